@@ -1,0 +1,155 @@
+//! `binary_trees`: the Benchmarks Game's binary-trees of depth `n`; on the heap a tree is built by one transaction
+//! and given up by another, and a root holds what is alive.
+
+use crate::measure::Checksum;
+use crate::{Case, Result, Sample, Setup, scratch};
+use pheap::{Durability, P, Persist, Root, Txn, View};
+
+const MIN_DEPTH: u32 = 4;
+
+/// All variants at depth `n`.
+pub fn cases(setup: &Setup, n: u64) -> Result<Vec<Case>> {
+    let depth = n as u32;
+    let boxes = move || {
+        let mut trees = Boxes::default();
+        let (sample, nodes) = Sample::time(|| drive(&mut trees, depth));
+        Ok(sample.with(nodes?))
+    };
+    let mut cases = vec![Case::new("volatile", "binary_trees", "box", n, boxes)];
+    for &durability in &setup.durabilities {
+        let setup = setup.clone();
+        let pass = move || on_heap(&setup, durability, depth);
+        cases.push(Case::new("pheap", "binary_trees", scratch::name(durability), n, pass));
+    }
+    Ok(cases)
+}
+
+/// Nothing is collected yet, so each pass has a heap of its own, made and deleted outside the timed part.
+fn on_heap(setup: &Setup, durability: Durability, depth: u32) -> Result<Sample> {
+    let heap = setup.heap(durability)?;
+    let mut trees = OnHeap { root: heap.heap.root("trees")? };
+    let (sample, nodes) = heap.time(|| Ok(drive(&mut trees, depth)))?;
+    Ok(sample.with(nodes?))
+}
+
+/// Which tree.
+#[derive(Clone, Copy)]
+enum Slot {
+    ShortLived,
+    LongLived,
+}
+
+/// A place for two trees.
+trait Trees {
+    fn build(&mut self, slot: Slot, depth: u32) -> pheap::Result<()>;
+    fn count(&mut self, slot: Slot) -> pheap::Result<u64>;
+    fn drop(&mut self, slot: Slot) -> pheap::Result<()>;
+
+    fn short_lived(&mut self, depth: u32) -> pheap::Result<u64> {
+        self.build(Slot::ShortLived, depth)?;
+        let nodes = self.count(Slot::ShortLived)?;
+        self.drop(Slot::ShortLived)?;
+        Ok(nodes)
+    }
+}
+
+/// A tree that is one deeper than the others, a tree that outlives the others, and many of every second depth.
+/// Returns how many nodes there were.
+fn drive(trees: &mut impl Trees, depth: u32) -> Result<Checksum> {
+    let mut nodes = 0;
+    let mut check = |counted: u64, depth: u32, times: u64| {
+        nodes += counted;
+        let expected = ((2 << depth) - 1) * times;
+        if counted == expected { Ok(()) } else { Err(format!("{counted} nodes instead of {expected}")) }
+    };
+    check(trees.short_lived(depth + 1)?, depth + 1, 1)?;
+    trees.build(Slot::LongLived, depth)?;
+    for shallow in (MIN_DEPTH..=depth).step_by(2) {
+        let (times, mut counted) = (1 << (depth - shallow + MIN_DEPTH), 0);
+        for _ in 0..times {
+            counted += trees.short_lived(shallow)?;
+        }
+        check(counted, shallow, times)?;
+    }
+    check(trees.count(Slot::LongLived)?, depth, 1)?;
+    trees.drop(Slot::LongLived)?;
+    Ok(Checksum::Int(nodes.into()))
+}
+
+/// A node in volatile memory.
+struct Boxed {
+    left: Option<Box<Boxed>>,
+    right: Option<Box<Boxed>>,
+}
+
+#[derive(Default)]
+struct Boxes([Option<Box<Boxed>>; 2]);
+
+impl Trees for Boxes {
+    fn build(&mut self, slot: Slot, depth: u32) -> pheap::Result<()> {
+        fn tree(depth: u32) -> Box<Boxed> {
+            let child = || (depth > 0).then(|| tree(depth - 1));
+            Box::new(Boxed { left: child(), right: child() })
+        }
+        self.0[slot as usize] = Some(tree(depth));
+        Ok(())
+    }
+
+    fn count(&mut self, slot: Slot) -> pheap::Result<u64> {
+        fn nodes(tree: &Option<Box<Boxed>>) -> u64 {
+            tree.as_ref().map_or(0, |node| 1 + nodes(&node.left) + nodes(&node.right))
+        }
+        Ok(nodes(&self.0[slot as usize]))
+    }
+
+    fn drop(&mut self, slot: Slot) -> pheap::Result<()> {
+        self.0[slot as usize] = None;
+        Ok(())
+    }
+}
+
+/// A node on the heap.
+#[derive(Persist)]
+#[repr(C)]
+struct Node<'r> {
+    left: Option<P<'r, Node<'r>>>,
+    right: Option<P<'r, Node<'r>>>,
+}
+
+/// The root of the heap.
+#[derive(Default, Persist)]
+#[repr(C)]
+struct Slots<'r> {
+    trees: [Option<P<'r, Node<'r>>>; 2],
+}
+
+struct OnHeap {
+    root: Root<Slots<'static>>,
+}
+
+impl Trees for OnHeap {
+    fn build(&mut self, slot: Slot, depth: u32) -> pheap::Result<()> {
+        fn tree<'r>(tx: &Txn<'r>, depth: u32) -> pheap::Result<P<'r, Node<'r>>> {
+            let child = || (depth > 0).then(|| tree(tx, depth - 1)).transpose();
+            tx.alloc(Node { left: child()?, right: child()? })
+        }
+        self.root.txn(|tx, p| {
+            tx[p].trees[slot as usize] = Some(tree(tx, depth)?);
+            Ok(())
+        })
+    }
+
+    fn count(&mut self, slot: Slot) -> pheap::Result<u64> {
+        fn nodes<'r>(view: &View<'r>, tree: Option<P<'r, Node<'r>>>) -> u64 {
+            tree.map_or(0, |node| 1 + nodes(view, view[node].left) + nodes(view, view[node].right))
+        }
+        self.root.read(|view, p| nodes(view, view[p].trees[slot as usize]))
+    }
+
+    fn drop(&mut self, slot: Slot) -> pheap::Result<()> {
+        self.root.txn(|tx, p| {
+            tx[p].trees[slot as usize] = None;
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,23 @@
+//! The workloads of pheap's benchmarks: each in plain volatile Rust and on a persistent heap.
+//!
+//! `benches/paper.rs` prints them as JSON lines, `benches/{binary_tree,sps,nbody}.rs` hand the same cases to
+//! criterion. What the rows mean, and how they may mislead, is in `benches/README.md`.
+#![deny(unsafe_code)]
+
+pub mod binary_trees;
+pub mod fannkuch;
+#[allow(unsafe_code)]
+pub mod floor;
+pub mod measure;
+pub mod nbody;
+pub mod rng;
+pub mod scratch;
+pub mod sps;
+pub mod targets;
+pub mod txn;
+
+pub use measure::{Case, Sample};
+pub use scratch::Setup;
+
+/// Whatever went wrong: a benchmark only reports it.
+pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;

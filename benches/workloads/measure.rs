@@ -1,0 +1,268 @@
+//! Timing: cases, interleaved rounds, medians, and JSON rows.
+//!
+//! A *pass* is one execution of a workload at its size. A *run* is as many passes as it takes to be long enough
+//! for the clock and the scheduler. Runs of all cases of a group take turns (A B C A B C …), so that a slow minute
+//! of the machine hits all of them; a row reports the median run, divided by its passes.
+
+use crate::Result;
+use std::fmt::{self, Write as _};
+use std::ops::AddAssign;
+use std::time::{Duration, Instant};
+
+/// What the heap did during the timed part, from differences of `heap.stats()`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    /// Store fences.
+    pub fences: u64,
+    /// Cache lines of data written back.
+    pub flushed_lines: u64,
+    /// Bytes appended to the log.
+    pub log_bytes: u64,
+}
+
+/// A result that must be the same on every system.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Checksum {
+    /// A sum or a count.
+    Int(i128),
+    /// An energy.
+    Float(f64),
+}
+
+impl fmt::Display for Checksum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Checksum::Int(sum) => sum.fmt(f),
+            Checksum::Float(sum) => sum.fmt(f),
+        }
+    }
+}
+
+/// One pass, or several added up.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sample {
+    /// The timed part.
+    pub seconds: f64,
+    /// What the heap counted in the timed part; none without a heap.
+    pub counts: Option<Counts>,
+    /// The result, where the workload has one.
+    pub checksum: Option<Checksum>,
+}
+
+impl Sample {
+    /// Times `work`, which has no heap to count anything.
+    pub fn time<T>(work: impl FnOnce() -> T) -> (Sample, T) {
+        let start = Instant::now();
+        let out = work();
+        let seconds = start.elapsed().as_secs_f64();
+        (Sample { seconds, ..Sample::default() }, out)
+    }
+
+    /// Adds the result.
+    pub fn with(self, checksum: Checksum) -> Sample {
+        Sample { checksum: Some(checksum), ..self }
+    }
+}
+
+impl AddAssign for Sample {
+    fn add_assign(&mut self, other: Sample) {
+        self.seconds += other.seconds;
+        if let Some(new) = other.counts {
+            let counts = self.counts.get_or_insert_default();
+            counts.fences += new.fences;
+            counts.flushed_lines += new.flushed_lines;
+            counts.log_bytes += new.log_bytes;
+        }
+        self.checksum = other.checksum.or(self.checksum);
+    }
+}
+
+/// One row to be: a workload on one system at one size.
+pub struct Case {
+    /// `pheap`, `volatile` or `floor`.
+    pub system: &'static str,
+    /// The workload.
+    pub bench: &'static str,
+    /// How the workload is written, or on what it runs.
+    pub variant: String,
+    /// The size: operations in a pass, or a depth.
+    pub n: u64,
+    pass: Box<dyn FnMut() -> Result<Sample>>,
+    expected: Option<Checksum>,
+}
+
+impl Case {
+    /// A case whose `pass` prepares, times and checks one execution.
+    pub fn new(
+        system: &'static str,
+        bench: &'static str,
+        variant: impl Into<String>,
+        n: u64,
+        pass: impl FnMut() -> Result<Sample> + 'static,
+    ) -> Case {
+        Case { system, bench, variant: variant.into(), n, pass: Box::new(pass), expected: None }
+    }
+
+    /// `passes` passes added up; all passes of a case must have the same checksum.
+    pub fn run(&mut self, passes: u64) -> Result<Sample> {
+        let mut sum = Sample::default();
+        for _ in 0..passes {
+            let sample = (self.pass)().map_err(|error| format!("{}: {error}", self.name()))?;
+            if self.expected.is_some() && self.expected != sample.checksum {
+                return Err(format!("{}: the checksum changes from pass to pass", self.name()).into());
+            }
+            self.expected = sample.checksum;
+            sum += sample;
+        }
+        Ok(sum)
+    }
+
+    /// The timed part of `passes` passes, as criterion's `iter_custom` wants it.
+    pub fn time(&mut self, passes: u64) -> Duration {
+        match self.run(passes) {
+            Ok(sample) => Duration::from_secs_f64(sample.seconds),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// The system and the variant, for criterion.
+    pub fn label(&self) -> String {
+        format!("{}-{}", self.system, self.variant)
+    }
+
+    fn name(&self) -> String {
+        format!("{} {} {} {}", self.bench, self.n, self.system, self.variant)
+    }
+
+    /// Warms up, and finds out how many passes make a run of `length`.
+    fn calibrate(&mut self, length: Duration) -> Result<u64> {
+        let length = length.as_secs_f64();
+        let (mut total, mut fastest) = (0.0, f64::INFINITY);
+        while total < length {
+            let seconds = self.run(1)?.seconds.max(1e-9);
+            total += seconds;
+            fastest = seconds.min(fastest);
+        }
+        Ok((length / fastest).ceil().max(1.0) as u64)
+    }
+}
+
+/// How long to measure.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// Runs of each case.
+    pub rounds: usize,
+    /// The shortest run.
+    pub run: Duration,
+    /// No round starts after this time, so a group may end with fewer rounds.
+    pub budget: Duration,
+}
+
+/// The middle value, or the mean of the two in the middle.
+pub fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut sorted: Vec<f64> = values.collect();
+    sorted.sort_by(f64::total_cmp);
+    let (low, high) = (sorted[(sorted.len() - 1) / 2], sorted[sorted.len() / 2]);
+    (low + high) / 2.0
+}
+
+/// A measured case.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// See [`Case::system`].
+    pub system: &'static str,
+    /// See [`Case::bench`].
+    pub bench: &'static str,
+    /// See [`Case::variant`].
+    pub variant: String,
+    /// See [`Case::n`].
+    pub n: u64,
+    /// Seconds a pass, one entry a run.
+    pub seconds: Vec<f64>,
+    /// Counts of the average pass.
+    pub counts: Option<Counts>,
+    /// The result, the same in each pass.
+    pub checksum: Option<Checksum>,
+}
+
+impl Row {
+    /// Nanoseconds an operation in one round.
+    pub fn nanos(&self, round: usize) -> f64 {
+        self.seconds[round] * 1e9 / self.n as f64
+    }
+
+    /// One JSON object on one line.
+    pub fn json(&self) -> String {
+        let min = self.seconds.iter().copied().fold(f64::INFINITY, f64::min);
+        let max = self.seconds.iter().copied().fold(0.0, f64::max);
+        let mut line = format!(
+            r#"{{"system":"{}","bench":"{}","variant":"{}","n":{},"threads":1,"seconds":{:.9},"min":{min:.9},"max":{max:.9},"reps":{}"#,
+            self.system,
+            self.bench,
+            self.variant,
+            self.n,
+            median(self.seconds.iter().copied()),
+            self.seconds.len(),
+        );
+        if let Some(Counts { fences, flushed_lines, log_bytes }) = self.counts {
+            let _ =
+                write!(line, r#","fences":{fences},"flushed_lines":{flushed_lines},"log_bytes":{log_bytes}"#);
+        }
+        if let Some(checksum) = self.checksum {
+            let _ = write!(line, r#","checksum":{checksum}"#);
+        }
+        line.push('}');
+        line
+    }
+}
+
+/// Measures the cases of a group in turns. All cases of one bench and size must have the same checksum.
+pub fn interleaved(mut cases: Vec<Case>, plan: &Plan) -> Result<Vec<Row>> {
+    let start = Instant::now();
+    let mut passes = Vec::new();
+    for case in &mut cases {
+        passes.push(case.calibrate(plan.run)?);
+    }
+    let mut runs: Vec<(Vec<f64>, Sample)> = vec![Default::default(); cases.len()];
+    for round in 0..plan.rounds {
+        if round > 0 && start.elapsed() > plan.budget {
+            break;
+        }
+        for ((case, &passes), (seconds, sum)) in cases.iter_mut().zip(&passes).zip(&mut runs) {
+            let sample = case.run(passes)?;
+            seconds.push(sample.seconds / passes as f64);
+            *sum += sample;
+        }
+    }
+    let rows = cases.into_iter().zip(passes).zip(runs).map(|((case, passes), (seconds, sum))| {
+        let total = passes * seconds.len() as u64;
+        let average = |count: u64| (count as f64 / total as f64).round() as u64;
+        let counts = sum.counts.map(|counts| Counts {
+            fences: average(counts.fences),
+            flushed_lines: average(counts.flushed_lines),
+            log_bytes: average(counts.log_bytes),
+        });
+        let Case { system, bench, variant, n, .. } = case;
+        Row { system, bench, variant, n, seconds, counts, checksum: sum.checksum }
+    });
+    let rows: Vec<Row> = rows.collect();
+    agree(&rows)?;
+    Ok(rows)
+}
+
+/// An error unless rows of one bench and size have one checksum.
+fn agree(rows: &[Row]) -> Result<()> {
+    for row in rows {
+        let first = rows.iter().find(|first| (first.bench, first.n) == (row.bench, row.n)).unwrap_or(row);
+        if let (Some(expected), Some(found)) = (first.checksum, row.checksum)
+            && expected != found
+        {
+            let Row { system, bench, variant, n, .. } = row;
+            let other = format!("{} {}", first.system, first.variant);
+            return Err(
+                format!("{bench} {n}: {system} {variant} computed {found}, {other} {expected}").into()
+            );
+        }
+    }
+    Ok(())
+}

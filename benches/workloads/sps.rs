@@ -1,0 +1,107 @@
+//! `sps`: `n` random swaps of an array of `n` u64, all in one transaction. The array is filled outside the timed part.
+
+use crate::measure::Checksum;
+use crate::rng::{Rng, SEED};
+use crate::scratch::{self, Scratch};
+use crate::{Case, Result, Sample, Setup};
+use pheap::{P, Persist, Root, Txn, txn};
+use std::rc::Rc;
+
+/// The root of the heap.
+#[derive(Persist)]
+#[repr(C)]
+struct Array<'r> {
+    items: P<'r, [u64]>,
+}
+
+/// How a transaction does the swaps.
+#[derive(Clone, Copy)]
+enum Swaps {
+    /// The whole array is logged once, then it is a slice like any other.
+    SliceMut,
+    /// Each swap logs its two elements: `tx.swap`.
+    Element,
+    /// Each swap logs its two elements: assignments under `#[txn]`.
+    ElementTxn,
+}
+
+/// All variants at size `n`.
+pub fn cases(setup: &Setup, n: u64) -> Result<Vec<Case>> {
+    let mut cases = vec![volatile(n)];
+    for &durability in &setup.durabilities {
+        // One array a durability, which its variants share.
+        let heap = Rc::new(setup.heap(durability)?);
+        let root: Root<Array> = heap
+            .heap
+            .root_or("array", |tx| Ok(Array { items: tx.alloc_slice(n as usize, |i| i as u64)? }))?;
+        let root = Rc::new(root);
+        for (swaps, suffix) in
+            [(Swaps::SliceMut, "slice_mut"), (Swaps::Element, "element"), (Swaps::ElementTxn, "element_txn")]
+        {
+            let variant = format!("{}:{suffix}", scratch::name(durability));
+            let (heap, root) = (heap.clone(), root.clone());
+            cases.push(Case::new("pheap", "sps", variant, n, move || pass(&heap, &root, n, swaps)));
+        }
+    }
+    Ok(cases)
+}
+
+fn volatile(n: u64) -> Case {
+    let mut array = vec![0; n as usize];
+    Case::new("volatile", "sps", "vec", n, move || {
+        fill(&mut array);
+        let (sample, ()) = Sample::time(|| random_pairs(n, |i, j| array.swap(i, j)));
+        Ok(sample.with(checksum(&array)))
+    })
+}
+
+fn pass(heap: &Scratch, root: &Root<Array<'static>>, n: u64, swaps: Swaps) -> Result<Sample> {
+    root.txn(|tx, p| {
+        let items = tx[p].items;
+        fill(tx.slice_mut(items, ..));
+        Ok(())
+    })?;
+    let (sample, ()) = heap.time(|| {
+        root.txn(|tx, p| {
+            let items = tx[p].items;
+            match swaps {
+                Swaps::SliceMut => {
+                    let slice = tx.slice_mut(items, ..);
+                    random_pairs(n, |i, j| slice.swap(i, j));
+                }
+                Swaps::Element => random_pairs(n, |i, j| tx.swap(items.at(i), items.at(j))),
+                Swaps::ElementTxn => random_pairs(n, |i, j| exchange(tx, items, i, j)),
+            }
+            Ok(())
+        })
+    })?;
+    let sum = root.read(|view, p| checksum(&view[view[p].items]))?;
+    Ok(sample.with(sum))
+}
+
+#[txn]
+fn exchange<'r>(tx: &mut Txn<'r>, items: P<'r, [u64]>, i: usize, j: usize) {
+    let (x, y) = (tx[items][i], tx[items][j]);
+    tx[items][i] = y;
+    tx[items][j] = x;
+}
+
+#[inline]
+fn random_pairs(n: u64, mut swap: impl FnMut(usize, usize)) {
+    let mut rng = Rng::new(SEED);
+    for _ in 0..n {
+        let (i, j) = (rng.below(n), rng.below(n));
+        swap(i as usize, j as usize);
+    }
+}
+
+fn fill(array: &mut [u64]) {
+    for (item, i) in array.iter_mut().zip(0..) {
+        *item = i;
+    }
+}
+
+fn checksum(array: &[u64]) -> Checksum {
+    let terms = array.iter().zip(1..).map(|(item, i): (_, u64)| item.wrapping_mul(i));
+    Checksum::Int(terms.fold(0, u64::wrapping_add).into())
+}

@@ -1,0 +1,145 @@
+# shellcheck shell=bash
+# The steps of .ci/run, which sources this. Each runs under `set -e` and fails if a command does.
+
+NOTES=()
+
+note() {
+    NOTES+=("$1")
+    printf 'note: %s\n' "$1"
+}
+
+has_nightly() {
+    cargo +nightly --version > /dev/null 2>&1
+}
+
+# Installs Debian packages, if that can be done here.
+install_packages() {
+    local sudo=()
+    [ "$(id -u)" -eq 0 ] || sudo=(sudo -n)
+    "${sudo[@]}" apt-get update -qq && "${sudo[@]}" apt-get install -y -qq --no-install-recommends "$@"
+}
+
+# What the other steps need: the toolchain of rust-toolchain.toml, a linker, and the tools of the nightly steps.
+step_prepare() {
+    command -v cc > /dev/null || install_packages gcc libc6-dev
+    # Some versions of rustup install the toolchain when they first need it, others only when told.
+    cargo --version || rustup toolchain install
+    cargo fmt --version
+    cargo clippy --version
+    if has_nightly; then
+        cargo +nightly --version
+        command -v c++ > /dev/null || install_packages g++ || note "no C++ compiler, which libFuzzer needs"
+        cargo fuzz --version 2> /dev/null || cargo install cargo-fuzz --locked
+    else
+        note "no nightly toolchain: random_layout and fuzz will be skipped (rustup toolchain install nightly)"
+    fi
+    cargo fetch --locked
+}
+
+step_format() {
+    cargo fmt --all --check
+    cargo fmt --manifest-path fuzz/Cargo.toml --check
+}
+
+step_clippy() {
+    cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
+}
+
+# As users build it. In the whole workspace, pheap-crash would switch the simulator on.
+step_clippy_without_features() {
+    cargo clippy --locked -p pheap -p pheap-suite --all-targets -- -D warnings
+}
+
+step_docs() {
+    RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps
+}
+
+step_tests() {
+    rm -f "$LOGS/tests.log"
+    cargo test --workspace 2>&1 | tee "$LOGS/tests.log"
+}
+
+# The lines of the tests' output that count, again.
+test_results() {
+    [[ " ${STEPS[*]} " == *" tests "* && -s "$LOGS/tests.log" ]] || return 0
+    printf '\n==== results of cargo test --workspace\n'
+    grep -E '^(test result: | +Running | +Doc-tests |error)|\.\.\. FAILED|panicked at' "$LOGS/tests.log" || true
+    awk '/^test result: / { passed += $4; failed += $6; ignored += $8 }
+         END { printf "tests: %d passed, %d failed, %d ignored\n", passed, failed, ignored }' "$LOGS/tests.log"
+}
+
+# The examples: a list, a bank that is killed and counted, and an index that is killed and goes on.
+step_examples() {
+    local index=(cargo run --locked --release --quiet --example index --) heap="$LOGS/index.pheap" status=0
+    cargo build --locked --release --examples
+    cargo run --locked --release --quiet --example list
+    cargo run --locked --release --quiet --example bank -- --rounds 3
+    rm -f "$heap"
+    "${index[@]}" --heap "$heap" --kill-after-words 5000 || status=$?
+    if [ "$status" -ne 137 ]; then
+        printf 'expected SIGKILL (status 137), not status %d\n' "$status"
+        return 1
+    fi
+    printf 'killed, as it should be; going on:\n'
+    "${index[@]}" --heap "$heap"
+    "${index[@]}" --heap "$heap" --query heap | tee "$LOGS/query.log"
+    grep -q heap "$LOGS/query.log"
+    rm -f "$heap"
+}
+
+step_bench_paper() {
+    cargo bench --locked --bench paper -- --quick --only txn_empty,txn_small | tee "$LOGS/paper.jsonl"
+    check_json_lines "$LOGS/paper.jsonl"
+}
+
+# Fails unless the file is not empty, and each line a JSON object.
+check_json_lines() {
+    test -s "$1"
+    if command -v python3 > /dev/null; then
+        python3 -c '
+import json, sys
+rows = [json.loads(line) for line in open(sys.argv[1])]
+assert rows and all(isinstance(row, dict) for row in rows)
+print(len(rows), "lines of JSON")' "$1"
+    elif command -v jq > /dev/null; then
+        jq -es 'length > 0 and all(type == "object")' "$1"
+    else
+        if grep -vE '^\{".*\}$' "$1"; then return 1; fi
+    fi
+}
+
+# Each case once: do the benches still run, and do the systems compute the same?
+step_bench_criterion() {
+    cargo bench --locked --bench binary_tree --bench sps --bench nbody -- --test
+}
+
+# Power failures at every fence, on the simulated medium. Its last line is JSON; it fails if a crash left a wrong heap.
+step_crashes() {
+    cargo run --locked --release -p pheap-crash -- --seconds 30 | tee "$LOGS/crashes.log"
+    tail -n 1 "$LOGS/crashes.log" > "$LOGS/crashes.json"
+    check_json_lines "$LOGS/crashes.json"
+}
+
+# Finds code that relies on the layout of `repr(Rust)` types. What the compiler says (tests/ui) is checked with the stable one only.
+step_random_layout() {
+    if ! has_nightly; then
+        note "random_layout was skipped: no nightly toolchain"
+        return
+    fi
+    CARGO_TARGET_DIR="$TARGET/random-layout" RUSTFLAGS="-Zrandomize-layout" \
+        cargo +nightly test --locked -p pheap --tests -- --exact --skip ui
+}
+
+# A quarter of a minute for each target.
+step_fuzz() {
+    if ! has_nightly || ! command -v c++ > /dev/null; then
+        note "fuzz was skipped: it needs a nightly toolchain and a C++ compiler"
+        return
+    fi
+    cargo +nightly fuzz build
+    local target
+    for target in model open; do
+        cargo +nightly fuzz run "$target" -- \
+            -max_total_time="${FUZZ_SECONDS:-15}" -timeout=30 -len_control=0 -max_len=1000 -verbosity=0 -print_final_stats=1
+    done
+}

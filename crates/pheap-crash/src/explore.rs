@@ -1,0 +1,249 @@
+//! The explorer: crashes everywhere, recovers, and compares with the oracle.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::ControlFlow;
+use std::sync::{Mutex, MutexGuard};
+
+use crate::image::Image;
+use crate::model::State;
+use crate::program::{Change, One, Op, Program, Setting, Which};
+use crate::report::{Crash, Failure, Totals};
+use crate::rng::Rng;
+use crate::run::{Ready, Run, Trace, ready, run};
+use crate::subset::{Breadth, subsets};
+
+/// How thoroughly to explore.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Subsets at each point of a program.
+    pub breadth: Breadth,
+    /// Subsets at each point of a recovery.
+    pub nested: Breadth,
+    /// After one in so many recoveries, transactions run on the heap and the power fails again.
+    pub after_every: u64,
+    /// One in so many recoveries is explored as well, with what is run after it.
+    pub deep_every: u64,
+    /// Makes the random subsets others.
+    pub seed: u64,
+}
+
+impl Limits {
+    /// For a first look, and for each build.
+    pub fn quick(seed: u64) -> Limits {
+        Limits {
+            breadth: Breadth { exhaustive: 3, corners: 2, random: 6 },
+            nested: Breadth { exhaustive: 1, corners: 0, random: 1 },
+            after_every: 2,
+            deep_every: 64,
+            seed,
+        }
+    }
+
+    /// For one program, or for a night.
+    pub fn thorough(seed: u64, exhaustive: u32) -> Limits {
+        Limits {
+            breadth: Breadth { exhaustive, corners: 64, random: 256 },
+            nested: Breadth { exhaustive: 4, corners: 4, random: 6 },
+            after_every: 1,
+            deep_every: 16,
+            seed,
+        }
+    }
+}
+
+/// What is known of an image.
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    /// [`State::digest`] of what recovery makes of it.
+    state: u64,
+    /// Whether its recovery was explored.
+    deep: bool,
+}
+
+/// Why an image is wrong.
+#[derive(Debug)]
+struct Wrong {
+    message: String,
+    /// The crashes that lead to it, the last one first.
+    crashes: Vec<Crash>,
+}
+
+impl From<String> for Wrong {
+    fn from(message: String) -> Wrong {
+        Wrong { message, crashes: Vec::new() }
+    }
+}
+
+/// Explores programs, and remembers what it has seen.
+#[derive(Debug)]
+pub struct Explorer {
+    limits: Limits,
+    ready: Ready,
+    known: HashMap<u64, Known>,
+    totals: Totals,
+}
+
+/// Heaps on a simulated medium are mapped at one address, so a process can have one at a time.
+static ADDRESS: Mutex<()> = Mutex::new(());
+
+fn address() -> MutexGuard<'static, ()> {
+    ADDRESS.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+impl Explorer {
+    /// A new explorer. Seeded bugs are to be switched on afterwards: the heap that programs start with should be a good one.
+    ///
+    /// # Errors
+    /// If not even an empty heap can be made.
+    pub fn new(limits: Limits) -> Result<Explorer, String> {
+        let _address = address();
+        Ok(Explorer { limits, ready: ready()?, known: HashMap::new(), totals: Totals::default() })
+    }
+
+    /// What was done so far.
+    pub fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    /// Runs a program without any crash.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn run(&self, program: &Program) -> Result<Trace, String> {
+        let _address = address();
+        run(program, &self.ready)
+    }
+
+    /// Explores a program: all of it, or its last operation only, if the program without that has been explored.
+    ///
+    /// # Errors
+    /// The first failure.
+    pub fn explore(&mut self, program: &Program, last_only: bool) -> Result<(), Box<Failure>> {
+        let _address = address();
+        self.totals.programs += 1;
+        let from = if last_only { program.ops.len() } else { 0 };
+        let result = run(program, &self.ready).map_err(Wrong::from).and_then(|trace| {
+            let mut name = DefaultHasher::new();
+            program.to_string().hash(&mut name);
+            self.trace(&trace, from, &[self.limits.seed, name.finish()], Level::Program)
+        });
+        result.map_err(|Wrong { message, mut crashes }| {
+            self.totals.failures += 1;
+            crashes.reverse();
+            Box::new(Failure { program: program.clone(), limits: self.limits, crashes, message })
+        })
+    }
+
+    /// Explores the points of a trace from operation `from` on.
+    fn trace(&mut self, trace: &Trace, from: usize, seeds: &[u64], level: Level) -> Result<(), Wrong> {
+        let breadth = match level {
+            Level::Program => self.limits.breadth,
+            Level::Recovery => self.limits.nested,
+        };
+        for (number, phase) in trace.phases.iter().enumerate() {
+            let explored = |op: &Option<usize>| op.is_some_and(|op| op >= from);
+            if !phase.points.iter().any(|(_, op)| explored(op)) {
+                continue;
+            }
+            let mut image = Image::new(phase.start.clone());
+            for (at, (point, op)) in phase.points.iter().enumerate() {
+                image.advance(point);
+                if !explored(op) {
+                    continue;
+                }
+                self.totals.points += 1;
+                let allowed: Vec<u64> = trace.allowed(point).iter().map(State::digest).collect();
+                let mut rng = Rng::new(&[seeds, &[number as u64, at as u64]].concat());
+                let done = subsets(&point.pending, breadth, &mut rng, |chosen| {
+                    let (changes, hash) = image.choose(&point.pending, chosen);
+                    let deep = match level {
+                        Level::Program => hash.is_multiple_of(self.limits.deep_every),
+                        Level::Recovery => false,
+                    };
+                    let known = self.known.get(&hash).filter(|known| known.deep || !deep);
+                    if known.is_some_and(|known| allowed.contains(&known.state)) {
+                        self.totals.duplicates += 1;
+                        return ControlFlow::Continue(());
+                    }
+                    let wrong = match self.recover(image.with(&changes), hash, deep, level) {
+                        Ok(state) if allowed.contains(&state.digest()) => {
+                            self.known.insert(hash, Known { state: state.digest(), deep });
+                            return ControlFlow::Continue(());
+                        }
+                        Ok(state) => Wrong::from(not_allowed(trace.allowed(point), &state)),
+                        Err(wrong) => wrong,
+                    };
+                    ControlFlow::Break((wrong, Crash::new(number, at, point, chosen)))
+                });
+                if let ControlFlow::Break((mut wrong, crash)) = done {
+                    wrong.crashes.push(crash);
+                    return Err(wrong);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens an image, runs a few transactions, crashes again, and returns what the image held. `deep`: crashes on the way, too.
+    fn recover(&mut self, image: Vec<u64>, hash: u64, deep: bool, level: Level) -> Result<State, Wrong> {
+        self.totals.images += 1;
+        let generation = match level {
+            Level::Program => 2,
+            Level::Recovery => 3,
+        };
+        let setting = Setting { pin: hash & 1 == 1, ..Setting::default() };
+        let mut run = Run::open(setting, image, None, generation)?;
+        let state = run.state().clone();
+        if !deep && !(hash >> 8).is_multiple_of(self.limits.after_every) {
+            run.finish()?;
+            return Ok(state);
+        }
+        let after = |error: String| format!("after a recovery, {error}");
+        // What is done next must find logs and pages in good order: a short transaction, and sometimes allocations or a long one.
+        let more =
+            [One::Push, One::Many, One::Overlap, One::Big, One::Grow].get((hash >> 1 & 15) as usize).copied();
+        for which in [Which::A, Which::B] {
+            if run.exists(which) {
+                run.one(One::Set, which).map_err(after)?;
+            }
+        }
+        if let Some(more) = more
+            && run.exists(Which::A)
+        {
+            run.one(more, Which::A).map_err(after)?;
+        }
+        if run.exists(Which::A) && !run.exists(Which::B) {
+            // Its creation or removal was cut short, so there may be pages that have just been cleared.
+            run.one(One::Push, Which::A).map_err(after)?;
+            run.op(Op::Change(Change::Create)).map_err(after)?;
+        }
+        let (expected, end) = (run.state().clone(), run.durable());
+        let trace = run.finish()?;
+        Run::open(Setting::default(), end, Some(expected), generation).and_then(Run::finish).map_err(
+            |error| {
+                format!("after a recovery, transactions that were acknowledged and another crash, {error}")
+            },
+        )?;
+        if deep {
+            self.totals.deep += 1;
+            self.trace(&trace, 0, &[self.limits.seed, hash], Level::Recovery)?;
+        }
+        Ok(state)
+    }
+}
+
+/// What a trace is of.
+#[derive(Debug, Clone, Copy)]
+enum Level {
+    Program,
+    Recovery,
+}
+
+fn not_allowed(allowed: &[State], found: &State) -> String {
+    let mut text = "the state is neither that before nor that after the operation\n".to_owned();
+    for (name, state) in ["before", "after"].into_iter().zip(allowed) {
+        text += &format!(" {name}:\n{}", state.difference(found));
+    }
+    text
+}

@@ -1,0 +1,35 @@
+//! Explores what a power failure can do to a heap.
+//!
+//! A [`Program`] is a few operations over two roots. It runs on the simulated medium of `pheap`, which notes a point at each
+//! fence and at each acknowledgement: what is durable there, and which words may have reached the medium beyond that. For each point the
+//! explorer makes images with subsets of these words, opens them, and compares what recovery makes of them with a model: it
+//! must be the state before or after the operation that was running, whole. Then it runs transactions on the recovered heap,
+//! crashes again, and compares again; and it does the same to some of these recoveries, for a crash during recovery is a crash like
+//! any other.
+//!
+//! | file | |
+//! |---|---|
+//! | [`program`] | operations, programs and their text |
+//! | [`model`] | what a heap should hold |
+//! | [`objects`], [`ops`] | the persistent types; what operations do |
+//! | [`run`] | running a program on the simulated medium |
+//! | [`image`], [`subset`] | what a crash leaves behind |
+//! | [`explore`] | crashing everywhere |
+//! | [`report`] | figures and failures |
+//! | [`seeded`] | bugs that the explorer must find |
+
+pub mod explore;
+pub mod image;
+pub mod model;
+pub mod objects;
+pub mod ops;
+pub mod program;
+pub mod report;
+pub mod rng;
+pub mod run;
+pub mod seeded;
+pub mod subset;
+
+pub use explore::{Explorer, Limits};
+pub use program::Program;
+pub use report::{Failure, Totals};

@@ -1,0 +1,170 @@
+//! Explores crash images and prints what it finds. The last line is JSON; the exit status is 1 if anything failed.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use pheap_crash::program::{Setting, all, settings};
+use pheap_crash::rng::Rng;
+use pheap_crash::seeded::{self, Seeded};
+use pheap_crash::{Explorer, Limits, Program};
+
+/// Crashes heaps at every fence and acknowledgement, and inside recovery, and checks what is left.
+///
+/// Explores all programs of up to two operations, then random ones of three until the time is over.
+#[derive(Parser, Debug)]
+struct Args {
+    /// Explore all subsets of the pending words, if there are at most two to the power of this.
+    #[arg(long, value_name = "BITS")]
+    exhaustive: Option<u32>,
+    /// Else so many words alone, all but one, and the first few.
+    #[arg(long, value_name = "N")]
+    corners: Option<usize>,
+    /// And so many random subsets.
+    #[arg(long, value_name = "N")]
+    random: Option<usize>,
+    /// Operations of a program, at most.
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    ops: usize,
+    /// Explore all programs of so many operations, however long it takes.
+    #[arg(long)]
+    all: bool,
+    /// Stop with random programs after so long.
+    #[arg(long, value_name = "SECONDS", default_value_t = 50)]
+    seconds: u64,
+    /// For what is random.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Explore this program only, all of it: "pin: push a; both; kill".
+    #[arg(long, value_name = "TEXT")]
+    program: Option<Program>,
+    /// Switch on a bug.
+    #[arg(long, value_name = "NAME", value_parser = seeded::parse)]
+    bug: Option<pheap::sim::Bug>,
+    /// Print each program.
+    #[arg(long, short)]
+    verbose: bool,
+    /// Stop after so many failures.
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    failures: u64,
+}
+
+impl Args {
+    fn limits(&self) -> Limits {
+        let mut limits = match self.program {
+            Some(_) => Limits::thorough(self.seed, 14),
+            None => Limits::quick(self.seed),
+        };
+        let breadth = &mut limits.breadth;
+        breadth.exhaustive = self.exhaustive.unwrap_or(breadth.exhaustive);
+        breadth.corners = self.corners.unwrap_or(breadth.corners);
+        breadth.random = self.random.unwrap_or(breadth.random);
+        limits
+    }
+}
+
+/// Explores programs and prints what happens.
+struct Session {
+    explorer: Explorer,
+    started: Instant,
+    args: Args,
+}
+
+impl Session {
+    /// Returns whether to go on.
+    fn explore(&mut self, program: &Program, last_only: bool) -> bool {
+        let before = self.explorer.totals();
+        let result = self.explorer.explore(program, last_only);
+        let now = self.explorer.totals();
+        if self.args.verbose {
+            let (points, images) = (now.points - before.points, now.images - before.images);
+            println!("{program}  ({points} points, {images} images)");
+        }
+        if let Err(failure) = result {
+            println!("{failure}\n");
+        }
+        now.failures < self.args.failures
+    }
+
+    fn explore_all(&mut self, len: usize) -> bool {
+        let started = Instant::now();
+        let before = self.explorer.totals();
+        for setting in settings() {
+            for program in all(setting, len) {
+                if !self.explore(&program, true) {
+                    return false;
+                }
+            }
+        }
+        let now = self.explorer.totals();
+        println!(
+            "all {} programs of {len} operations: {} points, {} images, {:.1} s",
+            now.programs - before.programs,
+            now.points - before.points,
+            now.images - before.images,
+            started.elapsed().as_secs_f64()
+        );
+        true
+    }
+
+    fn explore_some(&mut self, len: usize, deadline: Duration) -> bool {
+        let before = self.explorer.totals();
+        let mut rng = Rng::new(&[self.args.seed, len as u64]);
+        let programs: Vec<Vec<pheap_crash::program::Op>> =
+            settings().iter().map(|&setting| pheap_crash::program::alphabet(setting)).collect();
+        while self.started.elapsed() < deadline {
+            // Most without a setting.
+            let number = if rng.chance(144) { 0 } else { rng.below(programs.len()) };
+            let setting: Setting = settings()[number];
+            let ops = (0..len).map(|_| programs[number][rng.below(programs[number].len())]).collect();
+            let program = Program { setting, ops };
+            if program.is_sensible() && !self.explore(&program, len <= 3) {
+                return false;
+            }
+        }
+        let now = self.explorer.totals();
+        println!(
+            "{} random programs of {len} operations: {} points, {} images",
+            now.programs - before.programs,
+            now.points - before.points,
+            now.images - before.images,
+        );
+        true
+    }
+
+    fn run(&mut self) {
+        if let Some(program) = self.args.program.clone() {
+            self.explore(&program, false);
+            return;
+        }
+        for len in 0..=self.args.ops {
+            let go_on = if len <= 2 || self.args.all {
+                self.explore_all(len)
+            } else {
+                self.explore_some(len, Duration::from_secs(self.args.seconds))
+            };
+            if !go_on {
+                println!("stopped after {} failures", self.explorer.totals().failures);
+                return;
+            }
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let started = Instant::now();
+    let explorer = match Explorer::new(args.limits()) {
+        Ok(explorer) => explorer,
+        Err(error) => {
+            println!("{error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let _seeded = args.bug.map(Seeded::new);
+    let mut session = Session { explorer, started, args };
+    session.run();
+    let totals = session.explorer.totals();
+    println!("{}", totals.json(started.elapsed()));
+    if totals.failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

@@ -1,0 +1,117 @@
+//! The oracle: what a heap holds, as plain values.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// Elements of the slice of a root.
+pub const SLICE: usize = 34;
+
+/// What a root holds.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct RootState {
+    /// A number in the first cache line of the root object.
+    pub x: u64,
+    /// A number in another one.
+    pub y: u64,
+    /// The bytes of one word.
+    pub bytes: [u8; 8],
+    /// [`SLICE`] numbers in an object of their own.
+    pub slice: Vec<u64>,
+    /// Many numbers, in an object too large for the short path.
+    pub big: Option<Vec<u64>>,
+    /// The values of a linked list.
+    pub list: Vec<u64>,
+}
+
+impl RootState {
+    /// A root as it is created.
+    pub fn new(value: u64) -> RootState {
+        RootState { x: value, slice: (0..SLICE as u64).map(|i| value + i).collect(), ..RootState::default() }
+    }
+}
+
+/// What a heap holds.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct State {
+    /// Its roots, by name.
+    pub roots: BTreeMap<String, RootState>,
+}
+
+impl State {
+    /// A number that tells states apart.
+    pub fn digest(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// How `found` differs from this state, field by field.
+    pub fn difference(&self, found: &State) -> String {
+        let mut text = String::new();
+        for (name, expected) in &self.roots {
+            match found.roots.get(name) {
+                None => text += &format!("  root {name:?} is missing\n"),
+                Some(found) => fields(&mut text, name, expected, found),
+            }
+        }
+        for name in found.roots.keys().filter(|name| !self.roots.contains_key(*name)) {
+            text += &format!("  root {name:?} should not exist\n");
+        }
+        text
+    }
+}
+
+fn fields(text: &mut String, name: &str, expected: &RootState, found: &RootState) {
+    let mut field = |what: &str, expected: String, found: String| {
+        if expected != found {
+            writeln!(text, "  {name}.{what} is {found}, should be {expected}")
+                .expect("strings take everything");
+        }
+    };
+    field("x", expected.x.to_string(), found.x.to_string());
+    field("y", expected.y.to_string(), found.y.to_string());
+    field("bytes", format!("{:?}", expected.bytes), format!("{:?}", found.bytes));
+    field("list", format!("{:?}", expected.list), format!("{:?}", found.list));
+    let length =
+        |big: &Option<Vec<u64>>| big.as_ref().map_or("none".to_owned(), |big| format!("{} long", big.len()));
+    field("big", length(&expected.big), length(&found.big));
+    let slices = [
+        ("slice", Some(&expected.slice), Some(&found.slice)),
+        ("big", expected.big.as_ref(), found.big.as_ref()),
+    ];
+    for (what, expected, found) in slices {
+        let (Some(expected), Some(found)) = (expected, found) else { continue };
+        let different: Vec<usize> =
+            (0..expected.len().min(found.len())).filter(|&i| expected[i] != found[i]).collect();
+        for &i in different.iter().take(3) {
+            field(&format!("{what}[{i}]"), expected[i].to_string(), found[i].to_string());
+        }
+        if different.len() > 3 {
+            let more = format!("{} more elements", different.len() - 3);
+            field(what, "as they should".to_owned(), format!("wrong in {more}"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_names_what_differs() {
+        let mut before = State::default();
+        before.roots.insert("a".into(), RootState::new(5));
+        let mut after = before.clone();
+        assert_eq!(before.difference(&after), "");
+        assert_eq!(before.digest(), after.digest());
+        after.roots.get_mut("a").unwrap().slice[7] = 1;
+        after.roots.insert("b".into(), RootState::new(6));
+        let text = before.difference(&after);
+        assert!(
+            text.contains("a.slice[7] is 1, should be 12") && text.contains("\"b\" should not exist"),
+            "{text}"
+        );
+        assert_ne!(before.digest(), after.digest());
+    }
+}

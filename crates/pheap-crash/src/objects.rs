@@ -1,0 +1,162 @@
+//! The persistent types of the programs, and how they are read.
+
+use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
+
+use pheap::{Heap, P, Persist, Root, View};
+
+use crate::model::{RootState, State};
+
+/// The object that a root is. Larger than 256 bytes, so that `#[txn]` logs fields, and in several cache lines.
+#[derive(Persist)]
+#[repr(C)]
+pub struct Record<'r> {
+    /// See [`RootState`], also for the other fields.
+    pub x: u64,
+    /// The bytes of one word.
+    pub bytes: [u8; 8],
+    /// Moves the rest to other cache lines.
+    pub gap: [u64; 30],
+    /// A number.
+    pub y: u64,
+    /// Never `None`; an `Option`, because zeros must be a valid value for a test of what crashes leave.
+    pub slice: Option<P<'r, [u64]>>,
+    /// Many numbers.
+    pub big: Option<P<'r, [u64]>>,
+    /// The first node.
+    pub list: Option<P<'r, Node<'r>>>,
+}
+
+/// A node of a list.
+#[derive(Persist)]
+#[repr(C)]
+pub struct Node<'r> {
+    /// Its value.
+    pub value: u64,
+    /// The value again, inverted: a torn node does not pass for a whole one.
+    pub check: u64,
+    /// The next node.
+    pub next: Option<P<'r, Node<'r>>>,
+}
+
+/// A root of the programs.
+pub type Handle = Root<Record<'static>>;
+
+/// Roots by name.
+pub type Handles = HashMap<String, Handle>;
+
+/// Nodes that a list can have at most; a longer one is a circle.
+const MAX_NODES: usize = 1000;
+
+/// Reads the address of a pointer, which hashes as just that.
+#[derive(Default)]
+struct Address(u64);
+
+impl Hasher for Address {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("a key hashes as an address");
+    }
+
+    fn write_usize(&mut self, address: usize) {
+        self.0 = address as u64;
+    }
+}
+
+fn address<T: ?Sized>(p: P<'_, T>) -> u64 {
+    let mut address = Address::default();
+    p.key().hash(&mut address);
+    address.finish()
+}
+
+/// Addresses of the heap, and of the objects in it that were seen.
+struct Places {
+    heap: std::ops::Range<u64>,
+    seen: Vec<(u64, u64)>,
+}
+
+impl Places {
+    /// Checks that an object can be at `p`, so that it can be looked at.
+    fn add<T: ?Sized>(&mut self, what: &str, p: P<'_, T>, bytes: u64) -> Result<(), String> {
+        let start = address(p);
+        if !start.is_multiple_of(8) || start < self.heap.start || bytes > self.heap.end.saturating_sub(start)
+        {
+            return Err(format!("{what} is at {start:#x}, outside of the heap"));
+        }
+        self.seen.push((start, start + bytes));
+        Ok(())
+    }
+
+    fn slice<'r>(&mut self, what: &str, view: &View<'r>, p: P<'r, [u64]>) -> Result<Vec<u64>, String> {
+        self.add(what, p, 8)?;
+        self.seen.pop();
+        self.add(what, p, (p.len() as u64).saturating_mul(8).saturating_add(8))?;
+        Ok(view[p].to_vec())
+    }
+
+    fn record<'r>(&mut self, name: &str, view: &View<'r>, p: P<'r, Record<'r>>) -> Result<RootState, String> {
+        self.add(&format!("root {name:?}"), p, size_of::<Record<'_>>() as u64)?;
+        let record = &view[p];
+        let slice = record.slice.ok_or_else(|| format!("{name}.slice is none"))?;
+        let slice = self.slice(&format!("{name}.slice"), view, slice)?;
+        let big = record.big.map(|big| self.slice(&format!("{name}.big"), view, big)).transpose()?;
+        let mut list = Vec::new();
+        let mut next = record.list;
+        while let Some(node) = next {
+            let what = || format!("node {} of {name}", list.len());
+            self.add(&what(), node, size_of::<Node<'_>>() as u64)?;
+            let Node { value, check, .. } = view[node];
+            if check != !value || list.len() == MAX_NODES {
+                return Err(format!("{} holds {value:#x} and {check:#x}", what()));
+            }
+            list.push(value);
+            next = view[node].next;
+        }
+        Ok(RootState { x: record.x, y: record.y, bytes: record.bytes, slice, big, list })
+    }
+
+    /// Checks that no two objects share memory.
+    fn check_apart(mut self) -> Result<(), String> {
+        self.seen.sort_unstable();
+        match self.seen.windows(2).find(|pair| pair[0].1 > pair[1].0) {
+            Some(pair) => Err(format!("the objects at {:#x} and {:#x} overlap", pair[0].0, pair[1].0)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Where the heap is mapped.
+fn base(heap: &Heap) -> u64 {
+    // The one place where a heap says so.
+    let text = format!("{heap:?}");
+    let at = text.split("mapped_at: 0x").nth(1).and_then(|rest| rest.split([',', ' ', '}']).next());
+    at.and_then(|hex| u64::from_str_radix(hex, 16).ok()).expect("a heap says where it is mapped")
+}
+
+/// The root with this name. Finding one takes long, for its type is compared, so handles are kept.
+pub fn handle(heap: &Heap, handles: &mut Handles, name: &str) -> pheap::Result<Handle> {
+    if let Some(handle) = handles.get(name) {
+        return Ok(handle.clone());
+    }
+    let handle: Handle = heap.existing_root(name)?;
+    handles.insert(name.to_owned(), handle.clone());
+    Ok(handle)
+}
+
+/// Reads all of a heap. Each pointer is checked before it is followed, for a wrong protocol may leave any.
+pub fn observe(heap: &Heap, handles: &mut Handles) -> Result<State, String> {
+    let base = base(heap);
+    let mut places = Places { heap: base..base + heap.stats().file_bytes, seen: Vec::new() };
+    let mut state = State::default();
+    for info in heap.roots() {
+        let root = handle(heap, handles, &info.name).map_err(|error| error.to_string())?;
+        let read =
+            root.read(|view, p| places.record(&info.name, view, p)).map_err(|error| error.to_string())?;
+        state.roots.insert(info.name, read?);
+    }
+    places.check_apart()?;
+    Ok(state)
+}

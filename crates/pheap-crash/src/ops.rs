@@ -1,0 +1,264 @@
+//! What the operations do to a root, and to the model of it.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use pheap::{Error, P, Txn, txn};
+
+use crate::model::RootState;
+use crate::objects::{Handle, Node, Record};
+use crate::program::{Both, One};
+
+/// Elements of the object that is too large for a redo record.
+const BIG: usize = 150;
+/// Elements of the object that needs an arena of its own: more than fit one piece of an undo entry.
+const GROW: usize = 4608;
+/// Elements of the object that fills logs.
+const FILL: usize = 512;
+
+/// A root for a new heap, or instead of one that was removed.
+pub fn create(heap: &pheap::Heap, name: &str, value: u64) -> pheap::Result<(Handle, RootState)> {
+    let model = RootState::new(value);
+    let root = heap.root_or(name, |tx| {
+        let slice = Some(tx.alloc_slice_copy(&model.slice)?);
+        Ok(Record { x: value, bytes: [0; 8], gap: [0; 30], y: 0, slice, big: None, list: None })
+    })?;
+    Ok((root, model))
+}
+
+fn slice<'r>(tx: &Txn<'r>, p: P<'r, Record<'r>>) -> P<'r, [u64]> {
+    tx[p].slice.expect("each root has a slice")
+}
+
+#[txn]
+fn set<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, value: u64) -> pheap::Result<()> {
+    tx[p].x = value;
+    Ok(())
+}
+
+fn set_bytes(bytes: &mut [u8; 8], value: u64) {
+    (bytes[1], bytes[6]) = ((value / 1000) as u8, (value / 1000 + 1) as u8);
+}
+
+#[txn]
+fn write_bytes<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, bytes: [u8; 8]) -> pheap::Result<()> {
+    tx[p].bytes[1] = bytes[1];
+    let six = 6;
+    tx[p].bytes[six] = bytes[6];
+    Ok(())
+}
+
+#[txn]
+fn push<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, value: u64) -> pheap::Result<()> {
+    let node = tx.alloc(Node { value, check: !value, next: tx[p].list })?;
+    tx[p].list = Some(node);
+    Ok(())
+}
+
+#[txn]
+fn pop<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>) -> pheap::Result<()> {
+    let first = tx[p].list.expect("programs are sensible");
+    tx[p].list = tx[first].next;
+    Ok(())
+}
+
+fn many<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, value: u64) -> pheap::Result<()> {
+    let slice = slice(tx, p);
+    for i in 0..slice.len() {
+        tx[slice.at(i)] = value + i as u64;
+    }
+    Ok(())
+}
+
+fn overlap<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, value: u64) -> pheap::Result<()> {
+    let slice = slice(tx, p);
+    tx[slice.at(1)] = value;
+    let sum = tx[slice].iter().fold(0u64, |sum, x| sum.wrapping_add(*x));
+    tx[slice.at(20)] = sum;
+    Ok(())
+}
+
+/// A large object, most of it zero: what is zero on the medium already cannot be torn, and costs the explorer time.
+#[txn]
+fn large<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, elements: &[u64]) -> pheap::Result<()> {
+    let big = tx.alloc_slice_copy(elements)?;
+    tx[p].big = Some(big);
+    Ok(())
+}
+
+/// `len` numbers, of which every `step`th is not zero.
+fn sparse(len: usize, step: usize, value: u64) -> Vec<u64> {
+    (0..len).map(|i| if i % step == step - 1 { value + i as u64 } else { 0 }).collect()
+}
+
+/// Runs a transaction over one root, or each of several.
+pub fn one(root: &Handle, model: &mut RootState, what: One, value: u64) -> pheap::Result<()> {
+    match what {
+        One::Set | One::Burst => {
+            root.txn(|tx, p| set(tx, p, value))?;
+            model.x = value;
+        }
+        One::Pair => {
+            root.txn(|tx, p| {
+                let record = &mut tx[p];
+                (record.x, record.y) = (value, value + 1);
+                Ok(())
+            })?;
+            (model.x, model.y) = (value, value + 1);
+        }
+        One::Bytes => {
+            let mut bytes = model.bytes;
+            set_bytes(&mut bytes, value);
+            root.txn(|tx, p| write_bytes(tx, p, bytes))?;
+            model.bytes = bytes;
+        }
+        One::Slice => {
+            root.txn(|tx, p| {
+                let slice = slice(tx, p);
+                tx.slice_mut(slice, 3..7).fill(value);
+                Ok(())
+            })?;
+            model.slice[3..7].fill(value);
+        }
+        One::Swap => {
+            root.txn(|tx, p| {
+                let slice = slice(tx, p);
+                tx.swap(slice.at(0), slice.at(30));
+                Ok(())
+            })?;
+            model.slice.swap(0, 30);
+        }
+        One::Push => {
+            root.txn(|tx, p| push(tx, p, value))?;
+            model.list.insert(0, value);
+        }
+        One::Pop => {
+            root.txn(pop)?;
+            model.list.remove(0);
+        }
+        One::Many => {
+            root.txn(|tx, p| many(tx, p, value))?;
+            model.slice.iter_mut().enumerate().for_each(|(i, x)| *x = value + i as u64);
+        }
+        One::Overlap => {
+            root.txn(|tx, p| overlap(tx, p, value))?;
+            model.slice[1] = value;
+            model.slice[20] = model.slice.iter().fold(0u64, |sum, x| sum.wrapping_add(*x));
+        }
+        One::Big | One::Grow => {
+            let elements = if what == One::Big { sparse(BIG, 16, value) } else { sparse(GROW, 512, value) };
+            root.txn(|tx, p| large(tx, p, &elements))?;
+            model.big = Some(elements);
+        }
+        One::Wide => {
+            let step = (model.big.as_ref().map_or(0, Vec::len) / 8).max(2);
+            let write = |big: &mut [u64]| big.iter_mut().step_by(step).for_each(|x| *x = value);
+            root.txn(|tx, p| {
+                let big = tx[p].big.expect("programs are sensible");
+                write(tx.slice_mut(big, ..));
+                Ok(())
+            })?;
+            write(model.big.as_mut().expect("programs are sensible"));
+        }
+        One::Fill if model.big.as_ref().is_none_or(|big| big.len() != FILL) => {
+            let elements = vec![value; FILL];
+            root.txn(|tx, p| large(tx, p, &elements))?;
+            model.big = Some(elements);
+        }
+        One::Fill => {
+            // As much as a write set takes.
+            root.txn(|tx, p| {
+                let big = tx[p].big.expect("the step before has made it");
+                for at in (0..FILL).step_by(FILL / 4) {
+                    tx.slice_mut(big, at..at + FILL / 4).fill(value);
+                }
+                Ok(())
+            })?;
+            model.big = Some(vec![value; FILL]);
+        }
+        One::Abort | One::AbortLong => {
+            let result = root.txn(|tx, p| {
+                set(tx, p, value)?;
+                push(tx, p, value)?;
+                if what == One::AbortLong {
+                    many(tx, p, value)?;
+                }
+                Err::<(), _>(Error::abort("as it should"))
+            });
+            return aborted(result);
+        }
+        One::Panic => {
+            struct Expected;
+            let panics = || {
+                root.txn(|tx, p| {
+                    overlap(tx, p, value)?;
+                    push(tx, p, value)?;
+                    large(tx, p, &sparse(BIG, 16, value))?;
+                    resume_unwind(Box::new(Expected))
+                })
+            };
+            match catch_unwind(AssertUnwindSafe(panics)) {
+                Err(payload) if payload.is::<Expected>() => {}
+                Err(payload) => resume_unwind(payload),
+                Ok(result) => return result,
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Runs a transaction over two roots.
+pub fn both(
+    (a, b): (&Handle, &Handle),
+    (model_a, model_b): (&mut RootState, &mut RootState),
+    what: Both,
+    value: u64,
+) -> pheap::Result<()> {
+    let result = pheap::txn((a, b), |((ta, a), (tb, b))| {
+        match what {
+            Both::Set => {
+                set(ta, a, value)?;
+                set(tb, b, value + 1)?;
+            }
+            Both::Many => {
+                set(tb, b, value + 1)?;
+                many(ta, a, value)?;
+            }
+            Both::Push => {
+                push(ta, a, value)?;
+                push(tb, b, value + 1)?;
+            }
+            Both::Abort => {
+                push(ta, a, value)?;
+                set(tb, b, value + 1)?;
+                many(tb, b, value)?;
+                return Err(Error::abort("as it should"));
+            }
+        }
+        Ok(())
+    });
+    match what {
+        Both::Abort => return aborted(result),
+        _ => result?,
+    }
+    match what {
+        Both::Set => (model_a.x, model_b.x) = (value, value + 1),
+        Both::Many => {
+            model_b.x = value + 1;
+            model_a.slice.iter_mut().enumerate().for_each(|(i, x)| *x = value + i as u64);
+        }
+        Both::Push => {
+            model_a.list.insert(0, value);
+            model_b.list.insert(0, value + 1);
+        }
+        Both::Abort => {}
+    }
+    Ok(())
+}
+
+fn aborted(result: pheap::Result<()>) -> pheap::Result<()> {
+    match result {
+        Err(Error::Aborted(_)) => Ok(()),
+        Ok(()) => Err(Error::abort("a transaction that returned an error was committed")),
+        other => other,
+    }
+}

@@ -1,0 +1,37 @@
+//! A small generator of random numbers, so that a seed names the same run on every machine.
+
+/// SplitMix64.
+#[derive(Debug, Clone)]
+pub struct Rng(u64);
+
+/// Mixes the bits of a word.
+pub fn mix(mut x: u64) -> u64 {
+    x ^= x >> 30;
+    x = x.wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x ^= x >> 27;
+    x = x.wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ x >> 31
+}
+
+impl Rng {
+    /// The generator for these numbers; the order matters.
+    pub fn new(parts: &[u64]) -> Rng {
+        Rng(parts.iter().fold(0x5eed, |state, &part| mix(state ^ part).wrapping_add(0x9e37_79b9_7f4a_7c15)))
+    }
+
+    /// The next number.
+    pub fn next_u64(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        mix(self.0)
+    }
+
+    /// A number below `n`, which is not 0.
+    pub fn below(&mut self, n: usize) -> usize {
+        (self.next_u64() % n as u64) as usize
+    }
+
+    /// `true`, `of` times in 256.
+    pub fn chance(&mut self, of: u64) -> bool {
+        self.next_u64() & 255 < of
+    }
+}

@@ -1,0 +1,373 @@
+//! Running a program on the simulated medium, and what is noted meanwhile.
+
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Once};
+
+use pheap::sim::{Point, Sim};
+use pheap::{Error, Heap, Options};
+
+use crate::image::Image;
+use crate::model::State;
+use crate::objects::{Handles, handle, observe};
+use crate::ops;
+use crate::program::{Change, One, Op, Program, Setting, Which};
+use crate::rng::Rng;
+
+/// Bytes of an arena: what two roots need, and a page.
+const ARENA: u64 = 64 << 10;
+/// Steps of the operations that repeat themselves, and how many of the last ones are explored.
+const BURST: (usize, usize) = (66, 5);
+const FILL: (usize, usize) = (22, 4);
+
+/// What happened between two openings of a heap.
+#[derive(Debug, Clone)]
+pub struct Phase {
+    /// The medium at its beginning.
+    pub start: Vec<u64>,
+    /// Where the power may fail, with the number of the operation that was running: 0 for the first opening, 1 for the first
+    /// operation. `None` where operations repeat what other points show as well.
+    pub points: Vec<(Point, Option<usize>)>,
+}
+
+/// All that happened in a run.
+#[derive(Debug, Clone, Default)]
+pub struct Trace {
+    /// Opening to opening.
+    pub phases: Vec<Phase>,
+    /// The states after so many steps were acknowledged.
+    pub states: Vec<State>,
+}
+
+impl Trace {
+    /// The states that may be found after a crash at this point.
+    pub fn allowed(&self, point: &Point) -> &[State] {
+        let last = if point.at == "acknowledgement" { point.acknowledged } else { point.acknowledged + 1 };
+        &self.states[point.acknowledged..=last.min(self.states.len() - 1)]
+    }
+}
+
+/// How heaps are opened.
+fn options(setting: Setting) -> Options {
+    let options = Options::new().arena_size(ARENA).reserve(1 << 30).pin_undo(setting.pin);
+    if setting.full { options.max_size(2 * ARENA) } else { options }
+}
+
+/// A run that is going on.
+#[derive(Debug)]
+pub struct Run {
+    setting: Setting,
+    /// The first value that it writes.
+    values: u64,
+    sim: Arc<Sim>,
+    heap: Option<Heap>,
+    /// Handles of the roots that were used, by name.
+    handles: Handles,
+    state: State,
+    trace: Trace,
+    /// Number of the operation that is running.
+    op: usize,
+    /// Points are not to be explored.
+    quiet: bool,
+}
+
+impl Run {
+    /// A run on a medium with this content, which holds `state`; `None` if that is to be read from it. What the run writes are
+    /// values of its `generation`: no other run writes the same, for a write that changes nothing is none.
+    pub fn open(
+        setting: Setting,
+        image: Vec<u64>,
+        state: Option<State>,
+        generation: u64,
+    ) -> Result<Run, String> {
+        let sim = Arc::new(Sim::new(Vec::new()));
+        let trace = Trace::default();
+        let mut run = Run {
+            setting,
+            values: generation * 1_000_000,
+            sim,
+            heap: None,
+            handles: Handles::new(),
+            state: State::default(),
+            trace,
+            op: 0,
+            quiet: false,
+        };
+        let found = run.reopen(image)?;
+        if let Some(state) = state {
+            run.state = state;
+            run.compare(&found)?;
+        } else {
+            run.state = found;
+        }
+        run.trace.states = vec![run.state.clone(), run.state.clone()];
+        Ok(run)
+    }
+
+    /// What happened so far.
+    pub fn finish(mut self) -> Result<Trace, String> {
+        self.collect();
+        let violations = self.sim.violations();
+        self.handles.clear();
+        catching(|| {
+            drop(self.heap.take());
+            Ok(())
+        })?;
+        match violations.first() {
+            Some(first) => Err(format!("{first} ({} such words)", violations.len())),
+            None => Ok(self.trace),
+        }
+    }
+
+    /// The state as it should be.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Steps that were acknowledged.
+    fn steps(&self) -> usize {
+        self.trace.states.len().saturating_sub(1)
+    }
+
+    fn collect(&mut self) {
+        let op = (!self.quiet).then_some(self.op);
+        if let Some(phase) = self.trace.phases.last_mut() {
+            phase.points.extend(self.sim.take_points().into_iter().map(|point| (point, op)));
+        }
+    }
+
+    /// Opens the heap on a medium with this content, and reads it.
+    fn reopen(&mut self, image: Vec<u64>) -> Result<State, String> {
+        let violations = self.sim.violations();
+        if let Some(first) = violations.first() {
+            return Err(format!("{first} ({} such words)", violations.len()));
+        }
+        self.sim = Arc::new(Sim::new(image.clone()));
+        self.trace.phases.push(Phase { start: image, points: Vec::new() });
+        self.sim.acknowledge(self.steps());
+        let (sim, setting) = (self.sim.clone(), self.setting);
+        let heap =
+            catching(|| options(setting).simulate(&sim).map_err(|error| format!("opening fails: {error}")))?;
+        self.sim.acknowledge(self.steps() + 1);
+        self.collect();
+        let found = catching(|| observe(&heap, &mut self.handles));
+        self.heap = Some(heap);
+        found
+    }
+
+    fn compare(&self, found: &State) -> Result<(), String> {
+        if *found == self.state {
+            return Ok(());
+        }
+        Err(format!("the heap holds something else than was written:\n{}", self.state.difference(found)))
+    }
+
+    /// Notes that a step is done, and checks what the heap holds.
+    fn acknowledge(&mut self) -> Result<(), String> {
+        self.trace.states.push(self.state.clone());
+        self.sim.acknowledge(self.steps());
+        self.collect();
+        let heap = self.heap.as_ref().expect("it is open");
+        let found = catching(|| observe(heap, &mut self.handles))?;
+        self.compare(&found)
+    }
+
+    /// The medium as it is if the power fails now and nothing more reaches it.
+    pub fn durable(&self) -> Vec<u64> {
+        self.sim.durable()
+    }
+
+    /// Runs one transaction or change on the open heap.
+    fn step(
+        &mut self,
+        step: impl FnOnce(&Heap, &mut Handles, &mut State, u64) -> pheap::Result<()>,
+    ) -> Result<(), String> {
+        let value = self.values + 1000 * self.steps() as u64;
+        let mut state = self.state.clone();
+        let heap = self.heap.as_ref().expect("it is open");
+        let handles = &mut self.handles;
+        match catching(|| Ok(step(heap, handles, &mut state, value)))? {
+            Ok(()) => self.state = state,
+            Err(Error::OutOfSpace { .. }) if self.setting.full => {} // and nothing has changed
+            Err(error) => return Err(format!("an operation fails: {error}")),
+        }
+        self.acknowledge()
+    }
+
+    /// Whether there is such a root.
+    pub fn exists(&self, which: Which) -> bool {
+        self.state.roots.contains_key(&Run::name(&self.state, which))
+    }
+
+    /// Whether an operation has something to work on. In a sensible program it has, unless the one that should have made it has
+    /// found no space.
+    fn applies(&self, op: Op) -> bool {
+        let model = |which| self.state.roots.get(&Run::name(&self.state, which));
+        match op {
+            Op::One(One::Pop, which) => model(which).is_some_and(|root| !root.list.is_empty()),
+            Op::One(One::Wide, which) => model(which).is_some_and(|root| root.big.is_some()),
+            Op::One(_, which) => self.exists(which),
+            Op::Both(_) => self.exists(Which::A) && self.exists(Which::B),
+            Op::Change(Change::CreateA) => !self.exists(Which::A),
+            Op::Change(Change::Create) => !self.exists(Which::B),
+            Op::Change(Change::Remove | Change::Rename) => self.exists(Which::B),
+            Op::Change(_) => true,
+        }
+    }
+
+    /// The name of a root.
+    fn name(state: &State, which: Which) -> String {
+        match which {
+            Which::A => "a".to_owned(),
+            Which::B => {
+                state.roots.keys().find(|name| *name != "a").cloned().unwrap_or_else(|| "b".to_owned())
+            }
+        }
+    }
+
+    /// A transaction on one root.
+    pub fn one(&mut self, what: One, which: Which) -> Result<(), String> {
+        self.step(|heap, handles, state, value| {
+            let name = Run::name(state, which);
+            let root = handle(heap, handles, &name)?;
+            ops::one(&root, state.roots.get_mut(&name).ok_or(Error::NoSuchRoot(name))?, what, value)
+        })
+    }
+
+    /// Runs an operation.
+    pub fn op(&mut self, op: Op) -> Result<(), String> {
+        self.op += 1;
+        if self.setting.full && !self.applies(op) {
+            return self.step(|_, _, _, _| Ok(()));
+        }
+        match op {
+            Op::One(what @ (One::Burst | One::Fill), which) => {
+                let (steps, explored) = if what == One::Burst { BURST } else { FILL };
+                (0..steps).try_for_each(|i| {
+                    self.quiet = i + explored < steps;
+                    self.one(what, which)
+                })
+            }
+            Op::One(what, which) => self.one(what, which),
+            Op::Both(what) => self.step(|heap, handles, state, value| {
+                let names = [Which::A, Which::B].map(|which| Run::name(state, which));
+                let (a, b) = (handle(heap, handles, &names[0])?, handle(heap, handles, &names[1])?);
+                let mut models = state.roots.values_mut();
+                let models = (models.next().expect("a"), models.next().expect("b"));
+                ops::both((&a, &b), models, what, value)
+            }),
+            Op::Change(change @ (Change::CreateA | Change::Create)) => {
+                self.step(|heap, handles, state, value| {
+                    let name = if change == Change::CreateA { "a" } else { "b" };
+                    let (root, model) = ops::create(heap, name, value)?;
+                    handles.insert(name.to_owned(), root);
+                    state.roots.insert(name.to_owned(), model);
+                    Ok(())
+                })
+            }
+            Op::Change(Change::Remove) => self.step(|heap, handles, state, _| {
+                let name = Run::name(state, Which::B);
+                heap.remove_root(&name)?;
+                handles.remove(&name);
+                state.roots.remove(&name);
+                Ok(())
+            }),
+            Op::Change(Change::Rename) => self.step(|heap, handles, state, _| {
+                let old = Run::name(state, Which::B);
+                let new = if old == "b" { "another name" } else { "b" };
+                heap.rename_root(&old, new)?;
+                handles.remove(&old);
+                let model = state.roots.remove(&old).expect("it was found by its name");
+                state.roots.insert(new.to_owned(), model);
+                Ok(())
+            }),
+            Op::Change(change @ (Change::Close | Change::Kill | Change::Power | Change::Torn)) => {
+                self.restart(change)
+            }
+        }
+    }
+
+    /// Ends the process, one way or another, and opens the heap again.
+    fn restart(&mut self, how: Change) -> Result<(), String> {
+        let heap = self.heap.take().expect("it is open");
+        self.handles.clear();
+        let image = if how == Change::Close {
+            catching(|| heap.close().map_err(|error| format!("closing fails: {error}")))?;
+            self.collect();
+            self.sim.durable()
+        } else {
+            self.collect();
+            let image = Image::new(self.sim.durable());
+            let phase = self.trace.phases.last().expect("there is one");
+            let (point, _) = phase.points.last().expect("the last step was acknowledged");
+            let mut rng = Rng::new(&[self.steps() as u64]);
+            let chosen: Vec<bool> = match how {
+                Change::Kill => vec![true; point.pending.len()],
+                Change::Power => vec![false; point.pending.len()],
+                _ => point.pending.iter().map(|_| rng.chance(128)).collect(),
+            };
+            let (changes, _) = image.choose(&point.pending, &chosen);
+            let image = image.with(&changes);
+            // Closes the heap, on a medium that no one looks at again.
+            catching(|| {
+                drop(heap);
+                Ok(())
+            })?;
+            image
+        };
+        let found = self.reopen(image)?;
+        self.trace.states.push(self.state.clone());
+        self.compare(&found)
+    }
+}
+
+/// Runs a program, and returns what happened.
+pub fn run(program: &Program, ready: &Ready) -> Result<Trace, String> {
+    let Setting { empty, swapped, .. } = program.setting;
+    let (image, state) = if empty { Default::default() } else { ready[usize::from(swapped)].clone() };
+    let mut run = Run::open(program.setting, image, Some(state), 1)?;
+    program.ops.iter().try_for_each(|&op| run.op(op))?;
+    run.finish()
+}
+
+/// The media that most programs start with, and what they hold: heaps with two roots, closed. In the second one the second root
+/// was created first.
+pub type Ready = [(Vec<u64>, State); 2];
+
+/// Makes the heaps that programs start with.
+pub fn ready() -> Result<Ready, String> {
+    let make = |changes: [Change; 3]| {
+        let mut run = Run::open(Setting::default(), Vec::new(), None, 0)?;
+        changes.into_iter().try_for_each(|change| run.op(Op::Change(change)))?;
+        Ok::<_, String>((run.durable(), run.state.clone()))
+    };
+    Ok([
+        make([Change::CreateA, Change::Create, Change::Close])?,
+        make([Change::Create, Change::CreateA, Change::Close])?,
+    ])
+}
+
+thread_local! {
+    /// What the last panic of this thread said, while it is caught.
+    static PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
+    static CATCHING: RefCell<usize> = const { RefCell::new(0) };
+}
+
+/// Runs `f`, and turns a panic into an error.
+pub fn catching<R>(f: impl FnOnce() -> Result<R, String>) -> Result<R, String> {
+    static QUIET: Once = Once::new();
+    QUIET.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            if CATCHING.with_borrow(|depth| *depth == 0) {
+                return before(info);
+            }
+            let text = info.to_string();
+            PANIC.set(Some(text));
+        }));
+    });
+    CATCHING.with_borrow_mut(|depth| *depth += 1);
+    let result = catch_unwind(AssertUnwindSafe(f));
+    CATCHING.with_borrow_mut(|depth| *depth -= 1);
+    result.unwrap_or_else(|_| Err(PANIC.take().unwrap_or("a panic".to_owned())))
+}

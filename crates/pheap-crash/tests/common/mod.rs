@@ -1,0 +1,53 @@
+//! What the tests share.
+#![allow(dead_code, unreachable_pub)] // not every test uses all of it, and each has a copy
+
+use pheap::sim::Bug;
+use pheap_crash::seeded::Seeded;
+use pheap_crash::subset::Breadth;
+use pheap_crash::{Explorer, Failure, Limits, Program};
+
+/// More than the quick run of many programs, for a few.
+pub fn limits() -> Limits {
+    Limits {
+        breadth: Breadth { exhaustive: 5, corners: 5, random: 12 },
+        nested: Breadth { exhaustive: 2, corners: 1, random: 2 },
+        after_every: 1,
+        deep_every: 16,
+        seed: 1,
+    }
+}
+
+pub fn explorer(limits: Limits) -> Explorer {
+    Explorer::new(limits).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn program(text: &str) -> Program {
+    let program: Program = text.parse().unwrap_or_else(|error| panic!("{error}"));
+    assert!(program.is_sensible(), "`{text}` has an operation that has nothing to work on");
+    program
+}
+
+/// No crash breaks any of these programs.
+#[track_caller]
+pub fn holds(programs: &[&str]) {
+    let mut explorer = explorer(limits());
+    for text in programs {
+        if let Err(failure) = explorer.explore(&program(text), false) {
+            panic!("{failure}");
+        }
+    }
+    assert!(explorer.totals().images > 10, "there was hardly anything to explore");
+}
+
+/// With this bug, a crash during the last operation of this program breaks it, or a crash in the recovery from that.
+#[track_caller]
+pub fn breaks(bug: Bug, text: &str) -> Failure {
+    breaks_or_not(bug, text).unwrap_or_else(|| panic!("{bug:?} does no harm to `{text}`"))
+}
+
+/// As [`breaks`], if it does.
+pub fn breaks_or_not(bug: Bug, text: &str) -> Option<Failure> {
+    let mut explorer = explorer(limits());
+    let _seeded = Seeded::new(bug);
+    explorer.explore(&program(text), true).err().map(|failure| *failure)
+}

@@ -1,0 +1,235 @@
+//! "Order, always": each rule of the protocols, with a program that shows it, and, where a switch breaks the rule, the proof that
+//! the explorer would notice.
+
+mod common;
+
+use common::{breaks, breaks_or_not, explorer, holds, limits};
+use pheap::sim::Bug;
+use pheap_crash::Limits;
+
+// Fresh objects and span entries, then the record that makes them reachable, then stores in place, then the reset of the log.
+
+#[test]
+fn fresh_objects_are_durable_before_the_record() {
+    holds(&["big a", "big a; big a", "abort a; big a", "pin: big a"]);
+    breaks(Bug::NoFlushOfFresh, "big a");
+    breaks(Bug::NoFlushOfFresh, "grow a");
+}
+
+#[test]
+fn small_fresh_objects_come_with_the_record() {
+    holds(&["push a; push a", "abort a; push a", "push a; pop a; push a", "both-push; push b"]);
+}
+
+#[test]
+fn an_entry_of_the_span_table_comes_with_the_object() {
+    // Were it lost, what is allocated after the crash would be put over the object.
+    holds(&["push a; power; push b; push a", "pin: push a; power; push b", "big a; torn; big b; push a"]);
+}
+
+#[test]
+fn the_record_is_durable_before_the_transaction_returns() {
+    holds(&["set a; set b; set a", "pair a"]);
+    breaks(Bug::NoFenceAfterRecord, "set a");
+}
+
+#[test]
+fn the_log_is_reset_only_after_its_data_is_durable() {
+    holds(&["set a; set b; both", "set a; many a", "set a; close", "fill a"]);
+    for program in ["set a; many a", "set a; close"] {
+        breaks(Bug::ResetBeforeData, program);
+    }
+}
+
+#[test]
+fn the_reset_is_durable_before_the_log_is_written_again() {
+    holds(&["many a; set a", "pin: set a; set a"]);
+    breaks(Bug::NoFenceAfterReset, "many a");
+    breaks(Bug::NoFenceAfterReset, "pin: set a");
+}
+
+// Undo.
+
+#[test]
+fn old_content_is_durable_before_it_is_overwritten() {
+    holds(&["many a", "overlap a", "big a; wide a", "pin: pair a"]);
+    for program in ["many a", "overlap a"] {
+        breaks(Bug::NoFenceAfterUndo, program);
+        breaks(Bug::NoUndoEntry, program);
+    }
+}
+
+#[test]
+fn data_is_durable_before_the_undo_log_is_retired() {
+    holds(&["many a; many a", "grow a; wide a"]);
+    breaks(Bug::NoFlushBeforeCommit, "many a");
+    breaks(Bug::NoFlushBeforeCommit, "big a; wide a");
+}
+
+#[test]
+fn old_records_are_not_replayed_over_what_is_written_in_place() {
+    holds(&["slice a; many a; slice a", "pair a; overlap a; pair a; power; set a"]);
+}
+
+#[test]
+fn a_rollback_leaves_nothing() {
+    holds(&[
+        "abort a; set a",
+        "abort-long a; push a",
+        "panic a; push a",
+        "both-abort; both",
+        "pin: abort a; push a",
+    ]);
+}
+
+// Quarantine.
+
+#[test]
+fn freed_memory_is_not_reused_while_a_record_covers_it() {
+    holds(&[
+        "push b; remove b; create b",
+        "set b; remove b; big a",
+        "push b; big b; remove b; grow a",
+        "both; remove b; push a",
+    ]);
+    breaks(Bug::ReuseBeforeRemoval, "push b; remove b");
+    // Not only the removal itself: its memory is given away before it is durable.
+    breaks(Bug::ReuseBeforeRemoval, "push b; remove b; create b");
+}
+
+#[test]
+fn a_log_in_pages_that_were_a_log_before_starts_empty() {
+    holds(&[
+        "burst b; remove b; create b; set b",
+        "set b; remove b; power; create b; set b",
+        "burst b; remove b; burst a",
+    ]);
+}
+
+// Recovery.
+
+#[test]
+fn a_record_behind_a_torn_one_stays_dead() {
+    holds(&["set a; set a; torn; set a", "burst a; torn; set a"]);
+    breaks(Bug::KeepGeneration, "set a; set a");
+    // Several entries behind one fence: a later one may be whole while the first one is torn, and nothing is replayed.
+    holds(&["pin: grow a; wide a"]);
+    breaks(Bug::KeepGeneration, "pin: grow a; wide a");
+}
+
+#[test]
+fn a_crash_in_recovery_is_a_crash_like_any_other() {
+    let mut explorer = explorer(Limits { deep_every: 1, ..limits() });
+    for text in ["set a", "both", "overlap a", "set b; remove b", "pin: pair a"] {
+        if let Err(failure) = explorer.explore(&text.parse().expect("a program"), true) {
+            panic!("{failure}");
+        }
+    }
+    assert!(explorer.totals().deep > 20, "too few recoveries were explored");
+    let failure = breaks(Bug::RecoveryResetsFirst, "set a; both");
+    assert_eq!(failure.crashes.len(), 2, "only a crash within recovery shows it");
+}
+
+#[test]
+fn recovery_is_repeated_without_harm() {
+    holds(&["set a; power; power; set a", "many a; kill; kill", "push b; torn; torn; push b"]);
+}
+
+// Several roots.
+
+#[test]
+fn a_transaction_over_two_roots_is_one() {
+    holds(&[
+        "both",
+        "both-push; both",
+        "both; set a; set b",
+        "swapped: both; set b",
+        "pin: both",
+        "pin: both-push",
+    ]);
+    breaks(Bug::RecordPerRoot, "both");
+}
+
+#[test]
+fn if_one_root_spills_all_do() {
+    holds(&["both-many", "set a; set b; both-many; set b", "both-many; both-abort"]);
+    breaks(Bug::NoUndoEntry, "both-many");
+}
+
+#[test]
+fn logs_of_other_roots_hold_no_older_records() {
+    holds(&["set a; set b; both; set a; set b", "swapped: set a; set b; both; set b; set a"]);
+    // One of the two logs takes the record; the older or newer record may be in either.
+    let programs = ["set a; both", "set b; both", "both; set a", "both; set b"];
+    for setting in ["", "swapped: "] {
+        let broken = |text: &&str| breaks_or_not(Bug::StaleOtherLogs, &format!("{setting}{text}")).is_some();
+        assert!(programs.iter().any(broken));
+    }
+}
+
+// Traps.
+
+#[test]
+fn two_bytes_of_one_word_do_not_undo_each_other() {
+    holds(&["bytes a; bytes a", "pin: bytes a; bytes a", "full pin: bytes a"]);
+}
+
+#[test]
+fn what_an_interrupted_creation_leaves_is_cleared() {
+    // Each recovery from a crash in these allocates and creates the root again, in the same pages.
+    holds(&["remove b; create b", "remove b; power; create b"]);
+}
+
+#[test]
+fn first_creation_can_be_interrupted_anywhere() {
+    holds(&[
+        "empty:",
+        "empty: create a",
+        "empty: create b; create a",
+        "empty: close; create a",
+        "empty pin: create a",
+    ]);
+}
+
+#[test]
+fn growth_can_be_interrupted_anywhere() {
+    holds(&["grow a", "grow a; torn; grow a", "pin: grow a; grow a", "burst a; grow b"]);
+}
+
+#[test]
+fn the_log_can_grow() {
+    // After a removal the new segment is not zero before.
+    holds(&[
+        "burst a; burst a",
+        "remove b; burst a",
+        "grow a; wide a; wide a",
+        "pin: grow a; wide a; torn; wide a",
+    ]);
+}
+
+#[test]
+fn without_space_nothing_happens() {
+    // The first operation takes the last pages, so that the undo log of the second one cannot grow.
+    let program = "full: grow a; wide a".parse().expect("a program");
+    let states = explorer(limits()).run(&program).expect("it runs").states;
+    let [.., before, after] = &states[..] else { panic!("there are several") };
+    assert_eq!(before, after);
+    assert!(before.roots["a"].big.is_some());
+    holds(&[
+        "full: grow a; wide a; set a",
+        "full: grow a; grow a; push a",
+        "full: grow b; grow a; wide a",
+        "full pin: grow a; wide a; power; set a",
+    ]);
+}
+
+#[test]
+fn a_root_is_there_or_not_and_has_a_name() {
+    holds(&[
+        "remove b",
+        "remove b; create b",
+        "rename b; rename b",
+        "rename b; remove b; create b",
+        "set b; rename b; set b",
+    ]);
+}

@@ -1,0 +1,32 @@
+//! Longer programs than the explorer enumerates.
+
+mod common;
+
+use common::explorer;
+use pheap_crash::program::{Program, alphabet, settings};
+use pheap_crash::rng::Rng;
+use pheap_crash::{Explorer, Limits};
+
+fn explore(explorer: &mut Explorer, len: usize, count: usize, seed: u64) {
+    let mut rng = Rng::new(&[seed, len as u64]);
+    let mut explored = 0;
+    while explored < count {
+        let setting = settings()[rng.below(settings().len())];
+        let ops = alphabet(setting);
+        let program = Program { setting, ops: (0..len).map(|_| ops[rng.below(ops.len())]).collect() };
+        if program.is_sensible() {
+            explored += 1;
+            if let Err(failure) = explorer.explore(&program, false) {
+                panic!("{failure}");
+            }
+        }
+    }
+}
+
+#[test]
+fn programs_of_four_to_eight_operations() {
+    let mut explorer = explorer(Limits::quick(2));
+    for len in 4..=8 {
+        explore(&mut explorer, len, 8, 2);
+    }
+}

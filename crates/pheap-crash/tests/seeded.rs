@@ -1,0 +1,70 @@
+//! The score of the explorer: each bug that can be switched on is found, in a small set of programs that has no failure without it.
+
+mod common;
+
+use common::explorer;
+use pheap::sim::Bug;
+use pheap_crash::program::{Program, all, settings};
+use pheap_crash::seeded::{BUGS, Seeded};
+use pheap_crash::{Failure, Limits};
+
+/// All programs of one operation, and a few of two.
+fn programs() -> impl Iterator<Item = Program> {
+    let longer =
+        ["set a; both", "set b; both", "both; set a", "both; set b", "set a; set a", "set b; remove b"];
+    let longer = longer.into_iter().map(|text| text.parse().expect("a program"));
+    settings().into_iter().flat_map(|setting| all(setting, 1)).chain(longer)
+}
+
+fn find(bug: Bug) -> Option<Failure> {
+    let mut explorer = explorer(Limits { deep_every: 16, ..Limits::quick(1) });
+    let _seeded = Seeded::new(bug);
+    programs().find_map(|program| explorer.explore(&program, false).err()).map(|failure| *failure)
+}
+
+fn is_found(bug: Bug) {
+    let failure = find(bug).unwrap_or_else(|| panic!("{bug:?} is not found"));
+    println!("{bug:?} is found by `{}`:\n{failure}", failure.program);
+}
+
+macro_rules! each {
+    ($($name:ident: $bug:ident,)*) => {
+        $(#[test]
+        fn $name() {
+            is_found(Bug::$bug);
+        })*
+
+        #[test]
+        fn there_is_a_test_for_each_bug() {
+            assert_eq!(BUGS, [$(Bug::$bug),*]);
+        }
+    };
+}
+
+each! {
+    a_missing_fence_after_the_record: NoFenceAfterRecord,
+    a_missing_fence_after_an_undo_entry: NoFenceAfterUndo,
+    a_missing_undo_entry: NoUndoEntry,
+    a_missing_flush_before_a_long_commit: NoFlushBeforeCommit,
+    a_log_reset_before_its_data_is_durable: ResetBeforeData,
+    a_missing_fence_after_the_reset: NoFenceAfterReset,
+    memory_reused_before_its_root_is_gone: ReuseBeforeRemoval,
+    a_torn_transaction_over_two_roots: RecordPerRoot,
+    a_stale_record_of_another_root: StaleOtherLogs,
+    a_record_that_comes_back_to_life: KeepGeneration,
+    a_missing_flush_of_fresh_objects: NoFlushOfFresh,
+    a_recovery_that_cannot_be_repeated: RecoveryResetsFirst,
+}
+
+#[test]
+fn without_a_bug_nothing_is_found() {
+    let mut explorer = explorer(Limits { deep_every: 16, ..Limits::quick(1) });
+    for program in programs() {
+        if let Err(failure) = explorer.explore(&program, false) {
+            panic!("{failure}");
+        }
+    }
+    let totals = explorer.totals();
+    println!("{totals:?}");
+    assert!(totals.programs > 60 && totals.images > 2000, "{totals:?}");
+}

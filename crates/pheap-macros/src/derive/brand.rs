@@ -1,0 +1,165 @@
+//! The type at another brand: `Node<'r, T>` becomes `Node<'__at, <T as Persist>::At<'__at>>`.
+
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{ToTokens, quote};
+use syn::punctuated::Punctuated;
+use syn::spanned::Spanned;
+use syn::visit_mut::{self, VisitMut};
+use syn::{
+    GenericParam, Generics, Lifetime, LifetimeParam, PredicateType, Token, Type, TypeParamBound,
+    WherePredicate, parse_quote,
+};
+
+use super::parse::Input;
+use crate::hygienic;
+
+/// Yet another one, for [`check`].
+fn other_lifetime() -> Lifetime {
+    Lifetime::new("'__other", Span::mixed_site())
+}
+
+/// The name of the other brand. Users do not write `'__at`.
+pub(super) fn lifetime() -> Lifetime {
+    Lifetime::new("'__at", Span::mixed_site())
+}
+
+/// The arguments of the type at the other brand, in angle brackets.
+pub(super) fn arguments(input: &Input<'_>) -> TokenStream {
+    arguments_at(input, &lifetime())
+}
+
+fn arguments_at(input: &Input<'_>, at: &Lifetime) -> TokenStream {
+    let arguments = input.generics.params.iter().map(|param| match param {
+        GenericParam::Lifetime(_) => at.to_token_stream(),
+        GenericParam::Type(param) => parameter(&input.options.krate, &param.ident, at),
+        GenericParam::Const(param) => param.ident.to_token_stream(),
+    });
+    quote!(<#(#arguments),*>)
+}
+
+fn parameter(krate: &TokenStream, name: &Ident, at: &Lifetime) -> TokenStream {
+    quote!(<#name as #krate::Persist>::At<#at>)
+}
+
+/// The generics of the impl: each type parameter is `Persist`, and each bound that the type declares holds at the other brand
+/// too, without which the type at the other brand would not be well-formed.
+pub(super) fn generics(input: &Input<'_>) -> Generics {
+    let krate = &input.options.krate;
+    let mut generics = input.generics.clone();
+    let predicates = declared(input.generics).filter_map(|predicate| at_any_brand(input, predicate));
+    let predicates: Vec<_> = predicates.collect();
+    generics.type_params_mut().for_each(|param| param.bounds.push(parse_quote!(#krate::Persist)));
+    if !predicates.is_empty() {
+        // The compiler does not know that a brand replaces the one before it, so it would ask for the bounds at the brand of a
+        // brand, and so on.
+        let (one, at) = (Lifetime::new("'__one", Span::mixed_site()), lifetime());
+        let replaces = input.generics.type_params().map(|param| -> WherePredicate {
+            let name = &param.ident;
+            let value = parameter(krate, name, &at);
+            parse_quote!(for<#one, #at> <#name as #krate::Persist>::At<#one>: #krate::Persist<At<#at> = #value>)
+        });
+        let clause = generics.make_where_clause();
+        clause.predicates.extend(replaces);
+        clause.predicates.extend(predicates);
+    }
+    generics
+}
+
+/// A statement that compiles only if a field's type, at another brand, is what it is when the brand is replaced in its text.
+///
+/// An alias can hide a brand: `type Leak = P<'static, u64>` has none to replace, and a pointer at `'static` could leave its
+/// transaction. Only the compiler knows what an alias stands for.
+pub(super) fn check(input: &Input<'_>, ty: &Type) -> TokenStream {
+    // Never `Persist`, which is an error already.
+    if matches!(ty, Type::Tuple(_) | Type::Reference(_)) {
+        return TokenStream::new();
+    }
+    let krate = &input.options.krate;
+    let at = other_lifetime();
+    let mut other = ty.clone();
+    Rebrand { input, at: at.clone(), changed: false }.visit_type_mut(&mut other);
+    hygienic!(at ty.span() => let _: for<#at> fn(<#ty as #krate::Persist>::At<#at>, #other) = |one, same| { let _ = [one, same]; };)
+}
+
+/// All bounds of type parameters, written in either place.
+fn declared(generics: &Generics) -> impl Iterator<Item = PredicateType> {
+    let inline = generics.type_params().map(|param| {
+        let name = &param.ident;
+        PredicateType {
+            lifetimes: None,
+            bounded_ty: parse_quote!(#name),
+            colon_token: Token![:](Span::mixed_site()),
+            bounds: param.bounds.clone(),
+        }
+    });
+    let clause = generics.where_clause.iter().flat_map(|clause| &clause.predicates);
+    let clause = clause.filter_map(|predicate| match predicate {
+        WherePredicate::Type(predicate) => Some(predicate.clone()),
+        _ => None,
+    });
+    inline.chain(clause)
+}
+
+fn at_any_brand(input: &Input<'_>, mut predicate: PredicateType) -> Option<WherePredicate> {
+    predicate.bounds =
+        predicate.bounds.into_iter().filter(|bound| !is_implied(bound)).collect::<Punctuated<_, _>>();
+    let mut rebrand = Rebrand { input, at: lifetime(), changed: false };
+    rebrand.visit_predicate_type_mut(&mut predicate);
+    if predicate.bounds.is_empty() || !rebrand.changed {
+        return None;
+    }
+    let at = GenericParam::Lifetime(LifetimeParam::new(lifetime()));
+    predicate.lifetimes.get_or_insert_with(|| parse_quote!(for<>)).lifetimes.insert(0, at);
+    Some(WherePredicate::Type(predicate))
+}
+
+/// `At<'r>: Persist` is declared by the trait, and `Persist` implies `Sized`.
+fn is_implied(bound: &TypeParamBound) -> bool {
+    match bound {
+        TypeParamBound::Trait(bound) => {
+            bound.path.segments.last().is_some_and(|last| last.ident == "Persist" || last.ident == "Sized")
+        }
+        _ => false,
+    }
+}
+
+/// Replaces the brand and the type parameters wherever they occur.
+struct Rebrand<'a> {
+    input: &'a Input<'a>,
+    at: Lifetime,
+    changed: bool,
+}
+
+impl VisitMut for Rebrand<'_> {
+    fn visit_lifetime_mut(&mut self, lifetime: &mut Lifetime) {
+        if self.input.generics.lifetimes().any(|param| param.lifetime.ident == lifetime.ident) {
+            lifetime.ident = self.at.ident.clone();
+            self.changed = true;
+        }
+    }
+
+    fn visit_type_mut(&mut self, ty: &mut Type) {
+        if matches!(ty, Type::Path(path) if path.path.is_ident("Self")) {
+            self.changed = true;
+            let (name, arguments) = (self.input.name, arguments_at(self.input, &self.at));
+            *ty = parse_quote!(#name #arguments);
+            return;
+        }
+        if let Type::Path(path) = ty
+            && path.qself.is_none()
+            && let Some(first) = path.path.segments.first()
+            && self.input.generics.type_params().any(|param| param.ident == first.ident)
+        {
+            self.changed = true;
+            let parameter = parameter(&self.input.options.krate, &first.ident, &self.at);
+            let rest = path.path.segments.iter().skip(1);
+            // `T` alone, or `T::Item`, which becomes `<T at the brand>::Item`.
+            *ty = match path.path.segments.len() {
+                1 => parse_quote!(#parameter),
+                _ => parse_quote!(<#parameter> #(::#rest)*),
+            };
+            return;
+        }
+        visit_mut::visit_type_mut(self, ty);
+    }
+}

@@ -1,0 +1,164 @@
+//! What the macro knows about the type: its attributes, its shape, and where each part stands in the source.
+
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{ToTokens, quote};
+use syn::ext::IdentExt;
+use syn::punctuated::Punctuated;
+use syn::spanned::Spanned;
+use syn::{Attribute, Data, DeriveInput, Expr, Generics, LitStr, Member, Meta, Path, Token, Type};
+
+use crate::errors::Errors;
+
+pub(super) struct Input<'a> {
+    pub(super) name: &'a Ident,
+    pub(super) generics: &'a Generics,
+    pub(super) repr: Repr,
+    pub(super) options: Options,
+    pub(super) shape: Shape<'a>,
+}
+
+pub(super) enum Shape<'a> {
+    Struct(Vec<Field<'a>>),
+    Enum(Vec<Variant<'a>>),
+    Union(Span),
+}
+
+pub(super) struct Variant<'a> {
+    pub(super) name: &'a Ident,
+    pub(super) discriminant: Option<&'a Expr>,
+    pub(super) fields: Vec<Field<'a>>,
+    pub(super) attrs: &'a [Attribute],
+}
+
+pub(super) struct Field<'a> {
+    pub(super) member: Member,
+    pub(super) ty: &'a Type,
+    pub(super) attrs: &'a [Attribute],
+}
+
+/// The `#[repr(..)]` hints that matter, each with its place.
+#[derive(Default)]
+pub(super) struct Repr {
+    pub(super) c: Option<Span>,
+    pub(super) transparent: Option<Span>,
+    pub(super) packed: Option<Span>,
+    pub(super) int: Option<Ident>,
+}
+
+/// What `#[persist(..)]` says.
+pub(super) struct Options {
+    /// Path to the `pheap` crate.
+    pub(super) krate: TokenStream,
+    /// The stable id of the type.
+    pub(super) id: String,
+}
+
+impl<'a> Input<'a> {
+    pub(super) fn parse(input: &'a DeriveInput, errors: &mut Errors) -> Self {
+        Input {
+            name: &input.ident,
+            generics: &input.generics,
+            repr: Repr::parse(&input.attrs, errors),
+            options: Options::parse(input, errors),
+            shape: match &input.data {
+                Data::Struct(data) => Shape::Struct(fields(&data.fields)),
+                Data::Enum(data) => Shape::Enum(data.variants.iter().map(Variant::parse).collect()),
+                Data::Union(data) => Shape::Union(data.union_token.span),
+            },
+        }
+    }
+}
+
+impl<'a> Variant<'a> {
+    fn parse(variant: &'a syn::Variant) -> Self {
+        Variant {
+            name: &variant.ident,
+            discriminant: variant.discriminant.as_ref().map(|(_, value)| value),
+            fields: fields(&variant.fields),
+            attrs: &variant.attrs,
+        }
+    }
+}
+
+fn fields(fields: &syn::Fields) -> Vec<Field<'_>> {
+    fields
+        .members()
+        .zip(fields)
+        .map(|(member, field)| Field { member, ty: &field.ty, attrs: &field.attrs })
+        .collect()
+}
+
+impl Field<'_> {
+    /// Its name in the description: `next`, `0`.
+    pub(super) fn name(&self) -> String {
+        match &self.member {
+            Member::Named(name) => name.unraw().to_string(),
+            Member::Unnamed(index) => index.index.to_string(),
+        }
+    }
+}
+
+impl Repr {
+    fn parse(attrs: &[Attribute], errors: &mut Errors) -> Self {
+        let mut repr = Repr::default();
+        for attr in attrs.iter().filter(|attr| attr.path().is_ident("repr")) {
+            match attr.parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated) {
+                Ok(hints) => hints.iter().for_each(|hint| repr.add(hint)),
+                Err(error) => errors.add(error),
+            }
+        }
+        repr
+    }
+
+    fn add(&mut self, hint: &Meta) {
+        let Some(name) = hint.path().get_ident() else { return };
+        match name.to_string().as_str() {
+            "C" => self.c = Some(name.span()),
+            "transparent" => self.transparent = Some(name.span()),
+            "packed" => self.packed = Some(name.span()),
+            "u8" | "u16" | "u32" | "u64" | "u128" | "usize" | "i8" | "i16" | "i32" | "i64" | "i128"
+            | "isize" => {
+                self.int = Some(name.clone());
+            }
+            // `align(N)` changes offsets and size, and these we take from the compiler. The rest is an error of rustc's own.
+            _ => {}
+        }
+    }
+}
+
+impl Options {
+    fn parse(input: &DeriveInput, errors: &mut Errors) -> Self {
+        let mut krate = None;
+        let mut id = None;
+        for attr in input.attrs.iter().filter(|attr| attr.path().is_ident("persist")) {
+            let parsed = attr.parse_nested_meta(|meta| {
+                if meta.path.is_ident("crate") {
+                    set(&mut krate, &meta.path, meta.value()?.parse::<LitStr>()?.parse::<Path>()?)
+                } else if meta.path.is_ident("id") {
+                    let value = meta.value()?.parse::<LitStr>()?;
+                    if value.value().is_empty() {
+                        return Err(syn::Error::new(value.span(), "the id of a type must not be empty"));
+                    }
+                    set(&mut id, &meta.path, value.value())
+                } else {
+                    Err(meta
+                        .error("unknown key: `#[persist(..)]` takes `id = \"name\"` and `crate = \"path\"`"))
+                }
+            });
+            if let Err(error) = parsed {
+                errors.add(error);
+            }
+        }
+        Options {
+            krate: krate.map_or_else(|| quote!(::pheap), Path::into_token_stream),
+            id: id.unwrap_or_else(|| input.ident.unraw().to_string()),
+        }
+    }
+}
+
+fn set<T>(slot: &mut Option<T>, key: &Path, value: T) -> syn::Result<()> {
+    match slot.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(syn::Error::new(key.span(), "this key is given twice")),
+    }
+}

@@ -1,0 +1,138 @@
+//! The rules, each with a message that says how to follow it.
+
+use syn::visit::Visit;
+use syn::{Attribute, GenericParam, Lifetime};
+
+use super::parse::{Field, Input, Shape};
+use crate::errors::Errors;
+
+pub(super) fn validate(input: &Input<'_>, errors: &mut Errors) {
+    match &input.shape {
+        Shape::Struct(fields) => {
+            struct_repr(input, errors);
+            fields.iter().for_each(|field| self::field(input, field, errors));
+        }
+        Shape::Enum(variants) => {
+            enum_repr(input, errors);
+            for variant in variants {
+                no_options(variant.attrs, errors);
+                variant.fields.iter().for_each(|field| self::field(input, field, errors));
+            }
+        }
+        // Nothing else about a union is worth saying.
+        Shape::Union(span) => {
+            return errors.at(
+                *span,
+                "a union cannot live in a persistent heap, which must know which of its fields is a pointer: \
+                 use an enum with `#[repr(u8)]`",
+            );
+        }
+    }
+    generics(input, errors);
+}
+
+fn struct_repr(input: &Input<'_>, errors: &mut Errors) {
+    let Input { name, repr, .. } = input;
+    if let Some(span) = repr.packed {
+        errors.at(
+            span,
+            "a packed type cannot live in a persistent heap, because its fields cannot be borrowed: \
+             remove `packed`, and order the fields by size to save space",
+        );
+    } else if repr.c.is_none() && repr.transparent.is_none() {
+        errors.at(
+            name.span(),
+            format_args!(
+                "`{name}` needs a fixed layout, since the file outlives this build: add `#[repr(C)]` to the struct"
+            ),
+        );
+    }
+}
+
+fn enum_repr(input: &Input<'_>, errors: &mut Errors) {
+    let Input { name, repr, .. } = input;
+    match (&repr.int, repr.c) {
+        (Some(int), _) if int == "usize" || int == "isize" => errors.at(
+            int.span(),
+            format_args!(
+                "the size of `{int}` depends on the machine: use a fixed width, such as `#[repr(u8)]`"
+            ),
+        ),
+        (Some(int), Some(c)) => errors
+            .at(c, format_args!("one `repr` is enough for the layout of an enum: remove `C`, keep `{int}`")),
+        (Some(_), None) => {}
+        (None, Some(c)) => errors.at(
+            c,
+            "the size of a `repr(C)` enum depends on the platform: use a fixed width, such as `#[repr(u8)]`",
+        ),
+        (None, None) => errors.at(
+            name.span(),
+            format_args!(
+                "`{name}` needs a fixed layout, since the file outlives this build: add `#[repr(u8)]` \
+                 (or a wider integer) to the enum"
+            ),
+        ),
+    }
+}
+
+fn field(input: &Input<'_>, field: &Field<'_>, errors: &mut Errors) {
+    no_options(field.attrs, errors);
+    StaticBrand { input, errors }.visit_type(field.ty);
+}
+
+/// `P<'static, T>` compiles, but no transaction has that brand, so it could never be set. Without this check the user would meet
+/// a borrow error somewhere else.
+struct StaticBrand<'a> {
+    input: &'a Input<'a>,
+    errors: &'a mut Errors,
+}
+
+impl Visit<'_> for StaticBrand<'_> {
+    fn visit_lifetime(&mut self, lifetime: &Lifetime) {
+        if lifetime.ident == "static" {
+            let name = self.input.name;
+            let brand = match self.input.generics.lifetimes().next() {
+                Some(brand) => format!("write `{}`", brand.lifetime),
+                None => format!("write `struct {name}<'r>`, and `'r` here"),
+            };
+            self.errors.at(
+                lifetime.span(),
+                format_args!(
+                    "no transaction has the brand `'static`, so this pointer could never be set: {brand}"
+                ),
+            );
+        }
+    }
+
+    // A `'static` behind a plain reference or in a function pointer is not the problem: the type itself is.
+    fn visit_type_reference(&mut self, _: &syn::TypeReference) {}
+    fn visit_type_bare_fn(&mut self, _: &syn::TypeBareFn) {}
+    fn visit_type_trait_object(&mut self, _: &syn::TypeTraitObject) {}
+}
+
+fn no_options(attrs: &[Attribute], errors: &mut Errors) {
+    for attr in attrs.iter().filter(|attr| attr.path().is_ident("persist")) {
+        errors
+            .add(syn::Error::new_spanned(attr, "`#[persist(..)]` belongs on the type, not on a part of it"));
+    }
+}
+
+fn generics(input: &Input<'_>, errors: &mut Errors) {
+    for lifetime in input.generics.lifetimes().skip(1) {
+        errors.at(
+            lifetime.lifetime.span(),
+            format_args!(
+                "a persistent type has one lifetime, the brand of its transaction: use `{}` for all pointers",
+                input.generics.lifetimes().next().map_or("'r".to_owned(), |first| first.lifetime.to_string()),
+            ),
+        );
+    }
+    for param in &input.generics.params {
+        let attrs = match param {
+            GenericParam::Lifetime(param) => &param.attrs,
+            GenericParam::Type(param) => &param.attrs,
+            GenericParam::Const(param) => &param.attrs,
+        };
+        no_options(attrs, errors);
+    }
+}

@@ -1,0 +1,118 @@
+//! The macros of the `pheap` crate, which re-exports them: [`macro@Persist`] and [`macro@txn`].
+
+mod derive;
+mod errors;
+mod txn;
+
+use proc_macro::TokenStream;
+
+/// `quote!` whose local variables cannot collide with those of the user. In errors the code seems to stand where the
+/// macro was called, or at a span that is given first.
+macro_rules! hygienic {
+    (at $span:expr => $($tokens:tt)*) => {
+        ::quote::quote_spanned!(::proc_macro2::Span::mixed_site().located_at($span)=> $($tokens)*)
+    };
+    ($($tokens:tt)*) => { ::quote::quote_spanned!(::proc_macro2::Span::mixed_site()=> $($tokens)*) };
+}
+pub(crate) use hygienic;
+
+/// Lets a struct or enum live in a persistent heap.
+///
+/// ```
+/// use pheap::{P, Persist};
+///
+/// #[derive(Persist)]
+/// #[repr(C)]
+/// struct Node<'r> {
+///     value: u64,
+///     next: Option<P<'r, Node<'r>>>,
+/// }
+///
+/// #[derive(Persist)]
+/// #[repr(u8)]
+/// enum Shape<'r> {
+///     Empty,
+///     Circle { radius: f64 },
+///     Path(P<'r, [f64]>),
+/// }
+/// ```
+///
+/// # What it asks for
+///
+/// * **A layout that the language defines.** `#[repr(C)]` or `#[repr(transparent)]` on a struct, `#[repr(u8)]` or another
+///   fixed-width integer on an enum. The file outlives the compiler that laid it out.
+/// * **Fields that are `Persist`**: fixed-width numbers, `bool`, `char`, arrays, `P`, `Option<P>`, and types that derive it.
+/// * **At most one lifetime**, the brand of the transaction.
+/// * **No `Drop`** (nothing in a heap is ever dropped) **and no `Deref`** (a store through it could not be seen).
+///
+/// Type parameters get a `Persist` bound. Bounds written on the type itself must hold at every brand, so `struct Pair<T: Copy>`
+/// is `Persist` where `T::At<'a>: Copy` for every `'a`; most bounds are better placed on the functions that need them.
+///
+/// # Attributes
+///
+/// * `#[persist(id = "shop.order")]`: the name under which the heap knows the type, instead of its Rust name. Set it before
+///   you rename a type that has data.
+/// * `#[persist(crate = "path::to::pheap")]`: where `pheap` is, if it was renamed or re-exported.
+#[proc_macro_derive(Persist, attributes(persist))]
+pub fn derive_persist(input: TokenStream) -> TokenStream {
+    let input = syn::parse_macro_input!(input as syn::DeriveInput);
+    derive::derive(&input).into()
+}
+
+/// Makes the stores of a function cheaper, and may open the transaction for it.
+///
+/// A store such as `tx[p].len += 1` makes the whole object crash-safe, since `tx[p]` hands out a `&mut` to all of it. Under
+/// `#[txn]` the same line makes only that field crash-safe. Leaving the attribute out costs speed, never safety.
+///
+/// # A function that joins its caller's transaction
+///
+/// It has a parameter of type `&mut Txn<'r>`, of any name (or several, one per root).
+///
+/// ```
+/// # use pheap::{P, Persist, Root, Txn, txn};
+/// # #[derive(Persist)] #[repr(C)] struct Node<'r> { value: u64, next: Option<P<'r, Node<'r>>> }
+/// # #[derive(Persist, Default)] #[repr(C)] struct List<'r> { head: Option<P<'r, Node<'r>>>, len: u64 }
+/// #[txn]
+/// fn push<'r>(tx: &mut Txn<'r>, list: P<'r, List<'r>>, value: u64) -> pheap::Result<()> {
+///     let node = tx.alloc(Node { value, next: tx[list].head })?;
+///     tx[list].head = Some(node); // only this field is logged ...
+///     tx[list].len += 1;          // ... and this one, behind the same fence
+///     Ok(())
+/// }
+/// ```
+///
+/// # A function that opens a transaction
+///
+/// It has a parameter of type `&Root<T>`. In its body that name is the `P` to the root object and `tx` is the transaction;
+/// `?` and `return Err(..)` roll it back. It returns a `Result<_, E>` where `E: From<pheap::Error>`.
+///
+/// ```
+/// # use pheap::{P, Persist, Root, Txn, txn};
+/// # #[derive(Persist)] #[repr(C)] struct Node<'r> { value: u64, next: Option<P<'r, Node<'r>>> }
+/// # #[derive(Persist, Default)] #[repr(C)] struct List<'r> { head: Option<P<'r, Node<'r>>>, len: u64 }
+/// # #[txn]
+/// # fn push<'r>(tx: &mut Txn<'r>, list: P<'r, List<'r>>, value: u64) -> pheap::Result<()> {
+/// #     let node = tx.alloc(Node { value, next: tx[list].head })?;
+/// #     tx[list].head = Some(node);
+/// #     tx[list].len += 1;
+/// #     Ok(())
+/// # }
+/// #[txn]
+/// fn record(list: &Root<List>, value: u64) -> pheap::Result<u64> {
+///     push(tx, list, value)?;
+///     Ok(tx[list].len)
+/// }
+/// ```
+///
+/// # What is rewritten
+///
+/// Assignments (`=`, `+=`, …) to `tx[e]`, followed by any chain of fields and `[i]` of arrays and slices, in the whole body except
+/// nested items and the arguments of macros. `e` and `i` are evaluated before the transaction is borrowed, so
+/// `tx[tx[a].next.unwrap()].val = 5` compiles; otherwise types, values and order of evaluation are those of the plain code.
+/// Assignments that follow each other share one fence if each `e` and `i` is a plain variable or a literal.
+///
+/// `#[txn(crate = "path::to::pheap")]` says where `pheap` is, if it was renamed or re-exported.
+#[proc_macro_attribute]
+pub fn txn(args: TokenStream, item: TokenStream) -> TokenStream {
+    txn::txn(args.into(), item.into()).into()
+}

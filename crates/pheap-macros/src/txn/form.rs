@@ -1,0 +1,121 @@
+//! Which of the two kinds of function `#[txn]` stands on.
+
+use proc_macro2::{Ident, TokenStream};
+use syn::spanned::Spanned;
+use syn::{Error, FnArg, ItemFn, Pat, Result, ReturnType, Signature, Type};
+
+/// The transaction's name in a function that opens one.
+pub(super) const TX: &str = "tx";
+
+const FORMS: &str = "`#[txn]` needs a function with a parameter `tx: &mut Txn<'_>`, to join the caller's transaction, \
+                     or one with a parameter `name: &Root<T>`, to open a transaction on that root";
+
+pub(super) enum Form {
+    /// It has parameters of type `&mut Txn`: these.
+    Joins(Vec<Ident>),
+    /// It has one parameter of type `&Root<T>`: this.
+    Opens(Ident),
+}
+
+pub(super) fn parse(item: TokenStream) -> Result<ItemFn> {
+    syn::parse2(item.clone()).map_err(|error| {
+        // A syntax error inside of a function has a better message of its own.
+        let is_function = item
+            .into_iter()
+            .any(|token| matches!(token, proc_macro2::TokenTree::Ident(word) if word == "fn"));
+        if is_function { error } else { Error::new(error.span(), FORMS) }
+    })
+}
+
+impl Form {
+    pub(super) fn of(sig: &Signature) -> Result<Form> {
+        plain(sig)?;
+        let joins = parameters(sig, is_txn)?;
+        if !joins.is_empty() {
+            return Ok(Form::Joins(joins.into_iter().cloned().collect()));
+        }
+        match parameters(sig, is_root)?.as_slice() {
+            [] => Err(Error::new(sig.ident.span(), FORMS)),
+            [root] => {
+                opens(sig, root)?;
+                Ok(Form::Opens((*root).clone()))
+            }
+            [_, second, ..] => Err(Error::new(
+                second.span(),
+                "`#[txn]` opens one root: for an atomic change of several, write \
+                 `pheap::txn((&a, &b), |((ta, a), (tb, b))| ..)` in the body instead",
+            )),
+        }
+    }
+}
+
+/// The body becomes a closure, or borrows from its parameters in ways that these cannot.
+fn plain(sig: &Signature) -> Result<()> {
+    let (span, kind, why) = if let Some(token) = sig.constness {
+        (token.span, "const", "a transaction runs at run time")
+    } else if let Some(token) = sig.asyncness {
+        (token.span, "async", "a transaction holds a lock that must not be held across `.await`")
+    } else if let Some(abi) = &sig.abi {
+        (abi.extern_token.span, "extern", "only Rust can pass a `Txn` or a `Root`")
+    } else {
+        return Ok(());
+    };
+    Err(Error::new(span, format_args!("`#[txn]` does not go on {kind} functions: {why}")))
+}
+
+fn opens(sig: &Signature, root: &Ident) -> Result<()> {
+    if matches!(sig.output, ReturnType::Default) {
+        return Err(Error::new(
+            sig.ident.span(),
+            format_args!("a transaction can fail: let `{}` return `pheap::Result<()>`", sig.ident),
+        ));
+    }
+    for input in &sig.inputs {
+        if let FnArg::Typed(input) = input
+            && let Pat::Ident(name) = &*input.pat
+            && name.ident == TX
+        {
+            return Err(Error::new(
+                name.ident.span(),
+                format_args!(
+                    "`tx` is the transaction that `#[txn]` opens on `{root}`: give this parameter another name"
+                ),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The names of the parameters of a type.
+fn parameters(sig: &Signature, is: fn(&Type) -> bool) -> Result<Vec<&Ident>> {
+    let typed = sig.inputs.iter().filter_map(|input| match input {
+        FnArg::Typed(input) if is(&input.ty) => Some(input),
+        _ => None,
+    });
+    typed
+        .map(|input| match &*input.pat {
+            Pat::Ident(name) => Ok(&name.ident),
+            pattern => Err(Error::new(pattern.span(), "`#[txn]` needs a name for this parameter")),
+        })
+        .collect()
+}
+
+fn is_txn(ty: &Type) -> bool {
+    is_reference_to(ty, true, "Txn")
+}
+
+fn is_root(ty: &Type) -> bool {
+    is_reference_to(ty, false, "Root")
+}
+
+fn is_reference_to(ty: &Type, mutable: bool, name: &str) -> bool {
+    match ty {
+        Type::Paren(ty) => is_reference_to(&ty.elem, mutable, name),
+        Type::Group(ty) => is_reference_to(&ty.elem, mutable, name),
+        Type::Reference(reference) if reference.mutability.is_some() == mutable => match &*reference.elem {
+            Type::Path(ty) => ty.path.segments.last().is_some_and(|last| last.ident == name),
+            _ => false,
+        },
+        _ => false,
+    }
+}

@@ -1,0 +1,201 @@
+//! Everything that can go wrong, and what to do about it.
+
+use std::borrow::Cow;
+use std::path::PathBuf;
+
+/// The result of most calls.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a call failed. Nothing committed is ever lost by an error: a failed transaction is rolled back, and a file that
+/// cannot be opened is left as it was (but for a log that was replayed, if the damage shows only after that).
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operating system refused a call on the heap file.
+    #[error("{context}: {source}")]
+    Io {
+        /// What was being done, with the path.
+        context: String,
+        /// The operating system's answer.
+        source: std::io::Error,
+    },
+
+    /// The file exists, and something other than pheap wrote it. It was not touched.
+    #[error("{} is not a pheap file; choose another path, or move it away first", path.display())]
+    NotAHeap {
+        /// The file.
+        path: PathBuf,
+    },
+
+    /// The file is shorter than its header says.
+    #[error(
+        "{} is truncated: {have} of {need} bytes are there; restore it from a copy (a copy must be complete)",
+        path.display()
+    )]
+    Truncated {
+        /// The file.
+        path: PathBuf,
+        /// Its length in bytes.
+        have: u64,
+        /// The length that the header records.
+        need: u64,
+    },
+
+    /// A newer pheap wrote the file, in a format that this one does not know.
+    #[error(
+        "the heap has format {found}, this program knows formats up to {supported}; use a program built with a newer pheap"
+    )]
+    NewerFormat {
+        /// The format (or the set of feature flags) found.
+        found: u64,
+        /// The newest one that is known here.
+        supported: u64,
+    },
+
+    /// A checksum or an invariant of the metadata does not hold.
+    #[error("the heap is corrupt: {what}; restore it from a copy")]
+    Corrupt {
+        /// What does not hold, and where.
+        what: String,
+    },
+
+    /// Another process has the heap open.
+    #[error("{} is open in another process; close it there first", path.display())]
+    Locked {
+        /// The file.
+        path: PathBuf,
+    },
+
+    /// This process has the heap open already, perhaps under another name.
+    #[error("{} is open in this process already (perhaps under another name); share that `Heap` instead", path.display())]
+    AlreadyOpen {
+        /// The file, as named in the refused call.
+        path: PathBuf,
+    },
+
+    /// The heap was written in `Process` durability, and the machine went down before it was closed.
+    #[error(
+        "the heap was in use with `Durability::Process` when the machine went down, so it may be torn; restore it from a copy"
+    )]
+    NotClosed,
+
+    /// The root holds values of another layout.
+    #[error("root {root:?} holds values of another layout\n{difference}")]
+    TypeMismatch {
+        /// Name of the root.
+        root: String,
+        /// Both layouts, and the first field that differs.
+        difference: String,
+    },
+
+    /// This thread already holds a root of this heap, and waiting for another could wait for ever.
+    #[error(
+        "this thread is inside a transaction or read of the same heap already; pass `tx` on instead, or open the roots together with `pheap::txn`"
+    )]
+    Nested,
+
+    /// One transaction was given the same root twice.
+    #[error("root {root:?} was given twice to one transaction")]
+    DuplicateRoot {
+        /// Name of the root.
+        root: String,
+    },
+
+    /// The disk is full, or `Options::max_size` is reached. The transaction was rolled back; the heap is usable.
+    #[error("no space to grow the heap: {reason}; free some and try again")]
+    OutOfSpace {
+        /// Which limit was hit.
+        reason: String,
+    },
+
+    /// The heap has outgrown the address range that it reserved when it was created.
+    #[error(
+        "the heap needs {need} bytes of its reservation of {reserved}; create heaps this large with a larger `Options::reserve`"
+    )]
+    ReservationFull {
+        /// Bytes that the heap would span.
+        need: u64,
+        /// Bytes reserved for its whole life.
+        reserved: u64,
+    },
+
+    /// The address range of the heap is taken in this process.
+    #[error(
+        "the addresses of the heap ({size} bytes at {base:#x}) are in use in this process; open the heap earlier"
+    )]
+    AddressInUse {
+        /// First address.
+        base: u64,
+        /// Length of the range in bytes.
+        size: u64,
+    },
+
+    /// A change was asked of a heap that is open read-only.
+    #[error("the heap is open read-only; open it without `read_only(true)` to change it")]
+    ReadOnly,
+
+    /// The path or file is not writable by this program.
+    #[error("no permission to write {}; open it with `Options::read_only(true)`, or change its mode", path.display())]
+    NoPermission {
+        /// The file.
+        path: PathBuf,
+    },
+
+    /// There is no root of this name.
+    #[error("there is no root {0:?}; `Heap::roots` lists those that exist")]
+    NoSuchRoot(String),
+
+    /// There is a root of this name already.
+    #[error("there is a root {0:?} already")]
+    RootExists(String),
+
+    /// A name of a root is 1 to 255 bytes long.
+    #[error("{0:?} cannot name a root: a name is 1 to 255 bytes long")]
+    InvalidName(String),
+
+    /// An option has a value that it cannot have.
+    #[error("{0}")]
+    InvalidOption(&'static str),
+
+    /// The `Heap` was closed, or the root removed, while this handle was alive.
+    #[error("the heap was closed or the root removed")]
+    Closed,
+
+    /// A [`Held`](crate::Held) pointer belongs to another root, or to a transaction that was rolled back.
+    #[error("the held pointer belongs to another root, or to a transaction that was rolled back")]
+    NotHeld,
+
+    /// The object is larger than a heap can hold.
+    #[error("an object of {bytes} bytes is too large")]
+    TooLarge {
+        /// Its size in bytes; `u64::MAX` if that overflows.
+        bytes: u64,
+    },
+
+    /// The durability asked for is not to be had here.
+    #[error("{0}")]
+    Unsupported(&'static str),
+
+    /// This process was forked from the one that opened the heap; only that one may use it.
+    #[error("the heap was opened before `fork`; open it in the child instead of sharing it")]
+    Forked,
+
+    /// The transaction was given up by the program, with this reason. pheap itself never returns it.
+    #[error("transaction given up: {0}")]
+    Aborted(Cow<'static, str>),
+}
+
+impl Error {
+    /// An error with which a program gives up its own transaction: `return Err(Error::abort("not enough money"))`.
+    pub fn abort(reason: impl Into<Cow<'static, str>>) -> Error {
+        Error::Aborted(reason.into())
+    }
+
+    pub(crate) fn io(context: impl Into<String>, source: std::io::Error) -> Error {
+        Error::Io { context: context.into(), source }
+    }
+
+    pub(crate) fn corrupt(what: impl Into<String>) -> Error {
+        Error::Corrupt { what: what.into() }
+    }
+}

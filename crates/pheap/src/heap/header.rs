@@ -1,0 +1,276 @@
+//! The first two pages of the file: what must be known before anything else can be read.
+//!
+//! Two slots with sequence numbers. The older is written, the newest valid one wins, so a crash while a header is written loses
+//! nothing. The byte map is in docs/design.md.
+
+use std::path::Path;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::mapping::PAGE;
+use crate::error::{Error, Result};
+use crate::media::Media;
+
+/// Bytes of the two slots.
+pub(crate) const HEADER_SIZE: u64 = 2 * PAGE;
+/// The format that this program writes, and the newest that it reads.
+pub(crate) const FORMAT: u32 = 1;
+/// First word of a slot. Not text, so that no text file can have it.
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"\x89PHEAP\r\n");
+
+const WORDS: usize = 64;
+const MAX_BASES: usize = 4;
+
+/// Whether, and how, the heap was in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    Closed,
+    Process,
+    Pmem,
+}
+
+/// The content of a slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub(crate) sequence: u64,
+    pub(crate) uuid: u128,
+    /// Arenas are multiples of this many bytes.
+    pub(crate) arena_unit: u64,
+    /// Bytes of the file that belong to the heap.
+    pub(crate) mapped: u64,
+    /// Bytes of addresses reserved.
+    pub(crate) reserved: u64,
+    /// Mixed into each checksum, so that nobody can make a record by choosing the bytes that he stores.
+    pub(crate) salt: u64,
+    /// The addresses that pointers in the heap are relative to.
+    pub(crate) bases: Vec<u64>,
+    /// The boot in which the heap was last opened.
+    pub(crate) boot: u128,
+    pub(crate) in_use: Use,
+    /// Offset of the first extent of the type table.
+    pub(crate) types: u64,
+}
+
+impl Header {
+    fn to_words(&self) -> [u64; WORDS] {
+        let mut w = [0; WORDS];
+        w[0] = MAGIC;
+        w[1] = u64::from(FORMAT); // the upper half holds feature flags: none yet
+        w[2] = self.sequence;
+        (w[3], w[4]) = (self.uuid as u64, (self.uuid >> 64) as u64);
+        w[5] = self.arena_unit;
+        w[6] = self.mapped;
+        w[7] = self.reserved;
+        w[8] = self.salt;
+        w[9] = self.bases.len() as u64;
+        w[10..10 + self.bases.len()].copy_from_slice(&self.bases);
+        (w[14], w[15]) = (self.boot as u64, (self.boot >> 64) as u64);
+        w[16] = match self.in_use {
+            Use::Closed => 0,
+            Use::Process => 1,
+            Use::Pmem => 2,
+        };
+        w[17] = self.types;
+        w[WORDS - 1] = checksum(&w);
+        w
+    }
+
+    fn from_words(w: &[u64]) -> Result<Header> {
+        let (format, flags) = (w[1] as u32, w[1] >> 32);
+        if format > FORMAT || format == 0 || flags != 0 {
+            return Err(Error::NewerFormat {
+                found: if flags != 0 { w[1] } else { format.into() },
+                supported: FORMAT.into(),
+            });
+        }
+        let header = Header {
+            sequence: w[2],
+            uuid: u128::from(w[3]) | u128::from(w[4]) << 64,
+            arena_unit: w[5],
+            mapped: w[6],
+            reserved: w[7],
+            salt: w[8],
+            bases: w[10..10 + (w[9] as usize).min(MAX_BASES)].to_vec(),
+            boot: u128::from(w[14]) | u128::from(w[15]) << 64,
+            in_use: match w[16] {
+                0 => Use::Closed,
+                1 => Use::Process,
+                2 => Use::Pmem,
+                other => return Err(Error::corrupt(format!("the header says {other} for how it is in use"))),
+            },
+            types: w[17],
+        };
+        let sane = header.arena_unit.is_power_of_two()
+            && header.arena_unit >= 8 * PAGE
+            && header.reserved.is_power_of_two()
+            && header.mapped.is_multiple_of(header.arena_unit)
+            && (header.arena_unit..=header.reserved).contains(&header.mapped)
+            && header.bases.len() == 1
+            && header.bases[0].is_multiple_of(header.reserved)
+            && header.bases[0] >= PAGE
+            && header.bases[0].checked_add(header.reserved).is_some_and(|end| end <= 1 << 47)
+            && header.sequence < 1 << 63
+            && header.types < header.mapped;
+        if sane { Ok(header) } else { Err(Error::corrupt("the sizes in the header contradict each other")) }
+    }
+
+    /// What the checksums of the log of a region are salted with.
+    pub(crate) fn log_identity(&self, region: u32) -> u64 {
+        self.salt ^ u64::from(region).wrapping_mul(0xe703_7ed1_a0b4_28db)
+    }
+
+    /// The generation that the log of a new region starts with. Region ids may come back when their region is removed and the heap
+    /// opened again, and so may the pages of its log; generations must not. Each opening has a sequence number of its own.
+    pub(crate) fn first_generation(&self, region: u32) -> u64 {
+        let words = [self.salt, self.sequence, u64::from(region)];
+        xxh3_64(&words.map(u64::to_le_bytes).concat()) >> 17 | 1 // 48 bits, with room to count on
+    }
+
+    /// Which of the two slots holds this header.
+    fn slot(&self) -> usize {
+        (self.sequence % 2) as usize
+    }
+
+    /// Writes the header, with the next sequence number, over the older slot; durable on return.
+    ///
+    /// # Safety
+    /// The two slots are mapped at `base`, and the caller holds the lock on the metadata.
+    pub(crate) unsafe fn write(&mut self, media: &Media, base: *mut u8) {
+        self.sequence += 1;
+        let words = self.to_words();
+        // SAFETY: a slot is a page.
+        unsafe {
+            let slot = base.add(self.slot() * PAGE as usize);
+            media.store(slot, words.as_ptr().cast(), WORDS * 8);
+            media.persist(slot, WORDS * 8);
+        }
+    }
+}
+
+fn checksum(words: &[u64]) -> u64 {
+    let bytes: Vec<u8> = words[..WORDS - 1].iter().flat_map(|w| w.to_le_bytes()).collect();
+    xxh3_64(&bytes)
+}
+
+/// What the beginning of a file turned out to be.
+#[derive(Debug)]
+pub(crate) enum Found {
+    /// No heap yet: an empty file, or one whose creation was cut short.
+    Nothing,
+    Header(Header),
+}
+
+/// Reads the two slots. `bytes` is the beginning of the file, at most [`HEADER_SIZE`]; `path` is for messages.
+pub(crate) fn read(bytes: &[u8], path: &Path) -> Result<Found> {
+    if bytes.is_empty() {
+        return Ok(Found::Nothing);
+    }
+    let short = (bytes.len() as u64) < HEADER_SIZE;
+    let mut words: Vec<u64> =
+        bytes.chunks_exact(8).map(|b| u64::from_le_bytes(b.try_into().expect("8 bytes"))).collect();
+    let is_zero = bytes.iter().all(|&b| b == 0);
+    words.resize(HEADER_SIZE as usize / 8, 0);
+    let slots = [&words[..WORDS], &words[PAGE as usize / 8..][..WORDS]];
+
+    if slots.iter().all(|slot| slot[0] != MAGIC) {
+        // All zeros is what a crash before the first store leaves.
+        return if is_zero && !short {
+            Ok(Found::Nothing)
+        } else {
+            Err(Error::NotAHeap { path: path.to_owned() })
+        };
+    }
+    if short {
+        return Err(Error::Truncated { path: path.to_owned(), have: bytes.len() as u64, need: HEADER_SIZE });
+    }
+    let newest = slots
+        .into_iter()
+        .filter(|slot| slot[0] == MAGIC && slot[WORDS - 1] == checksum(slot))
+        .max_by_key(|slot| slot[2]);
+    match newest {
+        Some(slot) => Header::from_words(slot).map(Found::Header),
+        // The first header goes to slot 1; slot 0 holds nothing but the magic until that one is complete. So no one has ever
+        // been told that this heap exists.
+        None if slots[0][0] == MAGIC && slots[0][1..].iter().all(|&w| w == 0) => Ok(Found::Nothing),
+        None => Err(Error::corrupt("both headers have wrong checksums")),
+    }
+}
+
+/// Marks the file as one whose creation has begun.
+///
+/// # Safety
+/// The first page is mapped at `base`, and nobody else has the file.
+pub(crate) unsafe fn begin_creation(media: &Media, base: *mut u8) {
+    // SAFETY: by the caller's promise.
+    unsafe { media.store_word(base.cast(), MAGIC) };
+    media.persist(base, 8);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header(sequence: u64) -> Header {
+        Header {
+            sequence,
+            uuid: 7 << 70 | 3,
+            arena_unit: 1 << 26,
+            mapped: 1 << 27,
+            reserved: 1 << 37,
+            salt: 99,
+            bases: vec![1 << 44],
+            boot: 5,
+            in_use: Use::Pmem,
+            types: 4096,
+        }
+    }
+
+    fn file(slots: [Option<&Header>; 2]) -> Vec<u8> {
+        let mut bytes = vec![0; HEADER_SIZE as usize];
+        for (i, slot) in slots.into_iter().enumerate() {
+            for (j, word) in slot.map_or([0; WORDS], Header::to_words).into_iter().enumerate() {
+                bytes[i * PAGE as usize + j * 8..][..8].copy_from_slice(&word.to_le_bytes());
+            }
+        }
+        bytes
+    }
+
+    fn found(bytes: &[u8]) -> Header {
+        match read(bytes, Path::new("x")).unwrap() {
+            Found::Header(header) => header,
+            Found::Nothing => panic!("no header"),
+        }
+    }
+
+    #[test]
+    fn the_newest_valid_slot_wins() {
+        let (a, b) = (header(4), header(5));
+        let mut bytes = file([Some(&a), Some(&b)]);
+        assert_eq!(found(&bytes), b);
+        bytes[PAGE as usize + 20] ^= 1; // the newer one is torn
+        assert_eq!(found(&bytes), a);
+        bytes[20] ^= 1;
+        assert!(matches!(read(&bytes, Path::new("x")), Err(Error::Corrupt { .. })));
+    }
+
+    #[test]
+    fn a_creation_cut_short_is_no_heap_yet() {
+        let mut bytes = vec![0; HEADER_SIZE as usize];
+        assert!(matches!(read(&bytes, Path::new("x")), Ok(Found::Nothing)));
+        bytes[..8].copy_from_slice(&MAGIC.to_le_bytes());
+        assert!(matches!(read(&bytes, Path::new("x")), Ok(Found::Nothing)));
+        // The first header, torn anywhere, beside it.
+        let whole = file([None, Some(&header(1))]);
+        bytes[PAGE as usize..][..100].copy_from_slice(&whole[PAGE as usize..][..100]);
+        assert!(matches!(read(&bytes, Path::new("x")), Ok(Found::Nothing)));
+    }
+
+    #[test]
+    fn other_files_are_refused() {
+        assert!(matches!(read(b"hello", Path::new("x")), Err(Error::NotAHeap { .. })));
+        assert!(matches!(read(&[0; 100], Path::new("x")), Err(Error::NotAHeap { .. })));
+        assert!(matches!(read(&[1; 9000], Path::new("x")), Err(Error::NotAHeap { .. })));
+        let bytes = file([Some(&header(4)), None]);
+        assert!(matches!(read(&bytes[..600], Path::new("x")), Err(Error::Truncated { .. })));
+    }
+}

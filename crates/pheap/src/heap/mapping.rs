@@ -1,0 +1,319 @@
+//! The address range of a heap and what is mapped into it.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::lock;
+use crate::error::{Error, Result};
+
+/// Unit of allocation in the file, and of protection.
+pub(crate) const PAGE: u64 = 4096;
+
+/// Where heaps are placed: 16 TiB to 80 TiB, which neither programs, stacks nor `mmap` use by themselves on 64-bit Linux.
+const PLACES: std::ops::Range<u64> = 0x1000_0000_0000..0x5000_0000_0000;
+
+/// What a mapping shows.
+#[derive(Debug)]
+pub(crate) enum Backing {
+    /// A file that stores go to.
+    Shared {
+        file: File,
+        path: PathBuf,
+        /// Mapped with `MAP_SYNC`: a page fault returns only when the file system's metadata is durable.
+        sync: bool,
+    },
+    /// A file that is only read: stores stay in this process.
+    Private { file: File },
+    /// Nothing but memory.
+    Memory,
+}
+
+/// A contiguous reservation of addresses, whose beginning shows the backing.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    base: NonNull<u8>,
+    reserved: u64,
+    backing: Backing,
+    unmapped: AtomicBool,
+    /// The process that reserved it, as counted by [`lock::forks`].
+    forks: u64,
+}
+
+// SAFETY: a mapping is a range of addresses; who may touch which part is the business of the regions' locks.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+/// A forked child must not share the heap, and may want the addresses for itself. Best effort: each transaction checks, too.
+///
+/// # Safety
+/// The range is the caller's.
+unsafe fn keep_from_children(start: *mut libc::c_void, len: u64) {
+    // SAFETY: changes nothing in this process.
+    unsafe { libc::madvise(start, len as usize, libc::MADV_DONTFORK) };
+}
+
+fn last_os_error() -> io::Error {
+    io::Error::last_os_error()
+}
+
+impl Mapping {
+    /// Reserves `reserved` bytes at `base`.
+    pub(crate) fn reserve(base: u64, reserved: u64, backing: Backing) -> Result<Mapping, (Error, Backing)> {
+        lock::watch_forks();
+        // SAFETY: `MAP_FIXED_NOREPLACE` takes addresses that nobody uses, or fails.
+        let got = unsafe {
+            libc::mmap(
+                std::ptr::without_provenance_mut(base as usize),
+                reserved as usize,
+                libc::PROT_NONE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE,
+                -1,
+                0,
+            )
+        };
+        let in_use = Error::AddressInUse { base, size: reserved };
+        if got == libc::MAP_FAILED {
+            let error = match last_os_error() {
+                e if e.raw_os_error() == Some(libc::EEXIST) => in_use,
+                e => Error::io(format!("reserving {reserved} bytes of addresses at {base:#x}"), e),
+            };
+            return Err((error, backing));
+        }
+        // SAFETY: the range was mapped just now.
+        unsafe { keep_from_children(got, reserved) };
+        if got.addr() as u64 != base {
+            // A kernel older than 4.17 takes the address for a hint.
+            // SAFETY: the range was mapped just now, by this call.
+            unsafe { libc::munmap(got, reserved as usize) };
+            return Err((in_use, backing));
+        }
+        // The map is not one that Rust knows of; pointers into it come back from the file as plain addresses.
+        let base =
+            NonNull::new(std::ptr::with_exposed_provenance_mut(got.expose_provenance())).expect("not at 0");
+        Ok(Mapping { base, reserved, backing, unmapped: AtomicBool::new(false), forks: lock::forks() })
+    }
+
+    /// Reserves `reserved` bytes (a power of two) at a place derived from `uuid`, or another one if that is taken.
+    pub(crate) fn reserve_anywhere(uuid: u128, reserved: u64, mut backing: Backing) -> Result<Mapping> {
+        let places = ((PLACES.end - PLACES.start) / reserved).max(1);
+        let first = (uuid % u128::from(places)) as u64;
+        let mut error = Error::InvalidOption("`Options::reserve` is larger than the usable address space");
+        for i in 0..places {
+            let base = PLACES.start.next_multiple_of(reserved) + (first + i) % places * reserved;
+            if base + reserved > PLACES.end {
+                continue;
+            }
+            match Mapping::reserve(base, reserved, backing) {
+                Ok(mapping) => return Ok(mapping),
+                Err((e, back)) => (error, backing) = (e, back),
+            }
+        }
+        Err(error)
+    }
+
+    /// First address.
+    #[inline(always)]
+    pub(crate) fn base(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
+    pub(crate) fn reserved(&self) -> u64 {
+        self.reserved
+    }
+
+    pub(crate) fn path(&self) -> Option<&Path> {
+        match &self.backing {
+            Backing::Shared { path, .. } => Some(path),
+            _ => None,
+        }
+    }
+
+    /// Looks at the file, if there is one to write to.
+    pub(crate) fn with_file<R>(&self, look: impl FnOnce(&File) -> R) -> Option<R> {
+        match &self.backing {
+            Backing::Shared { file, .. } => Some(look(file)),
+            _ => None,
+        }
+    }
+
+    /// Whether to map with `MAP_SYNC` from here on.
+    pub(crate) fn set_sync(&mut self, to: bool) {
+        if let Backing::Shared { sync, .. } = &mut self.backing {
+            *sync = to;
+        }
+    }
+
+    pub(crate) fn is_private(&self) -> bool {
+        matches!(self.backing, Backing::Private { .. })
+    }
+
+    /// Maps `from..to` of the backing (whole pages; the file is that long) into the reservation.
+    pub(crate) fn map(&self, from: u64, to: u64) -> Result<()> {
+        debug_assert!(from.is_multiple_of(PAGE) && to.is_multiple_of(PAGE));
+        if to > self.reserved {
+            return Err(Error::ReservationFull { need: to, reserved: self.reserved });
+        }
+        if from == to {
+            return Ok(());
+        }
+        let (flags, fd) = match &self.backing {
+            Backing::Shared { file, sync, .. } => (
+                if *sync { libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC } else { libc::MAP_SHARED },
+                file.as_raw_fd(),
+            ),
+            Backing::Private { file } => (libc::MAP_PRIVATE, file.as_raw_fd()),
+            Backing::Memory => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, -1),
+        };
+        // SAFETY: `from..to` lies in the reservation, which belongs to this mapping, and nothing is mapped there yet.
+        let got = unsafe {
+            let start = self.base.as_ptr().add(from as usize);
+            libc::mmap(
+                start.cast(),
+                (to - from) as usize,
+                libc::PROT_READ | libc::PROT_WRITE,
+                flags | libc::MAP_FIXED,
+                fd,
+                from as libc::off_t,
+            )
+        };
+        if got == libc::MAP_FAILED {
+            return Err(Error::io("mapping the heap", last_os_error()));
+        }
+        // SAFETY: the range was mapped just now.
+        unsafe { keep_from_children(got, to - from) };
+        Ok(())
+    }
+
+    /// Makes the backing `to` bytes long (from `from`), with the space reserved, so that no store can fail for want of it.
+    pub(crate) fn grow_file(&self, from: u64, to: u64) -> Result<()> {
+        let Backing::Shared { file, path, .. } = &self.backing else { return Ok(()) };
+        // What lies behind the heap belongs to nobody: an arena that a crash kept from being recorded, perhaps. New arenas are zero.
+        let cut = file
+            .metadata()
+            .and_then(|metadata| if metadata.len() > from { file.set_len(from) } else { Ok(()) });
+        match cut.and_then(|()| allocate(file, from, to - from)) {
+            Ok(()) => {}
+            Err(e) => {
+                let _ = file.set_len(from); // gives back what a partial allocation took
+                let full = [libc::ENOSPC, libc::EDQUOT, libc::EFBIG];
+                return Err(match e.raw_os_error() {
+                    Some(code) if full.contains(&code) => {
+                        Error::OutOfSpace { reason: format!("growing {} to {to} bytes: {e}", path.display()) }
+                    }
+                    _ => Error::io(format!("growing {}", path.display()), e),
+                });
+            }
+        }
+        // The length must not be lost in a power failure once the header relies on it.
+        file.sync_all().map_err(|e| Error::io(format!("syncing {}", path.display()), e))
+    }
+
+    /// Waits until the file's disk has everything that was stored so far. Nothing to do in memory, or for a map that is durable by
+    /// itself.
+    pub(crate) fn sync(&self) -> Result<()> {
+        let Backing::Shared { file, path, sync: false } = &self.backing else { return Ok(()) };
+        file.sync_data().map_err(|e| Error::io(format!("syncing {}", path.display()), e))
+    }
+
+    /// Maps this many pages ahead of their first use, which is cheaper than one fault each. Only a hint.
+    pub(crate) fn populate(&self, offset: u64, len: u64) {
+        const MADV_POPULATE_WRITE: libc::c_int = 23; // Linux 5.14
+        // SAFETY: the range is mapped; populating changes no byte of it.
+        unsafe {
+            libc::madvise(self.base.as_ptr().add(offset as usize).cast(), len as usize, MADV_POPULATE_WRITE)
+        };
+    }
+
+    /// Gives the addresses back.
+    ///
+    /// # Safety
+    /// Nobody accesses the heap any more.
+    pub(crate) unsafe fn unmap(&self) {
+        // In a forked child these addresses are not mapped, or belong to someone else by now.
+        if self.forks == lock::forks() && !self.unmapped.swap(true, Ordering::Relaxed) {
+            // SAFETY: the range belongs to this mapping, this once.
+            unsafe { libc::munmap(self.base.as_ptr().cast(), self.reserved as usize) };
+        }
+    }
+
+    /// Lets others open the file.
+    pub(crate) fn unlock(&self) {
+        if let Backing::Shared { file, .. } | Backing::Private { file } = &self.backing {
+            let _ = file.unlock();
+        }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the last handle of the heap is gone.
+        unsafe { self.unmap() };
+    }
+}
+
+/// Reserves space in a file: `fallocate` where the file system has it, zeros elsewhere.
+fn allocate(file: &File, offset: u64, len: u64) -> io::Result<()> {
+    loop {
+        // SAFETY: a call on a file descriptor that is open.
+        let result =
+            unsafe { libc::fallocate(file.as_raw_fd(), 0, offset as libc::off_t, len as libc::off_t) };
+        if result == 0 {
+            return Ok(());
+        }
+        match last_os_error() {
+            e if e.kind() == io::ErrorKind::Interrupted => {}
+            e if e.raw_os_error() == Some(libc::EOPNOTSUPP) => return write_zeros(file, offset, len),
+            e => return Err(e),
+        }
+    }
+}
+
+fn write_zeros(file: &File, offset: u64, len: u64) -> io::Result<()> {
+    use std::os::unix::fs::FileExt;
+    let zeros = vec![0; 1 << 20];
+    let mut done = 0;
+    while done < len {
+        let n = (len - done).min(zeros.len() as u64);
+        file.write_all_at(&zeros[..n as usize], offset + done)?;
+        done += n;
+    }
+    Ok(())
+}
+
+/// Whether the file system of `file` can be mapped with `MAP_SYNC`, that is, is persistent memory.
+pub(crate) fn supports_map_sync(file: &File, len: u64) -> bool {
+    if len < PAGE {
+        return false;
+    }
+    // SAFETY: a map of one page at an address of the kernel's choice, removed again at once.
+    unsafe {
+        let map = libc::mmap(
+            std::ptr::null_mut(),
+            PAGE as usize,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC,
+            file.as_raw_fd(),
+            0,
+        );
+        if map == libc::MAP_FAILED {
+            return false;
+        }
+        libc::munmap(map, PAGE as usize);
+    }
+    true
+}
+
+/// Whether `file` lives in memory only (tmpfs), so that no power failure is survived whatever one does.
+pub(crate) fn is_tmpfs(file: &File) -> bool {
+    const TMPFS_MAGIC: i64 = 0x0102_1994;
+    // SAFETY: `statfs` is plain data, for which zeros are valid, and the call fills it.
+    unsafe {
+        let mut stat: libc::statfs = std::mem::zeroed();
+        libc::fstatfs(file.as_raw_fd(), &raw mut stat) == 0 && stat.f_type as i64 == TMPFS_MAGIC
+    }
+}

@@ -1,0 +1,257 @@
+//! Heaps: the file and its mapping, arenas and spans, the type table, and the roots.
+
+pub(crate) mod arena;
+pub(crate) mod header;
+mod lock;
+pub(crate) mod mapping;
+mod open;
+mod options;
+mod pages;
+mod roots;
+mod spans;
+mod survey;
+mod types;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::error::{Error, Result};
+use crate::media::{Counters, Media, Medium};
+use crate::region::{Region, guard};
+use crate::txn::recovery::Recovered;
+use arena::Arena;
+use header::{Header, Use};
+use lock::OpenFile;
+use mapping::Mapping;
+use pages::Pages;
+use types::TypeTable;
+
+pub use options::{Durability, Options};
+pub use roots::RootInfo;
+pub(crate) use spans::Span;
+
+/// An open heap: a file of Rust objects, mapped into memory.
+///
+/// A handle is cheap to clone. The file is closed when the last handle and the last [`Root`](crate::Root) are gone, or by
+/// [`close`](Heap::close), which can report errors. Closing is never needed for safety: a program may be killed at any instant.
+#[derive(Clone)]
+pub struct Heap {
+    inner: Arc<HeapInner>,
+}
+
+/// What has been done with a heap since it was opened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Fences. Always 0 in `Process` durability.
+    pub fences: u64,
+    /// Cache lines flushed, not counting log entries. Always 0 in `Process` durability.
+    pub flushed_lines: u64,
+    /// Bytes of log entries written.
+    pub log_bytes: u64,
+    /// Bytes of the file.
+    pub file_bytes: u64,
+    /// Bytes of pages that no root uses.
+    pub free_bytes: u64,
+    /// Redo records that opening the heap replayed.
+    pub replayed_records: u64,
+    /// Undo entries that opening the heap rolled back.
+    pub rolled_back_entries: u64,
+}
+
+const OPEN: u8 = 0;
+const READ_ONLY: u8 = 1;
+const CLOSED: u8 = 2;
+
+/// What handles, roots and regions share.
+pub(crate) struct HeapInner {
+    mapping: Mapping,
+    state: AtomicU8,
+    pin_undo: bool,
+    max_size: u64,
+    medium: Medium,
+    /// How many times this process had been forked from another one.
+    forks: u64,
+    recovered: Recovered,
+    /// Metadata: the header, who owns which pages, types and roots. Locked after a region, if at all.
+    meta: Mutex<Meta>,
+    /// Held while a root is created, removed or renamed. Locked before any region.
+    creation: Mutex<()>,
+    /// Keeps the file from being opened again. After `mapping`, so that it is let go last.
+    file: Option<OpenFile>,
+}
+
+pub(crate) struct Meta {
+    header: Header,
+    media: Media,
+    arenas: Vec<Arena>,
+    pages: Pages,
+    types: TypeTable,
+    roots: BTreeMap<String, Arc<Region>>,
+    next_region: u32,
+}
+
+impl Heap {
+    /// Opens the heap in the file at `path` with default [`Options`]: creates it if there is none, recovers it if its last user crashed.
+    ///
+    /// # Errors
+    /// See [`Options::open`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Heap> {
+        Options::new().open(path)
+    }
+
+    /// A heap without a file; see [`Options::in_memory`].
+    ///
+    /// # Errors
+    /// See [`Options::in_memory`].
+    pub fn in_memory() -> Result<Heap> {
+        Options::new().in_memory()
+    }
+
+    /// What committed transactions survive; never [`Durability::Auto`].
+    pub fn durability(&self) -> Durability {
+        match self.inner.medium {
+            Medium::Process => Durability::Process,
+            _ => Durability::Pmem,
+        }
+    }
+
+    /// The file, unless the heap is in memory or read-only.
+    pub fn path(&self) -> Option<&Path> {
+        self.inner.mapping.path()
+    }
+
+    /// Counters since the heap was opened. Those of a running transaction may be included.
+    pub fn stats(&self) -> Stats {
+        let meta = self.inner.meta.lock();
+        let mut stats = Stats {
+            file_bytes: meta.header.mapped,
+            free_bytes: meta.pages.total(),
+            replayed_records: self.inner.recovered.replayed,
+            rolled_back_entries: self.inner.recovered.rolled_back,
+            ..Stats::default()
+        };
+        let mut add = |counters: &Counters| {
+            stats.fences += counters.fences.get();
+            stats.flushed_lines += counters.flushed_lines.get();
+            stats.log_bytes += counters.log_bytes.get();
+        };
+        add(meta.media.counters());
+        meta.roots.values().for_each(|region| add(&region.counters));
+        stats
+    }
+
+    /// Closes the heap: waits for the transactions and reads that are running, makes everything durable, and lets go of the file.
+    /// Roots that are still around fail with [`Error::Closed`] from now on.
+    ///
+    /// # Errors
+    /// [`Error::Nested`] if this thread is inside a transaction or read of the heap, [`Error::Closed`] if it is closed already,
+    /// [`Error::Io`] if the disk failed: the heap is then closed, but not marked so.
+    pub fn close(self) -> Result<()> {
+        self.inner.close()
+    }
+
+    pub(crate) fn inner(&self) -> &Arc<HeapInner> {
+        &self.inner
+    }
+}
+
+impl std::fmt::Debug for Heap {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Heap")
+            .field("path", &self.path())
+            .field("durability", &self.durability())
+            .field("mapped_at", &self.inner.base())
+            .finish_non_exhaustive()
+    }
+}
+
+impl HeapInner {
+    /// Where the heap is mapped.
+    #[inline(always)]
+    pub(crate) fn base(&self) -> *mut u8 {
+        self.mapping.base()
+    }
+
+    /// Identity of the open heap.
+    #[inline(always)]
+    pub(crate) fn id(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    #[inline(always)]
+    pub(crate) fn pins_undo(&self) -> bool {
+        self.pin_undo
+    }
+
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.mapping.is_private()
+    }
+
+    /// Fails unless objects can be read.
+    #[inline(always)]
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.forks != lock::forks() {
+            return Err(Error::Forked);
+        }
+        if self.state.load(Ordering::Relaxed) == CLOSED { Err(Error::Closed) } else { Ok(()) }
+    }
+
+    /// Fails unless objects can be written.
+    #[inline(always)]
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        let state = self.state.load(Ordering::Relaxed);
+        if state == OPEN && self.forks == lock::forks() { Ok(()) } else { Err(self.why_not_writable()) }
+    }
+
+    #[cold]
+    fn why_not_writable(&self) -> Error {
+        self.check_open().err().unwrap_or(Error::ReadOnly)
+    }
+
+    fn close(&self) -> Result<()> {
+        self.check_open()?;
+        if guard::is_inside(self.id()) {
+            return Err(Error::Nested);
+        }
+        let _creation = self.creation.lock();
+        let regions: Vec<Arc<Region>> = self.meta.lock().roots.values().cloned().collect();
+        if self.state.swap(CLOSED, Ordering::Relaxed) == CLOSED {
+            return Err(Error::Closed);
+        }
+        for region in regions {
+            region.retire(self, |_| {})?;
+        }
+        let mut meta = self.meta.lock();
+        let closed = if self.is_read_only() { Ok(()) } else { self.mark_closed(&mut meta) };
+        meta.roots.clear();
+        // SAFETY: every region is gone, and metadata are only touched with `meta` locked and the heap open.
+        unsafe { self.mapping.unmap() };
+        self.mapping.unlock();
+        if let Some(file) = &self.file {
+            file.forget();
+        }
+        closed
+    }
+
+    /// Marks the heap as closed, once the disk has everything.
+    fn mark_closed(&self, meta: &mut Meta) -> Result<()> {
+        self.mapping.sync()?;
+        let Meta { header, media, .. } = meta;
+        header.in_use = Use::Closed;
+        // SAFETY: the header is mapped, and `meta` is locked.
+        unsafe { header.write(media, self.base()) };
+        self.mapping.sync()
+    }
+}
+
+impl Drop for HeapInner {
+    fn drop(&mut self) {
+        // The last handle is gone, so no transaction runs. A forked child must leave the file alone.
+        let _ = self.close();
+    }
+}

@@ -1,0 +1,391 @@
+//! Opening a heap: in a file, in memory, or on the simulated medium.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU8;
+
+use parking_lot::Mutex;
+
+use super::arena::{Arena, SpanEntry, SpanKind};
+use super::header::{self, Found, HEADER_SIZE, Header, Use};
+use super::lock::{self, OpenFile};
+use super::mapping::{Backing, Mapping, PAGE, is_tmpfs, supports_map_sync};
+use super::options::{Durability, Options};
+use super::pages::Pages;
+use super::spans::{Span, all_spans};
+use super::survey::{check_roots, free_pages, read_regions};
+use super::types::TypeTable;
+use super::{Heap, HeapInner, Meta, OPEN, READ_ONLY};
+use crate::error::{Error, Result};
+use crate::media::cpu::FlushInstruction;
+use crate::media::{Media, Medium};
+use crate::region::Identity;
+use crate::txn::log::{Log, Segment};
+use crate::txn::recovery::{Recovered, recover};
+
+pub(super) fn open_file(options: &Options, path: &Path) -> Result<Heap> {
+    let io_error = |context: &str, e: io::Error| match e.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            Error::NoPermission { path: path.to_owned() }
+        }
+        _ => Error::io(format!("{context} {}", path.display()), e),
+    };
+    let mut file = OpenOptions::new()
+        .read(true)
+        .write(!options.read_only)
+        .create(!options.read_only)
+        .truncate(false)
+        .open(path)
+        .map_err(|e| io_error("opening", e))?;
+    let lock = OpenFile::lock(&file, path, options.read_only)?;
+    let result = read_header(&mut file, path).and_then(|found| match found {
+        Found::Header(header) => open_found(options, path, file, header),
+        Found::Nothing if options.read_only => Err(Error::NotAHeap { path: path.to_owned() }),
+        Found::Nothing => create_file(options, path, file),
+    });
+    match result {
+        Ok(builder) => Ok(builder.finish(options, Some(lock))),
+        Err(error) => {
+            lock.forget();
+            Err(error)
+        }
+    }
+}
+
+fn read_header(file: &mut File, path: &Path) -> Result<Found> {
+    let mut bytes = Vec::new();
+    let io_error = |e| Error::io(format!("reading {}", path.display()), e);
+    file.take(HEADER_SIZE).read_to_end(&mut bytes).map_err(io_error)?;
+    let found = header::read(&bytes, path)?;
+    // Files of other kinds begin with zeros, too. The first thing that a creation stores is the magic.
+    if matches!(found, Found::Nothing)
+        && bytes.iter().all(|&b| b == 0)
+        && !rest_is_zero(file).map_err(io_error)?
+    {
+        return Err(Error::NotAHeap { path: path.to_owned() });
+    }
+    Ok(found)
+}
+
+/// Whether the file is zero from here on.
+fn rest_is_zero(file: &mut File) -> io::Result<bool> {
+    let mut buffer = vec![0; 1 << 20];
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok(true),
+            n if buffer[..n].iter().any(|&b| b != 0) => return Ok(false),
+            _ => {}
+        }
+    }
+}
+
+fn open_found(options: &Options, path: &Path, file: File, header: Header) -> Result<Builder> {
+    let have = file.metadata().map_err(|e| Error::io(format!("looking at {}", path.display()), e))?.len();
+    if have < header.mapped {
+        return Err(Error::Truncated { path: path.to_owned(), have, need: header.mapped });
+    }
+    if header.in_use == Use::Process && header.boot != boot_id() {
+        return Err(Error::NotClosed);
+    }
+    let (medium, sync) = choose(options, &file)?;
+    let backing = if options.read_only {
+        Backing::Private { file }
+    } else {
+        Backing::Shared { file, path: path.to_owned(), sync }
+    };
+    let mapping = Mapping::reserve(header.bases[0], header.reserved, backing).map_err(|(error, _)| error)?;
+    Builder::existing(mapping, medium, header)
+}
+
+fn create_file(options: &Options, path: &Path, file: File) -> Result<Builder> {
+    let io_error = |e: io::Error| Error::io(format!("creating {}", path.display()), e);
+    // What an interrupted creation left.
+    file.set_len(0).map_err(io_error)?;
+    let header = new_header(options);
+    if header.mapped > options.max_size {
+        return Err(Error::OutOfSpace { reason: "the maximal size is less than one arena".to_owned() });
+    }
+    let backing = Backing::Shared { file, path: path.to_owned(), sync: false };
+    let mut mapping = Mapping::reserve_anywhere(header.uuid, header.reserved, backing)?;
+    mapping.grow_file(0, header.mapped)?;
+    let (medium, sync) = mapping.with_file(|file| choose(options, file)).expect("it is a file")?;
+    mapping.set_sync(sync);
+    sync_directory(path)?;
+    Builder::new(mapping, medium, header)
+}
+
+pub(super) fn open_memory(options: &Options) -> Result<Heap> {
+    let header = new_header(options);
+    let mapping = Mapping::reserve_anywhere(header.uuid, header.reserved, Backing::Memory)?;
+    Ok(Builder::new(mapping, Medium::Process, header)?.finish(options, None))
+}
+
+#[cfg(feature = "sim")]
+pub(super) fn open_simulated(options: &Options, sim: &Arc<crate::media::sim::Sim>) -> Result<Heap> {
+    /// Where no other heap goes.
+    const BASE: u64 = 0x0f00_0000_0000;
+    let image = sim.durable();
+    let bytes: Vec<u8> = image.iter().take(HEADER_SIZE as usize / 8).flat_map(|w| w.to_le_bytes()).collect();
+    let path = Path::new("<simulated>");
+    let found = header::read(&bytes, path)?;
+    let header = match &found {
+        Found::Header(header) => header.clone(),
+        Found::Nothing => Header { uuid: 1, salt: 0x5eed, ..new_header(options) },
+    };
+    let mapping = Mapping::reserve(BASE, header.reserved, Backing::Memory).map_err(|(error, _)| error)?;
+    let medium = Medium::Sim(sim.clone());
+    let len = header.mapped.max(image.len() as u64 * 8).next_multiple_of(PAGE);
+    if len > header.mapped && matches!(found, Found::Header(_)) {
+        // A longer file than the header knows: its end was never used.
+        sim.truncate(header.mapped as usize / 8);
+    }
+    mapping.map(0, header.mapped)?;
+    let builder = match found {
+        Found::Header(_) => {
+            // SAFETY: mapped just now, and nobody else's.
+            unsafe {
+                std::ptr::copy_nonoverlapping(
+                    image.as_ptr(),
+                    mapping.base().cast(),
+                    header.mapped as usize / 8,
+                )
+            };
+            Builder::existing_mapped(mapping, medium, header)?
+        }
+        Found::Nothing => {
+            sim.truncate(0);
+            Builder::new_mapped(mapping, medium, header)?
+        }
+    };
+    Ok(builder.finish(options, None))
+}
+
+/// The medium for a file, and whether it is mapped with `MAP_SYNC`.
+fn choose(options: &Options, file: &File) -> Result<(Medium, bool)> {
+    if options.read_only {
+        return Ok((Medium::Process, false));
+    }
+    let len = file.metadata().map_or(0, |metadata| metadata.len());
+    let sync = supports_map_sync(file, len);
+    let instruction = FlushInstruction::detect();
+    match (options.durability, instruction) {
+        (Durability::Process, _) => Ok((Medium::Process, false)),
+        (Durability::Pmem, Some(instruction)) => Ok((Medium::Pmem(instruction), sync)),
+        (Durability::Pmem, None) => {
+            Err(Error::Unsupported("`Durability::Pmem` needs a processor with clwb, clflushopt or clflush"))
+        }
+        (Durability::Auto, Some(instruction)) if sync && !is_tmpfs(file) => {
+            Ok((Medium::Pmem(instruction), true))
+        }
+        (Durability::Auto, _) => Ok((Medium::Process, false)),
+    }
+}
+
+fn new_header(options: &Options) -> Header {
+    let [a, b, salt] = random();
+    let unit = options.arena_size;
+    Header {
+        sequence: 0,
+        uuid: u128::from(a) | u128::from(b) << 64,
+        arena_unit: unit,
+        mapped: Arena::size_for(0, 1, unit),
+        reserved: options.reserve,
+        salt,
+        bases: Vec::new(),
+        boot: 0,
+        in_use: Use::Closed,
+        types: 0,
+    }
+}
+
+/// Makes the name of a new file durable.
+fn sync_directory(path: &Path) -> Result<()> {
+    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(parent)
+        .and_then(|directory| directory.sync_all())
+        .map_err(|e| Error::io(format!("syncing the directory {}", parent.display()), e))
+}
+
+fn random<const N: usize>() -> [u64; N] {
+    let mut words = [0u64; N];
+    // SAFETY: the buffer has this many bytes. Up to 256 of them come whole.
+    let got = unsafe { libc::getrandom(words.as_mut_ptr().cast(), N * 8, 0) };
+    assert_eq!(got, N as isize * 8, "getrandom failed: {}", io::Error::last_os_error());
+    words
+}
+
+/// What the kernel calls this boot, or 0 if it does not say.
+fn boot_id() -> u128 {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    u128::from_str_radix(&text.trim().replace('-', ""), 16).unwrap_or(0)
+}
+
+/// Marks the heap as in use, durably before it is changed: after a power failure, the disk may have any of the pages that were
+/// stored later, and must not have the mark of a closed heap beside them.
+fn mark_in_use(mapping: &Mapping, medium: &Medium, media: &Media, header: &mut Header) -> Result<()> {
+    if mapping.is_private() {
+        return Ok(());
+    }
+    header.in_use = match medium {
+        Medium::Process => Use::Process,
+        _ => Use::Pmem,
+    };
+    header.boot = boot_id();
+    // SAFETY: the header is mapped, and the heap is not open yet.
+    unsafe { header.write(media, mapping.base()) };
+    mapping.sync()
+}
+
+/// A heap that is almost open.
+struct Builder {
+    mapping: Mapping,
+    medium: Medium,
+    meta: Meta,
+    recovered: Recovered,
+    regions: Vec<(Identity, Vec<Segment>)>,
+    /// Spans of objects.
+    spans: Vec<Span>,
+}
+
+impl Builder {
+    fn new(mapping: Mapping, medium: Medium, header: Header) -> Result<Builder> {
+        mapping.map(0, header.mapped)?;
+        Builder::new_mapped(mapping, medium, header)
+    }
+
+    /// Makes a heap of zeros.
+    fn new_mapped(mapping: Mapping, medium: Medium, mut header: Header) -> Result<Builder> {
+        let media = Media::new(medium.clone());
+        let base = mapping.base();
+        let arena = Arena { start: 0, size: header.mapped };
+        let mut pages = Pages::default();
+        pages.give(arena.first_free(), arena.end() - arena.first_free());
+        header.types = pages.take(PAGE).expect("an arena has pages");
+        header.bases = vec![base.addr() as u64];
+        let entry = SpanEntry { kind: SpanKind::Types, slot: 0, pages: 1, ty: 0, region: 0 };
+        let words = entry.to_words();
+        // SAFETY: the first arena is mapped, and zero. The header, which makes all of it valid, is written last.
+        unsafe {
+            medium.mapped(base, header.mapped);
+            header::begin_creation(&media, base);
+            arena.write(&media, base, header.salt);
+            let at = base.add(arena.entry(header.types) as usize);
+            media.store(at, words.as_ptr().cast(), 16);
+            media.persist(at, 16);
+        }
+        // Before the header says that it is all there. Then twice: as long as one slot is empty, a damaged other one looks like a creation
+        // that was cut short.
+        mapping.sync()?;
+        mark_in_use(&mapping, &medium, &media, &mut header)?;
+        mark_in_use(&mapping, &medium, &media, &mut header)?;
+        let types = TypeTable::create(header.types, PAGE);
+        let meta =
+            Meta { header, media, arenas: vec![arena], pages, types, roots: BTreeMap::new(), next_region: 1 };
+        Ok(Builder {
+            mapping,
+            medium,
+            meta,
+            recovered: Recovered::default(),
+            regions: Vec::new(),
+            spans: Vec::new(),
+        })
+    }
+
+    fn existing(mapping: Mapping, medium: Medium, header: Header) -> Result<Builder> {
+        mapping.map(0, header.mapped)?;
+        Builder::existing_mapped(mapping, medium, header)
+    }
+
+    /// Reads the metadata of a heap and recovers its logs.
+    fn existing_mapped(mapping: Mapping, medium: Medium, mut header: Header) -> Result<Builder> {
+        let media = Media::new(medium.clone());
+        let base = mapping.base();
+        let mut arenas = Vec::new();
+        let mut start = 0;
+        while start < header.mapped {
+            // SAFETY: mapped up to `mapped`; nobody else has the heap until it is open.
+            let arena = unsafe { Arena::read(base, start, header.mapped, header.salt)? };
+            start = arena.end();
+            arenas.push(arena);
+        }
+        // SAFETY: as above.
+        unsafe { medium.mapped(base, header.mapped) };
+
+        // SAFETY: as above.
+        let spans = unsafe { all_spans(base, &arenas)? };
+        let mut regions = read_regions(base, &header, &spans)?;
+        let extents: HashMap<u64, u64> = spans
+            .iter()
+            .filter(|span| span.entry.kind == SpanKind::Types)
+            .map(|span| (span.offset, u64::from(span.entry.pages) * PAGE))
+            .collect();
+        // SAFETY: as above.
+        let types =
+            unsafe { TypeTable::read(base, header.salt, header.types, |at| extents.get(&at).copied())? };
+        if regions.iter().any(|(identity, _)| identity.ty as usize >= types.types.len()) {
+            return Err(Error::corrupt("a root is of a type that is not in the type table"));
+        }
+        // What can be known before the logs are replayed has been looked at; from here on the file changes.
+        let mut logs: Vec<Log> = regions
+            .iter()
+            .map(|(identity, segments)| {
+                let identity_of_log = header.log_identity(identity.id);
+                Log::new(base, identity.header, identity.generation, identity_of_log, segments.clone())
+            })
+            .collect();
+        mark_in_use(&mapping, &medium, &media, &mut header)?;
+        // SAFETY: as above.
+        let recovered = unsafe { recover(&media, base, header.mapped, &mut logs)? };
+
+        for ((identity, _), log) in regions.iter_mut().zip(&logs) {
+            // SAFETY: as above.
+            identity.root = unsafe { identity.header.root()? };
+            identity.generation = log.generation();
+        }
+        // A region without a root is one whose creation a crash has cut short.
+        regions.retain(|(identity, _)| identity.root != 0);
+        // Again: replayed records may have recorded spans.
+        // SAFETY: as above.
+        let spans = unsafe { all_spans(base, &arenas)? };
+        check_roots(&regions, &spans, &types)?;
+        let next_region = spans.iter().map(|span| span.entry.region).max().unwrap_or(0) + 1;
+        let pages = free_pages(&media, base, &arenas, &spans, &regions, &types);
+        let meta = Meta { header, media, arenas, pages, types, roots: BTreeMap::new(), next_region };
+        Ok(Builder { mapping, medium, meta, recovered, regions, spans })
+    }
+
+    /// Opens the heap.
+    fn finish(self, options: &Options, file: Option<OpenFile>) -> Heap {
+        let Builder { mapping, medium, meta, recovered, regions, spans } = self;
+        let mut of_region: HashMap<u32, Vec<Span>> = HashMap::new();
+        for span in spans.iter().filter(|span| matches!(span.entry.kind, SpanKind::Small | SpanKind::Large)) {
+            of_region.entry(span.entry.region).or_default().push(*span);
+        }
+        let state = if mapping.is_private() { READ_ONLY } else { OPEN };
+        let inner = Arc::new(HeapInner {
+            mapping,
+            state: AtomicU8::new(state),
+            pin_undo: options.pin_undo,
+            max_size: options.max_size,
+            medium,
+            forks: lock::forks(),
+            recovered,
+            meta: Mutex::new(meta),
+            creation: Mutex::new(()),
+            file,
+        });
+        let mut meta = inner.meta.lock();
+        for (identity, segments) in regions {
+            let (name, id) = (identity.name.clone(), identity.id);
+            // SAFETY: the regions were read from this heap, and are used through handles that keep it.
+            let mut region = unsafe { meta.region(Arc::as_ptr(&inner), identity, segments) };
+            region.set_spans(of_region.remove(&id).unwrap_or_default());
+            meta.roots.insert(name, Arc::new(region));
+        }
+        drop(meta);
+        Heap { inner }
+    }
+}

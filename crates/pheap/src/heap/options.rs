@@ -1,0 +1,141 @@
+//! How to open a heap.
+
+use std::path::Path;
+
+use super::mapping::PAGE;
+use super::{Heap, open};
+use crate::error::{Error, Result};
+
+/// What committed transactions survive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Durability {
+    /// What the file system offers: [`Pmem`](Durability::Pmem) where files can be mapped with `MAP_SYNC` (DAX), else
+    /// [`Process`](Durability::Process).
+    #[default]
+    Auto,
+    /// The end of the process and the loss of power, on memory that keeps its content: log entries and data are written back from
+    /// the processor's caches. On other memory it costs the same and survives as much as `Process`.
+    Pmem,
+    /// The end of the process at any instant (`kill -9`, abort, panic), but not of the machine.
+    Process,
+}
+
+/// Options for opening or creating a heap.
+///
+/// ```no_run
+/// # fn main() -> pheap::Result<()> {
+/// let heap = pheap::Options::new().max_size(1 << 30).open("data.pheap")?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Options {
+    pub(crate) durability: Durability,
+    pub(crate) read_only: bool,
+    pub(crate) arena_size: u64,
+    pub(crate) reserve: u64,
+    pub(crate) max_size: u64,
+    pub(crate) pin_undo: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            durability: Durability::Auto,
+            read_only: false,
+            arena_size: 64 << 20,
+            reserve: 128 << 30,
+            max_size: u64::MAX,
+            pin_undo: false,
+        }
+    }
+}
+
+impl Options {
+    /// The defaults.
+    pub fn new() -> Options {
+        Options::default()
+    }
+
+    /// What committed transactions survive. May differ from one opening to the next.
+    pub fn durability(mut self, durability: Durability) -> Options {
+        self.durability = durability;
+        self
+    }
+
+    /// Opens the heap without ever changing the file: a log that a crash left is replayed in memory only. Other processes may do the
+    /// same at the same time. Transactions fail with [`Error::ReadOnly`].
+    pub fn read_only(mut self, read_only: bool) -> Options {
+        self.read_only = read_only;
+        self
+    }
+
+    /// By how much a new heap grows, in bytes: a power of two of at least 32 KiB. 64 MiB unless set; smaller ones are for tests.
+    pub fn arena_size(mut self, bytes: u64) -> Options {
+        self.arena_size = bytes;
+        self
+    }
+
+    /// How many bytes of addresses a new heap reserves: a power of two, and the most that it can ever hold. 128 GiB unless set.
+    /// Addresses cost nothing, but a process has 128 TiB of them.
+    pub fn reserve(mut self, bytes: u64) -> Options {
+        self.reserve = bytes;
+        self
+    }
+
+    /// The file may not grow beyond this many bytes: [`Error::OutOfSpace`], as if the disk were full.
+    pub fn max_size(mut self, bytes: u64) -> Options {
+        self.max_size = bytes;
+        self
+    }
+
+    /// Every transaction takes the path of long ones. For tests and measurements.
+    #[doc(hidden)]
+    pub fn pin_undo(mut self, pin: bool) -> Options {
+        self.pin_undo = pin;
+        self
+    }
+
+    /// Opens the heap in the file at `path`: creates it if there is none, recovers it if its last user crashed.
+    ///
+    /// # Errors
+    /// [`Error::NotAHeap`], [`Error::Truncated`], [`Error::NewerFormat`], [`Error::Corrupt`] for files that are not (or no longer) good
+    /// heaps, which are left as they are; [`Error::Locked`] and [`Error::AlreadyOpen`] for heaps that are in use;
+    /// [`Error::NoPermission`], [`Error::OutOfSpace`], [`Error::AddressInUse`], [`Error::Io`].
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<Heap> {
+        self.check()?;
+        open::open_file(self, path.as_ref())
+    }
+
+    /// A heap without a file, which is gone when the last handle is: the same program, on volatile memory.
+    ///
+    /// # Errors
+    /// [`Error::OutOfSpace`], [`Error::AddressInUse`], [`Error::Io`].
+    pub fn in_memory(&self) -> Result<Heap> {
+        self.check()?;
+        open::open_memory(self)
+    }
+
+    /// A heap on a simulated medium, mapped at the address that the image was made for.
+    #[cfg(feature = "sim")]
+    #[doc(hidden)]
+    pub fn simulate(&self, sim: &std::sync::Arc<crate::sim::Sim>) -> Result<Heap> {
+        self.check()?;
+        open::open_simulated(self, sim)
+    }
+
+    fn check(&self) -> Result<()> {
+        if !self.arena_size.is_power_of_two() || self.arena_size < 8 * PAGE {
+            return Err(Error::InvalidOption(
+                "`Options::arena_size` must be a power of two of at least 32 KiB",
+            ));
+        }
+        if !self.reserve.is_power_of_two() || self.reserve < self.arena_size || self.reserve > 1 << 43 {
+            return Err(Error::InvalidOption(
+                "`Options::reserve` must be a power of two, at least the arena size and at most 8 TiB",
+            ));
+        }
+        Ok(())
+    }
+}

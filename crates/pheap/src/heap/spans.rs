@@ -1,0 +1,197 @@
+//! Spans: runs of pages that belong to a region.
+
+use super::arena::{Arena, SpanEntry, SpanKind};
+use super::mapping::PAGE;
+use super::types::Writer;
+use super::{HeapInner, Meta};
+use crate::error::{Error, Result};
+use crate::layout::desc::Desc;
+use crate::media::{Bug, Media, bug};
+
+/// A span that was taken. Its entry is not in the span table until somebody puts it there.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Span {
+    /// Offset of its first page.
+    pub(crate) offset: u64,
+    /// Offset of its entry in the span table.
+    pub(crate) entry_at: u64,
+    pub(crate) entry: SpanEntry,
+}
+
+impl HeapInner {
+    /// Takes a span of at least `bytes`, growing the file if need be. `entry.pages` is filled in.
+    pub(crate) fn take_span(&self, bytes: u64, entry: SpanEntry) -> Result<Span> {
+        let mut meta = self.meta.lock();
+        meta.take_span(self, bytes, entry)
+    }
+
+    /// Gives back a span that is not recorded.
+    pub(crate) fn give_back(&self, span: &Span) {
+        self.meta.lock().pages.give(span.offset, u64::from(span.entry.pages) * PAGE);
+    }
+
+    /// Writes the entry of a span that no transaction records; durable on return.
+    pub(crate) fn record_span(&self, span: &Span, media: &Media) {
+        // SAFETY: the entry of a span that the caller has taken.
+        unsafe { self.write_entry(media, span.entry_at, span.entry.to_words()) };
+        media.fence();
+    }
+
+    /// Writes an entry of the span table; durable after a fence.
+    ///
+    /// # Safety
+    /// The entry is that of a span that the caller has for itself.
+    pub(crate) unsafe fn write_entry(&self, media: &Media, entry_at: u64, words: [u64; 2]) {
+        // SAFETY: span tables are mapped; nobody else writes this entry.
+        unsafe {
+            let entry = self.base().add(entry_at as usize);
+            media.store(entry, words.as_ptr().cast(), 16);
+            media.flush(entry, 16);
+        }
+    }
+
+    /// Faults in the pages of a span.
+    pub(crate) fn populate(&self, offset: u64, len: u64) {
+        self.mapping.populate(offset, len);
+    }
+
+    /// The number of a type in the type table; adds it if it is new.
+    pub(crate) fn register(&self, desc: &'static Desc) -> Result<u32> {
+        let mut meta = self.meta.lock();
+        meta.register(self, desc)
+    }
+}
+
+impl Meta {
+    pub(super) fn take_span(&mut self, heap: &HeapInner, bytes: u64, entry: SpanEntry) -> Result<Span> {
+        let len = bytes.max(1).next_multiple_of(PAGE);
+        let pages = u32::try_from(len / PAGE).map_err(|_| Error::TooLarge { bytes })?;
+        let offset = match self.pages.take(len) {
+            Some(offset) => offset,
+            None => {
+                self.grow(heap, len / PAGE)?;
+                self.pages.take(len).expect("the new arena has that many pages")
+            }
+        };
+        let arena = self.arena_of(offset);
+        Ok(Span { offset, entry_at: arena.entry(offset), entry: SpanEntry { pages, ..entry } })
+    }
+
+    pub(super) fn arena_of(&self, offset: u64) -> Arena {
+        self.arenas[self.arenas.partition_point(|arena| arena.end() <= offset)]
+    }
+
+    /// Adds an arena with room for `pages`.
+    fn grow(&mut self, heap: &HeapInner, pages: u64) -> Result<()> {
+        let Meta { header, media, arenas, .. } = self;
+        let start = header.mapped;
+        let arena = Arena { start, size: Arena::size_for(start, pages, header.arena_unit) };
+        if arena.end() > heap.mapping.reserved() {
+            return Err(Error::ReservationFull { need: arena.end(), reserved: heap.mapping.reserved() });
+        }
+        if arena.end() > heap.max_size {
+            return Err(Error::OutOfSpace {
+                reason: format!("{} bytes are more than the maximal size of {}", arena.end(), heap.max_size),
+            });
+        }
+        heap.mapping.grow_file(start, arena.end())?;
+        heap.mapping.map(start, arena.end())?;
+        // SAFETY: mapped just now, and known to nobody. The file may have been longer before a crash, with an arena that was never
+        // recorded, but nothing in it was ever used.
+        unsafe {
+            heap.medium.mapped(heap.base(), arena.end());
+            arena.write(media, heap.base(), header.salt);
+            header.mapped = arena.end();
+            // Both slots: if one is damaged later, the other must know of the arena, too.
+            header.write(media, heap.base());
+            header.write(media, heap.base());
+        }
+        arenas.push(arena);
+        self.pages.give(arena.first_free(), arena.end() - arena.first_free());
+        Ok(())
+    }
+
+    pub(super) fn register(&mut self, heap: &HeapInner, desc: &'static Desc) -> Result<u32> {
+        if let Some(number) = self.types.find(desc) {
+            return Ok(number);
+        }
+        let new = self.types.prepare(desc);
+        let extent = match self.types.extent_needed(&new) {
+            Some(len) => Some(self.new_extent(heap, len)?),
+            None => None,
+        };
+        let writer = Writer { media: &self.media, base: heap.base(), salt: self.header.salt };
+        // SAFETY: the table is this heap's, whose metadata are locked.
+        Ok(unsafe { self.types.add(new, &writer, extent) })
+    }
+
+    /// A new extent for the type table.
+    fn new_extent(&mut self, heap: &HeapInner, len: u64) -> Result<(u64, u64)> {
+        let span = self.take_span(
+            heap,
+            len,
+            SpanEntry { kind: SpanKind::Types, slot: 0, pages: 0, ty: 0, region: 0 },
+        )?;
+        let len = u64::from(span.entry.pages) * PAGE;
+        let zeros = vec![0u8; len as usize];
+        // SAFETY: the span is new, and is recorded only when it is zero: the table ends at the first record that is not complete.
+        unsafe {
+            let start = heap.base().add(span.offset as usize);
+            self.media.store(start, zeros.as_ptr(), zeros.len());
+            self.media.persist(start, zeros.len());
+        }
+        heap.record_span(&span, &self.media);
+        Ok((span.offset, len))
+    }
+
+    /// Frees the spans (offset, bytes) of a region; the last one, with its header, goes last.
+    ///
+    /// # Safety
+    /// The region is marked as removed, durably, and nobody has it.
+    pub(super) unsafe fn free_spans(&mut self, heap: &HeapInner, spans: &[(u64, u64)]) {
+        let (header, others) = spans.split_last().expect("a region has a span with its header");
+        for spans in [others, std::slice::from_ref(header)] {
+            for &(offset, _) in spans {
+                // SAFETY: by the caller's promise.
+                unsafe { heap.write_entry(&self.media, self.arena_of(offset).entry(offset), [0, 0]) };
+            }
+            if !bug(Bug::ReuseBeforeRemoval) {
+                self.media.fence();
+            }
+            for &(offset, len) in spans {
+                self.pages.give(offset, len);
+            }
+        }
+    }
+}
+
+/// Reads the span tables.
+///
+/// # Safety
+/// The arenas are mapped relative to `base`.
+pub(super) unsafe fn all_spans(base: *const u8, arenas: &[Arena]) -> Result<Vec<Span>> {
+    let mut spans = Vec::new();
+    for arena in arenas {
+        let mut offset = arena.first_free();
+        while offset < arena.end() {
+            let entry_at = arena.entry(offset);
+            // SAFETY: within the table of a mapped arena.
+            let words: [u64; 2] = std::array::from_fn(|i| unsafe {
+                base.add(entry_at as usize + i * 8).cast::<u64>().read_volatile()
+            });
+            let mut len = PAGE;
+            if let Some(entry) = SpanEntry::from_words(words)? {
+                len = u64::from(entry.pages) * PAGE;
+                if len == 0 || len > arena.end() - offset {
+                    return Err(Error::corrupt(format!(
+                        "the span at byte {offset} has {} pages",
+                        entry.pages
+                    )));
+                }
+                spans.push(Span { offset, entry_at, entry });
+            }
+            offset += len;
+        }
+    }
+    Ok(spans)
+}

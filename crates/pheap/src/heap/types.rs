@@ -1,0 +1,241 @@
+//! The type table: every type that objects in the heap ever had, as the program that wrote them laid it out.
+//!
+//! Append-only, in extents (spans of pages) that are linked. An extent is a line with the offset of the next one, then records:
+//!
+//! | bytes | |
+//! |---|---|
+//! | 0..8 | checksum, salted, of the rest and of the record's offset |
+//! | 8..12 | length of the payload |
+//! | 12..16 | number of types in it |
+//! | 16.. | per type: fingerprint (8 bytes), layout |
+//!
+//! All types that one program adds at a time are one record, so that they may refer to one another and appear together.
+
+use std::collections::HashMap;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::mapping::PAGE;
+use crate::error::{Error, Result};
+use crate::layout::desc::Desc;
+use crate::layout::{Graph, TypeLayout, decode, difference, encode};
+use crate::media::{LINE, Media};
+
+/// The table, as known while the heap is open.
+#[derive(Debug, Default)]
+pub(crate) struct TypeTable {
+    pub(crate) types: Vec<TypeLayout>,
+    by_fingerprint: HashMap<u64, Vec<u32>>,
+    by_desc: HashMap<usize, u32>,
+    /// Offset and length of the last extent, and where its next record goes.
+    extent: (u64, u64),
+    end: u64,
+    /// Offsets of all extents.
+    extents: Vec<u64>,
+}
+
+/// What [`TypeTable::add`] writes to: the mapped heap.
+pub(crate) struct Writer<'a> {
+    pub(crate) media: &'a Media,
+    pub(crate) base: *mut u8,
+    pub(crate) salt: u64,
+}
+
+impl TypeTable {
+    /// An empty table in a new extent, whose pages are zero.
+    pub(crate) fn create(extent: u64, len: u64) -> TypeTable {
+        TypeTable {
+            extent: (extent, len),
+            end: extent + LINE as u64,
+            extents: vec![extent],
+            ..TypeTable::default()
+        }
+    }
+
+    /// Reads the table. `extent_len` gives the length of the extent at an offset, if there is one.
+    ///
+    /// # Safety
+    /// The heap is mapped at `base`, and its metadata are not written meanwhile.
+    pub(crate) unsafe fn read(
+        base: *const u8,
+        salt: u64,
+        first: u64,
+        extent_len: impl Fn(u64) -> Option<u64>,
+    ) -> Result<TypeTable> {
+        let bad = || Error::corrupt("the type table leads to a place that is not part of it");
+        let mut table = TypeTable::create(first, extent_len(first).ok_or_else(bad)?);
+        for _ in 0..64 {
+            let (start, len) = table.extent;
+            // SAFETY: extents are mapped, or `extent_len` would not know them.
+            let bytes = unsafe { std::slice::from_raw_parts(base.add(start as usize), len as usize) };
+            while let Some((payload, count, size)) = record_at(bytes, table.end - start, table.end, salt) {
+                table.load(payload, count)?;
+                table.end += size;
+            }
+            match u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes")) {
+                0 => return Ok(table),
+                next => {
+                    table.extent = (next, extent_len(next).ok_or_else(bad)?);
+                    table.end = next + LINE as u64;
+                    table.extents.push(next);
+                }
+            }
+        }
+        Err(bad()) // extents double, so a longer chain is a circle
+    }
+
+    fn load(&mut self, mut payload: &[u8], count: u32) -> Result<()> {
+        for _ in 0..count {
+            let (print, rest) = payload
+                .split_first_chunk()
+                .ok_or_else(|| Error::corrupt("a record of the type table is cut off"))?;
+            payload = rest;
+            let layout = decode(&mut payload)?;
+            self.by_fingerprint.entry(u64::from_le_bytes(*print)).or_default().push(self.types.len() as u32);
+            self.types.push(layout);
+        }
+        let (types, mut dangling) = (self.types.len() as u32, false);
+        self.types.iter().for_each(|ty| ty.for_each_pointer(&mut |to| dangling |= to >= types));
+        if dangling {
+            Err(Error::corrupt("a type points to one that is not in the type table"))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Whether there is an extent of the table at this offset.
+    pub(crate) fn has_extent(&self, offset: u64) -> bool {
+        self.extents.contains(&offset)
+    }
+
+    /// The number of a type that is known.
+    pub(crate) fn find(&self, desc: &'static Desc) -> Option<u32> {
+        self.by_desc.get(&std::ptr::from_ref(desc).addr()).copied()
+    }
+
+    /// Notes that a description is of the type with this number.
+    pub(crate) fn remember(&mut self, desc: &'static Desc, number: u32) {
+        self.by_desc.insert(std::ptr::from_ref(desc).addr(), number);
+    }
+
+    /// What has to be written so that the table has a type: the type, and all that it can reach and that is not there yet.
+    pub(crate) fn prepare(&self, desc: &'static Desc) -> NewTypes {
+        let graph = Graph::of(desc);
+        let prints = graph.fingerprints();
+        let mut new: Vec<usize> = Vec::new();
+        let mut numbers = Vec::with_capacity(prints.len());
+        for (i, print) in prints.iter().enumerate() {
+            // A fingerprint is a hint: names and fields are free text, so anyone can make two types that share one.
+            let here = (graph.types.as_slice(), i as u32);
+            let mut known = self.by_fingerprint.get(print).into_iter().flatten().copied();
+            let known = known.find(|&number| difference((&self.types, number), here).is_none());
+            let pending = || {
+                // Two descriptions of one type.
+                let same =
+                    |&j: &usize| prints[j] == *print && difference((&graph.types, j as u32), here).is_none();
+                new.iter().position(same).map(|at| (self.types.len() + at) as u32)
+            };
+            let number = known.or_else(pending);
+            numbers.push(number.unwrap_or_else(|| {
+                new.push(i);
+                (self.types.len() + new.len() - 1) as u32
+            }));
+        }
+        let types: Vec<_> =
+            new.iter().map(|&i| (prints[i], graph.types[i].renumbered(&|to| numbers[to as usize]))).collect();
+        let mut payload = Vec::new();
+        for (print, layout) in &types {
+            payload.extend_from_slice(&print.to_le_bytes());
+            encode(layout, &mut payload);
+        }
+        NewTypes { desc, number: numbers[0], types, payload }
+    }
+
+    /// Length of the extent that is needed before these types can be [added](Self::add), if one is.
+    pub(crate) fn extent_needed(&self, new: &NewTypes) -> Option<u64> {
+        let (start, len) = self.extent;
+        let fits = new.types.is_empty() || self.end + new.record_size() <= start + len;
+        (!fits).then(|| (LINE as u64 + new.record_size()).max(2 * len).next_multiple_of(PAGE))
+    }
+
+    /// Writes types to the table, durably, and returns the number of the one that was asked for. `extent` is the one that is
+    /// [needed](Self::extent_needed): zero, recorded as a span, and as long as was said.
+    ///
+    /// # Safety
+    /// `writer` is the heap that this table was read from, and the caller holds the lock on its metadata.
+    pub(crate) unsafe fn add(
+        &mut self,
+        new: NewTypes,
+        writer: &Writer<'_>,
+        extent: Option<(u64, u64)>,
+    ) -> u32 {
+        if let Some(extent) = extent {
+            // SAFETY: the first word of the extent that ends here; the new one is zero, hence empty.
+            unsafe {
+                let link = writer.base.add(self.extent.0 as usize);
+                writer.media.store_word(link.cast(), extent.0);
+                writer.media.persist(link, 8);
+            }
+            self.extent = extent;
+            self.end = extent.0 + LINE as u64;
+            self.extents.push(extent.0);
+        }
+        if !new.types.is_empty() {
+            let mut record = vec![0; new.record_size() as usize];
+            record[8..12].copy_from_slice(&(new.payload.len() as u32).to_le_bytes());
+            record[12..16].copy_from_slice(&(new.types.len() as u32).to_le_bytes());
+            record[16..16 + new.payload.len()].copy_from_slice(&new.payload);
+            let sum = checksum(&record[8..], self.end, writer.salt);
+            record[..8].copy_from_slice(&sum.to_le_bytes());
+            // SAFETY: the record fits into the extent, of which this part is unused.
+            unsafe {
+                let dst = writer.base.add(self.end as usize);
+                writer.media.store(dst, record.as_ptr(), record.len());
+                writer.media.persist(dst, record.len());
+            }
+            self.end += record.len() as u64;
+        }
+        for (print, layout) in new.types {
+            self.by_fingerprint.entry(print).or_default().push(self.types.len() as u32);
+            self.types.push(layout);
+        }
+        self.remember(new.desc, new.number);
+        new.number
+    }
+}
+
+/// Types that are about to be added to the table.
+pub(crate) struct NewTypes {
+    desc: &'static Desc,
+    /// The number of the type that was asked for.
+    pub(crate) number: u32,
+    types: Vec<(u64, TypeLayout)>,
+    payload: Vec<u8>,
+}
+
+impl NewTypes {
+    /// Whether the table has them all.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.types.is_empty()
+    }
+
+    fn record_size(&self) -> u64 {
+        (16 + self.payload.len() as u64).next_multiple_of(8)
+    }
+}
+
+/// The record at `at` of an extent, with its number of types and its size, if it is complete.
+fn record_at(bytes: &[u8], at: u64, offset: u64, salt: u64) -> Option<(&[u8], u32, u64)> {
+    let record = bytes.get(at as usize..)?;
+    let word = |i: usize| Some(u32::from_le_bytes(*record.get(i..i + 4)?.first_chunk()?));
+    let (len, count) = (word(8)? as usize, word(12)?);
+    let size = len.checked_add(16)?.next_multiple_of(8);
+    let whole = record.get(..size)?;
+    let sum = u64::from_le_bytes(*whole.first_chunk()?);
+    (count > 0 && sum == checksum(&whole[8..], offset, salt))
+        .then(|| (&whole[16..16 + len], count, size as u64))
+}
+
+fn checksum(rest: &[u8], offset: u64, salt: u64) -> u64 {
+    xxh3_64(&[rest, &offset.to_le_bytes(), &salt.to_le_bytes()].concat())
+}

@@ -1,0 +1,221 @@
+//! Layouts as bytes, for the type table.
+//!
+//! One byte says the kind; numbers are LEB128; strings have their length before them.
+
+use super::desc::Prim;
+use super::graph::{FieldLayout, Shape, TypeLayout, VariantLayout};
+use crate::error::{Error, Result};
+
+const ARRAY: u8 = 32;
+const PTR: u8 = 33;
+const PTR_NULLABLE: u8 = 34;
+const STRUCT: u8 = 35;
+const ENUM: u8 = 36;
+const SLICE: u8 = 37;
+const STR: u8 = 38;
+
+/// By-value nesting deeper than this is taken for corruption rather than followed.
+const MAX_DEPTH: u32 = 64;
+
+/// Appends `ty` to `out`.
+pub(crate) fn encode(ty: &TypeLayout, out: &mut Vec<u8>) {
+    string(out, &ty.name);
+    number(out, ty.size as u128);
+    number(out, ty.align as u128);
+    match &ty.shape {
+        Shape::Prim(prim) => out.push(*prim as u8),
+        Shape::Array { elem, len } => {
+            out.push(ARRAY);
+            number(out, *len as u128);
+            encode(elem, out);
+        }
+        Shape::Ptr { nullable, to } => {
+            out.push(if *nullable { PTR_NULLABLE } else { PTR });
+            number(out, *to as u128);
+        }
+        Shape::Struct(list) => {
+            out.push(STRUCT);
+            fields(out, list);
+        }
+        Shape::Enum { tag, variants } => {
+            out.push(ENUM);
+            out.push(*tag as u8);
+            number(out, variants.len() as u128);
+            for variant in variants {
+                string(out, &variant.name);
+                number(out, variant.tag as u128);
+                fields(out, &variant.fields);
+            }
+        }
+        Shape::Slice(elem) => {
+            out.push(SLICE);
+            encode(elem, out);
+        }
+        Shape::Str => out.push(STR),
+    }
+}
+
+fn fields(out: &mut Vec<u8>, list: &[FieldLayout]) {
+    number(out, list.len() as u128);
+    for field in list {
+        string(out, &field.name);
+        number(out, field.offset as u128);
+        encode(&field.ty, out);
+    }
+}
+
+fn number(out: &mut Vec<u8>, mut n: u128) {
+    while n >= 0x80 {
+        out.push(n as u8 | 0x80);
+        n >>= 7;
+    }
+    out.push(n as u8);
+}
+
+fn string(out: &mut Vec<u8>, s: &str) {
+    number(out, s.len() as u128);
+    out.extend_from_slice(s.as_bytes());
+}
+
+/// Takes one layout off the front of `bytes`.
+pub(crate) fn decode(bytes: &mut &[u8]) -> Result<TypeLayout> {
+    Decoder { bytes }.ty(0).ok_or_else(|| Error::corrupt("a record of the type table is malformed"))
+}
+
+struct Decoder<'a, 'b> {
+    bytes: &'a mut &'b [u8],
+}
+
+impl Decoder<'_, '_> {
+    fn byte(&mut self) -> Option<u8> {
+        let (&first, rest) = self.bytes.split_first()?;
+        *self.bytes = rest;
+        Some(first)
+    }
+
+    fn number(&mut self) -> Option<u128> {
+        let mut n = 0u128;
+        for shift in (0..128).step_by(7) {
+            let byte = self.byte()?;
+            n |= u128::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Some(n);
+            }
+        }
+        None
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.number()?.try_into().ok()
+    }
+
+    /// A count of things that take at least a byte each, so never more than the bytes that are left.
+    fn count(&mut self) -> Option<usize> {
+        let n = usize::try_from(self.number()?).ok()?;
+        (n <= self.bytes.len()).then_some(n)
+    }
+
+    fn string(&mut self) -> Option<String> {
+        let len = self.count()?;
+        let (text, rest) = self.bytes.split_at_checked(len)?;
+        *self.bytes = rest;
+        Some(std::str::from_utf8(text).ok()?.to_owned())
+    }
+
+    fn prim(&mut self) -> Option<Prim> {
+        Prim::ALL.get(self.byte()? as usize).copied()
+    }
+
+    fn fields(&mut self, depth: u32) -> Option<Vec<FieldLayout>> {
+        (0..self.count()?)
+            .map(|_| Some(FieldLayout { name: self.string()?, offset: self.u64()?, ty: self.ty(depth)? }))
+            .collect()
+    }
+
+    fn ty(&mut self, depth: u32) -> Option<TypeLayout> {
+        if depth > MAX_DEPTH {
+            return None;
+        }
+        let (name, size, align) = (self.string()?, self.u64()?, self.u64()?);
+        let shape = match self.byte()? {
+            ARRAY => Shape::Array { len: self.u64()?, elem: Box::new(self.ty(depth + 1)?) },
+            PTR => Shape::Ptr { nullable: false, to: self.number()?.try_into().ok()? },
+            PTR_NULLABLE => Shape::Ptr { nullable: true, to: self.number()?.try_into().ok()? },
+            STRUCT => Shape::Struct(self.fields(depth + 1)?),
+            ENUM => {
+                let tag = self.prim()?;
+                let variants = (0..self.count()?)
+                    .map(|_| {
+                        Some(VariantLayout {
+                            name: self.string()?,
+                            tag: self.number()? as i128,
+                            fields: self.fields(depth + 1)?,
+                        })
+                    })
+                    .collect::<Option<_>>()?;
+                Shape::Enum { tag, variants }
+            }
+            SLICE => Shape::Slice(Box::new(self.ty(depth + 1)?)),
+            STR => Shape::Str,
+            code => Shape::Prim(*Prim::ALL.get(code as usize)?),
+        };
+        Some(TypeLayout { name, size, align, shape })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn any_layout() -> impl Strategy<Value = TypeLayout> {
+        let leaf = prop_oneof![
+            (0..Prim::ALL.len()).prop_map(|i| Shape::Prim(Prim::ALL[i])),
+            (any::<bool>(), any::<u32>()).prop_map(|(nullable, to)| Shape::Ptr { nullable, to }),
+            Just(Shape::Str),
+        ];
+        let named = |shape: BoxedStrategy<Shape>| {
+            ("[a-z]{0,9}", any::<u64>(), any::<u64>(), shape)
+                .prop_map(|(name, size, align, shape)| TypeLayout { name, size, align, shape })
+        };
+        named(leaf.boxed()).prop_recursive(4, 40, 5, move |inner| {
+            let fields =
+                prop::collection::vec(("[a-z]{1,9}", any::<u64>(), inner.clone()), 0..5).prop_map(|list| {
+                    list.into_iter()
+                        .map(|(name, offset, ty)| FieldLayout { name, offset, ty })
+                        .collect::<Vec<_>>()
+                });
+            let variants = prop::collection::vec(("[a-z]{1,9}", any::<i128>(), fields.clone()), 0..3)
+                .prop_map(|list| {
+                    list.into_iter()
+                        .map(|(name, tag, fields)| VariantLayout { name, tag, fields })
+                        .collect::<Vec<_>>()
+                });
+            let shape = prop_oneof![
+                (inner.clone(), any::<u64>())
+                    .prop_map(|(elem, len)| Shape::Array { elem: Box::new(elem), len }),
+                inner.prop_map(|elem| Shape::Slice(Box::new(elem))),
+                fields.prop_map(Shape::Struct),
+                variants.prop_map(|variants| Shape::Enum { tag: Prim::U8, variants }),
+            ];
+            ("[a-z]{0,9}", any::<u64>(), any::<u64>(), shape)
+                .prop_map(|(name, size, align, shape)| TypeLayout { name, size, align, shape })
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_encoded_is_decoded(ty in any_layout()) {
+            let mut bytes = Vec::new();
+            encode(&ty, &mut bytes);
+            let mut rest = bytes.as_slice();
+            prop_assert_eq!(decode(&mut rest).unwrap(), ty);
+            prop_assert!(rest.is_empty());
+        }
+
+        #[test]
+        fn any_bytes_are_an_error_or_a_layout(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = decode(&mut bytes.as_slice());
+        }
+    }
+}

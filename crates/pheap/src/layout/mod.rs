@@ -1,0 +1,316 @@
+//! What may live in a heap, and how it is laid out there.
+
+pub(crate) mod desc;
+mod encode;
+mod graph;
+
+pub(crate) use encode::{decode, encode};
+pub(crate) use graph::{Graph, TypeLayout, difference};
+
+use crate::ptr::P;
+use desc::{Desc, Kind, Prim};
+
+/// A sized type that may live in a heap. Derive it.
+///
+/// The field types are a closed list with a layout that the language guarantees: fixed-width numbers, `bool`, `char`,
+/// arrays, [`P`], `Option<P>`, and other types that derive `Persist`.
+///
+/// # Safety
+/// The implementor promises that
+/// * [`desc`](Persist::desc) describes the layout of `Self` exactly, and covers each byte that is not padding,
+/// * `At<'r>` is `Self` with its brand replaced by `'r`, and nothing else (same layout, same description),
+/// * every pointer in it is a [`P`] of its own brand, and it contains no reference, no interior mutability, and nothing that
+///   means something only to one process,
+/// * it needs no drop, and implements neither `Drop` nor `Deref`,
+/// * `zero_padding` writes padding bytes only, and `PADDED` is `false` only if there are none.
+///
+/// `#[derive(Persist)]` checks all of it.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot live in a persistent heap",
+    label = "not `Persist`",
+    note = "use u64 for usize, P<'r, str> for String, P<'r, T> for Box<T> and &T, P<'r, [T]> for Vec<T>, Option<P<'r, T>> \
+            for an optional object, a `bool` beside the value for other options, and a struct of your own for a tuple",
+    note = "structs and enums of your own need `#[derive(Persist)]` and `#[repr(C)]` (enums: `#[repr(u8)]`)"
+)]
+pub unsafe trait Persist: Sized {
+    /// This type at another brand.
+    type At<'r>: Persist;
+
+    #[doc(hidden)]
+    const PADDED: bool;
+
+    #[doc(hidden)]
+    fn desc() -> &'static Desc;
+
+    /// Zeroes the padding bytes of a value.
+    ///
+    /// # Safety
+    /// `this` is valid for reads and writes and points to a valid `Self`.
+    #[doc(hidden)]
+    unsafe fn zero_padding(this: *mut Self);
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl<T: super::Persist> Sealed for T {}
+    impl<T: super::Persist> Sealed for [T] {}
+    impl Sealed for str {}
+}
+
+/// What a [`P`] can point to: any [`Persist`] type, a slice of one, or `str`.
+#[diagnostic::on_unimplemented(
+    message = "a `P` cannot point to `{Self}`",
+    label = "not a type of a persistent heap",
+    note = "a `P` points to a type that derives `Persist`, to a slice `[T]` of one, or to `str`"
+)]
+pub trait Pointee: sealed::Sealed {
+    /// This type at another brand.
+    type At<'r>: Pointee + ?Sized;
+
+    /// `At<'static>`: this type without a brand, for [`Held`](crate::Held).
+    type Unbranded: Pointee + ?Sized;
+
+    #[doc(hidden)]
+    const PADDED: bool;
+
+    #[doc(hidden)]
+    const ALIGN: usize;
+
+    #[doc(hidden)]
+    fn desc() -> &'static Desc;
+
+    /// The object at `addr` as a pointer to its value (for a slice or string: to its elements, behind the length).
+    ///
+    /// # Safety
+    /// A live object of this type is at `addr`.
+    #[doc(hidden)]
+    unsafe fn value(addr: *mut u8) -> *mut Self;
+
+    /// `this`, with the same length, somewhere else.
+    #[doc(hidden)]
+    fn relocated(this: *mut Self, data: *mut u8) -> *mut Self;
+
+    /// Bytes of the value.
+    #[doc(hidden)]
+    fn bytes(this: *const Self) -> usize;
+
+    /// Elements of a slice; 0 for sized types.
+    #[doc(hidden)]
+    fn len_of(this: *const Self) -> usize;
+
+    /// Zeroes the padding of the value at `data`, `len` elements long if it is a slice.
+    ///
+    /// # Safety
+    /// As for [`Persist::zero_padding`].
+    #[doc(hidden)]
+    unsafe fn zero_padding_at(data: *mut u8, len: usize);
+}
+
+impl<T: Persist> Pointee for T {
+    type At<'r> = T::At<'r>;
+    type Unbranded = T::At<'static>;
+    const PADDED: bool = T::PADDED;
+    const ALIGN: usize = align_of::<T>();
+
+    fn desc() -> &'static Desc {
+        <T as Persist>::desc()
+    }
+
+    #[inline(always)]
+    unsafe fn value(addr: *mut u8) -> *mut T {
+        addr.cast()
+    }
+
+    #[inline(always)]
+    fn relocated(_: *mut T, data: *mut u8) -> *mut T {
+        data.cast()
+    }
+
+    #[inline(always)]
+    fn bytes(_: *const T) -> usize {
+        size_of::<T>()
+    }
+
+    #[inline(always)]
+    fn len_of(_: *const T) -> usize {
+        0
+    }
+
+    unsafe fn zero_padding_at(data: *mut u8, _: usize) {
+        // SAFETY: passed on to the caller.
+        unsafe { T::zero_padding(data.cast()) }
+    }
+}
+
+/// Where the elements of a slice of this alignment begin, behind its length.
+pub(crate) const fn slice_header(align: usize) -> usize {
+    if align > 8 { align } else { 8 }
+}
+
+impl<T: Persist> Pointee for [T] {
+    type At<'r> = [T::At<'r>];
+    type Unbranded = [T::At<'static>];
+    const PADDED: bool = T::PADDED;
+    const ALIGN: usize = align_of::<T>();
+
+    fn desc() -> &'static Desc {
+        const {
+            &Desc {
+                name: "[]",
+                args: &[],
+                size: 0,
+                align: align_of::<T>(),
+                kind: Kind::Slice { elem: T::desc },
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn value(addr: *mut u8) -> *mut [T] {
+        // SAFETY: a live slice object starts with its length, and its elements follow within the object.
+        let (len, data) = unsafe { (*addr.cast::<u64>(), addr.add(slice_header(align_of::<T>()))) };
+        std::ptr::slice_from_raw_parts_mut(data.cast(), len as usize)
+    }
+
+    #[inline(always)]
+    fn relocated(this: *mut [T], data: *mut u8) -> *mut [T] {
+        std::ptr::slice_from_raw_parts_mut(data.cast(), this.len())
+    }
+
+    #[inline(always)]
+    fn bytes(this: *const [T]) -> usize {
+        this.len() * size_of::<T>()
+    }
+
+    #[inline(always)]
+    fn len_of(this: *const [T]) -> usize {
+        this.len()
+    }
+
+    unsafe fn zero_padding_at(data: *mut u8, len: usize) {
+        for i in 0..len {
+            // SAFETY: element `i` of a slice that is valid by the caller's promise.
+            unsafe { T::zero_padding(data.cast::<T>().add(i)) }
+        }
+    }
+}
+
+impl Pointee for str {
+    type At<'r> = str;
+    type Unbranded = str;
+    const PADDED: bool = false;
+    const ALIGN: usize = 1;
+
+    fn desc() -> &'static Desc {
+        const { &Desc { name: "str", args: &[], size: 0, align: 1, kind: Kind::Str } }
+    }
+
+    #[inline(always)]
+    unsafe fn value(addr: *mut u8) -> *mut str {
+        // SAFETY: a string is laid out as a slice of bytes.
+        unsafe { <[u8]>::value(addr) as *mut str }
+    }
+
+    #[inline(always)]
+    fn relocated(this: *mut str, data: *mut u8) -> *mut str {
+        <[u8]>::relocated(this as *mut [u8], data) as *mut str
+    }
+
+    #[inline(always)]
+    fn bytes(this: *const str) -> usize {
+        (this as *const [u8]).len()
+    }
+
+    #[inline(always)]
+    fn len_of(this: *const str) -> usize {
+        <str as Pointee>::bytes(this)
+    }
+
+    unsafe fn zero_padding_at(_: *mut u8, _: usize) {}
+}
+
+macro_rules! prims {
+    ($($ty:ty => $prim:ident),* $(,)?) => {$(
+        // SAFETY: a primitive has no pointers, no padding and no drop glue, and is its own description.
+        unsafe impl Persist for $ty {
+            type At<'r> = $ty;
+            const PADDED: bool = false;
+
+            fn desc() -> &'static Desc {
+                &Desc {
+                    name: stringify!($ty),
+                    args: &[],
+                    size: size_of::<$ty>(),
+                    align: align_of::<$ty>(),
+                    kind: Kind::Prim(Prim::$prim),
+                }
+            }
+
+            #[inline(always)]
+            unsafe fn zero_padding(_: *mut Self) {}
+        }
+    )*};
+}
+
+prims! {
+    u8 => U8, u16 => U16, u32 => U32, u64 => U64, u128 => U128,
+    i8 => I8, i16 => I16, i32 => I32, i64 => I64, i128 => I128,
+    f32 => F32, f64 => F64, bool => Bool, char => Char, () => Unit,
+}
+
+// SAFETY: an array is its elements, one after the other, without gaps of its own.
+unsafe impl<T: Persist, const N: usize> Persist for [T; N] {
+    type At<'r> = [T::At<'r>; N];
+    const PADDED: bool = T::PADDED;
+
+    fn desc() -> &'static Desc {
+        const {
+            &Desc {
+                name: "[;]",
+                args: &[],
+                size: size_of::<[T; N]>(),
+                align: align_of::<T>(),
+                kind: Kind::Array { elem: T::desc, len: N },
+            }
+        }
+    }
+
+    unsafe fn zero_padding(this: *mut Self) {
+        // SAFETY: passed on to the caller.
+        unsafe { <[T] as Pointee>::zero_padding_at(this.cast(), N) }
+    }
+}
+
+// SAFETY: one word that is described as a pointer; the brand of the pointee changes with that of the pointer.
+unsafe impl<'r, T: Pointee + ?Sized> Persist for P<'r, T> {
+    type At<'a> = P<'a, T::At<'a>>;
+    const PADDED: bool = false;
+
+    fn desc() -> &'static Desc {
+        const {
+            &Desc {
+                name: "P",
+                args: &[],
+                size: 8,
+                align: 8,
+                kind: Kind::Ptr { nullable: false, to: T::desc },
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn zero_padding(_: *mut Self) {}
+}
+
+// SAFETY: as for `P`; `None` is the zero word, because `P` is a `NonNull` inside.
+unsafe impl<'r, T: Pointee + ?Sized> Persist for Option<P<'r, T>> {
+    type At<'a> = Option<P<'a, T::At<'a>>>;
+    const PADDED: bool = false;
+
+    fn desc() -> &'static Desc {
+        const { &Desc { name: "P", args: &[], size: 8, align: 8, kind: Kind::Ptr { nullable: true, to: T::desc } } }
+    }
+
+    #[inline(always)]
+    unsafe fn zero_padding(_: *mut Self) {}
+}

@@ -1,0 +1,136 @@
+//! The instructions that move cache lines to memory.
+
+/// How a cache line is written back, the cheapest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FlushInstruction {
+    /// Writes back, and may keep the line in the cache.
+    Clwb,
+    /// Writes back and evicts; not ordered among flushes.
+    Clflushopt,
+    /// Writes back and evicts, one after the other.
+    Clflush,
+}
+
+#[cfg(target_arch = "x86_64")]
+mod imp {
+    use std::arch::asm;
+    use std::arch::x86_64::{__cpuid, __cpuid_count, __m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
+
+    use super::FlushInstruction;
+    use crate::media::lines;
+
+    impl FlushInstruction {
+        /// The best one that this processor has. `None` if it has none (or is not known here).
+        pub(crate) fn detect() -> Option<FlushInstruction> {
+            let (max, features) = (__cpuid(0).eax, __cpuid(1).edx);
+            let extended = if max >= 7 { __cpuid_count(7, 0).ebx } else { 0 };
+            if extended & 1 << 24 != 0 {
+                Some(FlushInstruction::Clwb)
+            } else if extended & 1 << 23 != 0 {
+                Some(FlushInstruction::Clflushopt)
+            } else if features & 1 << 19 != 0 {
+                Some(FlushInstruction::Clflush)
+            } else {
+                None
+            }
+        }
+
+        #[inline(always)]
+        pub(crate) fn flush(self, addr: *const u8, len: usize) {
+            for line in lines(addr.addr(), len) {
+                // SAFETY: these instructions change no memory as a program sees it; `detect` found the one used here.
+                // Not `nomem`, so the compiler completes the stores before them.
+                unsafe {
+                    match self {
+                        FlushInstruction::Clwb => {
+                            asm!("clwb [{}]", in(reg) line, options(nostack, preserves_flags))
+                        }
+                        FlushInstruction::Clflushopt => {
+                            asm!("clflushopt [{}]", in(reg) line, options(nostack, preserves_flags));
+                        }
+                        FlushInstruction::Clflush => {
+                            asm!("clflush [{}]", in(reg) line, options(nostack, preserves_flags));
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn fence() {
+        // SAFETY: `sfence` has no operands; every x86-64 processor has it. The empty block keeps the compiler from moving plain
+        // stores across.
+        unsafe {
+            asm!("", options(nostack, preserves_flags));
+            _mm_sfence();
+            asm!("", options(nostack, preserves_flags));
+        }
+    }
+
+    /// # Safety
+    /// `dst` is aligned to a line and valid for writes of `words`, which are whole lines. A fence must follow before anyone else
+    /// looks at them.
+    #[inline(always)]
+    pub(crate) unsafe fn stream(dst: *mut u64, words: &[u64]) {
+        let (dst, src) = (dst.cast::<__m128i>(), words.as_ptr().cast::<__m128i>());
+        for i in 0..words.len() / 2 {
+            // SAFETY: within the two buffers by the caller's promise; SSE2 is part of x86-64.
+            unsafe { _mm_stream_si128(dst.add(i), _mm_loadu_si128(src.add(i))) };
+        }
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+mod imp {
+    use super::FlushInstruction;
+
+    impl FlushInstruction {
+        /// No flush instruction is known for this processor, so `Durability::Pmem` is refused.
+        pub(crate) fn detect() -> Option<FlushInstruction> {
+            None
+        }
+
+        pub(crate) fn flush(self, _addr: *const u8, _len: usize) {}
+    }
+
+    pub(crate) fn fence() {
+        std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+    }
+
+    /// # Safety
+    /// `dst` is valid for writes of `words`.
+    pub(crate) unsafe fn stream(dst: *mut u64, words: &[u64]) {
+        // SAFETY: by the caller's promise.
+        unsafe { dst.copy_from_nonoverlapping(words.as_ptr(), words.len()) };
+    }
+}
+
+pub(crate) use imp::{fence, stream};
+
+/// Starts to load the line at `addr`, which will be written soon. Only a hint.
+#[inline(always)]
+pub(crate) fn prefetch(addr: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch has no effect that a program can see, whatever the address.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_ET0 }>(addr.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = addr;
+}
+
+/// Tells the compiler that the bytes at `addr` may have been written by someone else, with some definite values.
+///
+/// Padding bytes of a value have no definite value in Rust's model, yet checksums and comparisons look at every byte. An opaque
+/// block of assembly that could have stored to them makes them definite, and costs nothing.
+#[inline(always)]
+pub(crate) fn settle(addr: *mut u8) {
+    #[cfg(not(miri))]
+    // SAFETY: an empty block; it claims the right to write memory, and writes none.
+    unsafe {
+        std::arch::asm!("/* {0} */", in(reg) addr, options(nostack, preserves_flags));
+    }
+    #[cfg(miri)]
+    let _ = addr;
+}

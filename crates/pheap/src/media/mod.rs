@@ -1,0 +1,311 @@
+//! Where bytes become durable. The one seam between the protocols and the hardware.
+//!
+//! A protocol stores, flushes and fences through [`Media`]; what these do depends on the medium:
+//!
+//! | | `Pmem` | `Process` | simulator |
+//! |---|---|---|---|
+//! | [`append`](Media::append) | non-temporal stores | stores | stores, lines in flight |
+//! | [`flush`](Media::flush) | `clwb`, `clflushopt` or `clflush` | – | lines in flight |
+//! | [`fence`](Media::fence) | `sfence` | compiler fence | lines in flight are durable |
+
+pub(crate) mod cpu;
+#[cfg(feature = "sim")]
+pub mod sim;
+
+use std::mem::MaybeUninit;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
+
+use cpu::FlushInstruction;
+
+/// Bytes of a cache line: the unit of flushing.
+pub(crate) const LINE: usize = 64;
+/// 8-byte words of a cache line. A log entry is a whole number of lines.
+pub(crate) const LINE_WORDS: usize = LINE / 8;
+
+/// How stores become durable.
+#[derive(Clone, Debug)]
+pub(crate) enum Medium {
+    /// They survive the process as they are: it shares its pages with the kernel.
+    Process,
+    /// They are durable when their cache line has reached the memory.
+    Pmem(FlushInstruction),
+    #[cfg(feature = "sim")]
+    Sim(std::sync::Arc<sim::Sim>),
+}
+
+impl Medium {
+    /// Tells the simulator how much of the heap is mapped, and where.
+    ///
+    /// # Safety
+    /// `len` bytes are mapped at `base`, until the next call.
+    pub(crate) unsafe fn mapped(&self, _base: *mut u8, _len: u64) {
+        #[cfg(feature = "sim")]
+        if let Medium::Sim(sim) = self {
+            // SAFETY: by the caller's promise.
+            unsafe { sim.mapped(_base, _len as usize) };
+        }
+    }
+}
+
+/// A medium and what was done on it. One per region, so the counters are not shared.
+#[derive(Debug)]
+pub(crate) struct Media {
+    medium: Medium,
+    counters: Arc<Counters>,
+}
+
+/// What was done on a medium. Shared with whoever wants to know.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) fences: Counter,
+    pub(crate) flushed_lines: Counter,
+    pub(crate) log_bytes: Counter,
+}
+
+/// A counter with one writer at a time, readable by anyone.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    #[inline(always)]
+    pub(crate) fn add(&self, n: u64) {
+        // The writer holds a lock, so this need not be a read-modify-write.
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Media {
+    pub(crate) fn new(medium: Medium) -> Media {
+        Media { medium, counters: Arc::default() }
+    }
+
+    pub(crate) fn counters(&self) -> &Arc<Counters> {
+        &self.counters
+    }
+
+    /// Whether a store must be flushed to become durable.
+    #[inline(always)]
+    pub(crate) fn needs_flush(&self) -> bool {
+        !matches!(self.medium, Medium::Process)
+    }
+
+    /// Writes whole lines that will not be read soon (log entries); durable after the next fence.
+    ///
+    /// # Safety
+    /// `dst` is aligned to a line and valid for writes of `words`, which are whole lines; nothing else accesses it meanwhile.
+    #[inline]
+    pub(crate) unsafe fn append(&self, dst: *mut u64, words: &[u64]) {
+        debug_assert!(dst.addr().is_multiple_of(LINE) && words.len().is_multiple_of(LINE_WORDS));
+        self.counters.log_bytes.add(words.len() as u64 * 8);
+        match &self.medium {
+            Medium::Process => {
+                // SAFETY: by the caller's promise.
+                unsafe { dst.copy_from_nonoverlapping(words.as_ptr(), words.len()) };
+            }
+            // SAFETY: by the caller's promise.
+            Medium::Pmem(_) => unsafe { cpu::stream(dst, words) },
+            #[cfg(feature = "sim")]
+            Medium::Sim(sim) => {
+                // SAFETY: by the caller's promise.
+                unsafe { sim.store(dst.cast(), words.as_ptr().cast(), words.len() * 8) };
+                sim.flush(dst.cast(), words.len() * 8);
+            }
+        }
+    }
+
+    /// Copies bytes to their place in the heap; durable after a flush and a fence.
+    ///
+    /// # Safety
+    /// `src` is valid for reads and `dst` for writes of `len` bytes; they do not overlap; nothing else accesses `dst` meanwhile.
+    #[inline]
+    pub(crate) unsafe fn store(&self, dst: *mut u8, src: *const u8, len: usize) {
+        match &self.medium {
+            #[cfg(feature = "sim")]
+            // SAFETY: by the caller's promise.
+            Medium::Sim(sim) => unsafe { sim.store(dst, src, len) },
+            // SAFETY: by the caller's promise.
+            _ => unsafe { dst.copy_from_nonoverlapping(src, len) },
+        }
+    }
+
+    /// [`store`](Self::store) of a few whole words, each of them at once.
+    ///
+    /// # Safety
+    /// As for `store`; `dst` is aligned.
+    #[inline(always)]
+    pub(crate) unsafe fn store_words(&self, dst: *mut u64, words: &[u64]) {
+        match &self.medium {
+            #[cfg(feature = "sim")]
+            // SAFETY: by the caller's promise.
+            Medium::Sim(sim) => unsafe { sim.store(dst.cast(), words.as_ptr().cast(), words.len() * 8) },
+            // SAFETY: by the caller's promise.
+            _ => unsafe { copy_words(dst, words.as_ptr(), words.len()) },
+        }
+    }
+
+    /// Stores a commit word: whole or not at all, after everything before it in program order.
+    ///
+    /// # Safety
+    /// `dst` is aligned and valid for writes of 8 bytes, and only ever accessed as an atomic or under the same lock.
+    #[inline]
+    pub(crate) unsafe fn store_word(&self, dst: *mut u64, value: u64) {
+        compiler_fence(Ordering::SeqCst);
+        #[cfg(feature = "sim")]
+        if let Medium::Sim(sim) = &self.medium {
+            // SAFETY: by the caller's promise.
+            unsafe { sim.store(dst.cast(), (&raw const value).cast(), 8) };
+            return;
+        }
+        // SAFETY: by the caller's promise.
+        unsafe { AtomicU64::from_ptr(dst) }.store(value, Ordering::Release);
+        compiler_fence(Ordering::SeqCst);
+    }
+
+    /// Starts to write back the lines that hold `len` bytes at `addr`; done at the next fence.
+    #[inline]
+    pub(crate) fn flush(&self, addr: *const u8, len: usize) {
+        if len == 0 {
+            return;
+        }
+        match &self.medium {
+            Medium::Process => {}
+            Medium::Pmem(instruction) => {
+                self.counters.flushed_lines.add(lines(addr.addr(), len).count() as u64);
+                instruction.flush(addr, len);
+            }
+            #[cfg(feature = "sim")]
+            Medium::Sim(sim) => {
+                self.counters.flushed_lines.add(lines(addr.addr(), len).count() as u64);
+                sim.flush(addr, len);
+            }
+        }
+    }
+
+    /// Waits until all that was appended or flushed before is durable.
+    #[inline]
+    pub(crate) fn fence(&self) {
+        match &self.medium {
+            Medium::Process => compiler_fence(Ordering::SeqCst),
+            Medium::Pmem(_) => {
+                self.counters.fences.add(1);
+                cpu::fence();
+            }
+            #[cfg(feature = "sim")]
+            Medium::Sim(sim) => {
+                self.counters.fences.add(1);
+                sim.fence();
+            }
+        }
+    }
+
+    /// [`flush`](Self::flush) and [`fence`](Self::fence).
+    pub(crate) fn persist(&self, addr: *const u8, len: usize) {
+        self.flush(addr, len);
+        self.fence();
+    }
+
+    /// Tells the simulator that the open transaction may change these bytes by plain stores.
+    #[inline(always)]
+    pub(crate) fn expect_stores(&self, _addr: *const u8, _len: usize) {
+        #[cfg(feature = "sim")]
+        if let Medium::Sim(sim) = &self.medium {
+            sim.expect_stores(_addr, _len);
+        }
+    }
+
+    /// Tells the simulator that plain stores are over.
+    #[inline(always)]
+    pub(crate) fn no_more_stores(&self) {
+        #[cfg(feature = "sim")]
+        if let Medium::Sim(sim) = &self.medium {
+            sim.no_more_stores();
+        }
+    }
+}
+
+/// Copies words that may hold padding. A few of them without a call, for most objects are small.
+///
+/// # Safety
+/// `src` is valid for reads and `dst` for writes of `len` words; both are aligned, and they do not overlap.
+#[inline(always)]
+pub(crate) unsafe fn copy_words(dst: *mut u64, src: *const u64, len: usize) {
+    let (dst, src) = (dst.cast::<MaybeUninit<u64>>(), src.cast::<MaybeUninit<u64>>());
+    if len > 16 {
+        // SAFETY: by the caller's promise.
+        unsafe { dst.copy_from_nonoverlapping(src, len) };
+        return;
+    }
+    for i in 0..len {
+        // Volatile, or the compiler would make it a call of `memcpy` again.
+        // SAFETY: by the caller's promise.
+        unsafe { dst.add(i).write_volatile(src.add(i).read()) };
+    }
+}
+
+/// Addresses of the lines that hold `len` bytes at `addr`.
+pub(crate) fn lines(addr: usize, len: usize) -> impl Iterator<Item = usize> {
+    let first = addr & !(LINE - 1);
+    let last = if len == 0 { first } else { (addr + len - 1) & !(LINE - 1) };
+    (first..=last).step_by(LINE).take(if len == 0 { 0 } else { usize::MAX })
+}
+
+/// Whether a seeded bug is switched on. Always `false` outside the crash explorer's builds.
+#[inline(always)]
+pub(crate) fn bug(_bug: Bug) -> bool {
+    #[cfg(feature = "sim")]
+    return sim::bug_is(_bug);
+    #[cfg(not(feature = "sim"))]
+    false
+}
+
+/// Protocol bugs that the crash explorer must find; see `pheap-crash`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+#[cfg_attr(not(feature = "sim"), allow(unreachable_pub))]
+pub enum Bug {
+    /// A redo record is not fenced before the transaction is acknowledged.
+    NoFenceAfterRecord,
+    /// An undo entry is not fenced before the store that it covers.
+    NoFenceAfterUndo,
+    /// A store in place has no undo entry.
+    NoUndoEntry,
+    /// Data is not flushed before the undo log is retired.
+    NoFlushBeforeCommit,
+    /// The redo log is reset before its data is durable.
+    ResetBeforeData,
+    /// The reset of the log is not durable when the log is written again.
+    NoFenceAfterReset,
+    /// A root's removal is not durable when its memory is given to another.
+    ReuseBeforeRemoval,
+    /// Each root of a transaction gets a record of its own.
+    RecordPerRoot,
+    /// The logs of the other roots still hold records when a transaction over several roots is recorded.
+    StaleOtherLogs,
+    /// Recovery leaves the generation of the logs as it is.
+    KeepGeneration,
+    /// Fresh objects that are too large for the record are not durable before it.
+    NoFlushOfFresh,
+    /// Recovery retires the log before the data that it restored is durable.
+    RecoveryResetsFirst,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_cover_each_byte_once() {
+        let all = |addr, len| lines(addr, len).collect::<Vec<_>>();
+        assert_eq!(all(0, 0), []);
+        assert_eq!(all(63, 1), [0]);
+        assert_eq!(all(63, 2), [0, 64]);
+        assert_eq!(all(64, 64), [64]);
+        assert_eq!(all(65, 64), [64, 128]);
+        assert_eq!(all(512 + 8, 8), [512]); // not rounded down to a larger unit
+    }
+}

@@ -1,0 +1,159 @@
+//! `P`, the branded pointer.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+
+use crate::layout::{Persist, Pointee, slice_header};
+
+/// Makes a type invariant in `'r`, so that no brand can be traded for another.
+pub(crate) type Brand<'r> = PhantomData<fn(&'r ()) -> &'r ()>;
+
+/// A pointer to a `T` in the region of one root, usable only inside the transaction or read that has the brand `'r`.
+///
+/// It is a raw address of 8 bytes, `Copy`, and the only kind of pointer that may be stored in a heap. Reads are
+/// `tx[p].field`, writes `tx[p].field = v`. `'r` is *generative*: each transaction has a brand of its own that no other
+/// lifetime equals, so a pointer cannot leave its transaction or reach another root. To keep one, see
+/// [`Txn::hold`](crate::Txn::hold).
+///
+/// Pointers compare for equality only: a heap may be mapped elsewhere tomorrow, so an address must not be stored as a sort or
+/// hash key. [`key`](P::key) gives a key for use within the transaction.
+#[repr(transparent)]
+pub struct P<'r, T: ?Sized> {
+    addr: NonNull<u8>,
+    brand: Brand<'r>,
+    // `*mut T` makes it invariant in `T`: it can be written through. `fn()` keeps it `Send` and `Sync`.
+    target: PhantomData<fn() -> *mut T>,
+}
+
+// SAFETY: a `P` is a number. Only `View` and `Txn` turn it into memory, and `Txn` cannot leave its thread.
+unsafe impl<T: ?Sized> Send for P<'_, T> {}
+// SAFETY: as above.
+unsafe impl<T: ?Sized> Sync for P<'_, T> {}
+
+impl<T: ?Sized> Clone for P<'_, T> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T: ?Sized> Copy for P<'_, T> {}
+
+impl<T: ?Sized> PartialEq for P<'_, T> {
+    #[inline(always)]
+    fn eq(&self, other: &Self) -> bool {
+        self.addr == other.addr
+    }
+}
+
+impl<T: ?Sized> Eq for P<'_, T> {}
+
+impl<T: ?Sized> fmt::Debug for P<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let full = std::any::type_name::<T>();
+        // The path up to the last `::` before any type argument.
+        let head = full.find('<').unwrap_or(full.len());
+        let start = full[..head].rfind("::").map_or(0, |at| at + 2);
+        write!(f, "P::<{}>({:#x})", &full[start..], self.addr.as_ptr().addr())
+    }
+}
+
+impl<'r, T: ?Sized> P<'r, T> {
+    /// # Safety
+    /// A live object of type `T` is at `addr`, in the region that has the brand `'r`.
+    #[inline(always)]
+    pub(crate) unsafe fn from_addr(addr: NonNull<u8>) -> Self {
+        P { addr, brand: PhantomData, target: PhantomData }
+    }
+
+    #[inline(always)]
+    pub(crate) fn addr(self) -> NonNull<u8> {
+        self.addr
+    }
+
+    /// The object's identity, for visited sets and the like. A key cannot be stored in a heap.
+    pub fn key(self) -> Key<'r> {
+        Key { addr: self.addr.as_ptr().addr(), brand: PhantomData }
+    }
+}
+
+impl<'r, T: Persist> P<'r, [T]> {
+    /// Number of elements.
+    #[inline(always)]
+    #[allow(clippy::len_without_is_empty)] // it is there; clippy does not see through the `impl` blocks
+    pub fn len(self) -> usize {
+        // SAFETY: a `P` exists only while its region is locked; the length of a live slice never changes.
+        unsafe { *self.addr.cast::<u64>().as_ptr() as usize }
+    }
+
+    /// Whether there are no elements.
+    #[inline(always)]
+    pub fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+
+    /// A pointer to element `index`.
+    ///
+    /// # Panics
+    /// If `index` is not less than [`len`](Self::len).
+    #[inline(always)]
+    #[track_caller]
+    pub fn at(self, index: usize) -> P<'r, T> {
+        let len = self.len();
+        assert!(index < len, "index out of bounds: the length is {len} but the index is {index}");
+        // SAFETY: `index` is below the length.
+        unsafe { self.element(index) }
+    }
+
+    /// A pointer to element `index`, if there is one.
+    #[inline]
+    pub fn get(self, index: usize) -> Option<P<'r, T>> {
+        // SAFETY: `index` is below the length.
+        (index < self.len()).then(|| unsafe { self.element(index) })
+    }
+
+    /// # Safety
+    /// `index` is less than the length.
+    #[inline(always)]
+    unsafe fn element(self, index: usize) -> P<'r, T> {
+        // SAFETY: the elements follow the length; an element of a live slice is a live object.
+        unsafe { P::from_addr(self.addr.add(slice_header(align_of::<T>()) + index * size_of::<T>())) }
+    }
+}
+
+impl<'r> P<'r, str> {
+    /// Length in bytes.
+    #[inline(always)]
+    pub fn len(self) -> usize {
+        // SAFETY: as for slices.
+        unsafe { *self.addr.cast::<u64>().as_ptr() as usize }
+    }
+
+    /// Whether the string is empty.
+    #[inline(always)]
+    pub fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Identity of an object within one transaction; made by [`P::key`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key<'r> {
+    addr: usize,
+    brand: Brand<'r>,
+}
+
+impl Hash for Key<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.addr.hash(state);
+    }
+}
+
+/// The object at an address, for `Index`.
+#[inline(always)]
+pub(crate) fn value_of<T: Pointee + ?Sized>(p: P<'_, T>) -> *mut T {
+    // SAFETY: a `P` always points to a live object of its type: safe code cannot make or keep one.
+    unsafe { T::value(p.addr.as_ptr()) }
+}

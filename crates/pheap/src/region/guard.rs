@@ -1,0 +1,68 @@
+//! Which heaps this thread is inside of: waiting for a second root of the same heap could be for ever.
+
+use std::cell::Cell;
+
+use crate::error::{Error, Result};
+
+/// Heaps that one thread can be inside of at a time.
+const DEPTH: usize = 16;
+const TOO_DEEP: &str = "a thread can be inside of transactions and reads of at most 16 heaps at a time";
+
+#[derive(Clone, Copy)]
+struct Inside {
+    heap: usize,
+    writes: bool,
+}
+
+struct Scopes {
+    count: Cell<usize>,
+    inside: [Cell<Inside>; DEPTH],
+}
+
+// No destructor, so that access is a plain load.
+thread_local! {
+    static SCOPES: Scopes = const {
+        Scopes { count: Cell::new(0), inside: [const { Cell::new(Inside { heap: 0, writes: false }) }; DEPTH] }
+    };
+}
+
+/// Notes that this thread enters a root of `heap`. Reads may nest, for they never wait for one another.
+#[inline(always)]
+pub(crate) fn enter(heap: usize, writes: bool) -> Result<()> {
+    SCOPES.with(|scopes| {
+        let count = scopes.count.get();
+        if count > 0 && !scopes.may_enter(heap, writes) {
+            return Err(if count < DEPTH { Error::Nested } else { Error::Unsupported(TOO_DEEP) });
+        }
+        scopes.inside[count % DEPTH].set(Inside { heap, writes });
+        scopes.count.set(count + 1);
+        Ok(())
+    })
+}
+
+impl Scopes {
+    #[cold]
+    fn may_enter(&self, heap: usize, writes: bool) -> bool {
+        let inside = &self.inside[..self.count.get()];
+        let conflict =
+            inside.iter().map(Cell::get).any(|other| other.heap == heap && (writes || other.writes));
+        !conflict && inside.len() < DEPTH
+    }
+}
+
+/// Takes back the newest [`enter`] of `heap`.
+#[inline(always)]
+pub(crate) fn leave(heap: usize) {
+    SCOPES.with(|scopes| {
+        // Scopes end in the reverse order of their beginning, also in a panic.
+        let count = scopes.count.get();
+        debug_assert!(count > 0 && scopes.inside[count - 1].get().heap == heap);
+        let _ = heap;
+        scopes.count.set(count - 1);
+    });
+}
+
+/// Whether this thread is inside of a root of `heap`.
+pub(crate) fn is_inside(heap: usize) -> bool {
+    SCOPES.with(|scopes| scopes.inside[..scopes.count.get()].iter().any(|cell| cell.get().heap == heap))
+}

@@ -1,0 +1,122 @@
+//! Pointers that are kept between transactions.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::error::{Error, Result};
+use crate::layout::Pointee;
+
+/// A pointer that outlives its transaction, without the brand: made by [`Txn::hold`](crate::Txn::hold), turned into a [`P`](crate::P)
+/// again by [`View::get`](crate::View::get) in a later transaction on the same root.
+///
+/// It belongs to one open heap and keeps its object alive there; it cannot be stored. If the transaction that made it was rolled
+/// back, it is good for nothing: `get` fails.
+pub struct Held<T: Pointee + ?Sized> {
+    table: Arc<HeldTable>,
+    slot: u32,
+    generation: u32,
+    target: PhantomData<fn() -> *mut T>,
+}
+
+/// What a region's held pointers point to.
+#[derive(Debug, Default)]
+pub(crate) struct HeldTable {
+    slots: Mutex<Slots>,
+}
+
+#[derive(Debug, Default)]
+struct Slots {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Slot {
+    addr: usize,
+    generation: u32,
+    /// `Held`s that refer to it.
+    references: u32,
+    state: State,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Made by the open transaction.
+    Pending,
+    Published,
+    /// Made by one that was rolled back.
+    Dead,
+}
+
+impl HeldTable {
+    /// Holds the object at `addr`. Unless `published`, it counts only once its transaction has been committed.
+    pub(crate) fn hold<T: Pointee + ?Sized>(self: &Arc<Self>, addr: usize, published: bool) -> Held<T> {
+        let mut table = self.slots.lock();
+        let state = if published { State::Published } else { State::Pending };
+        let slot = table.free.pop().unwrap_or_else(|| {
+            table.slots.push(Slot { addr: 0, generation: 0, references: 0, state });
+            table.slots.len() as u32 - 1
+        });
+        let entry = &mut table.slots[slot as usize];
+        *entry = Slot { addr, generation: entry.generation.wrapping_add(1), references: 1, state };
+        Held { table: self.clone(), slot, generation: entry.generation, target: PhantomData }
+    }
+
+    /// Publishes (or kills) what a transaction has made.
+    pub(crate) fn end_transaction(&self, made: &mut Vec<u32>, committed: bool) {
+        let mut table = self.slots.lock();
+        for slot in made.drain(..) {
+            let slot = &mut table.slots[slot as usize];
+            // A slot that was given up again, and perhaps taken anew by this transaction, is in the list twice.
+            if slot.state == State::Pending {
+                slot.state = if committed { State::Published } else { State::Dead };
+            }
+        }
+    }
+
+    /// The address that `held` stands for, if it is of this table.
+    pub(crate) fn get<T: Pointee + ?Sized>(&self, held: &Held<T>) -> Result<usize> {
+        if !std::ptr::eq(self, Arc::as_ptr(&held.table)) {
+            return Err(Error::NotHeld);
+        }
+        let table = self.slots.lock();
+        let slot = table.slots[held.slot as usize];
+        if slot.generation != held.generation || slot.state == State::Dead {
+            return Err(Error::NotHeld);
+        }
+        Ok(slot.addr)
+    }
+}
+
+impl<T: Pointee + ?Sized> Held<T> {
+    pub(crate) fn slot(&self) -> u32 {
+        self.slot
+    }
+}
+
+impl<T: Pointee + ?Sized> Clone for Held<T> {
+    fn clone(&self) -> Self {
+        self.table.slots.lock().slots[self.slot as usize].references += 1;
+        Held { table: self.table.clone(), ..*self }
+    }
+}
+
+impl<T: Pointee + ?Sized> Drop for Held<T> {
+    fn drop(&mut self) {
+        let mut table = self.table.slots.lock();
+        let slot = &mut table.slots[self.slot as usize];
+        slot.references -= 1;
+        if slot.references == 0 {
+            slot.state = State::Dead;
+            table.free.push(self.slot);
+        }
+    }
+}
+
+impl<T: Pointee + ?Sized> std::fmt::Debug for Held<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Held").field("slot", &self.slot).field("generation", &self.generation).finish()
+    }
+}

@@ -1,0 +1,346 @@
+//! Regions: one for each named root, with a lock, an allocator and a log of its own.
+
+pub(crate) mod alloc;
+pub(crate) mod guard;
+pub(crate) mod header;
+pub(crate) mod held;
+mod root;
+
+use std::cell::UnsafeCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::lock_api::{RawRwLock as _, RawRwLockRecursive as _};
+use parking_lot::{Mutex, RawRwLock};
+
+use crate::error::{Error, Result};
+use crate::heap::{HeapInner, Span};
+use crate::media::{Counters, Media};
+use crate::txn::commit;
+use crate::txn::context::{Context, Hot};
+use crate::txn::log::Log;
+use header::RegionHeader;
+use held::HeldTable;
+
+pub use root::Root;
+
+/// A region while the heap is open.
+pub(crate) struct Region {
+    lock: RawRwLock,
+    /// Guarded by the lock. Its address does not change.
+    context: Box<UnsafeCell<Context>>,
+    hot: Box<Hot>,
+    /// Number of the root's type in the type table.
+    pub(crate) ty: u32,
+    pub(crate) header: RegionHeader,
+    /// Offset of the root object; 0 while the region is being created.
+    root: AtomicU64,
+    pub(crate) name: Mutex<String>,
+    /// Removed, or its heap closed: nothing may be touched any more.
+    gone: AtomicBool,
+    pub(crate) held: Arc<HeldTable>,
+    pub(crate) counters: Arc<Counters>,
+}
+
+// SAFETY: the context and the memory of the region are touched under the lock only; the rest is made for sharing.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
+
+/// What identifies a region on the medium.
+pub(crate) struct Identity {
+    pub(crate) id: u32,
+    pub(crate) ty: u32,
+    pub(crate) header: RegionHeader,
+    pub(crate) offset: u64,
+    pub(crate) root: u64,
+    /// Of its log.
+    pub(crate) generation: u64,
+    pub(crate) name: String,
+}
+
+impl Region {
+    /// # Safety
+    /// `heap` outlives every lock that is taken on the region; the region's header is mapped as long.
+    pub(crate) unsafe fn new(heap: *const HeapInner, media: Media, log: Log, identity: Identity) -> Region {
+        let Identity { id, ty, header, root, name, .. } = identity;
+        let hot = Box::new(Hot::new());
+        let counters = media.counters().clone();
+        // SAFETY: passed on to the caller; `hot` is owned by the region.
+        let context =
+            Box::new(UnsafeCell::new(unsafe { Context::new(heap, id, media, log, &raw const *hot) }));
+        hot.context.set(context.get());
+        Region {
+            lock: RawRwLock::INIT,
+            context,
+            hot,
+            ty,
+            header,
+            root: AtomicU64::new(root),
+            name: Mutex::new(name),
+            gone: AtomicBool::new(false),
+            held: Arc::default(),
+            counters,
+        }
+    }
+
+    /// Offset of the root object.
+    #[inline]
+    pub(crate) fn root(&self) -> u64 {
+        self.root.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_root(&self, offset: u64) {
+        self.root.store(offset, Ordering::Relaxed);
+    }
+
+    /// Whether the region's memory may not be touched any more.
+    #[inline(always)]
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Relaxed)
+    }
+
+    /// Tells a region that was read from the medium which spans its objects have.
+    pub(crate) fn set_spans(&mut self, spans: Vec<Span>) {
+        self.context.get_mut().alloc.spans = spans;
+    }
+}
+
+/// A region that this thread has for itself. Dropping it rolls the transaction back.
+pub(crate) struct Exclusive<'a> {
+    heap: &'a HeapInner,
+    pub(crate) region: &'a Region,
+    open: bool,
+    /// Whether this thread [leaves](guard::leave) the heap with it.
+    last: bool,
+}
+
+impl<'a> Exclusive<'a> {
+    /// Waits for the region and opens a transaction on it.
+    #[inline(always)] // a call would return it through memory, which costs as much as the lock
+    pub(crate) fn begin(heap: &'a HeapInner, region: &'a Region) -> Result<Exclusive<'a>> {
+        heap.check_writable()?;
+        guard::enter(heap.id(), true)?;
+        let exclusive = Exclusive::locked(heap, region)?;
+        exclusive.context().begin();
+        Ok(exclusive)
+    }
+
+    /// Takes the lock. The thread has [entered](guard::enter) the heap, and leaves it if this fails.
+    #[inline(always)]
+    fn locked(heap: &'a HeapInner, region: &'a Region) -> Result<Exclusive<'a>> {
+        region.lock.lock_exclusive();
+        let exclusive = Exclusive { heap, region, open: true, last: true };
+        if region.is_gone() {
+            return Err(Error::Closed);
+        }
+        Ok(exclusive)
+    }
+
+    /// Takes the lock if it is free, beside another one of the same heap.
+    fn try_locked(heap: &'a HeapInner, region: &'a Region) -> Result<Option<Exclusive<'a>>> {
+        if !region.lock.try_lock_exclusive() {
+            return Ok(None);
+        }
+        let exclusive = Exclusive { heap, region, open: true, last: false };
+        if region.is_gone() { Err(Error::Closed) } else { Ok(Some(exclusive)) }
+    }
+
+    #[inline(always)]
+    #[allow(clippy::mut_from_ref)] // one context per lock, and its users are one after the other
+    pub(crate) fn context(&self) -> &mut Context {
+        // SAFETY: the lock is held; no reference into the context is kept across calls.
+        unsafe { &mut *self.region.context.get() }
+    }
+
+    #[inline(always)]
+    pub(crate) fn hot(&self) -> &'a Hot {
+        &self.region.hot
+    }
+
+    /// Commits the transaction and lets go of the region.
+    #[inline(always)]
+    pub(crate) fn commit(mut self) -> Result<()> {
+        self.open = false;
+        let context = self.context();
+        let result = commit::commit(context);
+        self.end_held(result.is_ok());
+        result
+    }
+
+    #[inline(always)]
+    fn end_held(&self, committed: bool) {
+        let made = &mut self.context().held;
+        if !made.is_empty() {
+            self.region.held.end_transaction(made, committed);
+        }
+    }
+}
+
+impl Exclusive<'_> {
+    #[cold]
+    fn roll_back(&self) {
+        if !self.region.is_gone() {
+            commit::rollback(self.context());
+            self.end_held(false);
+        }
+    }
+}
+
+impl Drop for Exclusive<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.open {
+            self.roll_back();
+        }
+        // SAFETY: locked in `locked`, by this thread.
+        unsafe { self.region.lock.unlock_exclusive() };
+        if self.last {
+            guard::leave(self.heap.id());
+        }
+    }
+}
+
+/// Several regions that this thread has for itself, in one transaction.
+pub(crate) struct Group<'a> {
+    /// In the order of their places in the heap.
+    locked: Vec<Exclusive<'a>>,
+    /// Number in `locked` of each region, in the order of the caller.
+    order: Vec<usize>,
+}
+
+impl<'a> Group<'a> {
+    pub(crate) fn begin(heap: &'a HeapInner, regions: &[&'a Region]) -> Result<Group<'a>> {
+        heap.check_writable()?;
+        let mut sorted: Vec<&'a Region> = regions.to_vec();
+        // By their place in the heap: the same in each run, so that what a crash leaves can be reproduced.
+        sorted.sort_by_key(|region| region.header.root_word().addr());
+        if let Some(twice) = sorted.windows(2).find(|pair| std::ptr::eq(pair[0], pair[1])) {
+            return Err(Error::DuplicateRoot { root: twice[0].name.lock().clone() });
+        }
+        let locked = Group::lock_all(heap, &sorted)?;
+        let members: Vec<*mut Context> = sorted.iter().map(|region| region.context.get()).collect();
+        for one in &locked {
+            one.context().group.clone_from(&members);
+        }
+        for one in &locked {
+            one.context().begin();
+        }
+        let order = regions
+            .iter()
+            .map(|region| {
+                sorted.iter().position(|other| std::ptr::eq(*other, *region)).expect("it is the same list")
+            })
+            .collect();
+        Ok(Group { locked, order })
+    }
+
+    /// Waits for one region at a time, and only while it has none: another thread may hold one of them in a read, and wait for
+    /// the next one there.
+    fn lock_all(heap: &'a HeapInner, regions: &[&'a Region]) -> Result<Vec<Exclusive<'a>>> {
+        let mut wait_for = 0;
+        'again: loop {
+            guard::enter(heap.id(), true)?;
+            let mut first = Some(Exclusive::locked(heap, regions[wait_for])?);
+            let mut locked: Vec<Exclusive<'a>> = Vec::with_capacity(regions.len());
+            for (i, region) in regions.iter().enumerate() {
+                let next = if i == wait_for { first.take() } else { Exclusive::try_locked(heap, region)? };
+                let Some(next) = next else {
+                    wait_for = i;
+                    continue 'again; // lets go of all
+                };
+                locked.push(next);
+            }
+            // Entered once, left once: by the one that goes last.
+            let last = locked.len() - 1;
+            for (i, one) in locked.iter_mut().enumerate() {
+                one.last = i == last;
+            }
+            return Ok(locked);
+        }
+    }
+
+    pub(crate) fn hot(&self, index: usize) -> &'a Hot {
+        self.locked[self.order[index]].hot()
+    }
+
+    pub(crate) fn region(&self, index: usize) -> &'a Region {
+        self.locked[self.order[index]].region
+    }
+
+    pub(crate) fn commit(mut self) -> Result<()> {
+        let result = commit::commit_group(&mut self.contexts());
+        self.end(result.is_ok());
+        result
+    }
+
+    fn contexts(&mut self) -> Vec<&mut Context> {
+        // Distinct regions, hence distinct contexts.
+        self.locked.iter().map(|one| one.context()).collect()
+    }
+
+    fn end(&mut self, committed: bool) {
+        for one in &mut self.locked {
+            one.context().group.clear();
+            one.end_held(committed);
+            one.open = false;
+        }
+        self.locked.clear();
+    }
+}
+
+impl Drop for Group<'_> {
+    fn drop(&mut self) {
+        if !self.locked.is_empty() {
+            commit::rollback_group(&mut self.contexts());
+            self.end(false);
+        }
+    }
+}
+
+/// A region that this thread shares with other readers.
+pub(crate) struct Shared<'a> {
+    heap: &'a HeapInner,
+    region: &'a Region,
+}
+
+impl<'a> Shared<'a> {
+    /// Waits for the region until no transaction has it.
+    #[inline(always)]
+    pub(crate) fn begin(heap: &'a HeapInner, region: &'a Region) -> Result<Shared<'a>> {
+        heap.check_open()?;
+        guard::enter(heap.id(), false)?;
+        // Recursive, for reads may nest, and a transaction that waits must not come between two of one thread.
+        region.lock.lock_shared_recursive();
+        let shared = Shared { heap, region };
+        if region.is_gone() { Err(Error::Closed) } else { Ok(shared) }
+    }
+}
+
+impl Drop for Shared<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: locked in `begin`, by this thread.
+        unsafe { self.region.lock.unlock_shared() };
+        guard::leave(self.heap.id());
+    }
+}
+
+impl Region {
+    /// Waits for the region, empties its log, and runs `last`. Nobody can have the region any more after that.
+    pub(crate) fn retire<R>(&self, heap: &HeapInner, last: impl FnOnce(&mut Context) -> R) -> Result<R> {
+        // The thread is not inside of the heap: its callers have looked. So nothing is entered, and nothing left.
+        self.lock.lock_exclusive();
+        let exclusive = Exclusive { heap, region: self, open: false, last: false };
+        if self.is_gone() {
+            return Err(Error::Closed);
+        }
+        let context = exclusive.context();
+        if !heap.is_read_only() {
+            context.retire_records();
+        }
+        let result = last(context);
+        self.gone.store(true, Ordering::Relaxed);
+        Ok(result)
+    }
+}

@@ -1,0 +1,108 @@
+//! `Root`, the handle that programs have of a region.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use super::{Exclusive, Region, Shared};
+use crate::error::{Error, Result};
+use crate::heap::HeapInner;
+use crate::layout::Persist;
+use crate::ptr::P;
+use crate::txn::context::Hot;
+use crate::txn::{Txn, View};
+
+/// A named root of a heap: an object of type `T`, and a region of its own for all that it points to.
+///
+/// A handle is cheap to clone and can be sent to other threads. Transactions on one root run one after the other, reads beside each
+/// other; different roots do not wait for one another, so threads scale by using several.
+pub struct Root<T> {
+    pub(crate) heap: Arc<HeapInner>,
+    pub(crate) region: Arc<Region>,
+    marker: PhantomData<fn() -> T>,
+}
+
+impl<T> Clone for Root<T> {
+    fn clone(&self) -> Self {
+        Root { heap: self.heap.clone(), region: self.region.clone(), marker: PhantomData }
+    }
+}
+
+impl<T> fmt::Debug for Root<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Root").field("name", &*self.region.name.lock()).finish_non_exhaustive()
+    }
+}
+
+impl<T: Persist> Root<T> {
+    /// # Safety
+    /// The root object of `region`, a region of `heap`, is a `T`.
+    pub(crate) unsafe fn new(heap: Arc<HeapInner>, region: Arc<Region>) -> Root<T> {
+        Root { heap, region, marker: PhantomData }
+    }
+
+    /// The root's name.
+    pub fn name(&self) -> String {
+        self.region.name.lock().clone()
+    }
+
+    /// Runs `f` as one transaction: all of it happens, durably before this returns, or nothing.
+    ///
+    /// If `f` returns an error or panics, everything that it did is rolled back. A crash at any moment leaves the state before or
+    /// after, whole. Waits while another thread has the root.
+    ///
+    /// The error type is fixed, so that a closure may end in `Ok(())`; see [`try_txn`](Self::try_txn) for others.
+    ///
+    /// Inside, do not wait for a thread that needs the same root. Where transactions on two *heaps* are nested, nest them in the same
+    /// order everywhere, as with any two locks; roots of one heap are opened together with [`pheap::txn`](crate::txn()).
+    ///
+    /// # Cost
+    /// A transaction without writes and allocations costs a lock. One that changes a few small objects costs one fence; see the
+    /// crate's documentation for longer ones.
+    ///
+    /// # Errors
+    /// What `f` returns; [`Error::Nested`] if this thread is inside a transaction or read of the heap already; [`Error::OutOfSpace`] if
+    /// the log cannot grow; [`Error::ReadOnly`], [`Error::Closed`], [`Error::Forked`]. All of them leave the root as it was.
+    #[inline]
+    pub fn txn<R>(&self, f: impl for<'r> FnOnce(&mut Txn<'r>, P<'r, T::At<'r>>) -> Result<R>) -> Result<R> {
+        self.try_txn(f)
+    }
+
+    /// [`txn`](Self::txn) with an error type of your own.
+    ///
+    /// # Errors
+    /// As for `txn`.
+    #[inline]
+    pub fn try_txn<R, E: From<Error>>(
+        &self,
+        f: impl for<'r> FnOnce(&mut Txn<'r>, P<'r, T::At<'r>>) -> Result<R, E>,
+    ) -> Result<R, E> {
+        let exclusive = Exclusive::begin(&self.heap, &self.region)?;
+        // SAFETY: the region is locked until `exclusive` goes; `f` works for all brands, so nothing that has this one leaves it.
+        let result = unsafe { f(&mut Txn::new(exclusive.hot(), &self.region), self.object()) }?;
+        exclusive.commit()?;
+        Ok(result)
+    }
+
+    /// Runs `f`, which may read and not write. Reads of one root run beside each other, but not beside a transaction.
+    ///
+    /// # Errors
+    /// [`Error::Nested`] if this thread is inside a transaction of the heap; [`Error::Closed`], [`Error::Forked`].
+    #[inline]
+    pub fn read<R>(&self, f: impl for<'r> FnOnce(&View<'r>, P<'r, T::At<'r>>) -> R) -> Result<R> {
+        let _shared = Shared::begin(&self.heap, &self.region)?;
+        // SAFETY: as in `try_txn`; a reader's view is not writable.
+        Ok(unsafe { f(&View::new(Hot::reader(), &self.region), self.object()) })
+    }
+
+    /// The root object.
+    ///
+    /// # Safety
+    /// The region is locked, and `'r` is a brand for as long.
+    #[inline(always)]
+    pub(crate) unsafe fn object<'r>(&self) -> P<'r, T::At<'r>> {
+        // SAFETY: the root of a region that exists is live, and of this type by `new`'s contract.
+        unsafe { P::from_addr(NonNull::new_unchecked(self.heap.base().add(self.region.root() as usize))) }
+    }
+}

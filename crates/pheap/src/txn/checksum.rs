@@ -1,0 +1,75 @@
+//! The checksum of log entries.
+//!
+//! Folded multiplication, as in wyhash (Wang Yi, public domain): two words are mixed by the 128-bit product of one, combined with the
+//! state, and the other, combined with a key, whose halves are then combined. Four chains run side by side. The keys come from
+//! the seed, hence from the heap's secret salt: nobody can store words that make a chain forget what came before.
+//!
+//! A general-purpose hash is at home above a few hundred bytes; this one takes half of its time on the entries of short
+//! transactions, which are 40 to 300 bytes long.
+
+const KEYS: [u64; 4] =
+    [0xa076_1d64_78bd_642f, 0xe703_7ed1_a0b4_28db, 0x8ebc_6af0_9c88_c6e3, 0x5899_65cc_7537_4cc3];
+
+#[inline(always)]
+fn fold(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    product as u64 ^ (product >> 64) as u64
+}
+
+/// The checksum of all words but the first, in whose place stands the seed.
+#[inline]
+pub(crate) fn checksum(seed: u64, words: &[u64]) -> u64 {
+    let key = fold(seed ^ KEYS[0], KEYS[1]);
+    let keys = KEYS.map(|constant| constant ^ key);
+    let mut chains = keys;
+    let rest = words.get(1..).unwrap_or(&[]);
+    let (blocks, tail) = rest.as_chunks::<8>();
+    for block in blocks {
+        for i in 0..4 {
+            chains[i] = fold(chains[i] ^ block[2 * i], keys[(i + 1) % 4] ^ block[2 * i + 1]);
+        }
+    }
+    let (pairs, last) = tail.as_chunks::<2>();
+    for (chain, pair) in chains.iter_mut().zip(pairs) {
+        *chain = fold(*chain ^ pair[0], keys[3] ^ pair[1]);
+    }
+    if let [last] = last {
+        chains[3] = fold(chains[3] ^ last, keys[0]);
+    }
+    let [a, b, c, d] = chains;
+    fold(a ^ words.len() as u64 ^ c.rotate_left(32), b ^ d.rotate_left(32) ^ key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn each_bit_matters() {
+        for len in 1..40 {
+            let words: Vec<u64> = (0..len).map(|i| i * 0x0101).collect();
+            let mut seen = HashSet::from([checksum(7, &words), checksum(8, &words)]);
+            assert_eq!(seen.len(), 2);
+            for bit in 64..len as usize * 64 {
+                let mut flipped = words.clone();
+                flipped[bit / 64] ^= 1 << (bit % 64);
+                assert!(seen.insert(checksum(7, &flipped)), "bit {bit} of {len} words");
+            }
+        }
+    }
+
+    #[test]
+    fn length_and_order_matter() {
+        let zeros = [0; 64];
+        let all: HashSet<u64> = (1..64).map(|len| checksum(7, &zeros[..len])).collect();
+        assert_eq!(all.len(), 63);
+        for i in 1..30 {
+            for j in i + 1..30 {
+                let mut words: Vec<u64> = (0..30).collect();
+                words.swap(i, j);
+                assert_ne!(checksum(7, &words), checksum(7, &(0..30).collect::<Vec<u64>>()), "{i} and {j}");
+            }
+        }
+    }
+}

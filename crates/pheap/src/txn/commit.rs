@@ -1,0 +1,270 @@
+//! The end of a transaction.
+
+use super::context::{Context, Mode, doomed_error};
+use super::log::{Kind, Staged, ranges};
+use crate::error::Result;
+use crate::heap::arena::ENTRY;
+use crate::media::{Bug, bug, cpu};
+
+/// Fresh objects of up to this many bytes go into the redo record; more are flushed before it.
+const FRESH_IN_RECORD: usize = 1024;
+/// The log of records grows to this many bytes before it is emptied for the first time: emptying costs two fences, and a flush
+/// for each line that was written.
+const RECORD_LOG: u64 = 256 << 10;
+
+/// Commits the transaction of one root.
+#[inline(always)]
+pub(crate) fn commit(context: &mut Context) -> Result<()> {
+    if context.is_untouched() {
+        context.mode = Mode::Short;
+        return Ok(());
+    }
+    commit_changes(context)
+}
+
+fn commit_changes(context: &mut Context) -> Result<()> {
+    let result = match context.mode {
+        Mode::Short => commit_short(&mut [context]),
+        Mode::Long => commit_long(&mut [context]),
+        Mode::Doomed => Err(doomed_error()),
+    };
+    match result {
+        Ok(()) => finish(context),
+        Err(_) => rollback(context),
+    }
+    result
+}
+
+/// Commits one transaction over several roots, all or none. The first one's log takes the entries.
+pub(crate) fn commit_group(contexts: &mut [&mut Context]) -> Result<()> {
+    if contexts.iter().all(|context| context.mode == Mode::Short && context.is_untouched()) {
+        return Ok(());
+    }
+    let result = if contexts.iter().any(|context| context.mode == Mode::Doomed) {
+        Err(doomed_error())
+    } else if contexts[0].mode == Mode::Long {
+        commit_long(contexts)
+    } else if bug(Bug::RecordPerRoot) {
+        contexts.iter_mut().try_for_each(|context| commit_short(&mut [context]))
+    } else {
+        // The records of the other logs are older than what this one is about to say of the same memory.
+        if !bug(Bug::StaleOtherLogs) {
+            contexts[1..].iter_mut().for_each(|context| context.retire_records());
+        }
+        commit_short(contexts).inspect(|()| {
+            // And this one's must not outlive later records of the others.
+            if !bug(Bug::StaleOtherLogs) {
+                contexts[0].retire_records();
+            }
+        })
+    };
+    match &result {
+        Ok(()) => contexts.iter_mut().for_each(|context| finish(context)),
+        Err(_) => rollback_group(contexts),
+    }
+    result
+}
+
+/// One redo record, one fence.
+fn commit_short(contexts: &mut [&mut Context]) -> Result<()> {
+    for context in contexts.iter_mut() {
+        context.set.zero_padding();
+        // SAFETY: the transaction's closure has returned.
+        unsafe { context.padded.zero() };
+    }
+    cpu::settle(std::ptr::null_mut());
+    let mut record = std::mem::take(&mut contexts[0].log.staged);
+    record.begin(Kind::Redo);
+    let mut flushed = false;
+    for context in contexts.iter_mut() {
+        stage_changes(context, &mut record);
+        for span in &context.alloc.taken {
+            // SAFETY: the two words of the encoded entry.
+            unsafe { record.add(span.entry_at, span.entry.to_words().as_ptr(), ENTRY as usize / 8) };
+        }
+        flushed |= stage_fresh(context, &mut record);
+    }
+    let lead = &mut *contexts[0];
+    lead.log.staged = record;
+    if lead.log.staged.is_empty() && !flushed {
+        return Ok(()); // nothing has changed after all
+    }
+    make_room(lead)?;
+    if flushed && !bug(Bug::NoFlushOfFresh) {
+        // Fresh objects are durable before the record that makes them reachable.
+        lead.media.fence();
+    }
+    lead.log.append(&lead.media);
+    if !bug(Bug::NoFenceAfterRecord) {
+        lead.media.fence();
+    }
+    apply(lead);
+    Ok(())
+}
+
+/// Adds the words that differ between the copies and their originals to the record.
+#[inline]
+fn stage_changes(context: &mut Context, record: &mut Staged) {
+    let base = context.heap().base().addr();
+    for (addr, copy, words) in context.set.copies() {
+        let original = std::ptr::with_exposed_provenance(addr);
+        // SAFETY: copy and original have this many words. Their bytes are definite: `settle` has seen to it.
+        unsafe { record.add_changes((addr - base) as u64, copy, original, words) };
+    }
+}
+
+/// Adds the fresh objects to the record, or starts to flush them if they are many. Returns whether it did the latter.
+#[inline]
+fn stage_fresh(context: &mut Context, record: &mut Staged) -> bool {
+    let fresh = &context.alloc.fresh;
+    if fresh.is_empty() {
+        return false;
+    }
+    let base = context.heap().base().addr();
+    let inline = fresh.bytes <= FRESH_IN_RECORD;
+    for &(start, end) in fresh.ranges() {
+        let ptr = std::ptr::with_exposed_provenance::<u64>(start);
+        if inline {
+            // SAFETY: a range of fresh objects, whole words, made definite by `settle`.
+            unsafe { record.add((start - base) as u64, ptr, (end - start) / 8) };
+        } else {
+            context.media.flush(ptr.cast(), end - start);
+        }
+    }
+    !inline
+}
+
+/// Makes room for the staged record: by growing the log while it is small, else by emptying it.
+#[inline]
+fn make_room(context: &mut Context) -> Result<()> {
+    if context.log.has_room() {
+        return Ok(());
+    }
+    if context.log.capacity() < RECORD_LOG && context.grow_log().is_ok() {
+        return Ok(());
+    }
+    context.retire_records();
+    if context.log.has_room() { Ok(()) } else { context.grow_log() }
+}
+
+/// Copies the record that was appended last to its places.
+#[inline]
+fn apply(context: &mut Context) {
+    let base = context.heap().base();
+    let Context { log, media, dirty, .. } = context;
+    for range in log.staged.ranges() {
+        // SAFETY: a range of a live object, a fresh one or an entry of the span table; no reference to it is alive, for the
+        // transaction's closure has returned.
+        unsafe {
+            let dst = base.add(range.offset as usize);
+            media.store_words(dst.cast(), range.words);
+            if media.needs_flush() {
+                dirty.add(dst.addr(), range.words.len() * 8);
+            }
+        }
+    }
+}
+
+/// Data durable, then the undo log retired: the new generation is the commit word.
+fn commit_long(contexts: &mut [&mut Context]) -> Result<()> {
+    // Entries of the span table are metadata: logged like objects, so that a crash leaks no span.
+    let mut entries = Vec::new();
+    for context in contexts.iter() {
+        let base = context.heap().base().addr();
+        entries
+            .extend(context.alloc.taken.iter().map(|span| (base + span.entry_at as usize, ENTRY as usize)));
+    }
+    if !entries.is_empty() {
+        contexts[0].append_undo(&entries)?;
+    }
+    for context in contexts.iter_mut() {
+        let base = context.heap().base();
+        // SAFETY: the transaction's closure has returned.
+        unsafe { context.padded.zero() };
+        let Context { alloc, logged, media, .. } = &mut **context;
+        for span in &alloc.taken {
+            // SAFETY: the entry of a span that this transaction has taken; the lock on its pages is implied.
+            unsafe {
+                let entry = base.add(span.entry_at as usize);
+                media.store(entry, span.entry.to_words().as_ptr().cast(), ENTRY as usize);
+                media.flush(entry, ENTRY as usize);
+            }
+        }
+        for &(start, end) in alloc.fresh.ranges() {
+            media.flush(std::ptr::without_provenance(start), end - start);
+        }
+        logged.drain_lines(|line| {
+            if !bug(Bug::NoFlushBeforeCommit) {
+                media.flush(base.wrapping_add(line), crate::media::LINE);
+            }
+        });
+    }
+    contexts[0].media.fence();
+    let Context { log, media, .. } = &mut *contexts[0];
+    log.reset(media);
+    Ok(())
+}
+
+/// Tidies up after a commit.
+#[inline]
+fn finish(context: &mut Context) {
+    if !context.alloc.is_untouched() {
+        context.alloc.commit();
+    }
+    end(context);
+}
+
+#[inline]
+fn end(context: &mut Context) {
+    context.media.no_more_stores();
+    context.set.clear();
+    context.padded.clear();
+    context.hot().filter.set(0);
+    context.mode = Mode::Short;
+}
+
+/// Undoes the transaction of one root.
+pub(crate) fn rollback(context: &mut Context) {
+    rollback_group(&mut [context]);
+}
+
+/// Undoes a transaction over several roots.
+pub(crate) fn rollback_group(contexts: &mut [&mut Context]) {
+    let lead = &mut *contexts[0];
+    if lead.mode != Mode::Short {
+        let base = lead.heap().base();
+        let Context { log, media, .. } = lead;
+        // A log in the middle of records has no undo entries; see `retire_records`.
+        let entries = log.undo_entries();
+        for entry in &entries {
+            // SAFETY: old content of ranges of live objects; no reference to them is alive.
+            unsafe { restore(media, base, entry) };
+        }
+        if !entries.is_empty() {
+            media.fence();
+            log.reset(media);
+        }
+    }
+    for context in contexts.iter_mut() {
+        let heap = context.heap();
+        context.logged.drain_lines(|_| {});
+        context.doomed.clear();
+        context.alloc.rollback(heap);
+        end(context);
+    }
+}
+
+/// Copies the ranges of an entry to their places, and starts to flush them.
+///
+/// # Safety
+/// The ranges are mapped relative to `base`, and nobody else accesses them.
+pub(crate) unsafe fn restore(media: &crate::media::Media, base: *mut u8, entry: &[u64]) {
+    for range in ranges(entry) {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            let dst = base.add(range.offset as usize);
+            media.store_words(dst.cast(), range.words);
+            media.flush(dst, range.words.len() * 8);
+        }
+    }
+}

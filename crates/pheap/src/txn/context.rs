@@ -1,0 +1,213 @@
+//! The state of the open transaction of a region: which path it is on, and what it has touched.
+
+use std::cell::Cell;
+
+use super::dirty::DirtyLines;
+use super::doomed::Doomed;
+use super::log::{Log, Segment};
+use super::word_map::WordMap;
+use super::write_set::{Padded, WriteSet};
+use crate::error::{Error, Result};
+use crate::heap::HeapInner;
+use crate::heap::arena::{SpanEntry, SpanKind};
+use crate::heap::mapping::PAGE;
+use crate::media::{LINE, Media};
+use crate::region::alloc::{Allocator, Request};
+
+/// What a read looks at first. `View` points to it.
+///
+/// Apart from [`Context`], because it is read through shared references while the context changes.
+pub(crate) struct Hot {
+    /// Lines that the write set holds, as 64 bits; 0 while it is empty, all ones when every access must be looked up.
+    pub(crate) filter: Cell<u64>,
+    /// The context of a transaction; null in a read.
+    pub(crate) context: Cell<*mut Context>,
+}
+
+impl Hot {
+    pub(crate) const fn new() -> Hot {
+        Hot { filter: Cell::new(0), context: Cell::new(std::ptr::null_mut()) }
+    }
+
+    /// For reads: nothing is ever in the write set.
+    pub(crate) fn reader() -> &'static Hot {
+        struct Reader(Hot);
+        // SAFETY: nobody writes to it, for only contexts write to a `Hot`, and this one has none.
+        unsafe impl Sync for Reader {}
+        static READER: Reader = Reader(Hot::new());
+        &READER.0
+    }
+}
+
+/// How a transaction keeps its writes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Mode {
+    /// In the write set.
+    Short,
+    /// In place, old content in the undo log.
+    Long,
+    /// In memory, for the log cannot grow: it will be rolled back.
+    Doomed,
+}
+
+/// Everything about a region that its lock guards.
+pub(crate) struct Context {
+    pub(crate) heap: *const HeapInner,
+    pub(crate) region: u32,
+    pub(crate) media: Media,
+    pub(crate) log: Log,
+    pub(crate) alloc: Allocator,
+    pub(crate) mode: Mode,
+    pub(crate) set: WriteSet,
+    pub(crate) logged: WordMap,
+    pub(crate) doomed: Doomed,
+    /// Lines that records in the log cover, and that are not flushed yet.
+    pub(crate) dirty: DirtyLines,
+    /// Values in their places whose padding is to be zeroed.
+    pub(crate) padded: Padded,
+    /// Places noted by `__ahead`.
+    pub(crate) ahead: Vec<(usize, usize)>,
+    /// Ranges that are being logged; here to keep its memory.
+    pub(super) scratch: Vec<(usize, usize)>,
+    /// Slots of held pointers that this transaction has made.
+    pub(crate) held: Vec<u32>,
+    hot: *const Hot,
+    /// All contexts of a transaction over several roots; empty if there is one root only.
+    pub(crate) group: Vec<*mut Context>,
+    txn: u64,
+}
+
+impl Context {
+    /// # Safety
+    /// `heap` and `hot` outlive the context.
+    pub(crate) unsafe fn new(
+        heap: *const HeapInner,
+        region: u32,
+        media: Media,
+        log: Log,
+        hot: *const Hot,
+    ) -> Context {
+        Context {
+            heap,
+            region,
+            media,
+            log,
+            alloc: Allocator::default(),
+            mode: Mode::Short,
+            set: WriteSet::new(),
+            logged: WordMap::default(),
+            doomed: Doomed::default(),
+            dirty: DirtyLines::default(),
+            padded: Padded::default(),
+            ahead: Vec::new(),
+            scratch: Vec::new(),
+            held: Vec::new(),
+            hot,
+            group: Vec::new(),
+            txn: 0,
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn heap(&self) -> &'static HeapInner {
+        // SAFETY: the heap outlives its regions' contexts; the caller has a transaction open, which keeps the heap.
+        unsafe { &*self.heap }
+    }
+
+    pub(super) fn base(&self) -> usize {
+        self.heap().base().addr()
+    }
+
+    #[inline(always)]
+    pub(crate) fn hot(&self) -> &Hot {
+        // SAFETY: outlives the context, by `new`'s contract.
+        unsafe { &*self.hot }
+    }
+
+    /// Starts a transaction.
+    #[inline]
+    pub(crate) fn begin(&mut self) {
+        self.txn += 1;
+        self.alloc.begin(self.txn);
+        if self.heap().pins_undo() {
+            // For tests and measurements: as if each transaction were long.
+            self.mode = Mode::Long;
+            self.retire_records();
+        }
+    }
+
+    /// Whether the transaction has done nothing.
+    #[inline]
+    pub(crate) fn is_untouched(&self) -> bool {
+        self.set.is_empty()
+            && self.alloc.is_untouched()
+            && (self.mode == Mode::Short
+                || (self.mode == Mode::Long && self.log.is_empty() && self.group.is_empty()))
+    }
+
+    /// A new object of zero or more bytes.
+    #[inline]
+    pub(crate) fn alloc(&mut self, request: Request) -> Result<*mut u8> {
+        let addr = self.alloc.alloc(self.heap(), self.region, request)?;
+        let ptr = std::ptr::with_exposed_provenance_mut::<u8>(addr);
+        self.media.expect_stores(ptr, request.bytes as usize);
+        Ok(ptr)
+    }
+
+    pub(crate) fn append_undo(&mut self, ranges: &[(usize, usize)]) -> Result<()> {
+        let (heap, region) = (self.heap(), self.region);
+        let Context { log, media, .. } = self;
+        // SAFETY: ranges of live objects, whose bytes `settle` has made definite.
+        unsafe { log.append_undo(media, ranges, |log, bytes| grow_log(heap, region, media, log, bytes)) }
+    }
+
+    /// All spans of the region (offset, bytes), the one with its header last.
+    pub(crate) fn spans(&self) -> Vec<(u64, u64)> {
+        let objects = self.alloc.spans.iter().map(|span| (span.offset, u64::from(span.entry.pages) * PAGE));
+        objects.chain(self.log.spans()).collect()
+    }
+
+    /// Makes room in the log for the staged entry.
+    pub(crate) fn grow_log(&mut self) -> Result<()> {
+        let bytes = self.log.staged.bytes();
+        grow_log(self.heap(), self.region, &self.media, &mut self.log, bytes)
+    }
+
+    /// Makes the data of all records durable and empties the log.
+    pub(crate) fn retire_records(&mut self) {
+        if self.log.is_empty() {
+            return;
+        }
+        use crate::media::{Bug, bug};
+        let flush = |context: &mut Context| {
+            let media = &context.media;
+            context.dirty.drain(|line| media.flush(std::ptr::without_provenance(line), LINE));
+        };
+        if bug(Bug::ResetBeforeData) {
+            self.log.reset(&self.media);
+            flush(self);
+            return;
+        }
+        flush(self);
+        self.media.fence();
+        self.log.reset(&self.media);
+    }
+}
+
+/// Links a segment with room for an entry of `bytes` to the log: as large as all before it.
+fn grow_log(heap: &HeapInner, region: u32, media: &Media, log: &mut Log, bytes: u64) -> Result<()> {
+    const MAX: u64 = 64 << 20;
+    let size = (bytes + LINE as u64).max(log.capacity().min(MAX));
+    let entry = SpanEntry { kind: SpanKind::Log, slot: 0, pages: 0, ty: 0, region };
+    let span = heap.take_span(size, entry)?;
+    let len = u64::from(span.entry.pages) * PAGE;
+    heap.record_span(&span, media);
+    // SAFETY: the span was taken for this log just now.
+    unsafe { log.link(media, Segment { start: span.offset, len }) };
+    Ok(())
+}
+
+/// The error of a transaction that could not log all of its writes.
+pub(crate) fn doomed_error() -> Error {
+    Error::OutOfSpace { reason: "the undo log could not grow, so the transaction was rolled back".to_owned() }
+}

@@ -1,0 +1,465 @@
+//! The log of a region: redo records of short transactions, or the undo entries of one long transaction.
+//!
+//! A chain of segments, written from the front. An entry is a whole number of cache lines:
+//!
+//! | word | |
+//! |---|---|
+//! | 0 | [checksum] of the other words of the entry, with the [seed](Log::seed) |
+//! | 1 | number of words, kind (bit 32: undo) |
+//! | then, for each range | heap offset in words (40 bits), length in words (24 bits); then that many words |
+//!
+//! The seed holds the heap's salt, the region's id, the log's *generation*, and the entry's number and place. An entry of an
+//! older generation, another log or another heap therefore has a wrong checksum, and so has a torn one. Making a new generation durable
+//! empties the log; nothing in it is overwritten before that.
+
+use super::checksum::checksum;
+use crate::error::{Error, Result};
+use crate::media::{Bug, LINE, LINE_WORDS, Media, bug, copy_words};
+use crate::region::header::{REGION_SIZE, RegionHeader};
+
+/// Words of undo that go into one entry at most.
+const PIECE: usize = 4096;
+/// Ranges are counted in 24 bits.
+const MAX_RANGE: usize = (1 << 24) - 1;
+
+/// What the entries of a log mean. A generation holds one kind only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// New bytes of a committed transaction.
+    Redo,
+    /// Old bytes of an open one.
+    Undo,
+}
+
+/// A run of pages that holds entries. Its first line holds the offset of the next segment, and its length.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Segment {
+    pub(crate) start: u64,
+    pub(crate) len: u64,
+}
+
+impl Segment {
+    fn first_entry(&self) -> u64 {
+        self.start + LINE as u64
+    }
+
+    fn end(&self) -> u64 {
+        self.start + self.len
+    }
+}
+
+/// The write end of a log.
+#[derive(Debug)]
+pub(crate) struct Log {
+    base: *mut u8,
+    header: RegionHeader,
+    /// Salt of the heap and id of the region, mixed.
+    identity: u64,
+    segments: Vec<Segment>,
+    generation: u64,
+    /// Current segment, offset of the next entry in the heap, and its number.
+    segment: usize,
+    at: u64,
+    /// Bytes between it and the end of the segment.
+    left: u64,
+    sequence: u64,
+    /// Where the undo entries of the open transaction are.
+    undo: Vec<u64>,
+    /// The entry under construction.
+    pub(crate) staged: Staged,
+}
+
+/// An entry under construction.
+#[derive(Debug, Default)]
+pub(crate) struct Staged {
+    words: Vec<u64>,
+}
+
+impl Staged {
+    /// Begins an entry.
+    #[inline]
+    pub(crate) fn begin(&mut self, kind: Kind) {
+        self.words.clear();
+        self.words.extend_from_slice(&[0, if kind == Kind::Undo { 1 << 32 } else { 0 }]);
+    }
+
+    /// Whether no range was added.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.words.len() <= 2
+    }
+
+    /// Length in bytes, on the medium.
+    #[inline]
+    pub(crate) fn bytes(&self) -> u64 {
+        (self.words.len() * 8).next_multiple_of(LINE) as u64
+    }
+
+    /// Adds a range that goes to heap offset `offset`.
+    ///
+    /// # Safety
+    /// `src` is valid for reads of `words` words, all of them with definite bytes.
+    #[inline]
+    pub(crate) unsafe fn add(&mut self, offset: u64, src: *const u64, words: usize) {
+        let mut done = 0;
+        while done < words {
+            let n = (words - done).min(MAX_RANGE);
+            self.words.reserve(n + 1 + LINE_WORDS);
+            // SAFETY: there is room for the header and `n` words, which the caller has promised to be readable.
+            unsafe {
+                let end = self.words.as_mut_ptr().add(self.words.len());
+                end.write(head(offset + done as u64 * 8, n));
+                copy_words(end.add(1), src.add(done), n);
+                self.words.set_len(self.words.len() + n + 1);
+            }
+            done += n;
+        }
+    }
+
+    /// Adds the words of `new` that differ from `old`, which is at heap offset `offset`.
+    ///
+    /// # Safety
+    /// Both are valid for reads of `words` words, all of them with definite bytes.
+    #[inline]
+    pub(crate) unsafe fn add_changes(&mut self, offset: u64, new: *const u64, old: *const u64, words: usize) {
+        // At worst every third word begins a range. Room for all, so that the loop need not look.
+        self.words.reserve(words + words / 2 + 2 + LINE_WORDS);
+        // SAFETY: `i < words` in both.
+        let differs = |i: usize| unsafe { new.add(i).read() != old.add(i).read() };
+        // SAFETY: `out` stays within what was reserved.
+        unsafe {
+            let start = self.words.as_mut_ptr();
+            let mut out = start.add(self.words.len());
+            let mut i = 0;
+            while i < words {
+                if !differs(i) {
+                    i += 1;
+                    continue;
+                }
+                let (first, at) = (i, out);
+                // A word that did not change, between two that did, is shorter than the head of another range.
+                while i < words && (differs(i) || (i + 1 < words && differs(i + 1))) {
+                    out = out.add(1);
+                    out.write(new.add(i).read());
+                    i += 1;
+                }
+                at.write(head(offset + first as u64 * 8, i - first));
+                out = out.add(1);
+            }
+            self.words.set_len(out.offset_from_unsigned(start));
+        }
+    }
+
+    /// The ranges of the entry.
+    #[inline]
+    pub(crate) fn ranges(&self) -> Ranges<'_> {
+        ranges(&self.words)
+    }
+}
+
+/// A range of an entry: where it goes, and its words.
+pub(crate) struct Range<'a> {
+    pub(crate) offset: u64,
+    pub(crate) words: &'a [u64],
+}
+
+/// The word before the words of a range.
+#[inline(always)]
+fn head(offset: u64, words: usize) -> u64 {
+    debug_assert!(offset.is_multiple_of(8) && offset < 1 << 43 && words <= MAX_RANGE);
+    (offset / 8) | ((words as u64) << 40)
+}
+
+/// The ranges of an entry.
+#[inline]
+pub(crate) fn ranges(entry: &[u64]) -> Ranges<'_> {
+    Ranges { rest: entry.get(2..).unwrap_or(&[]) }
+}
+
+/// Iterator over the ranges of an entry.
+pub(crate) struct Ranges<'a> {
+    rest: &'a [u64],
+}
+
+impl<'a> Iterator for Ranges<'a> {
+    type Item = Range<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Range<'a>> {
+        let (&head, rest) = self.rest.split_first()?;
+        let (words, rest) = rest.split_at(((head >> 40) as usize).min(rest.len()));
+        self.rest = rest;
+        Some(Range { offset: (head & ((1 << 40) - 1)) * 8, words })
+    }
+}
+
+impl Log {
+    /// The log of the region with this header, empty: a new generation must be made durable before the first entry.
+    pub(crate) fn new(
+        base: *mut u8,
+        header: RegionHeader,
+        generation: u64,
+        identity: u64,
+        segments: Vec<Segment>,
+    ) -> Log {
+        let at = segments[0].first_entry();
+        let left = segments[0].end() - at;
+        Log {
+            base,
+            header,
+            identity,
+            segments,
+            generation,
+            segment: 0,
+            at,
+            left,
+            sequence: 0,
+            undo: Vec::new(),
+            staged: Staged::default(),
+        }
+    }
+
+    /// Follows the chain of segments from the one at `first`. `span_len` gives the length of the log span at an offset.
+    ///
+    /// # Safety
+    /// The heap is mapped at `base`.
+    pub(crate) unsafe fn chain(
+        base: *const u8,
+        first: Segment,
+        span_len: impl Fn(u64) -> Option<u64>,
+    ) -> Result<Vec<Segment>> {
+        let mut chain = vec![first];
+        loop {
+            let last = chain[chain.len() - 1];
+            // SAFETY: a segment is mapped, or `span_len` would not know it.
+            let next = unsafe { base.add(last.start as usize).cast::<u64>().read() };
+            if next == 0 {
+                return Ok(chain);
+            }
+            let Some(len) = span_len(next).filter(|_| !chain.iter().any(|seg| seg.start == next)) else {
+                return Err(Error::corrupt(format!("the log segment at byte {} leads nowhere", last.start)));
+            };
+            chain.push(Segment { start: next, len });
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.sequence == 0
+    }
+
+    /// Bytes of all segments.
+    pub(crate) fn capacity(&self) -> u64 {
+        self.segments.iter().map(|seg| seg.len).sum()
+    }
+
+    /// The spans (offset, bytes) of the log, the one with the region's header last.
+    pub(crate) fn spans(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let first = self.segments[0].start + self.segments[0].len - REGION_SIZE;
+        self.segments[1..].iter().map(|seg| (seg.start, seg.len)).chain([(first, REGION_SIZE)])
+    }
+
+    /// Adds a segment to the chain.
+    ///
+    /// # Safety
+    /// The pages of the segment belong to this log alone, and are mapped.
+    pub(crate) unsafe fn link(&mut self, media: &Media, segment: Segment) {
+        let last = self.segments[self.segments.len() - 1];
+        // SAFETY: both segments are mapped, and their first lines hold no entries. The new one must end the chain, durably,
+        // before it becomes part of it.
+        unsafe {
+            let new = self.base.add(segment.start as usize).cast::<u64>();
+            media.store_word(new, 0);
+            media.persist(new.cast(), 8);
+            let link = self.base.add(last.start as usize).cast::<u64>();
+            media.store_word(link, segment.start);
+            media.persist(link.cast(), 8);
+        }
+        self.segments.push(segment);
+    }
+
+    /// Whether there is room for the staged entry.
+    pub(crate) fn has_room(&self) -> bool {
+        self.place(self.staged.bytes()).is_some()
+    }
+
+    /// The segment and offset for an entry of this many bytes: here, or at the beginning of a later segment.
+    #[inline]
+    fn place(&self, bytes: u64) -> Option<(usize, u64)> {
+        if bytes <= self.left { Some((self.segment, self.at)) } else { self.place_later(bytes) }
+    }
+
+    #[cold]
+    fn place_later(&self, bytes: u64) -> Option<(usize, u64)> {
+        let later = self.segments.iter().enumerate().skip(self.segment + 1);
+        later
+            .map(|(i, seg)| (i, seg.first_entry(), seg.end()))
+            .find(|(_, at, end)| at + bytes <= *end)
+            .map(|(i, at, _)| (i, at))
+    }
+
+    /// Appends the staged entry, for which there [is room](Self::has_room). Durable after the next fence.
+    #[inline]
+    pub(crate) fn append(&mut self, media: &Media) {
+        let (segment, at) = self.place(self.staged.bytes()).expect("the caller has made room");
+        let seed = self.seed(self.sequence, at);
+        let words = &mut self.staged.words;
+        let used = words.len();
+        words[1] |= used as u64;
+        words[0] = checksum(seed, words);
+        while !words.len().is_multiple_of(LINE_WORDS) {
+            words.push(0);
+        }
+        // SAFETY: `place` found room in a segment, which belongs to this log alone.
+        unsafe { media.append(self.base.add(at as usize).cast(), words) };
+        if words[1] >> 32 != 0 {
+            self.undo.push(at);
+        }
+        self.segment = segment;
+        self.at = at + words.len() as u64 * 8;
+        self.left = self.segments[segment].end() - self.at;
+        self.sequence += 1;
+        words.truncate(used);
+    }
+
+    /// Appends the old content of these ranges (address, bytes; whole words) as undo entries, behind one fence.
+    /// `grow` links a segment with room for at least so many bytes more.
+    ///
+    /// # Safety
+    /// The ranges are mapped, belong to the transaction's regions, and have definite bytes.
+    pub(crate) unsafe fn append_undo(
+        &mut self,
+        media: &Media,
+        ranges: &[(usize, usize)],
+        mut grow: impl FnMut(&mut Log, u64) -> Result<()>,
+    ) -> Result<()> {
+        let base = self.base.addr();
+        self.staged.begin(Kind::Undo);
+        for &(addr, bytes) in ranges {
+            let mut done = 0;
+            while done < bytes {
+                if self.staged.words.len() >= PIECE {
+                    self.append_with_room(media, &mut grow)?;
+                    self.staged.begin(Kind::Undo);
+                }
+                let n = (bytes - done).min((PIECE + 1 - self.staged.words.len()) * 8);
+                let src = std::ptr::with_exposed_provenance::<u64>(addr + done);
+                // SAFETY: part of the range.
+                unsafe { self.staged.add((addr + done - base) as u64, src, n / 8) };
+                done += n;
+            }
+        }
+        if !self.staged.is_empty() && !bug(Bug::NoUndoEntry) {
+            self.append_with_room(media, &mut grow)?;
+        }
+        if !bug(Bug::NoFenceAfterUndo) {
+            media.fence();
+        }
+        Ok(())
+    }
+
+    fn append_with_room(
+        &mut self,
+        media: &Media,
+        grow: &mut impl FnMut(&mut Log, u64) -> Result<()>,
+    ) -> Result<()> {
+        if !self.has_room() {
+            grow(self, self.staged.bytes())?;
+        }
+        self.append(media);
+        Ok(())
+    }
+
+    /// Empties the log by making the next generation durable. All that its entries cover must be durable before.
+    pub(crate) fn reset(&mut self, media: &Media) {
+        self.generation += 1;
+        // SAFETY: the region's header is mapped, and its generation is written by its log alone.
+        unsafe { self.header.set_generation(media, self.generation) };
+        if !bug(Bug::NoFenceAfterReset) {
+            media.fence();
+        }
+        self.segment = 0;
+        self.at = self.segments[0].first_entry();
+        self.left = self.segments[0].end() - self.at;
+        self.sequence = 0;
+        self.undo.clear();
+    }
+
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// [`reset`](Self::reset) without the fence, for recovery, which fences for all logs together.
+    pub(crate) fn reset_unfenced(&mut self, media: &Media) {
+        self.generation += 1;
+        // SAFETY: as in `reset`.
+        unsafe { self.header.set_generation(media, self.generation) };
+    }
+
+    #[inline]
+    fn seed(&self, sequence: u64, at: u64) -> u64 {
+        // Odd multipliers, so that nothing in reach collides.
+        self.identity
+            ^ self.generation.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            ^ sequence.wrapping_mul(0xd6e8_feb8_6659_fd93)
+            ^ at.wrapping_mul(0xa076_1d64_78bd_642f)
+    }
+
+    /// The undo entries of the open transaction, newest first.
+    pub(crate) fn undo_entries(&self) -> Vec<Vec<u64>> {
+        self.undo.iter().rev().map(|&at| self.entry_at(at)).collect()
+    }
+
+    fn entry_at(&self, at: u64) -> Vec<u64> {
+        // SAFETY: an entry that this log has written, in a mapped segment.
+        unsafe {
+            let entry = self.base.add(at as usize).cast::<u64>();
+            let len = entry.add(1).read() as u32 as usize;
+            std::slice::from_raw_parts(entry, len).to_vec()
+        }
+    }
+
+    /// Reads what a crash left: the complete entries of the current generation, and their kind.
+    pub(crate) fn scan(&self) -> Result<(Kind, Vec<Vec<u64>>)> {
+        let mut entries = Vec::new();
+        let mut kind = Kind::Redo;
+        let (mut segment, mut at) = (0, self.segments[0].first_entry());
+        'entries: loop {
+            let sequence = entries.len() as u64;
+            let here = std::iter::once((segment, at));
+            let later = (segment + 1..self.segments.len()).map(|i| (i, self.segments[i].first_entry()));
+            for (i, start) in here.chain(later) {
+                if let Some(entry) = self.complete_entry(start, self.segments[i].end(), sequence) {
+                    let this = if entry[1] >> 32 & 1 == 1 { Kind::Undo } else { Kind::Redo };
+                    if !entries.is_empty() && this != kind {
+                        return Err(Error::corrupt("a log holds entries of two kinds"));
+                    }
+                    kind = this;
+                    (segment, at) = (i, start + (entry.len() as u64 * 8).next_multiple_of(LINE as u64));
+                    entries.push(entry);
+                    continue 'entries;
+                }
+            }
+            return Ok((kind, entries));
+        }
+    }
+
+    fn complete_entry(&self, at: u64, end: u64, sequence: u64) -> Option<Vec<u64>> {
+        if at + LINE as u64 > end {
+            return None;
+        }
+        // SAFETY: within a mapped segment.
+        let (entry, len) = unsafe {
+            let entry = self.base.add(at as usize).cast::<u64>();
+            (entry, entry.add(1).read() as u32 as u64)
+        };
+        if len < 2 || at + len * 8 > end {
+            return None;
+        }
+        // SAFETY: as above.
+        let words = unsafe { std::slice::from_raw_parts(entry, len as usize) };
+        (checksum(self.seed(sequence, at), words) == words[0]).then(|| words.to_vec())
+    }
+}
+
+// The format is little-endian, and the checksums are taken over memory as it is.
+const _: () = assert!(cfg!(target_endian = "little"), "pheap supports little-endian machines only");

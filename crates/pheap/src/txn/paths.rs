@@ -1,0 +1,265 @@
+//! What a write does: into a copy, or in place behind the undo log; and the change from the one to the other.
+
+use super::context::{Context, Mode};
+use super::write_set::{Find, Padding, filter_bits};
+use crate::error::Result;
+use crate::media::cpu;
+
+/// The paths of a write. They take a pointer, and borrow from it piece by piece: a spill reaches the other contexts of the
+/// transaction through [`group`](Context::group), this one among them.
+///
+/// # Safety
+/// For all of these: `cx` is the context of an open transaction of this thread, to which no reference is alive.
+impl Context {
+    /// Where to write `len` bytes at `addr`: the place is crash-safe on return.
+    pub(crate) unsafe fn writable(
+        cx: *mut Context,
+        addr: usize,
+        len: usize,
+        align: usize,
+        padding: Option<Padding>,
+    ) -> *mut u8 {
+        let in_place = std::ptr::with_exposed_provenance_mut::<u8>(addr);
+        if len == 0 {
+            return in_place;
+        }
+        // SAFETY: by the contract of all of these; each borrow ends before the next call that takes the pointer.
+        unsafe {
+            if (*cx).mode == Mode::Short {
+                if let Some(place) = (*cx).writable_in_set(addr, len, align, padding) {
+                    return place;
+                }
+                Context::spill(cx);
+            }
+            if (*cx).mode == Mode::Long {
+                if (*cx).alloc.fresh.contains(addr) || Context::log_range(cx, addr, len).is_ok() {
+                    (*cx).note_padding(addr, padding);
+                    return in_place;
+                }
+                Context::doom(cx);
+            }
+            (*cx).doomed.copy(addr, len)
+        }
+    }
+
+    /// A copy in the write set, or the place itself if it is fresh. `None` if the transaction must spill.
+    #[inline]
+    fn writable_in_set(
+        &mut self,
+        addr: usize,
+        len: usize,
+        align: usize,
+        padding: Option<Padding>,
+    ) -> Option<*mut u8> {
+        match self.set.find(addr, len) {
+            Find::Copy(copy) => return Some(copy),
+            Find::Part => return None,
+            Find::Nothing => {}
+        }
+        if self.alloc.fresh.contains(addr) {
+            self.note_padding(addr, padding);
+            return Some(std::ptr::with_exposed_provenance_mut(addr));
+        }
+        // SAFETY: a live object, of which the set holds nothing.
+        let copy = unsafe { self.set.insert(addr, len, align, padding) }?;
+        let filter = &self.hot().filter;
+        // The copy is of whole words.
+        filter.set(filter.get() | filter_bits(addr & !7, (addr & 7) + len.next_multiple_of(8)));
+        Some(copy)
+    }
+
+    /// Notes a value that is written in place and may have padding, to be zeroed at commit.
+    #[inline(always)]
+    fn note_padding(&mut self, addr: usize, padding: Option<Padding>) {
+        if let Some(padding) = padding {
+            self.padded.add(addr, padding);
+        }
+    }
+
+    /// Where to read `len` bytes at `addr`; only called when the filter says that a copy may exist.
+    pub(crate) unsafe fn readable(cx: *mut Context, addr: usize, len: usize) -> *const u8 {
+        let in_place = std::ptr::with_exposed_provenance::<u8>(addr);
+        // SAFETY: as in `writable`.
+        unsafe {
+            if (*cx).mode == Mode::Short {
+                match (*cx).set.find(addr, len) {
+                    Find::Copy(copy) => return copy,
+                    Find::Nothing => return in_place,
+                    Find::Part => Context::spill(cx),
+                }
+            }
+            if (*cx).mode == Mode::Doomed { (*cx).doomed.readable(addr, len) } else { in_place }
+        }
+    }
+
+    /// Moves what is in the write set to its place.
+    pub(crate) unsafe fn leave_write_set(cx: *mut Context) {
+        // SAFETY: as in `writable`.
+        unsafe {
+            if (*cx).mode == Mode::Short {
+                Context::spill(cx);
+            }
+        }
+    }
+
+    /// Changes from the write set to the undo log.
+    ///
+    /// May be called from a read (`&View`) while references into the heap are alive. That is sound, because it changes no byte
+    /// that such a reference can see: every `&T` that is alive was made after the last write (`IndexMut` takes `&mut Txn`). If it
+    /// overlapped a copy at that time, then the copy covered it, so it points to the copy, and the buffer of the copies is kept
+    /// as it is until the transaction ends; or the copy covered a part of it, and then the transaction spilled there and then.
+    /// So no living reference points to an original that has a copy, and only these originals are written here.
+    #[cold]
+    #[inline(never)]
+    unsafe fn spill(cx: *mut Context) {
+        // SAFETY: as in `writable`.
+        unsafe {
+            if Context::spill_all(cx).is_err() {
+                Context::doom(cx);
+            }
+        }
+    }
+
+    /// The contexts of this transaction; this one among them.
+    unsafe fn members(cx: *mut Context) -> Vec<*mut Context> {
+        // SAFETY: as in `writable`.
+        let group = unsafe { (*cx).group.clone() };
+        if group.is_empty() { vec![cx] } else { group }
+    }
+
+    /// The context whose log takes the entries of all.
+    unsafe fn lead(cx: *mut Context) -> *mut Context {
+        // SAFETY: as in `writable`.
+        let group = unsafe { &(*cx).group };
+        group.first().copied().unwrap_or(cx)
+    }
+
+    unsafe fn spill_all(cx: *mut Context) -> Result<()> {
+        let mut originals = Vec::new();
+        // SAFETY: as in `writable`: the contexts of a group are distinct, and this thread has the locks of all.
+        let members = unsafe { Context::members(cx) };
+        for &member in &members {
+            // SAFETY: as above.
+            let member = unsafe { &mut *member };
+            debug_assert_eq!(member.mode, Mode::Short);
+            // Old records must not be replayed over what is now written in place.
+            member.retire_records();
+            member.mode = Mode::Long;
+            originals.extend(member.set.copies().map(|(addr, _, words)| (addr, words * 8)));
+        }
+        cpu::settle(std::ptr::null_mut());
+        if !originals.is_empty() {
+            // SAFETY: as above.
+            unsafe { (*Context::lead(cx)).append_undo(&originals)? };
+        }
+        for &member in &members {
+            // SAFETY: as above.
+            unsafe { (*member).move_copies_home() };
+        }
+        Ok(())
+    }
+
+    /// Writes the copies over their originals, which are in the undo log.
+    fn move_copies_home(&mut self) {
+        let base = self.base();
+        let Context { set, logged, media, .. } = self;
+        for (addr, copy, words) in set.copies() {
+            logged.insert(addr - base, addr - base + words * 8, |_, _| {});
+            // SAFETY: copy and original have this many words; no reference to the original lives.
+            unsafe {
+                let original = std::ptr::with_exposed_provenance_mut::<u8>(addr);
+                media.expect_stores(original, words * 8);
+                media.store(original, copy.cast(), words * 8);
+            }
+        }
+        // In the originals, for references to the copies may be alive, and cover their padding.
+        set.zero_padding_of_originals();
+        set.clear();
+        self.hot().filter.set(0);
+    }
+
+    /// From here on the transaction happens in memory, and ends in a rollback.
+    #[cold]
+    unsafe fn doom(cx: *mut Context) {
+        // SAFETY: as in `writable`.
+        for member in unsafe { Context::members(cx) } {
+            // SAFETY: as in `spill_all`.
+            let member = unsafe { &mut *member };
+            member.mode = Mode::Doomed;
+            for (addr, copy, words) in member.set.copies() {
+                // SAFETY: the original is a live object of this many words.
+                unsafe {
+                    member.doomed.copy(addr, words * 8).copy_from_nonoverlapping(copy.cast(), words * 8)
+                };
+            }
+            // The copies stay in the buffer for references that are alive.
+            member.set.clear();
+            member.hot().filter.set(u64::MAX);
+        }
+    }
+
+    /// Puts the old content of a range into the undo log, unless it is there.
+    #[inline]
+    unsafe fn log_range(cx: *mut Context, addr: usize, len: usize) -> Result<()> {
+        // SAFETY: as in `writable`.
+        unsafe {
+            let offset = addr - (*cx).base();
+            if (*cx).logged.contains(offset, offset + len) {
+                return Ok(());
+            }
+            Context::log_ranges(cx, &[(addr, len)])
+        }
+    }
+
+    /// Puts the old content of several ranges into the undo log, behind one fence.
+    unsafe fn log_ranges(cx: *mut Context, places: &[(usize, usize)]) -> Result<()> {
+        // SAFETY: as in `writable`.
+        let mut new = unsafe { (*cx).new_ranges(places) };
+        let mut result = Ok(());
+        if !new.is_empty() {
+            cpu::settle(std::ptr::null_mut());
+            // SAFETY: as in `writable`.
+            result = unsafe { (*Context::lead(cx)).append_undo(&new) };
+            new.clear();
+        }
+        // SAFETY: as in `writable`.
+        unsafe { (*cx).scratch = new };
+        result
+    }
+
+    /// The parts of these places that are not in the undo log, and now must be.
+    fn new_ranges(&mut self, places: &[(usize, usize)]) -> Vec<(usize, usize)> {
+        let base = self.base();
+        let mut new = std::mem::take(&mut self.scratch);
+        for &(addr, len) in places {
+            if len > 0 && !self.alloc.fresh.contains(addr) {
+                let offset = addr - base;
+                self.logged.insert(offset, offset + len, |offset, bytes| new.push((base + offset, bytes)));
+            }
+        }
+        for &(addr, len) in &new {
+            self.media.expect_stores(std::ptr::without_provenance(addr), len);
+        }
+        new
+    }
+
+    /// Whether both places can be written where they are.
+    #[inline]
+    pub(crate) fn are_logged(&self, a: usize, b: usize, len: usize) -> bool {
+        let base = self.base();
+        self.logged.contains(a - base, a - base + len) && self.logged.contains(b - base, b - base + len)
+    }
+
+    /// Logs the places that were noted in `ahead`, behind one fence.
+    pub(crate) unsafe fn log_ahead(cx: *mut Context) {
+        // SAFETY: as in `writable`.
+        unsafe {
+            let mut ahead = std::mem::take(&mut (*cx).ahead);
+            if (*cx).mode == Mode::Long && Context::log_ranges(cx, &ahead).is_err() {
+                Context::doom(cx);
+            }
+            ahead.clear();
+            (*cx).ahead = ahead;
+        }
+    }
+}

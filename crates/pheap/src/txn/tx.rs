@@ -1,0 +1,348 @@
+//! Writing.
+
+use std::ops::{Bound, Deref, Index, IndexMut, RangeBounds};
+use std::ptr::NonNull;
+
+use super::context::{Context, Hot, Mode};
+use super::view::View;
+use super::write_set::Padding;
+use crate::error::{Error, Result};
+use crate::layout::{Persist, Pointee, slice_header};
+use crate::media::cpu;
+use crate::ptr::{P, value_of};
+use crate::region::Region;
+use crate::region::alloc::Request;
+use crate::region::held::Held;
+
+/// An open transaction on a root: `tx[p]` reads and writes the object that `p` points to, and [`alloc`](Txn::alloc) makes new ones.
+///
+/// Indexing for writing makes the object crash-safe *before* it hands out `&mut T`, so code that knows nothing of pheap
+/// (`mem::swap`, `slice::sort`, any function that takes `&mut T`) can be let loose on it.
+///
+/// There is no way to free an object: what can no longer be reached from the root is garbage.
+pub struct Txn<'r> {
+    view: View<'r>,
+}
+
+impl<'r> Deref for Txn<'r> {
+    type Target = View<'r>;
+
+    #[inline(always)]
+    fn deref(&self) -> &View<'r> {
+        &self.view
+    }
+}
+
+unsafe fn zero_one<T: Persist>(value: *mut u8, _: usize) {
+    // SAFETY: a copy of a valid `T`, by the contract of `Padding`.
+    unsafe { T::zero_padding(value.cast()) }
+}
+
+/// How to zero the padding of the value at `value`, if it can have any.
+#[inline(always)]
+fn padding_of<T: Pointee + ?Sized>(value: *mut T) -> Option<Padding> {
+    if T::PADDED { Some(Padding { zero: T::zero_padding_at, len: T::len_of(value) }) } else { None }
+}
+
+impl<'r> Txn<'r> {
+    /// # Safety
+    /// As for [`View::new`]; `hot` has a context, in which a transaction is open.
+    #[inline(always)]
+    pub(crate) unsafe fn new(hot: &Hot, region: &Region) -> Txn<'r> {
+        // SAFETY: passed on to the caller.
+        Txn { view: unsafe { View::new(hot, region) } }
+    }
+
+    /// The context, borrowed for one call.
+    ///
+    /// # Safety
+    /// The reference goes before anyone else is called.
+    #[inline(always)]
+    #[allow(clippy::mut_from_ref)] // a transaction stays in its thread
+    unsafe fn cx(&self) -> &mut Context {
+        // SAFETY: a transaction has a context, to which nobody keeps a reference.
+        unsafe { &mut *self.view.context() }
+    }
+
+    /// A new object with this value. It is garbage unless something reachable points to it when the transaction commits.
+    ///
+    /// Takes `&self`, so that allocations nest: `tx.alloc(Node { next: Some(tx.alloc(tail)?) })`.
+    ///
+    /// # Errors
+    /// [`Error::OutOfSpace`] or [`Error::ReservationFull`] if the heap cannot grow. The transaction goes on, if you let it.
+    #[inline]
+    pub fn alloc<T: Persist<At<'r> = T>>(&self, value: T) -> Result<P<'r, T>> {
+        // SAFETY: `T` has the brand of this transaction.
+        unsafe { self.alloc_unbranded(value) }
+    }
+
+    /// [`alloc`](Self::alloc) without the proof that `T` has the brand `'r`.
+    ///
+    /// # Safety
+    /// All pointers in `value` are of this region.
+    #[inline]
+    pub(crate) unsafe fn alloc_unbranded<T: Persist>(&self, value: T) -> Result<P<'r, T>> {
+        let request = Request {
+            desc: <T as Persist>::desc(),
+            bytes: size_of::<T>() as u64,
+            align: align_of::<T>() as u64,
+            unsized_: false,
+        };
+        // SAFETY: for this call.
+        let ptr = unsafe { self.cx() }.alloc(request)?;
+        // SAFETY: a new object of the size and alignment of `T`, to which nobody has a reference.
+        unsafe {
+            ptr.cast::<T>().write(value);
+            if T::PADDED {
+                zero_one::<T>(ptr, 0);
+            }
+            Ok(P::from_addr(NonNull::new_unchecked(ptr)))
+        }
+    }
+
+    /// A new slice of `len` elements, made by `element`.
+    ///
+    /// # Errors
+    /// As for [`alloc`](Self::alloc), and [`Error::TooLarge`].
+    pub fn alloc_slice<T: Persist<At<'r> = T>>(
+        &self,
+        len: usize,
+        mut element: impl FnMut(usize) -> T,
+    ) -> Result<P<'r, [T]>> {
+        let (p, data) = self.alloc_elements::<T>(len)?;
+        for i in 0..len {
+            let value = element(i);
+            // SAFETY: element `i` of the new object.
+            unsafe {
+                let place = data.add(i);
+                place.write(value);
+                if T::PADDED {
+                    T::zero_padding(place);
+                }
+            }
+        }
+        Ok(p)
+    }
+
+    /// A new slice with copies of these elements.
+    ///
+    /// # Errors
+    /// As for [`alloc_slice`](Self::alloc_slice).
+    pub fn alloc_slice_copy<T: Persist<At<'r> = T> + Copy>(&self, elements: &[T]) -> Result<P<'r, [T]>> {
+        self.alloc_slice(elements.len(), |i| elements[i])
+    }
+
+    /// A new string.
+    ///
+    /// # Errors
+    /// As for [`alloc_slice`](Self::alloc_slice).
+    pub fn alloc_str(&self, text: &str) -> Result<P<'r, str>> {
+        // SAFETY: a string is laid out as a slice of bytes; the pointer is turned into one to a string below.
+        let (p, data) = unsafe { self.alloc_raw(text.len(), 1, 1, <str as Pointee>::desc())? };
+        // SAFETY: the new object has room for the text.
+        unsafe {
+            data.copy_from_nonoverlapping(text.as_ptr(), text.len());
+            Ok(P::from_addr(p))
+        }
+    }
+
+    fn alloc_elements<T: Persist>(&self, len: usize) -> Result<(P<'r, [T]>, *mut T)> {
+        let desc = <[T] as Pointee>::desc();
+        // SAFETY: elements of this size and alignment; they are written before anyone can read them, or are never reachable.
+        unsafe {
+            let (p, data) = self.alloc_raw(len, size_of::<T>(), align_of::<T>(), desc)?;
+            Ok((P::from_addr(p), data.cast()))
+        }
+    }
+
+    /// A new object with a length and room for that many elements.
+    ///
+    /// # Safety
+    /// `desc` describes a slice of elements of this size and alignment.
+    unsafe fn alloc_raw(
+        &self,
+        len: usize,
+        size: usize,
+        align: usize,
+        desc: &'static crate::layout::desc::Desc,
+    ) -> Result<(NonNull<u8>, *mut u8)> {
+        let header = slice_header(align);
+        let bytes = size.checked_mul(len).and_then(|bytes| bytes.checked_add(header));
+        let bytes = bytes.filter(|&bytes| bytes < 1 << 48).ok_or(Error::TooLarge { bytes: u64::MAX })? as u64;
+        // SAFETY: for this call.
+        let ptr = unsafe { self.cx() }.alloc(Request { desc, bytes, align: align as u64, unsized_: true })?;
+        // SAFETY: a new object of `bytes`, which begins with its length.
+        unsafe {
+            ptr.cast::<u64>().write(len as u64);
+            Ok((NonNull::new_unchecked(ptr), ptr.add(header)))
+        }
+    }
+
+    /// Elements `range` of a slice, to write. They are logged together, once, and the other elements are not.
+    ///
+    /// # Panics
+    /// If the range is not within the slice.
+    #[track_caller]
+    pub fn slice_mut<T: Persist>(&mut self, slice: P<'r, [T]>, range: impl RangeBounds<usize>) -> &mut [T] {
+        let len = slice.len();
+        let start = match range.start_bound() {
+            Bound::Included(&n) => n,
+            Bound::Excluded(&n) => n.checked_add(1).expect("the start of a range is out of bounds"),
+            Bound::Unbounded => 0,
+        };
+        let end = match range.end_bound() {
+            Bound::Included(&n) => n.checked_add(1).expect("the end of a range is out of bounds"),
+            Bound::Excluded(&n) => n,
+            Bound::Unbounded => len,
+        };
+        assert!(
+            start <= end && end <= len,
+            "range {start}..{end} is out of bounds of a slice of length {len}"
+        );
+        // SAFETY: the elements are within the slice.
+        unsafe {
+            let data = value_of(slice).cast::<T>().add(start);
+            &mut *self.writable(std::ptr::slice_from_raw_parts_mut(data, end - start))
+        }
+    }
+
+    /// Swaps two objects (or elements, see [`P::at`]). Cheaper than two assignments on the long path: one fence.
+    pub fn swap<T: Persist>(&mut self, a: P<'r, T>, b: P<'r, T>) {
+        let (a, b) = (value_of(a), value_of(b));
+        if a == b {
+            return;
+        }
+        let len = size_of::<T>();
+        if len == 0 {
+            return;
+        }
+        if self.__logs_in_place() {
+            // Both old values are about to be read, behind a lookup and before a fence: let the two waits overlap.
+            cpu::prefetch(a.cast());
+            cpu::prefetch(b.cast());
+            let (addr_a, addr_b) = (a.expose_provenance(), b.expose_provenance());
+            // SAFETY: borrowed for one call each. The two are live objects of one type, not the same, hence apart; if both are in the
+            // undo log, they can be written where they are.
+            unsafe {
+                if self.cx().are_logged(addr_a, addr_b, len) {
+                    return std::ptr::swap(a, b);
+                }
+                self.cx().ahead.extend([(addr_a, len), (addr_b, len)]);
+                Context::log_ahead(self.context());
+            }
+        }
+        // SAFETY: as above. The second call may move the first one's copy to its place (a spill), so the first is asked for again.
+        unsafe {
+            self.writable(a);
+            let b = self.writable(b);
+            let a = self.writable(a);
+            std::ptr::swap(a, b);
+        }
+    }
+
+    /// Keeps a pointer beyond this transaction: good once it has been committed. See [`View::get`].
+    pub fn hold<T>(&self, p: P<'r, T>) -> Held<T::Unbranded>
+    where
+        T: Pointee<At<'r> = T> + ?Sized,
+    {
+        let held = self.region().held.hold(p.addr().as_ptr().expose_provenance(), false);
+        // SAFETY: for this call.
+        unsafe { self.cx() }.held.push(held.slot());
+        held
+    }
+
+    /// Makes the value at `value` crash-safe, and says where it is to be written.
+    ///
+    /// # Safety
+    /// A live value of this region.
+    #[inline]
+    pub(crate) unsafe fn writable<T: Pointee + ?Sized>(&mut self, value: *mut T) -> *mut T {
+        let (addr, len) = (value.cast::<u8>().expose_provenance(), T::bytes(value));
+        // SAFETY: a transaction's context, to which nobody keeps a reference.
+        let place = unsafe { Context::writable(self.context(), addr, len, T::ALIGN, padding_of(value)) };
+        T::relocated(value, place)
+    }
+}
+
+impl<'r, T: Pointee + ?Sized> Index<P<'r, T>> for Txn<'r> {
+    type Output = T;
+
+    #[inline(always)]
+    fn index(&self, p: P<'r, T>) -> &T {
+        &self.view[p]
+    }
+}
+
+impl<'r, T: Pointee + ?Sized> IndexMut<P<'r, T>> for Txn<'r> {
+    #[inline]
+    fn index_mut(&mut self, p: P<'r, T>) -> &mut T {
+        // SAFETY: a `P` points to a live object of its region; the place is this transaction's own, and `&mut self` keeps all other
+        // access away.
+        unsafe { &mut *self.writable(value_of(p)) }
+    }
+}
+
+/// What `#[txn]` expands to.
+impl<'r> Txn<'r> {
+    /// Makes the place within `p` that `project` selects crash-safe, and returns it.
+    ///
+    /// # Safety
+    /// `project` computes the address of a part of its argument, and does nothing else.
+    #[doc(hidden)]
+    #[inline]
+    pub unsafe fn __place<T: Pointee + ?Sized, F: Persist>(
+        &mut self,
+        p: P<'r, T>,
+        project: impl FnOnce(*mut T) -> *mut F,
+    ) -> &mut F {
+        let value = value_of(p);
+        if !self.__logs_in_place() && T::bytes(value) <= 256 {
+            // The write set takes a small object as a whole: it compares words at commit anyway.
+            // SAFETY: as for `index_mut`; a part of the object that is borrowed from `self`.
+            return unsafe { &mut *project(self.writable(value)) };
+        }
+        // SAFETY: as for `index_mut`, for a part of the object.
+        unsafe { &mut *self.writable(project(value)) }
+    }
+
+    /// Whether each store is logged on its own, so that a group saves fences.
+    #[doc(hidden)]
+    #[inline]
+    pub fn __logs_in_place(&self) -> bool {
+        // SAFETY: for this look.
+        unsafe { self.cx() }.mode == Mode::Long
+    }
+
+    /// Notes a place that will be written soon.
+    ///
+    /// # Safety
+    /// As for [`__place`](Self::__place).
+    #[doc(hidden)]
+    #[inline]
+    pub unsafe fn __ahead<T: Pointee + ?Sized, F>(
+        &mut self,
+        p: P<'r, T>,
+        project: impl FnOnce(*mut T) -> Option<*mut F>,
+    ) {
+        if let Some(place) = project(value_of(p)) {
+            // SAFETY: for this call.
+            unsafe { self.cx() }.ahead.push((place.cast::<u8>().expose_provenance(), size_of::<F>()));
+        }
+    }
+
+    /// Logs all places noted, behind one fence.
+    #[doc(hidden)]
+    #[inline]
+    pub fn __ahead_done(&mut self) {
+        // SAFETY: a transaction's context, to which nobody keeps a reference.
+        unsafe { Context::log_ahead(self.context()) };
+    }
+}
+
+impl std::fmt::Debug for Txn<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // SAFETY: for this look.
+        let mode = unsafe { self.cx() }.mode;
+        f.debug_struct("Txn").field("mode", &mode).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,159 @@
+//! Reading.
+
+use std::marker::PhantomData;
+use std::ops::{Deref, Index};
+use std::ptr::NonNull;
+
+use super::context::{Context, Hot};
+use super::write_set::filter_bits;
+use crate::error::Result;
+use crate::layout::Pointee;
+use crate::ptr::{Brand, P, value_of};
+use crate::region::Region;
+use crate::region::held::Held;
+
+/// The objects of a root, to read: `view[p]` is the object that `p` points to.
+///
+/// A [`Txn`](crate::Txn) is a view, too, so a function that only reads takes `&View<'r>` and works in both. A view stays in its
+/// thread; [`shared`](View::shared) gives one for several.
+pub struct View<'r> {
+    at: Place,
+    brand: Brand<'r>,
+    /// Indexing in a transaction may change its state through `&self`.
+    not_send_or_sync: PhantomData<*mut ()>,
+}
+
+/// Apart, so that one marker alone says that a view stays in its thread, and the compiler's message names nothing else.
+#[derive(Clone, Copy)]
+struct Place {
+    hot: NonNull<Hot>,
+    region: NonNull<Region>,
+}
+
+// SAFETY: two addresses; what they are used for is up to `View`, which is not `Send`.
+unsafe impl Send for Place {}
+// SAFETY: as above.
+unsafe impl Sync for Place {}
+
+impl<'r> View<'r> {
+    /// # Safety
+    /// As long as the view lives, `region` is locked (for writing, if `hot` has a context), and `'r` is a brand of its own.
+    #[inline(always)]
+    pub(crate) unsafe fn new(hot: &Hot, region: &Region) -> View<'r> {
+        View {
+            at: Place { hot: NonNull::from_ref(hot), region: NonNull::from_ref(region) },
+            brand: PhantomData,
+            not_send_or_sync: PhantomData,
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn hot(&self) -> &Hot {
+        // SAFETY: outlives the view, by `new`'s contract.
+        unsafe { self.at.hot.as_ref() }
+    }
+
+    pub(crate) fn region(&self) -> &Region {
+        // SAFETY: outlives the view, by `new`'s contract.
+        unsafe { self.at.region.as_ref() }
+    }
+
+    /// The context of the transaction; null in a read.
+    #[inline(always)]
+    pub(crate) fn context(&self) -> *mut Context {
+        self.hot().context.get()
+    }
+
+    /// This view for several threads at once, for instance in [`std::thread::scope`].
+    ///
+    /// In a transaction this ends the short path: the changes so far move to their places in the heap, behind the undo log. (If the
+    /// log cannot grow for them, threads see the objects as they were before; the transaction will then fail with
+    /// [`Error::OutOfSpace`](crate::Error::OutOfSpace).)
+    pub fn shared(&self) -> Shared<'_, 'r> {
+        if self.hot().filter.get() != 0 {
+            // SAFETY: only a transaction has something in its filter.
+            unsafe { Context::leave_write_set(self.context()) };
+        }
+        // SAFETY: the region stays locked as long as `self` lives, and nothing is written while it is borrowed.
+        Shared { view: unsafe { View::new(Hot::reader(), self.region()) }, of: PhantomData }
+    }
+
+    /// The pointer that `held` was made from.
+    ///
+    /// # Errors
+    /// [`Error::NotHeld`](crate::Error::NotHeld) if it belongs to another root, to another opening of the heap, or to a transaction that
+    /// was rolled back.
+    pub fn get<T: Pointee + ?Sized>(&self, held: &Held<T>) -> Result<P<'r, T::At<'r>>> {
+        let addr = self.region().held.get(held)?;
+        // SAFETY: published by a committed transaction of this region (or made by this one), and held since, so it is live; `Held`
+        // keeps the type up to its brand.
+        Ok(unsafe { P::from_addr(NonNull::new_unchecked(std::ptr::with_exposed_provenance_mut(addr))) })
+    }
+
+    /// Where the value of `p` is to be read.
+    #[inline(always)]
+    pub(crate) fn place<T: Pointee + ?Sized>(&self, p: P<'r, T>) -> *const T {
+        let value = value_of(p);
+        let filter = self.hot().filter.get();
+        // One branch while the write set is empty.
+        if filter != 0 {
+            return self.look_up(filter, value);
+        }
+        value
+    }
+
+    #[inline]
+    fn look_up<T: Pointee + ?Sized>(&self, filter: u64, value: *mut T) -> *const T {
+        let (addr, len) = (value.cast::<u8>().expose_provenance(), T::bytes(value));
+        // An empty value may lie just behind its object, at the beginning of another that has a copy.
+        if len == 0 || filter & filter_bits(addr, len) == 0 {
+            return value;
+        }
+        // SAFETY: only a transaction has something in its filter; its context is borrowed by nobody between calls.
+        let place = unsafe { Context::readable(self.context(), addr, len) };
+        T::relocated(value, place.cast_mut())
+    }
+}
+
+impl<'r, T: Pointee + ?Sized> Index<P<'r, T>> for View<'r> {
+    type Output = T;
+
+    #[inline(always)]
+    fn index(&self, p: P<'r, T>) -> &T {
+        // SAFETY: a `P` with this brand points to a live `T` in this region, which is locked; nobody has a `&mut` into it, for
+        // that takes `&mut Txn`.
+        unsafe { &*self.place(p) }
+    }
+}
+
+/// A [`View`] that threads can share; made by [`View::shared`]. Dereferences to it.
+pub struct Shared<'v, 'r> {
+    /// A reader's view, also in a transaction: it has no context, so nothing that it does changes one.
+    view: View<'r>,
+    of: PhantomData<&'v View<'r>>,
+}
+
+// SAFETY: while this lives nothing that it can reach is written: a read never writes, and a transaction needs `&mut Txn`, which
+// `'v` excludes. (Allocation takes `&Txn`, but what it writes nobody else can reach, and a reader's view does not touch its context.)
+// Indexing with a reader's view only reads, and its table of held pointers has a lock.
+unsafe impl Sync for Shared<'_, '_> {}
+// SAFETY: as above.
+unsafe impl Send for Shared<'_, '_> {}
+
+impl<'r> Deref for Shared<'_, 'r> {
+    type Target = View<'r>;
+
+    #[inline(always)]
+    fn deref(&self) -> &View<'r> {
+        &self.view
+    }
+}
+
+impl<'r, T: Pointee + ?Sized> Index<P<'r, T>> for Shared<'_, 'r> {
+    type Output = T;
+
+    #[inline(always)]
+    fn index(&self, p: P<'r, T>) -> &T {
+        &self.view[p]
+    }
+}

@@ -1,0 +1,229 @@
+//! No space: the transaction is rolled back, and the heap goes on.
+#![allow(clippy::unit_arg)] // `Ok(tx[p] = 1)` is a transaction in one line
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+
+use common::sample::*;
+use common::*;
+use pheap::{Error, Options, Result, Root};
+
+/// Makes lists of blocks until there is no space; what that says. The heap is full, but usable.
+fn fill(root: &Root<Record>) -> Error {
+    for round in 0.. {
+        let result = root.txn(|tx, r| {
+            tx[r].number += 1;
+            let items = tx.alloc_slice(4000, |i| i as u64 + round)?;
+            tx[r].items = Some(items);
+            Ok(())
+        });
+        if let Err(error) = result {
+            // The first one that did not fit was rolled back.
+            root.read(|view, r| {
+                assert_eq!(view[r].number, round);
+                assert_eq!(view[view[r].items.unwrap()][3999], 3999 + round - 1);
+            })
+            .unwrap();
+            root.txn(|tx, r| Ok(tx[r].number += 1)).unwrap();
+            assert_eq!(root.read(|view, r| view[r].number).unwrap(), round + 1);
+            return error;
+        }
+        assert!(round < 10_000, "no end");
+    }
+    unreachable!()
+}
+
+/// Fills a heap, then looks at what is left of it.
+fn fill_and_reopen(options: &Options, path: &Path) -> Error {
+    let heap = options.open(path).unwrap();
+    let root: Root<Record> = heap.root("record").unwrap();
+    let error = fill(&root);
+    let number = root.read(|view, r| view[r].number).unwrap();
+    drop(root);
+    heap.close().unwrap();
+    let heap = options.open(path).unwrap();
+    let root: Root<Record> = heap.root("record").unwrap();
+    assert_eq!(root.read(|view, r| view[r].number).unwrap(), number);
+    // A removed root gives its space back.
+    heap.remove_root("record").unwrap();
+    let root: Root<Record> = heap.root("record").unwrap();
+    root.txn(|tx, r| {
+        let items = tx.alloc_slice(4000, |i| i as u64)?;
+        tx[r].items = Some(items);
+        Ok(())
+    })
+    .unwrap();
+    error
+}
+
+#[test]
+fn the_maximal_size_is_reached() {
+    let dir = tempdir();
+    let path = dir.path().join("x");
+    let error = fill_and_reopen(&small().max_size(3 * MIB), &path);
+    assert!(matches!(&error, Error::OutOfSpace { reason } if reason.contains("maximal size")), "{error}");
+    assert_eq!(fs::metadata(&path).unwrap().len(), 3 * MIB);
+    let none = small().max_size(1000).open(dir.path().join("y"));
+    assert!(matches!(none, Err(Error::OutOfSpace { .. })));
+}
+
+#[test]
+fn the_reservation_is_full() {
+    let dir = tempdir();
+    let error = fill_and_reopen(&small().reserve(4 * MIB), &dir.path().join("x"));
+    assert!(
+        matches!(error, Error::ReservationFull { need, reserved } if need == 5 * MIB && reserved == 4 * MIB),
+        "{error}"
+    );
+    let heap = small().reserve(4 * MIB).in_memory().unwrap();
+    assert!(matches!(fill(&heap.root("r").unwrap()), Error::ReservationFull { .. }));
+}
+
+#[test]
+fn the_file_may_not_grow() {
+    if let Some((_, path)) = role() {
+        let limit = libc::rlimit { rlim_cur: 3 << 20, rlim_max: 3 << 20 };
+        // SAFETY: plain system calls, in a process of its own.
+        unsafe {
+            libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+            assert_eq!(libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit), 0);
+        }
+        let error = fill_and_reopen(&small(), &path);
+        assert!(matches!(&error, Error::OutOfSpace { reason } if reason.contains("growing")), "{error}");
+        assert_eq!(fs::metadata(&path).unwrap().len(), 3 * MIB);
+        return;
+    }
+    let dir = tempdir();
+    run_well("the_file_may_not_grow", "limited", &dir.path().join("x"));
+}
+
+#[test]
+fn the_disk_is_full() {
+    if let Some((_, path)) = role() {
+        let target = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).unwrap();
+        // SAFETY: plain system calls with strings that live; the mount is seen by this process only, and goes with it.
+        let mounted = unsafe {
+            libc::unshare(libc::CLONE_NEWNS) == 0
+                && libc::mount(
+                    std::ptr::null(),
+                    c"/".as_ptr(),
+                    std::ptr::null(),
+                    libc::MS_REC | libc::MS_PRIVATE,
+                    std::ptr::null(),
+                ) == 0
+                && libc::mount(
+                    c"none".as_ptr(),
+                    target.as_ptr(),
+                    c"tmpfs".as_ptr(),
+                    0,
+                    c"size=3500k".as_ptr().cast(),
+                ) == 0
+        };
+        if !mounted {
+            eprintln!("skipped: cannot mount a tmpfs here: {}", std::io::Error::last_os_error());
+            return;
+        }
+        let error = fill_and_reopen(&small(), &path.join("x"));
+        assert!(matches!(&error, Error::OutOfSpace { reason } if reason.contains("growing")), "{error}");
+        assert_eq!(fs::metadata(path.join("x")).unwrap().len(), 3 * MIB);
+        // No room for a heap at all.
+        fs::write(path.join("rest"), vec![1; 400 << 10]).unwrap();
+        assert!(matches!(small().open(path.join("y")), Err(Error::OutOfSpace { .. })));
+        return;
+    }
+    let dir = tempdir();
+    run_well("the_disk_is_full", "mounter", dir.path());
+}
+
+/// The old content of a transaction does not fit in what is left: it goes on in memory, and fails in the end.
+#[test]
+fn the_undo_log_cannot_grow() -> Result<()> {
+    const N: usize = 75_000; // 600 kB of 1 MiB
+    let dir = tempdir();
+    let path = dir.path().join("x");
+    for pin in [false, true] {
+        let _ = fs::remove_file(&path);
+        let options = small().max_size(MIB).pin_undo(pin);
+        let heap = options.open(&path)?;
+        let root: Root<Record> = heap.root("record")?;
+        root.txn(|tx, r| {
+            let items = tx.alloc_slice(N, |i| i as u64)?;
+            tx[r].items = Some(items);
+            Ok(())
+        })?;
+        for whole in [true, false] {
+            let mut ended = false;
+            let result = root.txn(|tx, r| {
+                let s = tx[r].items.unwrap();
+                tx[r].number = 1;
+                if whole {
+                    tx[s].fill(5);
+                } else {
+                    for i in 0..N {
+                        let e = s.at(i);
+                        tx[e] = 5;
+                    }
+                }
+                // It reads what it wrote: in one piece, in others, and when they overlap.
+                assert_eq!(tx[r].number, 1);
+                assert!(tx[s].iter().all(|&n| n == 5));
+                assert_eq!(tx[s.at(N / 2)], 5);
+                tx.slice_mut(s, 10..20).fill(6);
+                let old: &[u64] = &tx[s];
+                assert_eq!((old[9], old[10], old[19], old[20]), (5, 6, 6, 5));
+                tx.swap(s.at(0), s.at(10));
+                assert_eq!((tx[s.at(0)], tx[s][10]), (6, 5));
+                assert_eq!(old_sum(&tx[s]), 5 * N as u64 + 10);
+                ended = true;
+                Ok(())
+            });
+            assert!(matches!(result, Err(Error::OutOfSpace { .. })), "{result:?}");
+            assert!(ended);
+            root.read(|view, r| {
+                assert_eq!(view[r].number, 0);
+                assert!(view[view[r].items.unwrap()].iter().enumerate().all(|(i, &n)| n == i as u64));
+            })?;
+        }
+        root.txn(|tx, r| {
+            let e = tx[r].items.unwrap().at(77);
+            tx[e] = 1;
+            tx[r].number = 2;
+            Ok(())
+        })?;
+        drop(root);
+        heap.close()?;
+        let heap = options.open(&path)?;
+        let root: Root<Record> = heap.root("record")?;
+        let seen = root.read(|view, r| {
+            (view[r].number, view[view[r].items.unwrap()][77], view[view[r].items.unwrap()][78])
+        })?;
+        assert_eq!(seen, (2, 1, 78));
+        heap.close()?;
+    }
+    Ok(())
+}
+
+fn old_sum(items: &[u64]) -> u64 {
+    items.iter().sum()
+}
+
+#[test]
+fn an_object_that_no_heap_can_hold() -> Result<()> {
+    let heap = small().in_memory()?;
+    let root: Root<Record> = heap.root("record")?;
+    root.txn(|tx, r| {
+        let too_large = tx.alloc_slice::<u64>(usize::MAX / 2, |_| unreachable!()).unwrap_err();
+        assert!(matches!(too_large, Error::TooLarge { .. }));
+        assert!(matches!(tx.alloc_slice::<u64>(1 << 46, |_| unreachable!()), Err(Error::TooLarge { .. })));
+        assert!(matches!(
+            tx.alloc_slice::<u64>(1 << 40, |_| unreachable!()),
+            Err(Error::ReservationFull { .. })
+        ));
+        tx[r].number = 1; // and the transaction goes on
+        Ok(())
+    })?;
+    assert_eq!(root.read(|view, r| view[r].number)?, 1);
+    Ok(())
+}

@@ -1,0 +1,193 @@
+//! Padding has no value in Rust. In the file it is zero, so that nothing of the program's memory leaks into it.
+
+mod common;
+
+use std::fs;
+
+use common::*;
+use pheap::{P, Persist, Result, Root, Txn, txn};
+
+/// 32 bytes, of which 7 + 4 + 6 are padding; 15 are the value.
+#[derive(Persist, Clone, Copy)]
+#[repr(C)]
+struct Gaps {
+    a: u8,
+    b: u64,
+    c: u32,
+    d: Inner,
+    e: u16,
+}
+
+#[derive(Persist, Clone, Copy)]
+#[repr(C, align(8))]
+struct Inner {
+    x: u8,
+}
+
+#[derive(Persist, Clone, Copy)]
+#[repr(u8)]
+#[allow(dead_code)] // the payloads are looked at as bytes
+enum Choice {
+    None,
+    Small(u8),
+    Wide { a: u8, b: u64 },
+    Deep(Gaps),
+}
+
+#[derive(Persist)]
+#[repr(C)]
+struct Data<'r> {
+    mark: u64,
+    gaps: P<'r, Gaps>,
+    many: P<'r, [Gaps]>,
+    choice: P<'r, Choice>,
+    choices: P<'r, [Choice]>,
+    own: Gaps,
+    own_choice: Choice,
+}
+
+/// A value whose padding is not zero, as far as a program can have it so.
+fn dirty<T: Copy>(value: T) -> T {
+    let mut place = std::mem::MaybeUninit::<T>::uninit();
+    // SAFETY: all bytes of the place are set, then a whole value is written into it; a typed write leaves padding as it likes.
+    unsafe {
+        std::ptr::from_mut(&mut place).cast::<u8>().write_bytes(POISON, size_of::<T>());
+        let fields = place.as_mut_ptr();
+        fields.write(value);
+        std::hint::black_box(&mut place);
+        place.assume_init()
+    }
+}
+
+const POISON: u8 = 0xa5;
+
+/// Fields one by one, so that the padding of the place stays what it was.
+fn gaps(n: u8) -> Gaps {
+    let mut place = std::mem::MaybeUninit::<Gaps>::uninit();
+    // SAFETY: all fields are written.
+    unsafe {
+        let to = place.as_mut_ptr();
+        std::ptr::from_mut(&mut place).cast::<u8>().write_bytes(POISON, size_of::<Gaps>());
+        (&raw mut (*to).a).write(n);
+        (&raw mut (*to).b).write(u64::from(n));
+        (&raw mut (*to).c).write(u32::from(n));
+        (&raw mut (*to).d.x).write(n);
+        (&raw mut (*to).e).write(u16::from(n));
+        std::hint::black_box(&mut place);
+        place.assume_init()
+    }
+}
+
+/// The poison never is a part of a value here, so wherever it is in the file it was padding.
+fn is_clean(path: &std::path::Path, what: &str) {
+    let bytes = fs::read(path).unwrap();
+    // Checksums and the like hold any byte; three in a row are no accident.
+    let found = find(&bytes, &[POISON; 3]);
+    assert!(found.is_empty(), "{what}: padding at {found:#x?}");
+}
+
+fn each_path(what: &str, change: impl for<'r> Fn(&mut Txn<'r>, P<'r, Data<'r>>)) {
+    let dir = tempdir();
+    for pin in [false, true] {
+        let path = dir.path().join(pin.to_string());
+        let heap = small().pin_undo(pin).open(&path).unwrap();
+        let root: Root<Data> = heap
+            .root_or("data", |tx| {
+                Ok(Data {
+                    mark: 1,
+                    gaps: tx.alloc(gaps(1))?,
+                    many: tx.alloc_slice(20, |i| gaps(i as u8))?,
+                    choice: tx.alloc(dirty(Choice::Deep(gaps(2))))?,
+                    choices: tx.alloc_slice(20, |_| dirty(Choice::Wide { a: 1, b: 2 }))?,
+                    own: gaps(3),
+                    own_choice: dirty(Choice::Small(4)),
+                })
+            })
+            .unwrap();
+        root.txn(|tx, d| {
+            change(tx, d);
+            tx[d].mark += 1;
+            Ok(())
+        })
+        .unwrap();
+        drop(root);
+        heap.close().unwrap();
+        is_clean(&path, &format!("{what}, pinned: {pin}"));
+        // And the values are what they were.
+        let heap = small().open(&path).unwrap();
+        let root: Root<Data> = heap.existing_root("data").unwrap();
+        assert_eq!(root.read(|view, d| view[d].mark).unwrap(), 2);
+    }
+}
+
+#[test]
+fn of_new_objects() {
+    each_path("new objects", |_, _| {});
+}
+
+#[test]
+fn of_objects_that_were_replaced() {
+    each_path("whole objects", |tx, d| {
+        let (one, many, choice, choices) = (tx[d].gaps, tx[d].many, tx[d].choice, tx[d].choices);
+        tx[one] = gaps(7);
+        tx[many.at(3)] = gaps(8);
+        tx[choice] = dirty(Choice::Small(5));
+        tx[choices.at(2)] = dirty(Choice::None);
+    });
+}
+
+#[test]
+fn of_slices() {
+    each_path("slices", |tx, d| {
+        let (many, choices) = (tx[d].many, tx[d].choices);
+        tx.slice_mut(many, 2..9).fill(gaps(1));
+        for (i, choice) in tx[choices].iter_mut().enumerate() {
+            *choice = if i % 2 == 0 { dirty(Choice::Small(1)) } else { dirty(Choice::Deep(gaps(9))) };
+        }
+    });
+}
+
+#[test]
+fn of_fields_that_are_structs() {
+    #[txn]
+    fn change<'r>(tx: &mut Txn<'r>, d: P<'r, Data<'r>>) {
+        tx[d].own = gaps(6);
+        tx[d].own_choice = dirty(Choice::Small(2));
+    }
+    each_path("fields, one by one", change);
+    each_path("fields", |tx, d| {
+        tx[d].own = gaps(6);
+        tx[d].own_choice = dirty(Choice::Small(2));
+    });
+}
+
+#[test]
+fn of_new_objects_that_were_changed_at_once() {
+    each_path("new, then changed", |tx, d| {
+        let new = tx.alloc(gaps(1)).unwrap();
+        tx[new] = gaps(2);
+        tx[d].gaps = new;
+        let many = tx.alloc_slice(100, |_| gaps(3)).unwrap();
+        tx[many.at(5)] = gaps(4);
+        tx[d].many = many;
+    });
+}
+
+#[test]
+fn of_what_was_rolled_back() -> Result<()> {
+    let dir = tempdir();
+    for pin in [false, true] {
+        let path = dir.path().join(pin.to_string());
+        let heap = small().pin_undo(pin).open(&path)?;
+        let root: Root<Gaps> = heap.root_or("gaps", |_| Ok(gaps(1)))?;
+        let result = root.txn(|tx, p| {
+            tx[p] = gaps(2);
+            Err::<(), _>(pheap::Error::abort("no"))
+        });
+        assert!(result.is_err());
+        drop(root);
+        heap.close()?;
+        is_clean(&path, &format!("rolled back, pinned: {pin}"));
+    }
+    Ok(())
+}

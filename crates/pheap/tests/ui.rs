@@ -1,0 +1,9 @@
+//! What must not compile, and what is said about it. `TRYBUILD=overwrite cargo test --test ui` rewrites the expectations: read
+//! them before you commit them.
+
+#[test]
+fn ui() {
+    let cases = trybuild::TestCases::new();
+    cases.pass("tests/ui/pass_*.rs");
+    cases.compile_fail("tests/ui/[!p]*.rs");
+}

@@ -1,0 +1,15 @@
+// ... nor is there a constructor.
+use pheap::{P, Persist};
+
+#[derive(Persist, Default)]
+#[repr(C)]
+struct Node<'r> {
+    val: u64,
+    next: Option<P<'r, Node<'r>>>,
+}
+
+fn forge<'r>(at: std::ptr::NonNull<u8>) -> P<'r, Node<'r>> {
+    unsafe { P::from_addr(at) }
+}
+
+fn main() {}

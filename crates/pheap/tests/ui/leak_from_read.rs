@@ -1,0 +1,16 @@
+// A pointer cannot leave a read.
+use pheap::{P, Persist};
+
+#[derive(Persist, Default)]
+#[repr(C)]
+struct Node<'r> {
+    val: u64,
+    next: Option<P<'r, Node<'r>>>,
+}
+
+fn main() -> pheap::Result<()> {
+    let heap = pheap::Heap::in_memory()?;
+    let root = heap.root::<Node>("node")?;
+    let _leaked = root.read(|_, node| node)?;
+    Ok(())
+}

@@ -1,0 +1,19 @@
+// ... not through a variable outside of the closure either.
+use pheap::{P, Persist};
+
+#[derive(Persist, Default)]
+#[repr(C)]
+struct Node<'r> {
+    val: u64,
+    next: Option<P<'r, Node<'r>>>,
+}
+
+fn main() -> pheap::Result<()> {
+    let heap = pheap::Heap::in_memory()?;
+    let root = heap.root::<Node>("node")?;
+    let mut leaked = None;
+    root.txn(|_, node| {
+        leaked = Some(node);
+        Ok(())
+    })
+}

@@ -1,0 +1,27 @@
+// `#[persist(..)]` takes two keys, on the type.
+use pheap::Persist;
+
+#[derive(Persist)]
+#[persist(name = "a")]
+#[repr(C)]
+struct Unknown {
+    id: u64,
+}
+
+#[derive(Persist)]
+#[persist(id = "")]
+#[repr(C)]
+struct Empty {
+    id: u64,
+}
+
+#[derive(Persist)]
+#[persist(id = "a")]
+#[persist(id = "b")]
+#[repr(C)]
+struct Twice {
+    #[persist(id = "field")]
+    id: u64,
+}
+
+fn main() {}

@@ -1,0 +1,20 @@
+// A transaction belongs to its thread.
+use pheap::{P, Persist};
+
+#[derive(Persist, Default)]
+#[repr(C)]
+struct Node<'r> {
+    val: u64,
+    next: Option<P<'r, Node<'r>>>,
+}
+
+fn main() -> pheap::Result<()> {
+    let heap = pheap::Heap::in_memory()?;
+    let root = heap.root::<Node>("node")?;
+    root.txn(|tx, node| {
+        std::thread::scope(|scope| {
+            scope.spawn(|| tx[node].val = 1);
+        });
+        Ok(())
+    })
+}

@@ -1,0 +1,15 @@
+// A read cannot write.
+use pheap::{P, Persist};
+
+#[derive(Persist, Default)]
+#[repr(C)]
+struct Node<'r> {
+    val: u64,
+    next: Option<P<'r, Node<'r>>>,
+}
+
+fn main() -> pheap::Result<()> {
+    let heap = pheap::Heap::in_memory()?;
+    let root = heap.root::<Node>("node")?;
+    root.read(|view, node| view[node].val = 1)
+}

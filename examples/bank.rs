@@ -1,0 +1,211 @@
+//! A lesson: money moves between the branches of a bank, many threads at once, and none is lost, not even under `kill -9`.
+//!
+//! ```text
+//! cargo run --release --example bank                  a few rounds: start, kill, count
+//! cargo run --release --example bank -- --rounds 100
+//! ```
+//!
+//! Each branch is a *root* of the heap: it has a lock and a log of its own, so transactions on different branches run at the same time.
+//! A transfer between two branches is one transaction over two roots, `pheap::txn((&a, &b), …)`: both accounts change, or none.
+//! The roots are locked in a fixed order inside, whatever order they are given in, so transfers in opposite directions cannot
+//! wait for each other.
+//!
+//! The parent starts itself again as a child process, which makes transfers until it is killed in the middle; then the parent
+//! counts. The sum is what it was in the beginning, each time.
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::parent_id;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
+
+use clap::Parser;
+use pheap::{Durability, Error, Options, P, Persist, Root, Txn};
+
+const BRANCHES: usize = 8;
+const ACCOUNTS: usize = 100;
+/// In each account, at first.
+const MONEY: u64 = 1000;
+
+/// A branch: its accounts, and what has happened to them.
+#[derive(Persist)]
+#[repr(C)]
+struct Branch<'r> {
+    accounts: P<'r, [u64]>,
+    /// Transfers that have begun here.
+    transfers: u64,
+}
+
+/// Moves money between accounts while it is killed again and again, and counts what is left.
+#[derive(Parser)]
+struct Args {
+    /// How often to kill.
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    rounds: u32,
+    /// Threads that make transfers.
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    threads: u64,
+    /// The heap file, to be kept. [default: a temporary one]
+    #[arg(long, value_name = "FILE")]
+    heap: Option<PathBuf>,
+    /// Be the process that gets killed.
+    #[arg(long, hide = true, requires = "heap")]
+    victim: bool,
+}
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let result = match &args.heap {
+        Some(heap) if args.victim => transfer_for_ever(heap, args.threads).map_err(Into::into),
+        heap => kill_and_count(heap.as_deref(), &args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Opens the bank, or founds it.
+fn open(heap: &Path) -> pheap::Result<Vec<Root<Branch<'static>>>> {
+    // What is killed here is a process, and not the machine; that needs no fences. (`Auto`, the default, takes what the disk offers.)
+    let heap = Options::new().durability(Durability::Process).open(heap)?;
+    // A branch without its accounts would be a pity: `root_or` makes both in one transaction.
+    let branch = |i| {
+        heap.root_or(&format!("branch {i}"), |tx| {
+            Ok(Branch { accounts: tx.alloc_slice(ACCOUNTS, |_| MONEY)?, transfers: 0 })
+        })
+    };
+    (0..BRANCHES).map(branch).collect() // the roots keep the heap open
+}
+
+// ---- Transfers -----------------------------------------------------------------------------------------------------------------
+
+/// An account: the number of its branch, and its own.
+#[derive(Clone, Copy)]
+struct Account(usize, usize);
+
+fn transfer(bank: &[Root<Branch>], from: Account, to: Account, amount: u64) -> pheap::Result<()> {
+    if from.0 == to.0 {
+        return bank[from.0].txn(|tx, branch| {
+            withdraw(tx, branch, from, amount)?;
+            deposit(tx, branch, to, amount);
+            Ok(())
+        });
+    }
+    // Two roots, two transactions in one: each branch comes with a `Txn` of its own, and the pointers of the one are of no use
+    // with the other, which the compiler checks. Both commit, or none.
+    pheap::txn((&bank[from.0], &bank[to.0]), |((tx, branch), (tx_to, branch_to))| {
+        deposit(tx_to, branch_to, to, amount);
+        // If this fails, the deposit has never been.
+        withdraw(tx, branch, from, amount)
+    })
+}
+
+fn withdraw<'r>(
+    tx: &mut Txn<'r>,
+    branch: P<'r, Branch<'r>>,
+    from: Account,
+    amount: u64,
+) -> pheap::Result<()> {
+    let account = tx[branch].accounts.at(from.1);
+    tx[account] = tx[account].checked_sub(amount).ok_or_else(|| Error::abort("not enough money"))?;
+    tx[branch].transfers += 1;
+    Ok(())
+}
+
+fn deposit<'r>(tx: &mut Txn<'r>, branch: P<'r, Branch<'r>>, to: Account, amount: u64) {
+    let account = tx[branch].accounts.at(to.1);
+    tx[account] += amount;
+}
+
+/// What the child does.
+fn transfer_for_ever(heap: &Path, threads: u64) -> pheap::Result<()> {
+    let bank = &open(heap)?;
+    println!("open"); // whoever waits to kill us may begin
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            scope.spawn(move || {
+                let mut below = random(u64::from(std::process::id()) << 8 | thread);
+                loop {
+                    let mut account = || Account(below(BRANCHES), below(ACCOUNTS));
+                    let (from, to) = (account(), account());
+                    match transfer(bank, from, to, below(500) as u64) {
+                        Ok(()) | Err(Error::Aborted(_)) => {}
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+            });
+        }
+        // Meanwhile, count: a transaction over all branches sees them at one moment, never in the middle of a transfer.
+        let parent = parent_id();
+        loop {
+            if parent_id() != parent {
+                std::process::exit(1); // nobody is left to kill us
+            }
+            assert_eq!(count(bank)?.0, (BRANCHES * ACCOUNTS) as u64 * MONEY);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    })
+}
+
+/// All the money, and the number of transfers.
+fn count(bank: &[Root<Branch>]) -> pheap::Result<(u64, u64)> {
+    pheap::txn(bank, |mut branches| {
+        let (mut money, mut transfers) = (0, 0);
+        for i in 0..branches.len() {
+            branches.with(i, |tx, branch| {
+                money += tx[tx[branch].accounts].iter().sum::<u64>();
+                transfers += tx[branch].transfers;
+            });
+        }
+        Ok((money, transfers))
+    })
+}
+
+// ---- Kills ---------------------------------------------------------------------------------------------------------------------
+
+/// What the parent does.
+fn kill_and_count(heap: Option<&Path>, args: &Args) -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let path = heap.map_or_else(|| folder.path().join("bank.pheap"), Path::to_owned);
+    let (money, mut before) = count(&open(&path)?)?;
+    println!("{money} in {} accounts at {BRANCHES} branches", BRANCHES * ACCOUNTS);
+    let mut below = random(u64::from(std::process::id()));
+    for round in 1..=args.rounds {
+        let mut victim = Command::new(std::env::current_exe()?)
+            .args(["--victim", "--threads", &args.threads.to_string(), "--heap"])
+            .arg(&path)
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let mut line = String::new();
+        BufReader::new(victim.stdout.take().expect("it is piped")).read_line(&mut line)?;
+        std::thread::sleep(Duration::from_micros(below(300_000) as u64));
+        victim.kill()?; // SIGKILL
+        victim.wait()?;
+
+        let (sum, transfers) = count(&open(&path)?)?;
+        println!("killed {round} times, {transfers} transfers: {sum}");
+        if sum != money || transfers < before {
+            return Err(format!("there were {money}, after {before} transfers").into());
+        }
+        before = transfers;
+    }
+    println!("none was lost");
+    Ok(())
+}
+
+/// Random numbers below a bound (xorshift).
+fn random(seed: u64) -> impl FnMut(usize) -> usize {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    move |bound| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (((state >> 32) * bound as u64) >> 32) as usize
+    }
+}

@@ -1,0 +1,168 @@
+//! What a program is made of.
+
+use arbitrary::Arbitrary;
+use pheap::Error;
+
+use crate::store::{Cell, Kind};
+
+/// The names that roots can have.
+pub const NAMES: [&str; 4] = ["a", "b", "c", "a root with a long name: d"];
+
+/// One input of the fuzzer.
+#[derive(Arbitrary, Debug)]
+pub struct Program {
+    pub in_memory: bool,
+    pub pin_undo: bool,
+    pub pmem: bool,
+    /// Size of the arenas.
+    pub arena: u8,
+    /// Whether the heap is soon full.
+    pub small: bool,
+    /// Whether transactions go on after an allocation has failed.
+    pub stubborn: bool,
+    pub ops: Vec<Op>,
+}
+
+/// A root.
+#[derive(Arbitrary, Debug, Clone, Copy)]
+pub struct Which(pub u8);
+
+#[derive(Arbitrary, Debug)]
+pub enum Op {
+    One {
+        root: Which,
+        steps: Vec<Step>,
+        end: End,
+    },
+    /// A transaction on two roots; `true` stands for the second.
+    Two {
+        roots: (Which, Which),
+        steps: Vec<(bool, Step)>,
+        end: End,
+    },
+    /// A transaction on all roots.
+    All {
+        steps: Vec<(u8, Step)>,
+        end: End,
+    },
+    Rename {
+        from: Which,
+        to: Which,
+    },
+    Remove(Which),
+    Reopen {
+        how: How,
+        pin_undo: bool,
+        pmem: bool,
+    },
+}
+
+#[derive(Arbitrary, Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    Commit,
+    Abort,
+}
+
+impl End {
+    pub fn result(self) -> pheap::Result<()> {
+        match self {
+            End::Commit => Ok(()),
+            End::Abort => Err(Error::abort("as the program says")),
+        }
+    }
+}
+
+#[derive(Arbitrary, Debug, Clone, Copy, PartialEq, Eq)]
+pub enum How {
+    Close,
+    Drop,
+    /// As after `kill -9`.
+    Killed,
+    /// As after `kill -9`, and first without changing the file.
+    ReadOnly,
+}
+
+/// A step of a transaction. Places are taken modulo what there is.
+#[derive(Arbitrary, Debug)]
+pub enum Step {
+    SetNumber {
+        at: u8,
+        to: u64,
+    },
+    AddNumber {
+        at: u8,
+        by: u64,
+    },
+    /// Through `&mut [u64; 4]`.
+    SortNumbers,
+    Flag(bool),
+    Push {
+        value: u32,
+        kind: Kind,
+    },
+    Pop,
+    SetNode {
+        at: u8,
+        value: u32,
+    },
+    /// The whole node, through `&mut Node`.
+    ReplaceKind {
+        at: u8,
+        kind: Kind,
+    },
+    NewWords {
+        len: u16,
+        first: u64,
+    },
+    SetWord {
+        at: u16,
+        to: u64,
+    },
+    /// Through a pointer to the element.
+    SetWordAt {
+        at: u16,
+        to: u64,
+    },
+    FillWords {
+        from: u16,
+        to: u16,
+        with: u64,
+    },
+    SwapWords {
+        a: u16,
+        b: u16,
+    },
+    SortWords,
+    NewCells(Vec<Cell>),
+    ManyCells {
+        len: u8,
+        cell: Cell,
+    },
+    SetCell {
+        at: u8,
+        to: Cell,
+    },
+    SetCellPart {
+        at: u8,
+        to: u32,
+    },
+    CopyCells {
+        from: u8,
+        to: u8,
+        with: Cell,
+    },
+    SwapCells {
+        a: u8,
+        b: u8,
+    },
+    NewText(String),
+    /// Allocated, and never linked.
+    Garbage(u16),
+    Hold(u8),
+    /// Compares all of the root with the model.
+    Check,
+    Shared,
+    Nested,
+    /// The file as it is now is what a crash leaves.
+    Kill,
+}

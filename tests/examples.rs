@@ -1,0 +1,31 @@
+//! The short examples run to their end. (For `index`, see `index_resumes.rs`.)
+
+use std::process::Command;
+
+mod common;
+
+fn run(name: &str, flags: &[&str]) -> String {
+    let output = Command::new(common::example(name)).args(flags).output().expect("the example can be run");
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).expect("the output is text")
+}
+
+#[test]
+fn list() {
+    assert!(run("list", &[]).contains("in the end:                  [7, 201, 20]"));
+}
+
+#[test]
+fn bank() {
+    assert!(run("bank", &["--rounds", "5"]).ends_with("none was lost\n"));
+}
+
+#[test]
+fn a_bank_is_there_the_next_day() {
+    let dir = tempfile::tempdir().unwrap();
+    let heap = dir.path().join("bank.pheap");
+    for _ in 0..2 {
+        let output = run("bank", &["--rounds", "1", "--threads", "2", "--heap", heap.to_str().unwrap()]);
+        assert!(output.ends_with("none was lost\n"), "{output}");
+    }
+}
