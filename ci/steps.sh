@@ -130,7 +130,8 @@ step_random_layout() {
         cargo +nightly test --locked -p pheap --tests -- --exact --skip ui
 }
 
-# A quarter of a minute for each target.
+# The first few thousand inputs of each target, from a fixed seed, so that a run says something about the change and not about luck.
+# Longer, with a seed of its own: cargo +nightly fuzz run TARGET -- -max_total_time=3600
 step_fuzz() {
     if ! has_nightly || ! command -v c++ > /dev/null; then
         note "fuzz was skipped: it needs a nightly toolchain and a C++ compiler"
@@ -140,6 +141,6 @@ step_fuzz() {
     local target
     for target in model open; do
         cargo +nightly fuzz run "$target" -- \
-            -max_total_time="${FUZZ_SECONDS:-15}" -timeout=30 -len_control=0 -max_len=1000 -verbosity=0 -print_final_stats=1
+            -seed=1 -runs="${FUZZ_RUNS:-5000}" -timeout=30 -len_control=0 -max_len=1000 -verbosity=0 -print_final_stats=1
     done
 }
