@@ -7,7 +7,7 @@ use std::path::PathBuf;
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why a call failed. Nothing committed is ever lost by an error: a failed transaction is rolled back, and a file that
-/// cannot be opened is left as it was (but for a log that was replayed, if the damage shows only after that).
+/// cannot be opened is left as it was.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -110,6 +110,11 @@ impl Arena {
         self.table() + (offset - self.start) / PAGE * ENTRY
     }
 
+    /// Whether the byte at `offset` is part of an entry of the span table.
+    pub(crate) fn has_entries_at(&self, offset: u64) -> bool {
+        (self.entry(self.first_free())..self.table() + self.size / PAGE * ENTRY).contains(&offset)
+    }
+
     /// Bytes that an arena at `start` needs for itself and `pages` pages.
     pub(crate) fn size_for(start: u64, pages: u64, unit: u64) -> u64 {
         let mut size = (pages * PAGE).next_multiple_of(unit);

@@ -19,7 +19,10 @@ pub(crate) const FORMAT: u32 = 1;
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"\x89PHEAP\r\n");
 
 const WORDS: usize = 64;
-const MAX_BASES: usize = 4;
+/// How many bases a header can list.
+pub(crate) const MAX_BASES: usize = 4;
+/// First address that belongs to the kernel.
+const END_OF_ADDRESSES: u64 = 1 << 47;
 
 /// Whether, and how, the heap was in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,13 +45,15 @@ pub(crate) struct Header {
     pub(crate) reserved: u64,
     /// Mixed into each checksum, so that nobody can make a record by choosing the bytes that he stores.
     pub(crate) salt: u64,
-    /// The addresses that pointers in the heap are relative to.
+    /// Where the heap is mapped, and other bases that pointers in it may be relative to, because a relocation is not complete.
     pub(crate) bases: Vec<u64>,
     /// The boot in which the heap was last opened.
     pub(crate) boot: u128,
     pub(crate) in_use: Use,
     /// Offset of the first extent of the type table.
     pub(crate) types: u64,
+    /// Offset and length of the [bitmaps of live slots](super::bitmaps), if the heap is closed and has them.
+    pub(crate) live_slots: (u64, u64),
 }
 
 impl Header {
@@ -71,6 +76,7 @@ impl Header {
             Use::Pmem => 2,
         };
         w[17] = self.types;
+        (w[18], w[19]) = self.live_slots;
         w[WORDS - 1] = checksum(&w);
         w
     }
@@ -99,16 +105,16 @@ impl Header {
                 other => return Err(Error::corrupt(format!("the header says {other} for how it is in use"))),
             },
             types: w[17],
+            live_slots: (w[18], w[19]),
         };
         let sane = header.arena_unit.is_power_of_two()
             && header.arena_unit >= 8 * PAGE
             && header.reserved.is_power_of_two()
             && header.mapped.is_multiple_of(header.arena_unit)
             && (header.arena_unit..=header.reserved).contains(&header.mapped)
-            && header.bases.len() == 1
-            && header.bases[0].is_multiple_of(header.reserved)
-            && header.bases[0] >= PAGE
-            && header.bases[0].checked_add(header.reserved).is_some_and(|end| end <= 1 << 47)
+            && (1..=MAX_BASES as u64).contains(&w[9])
+            && header.bases.iter().all(|&base| is_base(base, header.reserved))
+            && (1..header.bases.len()).all(|i| !header.bases[..i].contains(&header.bases[i]))
             && header.sequence < 1 << 63
             && header.types < header.mapped;
         if sane { Ok(header) } else { Err(Error::corrupt("the sizes in the header contradict each other")) }
@@ -145,6 +151,14 @@ impl Header {
             media.persist(slot, WORDS * 8);
         }
     }
+}
+
+/// Whether a heap with a reservation of this many bytes can be mapped at `base`. As all its bases are multiples of the reservation, the
+/// ranges behind them are apart.
+pub(crate) fn is_base(base: u64, reserved: u64) -> bool {
+    base.is_multiple_of(reserved)
+        && base >= PAGE
+        && base.checked_add(reserved).is_some_and(|end| end <= END_OF_ADDRESSES)
 }
 
 fn checksum(words: &[u64]) -> u64 {
@@ -222,6 +236,7 @@ mod tests {
             boot: 5,
             in_use: Use::Pmem,
             types: 4096,
+            live_slots: (8192, 80),
         }
     }
 

@@ -1,12 +1,17 @@
 //! Heaps: the file and its mapping, arenas and spans, the type table, and the roots.
 
 pub(crate) mod arena;
+pub(crate) mod bitmaps;
+mod collections;
 pub(crate) mod header;
 mod lock;
 pub(crate) mod mapping;
 mod open;
 mod options;
+pub(crate) mod page_map;
 mod pages;
+mod pauses;
+mod relocate;
 mod roots;
 mod spans;
 mod survey;
@@ -16,6 +21,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -24,13 +30,16 @@ use crate::media::{Counters, Media, Medium};
 use crate::region::{Region, guard};
 use crate::txn::recovery::Recovered;
 use arena::Arena;
+use collections::Collections;
 use header::{Header, Use};
 use lock::OpenFile;
 use mapping::Mapping;
+use page_map::PageMap;
 use pages::Pages;
 use types::TypeTable;
 
 pub use options::{Durability, Options};
+pub use pauses::Pauses;
 pub use roots::RootInfo;
 pub(crate) use spans::Span;
 
@@ -43,8 +52,8 @@ pub struct Heap {
     inner: Arc<HeapInner>,
 }
 
-/// What has been done with a heap since it was opened.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// What a heap holds, and what has been done with it since it was opened.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
     /// Fences. Always 0 in `Process` durability.
@@ -57,6 +66,19 @@ pub struct Stats {
     pub file_bytes: u64,
     /// Bytes of pages that no root uses.
     pub free_bytes: u64,
+    /// Objects, and bytes of their slots, that are live: those that the last collection of their root found, and all that were allocated
+    /// since. Those of a root that is [not ready](Stats::ready) are not counted.
+    pub live_objects: u64,
+    /// See [`live_objects`](Stats::live_objects).
+    pub live_bytes: u64,
+    /// Whether it is known of all roots what is live in them; see [`Heap::wait_ready`].
+    pub ready: bool,
+    /// Collections of a root that were completed.
+    pub collections: u64,
+    /// How long collections have worked, all threads together.
+    pub collecting: Duration,
+    /// How long transactions had to wait for a collection at most, slice by slice.
+    pub pauses: Pauses,
     /// Redo records that opening the heap replayed.
     pub replayed_records: u64,
     /// Undo entries that opening the heap rolled back.
@@ -73,6 +95,12 @@ pub(crate) struct HeapInner {
     state: AtomicU8,
     pin_undo: bool,
     max_size: u64,
+    /// In percent of what is live.
+    pub(crate) collect_growth: u64,
+    collect_threads: usize,
+    pub(crate) collect_least: u64,
+    pub(crate) page_map: PageMap,
+    pub(crate) collections: Collections,
     medium: Medium,
     /// How many times this process had been forked from another one.
     forks: u64,
@@ -93,6 +121,15 @@ pub(crate) struct Meta {
     types: TypeTable,
     roots: BTreeMap<String, Arc<Region>>,
     next_region: u32,
+}
+
+impl Stats {
+    /// The share of the pages that roots use which holds no live object, 0 to 1: garbage, free slots that wait for an object of
+    /// their type and size, and logs.
+    pub fn fragmentation(&self) -> f64 {
+        let used = self.file_bytes - self.free_bytes;
+        if used == 0 { 0.0 } else { (1.0 - self.live_bytes as f64 / used as f64).max(0.0) }
+    }
 }
 
 impl Heap {
@@ -128,7 +165,12 @@ impl Heap {
     /// Counters since the heap was opened. Those of a running transaction may be included.
     pub fn stats(&self) -> Stats {
         let meta = self.inner.meta.lock();
+        let (pauses, collecting) = self.inner.collections.pauses();
         let mut stats = Stats {
+            ready: true,
+            collections: self.inner.collections.count(),
+            collecting,
+            pauses,
             file_bytes: meta.header.mapped,
             free_bytes: meta.pages.total(),
             replayed_records: self.inner.recovered.replayed,
@@ -141,7 +183,12 @@ impl Heap {
             stats.log_bytes += counters.log_bytes.get();
         };
         add(meta.media.counters());
-        meta.roots.values().for_each(|region| add(&region.counters));
+        for region in meta.roots.values() {
+            add(&region.counters);
+            stats.live_objects += region.state.objects.get();
+            stats.live_bytes += region.state.bytes.get();
+            stats.ready &= region.state.unknown.get() == 0;
+        }
         stats
     }
 
@@ -223,11 +270,13 @@ impl HeapInner {
         if self.state.swap(CLOSED, Ordering::Relaxed) == CLOSED {
             return Err(Error::Closed);
         }
+        self.stop_background();
+        let mut live = Some(Vec::new());
         for region in regions {
-            region.retire(self, |_| {})?;
+            region.retire(self, |context| live = live.take().and_then(|live| context.live_slots(live)))?;
         }
         let mut meta = self.meta.lock();
-        let closed = if self.is_read_only() { Ok(()) } else { self.mark_closed(&mut meta) };
+        let closed = if self.is_read_only() { Ok(()) } else { self.mark_closed(&mut meta, live) };
         meta.roots.clear();
         // SAFETY: every region is gone, and metadata are only touched with `meta` locked and the heap open.
         unsafe { self.mapping.unmap() };
@@ -238,8 +287,11 @@ impl HeapInner {
         closed
     }
 
-    /// Marks the heap as closed, once the disk has everything.
-    fn mark_closed(&self, meta: &mut Meta) -> Result<()> {
+    /// Marks the heap as closed, once the disk has everything. `live` are the live slots, if they are known.
+    fn mark_closed(&self, meta: &mut Meta, live: Option<Vec<u64>>) -> Result<()> {
+        if let Some(live) = live {
+            meta.store_live_slots(self, &live);
+        }
         self.mapping.sync()?;
         let Meta { header, media, .. } = meta;
         header.in_use = Use::Closed;

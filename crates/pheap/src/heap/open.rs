@@ -1,6 +1,6 @@
 //! Opening a heap: in a file, in memory, or on the simulated medium.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::path::Path;
@@ -10,21 +10,23 @@ use std::sync::atomic::AtomicU8;
 use parking_lot::Mutex;
 
 use super::arena::{Arena, SpanEntry, SpanKind};
+use super::bitmaps::LiveSlots;
+use super::collections::Collections;
 use super::header::{self, Found, HEADER_SIZE, Header, Use};
 use super::lock::{self, OpenFile};
 use super::mapping::{Backing, Mapping, PAGE, is_tmpfs, supports_map_sync};
 use super::options::{Durability, Options};
+use super::page_map::PageMap;
 use super::pages::Pages;
 use super::spans::{Span, all_spans};
-use super::survey::{check_roots, free_pages, read_regions};
+use super::survey::{Outlook, Surveyed, check_roots, free_pages, read_regions};
 use super::types::TypeTable;
-use super::{Heap, HeapInner, Meta, OPEN, READ_ONLY};
+use super::{Heap, HeapInner, Meta, OPEN, READ_ONLY, relocate};
 use crate::error::{Error, Result};
 use crate::media::cpu::FlushInstruction;
-use crate::media::{Media, Medium};
-use crate::region::Identity;
-use crate::txn::log::{Log, Segment};
-use crate::txn::recovery::{Recovered, recover};
+use crate::media::{Bug, Media, Medium, bug};
+use crate::txn::log::Log;
+use crate::txn::recovery::{Recovered, read_logs, replay};
 
 pub(super) fn open_file(options: &Options, path: &Path) -> Result<Heap> {
     let io_error = |context: &str, e: io::Error| match e.kind() {
@@ -82,7 +84,7 @@ fn rest_is_zero(file: &mut File) -> io::Result<bool> {
     }
 }
 
-fn open_found(options: &Options, path: &Path, file: File, header: Header) -> Result<Builder> {
+fn open_found(options: &Options, path: &Path, file: File, mut header: Header) -> Result<Builder> {
     let have = file.metadata().map_err(|e| Error::io(format!("looking at {}", path.display()), e))?.len();
     if have < header.mapped {
         return Err(Error::Truncated { path: path.to_owned(), have, need: header.mapped });
@@ -91,12 +93,18 @@ fn open_found(options: &Options, path: &Path, file: File, header: Header) -> Res
         return Err(Error::NotClosed);
     }
     let (medium, sync) = choose(options, &file)?;
-    let backing = if options.read_only {
-        Backing::Private { file }
-    } else {
-        Backing::Shared { file, path: path.to_owned(), sync }
-    };
-    let mapping = Mapping::reserve(header.bases[0], header.reserved, backing).map_err(|(error, _)| error)?;
+    if options.read_only {
+        let mapping = relocate::reserve(options.base, &header, Backing::Private { file })?;
+        return Builder::existing(mapping, medium, header);
+    }
+    if relocate::has_no_room(&header, options.base) {
+        let file = file.try_clone().map_err(|e| Error::io(format!("opening {}", path.display()), e))?;
+        let backing = Backing::Shared { file, path: path.to_owned(), sync };
+        let mapping = relocate::reserve(None, &header, backing)?;
+        header = Builder::existing(mapping, medium.clone(), header)?.meta.header;
+    }
+    let backing = Backing::Shared { file, path: path.to_owned(), sync };
+    let mapping = relocate::reserve(options.base, &header, backing)?;
     Builder::existing(mapping, medium, header)
 }
 
@@ -109,7 +117,7 @@ fn create_file(options: &Options, path: &Path, file: File) -> Result<Builder> {
         return Err(Error::OutOfSpace { reason: "the maximal size is less than one arena".to_owned() });
     }
     let backing = Backing::Shared { file, path: path.to_owned(), sync: false };
-    let mut mapping = Mapping::reserve_anywhere(header.uuid, header.reserved, backing)?;
+    let mut mapping = relocate::reserve(options.base, &header, backing)?;
     mapping.grow_file(0, header.mapped)?;
     let (medium, sync) = mapping.with_file(|file| choose(options, file)).expect("it is a file")?;
     mapping.set_sync(sync);
@@ -119,7 +127,7 @@ fn create_file(options: &Options, path: &Path, file: File) -> Result<Builder> {
 
 pub(super) fn open_memory(options: &Options) -> Result<Heap> {
     let header = new_header(options);
-    let mapping = Mapping::reserve_anywhere(header.uuid, header.reserved, Backing::Memory)?;
+    let mapping = relocate::reserve(options.base, &header, Backing::Memory)?;
     Ok(Builder::new(mapping, Medium::Process, header)?.finish(options, None))
 }
 
@@ -135,7 +143,13 @@ pub(super) fn open_simulated(options: &Options, sim: &Arc<crate::media::sim::Sim
         Found::Header(header) => header.clone(),
         Found::Nothing => Header { uuid: 1, salt: 0x5eed, ..new_header(options) },
     };
-    let mapping = Mapping::reserve(BASE, header.reserved, Backing::Memory).map_err(|(error, _)| error)?;
+    if relocate::has_no_room(&header, options.base) {
+        let listed = Options { base: Some(header.bases[0]), ..options.clone() };
+        drop(open_simulated(&listed, sim)?);
+        return open_simulated(options, sim);
+    }
+    let base = options.base.unwrap_or_else(|| header.bases.first().copied().unwrap_or(BASE));
+    let mapping = relocate::reserve_at(base, header.reserved, Backing::Memory)?;
     let medium = Medium::Sim(sim.clone());
     let len = header.mapped.max(image.len() as u64 * 8).next_multiple_of(PAGE);
     if len > header.mapped && matches!(found, Found::Header(_)) {
@@ -198,6 +212,7 @@ fn new_header(options: &Options) -> Header {
         boot: 0,
         in_use: Use::Closed,
         types: 0,
+        live_slots: (0, 0),
     }
 }
 
@@ -234,6 +249,8 @@ fn mark_in_use(mapping: &Mapping, medium: &Medium, media: &Media, header: &mut H
         _ => Use::Pmem,
     };
     header.boot = boot_id();
+    // What it names will not be true any more.
+    header.live_slots = (0, 0);
     // SAFETY: the header is mapped, and the heap is not open yet.
     unsafe { header.write(media, mapping.base()) };
     mapping.sync()
@@ -245,9 +262,12 @@ struct Builder {
     medium: Medium,
     meta: Meta,
     recovered: Recovered,
-    regions: Vec<(Identity, Vec<Segment>)>,
+    regions: Vec<Surveyed>,
     /// Spans of objects.
     spans: Vec<Span>,
+    page_map: PageMap,
+    /// What is live, if an orderly close has stored it.
+    live: Option<LiveSlots>,
 }
 
 impl Builder {
@@ -258,6 +278,7 @@ impl Builder {
 
     /// Makes a heap of zeros.
     fn new_mapped(mapping: Mapping, medium: Medium, mut header: Header) -> Result<Builder> {
+        let page_map = PageMap::new(header.reserved)?;
         let media = Media::new(medium.clone());
         let base = mapping.base();
         let arena = Arena { start: 0, size: header.mapped };
@@ -291,6 +312,8 @@ impl Builder {
             recovered: Recovered::default(),
             regions: Vec::new(),
             spans: Vec::new(),
+            page_map,
+            live: Some(LiveSlots::default()),
         })
     }
 
@@ -299,8 +322,10 @@ impl Builder {
         Builder::existing_mapped(mapping, medium, header)
     }
 
-    /// Reads the metadata of a heap and recovers its logs.
+    /// Reads the metadata of a heap, recovers its logs, and relocates it if it is not mapped where it was. After an error about what is in
+    /// the file, that is as it was: everything is looked at before anything is written.
     fn existing_mapped(mapping: Mapping, medium: Medium, mut header: Header) -> Result<Builder> {
+        let page_map = PageMap::new(header.reserved)?;
         let media = Media::new(medium.clone());
         let base = mapping.base();
         let mut arenas = Vec::new();
@@ -323,12 +348,11 @@ impl Builder {
             .map(|span| (span.offset, u64::from(span.entry.pages) * PAGE))
             .collect();
         // SAFETY: as above.
-        let types =
+        let mut types =
             unsafe { TypeTable::read(base, header.salt, header.types, |at| extents.get(&at).copied())? };
         if regions.iter().any(|(identity, _)| identity.ty as usize >= types.types.len()) {
             return Err(Error::corrupt("a root is of a type that is not in the type table"));
         }
-        // What can be known before the logs are replayed has been looked at; from here on the file changes.
         let mut logs: Vec<Log> = regions
             .iter()
             .map(|(identity, segments)| {
@@ -336,30 +360,49 @@ impl Builder {
                 Log::new(base, identity.header, identity.generation, identity_of_log, segments.clone())
             })
             .collect();
-        mark_in_use(&mapping, &medium, &media, &mut header)?;
+        let found = read_logs(&logs, header.mapped)?;
         // SAFETY: as above.
-        let recovered = unsafe { recover(&media, base, header.mapped, &mut logs)? };
+        let Outlook { spans, roots } = unsafe { Outlook::of(base, &arenas, &spans, &regions, &found)? };
+        regions.iter_mut().zip(roots).for_each(|((identity, _), root)| identity.root = root);
+        check_roots(&regions, &spans, &types)?;
+        // SAFETY: as above.
+        let live = unsafe { LiveSlots::read(base, &header) };
 
+        // From here on the file changes.
+        let moves = relocate::rebase(&mut header, base.addr() as u64);
+        // Both slots, if it moves: when one is damaged later, the other must know of the new base, too.
+        let slots = match moves {
+            false => 1,
+            true if bug(Bug::MoveUnlisted) => 0,
+            true => 2,
+        };
+        for _ in 0..slots {
+            mark_in_use(&mapping, &medium, &media, &mut header)?;
+        }
+        // SAFETY: as above.
+        let recovered = unsafe { replay(&media, base, &mut logs, &found) };
         for ((identity, _), log) in regions.iter_mut().zip(&logs) {
-            // SAFETY: as above.
-            identity.root = unsafe { identity.header.root()? };
             identity.generation = log.generation();
         }
         // A region without a root is one whose creation a crash has cut short.
         regions.retain(|(identity, _)| identity.root != 0);
-        // Again: replayed records may have recorded spans.
-        // SAFETY: as above.
-        let spans = unsafe { all_spans(base, &arenas)? };
-        check_roots(&regions, &spans, &types)?;
-        let next_region = spans.iter().map(|span| span.entry.region).max().unwrap_or(0) + 1;
+        // Whatever spans other regions have left is cleared, too.
+        let next_region = regions.iter().map(|(identity, _)| identity.id).max().unwrap_or(0) + 1;
         let pages = free_pages(&media, base, &arenas, &spans, &regions, &types);
+        if moves {
+            let owners: HashSet<u32> = regions.iter().map(|(identity, _)| identity.id).collect();
+            let owned = spans.iter().filter(|span| owners.contains(&span.entry.region));
+            let pieces = relocate::pieces(owned, &mut types);
+            // SAFETY: as above.
+            unsafe { relocate::relocate(&mapping, &medium, &media, &mut header, &pieces)? };
+        }
         let meta = Meta { header, media, arenas, pages, types, roots: BTreeMap::new(), next_region };
-        Ok(Builder { mapping, medium, meta, recovered, regions, spans })
+        Ok(Builder { mapping, medium, meta, recovered, regions, spans, page_map, live })
     }
 
     /// Opens the heap.
     fn finish(self, options: &Options, file: Option<OpenFile>) -> Heap {
-        let Builder { mapping, medium, meta, recovered, regions, spans } = self;
+        let Builder { mapping, medium, meta, recovered, regions, spans, page_map, live } = self;
         let mut of_region: HashMap<u32, Vec<Span>> = HashMap::new();
         for span in spans.iter().filter(|span| matches!(span.entry.kind, SpanKind::Small | SpanKind::Large)) {
             of_region.entry(span.entry.region).or_default().push(*span);
@@ -370,6 +413,11 @@ impl Builder {
             state: AtomicU8::new(state),
             pin_undo: options.pin_undo,
             max_size: options.max_size,
+            collect_growth: options.collect_growth.into(),
+            collect_threads: options.threads(),
+            collect_least: options.collect_least,
+            page_map,
+            collections: Collections::default(),
             medium,
             forks: lock::forks(),
             recovered,
@@ -382,10 +430,15 @@ impl Builder {
             let (name, id) = (identity.name.clone(), identity.id);
             // SAFETY: the regions were read from this heap, and are used through handles that keep it.
             let mut region = unsafe { meta.region(Arc::as_ptr(&inner), identity, segments) };
-            region.set_spans(of_region.remove(&id).unwrap_or_default());
+            let spans = of_region.remove(&id).unwrap_or_default();
+            let spans = spans.into_iter().map(|span| (span, meta.types.pointer_map(span.entry.ty))).collect();
+            region.load(spans, live.as_ref());
             meta.roots.insert(name, Arc::new(region));
         }
         drop(meta);
+        if live.is_none() && !inner.is_read_only() && !inner.is_simulated() {
+            inner.mark_in_background();
+        }
         Heap { inner }
     }
 }

@@ -35,8 +35,12 @@ pub struct Options {
     pub(crate) read_only: bool,
     pub(crate) arena_size: u64,
     pub(crate) reserve: u64,
+    pub(crate) base: Option<u64>,
     pub(crate) max_size: u64,
     pub(crate) pin_undo: bool,
+    pub(crate) collect_growth: u32,
+    pub(crate) collect_threads: usize,
+    pub(crate) collect_least: u64,
 }
 
 impl Default for Options {
@@ -46,8 +50,12 @@ impl Default for Options {
             read_only: false,
             arena_size: 64 << 20,
             reserve: 128 << 30,
+            base: None,
             max_size: u64::MAX,
             pin_undo: false,
+            collect_growth: 100,
+            collect_threads: 0,
+            collect_least: 4 << 20,
         }
     }
 }
@@ -84,9 +92,41 @@ impl Options {
         self
     }
 
+    /// Maps the heap at this address, a multiple of its [reservation](Options::reserve). Opening fails with [`Error::AddressInUse`] if something
+    /// else is there.
+    ///
+    /// Unless it is set, a heap is mapped where it was before, or at another place if that one is taken, by an open copy of the same file, for
+    /// instance. A heap that moves has all its pointers rewritten while it is opened, which takes about as long as copying it.
+    pub fn base(mut self, addr: u64) -> Options {
+        self.base = Some(addr);
+        self
+    }
+
     /// The file may not grow beyond this many bytes: [`Error::OutOfSpace`], as if the disk were full.
     pub fn max_size(mut self, bytes: u64) -> Options {
         self.max_size = bytes;
+        self
+    }
+
+    /// When a root is collected: when it has allocated this many percent of what was live after its last collection, but at least 4 MiB.
+    /// 100 unless set. Less keeps the file smaller, more collects less often.
+    pub fn collect_growth(mut self, percent: u32) -> Options {
+        self.collect_growth = percent;
+        self
+    }
+
+    /// How many threads mark objects when somebody waits for it ([`Heap::collect`], [`Heap::wait_ready`]). As many as there are
+    /// processors, but at most 8, unless set.
+    pub fn collect_threads(mut self, threads: usize) -> Options {
+        self.collect_threads = threads;
+        self
+    }
+
+    /// What a root has to allocate at least before it is collected, in bytes; see [`collect_growth`](Self::collect_growth). If this is
+    /// little, slices of collections are as short. For tests.
+    #[doc(hidden)]
+    pub fn collect_least(mut self, bytes: u64) -> Options {
+        self.collect_least = bytes;
         self
     }
 
@@ -123,6 +163,14 @@ impl Options {
     pub fn simulate(&self, sim: &std::sync::Arc<crate::sim::Sim>) -> Result<Heap> {
         self.check()?;
         open::open_simulated(self, sim)
+    }
+
+    /// How many threads mark when somebody waits for it.
+    pub(super) fn threads(&self) -> usize {
+        match self.collect_threads {
+            0 => std::thread::available_parallelism().map_or(1, |n| n.get().min(8)),
+            threads => threads,
+        }
     }
 
     fn check(&self) -> Result<()> {

@@ -1,20 +1,23 @@
 //! Which pages are free. Volatile: it comes back from the span tables when a heap is opened.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// Runs of free pages: offset → length, both in bytes.
+/// Runs of free pages.
 #[derive(Debug, Default)]
 pub(crate) struct Pages {
+    /// Offset → length, both in bytes.
     free: BTreeMap<u64, u64>,
+    /// The same as (length, offset).
+    by_length: BTreeSet<(u64, u64)>,
 }
 
 impl Pages {
-    /// Takes `len` bytes from the first run that has them.
+    /// Takes `len` bytes from the shortest run that has them; the first one of these.
     pub(crate) fn take(&mut self, len: u64) -> Option<u64> {
-        let (&start, &have) = self.free.iter().find(|&(_, &have)| have >= len)?;
-        self.free.remove(&start);
+        let (have, start) = *self.by_length.range((len, 0)..).next()?;
+        self.remove(start, have);
         if have > len {
-            self.free.insert(start + len, have - len);
+            self.insert(start + len, have - len);
         }
         Some(start)
     }
@@ -25,13 +28,25 @@ impl Pages {
         if let Some((&before, &have)) = self.free.range(..start).next_back() {
             debug_assert!(before + have <= start, "pages at {start} are freed twice");
             if before + have == start {
+                self.remove(before, have);
                 (start, len) = (before, have + len);
             }
         }
-        if let Some(have) = self.free.remove(&(start + len)) {
+        if let Some(&have) = self.free.get(&(start + len)) {
+            self.remove(start + len, have);
             len += have;
         }
+        self.insert(start, len);
+    }
+
+    fn insert(&mut self, start: u64, len: u64) {
         self.free.insert(start, len);
+        self.by_length.insert((len, start));
+    }
+
+    fn remove(&mut self, start: u64, len: u64) {
+        self.free.remove(&start);
+        self.by_length.remove(&(len, start));
     }
 
     /// Free bytes.
@@ -54,6 +69,17 @@ mod tests {
             pages.give(taken[i], 10);
         }
         assert_eq!(pages.free, BTreeMap::from([(0, 100)]));
+        assert_eq!(pages.by_length, BTreeSet::from([(100, 0)]));
         assert_eq!(pages.total(), 100);
+    }
+
+    #[test]
+    fn the_shortest_run_that_fits_is_taken() {
+        let mut pages = Pages::default();
+        pages.give(0, 100);
+        pages.give(200, 20);
+        pages.give(300, 20);
+        assert_eq!([pages.take(15), pages.take(20), pages.take(30)], [Some(200), Some(300), Some(0)]);
+        assert_eq!(pages.total(), 75);
     }
 }

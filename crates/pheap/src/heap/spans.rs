@@ -1,10 +1,13 @@
 //! Spans: runs of pages that belong to a region.
 
-use super::arena::{Arena, SpanEntry, SpanKind};
+use std::sync::Arc;
+
+use super::arena::{Arena, ENTRY, SpanEntry, SpanKind};
 use super::mapping::PAGE;
 use super::types::Writer;
 use super::{HeapInner, Meta};
 use crate::error::{Error, Result};
+use crate::layout::PointerMap;
 use crate::layout::desc::Desc;
 use crate::media::{Bug, Media, bug};
 
@@ -18,11 +21,44 @@ pub(crate) struct Span {
     pub(crate) entry: SpanEntry,
 }
 
+impl Span {
+    /// Offset of what is behind it.
+    pub(crate) fn end(&self) -> u64 {
+        self.offset + u64::from(self.entry.pages) * PAGE
+    }
+
+    /// Whether it is for objects, not for metadata.
+    pub(crate) fn holds_objects(&self) -> bool {
+        matches!(self.entry.kind, SpanKind::Small | SpanKind::Large)
+    }
+}
+
 impl HeapInner {
     /// Takes a span of at least `bytes`, growing the file if need be. `entry.pages` is filled in.
     pub(crate) fn take_span(&self, bytes: u64, entry: SpanEntry) -> Result<Span> {
         let mut meta = self.meta.lock();
         meta.take_span(self, bytes, entry)
+    }
+
+    /// Takes a span of at least `bytes` if there is one without growing the file.
+    pub(crate) fn take_free_span(&self, bytes: u64, entry: SpanEntry) -> Option<Span> {
+        let mut meta = self.meta.lock();
+        let pages = u32::try_from(bytes.max(1).div_ceil(PAGE)).ok()?;
+        let offset = meta.pages.take(u64::from(pages) * PAGE)?;
+        let entry_at = meta.arena_of(offset).entry(offset);
+        Some(Span { offset, entry_at, entry: SpanEntry { pages, ..entry } })
+    }
+
+    /// Frees recorded spans of a region whose log is empty, or names nothing in them.
+    pub(crate) fn free_object_spans(&self, media: &Media, spans: &[Span]) {
+        for span in spans {
+            // SAFETY: the entry of a span of the caller's region.
+            unsafe { self.write_entry(media, span.entry_at, [0, 0]) };
+        }
+        // Before others can record spans in these pages.
+        media.fence();
+        let mut meta = self.meta.lock();
+        spans.iter().for_each(|span| meta.pages.give(span.offset, u64::from(span.entry.pages) * PAGE));
     }
 
     /// Gives back a span that is not recorded.
@@ -55,10 +91,11 @@ impl HeapInner {
         self.mapping.populate(offset, len);
     }
 
-    /// The number of a type in the type table; adds it if it is new.
-    pub(crate) fn register(&self, desc: &'static Desc) -> Result<u32> {
+    /// The number of a type in the type table, which is added if it is new, and where its pointers are.
+    pub(crate) fn register(&self, desc: &'static Desc) -> Result<(u32, Arc<PointerMap>)> {
         let mut meta = self.meta.lock();
-        meta.register(self, desc)
+        let number = meta.register(self, desc)?;
+        Ok((number, meta.types.pointer_map(number)))
     }
 }
 
@@ -170,15 +207,18 @@ impl Meta {
 /// # Safety
 /// The arenas are mapped relative to `base`.
 pub(super) unsafe fn all_spans(base: *const u8, arenas: &[Arena]) -> Result<Vec<Span>> {
+    // SAFETY: only asked for words of the tables, which are mapped.
+    spans_in(arenas, |at| unsafe { base.add(at as usize).cast::<u64>().read_volatile() })
+}
+
+/// The spans that the tables of these arenas hold. `word` gives the word of a table at an offset in the heap.
+pub(super) fn spans_in(arenas: &[Arena], word: impl Fn(u64) -> u64) -> Result<Vec<Span>> {
     let mut spans = Vec::new();
     for arena in arenas {
         let mut offset = arena.first_free();
         while offset < arena.end() {
             let entry_at = arena.entry(offset);
-            // SAFETY: within the table of a mapped arena.
-            let words: [u64; 2] = std::array::from_fn(|i| unsafe {
-                base.add(entry_at as usize + i * 8).cast::<u64>().read_volatile()
-            });
+            let words = [word(entry_at), word(entry_at + 8)];
             let mut len = PAGE;
             if let Some(entry) = SpanEntry::from_words(words)? {
                 len = u64::from(entry.pages) * PAGE;
@@ -187,6 +227,10 @@ pub(super) unsafe fn all_spans(base: *const u8, arenas: &[Arena]) -> Result<Vec<
                         "the span at byte {offset} has {} pages",
                         entry.pages
                     )));
+                }
+                // What is hidden there would come to light when the span is freed.
+                if (1..u64::from(entry.pages)).any(|page| word(entry_at + page * ENTRY) as u8 != 0) {
+                    return Err(Error::corrupt(format!("the span at byte {offset} has another one in it")));
                 }
                 spans.push(Span { offset, entry_at, entry });
             }

@@ -1,26 +1,27 @@
-//! What is found in a heap that is being opened: its regions, and the pages that no one owns.
+//! What is found in a heap that is being opened: its regions, what their logs are going to change in the metadata, and the pages that no
+//! one owns.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::arena::{Arena, SpanEntry, SpanKind};
 use super::header::Header;
 use super::mapping::PAGE;
 use super::pages::Pages;
 use super::roots::first_segment;
-use super::spans::Span;
+use super::spans::{Span, spans_in};
 use super::types::TypeTable;
 use crate::error::{Error, Result};
 use crate::media::Media;
 use crate::region::Identity;
-use crate::region::header::RegionHeader;
+use crate::region::header::{RegionHeader, root_in};
 use crate::txn::log::{Log, Segment};
+use crate::txn::recovery::Found;
 
-/// The regions that have a root, with the segments of their logs.
-pub(super) fn read_regions(
-    base: *mut u8,
-    header: &Header,
-    spans: &[Span],
-) -> Result<Vec<(Identity, Vec<Segment>)>> {
+/// A region, with the segments of its log.
+pub(super) type Surveyed = (Identity, Vec<Segment>);
+
+/// The regions that were not removed. Which of them have a root may be known to their logs only: see [`Outlook::of`].
+pub(super) fn read_regions(base: *mut u8, header: &Header, spans: &[Span]) -> Result<Vec<Surveyed>> {
     let logs: HashMap<u64, (u32, u64)> = spans
         .iter()
         .filter(|span| span.entry.kind == SpanKind::Log)
@@ -37,8 +38,14 @@ pub(super) fn read_regions(
         let header_at = unsafe { RegionHeader::at(base, span.offset) };
         // SAFETY: as above.
         let (id, ty) = unsafe { header_at.read(header.salt)? };
+        if id == u32::MAX {
+            return Err(Error::corrupt(format!(
+                "the region at byte {} has the last of all ids",
+                span.offset
+            )));
+        }
         let of_region = |at: u64| logs.get(&at).filter(|(region, _)| *region == id).map(|&(_, len)| len);
-        // SAFETY: as above. Whether the region has a root may be known to its log only, so all logs are recovered.
+        // SAFETY: as above.
         unsafe {
             if header_at.is_removed()? {
                 continue;
@@ -49,7 +56,7 @@ pub(super) fn read_regions(
                 ty,
                 header: header_at,
                 offset: span.offset,
-                root: header_at.root()?,
+                root: 0,
                 generation: header_at.generation()?,
                 name: header_at.name()?,
             };
@@ -59,22 +66,90 @@ pub(super) fn read_regions(
     Ok(regions)
 }
 
-/// Fails unless each root is an object of its type, in a span of its region, and each span is of a type that is known.
-pub(super) fn check_roots(
-    regions: &[(Identity, Vec<Segment>)],
+/// What a heap looks like when its logs have been replayed. Known before, so that whatever is wrong with it is found while nothing has
+/// been written yet.
+pub(super) struct Outlook {
+    pub(super) spans: Vec<Span>,
+    /// The offset of the root object of each region; 0 if it has none, because a crash has cut its creation short.
+    pub(super) roots: Vec<u64>,
+}
+
+impl Outlook {
+    /// # Safety
+    /// The heap with these arenas is mapped at `base`, and not written meanwhile.
+    pub(super) unsafe fn of(
+        base: *const u8,
+        arenas: &[Arena],
+        spans: &[Span],
+        regions: &[Surveyed],
+        found: &Found,
+    ) -> Result<Outlook> {
+        // SAFETY: tables and regions are mapped.
+        let stored = |at: u64| unsafe { base.add(at as usize).cast::<u64>().read_volatile() };
+        let root_words: Vec<u64> = regions
+            .iter()
+            .map(|(identity, _)| (identity.header.root_word().addr() - base.addr()) as u64)
+            .collect();
+        let replayed = replayed_metadata(arenas, spans, &root_words, found)?;
+        let word = |at: u64| replayed.get(&at).copied().unwrap_or_else(|| stored(at));
+
+        let later = if replayed.is_empty() { spans.to_vec() } else { spans_in(arenas, word)? };
+        let metadata = |spans: &[Span]| -> Vec<(u64, SpanEntry)> {
+            spans.iter().filter(|span| !span.holds_objects()).map(|span| (span.offset, span.entry)).collect()
+        };
+        if metadata(spans) != metadata(&later) {
+            return Err(Error::corrupt("a log changes spans that hold no objects"));
+        }
+        let roots = root_words.into_iter().map(|at| root_in(word(at))).collect::<Result<_>>()?;
+        Ok(Outlook { spans: later, roots })
+    }
+}
+
+/// The words of span tables and the root words that the logs are going to change. No log of ours has anything to say about other metadata.
+fn replayed_metadata(
+    arenas: &[Arena],
     spans: &[Span],
-    types: &TypeTable,
-) -> Result<()> {
-    let holds_objects = |span: &&Span| matches!(span.entry.kind, SpanKind::Small | SpanKind::Large);
-    if let Some(span) =
-        spans.iter().filter(holds_objects).find(|span| span.entry.ty as usize >= types.types.len())
-    {
+    root_words: &[u64],
+    found: &Found,
+) -> Result<HashMap<u64, u64>> {
+    let mut metadata: Vec<(u64, u64)> =
+        arenas.iter().map(|arena| (arena.start, arena.first_free())).collect();
+    metadata.extend(spans.iter().filter(|span| !span.holds_objects()).map(|span| (span.offset, span.end())));
+    metadata.sort_unstable();
+    let root_words: HashSet<u64> = root_words.iter().copied().collect();
+    let in_table = |at: u64| {
+        let arena = arenas[arenas.partition_point(|arena| arena.end() <= at)];
+        arena.has_entries_at(at)
+    };
+    let mut replayed = HashMap::new();
+    for range in found.ranges() {
+        let first = metadata.partition_point(|&(_, end)| end <= range.offset);
+        for &(start, end) in metadata[first..].iter().take_while(|&&(start, _)| start < range.end()) {
+            for at in (start.max(range.offset)..end.min(range.end())).step_by(8) {
+                if !in_table(at) && !root_words.contains(&at) {
+                    return Err(Error::corrupt(format!("a log entry lies over the metadata at byte {at}")));
+                }
+                replayed.insert(at, range.words[(at - range.offset) as usize / 8]);
+            }
+        }
+    }
+    Ok(replayed)
+}
+
+/// Fails unless each root is an object of its type, in a span of its region, with a name of its own, and each span is of a type that is known.
+pub(super) fn check_roots(regions: &[Surveyed], spans: &[Span], types: &TypeTable) -> Result<()> {
+    let unknown = |span: &&Span| span.holds_objects() && span.entry.ty as usize >= types.types.len();
+    if let Some(span) = spans.iter().find(unknown) {
         return Err(Error::corrupt(format!(
             "the span at byte {} is of a type that is not in the type table",
             span.offset
         )));
     }
-    for (identity, _) in regions {
+    let (mut ids, mut names) = (HashSet::new(), HashSet::new());
+    for (identity, _) in regions.iter().filter(|(identity, _)| identity.root != 0) {
+        if !ids.insert(identity.id) || !names.insert(&identity.name) {
+            return Err(Error::corrupt(format!("there are two roots {:?}", identity.name)));
+        }
         let at = spans.partition_point(|span| span.offset <= identity.root);
         let holds_root = at.checked_sub(1).map(|i| spans[i]).is_some_and(|span| {
             let SpanEntry { kind, slot, pages, ty, region } = span.entry;
@@ -99,16 +174,15 @@ pub(super) fn free_pages(
     base: *mut u8,
     arenas: &[Arena],
     spans: &[Span],
-    regions: &[(Identity, Vec<Segment>)],
+    regions: &[Surveyed],
     types: &TypeTable,
 ) -> Pages {
     let segments: HashMap<u64, u32> = regions
         .iter()
         .flat_map(|(identity, segments)| segments.iter().map(|segment| (segment.start, identity.id)))
         .collect();
-    let live: std::collections::HashSet<u32> = regions.iter().map(|(identity, _)| identity.id).collect();
-    let starts: std::collections::HashSet<u64> =
-        regions.iter().map(|(identity, _)| identity.offset).collect();
+    let live: HashSet<u32> = regions.iter().map(|(identity, _)| identity.id).collect();
+    let starts: HashSet<u64> = regions.iter().map(|(identity, _)| identity.offset).collect();
     let mut pages = Pages::default();
     let mut cleared = false;
     let mut free_from: HashMap<u64, u64> =

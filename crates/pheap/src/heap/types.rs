@@ -12,13 +12,14 @@
 //! All types that one program adds at a time are one record, so that they may refer to one another and appear together.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::mapping::PAGE;
 use crate::error::{Error, Result};
 use crate::layout::desc::Desc;
-use crate::layout::{Graph, TypeLayout, decode, difference, encode};
+use crate::layout::{Graph, PointerMap, TypeLayout, decode, difference, encode};
 use crate::media::{LINE, Media};
 
 /// The table, as known while the heap is open.
@@ -27,6 +28,7 @@ pub(crate) struct TypeTable {
     pub(crate) types: Vec<TypeLayout>,
     by_fingerprint: HashMap<u64, Vec<u32>>,
     by_desc: HashMap<usize, u32>,
+    pointer_maps: HashMap<u32, Arc<PointerMap>>,
     /// Offset and length of the last extent, and where its next record goes.
     extent: (u64, u64),
     end: u64,
@@ -111,6 +113,12 @@ impl TypeTable {
     /// The number of a type that is known.
     pub(crate) fn find(&self, desc: &'static Desc) -> Option<u32> {
         self.by_desc.get(&std::ptr::from_ref(desc).addr()).copied()
+    }
+
+    /// Where the pointers of a type are.
+    pub(crate) fn pointer_map(&mut self, number: u32) -> Arc<PointerMap> {
+        let layout = &self.types[number as usize];
+        self.pointer_maps.entry(number).or_insert_with(|| Arc::new(PointerMap::of(layout))).clone()
     }
 
     /// Notes that a description is of the type with this number.

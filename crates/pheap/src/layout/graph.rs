@@ -63,6 +63,9 @@ fn name_of(desc: &Desc) -> String {
     }
 }
 
+/// How many pointers away a fingerprint looks.
+const ROUNDS: usize = 3;
+
 impl Graph {
     /// The graph below a description.
     pub(crate) fn of(root: &'static Desc) -> Graph {
@@ -76,14 +79,14 @@ impl Graph {
         Graph { types }
     }
 
-    /// A hash of each type together with all that it can reach. Equal for equal types; that unequal ones may share it, by chance or by
-    /// intent, [`difference`] finds out.
+    /// A hash of each type together with what lies a few pointers away. Equal for equal types, whatever graph they are seen in; that
+    /// unequal ones may share it, [`difference`] finds out.
     pub(crate) fn fingerprints(&self) -> Vec<u64> {
         // Round by round each hash takes in what lies one pointer further away. Several descriptions of one type in a program do not
         // show: only what is seen along a path of pointers counts.
         let mut hashes: Vec<u64> =
             self.types.iter().map(|ty| xxh3_64(describe(ty, &self.types).as_bytes())).collect();
-        for _ in 0..self.types.len() {
+        for _ in 0..ROUNDS {
             let further = |(ty, &own): (&TypeLayout, &u64)| {
                 let mut bytes = own.to_le_bytes().to_vec();
                 ty.for_each_pointer(&mut |to| bytes.extend(hashes[to as usize].to_le_bytes()));

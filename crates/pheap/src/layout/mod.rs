@@ -3,9 +3,11 @@
 pub(crate) mod desc;
 mod encode;
 mod graph;
+mod pointers;
 
 pub(crate) use encode::{decode, encode};
 pub(crate) use graph::{Graph, TypeLayout, difference};
+pub(crate) use pointers::PointerMap;
 
 use crate::ptr::P;
 use desc::{Desc, Kind, Prim};

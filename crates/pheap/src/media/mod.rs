@@ -79,6 +79,21 @@ impl Counter {
     }
 }
 
+/// A value with one writer at a time, readable by anyone.
+#[derive(Debug, Default)]
+pub(crate) struct Gauge(AtomicU64);
+
+impl Gauge {
+    #[inline(always)]
+    pub(crate) fn set(&self, n: u64) {
+        self.0.store(n, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 impl Media {
     pub(crate) fn new(medium: Medium) -> Media {
         Media { medium, counters: Arc::default() }
@@ -292,6 +307,12 @@ pub enum Bug {
     NoFlushOfFresh,
     /// Recovery retires the log before the data that it restored is durable.
     RecoveryResetsFirst,
+    /// The header does not know of a new base while pointers move there.
+    MoveUnlisted,
+    /// Pointers that have moved are not flushed before the header forgets the old base.
+    NoFlushOfMoved,
+    /// The header forgets the old base before pointers move.
+    ShrinkBeforeMoved,
 }
 
 #[cfg(test)]

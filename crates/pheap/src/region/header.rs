@@ -48,6 +48,11 @@ pub(crate) fn root_word(offset: u64) -> u64 {
     with_check(offset)
 }
 
+/// The offset that such a word records, 0 if none.
+pub(crate) fn root_in(word: u64) -> Result<u64> {
+    if word == 0 { Ok(0) } else { checked(word, "root") }
+}
+
 /// Where a region's header is mapped.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RegionHeader {
@@ -120,10 +125,7 @@ impl RegionHeader {
     /// The header is mapped, and its region is locked or not open yet.
     pub(crate) unsafe fn root(self) -> Result<u64> {
         // SAFETY: by the caller's promise.
-        match unsafe { self.get(ROOT) } {
-            0 => Ok(0),
-            word => checked(word, "root"),
-        }
+        root_in(unsafe { self.get(ROOT) })
     }
 
     /// Address of the word that holds the root's offset. A transaction writes it, like any object.

@@ -1,6 +1,7 @@
 //! Regions: one for each named root, with a lock, an allocator and a log of its own.
 
 pub(crate) mod alloc;
+pub(crate) mod collect;
 pub(crate) mod guard;
 pub(crate) mod header;
 pub(crate) mod held;
@@ -14,11 +15,14 @@ use parking_lot::lock_api::{RawRwLock as _, RawRwLockRecursive as _};
 use parking_lot::{Mutex, RawRwLock};
 
 use crate::error::{Error, Result};
+use crate::heap::bitmaps::LiveSlots;
 use crate::heap::{HeapInner, Span};
-use crate::media::{Counters, Media};
+use crate::layout::PointerMap;
+use crate::media::{Counters, Gauge, Media};
 use crate::txn::commit;
 use crate::txn::context::{Context, Hot};
 use crate::txn::log::Log;
+use collect::Collector;
 use header::RegionHeader;
 use held::HeldTable;
 
@@ -33,13 +37,24 @@ pub(crate) struct Region {
     /// Number of the root's type in the type table.
     pub(crate) ty: u32,
     pub(crate) header: RegionHeader,
-    /// Offset of the root object; 0 while the region is being created.
-    root: AtomicU64,
     pub(crate) name: Mutex<String>,
     /// Removed, or its heap closed: nothing may be touched any more.
     gone: AtomicBool,
     pub(crate) held: Arc<HeldTable>,
     pub(crate) counters: Arc<Counters>,
+    pub(crate) state: Arc<State>,
+}
+
+/// What is known of a region: written under its lock, read by anyone.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    /// Offset of the root object; 0 while the region is being created.
+    root: AtomicU64,
+    /// What the region holds, for statistics.
+    pub(crate) objects: Gauge,
+    pub(crate) bytes: Gauge,
+    /// 1 as long as it is not known what is live.
+    pub(crate) unknown: Gauge,
 }
 
 // SAFETY: the context and the memory of the region are touched under the lock only; the rest is made for sharing.
@@ -66,9 +81,14 @@ impl Region {
         let Identity { id, ty, header, root, name, .. } = identity;
         let hot = Box::new(Hot::new());
         let counters = media.counters().clone();
+        let held: Arc<HeldTable> = Arc::default();
+        let state = Arc::new(State { root: AtomicU64::new(root), ..State::default() });
+        // SAFETY: the heap is there, by the caller's promise.
+        let least = unsafe { (*heap).collect_least };
+        let gc = Collector::new(state.clone(), held.clone(), least);
         // SAFETY: passed on to the caller; `hot` is owned by the region.
         let context =
-            Box::new(UnsafeCell::new(unsafe { Context::new(heap, id, media, log, &raw const *hot) }));
+            Box::new(UnsafeCell::new(unsafe { Context::new(heap, id, media, log, gc, &raw const *hot) }));
         hot.context.set(context.get());
         Region {
             lock: RawRwLock::INIT,
@@ -76,22 +96,33 @@ impl Region {
             hot,
             ty,
             header,
-            root: AtomicU64::new(root),
             name: Mutex::new(name),
             gone: AtomicBool::new(false),
-            held: Arc::default(),
+            held,
             counters,
+            state,
         }
+    }
+
+    /// Gives a region that was read from the medium the spans of its objects, and which slots of them are live, if that is known.
+    pub(crate) fn load(&mut self, spans: Vec<(Span, Arc<PointerMap>)>, live: Option<&LiveSlots>) {
+        let context = self.context.get_mut();
+        let heap = context.heap();
+        context.alloc.load(&heap.page_map, spans.into_iter(), |span| live.is_some_and(|live| live.load(span)));
+        if live.is_none() && !heap.is_read_only() {
+            context.begin_opening();
+        }
+        context.publish_usage();
     }
 
     /// Offset of the root object.
     #[inline]
     pub(crate) fn root(&self) -> u64 {
-        self.root.load(Ordering::Relaxed)
+        self.state.root.load(Ordering::Relaxed)
     }
 
     pub(crate) fn set_root(&self, offset: u64) {
-        self.root.store(offset, Ordering::Relaxed);
+        self.state.root.store(offset, Ordering::Relaxed);
     }
 
     /// Whether the region's memory may not be touched any more.
@@ -100,10 +131,6 @@ impl Region {
         self.gone.load(Ordering::Relaxed)
     }
 
-    /// Tells a region that was read from the medium which spans its objects have.
-    pub(crate) fn set_spans(&mut self, spans: Vec<Span>) {
-        self.context.get_mut().alloc.spans = spans;
-    }
 }
 
 /// A region that this thread has for itself. Dropping it rolls the transaction back.
@@ -165,6 +192,7 @@ impl<'a> Exclusive<'a> {
         let context = self.context();
         let result = commit::commit(context);
         self.end_held(result.is_ok());
+        self.context().collect_some();
         result
     }
 
@@ -283,6 +311,7 @@ impl<'a> Group<'a> {
         for one in &mut self.locked {
             one.context().group.clear();
             one.end_held(committed);
+            one.context().collect_some();
             one.open = false;
         }
         self.locked.clear();

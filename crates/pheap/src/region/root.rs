@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::{Exclusive, Region, Shared};
+use super::{Exclusive, Region, Shared, guard};
 use crate::error::{Error, Result};
 use crate::heap::HeapInner;
 use crate::layout::Persist;
@@ -94,6 +94,21 @@ impl<T: Persist> Root<T> {
         let _shared = Shared::begin(&self.heap, &self.region)?;
         // SAFETY: as in `try_txn`; a reader's view is not writable.
         Ok(unsafe { f(&View::new(Hot::reader(), &self.region), self.object()) })
+    }
+
+    /// Collects the root: what was unreachable when this was called is free when it returns. Transactions and reads go on meanwhile.
+    /// See [`Heap::collect`](crate::Heap::collect).
+    ///
+    /// # Errors
+    /// [`Error::Nested`] if this thread is inside a transaction or read of the heap; [`Error::ReadOnly`], [`Error::Closed`],
+    /// [`Error::Forked`].
+    pub fn collect(&self) -> Result<()> {
+        self.heap.check_writable()?;
+        if guard::is_inside(self.heap.id()) {
+            return Err(Error::Nested);
+        }
+        self.heap.collect(&self.region);
+        Ok(())
     }
 
     /// The root object.

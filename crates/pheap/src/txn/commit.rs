@@ -78,7 +78,7 @@ fn commit_short(contexts: &mut [&mut Context]) -> Result<()> {
     let mut flushed = false;
     for context in contexts.iter_mut() {
         stage_changes(context, &mut record);
-        for span in &context.alloc.taken {
+        for span in context.alloc.taken() {
             // SAFETY: the two words of the encoded entry.
             unsafe { record.add(span.entry_at, span.entry.to_words().as_ptr(), ENTRY as usize / 8) };
         }
@@ -106,6 +106,7 @@ fn commit_short(contexts: &mut [&mut Context]) -> Result<()> {
 #[inline]
 fn stage_changes(context: &mut Context, record: &mut Staged) {
     let base = context.heap().base().addr();
+    context.shade_originals();
     for (addr, copy, words) in context.set.copies() {
         let original = std::ptr::with_exposed_provenance(addr);
         // SAFETY: copy and original have this many words. Their bytes are definite: `settle` has seen to it.
@@ -116,19 +117,20 @@ fn stage_changes(context: &mut Context, record: &mut Staged) {
 /// Adds the fresh objects to the record, or starts to flush them if they are many. Returns whether it did the latter.
 #[inline]
 fn stage_fresh(context: &mut Context, record: &mut Staged) -> bool {
-    let fresh = &context.alloc.fresh;
+    let base = context.heap().base().addr();
+    let Context { alloc, media, .. } = context;
+    let fresh = alloc.fresh_ranges();
     if fresh.is_empty() {
         return false;
     }
-    let base = context.heap().base().addr();
-    let inline = fresh.bytes <= FRESH_IN_RECORD;
-    for &(start, end) in fresh.ranges() {
+    let inline = fresh.iter().map(|(start, end)| end - start).sum::<usize>() <= FRESH_IN_RECORD;
+    for &(start, end) in fresh {
         let ptr = std::ptr::with_exposed_provenance::<u64>(start);
         if inline {
             // SAFETY: a range of fresh objects, whole words, made definite by `settle`.
             unsafe { record.add((start - base) as u64, ptr, (end - start) / 8) };
         } else {
-            context.media.flush(ptr.cast(), end - start);
+            media.flush(ptr.cast(), end - start);
         }
     }
     !inline
@@ -172,7 +174,7 @@ fn commit_long(contexts: &mut [&mut Context]) -> Result<()> {
     for context in contexts.iter() {
         let base = context.heap().base().addr();
         entries
-            .extend(context.alloc.taken.iter().map(|span| (base + span.entry_at as usize, ENTRY as usize)));
+            .extend(context.alloc.taken().map(|span| (base + span.entry_at as usize, ENTRY as usize)));
     }
     if !entries.is_empty() {
         contexts[0].append_undo(&entries)?;
@@ -182,7 +184,7 @@ fn commit_long(contexts: &mut [&mut Context]) -> Result<()> {
         // SAFETY: the transaction's closure has returned.
         unsafe { context.padded.zero() };
         let Context { alloc, logged, media, .. } = &mut **context;
-        for span in &alloc.taken {
+        for span in alloc.taken() {
             // SAFETY: the entry of a span that this transaction has taken; the lock on its pages is implied.
             unsafe {
                 let entry = base.add(span.entry_at as usize);
@@ -190,7 +192,7 @@ fn commit_long(contexts: &mut [&mut Context]) -> Result<()> {
                 media.flush(entry, ENTRY as usize);
             }
         }
-        for &(start, end) in alloc.fresh.ranges() {
+        for &(start, end) in alloc.fresh_ranges() {
             media.flush(std::ptr::without_provenance(start), end - start);
         }
         logged.drain_lines(|line| {
@@ -210,6 +212,10 @@ fn commit_long(contexts: &mut [&mut Context]) -> Result<()> {
 fn finish(context: &mut Context) {
     if !context.alloc.is_untouched() {
         context.alloc.commit();
+        context.publish_usage();
+        if context.log.is_empty() {
+            context.log_is_empty();
+        }
     }
     end(context);
 }

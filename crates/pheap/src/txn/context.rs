@@ -12,7 +12,8 @@ use crate::heap::HeapInner;
 use crate::heap::arena::{SpanEntry, SpanKind};
 use crate::heap::mapping::PAGE;
 use crate::media::{LINE, Media};
-use crate::region::alloc::{Allocator, Request};
+use crate::region::alloc::{Allocator, Needs, Request};
+use crate::region::collect::Collector;
 
 /// What a read looks at first. `View` points to it.
 ///
@@ -57,6 +58,7 @@ pub(crate) struct Context {
     pub(crate) media: Media,
     pub(crate) log: Log,
     pub(crate) alloc: Allocator,
+    pub(crate) gc: Collector,
     pub(crate) mode: Mode,
     pub(crate) set: WriteSet,
     pub(crate) logged: WordMap,
@@ -85,6 +87,7 @@ impl Context {
         region: u32,
         media: Media,
         log: Log,
+        gc: Collector,
         hot: *const Hot,
     ) -> Context {
         Context {
@@ -93,6 +96,7 @@ impl Context {
             media,
             log,
             alloc: Allocator::default(),
+            gc,
             mode: Mode::Short,
             set: WriteSet::new(),
             logged: WordMap::default(),
@@ -148,10 +152,40 @@ impl Context {
     /// A new object of zero or more bytes.
     #[inline]
     pub(crate) fn alloc(&mut self, request: Request) -> Result<*mut u8> {
-        let addr = self.alloc.alloc(self.heap(), self.region, request)?;
+        let addr = match self.alloc.try_alloc(&request) {
+            Some(addr) => addr,
+            None => self.alloc_slow(&request)?,
+        };
         let ptr = std::ptr::with_exposed_provenance_mut::<u8>(addr);
         self.media.expect_stores(ptr, request.bytes as usize);
         Ok(ptr)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn alloc_slow(&mut self, request: &Request) -> Result<usize> {
+        let heap = self.heap();
+        loop {
+            if let Some(addr) = self.alloc.try_alloc(request) {
+                return Ok(addr);
+            }
+            let (bytes, entry, pointers) = match self.alloc.prepare(heap, self.region, request)? {
+                Needs::Nothing => continue,
+                Needs::Span(bytes, entry, pointers) => (bytes, entry, pointers),
+            };
+            let span = match heap.take_free_span(bytes, entry) {
+                Some(span) => span,
+                // Rather than growing the file for what a crash may have left free.
+                None if self.gc.is_opening() => {
+                    self.complete_collection();
+                    continue;
+                }
+                None => heap.take_span(bytes, entry)?,
+            };
+            if let Some(addr) = self.alloc.add_span(heap, span, request.bytes, pointers) {
+                return Ok(addr);
+            }
+        }
     }
 
     pub(crate) fn append_undo(&mut self, ranges: &[(usize, usize)]) -> Result<()> {
@@ -163,7 +197,7 @@ impl Context {
 
     /// All spans of the region (offset, bytes), the one with its header last.
     pub(crate) fn spans(&self) -> Vec<(u64, u64)> {
-        let objects = self.alloc.spans.iter().map(|span| (span.offset, u64::from(span.entry.pages) * PAGE));
+        let objects = self.alloc.spans.iter().map(|span| (span.span.offset, span.bytes));
         objects.chain(self.log.spans()).collect()
     }
 
@@ -191,6 +225,16 @@ impl Context {
         flush(self);
         self.media.fence();
         self.log.reset(&self.media);
+        self.log_is_empty();
+    }
+
+    /// Nothing that was committed can be replayed any more.
+    #[inline]
+    pub(crate) fn log_is_empty(&mut self) {
+        if self.alloc.has_quarantine() {
+            let heap = self.heap();
+            self.alloc.end_quarantine(heap);
+        }
     }
 }
 

@@ -163,6 +163,13 @@ pub(crate) struct Range<'a> {
     pub(crate) words: &'a [u64],
 }
 
+impl Range<'_> {
+    /// Offset of what is behind it.
+    pub(crate) fn end(&self) -> u64 {
+        self.offset + self.words.len() as u64 * 8
+    }
+}
+
 /// The word before the words of a range.
 #[inline(always)]
 fn head(offset: u64, words: usize) -> u64 {

@@ -32,7 +32,7 @@ impl Context {
                 Context::spill(cx);
             }
             if (*cx).mode == Mode::Long {
-                if (*cx).alloc.fresh.contains(addr) || Context::log_range(cx, addr, len).is_ok() {
+                if (*cx).alloc.is_fresh(addr) || Context::log_range(cx, addr, len).is_ok() {
                     (*cx).note_padding(addr, padding);
                     return in_place;
                 }
@@ -56,7 +56,7 @@ impl Context {
             Find::Part => return None,
             Find::Nothing => {}
         }
-        if self.alloc.fresh.contains(addr) {
+        if self.alloc.is_fresh(addr) {
             self.note_padding(addr, padding);
             return Some(std::ptr::with_exposed_provenance_mut(addr));
         }
@@ -145,7 +145,9 @@ impl Context {
             // Old records must not be replayed over what is now written in place.
             member.retire_records();
             member.mode = Mode::Long;
+            let first = originals.len();
             originals.extend(member.set.copies().map(|(addr, _, words)| (addr, words * 8)));
+            originals[first..].iter().for_each(|&(addr, len)| member.shade(addr, len));
         }
         cpu::settle(std::ptr::null_mut());
         if !originals.is_empty() {
@@ -232,12 +234,13 @@ impl Context {
         let base = self.base();
         let mut new = std::mem::take(&mut self.scratch);
         for &(addr, len) in places {
-            if len > 0 && !self.alloc.fresh.contains(addr) {
+            if len > 0 && !self.alloc.is_fresh(addr) {
                 let offset = addr - base;
                 self.logged.insert(offset, offset + len, |offset, bytes| new.push((base + offset, bytes)));
             }
         }
         for &(addr, len) in &new {
+            self.shade(addr, len);
             self.media.expect_stores(std::ptr::without_provenance(addr), len);
         }
         new

@@ -1,13 +1,14 @@
 //! What happens to the logs when a heap is opened.
 //!
-//! 1. Each log is read: its complete entries, of its current generation.
+//! 1. Each log is [read](read_logs): its complete entries, of its current generation. Nothing is written yet, so that a heap that turns out
+//!    to be damaged stays as it is.
 //! 2. Redo records are copied to their places, oldest first; undo entries newest first. Doing so twice changes nothing more, so
 //!    a crash meanwhile is a crash like any other.
 //! 3. When that is durable, each log gets a new generation, also if there was nothing to do: a complete record may lie behind
 //!    a torn one, and must not come back to life.
 
 use super::commit::restore;
-use super::log::{Kind, Log, ranges};
+use super::log::{Kind, Log, Range, ranges};
 use crate::error::{Error, Result};
 use crate::heap::header::HEADER_SIZE;
 use crate::media::{Bug, Media, bug};
@@ -21,48 +22,61 @@ pub(crate) struct Recovered {
     pub(crate) rolled_back: u64,
 }
 
-/// Recovers all logs of a heap that is mapped at `base` up to `mapped`.
+/// What a crash left in the logs.
+#[derive(Debug)]
+pub(crate) struct Found {
+    recovered: Recovered,
+    /// In the order in which they are copied to their places.
+    entries: Vec<Vec<u64>>,
+}
+
+impl Found {
+    /// What is going to be written, in this order.
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = Range<'_>> {
+        self.entries.iter().flat_map(|entry| ranges(entry))
+    }
+}
+
+/// Reads all logs of a heap that is mapped up to `mapped`.
 ///
-/// # Safety
-/// Nobody else accesses the heap.
-pub(crate) unsafe fn recover(
-    media: &Media,
-    base: *mut u8,
-    mapped: u64,
-    logs: &mut [Log],
-) -> Result<Recovered> {
-    let mut found = Vec::new();
-    for log in logs.iter() {
-        let (kind, entries) = log.scan()?;
-        for range in entries.iter().flat_map(|entry| ranges(entry)) {
-            if range.offset < HEADER_SIZE || range.offset + range.words.len() as u64 * 8 > mapped {
-                return Err(Error::corrupt("a log entry lies outside of the heap"));
-            }
-        }
-        found.push((kind, entries));
-    }
-    if bug(Bug::RecoveryResetsFirst) {
-        reset(media, logs);
-    }
-    let mut recovered = Recovered::default();
-    for (kind, mut entries) in found {
+/// # Errors
+/// If they could not be replayed.
+pub(crate) fn read_logs(logs: &[Log], mapped: u64) -> Result<Found> {
+    let mut found = Found { recovered: Recovered::default(), entries: Vec::new() };
+    for log in logs {
+        let (kind, mut entries) = log.scan()?;
         match kind {
-            Kind::Redo => recovered.replayed += entries.len() as u64,
+            Kind::Redo => found.recovered.replayed += entries.len() as u64,
             Kind::Undo => {
-                recovered.rolled_back += entries.len() as u64;
+                found.recovered.rolled_back += entries.len() as u64;
                 entries.reverse();
             }
         }
-        for entry in &entries {
-            // SAFETY: the ranges were checked above.
-            unsafe { restore(media, base, entry) };
-        }
+        found.entries.append(&mut entries);
+    }
+    if found.ranges().any(|range| range.offset < HEADER_SIZE || range.end() > mapped) {
+        return Err(Error::corrupt("a log entry lies outside of the heap"));
+    }
+    Ok(found)
+}
+
+/// Writes what was found in `logs` to the heap that is mapped at `base`, and empties them.
+///
+/// # Safety
+/// Nobody else accesses the heap, which has not changed since the logs were read.
+pub(crate) unsafe fn replay(media: &Media, base: *mut u8, logs: &mut [Log], found: &Found) -> Recovered {
+    if bug(Bug::RecoveryResetsFirst) {
+        reset(media, logs);
+    }
+    for entry in &found.entries {
+        // SAFETY: the ranges were checked when they were read.
+        unsafe { restore(media, base, entry) };
     }
     media.fence();
     if !bug(Bug::RecoveryResetsFirst) && !bug(Bug::KeepGeneration) {
         reset(media, logs);
     }
-    Ok(recovered)
+    found.recovered
 }
 
 fn reset(media: &Media, logs: &mut [Log]) {

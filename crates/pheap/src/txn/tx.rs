@@ -251,6 +251,17 @@ impl<'r> Txn<'r> {
         held
     }
 
+    /// Frees an object when the transaction commits, rather than leaving it to a collection. Its memory is not used again before a crash
+    /// can no longer bring back what pointed to it; and not at all, before the next collection, if one is running.
+    ///
+    /// # Safety
+    /// When the transaction commits, nothing points to the object or into it: no object, no [`Held`], and no `P` that anyone has.
+    #[doc(hidden)]
+    pub unsafe fn __free_at_commit<T: Pointee + ?Sized>(&self, p: P<'r, T>) {
+        // SAFETY: for this call.
+        unsafe { self.cx() }.alloc.free_at_commit(p.addr().as_ptr().expose_provenance());
+    }
+
     /// Makes the value at `value` crash-safe, and says where it is to be written.
     ///
     /// # Safety

@@ -1,0 +1,165 @@
+//! Collections of the whole heap: on demand, and in the background after it was opened.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::pauses::{Histogram, Pauses};
+use super::{Heap, HeapInner, lock};
+use crate::error::{Error, Result};
+use crate::region::collect::Stage;
+use crate::region::{Region, guard};
+
+/// A region with fewer bytes is marked by one thread.
+const WORTH_THREADS: u64 = 8 << 20;
+
+/// What is known of a heap's collections.
+#[derive(Default)]
+pub(crate) struct Collections {
+    completed: AtomicU64,
+    pauses: Histogram,
+    /// Tells the thread in the background to end.
+    stop: AtomicBool,
+    background: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Collections {
+    pub(crate) fn completed(&self) {
+        self.completed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn pause(&self, duration: Duration) {
+        self.pauses.add(duration);
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        self.completed.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn pauses(&self) -> (Pauses, Duration) {
+        (self.pauses.copy(), self.pauses.total())
+    }
+}
+
+impl Heap {
+    /// Waits until it is known what is live in the heap: after that, the memory of all that a crash has left behind is used again.
+    ///
+    /// A heap can be used as soon as it is open. If it was not closed before, its objects are marked in the background meanwhile; this
+    /// waits for that, and helps.
+    ///
+    /// # Errors
+    /// [`Error::Nested`] if this thread is inside a transaction or read of the heap; [`Error::Closed`], [`Error::Forked`].
+    pub fn wait_ready(&self) -> Result<()> {
+        let heap = self.inner();
+        for region in heap.regions_to_collect()? {
+            if region.is_opening() {
+                heap.drive(&region);
+            }
+        }
+        Ok(())
+    }
+
+    /// Collects all roots: what was unreachable when this was called is free when it returns. Transactions and reads go on meanwhile.
+    ///
+    /// There is no need to call it: a root is collected when it has allocated about as much as is live (see
+    /// [`Options::collect_growth`](crate::Options::collect_growth)).
+    ///
+    /// # Errors
+    /// [`Error::Nested`] if this thread is inside a transaction or read of the heap; [`Error::ReadOnly`], [`Error::Closed`],
+    /// [`Error::Forked`].
+    pub fn collect(&self) -> Result<()> {
+        let heap = self.inner();
+        heap.check_writable()?;
+        for region in heap.regions_to_collect()? {
+            heap.collect(&region);
+        }
+        Ok(())
+    }
+}
+
+impl HeapInner {
+    /// Fails if this thread cannot wait for regions.
+    fn regions_to_collect(&self) -> Result<Vec<Arc<Region>>> {
+        self.check_open()?;
+        if guard::is_inside(self.id()) {
+            return Err(Error::Nested);
+        }
+        Ok(self.meta.lock().roots.values().cloned().collect())
+    }
+
+    /// Collects one region. This thread is not inside of the heap.
+    pub(crate) fn collect(&self, region: &Region) {
+        // A cycle that was running has begun before, and knows nothing of what became garbage since.
+        while let Some(false) = region.begin_cycle() {
+            self.drive(region);
+        }
+        self.drive(region);
+    }
+
+    /// Completes the cycle of a region, with as many threads as it is worth.
+    fn drive(&self, region: &Region) {
+        let mark = || while region.mark_beside_readers(self) == Stage::Working && !self.collections.stops() {};
+        let threads = if region.span_bytes() < WORTH_THREADS { 1 } else { self.collect_threads };
+        std::thread::scope(|scope| {
+            for _ in 1..threads {
+                scope.spawn(mark);
+            }
+            mark();
+        });
+        while region.collect_alone() && !self.collections.stops() {}
+    }
+
+    /// Whether runs must be repeatable: no threads that nobody asked for, no looking at clocks.
+    pub(crate) fn is_simulated(&self) -> bool {
+        #[cfg(feature = "sim")]
+        if matches!(self.medium, crate::media::Medium::Sim(_)) {
+            return true;
+        }
+        false
+    }
+
+    /// Marks what is live in a heap that was just opened, in a thread of its own.
+    pub(super) fn mark_in_background(self: &Arc<Self>) {
+        struct Shared(*const HeapInner);
+        // SAFETY: a heap can be shared; it joins the thread before it goes.
+        unsafe impl Send for Shared {}
+        // Not an `Arc`: the file is closed when the last handle of the program is gone.
+        let shared = Shared(Arc::as_ptr(self));
+        let work = move || {
+            let shared = shared;
+            // SAFETY: `stop_background` waits for this thread before the heap goes.
+            let heap = unsafe { &*shared.0 };
+            let regions: Vec<Arc<Region>> = heap.meta.lock().roots.values().cloned().collect();
+            for region in regions {
+                while !heap.collections.stops() && region.mark_beside_readers(heap) == Stage::Working {}
+                while !heap.collections.stops() && region.collect_alone() {}
+            }
+        };
+        // Without a thread, the work is done by those who allocate.
+        if let Ok(thread) = std::thread::Builder::new().name("pheap marking".into()).spawn(work) {
+            *self.collections.background.lock() = Some(thread);
+        }
+    }
+
+    /// Ends the thread in the background. No region is locked by this thread.
+    pub(super) fn stop_background(&self) {
+        self.collections.stop.store(true, Ordering::Relaxed);
+        let thread = self.collections.background.lock().take();
+        match thread {
+            // A thread does not survive a fork, and cannot be waited for there.
+            Some(thread) if self.forks == lock::forks() => {
+                let _ = thread.join();
+            }
+            other => std::mem::forget(other),
+        }
+    }
+}
+
+impl Collections {
+    fn stops(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+}

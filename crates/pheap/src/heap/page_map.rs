@@ -1,0 +1,90 @@
+//! Which span a page belongs to: one number for each page that the heap can ever have, in volatile memory.
+//!
+//! A collector looks up each pointer that it follows, so this is an array, not a tree. It is as long as the reservation of addresses, but
+//! only the parts that are written take memory.
+
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::mapping::PAGE;
+use crate::error::{Error, Result};
+
+/// Numbers of spans by page. A region's numbers are its own: nobody looks up a page of another region.
+pub(crate) struct PageMap {
+    start: NonNull<AtomicU32>,
+    pages: usize,
+}
+
+// SAFETY: an array of atomics.
+unsafe impl Send for PageMap {}
+// SAFETY: as above.
+unsafe impl Sync for PageMap {}
+
+impl PageMap {
+    /// A map for a heap of at most `reserved` bytes, which belong to no span.
+    pub(crate) fn new(reserved: u64) -> Result<PageMap> {
+        let pages = (reserved / PAGE) as usize;
+        // SAFETY: a new mapping at an address of the kernel's choice. Not from the allocator, which would count all of it.
+        let got = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                pages * size_of::<AtomicU32>(),
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if got == libc::MAP_FAILED {
+            let error = std::io::Error::last_os_error();
+            return Err(Error::io(format!("mapping a table for {pages} pages"), error));
+        }
+        Ok(PageMap { start: NonNull::new(got.cast()).expect("not at 0"), pages })
+    }
+
+    #[inline(always)]
+    fn entries(&self) -> &[AtomicU32] {
+        // SAFETY: mapped in `new` with this length, and zero, which is a valid atomic.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.pages) }
+    }
+
+    /// The number of the span that the byte at `offset` lies in.
+    #[inline(always)]
+    pub(crate) fn get(&self, offset: u64) -> Option<u32> {
+        let entry = self.entries().get((offset / PAGE) as usize)?.load(Ordering::Relaxed);
+        entry.checked_sub(1)
+    }
+
+    /// Says which span these pages belong to from now on.
+    pub(crate) fn set(&self, offset: u64, len: u64, span: Option<u32>) {
+        let value = span.map_or(0, |number| number + 1);
+        let first = (offset / PAGE) as usize;
+        for entry in &self.entries()[first..first + (len / PAGE) as usize] {
+            entry.store(value, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for PageMap {
+    fn drop(&mut self) {
+        // SAFETY: mapped in `new`, and nobody has a reference into it any more.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.pages * size_of::<AtomicU32>()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_belong_to_spans() {
+        let map = PageMap::new(1 << 40).unwrap();
+        assert_eq!(map.get(0), None);
+        map.set(3 * PAGE, 2 * PAGE, Some(0));
+        map.set((1 << 40) - PAGE, PAGE, Some(7));
+        let at = [3 * PAGE - 1, 3 * PAGE, 5 * PAGE - 1, 5 * PAGE, (1 << 40) - 1, 1 << 40, u64::MAX];
+        assert_eq!(at.map(|offset| map.get(offset)), [None, Some(0), Some(0), None, Some(7), None, None]);
+        map.set(3 * PAGE, PAGE, None);
+        assert_eq!((map.get(3 * PAGE), map.get(4 * PAGE)), (None, Some(0)));
+    }
+}

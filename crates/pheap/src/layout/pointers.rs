@@ -1,0 +1,391 @@
+//! Where the pointers of an object are: a [`TypeLayout`] compiled into what tracing and relocation loop over.
+//!
+//! Pointers are aligned words, so everything here counts in words. A layout that a program cannot have (it came with a
+//! damaged file) makes a map that finds fewer pointers, never one that leads out of the object.
+
+use std::ops::Range;
+
+use super::desc::Prim;
+use super::graph::{FieldLayout, Shape, TypeLayout};
+use super::slice_header;
+
+#[cfg(test)]
+mod tests;
+
+/// Arrays with no more pointers than this are spelled out.
+const SPELLED_OUT: usize = 64;
+
+/// Where the pointers of a type are.
+#[derive(Debug)]
+pub(crate) struct PointerMap {
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Sized(Places),
+    /// The elements begin at word `first`; word 0 says how many there are.
+    Slice {
+        first: usize,
+        elements: Elements,
+    },
+    None,
+}
+
+/// The pointers of a sized value, in words from its start.
+#[derive(Debug, Default)]
+struct Places {
+    /// Those among the first 64 words, a bit each.
+    near: u64,
+    /// The others, in ascending order.
+    far: Box<[usize]>,
+    /// Those that are not always there, or too many to list.
+    parts: Box<[Part]>,
+}
+
+#[derive(Debug)]
+enum Part {
+    Array { at: usize, len: usize, elements: Elements },
+    Enum(Choice),
+}
+
+/// Values of one type, one after the other.
+#[derive(Debug)]
+struct Elements {
+    /// Words of an element.
+    stride: usize,
+    places: Places,
+}
+
+/// A value whose tag says which pointers it has.
+#[derive(Debug)]
+struct Choice {
+    at: usize,
+    words: usize,
+    /// Bytes of the tag, which lies in front.
+    tag: usize,
+    /// By tag, in ascending order.
+    variants: Box<[(u128, Places)]>,
+}
+
+/// The words that are asked for: from the first, up to the second.
+type Window = (usize, usize);
+
+impl PointerMap {
+    /// The map of this type.
+    pub(crate) fn of(ty: &TypeLayout) -> PointerMap {
+        let kind = match &ty.shape {
+            Shape::Slice(elem) => match Elements::of(elem) {
+                Some(elements) if elem.align.is_power_of_two() && elem.align <= 1 << 16 => {
+                    Kind::Slice { first: slice_header(elem.align as usize) / 8, elements }
+                }
+                _ => Kind::None,
+            },
+            _ => Kind::Sized(Places::of(ty)),
+        };
+        match kind {
+            Kind::Sized(places) if places.is_empty() => PointerMap { kind: Kind::None },
+            kind => PointerMap { kind },
+        }
+    }
+
+    /// Whether an object of the type can have any.
+    pub(crate) fn has_pointers(&self) -> bool {
+        !matches!(self.kind, Kind::None)
+    }
+
+    /// The pointers of the most common types, as bits of the first 64 words: if there are no others, and always these.
+    pub(crate) fn plain(&self) -> Option<u64> {
+        match &self.kind {
+            Kind::Sized(places) if places.far.is_empty() && places.parts.is_empty() => Some(places.near),
+            _ => None,
+        }
+    }
+
+    /// Calls `visit` with the address of each word of the object at `object` that holds a pointer, null or not, and of which
+    /// a byte lies in `window` (counted from the object's start). The object's slot has `bytes` bytes; nothing outside of them is
+    /// read or visited, whatever they hold. An unknown tag, as a dead slot may have, means no pointers.
+    ///
+    /// # Safety
+    /// `bytes` bytes at `object`, which is aligned to 8, are mapped, have definite values where the type has no padding, and
+    /// are not written meanwhile, except by `visit`.
+    #[inline]
+    pub(crate) unsafe fn visit(
+        &self,
+        object: *const u8,
+        bytes: usize,
+        window: Range<usize>,
+        mut visit: impl FnMut(*mut u64),
+    ) {
+        let object = object.cast::<u64>();
+        let words = bytes / 8;
+        let is_empty = window.is_empty();
+        let window = (window.start / 8, window.end.div_ceil(8).min(words));
+        if is_empty || window.0 >= window.1 {
+            return;
+        }
+        // SAFETY: `words` words can be read; `first` is at least 1, so a slice with room for an element has a length.
+        unsafe {
+            match &self.kind {
+                Kind::Sized(places) => places.visit(object, words, window, &mut visit),
+                Kind::Slice { first, elements } if *first < words => {
+                    let len = object.read_volatile().min(((words - first) / elements.stride) as u64) as usize;
+                    elements.visit(object, *first, len, window, &mut visit);
+                }
+                Kind::Slice { .. } | Kind::None => {}
+            }
+        }
+    }
+}
+
+impl Places {
+    fn of(ty: &TypeLayout) -> Places {
+        let mut builder = Builder::default();
+        builder.add(ty, 0, ty.size);
+        builder.finish()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.near == 0 && self.far.is_empty() && self.parts.is_empty()
+    }
+
+    /// Visits those of the value at `value`, of which there are `words` words.
+    ///
+    /// # Safety
+    /// They can be read. The window ends within them.
+    #[inline]
+    unsafe fn visit(
+        &self,
+        value: *const u64,
+        words: usize,
+        window: Window,
+        visit: &mut impl FnMut(*mut u64),
+    ) {
+        let mut near = self.near & bits(window);
+        while near != 0 {
+            // SAFETY: in the window.
+            visit(unsafe { value.add(near.trailing_zeros() as usize) }.cast_mut());
+            near &= near - 1;
+        }
+        if !self.far.is_empty() {
+            let first = self.far.partition_point(|&at| at < window.0);
+            for &at in self.far[first..].iter().take_while(|&&at| at < window.1) {
+                // SAFETY: in the window.
+                visit(unsafe { value.add(at) }.cast_mut());
+            }
+        }
+        for part in &self.parts {
+            // SAFETY: passed on to the caller.
+            unsafe { part.visit(value, words, window, visit) };
+        }
+    }
+}
+
+/// The bits of a window among the first 64.
+#[inline(always)]
+fn bits((from, to): Window) -> u64 {
+    let below = |n: usize| if n < 64 { (1 << n) - 1 } else { u64::MAX };
+    below(to) & !below(from)
+}
+
+impl Part {
+    /// # Safety
+    /// As for [`Places::visit`].
+    unsafe fn visit(
+        &self,
+        value: *const u64,
+        words: usize,
+        window: Window,
+        visit: &mut impl FnMut(*mut u64),
+    ) {
+        // SAFETY: passed on to the caller; no more elements than there is room for.
+        unsafe {
+            match self {
+                Part::Array { at, len, elements } => {
+                    let room = words.saturating_sub(*at) / elements.stride;
+                    elements.visit(value, *at, room.min(*len), window, visit);
+                }
+                Part::Enum(choice) => choice.visit(value, words, window, visit),
+            }
+        }
+    }
+}
+
+impl Elements {
+    /// `None` if an element has no pointers.
+    fn of(elem: &TypeLayout) -> Option<Elements> {
+        let places = Places::of(elem);
+        // Whoever has a pointer is aligned as it is.
+        let has_some = !places.is_empty() && elem.size >= 8 && elem.size.is_multiple_of(8);
+        has_some.then_some(Elements { stride: elem.size as usize / 8, places })
+    }
+
+    /// Visits those of `len` elements from word `first` on.
+    ///
+    /// # Safety
+    /// As for [`Places::visit`], with all the elements in `value`.
+    #[inline]
+    unsafe fn visit(
+        &self,
+        value: *const u64,
+        first: usize,
+        len: usize,
+        window: Window,
+        visit: &mut impl FnMut(*mut u64),
+    ) {
+        let stride = self.stride;
+        let (from, to) = (window.0.max(first), window.1.min(first + len * stride));
+        if from >= to {
+            return;
+        }
+        // SAFETY: all of this is in the window, or in an element that is partly in it.
+        unsafe {
+            if stride == 1 {
+                // Nothing but pointers.
+                (from..to).for_each(|at| visit(value.add(at).cast_mut()));
+                return;
+            }
+            for i in (from - first) / stride..(to - first).div_ceil(stride) {
+                let start = first + i * stride;
+                let window = (from.saturating_sub(start), (to - start).min(stride));
+                self.places.visit(value.add(start), stride, window, visit);
+            }
+        }
+    }
+}
+
+impl Choice {
+    /// # Safety
+    /// As for [`Places::visit`].
+    unsafe fn visit(
+        &self,
+        value: *const u64,
+        words: usize,
+        window: Window,
+        visit: &mut impl FnMut(*mut u64),
+    ) {
+        let end = (self.at + self.words).min(words);
+        if window.0 >= end || window.1 <= self.at || self.at + self.tag.div_ceil(8) > words {
+            return;
+        }
+        // SAFETY: it starts within the value, and its tag is in it.
+        let (own, tag) = unsafe {
+            let own = value.add(self.at);
+            (own, read_tag(own, self.tag))
+        };
+        // Most tags count from 0.
+        let guess = self.variants.get(tag as usize).filter(|(known, _)| *known == tag);
+        let found = guess.or_else(|| {
+            let found = self.variants.binary_search_by_key(&tag, |(known, _)| *known);
+            found.ok().map(|i| &self.variants[i])
+        });
+        if let Some((_, places)) = found {
+            let window = (window.0.saturating_sub(self.at), window.1.min(end) - self.at);
+            // SAFETY: up to `end`, all of it can be read.
+            unsafe { places.visit(own, end - self.at, window, visit) };
+        }
+    }
+}
+
+/// The tag in `bytes` bytes at `at`.
+///
+/// # Safety
+/// They can be read.
+#[inline(always)]
+unsafe fn read_tag(at: *const u64, bytes: usize) -> u128 {
+    // SAFETY: by the caller's promise; a word is aligned enough for all but `u128`, which is read as two.
+    unsafe {
+        match bytes {
+            1 => at.cast::<u8>().read_volatile().into(),
+            2 => at.cast::<u16>().read_volatile().into(),
+            4 => at.cast::<u32>().read_volatile().into(),
+            8 => at.read_volatile().into(),
+            _ => u128::from(at.read_volatile()) | u128::from(at.add(1).read_volatile()) << 64,
+        }
+    }
+}
+
+/// Bytes of a tag of this type, if a tag can be of it.
+fn tag_bytes(tag: Prim) -> Option<usize> {
+    match tag {
+        Prim::U8 | Prim::I8 => Some(1),
+        Prim::U16 | Prim::I16 => Some(2),
+        Prim::U32 | Prim::I32 => Some(4),
+        Prim::U64 | Prim::I64 => Some(8),
+        Prim::U128 | Prim::I128 => Some(16),
+        Prim::F32 | Prim::F64 | Prim::Bool | Prim::Char | Prim::Unit => None,
+    }
+}
+
+/// Collects the pointers of a sized value.
+#[derive(Default)]
+struct Builder {
+    words: Vec<usize>,
+    parts: Vec<Part>,
+}
+
+impl Builder {
+    /// Adds those of a `ty` at byte `at`, of which all lies before byte `end`.
+    fn add(&mut self, ty: &TypeLayout, at: u64, end: u64) {
+        let Some(own_end) = at.checked_add(ty.size).filter(|&own_end| own_end <= end) else { return };
+        if !at.is_multiple_of(8) {
+            return; // too little alignment for a pointer
+        }
+        let word = at as usize / 8;
+        match &ty.shape {
+            Shape::Ptr { .. } if ty.size == 8 => self.words.push(word),
+            Shape::Struct(fields) => self.add_fields(fields, at, own_end),
+            Shape::Array { elem, len } => {
+                let Some(elements) = Elements::of(elem) else { return };
+                let len = (*len).min(ty.size / elem.size) as usize;
+                if len == 0 {
+                    return;
+                }
+                let Places { near, far, parts } = &elements.places;
+                let each = near.count_ones() as usize + far.len();
+                if !parts.is_empty() || len.saturating_mul(each) > SPELLED_OUT {
+                    self.parts.push(Part::Array { at: word, len, elements });
+                    return;
+                }
+                for start in (0..len).map(|i| word + i * elements.stride) {
+                    let near = (0..64).filter(|bit| near >> bit & 1 == 1);
+                    self.words.extend(near.chain(far.iter().copied()).map(|at| start + at));
+                }
+            }
+            Shape::Enum { tag, variants } => {
+                let Some(tag) = tag_bytes(*tag).filter(|&bytes| bytes as u64 <= ty.size) else { return };
+                let mask = u128::MAX >> (128 - tag * 8);
+                let mut variants: Vec<(u128, Places)> = variants
+                    .iter()
+                    .map(|variant| {
+                        let mut builder = Builder::default();
+                        builder.add_fields(&variant.fields, 0, ty.size);
+                        (variant.tag as u128 & mask, builder.finish())
+                    })
+                    .collect();
+                if variants.iter().any(|(_, places)| !places.is_empty()) {
+                    variants.sort_by_key(|(tag, _)| *tag);
+                    let words = ty.size as usize / 8;
+                    self.parts.push(Part::Enum(Choice { at: word, words, tag, variants: variants.into() }));
+                }
+            }
+            Shape::Ptr { .. } | Shape::Prim(_) | Shape::Slice(_) | Shape::Str => {}
+        }
+    }
+
+    fn add_fields(&mut self, fields: &[FieldLayout], at: u64, end: u64) {
+        for field in fields {
+            if let Some(at) = at.checked_add(field.offset) {
+                self.add(&field.ty, at, end);
+            }
+        }
+    }
+
+    fn finish(mut self) -> Places {
+        self.words.sort_unstable();
+        self.words.dedup();
+        let far = self.words.split_off(self.words.partition_point(|&at| at < 64));
+        let near = self.words.iter().fold(0, |near, at| near | 1 << at);
+        Places { near, far: far.into(), parts: self.parts.into() }
+    }
+}

@@ -1,0 +1,41 @@
+//! All regions of a heap at once, for whoever wants to see the heap while nobody changes it.
+
+use std::sync::Arc;
+
+use parking_lot::lock_api::{RawRwLock as _, RawRwLockRecursive as _};
+
+use super::{Region, guard};
+use crate::error::Result;
+use crate::heap::HeapInner;
+
+/// Regions that this thread shares with other readers: transactions on them wait, reads go on.
+pub(crate) struct SharedAll<'a> {
+    heap: &'a HeapInner,
+    locked: Vec<Arc<Region>>,
+}
+
+impl<'a> SharedAll<'a> {
+    /// Waits for each of the regions until no transaction has it. They are one scope of this thread, however many they are.
+    ///
+    /// The caller keeps roots from being created and removed, and is not inside of the heap: who waits for regions while others may wait
+    /// for his could wait for ever.
+    pub(crate) fn begin(heap: &'a HeapInner, regions: Vec<Arc<Region>>) -> Result<SharedAll<'a>> {
+        heap.check_open()?;
+        guard::enter(heap.id(), false)?;
+        for region in &regions {
+            // A transaction never waits for a second root while it has one, so each of these ends.
+            region.lock.lock_shared_recursive();
+        }
+        Ok(SharedAll { heap, locked: regions })
+    }
+}
+
+impl Drop for SharedAll<'_> {
+    fn drop(&mut self) {
+        for region in &self.locked {
+            // SAFETY: locked in `begin`, by this thread.
+            unsafe { region.lock.unlock_shared() };
+        }
+        guard::leave(self.heap.id());
+    }
+}

@@ -1,0 +1,80 @@
+//! Objects that the open transaction has allocated: they need no log.
+
+use std::collections::BTreeMap;
+
+/// Ranges of fresh objects, apart from those that are being extended (see [`Allocator`](super::Allocator)).
+#[derive(Default)]
+pub(crate) struct Fresh {
+    ranges: Vec<(usize, usize)>,
+    /// Start of each range → its end. Filled in when somebody asks: most transactions never do.
+    by_start: BTreeMap<usize, usize>,
+    /// How many ranges are in `by_start`.
+    sorted: usize,
+}
+
+impl Fresh {
+    /// Adds a range. Returns how many slots of so many bytes it is.
+    #[inline]
+    pub(super) fn add(&mut self, start: usize, end: usize, slot: u32) -> u64 {
+        if start < end {
+            self.ranges.push((start, end));
+        }
+        ((end - start) as u64).checked_div(slot.into()).unwrap_or(0)
+    }
+
+    /// Whether `addr` lies in one of the ranges.
+    #[inline]
+    pub(super) fn contains(&mut self, addr: usize) -> bool {
+        match self.ranges.last() {
+            None => false,
+            Some(&(start, end)) if (start..end).contains(&addr) => true,
+            _ => self.find(addr),
+        }
+    }
+
+    fn find(&mut self, addr: usize) -> bool {
+        self.by_start.extend(self.ranges[self.sorted..].iter().copied());
+        self.sorted = self.ranges.len();
+        self.by_start.range(..=addr).next_back().is_some_and(|(_, &end)| addr < end)
+    }
+
+    /// The ranges: first address, and the one behind the last.
+    pub(super) fn ranges(&self) -> &[(usize, usize)] {
+        &self.ranges
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    #[inline]
+    pub(super) fn clear(&mut self) {
+        if !self.ranges.is_empty() {
+            self.ranges.clear();
+            self.by_start.clear();
+            self.sorted = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fresh_ranges_are_found() {
+        let mut fresh = Fresh::default();
+        assert_eq!(fresh.add(5000, 5024, 8), 3);
+        assert!(fresh.contains(5023) && !fresh.contains(1000));
+        assert_eq!(fresh.add(7000, 7000, 8), 0);
+        assert_eq!(fresh.add(1000, 1032, 16), 2);
+        assert_eq!(fresh.ranges(), [(5000, 5024), (1000, 1032)]);
+        for (addr, is) in
+            [(999, false), (1000, true), (1031, true), (1032, false), (5000, true), (5023, true), (5024, false)]
+        {
+            assert_eq!(fresh.contains(addr), is, "{addr}");
+        }
+        fresh.clear();
+        assert!(fresh.is_empty() && !fresh.contains(1000));
+    }
+}

@@ -1,0 +1,474 @@
+//! Allocation within a region: typed spans with slots of one size, and a bitmap of the free ones in volatile memory.
+//!
+//! Nothing is written per object. A span is recorded in the span table by the transaction that commits the first object in it;
+//! which of its slots are taken comes back from marking when the heap is opened. A class (type and slot size) fills one run of
+//! free slots at a time, so an allocation is the increment of a pointer.
+//!
+//! Allocation is part of the transaction: [`rollback`](Allocator::rollback) takes it all back.
+//!
+//! **Quarantine.** A slot that becomes free may be named by a record in the region's log, which would be replayed over its next tenant.
+//! So slots are made free only when the log has been emptied: by a sweep, which empties it first, and by
+//! [`end_quarantine`](Allocator::end_quarantine) for those that were freed at a commit.
+
+mod fresh;
+mod rollback;
+mod size;
+mod sweep;
+pub(crate) mod span;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::heap::arena::{SpanEntry, SpanKind};
+use crate::heap::mapping::PAGE;
+use crate::heap::page_map::PageMap;
+use crate::heap::{HeapInner, Span};
+use crate::layout::PointerMap;
+use crate::layout::desc::Desc;
+use fresh::Fresh;
+use rollback::{Run, Saved};
+use size::{LARGE, size_class, span_size};
+use span::{NO_CLASS, ObjectSpan, Spans};
+pub(crate) use sweep::Swept;
+
+/// The number of no span.
+const NO_SPAN: u32 = u32::MAX;
+
+/// How many classes are at hand in a transaction.
+const HOT: usize = 8;
+
+/// What an allocation looks at, and nothing else: the run that a class is filling. It is the class's own only while it is not here.
+#[derive(Clone, Copy, Default)]
+struct HotClass {
+    /// The address of the description, and the bytes of a slot. 0 if there is none here.
+    desc: usize,
+    slot: usize,
+    next: usize,
+    end: usize,
+    class: u32,
+}
+
+/// Objects of one type in slots of one size.
+struct Class {
+    /// Address of the next free slot, and of the end of the run that it is in.
+    next: usize,
+    end: usize,
+    /// The transaction that used it last, and the first address of this run that it has filled.
+    txn: u64,
+    fresh_from: usize,
+    slot: u32,
+    ty: u32,
+    /// The span that is being filled, and the slot from which to look for the next run in it.
+    current: u32,
+    cursor: u32,
+    /// Other spans with free slots.
+    partial: Vec<u32>,
+    /// Bytes of all spans.
+    owned: u64,
+    pointers: Arc<PointerMap>,
+}
+
+/// The allocator of a region.
+#[derive(Default)]
+pub(crate) struct Allocator {
+    classes: Vec<Class>,
+    /// Classes by the address of a description, and by a type's number; with the bytes of a slot.
+    by_desc: HashMap<(usize, u32), u32>,
+    by_type: HashMap<(u32, u32), u32>,
+    /// The classes that the open transaction uses, by a hash of their type.
+    hot: [HotClass; HOT],
+    txn: u64,
+    /// Objects that the open transaction has allocated, but for those in runs that are being filled.
+    objects: u64,
+    saved: Vec<Saved>,
+    runs: Vec<Run>,
+    /// Spans that the open transaction has taken, with their numbers.
+    taken: Vec<(u32, Span)>,
+    fresh: Fresh,
+    pub(crate) spans: Spans,
+    /// Objects that the open transaction frees, and those that committed ones have freed.
+    frees: Vec<usize>,
+    quarantine: Vec<usize>,
+    /// Whether a collection has begun and not swept all spans: new spans are part of it.
+    pub(crate) collecting: bool,
+    /// Whether a span that was removed may be in the list of its class.
+    unlist: bool,
+    pub(crate) usage: Usage,
+}
+
+/// What a region holds, as far as is known.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Usage {
+    /// Objects and their bytes: those that the last collection found, and all that were allocated since.
+    pub(crate) objects: u64,
+    pub(crate) bytes: u64,
+    /// Bytes allocated since the last collection began.
+    pub(crate) allocated: u64,
+}
+
+/// What to allocate.
+#[derive(Clone, Copy)]
+pub(crate) struct Request {
+    pub(crate) desc: &'static Desc,
+    pub(crate) bytes: u64,
+    pub(crate) align: u64,
+    /// Whether objects of this type differ in size.
+    pub(crate) unsized_: bool,
+}
+
+impl Request {
+    /// Bytes of a slot for it.
+    #[inline(always)]
+    fn slot(&self) -> u64 {
+        let align = self.align.max(8);
+        let slot = if self.unsized_ { size_class(self.bytes) } else { self.bytes.max(8) };
+        (slot + align - 1) & !(align - 1)
+    }
+
+    #[inline(always)]
+    fn is_large(&self) -> bool {
+        self.slot() > LARGE || self.align > PAGE
+    }
+
+    #[inline(always)]
+    fn key(&self) -> (usize, u32) {
+        (std::ptr::from_ref(self.desc).addr(), self.slot() as u32)
+    }
+
+    /// Where its class is, if it is at hand.
+    #[inline(always)]
+    fn hash(&self) -> usize {
+        let (desc, slot) = self.key();
+        (desc >> 5 ^ slot as usize >> 3) % HOT
+    }
+}
+
+/// What an allocation needs that is not at hand.
+pub(crate) enum Needs {
+    /// A span of this many bytes, to be [added](Allocator::add_span).
+    Span(u64, SpanEntry, Arc<PointerMap>),
+    /// Nothing: try again.
+    Nothing,
+}
+
+impl Allocator {
+    /// Starts a transaction.
+    #[inline]
+    pub(crate) fn begin(&mut self, txn: u64) {
+        self.txn = txn;
+    }
+
+    /// Address of a new object, if a run of free slots is at hand.
+    #[inline(always)]
+    pub(crate) fn try_alloc(&mut self, request: &Request) -> Option<usize> {
+        let (desc, slot) = request.key();
+        let hot = &mut self.hot[request.hash()];
+        let addr = hot.next;
+        if hot.desc != desc || hot.slot != slot as usize || addr == hot.end {
+            return None;
+        }
+        hot.next = addr + slot as usize;
+        Some(addr)
+    }
+
+    /// Finds a run of free slots for an object, or says what is missing. [`try_alloc`](Self::try_alloc) comes next.
+    #[cold]
+    pub(crate) fn prepare(&mut self, heap: &HeapInner, region: u32, request: &Request) -> Result<Needs> {
+        if request.is_large() {
+            if request.align > PAGE {
+                return Err(Error::TooLarge { bytes: request.bytes });
+            }
+            let (ty, pointers) = heap.register(request.desc)?;
+            let entry = SpanEntry { kind: SpanKind::Large, slot: 0, pages: 0, ty, region };
+            return Ok(Needs::Span(request.bytes, entry, pointers));
+        }
+        let number = self.class(heap, request)?;
+        // Two descriptions may be of one type.
+        for at in 0..HOT {
+            if at == request.hash() || self.hot[at].class == number {
+                self.cool_down(at);
+            }
+        }
+        self.save(number);
+        if self.next_run(heap, number) {
+            let (desc, slot) = request.key();
+            let &Class { next, end, .. } = &self.classes[number as usize];
+            self.hot[request.hash()] = HotClass { desc, slot: slot as usize, next, end, class: number };
+            return Ok(Needs::Nothing);
+        }
+        let class = &self.classes[number as usize];
+        let entry = SpanEntry { kind: SpanKind::Small, slot: class.slot, pages: 0, ty: class.ty, region };
+        Ok(Needs::Span(span_size(class.slot.into(), class.owned), entry, class.pointers.clone()))
+    }
+
+    /// The number of the class for a request.
+    fn class(&mut self, heap: &HeapInner, request: &Request) -> Result<u32> {
+        let key = request.key();
+        if let Some(&number) = self.by_desc.get(&key) {
+            return Ok(number);
+        }
+        let (ty, pointers) = heap.register(request.desc)?;
+        let number = self.class_of(ty, key.1, pointers);
+        self.by_desc.insert(key, number);
+        Ok(number)
+    }
+
+    fn class_of(&mut self, ty: u32, slot: u32, pointers: Arc<PointerMap>) -> u32 {
+        let Allocator { classes, by_type, .. } = self;
+        *by_type.entry((ty, slot)).or_insert_with(|| {
+            classes.push(Class {
+                next: 0,
+                end: 0,
+                txn: 0,
+                fresh_from: 0,
+                slot,
+                ty,
+                current: NO_SPAN,
+                cursor: 0,
+                partial: Vec::new(),
+                owned: 0,
+                pointers,
+            });
+            classes.len() as u32 - 1
+        })
+    }
+
+    /// Lets a class have its run back.
+    fn cool_down(&mut self, at: usize) {
+        let hot = std::mem::take(&mut self.hot[at]);
+        if hot.desc != 0 {
+            self.classes[hot.class as usize].next = hot.next;
+        }
+    }
+
+    /// Lets all classes have their runs back.
+    pub(crate) fn cool_down_all(&mut self) {
+        if !self.saved.is_empty() {
+            (0..HOT).for_each(|at| self.cool_down(at));
+        }
+    }
+
+    /// Makes sure that the class has a run of free slots, from the spans that it has. Returns whether it does.
+    fn next_run(&mut self, heap: &HeapInner, number: u32) -> bool {
+        let Allocator { classes, spans, fresh, runs, objects, .. } = self;
+        let class = &mut classes[number as usize];
+        if class.next != class.end {
+            return true;
+        }
+        loop {
+            if class.current != NO_SPAN {
+                let span = spans.get_mut(class.current);
+                if let Some((first, count)) = span.live.next_free_run(class.cursor as usize) {
+                    let (first, count) = (first as u32, count as u32);
+                    span.take(first, count);
+                    runs.push(Run { span: class.current, first, count });
+                    *objects += fresh.add(class.fresh_from, class.next, class.slot);
+                    class.cursor = first + count;
+                    class.next = heap.base().addr() + span.offset_of(first) as usize;
+                    class.end = class.next + count as usize * class.slot as usize;
+                    class.fresh_from = class.next;
+                    return true;
+                }
+            }
+            let Some(next) = class.partial.pop() else { return false };
+            spans.get_mut(next).listed = false;
+            (class.current, class.cursor) = (next, 0);
+        }
+    }
+
+    /// Adds a span that the open transaction has taken: to be recorded when it commits. If it is for one large object, of `object` bytes,
+    /// returns the address of that.
+    pub(crate) fn add_span(
+        &mut self,
+        heap: &HeapInner,
+        span: Span,
+        object: u64,
+        pointers: Arc<PointerMap>,
+    ) -> Option<usize> {
+        heap.populate(span.offset, u64::from(span.entry.pages) * PAGE);
+        let large = span.entry.kind == SpanKind::Large;
+        let class = match large {
+            true => NO_CLASS,
+            false => self.class_of(span.entry.ty, span.entry.slot, pointers.clone()),
+        };
+        let mut new = ObjectSpan::new(span, class, pointers);
+        new.pending = self.collecting;
+        if large {
+            new.take(0, 1);
+        }
+        let bytes = new.bytes;
+        let number = self.spans.add(&heap.page_map, new);
+        self.taken.push((number, span));
+        if let Some(class) = self.classes.get_mut(class as usize) {
+            class.owned += bytes;
+            (class.current, class.cursor) = (number, 0);
+            return None;
+        }
+        let addr = heap.base().addr() + span.offset as usize;
+        self.objects += 1;
+        self.fresh.add(addr, addr + object.next_multiple_of(8) as usize, 0);
+        Some(addr)
+    }
+
+    /// Adds the spans that a region had when its heap was opened. `live` tells which slots of one are taken, if that is known; if it is
+    /// not, all are, until they have been marked and [swept](crate::region::collect).
+    pub(crate) fn load(
+        &mut self,
+        map: &PageMap,
+        loaded: impl Iterator<Item = (Span, Arc<PointerMap>)>,
+        mut live: impl FnMut(&ObjectSpan) -> bool,
+    ) {
+        for (span, pointers) in loaded {
+            let class = match span.entry.kind {
+                SpanKind::Small => self.class_of(span.entry.ty, span.entry.slot, pointers.clone()),
+                _ => NO_CLASS,
+            };
+            let mut new = ObjectSpan::new(span, class, pointers);
+            if !live(&new) {
+                new.live.set_range(0, new.slots as usize);
+            }
+            new.used = new.live.count_ones() as u32;
+            let (slot, bytes, used, slots) = (new.slot, new.bytes, new.used, new.slots);
+            self.usage.objects += u64::from(used);
+            self.usage.bytes += u64::from(used) * slot;
+            new.listed = class != NO_CLASS && used < slots;
+            let listed = new.listed;
+            let number = self.spans.add(map, new);
+            if let Some(class) = self.classes.get_mut(class as usize) {
+                class.owned += bytes;
+                if listed {
+                    class.partial.push(number);
+                }
+            }
+        }
+        self.classes.iter_mut().for_each(|class| class.partial.reverse());
+    }
+
+    /// Whether the open transaction has not even tried to allocate, nor freed anything.
+    #[inline]
+    pub(crate) fn is_untouched(&self) -> bool {
+        self.saved.is_empty() && self.taken.is_empty() && self.frees.is_empty()
+    }
+
+    /// Spans that the open transaction has taken.
+    pub(crate) fn taken(&self) -> impl Iterator<Item = &Span> {
+        self.taken.iter().map(|(_, span)| span)
+    }
+
+    /// Whether `addr` lies in an object of the open transaction.
+    #[inline]
+    pub(crate) fn is_fresh(&mut self, addr: usize) -> bool {
+        if self.saved.is_empty() && self.fresh.is_empty() {
+            return false;
+        }
+        let Allocator { hot, saved, classes, fresh, .. } = self;
+        // Those at hand go on behind where their class thinks that they are.
+        let in_hot = |hot: &HotClass| {
+            hot.desc != 0 && (classes[hot.class as usize].fresh_from..hot.next).contains(&addr)
+        };
+        let in_class = |saved: &Saved| {
+            let class = &classes[saved.class as usize];
+            (class.fresh_from..class.next).contains(&addr)
+        };
+        hot.iter().any(in_hot) || saved.iter().any(in_class) || fresh.contains(addr)
+    }
+
+    /// The ranges of fresh objects, complete: no more objects are allocated in this transaction.
+    pub(crate) fn fresh_ranges(&mut self) -> &[(usize, usize)] {
+        self.cool_down_all();
+        let Allocator { saved, classes, fresh, objects, .. } = self;
+        for saved in saved {
+            let class = &mut classes[saved.class as usize];
+            *objects += fresh.add(class.fresh_from, class.next, class.slot);
+            class.fresh_from = class.next;
+        }
+        fresh.ranges()
+    }
+
+    /// Frees an object when the transaction commits.
+    pub(crate) fn free_at_commit(&mut self, addr: usize) {
+        self.frees.push(addr);
+    }
+
+    /// Keeps what the transaction has allocated.
+    #[inline]
+    pub(crate) fn commit(&mut self) {
+        let bytes: usize = self.fresh_ranges().iter().map(|(start, end)| end - start).sum();
+        self.usage.allocated += bytes as u64;
+        self.usage.bytes += bytes as u64;
+        self.usage.objects += self.objects;
+        self.end();
+        self.quarantine.append(&mut self.frees);
+    }
+
+    /// Forgets the transaction.
+    fn end(&mut self) {
+        self.objects = 0;
+        self.saved.clear();
+        self.runs.clear();
+        self.taken.clear();
+        self.fresh.clear();
+    }
+
+    /// Makes the slots that were freed at a commit free for others. The log must be empty.
+    pub(crate) fn end_quarantine(&mut self, heap: &HeapInner) {
+        for addr in std::mem::take(&mut self.quarantine) {
+            let offset = (addr - heap.base().addr()) as u64;
+            let Some((number, slot)) = self.spans.find(&heap.page_map, offset) else { continue };
+            let span = self.spans.get_mut(number);
+            // A large object waits for a sweep: its span is in the span table. So does everything while it is being marked.
+            if span.class == NO_CLASS || span.pending || !span.live.test(slot as usize) {
+                continue;
+            }
+            span.free(slot, 1);
+            self.usage.objects -= 1;
+            self.usage.bytes -= span.slot;
+            self.list(number, slot);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn has_quarantine(&self) -> bool {
+        !self.quarantine.is_empty()
+    }
+
+    /// A collection begins: it will find what is in quarantine by itself.
+    pub(crate) fn forget_quarantine(&mut self) {
+        self.quarantine.clear();
+    }
+
+    /// Notes that a span has free slots, the first of them perhaps `slot`.
+    fn list(&mut self, number: u32, slot: u32) {
+        let span = self.spans.get_mut(number);
+        let class = &mut self.classes[span.class as usize];
+        if class.current == number {
+            class.cursor = class.cursor.min(slot);
+        } else if !span.listed {
+            span.listed = true;
+            class.partial.push(number);
+        }
+    }
+
+    /// Marks the slots that classes are about to fill: what is allocated during a collection is live.
+    pub(crate) fn mark_runs(&mut self, heap: &HeapInner) {
+        for class in self.classes.iter().filter(|class| class.next != class.end) {
+            let offset = (class.next - heap.base().addr()) as u64;
+            let (number, first) = self.spans.find(&heap.page_map, offset).expect("a run lies in a span");
+            let count = (class.end - class.next) / class.slot as usize;
+            self.spans.get_mut(number).marks.set_range(first as usize, count);
+        }
+    }
+
+    /// Gives back the slots that classes were about to fill.
+    pub(crate) fn give_back_unfilled(&mut self, heap: &HeapInner) {
+        let Allocator { classes, spans, .. } = self;
+        for class in classes.iter_mut().filter(|class| class.next != class.end) {
+            let offset = (class.next - heap.base().addr()) as u64;
+            let (number, first) = spans.find(&heap.page_map, offset).expect("a run lies in a span");
+            spans.get_mut(number).free(first, ((class.end - class.next) / class.slot as usize) as u32);
+            class.next = class.end;
+            class.cursor = 0;
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Taking back what a transaction has allocated.
+
+use super::Allocator;
+use crate::heap::HeapInner;
+
+/// A class as it was before the open transaction.
+pub(super) struct Saved {
+    pub(super) class: u32,
+    next: usize,
+    end: usize,
+    current: u32,
+    cursor: u32,
+}
+
+/// Slots that the open transaction has taken, to fill them one after the other.
+pub(super) struct Run {
+    pub(super) span: u32,
+    pub(super) first: u32,
+    pub(super) count: u32,
+}
+
+impl Allocator {
+    /// Notes how a class is, if this is the transaction's first allocation in it.
+    pub(super) fn save(&mut self, number: u32) {
+        let class = &mut self.classes[number as usize];
+        if class.txn != self.txn {
+            class.txn = self.txn;
+            class.fresh_from = class.next;
+            let &mut super::Class { next, end, current, cursor, .. } = class;
+            self.saved.push(Saved { class: number, next, end, current, cursor });
+        }
+    }
+
+    /// Takes back what the transaction has allocated.
+    pub(crate) fn rollback(&mut self, heap: &HeapInner) {
+        self.hot = Default::default();
+        for saved in self.saved.drain(..) {
+            let Saved { class, next, end, current, cursor } = saved;
+            let class = &mut self.classes[class as usize];
+            // It is still there, also if a collection was completed in this transaction: that one began when the heap was opened, and spans
+            // that were filled since hold objects that it has to keep.
+            (class.next, class.end, class.current, class.cursor) = (next, end, current, cursor);
+            class.fresh_from = next;
+            class.txn = 0;
+        }
+        for (number, span) in self.taken.drain(..) {
+            let removed = self.spans.remove(&heap.page_map, number);
+            if let Some(class) = self.classes.get_mut(removed.class as usize) {
+                class.owned -= removed.bytes;
+            }
+            self.runs.retain(|run| run.span != number);
+            heap.give_back(&span);
+        }
+        for run in std::mem::take(&mut self.runs) {
+            self.spans.get_mut(run.span).free(run.first, run.count);
+            self.list(run.span, run.first);
+        }
+        self.frees.clear();
+        self.end();
+    }
+}

@@ -1,0 +1,200 @@
+//! Spans of objects, as the allocator and the collector know them while the heap is open.
+
+use std::sync::Arc;
+
+use pheap_gc::bitmap::Bitmap;
+
+use crate::heap::arena::SpanKind;
+use crate::heap::mapping::PAGE;
+use crate::heap::page_map::PageMap;
+use crate::heap::Span;
+use crate::layout::PointerMap;
+
+/// The number of no class: of a span with one large object.
+pub(super) const NO_CLASS: u32 = u32::MAX;
+/// Bits behind the point of [`ObjectSpan::reciprocal`]. A small span has less than 2^21 bytes and a slot less than 2^16.
+const POINT: u32 = 40;
+
+/// A span with slots for objects of one type: many small ones, or a large one.
+pub(crate) struct ObjectSpan {
+    pub(crate) span: Span,
+    /// Bytes of the span, and of a slot.
+    pub(crate) bytes: u64,
+    pub(crate) slot: u64,
+    /// Number of slots.
+    pub(crate) slots: u32,
+    /// 1 / `slot`, rounded up.
+    reciprocal: u64,
+    pub(crate) pointers: Arc<PointerMap>,
+    /// See [`PointerMap::plain`]; 0 for other types.
+    pub(crate) plain: u64,
+    /// Slots that are taken. Those that a class is about to fill count as such.
+    pub(crate) live: Bitmap,
+    /// Slots that the running collection has found; empty otherwise.
+    pub(crate) marks: Bitmap,
+    /// How many slots are taken.
+    pub(super) used: u32,
+    pub(super) class: u32,
+    /// Whether it is in the list of its class.
+    pub(super) listed: bool,
+    /// Whether the running collection still has to sweep it: what is allocated meanwhile is marked.
+    pub(crate) pending: bool,
+}
+
+impl ObjectSpan {
+    /// A span whose slots are all free.
+    pub(super) fn new(span: Span, class: u32, pointers: Arc<PointerMap>) -> ObjectSpan {
+        let bytes = u64::from(span.entry.pages) * PAGE;
+        let (slot, slots, reciprocal) = match span.entry.kind {
+            SpanKind::Small => {
+                let slot = u64::from(span.entry.slot).max(8);
+                (slot, (bytes / slot) as u32, (1 << POINT) / slot + 1)
+            }
+            _ => (bytes, 1, 0),
+        };
+        ObjectSpan {
+            span,
+            bytes,
+            slot,
+            slots,
+            reciprocal,
+            plain: pointers.plain().unwrap_or(0),
+            pointers,
+            live: Bitmap::new(slots as usize),
+            marks: Bitmap::new(slots as usize),
+            used: 0,
+            class,
+            listed: false,
+            pending: false,
+        }
+    }
+
+    /// The slot that holds the byte at heap offset `offset`. None for what is behind the last slot.
+    #[inline(always)]
+    pub(crate) fn slot_of(&self, offset: u64) -> Option<u32> {
+        let inside = offset.wrapping_sub(self.span.offset);
+        if inside >= self.bytes {
+            return None;
+        }
+        let slot = if self.reciprocal == 0 { 0 } else { (inside * self.reciprocal >> POINT) as u32 };
+        (slot < self.slots).then_some(slot)
+    }
+
+    /// Heap offset of a slot.
+    #[inline(always)]
+    pub(crate) fn offset_of(&self, slot: u32) -> u64 {
+        self.span.offset + u64::from(slot) * self.slot
+    }
+
+    /// Takes slots that are free.
+    pub(super) fn take(&mut self, first: u32, count: u32) {
+        self.live.set_range(first as usize, count as usize);
+        if self.pending {
+            self.marks.set_range(first as usize, count as usize);
+        }
+        self.used += count;
+    }
+
+    /// Gives slots back.
+    pub(super) fn free(&mut self, first: u32, count: u32) {
+        self.live.clear_range(first as usize, count as usize);
+        if self.pending {
+            self.marks.clear_range(first as usize, count as usize);
+        }
+        self.used -= count;
+    }
+}
+
+/// The spans of a region by number. Numbers come back.
+#[derive(Default)]
+pub(crate) struct Spans {
+    spans: Vec<Option<ObjectSpan>>,
+    free: Vec<u32>,
+}
+
+impl Spans {
+    /// Adds a span, and returns its number.
+    pub(super) fn add(&mut self, map: &PageMap, span: ObjectSpan) -> u32 {
+        let (offset, bytes) = (span.span.offset, span.bytes);
+        let number = self.free.pop().unwrap_or(self.spans.len() as u32);
+        if number as usize == self.spans.len() {
+            self.spans.push(Some(span));
+        } else {
+            self.spans[number as usize] = Some(span);
+        }
+        map.set(offset, bytes, Some(number));
+        number
+    }
+
+    pub(super) fn remove(&mut self, map: &PageMap, number: u32) -> ObjectSpan {
+        let span = self.spans[number as usize].take().expect("a span is removed once");
+        map.set(span.span.offset, span.bytes, None);
+        self.free.push(number);
+        span
+    }
+
+    #[inline(always)]
+    pub(crate) fn get(&self, number: u32) -> Option<&ObjectSpan> {
+        self.spans.get(number as usize)?.as_ref()
+    }
+
+    #[inline(always)]
+    pub(super) fn get_mut(&mut self, number: u32) -> &mut ObjectSpan {
+        self.spans[number as usize].as_mut().expect("a number that is in use")
+    }
+
+    /// One more than the largest number.
+    pub(crate) fn end(&self) -> u32 {
+        self.spans.len() as u32
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &ObjectSpan> {
+        self.spans.iter().flatten()
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut ObjectSpan> {
+        self.spans.iter_mut().flatten()
+    }
+
+    /// The span and slot that the byte at heap offset `offset` lies in.
+    #[inline(always)]
+    pub(crate) fn find(&self, map: &PageMap, offset: u64) -> Option<(u32, u32)> {
+        let number = map.get(offset)?;
+        let slot = self.get(number)?.slot_of(offset)?;
+        Some((number, slot))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::heap::arena::SpanEntry;
+    use crate::layout::desc::Desc;
+    use crate::layout::{Graph, Persist};
+
+    fn span(kind: SpanKind, offset: u64, pages: u32, slot: u32) -> ObjectSpan {
+        let desc: &'static Desc = <u64 as Persist>::desc();
+        let pointers = Arc::new(PointerMap::of(&Graph::of(desc).types[0]));
+        let entry = SpanEntry { kind, slot, pages, ty: 0, region: 1 };
+        ObjectSpan::new(Span { offset, entry_at: 0, entry }, NO_CLASS, pointers)
+    }
+
+    #[test]
+    fn each_byte_has_its_slot() {
+        for slot in [8u32, 16, 24, 40, 48, 104, 512, 520, 3000, 4096, 20000, 32768] {
+            let pages = if slot > 512 { (4 * slot).div_ceil(4096) } else { 256 };
+            let span = span(SpanKind::Small, 1 << 33, pages, slot);
+            for i in 0..u64::from(span.slots) {
+                for inside in [0, 1, u64::from(slot) / 2, u64::from(slot) - 1] {
+                    let offset = span.offset_of(i as u32) + inside;
+                    assert_eq!(span.slot_of(offset), Some(i as u32), "{slot} {i} {inside}");
+                }
+            }
+            assert_eq!(span.slot_of((1 << 33) + span.bytes), None);
+            assert_eq!(span.slot_of((1 << 33) - 1), None);
+        }
+        let large = span(SpanKind::Large, 4096, 1 << 20, 0);
+        assert_eq!([large.slot_of(4096), large.slot_of((1 << 32) + 4095)], [Some(0), Some(0)]);
+        assert_eq!(large.slot_of((1 << 32) + 4096), None);
+    }
+}

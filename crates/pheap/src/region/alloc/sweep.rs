@@ -1,0 +1,72 @@
+//! What a collection does to the allocator's spans.
+
+use super::span::NO_CLASS;
+use super::{Allocator, Usage};
+use crate::heap::{HeapInner, Span};
+
+/// What is left of a span after [`Allocator::sweep`].
+pub(crate) enum Swept {
+    /// The span was not part of the cycle, or holds objects.
+    Kept,
+    /// Nothing: it was removed from the region, and is to be given back.
+    Empty(Span),
+}
+
+impl Allocator {
+    /// All spans that exist are part of the cycle that begins, and those that come until [`collecting`](Self::collecting) ends.
+    pub(crate) fn begin_collection(&mut self) {
+        self.spans.iter_mut().for_each(|span| span.pending = true);
+        self.collecting = true;
+        self.usage.allocated = 0;
+    }
+
+    /// Makes the slots free that are not marked. The log is empty, or names none of them.
+    pub(crate) fn sweep(&mut self, heap: &HeapInner, number: u32) -> Swept {
+        if !self.spans.get(number).is_some_and(|span| span.pending) {
+            return Swept::Kept;
+        }
+        let span = self.spans.get_mut(number);
+        span.pending = false;
+        span.live.copy_from(&span.marks);
+        span.marks.clear();
+        span.used = span.live.count_ones() as u32;
+        let is_current = |class: u32| self.classes.get(class as usize).is_some_and(|class| class.current == number);
+        let span = self.spans.get_mut(number);
+        if span.used == 0 && !is_current(span.class) {
+            let removed = self.spans.remove(&heap.page_map, number);
+            if removed.class != NO_CLASS {
+                let class = &mut self.classes[removed.class as usize];
+                class.owned -= removed.bytes;
+                self.unlist |= removed.listed;
+            }
+            return Swept::Empty(removed.span);
+        }
+        if span.class != NO_CLASS && span.used < span.slots {
+            self.list(number, 0);
+        }
+        Swept::Kept
+    }
+
+    /// Takes spans that were removed out of the lists of their classes. Before a number is given to another span.
+    pub(crate) fn unlist_removed(&mut self) {
+        if std::mem::take(&mut self.unlist) {
+            let Allocator { classes, spans, .. } = self;
+            classes.iter_mut().for_each(|class| class.partial.retain(|&number| spans.get(number).is_some()));
+        }
+    }
+
+    /// The cycle has swept all of its spans.
+    pub(crate) fn end_collection(&mut self) {
+        let mut usage = Usage { allocated: self.usage.allocated, ..Usage::default() };
+        for span in self.spans.iter() {
+            usage.objects += u64::from(span.used);
+            usage.bytes += u64::from(span.used) * span.slot;
+        }
+        for class in self.classes.iter().filter(|class| class.next != class.end) {
+            let unfilled = (class.end - class.next) as u64;
+            usage.objects -= unfilled / u64::from(class.slot);
+            usage.bytes -= unfilled;
+        }
+        self.usage = usage;
+    }
+}

@@ -1,0 +1,350 @@
+//! Collection: finding the objects that can be reached from the root, and making the others' slots free.
+//!
+//! A collection of a region is a cycle of three phases. It *begins* between two transactions: the root and the pointers that
+//! programs hold are noted. Then objects are *marked*, in slices between transactions: those that were reachable when the cycle
+//! began (a snapshot at the beginning, after Yuasa, "Real-time garbage collection on general-purpose machines", 1990). What a
+//! transaction allocates meanwhile is marked from birth. What it overwrites is handed to the marker
+//! ([`shade`](Context::shade)): the write set has the old content until it is committed, and the undo log asks for it. Then spans
+//! are *swept*: what is not marked is free.
+//!
+//! A slice runs at the end of a transaction that has allocated, in proportion to that, so a program cannot outrun its collector;
+//! or in another thread that holds the region's lock, shared with readers ([`Region::mark_beside_readers`]).
+
+mod sweep;
+mod tracer;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use pheap_gc::{Budget, Marking, Progress};
+
+use super::held::HeldTable;
+use super::{Region, State};
+use crate::heap::{HeapInner, bitmaps};
+use crate::txn::context::Context;
+use parking_lot::lock_api::RawRwLock as _;
+use tracer::{Object, Tracer};
+
+/// A transaction waits for a slice at most about this long.
+const SLICE: Duration = Duration::from_micros(300);
+/// Bytes to mark before a slice is worth its while.
+const SLICE_WORK: u64 = 64 << 10;
+/// Bytes of marking that a transaction pays for, besides those for what it allocates.
+const WORK_PER_TRANSACTION: u64 = 256;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Idle,
+    Marking,
+    /// The next span to sweep, and the one behind the last.
+    Sweeping { next: u32, end: u32 },
+}
+
+/// The state of the collection of a region.
+pub(crate) struct Collector {
+    state: Arc<State>,
+    held: Arc<HeldTable>,
+    phase: Phase,
+    marking: Marking<Object>,
+    /// Whether the cycle is the one that finds out what is live in a heap that was opened.
+    opening: bool,
+    /// A cycle begins when so many bytes were allocated since the last one began.
+    threshold: u64,
+    /// Bytes of marking that transactions still have to pay for, and for what part of their allocations they have paid.
+    debt: u64,
+    paid: u64,
+}
+
+impl Collector {
+    /// For a region that is not collected by itself before it has allocated `least` bytes.
+    pub(crate) fn new(state: Arc<State>, held: Arc<HeldTable>, least: u64) -> Collector {
+        Collector {
+            state,
+            held,
+            phase: Phase::Idle,
+            marking: Marking::new(),
+            opening: false,
+            threshold: least,
+            debt: 0,
+            paid: 0,
+        }
+    }
+
+    #[inline(always)]
+    fn is_marking(&self) -> bool {
+        self.phase == Phase::Marking
+    }
+
+    #[inline(always)]
+    fn is_idle(&self) -> bool {
+        self.phase == Phase::Idle
+    }
+
+    /// Whether it is still being found out what is live in a heap that was opened.
+    pub(crate) fn is_opening(&self) -> bool {
+        self.opening
+    }
+}
+
+impl Context {
+    /// Does some work for the collection of the region, if there is any. Between transactions.
+    #[inline(always)]
+    pub(crate) fn collect_some(&mut self) {
+        if !self.gc.is_idle() || self.alloc.usage.allocated >= self.gc.threshold {
+            self.pay();
+        }
+    }
+
+    #[cold]
+    fn pay(&mut self) {
+        let usage = self.alloc.usage;
+        if self.gc.is_idle() {
+            // A transaction that has allocated nothing may have unlinked something: a better moment than when it was just linked. But
+            // there may be no such moment.
+            let overdue = usage.allocated >= self.gc.threshold + self.gc.threshold / 4;
+            if usage.allocated != self.gc.paid && !overdue {
+                self.gc.paid = usage.allocated;
+                return;
+            }
+            self.begin_collection();
+            return;
+        }
+        let gc = &mut self.gc;
+        // Done when a sixteenth of the threshold was allocated, so that little is added to what the cycle was to free.
+        let rate = 1 + 16 * usage.bytes / gc.threshold.max(1);
+        let allocated = usage.allocated - gc.paid;
+        gc.debt += WORK_PER_TRANSACTION + allocated * rate;
+        gc.paid = usage.allocated;
+        if gc.debt >= SLICE_WORK.min(self.heap().collect_least) {
+            // Who allocates much in one transaction has not been quick anyway.
+            let length = SLICE + Duration::from_micros(allocated / 512);
+            let done = self.slice(self.gc.debt, length);
+            self.gc.debt = self.gc.debt.saturating_sub(done.max(SLICE_WORK));
+        }
+    }
+
+    /// One slice: as much marking as `bytes`, and no longer than `length`. Returns how much it was.
+    fn slice(&mut self, bytes: u64, length: Duration) -> u64 {
+        let start = Instant::now();
+        let deadline = (!self.heap().is_simulated()).then(|| start + length);
+        let mut budget = Budget::work(bytes);
+        if let Some(deadline) = deadline {
+            budget = budget.and_until(deadline);
+        }
+        self.advance(&mut budget, deadline);
+        self.heap().collections.pause(start.elapsed());
+        budget.marked_bytes()
+    }
+
+    /// Goes on with the cycle.
+    fn advance(&mut self, budget: &mut Budget, deadline: Option<Instant>) {
+        if self.gc.is_marking() {
+            let base = self.heap().base().addr() as u64;
+            let Context { gc, alloc, heap, .. } = self;
+            // SAFETY: the heap outlives its regions' contexts.
+            let map = unsafe { &(**heap).page_map };
+            let tracer = Tracer { base, map, spans: &alloc.spans, shared: false };
+            match gc.marking.run(&tracer, budget) {
+                Progress::Done => self.begin_sweep(),
+                Progress::More => return,
+            }
+        }
+        self.sweep(deadline);
+    }
+
+    /// Begins a cycle.
+    fn begin_collection(&mut self) {
+        let heap = self.heap();
+        self.alloc.forget_quarantine();
+        self.alloc.begin_collection();
+        self.alloc.mark_runs(heap);
+        let base = heap.base().addr() as u64;
+        let Collector { marking, state, held, .. } = &mut self.gc;
+        match state.root.load(Ordering::Relaxed) {
+            0 => {} // the region is being created
+            root => marking.push_mut(base + root),
+        }
+        held.for_each(|addr| marking.push_mut(addr as u64));
+        self.gc.phase = Phase::Marking;
+        (self.gc.debt, self.gc.paid) = (0, 0);
+    }
+
+    /// Begins to find out what is live in a heap that was just opened.
+    pub(crate) fn begin_opening(&mut self) {
+        self.begin_collection();
+        self.gc.opening = true;
+        self.publish_usage();
+    }
+
+    /// Adds the live slots of the region, which is not used any more, to those of others. `None` if they are not known.
+    pub(crate) fn live_slots(&mut self, mut to: Vec<u64>) -> Option<Vec<u64>> {
+        if self.gc.opening {
+            return None;
+        }
+        let heap = self.heap();
+        self.alloc.give_back_unfilled(heap);
+        self.alloc.spans.iter().for_each(|span| bitmaps::add(&mut to, span));
+        Some(to)
+    }
+
+    /// Tells the statistics what the region holds.
+    pub(crate) fn publish_usage(&self) {
+        let State { objects, bytes, unknown, .. } = &*self.gc.state;
+        unknown.set(self.gc.opening.into());
+        objects.set(self.alloc.usage.objects);
+        bytes.set(self.alloc.usage.bytes);
+    }
+
+    fn end_collection(&mut self) {
+        self.alloc.end_collection();
+        let (growth, least) = (self.heap().collect_growth, self.heap().collect_least);
+        let live = self.alloc.usage.bytes;
+        let gc = &mut self.gc;
+        gc.phase = Phase::Idle;
+        gc.threshold = (live / 100).saturating_mul(growth).max(least);
+        gc.opening = false;
+        self.publish_usage();
+        self.heap().collections.completed();
+    }
+
+    /// Completes the cycle, if there is one, within this transaction: so that what it frees can be allocated.
+    ///
+    /// Sound within a transaction, because the cycle has begun before it: all that the transaction can reach was reachable then, or is its
+    /// own. (A cycle that began here would miss objects that the transaction has unlinked and still has a `P` of.)
+    #[cold]
+    pub(crate) fn complete_collection(&mut self) {
+        let start = Instant::now();
+        self.alloc.cool_down_all();
+        while !self.gc.is_idle() {
+            self.advance(&mut Budget::unlimited(), None);
+        }
+        self.heap().collections.pause(start.elapsed());
+    }
+
+    /// The open transaction is about to overwrite these bytes, which lie in one object: what they point to was reachable when the cycle
+    /// began.
+    #[inline(always)]
+    pub(crate) fn shade(&mut self, addr: usize, len: usize) {
+        if self.gc.is_marking() {
+            self.shade_pointers(addr, len);
+        }
+    }
+
+    /// [`shade`](Self::shade) for all that the write set is about to replace.
+    #[inline(always)]
+    pub(crate) fn shade_originals(&mut self) {
+        if self.gc.is_marking() {
+            let originals: Vec<_> = self.set.copies().map(|(addr, _, words)| (addr, words * 8)).collect();
+            originals.into_iter().for_each(|(addr, len)| self.shade_pointers(addr, len));
+        }
+    }
+
+    #[cold]
+    fn shade_pointers(&mut self, addr: usize, len: usize) {
+        let heap = self.heap();
+        let base = heap.base().addr();
+        let Context { gc, alloc, .. } = self;
+        let offset = (addr - base) as u64;
+        // What is no object is a word of metadata.
+        let Some((number, slot)) = alloc.spans.find(&heap.page_map, offset) else { return };
+        let Some(span) = alloc.spans.get(number) else { return };
+        let object = base + span.offset_of(slot) as usize;
+        let window = addr - object..(addr - object + len).min(span.slot as usize);
+        // SAFETY: a live object of the type of its span, in a region that this thread has for itself.
+        unsafe {
+            let object = std::ptr::with_exposed_provenance(object);
+            span.pointers.visit(object, span.slot as usize, window, |word| {
+                let pointer = word.read();
+                if pointer != 0 {
+                    gc.marking.push_mut(pointer);
+                }
+            });
+        }
+    }
+}
+
+/// How a region stands, as seen by a thread that works on its collection beside transactions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// There is more to do.
+    Working,
+    /// All is marked that this thread could find; see [`Region::collect_alone`].
+    Marked,
+    /// No cycle is running, or the region is gone.
+    Idle,
+}
+
+impl Region {
+    /// A slice of marking, beside readers and other threads that do the same.
+    pub(crate) fn mark_beside_readers(&self, heap: &HeapInner) -> Stage {
+        // Not recursive: transactions that wait come first.
+        self.lock.lock_shared();
+        let start = Instant::now();
+        let stage = if self.is_gone() {
+            Stage::Idle
+        } else {
+            // SAFETY: the lock is held for reading, so the context is not written, apart from its atomics.
+            let context = unsafe { &*self.context.get() };
+            if context.gc.is_marking() {
+                let base = heap.base().addr() as u64;
+                let tracer = Tracer { base, map: &heap.page_map, spans: &context.alloc.spans, shared: true };
+                match context.gc.marking.run_shared(&tracer, &mut Budget::until(start + SLICE)) {
+                    Progress::More => Stage::Working,
+                    Progress::Done => Stage::Marked,
+                }
+            } else {
+                Stage::Idle
+            }
+        };
+        // SAFETY: locked above, by this thread.
+        unsafe { self.lock.unlock_shared() };
+        if stage != Stage::Idle {
+            heap.collections.pause(start.elapsed());
+        }
+        stage
+    }
+
+    /// Runs `work` with the region locked, unless it is gone. The thread is not inside of the heap.
+    fn alone<R>(&self, work: impl FnOnce(&mut Context) -> R) -> Option<R> {
+        self.lock.lock_exclusive();
+        // SAFETY: the lock is held.
+        let result = (!self.is_gone()).then(|| work(unsafe { &mut *self.context.get() }));
+        // SAFETY: locked above, by this thread.
+        unsafe { self.lock.unlock_exclusive() };
+        result
+    }
+
+    /// A slice of whatever is next, with the region locked. Returns whether a cycle is still running.
+    pub(crate) fn collect_alone(&self) -> bool {
+        let slice = |context: &mut Context| {
+            if context.gc.is_idle() {
+                return false;
+            }
+            context.slice(u64::MAX, SLICE);
+            !context.gc.is_idle()
+        };
+        self.alone(slice).unwrap_or(false)
+    }
+
+    /// Begins a cycle. Returns whether it did: there may be one already. `None` if the region is gone.
+    pub(crate) fn begin_cycle(&self) -> Option<bool> {
+        self.alone(|context| {
+            let begins = context.gc.is_idle();
+            if begins {
+                context.begin_collection();
+            }
+            begins
+        })
+    }
+
+    /// Whether it is still being found out what is live in a heap that was opened.
+    pub(crate) fn is_opening(&self) -> bool {
+        self.alone(|context| context.gc.opening).unwrap_or(false)
+    }
+
+    /// Bytes of the spans of the region's objects.
+    pub(crate) fn span_bytes(&self) -> u64 {
+        self.alone(|context| context.alloc.spans.iter().map(|span| span.bytes).sum()).unwrap_or(0)
+    }
+}
