@@ -115,7 +115,10 @@ fn measure(name: &str, graph: &Graph, mark: impl Fn()) {
         time
     };
     let best = [(); 3].map(time).into_iter().min().unwrap_or_default();
-    println!("  {name:<28}{best:>12.1?}{:>8.1} ns an object", best.as_nanos() as f64 / graph.nodes.len() as f64);
+    println!(
+        "  {name:<28}{best:>12.1?}{:>8.1} ns an object",
+        best.as_nanos() as f64 / graph.nodes.len() as f64
+    );
 }
 
 fn marking(limit: usize) -> Marking<u32> {

@@ -3,6 +3,8 @@
 //! All operations work on whole words. Words are atomic, and relaxed: one thread at a time may use any operation, several may use
 //! [`test`](Bitmap::test) and [`set_shared`](Bitmap::set_shared) at once. What orders them with everything else (a lock, for
 //! instance) is up to the user.
+//!
+//! A bit that is asked for must exist. Debug builds panic otherwise; others may answer for one of the last word's spare bits.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -35,9 +37,6 @@ impl Bitmap {
     }
 
     /// Whether the bit is set.
-    ///
-    /// # Panics
-    /// If there is no such bit; so do the others that take the number of a bit.
     #[inline]
     pub fn test(&self, bit: usize) -> bool {
         self.word_of(bit).load(Relaxed) >> (bit % BITS) & 1 != 0
@@ -65,18 +64,25 @@ impl Bitmap {
     }
 
     /// Sets `count` bits from `first` on, while no other thread changes any.
+    ///
+    /// # Panics
+    /// If the map ends before.
     #[inline]
     pub fn set_range(&self, first: usize, count: usize) {
         self.change(first, count, |word, mask| word | mask);
     }
 
     /// Clears `count` bits from `first` on, while no other thread changes any.
+    ///
+    /// # Panics
+    /// If the map ends before.
     #[inline]
     pub fn clear_range(&self, first: usize, count: usize) {
         self.change(first, count, |word, mask| word & !mask);
     }
 
     /// How many bits are set.
+    #[inline]
     pub fn count_ones(&self) -> usize {
         self.words().map(|word| word.count_ones() as usize).sum()
     }
@@ -89,11 +95,13 @@ impl Bitmap {
     }
 
     /// The numbers of the bits that are set, in order. Bits that are set meanwhile may be missing.
+    #[inline]
     pub fn ones(&self) -> impl Iterator<Item = usize> + '_ {
         self.words().enumerate().flat_map(|(i, word)| Ones { word, first: i * BITS })
     }
 
     /// Clears all bits, while no other thread changes any.
+    #[inline]
     pub fn clear(&self) {
         self.words.iter().for_each(|word| word.store(0, Relaxed));
     }
@@ -102,12 +110,14 @@ impl Bitmap {
     ///
     /// # Panics
     /// If the lengths differ.
+    #[inline]
     pub fn copy_from(&self, from: &Bitmap) {
         assert_eq!(self.len, from.len, "bitmaps differ in length");
         self.words.iter().zip(&from.words).for_each(|(to, from)| to.store(from.load(Relaxed), Relaxed));
     }
 
     /// The bits, 64 a word, the first in the lowest place. What the last word has beyond them is zero.
+    #[inline]
     pub fn words(&self) -> impl Iterator<Item = u64> + '_ {
         self.words.iter().map(|word| word.load(Relaxed))
     }
@@ -135,7 +145,11 @@ impl Bitmap {
     /// Applies `change` to the words of a range of bits, with the mask of those that belong to it.
     #[inline]
     fn change(&self, first: usize, count: usize, change: impl Fn(u64, u64) -> u64) {
-        assert!(first <= self.len && count <= self.len - first, "{count} bits from {first} on, of {}", self.len);
+        assert!(
+            first <= self.len && count <= self.len - first,
+            "{count} bits from {first} on, of {}",
+            self.len
+        );
         if count == 0 {
             return;
         }

@@ -123,7 +123,9 @@ impl<O: Copy> Marking<O> {
             }
         }
         drop(local);
-        if self.is_done() { Progress::Done } else { Progress::More }
+        let done = self.is_done();
+        debug_assert!(!done || *self.reserved.get_mut() == 0, "the mark stack is accounted for");
+        if done { Progress::Done } else { Progress::More }
     }
 
     /// A slice by one of several threads. They come and go as they like.

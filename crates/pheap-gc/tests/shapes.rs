@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, ThreadId};
 
 use pheap_gc::bitmap::Bitmap;
@@ -129,6 +129,73 @@ fn a_thread_that_waits_is_given_work() {
     let heap = Endless(Mutex::default());
     mark_all(&heap, [1], 2);
     assert_eq!(heap.0.into_inner().unwrap().len(), 2);
+}
+
+/// Objects with six pointers to anywhere, traced in halves: the number of the object, and of the half.
+struct Tangle(Bitmap);
+
+impl Tangle {
+    fn pointer(&self, object: u64, slot: u64) -> u64 {
+        let mixed = (object * 6 + slot + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (mixed ^ mixed >> 31).wrapping_mul(0xbf58_476d_1ce4_e5b9) % self.0.len() as u64
+    }
+}
+
+impl Heap for Tangle {
+    type Object = (u64, u64);
+
+    fn mark(&self, pointer: u64) -> Option<(u64, u64)> {
+        self.0.set_shared(pointer as usize).then_some((pointer, 0))
+    }
+
+    fn trace(&self, (object, half): (u64, u64), found: &mut impl FnMut(u64)) -> Option<(u64, u64)> {
+        (3 * half..3 * half + 3).for_each(|slot| found(self.pointer(object, slot)));
+        (half == 0).then_some((object, 1))
+    }
+
+    fn marked(&self, visit: &mut impl FnMut((u64, u64))) {
+        self.0.ones().for_each(|object| visit((object as u64, 0)));
+    }
+
+    fn size(&self, _: (u64, u64)) -> usize {
+        24
+    }
+}
+
+#[test]
+fn threads_hand_over_parts_of_a_large_graph() {
+    let tangle = Tangle(Bitmap::new(200_000));
+    let mut expected = vec![false; tangle.0.len()];
+    let mut stack = vec![7];
+    while let Some(object) = stack.pop() {
+        if !std::mem::replace(&mut expected[object as usize], true) {
+            stack.extend((0..6).map(|slot| tangle.pointer(object, slot)));
+        }
+    }
+    let reachable = expected.iter().filter(|&&reachable| reachable).count();
+    assert!(reachable > 190_000);
+    for limit in [usize::MAX, 20_000, 500] {
+        for work in [u64::MAX, 100_000] {
+            let mut marking = Marking::with_limit(limit);
+            marking.push(7);
+            let marked = AtomicU64::new(0);
+            let slices = || {
+                let mut progress = Progress::More;
+                while progress == Progress::More {
+                    let mut budget = if work == u64::MAX { Budget::unlimited() } else { Budget::work(work) };
+                    progress = marking.run_shared(&tangle, &mut budget);
+                    marked.fetch_add(budget.marked_objects(), Ordering::Relaxed);
+                }
+            };
+            thread::scope(|scope| (0..3).for_each(|_| drop(scope.spawn(slices))));
+            assert_eq!(marking.run(&tangle, &mut Budget::unlimited()), Progress::Done);
+            assert_eq!(marked.into_inner(), reachable as u64);
+            assert!(
+                expected.iter().enumerate().all(|(object, &reachable)| tangle.0.test(object) == reachable)
+            );
+            tangle.0.clear();
+        }
+    }
 }
 
 /// Panics once, while a certain object is traced.

@@ -9,7 +9,7 @@ mod region;
 mod txn;
 
 pub use error::{Error, Result};
-pub use heap::{Durability, Heap, Options, Pauses, RootInfo, Stats};
+pub use heap::{Elements, Field, Fields, HeapInfo, Object, Pointer, Report, TypeInfo, Usage, Value, Durability, Heap, Options, Pauses, RootInfo, Stats};
 pub use layout::{Persist, Pointee};
 pub use pheap_macros::{Persist, txn};
 pub use ptr::{Key, P};

@@ -81,6 +81,11 @@ impl Header {
         w
     }
 
+    /// The content of the slot on the medium.
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        self.to_words().iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+
     fn from_words(w: &[u64]) -> Result<Header> {
         let (format, flags) = (w[1] as u32, w[1] >> 32);
         if format > FORMAT || format == 0 || flags != 0 {
@@ -133,7 +138,7 @@ impl Header {
     }
 
     /// Which of the two slots holds this header.
-    fn slot(&self) -> usize {
+    pub(crate) fn slot(&self) -> usize {
         (self.sequence % 2) as usize
     }
 

@@ -1,9 +1,13 @@
 //! Heaps: the file and its mapping, arenas and spans, the type table, and the roots.
 
 pub(crate) mod arena;
+mod backup;
 pub(crate) mod bitmaps;
 mod collections;
+pub(crate) mod check;
 pub(crate) mod header;
+mod holes;
+mod inspect;
 mod lock;
 pub(crate) mod mapping;
 mod open;
@@ -38,6 +42,8 @@ use page_map::PageMap;
 use pages::Pages;
 use types::TypeTable;
 
+pub use check::{Report, Usage};
+pub use inspect::{Elements, Field, Fields, HeapInfo, Object, Pointer, TypeInfo, Value};
 pub use options::{Durability, Options};
 pub use pauses::Pauses;
 pub use roots::RootInfo;
@@ -95,6 +101,7 @@ pub(crate) struct HeapInner {
     state: AtomicU8,
     pin_undo: bool,
     max_size: u64,
+    pub(crate) arena_unit: u64,
     /// In percent of what is live.
     pub(crate) collect_growth: u64,
     collect_threads: usize,

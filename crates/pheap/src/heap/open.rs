@@ -12,7 +12,9 @@ use parking_lot::Mutex;
 use super::arena::{Arena, SpanEntry, SpanKind};
 use super::bitmaps::LiveSlots;
 use super::collections::Collections;
+use super::check;
 use super::header::{self, Found, HEADER_SIZE, Header, Use};
+use super::holes;
 use super::lock::{self, OpenFile};
 use super::mapping::{Backing, Mapping, PAGE, is_tmpfs, supports_map_sync};
 use super::options::{Durability, Options};
@@ -44,7 +46,10 @@ pub(super) fn open_file(options: &Options, path: &Path) -> Result<Heap> {
         .map_err(|e| io_error("opening", e))?;
     let lock = OpenFile::lock(&file, path, options.read_only)?;
     let result = read_header(&mut file, path).and_then(|found| match found {
-        Found::Header(header) => open_found(options, path, file, header),
+        Found::Header(header) => {
+            check::verify(options, path, &file, &header)?;
+            open_found(options, path, file, header)
+        }
         Found::Nothing if options.read_only => Err(Error::NotAHeap { path: path.to_owned() }),
         Found::Nothing => create_file(options, path, file),
     });
@@ -89,7 +94,7 @@ fn open_found(options: &Options, path: &Path, file: File, mut header: Header) ->
     if have < header.mapped {
         return Err(Error::Truncated { path: path.to_owned(), have, need: header.mapped });
     }
-    if header.in_use == Use::Process && header.boot != boot_id() {
+    if header.in_use == Use::Process && header.boot != boot_id() && !options.verify {
         return Err(Error::NotClosed);
     }
     let (medium, sync) = choose(options, &file)?;
@@ -97,6 +102,7 @@ fn open_found(options: &Options, path: &Path, file: File, mut header: Header) ->
         let mapping = relocate::reserve(options.base, &header, Backing::Private { file })?;
         return Builder::existing(mapping, medium, header);
     }
+    holes::fill(&file, path, header.mapped)?;
     if relocate::has_no_room(&header, options.base) {
         let file = file.try_clone().map_err(|e| Error::io(format!("opening {}", path.display()), e))?;
         let backing = Backing::Shared { file, path: path.to_owned(), sync };
@@ -106,6 +112,11 @@ fn open_found(options: &Options, path: &Path, file: File, mut header: Header) ->
     let backing = Backing::Shared { file, path: path.to_owned(), sync };
     let mapping = relocate::reserve(options.base, &header, backing)?;
     Builder::existing(mapping, medium, header)
+}
+
+/// A heap of its own in memory, with its logs replayed: nothing in the file is changed.
+pub(super) fn open_private(options: &Options, path: &Path, file: File, header: Header) -> Result<Heap> {
+    Ok(open_found(options, path, file, header)?.finish(options, None))
 }
 
 fn create_file(options: &Options, path: &Path, file: File) -> Result<Builder> {
@@ -250,7 +261,9 @@ fn mark_in_use(mapping: &Mapping, medium: &Medium, media: &Media, header: &mut H
     };
     header.boot = boot_id();
     // What it names will not be true any more.
-    header.live_slots = (0, 0);
+    if !bug(Bug::KeepLiveSlots) {
+        header.live_slots = (0, 0);
+    }
     // SAFETY: the header is mapped, and the heap is not open yet.
     unsafe { header.write(media, mapping.base()) };
     mapping.sync()
@@ -413,6 +426,7 @@ impl Builder {
             state: AtomicU8::new(state),
             pin_undo: options.pin_undo,
             max_size: options.max_size,
+            arena_unit: meta.header.arena_unit,
             collect_growth: options.collect_growth.into(),
             collect_threads: options.threads(),
             collect_least: options.collect_least,

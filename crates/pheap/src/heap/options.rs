@@ -38,6 +38,7 @@ pub struct Options {
     pub(crate) base: Option<u64>,
     pub(crate) max_size: u64,
     pub(crate) pin_undo: bool,
+    pub(crate) verify: bool,
     pub(crate) collect_growth: u32,
     pub(crate) collect_threads: usize,
     pub(crate) collect_least: u64,
@@ -53,6 +54,7 @@ impl Default for Options {
             base: None,
             max_size: u64::MAX,
             pin_undo: false,
+            verify: false,
             collect_growth: 100,
             collect_threads: 0,
             collect_least: 4 << 20,
@@ -127,6 +129,16 @@ impl Options {
     #[doc(hidden)]
     pub fn collect_least(mut self, bytes: u64) -> Options {
         self.collect_least = bytes;
+        self
+    }
+
+    /// Checks all of a heap before it is opened, as [`Heap::check`] does, and before anything in the file is changed:
+    /// [`Error::Corrupt`] says what is wrong. For files from elsewhere, whose pointers and values would be believed otherwise.
+    ///
+    /// A heap that was in use with [`Process`](Durability::Process) durability when the machine went down, which is [`Error::NotClosed`]
+    /// otherwise, is opened if nothing is wrong with it. Its last transactions may be there in parts, though.
+    pub fn verify(mut self, verify: bool) -> Options {
+        self.verify = verify;
         self
     }
 

@@ -9,6 +9,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::mapping::PAGE;
 use crate::error::{Error, Result};
 
+/// The bit of an entry that says that the page was populated since the heap was opened.
+const POPULATED: u32 = 1 << 31;
+
 /// Numbers of spans by page. A region's numbers are its own: nobody looks up a page of another region.
 pub(crate) struct PageMap {
     start: NonNull<AtomicU32>,
@@ -52,16 +55,29 @@ impl PageMap {
     #[inline(always)]
     pub(crate) fn get(&self, offset: u64) -> Option<u32> {
         let entry = self.entries().get((offset / PAGE) as usize)?.load(Ordering::Relaxed);
-        entry.checked_sub(1)
+        (entry & !POPULATED).checked_sub(1)
     }
 
     /// Says which span these pages belong to from now on.
     pub(crate) fn set(&self, offset: u64, len: u64, span: Option<u32>) {
         let value = span.map_or(0, |number| number + 1);
-        let first = (offset / PAGE) as usize;
-        for entry in &self.entries()[first..first + (len / PAGE) as usize] {
-            entry.store(value, Ordering::Relaxed);
+        for entry in self.range(offset, len) {
+            entry.store(entry.load(Ordering::Relaxed) & POPULATED | value, Ordering::Relaxed);
         }
+    }
+
+    /// Whether these pages have all been populated; they are, from now on.
+    pub(crate) fn set_populated(&self, offset: u64, len: u64) -> bool {
+        let mut all = true;
+        for entry in self.range(offset, len) {
+            all &= entry.fetch_or(POPULATED, Ordering::Relaxed) & POPULATED != 0;
+        }
+        all
+    }
+
+    fn range(&self, offset: u64, len: u64) -> &[AtomicU32] {
+        let first = (offset / PAGE) as usize;
+        &self.entries()[first..first + (len / PAGE) as usize]
     }
 }
 
@@ -85,6 +101,9 @@ mod tests {
         let at = [3 * PAGE - 1, 3 * PAGE, 5 * PAGE - 1, 5 * PAGE, (1 << 40) - 1, 1 << 40, u64::MAX];
         assert_eq!(at.map(|offset| map.get(offset)), [None, Some(0), Some(0), None, Some(7), None, None]);
         map.set(3 * PAGE, PAGE, None);
+        assert_eq!((map.get(3 * PAGE), map.get(4 * PAGE)), (None, Some(0)));
+        assert!(!map.set_populated(4 * PAGE, PAGE) && !map.set_populated(3 * PAGE, 2 * PAGE));
+        assert!(map.set_populated(3 * PAGE, 2 * PAGE));
         assert_eq!((map.get(3 * PAGE), map.get(4 * PAGE)), (None, Some(0)));
     }
 }

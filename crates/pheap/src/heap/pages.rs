@@ -22,6 +22,16 @@ impl Pages {
         Some(start)
     }
 
+    /// Takes `most` bytes, or the longest run if none is as long, but at least `least`. Returns offset and length.
+    pub(crate) fn take_up_to(&mut self, most: u64, least: u64) -> Option<(u64, u64)> {
+        if let Some(start) = self.take(most) {
+            return Some((start, most));
+        }
+        let (have, start) = *self.by_length.last().filter(|(have, _)| *have >= least)?;
+        self.remove(start, have);
+        Some((start, have))
+    }
+
     /// Gives a run back.
     pub(crate) fn give(&mut self, start: u64, len: u64) {
         let (mut start, mut len) = (start, len);
@@ -81,5 +91,7 @@ mod tests {
         pages.give(300, 20);
         assert_eq!([pages.take(15), pages.take(20), pages.take(30)], [Some(200), Some(300), Some(0)]);
         assert_eq!(pages.total(), 75);
+        assert_eq!([pages.take_up_to(60, 71), pages.take_up_to(80, 71)], [Some((30, 60)), None]);
+        assert_eq!(pages.take_up_to(80, 10), Some((90, 10)));
     }
 }

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::arena::SpanKind;
 use super::header::{Header, MAX_BASES, is_base};
-use super::mapping::{Backing, Mapping, PAGE};
+use super::mapping::{Backing, Mapping, PAGE, is_tmpfs};
 use super::spans::Span;
 use super::types::TypeTable;
 use crate::error::{Error, Result};
@@ -129,10 +129,12 @@ unsafe fn swizzle(mapping: &Mapping, medium: &Medium, header: &Header, pieces: &
             .min(MAX_THREADS)
             .min(bytes / PER_THREAD + 1),
     };
+    // A fault in a tmpfs maps several pages, which is faster than to populate them; everywhere else it is not.
+    let populates = mapping.with_file(|file| !is_tmpfs(file)).unwrap_or(mapping.is_private());
     let next = AtomicUsize::new(0);
     let work = || {
         let media = Media::new(medium.clone());
-        let mut swizzler = Swizzler::new(&media, header);
+        let mut swizzler = Swizzler::new(&media, header, populates);
         while let Some(piece) = pieces.get(next.fetch_add(1, Ordering::Relaxed)) {
             // SAFETY: a part of a span, and no other thread has the same.
             unsafe { piece.swizzle(mapping, &mut swizzler) };
@@ -191,15 +193,16 @@ impl Piece {
     /// # Safety
     /// The heap is mapped, and nobody else accesses the piece.
     unsafe fn swizzle(&self, mapping: &Mapping, swizzler: &mut Swizzler<'_>) {
-        let start = self.first + self.window.start as u64;
-        let page = start & !(PAGE - 1);
-        mapping.populate(page, start + self.bytes() as u64 - page);
-        for i in 0..self.slots {
-            // SAFETY: a slot of a span, which is mapped; pointers of one piece are in no other.
-            unsafe {
-                let object = mapping.base().add(self.first as usize + i * self.slot);
-                self.pointers.visit(object, self.slot, self.window.clone(), |word| swizzler.rewrite(word));
-            }
+        if swizzler.populates {
+            let start = self.first + self.window.start as u64;
+            let page = start & !(PAGE - 1);
+            mapping.populate(page, start + self.bytes() as u64 - page);
+        }
+        // SAFETY: slots of a span, which is mapped; pointers of one piece are in no other.
+        unsafe {
+            let first = mapping.base().add(self.first as usize);
+            let window = self.window.clone();
+            self.pointers.visit_slots(first, self.slot, self.slots, window, |word| swizzler.rewrite(word));
         }
     }
 }
@@ -211,14 +214,16 @@ struct Swizzler<'a> {
     mask: u64,
     current: u64,
     others: &'a [u64],
+    /// Whether to fault pages in ahead.
+    populates: bool,
     /// The line that is to be flushed next; 0 if there is none.
     line: usize,
 }
 
 impl Swizzler<'_> {
-    fn new<'a>(media: &'a Media, header: &'a Header) -> Swizzler<'a> {
+    fn new<'a>(media: &'a Media, header: &'a Header, populates: bool) -> Swizzler<'a> {
         let (&current, others) = header.bases.split_first().expect("a heap has a base");
-        Swizzler { media, mask: !(header.reserved - 1), current, others, line: 0 }
+        Swizzler { media, mask: !(header.reserved - 1), current, others, populates, line: 0 }
     }
 
     /// # Safety

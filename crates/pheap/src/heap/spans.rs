@@ -1,5 +1,6 @@
 //! Spans: runs of pages that belong to a region.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use super::arena::{Arena, ENTRY, SpanEntry, SpanKind};
@@ -40,18 +41,19 @@ impl HeapInner {
         meta.take_span(self, bytes, entry)
     }
 
-    /// Takes a span of at least `bytes` if there is one without growing the file.
-    pub(crate) fn take_free_span(&self, bytes: u64, entry: SpanEntry) -> Option<Span> {
+    /// Takes a span of so many bytes, the more the better, if there is one without growing the file.
+    pub(crate) fn take_free_span(&self, bytes: &RangeInclusive<u64>, entry: SpanEntry) -> Option<Span> {
         let mut meta = self.meta.lock();
-        let pages = u32::try_from(bytes.max(1).div_ceil(PAGE)).ok()?;
-        let offset = meta.pages.take(u64::from(pages) * PAGE)?;
+        let whole = |bytes: &u64| bytes.max(&1).next_multiple_of(PAGE);
+        let (offset, len) = meta.pages.take_up_to(whole(bytes.end()), whole(bytes.start()))?;
+        let pages = u32::try_from(len / PAGE).ok()?;
         let entry_at = meta.arena_of(offset).entry(offset);
         Some(Span { offset, entry_at, entry: SpanEntry { pages, ..entry } })
     }
 
     /// Frees recorded spans of a region whose log is empty, or names nothing in them.
     pub(crate) fn free_object_spans(&self, media: &Media, spans: &[Span]) {
-        for span in spans {
+        for span in spans.iter().filter(|_| !bug(Bug::KeepEmptySpans)) {
             // SAFETY: the entry of a span of the caller's region.
             unsafe { self.write_entry(media, span.entry_at, [0, 0]) };
         }
@@ -86,9 +88,11 @@ impl HeapInner {
         }
     }
 
-    /// Faults in the pages of a span.
+    /// Faults in the pages of a span, unless that was done.
     pub(crate) fn populate(&self, offset: u64, len: u64) {
-        self.mapping.populate(offset, len);
+        if !self.page_map.set_populated(offset, len) {
+            self.mapping.populate(offset, len);
+        }
     }
 
     /// The number of a type in the type table, which is added if it is new, and where its pointers are.

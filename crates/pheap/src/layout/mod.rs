@@ -6,7 +6,7 @@ mod graph;
 mod pointers;
 
 pub(crate) use encode::{decode, encode};
-pub(crate) use graph::{Graph, TypeLayout, difference};
+pub(crate) use graph::{FieldLayout, Graph, Shape, TypeLayout, VariantLayout, describe, difference};
 pub(crate) use pointers::PointerMap;
 
 use crate::ptr::P;

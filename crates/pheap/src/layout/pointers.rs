@@ -138,6 +138,36 @@ impl PointerMap {
     }
 }
 
+impl PointerMap {
+    /// [`visit`](Self::visit) for `slots` objects that follow one another. Faster than one by one.
+    ///
+    /// # Safety
+    /// As for [`visit`](Self::visit), for each of them.
+    pub(crate) unsafe fn visit_slots(
+        &self,
+        first: *const u8,
+        bytes: usize,
+        slots: usize,
+        window: Range<usize>,
+        mut visit: impl FnMut(*mut u64),
+    ) {
+        let plain = match &self.kind {
+            Kind::Sized(places) if window == (0..bytes) && places.near_only() => Some(places.near),
+            _ => None,
+        };
+        for i in 0..slots {
+            // SAFETY: within the slots; words in the window are within theirs.
+            unsafe {
+                let object = first.add(i * bytes);
+                match plain {
+                    Some(near) => visit_bits(object.cast(), near & bits((0, bytes / 8)), &mut visit),
+                    None => self.visit(object, bytes, window.clone(), &mut visit),
+                }
+            }
+        }
+    }
+}
+
 impl Places {
     fn of(ty: &TypeLayout) -> Places {
         let mut builder = Builder::default();
@@ -146,7 +176,12 @@ impl Places {
     }
 
     fn is_empty(&self) -> bool {
-        self.near == 0 && self.far.is_empty() && self.parts.is_empty()
+        self.near == 0 && self.near_only()
+    }
+
+    #[inline(always)]
+    fn near_only(&self) -> bool {
+        self.far.is_empty() && self.parts.is_empty()
     }
 
     /// Visits those of the value at `value`, of which there are `words` words.
@@ -161,12 +196,8 @@ impl Places {
         window: Window,
         visit: &mut impl FnMut(*mut u64),
     ) {
-        let mut near = self.near & bits(window);
-        while near != 0 {
-            // SAFETY: in the window.
-            visit(unsafe { value.add(near.trailing_zeros() as usize) }.cast_mut());
-            near &= near - 1;
-        }
+        // SAFETY: in the window.
+        unsafe { visit_bits(value, self.near & bits(window), visit) };
         if !self.far.is_empty() {
             let first = self.far.partition_point(|&at| at < window.0);
             for &at in self.far[first..].iter().take_while(|&&at| at < window.1) {
@@ -178,6 +209,19 @@ impl Places {
             // SAFETY: passed on to the caller.
             unsafe { part.visit(value, words, window, visit) };
         }
+    }
+}
+
+/// Visits the words of `value` whose bits are set.
+///
+/// # Safety
+/// They can be read.
+#[inline(always)]
+unsafe fn visit_bits(value: *const u64, mut set: u64, visit: &mut impl FnMut(*mut u64)) {
+    while set != 0 {
+        // SAFETY: by the caller's promise.
+        visit(unsafe { value.add(set.trailing_zeros() as usize) }.cast_mut());
+        set &= set - 1;
     }
 }
 

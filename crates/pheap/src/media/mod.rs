@@ -313,6 +313,22 @@ pub enum Bug {
     NoFlushOfMoved,
     /// The header forgets the old base before pointers move.
     ShrinkBeforeMoved,
+    /// A sweep frees slots and spans while the log has records that name them.
+    SweepKeepsRecords,
+    /// The entries of spans that a sweep has emptied stay in the span table.
+    KeepEmptySpans,
+    /// What is freed at a commit can be allocated while the log has records that name it.
+    FreeAtOnce,
+    /// A short transaction does not tell the marker which pointers it overwrites.
+    NoShadeAtCommit,
+    /// Nor does a long one.
+    NoShadeAtLogging,
+    /// Objects that are allocated while their region is being marked are not marked.
+    NewObjectsUnmarked,
+    /// A cycle begins within a transaction, so that it misses what that has unlinked.
+    CycleInTransaction,
+    /// Opening a heap leaves the live slots named that an orderly close has stored.
+    KeepLiveSlots,
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Regions: one for each named root, with a lock, an allocator and a log of its own.
 
+pub(crate) mod all;
 pub(crate) mod alloc;
 pub(crate) mod collect;
 pub(crate) mod guard;

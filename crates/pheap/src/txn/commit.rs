@@ -107,7 +107,9 @@ fn commit_short(contexts: &mut [&mut Context]) -> Result<()> {
 fn stage_changes(context: &mut Context, record: &mut Staged) {
     let base = context.heap().base().addr();
     context.shade_originals();
-    for (addr, copy, words) in context.set.copies() {
+    let Context { set, gc, .. } = context;
+    for (addr, copy, words) in set.copies() {
+        gc.remembered.add(addr, words * 8);
         let original = std::ptr::with_exposed_provenance(addr);
         // SAFETY: copy and original have this many words. Their bytes are definite: `settle` has seen to it.
         unsafe { record.add_changes((addr - base) as u64, copy, original, words) };
@@ -183,7 +185,7 @@ fn commit_long(contexts: &mut [&mut Context]) -> Result<()> {
         let base = context.heap().base();
         // SAFETY: the transaction's closure has returned.
         unsafe { context.padded.zero() };
-        let Context { alloc, logged, media, .. } = &mut **context;
+        let Context { alloc, logged, media, gc, .. } = &mut **context;
         for span in alloc.taken() {
             // SAFETY: the entry of a span that this transaction has taken; the lock on its pages is implied.
             unsafe {
@@ -196,6 +198,7 @@ fn commit_long(contexts: &mut [&mut Context]) -> Result<()> {
             media.flush(std::ptr::without_provenance(start), end - start);
         }
         logged.drain_lines(|line| {
+            gc.remembered.add(base.wrapping_add(line).addr(), 1);
             if !bug(Bug::NoFlushBeforeCommit) {
                 media.flush(base.wrapping_add(line), crate::media::LINE);
             }
@@ -211,9 +214,10 @@ fn commit_long(contexts: &mut [&mut Context]) -> Result<()> {
 #[inline]
 fn finish(context: &mut Context) {
     if !context.alloc.is_untouched() {
+        context.remember_fresh();
         context.alloc.commit();
         context.publish_usage();
-        if context.log.is_empty() {
+        if context.log.is_empty() || bug(Bug::FreeAtOnce) {
             context.log_is_empty();
         }
     }

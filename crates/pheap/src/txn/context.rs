@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::heap::HeapInner;
 use crate::heap::arena::{SpanEntry, SpanKind};
 use crate::heap::mapping::PAGE;
-use crate::media::{LINE, Media};
+use crate::media::{Bug, LINE, Media, bug};
 use crate::region::alloc::{Allocator, Needs, Request};
 use crate::region::collect::Collector;
 
@@ -173,14 +173,19 @@ impl Context {
                 Needs::Nothing => continue,
                 Needs::Span(bytes, entry, pointers) => (bytes, entry, pointers),
             };
-            let span = match heap.take_free_span(bytes, entry) {
+            let span = match heap.take_free_span(&bytes, entry) {
                 Some(span) => span,
                 // Rather than growing the file for what a crash may have left free.
                 None if self.gc.is_opening() => {
                     self.complete_collection();
                     continue;
                 }
-                None => heap.take_span(bytes, entry)?,
+                None => {
+                    if bug(Bug::CycleInTransaction) {
+                        self.begin_and_complete_collection();
+                    }
+                    heap.take_span(*bytes.end(), entry)?
+                }
             };
             if let Some(addr) = self.alloc.add_span(heap, span, request.bytes, pointers) {
                 return Ok(addr);

@@ -286,8 +286,19 @@ proptest! {
         walk(&ty, &bytes, 0, &mut expected);
         prop_assert!(map.has_pointers() || expected.is_empty());
         expected.retain(|word| !window.is_empty() && word * 8 < window.end && word * 8 + 8 > window.start);
+        let slots_window = window.clone();
         let found = visited(&map, &content, window);
         prop_assert_eq!(found.iter().copied().collect::<BTreeSet<_>>(), expected);
+        let three = content.repeat(3);
+        let mut in_slots = Vec::new();
+        // SAFETY: three slots in a vector.
+        unsafe {
+            let (first, bytes) = (three.as_ptr(), bytes.len());
+            map.visit_slots(first.cast(), bytes, 3, slots_window, |at| in_slots.push(at.offset_from_unsigned(first)));
+        }
+        let words = content.len();
+        let repeated = (0..3).flat_map(|slot| found.iter().map(move |&at| slot * words + at));
+        prop_assert_eq!(in_slots, repeated.collect::<Vec<_>>());
         prop_assert_eq!(found.iter().collect::<BTreeSet<_>>().len(), found.len(), "some are visited twice");
     }
 

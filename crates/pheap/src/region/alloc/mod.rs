@@ -17,6 +17,7 @@ mod sweep;
 pub(crate) mod span;
 
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
@@ -147,7 +148,7 @@ impl Request {
 /// What an allocation needs that is not at hand.
 pub(crate) enum Needs {
     /// A span of this many bytes, to be [added](Allocator::add_span).
-    Span(u64, SpanEntry, Arc<PointerMap>),
+    Span(RangeInclusive<u64>, SpanEntry, Arc<PointerMap>),
     /// Nothing: try again.
     Nothing,
 }
@@ -181,7 +182,7 @@ impl Allocator {
             }
             let (ty, pointers) = heap.register(request.desc)?;
             let entry = SpanEntry { kind: SpanKind::Large, slot: 0, pages: 0, ty, region };
-            return Ok(Needs::Span(request.bytes, entry, pointers));
+            return Ok(Needs::Span(request.bytes..=request.bytes, entry, pointers));
         }
         let number = self.class(heap, request)?;
         // Two descriptions may be of one type.
@@ -199,7 +200,8 @@ impl Allocator {
         }
         let class = &self.classes[number as usize];
         let entry = SpanEntry { kind: SpanKind::Small, slot: class.slot, pages: 0, ty: class.ty, region };
-        Ok(Needs::Span(span_size(class.slot.into(), class.owned), entry, class.pointers.clone()))
+        let bytes = span_size(class.slot.into(), class.owned, heap.arena_unit);
+        Ok(Needs::Span(bytes, entry, class.pointers.clone()))
     }
 
     /// The number of the class for a request.
@@ -450,13 +452,18 @@ impl Allocator {
         }
     }
 
-    /// Marks the slots that classes are about to fill: what is allocated during a collection is live.
-    pub(crate) fn mark_runs(&mut self, heap: &HeapInner) {
+    /// Marks the slots that classes are about to fill, when a cycle begins: what is allocated meanwhile is live. When it ends, takes the
+    /// marks back: what is allocated from then on is young.
+    pub(crate) fn mark_runs(&mut self, heap: &HeapInner, mark: bool) {
         for class in self.classes.iter().filter(|class| class.next != class.end) {
             let offset = (class.next - heap.base().addr()) as u64;
             let (number, first) = self.spans.find(&heap.page_map, offset).expect("a run lies in a span");
             let count = (class.end - class.next) / class.slot as usize;
-            self.spans.get_mut(number).marks.set_range(first as usize, count);
+            let marks = &self.spans.get_mut(number).marks;
+            match mark {
+                true => marks.set_range(first as usize, count),
+                false => marks.clear_range(first as usize, count),
+            }
         }
     }
 

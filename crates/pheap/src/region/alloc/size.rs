@@ -1,11 +1,14 @@
 //! How large slots and spans are.
 
+use std::ops::RangeInclusive;
+
 use crate::heap::mapping::PAGE;
 
 /// Larger objects get a span of their own.
 pub(super) const LARGE: u64 = 32 << 10;
-/// Largest span of small objects.
+/// Largest span of small objects, and the share of an arena that it may be.
 const MAX_SPAN: u64 = 1 << 20;
+const OF_ARENA: u64 = 8;
 
 /// Bytes of a slot for a slice or string of `bytes`, its length included: at most an eighth is wasted.
 #[inline]
@@ -18,12 +21,17 @@ pub(super) fn size_class(bytes: u64) -> u64 {
     }
 }
 
-/// Bytes for the next span of a class that owns so many: a quarter of that, so that small heaps stay small and large ones have few
-/// spans.
-pub(super) fn span_size(slot: u64, owned: u64) -> u64 {
+/// Bytes that the next span of a class that owns so many must have, and those that it should have: a quarter of what is owned, so that
+/// small heaps stay small and large ones have few spans; but less is better than a larger file.
+pub(super) fn span_size(slot: u64, owned: u64, arena: u64) -> RangeInclusive<u64> {
     let least = if slot > 512 { 4 * slot } else { slot };
-    let mut size = (owned / 4).clamp(least, MAX_SPAN).next_multiple_of(PAGE);
-    // What is left behind the last slot: an eighth at most.
+    let most = (arena / OF_ARENA).clamp(least, MAX_SPAN);
+    round(slot, least)..=round(slot, (owned / 4).clamp(least, most))
+}
+
+/// Whole pages, of which an eighth at most is left behind the last slot.
+fn round(slot: u64, bytes: u64) -> u64 {
+    let mut size = bytes.next_multiple_of(PAGE);
     while size % slot * 8 > size {
         size += PAGE;
     }
@@ -48,7 +56,7 @@ mod tests {
     fn spans_waste_an_eighth_at_most() {
         for slot in (8..=LARGE).step_by(8) {
             for owned in [0, 1 << 16, 1 << 30] {
-                let size = span_size(slot, owned);
+                let size = *span_size(slot, owned, 64 << 20).end();
                 assert!(size % slot * 8 <= size, "{slot} in {size}");
                 assert!(size <= MAX_SPAN + slot && (owned > 0 || size <= 16 * slot.max(512)));
             }

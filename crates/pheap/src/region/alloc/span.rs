@@ -9,6 +9,7 @@ use crate::heap::mapping::PAGE;
 use crate::heap::page_map::PageMap;
 use crate::heap::Span;
 use crate::layout::PointerMap;
+use crate::media::{Bug, bug};
 
 /// The number of no class: of a span with one large object.
 pub(super) const NO_CLASS: u32 = u32::MAX;
@@ -30,7 +31,7 @@ pub(crate) struct ObjectSpan {
     pub(crate) plain: u64,
     /// Slots that are taken. Those that a class is about to fill count as such.
     pub(crate) live: Bitmap,
-    /// Slots that the running collection has found; empty otherwise.
+    /// Slots that the running collection has found; between collections, those that the last one has: old objects.
     pub(crate) marks: Bitmap,
     /// How many slots are taken.
     pub(super) used: u32,
@@ -89,7 +90,7 @@ impl ObjectSpan {
     /// Takes slots that are free.
     pub(super) fn take(&mut self, first: u32, count: u32) {
         self.live.set_range(first as usize, count as usize);
-        if self.pending {
+        if self.pending && !bug(Bug::NewObjectsUnmarked) {
             self.marks.set_range(first as usize, count as usize);
         }
         self.used += count;
@@ -98,9 +99,7 @@ impl ObjectSpan {
     /// Gives slots back.
     pub(super) fn free(&mut self, first: u32, count: u32) {
         self.live.clear_range(first as usize, count as usize);
-        if self.pending {
-            self.marks.clear_range(first as usize, count as usize);
-        }
+        self.marks.clear_range(first as usize, count as usize);
         self.used -= count;
     }
 }

@@ -13,9 +13,15 @@ pub(crate) enum Swept {
 }
 
 impl Allocator {
-    /// All spans that exist are part of the cycle that begins, and those that come until [`collecting`](Self::collecting) ends.
-    pub(crate) fn begin_collection(&mut self) {
-        self.spans.iter_mut().for_each(|span| span.pending = true);
+    /// All spans that exist are part of the cycle that begins, and those that come until [`collecting`](Self::collecting) ends. Old
+    /// objects stay marked if it is a `minor` one.
+    pub(crate) fn begin_collection(&mut self, minor: bool) {
+        for span in self.spans.iter_mut() {
+            span.pending = true;
+            if !minor {
+                span.marks.clear();
+            }
+        }
         self.collecting = true;
         self.usage.allocated = 0;
     }
@@ -28,7 +34,6 @@ impl Allocator {
         let span = self.spans.get_mut(number);
         span.pending = false;
         span.live.copy_from(&span.marks);
-        span.marks.clear();
         span.used = span.live.count_ones() as u32;
         let is_current = |class: u32| self.classes.get(class as usize).is_some_and(|class| class.current == number);
         let span = self.spans.get_mut(number);

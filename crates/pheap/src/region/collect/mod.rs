@@ -7,9 +7,15 @@
 //! ([`shade`](Context::shade)): the write set has the old content until it is committed, and the undo log asks for it. Then spans
 //! are *swept*: what is not marked is free.
 //!
+//! **Minor cycles.** Most objects die young. An object that a cycle has marked keeps its mark, and is *old*; the next cycle may be a minor
+//! one, which takes all old objects for live and traces only what is young: from the places of old objects that were
+//! [written](Remembered) since. (Sticky mark bits, after Demers and others, "Combining generational and conservative garbage
+//! collection", 1990.)
+//!
 //! A slice runs at the end of a transaction that has allocated, in proportion to that, so a program cannot outrun its collector;
 //! or in another thread that holds the region's lock, shared with readers ([`Region::mark_beside_readers`]).
 
+mod remembered;
 mod sweep;
 mod tracer;
 
@@ -19,11 +25,14 @@ use std::time::{Duration, Instant};
 
 use pheap_gc::{Budget, Marking, Progress};
 
+use super::alloc::Usage;
 use super::held::HeldTable;
 use super::{Region, State};
 use crate::heap::{HeapInner, bitmaps};
+use crate::media::{Bug, LINE, bug};
 use crate::txn::context::Context;
 use parking_lot::lock_api::RawRwLock as _;
+use remembered::Remembered;
 use tracer::{Object, Tracer};
 
 /// A transaction waits for a slice at most about this long.
@@ -49,6 +58,14 @@ pub(crate) struct Collector {
     marking: Marking<Object>,
     /// Whether the cycle is the one that finds out what is live in a heap that was opened.
     opening: bool,
+    /// Whether the cycle is (or the next one will be) a minor one.
+    minor: bool,
+    pub(crate) remembered: Remembered,
+    /// Whether a transaction may allocate, or have allocated, in slots that are marked and will not be traced.
+    marked_untraced: bool,
+    /// What was live after the last cycle that was not a minor one, and the usage when the cycle began.
+    live: u64,
+    before: Usage,
     /// A cycle begins when so many bytes were allocated since the last one began.
     threshold: u64,
     /// Bytes of marking that transactions still have to pay for, and for what part of their allocations they have paid.
@@ -65,6 +82,11 @@ impl Collector {
             phase: Phase::Idle,
             marking: Marking::new(),
             opening: false,
+            minor: false,
+            remembered: Remembered::default(),
+            marked_untraced: false,
+            live: 0,
+            before: Usage::default(),
             threshold: least,
             debt: 0,
             paid: 0,
@@ -81,6 +103,16 @@ impl Collector {
         self.phase == Phase::Idle
     }
 
+    /// From how many allocated bytes on a cycle begins at the first good moment, and from how many at any.
+    #[inline(always)]
+    fn soon(&self) -> u64 {
+        self.threshold - self.threshold / 4
+    }
+
+    fn overdue(&self) -> u64 {
+        self.threshold + self.threshold / 4
+    }
+
     /// Whether it is still being found out what is live in a heap that was opened.
     pub(crate) fn is_opening(&self) -> bool {
         self.opening
@@ -91,7 +123,7 @@ impl Context {
     /// Does some work for the collection of the region, if there is any. Between transactions.
     #[inline(always)]
     pub(crate) fn collect_some(&mut self) {
-        if !self.gc.is_idle() || self.alloc.usage.allocated >= self.gc.threshold {
+        if !self.gc.is_idle() || self.alloc.usage.allocated >= self.gc.soon() {
             self.pay();
         }
     }
@@ -99,17 +131,21 @@ impl Context {
     #[cold]
     fn pay(&mut self) {
         let usage = self.alloc.usage;
+        if self.gc.state.root.load(Ordering::Relaxed) == 0 {
+            return; // the region is being created, and its root not known yet
+        }
         if self.gc.is_idle() {
             // A transaction that has allocated nothing may have unlinked something: a better moment than when it was just linked. But
             // there may be no such moment.
-            let overdue = usage.allocated >= self.gc.threshold + self.gc.threshold / 4;
-            if usage.allocated != self.gc.paid && !overdue {
+            if usage.allocated != self.gc.paid && usage.allocated < self.gc.overdue() {
                 self.gc.paid = usage.allocated;
                 return;
             }
             self.begin_collection();
-            return;
+            // At once: what is allocated before it ends is not freed by it, and often there is little to do.
+            self.gc.debt = SLICE_WORK;
         }
+        let usage = self.alloc.usage;
         let gc = &mut self.gc;
         // Done when a sixteenth of the threshold was allocated, so that little is added to what the cycle was to free.
         let rate = 1 + 16 * usage.bytes / gc.threshold.max(1);
@@ -119,7 +155,10 @@ impl Context {
         if gc.debt >= SLICE_WORK.min(self.heap().collect_least) {
             // Who allocates much in one transaction has not been quick anyway.
             let length = SLICE + Duration::from_micros(allocated / 512);
-            let done = self.slice(self.gc.debt, length);
+            // Or, in tests, as little as can be done at a time.
+            let least = self.heap().collect_least;
+            let bytes = if least < SLICE_WORK { least } else { self.gc.debt };
+            let done = self.slice(bytes, length);
             self.gc.debt = self.gc.debt.saturating_sub(done.max(SLICE_WORK));
         }
     }
@@ -146,34 +185,84 @@ impl Context {
             let map = unsafe { &(**heap).page_map };
             let tracer = Tracer { base, map, spans: &alloc.spans, shared: false };
             match gc.marking.run(&tracer, budget) {
-                Progress::Done => self.begin_sweep(),
+                Progress::Done => {
+                    self.gc.marked_untraced = true;
+                    self.begin_sweep();
+                }
                 Progress::More => return,
             }
         }
         self.sweep(deadline);
     }
 
-    /// Begins a cycle.
+    /// Begins a cycle. A minor one only if all is known that it needs.
     fn begin_collection(&mut self) {
         let heap = self.heap();
+        self.gc.minor &= self.gc.remembered.is_active();
+        let lines = self.gc.remembered.take();
+        self.gc.before = self.alloc.usage;
         self.alloc.forget_quarantine();
-        self.alloc.begin_collection();
-        self.alloc.mark_runs(heap);
+        self.alloc.begin_collection(self.gc.minor);
+        if !bug(Bug::NewObjectsUnmarked) {
+            self.alloc.mark_runs(heap, true);
+        }
+        if self.gc.minor {
+            lines.into_iter().for_each(|line| self.push_pointers_of_old(line));
+        }
         let base = heap.base().addr() as u64;
         let Collector { marking, state, held, .. } = &mut self.gc;
-        match state.root.load(Ordering::Relaxed) {
-            0 => {} // the region is being created
-            root => marking.push_mut(base + root),
-        }
+        marking.push_mut(base + state.root.load(Ordering::Relaxed));
         held.for_each(|addr| marking.push_mut(addr as u64));
         self.gc.phase = Phase::Marking;
         (self.gc.debt, self.gc.paid) = (0, 0);
+    }
+
+    /// Hands the marker what old objects point to from a line.
+    fn push_pointers_of_old(&mut self, line: usize) {
+        let heap = self.heap();
+        let base = heap.base().addr();
+        let Context { gc, alloc, .. } = self;
+        let offset = (line - base) as u64;
+        let Some((number, first)) = alloc.spans.find(&heap.page_map, offset) else { return };
+        let Some(span) = alloc.spans.get(number).filter(|span| span.pointers.has_pointers()) else { return };
+        for slot in first..=span.slot_of(offset + LINE as u64 - 1).unwrap_or(span.slots - 1) {
+            if !span.marks.test(slot as usize) {
+                continue; // young, or free
+            }
+            let start = span.offset_of(slot);
+            let window = offset.saturating_sub(start)..(offset + LINE as u64 - start).min(span.slot);
+            // SAFETY: an object that the last cycle has marked; the region is locked.
+            unsafe {
+                let object = std::ptr::with_exposed_provenance(base + start as usize);
+                let window = window.start as usize..window.end as usize;
+                span.pointers.visit(object, span.slot as usize, window, |word| {
+                    let pointer = word.read();
+                    if pointer != 0 {
+                        gc.marking.push_mut(pointer);
+                    }
+                });
+            }
+        }
+    }
+
+    /// Notes the fresh objects that are old although no cycle has traced them: those of a transaction that ends while spans are being swept,
+    /// or in which a cycle has ended.
+    #[inline(always)]
+    pub(crate) fn remember_fresh(&mut self) {
+        if self.gc.marked_untraced {
+            let Context { gc, alloc, .. } = self;
+            for &(start, end) in alloc.fresh_ranges() {
+                gc.remembered.add(start, end - start);
+            }
+            gc.marked_untraced = !gc.is_idle();
+        }
     }
 
     /// Begins to find out what is live in a heap that was just opened.
     pub(crate) fn begin_opening(&mut self) {
         self.begin_collection();
         self.gc.opening = true;
+        self.gc.minor = false;
         self.publish_usage();
     }
 
@@ -197,12 +286,24 @@ impl Context {
     }
 
     fn end_collection(&mut self) {
+        let heap = self.heap();
+        self.alloc.mark_runs(heap, false);
         self.alloc.end_collection();
-        let (growth, least) = (self.heap().collect_growth, self.heap().collect_least);
-        let live = self.alloc.usage.bytes;
+        let usage = self.alloc.usage;
         let gc = &mut self.gc;
         gc.phase = Phase::Idle;
-        gc.threshold = (live / 100).saturating_mul(growth).max(least);
+        if !gc.minor {
+            gc.live = usage.bytes;
+        }
+        let freed = (gc.before.bytes + usage.allocated).saturating_sub(usage.bytes);
+        // As long as most of what is young dies, and not much that is old can have died.
+        let worthwhile = freed >= gc.before.allocated / 3 * 2 && usage.bytes <= gc.live + gc.live / 2 + heap.collect_least;
+        gc.minor = if heap.collect_least < SLICE_WORK { !gc.minor } else { worthwhile };
+        let growth = (usage.bytes / 100).saturating_mul(heap.collect_growth);
+        gc.threshold = if gc.minor { growth / 4 } else { growth }.max(heap.collect_least);
+        if !gc.minor {
+            gc.remembered.stop();
+        }
         gc.opening = false;
         self.publish_usage();
         self.heap().collections.completed();
@@ -222,11 +323,20 @@ impl Context {
         self.heap().collections.pause(start.elapsed());
     }
 
+    /// What [`Bug::CycleInTransaction`] does.
+    #[cold]
+    pub(crate) fn begin_and_complete_collection(&mut self) {
+        if self.gc.is_idle() {
+            self.begin_collection();
+        }
+        self.complete_collection();
+    }
+
     /// The open transaction is about to overwrite these bytes, which lie in one object: what they point to was reachable when the cycle
     /// began.
     #[inline(always)]
     pub(crate) fn shade(&mut self, addr: usize, len: usize) {
-        if self.gc.is_marking() {
+        if self.gc.is_marking() && !bug(Bug::NoShadeAtLogging) {
             self.shade_pointers(addr, len);
         }
     }
@@ -234,7 +344,7 @@ impl Context {
     /// [`shade`](Self::shade) for all that the write set is about to replace.
     #[inline(always)]
     pub(crate) fn shade_originals(&mut self) {
-        if self.gc.is_marking() {
+        if self.gc.is_marking() && !bug(Bug::NoShadeAtCommit) {
             let originals: Vec<_> = self.set.copies().map(|(addr, _, words)| (addr, words * 8)).collect();
             originals.into_iter().for_each(|(addr, len)| self.shade_pointers(addr, len));
         }
@@ -332,6 +442,7 @@ impl Region {
         self.alone(|context| {
             let begins = context.gc.is_idle();
             if begins {
+                context.gc.minor = false;
                 context.begin_collection();
             }
             begins

@@ -1,0 +1,188 @@
+//! Copies of a heap that is in use.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::header::{HEADER_SIZE, Header, Use};
+use super::mapping::PAGE;
+use super::spans::all_spans;
+use super::{Heap, HeapInner, Meta};
+use crate::error::{Error, Result};
+
+/// Bytes that are written at a time.
+const CHUNK: u64 = 1 << 20;
+
+impl Heap {
+    /// Copies the heap to a new file at `path`: the state between two transactions, marked as closed, so that it opens anywhere and after a
+    /// reboot, whatever the durability of this heap. Also for heaps in memory and read-only ones, whose logs are replayed in the copy.
+    ///
+    /// Transactions wait until the copy is there; reads go on. Where the file system can share the blocks of two files (btrfs, XFS), the
+    /// copy takes next to no time and space; elsewhere it takes both for the pages that are in use. The file appears under its name when
+    /// it is complete and durable. A program that is killed meanwhile may leave a file called `.NAME.NUMBERS.partial` beside it.
+    ///
+    /// # Errors
+    /// [`Error::Io`] of the kind [`AlreadyExists`](io::ErrorKind::AlreadyExists) if there is a file at `path`, which is left as it is, or
+    /// another one if the file cannot be written; [`Error::NoPermission`]; [`Error::OutOfSpace`]; [`Error::Nested`] if this thread is
+    /// inside a transaction or read of the heap; [`Error::Closed`], [`Error::Forked`].
+    pub fn backup(&self, path: impl AsRef<Path>) -> Result<()> {
+        let path = path.as_ref();
+        let error = |e: io::Error| explain(path, e);
+        if path.symlink_metadata().is_ok() {
+            return Err(error(io::ErrorKind::AlreadyExists.into()));
+        }
+        let heap = self.inner();
+        // Before anyone has to wait: most of what can go wrong.
+        let partial = Partial::create(path).map_err(error)?;
+        {
+            let still = heap.still()?;
+            heap.copy(&mut still.meta(), &partial.file).map_err(error)?;
+        }
+        partial.file.sync_all().map_err(error)?;
+        partial.publish(path).map_err(error)
+    }
+}
+
+/// An error of the operating system while `path` is made.
+fn explain(path: &Path, e: io::Error) -> Error {
+    let context = || format!("making the backup {}", path.display());
+    match (e.kind(), e.raw_os_error()) {
+        (io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem, _) => {
+            Error::NoPermission { path: path.to_owned() }
+        }
+        (_, Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG)) => {
+            Error::OutOfSpace { reason: format!("{}: {e}", context()) }
+        }
+        _ => Error::io(context(), e),
+    }
+}
+
+/// A file under a name of its own, removed again unless it is published.
+struct Partial {
+    file: File,
+    path: Option<PathBuf>,
+}
+
+impl Partial {
+    fn create(target: &Path) -> io::Result<Partial> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let name = target.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+        let mut partial = std::ffi::OsString::from(".");
+        partial.push(name);
+        partial.push(format!(".{}-{}.partial", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed)));
+        let path = target.with_file_name(partial);
+        // Nobody else's until it gets the mode of the heap.
+        let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
+        Ok(Partial { file, path: Some(path) })
+    }
+
+    /// Gives the file its name, durably, unless another file has it.
+    fn publish(mut self, target: &Path) -> io::Result<()> {
+        let from = self.path.as_ref().expect("published once");
+        let names = [from.as_path(), target].map(|path| std::ffi::CString::new(path.as_os_str().as_bytes()));
+        let [old, new] = names;
+        let (old, new) = (old?, new?);
+        // SAFETY: a call with two strings.
+        let renamed = unsafe {
+            libc::syscall(
+                libc::SYS_renameat2,
+                libc::AT_FDCWD,
+                old.as_ptr(),
+                libc::AT_FDCWD,
+                new.as_ptr(),
+                libc::RENAME_NOREPLACE,
+            ) == 0
+        };
+        if renamed {
+            self.path = None;
+        } else {
+            match io::Error::last_os_error() {
+                // File systems without that can link, which does not replace either.
+                e if matches!(e.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS)) => {
+                    fs::hard_link(from, target)?
+                }
+                e => return Err(e),
+            }
+        }
+        let parent = target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        File::open(parent)?.sync_all()
+    }
+}
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        if let Some(path) = &self.path {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+impl HeapInner {
+    /// Writes the heap to an empty file. The caller sees to it that nobody changes it.
+    fn copy(&self, meta: &mut Meta, to: &File) -> io::Result<()> {
+        let cloned = self.mapping.with_file(|file| {
+            let permissions = file.metadata()?.permissions();
+            to.set_permissions(permissions)?;
+            // What was stored into the map is in the page cache, from which the kernel writes it to disk before it shares the blocks.
+            // SAFETY: a call on two file descriptors that are open.
+            let result = unsafe { libc::ioctl(to.as_raw_fd(), libc::FICLONE, file.as_raw_fd()) };
+            io::Result::Ok(result == 0)
+        });
+        // A file system that cannot do it says so in many ways. Whatever came of it, the next one starts anew.
+        if !cloned.transpose()?.unwrap_or(false) {
+            to.set_len(0)?;
+            self.copy_pages(meta, to)?;
+        }
+        to.set_len(meta.header.mapped)?;
+        // Which slots are live is found out when the copy is opened: pages that hold it count as free.
+        let mut header = Header { in_use: Use::Closed, live_slots: (0, 0), ..meta.header.clone() };
+        // Both slots: if one is damaged later, the other must not say that the heap was in use.
+        for _ in 0..2 {
+            header.sequence += 1;
+            to.write_all_at(&header.to_bytes(), header.slot() as u64 * PAGE)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the pages that are in use; the others are holes.
+    fn copy_pages(&self, meta: &Meta, to: &File) -> io::Result<()> {
+        // SAFETY: the arenas are mapped, and their tables are not changed while `meta` is locked.
+        let spans = unsafe { all_spans(self.base(), &meta.arenas) }.map_err(io::Error::other)?;
+        let tables = meta.arenas.iter().map(|arena| (arena.start.max(HEADER_SIZE), arena.first_free()));
+        let spans = spans.iter().map(|span| (span.offset, span.offset + u64::from(span.entry.pages) * PAGE));
+        for (mut at, end) in tables.chain(spans) {
+            while at < end {
+                let len = (end - at).min(CHUNK);
+                // SAFETY: mapped, and nobody changes it.
+                let bytes = unsafe { std::slice::from_raw_parts(self.base().add(at as usize), len as usize) };
+                write_unless_zero(to, bytes, at)?;
+                at += len;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Writes whole pages, but for those that are zero, which a new file is anyway.
+fn write_unless_zero(to: &File, bytes: &[u8], at: u64) -> io::Result<()> {
+    let page = PAGE as usize;
+    let is_zero = |i: usize| bytes[i * page..][..page].iter().all(|&byte| byte == 0);
+    let pages = bytes.len() / page;
+    let mut i = 0;
+    while i < pages {
+        if is_zero(i) {
+            i += 1;
+            continue;
+        }
+        let first = i;
+        while i < pages && !is_zero(i) {
+            i += 1;
+        }
+        to.write_all_at(&bytes[first * page..i * page], at + (first * page) as u64)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,79 @@
+//! Roots whose spans are still there, and whose own entry in the span table is not.
+//!
+//! Opening a heap clears spans that belong to no root, for a crash may have left them: a root is removed with its mark first, its own entry
+//! last. One damaged byte in that entry would look the same, and cost all objects of the root. What tells the two apart is the
+//! page with the root's header, which has no mark then.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::Result;
+use std::os::unix::fs::FileExt;
+
+use crate::heap::arena::{Arena, SpanEntry, SpanKind};
+use crate::heap::header::{HEADER_SIZE, Header};
+use crate::heap::mapping::PAGE;
+use crate::region::header::RegionHeader;
+
+/// What to say about a root that was lost, if one was. The arenas of the file have been found in order; its logs were not
+/// replayed in it.
+pub(super) fn lost_root(file: &File, header: &Header) -> Result<Option<String>> {
+    let (mut owners, mut others, mut tables) = (HashSet::new(), HashSet::new(), Vec::new());
+    let mut start = 0;
+    while start < header.mapped {
+        let arena = Arena { start, size: size_of_arena(file, start)?.clamp(PAGE, header.mapped - start) };
+        let entries = (arena.end() - arena.first_free()) / PAGE;
+        let mut table = vec![0; (entries * 16) as usize];
+        file.read_exact_at(&mut table, arena.entry(arena.first_free()))?;
+        let entry = |i: u64| {
+            let at = i as usize * 16;
+            SpanEntry::from_words([word_at(&table, at), word_at(&table, at + 8)]).ok().flatten()
+        };
+        let (mut i, mut candidates) = (0, Vec::new());
+        while i < entries {
+            let offset = arena.first_free() + i * PAGE;
+            let span = entry(i);
+            match span.map(|span| (span.kind, span.region)) {
+                Some((SpanKind::Region, region)) => drop(owners.insert(region)),
+                Some((SpanKind::Small | SpanKind::Large, region)) => {
+                    others.insert(region);
+                    candidates.push(offset);
+                }
+                _ => candidates.push(offset),
+            }
+            i += span.map_or(1, |span| u64::from(span.pages).max(1));
+        }
+        tables.push(candidates);
+        start = arena.end();
+    }
+    if others.is_subset(&owners) {
+        return Ok(None);
+    }
+    // Rare, so it may take its time: any page might be the one.
+    for offset in tables.into_iter().flatten() {
+        let mut bytes = [0; 64];
+        file.read_exact_at(&mut bytes, offset)?;
+        let mut words: [u64; 8] = std::array::from_fn(|i| word_at(&bytes, i * 8));
+        // SAFETY: the words that identify a region, and that nobody else has.
+        let found = unsafe {
+            let region = RegionHeader::at(words.as_mut_ptr().cast(), 0);
+            let whole = region.read(header.salt).is_ok() && matches!(region.is_removed(), Ok(false));
+            whole && matches!(region.root(), Ok(root) if root != 0)
+        };
+        if found {
+            return Ok(Some(format!("the root at byte {offset} is not in the span table")));
+        }
+    }
+    Ok(None)
+}
+
+/// What the head of the arena at `start` says.
+fn size_of_arena(file: &File, start: u64) -> Result<u64> {
+    let head = start + if start == 0 { HEADER_SIZE } else { 0 };
+    let mut size = [0; 8];
+    file.read_exact_at(&mut size, head + 16)?;
+    Ok(u64::from_le_bytes(size))
+}
+
+fn word_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(*bytes[at..].first_chunk().expect("there are whole words"))
+}

@@ -1,0 +1,441 @@
+//! A heap as its tables describe it, made anew each time: where its spans and objects are, and whether a pointer leads to one.
+//!
+//! It shares nothing with the allocator and the collector, whose mistakes it is to find, and believes nothing that it reads.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use super::plan::{Parts, Plan, header_of, holds};
+use crate::error::Result;
+use crate::heap::arena::{SpanEntry, SpanKind};
+use crate::heap::mapping::PAGE;
+use crate::heap::spans::all_spans;
+use crate::heap::{HeapInner, Meta};
+use crate::layout::{Shape, TypeLayout, encode};
+use crate::region::header::{REGION_SIZE, RegionHeader};
+
+/// No span, in a table of pages.
+const NONE: u32 = u32::MAX;
+
+/// A span as the span table has it.
+pub(crate) struct MappedSpan {
+    pub(crate) offset: u64,
+    pub(crate) kind: SpanKind,
+    pub(crate) pages: u64,
+    /// Class of its type.
+    pub(crate) ty: u32,
+    pub(crate) region: u32,
+    /// Bytes of a slot, and their number; 0 if the span does not hold objects, or not such as it should.
+    pub(crate) slot: u64,
+    pub(crate) slots: u64,
+    /// Slots of the spans before it.
+    pub(crate) first_slot: u64,
+}
+
+/// A root as its region has it.
+pub(crate) struct MappedRoot {
+    pub(crate) name: String,
+    pub(crate) region: u32,
+    /// Class of its type.
+    pub(crate) ty: u32,
+    /// Offset of the root object.
+    pub(crate) object: u64,
+}
+
+/// A place in a slot that holds an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) span: u32,
+    pub(crate) slot: u64,
+    /// Offset of the object.
+    pub(crate) start: u64,
+    /// Bytes from there to the place.
+    pub(crate) inside: u64,
+}
+
+/// Why a pointer leads nowhere.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Astray {
+    Outside,
+    Nowhere,
+    Metadata,
+    OtherRoot(u32),
+    Damaged,
+    /// The object there is of the first type; the pointer is to the second.
+    Mistyped {
+        found: u32,
+        inside: u64,
+        target: u32,
+    },
+}
+
+/// See the [module](self).
+pub(crate) struct HeapMap {
+    base: *const u8,
+    pub(crate) mapped: u64,
+    /// The types, whose pointers name their targets by class.
+    pub(crate) types: Vec<TypeLayout>,
+    /// The class of each type: the first type that is the same. Only classes are compared.
+    classes: Vec<u32>,
+    /// By type; `None` if the layout is impossible.
+    pub(super) plans: Vec<Option<Plan>>,
+    /// By offset.
+    pub(crate) spans: Vec<MappedSpan>,
+    pages: Vec<u32>,
+    pub(crate) roots: Vec<MappedRoot>,
+    pub(crate) slots: u64,
+    /// What is wrong with the tables themselves.
+    pub(crate) problems: Vec<String>,
+}
+
+impl HeapMap {
+    /// Reads the tables.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`](crate::Error::Corrupt) if they cannot even be read.
+    ///
+    /// # Safety
+    /// Until the map is gone, the heap stays mapped, and nobody changes its objects. The caller holds the lock on `meta` during the call.
+    pub(crate) unsafe fn read(heap: &HeapInner, meta: &Meta) -> Result<HeapMap> {
+        let base = heap.base();
+        let types = &meta.types.types;
+        let classes = classes(types);
+        let mut map = HeapMap {
+            base,
+            mapped: meta.header.mapped,
+            types: types.iter().map(|ty| ty.renumbered(&|to| classes[to as usize])).collect(),
+            classes,
+            plans: Vec::new(),
+            spans: Vec::new(),
+            pages: vec![NONE; (meta.header.mapped / PAGE) as usize],
+            roots: Vec::new(),
+            slots: 0,
+            problems: Vec::new(),
+        };
+        map.read_types();
+        // SAFETY: the arenas are mapped.
+        for span in unsafe { all_spans(base, &meta.arenas)? } {
+            map.add_span(span.offset, span.entry);
+            // SAFETY: as above; the pages lie in the span's arena, or it would not have been found.
+            unsafe { map.check_inside(span.entry_at, span.offset, span.entry.pages) };
+        }
+        // SAFETY: as above.
+        unsafe { map.read_roots(base, meta) };
+        Ok(map)
+    }
+
+    fn read_types(&mut self) {
+        for (number, ty) in self.types.iter().enumerate() {
+            match Plan::of(ty) {
+                Ok(plan) => self.plans.push(Some(plan)),
+                Err(what) => {
+                    self.problems.push(format!("type {number}, {what}"));
+                    self.plans.push(None);
+                }
+            }
+        }
+    }
+
+    fn add_span(&mut self, offset: u64, entry: SpanEntry) {
+        let SpanEntry { kind, slot, pages, ty, region } = entry;
+        let number = self.spans.len() as u32;
+        let pages = u64::from(pages);
+        let first = (offset / PAGE) as usize;
+        self.pages[first..first + pages as usize].fill(number);
+        let mut span = MappedSpan {
+            offset,
+            kind,
+            pages,
+            ty: self.class(ty),
+            region,
+            slot: 0,
+            slots: 0,
+            first_slot: self.slots,
+        };
+        match self.slots_of(&span, slot.into()) {
+            Ok((slot, slots)) => {
+                (span.slot, span.slots) = (slot, slots);
+                self.slots += slots;
+            }
+            Err(what) => self.problems.push(format!("the span at byte {offset} {what}")),
+        }
+        self.spans.push(span);
+    }
+
+    /// Size and number of the slots of a span, whose entry says `slot`, or what is wrong with the entry.
+    fn slots_of(&self, span: &MappedSpan, slot: u64) -> Result<(u64, u64), String> {
+        let len = span.pages * PAGE;
+        match span.kind {
+            SpanKind::Region if slot != 0 || len != REGION_SIZE => {
+                Err("is not like that of a root".to_owned())
+            }
+            SpanKind::Log if slot != 0 || span.ty != 0 => Err("is not like one of a log".to_owned()),
+            SpanKind::Types if (slot, span.ty, span.region) != (0, 0, 0) => {
+                Err("is not like one of the type table".to_owned())
+            }
+            SpanKind::Region | SpanKind::Log | SpanKind::Types => Ok((0, 0)),
+            SpanKind::Small | SpanKind::Large => {
+                let Some(plan) = self.plans.get(span.ty as usize) else {
+                    return Err(format!("is of type {}, which is not in the type table", span.ty));
+                };
+                let Some(plan) = plan else { return Err("is of an impossible type".to_owned()) };
+                let large = span.kind == SpanKind::Large;
+                let size = if large { len } else { slot };
+                let fits = size >= plan.least().max(8)
+                    && size <= len
+                    && size.is_multiple_of(plan.align.max(8))
+                    && plan.align <= PAGE
+                    && (!large || slot == 0);
+                if fits {
+                    Ok((size, if large { 1 } else { len / size }))
+                } else {
+                    let name = &self.types[span.ty as usize].name;
+                    Err(format!("has slots of {size} bytes, which do not fit its type `{name}`"))
+                }
+            }
+        }
+    }
+
+    /// Entries of pages within a span are empty.
+    ///
+    /// # Safety
+    /// The entries are mapped.
+    unsafe fn check_inside(&mut self, entry_at: u64, offset: u64, pages: u32) {
+        for page in 1..u64::from(pages) {
+            // SAFETY: by the caller's promise; entries are two words.
+            let word = unsafe { self.word(entry_at + page * 16) };
+            if word as u8 != 0 {
+                let at = offset + page * PAGE;
+                self.problems.push(format!("the spans at bytes {offset} and {at} overlap"));
+                return;
+            }
+        }
+    }
+
+    /// The class of a type; the number itself, if there is no such type.
+    fn class(&self, ty: u32) -> u32 {
+        self.classes.get(ty as usize).copied().unwrap_or(ty)
+    }
+
+    /// # Safety
+    /// Spans of regions are mapped at `base`.
+    unsafe fn read_roots(&mut self, base: *mut u8, meta: &Meta) {
+        let mut missing: Vec<&str> = meta.roots.keys().map(String::as_str).collect();
+        for i in 0..self.spans.len() {
+            let MappedSpan { offset, kind, region, ty, pages, .. } = self.spans[i];
+            if kind != SpanKind::Region || pages * PAGE != REGION_SIZE {
+                continue;
+            }
+            let read = || -> Result<_> {
+                // SAFETY: by the caller's promise.
+                unsafe {
+                    let header = RegionHeader::at(base, offset);
+                    Ok((header.read(meta.header.salt)?, header.root()?, header.name()?, header.is_removed()?))
+                }
+            };
+            match read() {
+                Err(error) => self.problems.push(format!("the root at byte {offset}: {error}")),
+                Ok((_, object, _, removed)) if removed || object == 0 => {
+                    self.problems.push(format!("the root at byte {offset} was removed, or never made"));
+                }
+                Ok(((id, of), ..)) if (id, self.class(of)) != (region, ty) => {
+                    self.problems
+                        .push(format!("the root at byte {offset} and its span contradict each other"));
+                }
+                Ok((_, object, name, _)) => {
+                    if let Some(at) = missing.iter().position(|other| *other == name) {
+                        missing.swap_remove(at);
+                    } else {
+                        self.problems
+                            .push(format!("root {name:?}, at byte {offset}, is not in the list of roots"));
+                    }
+                    if self.roots.iter().any(|other| other.region == region) {
+                        self.problems.push(format!("root {name:?} has the number of another one"));
+                    }
+                    self.roots.push(MappedRoot { name, region, ty, object });
+                }
+            }
+        }
+        self.problems.extend(missing.iter().map(|name| format!("root {name:?} is not in the span tables")));
+        let of_nobody = |span: &&MappedSpan| {
+            span.kind != SpanKind::Types && !self.roots.iter().any(|root| root.region == span.region)
+        };
+        let orphans: Vec<u64> = self.spans.iter().filter(of_nobody).map(|span| span.offset).collect();
+        self.problems.extend(orphans.iter().map(|at| format!("the span at byte {at} belongs to no root")));
+    }
+
+    /// The word at an offset.
+    ///
+    /// # Safety
+    /// It is mapped, aligned, and not written meanwhile.
+    #[inline(always)]
+    pub(crate) unsafe fn word(&self, offset: u64) -> u64 {
+        // SAFETY: by the caller's promise.
+        unsafe { self.base.add(offset as usize).cast::<u64>().read() }
+    }
+
+    /// The address of an offset.
+    #[inline(always)]
+    pub(crate) fn addr(&self, offset: u64) -> *const u8 {
+        self.base.wrapping_add(offset as usize)
+    }
+
+    /// The name of a type.
+    pub(crate) fn type_name(&self, ty: u32) -> &str {
+        self.types.get(ty as usize).map_or("?", |ty| ty.name.as_str())
+    }
+
+    /// The offset of an address.
+    #[inline(always)]
+    pub(crate) fn offset_of(&self, addr: u64) -> u64 {
+        addr.wrapping_sub(self.base.addr() as u64)
+    }
+
+    /// Whether a type has a layout that a compiler could have made.
+    pub(crate) fn is_possible(&self, ty: u32) -> bool {
+        self.plans.get(ty as usize).is_some_and(Option::is_some)
+    }
+
+    /// Where a pointer to a `target`, found in an object of `region`, leads. `None` if it is null, or if there is nothing to be read
+    /// where it leads because a `target` has no bytes.
+    #[inline]
+    pub(crate) fn locate(&self, addr: u64, target: u32, region: u32) -> Result<Option<Place>, Astray> {
+        let offset = self.offset_of(addr);
+        if offset >= self.mapped {
+            return if addr == 0 || self.is_empty_type(target, offset) {
+                Ok(None)
+            } else {
+                Err(Astray::Outside)
+            };
+        }
+        let number = self.pages[(offset / PAGE) as usize];
+        let Some(span) = self.spans.get(number as usize) else {
+            return if self.is_empty_type(target, offset) { Ok(None) } else { Err(Astray::Nowhere) };
+        };
+        if span.region == region && span.slots > 0 {
+            let within = offset - span.offset;
+            let slot = if span.slots == 1 { 0 } else { within / span.slot };
+            let inside = within - slot * span.slot;
+            if slot < span.slots
+                && (inside == 0 && span.ty == target || self.lies_in(span, within - inside, inside, target))
+            {
+                return Ok(Some(Place { span: number, slot, start: offset - inside, inside }));
+            }
+            if !self.is_empty_type(target, offset) {
+                return Err(Astray::Mistyped { found: span.ty, inside, target });
+            }
+        }
+        if self.is_empty_type(target, offset) {
+            return Ok(None);
+        }
+        Err(match span.kind {
+            SpanKind::Small | SpanKind::Large if span.region != region => Astray::OtherRoot(span.region),
+            SpanKind::Small | SpanKind::Large => Astray::Damaged,
+            _ => Astray::Metadata,
+        })
+    }
+
+    /// Whether a type has no bytes. A pointer to such a value may come from the end of a slice of them, which is no place at all.
+    #[cold]
+    fn is_empty_type(&self, target: u32, offset: u64) -> bool {
+        let plan = self.plans.get(target as usize).and_then(Option::as_ref);
+        plan.is_some_and(|plan| {
+            plan.size == 0
+                && matches!(plan.parts, Parts::Sized(_))
+                && offset <= self.mapped
+                && offset.is_multiple_of(plan.align)
+        })
+    }
+
+    /// Whether a `target` lies `inside` so many bytes of the object at byte `start` of a span.
+    #[cold]
+    fn lies_in(&self, span: &MappedSpan, start: u64, inside: u64, target: u32) -> bool {
+        let Some(target) = self.types.get(target as usize) else { return false };
+        let ty = &self.types[span.ty as usize];
+        let Shape::Slice(elem) = &ty.shape else { return holds(ty, inside, target) };
+        let Some(at) = inside.checked_sub(header_of(elem)) else { return false };
+        if elem.size == 0 || at % elem.size + target.size > elem.size {
+            return false;
+        }
+        // SAFETY: a slot of slices has room for a length, and is aligned.
+        let len = unsafe { self.word(span.offset + start) };
+        let room = (span.slot - header_of(elem)) / elem.size;
+        at / elem.size < len && len <= room && holds(elem, at % elem.size, target)
+    }
+
+    /// Bytes of the object in a slot of `span` at `start`, or what its length is if that does not fit.
+    #[inline]
+    pub(crate) fn len_of(&self, span: &MappedSpan, start: u64) -> Result<u64, u64> {
+        let (header, stride) = match &self.plan(span).parts {
+            Parts::Sized(_) => return Ok(0),
+            Parts::Slice { header, stride, .. } => (*header, *stride),
+            Parts::Str => (8, 1),
+        };
+        // SAFETY: as in `lies_in`.
+        let len = unsafe { self.word(start) };
+        match len.checked_mul(stride) {
+            Some(bytes) if bytes <= span.slot - header && len <= isize::MAX as u64 => Ok(len),
+            _ => Err(len),
+        }
+    }
+
+    /// The plan for the objects of a span that has slots.
+    #[inline(always)]
+    pub(super) fn plan(&self, span: &MappedSpan) -> &Plan {
+        self.plans[span.ty as usize].as_ref().expect("a span with slots has a type that is possible")
+    }
+
+    /// What is wrong, for people.
+    pub(crate) fn explain(&self, addr: u64, astray: &Astray) -> String {
+        let offset = self.offset_of(addr);
+        let name = |region: u32| {
+            let root = self.roots.iter().find(|root| root.region == region);
+            root.map_or_else(|| "no root".to_owned(), |root| format!("root {:?}", root.name))
+        };
+        match *astray {
+            Astray::Outside => format!("points to {addr:#x}, outside of the heap"),
+            Astray::Nowhere => format!("points to byte {offset}, which belongs to no span"),
+            Astray::Metadata => format!("points to byte {offset}, which is not for objects"),
+            Astray::OtherRoot(region) => {
+                format!("points to byte {offset}, which belongs to {}", name(region))
+            }
+            Astray::Damaged => format!("points to byte {offset}, in a span that is damaged"),
+            Astray::Mistyped { found, inside, target } => format!(
+                "points to byte {offset}, {inside} bytes into a `{}`, as if it were a `{}`",
+                self.type_name(found),
+                self.type_name(target)
+            ),
+        }
+    }
+}
+
+/// For each type, the first one that is the same: of the same layout, with pointers to types that are the same. (The type table may have a
+/// type twice.)
+fn classes(types: &[TypeLayout]) -> Vec<u32> {
+    // All are one class at first. Each round tells those apart that look different, or point to different classes.
+    let mut classes = vec![0u32; types.len()];
+    let mut count = 1;
+    loop {
+        let mut first = HashMap::new();
+        let refined: Vec<u32> = (0..types.len())
+            .map(|i| {
+                let mut key = classes[i].to_le_bytes().to_vec();
+                encode(&types[i].renumbered(&|to| classes[to as usize]), &mut key);
+                *first.entry(key).or_insert(i as u32)
+            })
+            .collect();
+        if first.len() <= count {
+            return refined;
+        }
+        (classes, count) = (refined, first.len());
+    }
+}
+
+impl fmt::Debug for HeapMap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HeapMap")
+            .field("spans", &self.spans.len())
+            .field("roots", &self.roots.len())
+            .finish_non_exhaustive()
+    }
+}

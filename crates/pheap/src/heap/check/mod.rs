@@ -1,0 +1,192 @@
+//! Whether a heap is what it should be: every pointer leads to an object of its type, every value is one that its type has.
+//!
+//! The check goes from the roots through all that they lead to, by the type table, without the program that made the heap. It has its
+//! own view of the spans ([`map`]) and its own marks ([`trace`]), so that it finds the mistakes of the allocator and the collector, too.
+
+mod lost;
+pub(super) mod map;
+mod plan;
+pub(super) mod trace;
+
+use std::fmt;
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+use parking_lot::MutexGuard;
+
+use super::header::Header;
+use super::options::Options;
+use super::{Heap, HeapInner, Meta};
+use crate::error::{Error, Result};
+use crate::region::all::SharedAll;
+use crate::region::{Region, guard};
+use map::HeapMap;
+
+/// Problems that a report spells out.
+const SPELLED_OUT: usize = 100;
+
+/// What [`Heap::check`] has found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Report {
+    /// Objects that the roots lead to.
+    pub objects: u64,
+    /// Bytes of their slots.
+    pub bytes: u64,
+    /// Spans of pages, those of logs and the type table included.
+    pub spans: u64,
+    /// Roots.
+    pub roots: u64,
+    /// The objects by root and type, the largest first.
+    pub usage: Vec<Usage>,
+    /// What is wrong, as sentences; the first hundred.
+    pub problems: Vec<String>,
+    /// How many more problems there are.
+    pub more_problems: u64,
+}
+
+/// The objects of one type below one root.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Usage {
+    /// The root's name.
+    pub root: String,
+    /// The type's name.
+    pub type_name: String,
+    /// The type's [number](super::TypeInfo::number).
+    pub type_number: u32,
+    /// Objects that the root leads to.
+    pub objects: u64,
+    /// Bytes of their slots.
+    pub bytes: u64,
+    /// Bytes of all spans for such objects: what is more than `bytes` is garbage, or free for new ones.
+    pub span_bytes: u64,
+}
+
+impl Report {
+    /// Whether nothing is wrong.
+    pub fn is_clean(&self) -> bool {
+        self.problems.is_empty()
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Report { objects, bytes, spans, roots, problems, more_problems, .. } = self;
+        let plural = |n: u64| if n == 1 { "" } else { "s" };
+        write!(f, "{objects} object{} of {bytes} bytes in {spans} spans, ", plural(*objects))?;
+        write!(f, "{roots} root{}: ", plural(*roots))?;
+        match problems.len() as u64 + more_problems {
+            0 => f.write_str("clean")?,
+            1 => f.write_str("1 problem")?,
+            n => write!(f, "{n} problems")?,
+        }
+        problems.iter().try_for_each(|problem| write!(f, "\n  {problem}"))?;
+        if *more_problems > 0 { write!(f, "\n  and {more_problems} more") } else { Ok(()) }
+    }
+}
+
+/// Problems, of which only so many are kept.
+#[derive(Default)]
+struct Problems {
+    first: Vec<String>,
+    more: u64,
+}
+
+impl Problems {
+    fn add(&mut self, text: impl FnOnce() -> String) {
+        if self.first.len() < SPELLED_OUT {
+            self.first.push(text());
+        } else {
+            self.more += 1;
+        }
+    }
+}
+
+impl Heap {
+    /// Looks at the whole heap: follows all pointers from the roots and sees whether each leads to an object of its type in its root, and
+    /// whether every length, `bool`, `char`, enum and string is possible. Nothing is repaired.
+    ///
+    /// Transactions wait until it is over; reads go on. It takes about as long as reading all objects, and a bit of memory for each.
+    ///
+    /// # Errors
+    /// [`Error::Nested`] if this thread is inside a transaction or read of the heap; [`Error::Closed`], [`Error::Forked`]. A heap in which
+    /// something is wrong is no error here: see [`Report::is_clean`].
+    pub fn check(&self) -> Result<Report> {
+        self.inner().check_with(|_| None)
+    }
+}
+
+/// A heap while nobody changes it: no transaction is open, and no root comes or goes.
+pub(super) struct Still<'a> {
+    heap: &'a HeapInner,
+    // In this order: the regions are let go before the next root may be removed.
+    _regions: SharedAll<'a>,
+    _creation: MutexGuard<'a, ()>,
+}
+
+impl HeapInner {
+    /// Waits until nobody changes the heap, and keeps it so.
+    pub(super) fn still(&self) -> Result<Still<'_>> {
+        self.check_open()?;
+        if guard::is_inside(self.id()) {
+            return Err(Error::Nested); // who removes a root holds `creation` and waits for its readers
+        }
+        let creation = self.creation.lock();
+        self.check_open()?;
+        let regions: Vec<Arc<Region>> = self.meta.lock().roots.values().cloned().collect();
+        Ok(Still { heap: self, _regions: SharedAll::begin(self, regions)?, _creation: creation })
+    }
+
+    /// [`Heap::check`], and whether `is_live` agrees that an object that can be reached is one (`None` if it cannot tell).
+    pub(crate) fn check_with(&self, is_live: impl Fn(u64) -> Option<bool>) -> Result<Report> {
+        let still = self.still()?;
+        match still.map() {
+            Ok(map) => Ok(trace::trace(&map, is_live)),
+            Err(Error::Corrupt { what }) => Ok(Report { problems: vec![what], ..Report::default() }),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Still<'_> {
+    /// The heap's metadata.
+    pub(super) fn meta(&self) -> MutexGuard<'_, Meta> {
+        self.heap.meta.lock()
+    }
+
+    /// What the heap's tables say. Must not outlive `self`.
+    pub(super) fn map(&self) -> Result<HeapMap> {
+        // SAFETY: all regions are locked, so nobody changes an object or closes the heap.
+        unsafe { HeapMap::read(self.heap, &self.meta()) }
+    }
+}
+
+/// For [`Options::verify`]: checks a file before it is opened, and before anything in it is changed. Its logs are replayed in memory.
+pub(super) fn verify(options: &Options, path: &Path, file: &File, header: &Header) -> Result<()> {
+    if !options.verify {
+        return Ok(());
+    }
+    // Not the handle that has the lock: closing the heap would let go of it.
+    use std::os::fd::AsRawFd;
+    let again = File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))
+        .map_err(|e| Error::io(format!("opening {} again", path.display()), e))?;
+    let private = options.clone().read_only(true);
+    let heap = super::open::open_private(&private, path, again, header.clone())?;
+    let report = heap.check()?;
+    drop(heap);
+    let mut problems = report.problems;
+    if let Some(lost) =
+        lost::lost_root(file, header).map_err(|e| Error::io(format!("reading {}", path.display()), e))?
+    {
+        problems.insert(0, lost);
+    }
+    if problems.is_empty() {
+        return Ok(());
+    }
+    let count = problems.len() as u64 + report.more_problems;
+    problems.truncate(3);
+    let more = if count > 3 { format!("; and {} more problems", count - 3) } else { String::new() };
+    Err(Error::corrupt(format!("{}{more}", problems.join("; "))))
+}

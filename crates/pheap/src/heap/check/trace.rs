@@ -1,0 +1,328 @@
+//! Follows all pointers from the roots and looks at each object once.
+
+use super::map::{HeapMap, MappedRoot, Place};
+use super::plan::{Op, Parts, variant};
+use super::{Problems, Report, Usage};
+use crate::layout::desc::Prim;
+use crate::layout::{Shape, TypeLayout};
+
+/// An object that was reached and not looked at yet.
+#[derive(Clone, Copy, Default)]
+struct Reached {
+    span: u32,
+    start: u64,
+}
+
+/// Objects that are on their way from memory at a time.
+const AHEAD: usize = 16;
+
+/// The objects that were reached. A stack, but not that of the thread, for lists are long; and what comes from it waits in a short queue until
+/// it is in the cache.
+#[derive(Default)]
+struct ToDo {
+    stack: Vec<Reached>,
+    queue: [Reached; AHEAD],
+    oldest: usize,
+    queued: usize,
+}
+
+impl ToDo {
+    #[inline]
+    fn next(&mut self, map: &HeapMap) -> Option<Reached> {
+        while self.queued < AHEAD
+            && let Some(newest) = self.stack.pop()
+        {
+            prefetch(map.addr(newest.start));
+            self.queue[(self.oldest + self.queued) % AHEAD] = newest;
+            self.queued += 1;
+        }
+        self.queued = self.queued.checked_sub(1)?;
+        let oldest = self.queue[self.oldest];
+        self.oldest = (self.oldest + 1) % AHEAD;
+        Some(oldest)
+    }
+}
+
+pub(super) struct Tracer<'m, L> {
+    map: &'m HeapMap,
+    is_live: L,
+    /// A bit for each slot.
+    reached: Vec<u64>,
+    todo: ToDo,
+    problems: Problems,
+    root: &'m MappedRoot,
+}
+
+/// Looks at all that the roots of `map` lead to. `is_live` says whether an allocator takes the object at an offset for one.
+pub(super) fn trace(map: &HeapMap, is_live: impl Fn(u64) -> Option<bool>) -> Report {
+    let mut problems = Problems::default();
+    map.problems.iter().for_each(|problem| problems.add(|| problem.clone()));
+    let mut report =
+        Report { spans: map.spans.len() as u64, roots: map.roots.len() as u64, ..Report::default() };
+    if let Some(first) = map.roots.first() {
+        let reached = vec![0; map.slots.div_ceil(64) as usize];
+        let mut tracer = Tracer { map, is_live, reached, todo: ToDo::default(), problems, root: first };
+        map.roots.iter().for_each(|root| tracer.root(root));
+        count(map, &tracer.reached, &mut report);
+        problems = tracer.problems;
+    }
+    report.problems = problems.first;
+    report.more_problems = problems.more;
+    report
+}
+
+impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
+    fn root(&mut self, root: &'m MappedRoot) {
+        self.root = root;
+        let addr = self.map.addr(root.object).addr() as u64;
+        match self.map.locate(addr, root.ty, root.region) {
+            Ok(Some(place)) if place.inside == 0 => self.reach(place),
+            Ok(_) => {
+                self.problems.add(|| format!("root {:?}: its object is not the whole of a slot", root.name))
+            }
+            Err(astray) => {
+                let what = self.map.explain(addr, &astray);
+                self.problems.add(|| format!("root {:?} {what}", root.name));
+            }
+        }
+        let map = self.map;
+        while let Some(next) = self.todo.next(map) {
+            self.look_at(&next);
+        }
+    }
+
+    #[inline(always)]
+    fn reach(&mut self, place: Place) {
+        let number = self.map.spans[place.span as usize].first_slot + place.slot;
+        let (word, bit) = (&mut self.reached[(number / 64) as usize], 1 << (number % 64));
+        if *word & bit == 0 {
+            *word |= bit;
+            self.todo.stack.push(Reached { span: place.span, start: place.start });
+        }
+    }
+
+    fn look_at(&mut self, object: &Reached) {
+        let map = self.map;
+        let span = &map.spans[object.span as usize];
+        if (self.is_live)(object.start) == Some(false) {
+            self.complain(object, 0, || "can be reached, and its slot counts as free".to_owned());
+        }
+        let parts = &map.plan(span).parts;
+        if let Parts::Sized(ops) = parts {
+            return self.run(ops, object, 0);
+        }
+        let len = match map.len_of(span, object.start) {
+            Ok(len) => len,
+            Err(len) => {
+                let slot = span.slot;
+                return self
+                    .complain(object, 0, || format!("has a length of {len}, in a slot of {slot} bytes"));
+            }
+        };
+        match parts {
+            Parts::Slice { header, stride, ops } if !ops.is_empty() => {
+                for i in 0..len {
+                    self.run(ops, object, header + i * stride);
+                }
+            }
+            Parts::Str => {
+                // SAFETY: the bytes lie in the object's slot, and nobody writes them.
+                let text = unsafe { std::slice::from_raw_parts(map.addr(object.start + 8), len as usize) };
+                if std::str::from_utf8(text).is_err() {
+                    self.complain(object, 0, || "is not UTF-8".to_owned());
+                }
+            }
+            Parts::Slice { .. } | Parts::Sized(_) => {}
+        }
+    }
+
+    /// Looks at a value, `at` so many bytes inside of an object.
+    #[inline]
+    fn run(&mut self, ops: &[Op], object: &Reached, at: u64) {
+        for op in ops {
+            self.step(op, object, at);
+        }
+    }
+
+    #[inline]
+    fn step(&mut self, op: &Op, object: &Reached, base: u64) {
+        let map = self.map;
+        match op {
+            Op::Ptr { at, to } => {
+                let at = base + at;
+                // SAFETY: a pointer of the object's type, hence within its slot, and aligned.
+                let addr = unsafe { map.word(object.start + at) };
+                match map.locate(addr, *to, self.root.region) {
+                    Ok(Some(place)) => self.reach(place),
+                    Ok(None) => {}
+                    Err(astray) => self.complain(object, at, || map.explain(addr, &astray)),
+                }
+            }
+            Op::Bool { at } => {
+                // SAFETY: a byte of the object.
+                let byte = unsafe { map.addr(object.start + base + at).read() };
+                if byte > 1 {
+                    self.complain(object, base + at, || format!("is {byte}, which is no bool"));
+                }
+            }
+            Op::Char { at } => {
+                // SAFETY: a value of the object's type, hence within its slot, and aligned.
+                let code = unsafe { map.addr(object.start + base + at).cast::<u32>().read() };
+                if char::from_u32(code).is_none() {
+                    self.complain(object, base + at, || format!("is {code:#x}, which is no char"));
+                }
+            }
+            Op::Enum { at, tag, variants } => {
+                // SAFETY: as above.
+                let value = unsafe { read_integer(map.addr(object.start + base + at), *tag) };
+                match variant(variants, value) {
+                    Some(ops) => self.run(ops, object, base),
+                    None => self
+                        .complain(object, base + at, || format!("has the tag {value}, which no variant has")),
+                }
+            }
+            Op::Repeat { at, stride, len, ops } => {
+                for i in 0..*len {
+                    self.run(ops, object, base + at + i * stride);
+                }
+            }
+        }
+    }
+
+    #[cold]
+    fn complain(&mut self, object: &Reached, at: u64, what: impl FnOnce() -> String) {
+        let (map, root) = (self.map, self.root);
+        let ty = &map.types[map.spans[object.span as usize].ty as usize];
+        self.problems.add(|| {
+            let (name, path) = (&ty.name, path_to(ty, at));
+            format!(
+                "root {:?}: `{name}{path}`, in the object at byte {}, {}",
+                root.name,
+                object.start,
+                what()
+            )
+        });
+    }
+}
+
+/// An integer of this type.
+///
+/// # Safety
+/// `at` is valid for reads of one, and aligned.
+pub(crate) unsafe fn read_integer(at: *const u8, prim: Prim) -> i128 {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        match prim {
+            Prim::U8 => at.read().into(),
+            Prim::I8 => at.cast::<i8>().read().into(),
+            Prim::U16 => at.cast::<u16>().read().into(),
+            Prim::I16 => at.cast::<i16>().read().into(),
+            Prim::U32 => at.cast::<u32>().read().into(),
+            Prim::I32 => at.cast::<i32>().read().into(),
+            Prim::U64 => at.cast::<u64>().read().into(),
+            Prim::I64 => at.cast::<i64>().read().into(),
+            // As tags are kept.
+            Prim::U128 => at.cast::<u128>().read_unaligned() as i128,
+            Prim::I128 => at.cast::<i128>().read_unaligned(),
+            Prim::F32 | Prim::F64 | Prim::Bool | Prim::Char | Prim::Unit => 0,
+        }
+    }
+}
+
+/// How the value at byte `at` of a `ty` is written in Rust: `.field[3]`.
+fn path_to(ty: &TypeLayout, at: u64) -> String {
+    let within = |at: u64, elem: &TypeLayout| match elem.size {
+        0 => String::new(),
+        size => format!("[{}]{}", at / size, path_to(elem, at % size)),
+    };
+    match &ty.shape {
+        Shape::Struct(fields) => {
+            let here = |field: &&crate::layout::FieldLayout| {
+                (field.offset..field.offset + field.ty.size).contains(&at)
+            };
+            fields.iter().find(here).map_or_else(String::new, |field| {
+                format!(".{}{}", field.name, path_to(&field.ty, at - field.offset))
+            })
+        }
+        Shape::Array { elem, .. } => within(at, elem),
+        Shape::Slice(elem) => {
+            at.checked_sub(super::plan::header_of(elem)).map_or_else(String::new, |at| within(at, elem))
+        }
+        Shape::Enum { .. } | Shape::Prim(_) | Shape::Ptr { .. } | Shape::Str => String::new(),
+    }
+}
+
+/// Fills in what the bits of reached slots say.
+fn count(map: &HeapMap, reached: &[u64], report: &mut Report) {
+    for span in map.spans.iter().filter(|span| span.slots > 0) {
+        let bits = span.first_slot..span.first_slot + span.slots;
+        let objects = ones(reached, bits);
+        let Some(root) = map.roots.iter().find(|root| root.region == span.region) else { continue };
+        report.objects += objects;
+        report.bytes += objects * span.slot;
+        let name = map.type_name(span.ty);
+        let known =
+            report.usage.iter_mut().find(|usage| usage.root == root.name && usage.type_number == span.ty);
+        let usage = match known {
+            Some(usage) => usage,
+            None => {
+                report.usage.push(Usage {
+                    root: root.name.clone(),
+                    type_name: name.to_owned(),
+                    type_number: span.ty,
+                    ..Usage::default()
+                });
+                report.usage.last_mut().expect("pushed just now")
+            }
+        };
+        usage.objects += objects;
+        usage.bytes += objects * span.slot;
+        usage.span_bytes += span.pages * crate::heap::mapping::PAGE;
+    }
+    report.usage.sort_by(|a, b| (&a.root, b.bytes, &a.type_name).cmp(&(&b.root, a.bytes, &b.type_name)));
+}
+
+/// Number of bits that are set in a range.
+fn ones(words: &[u64], bits: std::ops::Range<u64>) -> u64 {
+    if bits.is_empty() {
+        return 0;
+    }
+    let (first, last) = ((bits.start / 64) as usize, ((bits.end - 1) / 64) as usize);
+    let (low, high) = (u64::MAX << (bits.start % 64), u64::MAX >> (63 - (bits.end - 1) % 64));
+    let masked = |i: usize| {
+        let mask = if i == first { low } else { u64::MAX } & if i == last { high } else { u64::MAX };
+        u64::from((words[i] & mask).count_ones())
+    };
+    (first..=last).map(masked).sum()
+}
+
+/// Asks for an object before it is looked at.
+#[inline(always)]
+fn prefetch(addr: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint, for any address whatsoever.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(addr.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = addr;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_of_a_range_are_counted() {
+        let words = [u64::MAX, 1 | 1 << 63, u64::MAX];
+        let naive = |range: std::ops::Range<u64>| {
+            range.filter(|bit| words[(bit / 64) as usize] >> (bit % 64) & 1 == 1).count() as u64
+        };
+        for start in 0..192 {
+            for end in start..=192 {
+                assert_eq!(ones(&words, start..end), naive(start..end), "{start}..{end}");
+            }
+        }
+    }
+}

@@ -1,0 +1,400 @@
+//! A heap as tools see it that do not know its types: by its type table.
+//!
+//! Nothing here believes an object: pointers, lengths and discriminants are looked at before they are followed, as in
+//! [`check`](super::check).
+
+use std::fmt;
+
+use super::Heap;
+use super::check::map::{Astray, HeapMap, Place};
+use super::check::trace::read_integer;
+use super::header::{FORMAT, Use};
+use super::options::Durability;
+use crate::error::{Error, Result};
+use crate::layout::desc::Prim;
+use crate::layout::{FieldLayout, Shape, TypeLayout, describe, slice_header};
+
+/// A type, as [`Heap::types`] lists it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TypeInfo {
+    /// Its number in the heap's type table.
+    pub number: u32,
+    /// Its name, with its arguments.
+    pub name: String,
+    /// Its layout as one line: fields with their offsets, variants with their discriminants.
+    pub layout: String,
+    /// Size in bytes; 0 for slices and strings.
+    pub size: u64,
+    /// Alignment in bytes.
+    pub align: u64,
+}
+
+/// What the header of a heap says, and some numbers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HeapInfo {
+    /// Version of the file format.
+    pub format: u32,
+    /// The heap's identity. Copies of the file have it, too.
+    pub uuid: u128,
+    /// The address that it is mapped at, and that its pointers are relative to.
+    pub base: u64,
+    /// Bytes of addresses reserved: the most that the heap can ever hold.
+    pub reserved: u64,
+    /// Bytes of the file that belong to the heap.
+    pub file_bytes: u64,
+    /// Bytes of pages that nothing uses.
+    pub free_bytes: u64,
+    /// Unit in which the heap grows, in bytes.
+    pub arena_size: u64,
+    /// Number of arenas.
+    pub arenas: u64,
+    /// How the heap is in use; `None` if its last user closed it. For a heap that is open read-only, this is how it was found: then
+    /// [`Process`](Durability::Process) or [`Pmem`](Durability::Pmem) is what a program had that was killed. For other heaps it is how they are open.
+    pub in_use: Option<Durability>,
+    /// Number of types in the type table.
+    pub types: u64,
+    /// Number of roots.
+    pub roots: u64,
+}
+
+impl Heap {
+    /// All types that objects in the heap ever had, by number.
+    pub fn types(&self) -> Vec<TypeInfo> {
+        let meta = self.inner().meta.lock();
+        let types = &meta.types.types;
+        let info = |(number, ty): (usize, &TypeLayout)| TypeInfo {
+            number: number as u32,
+            name: ty.name.clone(),
+            layout: describe(ty, types),
+            size: ty.size,
+            align: ty.align,
+        };
+        types.iter().enumerate().map(info).collect()
+    }
+
+    /// What the header says.
+    pub fn info(&self) -> HeapInfo {
+        let meta = self.inner().meta.lock();
+        let header = &meta.header;
+        HeapInfo {
+            format: FORMAT,
+            uuid: header.uuid,
+            base: header.bases.first().copied().unwrap_or(0),
+            reserved: header.reserved,
+            file_bytes: header.mapped,
+            free_bytes: meta.pages.total(),
+            arena_size: header.arena_unit,
+            arenas: meta.arenas.len() as u64,
+            in_use: match header.in_use {
+                Use::Closed => None,
+                Use::Process => Some(Durability::Process),
+                Use::Pmem => Some(Durability::Pmem),
+            },
+            types: meta.types.types.len() as u64,
+            roots: meta.roots.len() as u64,
+        }
+    }
+
+    /// Shows the root with this name to `f`, by the heap's own description of its type: for tools that do not know the program. Transactions
+    /// wait until `f` returns.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchRoot`], [`Error::Corrupt`] if there is no such object where the root should be; [`Error::Nested`],
+    /// [`Error::Closed`], [`Error::Forked`].
+    pub fn inspect<R>(&self, root: &str, f: impl for<'v> FnOnce(Object<'v>) -> R) -> Result<R> {
+        let still = self.inner().still()?;
+        let map = still.map()?;
+        let found = map.roots.iter().find(|other| other.name == root);
+        let found = found.ok_or_else(|| Error::NoSuchRoot(root.to_owned()))?;
+        let addr = self.inner().base().addr() as u64 + found.object;
+        let pointer = Pointer { map: &map, addr, target: found.ty, region: found.region };
+        match pointer.target() {
+            Ok(Some(object)) => Ok(f(object)),
+            Ok(None) => Err(Error::corrupt(format!("root {root:?} has no object"))),
+            Err(what) => Err(Error::corrupt(format!("root {root:?} {what}"))),
+        }
+    }
+}
+
+/// An object, or a value inside of one that a pointer leads to.
+#[derive(Clone, Copy)]
+pub struct Object<'v> {
+    map: &'v HeapMap,
+    place: Place,
+    ty: &'v TypeLayout,
+    region: u32,
+}
+
+/// A value, as far as it can be read without the program that made it.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Value<'v> {
+    /// `()`.
+    Unit,
+    /// A `bool`.
+    Bool(bool),
+    /// A `char`.
+    Char(char),
+    /// An unsigned number.
+    Unsigned(u128),
+    /// A signed number.
+    Signed(i128),
+    /// An `f32`.
+    F32(f32),
+    /// An `f64`.
+    F64(f64),
+    /// A string.
+    Str(&'v str),
+    /// A pointer that is not null.
+    Pointer(Pointer<'v>),
+    /// `None`, or an unused element.
+    Null,
+    /// A struct.
+    Struct(Fields<'v>),
+    /// An enum: the name of its variant, and that one's fields.
+    Enum(&'v str, Fields<'v>),
+    /// An array or slice.
+    List(Elements<'v>),
+    /// Not a value of its type; the text says why.
+    Invalid(String),
+}
+
+/// A pointer in a heap.
+#[derive(Clone, Copy)]
+pub struct Pointer<'v> {
+    map: &'v HeapMap,
+    addr: u64,
+    target: u32,
+    region: u32,
+}
+
+/// The fields of a struct or variant, in the order of their declaration.
+#[derive(Clone)]
+pub struct Fields<'v> {
+    of: Part<'v>,
+    fields: std::slice::Iter<'v, FieldLayout>,
+}
+
+/// A field: its name (`0`, `1`, … in a tuple) and its value.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Field<'v> {
+    /// The name.
+    pub name: &'v str,
+    /// The value.
+    pub value: Value<'v>,
+}
+
+/// The elements of an array or slice.
+#[derive(Clone)]
+pub struct Elements<'v> {
+    of: Part<'v>,
+    elem: &'v TypeLayout,
+    len: u64,
+}
+
+/// The part of an object that begins at an offset of the heap.
+#[derive(Clone, Copy)]
+struct Part<'v> {
+    map: &'v HeapMap,
+    at: u64,
+    region: u32,
+}
+
+impl<'v> Object<'v> {
+    /// Offset in the file: the object's identity.
+    pub fn offset(&self) -> u64 {
+        self.place.start + self.place.inside
+    }
+
+    /// The name of its type.
+    pub fn type_name(&self) -> &'v str {
+        &self.ty.name
+    }
+
+    /// Its value.
+    pub fn value(&self) -> Value<'v> {
+        let part = Part { map: self.map, at: self.offset(), region: self.region };
+        let span = &self.map.spans[self.place.span as usize];
+        let len = || {
+            let invalid =
+                |len| Value::Invalid(format!("a length of {len}, in a slot of {} bytes", span.slot));
+            self.map.len_of(span, self.place.start).map_err(invalid)
+        };
+        match &self.ty.shape {
+            Shape::Slice(elem) => match len() {
+                Ok(len) => {
+                    let of = part.at(slice_header(elem.align as usize) as u64);
+                    Value::List(Elements { of, elem, len })
+                }
+                Err(invalid) => invalid,
+            },
+            Shape::Str => match len() {
+                Ok(len) => {
+                    // SAFETY: the bytes lie in the object's slot, and nobody writes them as long as `'v`.
+                    let text =
+                        unsafe { std::slice::from_raw_parts(self.map.addr(part.at + 8), len as usize) };
+                    match std::str::from_utf8(text) {
+                        Ok(text) => Value::Str(text),
+                        Err(_) => Value::Invalid("not UTF-8".to_owned()),
+                    }
+                }
+                Err(invalid) => invalid,
+            },
+            _ => part.value(self.ty),
+        }
+    }
+}
+
+impl<'v> Pointer<'v> {
+    /// Offset in the file that it leads to; for a pointer that leads out of the heap, the address.
+    pub fn offset(&self) -> u64 {
+        let offset = self.map.offset_of(self.addr);
+        if offset < self.map.mapped { offset } else { self.addr }
+    }
+
+    /// The name of the type that it is for.
+    pub fn type_name(&self) -> &'v str {
+        self.map.type_name(self.target)
+    }
+
+    /// What it leads to; `None` if that is nothing but an address, because the type has no bytes.
+    ///
+    /// # Errors
+    /// Why it leads nowhere.
+    pub fn target(&self) -> Result<Option<Object<'v>>, String> {
+        let ty = self.map.types.get(self.target as usize);
+        let (Some(ty), true) = (ty, self.map.is_possible(self.target)) else {
+            return Err("is of an impossible type".to_owned());
+        };
+        match self.map.locate(self.addr, self.target, self.region) {
+            Ok(place) => Ok(place.map(|place| Object { map: self.map, place, ty, region: self.region })),
+            Err(astray) => Err(self.why(&astray)),
+        }
+    }
+
+    fn why(&self, astray: &Astray) -> String {
+        self.map.explain(self.addr, astray)
+    }
+}
+
+impl<'v> Part<'v> {
+    fn at(self, by: u64) -> Part<'v> {
+        Part { at: self.at + by, ..self }
+    }
+
+    /// The value of type `ty` that begins here.
+    fn value(self, ty: &'v TypeLayout) -> Value<'v> {
+        match &ty.shape {
+            Shape::Prim(prim) => self.prim(*prim),
+            Shape::Ptr { to, .. } => {
+                // SAFETY: a pointer in a live object, hence aligned.
+                match unsafe { self.map.word(self.at) } {
+                    0 => Value::Null,
+                    addr => Value::Pointer(Pointer { map: self.map, addr, target: *to, region: self.region }),
+                }
+            }
+            Shape::Struct(fields) => Value::Struct(Fields { of: self, fields: fields.iter() }),
+            Shape::Array { elem, len } => Value::List(Elements { of: self, elem, len: *len }),
+            Shape::Enum { tag, variants } => {
+                // SAFETY: a tag in a live object, hence aligned.
+                let tag = unsafe { read_integer(self.map.addr(self.at), *tag) };
+                match variants.iter().find(|variant| variant.tag == tag) {
+                    Some(variant) => {
+                        Value::Enum(&variant.name, Fields { of: self, fields: variant.fields.iter() })
+                    }
+                    None => Value::Invalid(format!("the tag {tag}, which no variant has")),
+                }
+            }
+            Shape::Slice(_) | Shape::Str => Value::Invalid("held by value, without a size".to_owned()),
+        }
+    }
+
+    fn prim(self, prim: Prim) -> Value<'v> {
+        let at = self.map.addr(self.at);
+        match prim {
+            Prim::Unit => Value::Unit,
+            // SAFETY: a byte of a live object.
+            Prim::Bool => match unsafe { at.read() } {
+                byte @ (0 | 1) => Value::Bool(byte == 1),
+                byte => Value::Invalid(format!("{byte}, which is no bool")),
+            },
+            Prim::Char => {
+                // SAFETY: a value in a live object, hence aligned.
+                let code = unsafe { at.cast::<u32>().read() };
+                char::from_u32(code)
+                    .map_or_else(|| Value::Invalid(format!("{code:#x}, which is no char")), Value::Char)
+            }
+            // SAFETY: as above.
+            Prim::F32 => Value::F32(unsafe { at.cast::<f32>().read() }),
+            // SAFETY: as above.
+            Prim::F64 => Value::F64(unsafe { at.cast::<f64>().read() }),
+            Prim::U8 | Prim::U16 | Prim::U32 | Prim::U64 | Prim::U128 => {
+                // SAFETY: as above.
+                Value::Unsigned(unsafe { read_integer(at, prim) } as u128)
+            }
+            // SAFETY: as above.
+            Prim::I8 | Prim::I16 | Prim::I32 | Prim::I64 | Prim::I128 => {
+                Value::Signed(unsafe { read_integer(at, prim) })
+            }
+        }
+    }
+}
+
+impl<'v> Iterator for Fields<'v> {
+    type Item = Field<'v>;
+
+    fn next(&mut self) -> Option<Field<'v>> {
+        let field = self.fields.next()?;
+        Some(Field { name: &field.name, value: self.of.at(field.offset).value(&field.ty) })
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.fields.size_hint()
+    }
+}
+
+impl ExactSizeIterator for Fields<'_> {}
+
+impl<'v> Iterator for Elements<'v> {
+    type Item = Value<'v>;
+
+    fn next(&mut self) -> Option<Value<'v>> {
+        self.len = self.len.checked_sub(1)?;
+        let value = self.of.value(self.elem);
+        self.of = self.of.at(self.elem.size);
+        Some(value)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.len as usize, Some(self.len as usize))
+    }
+}
+
+impl ExactSizeIterator for Elements<'_> {}
+
+impl fmt::Debug for Object<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at byte {}", self.type_name(), self.offset())
+    }
+}
+
+impl fmt::Debug for Pointer<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "P<{}>({:#x})", self.type_name(), self.addr)
+    }
+}
+
+impl fmt::Debug for Fields<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.clone().map(|field| (field.name, field.value))).finish()
+    }
+}
+
+impl fmt::Debug for Elements<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.clone()).finish()
+    }
+}

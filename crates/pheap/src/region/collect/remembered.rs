@@ -1,0 +1,72 @@
+//! Which places of old objects were written since the last cycle: what a minor cycle begins with.
+//!
+//! An object is *old* when a cycle has marked it; its mark stays. A minor cycle takes all old objects for live, and marks the young
+//! ones that can be reached from places that are in this list, from the root, or from held pointers.
+
+use crate::media::{LINE, lines};
+
+/// More lines than this are not worth a minor cycle.
+const MOST: usize = 1 << 16;
+/// Lines that are written again and again are noted about once.
+const RECENT: usize = 256;
+
+/// Cache lines that transactions have written, by address.
+pub(crate) struct Remembered {
+    lines: Vec<usize>,
+    recent: [usize; RECENT],
+    /// Whether lines are noted at all.
+    active: bool,
+}
+
+impl Default for Remembered {
+    fn default() -> Remembered {
+        Remembered { lines: Vec::new(), recent: [0; RECENT], active: false }
+    }
+}
+
+impl Remembered {
+    /// Starts with an empty list.
+    pub(super) fn start(&mut self) {
+        self.stop();
+        self.active = true;
+    }
+
+    /// The list is not needed, or too long.
+    pub(super) fn stop(&mut self) {
+        self.active = false;
+        self.lines.clear();
+        self.recent.fill(0);
+    }
+
+    /// Whether the list is complete since it was started.
+    #[inline(always)]
+    pub(crate) fn is_active(&self) -> bool {
+        self.active
+    }
+
+    /// Notes that `len` bytes at `addr` are written.
+    #[inline(always)]
+    pub(crate) fn add(&mut self, addr: usize, len: usize) {
+        if self.active {
+            lines(addr, len).for_each(|line| self.add_line(line));
+        }
+    }
+
+    #[inline]
+    fn add_line(&mut self, line: usize) {
+        let recent = &mut self.recent[line / LINE % RECENT];
+        if *recent != line {
+            *recent = line;
+            self.lines.push(line);
+            if self.lines.len() > MOST {
+                self.stop();
+            }
+        }
+    }
+
+    pub(super) fn take(&mut self) -> Vec<usize> {
+        let lines = std::mem::take(&mut self.lines);
+        self.stop();
+        lines
+    }
+}
