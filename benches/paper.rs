@@ -8,7 +8,8 @@ use clap::Parser;
 use pheap::Durability;
 use pheap_suite::measure::{Plan, Row, interleaved};
 use pheap_suite::targets::{Target, targets};
-use pheap_suite::{Case, Result, Setup, binary_trees, fannkuch, floor, nbody, sps, txn};
+use pheap_suite::{Case, Result, Setup, child};
+use pheap_suite::{binary_trees, fannkuch, fill, floor, nbody, pauses, relocate, replace, restart, sps, txn};
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,7 +18,7 @@ use std::time::Duration;
 #[derive(Parser)]
 #[command(bin_name = "cargo bench --bench paper --")]
 struct Args {
-    /// Small sizes and few repetitions; ends within a minute.
+    /// Small sizes and few repetitions; ends within two minutes.
     #[arg(long)]
     quick: bool,
     /// Only these benchmarks.
@@ -50,13 +51,19 @@ impl From<Medium> for Durability {
 }
 
 /// What `--only` knows: the workloads, then the rows of the floor.
-const NAMES: [&str; 9] = [
+const NAMES: [&str; 15] = [
     "txn_empty",
     "txn_small",
     "sps",
     "nbody",
     "fannkuch",
     "binary_trees",
+    "alloc",
+    "fill_heap",
+    "fill_heap_open",
+    "fill_heap_marked",
+    "relocate",
+    "pauses",
     "nt_line",
     "nt_5_lines",
     "clwb_line",
@@ -69,6 +76,8 @@ struct Group {
     cases: fn(&Setup, u64) -> Result<Vec<Case>>,
     /// Whether the floor takes turns with them.
     floor: bool,
+    /// For cases that take long: this many runs of one pass each, instead of those of the plan.
+    runs: Option<usize>,
 }
 
 impl Group {
@@ -77,32 +86,47 @@ impl Group {
         if self.floor {
             cases.extend(floor::cases(setup)?);
         }
-        interleaved(cases, plan)
+        let plan = match self.runs {
+            Some(runs) => Plan { rounds: plan.rounds.min(runs), run: plan.run.min(ONE_PASS), ..*plan },
+            None => *plan,
+        };
+        interleaved(cases, &plan)
     }
 }
 
 /// The workloads at the sizes of the published evaluation, so that results and checksums can be compared.
 fn groups(quick: bool) -> Vec<Group> {
     let mut groups = Vec::new();
-    let mut add = |bench, cases, floor, sizes: &[u64]| {
-        groups.extend(sizes.iter().map(|&n| Group { bench, n, cases, floor }));
+    let mut add = |bench, cases, floor, runs, sizes: &[u64]| {
+        groups.extend(sizes.iter().map(|&n| Group { bench, n, cases, floor, runs }));
     };
-    let sizes = |all: &'static [u64], quickly: usize| if quick { &all[..quickly] } else { all };
-    add("txn_empty", txn::empty, true, &[1_000_000]);
-    add("txn_small", txn::small, true, &[1_000_000]);
-    add("sps", sps::cases, true, sizes(&[1_000, 10_000, 100_000, 1_000_000, 10_000_000], 4));
-    add("nbody", nbody::cases, true, sizes(&[10_000, 100_000, 1_000_000], 2));
-    add("fannkuch", fannkuch::cases, false, sizes(&[7, 8, 9, 10], 3));
-    add("binary_trees", binary_trees::cases, false, sizes(&[12, 14, 16], 1));
+    let sizes = |all: &'static [u64], quickly: &'static [u64]| if quick { quickly } else { all };
+    add("txn_empty", txn::empty, true, None, &[1_000_000]);
+    add("txn_small", txn::small, true, None, &[1_000_000]);
+    let swaps = sizes(&[1_000, 10_000, 100_000, 1_000_000, 10_000_000], &[1_000, 10_000, 100_000, 1_000_000]);
+    add("sps", sps::cases, true, None, swaps);
+    add("nbody", nbody::cases, true, None, sizes(&[10_000, 100_000, 1_000_000], &[10_000, 100_000]));
+    add("fannkuch", fannkuch::cases, false, None, sizes(&[7, 8, 9, 10], &[7, 8, 9]));
+    add("binary_trees", binary_trees::cases, false, None, sizes(&[12, 14, 16, 18], &[12, 16]));
+    add("alloc", replace::cases, false, None, sizes(&[2_000_000], &[500_000]));
+    let megabytes = sizes(&[64, 256, 1024], &[64]);
+    add("fill_heap", fill::cases, false, Some(5), megabytes);
+    add("fill_heap_open", restart::open_cases, false, Some(5), megabytes);
+    add("fill_heap_marked", restart::marked_cases, false, Some(5), megabytes);
+    add("relocate", relocate::cases, false, Some(5), sizes(&[1024], &[256]));
+    add("pauses", pauses::cases, false, Some(1), sizes(&[512], &[64]));
     groups
 }
 
 const FULL: Plan = Plan { rounds: 11, run: Duration::from_millis(50), budget: Duration::from_secs(60) };
 const QUICK: Plan = Plan { rounds: 7, run: Duration::from_millis(20), budget: Duration::from_millis(4500) };
+/// Shorter than any pass.
+const ONE_PASS: Duration = Duration::from_nanos(1);
 /// One pass of each case: only the checksums matter.
 const SMOKE: Plan = Plan { rounds: 1, run: Duration::ZERO, budget: Duration::ZERO };
 
 fn main() -> Result<()> {
+    child::serve();
     let args: Vec<String> = std::env::args().skip(1).collect();
     if called_by_cargo_test(&args) {
         let listing = args.iter().any(|arg| arg == "--list");
@@ -122,7 +146,13 @@ fn main() -> Result<()> {
         groups.retain(|group| args.only.iter().any(|name| name == group.bench));
         let floor_only = |name: &String| floor::NAMES.contains(&name.as_str());
         if args.only.iter().any(floor_only) && !groups.iter().any(|group| group.floor) {
-            groups.push(Group { bench: "floor", n: 0, cases: |_, _| Ok(Vec::new()), floor: true });
+            groups.push(Group {
+                bench: "floor",
+                n: 0,
+                cases: |_, _| Ok(Vec::new()),
+                floor: true,
+                runs: None,
+            });
         }
     }
     measure(&groups, &setup, &plan)
@@ -139,7 +169,7 @@ fn measure(groups: &[Group], setup: &Setup, plan: &Plan) -> Result<()> {
         for row in rows {
             if row.system != "floor" {
                 writeln!(out, "{}", row.json())?;
-            } else if let Some(pooled) = floor.iter_mut().find(|pooled| pooled.bench == row.bench) {
+            } else if let Some(pooled) = floor.iter_mut().find(|pooled| pooled.is_of_case(&row)) {
                 pooled.seconds.extend(row.seconds);
             } else {
                 floor.push(row);
@@ -169,6 +199,7 @@ fn smoke_test() -> Result<()> {
         group.n = match group.bench {
             "fannkuch" => 7,
             "binary_trees" => 6,
+            "fill_heap" | "fill_heap_open" | "fill_heap_marked" | "relocate" | "pauses" => 4,
             _ => 1_000,
         };
         group.measure(&setup, &SMOKE)?;

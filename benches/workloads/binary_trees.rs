@@ -2,20 +2,20 @@
 //! and given up by another, and a root holds what is alive.
 
 use crate::measure::Checksum;
+use crate::mi_box::MiBox;
 use crate::{Case, Result, Sample, Setup, scratch};
-use pheap::{Durability, P, Persist, Root, Txn, View};
+use pheap::{Durability, Options, P, Persist, Root, Txn, View};
+use std::ops::Deref;
 
 const MIN_DEPTH: u32 = 4;
 
 /// All variants at depth `n`.
 pub fn cases(setup: &Setup, n: u64) -> Result<Vec<Case>> {
     let depth = n as u32;
-    let boxes = move || {
-        let mut trees = Boxes::default();
-        let (sample, nodes) = Sample::time(|| drive(&mut trees, depth));
-        Ok(sample.with(nodes?))
-    };
-    let mut cases = vec![Case::new("volatile", "binary_trees", "box", n, boxes)];
+    let mut cases = vec![
+        Case::new("volatile", "binary_trees", "box", n, move || in_memory::<BoxNode>(depth)),
+        Case::new("volatile", "binary_trees", "box-mimalloc", n, move || in_memory::<MiNode>(depth)),
+    ];
     for &durability in &setup.durabilities {
         let setup = setup.clone();
         let pass = move || on_heap(&setup, durability, depth);
@@ -24,12 +24,27 @@ pub fn cases(setup: &Setup, n: u64) -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// Nothing is collected yet, so each pass has a heap of its own, made and deleted outside the timed part.
+fn in_memory<N: Boxed>(depth: u32) -> Result<Sample> {
+    let mut trees = InMemory::<N>([None, None]);
+    let (sample, nodes) = Sample::time(|| drive(&mut trees, depth));
+    Ok(sample.with(nodes?))
+}
+
+/// Each pass has a heap of its own, made and deleted outside the timed part. It grows by 1 MiB, so that the size of the file says
+/// something.
 fn on_heap(setup: &Setup, durability: Durability, depth: u32) -> Result<Sample> {
-    let heap = setup.heap(durability)?;
+    let heap = setup.heap_with(Options::new().durability(durability).arena_size(1 << 20))?;
     let mut trees = OnHeap { root: heap.heap.root("trees")? };
     let (sample, nodes) = heap.time(|| Ok(drive(&mut trees, depth)))?;
-    Ok(sample.with(nodes?))
+    let stats = heap.heap.stats();
+    // The tree that is one deeper than the others; or else the one that outlives them, with the largest of those.
+    let most_alive = ((4 << depth) - 1) * size_of::<Node>() as u64;
+    Ok(sample
+        .with(nodes?)
+        .noting("most_live_bytes", most_alive as f64)
+        .noting("file_bytes", stats.file_bytes as f64)
+        .noting("collections", stats.collections as f64)
+        .noting("collecting_seconds", stats.collecting.as_secs_f64()))
 }
 
 /// Which tree.
@@ -76,28 +91,55 @@ fn drive(trees: &mut impl Trees, depth: u32) -> Result<Checksum> {
     Ok(Checksum::Int(nodes.into()))
 }
 
-/// A node in volatile memory.
-struct Boxed {
-    left: Option<Box<Boxed>>,
-    right: Option<Box<Boxed>>,
+/// A node in volatile memory: an owned pointer to its children.
+trait Boxed: Deref<Target = [Option<Self>; 2]> + Sized {
+    fn new(children: [Option<Self>; 2]) -> Self;
 }
 
-#[derive(Default)]
-struct Boxes([Option<Box<Boxed>>; 2]);
+/// In memory of the system's allocator.
+struct BoxNode(Box<[Option<BoxNode>; 2]>);
 
-impl Trees for Boxes {
+/// In memory of mimalloc.
+struct MiNode(MiBox<[Option<MiNode>; 2]>);
+
+macro_rules! boxed {
+    ($Node:ident, $Box:ident) => {
+        impl Deref for $Node {
+            type Target = [Option<$Node>; 2];
+
+            #[inline]
+            fn deref(&self) -> &Self::Target {
+                &self.0
+            }
+        }
+
+        impl Boxed for $Node {
+            #[inline]
+            fn new(children: [Option<$Node>; 2]) -> $Node {
+                $Node($Box::new(children))
+            }
+        }
+    };
+}
+
+boxed!(BoxNode, Box);
+boxed!(MiNode, MiBox);
+
+struct InMemory<N>([Option<N>; 2]);
+
+impl<N: Boxed> Trees for InMemory<N> {
     fn build(&mut self, slot: Slot, depth: u32) -> pheap::Result<()> {
-        fn tree(depth: u32) -> Box<Boxed> {
+        fn tree<N: Boxed>(depth: u32) -> N {
             let child = || (depth > 0).then(|| tree(depth - 1));
-            Box::new(Boxed { left: child(), right: child() })
+            N::new([child(), child()])
         }
         self.0[slot as usize] = Some(tree(depth));
         Ok(())
     }
 
     fn count(&mut self, slot: Slot) -> pheap::Result<u64> {
-        fn nodes(tree: &Option<Box<Boxed>>) -> u64 {
-            tree.as_ref().map_or(0, |node| 1 + nodes(&node.left) + nodes(&node.right))
+        fn nodes<N: Boxed>(tree: &Option<N>) -> u64 {
+            tree.as_ref().map_or(0, |node| 1 + nodes(&node[0]) + nodes(&node[1]))
         }
         Ok(nodes(&self.0[slot as usize]))
     }

@@ -1,7 +1,7 @@
 //! The floor: what the processor takes to make lines of a mapped file durable, with no library in between.
 //!
 //! The mapping is one of the kind that heaps use (shared, of a file in the same directory, touched before), and the
-//! stores go round a region of the size of a log. This is the only file of the suite with `unsafe` code.
+//! stores go round a region of the size of a log.
 #![cfg_attr(not(target_arch = "x86_64"), allow(unused))]
 
 use crate::{Case, Result, Sample, Setup};

@@ -5,11 +5,21 @@
 #![deny(unsafe_code)]
 
 pub mod binary_trees;
+pub mod child;
 pub mod fannkuch;
+pub mod fill;
 #[allow(unsafe_code)]
 pub mod floor;
 pub mod measure;
+#[allow(unsafe_code)]
+mod mi_box;
 pub mod nbody;
+#[allow(unsafe_code)]
+mod pages;
+pub mod pauses;
+pub mod relocate;
+pub mod replace;
+pub mod restart;
 pub mod rng;
 pub mod scratch;
 pub mod sps;

@@ -38,8 +38,26 @@ impl fmt::Display for Checksum {
     }
 }
 
+/// Further figures of a pass, by name.
+#[derive(Clone, Debug, Default)]
+pub struct Notes(Vec<(&'static str, f64)>);
+
+impl Notes {
+    /// The figure of this name.
+    pub fn get(&self, name: &str) -> Option<f64> {
+        self.0.iter().find(|note| note.0 == name).map(|note| note.1)
+    }
+
+    fn add(&mut self, name: &'static str, figure: f64) {
+        match self.0.iter_mut().find(|note| note.0 == name) {
+            Some(note) => note.1 += figure,
+            None => self.0.push((name, figure)),
+        }
+    }
+}
+
 /// One pass, or several added up.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Sample {
     /// The timed part.
     pub seconds: f64,
@@ -47,6 +65,8 @@ pub struct Sample {
     pub counts: Option<Counts>,
     /// The result, where the workload has one.
     pub checksum: Option<Checksum>,
+    /// Whatever else there is to say.
+    pub notes: Notes,
 }
 
 impl Sample {
@@ -62,6 +82,12 @@ impl Sample {
     pub fn with(self, checksum: Checksum) -> Sample {
         Sample { checksum: Some(checksum), ..self }
     }
+
+    /// Adds a figure.
+    pub fn noting(mut self, name: &'static str, figure: f64) -> Sample {
+        self.notes.add(name, figure);
+        self
+    }
 }
 
 impl AddAssign for Sample {
@@ -74,6 +100,7 @@ impl AddAssign for Sample {
             counts.log_bytes += new.log_bytes;
         }
         self.checksum = other.checksum.or(self.checksum);
+        other.notes.0.into_iter().for_each(|(name, figure)| self.notes.add(name, figure));
     }
 }
 
@@ -183,12 +210,20 @@ pub struct Row {
     pub counts: Option<Counts>,
     /// The result, the same in each pass.
     pub checksum: Option<Checksum>,
+    /// Means over the passes.
+    pub notes: Notes,
 }
 
 impl Row {
     /// Nanoseconds an operation in one round.
     pub fn nanos(&self, round: usize) -> f64 {
         self.seconds[round] * 1e9 / self.n as f64
+    }
+
+    /// Whether both are of one case.
+    pub fn is_of_case(&self, other: &Row) -> bool {
+        let case = |row: &Row| (row.system, row.bench, row.variant.clone(), row.n);
+        case(self) == case(other)
     }
 
     /// One JSON object on one line.
@@ -210,6 +245,10 @@ impl Row {
         }
         if let Some(checksum) = self.checksum {
             let _ = write!(line, r#","checksum":{checksum}"#);
+        }
+        for (name, figure) in &self.notes.0 {
+            let decimals = if figure.fract() == 0.0 { 0 } else { 9 };
+            let _ = write!(line, r#","{name}":{figure:.decimals$}"#);
         }
         line.push('}');
         line
@@ -242,8 +281,10 @@ pub fn interleaved(mut cases: Vec<Case>, plan: &Plan) -> Result<Vec<Row>> {
             flushed_lines: average(counts.flushed_lines),
             log_bytes: average(counts.log_bytes),
         });
+        let mut notes = sum.notes;
+        notes.0.iter_mut().for_each(|note| note.1 /= total as f64);
         let Case { system, bench, variant, n, .. } = case;
-        Row { system, bench, variant, n, seconds, counts, checksum: sum.checksum }
+        Row { system, bench, variant, n, seconds, counts, checksum: sum.checksum, notes }
     });
     let rows: Vec<Row> = rows.collect();
     agree(&rows)?;

@@ -27,10 +27,25 @@ impl Default for Setup {
 impl Setup {
     /// A new, empty heap.
     pub fn heap(&self, durability: Durability) -> Result<Scratch> {
-        let dir = tempfile::Builder::new().prefix("pheap-bench-").tempdir_in(&self.dir)?;
-        let heap = Options::new().durability(durability).open(dir.path().join("bench.pheap"))?;
+        self.heap_with(Options::new().durability(durability))
+    }
+
+    /// A new, empty heap that is opened with these options.
+    pub fn heap_with(&self, options: Options) -> Result<Scratch> {
+        let dir = self.folder()?;
+        let heap = options.open(heap_in(&dir))?;
         Ok(Scratch { heap, _dir: dir })
     }
+
+    /// A directory for one heap.
+    pub(crate) fn folder(&self) -> Result<TempDir> {
+        Ok(tempfile::Builder::new().prefix("pheap-bench-").tempdir_in(&self.dir)?)
+    }
+}
+
+/// Where the heap is in its directory.
+pub(crate) fn heap_in(dir: &TempDir) -> PathBuf {
+    dir.path().join("bench.pheap")
 }
 
 /// The name of a durability in `variant`.

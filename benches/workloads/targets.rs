@@ -10,57 +10,150 @@ use std::fmt;
 pub struct Target {
     what: &'static str,
     n: u64,
-    /// Nanoseconds an operation: the figure and the bound, medians of all rounds.
-    nanos: f64,
+    /// The figure and the bound, medians of all rounds.
+    figure: f64,
     bound: f64,
+    unit: &'static str,
     /// The median of figure divided by bound.
     ratio: f64,
 }
 
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Target { what, n, nanos, bound, ratio } = self;
+        let Target { what, n, figure, bound, unit, ratio } = self;
         let verdict = if *ratio <= 1.0 { "ok" } else { "MISSED" };
-        write!(f, "{what:<58} n={n:<8} {nanos:>9.1} ns, bound {bound:>9.1} ns, ratio {ratio:.2} {verdict}")
+        write!(
+            f,
+            "{what:<58} n={n:<8} {figure:>9.1} {unit}, bound {bound:>9.1} {unit}, ratio {ratio:.2} {verdict}"
+        )
     }
 }
 
 /// The targets that the rows of one group have all figures for.
 pub fn targets(rows: &[Row]) -> Vec<Target> {
-    rows.iter().filter(|row| row.system == "pheap").filter_map(|row| target(row, rows)).collect()
+    rows.iter().filter(|row| row.system == "pheap").flat_map(|row| Group(rows).targets(row)).collect()
 }
 
-fn target(row: &Row, rows: &[Row]) -> Option<Target> {
-    let floor = |bench| rows.iter().find(|row| row.system == "floor" && row.bench == bench);
-    let volatile = || rows.iter().find(|row| row.system == "volatile");
-    let n = row.n;
-    // The bound, as weights of other rows: nanoseconds an operation of one of them, times a factor.
-    let (what, weights) = match (row.bench, row.variant.as_str()) {
-        ("txn_empty", "pmem") => ("txn_empty <= 0.25 nt_line", vec![(0.25, floor("nt_line")?)]),
-        ("txn_small", "pmem") => ("txn_small <= 1.5 nt_line", vec![(1.5, floor("nt_line")?)]),
-        ("nbody", "pmem") if n >= 100_000 => (
-            "nbody, a step <= 1.5 (volatile + nt_5_lines)",
-            vec![(1.5, volatile()?), (1.5, floor("nt_5_lines")?)],
-        ),
-        ("sps", "pmem:slice_mut") if n == 1_000_000 => {
-            ("sps slice_mut, a swap <= 1.5 volatile", vec![(1.5, volatile()?)])
-        }
-        ("sps", "pmem:element") if n == 1_000_000 => {
-            let fences = row.counts?.fences as f64 / n as f64;
-            (
-                "sps element, a swap <= 1.3 (fences x nt_line) + volatile",
-                vec![(1.3 * fences, floor("nt_line")?), (1.0, volatile()?)],
-            )
-        }
-        _ => return None,
-    };
+/// The rows that took turns.
+struct Group<'a>(&'a [Row]);
+
+impl Group<'_> {
+    fn targets(&self, row: &Row) -> Vec<Target> {
+        let n = row.n;
+        let found = match (row.bench, row.variant.as_str()) {
+            ("txn_empty", "pmem") => vec![self.nanos("txn_empty <= 0.25 nt_line", row, &[(0.25, "nt_line")])],
+            ("txn_small", "pmem") => vec![self.nanos("txn_small <= 1.5 nt_line", row, &[(1.5, "nt_line")])],
+            ("nbody", "pmem") if n >= 100_000 => vec![self.nanos(
+                "nbody, a step <= 1.5 (volatile + nt_5_lines)",
+                row,
+                &[(1.5, "array"), (1.5, "nt_5_lines")],
+            )],
+            ("sps", "pmem:slice_mut") if n == 1_000_000 => {
+                vec![self.nanos("sps slice_mut, a swap <= 1.5 volatile", row, &[(1.5, "vec")])]
+            }
+            ("sps", "pmem:element") if n == 1_000_000 => {
+                let fences = row.counts.map_or(0.0, |counts| counts.fences as f64 / n as f64);
+                vec![self.nanos(
+                    "sps element, a swap <= 1.3 (fences x nt_line) + volatile",
+                    row,
+                    &[(1.3 * fences, "nt_line"), (1.0, "vec")],
+                )]
+            }
+            ("binary_trees", "pmem") if n >= 16 => vec![
+                self.millis("binary_trees <= 0.6 box", row, 0.6, "box"),
+                self.millis("binary_trees <= box-mimalloc", row, 1.0, "box-mimalloc"),
+                noted("binary_trees, file <= 3 x most live bytes", row, "file_bytes", "MB", 1e-6, || {
+                    Some(3.0 * row.notes.get("most_live_bytes")?)
+                }),
+            ],
+            ("alloc", "pmem:1000") => {
+                vec![self.nanos("alloc, 1000 a transaction, <= 1.5 malloc + free", row, &[(1.5, "box")])]
+            }
+            ("alloc", "pmem:30") => {
+                vec![self.nanos("alloc, 30 a transaction, <= 1.5 malloc + free", row, &[(1.5, "box")])]
+            }
+            ("fill_heap", "pmem") => {
+                let each = |row: &Row| Some(1e9 / row.notes.get("objects")?);
+                vec![each(row).map(|scale| absolute("fill_heap, an object <= 25 ns", row, 25.0, "ns", scale))]
+            }
+            ("fill_heap_open", "pmem") => {
+                vec![Some(absolute("fill_heap_open <= 5 ms", row, 5.0, "ms", 1e3))]
+            }
+            ("fill_heap_marked", "pmem") => {
+                vec![self.millis("fill_heap_marked <= 1.5 walk", row, 1.5, "walk")]
+            }
+            ("fill_heap_marked", "pmem:mapped") => {
+                vec![self.millis("fill_heap_marked, all pages mapped, <= 1.5 walk", row, 1.5, "walk")]
+            }
+            ("relocate", "pmem") => {
+                vec![self.millis("relocate <= 2 plain passes", row, 2.0, "read-write")]
+            }
+            ("pauses", "pmem") => {
+                vec![noted("pauses, p99 of slices <= 1 ms", row, "slice_p99", "us", 1e6, || Some(1e-3))]
+            }
+            _ => Vec::new(),
+        };
+        found.into_iter().flatten().collect()
+    }
+
+    /// The row that a bound is made of: one of the floor by its name, one of volatile Rust by its variant.
+    fn other(&self, name: &str) -> Option<&Row> {
+        self.0.iter().find(|row| match row.system {
+            "floor" => row.bench == name || row.variant == name,
+            "volatile" => row.variant == name,
+            _ => false,
+        })
+    }
+
+    /// A bound on an operation: those of other rows, each times a factor.
+    fn nanos(&self, what: &'static str, row: &Row, weights: &[(f64, &str)]) -> Option<Target> {
+        let weights: Option<Vec<(f64, &Row)>> =
+            weights.iter().map(|&(factor, name)| Some((factor, self.other(name)?))).collect();
+        let weights = weights?;
+        let bound = |round| weights.iter().map(|(factor, other)| factor * other.nanos(round)).sum();
+        Some(relative(what, row, |round| row.nanos(round), bound, "ns"))
+    }
+
+    /// A bound on all of the work: that of another row, times a factor.
+    fn millis(&self, what: &'static str, row: &Row, factor: f64, name: &str) -> Option<Target> {
+        let other = self.other(name)?;
+        let bound = |round: usize| factor * other.seconds[round] * 1e3;
+        Some(relative(what, row, |round| row.seconds[round] * 1e3, bound, "ms"))
+    }
+}
+
+fn relative(
+    what: &'static str,
+    row: &Row,
+    figure: impl Fn(usize) -> f64,
+    bound: impl Fn(usize) -> f64,
+    unit: &'static str,
+) -> Target {
     let rounds = 0..row.seconds.len();
-    let bound = |round| weights.iter().map(|(factor, other)| factor * other.nanos(round)).sum::<f64>();
-    Some(Target {
+    Target {
         what,
-        n,
-        nanos: median(rounds.clone().map(|round| row.nanos(round))),
-        bound: median(rounds.clone().map(bound)),
-        ratio: median(rounds.map(|round| row.nanos(round) / bound(round))),
-    })
+        n: row.n,
+        figure: median(rounds.clone().map(&figure)),
+        bound: median(rounds.clone().map(&bound)),
+        unit,
+        ratio: median(rounds.map(|round| figure(round) / bound(round))),
+    }
+}
+
+/// A bound that is a number.
+fn absolute(what: &'static str, row: &Row, bound: f64, unit: &'static str, scale: f64) -> Target {
+    relative(what, row, |round| row.seconds[round] * scale, |_| bound, unit)
+}
+
+/// A bound on a note.
+fn noted(
+    what: &'static str,
+    row: &Row,
+    name: &str,
+    unit: &'static str,
+    scale: f64,
+    bound: impl Fn() -> Option<f64>,
+) -> Option<Target> {
+    let (figure, bound) = (row.notes.get(name)? * scale, bound()? * scale);
+    Some(Target { what, n: row.n, figure, bound, unit, ratio: figure / bound })
 }

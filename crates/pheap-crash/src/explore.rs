@@ -192,10 +192,14 @@ impl Explorer {
             Level::Program => 2,
             Level::Recovery => 3,
         };
-        let setting = Setting { pin: hash & 1 == 1, ..Setting::default() };
+        let bit = |n: u32| hash >> n & 1 == 1;
+        let setting =
+            Setting { pin: bit(0), eager: bit(5), moved: bit(6) && bit(7), ..Setting::default() };
         let mut run = Run::open(setting, image, None, generation)?;
         let state = run.state().clone();
         if !deep && !(hash >> 8).is_multiple_of(self.limits.after_every) {
+            run.check()?;
+            run.collect_all()?;
             run.finish()?;
             return Ok(state);
         }
@@ -217,6 +221,15 @@ impl Explorer {
             // Its creation or removal was cut short, so there may be pages that have just been cleared.
             run.one(One::Push, Which::A).map_err(after)?;
             run.op(Op::Change(Change::Create)).map_err(after)?;
+        }
+        run.check().map_err(after)?;
+        run.collect_all().map_err(after)?;
+        // What was garbage is used again.
+        if run.exists(Which::A) {
+            let after = |error: String| format!("after a recovery and a collection, {error}");
+            for one in [One::Stuff, One::Replace] {
+                run.one(one, Which::A).map_err(after)?;
+            }
         }
         let (expected, end) = (run.state().clone(), run.durable());
         let trace = run.finish()?;

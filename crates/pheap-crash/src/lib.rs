@@ -10,6 +10,7 @@
 //! | file | |
 //! |---|---|
 //! | [`program`] | operations, programs and their text |
+//! | [`alphabet`] | which programs there are |
 //! | [`model`] | what a heap should hold |
 //! | [`objects`], [`ops`] | the persistent types; what operations do |
 //! | [`run`] | running a program on the simulated medium |
@@ -18,6 +19,7 @@
 //! | [`report`] | figures and failures |
 //! | [`seeded`] | bugs that the explorer must find |
 
+pub mod alphabet;
 pub mod explore;
 pub mod image;
 pub mod model;

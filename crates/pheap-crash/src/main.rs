@@ -4,7 +4,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use pheap_crash::program::{Setting, all, settings};
+use pheap_crash::alphabet::{all, alphabet, settings};
+use pheap_crash::program::Setting;
 use pheap_crash::rng::Rng;
 use pheap_crash::seeded::{self, Seeded};
 use pheap_crash::{Explorer, Limits, Program};
@@ -111,7 +112,7 @@ impl Session {
         let before = self.explorer.totals();
         let mut rng = Rng::new(&[self.args.seed, len as u64]);
         let programs: Vec<Vec<pheap_crash::program::Op>> =
-            settings().iter().map(|&setting| pheap_crash::program::alphabet(setting)).collect();
+            settings().iter().map(|&setting| alphabet(setting)).collect();
         while self.started.elapsed() < deadline {
             // Most without a setting.
             let number = if rng.chance(144) { 0 } else { rng.below(programs.len()) };

@@ -1,6 +1,6 @@
 //! The oracle: what a heap holds, as plain values.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -28,6 +28,12 @@ impl RootState {
     /// A root as it is created.
     pub fn new(value: u64) -> RootState {
         RootState { x: value, slice: (0..SLICE as u64).map(|i| value + i).collect(), ..RootState::default() }
+    }
+
+    /// How many objects that is, with those that a held pointer leads to: nodes with these values. No two nodes have the same one.
+    pub fn objects(&self, held: &[u64]) -> u64 {
+        let nodes: BTreeSet<&u64> = self.list.iter().chain(held).collect();
+        2 + u64::from(self.big.is_some()) + nodes.len() as u64
     }
 }
 

@@ -27,7 +27,7 @@ pub struct Record<'r> {
     pub list: Option<P<'r, Node<'r>>>,
 }
 
-/// A node of a list.
+/// A node of a list. So large that a span has four: slots that become free are soon used again.
 #[derive(Persist)]
 #[repr(C)]
 pub struct Node<'r> {
@@ -37,6 +37,17 @@ pub struct Node<'r> {
     pub check: u64,
     /// The next node.
     pub next: Option<P<'r, Node<'r>>>,
+    /// Zeros, which are cheap.
+    pub gap: [u64; 121],
+    /// The value once more.
+    pub tail: u64,
+}
+
+impl<'r> Node<'r> {
+    /// A node before another one.
+    pub fn new(value: u64, next: Option<P<'r, Node<'r>>>) -> Node<'r> {
+        Node { value, check: !value, next, gap: [0; 121], tail: value }
+    }
 }
 
 /// A root of the programs.
@@ -103,19 +114,28 @@ impl Places {
         let slice = record.slice.ok_or_else(|| format!("{name}.slice is none"))?;
         let slice = self.slice(&format!("{name}.slice"), view, slice)?;
         let big = record.big.map(|big| self.slice(&format!("{name}.big"), view, big)).transpose()?;
+        let list = self.list(&format!("{name}.list"), view, record.list)?;
+        Ok(RootState { x: record.x, y: record.y, bytes: record.bytes, slice, big, list })
+    }
+
+    fn list<'r>(
+        &mut self,
+        name: &str,
+        view: &View<'r>,
+        mut next: Option<P<'r, Node<'r>>>,
+    ) -> Result<Vec<u64>, String> {
         let mut list = Vec::new();
-        let mut next = record.list;
         while let Some(node) = next {
             let what = || format!("node {} of {name}", list.len());
             self.add(&what(), node, size_of::<Node<'_>>() as u64)?;
-            let Node { value, check, .. } = view[node];
-            if check != !value || list.len() == MAX_NODES {
-                return Err(format!("{} holds {value:#x} and {check:#x}", what()));
+            let Node { value, check, tail, .. } = view[node];
+            if check != !value || tail != value || list.len() == MAX_NODES {
+                return Err(format!("{} holds {value:#x}, {check:#x} and {tail:#x}", what()));
             }
             list.push(value);
             next = view[node].next;
         }
-        Ok(RootState { x: record.x, y: record.y, bytes: record.bytes, slice, big, list })
+        Ok(list)
     }
 
     /// Checks that no two objects share memory.
@@ -129,7 +149,7 @@ impl Places {
 }
 
 /// Where the heap is mapped.
-fn base(heap: &Heap) -> u64 {
+pub fn base(heap: &Heap) -> u64 {
     // The one place where a heap says so.
     let text = format!("{heap:?}");
     let at = text.split("mapped_at: 0x").nth(1).and_then(|rest| rest.split([',', ' ', '}']).next());
@@ -146,10 +166,24 @@ pub fn handle(heap: &Heap, handles: &mut Handles, name: &str) -> pheap::Result<H
     Ok(handle)
 }
 
+impl Places {
+    fn of(heap: &Heap) -> Places {
+        let base = base(heap);
+        Places { heap: base..base + heap.stats().file_bytes, seen: Vec::new() }
+    }
+}
+
+/// Reads the list that begins at `first`. Each pointer is checked before it is followed.
+pub fn list<'r>(heap: &Heap, view: &View<'r>, first: P<'r, Node<'r>>) -> Result<Vec<u64>, String> {
+    let mut places = Places::of(heap);
+    let list = places.list("what is held", view, Some(first))?;
+    places.check_apart()?;
+    Ok(list)
+}
+
 /// Reads all of a heap. Each pointer is checked before it is followed, for a wrong protocol may leave any.
 pub fn observe(heap: &Heap, handles: &mut Handles) -> Result<State, String> {
-    let base = base(heap);
-    let mut places = Places { heap: base..base + heap.stats().file_bytes, seen: Vec::new() };
+    let mut places = Places::of(heap);
     let mut state = State::default();
     for info in heap.roots() {
         let root = handle(heap, handles, &info.name).map_err(|error| error.to_string())?;

@@ -2,9 +2,9 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use pheap::{Error, P, Txn, txn};
+use pheap::{Error, Held, P, Txn, txn};
 
-use crate::model::RootState;
+use crate::model::{RootState, SLICE};
 use crate::objects::{Handle, Node, Record};
 use crate::program::{Both, One};
 
@@ -14,6 +14,9 @@ const BIG: usize = 150;
 const GROW: usize = 4608;
 /// Elements of the object that fills logs.
 const FILL: usize = 512;
+
+/// Nodes that are allocated at once: more than a span has.
+const STUFF: u64 = 5;
 
 /// A root for a new heap, or instead of one that was removed.
 pub fn create(heap: &pheap::Heap, name: &str, value: u64) -> pheap::Result<(Handle, RootState)> {
@@ -49,15 +52,80 @@ fn write_bytes<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, bytes: [u8; 8]) -> ph
 
 #[txn]
 fn push<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, value: u64) -> pheap::Result<()> {
-    let node = tx.alloc(Node { value, check: !value, next: tx[p].list })?;
+    let node = tx.alloc(Node::new(value, tx[p].list))?;
     tx[p].list = Some(node);
     Ok(())
 }
 
 #[txn]
-fn pop<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>) -> pheap::Result<()> {
+fn pop<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>) -> pheap::Result<P<'r, Node<'r>>> {
     let first = tx[p].list.expect("programs are sensible");
     tx[p].list = tx[first].next;
+    Ok(first)
+}
+
+/// Moves a pointer to where a marker has been perhaps, and overwrites it where it was.
+#[txn]
+fn cut<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>) -> pheap::Result<()> {
+    let first = pop(tx, p)?;
+    tx[first].next = None;
+    Ok(())
+}
+
+fn pop_free<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>) -> pheap::Result<()> {
+    let first = pop(tx, p)?;
+    // SAFETY: a node is in one list only, and nobody has a pointer to this one.
+    unsafe { tx.__free_at_commit(first) };
+    Ok(())
+}
+
+/// Unlinks a node, and links it again when there was no room for something else.
+#[txn]
+fn carry<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, elements: &[u64], value: u64) -> pheap::Result<()> {
+    let first = pop(tx, p)?;
+    large(tx, p, elements)?;
+    let node = tx.alloc(Node::new(value, Some(first)))?;
+    tx[p].list = Some(node);
+    Ok(())
+}
+
+/// Replaces the slice by another one. Returns the old one.
+#[txn]
+fn replace<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, elements: &[u64]) -> pheap::Result<P<'r, [u64]>> {
+    let old = slice(tx, p);
+    let new = tx.alloc_slice_copy(elements)?;
+    tx[p].slice = Some(new);
+    Ok(old)
+}
+
+fn elements(value: u64) -> Vec<u64> {
+    (0..SLICE as u64).map(|i| value + i).collect()
+}
+
+/// Unlinks the first node. The pointer to it is all that there is.
+pub fn hold(root: &Handle, model: &mut RootState) -> pheap::Result<Held<Node<'static>>> {
+    let held = root.txn(|tx, p| {
+        let first = pop(tx, p)?;
+        Ok(tx.hold(first))
+    })?;
+    model.list.remove(0);
+    Ok(held)
+}
+
+/// Puts a node before the one that is held, instead of the list that was there.
+pub fn relink(
+    root: &Handle,
+    model: &mut RootState,
+    (held, values): (&Held<Node<'static>>, &[u64]),
+    value: u64,
+) -> pheap::Result<()> {
+    root.txn(|tx, p| {
+        let next = Some(tx.get(held)?);
+        let node = tx.alloc(Node::new(value, next))?;
+        tx[p].list = Some(node);
+        Ok(())
+    })?;
+    model.list = std::iter::once(value).chain(values.iter().copied()).collect();
     Ok(())
 }
 
@@ -131,9 +199,50 @@ pub fn one(root: &Handle, model: &mut RootState, what: One, value: u64) -> pheap
             root.txn(|tx, p| push(tx, p, value))?;
             model.list.insert(0, value);
         }
-        One::Pop => {
-            root.txn(pop)?;
+        One::Pop | One::PopFree | One::Cut => {
+            match what {
+                One::Pop => root.txn(|tx, p| pop(tx, p).map(drop))?,
+                One::PopFree => root.txn(pop_free)?,
+                _ => root.txn(cut)?,
+            }
             model.list.remove(0);
+        }
+        One::Stuff => {
+            root.txn(|tx, p| (0..STUFF).try_for_each(|i| push(tx, p, value + i)))?;
+            (0..STUFF).for_each(|i| model.list.insert(0, value + i));
+        }
+        One::Carry => {
+            let elements = sparse(GROW, 512, value);
+            root.txn(|tx, p| carry(tx, p, &elements, value))?;
+            model.list.insert(0, value);
+            model.big = Some(elements);
+        }
+        One::Replace | One::ReplaceFree => {
+            let elements = elements(value);
+            root.txn(|tx, p| {
+                let old = replace(tx, p, &elements)?;
+                if what == One::ReplaceFree {
+                    // SAFETY: only its root had a pointer to it.
+                    unsafe { tx.__free_at_commit(old) };
+                }
+                Ok(())
+            })?;
+            model.slice = elements;
+        }
+        One::Unlink | One::FreeBig => {
+            root.txn(|tx, p| {
+                let old = tx[p].big.expect("programs are sensible");
+                tx[p].big = None;
+                if what == One::FreeBig {
+                    // SAFETY: as above.
+                    unsafe { tx.__free_at_commit(old) };
+                }
+                Ok(())
+            })?;
+            model.big = None;
+        }
+        One::Hold | One::LetGo | One::Relink | One::Churn => {
+            unreachable!("a run sees to these itself")
         }
         One::Many => {
             root.txn(|tx, p| many(tx, p, value))?;
@@ -174,6 +283,17 @@ pub fn one(root: &Handle, model: &mut RootState, what: One, value: u64) -> pheap
                 Ok(())
             })?;
             model.big = Some(vec![value; FILL]);
+        }
+        One::AbortFree => {
+            let result = root.txn(|tx, p| {
+                pop_free(tx, p)?;
+                push(tx, p, value)?;
+                let old = replace(tx, p, &elements(value))?;
+                // SAFETY: as above.
+                unsafe { tx.__free_at_commit(old) };
+                Err::<(), _>(Error::abort("as it should"))
+            });
+            return aborted(result);
         }
         One::Abort | One::AbortLong => {
             let result = root.txn(|tx, p| {
@@ -227,6 +347,12 @@ pub fn both(
                 push(ta, a, value)?;
                 push(tb, b, value + 1)?;
             }
+            Both::Replace => {
+                replace(ta, a, &elements(value))?;
+                let old = replace(tb, b, &elements(value + 1))?;
+                // SAFETY: only its root had a pointer to it.
+                unsafe { tb.__free_at_commit(old) };
+            }
             Both::Abort => {
                 push(ta, a, value)?;
                 set(tb, b, value + 1)?;
@@ -250,6 +376,7 @@ pub fn both(
             model_a.list.insert(0, value);
             model_b.list.insert(0, value + 1);
         }
+        Both::Replace => (model_a.slice, model_b.slice) = (elements(value), elements(value + 1)),
         Both::Abort => {}
     }
     Ok(())

@@ -41,6 +41,32 @@ pub enum One {
     Grow,
     /// Writes all over the large object: more than the write set takes, and perhaps more than the log holds.
     Wide,
+    /// Unlinks a node and frees it at commit.
+    PopFree,
+    /// Unlinks a node, and overwrites its pointer to the next one.
+    Cut,
+    /// Unlinks a node, but holds a pointer to it, which is read after each operation from then on.
+    Hold,
+    /// Lets go of the held pointer.
+    LetGo,
+    /// Links the node that is held: the list is that and one more.
+    Relink,
+    /// Allocates some nodes at once.
+    Stuff,
+    /// Unlinks a node, allocates an object that needs a new arena, and links the node again.
+    Carry,
+    /// Allocates another slice instead of the one there is.
+    Replace,
+    /// And frees the old one at commit.
+    ReplaceFree,
+    /// Unlinks the large object.
+    Unlink,
+    /// And frees it at commit.
+    FreeBig,
+    /// Pushes and pops, so often that a collection comes to an end.
+    Churn,
+    /// Fails after what it has freed and allocated.
+    AbortFree,
     /// Fails after short writes.
     Abort,
     /// Fails after long ones.
@@ -62,6 +88,8 @@ pub enum Both {
     Many,
     /// Allocates a node in each, and links it.
     Push,
+    /// Replaces both slices.
+    Replace,
     /// Fails after writes to both.
     Abort,
 }
@@ -85,6 +113,14 @@ pub enum Change {
     Power,
     /// The power fails: a random part of what is not durable is there when the heap is opened again.
     Torn,
+    /// The process is killed, and the heap is opened at another address.
+    Relocate,
+    /// Closes the heap and opens it at another address.
+    Move,
+    /// Collects all roots.
+    Collect,
+    /// Waits until it is known what is live.
+    Ready,
 }
 
 /// An operation. All of them happen as a whole, or not at all.
@@ -98,7 +134,7 @@ pub enum Op {
     Change(Change),
 }
 
-const ONE: [(One, &str); 17] = [
+const ONE: [(One, &str); 30] = [
     (One::Set, "set"),
     (One::Pair, "pair"),
     (One::Bytes, "bytes"),
@@ -111,6 +147,19 @@ const ONE: [(One, &str); 17] = [
     (One::Big, "big"),
     (One::Grow, "grow"),
     (One::Wide, "wide"),
+    (One::PopFree, "pop-free"),
+    (One::Cut, "cut"),
+    (One::Hold, "hold"),
+    (One::LetGo, "let-go"),
+    (One::Relink, "relink"),
+    (One::Stuff, "stuff"),
+    (One::Carry, "carry"),
+    (One::Replace, "replace"),
+    (One::ReplaceFree, "replace-free"),
+    (One::Unlink, "unlink-big"),
+    (One::FreeBig, "free-big"),
+    (One::Churn, "churn"),
+    (One::AbortFree, "abort-free"),
     (One::Abort, "abort"),
     (One::AbortLong, "abort-long"),
     (One::Panic, "panic"),
@@ -118,10 +167,11 @@ const ONE: [(One, &str); 17] = [
     (One::Fill, "fill"),
 ];
 
-const OTHERS: [(Op, &str); 12] = [
+const OTHERS: [(Op, &str); 17] = [
     (Op::Both(Both::Set), "both"),
     (Op::Both(Both::Many), "both-many"),
     (Op::Both(Both::Push), "both-push"),
+    (Op::Both(Both::Replace), "both-replace"),
     (Op::Both(Both::Abort), "both-abort"),
     (Op::Change(Change::CreateA), "create a"),
     (Op::Change(Change::Create), "create b"),
@@ -131,6 +181,10 @@ const OTHERS: [(Op, &str); 12] = [
     (Op::Change(Change::Kill), "kill"),
     (Op::Change(Change::Power), "power"),
     (Op::Change(Change::Torn), "torn"),
+    (Op::Change(Change::Relocate), "relocate"),
+    (Op::Change(Change::Move), "move"),
+    (Op::Change(Change::Collect), "collect"),
+    (Op::Change(Change::Ready), "ready"),
 ];
 
 impl fmt::Display for Op {
@@ -179,13 +233,38 @@ pub struct Setting {
     pub full: bool,
     /// The second root was created first. It matters to transactions over both, for one log takes their entries.
     pub swapped: bool,
+    /// Starts with a heap that is [used](Setting::is_used). Collections begin as soon as anything was allocated, and go on by the smallest
+    /// of steps, one after each transaction.
+    pub eager: bool,
+    /// Starts with a used heap that was not closed: a collection is running that finds out what is live.
+    pub crashed: bool,
+    /// Is opened at another address than before.
+    pub moved: bool,
 }
 
 impl Setting {
+    /// Whether programs start with roots that have [lists](USED) and large objects, and some garbage.
+    pub fn is_used(self) -> bool {
+        self.eager || self.crashed
+    }
+}
+
+/// How long the lists of a used heap are.
+pub const USED: [usize; 2] = [3, 2];
+
+impl Setting {
     /// The flags by name.
-    fn flags(&mut self) -> [(&'static str, &mut bool); 4] {
-        let Setting { empty, pin, full, swapped } = self;
-        [("empty", empty), ("pin", pin), ("full", full), ("swapped", swapped)]
+    fn flags(&mut self) -> [(&'static str, &mut bool); 7] {
+        let Setting { empty, pin, full, swapped, eager, crashed, moved } = self;
+        [
+            ("empty", empty),
+            ("pin", pin),
+            ("full", full),
+            ("swapped", swapped),
+            ("eager", eager),
+            ("crashed", crashed),
+            ("moved", moved),
+        ]
     }
 }
 
@@ -237,11 +316,18 @@ struct Shape {
     exists: [bool; 2],
     listed: [usize; 2],
     big: [bool; 2],
+    held: [bool; 2],
 }
 
 impl Shape {
     fn start(setting: Setting) -> Shape {
-        Shape { exists: [!setting.empty; 2], listed: [0; 2], big: [false; 2] }
+        let used = setting.is_used();
+        Shape {
+            exists: [!setting.empty; 2],
+            listed: if used { USED } else { [0; 2] },
+            big: [used, false],
+            held: [false; 2],
+        }
     }
 
     /// What the heap is like after `op`; `None` if that has nothing to work on.
@@ -254,9 +340,18 @@ impl Shape {
                 }
                 match one {
                     One::Push => self.listed[i] += 1,
-                    One::Pop => self.listed[i] = self.listed[i].checked_sub(1)?,
+                    One::Pop | One::PopFree | One::Cut => self.listed[i] = self.listed[i].checked_sub(1)?,
+                    One::Hold => (self.listed[i], self.held[i]) = (self.listed[i].checked_sub(1)?, true),
+                    One::LetGo | One::Relink if !self.held[i] => return None,
+                    One::LetGo => self.held[i] = false,
+                    One::Relink => self.listed[i] = 2,
+                    One::Stuff => self.listed[i] += 5,
+                    One::AbortFree if self.listed[i] == 0 => return None,
+                    One::Carry if self.listed[i] == 0 => return None,
+                    One::Carry => (self.listed[i], self.big[i]) = (self.listed[i] + 1, true),
                     One::Big | One::Grow | One::Fill => self.big[i] = true,
-                    One::Wide if !self.big[i] => return None,
+                    One::Wide | One::Unlink | One::FreeBig if !self.big[i] => return None,
+                    One::Unlink | One::FreeBig => self.big[i] = false,
                     _ => {}
                 }
             }
@@ -269,8 +364,11 @@ impl Shape {
             Op::Change(Change::Create) => self.exists[1] = true,
             Op::Change(Change::Remove | Change::Rename) if !self.exists[1] => return None,
             Op::Change(Change::Remove) => {
-                (self.exists[1], self.listed[1], self.big[1]) = (false, 0, false);
+                (self.exists[1], self.listed[1], self.big[1], self.held[1]) = (false, 0, false, false);
             }
+            Op::Change(
+                Change::Close | Change::Kill | Change::Power | Change::Torn | Change::Relocate | Change::Move,
+            ) => self.held = [false; 2],
             Op::Change(_) => {}
         }
         Some(self)
@@ -285,102 +383,10 @@ impl Program {
     }
 }
 
-/// The settings that programs are enumerated in.
-pub fn settings() -> [Setting; 5] {
-    let setting = Setting::default();
-    [
-        setting,
-        Setting { pin: true, ..setting },
-        Setting { full: true, ..setting },
-        Setting { empty: true, ..setting },
-        Setting { swapped: true, ..setting },
-    ]
-}
-
-/// The operations that programs are enumerated from. Operations that are the same in a setting are left out, and so are most on
-/// the second root, which is like the first.
-pub fn alphabet(setting: Setting) -> Vec<Op> {
-    use Which::{A, B};
-    let one = |ops: &[One], which| ops.iter().map(|&op| Op::One(op, which)).collect::<Vec<_>>();
-    let others = |names: &[&str]| {
-        names.iter().map(|name| name.parse().expect("it is an operation")).collect::<Vec<Op>>()
-    };
-    let Setting { empty, pin, full, swapped } = setting;
-    if swapped {
-        let both = others(&["both", "both-many", "both-push", "both-abort", "power"]);
-        return [one(&[One::Set, One::Push], A), one(&[One::Set, One::Push], B), both].concat();
-    }
-    if empty {
-        return [others(&["create a", "create b", "both", "close", "kill", "power"]), one(&[One::Push], A)]
-            .concat();
-    }
-    if full {
-        return [
-            one(&[One::Set, One::Push, One::Big, One::Grow, One::Wide, One::Burst], A),
-            one(&[One::Set, One::Grow], B),
-            others(&["both-many", "remove b", "create b", "power"]),
-        ]
-        .concat();
-    }
-    if pin {
-        return [
-            one(
-                &[
-                    One::Pair,
-                    One::Bytes,
-                    One::Push,
-                    One::Pop,
-                    One::Big,
-                    One::Grow,
-                    One::Wide,
-                    One::Abort,
-                    One::Panic,
-                ],
-                A,
-            ),
-            one(&[One::Set, One::Push], B),
-            others(&["both", "both-push", "both-abort", "remove b", "create b", "close", "kill", "torn"]),
-        ]
-        .concat();
-    }
-    [
-        one(&ONE.map(|(one, _)| one), A),
-        one(&[One::Set, One::Push, One::Many, One::Big], B),
-        others(&[
-            "both",
-            "both-many",
-            "both-push",
-            "both-abort",
-            "create b",
-            "remove b",
-            "rename b",
-            "close",
-            "kill",
-            "power",
-            "torn",
-        ]),
-    ]
-    .concat()
-}
-
-/// All sensible programs of `len` operations in this setting.
-pub fn all(setting: Setting, len: usize) -> impl Iterator<Item = Program> {
-    let alphabet = alphabet(setting);
-    (0..alphabet.len().pow(len as u32)).filter_map(move |number| {
-        let mut number = number;
-        let mut ops = vec![alphabet[0]; len];
-        for op in ops.iter_mut().rev() {
-            *op = alphabet[number % alphabet.len()];
-            number /= alphabet.len();
-        }
-        let program = Program { setting, ops };
-        program.is_sensible().then_some(program)
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::alphabet::{all, settings};
 
     #[test]
     fn a_program_is_its_text() {
@@ -402,7 +408,11 @@ mod tests {
                 && !sensible("pop a")
                 && !sensible("create b")
                 && !sensible("wide a")
+                && !sensible("let-go a")
+                && !sensible("hold a")
+                && !sensible("eager: hold a; kill; relink a")
         );
+        assert!(sensible("eager: hold a; relink a; cut a; let-go a; free-big a"));
         assert!(!sensible("empty: both") && sensible("empty: create b; create a; both"));
     }
 }

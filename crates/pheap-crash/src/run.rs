@@ -1,24 +1,32 @@
 //! Running a program on the simulated medium, and what is noted meanwhile.
 
-use std::cell::RefCell;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Once};
+mod catch;
+mod look;
+mod start;
+
+use std::sync::Arc;
 
 use pheap::sim::{Point, Sim};
-use pheap::{Error, Heap, Options};
+use pheap::{Error, Held, Heap, Options};
 
 use crate::image::Image;
 use crate::model::State;
-use crate::objects::{Handles, handle, observe};
+use crate::objects::{Handles, Node, base, handle, observe};
 use crate::ops;
-use crate::program::{Change, One, Op, Program, Setting, Which};
+use crate::program::{Change, One, Op, Setting, Which};
 use crate::rng::Rng;
 
+pub use catch::catching;
+pub use start::{Ready, ready, run};
+
+/// Where heaps are mapped: the first one, unless they move.
+const BASES: [u64; 3] = [0x0f00 << 32, 0x0e00 << 32, 0x0d00 << 32];
 /// Bytes of an arena: what two roots need, and a page.
 const ARENA: u64 = 64 << 10;
 /// Steps of the operations that repeat themselves, and how many of the last ones are explored.
 const BURST: (usize, usize) = (66, 5);
 const FILL: (usize, usize) = (22, 4);
+const CHURN: (usize, usize) = (20, 20);
 
 /// What happened between two openings of a heap.
 #[derive(Debug, Clone)]
@@ -48,10 +56,22 @@ impl Trace {
 }
 
 /// How heaps are opened.
-fn options(setting: Setting) -> Options {
-    let options = Options::new().arena_size(ARENA).reserve(1 << 30).pin_undo(setting.pin);
-    if setting.full { options.max_size(2 * ARENA) } else { options }
+fn options(setting: Setting, base: Option<u64>) -> Options {
+    let mut options = Options::new().arena_size(ARENA).reserve(1 << 30).pin_undo(setting.pin);
+    if setting.full {
+        options = options.max_size(2 * ARENA);
+    }
+    if setting.eager {
+        options = options.collect_least(1).collect_growth(0);
+    }
+    if let Some(base) = base {
+        options = options.base(base);
+    }
+    options
 }
+
+/// A pointer that is held, and the values of the list that it leads to.
+type Chain = (Held<Node<'static>>, Vec<u64>);
 
 /// A run that is going on.
 #[derive(Debug)]
@@ -61,8 +81,12 @@ pub struct Run {
     values: u64,
     sim: Arc<Sim>,
     heap: Option<Heap>,
+    /// Where the heap is opened, if not where it was before.
+    base: Option<u64>,
     /// Handles of the roots that were used, by name.
     handles: Handles,
+    /// What is held of each root.
+    held: [Option<Chain>; 2],
     state: State,
     trace: Trace,
     /// Number of the operation that is running.
@@ -87,7 +111,9 @@ impl Run {
             values: generation * 1_000_000,
             sim,
             heap: None,
+            base: setting.moved.then(|| BASES[generation as usize % BASES.len()]),
             handles: Handles::new(),
+            held: Default::default(),
             state: State::default(),
             trace,
             op: 0,
@@ -109,6 +135,7 @@ impl Run {
         self.collect();
         let violations = self.sim.violations();
         self.handles.clear();
+        self.held = Default::default();
         catching(|| {
             drop(self.heap.take());
             Ok(())
@@ -145,21 +172,14 @@ impl Run {
         self.sim = Arc::new(Sim::new(image.clone()));
         self.trace.phases.push(Phase { start: image, points: Vec::new() });
         self.sim.acknowledge(self.steps());
-        let (sim, setting) = (self.sim.clone(), self.setting);
+        let (sim, options) = (self.sim.clone(), options(self.setting, self.base));
         let heap =
-            catching(|| options(setting).simulate(&sim).map_err(|error| format!("opening fails: {error}")))?;
+            catching(|| options.simulate(&sim).map_err(|error| format!("opening fails: {error}")))?;
         self.sim.acknowledge(self.steps() + 1);
         self.collect();
         let found = catching(|| observe(&heap, &mut self.handles));
         self.heap = Some(heap);
         found
-    }
-
-    fn compare(&self, found: &State) -> Result<(), String> {
-        if *found == self.state {
-            return Ok(());
-        }
-        Err(format!("the heap holds something else than was written:\n{}", self.state.difference(found)))
     }
 
     /// Notes that a step is done, and checks what the heap holds.
@@ -169,7 +189,8 @@ impl Run {
         self.collect();
         let heap = self.heap.as_ref().expect("it is open");
         let found = catching(|| observe(heap, &mut self.handles))?;
-        self.compare(&found)
+        self.compare(&found)?;
+        self.look()
     }
 
     /// The medium as it is if the power fails now and nothing more reaches it.
@@ -204,8 +225,13 @@ impl Run {
     fn applies(&self, op: Op) -> bool {
         let model = |which| self.state.roots.get(&Run::name(&self.state, which));
         match op {
-            Op::One(One::Pop, which) => model(which).is_some_and(|root| !root.list.is_empty()),
-            Op::One(One::Wide, which) => model(which).is_some_and(|root| root.big.is_some()),
+            Op::One(One::Pop | One::PopFree | One::Cut | One::Hold | One::Carry | One::AbortFree, which) => {
+                model(which).is_some_and(|root| !root.list.is_empty())
+            }
+            Op::One(One::Wide | One::Unlink | One::FreeBig, which) => {
+                model(which).is_some_and(|root| root.big.is_some())
+            }
+            Op::One(One::LetGo | One::Relink, which) => self.held[which as usize].is_some(),
             Op::One(_, which) => self.exists(which),
             Op::Both(_) => self.exists(Which::A) && self.exists(Which::B),
             Op::Change(Change::CreateA) => !self.exists(Which::A),
@@ -227,11 +253,42 @@ impl Run {
 
     /// A transaction on one root.
     pub fn one(&mut self, what: One, which: Which) -> Result<(), String> {
-        self.step(|heap, handles, state, value| {
+        let what = match what {
+            // A pointer that is held leads to the node: it may not be freed, and its list should stay as it is.
+            One::PopFree | One::Cut if self.first_is_held(which) => One::Pop,
+            other => other,
+        };
+        if !matches!(what, One::Hold | One::LetGo | One::Relink) {
+            return self.step(|heap, handles, state, value| {
+                let name = Run::name(state, which);
+                let root = handle(heap, handles, &name)?;
+                ops::one(&root, state.roots.get_mut(&name).ok_or(Error::NoSuchRoot(name))?, what, value)
+            });
+        }
+        let mut held = self.held[which as usize].take();
+        let result = self.step(|heap, handles, state, value| {
             let name = Run::name(state, which);
             let root = handle(heap, handles, &name)?;
-            ops::one(&root, state.roots.get_mut(&name).ok_or(Error::NoSuchRoot(name))?, what, value)
-        })
+            let model = state.roots.get_mut(&name).ok_or(Error::NoSuchRoot(name))?;
+            match (what, &held) {
+                (One::Hold, _) => {
+                    let values = model.list.clone();
+                    held = Some((ops::hold(&root, model)?, values));
+                }
+                (One::Relink, Some((pointer, values))) => ops::relink(&root, model, (pointer, values), value)?,
+                _ => held = None,
+            }
+            Ok(())
+        });
+        self.held[which as usize] = held;
+        result.and_then(|()| self.look_at_held())
+    }
+
+    /// Whether the first node of the list is one of those that are held.
+    fn first_is_held(&self, which: Which) -> bool {
+        let first = self.state.roots.get(&Run::name(&self.state, which)).and_then(|root| root.list.first());
+        let held = self.held[which as usize].as_ref();
+        held.is_some_and(|(_, values)| first.is_some_and(|first| values.contains(first)))
     }
 
     /// Runs an operation.
@@ -241,10 +298,19 @@ impl Run {
             return self.step(|_, _, _, _| Ok(()));
         }
         match op {
-            Op::One(what @ (One::Burst | One::Fill), which) => {
-                let (steps, explored) = if what == One::Burst { BURST } else { FILL };
+            Op::One(what @ (One::Burst | One::Fill | One::Churn), which) => {
+                let (steps, explored) = match what {
+                    One::Burst => BURST,
+                    One::Fill => FILL,
+                    _ => CHURN,
+                };
                 (0..steps).try_for_each(|i| {
                     self.quiet = i + explored < steps;
+                    let what = match what {
+                        One::Churn if i % 2 == 0 => One::Push,
+                        One::Churn => One::PopFree,
+                        other => other,
+                    };
                     self.one(what, which)
                 })
             }
@@ -272,6 +338,8 @@ impl Run {
                 state.roots.remove(&name);
                 Ok(())
             }),
+            Op::Change(Change::Collect) => self.collect_all(),
+            Op::Change(Change::Ready) => self.step(|heap, _, _, _| heap.wait_ready()),
             Op::Change(Change::Rename) => self.step(|heap, handles, state, _| {
                 let old = Run::name(state, Which::B);
                 let new = if old == "b" { "another name" } else { "b" };
@@ -281,9 +349,7 @@ impl Run {
                 state.roots.insert(new.to_owned(), model);
                 Ok(())
             }),
-            Op::Change(change @ (Change::Close | Change::Kill | Change::Power | Change::Torn)) => {
-                self.restart(change)
-            }
+            Op::Change(change) => self.restart(change),
         }
     }
 
@@ -291,7 +357,13 @@ impl Run {
     fn restart(&mut self, how: Change) -> Result<(), String> {
         let heap = self.heap.take().expect("it is open");
         self.handles.clear();
-        let image = if how == Change::Close {
+        self.held = Default::default();
+        let free = heap.stats().free_bytes;
+        if matches!(how, Change::Relocate | Change::Move) {
+            let now = BASES.iter().position(|&at| at == base(&heap)).expect("it is at one of these");
+            self.base = Some(BASES[(now + 1) % BASES.len()]);
+        }
+        let image = if matches!(how, Change::Close | Change::Move) {
             catching(|| heap.close().map_err(|error| format!("closing fails: {error}")))?;
             self.collect();
             self.sim.durable()
@@ -302,7 +374,7 @@ impl Run {
             let (point, _) = phase.points.last().expect("the last step was acknowledged");
             let mut rng = Rng::new(&[self.steps() as u64]);
             let chosen: Vec<bool> = match how {
-                Change::Kill => vec![true; point.pending.len()],
+                Change::Kill | Change::Relocate => vec![true; point.pending.len()],
                 Change::Power => vec![false; point.pending.len()],
                 _ => point.pending.iter().map(|_| rng.chance(128)).collect(),
             };
@@ -317,57 +389,10 @@ impl Run {
         };
         let found = self.reopen(image)?;
         self.trace.states.push(self.state.clone());
+        let free_now = self.heap.as_ref().map_or(0, |heap| heap.stats().free_bytes);
+        if free_now < free {
+            return Err(format!("{} bytes of pages are lost", free - free_now));
+        }
         self.compare(&found)
     }
-}
-
-/// Runs a program, and returns what happened.
-pub fn run(program: &Program, ready: &Ready) -> Result<Trace, String> {
-    let Setting { empty, swapped, .. } = program.setting;
-    let (image, state) = if empty { Default::default() } else { ready[usize::from(swapped)].clone() };
-    let mut run = Run::open(program.setting, image, Some(state), 1)?;
-    program.ops.iter().try_for_each(|&op| run.op(op))?;
-    run.finish()
-}
-
-/// The media that most programs start with, and what they hold: heaps with two roots, closed. In the second one the second root
-/// was created first.
-pub type Ready = [(Vec<u64>, State); 2];
-
-/// Makes the heaps that programs start with.
-pub fn ready() -> Result<Ready, String> {
-    let make = |changes: [Change; 3]| {
-        let mut run = Run::open(Setting::default(), Vec::new(), None, 0)?;
-        changes.into_iter().try_for_each(|change| run.op(Op::Change(change)))?;
-        Ok::<_, String>((run.durable(), run.state.clone()))
-    };
-    Ok([
-        make([Change::CreateA, Change::Create, Change::Close])?,
-        make([Change::Create, Change::CreateA, Change::Close])?,
-    ])
-}
-
-thread_local! {
-    /// What the last panic of this thread said, while it is caught.
-    static PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
-    static CATCHING: RefCell<usize> = const { RefCell::new(0) };
-}
-
-/// Runs `f`, and turns a panic into an error.
-pub fn catching<R>(f: impl FnOnce() -> Result<R, String>) -> Result<R, String> {
-    static QUIET: Once = Once::new();
-    QUIET.call_once(|| {
-        let before = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |info| {
-            if CATCHING.with_borrow(|depth| *depth == 0) {
-                return before(info);
-            }
-            let text = info.to_string();
-            PANIC.set(Some(text));
-        }));
-    });
-    CATCHING.with_borrow_mut(|depth| *depth += 1);
-    let result = catch_unwind(AssertUnwindSafe(f));
-    CATCHING.with_borrow_mut(|depth| *depth -= 1);
-    result.unwrap_or_else(|_| Err(PANIC.take().unwrap_or("a panic".to_owned())))
 }

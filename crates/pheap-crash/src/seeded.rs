@@ -3,7 +3,7 @@
 use pheap::sim::{Bug, set_bug};
 
 /// All of them.
-pub const BUGS: [Bug; 12] = [
+pub const BUGS: [Bug; 20] = [
     Bug::NoFenceAfterRecord,
     Bug::NoFenceAfterUndo,
     Bug::NoUndoEntry,
@@ -16,6 +16,14 @@ pub const BUGS: [Bug; 12] = [
     Bug::KeepGeneration,
     Bug::NoFlushOfFresh,
     Bug::RecoveryResetsFirst,
+    Bug::SweepKeepsRecords,
+    Bug::KeepEmptySpans,
+    Bug::FreeAtOnce,
+    Bug::NoShadeAtCommit,
+    Bug::NoShadeAtLogging,
+    Bug::NewObjectsUnmarked,
+    Bug::CycleInTransaction,
+    Bug::KeepLiveSlots,
 ];
 
 /// The bug with this name.

@@ -4,7 +4,8 @@ mod common;
 
 use common::explorer;
 use pheap::sim::Bug;
-use pheap_crash::program::{Program, all, settings};
+use pheap_crash::Program;
+use pheap_crash::alphabet::{all, settings};
 use pheap_crash::seeded::{BUGS, Seeded};
 use pheap_crash::{Failure, Limits};
 

@@ -9,7 +9,10 @@ mod region;
 mod txn;
 
 pub use error::{Error, Result};
-pub use heap::{Elements, Field, Fields, HeapInfo, Object, Pointer, Report, TypeInfo, Usage, Value, Durability, Heap, Options, Pauses, RootInfo, Stats};
+pub use heap::{
+    Durability, Elements, Field, Fields, Heap, HeapInfo, Object, Options, Pauses, Pointer, Report, RootInfo,
+    Stats, TypeInfo, Usage, Value,
+};
 pub use layout::{Persist, Pointee};
 pub use pheap_macros::{Persist, txn};
 pub use ptr::{Key, P};

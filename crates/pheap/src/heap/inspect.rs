@@ -335,8 +335,8 @@ impl<'v> Part<'v> {
                 // SAFETY: as above.
                 Value::Unsigned(unsafe { read_integer(at, prim) } as u128)
             }
-            // SAFETY: as above.
             Prim::I8 | Prim::I16 | Prim::I32 | Prim::I64 | Prim::I128 => {
+                // SAFETY: as above.
                 Value::Signed(unsafe { read_integer(at, prim) })
             }
         }

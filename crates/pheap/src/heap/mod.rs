@@ -3,8 +3,8 @@
 pub(crate) mod arena;
 mod backup;
 pub(crate) mod bitmaps;
-mod collections;
 pub(crate) mod check;
+mod collections;
 pub(crate) mod header;
 mod holes;
 mod inspect;

@@ -11,8 +11,8 @@ use parking_lot::Mutex;
 
 use super::arena::{Arena, SpanEntry, SpanKind};
 use super::bitmaps::LiveSlots;
-use super::collections::Collections;
 use super::check;
+use super::collections::Collections;
 use super::header::{self, Found, HEADER_SIZE, Header, Use};
 use super::holes;
 use super::lock::{self, OpenFile};

@@ -452,17 +452,17 @@ impl Allocator {
         }
     }
 
-    /// Marks the slots that classes are about to fill, when a cycle begins: what is allocated meanwhile is live. When it ends, takes the
-    /// marks back: what is allocated from then on is young.
-    pub(crate) fn mark_runs(&mut self, heap: &HeapInner, mark: bool) {
+    /// Marks the slots that classes are about to fill as long as their span is to be swept, for what is allocated meanwhile is live; else takes
+    /// their marks back, for what is allocated then is young.
+    pub(crate) fn mark_runs(&mut self, heap: &HeapInner) {
         for class in self.classes.iter().filter(|class| class.next != class.end) {
             let offset = (class.next - heap.base().addr()) as u64;
             let (number, first) = self.spans.find(&heap.page_map, offset).expect("a run lies in a span");
             let count = (class.end - class.next) / class.slot as usize;
-            let marks = &self.spans.get_mut(number).marks;
-            match mark {
-                true => marks.set_range(first as usize, count),
-                false => marks.clear_range(first as usize, count),
+            let span = self.spans.get_mut(number);
+            match span.pending {
+                true => span.marks.set_range(first as usize, count),
+                false => span.marks.clear_range(first as usize, count),
             }
         }
     }

@@ -55,6 +55,8 @@ impl Allocator {
             self.spans.get_mut(run.span).free(run.first, run.count);
             self.list(run.span, run.first);
         }
+        // A collection may have ended in the transaction, and left marks on what is free again.
+        self.mark_runs(heap);
         self.frees.clear();
         self.end();
     }

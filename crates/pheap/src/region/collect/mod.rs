@@ -203,11 +203,11 @@ impl Context {
         self.gc.before = self.alloc.usage;
         self.alloc.forget_quarantine();
         self.alloc.begin_collection(self.gc.minor);
-        if !bug(Bug::NewObjectsUnmarked) {
-            self.alloc.mark_runs(heap, true);
-        }
         if self.gc.minor {
             lines.into_iter().for_each(|line| self.push_pointers_of_old(line));
+        }
+        if !bug(Bug::NewObjectsUnmarked) {
+            self.alloc.mark_runs(heap);
         }
         let base = heap.base().addr() as u64;
         let Collector { marking, state, held, .. } = &mut self.gc;
@@ -287,7 +287,7 @@ impl Context {
 
     fn end_collection(&mut self) {
         let heap = self.heap();
-        self.alloc.mark_runs(heap, false);
+        self.alloc.mark_runs(heap);
         self.alloc.end_collection();
         let usage = self.alloc.usage;
         let gc = &mut self.gc;
