@@ -120,15 +120,13 @@ pub(super) fn open_private(options: &Options, path: &Path, file: File, header: H
 }
 
 fn create_file(options: &Options, path: &Path, file: File) -> Result<Builder> {
-    let io_error = |e: io::Error| Error::io(format!("creating {}", path.display()), e);
-    // What an interrupted creation left.
-    file.set_len(0).map_err(io_error)?;
     let header = new_header(options);
     if header.mapped > options.max_size {
         return Err(Error::OutOfSpace { reason: "the maximal size is less than one arena".to_owned() });
     }
     let backing = Backing::Shared { file, path: path.to_owned(), sync: false };
     let mut mapping = relocate::reserve(options.base, &header, backing)?;
+    // Cuts off what an interrupted creation left.
     mapping.grow_file(0, header.mapped)?;
     let (medium, sync) = mapping.with_file(|file| choose(options, file)).expect("it is a file")?;
     mapping.set_sync(sync);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use parking_lot::lock_api::{RawRwLock as _, RawRwLockRecursive as _};
 
+use super::alloc::span::ObjectSpan;
 use super::{Region, guard};
 use crate::error::Result;
 use crate::heap::HeapInner;
@@ -27,6 +28,23 @@ impl<'a> SharedAll<'a> {
             region.lock.lock_shared_recursive();
         }
         Ok(SharedAll { heap, locked: regions })
+    }
+}
+
+impl SharedAll<'_> {
+    /// Tells whether the allocators take the slot at a heap offset for one that holds an object. `None` for what is in no span of theirs, or
+    /// as long as they do not know.
+    pub(crate) fn is_live(&self) -> impl Fn(u64) -> Option<bool> + '_ {
+        // SAFETY: the regions are locked, so nobody writes to their contexts.
+        let contexts = self.locked.iter().map(|region| unsafe { &*region.context.get() });
+        let known = contexts.filter(|context| !context.gc.is_opening() && !self.heap.is_read_only());
+        let mut spans: Vec<&ObjectSpan> = known.flat_map(|context| context.alloc.spans.iter()).collect();
+        spans.sort_unstable_by_key(|span| span.span.offset);
+        move |offset| {
+            let after = spans.partition_point(|span| span.span.offset <= offset);
+            let span = spans.get(after.checked_sub(1)?)?;
+            Some(span.live.test(span.slot_of(offset)? as usize))
+        }
     }
 }
 

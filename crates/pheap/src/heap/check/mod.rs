@@ -106,7 +106,8 @@ impl Problems {
 
 impl Heap {
     /// Looks at the whole heap: follows all pointers from the roots and sees whether each leads to an object of its type in its root, and
-    /// whether every length, `bool`, `char`, enum and string is possible. Nothing is repaired.
+    /// whether every length, `bool`, `char`, enum and string is possible; and that no such object lies where the allocator sees a free slot. Nothing is
+    /// repaired.
     ///
     /// Transactions wait until it is over; reads go on. It takes about as long as reading all objects, and a bit of memory for each.
     ///
@@ -114,7 +115,13 @@ impl Heap {
     /// [`Error::Nested`] if this thread is inside a transaction or read of the heap; [`Error::Closed`], [`Error::Forked`]. A heap in which
     /// something is wrong is no error here: see [`Report::is_clean`].
     pub fn check(&self) -> Result<Report> {
-        self.inner().check_with(|_| None)
+        let still = self.inner().still()?;
+        let is_live = still.regions.is_live();
+        match still.map() {
+            Ok(map) => Ok(trace::trace(&map, is_live)),
+            Err(Error::Corrupt { what }) => Ok(Report { problems: vec![what], ..Report::default() }),
+            Err(error) => Err(error),
+        }
     }
 }
 
@@ -122,7 +129,7 @@ impl Heap {
 pub(super) struct Still<'a> {
     heap: &'a HeapInner,
     // In this order: the regions are let go before the next root may be removed.
-    _regions: SharedAll<'a>,
+    regions: SharedAll<'a>,
     _creation: MutexGuard<'a, ()>,
 }
 
@@ -136,17 +143,7 @@ impl HeapInner {
         let creation = self.creation.lock();
         self.check_open()?;
         let regions: Vec<Arc<Region>> = self.meta.lock().roots.values().cloned().collect();
-        Ok(Still { heap: self, _regions: SharedAll::begin(self, regions)?, _creation: creation })
-    }
-
-    /// [`Heap::check`], and whether `is_live` agrees that an object that can be reached is one (`None` if it cannot tell).
-    pub(crate) fn check_with(&self, is_live: impl Fn(u64) -> Option<bool>) -> Result<Report> {
-        let still = self.still()?;
-        match still.map() {
-            Ok(map) => Ok(trace::trace(&map, is_live)),
-            Err(Error::Corrupt { what }) => Ok(Report { problems: vec![what], ..Report::default() }),
-            Err(error) => Err(error),
-        }
+        Ok(Still { heap: self, regions: SharedAll::begin(self, regions)?, _creation: creation })
     }
 }
 

@@ -77,7 +77,7 @@ impl ObjectSpan {
         if inside >= self.bytes {
             return None;
         }
-        let slot = if self.reciprocal == 0 { 0 } else { (inside * self.reciprocal >> POINT) as u32 };
+        let slot = if self.reciprocal == 0 { 0 } else { ((inside * self.reciprocal) >> POINT) as u32 };
         (slot < self.slots).then_some(slot)
     }
 

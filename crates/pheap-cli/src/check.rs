@@ -1,0 +1,75 @@
+//! `pheap check`.
+
+use std::io::Write;
+use std::path::Path;
+
+use pheap::{Error, Options, Report};
+use serde_json::json;
+
+use crate::{Outcome, Result};
+
+/// What was found in a file.
+struct Finding {
+    /// None if the heap cannot be opened at all.
+    report: Option<Report>,
+    /// What the report does not know.
+    problems: Vec<String>,
+}
+
+pub fn check(file: &Path, as_json: bool, out: &mut dyn Write) -> Result {
+    let Finding { report, problems } = examine(file)?;
+    let clean = problems.is_empty() && report.as_ref().is_some_and(Report::is_clean);
+    if as_json {
+        let report = report.unwrap_or_default();
+        let problems: Vec<&String> = problems.iter().chain(&report.problems).collect();
+        let value = json!({
+            "clean": clean,
+            "objects": report.objects,
+            "bytes": report.bytes,
+            "spans": report.spans,
+            "roots": report.roots,
+            "problems": problems,
+            "more_problems": report.more_problems,
+        });
+        writeln!(out, "{value:#}")?;
+    } else {
+        problems.iter().try_for_each(|problem| writeln!(out, "{problem}"))?;
+        if let Some(report) = report {
+            writeln!(out, "{report}")?;
+        }
+    }
+    Ok(if clean { Outcome::Well } else { Outcome::Unsound })
+}
+
+/// Opening with `verify` finds all that a heap's own check does, and roots that were lost, but says less.
+fn examine(file: &Path) -> Result<Finding> {
+    let reader = Options::new().read_only(true);
+    let report = |options: Options| options.open(file).and_then(|heap| heap.check());
+    let mut problems = Vec::new();
+    match report(reader.clone().verify(true)) {
+        Ok(found) => {
+            // A heap that is sound, and was never closed.
+            if let Err(Error::NotClosed) = reader.open(file) {
+                problems.push(
+                    "the heap was in use with `Durability::Process` when the machine went down: every object is one, but the \
+                     last transactions may be there in parts"
+                        .to_owned(),
+                );
+            }
+            Ok(Finding { report: Some(found), problems })
+        }
+        Err(error @ Error::Corrupt { .. }) => match report(reader) {
+            Ok(found) => {
+                if found.is_clean() {
+                    problems.push(error.to_string());
+                }
+                Ok(Finding { report: Some(found), problems })
+            }
+            Err(_) => Ok(Finding { report: None, problems: vec![error.to_string()] }),
+        },
+        Err(error @ Error::Truncated { .. }) => {
+            Ok(Finding { report: None, problems: vec![error.to_string()] })
+        }
+        Err(error) => Err(error.into()),
+    }
+}

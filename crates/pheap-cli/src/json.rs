@@ -1,0 +1,83 @@
+//! JSON, written as it comes, however deep.
+
+use std::io::{Result, Write};
+
+/// Indentation stops growing here, or deep lists would be mostly blanks.
+const MAX_INDENT: usize = 32;
+
+/// What is open.
+#[derive(Clone, Copy)]
+struct Level {
+    end: char,
+    empty: bool,
+    /// Its members have a line each.
+    lines: bool,
+}
+
+/// A writer of one value.
+pub struct Writer<'w> {
+    out: &'w mut dyn Write,
+    open: Vec<Level>,
+    compact: bool,
+    /// A key was written, and its value comes next.
+    after_key: bool,
+}
+
+impl<'w> Writer<'w> {
+    pub fn new(out: &'w mut dyn Write, compact: bool) -> Writer<'w> {
+        Writer { out, open: Vec::new(), compact, after_key: false }
+    }
+
+    /// Begins an object or array, with a line for each member if `lines`.
+    pub fn begin(&mut self, brackets: [char; 2], lines: bool) -> Result<()> {
+        self.separate()?;
+        write!(self.out, "{}", brackets[0])?;
+        self.open.push(Level { end: brackets[1], empty: true, lines: lines && !self.compact });
+        Ok(())
+    }
+
+    pub fn end(&mut self) -> Result<()> {
+        let level = self.open.pop().expect("something is open");
+        if level.lines && !level.empty {
+            self.new_line()?;
+        }
+        write!(self.out, "{}", level.end)
+    }
+
+    pub fn key(&mut self, key: &str) -> Result<()> {
+        self.separate()?;
+        serde_json::to_writer(&mut *self.out, key)?;
+        self.out.write_all(if self.compact { b":" } else { b": " })?;
+        self.after_key = true;
+        Ok(())
+    }
+
+    pub fn text(&mut self, text: &str) -> Result<()> {
+        self.separate()?;
+        Ok(serde_json::to_writer(&mut *self.out, text)?)
+    }
+
+    /// A number, `true`, `false` or `null`.
+    pub fn plain(&mut self, value: impl std::fmt::Display) -> Result<()> {
+        self.separate()?;
+        write!(self.out, "{value}")
+    }
+
+    /// What comes before a key or value.
+    fn separate(&mut self) -> Result<()> {
+        if std::mem::take(&mut self.after_key) {
+            return Ok(());
+        }
+        let Some(level) = self.open.last_mut() else { return Ok(()) };
+        let (first, lines) = (std::mem::replace(&mut level.empty, false), level.lines);
+        if !first {
+            self.out.write_all(if lines || self.compact { b"," } else { b", " })?;
+        }
+        if lines { self.new_line() } else { Ok(()) }
+    }
+
+    fn new_line(&mut self) -> Result<()> {
+        let level = self.open.len().min(MAX_INDENT);
+        write!(self.out, "\n{:1$}", "", level * 2)
+    }
+}

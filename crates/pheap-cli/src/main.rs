@@ -1,0 +1,161 @@
+//! `pheap`: looks into heaps, without the programs that made them.
+
+#![allow(unreachable_pub)] // nothing outside could reach anything: this is a program
+
+mod check;
+mod dump;
+mod json;
+mod show;
+
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use pheap::{Error, Heap, Options};
+
+/// Looks into pheap heaps, without the programs that made them.
+///
+/// Opens the file read-only: no byte of it is changed, and what a crash has left in its logs is recovered in memory. (`collect` is the
+/// exception, and says so.) A heap that a program has open can not be opened a second time.
+///
+/// Exit status: 0 if all is well, 1 if something is wrong with the heap, 2 if the command could not be done.
+#[derive(Parser, Debug)]
+#[command(name = "pheap", version)]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Shows what the header says: identity, sizes, and whether the heap was closed
+    Info(Show),
+    /// Lists the roots and their types
+    Roots(Show),
+    /// Lists the types with their layouts, as the programs that used the heap had them
+    Types(Show),
+    /// Follows all pointers from the roots and says what is wrong
+    ///
+    /// The exit status is 1 if something is.
+    Check(Show),
+    /// Shows how much there is of what: objects and bytes by root and type
+    Stats(Show),
+    /// Prints what a root leads to, as JSON
+    #[command(after_help = dump::HELP)]
+    Dump(dump::Args),
+    /// Frees what the roots do not lead to; changes the heap
+    ///
+    /// Everything is checked first, for a collector believes the pointers that it follows. Programs need no such help: an open
+    /// heap collects its roots by itself.
+    Collect(Show),
+    /// Copies a heap to a new file, as if it had been closed just now; holes take no space
+    ///
+    /// A running program copies its own heap with `Heap::backup`.
+    Backup {
+        /// The heap
+        file: PathBuf,
+        /// The new file; must not exist
+        to: PathBuf,
+    },
+}
+
+/// What to show, and how.
+#[derive(clap::Args, Debug)]
+struct Show {
+    /// The heap
+    file: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// How a command ended that could be done.
+enum Outcome {
+    Well,
+    /// Something is wrong with the heap. It was printed.
+    Unsound,
+}
+
+/// Why a command could not be done.
+enum Failure {
+    Heap(Error),
+    Output(io::Error),
+    Other(String),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::Heap(error)
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Failure {
+        Failure::Output(error)
+    }
+}
+
+type Result<T = Outcome> = std::result::Result<T, Failure>;
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let stdout = io::stdout().lock();
+    let mut out = BufWriter::new(stdout);
+    let result = run(&args.command, &mut out).and_then(|outcome| Ok(out.flush().map(|()| outcome)?));
+    let message = match result {
+        Ok(Outcome::Well) => return ExitCode::SUCCESS,
+        Ok(Outcome::Unsound) => return ExitCode::from(1),
+        // Whoever reads our output may have read enough (`| head`).
+        Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => return ExitCode::SUCCESS,
+        Err(Failure::Output(error)) => format!("writing the output: {error}"),
+        Err(Failure::Heap(error)) => explain(&error),
+        Err(Failure::Other(message)) => message,
+    };
+    eprintln!("pheap: {message}");
+    ExitCode::from(2)
+}
+
+fn run(command: &Command, out: &mut dyn Write) -> Result {
+    match command {
+        Command::Info(args) => show::info(&open(&args.file)?, args.json, out),
+        Command::Roots(args) => show::roots(&open(&args.file)?, args.json, out),
+        Command::Types(args) => show::types(&open(&args.file)?, args.json, out),
+        Command::Stats(args) => show::stats(&open(&args.file)?, args.json, out),
+        Command::Check(args) => check::check(&args.file, args.json, out),
+        Command::Dump(args) => dump::dump(&open(&args.file)?, args, out),
+        Command::Collect(args) => {
+            drop(open(&args.file)?); // what is no heap yet must not become one
+            let heap = Options::new().verify(true).open(&args.file)?;
+            let outcome = show::collect(&heap, args.json, out)?;
+            heap.close()?;
+            Ok(outcome)
+        }
+        Command::Backup { file, to } => {
+            open(file)?.backup(to)?;
+            Ok(Outcome::Well)
+        }
+    }
+}
+
+/// Opens a heap to look at it.
+fn open(file: &Path) -> Result<Heap> {
+    Ok(Options::new().read_only(true).open(file)?)
+}
+
+/// An error in words for someone who has no program to change.
+fn explain(error: &Error) -> String {
+    match error {
+        Error::Locked { path } => {
+            format!("{} is open in another process; only that one can look into it now", path.display())
+        }
+        Error::NoPermission { path } => format!("no permission for {}", path.display()),
+        Error::NotClosed => {
+            "the heap was in use with `Durability::Process` when the machine went down, so it may be \
+                             torn; `pheap check` says what is wrong with it"
+                .to_owned()
+        }
+        Error::NoSuchRoot(name) => format!("there is no root {name:?}; `pheap roots` lists those that exist"),
+        error => error.to_string(),
+    }
+}

@@ -1,0 +1,112 @@
+//! All of a heap is checked before anything of it is written, also what only its logs know.
+
+mod common;
+
+use std::fs;
+
+use common::sample::*;
+use common::*;
+use pheap::{Error, Result, Root};
+
+/// Offset of the span table of the first arena.
+const TABLE: usize = 3 * PAGE;
+
+fn is_corrupt(error: &Error, what: &str) {
+    assert!(matches!(error, Error::Corrupt { .. }), "{error}");
+    assert!(error.to_string().contains(what), "{error}");
+}
+
+/// Entries of the first span table, of this kind.
+fn entries(bytes: &[u8], kind: u8) -> Vec<usize> {
+    let entries = (TABLE..TABLE + bytes.len() / PAGE * 16).step_by(16);
+    entries.filter(|&at| bytes[at] == kind).collect()
+}
+
+fn region(bytes: &[u8]) -> usize {
+    find(bytes, b"\x89PREGIO\n")[0]
+}
+
+/// A heap that was killed when its only record was the one that creates its root.
+fn killed() -> Vec<u8> {
+    let dir = tempdir();
+    let path = dir.path().join("x");
+    let heap = small().open(&path).unwrap();
+    let _root: Root<Record> = heap.root("record").unwrap();
+    fs::read(&path).unwrap()
+}
+
+#[test]
+fn a_span_of_an_unknown_type() {
+    for entry in entries(&killed(), 4) {
+        let error = altered(|bytes| set_word(bytes, entry + 8, u64::MAX));
+        is_corrupt(&error, "is of a type that is not in the type table");
+        // The same, seen by what the older header slot says.
+        let error = altered(|bytes| {
+            let newest = newest_slot(bytes);
+            bytes[newest] ^= 1;
+            set_word(bytes, entry + 8, u64::MAX);
+        });
+        is_corrupt(&error, "is of a type that is not in the type table");
+    }
+}
+
+#[test]
+fn a_span_inside_of_another() {
+    for entry in entries(&killed(), 1) {
+        let error = altered(|bytes| {
+            assert_eq!(bytes[entry], 1, "a region, of two pages");
+            bytes.copy_within(entry..entry + 16, entry + 16);
+        });
+        is_corrupt(&error, "has another one in it");
+    }
+}
+
+/// Without what the log brings back, there is no root.
+#[test]
+fn spans_and_roots_may_be_in_a_log_only() -> Result<()> {
+    let mut bytes = killed();
+    let (region, spans) = (region(&bytes), entries(&bytes, 4));
+    assert_eq!(spans.len(), 1);
+    set_word(&mut bytes, region + 24, 0);
+    for word in [0, 8] {
+        set_word(&mut bytes, spans[0] + word, 0);
+    }
+    let dir = tempdir();
+    let path = dir.path().join("x");
+    fs::write(&path, &bytes).unwrap();
+    for read_only in [true, false] {
+        let heap = small().read_only(read_only).open(&path)?;
+        assert_eq!(heap.stats().replayed_records, 1);
+        let root: Root<Record> = heap.existing_root("record")?;
+        assert_eq!(root.read(|view, r| view[r].number)?, 0);
+        drop(root);
+        heap.close()?;
+        assert_eq!(fs::read(&path).unwrap() == bytes, read_only);
+    }
+    Ok(())
+}
+
+#[test]
+fn what_is_wrong_only_when_the_log_is_replayed() {
+    let killed = killed();
+    let (region, span) = (region(&killed), entries(&killed, 4)[0]);
+    let salt = word(&killed, newest_slot(&killed) + 64);
+    let mut bytes = killed.clone();
+    set_word(&mut bytes, region + 24, 0);
+    // The root that the log brings is of the first type of the table, not of this one.
+    let ty = word(&bytes, region + 16) + 1;
+    set_word(&mut bytes, region + 16, ty);
+    let words = [word(&bytes, region), word(&bytes, region + 8), ty, salt];
+    let sum = xxhash_rust::xxh3::xxh3_64(&words.map(u64::to_le_bytes).concat());
+    set_word(&mut bytes, region + 56, sum);
+    is_corrupt(&opening(&bytes), "is not where it should be");
+
+    // Metadata where the log has objects.
+    for kind in [1, 2, 3] {
+        let mut bytes = killed.clone();
+        bytes[span] = kind;
+        let error = opening(&bytes);
+        assert!(matches!(error, Error::Corrupt { .. }), "{error}");
+        assert!(kind == 1 || error.to_string().contains("lies over the metadata"), "{error}");
+    }
+}

@@ -1,0 +1,571 @@
+//! Heaps that are mapped elsewhere than before.
+#![allow(clippy::unit_arg)] // `Ok(tx[p] = 1)` is a transaction in one line
+
+mod common;
+
+use std::fs;
+use std::hash::{Hash, Hasher};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use common::*;
+use pheap::{Durability, Error, Heap, Options, P, Persist, Result, Root, View};
+
+const RESERVED: u64 = 1 << 30;
+
+/// A place for a heap that no other test has, and where neither heaps nor sanitizers are by themselves.
+fn place() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new((84 << 40) / RESERVED);
+    NEXT.fetch_add(1, Ordering::Relaxed) * RESERVED
+}
+
+fn at(base: u64) -> Options {
+    small().base(base)
+}
+
+// --- a heap with pointers of all kinds -------------------------------------------------------------------------------------
+
+#[derive(Persist, Default)]
+#[repr(C)]
+struct World<'r> {
+    count: u64,
+    list: Option<P<'r, Node<'r>>>,
+    numbers: Option<P<'r, [u64]>>,
+    /// Into the numbers.
+    element: Option<P<'r, u64>>,
+    shapes: Option<P<'r, [Shape<'r>]>>,
+    /// Into the shapes.
+    inside: Option<P<'r, Shape<'r>>>,
+    words: Option<P<'r, [P<'r, str>]>>,
+    ring: Option<P<'r, Ring<'r>>>,
+    grid: [[Option<P<'r, Ring<'r>>>; 3]; 2],
+}
+
+#[derive(Persist)]
+#[repr(C)]
+struct Node<'r> {
+    value: u64,
+    next: Option<P<'r, Node<'r>>>,
+}
+
+#[derive(Persist)]
+#[repr(C)]
+struct Ring<'r> {
+    name: u32,
+    next: Option<P<'r, Ring<'r>>>,
+}
+
+#[derive(Persist, Clone, Copy)]
+#[repr(u16)]
+#[allow(dead_code)] // the tag tells them apart
+enum Shape<'r> {
+    Empty,
+    Number(u64) = 7,
+    Text(P<'r, str>),
+    Pair { tag: u8, both: [Option<P<'r, Shape<'r>>>; 2] } = 1000,
+}
+
+/// The address of an object, which is what its key hashes.
+fn address<T: ?Sized>(p: P<'_, T>) -> u64 {
+    #[derive(Default)]
+    struct Address(u64);
+    impl Hasher for Address {
+        fn finish(&self) -> u64 {
+            self.0
+        }
+        fn write(&mut self, _: &[u8]) {
+            unreachable!("a key hashes as an address");
+        }
+        fn write_usize(&mut self, address: usize) {
+            self.0 = address as u64;
+        }
+    }
+    let mut hasher = Address::default();
+    p.key().hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Fills a heap.
+fn fill(heap: &Heap, nodes: u64) -> Result<Root<World<'static>>> {
+    let root: Root<World> = heap.root("world")?;
+    for i in 0..nodes {
+        root.txn(|tx, w| {
+            let next = tx[w].list;
+            let node = tx.alloc(Node { value: i, next })?;
+            tx.alloc(Node { value: 77, next: Some(node) })?; // garbage
+            tx[w].list = Some(node);
+            Ok(tx[w].count += 1)
+        })?;
+    }
+    root.txn(|tx, w| {
+        let numbers = tx.alloc_slice(1000, |i| i as u64 * 3)?;
+        tx[w].numbers = Some(numbers);
+        tx[w].element = Some(numbers.at(500));
+        let text = tx.alloc_str("some text")?;
+        let shapes = tx.alloc_slice(50, |i| match i % 4 {
+            0 => Shape::Empty,
+            1 => Shape::Number(address(text)), // a number, whatever it looks like
+            2 => Shape::Text(text),
+            _ => Shape::Pair { tag: i as u8, both: [None; 2] },
+        })?;
+        for i in (3..50).step_by(4) {
+            tx[shapes.at(i)] = Shape::Pair { tag: i as u8, both: [Some(shapes.at(i - 1)), None] };
+        }
+        tx[w].shapes = Some(shapes);
+        tx[w].inside = Some(shapes.at(7));
+        let texts = (0..100).map(|i| tx.alloc_str(&"x".repeat(i * 7))).collect::<Result<Vec<_>>>()?;
+        let words = tx.alloc_slice(100, |i| texts[i])?;
+        tx[w].words = Some(words);
+        Ok(())
+    })?;
+    root.txn(|tx, w| {
+        let first = tx.alloc(Ring { name: 0, next: None })?;
+        let mut last = first;
+        for name in 1..5 {
+            let ring = tx.alloc(Ring { name, next: Some(first) })?;
+            tx[last].next = Some(ring);
+            last = ring;
+        }
+        tx[w].ring = Some(first);
+        tx[w].grid[1][2] = Some(last);
+        Ok(())
+    })?;
+    Ok(root)
+}
+
+fn shape<'r>(view: &View<'r>, shape: &Shape<'r>, out: &mut Vec<u64>) {
+    match *shape {
+        Shape::Empty => out.push(1),
+        Shape::Number(number) => out.extend([2, number]),
+        Shape::Text(text) => out.extend([3, view[text].len() as u64]),
+        Shape::Pair { tag, both } => {
+            out.extend([4, tag.into()]);
+            both.into_iter().flatten().for_each(|p| self::shape(view, &view[p], out));
+        }
+    }
+}
+
+/// All that can be read, without addresses.
+fn contents(root: &Root<World<'static>>) -> Vec<u64> {
+    let read = root.read(|view, w| {
+        let world = &view[w];
+        let mut out = vec![world.count];
+        let mut next = world.list;
+        while let Some(node) = next {
+            out.push(view[node].value);
+            next = view[node].next;
+        }
+        out.extend(&view[world.numbers.unwrap()]);
+        out.push(view[world.element.unwrap()]);
+        view[world.shapes.unwrap()].iter().for_each(|s| shape(view, s, &mut out));
+        shape(view, &view[world.inside.unwrap()], &mut out);
+        out.extend(view[world.words.unwrap()].iter().map(|&word| view[word].len() as u64));
+        let mut ring = world.ring;
+        for _ in 0..7 {
+            out.push(view[ring.unwrap()].name.into());
+            ring = view[ring.unwrap()].next;
+        }
+        for cell in world.grid.iter().flatten() {
+            out.push(cell.map_or(99, |ring| view[ring].name.into()));
+        }
+        out
+    });
+    read.unwrap()
+}
+
+/// Where the root's pointers lead.
+fn is_at(root: &Root<World<'static>>, base: u64) -> bool {
+    let range = base..base + RESERVED;
+    root.read(|view, w| {
+        let world = &view[w];
+        [address(w), address(world.element.unwrap()), address(world.words.unwrap())]
+            .iter()
+            .all(|address| range.contains(address))
+    })
+    .unwrap()
+}
+
+/// The bases that the newest header lists.
+fn bases(path: &Path) -> Vec<u64> {
+    let bytes = fs::read(path).unwrap();
+    let slot = newest_slot(&bytes);
+    (0..word(&bytes, slot + 72) as usize).map(|i| word(&bytes, slot + 80 + i * 8)).collect()
+}
+
+fn existing(heap: &Heap) -> Root<World<'static>> {
+    heap.existing_root("world").unwrap()
+}
+
+fn push(root: &Root<World<'static>>, value: u64) -> Result<()> {
+    root.txn(|tx, w| {
+        let next = tx[w].list;
+        let node = tx.alloc(Node { value, next })?;
+        tx[w].list = Some(node);
+        Ok(tx[w].count += 1)
+    })
+}
+
+// --- tests -----------------------------------------------------------------------------------------------------------------
+
+#[test]
+fn a_heap_moves_and_holds_the_same() -> Result<()> {
+    for durability in [Durability::Process, Durability::Pmem] {
+        for options in both() {
+            let options = options.durability(durability);
+            let dir = tempdir();
+            let path = dir.path().join("x");
+            let [first, second, third] = [place(), place(), place()];
+            let heap = options.clone().base(first).open(&path)?;
+            let root = fill(&heap, 300)?;
+            assert!(is_at(&root, first));
+            let mut expected = contents(&root);
+            drop(root);
+            heap.close()?;
+            assert_eq!(bases(&path), [first]);
+            for (i, base) in [second, second, third, first, second].into_iter().enumerate() {
+                let heap = options.clone().base(base).open(&path)?;
+                assert_eq!(bases(&path), [base]);
+                let root = existing(&heap);
+                assert!(is_at(&root, base));
+                assert_eq!(contents(&root), expected);
+                push(&root, i as u64)?;
+                expected = contents(&root);
+                assert_eq!(expected[..2], [301 + i as u64, i as u64]);
+                drop(root);
+                heap.close()?;
+            }
+            // It stays where it is if nothing else is said.
+            let heap = options.open(&path)?;
+            assert!(is_at(&existing(&heap), second));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn what_the_logs_hold_moves_too() -> Result<()> {
+    for (long, options) in [false, true].into_iter().zip(both()) {
+        let dir = tempdir();
+        let (path, copy) = (dir.path().join("x"), dir.path().join("copy"));
+        let [first, second, third] = [place(), place(), place()];
+        let heap = options.clone().base(first).open(&path)?;
+        let root = fill(&heap, 20)?;
+        let mut killed = Vec::new();
+        // Killed between two transactions, and inside of one.
+        let expected = contents(&root);
+        killed.push(fs::read(&path).unwrap());
+        if !long {
+            // Words that are in a record, and have not been stored to their place.
+            let world = root.read(|_, w| (address(w) - first) as usize)?;
+            set_word(&mut killed[0], world, 0);
+            set_word(&mut killed[0], world + 8, 0);
+        }
+        let aborted = root.txn(|tx, w| -> Result<()> {
+            let words = tx[w].words.unwrap();
+            tx.slice_mut(words, ..).reverse();
+            (tx[w].list, tx[w].ring) = (None, None);
+            killed.push(fs::read(&path).unwrap());
+            Err(Error::abort("its log is all that is wanted"))
+        });
+        assert!(aborted.is_err());
+        let (mut replayed, mut rolled_back) = (0, 0);
+        for bytes in killed {
+            fs::write(&copy, &bytes).unwrap();
+            for base in [second, third, second] {
+                let heap = options.clone().base(base).open(&copy)?;
+                replayed += heap.stats().replayed_records;
+                rolled_back += heap.stats().rolled_back_entries;
+                let root = existing(&heap);
+                assert!(is_at(&root, base));
+                assert_eq!(contents(&root), expected);
+                drop(root);
+                heap.close()?;
+            }
+        }
+        assert!(if long { rolled_back > 0 } else { replayed > 0 });
+    }
+    Ok(())
+}
+
+#[test]
+fn two_copies_of_a_file_can_be_open_at_once() -> Result<()> {
+    let dir = tempdir();
+    let paths = ["a", "b", "c"].map(|name| dir.path().join(name));
+    let heap = small().open(&paths[0])?;
+    drop(fill(&heap, 200)?);
+    heap.close()?;
+    for copy in &paths[1..] {
+        fs::copy(&paths[0], copy).unwrap();
+    }
+    let heaps = paths.each_ref().map(|path| small().open(path).unwrap());
+    let roots = heaps.each_ref().map(existing);
+    let expected = contents(&roots[0]);
+    for (i, root) in roots.iter().enumerate() {
+        assert_eq!(contents(root), expected);
+        push(root, 1000 + i as u64)?;
+    }
+    for (i, root) in roots.iter().enumerate() {
+        let now = contents(root);
+        assert_eq!(now[..2], [201, 1000 + i as u64]);
+        assert_eq!(now[2..], expected[1..]);
+    }
+    drop(roots);
+    for heap in heaps {
+        heap.close()?;
+    }
+    let places = paths.each_ref().map(|path| bases(path)[0]);
+    assert!(places[0] != places[1] && places[1] != places[2] && places[0] != places[2]);
+    Ok(())
+}
+
+#[test]
+fn a_copy_that_is_only_read_moves_in_memory() -> Result<()> {
+    let dir = tempdir();
+    let (path, copy) = (dir.path().join("x"), dir.path().join("copy"));
+    let heap = small().open(&path)?;
+    let root = fill(&heap, 200)?;
+    let expected = contents(&root);
+    fs::copy(&path, &copy).unwrap(); // with records in its log
+    let bytes = fs::read(&copy).unwrap();
+    for options in [small(), at(place())] {
+        let reader = options.read_only(true).open(&copy)?;
+        assert!(reader.stats().replayed_records > 0);
+        assert_eq!(contents(&existing(&reader)), expected);
+        assert!(!is_at(&existing(&reader), base_of(&bytes)));
+        assert!(matches!(push(&existing(&reader), 1), Err(Error::ReadOnly)));
+        reader.close()?;
+        assert!(fs::read(&copy).unwrap() == bytes);
+    }
+    assert_eq!(contents(&root), expected);
+    Ok(())
+}
+
+#[test]
+fn bases_that_cannot_be() -> Result<()> {
+    let dir = tempdir();
+    let path = dir.path().join("x");
+    let first = place();
+    let heap = at(first).open(&path)?;
+    drop(fill(&heap, 1)?);
+    heap.close()?;
+    let bytes = fs::read(&path).unwrap();
+    for base in [0, 1, PAGE as u64, first + RESERVED / 2, (1 << 47) - RESERVED / 2, 1 << 47, !0 << 30, !0] {
+        for options in [at(base), at(base).read_only(true)] {
+            let error = options.open(&path).expect_err("no heap can be there");
+            assert!(matches!(error, Error::InvalidOption(_)), "{base:#x}: {error}");
+        }
+        assert!(matches!(at(base).in_memory(), Err(Error::InvalidOption(_))));
+    }
+    let other = at(place()).in_memory()?;
+    let taken =
+        format!("{other:?}").split("mapped_at: 0x").nth(1).unwrap()[..].split(',').next().unwrap().to_owned();
+    let taken = u64::from_str_radix(taken.trim_end_matches([' ', '}']), 16).unwrap();
+    for options in [at(taken), at(taken).read_only(true)] {
+        let error = options.open(&path).expect_err("another heap is there");
+        assert!(matches!(error, Error::AddressInUse { base, .. } if base == taken), "{error}");
+    }
+    assert!(fs::read(&path).unwrap() == bytes);
+    // What an interrupted creation leaves, which is created anew otherwise.
+    let zeros = vec![0; 10 * PAGE];
+    fs::write(&path, &zeros).unwrap();
+    assert!(matches!(at(taken).open(&path), Err(Error::AddressInUse { .. })));
+    assert!(matches!(at(taken + 1).open(&path), Err(Error::InvalidOption(_))));
+    assert!(fs::read(&path).unwrap() == zeros);
+    at(place()).open(&path)?.close()
+}
+
+/// Relocations that were cut short leave several bases in the header, and words that are relative to any of them.
+#[test]
+fn what_an_interrupted_relocation_left_is_completed() -> Result<()> {
+    let dir = tempdir();
+    let path = dir.path().join("x");
+    let listed = [place(), place(), place(), place()];
+    let heap = at(listed[0]).open(&path)?;
+    let root = fill(&heap, 300)?;
+    let expected = contents(&root);
+    drop(root);
+    heap.close()?;
+    let whole = fs::read(&path).unwrap();
+    for (count, bases_after) in
+        [(2, [listed[1], place()]), (3, [listed[2], listed[0]]), (4, [listed[3], place()])]
+    {
+        let mut bytes = whole.clone();
+        let slot = newest_slot(&bytes);
+        let mut rng = Rng(count as u64);
+        // Every other pointer has got somewhere already.
+        for at in (0..bytes.len() / 8).map(|word| word * 8).filter(|&at| !(slot..slot + PAGE).contains(&at)) {
+            let value = word(&bytes, at);
+            let is_number = word(&bytes, at.saturating_sub(8)) & 0xffff == 7; // the tag of a `Shape::Number`
+            if (listed[0]..listed[0] + RESERVED).contains(&value) && !is_number {
+                set_word(&mut bytes, at, value - listed[0] + listed[rng.below(count)]);
+            }
+        }
+        for (i, &base) in listed[..count].iter().rev().enumerate() {
+            patch_header(&mut bytes, slot, 10 + i, base);
+        }
+        patch_header(&mut bytes, slot, 9, count as u64);
+        for base in [None, Some(bases_after[0]), Some(bases_after[1])] {
+            fs::write(&path, &bytes).unwrap();
+            let options = base.map_or(small(), at);
+            let reader = options.clone().read_only(true).open(&path)?;
+            assert_eq!(contents(&existing(&reader)), expected);
+            reader.close()?;
+            assert!(fs::read(&path).unwrap() == bytes);
+            let heap = options.open(&path)?;
+            let root = existing(&heap);
+            assert_eq!(contents(&root), expected);
+            assert!(is_at(&root, base.unwrap_or(listed[count - 1])));
+            assert_eq!(bases(&path).len(), 1);
+            drop(root);
+            heap.close()?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_list_of_bases_that_contradicts_itself_is_refused() -> Result<()> {
+    let dir = tempdir();
+    let path = dir.path().join("x");
+    let first = place();
+    let heap = at(first).open(&path)?;
+    drop(fill(&heap, 1)?);
+    heap.close()?;
+    let bytes = fs::read(&path).unwrap();
+    let slot = newest_slot(&bytes);
+    for list in [&[first, first][..], &[first, 0], &[first, first + 4096], &[first, 1 << 47], &[]] {
+        let mut bytes = bytes.clone();
+        for (i, &base) in list.iter().enumerate() {
+            patch_header(&mut bytes, slot, 10 + i, base);
+        }
+        patch_header(&mut bytes, slot, 9, list.len() as u64);
+        fs::write(&path, &bytes).unwrap();
+        assert!(matches!(small().open(&path), Err(Error::Corrupt { .. })), "{list:x?}");
+        assert!(fs::read(&path).unwrap() == bytes);
+    }
+    Ok(())
+}
+
+/// While words move, one header slot may be lost, too.
+#[test]
+fn both_headers_know_of_the_new_base() -> Result<()> {
+    let dir = tempdir();
+    let path = dir.path().join("x");
+    let [first, second] = [place(), place()];
+    let heap = at(first).open(&path)?;
+    drop(fill(&heap, 1)?);
+    heap.close()?;
+    let heap = at(second).open(&path)?;
+    let bytes = fs::read(&path).unwrap();
+    for slot in [0, PAGE] {
+        assert!((0..word(&bytes, slot + 72) as usize).any(|i| word(&bytes, slot + 80 + i * 8) == second));
+    }
+    heap.close()
+}
+
+/// Objects of many pages, several threads.
+#[test]
+fn large_heaps_and_large_objects_move() -> Result<()> {
+    #[derive(Persist, Default)]
+    #[repr(C)]
+    struct Large<'r> {
+        pointers: Option<P<'r, [Option<P<'r, u64>>]>>,
+        shapes: Option<P<'r, [Shape<'r>]>>,
+        slices: Option<P<'r, [P<'r, [Option<P<'r, u64>>]>]>>,
+    }
+    const MANY: usize = 400_000;
+    for durability in [Durability::Process, Durability::Pmem] {
+        let dir = tempdir();
+        let path = dir.path().join("x");
+        let options = small().durability(durability);
+        let heap = options.clone().base(place()).open(&path)?;
+        let root: Root<Large> = heap.root("large")?;
+        root.txn(|tx, large| {
+            let numbers = tx.alloc_slice(MANY, |i| i as u64)?;
+            let pointers = tx.alloc_slice(MANY, |i| (i % 3 != 0).then(|| numbers.at(i)))?;
+            tx[large].pointers = Some(pointers);
+            let text = tx.alloc_str("text")?;
+            let shapes = tx.alloc_slice(MANY, |i| match i % 3 {
+                0 => Shape::Number(i as u64),
+                1 => Shape::Text(text),
+                _ => Shape::Empty,
+            })?;
+            tx[large].shapes = Some(shapes);
+            // Slots of half a page and more.
+            let slices = (0..300)
+                .map(|i| tx.alloc_slice(300 + i * 10, |j| Some(numbers.at(i * 1000 + j))))
+                .collect::<Result<Vec<_>>>()?;
+            let slices = tx.alloc_slice_copy(&slices)?;
+            tx[large].slices = Some(slices);
+            Ok(())
+        })?;
+        drop(root);
+        heap.close()?;
+        let heap = options.base(place()).open(&path)?;
+        let root: Root<Large> = heap.existing_root("large")?;
+        root.read(|view, large| {
+            for (i, pointer) in view[view[large].pointers.unwrap()].iter().enumerate() {
+                assert_eq!(pointer.map(|p| view[p]), (i % 3 != 0).then_some(i as u64));
+            }
+            for (i, shape) in view[view[large].shapes.unwrap()].iter().enumerate() {
+                match *shape {
+                    Shape::Number(number) => assert_eq!(number, i as u64),
+                    Shape::Text(text) => assert_eq!(&view[text], "text"),
+                    _ => assert_eq!(i % 3, 2),
+                }
+            }
+            for (i, &slice) in view[view[large].slices.unwrap()].iter().enumerate() {
+                for (j, p) in view[slice].iter().enumerate() {
+                    assert_eq!(view[p.unwrap()], (i * 1000 + j) as u64);
+                }
+            }
+        })?;
+    }
+    Ok(())
+}
+
+/// Slots that a collection has freed hold what they held.
+#[test]
+fn a_heap_with_dead_slots_moves() -> Result<()> {
+    let dir = tempdir();
+    let path = dir.path().join("x");
+    let heap = at(place()).open(&path)?;
+    let root = fill(&heap, 500)?;
+    root.collect()?;
+    for i in 0..200 {
+        push(&root, i)?;
+    }
+    let expected = contents(&root);
+    drop(root);
+    heap.close()?;
+    for _ in 0..2 {
+        let heap = at(place()).open(&path)?;
+        let root = existing(&heap);
+        assert_eq!(contents(&root), expected);
+        root.collect()?;
+        assert_eq!(contents(&root), expected);
+        drop(root);
+        heap.close()?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_pointer_to_nowhere_is_left_alone() -> Result<()> {
+    const NOWHERE: u64 = 0x7777_0000_1238;
+    let dir = tempdir();
+    let path = dir.path().join("x");
+    let base = place();
+    let heap = at(base).open(&path)?;
+    let root = fill(&heap, 1)?;
+    let world = root.read(|_, w| (address(w) - base) as usize)?;
+    drop(root);
+    heap.close()?;
+    let mut bytes = fs::read(&path).unwrap();
+    assert!((base..base + RESERVED).contains(&word(&bytes, world + 24)));
+    set_word(&mut bytes, world + 24, NOWHERE); // `element`
+    fs::write(&path, &bytes).unwrap();
+    at(place()).open(&path)?.close()?;
+    assert_eq!(word(&fs::read(&path).unwrap(), world + 24), NOWHERE);
+    Ok(())
+}
