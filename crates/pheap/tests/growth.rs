@@ -351,3 +351,35 @@ fn bounds_are_checked() -> Result<()> {
     }
     root.read(|view, k| assert!(view[k].bytes.get(10).is_none()))
 }
+
+#[test]
+fn a_file_is_shorter_when_its_end_is_free() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("heap");
+    let options = pheap::Options::new().arena_size(1 << 20).reserve(1 << 30);
+    let heap = options.open(&path).unwrap();
+    let keep: pheap::Root<u64> = heap.root("keep").unwrap();
+    keep.txn(|tx, p| Ok(tx[p] = 77)).unwrap();
+    heap.root_or::<Option<pheap::P<'static, [u64]>>>("large", |tx| {
+        Ok(Some(tx.alloc_slice(1_000_000, |i| i as u64)?))
+    })
+    .unwrap();
+    let grown = heap.stats().file_bytes;
+    assert!(grown > 8 << 20);
+    heap.remove_root("large").unwrap();
+    drop(keep);
+    heap.close().unwrap();
+    assert_eq!(std::fs::metadata(&path).unwrap().len(), 1 << 20);
+
+    let heap = options.open(&path).unwrap();
+    assert_eq!(heap.stats().file_bytes, 1 << 20);
+    assert!(heap.check().unwrap().is_clean());
+    let keep = heap.existing_root::<u64>("keep").unwrap();
+    assert_eq!(keep.read(|view, p| view[p]).unwrap(), 77);
+    // And it grows again.
+    heap.root_or::<Option<pheap::P<'static, [u64]>>>("large", |tx| {
+        Ok(Some(tx.alloc_slice(1_000_000, |i| i as u64)?))
+    })
+    .unwrap();
+    assert!(heap.check().unwrap().is_clean());
+}

@@ -213,6 +213,12 @@ impl Mapping {
         file.sync_all().map_err(|e| Error::io(format!("syncing {}", path.display()), e))
     }
 
+    /// Cuts the file off behind the first `len` bytes, which is all that the heap has of it.
+    pub(crate) fn shrink_file(&self, len: u64) -> Result<()> {
+        let Backing::Shared { file, path, .. } = &self.backing else { return Ok(()) };
+        file.set_len(len).map_err(|e| Error::io(format!("shortening {}", path.display()), e))
+    }
+
     /// Waits until the file's disk has everything that was stored so far. Nothing to do in memory, or for a map that is durable by
     /// itself.
     pub(crate) fn sync(&self) -> Result<()> {

@@ -296,6 +296,8 @@ impl HeapInner {
 
     /// Marks the heap as closed, once the disk has everything. `live` are the live slots, if they are known.
     fn mark_closed(&self, meta: &mut Meta, live: Option<Vec<u64>>) -> Result<()> {
+        // A simulated medium cannot be cut off.
+        let shorter = !self.is_simulated() && meta.drop_free_arenas();
         if let Some(live) = live {
             meta.store_live_slots(self, &live);
         }
@@ -303,8 +305,15 @@ impl HeapInner {
         let Meta { header, media, .. } = meta;
         header.in_use = Use::Closed;
         // SAFETY: the header is mapped, and `meta` is locked.
-        unsafe { header.write(media, self.base()) };
-        self.mapping.sync()
+        unsafe {
+            header.write(media, self.base());
+            if shorter {
+                // The other slot, too: a file that is shorter than either says is refused, should the other be damaged.
+                header.write(media, self.base());
+            }
+        }
+        self.mapping.sync()?;
+        if shorter { self.mapping.shrink_file(header.mapped) } else { Ok(()) }
     }
 }
 

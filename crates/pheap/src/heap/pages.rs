@@ -32,6 +32,15 @@ impl Pages {
         Some((start, have))
     }
 
+    /// Takes exactly this run, if all of it is free and nothing beside it is.
+    pub(crate) fn take_at(&mut self, start: u64, len: u64) -> bool {
+        let is_free = self.free.get(&start) == Some(&len);
+        if is_free {
+            self.remove(start, len);
+        }
+        is_free
+    }
+
     /// Gives a run back.
     pub(crate) fn give(&mut self, start: u64, len: u64) {
         let (mut start, mut len) = (start, len);
@@ -93,5 +102,7 @@ mod tests {
         assert_eq!(pages.total(), 75);
         assert_eq!([pages.take_up_to(60, 71), pages.take_up_to(80, 71)], [Some((30, 60)), None]);
         assert_eq!(pages.take_up_to(80, 10), Some((90, 10)));
+        pages.give(500, 50);
+        assert_eq!([pages.take_at(500, 40), pages.take_at(500, 50), pages.take_at(500, 50)], [false, true, false]);
     }
 }

@@ -152,6 +152,18 @@ impl Meta {
         Ok(())
     }
 
+    /// Forgets arenas at the end of the file in which nothing is. Returns whether there were any.
+    pub(super) fn drop_free_arenas(&mut self) -> bool {
+        let before = self.arenas.len();
+        while let [_, .., last] = self.arenas[..]
+            && self.pages.take_at(last.first_free(), last.end() - last.first_free())
+        {
+            self.arenas.pop();
+            self.header.mapped = last.start;
+        }
+        self.arenas.len() < before
+    }
+
     pub(super) fn register(&mut self, heap: &HeapInner, desc: &'static Desc) -> Result<u32> {
         if let Some(number) = self.types.find(desc) {
             return Ok(number);

@@ -1,0 +1,144 @@
+//! Which programs there are: the settings and operations that they are made of.
+
+use crate::program::{One, Op, Program, Setting, Which};
+
+/// The settings that programs are enumerated in.
+pub fn settings() -> [Setting; 9] {
+    let setting = Setting::default();
+    [
+        setting,
+        Setting { pin: true, ..setting },
+        Setting { full: true, ..setting },
+        Setting { empty: true, ..setting },
+        Setting { swapped: true, ..setting },
+        Setting { eager: true, ..setting },
+        Setting { eager: true, pin: true, ..setting },
+        Setting { eager: true, crashed: true, ..setting },
+        Setting { crashed: true, moved: true, ..setting },
+    ]
+}
+
+/// The operations that programs are enumerated from. Operations that are the same in a setting are left out, and so are most on
+/// the second root, which is like the first.
+pub fn alphabet(setting: Setting) -> Vec<Op> {
+    use Which::{A, B};
+    let one = |ops: &[One], which| ops.iter().map(|&op| Op::One(op, which)).collect::<Vec<_>>();
+    let others = |names: &[&str]| {
+        names.iter().map(|name| name.parse().expect("it is an operation")).collect::<Vec<Op>>()
+    };
+    let Setting { empty, pin, full, swapped, eager, crashed, moved } = setting;
+    if moved {
+        let others = others(&["collect", "ready", "both-push", "close", "torn", "relocate", "move"]);
+        return [one(&[One::Set, One::Push, One::PopFree, One::Grow, One::Many], A), others].concat();
+    }
+    if eager {
+        use One::{AbortFree, Carry, Churn, Cut, Hold, LetGo, Many, PopFree, Push, Relink, Replace, Set, Stuff};
+        use One::{FreeBig, ReplaceFree, Unlink, Wide};
+        let a = match (pin, crashed) {
+            (false, false) => {
+                vec![
+                    Set, Push, PopFree, Cut, Hold, LetGo, Relink, Stuff, Replace, Unlink, Churn, AbortFree,
+                    Many,
+                ]
+            }
+            (true, _) => vec![Push, Cut, Hold, Relink, ReplaceFree, FreeBig, Wide, Churn],
+            (_, true) => vec![Push, PopFree, Cut, Stuff, Carry, Replace, FreeBig, Churn],
+        };
+        let others = others(&["collect", "both-push", "both-replace", "remove b", "close", "power", "torn"]);
+        return [one(&a, A), others].concat();
+    }
+    if swapped {
+        let both = others(&["both", "both-many", "both-push", "both-abort", "power"]);
+        return [one(&[One::Set, One::Push], A), one(&[One::Set, One::Push], B), both].concat();
+    }
+    if empty {
+        return [others(&["create a", "create b", "both", "close", "kill", "power"]), one(&[One::Push], A)]
+            .concat();
+    }
+    if full {
+        return [
+            one(&[One::Set, One::Push, One::Big, One::Grow, One::Wide, One::Burst], A),
+            one(&[One::Set, One::Grow], B),
+            others(&["both-many", "remove b", "create b", "power"]),
+        ]
+        .concat();
+    }
+    if pin {
+        return [
+            one(
+                &[
+                    One::Pair,
+                    One::Bytes,
+                    One::Push,
+                    One::Pop,
+                    One::Big,
+                    One::Grow,
+                    One::Wide,
+                    One::Abort,
+                    One::Panic,
+                ],
+                A,
+            ),
+            one(&[One::Set, One::Push], B),
+            others(&["both", "both-push", "both-abort", "remove b", "create b", "close", "kill", "torn"]),
+        ]
+        .concat();
+    }
+    [
+        one(
+            &[
+                One::Set,
+                One::Pair,
+                One::Bytes,
+                One::Slice,
+                One::Swap,
+                One::Push,
+                One::Pop,
+                One::Many,
+                One::Overlap,
+                One::Big,
+                One::Grow,
+                One::Wide,
+                One::Abort,
+                One::AbortLong,
+                One::Panic,
+                One::Burst,
+                One::Fill,
+                One::PopFree,
+                One::Replace,
+            ],
+            A,
+        ),
+        one(&[One::Set, One::Push, One::Many, One::Big], B),
+        others(&[
+            "both",
+            "both-many",
+            "both-push",
+            "both-abort",
+            "create b",
+            "remove b",
+            "rename b",
+            "close",
+            "kill",
+            "power",
+            "torn",
+            "collect",
+        ]),
+    ]
+    .concat()
+}
+
+/// All sensible programs of `len` operations in this setting.
+pub fn all(setting: Setting, len: usize) -> impl Iterator<Item = Program> {
+    let alphabet = alphabet(setting);
+    (0..alphabet.len().pow(len as u32)).filter_map(move |number| {
+        let mut number = number;
+        let mut ops = vec![alphabet[0]; len];
+        for op in ops.iter_mut().rev() {
+            *op = alphabet[number % alphabet.len()];
+            number /= alphabet.len();
+        }
+        let program = Program { setting, ops };
+        program.is_sensible().then_some(program)
+    })
+}

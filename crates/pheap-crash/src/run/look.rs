@@ -1,0 +1,78 @@
+//! What is looked at after each step, besides what the roots hold.
+
+use pheap::Heap;
+
+use super::{Run, catching};
+use crate::model::State;
+use crate::objects::{handle, list};
+use crate::program::Which;
+
+impl Run {
+    fn heap(&self) -> &Heap {
+        self.heap.as_ref().expect("it is open")
+    }
+
+    pub(super) fn compare(&self, found: &State) -> Result<(), String> {
+        if *found == self.state {
+            return Ok(());
+        }
+        Err(format!("the heap holds something else than was written:\n{}", self.state.difference(found)))
+    }
+
+    /// Checks what is held, and that nothing is taken for free that can be reached.
+    pub(super) fn look(&mut self) -> Result<(), String> {
+        self.look_at_held()?;
+        let (stats, objects) = (self.heap().stats(), self.objects());
+        if stats.ready && stats.live_objects < objects {
+            return Err(format!("{objects} objects can be reached, but {} are live", stats.live_objects));
+        }
+        Ok(())
+    }
+
+    /// How many objects the roots and what is held lead to.
+    fn objects(&self) -> u64 {
+        let of = |which: Which| {
+            let root = self.state.roots.get(&Run::name(&self.state, which))?;
+            let held = self.held[which as usize].as_ref();
+            Some(root.objects(held.map_or(&[], |(_, values)| values)))
+        };
+        of(Which::A).unwrap_or(0) + of(Which::B).unwrap_or(0)
+    }
+
+    /// Checks that what is held is what it was.
+    pub(super) fn look_at_held(&mut self) -> Result<(), String> {
+        let heap = self.heap.as_ref().expect("it is open");
+        for which in [Which::A, Which::B] {
+            let Some((held, values)) = &self.held[which as usize] else { continue };
+            let name = Run::name(&self.state, which);
+            let root = handle(heap, &mut self.handles, &name).map_err(|error| error.to_string())?;
+            let read = || {
+                root.read(|view, _| list(heap, view, view.get(held).map_err(|error| error.to_string())?))
+                    .map_err(|error| error.to_string())?
+            };
+            let found = catching(read)?;
+            if found != *values {
+                return Err(format!("what is held of {name:?} is {found:?}, should be {values:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Collects all that is garbage: what is left must be what can be reached.
+    pub fn collect_all(&mut self) -> Result<(), String> {
+        self.step(|heap, _, _, _| {
+            heap.wait_ready()?;
+            heap.collect()
+        })?;
+        let (stats, objects) = (self.heap.as_ref().expect("it is open").stats(), self.objects());
+        if !stats.ready || stats.live_objects != objects {
+            return Err(format!("after a collection, {} objects are live, not {objects}", stats.live_objects));
+        }
+        Ok(())
+    }
+
+    /// Checks that the heap is sound in itself.
+    pub fn check(&self) -> Result<(), String> {
+        Ok(())
+    }
+}

@@ -1,0 +1,56 @@
+//! What programs start with.
+
+use super::{Run, Trace, catching};
+use crate::model::State;
+use crate::program::{Change, One, Op, Program, Setting, USED, Which};
+
+/// Runs a program, and returns what happened.
+pub fn run(program: &Program, ready: &Ready) -> Result<Trace, String> {
+    let setting = program.setting;
+    let (image, state) = match setting {
+        Setting { empty: true, .. } => Default::default(),
+        Setting { crashed: true, .. } => ready[3].clone(),
+        Setting { eager: true, .. } => ready[2].clone(),
+        Setting { swapped, .. } => ready[usize::from(swapped)].clone(),
+    };
+    let mut run = Run::open(setting, image, Some(state), 1)?;
+    program.ops.iter().try_for_each(|&op| run.op(op))?;
+    run.finish()
+}
+
+/// The media that programs start with, and what they hold: heaps with two roots. In the second one the second root was created first; the third
+/// one is [used](Setting::is_used), the fourth one was not closed either.
+pub type Ready = [(Vec<u64>, State); 4];
+
+/// Makes the heaps that programs start with.
+pub fn ready() -> Result<Ready, String> {
+    let make = |ops: &[Op], closes: bool| {
+        let mut run = Run::open(Setting::default(), Vec::new(), None, 0)?;
+        ops.iter().try_for_each(|&op| run.op(op))?;
+        let state = run.state.clone();
+        Ok::<_, String>((if closes { run.close()? } else { run.durable() }, state))
+    };
+    let [a, b] = [Change::CreateA, Change::Create].map(Op::Change);
+    let one = |one: One, which: Which, times: usize| vec![Op::One(one, which); times];
+    let [of_a, of_b] = USED;
+    let used = [
+        vec![a, b],
+        one(One::Push, Which::A, of_a + 1),
+        one(One::Pop, Which::A, 1),
+        one(One::Big, Which::A, 2),
+        one(One::Push, Which::B, of_b),
+        one(One::Replace, Which::B, 1),
+    ]
+    .concat();
+    Ok([make(&[a, b], true)?, make(&[b, a], true)?, make(&used, true)?, make(&used, false)?])
+}
+
+impl Run {
+    /// Closes the heap. Returns what the medium holds then.
+    fn close(mut self) -> Result<Vec<u64>, String> {
+        let heap = self.heap.take().expect("it is open");
+        self.handles.clear();
+        catching(|| heap.close().map_err(|error| format!("closing fails: {error}")))?;
+        Ok(self.sim.durable())
+    }
+}

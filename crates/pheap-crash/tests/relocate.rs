@@ -1,0 +1,212 @@
+//! A heap that is opened at another address, with a crash at any moment of that: whatever the crash leaves can be opened at a third
+//! address, at the second or the first one, and holds the same.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pheap::Options;
+use pheap::sim::{Bug, Sim};
+use pheap_crash::Program;
+use pheap_crash::image::Image;
+use pheap_crash::model::State;
+use pheap_crash::objects::{Handles, observe};
+use pheap_crash::program::{One, Setting, Which};
+use pheap_crash::rng::Rng;
+use pheap_crash::run::{Run, catching, ready, run};
+use pheap_crash::seeded::Seeded;
+use pheap_crash::subset::{Breadth, subsets};
+
+/// Addresses for heaps. The first is where a run has its own.
+const BASES: [u64; 6] = [0x0f00 << 32, 0x0e00 << 32, 0x0d00 << 32, 0x0c00 << 32, 0x0b00 << 32, 0x0a00 << 32];
+
+/// Each of them can be used by one heap at a time.
+static ADDRESSES: Mutex<()> = Mutex::new(());
+
+/// An image that a crash has left, and what it holds.
+type Left = (Vec<u64>, State);
+
+struct Opened {
+    state: State,
+    /// The medium after an orderly end of the opening.
+    end: Vec<u64>,
+    /// Images that a crash during the opening can have left.
+    crashes: Vec<Vec<u64>>,
+}
+
+/// Opens an image at `base`. Tries so many subsets at each point on the way.
+fn open(image: &[u64], base: u64, breadth: Breadth, seed: u64) -> Result<Opened, String> {
+    let sim = Arc::new(Sim::new(image.to_vec()));
+    let options = Options::new().arena_size(64 << 10).reserve(1 << 30).base(base);
+    sim.acknowledge(0);
+    let heap = catching(|| options.simulate(&sim).map_err(|error| format!("opening fails: {error}")))?;
+    sim.acknowledge(1);
+    let points = sim.take_points();
+    let end = sim.durable();
+    let state = catching(|| observe(&heap, &mut Handles::new()))?;
+    catching(|| {
+        drop(heap);
+        Ok(())
+    })?;
+    if let Some(first) = sim.violations().first() {
+        return Err(first.clone());
+    }
+    let mut crashes = Vec::new();
+    let mut now = Image::new(image.to_vec());
+    for (i, point) in points.iter().enumerate() {
+        now.advance(point);
+        let mut rng = Rng::new(&[seed, i as u64]);
+        let _: ControlFlow<()> = subsets(&point.pending, breadth, &mut rng, |chosen| {
+            crashes.push(now.with(&now.choose(&point.pending, chosen).0));
+            ControlFlow::Continue(())
+        });
+    }
+    Ok(Opened { state, end, crashes })
+}
+
+/// Images to begin with: what crashes leave at the end of a program.
+fn left_by(text: &str) -> Result<Vec<Left>, String> {
+    let program: Program = text.parse()?;
+    let trace = run(&program, &ready()?)?;
+    let phase = trace.phases.last().ok_or("nothing has happened")?;
+    let mut image = Image::new(phase.start.clone());
+    let mut images = Vec::new();
+    for (i, (point, _)) in phase.points.iter().enumerate() {
+        image.advance(point);
+        if i + 4 < phase.points.len() {
+            continue;
+        }
+        for chosen in [vec![true; point.pending.len()], vec![false; point.pending.len()]] {
+            images.push(image.with(&image.choose(&point.pending, &chosen).0));
+        }
+    }
+    let none = Breadth { exhaustive: 0, corners: 0, random: 0 };
+    images.into_iter().map(|image| Ok((image.clone(), open(&image, BASES[0], none, 0)?.state))).collect()
+}
+
+/// Opens what is left at the second address, crashes on the way, opens it elsewhere, and so on.
+fn explore(left: &[Left], breadth: Breadth) -> Result<usize, String> {
+    let mut known = HashSet::new();
+    let mut opened = 0;
+    for (number, (image, state)) in left.iter().enumerate() {
+        let number = number as u64;
+        let first = open(image, BASES[1], breadth, number)?;
+        check(state, &first.state, "at the second address")?;
+        for (i, crashed) in first.crashes.iter().enumerate() {
+            if !known.insert(crashed.clone()) {
+                continue;
+            }
+            let few = Breadth { exhaustive: 1, corners: 0, random: 1 };
+            for base in [BASES[2], BASES[1], BASES[0]] {
+                opened += 1;
+                let again = open(crashed, base, few, number)?;
+                check(state, &again.state, "after a crash")?;
+                if base == BASES[2] && i % 8 == 0 {
+                    for (j, crashed) in again.crashes.iter().enumerate() {
+                        opened += 1;
+                        let base = [BASES[3], BASES[0], BASES[1], BASES[2]][j % 4];
+                        let third = open(crashed, base, few, number)?;
+                        check(state, &third.state, "after two crashes")?;
+                    }
+                }
+                if i % 16 == 0 {
+                    use_it(again.end, state)?;
+                }
+            }
+        }
+    }
+    Ok(opened)
+}
+
+fn check(expected: &State, found: &State, when: &str) -> Result<(), String> {
+    if expected == found {
+        return Ok(());
+    }
+    Err(format!("{when}, the heap holds something else:\n{}", expected.difference(found)))
+}
+
+/// Transactions on a heap that has moved, another crash, and once more.
+fn use_it(image: Vec<u64>, state: &State) -> Result<(), String> {
+    let mut run = Run::open(Setting::default(), image, Some(state.clone()), 2)?;
+    for one in [One::Push, One::Set, One::Many, One::Push] {
+        if run.exists(Which::A) {
+            run.one(one, Which::A)?;
+        }
+    }
+    let (expected, end) = (run.state().clone(), run.durable());
+    run.finish()?;
+    Run::open(Setting::default(), end, Some(expected), 3).and_then(Run::finish).map(|_| ())
+}
+
+const BREADTH: Breadth = Breadth { exhaustive: 4, corners: 4, random: 8 };
+
+/// Logs with redo records, with undo entries, and empty ones; one root or two; large objects.
+const PROGRAMS: [&str; 6] = [
+    "push a; push a; push b",
+    "push a; big a; wide a",
+    "pin: push a; push b; both-push",
+    "push b; grow a; push a",
+    "push a; remove b",
+    "push a; close",
+];
+
+#[test]
+fn a_crash_at_any_moment_of_a_relocation_does_no_harm() {
+    let _addresses = ADDRESSES.lock().unwrap_or_else(PoisonError::into_inner);
+    for program in PROGRAMS {
+        let opened = left_by(program).and_then(|left| explore(&left, BREADTH));
+        let opened = opened.unwrap_or_else(|error| panic!("{program}: {error}"));
+        println!("{program}: {opened} openings");
+        assert!(opened > 50, "there was hardly anything to explore");
+    }
+}
+
+/// More bases than a header can list: the last relocation is completed before there is another.
+#[test]
+fn relocations_can_be_cut_short_again_and_again() {
+    let _addresses = ADDRESSES.lock().unwrap_or_else(PoisonError::into_inner);
+    let left = left_by("push a; push b; both-push").unwrap();
+    let mut listed = HashSet::new();
+    for (number, (image, state)) in left.iter().enumerate() {
+        let mut image = image.clone();
+        for (i, base) in BASES.into_iter().cycle().skip(1).take(20).enumerate() {
+            let seed = (number * 100 + i) as u64;
+            let opened = open(&image, base, Breadth { exhaustive: 1, corners: 1, random: 3 }, seed).unwrap();
+            check(state, &opened.state, "after some crashes").unwrap();
+            // In the middle of the pointers, if there is such a crash.
+            image = opened.crashes[opened.crashes.len() * 3 / 4].clone();
+            // The header's slots: words 2 (its number) and 9 (how many bases it lists).
+            let newest = if image[2] > image[512 + 2] { 0 } else { 512 };
+            listed.insert(image[newest + 9]);
+        }
+    }
+    assert!(listed.contains(&4), "{listed:?}");
+}
+
+fn is_found(bug: Bug) {
+    let _addresses = ADDRESSES.lock().unwrap_or_else(PoisonError::into_inner);
+    let left: Vec<Vec<Left>> = PROGRAMS.iter().map(|program| left_by(program).unwrap()).collect();
+    let _seeded = Seeded::new(bug);
+    let found = left.iter().find_map(|left| explore(left, BREADTH).err());
+    println!("{bug:?}: {}", found.unwrap_or_else(|| panic!("{bug:?} is not found")));
+}
+
+#[test]
+fn a_base_that_is_not_listed_before_pointers_move_there() {
+    is_found(Bug::MoveUnlisted);
+}
+
+#[test]
+fn moved_pointers_that_are_not_flushed() {
+    is_found(Bug::NoFlushOfMoved);
+}
+
+#[test]
+fn a_list_that_shrinks_too_early() {
+    is_found(Bug::ShrinkBeforeMoved);
+}
+
+#[test]
+fn a_log_that_is_replayed_over_pointers_that_have_moved() {
+    is_found(Bug::KeepGeneration);
+}
