@@ -118,15 +118,18 @@ fn the_addresses_are_in_use() -> Result<()> {
         )
     };
     assert_eq!(map.addr() as u64, base + (5 << 20));
-    let error = small().open(&path).unwrap_err();
+    let error = small().base(base).open(&path).unwrap_err();
     assert!(
         matches!(error, Error::AddressInUse { base: b, size } if b == base && size == 1 << 30),
         "{error}"
     );
     assert!(fs::read(&path).unwrap() == before);
+    // Unless it must be there, the heap goes elsewhere.
+    small().open(&path)?.close()?;
+    assert_ne!(base_of(&fs::read(&path).unwrap()), base);
     // SAFETY: the map from above.
     unsafe { libc::munmap(map, PAGE) };
-    small().open(&path)?.close()
+    small().base(base).open(&path)?.close()
 }
 
 #[test]

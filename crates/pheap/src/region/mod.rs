@@ -194,7 +194,7 @@ impl<'a> Exclusive<'a> {
         let result = commit::commit(context);
         self.end_held(result.is_ok());
         self.context().collect_some();
-        result
+        result.map_err(|error| *error)
     }
 
     #[inline(always)]
@@ -300,7 +300,7 @@ impl<'a> Group<'a> {
     pub(crate) fn commit(mut self) -> Result<()> {
         let result = commit::commit_group(&mut self.contexts());
         self.end(result.is_ok());
-        result
+        result.map_err(|error| *error)
     }
 
     fn contexts(&mut self) -> Vec<&mut Context> {

@@ -2,7 +2,7 @@
 
 use super::context::{Context, Mode, doomed_error};
 use super::log::{Kind, Staged, ranges};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::heap::arena::ENTRY;
 use crate::media::{Bug, bug, cpu};
 
@@ -12,9 +12,13 @@ const FRESH_IN_RECORD: usize = 1024;
 /// for each line that was written.
 const RECORD_LOG: u64 = 256 << 10;
 
+/// Whether a commit has worked. In one word: a `Result` with an `Error` in it is written in pieces, and copied as a whole, and a
+/// processor lets such a copy wait until the pieces have left its store queue, behind the fence.
+type Done = Result<(), Box<Error>>;
+
 /// Commits the transaction of one root.
 #[inline(always)]
-pub(crate) fn commit(context: &mut Context) -> Result<()> {
+pub(crate) fn commit(context: &mut Context) -> Done {
     if context.is_untouched() {
         context.mode = Mode::Short;
         return Ok(());
@@ -22,11 +26,11 @@ pub(crate) fn commit(context: &mut Context) -> Result<()> {
     commit_changes(context)
 }
 
-fn commit_changes(context: &mut Context) -> Result<()> {
+fn commit_changes(context: &mut Context) -> Done {
     let result = match context.mode {
         Mode::Short => commit_short(&mut [context]),
         Mode::Long => commit_long(&mut [context]),
-        Mode::Doomed => Err(doomed_error()),
+        Mode::Doomed => Err(doomed_error().into()),
     };
     match result {
         Ok(()) => finish(context),
@@ -36,12 +40,12 @@ fn commit_changes(context: &mut Context) -> Result<()> {
 }
 
 /// Commits one transaction over several roots, all or none. The first one's log takes the entries.
-pub(crate) fn commit_group(contexts: &mut [&mut Context]) -> Result<()> {
+pub(crate) fn commit_group(contexts: &mut [&mut Context]) -> Done {
     if contexts.iter().all(|context| context.mode == Mode::Short && context.is_untouched()) {
         return Ok(());
     }
     let result = if contexts.iter().any(|context| context.mode == Mode::Doomed) {
-        Err(doomed_error())
+        Err(doomed_error().into())
     } else if contexts[0].mode == Mode::Long {
         commit_long(contexts)
     } else if bug(Bug::RecordPerRoot) {
@@ -66,7 +70,7 @@ pub(crate) fn commit_group(contexts: &mut [&mut Context]) -> Result<()> {
 }
 
 /// One redo record, one fence.
-fn commit_short(contexts: &mut [&mut Context]) -> Result<()> {
+fn commit_short(contexts: &mut [&mut Context]) -> Done {
     for context in contexts.iter_mut() {
         context.set.zero_padding();
         // SAFETY: the transaction's closure has returned.
@@ -170,7 +174,7 @@ fn apply(context: &mut Context) {
 }
 
 /// Data durable, then the undo log retired: the new generation is the commit word.
-fn commit_long(contexts: &mut [&mut Context]) -> Result<()> {
+fn commit_long(contexts: &mut [&mut Context]) -> Done {
     // Entries of the span table are metadata: logged like objects, so that a crash leaks no span.
     let mut entries = Vec::new();
     for context in contexts.iter() {

@@ -6,7 +6,7 @@ use super::dirty::DirtyLines;
 use super::doomed::Doomed;
 use super::log::{Log, Segment};
 use super::word_map::WordMap;
-use super::write_set::{Padded, WriteSet};
+use super::write_set::{FEW_ENTRIES, MAX_ENTRIES, Padded, WriteSet};
 use crate::error::{Error, Result};
 use crate::heap::HeapInner;
 use crate::heap::arena::{SpanEntry, SpanKind};
@@ -90,6 +90,8 @@ impl Context {
         gc: Collector,
         hot: *const Hot,
     ) -> Context {
+        // SAFETY: the heap is there, by the caller's promise.
+        let limit = if unsafe { (*heap).is_simulated() } { FEW_ENTRIES } else { MAX_ENTRIES };
         Context {
             heap,
             region,
@@ -98,7 +100,7 @@ impl Context {
             alloc: Allocator::default(),
             gc,
             mode: Mode::Short,
-            set: WriteSet::new(),
+            set: WriteSet::new(limit),
             logged: WordMap::default(),
             doomed: Doomed::default(),
             dirty: DirtyLines::default(),

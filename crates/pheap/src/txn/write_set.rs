@@ -2,14 +2,17 @@
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 
-use crate::media::{LINE, copy_words};
+use crate::media::{LINE, copy_words, lines};
 
-/// Objects at most.
-const MAX_ENTRIES: usize = 32;
+/// Objects at most, and where the explorer of crashes is to see short and long transactions alike.
+pub(crate) const MAX_ENTRIES: usize = 1024;
+pub(crate) const FEW_ENTRIES: usize = 32;
 /// Bytes of an object at most.
 const MAX_OBJECT: usize = 1024;
 /// Bytes of all objects at most.
-const CAPACITY: usize = 4096;
+const CAPACITY: usize = 16 << 10;
+/// Entries of the hash table: about as many as there can be lines.
+const TABLE: usize = 2048;
 
 /// How to zero the padding of a value that was copied.
 #[derive(Clone, Copy)]
@@ -70,6 +73,15 @@ struct Entry {
     padding: Option<(Padding, usize)>,
 }
 
+/// A cache line that an entry covers, at least in part.
+#[derive(Clone, Copy)]
+struct Covered {
+    line: usize,
+    entry: u16,
+    /// One more than the number of the next one with the same hash; 0 for none.
+    next: u16,
+}
+
 /// What the write set holds of a range.
 pub(crate) enum Find {
     /// All of it, here.
@@ -84,8 +96,16 @@ pub(crate) struct WriteSet {
     entries: Vec<Entry>,
     buffer: *mut u8,
     used: usize,
-    /// By a hash of the address: number of the entry that was looked up there last.
-    recent: [u8; 64],
+    /// Objects at most.
+    limit: usize,
+    /// The lines that entries cover, and by a hash of the line one more than the number of the last of them.
+    covered: Vec<Covered>,
+    table: Box<[u16; TABLE]>,
+}
+
+#[inline(always)]
+fn hash(line: usize) -> usize {
+    (line / LINE ^ line >> 16) % TABLE
 }
 
 impl WriteSet {
@@ -94,13 +114,15 @@ impl WriteSet {
         Err(_) => panic!(),
     };
 
-    pub(crate) fn new() -> WriteSet {
+    /// A set for `limit` objects.
+    pub(crate) fn new(limit: usize) -> WriteSet {
         // SAFETY: the layout has a size.
         let buffer = unsafe { alloc(Self::LAYOUT) };
         if buffer.is_null() {
             handle_alloc_error(Self::LAYOUT);
         }
-        WriteSet { entries: Vec::with_capacity(MAX_ENTRIES), buffer, used: 0, recent: [0; 64] }
+        let (entries, covered) = (Vec::with_capacity(32), Vec::with_capacity(64));
+        WriteSet { entries, buffer, used: 0, limit, covered, table: Box::new([0; TABLE]) }
     }
 
     #[inline(always)]
@@ -111,30 +133,52 @@ impl WriteSet {
     /// Forgets all copies. References into them must be gone.
     #[inline(always)]
     pub(crate) fn clear(&mut self) {
+        for covered in &self.covered {
+            self.table[hash(covered.line)] = 0;
+        }
+        self.covered.clear();
         self.entries.clear();
         self.used = 0;
     }
 
     /// Looks for the copy of `len` bytes at `addr`.
     #[inline]
-    pub(crate) fn find(&mut self, addr: usize, len: usize) -> Find {
-        let hash = (addr >> 3) % 64;
-        if let Some(entry) = self.entries.get(self.recent[hash] as usize)
-            && entry.covers(addr, len)
-        {
-            return Find::Copy(self.copy_of(entry, addr));
+    pub(crate) fn find(&self, addr: usize, len: usize) -> Find {
+        let first = addr & !(LINE - 1);
+        if let Some(found) = self.find_in_line(first, addr, len) {
+            return found;
         }
-        for i in 0..self.entries.len() {
-            let entry = self.entries[i];
+        // Whatever overlaps it shares a line with it.
+        let behind = addr + len.max(1);
+        if behind <= first + LINE {
+            return Find::Nothing;
+        }
+        if (behind - first) / LINE > self.entries.len() {
+            let overlaps = |entry: &Entry| addr < entry.addr + entry.len && entry.addr < addr + len;
+            return if self.entries.iter().any(overlaps) { Find::Part } else { Find::Nothing };
+        }
+        let mut others = (first + LINE..behind).step_by(LINE);
+        others.find_map(|line| self.find_in_line(line, addr, len)).unwrap_or(Find::Nothing)
+    }
+
+    /// What the entries hold that cover `line`.
+    #[inline]
+    fn find_in_line(&self, line: usize, addr: usize, len: usize) -> Option<Find> {
+        let mut next = self.table[hash(line)];
+        while let Some(covered) = (next as usize).checked_sub(1).map(|number| self.covered[number]) {
+            next = covered.next;
+            if covered.line != line {
+                continue;
+            }
+            let entry = &self.entries[covered.entry as usize];
             if entry.covers(addr, len) {
-                self.recent[hash] = i as u8;
-                return Find::Copy(self.copy_of(&entry, addr));
+                return Some(Find::Copy(self.copy_of(entry, addr)));
             }
             if addr < entry.addr + entry.len && entry.addr < addr + len {
-                return Find::Part;
+                return Some(Find::Part);
             }
         }
-        Find::Nothing
+        None
     }
 
     #[inline(always)]
@@ -160,7 +204,7 @@ impl WriteSet {
         let whole = (addr + len - start).next_multiple_of(8);
         let align_mask = align.max(8) - 1; // a power of two: no division
         let at = (self.used + align_mask) & !align_mask;
-        if whole > MAX_OBJECT || at + whole > CAPACITY || self.entries.len() == MAX_ENTRIES || align > LINE {
+        if whole > MAX_OBJECT || at + whole > CAPACITY || self.entries.len() == self.limit || align > LINE {
             return None;
         }
         if start != addr || !len.is_multiple_of(8) {
@@ -171,7 +215,11 @@ impl WriteSet {
         }
         let padding = padding.map(|padding| (padding, at + (addr - start)));
         let entry = Entry { addr: start, len: whole, at, padding };
-        self.recent[(addr >> 3) % 64] = self.entries.len() as u8;
+        for line in lines(start, whole) {
+            let slot = &mut self.table[hash(line)];
+            self.covered.push(Covered { line, entry: self.entries.len() as u16, next: *slot });
+            *slot = self.covered.len() as u16;
+        }
         self.entries.push(entry);
         self.used = at + whole;
         // SAFETY: the original is mapped; the copy fits the buffer.
@@ -254,7 +302,7 @@ mod tests {
     fn bytes_of_one_word_share_a_copy() {
         let words = [u64::from_le_bytes([1, 2, 3, 4, 5, 6, 7, 8]), 9];
         let addr = words.as_ptr().expose_provenance();
-        let mut set = WriteSet::new();
+        let mut set = WriteSet::new(MAX_ENTRIES);
         // SAFETY: `words` is readable, and the copies hold bytes.
         unsafe {
             *set.insert(addr, 1, 1, None).unwrap() = 10;
@@ -276,7 +324,7 @@ mod tests {
         }
         let words = [u64::MAX; 3];
         let addr = words.as_ptr().expose_provenance() + 12; // the second element of a slice
-        let mut set = WriteSet::new();
+        let mut set = WriteSet::new(MAX_ENTRIES);
         // SAFETY: `words` is readable, and the copy holds bytes.
         unsafe {
             set.insert(addr, 12, 4, Some(Padding { zero, len: 0 })).unwrap();
@@ -288,17 +336,49 @@ mod tests {
     }
 
     #[test]
+    fn copies_are_found_by_any_part_of_them() {
+        let words = vec![0u64; 4000];
+        let addr = words.as_ptr().expose_provenance();
+        let mut set = WriteSet::new(MAX_ENTRIES);
+        let mut held: Vec<(usize, usize)> = Vec::new();
+        let mut random = 1u64;
+        for _ in 0..3000 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let (at, len) = (addr + 8 * ((random >> 20) % 3800) as usize, 8 * (1 + (random >> 45) % 40) as usize);
+            let overlapping: Vec<_> = held.iter().filter(|held| at < held.0 + held.1 && held.0 < at + len).collect();
+            let covers = overlapping.iter().any(|held| held.0 <= at && at + len <= held.0 + held.1);
+            match set.find(at, len) {
+                Find::Copy(_) => assert!(covers),
+                Find::Part => assert!(!covers && !overlapping.is_empty()),
+                Find::Nothing => {
+                    assert!(overlapping.is_empty());
+                    // SAFETY: `words` is readable.
+                    if unsafe { set.insert(at, len, 8, None) }.is_some() {
+                        held.push((at, len));
+                    }
+                }
+            }
+        }
+        assert!(held.len() > 50 && matches!(set.find(addr, 32_000), Find::Part));
+        set.clear();
+        assert!(held.iter().all(|&(at, len)| matches!(set.find(at, len), Find::Nothing)));
+    }
+
+    #[test]
     fn what_does_not_fit_is_refused() {
-        let big = vec![0u64; 1024];
+        let big = vec![0u64; CAPACITY / 8 + 1];
         let addr = big.as_ptr().expose_provenance();
-        let mut set = WriteSet::new();
+        let mut set = WriteSet::new(MAX_ENTRIES);
         // SAFETY: `big` is readable.
         unsafe {
             assert!(set.insert(addr, MAX_OBJECT + 8, 8, None).is_none());
-            for i in 0..4 {
+            for i in 0..CAPACITY / MAX_OBJECT {
                 assert!(set.insert(addr + i * MAX_OBJECT, MAX_OBJECT, 8, None).is_some());
             }
-            assert!(set.insert(addr + 4 * MAX_OBJECT, 8, 8, None).is_none());
+            assert!(set.insert(addr + CAPACITY, 8, 8, None).is_none());
+            let mut few = WriteSet::new(2);
+            assert!(few.insert(addr, 8, 8, None).is_some() && few.insert(addr + 8, 8, 8, None).is_some());
+            assert!(few.insert(addr + 16, 8, 8, None).is_none());
         }
     }
 }
