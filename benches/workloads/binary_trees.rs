@@ -130,8 +130,10 @@ struct InMemory<N>([Option<N>; 2]);
 impl<N: Boxed> Trees for InMemory<N> {
     fn build(&mut self, slot: Slot, depth: u32) -> pheap::Result<()> {
         fn tree<N: Boxed>(depth: u32) -> N {
-            let child = || (depth > 0).then(|| tree(depth - 1));
-            N::new([child(), child()])
+            if depth == 0 {
+                return N::new([None, None]);
+            }
+            N::new([Some(tree(depth - 1)), Some(tree(depth - 1))])
         }
         self.0[slot as usize] = Some(tree(depth));
         Ok(())
@@ -172,8 +174,11 @@ struct OnHeap {
 impl Trees for OnHeap {
     fn build(&mut self, slot: Slot, depth: u32) -> pheap::Result<()> {
         fn tree<'r>(tx: &Txn<'r>, depth: u32) -> pheap::Result<P<'r, Node<'r>>> {
-            let child = || (depth > 0).then(|| tree(tx, depth - 1)).transpose();
-            tx.alloc(Node { left: child()?, right: child()? })
+            if depth == 0 {
+                return tx.alloc(Node { left: None, right: None });
+            }
+            let (left, right) = (tree(tx, depth - 1)?, tree(tx, depth - 1)?);
+            tx.alloc(Node { left: Some(left), right: Some(right) })
         }
         self.root.txn(|tx, p| {
             tx[p].trees[slot as usize] = Some(tree(tx, depth)?);

@@ -1,0 +1,85 @@
+//! Child processes that are killed: what a heap is like when the program that has it ends without closing it.
+//!
+//! A program that calls [`serve`] first can start itself again to do a [`Job`]. The child says what it has measured, and then waits
+//! for its end, which is `SIGKILL`.
+
+use crate::Result;
+use pheap::Durability;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Tells a process that it is a child, and what to do: `"{job} {durability} {n} {heap}"`.
+const CHILD: &str = "PHEAP_BENCH_CHILD";
+
+/// What a child measures, by name.
+pub(crate) type Figures = Vec<(&'static str, f64)>;
+
+/// What a child does: gets a durability, a size and the file of a heap.
+pub(crate) struct Job {
+    pub(crate) name: &'static str,
+    pub(crate) work: fn(Durability, u64, &Path) -> Result<Figures>,
+}
+
+/// Does the job that this process was started for, and never returns. Does nothing in a process that was not started for one.
+pub fn serve() {
+    let Ok(child) = std::env::var(CHILD) else { return };
+    let code = match run(&child) {
+        Ok(()) => 0,
+        Err(error) => {
+            eprintln!("a child failed: {error}");
+            1
+        }
+    };
+    // Destructors would close the heap.
+    std::process::exit(code)
+}
+
+fn run(child: &str) -> Result<()> {
+    let mut words = child.splitn(4, ' ');
+    let mut word = || words.next().ok_or("a job has four words");
+    let (name, durability, n, path) = (word()?, word()?, word()?.parse()?, Path::new(word()?));
+    let durability = if durability == "pmem" { Durability::Pmem } else { Durability::Process };
+    let job = crate::restart::JOBS.iter().find(|job| job.name == name).ok_or("there is no such job")?;
+    let figures = (job.work)(durability, n, path)?;
+    let line: String = figures.iter().map(|(name, figure)| format!("{name}={figure:?} ")).collect();
+    let mut out = std::io::stdout();
+    writeln!(out, "{}", line.trim_end())?;
+    out.flush()?;
+    // Until the parent kills this process, or is gone itself.
+    std::io::stdin().read_to_end(&mut Vec::new())?;
+    Ok(())
+}
+
+/// Starts a child, waits until it has done its job, and kills it.
+pub(crate) fn killed_after(job: &str, durability: Durability, n: u64, path: &Path) -> Result<Answer> {
+    let name = crate::scratch::name(durability);
+    let mut child = Command::new(std::env::current_exe()?)
+        .env(CHILD, format!("{job} {name} {n} {}", path.display()))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut line = String::new();
+    let stdout = child.stdout.take().ok_or("its output is piped")?;
+    let read = BufReader::new(stdout).read_line(&mut line);
+    child.kill()?;
+    child.wait()?;
+    if read? == 0 {
+        return Err(format!("the child that was to {job} has said nothing").into());
+    }
+    let figures = line.split_whitespace().map(|word| -> Result<(String, f64)> {
+        let (name, figure) = word.split_once('=').ok_or("a figure has a name")?;
+        Ok((name.to_owned(), figure.parse()?))
+    });
+    Ok(Answer(figures.collect::<Result<_>>()?))
+}
+
+/// What a child has measured.
+pub(crate) struct Answer(Vec<(String, f64)>);
+
+impl Answer {
+    pub(crate) fn get(&self, name: &str) -> Result<f64> {
+        let found = self.0.iter().find(|figure| figure.0 == name).map(|figure| figure.1);
+        found.ok_or_else(|| format!("the child has not said its {name}").into())
+    }
+}

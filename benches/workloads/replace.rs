@@ -1,0 +1,194 @@
+//! `alloc`: steady-state replacement. A table of live objects of 16 to 256 bytes; each of `n` steps puts a new object in the place
+//! of a random one. In volatile Rust that is a `malloc` and a `free`; on the heap the old object is garbage, and collected.
+
+use crate::measure::Checksum;
+use crate::rng::{Rng, SEED};
+use crate::scratch::{self, Scratch};
+use crate::{Case, Result, Sample, Setup};
+use pheap::{P, Persist, Root, Txn, View, txn};
+use std::rc::Rc;
+
+/// Objects in the table.
+const LIVE: u64 = 100_000;
+/// Words of an object: 16 to 256 bytes.
+const WORDS: std::ops::RangeInclusive<u64> = 2..=32;
+/// Objects that are allocated in one transaction while a table is filled.
+const AT_ONCE: u64 = 10_000;
+/// Replacements in a transaction. The short path takes up to 32 objects.
+const SIZES: [(u64, &str); 2] = [(1000, "1000"), (30, "30")];
+
+/// All variants of `n` replacements.
+pub fn cases(setup: &Setup, n: u64) -> Result<Vec<Case>> {
+    let mut cases = vec![volatile(n)];
+    for &durability in &setup.durabilities {
+        // One table a durability, which its variants share; it is always full.
+        let heap = Rc::new(setup.heap(durability)?);
+        let table = Rc::new(Table::new(&heap.heap.root("table")?, LIVE)?);
+        for (at_once, name) in SIZES {
+            let variant = format!("{}:{name}", scratch::name(durability));
+            let (heap, table) = (heap.clone(), table.clone());
+            cases.push(Case::new("pheap", "alloc", variant, n, move || pass(&heap, &table, n, at_once)));
+        }
+    }
+    Ok(cases)
+}
+
+/// What is done, in order: the number of an object, and the words of the new one.
+struct Steps(Rng);
+
+impl Steps {
+    fn new(seed: u64) -> Steps {
+        Steps(Rng::new(seed))
+    }
+
+    #[inline]
+    fn next(&mut self, live: u64) -> (usize, usize) {
+        (self.0.below(live) as usize, self.words())
+    }
+
+    #[inline]
+    fn words(&mut self) -> usize {
+        (WORDS.start() + self.0.below(WORDS.end() - WORDS.start() + 1)) as usize
+    }
+}
+
+fn volatile(n: u64) -> Case {
+    let mut steps = Steps::new(!SEED);
+    let object = |words: usize, value: u64| vec![value; words].into_boxed_slice();
+    let mut table: Vec<Box<[u64]>> = (0..LIVE).map(|i| object(steps.words(), i)).collect();
+    Case::new("volatile", "alloc", "box", n, move || {
+        let mut steps = Steps::new(SEED);
+        let (sample, ()) = Sample::time(|| {
+            for i in 0..n {
+                let (place, words) = steps.next(LIVE);
+                table[place] = object(words, i);
+            }
+        });
+        Ok(sample.with(checksum(table.iter().map(|object| &**object))))
+    })
+}
+
+fn pass(heap: &Scratch, table: &Table, n: u64, at_once: u64) -> Result<Sample> {
+    let before = heap.heap.stats();
+    let mut steps = Steps::new(SEED);
+    let (sample, ()) = heap.time(|| {
+        for first in (0..n).step_by(at_once as usize) {
+            table.replace(&mut steps, first..n.min(first + at_once))?;
+        }
+        Ok(())
+    })?;
+    let stats = heap.heap.stats();
+    Ok(sample
+        .with(table.checksum()?)
+        .noting("file_bytes", stats.file_bytes as f64)
+        .noting("collections", (stats.collections - before.collections) as f64)
+        .noting("collecting_seconds", (stats.collecting - before.collecting).as_secs_f64()))
+}
+
+type Object<'r> = Option<P<'r, [u64]>>;
+
+/// The root of the heap.
+#[derive(Default, Persist)]
+#[repr(C)]
+pub(crate) struct Objects<'r> {
+    objects: Option<P<'r, [Object<'r>]>>,
+}
+
+/// A table of live objects on a heap.
+pub(crate) struct Table {
+    root: Root<Objects<'static>>,
+    live: u64,
+}
+
+impl Table {
+    /// Fills the table, which is the same for everyone, with `live` objects.
+    pub(crate) fn new(root: &Root<Objects<'static>>, live: u64) -> pheap::Result<Table> {
+        let mut steps = Steps::new(!SEED);
+        root.txn(|tx, root| {
+            let objects = tx.alloc_slice(live as usize, |_| None)?;
+            tx[root].objects = Some(objects);
+            Ok(())
+        })?;
+        for first in (0..live).step_by(AT_ONCE as usize) {
+            root.txn(|tx, root| {
+                let objects = objects(tx, root);
+                let range = first as usize..live.min(first + AT_ONCE) as usize;
+                let new: Vec<_> =
+                    range.clone().map(|i| new(tx, steps.words(), i as u64)).collect::<pheap::Result<_>>()?;
+                tx.slice_mut(objects, range).copy_from_slice(&new);
+                Ok(())
+            })?;
+        }
+        Ok(Table { root: root.clone(), live })
+    }
+
+    /// The table that [`new`](Self::new) has filled.
+    pub(crate) fn found(root: Root<Objects<'static>>, live: u64) -> Table {
+        Table { root, live }
+    }
+
+    /// The replacements of these numbers, in one transaction.
+    fn replace(&self, steps: &mut Steps, numbers: std::ops::Range<u64>) -> pheap::Result<()> {
+        self.root.txn(|tx, root| {
+            let objects = objects(tx, root);
+            for i in numbers {
+                let (place, words) = steps.next(self.live);
+                let new = new(tx, words, i)?;
+                put(tx, objects, place, new);
+            }
+            Ok(())
+        })
+    }
+
+    fn checksum(&self) -> pheap::Result<Checksum> {
+        self.root.read(|view, root| {
+            let objects = &view[objects(view, root)];
+            checksum(objects.iter().flatten().map(|&object| &view[object]))
+        })
+    }
+}
+
+fn objects<'r>(view: &View<'r>, root: P<'r, Objects<'r>>) -> P<'r, [Object<'r>]> {
+    view[root].objects.expect("the table was filled")
+}
+
+#[inline]
+fn new<'r>(tx: &Txn<'r>, words: usize, value: u64) -> pheap::Result<Object<'r>> {
+    tx.alloc_slice(words, |_| value).map(Some)
+}
+
+#[txn]
+fn put<'r>(tx: &mut Txn<'r>, objects: P<'r, [Object<'r>]>, place: usize, new: Object<'r>) {
+    tx[objects][place] = new;
+}
+
+/// An endless sequence of replacements.
+pub(crate) struct Writer {
+    table: Table,
+    steps: Steps,
+    next: u64,
+}
+
+impl Writer {
+    pub(crate) fn new(table: Table) -> Writer {
+        Writer { table, steps: Steps::new(SEED), next: 0 }
+    }
+
+    /// The next `count` replacements, in one transaction.
+    pub(crate) fn transaction(&mut self, count: u64) -> pheap::Result<()> {
+        self.table.replace(&mut self.steps, self.next..self.next + count)?;
+        self.next += count;
+        Ok(())
+    }
+}
+
+/// The mean size of an object, its length included.
+pub(crate) const MEAN_BYTES: u64 = 8 + 4 * (*WORDS.start() + *WORDS.end());
+
+/// Looks at the first and the last word of each object.
+fn checksum<'a>(objects: impl Iterator<Item = &'a [u64]>) -> Checksum {
+    let ends =
+        |object: &[u64]| object[0].wrapping_add(object[object.len() - 1]).wrapping_mul(object.len() as u64);
+    let terms = objects.zip(1..).map(|(object, i): (_, u64)| ends(object).wrapping_mul(i));
+    Checksum::Int(terms.fold(0, u64::wrapping_add).into())
+}

@@ -1,0 +1,271 @@
+//! An endurance run: objects of many types and sizes are replaced by the million, and the file stays small.
+//!
+//! ```text
+//! cargo run --release --example churn                                        10 million replacements, 64 MiB alive
+//! cargo run --release --example churn -- --kill-every 1s                     the same, with a `kill -9` every second
+//! cargo run --release --example churn -- --replacements 100000 --live-mib 4
+//! ```
+//!
+//! A table of items is filled. Then each step puts a new item in the place of a random one, which becomes garbage: nobody frees it. What an
+//! item is (a text, a list, a record with a name and a shape, …) follows from its number, so a table of numbers in plain memory is
+//! all that it takes to know what the heap must hold. In the end, all of it is compared, and the heap checked.
+//!
+//! With `--kill-every`, another process does the steps, and is killed again and again. Each transaction also writes the number of
+//! its last step. Whatever number is found after a kill, the content must be that of just these steps, and none that had been
+//! reported as done may be missing.
+//!
+//! `content.rs` has the types, `store.rs` the steps.
+
+#![allow(unreachable_pub)] // nothing outside could reach anything: this is a program
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use indicatif::{HumanCount, ProgressBar, ProgressStyle};
+use pheap::{Durability, Options, Stats};
+
+use content::Rng;
+use store::{Model, Plan, Store};
+
+mod content;
+mod store;
+
+/// Transactions between two looks at the size of the file.
+const LOOK: u64 = 100;
+
+/// Replaces objects in a heap by the million, and looks whether the file stays small and the content right.
+#[derive(Parser)]
+struct Args {
+    /// Items to replace, after the table has been filled.
+    #[arg(long, value_name = "N", default_value_t = 10_000_000)]
+    replacements: u64,
+    /// Size of the live items together.
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    live_mib: u64,
+    /// By how much the file grows.
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    arena_mib: u64,
+    /// The file must stay less than so many times as large as what is alive. (A small heap needs more: the first 4 MiB are not
+    /// collected, and each type and size of objects has pages of its own.)
+    #[arg(long, value_name = "N", default_value_t = 3.0)]
+    limit: f64,
+    /// Have another process do it, and kill that one about every so often (`1s`, `50ms`).
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    kill_every: Option<Duration>,
+    /// Let the heap move to another address whenever it is opened.
+    #[arg(long)]
+    move_about: bool,
+    /// Survive power failures, if the medium does: with flushes and fences.
+    #[arg(long)]
+    pmem: bool,
+    /// Where the randomness starts.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// The heap file, which must not exist, and is kept. [default: a temporary one]
+    #[arg(long, value_name = "FILE")]
+    heap: Option<PathBuf>,
+    /// Be the process that gets killed.
+    #[arg(long, hide = true, requires = "heap")]
+    victim: bool,
+}
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+fn duration(text: &str) -> std::result::Result<Duration, &'static str> {
+    let (number, unit) = text.split_at(text.find(|c: char| c.is_alphabetic()).unwrap_or(text.len()));
+    let number = number.parse::<u32>().ok();
+    match (number, unit) {
+        (Some(number), "s") => Ok(Duration::from_secs(number.into())),
+        (Some(number), "ms") => Ok(Duration::from_millis(number.into())),
+        _ => Err("a time is a whole number and `s` or `ms`"),
+    }
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    match run(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &Args) -> Result<()> {
+    let plan = Plan::new(args.seed, args.live_mib << 20);
+    let last = plan.places + args.replacements;
+    if let (Some(heap), true) = (&args.heap, args.victim) {
+        return be_victim(args, heap, plan, last);
+    }
+    let folder = tempfile::tempdir()?;
+    let path = args.heap.clone().unwrap_or_else(|| folder.path().join("churn.pheap"));
+    if path.exists() {
+        return Err(format!("there is a {} already", path.display()).into());
+    }
+    let start = Instant::now();
+    let progress = ProgressBar::new(last)
+        .with_style(ProgressStyle::with_template("{bar:30} {percent:>3}%  {wide_msg}  {eta} left")?);
+    let mut run = Run { args, path: &path, plan, last, progress, model: Model::new(plan), largest: 0 };
+    let kills = match args.kill_every {
+        Some(every) => run.with_kills(every)?,
+        None => run.in_one_go()?,
+    };
+    let live = run.verify(run.options(kills))?;
+    run.progress.finish_and_clear();
+
+    println!("{} items replaced in {:.1?}, {kills} kills", HumanCount(args.replacements), start.elapsed());
+    let ratio = run.largest as f64 / live as f64;
+    println!("{} alive in a file of {}: {ratio:.2} times as much", mib(live), mib(run.largest));
+    if ratio >= args.limit {
+        return Err(format!("that is not less than {} times", args.limit).into());
+    }
+    println!("the content is right, the heap is sound");
+    Ok(())
+}
+
+fn mib(bytes: u64) -> String {
+    format!("{:.1} MiB", bytes as f64 / (1 << 20) as f64)
+}
+
+impl Args {
+    /// How the heap is opened for the `opening`th time.
+    fn options(&self, opening: u64) -> Options {
+        let durability = if self.pmem { Durability::Pmem } else { Durability::Process };
+        let options = Options::new().durability(durability).arena_size(self.arena_mib << 20);
+        if !self.move_about {
+            return options;
+        }
+        // Beyond the addresses that heaps are given by themselves.
+        const PLACES: u64 = 0x6000_0000_0000;
+        const RESERVED: u64 = 1 << 36;
+        options.reserve(RESERVED).base(PLACES + opening % 5 * RESERVED)
+    }
+}
+
+/// What a run keeps in mind.
+struct Run<'a> {
+    args: &'a Args,
+    path: &'a Path,
+    plan: Plan,
+    /// The number of the last step.
+    last: u64,
+    progress: ProgressBar,
+    model: Model,
+    /// Of the file.
+    largest: u64,
+}
+
+impl Run<'_> {
+    fn options(&self, opening: u64) -> Options {
+        self.args.options(opening)
+    }
+
+    fn look(&mut self, bytes: u64) {
+        self.largest = self.largest.max(bytes);
+    }
+
+    /// Does all steps, in this process.
+    fn in_one_go(&mut self) -> Result<u64> {
+        let store = Store::open(&self.options(0), self.path, self.plan)?;
+        let mut done = 0;
+        while done < self.last {
+            for _ in 0..LOOK {
+                if done < self.last {
+                    done = store.transaction(self.last)?;
+                }
+            }
+            let stats = store.heap.stats();
+            self.look(stats.file_bytes);
+            self.progress.set_position(done);
+            self.progress.set_message(format!("{} in the file", mib(stats.file_bytes)));
+        }
+        let stats = store.heap.stats();
+        let Stats { pauses, collections, collecting, free_bytes, live_bytes, .. } = &stats;
+        let pauses = [pauses.quantile(0.5), pauses.quantile(0.99), pauses.longest()];
+        self.progress.suspend(|| {
+            println!("{collections} collections worked {collecting:.1?}; slices {pauses:.1?} (median, 99 %, longest)");
+            println!("slots of {} in use, pages of {} free", mib(*live_bytes), mib(*free_bytes));
+        });
+        store.heap.close()?;
+        Ok(0)
+    }
+
+    /// Has children do the steps, and kills each of them. Returns how many.
+    fn with_kills(&mut self, every: Duration) -> Result<u64> {
+        let mut rng = Rng::new(self.args.seed, u64::from(std::process::id()));
+        let mut kills = 0;
+        while self.model.done < self.last {
+            // Sometimes recovery is killed, too, or whatever happens before the first transaction.
+            let early = self.model.done > 0 && rng.below(4) == 0;
+            let patience = if early { Duration::from_millis(20) } else { every.mul_f64(1.5) };
+            let reported = self.victim(early, patience.mul_f64(rng.below(1000) as f64 / 1000.0))?;
+            kills += 1;
+            // Looking only, the file stays as the kill has left it, and the next child recovers it.
+            let options = self.options(kills).read_only(rng.below(2) == 0);
+            self.verify(options)?;
+            if self.model.done < reported {
+                return Err(format!("step {reported} was done, and then only {} was", self.model.done).into());
+            }
+            self.progress.set_position(self.model.done);
+            self.progress.set_message(format!("{kills} kills, {} in the file", mib(self.largest)));
+        }
+        Ok(kills)
+    }
+
+    /// Starts a child and kills it, `patience` after its first transaction or, if it is to be `early`, after its start. Returns the last
+    /// step that it has reported.
+    fn victim(&self, early: bool, patience: Duration) -> Result<u64> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(std::env::args_os().skip(1)).arg("--victim");
+        if self.args.heap.is_none() {
+            command.arg("--heap").arg(self.path);
+        }
+        let mut victim = command.stdout(Stdio::piped()).spawn()?;
+        let mut lines = BufReader::new(victim.stdout.take().expect("it is piped")).lines();
+        let number = |line: Option<std::io::Result<String>>| line?.ok()?.parse().ok();
+        let mut reported: Option<u64> = if early { None } else { number(lines.next()) };
+        let rest = std::thread::spawn(move || lines.map_while(|line| number(Some(line))).last());
+        std::thread::sleep(patience);
+        let ended = victim.try_wait()?;
+        victim.kill()?;
+        victim.wait()?;
+        if let Some(status) = ended.filter(|status| !status.success()) {
+            return Err(format!("a child has failed: {status}").into());
+        }
+        reported = rest.join().expect("it only reads").or(reported);
+        Ok(reported.unwrap_or(self.model.done))
+    }
+
+    /// Looks at the whole content, and has the heap check itself. Returns how many bytes are alive.
+    fn verify(&mut self, options: Options) -> Result<u64> {
+        let store = Store::open_existing(&options, self.path, self.plan)?;
+        store.heap.wait_ready()?;
+        let done = store.done()?;
+        self.model.advance(done);
+        let live = store.compare(&self.model)?;
+        self.look(store.heap.stats().file_bytes);
+        let report = store.heap.check()?;
+        if !report.is_clean() {
+            return Err(format!("the heap is not sound: {report:#?}").into());
+        }
+        store.heap.close()?;
+        Ok(live)
+    }
+}
+
+/// Does steps until it is killed, and reports each transaction.
+fn be_victim(args: &Args, heap: &Path, plan: Plan, last: u64) -> Result<()> {
+    let opening = u64::from(std::process::id());
+    let store = Store::open(&args.options(opening), heap, plan)?;
+    let mut out = std::io::stdout();
+    while store.done()? < last {
+        let done = store.transaction(last)?;
+        // One `write`, so that a kill does not cut it in two.
+        out.write_all(format!("{done}\n").as_bytes())?;
+    }
+    Ok(())
+}

@@ -1,0 +1,31 @@
+//! Objects of many types and sizes are replaced for a while, and killed meanwhile: the file stays small, and the content right. The
+//! example says how; run it by itself for ten million replacements, and for figures.
+
+use std::process::Command;
+
+mod common;
+
+fn churn(flags: &[&str]) {
+    let small = ["--live-mib", "4", "--arena-mib", "1", "--limit", "6"];
+    let output =
+        Command::new(common::example("churn")).args(small).args(flags).output().expect("it can be run");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("the heap is sound"), "{output:?}");
+    println!("{said}");
+}
+
+#[test]
+fn nothing_is_freed_by_hand() {
+    churn(&["--replacements", "100000"]);
+    churn(&["--replacements", "50000", "--pmem", "--seed", "2"]);
+}
+
+#[test]
+fn nothing_is_lost_by_kills() {
+    churn(&["--replacements", "50000", "--kill-every", "60ms"]);
+}
+
+#[test]
+fn nothing_is_lost_by_kills_on_the_move() {
+    churn(&["--replacements", "50000", "--kill-every", "60ms", "--move-about"]);
+}
