@@ -47,7 +47,7 @@ step_clippy() {
 
 # As users build it. In the whole workspace, pheap-crash would switch the simulator on.
 step_clippy_without_features() {
-    cargo clippy --locked -p pheap -p pheap-suite --all-targets -- -D warnings
+    cargo clippy --locked -p pheap -p pheap-cli -p pheap-suite --all-targets -- -D warnings
 }
 
 step_docs() {
@@ -84,7 +84,11 @@ step_examples() {
     "${index[@]}" --heap "$heap"
     "${index[@]}" --heap "$heap" --query heap | tee "$LOGS/query.log"
     grep -q heap "$LOGS/query.log"
+    cargo run --locked --release --quiet -p pheap-cli -- check "$heap"
+    cargo run --locked --release --quiet -p pheap-cli -- dump "$heap" index --depth 2 --items 2 --compact > "$LOGS/dump.jsonl"
+    check_json_lines "$LOGS/dump.jsonl"
     rm -f "$heap"
+    cargo run --locked --release --quiet --example churn -- --replacements 300000 --live-mib 8 --limit 6 --kill-every 200ms
 }
 
 step_bench_paper() {

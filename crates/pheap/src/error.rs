@@ -121,7 +121,7 @@ pub enum Error {
 
     /// The address range of the heap is taken in this process.
     #[error(
-        "the addresses of the heap ({size} bytes at {base:#x}) are in use in this process; open the heap earlier"
+        "the addresses of the heap ({size} bytes at {base:#x}) are in use in this process; choose another `Options::base`, or none"
     )]
     AddressInUse {
         /// First address.

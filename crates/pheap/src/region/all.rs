@@ -37,7 +37,7 @@ impl SharedAll<'_> {
     pub(crate) fn is_live(&self) -> impl Fn(u64) -> Option<bool> + '_ {
         // SAFETY: the regions are locked, so nobody writes to their contexts.
         let contexts = self.locked.iter().map(|region| unsafe { &*region.context.get() });
-        let known = contexts.filter(|context| !context.gc.is_opening() && !self.heap.is_read_only());
+        let known = contexts.filter(|context| !context.gc.is_opening());
         let mut spans: Vec<&ObjectSpan> = known.flat_map(|context| context.alloc.spans.iter()).collect();
         spans.sort_unstable_by_key(|span| span.span.offset);
         move |offset| {

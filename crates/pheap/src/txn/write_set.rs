@@ -105,7 +105,7 @@ pub(crate) struct WriteSet {
 
 #[inline(always)]
 fn hash(line: usize) -> usize {
-    (line / LINE ^ line >> 16) % TABLE
+    ((line / LINE) ^ (line >> 16)) % TABLE
 }
 
 impl WriteSet {

@@ -141,7 +141,7 @@ impl Request {
     #[inline(always)]
     fn hash(&self) -> usize {
         let (desc, slot) = self.key();
-        (desc >> 5 ^ slot as usize >> 3) % HOT
+        ((desc >> 5) ^ (slot as usize >> 3)) % HOT
     }
 }
 
