@@ -265,5 +265,10 @@ fn sum(node: &Node) -> Checksum {
 
 /// A plain walk by one thread: counts the nodes that can be reached.
 pub(crate) fn walk(node: &Node) -> u64 {
-    node.children.iter().flatten().map(|child| walk(child)).sum::<u64>() + 1
+    let (mut stack, mut nodes) = (vec![node], 0);
+    while let Some(node) = stack.pop() {
+        nodes += 1;
+        stack.extend(node.children.iter().flatten());
+    }
+    nodes
 }

@@ -32,7 +32,9 @@ pub fn alphabet(setting: Setting) -> Vec<Op> {
         return [one(&[One::Set, One::Push, One::PopFree, One::Grow, One::Many], A), others].concat();
     }
     if eager {
-        use One::{AbortFree, Carry, Churn, Cut, Hold, LetGo, Many, PopFree, Push, Relink, Replace, Set, Stuff};
+        use One::{
+            AbortFree, Carry, Churn, Cut, Hold, LetGo, Many, PopFree, Push, Relink, Replace, Set, Stuff,
+        };
         use One::{FreeBig, ReplaceFree, Unlink, Wide};
         let a = match (pin, crashed) {
             (false, false) => {

@@ -193,8 +193,7 @@ impl Explorer {
             Level::Recovery => 3,
         };
         let bit = |n: u32| hash >> n & 1 == 1;
-        let setting =
-            Setting { pin: bit(0), eager: bit(5), moved: bit(6) && bit(7), ..Setting::default() };
+        let setting = Setting { pin: bit(0), eager: bit(5), moved: bit(6) && bit(7), ..Setting::default() };
         let mut run = Run::open(setting, image, None, generation)?;
         let state = run.state().clone();
         if !deep && !(hash >> 8).is_multiple_of(self.limits.after_every) {
@@ -205,8 +204,9 @@ impl Explorer {
         }
         let after = |error: String| format!("after a recovery, {error}");
         // What is done next must find logs and pages in good order: a short transaction, and sometimes allocations or a long one.
-        let more =
-            [One::Push, One::Many, One::Overlap, One::Big, One::Grow].get((hash >> 1 & 15) as usize).copied();
+        let more = [One::Push, One::Many, One::Overlap, One::Big, One::Grow, One::Stuff, One::Replace]
+            .get((hash >> 1 & 15) as usize)
+            .copied();
         for which in [Which::A, Which::B] {
             if run.exists(which) {
                 run.one(One::Set, which).map_err(after)?;

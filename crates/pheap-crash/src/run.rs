@@ -7,7 +7,7 @@ mod start;
 use std::sync::Arc;
 
 use pheap::sim::{Point, Sim};
-use pheap::{Error, Held, Heap, Options};
+use pheap::{Error, Heap, Held, Options};
 
 use crate::image::Image;
 use crate::model::State;
@@ -126,6 +126,7 @@ impl Run {
         } else {
             run.state = found;
         }
+        run.look()?;
         run.trace.states = vec![run.state.clone(), run.state.clone()];
         Ok(run)
     }
@@ -173,8 +174,7 @@ impl Run {
         self.trace.phases.push(Phase { start: image, points: Vec::new() });
         self.sim.acknowledge(self.steps());
         let (sim, options) = (self.sim.clone(), options(self.setting, self.base));
-        let heap =
-            catching(|| options.simulate(&sim).map_err(|error| format!("opening fails: {error}")))?;
+        let heap = catching(|| options.simulate(&sim).map_err(|error| format!("opening fails: {error}")))?;
         self.sim.acknowledge(self.steps() + 1);
         self.collect();
         let found = catching(|| observe(&heap, &mut self.handles));
@@ -275,7 +275,9 @@ impl Run {
                     let values = model.list.clone();
                     held = Some((ops::hold(&root, model)?, values));
                 }
-                (One::Relink, Some((pointer, values))) => ops::relink(&root, model, (pointer, values), value)?,
+                (One::Relink, Some((pointer, values))) => {
+                    ops::relink(&root, model, (pointer, values), value)?
+                }
                 _ => held = None,
             }
             Ok(())

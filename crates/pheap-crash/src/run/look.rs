@@ -66,7 +66,10 @@ impl Run {
         })?;
         let (stats, objects) = (self.heap.as_ref().expect("it is open").stats(), self.objects());
         if !stats.ready || stats.live_objects != objects {
-            return Err(format!("after a collection, {} objects are live, not {objects}", stats.live_objects));
+            return Err(format!(
+                "after a collection, {} objects are live, not {objects}",
+                stats.live_objects
+            ));
         }
         Ok(())
     }

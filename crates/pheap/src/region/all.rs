@@ -37,13 +37,13 @@ impl SharedAll<'_> {
     pub(crate) fn is_live(&self) -> impl Fn(u64) -> Option<bool> + '_ {
         // SAFETY: the regions are locked, so nobody writes to their contexts.
         let contexts = self.locked.iter().map(|region| unsafe { &*region.context.get() });
-        let known = contexts.filter(|context| !context.gc.is_opening());
-        let mut spans: Vec<&ObjectSpan> = known.flat_map(|context| context.alloc.spans.iter()).collect();
+        let mut spans: Vec<&ObjectSpan> = contexts.flat_map(|context| context.alloc.spans.iter()).collect();
         spans.sort_unstable_by_key(|span| span.span.offset);
         move |offset| {
             let after = spans.partition_point(|span| span.span.offset <= offset);
             let span = spans.get(after.checked_sub(1)?)?;
-            Some(span.live.test(span.slot_of(offset)? as usize))
+            let slot = span.slot_of(offset)? as usize;
+            (!span.live.is_empty()).then(|| span.live.test(slot))
         }
     }
 }

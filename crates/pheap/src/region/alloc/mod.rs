@@ -327,10 +327,11 @@ impl Allocator {
                 _ => NO_CLASS,
             };
             let mut new = ObjectSpan::new(span, class, pointers);
-            if !live(&new) {
-                new.live.set_range(0, new.slots as usize);
+            if live(&new) {
+                new.used = new.live.count_ones() as u32;
+            } else {
+                new.forget_live();
             }
-            new.used = new.live.count_ones() as u32;
             let (slot, bytes, used, slots) = (new.slot, new.bytes, new.used, new.slots);
             self.usage.objects += u64::from(used);
             self.usage.bytes += u64::from(used) * slot;
@@ -420,7 +421,8 @@ impl Allocator {
             let Some((number, slot)) = self.spans.find(&heap.page_map, offset) else { continue };
             let span = self.spans.get_mut(number);
             // A large object waits for a sweep: its span is in the span table. So does everything while it is being marked.
-            if span.class == NO_CLASS || span.pending || !span.live.test(slot as usize) {
+            let waits = span.class == NO_CLASS || span.pending || span.live.is_empty();
+            if waits || !span.live.test(slot as usize) {
                 continue;
             }
             span.free(slot, 1);

@@ -29,7 +29,7 @@ pub(crate) struct ObjectSpan {
     pub(crate) pointers: Arc<PointerMap>,
     /// See [`PointerMap::plain`]; 0 for other types.
     pub(crate) plain: u64,
-    /// Slots that are taken. Those that a class is about to fill count as such.
+    /// Slots that are taken. Those that a class is about to fill count as such. Empty if it is not known: then all are.
     pub(crate) live: Bitmap,
     /// Slots that the running collection has found; between collections, those that the last one has: old objects.
     pub(crate) marks: Bitmap,
@@ -68,6 +68,12 @@ impl ObjectSpan {
             listed: false,
             pending: false,
         }
+    }
+
+    /// It is not known which slots are taken, until the span is swept.
+    pub(super) fn forget_live(&mut self) {
+        self.live = Bitmap::new(0);
+        self.used = self.slots;
     }
 
     /// The slot that holds the byte at heap offset `offset`. None for what is behind the last slot.

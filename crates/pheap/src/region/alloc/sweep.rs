@@ -1,5 +1,7 @@
 //! What a collection does to the allocator's spans.
 
+use pheap_gc::bitmap::Bitmap;
+
 use super::span::NO_CLASS;
 use super::{Allocator, Usage};
 use crate::heap::{HeapInner, Span};
@@ -33,6 +35,9 @@ impl Allocator {
         }
         let span = self.spans.get_mut(number);
         span.pending = false;
+        if span.live.is_empty() {
+            span.live = Bitmap::new(span.slots as usize);
+        }
         span.live.copy_from(&span.marks);
         span.used = span.live.count_ones() as u32;
         let is_current = |class: u32| self.classes.get(class as usize).is_some_and(|class| class.current == number);

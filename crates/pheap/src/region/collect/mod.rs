@@ -268,7 +268,7 @@ impl Context {
 
     /// Adds the live slots of the region, which is not used any more, to those of others. `None` if they are not known.
     pub(crate) fn live_slots(&mut self, mut to: Vec<u64>) -> Option<Vec<u64>> {
-        if self.gc.opening {
+        if self.gc.opening || self.alloc.spans.iter().any(|span| span.live.is_empty()) {
             return None;
         }
         let heap = self.heap();
