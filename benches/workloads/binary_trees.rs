@@ -188,7 +188,9 @@ impl Trees for OnHeap {
 
     fn count(&mut self, slot: Slot) -> pheap::Result<u64> {
         fn nodes<'r>(view: &View<'r>, tree: Option<P<'r, Node<'r>>>) -> u64 {
-            tree.map_or(0, |node| 1 + nodes(view, view[node].left) + nodes(view, view[node].right))
+            let Some(tree) = tree else { return 0 };
+            let Node { left, right } = view[tree];
+            1 + nodes(view, left) + nodes(view, right)
         }
         self.root.read(|view, p| nodes(view, view[p].trees[slot as usize]))
     }

@@ -1,6 +1,6 @@
 //! Child processes that are killed: what a heap is like when the program that has it ends without closing it.
 //!
-//! A program that calls [`serve`] first can start itself again to do a [`Job`]. The child says what it has measured, and then waits
+//! A program that calls [`serve`] first can start itself again to do a job. The child says what it has measured, and then waits
 //! for its end, which is `SIGKILL`.
 
 use crate::Result;

@@ -196,16 +196,19 @@ impl Explorer {
         let setting = Setting { pin: bit(0), eager: bit(5), moved: bit(6) && bit(7), ..Setting::default() };
         let mut run = Run::open(setting, image, None, generation)?;
         let state = run.state().clone();
+        let after = |error: String| format!("after a recovery, {error}");
         if !deep && !(hash >> 8).is_multiple_of(self.limits.after_every) {
             run.check()?;
-            run.collect_all()?;
+            if run.exists(Which::A) {
+                run.one(One::Replace, Which::A).map_err(after)?;
+            }
+            run.collect_all().map_err(after)?;
             run.finish()?;
             return Ok(state);
         }
-        let after = |error: String| format!("after a recovery, {error}");
         // What is done next must find logs and pages in good order: a short transaction, and sometimes allocations or a long one.
         let more = [One::Push, One::Many, One::Overlap, One::Big, One::Grow, One::Stuff, One::Replace]
-            .get((hash >> 1 & 15) as usize)
+            .get((hash >> 1 & 7) as usize)
             .copied();
         for which in [Which::A, Which::B] {
             if run.exists(which) {

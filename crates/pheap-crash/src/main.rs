@@ -12,7 +12,7 @@ use pheap_crash::{Explorer, Limits, Program};
 
 /// Crashes heaps at every fence and acknowledgement, and inside recovery, and checks what is left.
 ///
-/// Explores all programs of up to two operations, then random ones of three until the time is over.
+/// Explores programs of one operation, programs of two for most of the time, then random ones of three until it is over.
 #[derive(Parser, Debug)]
 struct Args {
     /// Explore all subsets of the pending words, if there are at most two to the power of this.
@@ -27,10 +27,10 @@ struct Args {
     /// Operations of a program, at most.
     #[arg(long, value_name = "N", default_value_t = 3)]
     ops: usize,
-    /// Explore all programs of so many operations, however long it takes.
+    /// Explore all programs of up to so many operations, however long it takes.
     #[arg(long)]
     all: bool,
-    /// Stop with random programs after so long.
+    /// How long to explore, unless `--all` says otherwise.
     #[arg(long, value_name = "SECONDS", default_value_t = 50)]
     seconds: u64,
     /// For what is random.
@@ -87,20 +87,29 @@ impl Session {
         now.failures < self.args.failures
     }
 
-    fn explore_all(&mut self, len: usize) -> bool {
+    /// In a random order, so that each of them has its turn some day if there is no time for all.
+    fn explore_all(&mut self, len: usize, deadline: Duration) -> bool {
         let started = Instant::now();
         let before = self.explorer.totals();
-        for setting in settings() {
-            for program in all(setting, len) {
-                if !self.explore(&program, true) {
-                    return false;
-                }
+        let mut rng = Rng::new(&[self.args.seed, len as u64]);
+        let mut programs: Vec<Program> =
+            settings().into_iter().flat_map(|setting| all(setting, len)).collect();
+        for i in (1..programs.len()).rev() {
+            programs.swap(i, rng.below(i + 1));
+        }
+        for program in &programs {
+            if self.started.elapsed() > deadline {
+                break;
+            }
+            if !self.explore(program, true) {
+                return false;
             }
         }
         let now = self.explorer.totals();
         println!(
-            "all {} programs of {len} operations: {} points, {} images, {:.1} s",
+            "{} of {} programs of {len} operations: {} points, {} images, {:.1} s",
             now.programs - before.programs,
+            programs.len(),
             now.points - before.points,
             now.images - before.images,
             started.elapsed().as_secs_f64()
@@ -138,11 +147,12 @@ impl Session {
             self.explore(&program, false);
             return;
         }
+        let seconds = Duration::from_secs(self.args.seconds);
         for len in 0..=self.args.ops {
-            let go_on = if len <= 2 || self.args.all {
-                self.explore_all(len)
-            } else {
-                self.explore_some(len, Duration::from_secs(self.args.seconds))
+            let go_on = match len {
+                _ if self.args.all => self.explore_all(len, Duration::MAX),
+                0..=2 => self.explore_all(len, seconds * 2 / 3),
+                _ => self.explore_some(len, seconds),
             };
             if !go_on {
                 println!("stopped after {} failures", self.explorer.totals().failures);

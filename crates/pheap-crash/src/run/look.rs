@@ -76,6 +76,11 @@ impl Run {
 
     /// Checks that the heap is sound in itself.
     pub fn check(&self) -> Result<(), String> {
+        let report = catching(|| self.heap().check().map_err(|error| error.to_string()))?;
+        let objects: u64 = self.state.roots.values().map(|root| root.objects(&[])).sum();
+        if !report.is_clean() || report.objects != objects {
+            return Err(format!("a check of the heap, which should have {objects} objects, says: {report}"));
+        }
         Ok(())
     }
 }

@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::heap::HeapInner;
 use crate::heap::arena::{SpanEntry, SpanKind};
 use crate::heap::mapping::PAGE;
+use crate::layout::desc::Desc;
 use crate::media::{Bug, LINE, Media, bug};
 use crate::region::alloc::{Allocator, Needs, Request};
 use crate::region::collect::Collector;
@@ -156,7 +157,8 @@ impl Context {
     pub(crate) fn alloc(&mut self, request: Request) -> Result<*mut u8> {
         let addr = match self.alloc.try_alloc(&request) {
             Some(addr) => addr,
-            None => self.alloc_slow(&request)?,
+            // The parts, not a reference: that would put the request into memory for the fast path, too.
+            None => self.alloc_slow(request.desc, request.bytes, request.align, request.unsized_)?,
         };
         let ptr = std::ptr::with_exposed_provenance_mut::<u8>(addr);
         self.media.expect_stores(ptr, request.bytes as usize);
@@ -165,7 +167,8 @@ impl Context {
 
     #[cold]
     #[inline(never)]
-    fn alloc_slow(&mut self, request: &Request) -> Result<usize> {
+    fn alloc_slow(&mut self, desc: &'static Desc, bytes: u64, align: u64, unsized_: bool) -> Result<usize> {
+        let request = &Request { desc, bytes, align, unsized_ };
         let heap = self.heap();
         loop {
             if let Some(addr) = self.alloc.try_alloc(request) {

@@ -166,7 +166,9 @@ impl Allocator {
         let (desc, slot) = request.key();
         let hot = &mut self.hot[request.hash()];
         let addr = hot.next;
-        if hot.desc != desc || hot.slot != slot as usize || addr == hot.end {
+        // A description of a sized type has one size of slots.
+        let other = hot.desc != desc || (request.unsized_ && hot.slot != slot as usize);
+        if other || addr == hot.end {
             return None;
         }
         hot.next = addr + slot as usize;
