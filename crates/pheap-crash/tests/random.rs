@@ -3,8 +3,8 @@
 mod common;
 
 use common::explorer;
-use pheap_crash::alphabet::{alphabet, settings};
 use pheap_crash::Program;
+use pheap_crash::alphabet::{alphabet, settings};
 use pheap_crash::rng::Rng;
 use pheap_crash::{Explorer, Limits};
 

@@ -1,6 +1,6 @@
 //! Collections: what is unreachable becomes free, what is reachable stays.
 
-use pheap::{Held, Heap, Options, P, Persist, Root, Txn, View};
+use pheap::{Heap, Held, Options, P, Persist, Root, Txn, View};
 
 #[derive(Persist, Default)]
 #[repr(C)]
@@ -314,7 +314,9 @@ fn collections_run_beside_transactions() {
             scope.spawn(move || {
                 let mut random = thread + 1;
                 for step in 0..3000u64 {
-                    random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    random = random
+                        .wrapping_mul(6_364_136_223_846_793_005)
+                        .wrapping_add(1_442_695_040_888_963_407);
                     let (slot, other) = ((random >> 33) as usize % 500, (random >> 20) as usize % 500);
                     root.txn(|tx, p| {
                         let many = tx[p].many.unwrap();

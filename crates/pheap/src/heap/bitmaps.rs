@@ -12,7 +12,7 @@ use std::collections::HashMap;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::header::{Header, HEADER_SIZE};
+use super::header::{HEADER_SIZE, Header};
 use super::mapping::PAGE;
 use super::{HeapInner, Meta};
 use crate::region::alloc::span::ObjectSpan;
@@ -35,7 +35,8 @@ impl LiveSlots {
             return None;
         }
         // SAFETY: within what is mapped.
-        let words = unsafe { std::slice::from_raw_parts(base.add(offset as usize).cast::<u64>(), len as usize / 8) };
+        let words =
+            unsafe { std::slice::from_raw_parts(base.add(offset as usize).cast::<u64>(), len as usize / 8) };
         let (&sum, mut rest) = words.split_first()?;
         if checksum(rest, header) != sum {
             return None;

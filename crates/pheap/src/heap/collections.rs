@@ -101,7 +101,8 @@ impl HeapInner {
 
     /// Completes the cycle of a region, with as many threads as it is worth.
     fn drive(&self, region: &Region) {
-        let mark = || while region.mark_beside_readers(self) == Stage::Working && !self.collections.stops() {};
+        let mark =
+            || while region.mark_beside_readers(self) == Stage::Working && !self.collections.stops() {};
         let threads = if region.span_bytes() < WORTH_THREADS { 1 } else { self.collect_threads };
         std::thread::scope(|scope| {
             for _ in 1..threads {

@@ -103,6 +103,9 @@ mod tests {
         assert_eq!([pages.take_up_to(60, 71), pages.take_up_to(80, 71)], [Some((30, 60)), None]);
         assert_eq!(pages.take_up_to(80, 10), Some((90, 10)));
         pages.give(500, 50);
-        assert_eq!([pages.take_at(500, 40), pages.take_at(500, 50), pages.take_at(500, 50)], [false, true, false]);
+        assert_eq!(
+            [pages.take_at(500, 40), pages.take_at(500, 50), pages.take_at(500, 50)],
+            [false, true, false]
+        );
     }
 }

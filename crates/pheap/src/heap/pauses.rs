@@ -49,7 +49,8 @@ impl Pauses {
     /// The buckets that are not empty: their upper bound, and the number of pauses.
     pub fn buckets(&self) -> impl Iterator<Item = (Duration, u64)> + '_ {
         let all = self.counts.iter().enumerate();
-        all.filter(|(_, count)| **count > 0).map(|(bucket, count)| (Duration::from_nanos(end_of(bucket)), *count))
+        all.filter(|(_, count)| **count > 0)
+            .map(|(bucket, count)| (Duration::from_nanos(end_of(bucket)), *count))
     }
 }
 

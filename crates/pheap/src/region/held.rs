@@ -79,7 +79,11 @@ impl HeldTable {
     /// Calls `visit` with the address of each object that is held.
     pub(crate) fn for_each(&self, mut visit: impl FnMut(usize)) {
         let table = self.slots.lock();
-        table.slots.iter().filter(|slot| slot.references > 0 && slot.state == State::Published).for_each(|slot| visit(slot.addr));
+        table
+            .slots
+            .iter()
+            .filter(|slot| slot.references > 0 && slot.state == State::Published)
+            .for_each(|slot| visit(slot.addr));
     }
 
     /// The address that `held` stands for, if it is of this table.

@@ -109,7 +109,9 @@ impl Region {
     pub(crate) fn load(&mut self, spans: Vec<(Span, Arc<PointerMap>)>, live: Option<&LiveSlots>) {
         let context = self.context.get_mut();
         let heap = context.heap();
-        context.alloc.load(&heap.page_map, spans.into_iter(), |span| live.is_some_and(|live| live.load(span)));
+        context
+            .alloc
+            .load(&heap.page_map, spans.into_iter(), |span| live.is_some_and(|live| live.load(span)));
         if live.is_none() && !heap.is_read_only() {
             context.begin_opening();
         }
@@ -131,7 +133,6 @@ impl Region {
     pub(crate) fn is_gone(&self) -> bool {
         self.gone.load(Ordering::Relaxed)
     }
-
 }
 
 /// A region that this thread has for itself. Dropping it rolls the transaction back.

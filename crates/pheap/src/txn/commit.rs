@@ -179,8 +179,7 @@ fn commit_long(contexts: &mut [&mut Context]) -> Done {
     let mut entries = Vec::new();
     for context in contexts.iter() {
         let base = context.heap().base().addr();
-        entries
-            .extend(context.alloc.taken().map(|span| (base + span.entry_at as usize, ENTRY as usize)));
+        entries.extend(context.alloc.taken().map(|span| (base + span.entry_at as usize, ENTRY as usize)));
     }
     if !entries.is_empty() {
         contexts[0].append_undo(&entries)?;

@@ -344,8 +344,10 @@ mod tests {
         let mut random = 1u64;
         for _ in 0..3000 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let (at, len) = (addr + 8 * ((random >> 20) % 3800) as usize, 8 * (1 + (random >> 45) % 40) as usize);
-            let overlapping: Vec<_> = held.iter().filter(|held| at < held.0 + held.1 && held.0 < at + len).collect();
+            let (at, len) =
+                (addr + 8 * ((random >> 20) % 3800) as usize, 8 * (1 + (random >> 45) % 40) as usize);
+            let overlapping: Vec<_> =
+                held.iter().filter(|held| at < held.0 + held.1 && held.0 < at + len).collect();
             let covers = overlapping.iter().any(|held| held.0 <= at && at + len <= held.0 + held.1);
             match set.find(at, len) {
                 Find::Copy(_) => assert!(covers),

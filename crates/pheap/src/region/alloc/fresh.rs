@@ -69,9 +69,15 @@ mod tests {
         assert_eq!(fresh.add(7000, 7000, 8), 0);
         assert_eq!(fresh.add(1000, 1032, 16), 2);
         assert_eq!(fresh.ranges(), [(5000, 5024), (1000, 1032)]);
-        for (addr, is) in
-            [(999, false), (1000, true), (1031, true), (1032, false), (5000, true), (5023, true), (5024, false)]
-        {
+        for (addr, is) in [
+            (999, false),
+            (1000, true),
+            (1031, true),
+            (1032, false),
+            (5000, true),
+            (5023, true),
+            (5024, false),
+        ] {
             assert_eq!(fresh.contains(addr), is, "{addr}");
         }
         fresh.clear();

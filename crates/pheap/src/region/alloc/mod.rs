@@ -13,8 +13,8 @@
 mod fresh;
 mod rollback;
 mod size;
-mod sweep;
 pub(crate) mod span;
+mod sweep;
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;

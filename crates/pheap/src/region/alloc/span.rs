@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use pheap_gc::bitmap::Bitmap;
 
+use crate::heap::Span;
 use crate::heap::arena::SpanKind;
 use crate::heap::mapping::PAGE;
 use crate::heap::page_map::PageMap;
-use crate::heap::Span;
 use crate::layout::PointerMap;
 use crate::media::{Bug, bug};
 

@@ -40,7 +40,8 @@ impl Allocator {
         }
         span.live.copy_from(&span.marks);
         span.used = span.live.count_ones() as u32;
-        let is_current = |class: u32| self.classes.get(class as usize).is_some_and(|class| class.current == number);
+        let is_current =
+            |class: u32| self.classes.get(class as usize).is_some_and(|class| class.current == number);
         let span = self.spans.get_mut(number);
         if span.used == 0 && !is_current(span.class) {
             let removed = self.spans.remove(&heap.page_map, number);

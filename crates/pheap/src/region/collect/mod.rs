@@ -47,7 +47,10 @@ enum Phase {
     Idle,
     Marking,
     /// The next span to sweep, and the one behind the last.
-    Sweeping { next: u32, end: u32 },
+    Sweeping {
+        next: u32,
+        end: u32,
+    },
 }
 
 /// The state of the collection of a region.
@@ -297,7 +300,8 @@ impl Context {
         }
         let freed = (gc.before.bytes + usage.allocated).saturating_sub(usage.bytes);
         // As long as most of what is young dies, and not much that is old can have died.
-        let worthwhile = freed >= gc.before.allocated / 3 * 2 && usage.bytes <= gc.live + gc.live / 2 + heap.collect_least;
+        let worthwhile =
+            freed >= gc.before.allocated / 3 * 2 && usage.bytes <= gc.live + gc.live / 2 + heap.collect_least;
         gc.minor = if heap.collect_least < SLICE_WORK { !gc.minor } else { worthwhile };
         let growth = (usage.bytes / 100).saturating_mul(heap.collect_growth);
         gc.threshold = if gc.minor { growth / 4 } else { growth }.max(heap.collect_least);

@@ -38,11 +38,8 @@ impl pheap_gc::Heap for Tracer<'_> {
         // A pointer from elsewhere (there is none in a sound heap) wraps around, and is behind the end of the map.
         let (number, slot) = self.spans.find(self.map, pointer.wrapping_sub(self.base))?;
         let span = self.spans.get(number)?;
-        let new = if self.shared {
-            span.marks.set_shared(slot as usize)
-        } else {
-            span.marks.set(slot as usize)
-        };
+        let new =
+            if self.shared { span.marks.set_shared(slot as usize) } else { span.marks.set(slot as usize) };
         let addr = self.base + span.offset_of(slot);
         (new && span.pointers.has_pointers()).then_some(Object { addr, span: number, part: 0 })
     }
@@ -80,7 +77,9 @@ impl pheap_gc::Heap for Tracer<'_> {
 
     fn marked(&self, visit: &mut impl FnMut(Object)) {
         for number in 0..self.spans.end() {
-            let Some(span) = self.spans.get(number).filter(|span| span.pointers.has_pointers()) else { continue };
+            let Some(span) = self.spans.get(number).filter(|span| span.pointers.has_pointers()) else {
+                continue;
+            };
             for slot in span.marks.ones() {
                 visit(Object { addr: self.base + span.offset_of(slot as u32), span: number, part: 0 });
             }
