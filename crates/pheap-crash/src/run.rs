@@ -57,7 +57,9 @@ impl Trace {
 
 /// How heaps are opened.
 fn options(setting: Setting, base: Option<u64>) -> Options {
-    let mut options = Options::new().arena_size(ARENA).reserve(1 << 25).pin_undo(setting.pin);
+    let mut options = Options::new().arena_size(ARENA).reserve(1 << 30).pin_undo(setting.pin);
+    // One thread, so that runs can be repeated.
+    options = options.collect_threads(1);
     if setting.full {
         options = options.max_size(2 * ARENA);
     }

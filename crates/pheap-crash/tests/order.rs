@@ -98,6 +98,98 @@ fn freed_memory_is_not_reused_while_a_record_covers_it() {
 }
 
 #[test]
+fn slots_are_free_only_when_no_record_names_them() {
+    // What is allocated in them is too large for a record, so an old record would be replayed over it.
+    holds(&[
+        "push a; pop a; collect; stuff a",
+        "eager: pop a; churn a; stuff a",
+        "both-replace; collect; stuff b",
+    ]);
+    breaks(Bug::SweepKeepsRecords, "push a; pop a; collect; stuff a");
+    holds(&[
+        "push a; pop-free a; stuff a",
+        "eager: pop-free a; stuff a",
+        "push a; pop-free a; many a; stuff a",
+    ]);
+    breaks(Bug::FreeAtOnce, "push a; pop-free a; stuff a");
+}
+
+#[test]
+fn what_a_rollback_frees_is_not_free() {
+    holds(&[
+        "push a; abort-free a; stuff a",
+        "eager: abort-free a; churn a",
+        "pin: push a; abort-free a; stuff a",
+    ]);
+}
+
+#[test]
+fn pages_of_empty_spans_are_reused_only_when_their_entries_are_cleared() {
+    holds(&[
+        "grow a; unlink-big a; collect; push b; grow b",
+        "eager: unlink-big a; churn a; remove b; churn a",
+    ]);
+    breaks(Bug::KeepEmptySpans, "grow a; unlink-big a; collect; close");
+}
+
+#[test]
+fn live_slots_that_were_stored_are_not_believed_twice() {
+    holds(&[
+        "eager: replace a",
+        "close; replace a; torn; replace a",
+        "push a; close; close; push a; power; push a",
+    ]);
+    breaks(Bug::KeepLiveSlots, "eager: replace a");
+}
+
+// Collection.
+
+#[test]
+fn what_was_reachable_when_a_cycle_began_stays() {
+    let programs = ["eager: push a; cut a; churn a", "eager: hold a; churn a; relink a; churn a"];
+    for program in programs {
+        holds(&[program, &program.replace("eager", "eager pin"), &program.replace("eager", "eager crashed")]);
+    }
+    breaks(Bug::NoShadeAtCommit, "eager: push a; cut a; churn a");
+    breaks(Bug::NoShadeAtLogging, "eager pin: push a; cut a; churn a");
+}
+
+#[test]
+fn what_is_new_while_a_cycle_runs_stays() {
+    holds(&["eager: stuff a; replace a; churn a", "eager crashed: stuff a; both-push; churn a"]);
+    breaks(Bug::NewObjectsUnmarked, "eager: churn a");
+}
+
+#[test]
+fn only_a_cycle_that_began_between_two_transactions_may_end_within_one() {
+    // The object needs a new arena, and the cycle of the opening ends first; the node that is not linked meanwhile stays.
+    holds(&[
+        "crashed: carry a; stuff a",
+        "crashed pin: carry a; stuff a",
+        "eager crashed: carry a; carry a; churn a",
+    ]);
+    // No cycle is running.
+    holds(&["push a; carry a; stuff a", "pin: push a; carry a; stuff a"]);
+    breaks(Bug::CycleInTransaction, "pin: push a; carry a");
+}
+
+#[test]
+fn a_crash_in_a_collection_is_a_crash_like_any_other() {
+    holds(&[
+        "collect",
+        "crashed: collect; ready",
+        "stuff a; both-push; grow b; collect; torn; collect",
+        "eager: stuff a; remove b; churn a; create b; collect",
+        "full eager: grow a; stuff a; free-big a; churn a; grow a; stuff a",
+    ]);
+}
+
+#[test]
+fn a_heap_can_move_while_a_collection_is_running() {
+    holds(&["crashed moved: push a; relocate; churn a", "eager: stuff a; relocate; move; churn a; collect"]);
+}
+
+#[test]
 fn a_log_in_pages_that_were_a_log_before_starts_empty() {
     holds(&[
         "burst b; remove b; create b; set b",

@@ -9,10 +9,20 @@ use pheap_crash::alphabet::{all, settings};
 use pheap_crash::seeded::{BUGS, Seeded};
 use pheap_crash::{Failure, Limits};
 
-/// All programs of one operation, and a few of two.
+/// All programs of one operation, and a few longer ones.
 fn programs() -> impl Iterator<Item = Program> {
-    let longer =
-        ["set a; both", "set b; both", "both; set a", "both; set b", "set a; set a", "set b; remove b"];
+    let longer = [
+        "set a; both",
+        "set b; both",
+        "both; set a",
+        "both; set b",
+        "set a; set a",
+        "set b; remove b",
+        "push a; pop a; collect; stuff a",
+        "push a; pop-free a; stuff a",
+        "pin: push a; carry a",
+        "grow a; unlink-big a; collect; close",
+    ];
     let longer = longer.into_iter().map(|text| text.parse().expect("a program"));
     settings().into_iter().flat_map(|setting| all(setting, 1)).chain(longer)
 }
@@ -55,6 +65,14 @@ each! {
     a_record_that_comes_back_to_life: KeepGeneration,
     a_missing_flush_of_fresh_objects: NoFlushOfFresh,
     a_recovery_that_cannot_be_repeated: RecoveryResetsFirst,
+    a_sweep_before_the_log_is_empty: SweepKeepsRecords,
+    empty_spans_in_the_span_table: KeepEmptySpans,
+    an_object_that_is_free_before_the_log_is_empty: FreeAtOnce,
+    a_pointer_that_a_short_transaction_hides_from_the_marker: NoShadeAtCommit,
+    a_pointer_that_a_long_transaction_hides_from_the_marker: NoShadeAtLogging,
+    new_objects_that_are_not_marked: NewObjectsUnmarked,
+    a_cycle_that_begins_within_a_transaction: CycleInTransaction,
+    live_slots_of_a_heap_that_was_not_closed: KeepLiveSlots,
 }
 
 #[test]

@@ -2,12 +2,14 @@
 
 use pheap::{Heap, Held, Options, P, Persist, Root, Txn, View};
 
+type Slice<'r> = Option<P<'r, [u64]>>;
+
 #[derive(Persist, Default)]
 #[repr(C)]
 struct Lists<'r> {
     first: Option<P<'r, Node<'r>>>,
     second: Option<P<'r, Node<'r>>>,
-    many: Option<P<'r, [Option<P<'r, [u64]>>]>>,
+    many: Option<P<'r, [Slice<'r>]>>,
     shape: Option<P<'r, Shape<'r>>>,
 }
 
@@ -108,9 +110,17 @@ fn freed_slots_and_spans_are_used_again() {
 #[test]
 fn regions_are_collected_by_themselves() {
     let (heap, root) = in_memory();
-    root.txn(|tx, p| Ok(tx[p].second = list(tx, 0..10_000)?)).unwrap();
+    root.txn(|tx, p| {
+        tx[p].second = list(tx, 0..10_000)?;
+        Ok(())
+    })
+    .unwrap();
     for _ in 0..4000 {
-        root.txn(|tx, p| Ok(tx[p].first = list(tx, 0..1000)?)).unwrap();
+        root.txn(|tx, p| {
+            tx[p].first = list(tx, 0..1000)?;
+            Ok(())
+        })
+        .unwrap();
     }
     // 64 MB were allocated, of which 176 KB are live.
     let stats = heap.stats();
@@ -211,7 +221,11 @@ fn held_objects_stay_until_they_are_let_go() {
 #[test]
 fn what_a_transaction_took_back_is_free() {
     let (heap, root) = in_memory();
-    root.txn(|tx, p| Ok(tx[p].first = list(tx, 0..100)?)).unwrap();
+    root.txn(|tx, p| {
+        tx[p].first = list(tx, 0..100)?;
+        Ok(())
+    })
+    .unwrap();
     let before = heap.stats();
     for _ in 0..100 {
         root.txn(|tx, p| {
@@ -247,8 +261,16 @@ fn an_orderly_close_makes_marking_unnecessary() {
     let path = dir.path().join("heap");
     let heap = small().open(&path).unwrap();
     let root = heap.root::<Lists>("lists").unwrap();
-    root.txn(|tx, p| Ok(tx[p].first = list(tx, 0..1000)?)).unwrap();
-    root.txn(|tx, p| Ok(tx[p].first = list(tx, 0..10)?)).unwrap();
+    root.txn(|tx, p| {
+        tx[p].first = list(tx, 0..1000)?;
+        Ok(())
+    })
+    .unwrap();
+    root.txn(|tx, p| {
+        tx[p].first = list(tx, 0..10)?;
+        Ok(())
+    })
+    .unwrap();
     heap.collect().unwrap();
     let before = heap.stats();
     drop(root);
@@ -259,7 +281,11 @@ fn an_orderly_close_makes_marking_unnecessary() {
     assert!(stats.ready && stats.collections == 0, "{stats:?}");
     assert_eq!((stats.live_objects, stats.live_bytes), (before.live_objects, before.live_bytes));
     let root = heap.existing_root::<Lists>("lists").unwrap();
-    root.txn(|tx, p| Ok(tx[p].second = list(tx, 0..500)?)).unwrap();
+    root.txn(|tx, p| {
+        tx[p].second = list(tx, 0..500)?;
+        Ok(())
+    })
+    .unwrap();
     root.read(|view, p| {
         assert_eq!(values(view, view[p].first), (0..10).collect::<Vec<_>>());
         assert_eq!(values(view, view[p].second), (0..500).collect::<Vec<_>>());
@@ -276,8 +302,16 @@ fn what_a_crash_leaves_behind_is_found_and_freed() {
     let (path, copy) = (dir.path().join("heap"), dir.path().join("copy"));
     let heap = small().open(&path).unwrap();
     let root = heap.root::<Lists>("lists").unwrap();
-    root.txn(|tx, p| Ok(tx[p].first = list(tx, 0..30_000)?)).unwrap();
-    root.txn(|tx, p| Ok(tx[p].first = list(tx, 0..100)?)).unwrap();
+    root.txn(|tx, p| {
+        tx[p].first = list(tx, 0..30_000)?;
+        Ok(())
+    })
+    .unwrap();
+    root.txn(|tx, p| {
+        tx[p].first = list(tx, 0..100)?;
+        Ok(())
+    })
+    .unwrap();
     std::fs::copy(&path, &copy).unwrap();
     let live = heap.stats().live_objects - 30_000;
     drop(root);
@@ -286,7 +320,11 @@ fn what_a_crash_leaves_behind_is_found_and_freed() {
     let heap = small().open(&copy).unwrap();
     let root = heap.existing_root::<Lists>("lists").unwrap();
     // Usable at once.
-    root.txn(|tx, p| Ok(tx[p].second = list(tx, 0..50)?)).unwrap();
+    root.txn(|tx, p| {
+        tx[p].second = list(tx, 0..50)?;
+        Ok(())
+    })
+    .unwrap();
     heap.wait_ready().unwrap();
     let stats = heap.stats();
     assert!(stats.ready);
@@ -354,7 +392,11 @@ fn collections_run_beside_transactions() {
 #[test]
 fn an_object_freed_at_commit_is_used_again() {
     let (heap, root) = in_memory();
-    root.txn(|tx, p| Ok(tx[p].first = list(tx, 0..10)?)).unwrap();
+    root.txn(|tx, p| {
+        tx[p].first = list(tx, 0..10)?;
+        Ok(())
+    })
+    .unwrap();
     let pages = heap.stats().free_bytes;
     for value in 0..100_000 {
         root.txn(|tx, p| {
