@@ -415,3 +415,75 @@ fn an_object_freed_at_commit_is_used_again() {
     assert!(pages - heap.stats().free_bytes <= 1 << 20, "what was freed is not used again");
     assert_eq!(root.read(|view, p| values(view, view[p].first)).unwrap()[0], 99_999);
 }
+
+/// The older header must not bring back what was live when the heap was closed.
+#[test]
+fn a_damaged_header_brings_no_stale_bitmaps_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, copy) = (dir.path().join("heap"), dir.path().join("copy"));
+    let heap = small().open(&path).unwrap();
+    let root = heap.root::<Lists>("lists").unwrap();
+    root.txn(|tx, p| {
+        tx[p].first = list(tx, 0..100)?;
+        Ok(())
+    })
+    .unwrap();
+    drop(root);
+    heap.close().unwrap();
+
+    let heap = small().open(&path).unwrap();
+    let root = heap.existing_root::<Lists>("lists").unwrap();
+    root.txn(|tx, p| {
+        tx[p].second = list(tx, 0..50)?;
+        Ok(())
+    })
+    .unwrap();
+    for slot in 0..2 {
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes[slot * 4096 + 20] ^= 1;
+        std::fs::write(&copy, &bytes).unwrap();
+        let heap = small().open(&copy).unwrap();
+        assert!(
+            !heap.stats().ready || heap.stats().collections > 0,
+            "the bitmaps of slot {} are believed",
+            1 - slot
+        );
+        heap.wait_ready().unwrap();
+        let root = heap.existing_root::<Lists>("lists").unwrap();
+        root.txn(|tx, _| list(tx, 0..200).map(drop)).unwrap();
+        root.read(|view, p| assert_eq!(values(view, view[p].second), (0..50).collect::<Vec<_>>())).unwrap();
+        assert!(heap.check().unwrap().is_clean());
+    }
+}
+
+/// What is live in the copy of the file of a heap that was not closed.
+#[test]
+fn statistics_know_what_they_do_not_know() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, copy) = (dir.path().join("heap"), dir.path().join("copy"));
+    let heap = small().open(&path).unwrap();
+    let root = heap.root::<Lists>("lists").unwrap();
+    root.txn(|tx, p| {
+        tx[p].first = list(tx, 0..40_000)?;
+        Ok(())
+    })
+    .unwrap();
+    std::fs::copy(&path, &copy).unwrap();
+    let live = heap.stats().live_objects;
+    let frozen = small().read_only(true).open(&copy).unwrap();
+    assert!(!frozen.stats().ready);
+    frozen.close().unwrap();
+
+    // The transaction needs more than there is, so the marking is completed within it.
+    let heap = small().open(&copy).unwrap();
+    let root = heap.existing_root::<Lists>("lists").unwrap();
+    root.txn(|tx, p| {
+        tx[p].second = list(tx, 0..200_000)?;
+        Ok(())
+    })
+    .unwrap();
+    heap.wait_ready().unwrap();
+    assert_eq!(heap.stats().live_objects, live + 200_000);
+    heap.collect().unwrap();
+    assert_eq!(heap.stats().live_objects, live + 200_000);
+}

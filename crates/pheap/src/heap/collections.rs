@@ -8,7 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::pauses::{Histogram, Pauses};
-use super::{Heap, HeapInner, lock};
+use super::{Heap, HeapInner};
 use crate::error::{Error, Result};
 use crate::region::collect::Stage;
 use crate::region::{Region, guard};
@@ -149,17 +149,18 @@ impl HeapInner {
     pub(super) fn stop_background(&self) {
         self.collections.stop.store(true, Ordering::Relaxed);
         let thread = self.collections.background.lock().take();
-        match thread {
-            // A thread does not survive a fork, and cannot be waited for there.
-            Some(thread) if self.forks == lock::forks() => {
-                let _ = thread.join();
-            }
-            other => std::mem::forget(other),
+        if let Some(thread) = thread {
+            let _ = thread.join();
         }
     }
 }
 
 impl Collections {
+    /// A thread does not survive a fork, and can neither be waited for nor let go of in the child.
+    pub(super) fn forget_background(&mut self) {
+        std::mem::forget(self.background.get_mut().take());
+    }
+
     fn stops(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }

@@ -319,6 +319,9 @@ impl HeapInner {
 
 impl Drop for HeapInner {
     fn drop(&mut self) {
+        if self.forks != lock::forks() {
+            self.collections.forget_background(); // it has stayed with the parent
+        }
         // The last handle is gone, so no transaction runs. A forked child must leave the file alone.
         let _ = self.close();
     }

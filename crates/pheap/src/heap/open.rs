@@ -380,12 +380,14 @@ impl Builder {
         let live = unsafe { LiveSlots::read(base, &header) };
 
         // From here on the file changes.
+        let was_closed = header.in_use == Use::Closed;
         let moves = relocate::rebase(&mut header, base.addr() as u64);
-        // Both slots, if it moves: when one is damaged later, the other must know of the new base, too.
+        // Both slots, if it was closed or moves: when one is damaged later, the other must not say that it is closed, with bitmaps that are
+        // true no more; and it must know of the new base.
         let slots = match moves {
-            false => 1,
             true if bug(Bug::MoveUnlisted) => 0,
-            true => 2,
+            false if !was_closed => 1,
+            _ => 2,
         };
         for _ in 0..slots {
             mark_in_use(&mapping, &medium, &media, &mut header)?;

@@ -112,6 +112,7 @@ impl Region {
         context
             .alloc
             .load(&heap.page_map, spans.into_iter(), |span| live.is_some_and(|live| live.load(span)));
+        context.gc.incomplete = context.alloc.spans.iter().any(|span| span.live.is_empty());
         if live.is_none() && !heap.is_read_only() {
             context.begin_opening();
         }

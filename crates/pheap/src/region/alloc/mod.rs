@@ -335,8 +335,10 @@ impl Allocator {
                 new.forget_live();
             }
             let (slot, bytes, used, slots) = (new.slot, new.bytes, new.used, new.slots);
-            self.usage.objects += u64::from(used);
-            self.usage.bytes += u64::from(used) * slot;
+            if !new.live.is_empty() {
+                self.usage.objects += u64::from(used);
+                self.usage.bytes += u64::from(used) * slot;
+            }
             new.listed = class != NO_CLASS && used < slots;
             let listed = new.listed;
             let number = self.spans.add(map, new);

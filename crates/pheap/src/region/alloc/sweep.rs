@@ -78,6 +78,16 @@ impl Allocator {
             usage.objects -= unfilled / u64::from(class.slot);
             usage.bytes -= unfilled;
         }
+        // What an open transaction has allocated counts when it commits.
+        let saved = self.saved.iter().map(|saved| &self.classes[saved.class as usize]);
+        for class in saved {
+            let fresh = (class.next - class.fresh_from) as u64;
+            usage.objects -= fresh / u64::from(class.slot);
+            usage.bytes -= fresh;
+        }
+        let fresh: usize = self.fresh.ranges().iter().map(|(start, end)| end - start).sum();
+        usage.objects -= self.objects;
+        usage.bytes -= fresh as u64;
         self.usage = usage;
     }
 }

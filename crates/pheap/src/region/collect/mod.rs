@@ -61,6 +61,8 @@ pub(crate) struct Collector {
     marking: Marking<Object>,
     /// Whether the cycle is the one that finds out what is live in a heap that was opened.
     opening: bool,
+    /// Whether there are spans of which it is not known what is live, and will not be before the next cycle.
+    pub(crate) incomplete: bool,
     /// Whether the cycle is (or the next one will be) a minor one.
     minor: bool,
     pub(crate) remembered: Remembered,
@@ -85,6 +87,7 @@ impl Collector {
             phase: Phase::Idle,
             marking: Marking::new(),
             opening: false,
+            incomplete: false,
             minor: false,
             remembered: Remembered::default(),
             marked_untraced: false,
@@ -283,7 +286,7 @@ impl Context {
     /// Tells the statistics what the region holds.
     pub(crate) fn publish_usage(&self) {
         let State { objects, bytes, unknown, .. } = &*self.gc.state;
-        unknown.set(self.gc.opening.into());
+        unknown.set((self.gc.opening || self.gc.incomplete).into());
         objects.set(self.alloc.usage.objects);
         bytes.set(self.alloc.usage.bytes);
     }
@@ -309,6 +312,7 @@ impl Context {
             gc.remembered.stop();
         }
         gc.opening = false;
+        gc.incomplete = false;
         self.publish_usage();
         self.heap().collections.completed();
     }
