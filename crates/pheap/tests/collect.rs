@@ -487,3 +487,21 @@ fn statistics_know_what_they_do_not_know() {
     heap.collect().unwrap();
     assert_eq!(heap.stats().live_objects, live + 200_000);
 }
+
+/// A heap that may not grow, and holds garbage: the transaction that finds no room fails, and then there is some.
+#[test]
+fn a_full_heap_is_collected() {
+    let heap = small().max_size(3 << 20).in_memory().unwrap();
+    let root = heap.root::<Lists>("lists").unwrap();
+    let mut failures = 0;
+    for i in 0..1000 {
+        let result = root.txn(|tx, p| {
+            let slice = tx.alloc_slice(10_000, |_| i)?;
+            tx[p].many = Some(tx.alloc_slice(1, |_| Some(slice))?);
+            Ok(())
+        });
+        failures += usize::from(result.is_err());
+    }
+    assert!(failures < 200, "{failures} failures: {:?}", heap.stats());
+    root.read(|view, p| assert_eq!(view[view[view[p].many.unwrap()][0].unwrap()].len(), 10_000)).unwrap();
+}

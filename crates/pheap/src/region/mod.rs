@@ -134,6 +134,11 @@ impl Region {
     pub(crate) fn is_gone(&self) -> bool {
         self.gone.load(Ordering::Relaxed)
     }
+
+    /// Keeps everyone away from a region that may be no longer sound.
+    fn give_up(&self) {
+        self.gone.store(true, Ordering::Relaxed);
+    }
 }
 
 /// A region that this thread has for itself. Dropping it rolls the transaction back.
@@ -214,6 +219,7 @@ impl Exclusive<'_> {
         if !self.region.is_gone() {
             commit::rollback(self.context());
             self.end_held(false);
+            self.context().collect_some();
         }
     }
 }

@@ -189,7 +189,18 @@ impl Context {
                     if bug(Bug::CycleInTransaction) {
                         self.begin_and_complete_collection();
                     }
-                    heap.take_span(*bytes.end(), entry)?
+                    match heap.take_span(*bytes.end(), entry) {
+                        Ok(span) => span,
+                        // Perhaps what the cycle that is running frees is enough.
+                        Err(_) if !self.gc.is_idle() => {
+                            self.complete_collection();
+                            continue;
+                        }
+                        Err(error) => {
+                            self.gc.wanted = true;
+                            return Err(error);
+                        }
+                    }
                 }
             };
             if let Some(addr) = self.alloc.add_span(heap, span, request.bytes, pointers) {

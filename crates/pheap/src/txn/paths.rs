@@ -188,6 +188,7 @@ impl Context {
             // SAFETY: as in `spill_all`.
             let member = unsafe { &mut *member };
             member.mode = Mode::Doomed;
+            member.gc.wanted = true;
             for (addr, copy, words) in member.set.copies() {
                 // SAFETY: the original is a live object of this many words.
                 unsafe {

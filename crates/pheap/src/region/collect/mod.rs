@@ -61,6 +61,8 @@ pub(crate) struct Collector {
     marking: Marking<Object>,
     /// Whether the cycle is the one that finds out what is live in a heap that was opened.
     opening: bool,
+    /// Whether there was no space for something: a cycle is to begin after this transaction, so that there is for the next.
+    pub(crate) wanted: bool,
     /// Whether there are spans of which it is not known what is live, and will not be before the next cycle.
     pub(crate) incomplete: bool,
     /// Whether the cycle is (or the next one will be) a minor one.
@@ -87,6 +89,7 @@ impl Collector {
             phase: Phase::Idle,
             marking: Marking::new(),
             opening: false,
+            wanted: false,
             incomplete: false,
             minor: false,
             remembered: Remembered::default(),
@@ -105,7 +108,7 @@ impl Collector {
     }
 
     #[inline(always)]
-    fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.phase == Phase::Idle
     }
 
@@ -116,7 +119,7 @@ impl Collector {
     }
 
     fn overdue(&self) -> u64 {
-        self.threshold + self.threshold / 4
+        self.threshold.saturating_add(self.threshold / 4)
     }
 
     /// Whether it is still being found out what is live in a heap that was opened.
@@ -129,7 +132,7 @@ impl Context {
     /// Does some work for the collection of the region, if there is any. Between transactions.
     #[inline(always)]
     pub(crate) fn collect_some(&mut self) {
-        if !self.gc.is_idle() || self.alloc.usage.allocated >= self.gc.soon() {
+        if !self.gc.is_idle() || self.alloc.usage.allocated >= self.gc.soon() || self.gc.wanted {
             self.pay();
         }
     }
@@ -143,7 +146,9 @@ impl Context {
         if self.gc.is_idle() {
             // A transaction that has allocated nothing may have unlinked something: a better moment than when it was just linked. But
             // there may be no such moment.
-            if usage.allocated != self.gc.paid && usage.allocated < self.gc.overdue() {
+            let wanted = std::mem::take(&mut self.gc.wanted);
+            self.gc.minor &= !wanted;
+            if usage.allocated != self.gc.paid && usage.allocated < self.gc.overdue() && !wanted {
                 self.gc.paid = usage.allocated;
                 return;
             }
@@ -303,8 +308,8 @@ impl Context {
         }
         let freed = (gc.before.bytes + usage.allocated).saturating_sub(usage.bytes);
         // As long as most of what is young dies, and not much that is old can have died.
-        let worthwhile =
-            freed >= gc.before.allocated / 3 * 2 && usage.bytes <= gc.live + gc.live / 2 + heap.collect_least;
+        let worthwhile = freed >= gc.before.allocated / 3 * 2
+            && usage.bytes <= (gc.live + gc.live / 2).saturating_add(heap.collect_least);
         gc.minor = if heap.collect_least < SLICE_WORK { !gc.minor } else { worthwhile };
         let growth = (usage.bytes / 100).saturating_mul(heap.collect_growth);
         gc.threshold = if gc.minor { growth / 4 } else { growth }.max(heap.collect_least);
@@ -393,11 +398,22 @@ pub(crate) enum Stage {
     Idle,
 }
 
+/// A region that a collection has locked beside readers. Dropping it lets go of the lock, also in a panic.
+struct Locked<'a>(&'a Region);
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        // SAFETY: locked by whoever made this, on this thread.
+        unsafe { self.0.lock.unlock_shared() };
+    }
+}
+
 impl Region {
     /// A slice of marking, beside readers and other threads that do the same.
     pub(crate) fn mark_beside_readers(&self, heap: &HeapInner) -> Stage {
         // Not recursive: transactions that wait come first.
         self.lock.lock_shared();
+        let locked = Locked(self);
         let start = Instant::now();
         let stage = if self.is_gone() {
             Stage::Idle
@@ -415,8 +431,7 @@ impl Region {
                 Stage::Idle
             }
         };
-        // SAFETY: locked above, by this thread.
-        unsafe { self.lock.unlock_shared() };
+        drop(locked);
         if stage != Stage::Idle {
             heap.collections.pause(start.elapsed());
         }
@@ -425,12 +440,21 @@ impl Region {
 
     /// Runs `work` with the region locked, unless it is gone. The thread is not inside of the heap.
     fn alone<R>(&self, work: impl FnOnce(&mut Context) -> R) -> Option<R> {
+        /// Lets go of the region, of which nothing is certain any more if `work` has panicked.
+        struct Unlock<'a>(&'a Region);
+        impl Drop for Unlock<'_> {
+            fn drop(&mut self) {
+                if std::thread::panicking() {
+                    self.0.give_up();
+                }
+                // SAFETY: locked below, by this thread.
+                unsafe { self.0.lock.unlock_exclusive() };
+            }
+        }
         self.lock.lock_exclusive();
+        let _unlock = Unlock(self);
         // SAFETY: the lock is held.
-        let result = (!self.is_gone()).then(|| work(unsafe { &mut *self.context.get() }));
-        // SAFETY: locked above, by this thread.
-        unsafe { self.lock.unlock_exclusive() };
-        result
+        (!self.is_gone()).then(|| work(unsafe { &mut *self.context.get() }))
     }
 
     /// A slice of whatever is next, with the region locked. Returns whether a cycle is still running.
