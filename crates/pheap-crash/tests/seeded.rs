@@ -9,7 +9,7 @@ use pheap_crash::alphabet::{all, settings};
 use pheap_crash::seeded::{BUGS, Seeded};
 use pheap_crash::{Failure, Limits};
 
-/// All programs of one operation, and a few longer ones.
+/// A few longer programs, and all of one operation.
 fn programs() -> impl Iterator<Item = Program> {
     let longer = [
         "set a; both",
@@ -22,9 +22,12 @@ fn programs() -> impl Iterator<Item = Program> {
         "push a; pop-free a; stuff a",
         "pin: push a; carry a",
         "grow a; unlink-big a; collect; close",
+        "eager: push a; cut a; churn a",
+        "eager pin: push a; cut a; churn a",
+        "eager: replace a",
     ];
     let longer = longer.into_iter().map(|text| text.parse().expect("a program"));
-    settings().into_iter().flat_map(|setting| all(setting, 1)).chain(longer)
+    longer.chain(settings().into_iter().flat_map(|setting| all(setting, 1)))
 }
 
 fn find(bug: Bug) -> Option<Failure> {
