@@ -193,7 +193,12 @@ impl Explorer {
             Level::Recovery => 3,
         };
         let bit = |n: u32| hash >> n & 1 == 1;
-        let setting = Setting { pin: bit(0), eager: bit(5), moved: bit(6) && bit(7), ..Setting::default() };
+        let setting = Setting {
+            pin: bit(0),
+            eager: bit(32) && bit(33),
+            moved: bit(34) && bit(35),
+            ..Setting::default()
+        };
         let mut run = Run::open(setting, image, None, generation)?;
         let state = run.state().clone();
         let after = |error: String| format!("after a recovery, {error}");
@@ -208,7 +213,7 @@ impl Explorer {
         }
         // What is done next must find logs and pages in good order: a short transaction, and sometimes allocations or a long one.
         let more = [One::Push, One::Many, One::Overlap, One::Big, One::Grow, One::Stuff, One::Replace]
-            .get((hash >> 1 & 7) as usize)
+            .get((hash >> 1 & 15) as usize)
             .copied();
         for which in [Which::A, Which::B] {
             if run.exists(which) {
@@ -225,22 +230,25 @@ impl Explorer {
             run.one(One::Push, Which::A).map_err(after)?;
             run.op(Op::Change(Change::Create)).map_err(after)?;
         }
-        run.check().map_err(after)?;
-        run.collect_all().map_err(after)?;
-        // What was garbage is used again.
-        if run.exists(Which::A) {
-            let after = |error: String| format!("after a recovery and a collection, {error}");
+        let mut ends = vec![(run.state().clone(), run.durable())];
+        if deep || bit(36) {
+            run.check().map_err(after)?;
+            run.collect_all().map_err(after)?;
+            // What was garbage is used again.
             for one in [One::Stuff, One::Replace] {
-                run.one(one, Which::A).map_err(after)?;
+                if run.exists(Which::A) {
+                    run.one(one, Which::A).map_err(after)?;
+                }
             }
+            ends.push((run.state().clone(), run.durable()));
         }
-        let (expected, end) = (run.state().clone(), run.durable());
         let trace = run.finish()?;
-        Run::open(Setting::default(), end, Some(expected), generation).and_then(Run::finish).map_err(
-            |error| {
+        for (expected, end) in ends {
+            let opened = Run::open(Setting::default(), end, Some(expected), generation).and_then(Run::finish);
+            opened.map_err(|error| {
                 format!("after a recovery, transactions that were acknowledged and another crash, {error}")
-            },
-        )?;
+            })?;
+        }
         if deep {
             self.totals.deep += 1;
             self.trace(&trace, 0, &[self.limits.seed, hash], Level::Recovery)?;

@@ -26,7 +26,7 @@ const ARENA: u64 = 64 << 10;
 /// Steps of the operations that repeat themselves, and how many of the last ones are explored.
 const BURST: (usize, usize) = (66, 5);
 const FILL: (usize, usize) = (22, 4);
-const CHURN: (usize, usize) = (20, 20);
+const CHURN: (usize, usize) = (20, 12);
 
 /// What happened between two openings of a heap.
 #[derive(Debug, Clone)]

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{breaks, breaks_or_not, explorer, holds, limits};
+use common::{breaks, breaks_or_not, explorer, holds, holds_at_a_glance, limits};
 use pheap::sim::Bug;
 use pheap_crash::Limits;
 
@@ -100,13 +100,13 @@ fn freed_memory_is_not_reused_while_a_record_covers_it() {
 #[test]
 fn slots_are_free_only_when_no_record_names_them() {
     // What is allocated in them is too large for a record, so an old record would be replayed over it.
-    holds(&[
+    holds_at_a_glance(&[
         "push a; pop a; collect; stuff a",
         "eager: pop a; churn a; stuff a",
         "both-replace; collect; stuff b",
     ]);
     breaks(Bug::SweepKeepsRecords, "push a; pop a; collect; stuff a");
-    holds(&[
+    holds_at_a_glance(&[
         "push a; pop-free a; stuff a",
         "eager: pop-free a; stuff a",
         "push a; pop-free a; many a; stuff a",
@@ -116,7 +116,7 @@ fn slots_are_free_only_when_no_record_names_them() {
 
 #[test]
 fn what_a_rollback_frees_is_not_free() {
-    holds(&[
+    holds_at_a_glance(&[
         "push a; abort-free a; stuff a",
         "eager: abort-free a; churn a",
         "pin: push a; abort-free a; stuff a",
@@ -125,7 +125,7 @@ fn what_a_rollback_frees_is_not_free() {
 
 #[test]
 fn pages_of_empty_spans_are_reused_only_when_their_entries_are_cleared() {
-    holds(&[
+    holds_at_a_glance(&[
         "grow a; unlink-big a; collect; push b; grow b",
         "eager: unlink-big a; churn a; remove b; churn a",
     ]);
@@ -156,26 +156,26 @@ fn what_was_reachable_when_a_cycle_began_stays() {
 
 #[test]
 fn what_is_new_while_a_cycle_runs_stays() {
-    holds(&["eager: stuff a; replace a; churn a", "eager crashed: stuff a; both-push; churn a"]);
+    holds_at_a_glance(&["eager: stuff a; replace a; churn a", "eager crashed: stuff a; both-push; churn a"]);
     breaks(Bug::NewObjectsUnmarked, "eager: churn a");
 }
 
 #[test]
 fn only_a_cycle_that_began_between_two_transactions_may_end_within_one() {
     // The object needs a new arena, and the cycle of the opening ends first; the node that is not linked meanwhile stays.
-    holds(&[
+    holds_at_a_glance(&[
         "crashed: carry a; stuff a",
         "crashed pin: carry a; stuff a",
         "eager crashed: carry a; carry a; churn a",
     ]);
     // No cycle is running.
-    holds(&["push a; carry a; stuff a", "pin: push a; carry a; stuff a"]);
+    holds_at_a_glance(&["push a; carry a; stuff a", "pin: push a; carry a; stuff a"]);
     breaks(Bug::CycleInTransaction, "pin: push a; carry a");
 }
 
 #[test]
 fn a_crash_in_a_collection_is_a_crash_like_any_other() {
-    holds(&[
+    holds_at_a_glance(&[
         "collect",
         "crashed: collect; ready",
         "stuff a; both-push; grow b; collect; torn; collect",
@@ -186,7 +186,10 @@ fn a_crash_in_a_collection_is_a_crash_like_any_other() {
 
 #[test]
 fn a_heap_can_move_while_a_collection_is_running() {
-    holds(&["crashed moved: push a; relocate; churn a", "eager: stuff a; relocate; move; churn a; collect"]);
+    holds_at_a_glance(&[
+        "crashed moved: push a; relocate; churn a",
+        "eager: stuff a; relocate; move; churn a; collect",
+    ]);
 }
 
 #[test]

@@ -30,7 +30,18 @@ fn program(text: &str) -> Program {
 /// No crash breaks any of these programs.
 #[track_caller]
 pub fn holds(programs: &[&str]) {
-    let mut explorer = explorer(limits());
+    holds_within(limits(), programs);
+}
+
+/// No crash breaks any of these programs, of those that a quick look finds: for long ones.
+#[track_caller]
+pub fn holds_at_a_glance(programs: &[&str]) {
+    holds_within(Limits { after_every: 4, ..Limits::quick(1) }, programs);
+}
+
+#[track_caller]
+fn holds_within(limits: Limits, programs: &[&str]) {
+    let mut explorer = explorer(limits);
     for text in programs {
         if let Err(failure) = explorer.explore(&program(text), false) {
             panic!("{failure}");
