@@ -145,7 +145,7 @@ impl Run {
         })?;
         match violations.first() {
             Some(first) => Err(format!("{first} ({} such words)", violations.len())),
-            None => Ok(self.trace),
+            None => Ok(std::mem::take(&mut self.trace)),
         }
     }
 
@@ -398,5 +398,18 @@ impl Run {
             return Err(format!("{} bytes of pages are lost", free - free_now));
         }
         self.compare(&found)
+    }
+}
+
+impl Drop for Run {
+    /// A heap with a bug may panic once more when it is closed.
+    fn drop(&mut self) {
+        self.handles.clear();
+        self.held = Default::default();
+        let heap = self.heap.take();
+        let _ = catching(|| {
+            drop(heap);
+            Ok(())
+        });
     }
 }

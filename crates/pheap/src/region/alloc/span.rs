@@ -106,7 +106,8 @@ impl ObjectSpan {
     pub(super) fn free(&mut self, first: u32, count: u32) {
         self.live.clear_range(first as usize, count as usize);
         self.marks.clear_range(first as usize, count as usize);
-        self.used -= count;
+        // Not less than zero, also if a seeded bug has let a sweep count them out.
+        self.used = self.used.saturating_sub(count);
     }
 }
 
