@@ -79,6 +79,47 @@ pub enum Error {
     )]
     NotClosed,
 
+    /// The heap was in use with [`Durability::Wal`](crate::Durability::Wal), and its log is not beside it: a copy of the heap without its log, or the log
+    /// was removed.
+    #[error(
+        "{} is missing, which holds the newest transactions of the heap; put it back, or restore the heap and its log from a copy",
+        path.display()
+    )]
+    LogMissing {
+        /// Where the log should be.
+        path: PathBuf,
+    },
+
+    /// The file beside the heap that has the name of its log is not its log. It was not touched.
+    #[error(
+        "{} is not the log of this heap ({why}); move it away, or put the log back that belongs there",
+        path.display()
+    )]
+    ForeignLog {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+
+    /// The transaction has taken place in memory, but the disk failed while its log was written: whether it survives is known when the heap is
+    /// opened again. The heap cannot be used until then.
+    #[error(
+        "the disk failed while the transaction was written ({source}); whether it has taken place is known when the heap is opened again"
+    )]
+    OutcomeUnknown {
+        /// The operating system's answer.
+        source: std::io::Error,
+    },
+
+    /// The disk failed earlier. What is in memory may be more than what is on the disk, so the heap can neither be read nor written until it is opened again,
+    /// which finds all that was acknowledged.
+    #[error("the heap's disk failed ({reason}); open the heap again, which recovers all that was committed")]
+    Failed {
+        /// What failed.
+        reason: String,
+    },
+
     /// The root holds values of another layout.
     #[error("root {root:?} holds values of another layout\n{difference}")]
     TypeMismatch {

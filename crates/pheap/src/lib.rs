@@ -11,7 +11,7 @@ mod txn;
 pub use error::{Error, Result};
 pub use heap::{
     Durability, Elements, Field, Fields, Heap, HeapInfo, Object, Options, Pauses, Pointer, Report, RootInfo,
-    Stats, TypeInfo, Usage, Value,
+    Stats, SyncPolicy, TypeInfo, Usage, Value,
 };
 pub use layout::{Persist, Pointee};
 pub use pheap_macros::{Persist, txn};

@@ -44,7 +44,7 @@ use types::TypeTable;
 
 pub use check::{Report, Usage};
 pub use inspect::{Elements, Field, Fields, HeapInfo, Object, Pointer, TypeInfo, Value};
-pub use options::{Durability, Options};
+pub use options::{Durability, Options, SyncPolicy};
 pub use pauses::Pauses;
 pub use roots::RootInfo;
 pub(crate) use spans::Span;
@@ -197,6 +197,24 @@ impl Heap {
             stats.ready &= region.state.unknown.get() == 0;
         }
         stats
+    }
+
+    /// Waits until all that was committed before survives the loss of power, with [`Durability::Wal`]. With
+    /// [`Pmem`](Durability::Pmem) it does anyway; with [`Process`](Durability::Process) nothing does.
+    ///
+    /// # Errors
+    /// [`Error::Closed`], [`Error::Forked`].
+    pub fn sync(&self) -> Result<()> {
+        self.inner.check_open()
+    }
+
+    /// Brings what the log holds to the heap's file, with [`Durability::Wal`], as is done in the background when the log has become long.
+    /// Transactions go on meanwhile. Nothing to do for others.
+    ///
+    /// # Errors
+    /// As for [`sync`](Self::sync).
+    pub fn checkpoint(&self) -> Result<()> {
+        self.inner.check_open()
     }
 
     /// Closes the heap: waits for the transactions and reads that are running, makes everything durable, and lets go of the file.

@@ -195,7 +195,7 @@ fn choose(options: &Options, file: &File) -> Result<(Medium, bool)> {
     let sync = supports_map_sync(file, len);
     let instruction = FlushInstruction::detect();
     match (options.durability, instruction) {
-        (Durability::Process, _) => Ok((Medium::Process, false)),
+        (Durability::Process | Durability::Wal, _) => Ok((Medium::Process, false)),
         (Durability::Pmem, Some(instruction)) => Ok((Medium::Pmem(instruction), sync)),
         (Durability::Pmem, None) => {
             Err(Error::Unsupported("`Durability::Pmem` needs a processor with clwb, clflushopt or clflush"))

@@ -10,15 +10,32 @@ use crate::error::{Error, Result};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Durability {
-    /// What the file system offers: [`Pmem`](Durability::Pmem) where files can be mapped with `MAP_SYNC` (DAX), else
-    /// [`Process`](Durability::Process).
+    /// What the file system offers: [`Pmem`](Durability::Pmem) where files can be mapped with `MAP_SYNC` (DAX),
+    /// [`Process`](Durability::Process) where they are in memory only (tmpfs), else [`Wal`](Durability::Wal).
     #[default]
     Auto,
     /// The end of the process and the loss of power, on memory that keeps its content: log entries and data are written back from
     /// the processor's caches. On other memory it costs the same and survives as much as `Process`.
     Pmem,
+    /// The end of the process and the loss of power, on any file system: what a transaction changes is appended to a log, in a file of the
+    /// same name with `.wal` at its end, and synced before the transaction returns (see [`SyncPolicy`]). Checkpoints bring it to the
+    /// heap's file in the background.
+    Wal,
     /// The end of the process at any instant (`kill -9`, abort, panic), but not of the machine.
     Process,
+}
+
+/// When the log of a heap with [`Durability::Wal`] is synced to its disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum SyncPolicy {
+    /// Before a transaction returns: nothing that was committed, or read, is lost when the power fails. Transactions that end at the same
+    /// time share a sync.
+    #[default]
+    EveryCommit,
+    /// When [`Heap::sync`] is called, when the heap is closed, and by checkpoints. A power failure takes the newest transactions since then,
+    /// never a part of one, and never one without those after it; the end of the process takes none.
+    OnDemand,
 }
 
 /// Options for opening or creating a heap.
@@ -32,6 +49,9 @@ pub enum Durability {
 #[derive(Debug, Clone)]
 pub struct Options {
     pub(crate) durability: Durability,
+    pub(crate) sync_policy: SyncPolicy,
+    pub(crate) log_limit: u64,
+    pub(crate) memory_limit: u64,
     pub(crate) read_only: bool,
     pub(crate) arena_size: u64,
     pub(crate) reserve: u64,
@@ -48,6 +68,9 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             durability: Durability::Auto,
+            sync_policy: SyncPolicy::EveryCommit,
+            log_limit: 64 << 20,
+            memory_limit: 256 << 20,
             read_only: false,
             arena_size: 64 << 20,
             reserve: 128 << 30,
@@ -71,6 +94,27 @@ impl Options {
     /// What committed transactions survive. May differ from one opening to the next.
     pub fn durability(mut self, durability: Durability) -> Options {
         self.durability = durability;
+        self
+    }
+
+    /// When the log is synced, with [`Durability::Wal`]: at each commit, unless set. Without meaning for others.
+    pub fn sync_policy(mut self, policy: SyncPolicy) -> Options {
+        self.sync_policy = policy;
+        self
+    }
+
+    /// How long the log may become before transactions wait for a checkpoint, in bytes, with [`Durability::Wal`]; 64 MiB unless set. A
+    /// checkpoint begins when it is half as long. A single transaction that writes more makes it longer.
+    pub fn log_limit(mut self, bytes: u64) -> Options {
+        self.log_limit = bytes;
+        self
+    }
+
+    /// How much of the heap may be in memory that belongs to this process, in bytes, with [`Durability::Wal`]; 256 MiB unless set. That are the
+    /// pages that were changed since they were last given back to the page cache, which a checkpoint does when they are more than half of this.
+    /// Pages that an open transaction changes, and tables (0.4 % of the file at most), come on top.
+    pub fn memory_limit(mut self, bytes: u64) -> Options {
+        self.memory_limit = bytes;
         self
     }
 

@@ -9,6 +9,7 @@
 //! | [`fence`](Media::fence) | `sfence` | compiler fence | lines in flight are durable |
 
 pub(crate) mod cpu;
+pub(crate) mod wal;
 #[cfg(feature = "sim")]
 pub mod sim;
 

@@ -1,0 +1,69 @@
+//! What a write-ahead log needs of the files: its own and that of the heap. The seam for disks that fail.
+
+use std::fmt::Debug;
+use std::io;
+use std::sync::Arc;
+
+/// A file whose writes are durable after a [sync](Self::sync), each sector (512 bytes) whole or not at all, in any order before.
+pub(crate) trait Storage: Send + Sync + Debug {
+    /// Reads as many bytes as there are at `at`, at most `buf.len()`.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    fn read_some(&self, buf: &mut [u8], at: u64) -> io::Result<usize>;
+
+    /// Writes some of the bytes, and says how many.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    fn write_some(&self, bytes: &[u8], at: u64) -> io::Result<usize>;
+
+    /// Waits until all that was written is durable (`fdatasync`). After an error, it is not known what is.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    fn sync(&self) -> io::Result<()>;
+
+    /// Length in bytes.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    fn len(&self) -> io::Result<u64>;
+
+    /// Makes the file longer by zeros that are written (not only reserved), durably, so that later writes there change no metadata. If it
+    /// fails, the file is as long as before.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    fn extend(&self, from: u64, to: u64) -> io::Result<()>;
+
+    /// Whether the file still has a name.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    fn is_linked(&self) -> io::Result<bool>;
+}
+
+/// The heap's file, and the place for its log beside it.
+pub(crate) trait Disk: Send + Sync + Debug {
+    /// The heap's file. Its length does not change through this.
+    fn data(&self) -> Arc<dyn Storage>;
+
+    /// The log, if there is one.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    fn open_log(&self) -> io::Result<Option<Arc<dyn Storage>>>;
+
+    /// A new, empty log; there is none. Its name is durable on return.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    fn create_log(&self) -> io::Result<Arc<dyn Storage>>;
+
+    /// Removes the log. Durable some time later.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    fn remove_log(&self) -> io::Result<()>;
+}
