@@ -141,7 +141,7 @@ impl Arena {
         unsafe {
             let head = base.add(self.head() as usize);
             media.store(head, words.as_ptr().cast(), HEAD_WORDS * 8);
-            media.persist(head, HEAD_WORDS * 8);
+            media.persist_directly(base, head, HEAD_WORDS * 8);
         }
     }
 

@@ -115,11 +115,12 @@ impl HeapInner {
 
     /// Whether runs must be repeatable: no threads that nobody asked for, no looking at clocks.
     pub(crate) fn is_simulated(&self) -> bool {
-        #[cfg(feature = "sim")]
-        if matches!(self.medium, crate::media::Medium::Sim(_)) {
-            return true;
+        match &self.medium {
+            #[cfg(feature = "sim")]
+            crate::media::Medium::Sim(_) => true,
+            crate::media::Medium::Wal(wal) => wal.is_simulated(),
+            _ => false,
         }
-        false
     }
 
     /// Marks what is live in a heap that was just opened, in a thread of its own.

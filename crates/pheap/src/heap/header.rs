@@ -30,6 +30,8 @@ pub(crate) enum Use {
     Closed,
     Process,
     Pmem,
+    /// The newest transactions are in the write-ahead log.
+    Wal,
 }
 
 /// The content of a slot.
@@ -54,6 +56,8 @@ pub(crate) struct Header {
     pub(crate) types: u64,
     /// Offset and length of the [bitmaps of live slots](super::bitmaps), if the heap is closed and has them.
     pub(crate) live_slots: (u64, u64),
+    /// Number of the newest write-ahead log: the one in use, if one is.
+    pub(crate) log: u64,
 }
 
 impl Header {
@@ -74,9 +78,11 @@ impl Header {
             Use::Closed => 0,
             Use::Process => 1,
             Use::Pmem => 2,
+            Use::Wal => 3,
         };
         w[17] = self.types;
         (w[18], w[19]) = self.live_slots;
+        w[20] = self.log;
         w[WORDS - 1] = checksum(&w);
         w
     }
@@ -107,10 +113,12 @@ impl Header {
                 0 => Use::Closed,
                 1 => Use::Process,
                 2 => Use::Pmem,
+                3 => Use::Wal,
                 other => return Err(Error::corrupt(format!("the header says {other} for how it is in use"))),
             },
             types: w[17],
             live_slots: (w[18], w[19]),
+            log: w[20],
         };
         let sane = header.arena_unit.is_power_of_two()
             && header.arena_unit >= 8 * PAGE
@@ -121,6 +129,7 @@ impl Header {
             && header.bases.iter().all(|&base| is_base(base, header.reserved))
             && (1..header.bases.len()).all(|i| !header.bases[..i].contains(&header.bases[i]))
             && header.sequence < 1 << 63
+            && header.log < 1 << 48
             && header.types < header.mapped;
         if sane { Ok(header) } else { Err(Error::corrupt("the sizes in the header contradict each other")) }
     }
@@ -153,7 +162,7 @@ impl Header {
         unsafe {
             let slot = base.add(self.slot() * PAGE as usize);
             media.store(slot, words.as_ptr().cast(), WORDS * 8);
-            media.persist(slot, WORDS * 8);
+            media.persist_directly(base, slot, WORDS * 8);
         }
     }
 }
@@ -242,6 +251,7 @@ mod tests {
             in_use: Use::Pmem,
             types: 4096,
             live_slots: (8192, 80),
+            log: 3,
         }
     }
 

@@ -91,6 +91,7 @@ impl Heap {
                 Use::Closed => None,
                 Use::Process => Some(Durability::Process),
                 Use::Pmem => Some(Durability::Pmem),
+                Use::Wal => Some(Durability::Wal),
             },
             types: meta.types.types.len() as u64,
             roots: meta.roots.len() as u64,

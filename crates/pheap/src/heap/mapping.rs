@@ -28,6 +28,8 @@ pub(crate) enum Backing {
     },
     /// A file that is only read: stores stay in this process.
     Private { file: File },
+    /// A file that a write-ahead log writes: stores stay in this process.
+    Logged { file: File, path: PathBuf },
     /// Nothing but memory.
     Memory,
 }
@@ -128,12 +130,12 @@ impl Mapping {
 
     pub(crate) fn path(&self) -> Option<&Path> {
         match &self.backing {
-            Backing::Shared { path, .. } => Some(path),
+            Backing::Shared { path, .. } | Backing::Logged { path, .. } => Some(path),
             _ => None,
         }
     }
 
-    /// Looks at the file, if there is one to write to.
+    /// Looks at the file, if stores go to one.
     pub(crate) fn with_file<R>(&self, look: impl FnOnce(&File) -> R) -> Option<R> {
         match &self.backing {
             Backing::Shared { file, .. } => Some(look(file)),
@@ -148,7 +150,7 @@ impl Mapping {
         }
     }
 
-    pub(crate) fn is_private(&self) -> bool {
+    pub(crate) fn is_read_only(&self) -> bool {
         matches!(self.backing, Backing::Private { .. })
     }
 
@@ -166,7 +168,7 @@ impl Mapping {
                 if *sync { libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC } else { libc::MAP_SHARED },
                 file.as_raw_fd(),
             ),
-            Backing::Private { file } => (libc::MAP_PRIVATE, file.as_raw_fd()),
+            Backing::Private { file } | Backing::Logged { file, .. } => (libc::MAP_PRIVATE, file.as_raw_fd()),
             Backing::Memory => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, -1),
         };
         // SAFETY: `from..to` lies in the reservation, which belongs to this mapping, and nothing is mapped there yet.
@@ -191,7 +193,9 @@ impl Mapping {
 
     /// Makes the backing `to` bytes long (from `from`), with the space reserved, so that no store can fail for want of it.
     pub(crate) fn grow_file(&self, from: u64, to: u64) -> Result<()> {
-        let Backing::Shared { file, path, .. } = &self.backing else { return Ok(()) };
+        let (Backing::Shared { file, path, .. } | Backing::Logged { file, path }) = &self.backing else {
+            return Ok(());
+        };
         // What lies behind the heap belongs to nobody: an arena that a crash kept from being recorded, perhaps. New arenas are zero.
         let cut = file
             .metadata()
@@ -215,7 +219,9 @@ impl Mapping {
 
     /// Cuts the file off behind the first `len` bytes, which is all that the heap has of it.
     pub(crate) fn shrink_file(&self, len: u64) -> Result<()> {
-        let Backing::Shared { file, path, .. } = &self.backing else { return Ok(()) };
+        let (Backing::Shared { file, path, .. } | Backing::Logged { file, path }) = &self.backing else {
+            return Ok(());
+        };
         file.set_len(len).map_err(|e| Error::io(format!("shortening {}", path.display()), e))
     }
 
@@ -235,6 +241,18 @@ impl Mapping {
         };
     }
 
+    /// Gives the private copies of these pages back: they show the file again. Only for a heap with a write-ahead log.
+    ///
+    /// # Safety
+    /// The file has what the copies hold, or nobody reads them before they are stored to; nobody accesses them meanwhile.
+    pub(crate) unsafe fn drop_copies(&self, offset: u64, len: u64) {
+        debug_assert!(matches!(self.backing, Backing::Logged { .. }));
+        // SAFETY: mapped pages of this heap; by the caller's promise their content does not change.
+        unsafe {
+            libc::madvise(self.base.as_ptr().add(offset as usize).cast(), len as usize, libc::MADV_DONTNEED)
+        };
+    }
+
     /// Gives the addresses back.
     ///
     /// # Safety
@@ -249,7 +267,9 @@ impl Mapping {
 
     /// Lets others open the file.
     pub(crate) fn unlock(&self) {
-        if let Backing::Shared { file, .. } | Backing::Private { file } = &self.backing {
+        if let Backing::Shared { file, .. } | Backing::Private { file } | Backing::Logged { file, .. } =
+            &self.backing
+        {
             let _ = file.unlock();
         }
     }

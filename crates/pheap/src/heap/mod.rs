@@ -4,11 +4,13 @@ pub(crate) mod arena;
 mod backup;
 pub(crate) mod bitmaps;
 pub(crate) mod check;
+mod checkpoints;
 mod collections;
 pub(crate) mod header;
 mod holes;
 mod inspect;
 mod lock;
+mod logged;
 pub(crate) mod mapping;
 mod open;
 mod options;
@@ -19,12 +21,14 @@ mod relocate;
 mod roots;
 mod spans;
 mod survey;
+pub(crate) mod table;
 mod types;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -68,6 +72,14 @@ pub struct Stats {
     pub flushed_lines: u64,
     /// Bytes of log entries written.
     pub log_bytes: u64,
+    /// Syncs of the write-ahead log. Always 0 but in `Wal` durability, like the next three.
+    pub syncs: u64,
+    /// Checkpoints: how often the log was brought to the heap's file.
+    pub checkpoints: u64,
+    /// Bytes that checkpoints wrote to the heap's file.
+    pub checkpoint_bytes: u64,
+    /// Bytes of the heap that are in memory of this process; see [`Options::memory_limit`].
+    pub private_bytes: u64,
     /// Bytes of the file.
     pub file_bytes: u64,
     /// Bytes of pages that no root uses.
@@ -94,6 +106,8 @@ pub struct Stats {
 const OPEN: u8 = 0;
 const READ_ONLY: u8 = 1;
 const CLOSED: u8 = 2;
+/// The disk has failed.
+const FAILED: u8 = 3;
 
 /// What handles, roots and regions share.
 pub(crate) struct HeapInner {
@@ -108,6 +122,8 @@ pub(crate) struct HeapInner {
     pub(crate) collect_least: u64,
     pub(crate) page_map: PageMap,
     pub(crate) collections: Collections,
+    /// The thread that makes checkpoints.
+    checkpoints: Mutex<Option<JoinHandle<()>>>,
     medium: Medium,
     /// How many times this process had been forked from another one.
     forks: u64,
@@ -160,6 +176,7 @@ impl Heap {
     pub fn durability(&self) -> Durability {
         match self.inner.medium {
             Medium::Process => Durability::Process,
+            Medium::Wal(_) => Durability::Wal,
             _ => Durability::Pmem,
         }
     }
@@ -190,6 +207,13 @@ impl Heap {
             stats.log_bytes += counters.log_bytes.get();
         };
         add(meta.media.counters());
+        if let Some(wal) = self.inner.wal() {
+            let counters = wal.counters();
+            stats.syncs = counters.syncs.load(Ordering::Relaxed);
+            stats.checkpoints = counters.checkpoints.load(Ordering::Relaxed);
+            stats.checkpoint_bytes = counters.checkpoint_bytes.load(Ordering::Relaxed);
+            stats.private_bytes = wal.pages.bytes();
+        }
         for region in meta.roots.values() {
             add(&region.counters);
             stats.live_objects += region.state.objects.get();
@@ -197,24 +221,6 @@ impl Heap {
             stats.ready &= region.state.unknown.get() == 0;
         }
         stats
-    }
-
-    /// Waits until all that was committed before survives the loss of power, with [`Durability::Wal`]. With
-    /// [`Pmem`](Durability::Pmem) it does anyway; with [`Process`](Durability::Process) nothing does.
-    ///
-    /// # Errors
-    /// [`Error::Closed`], [`Error::Forked`].
-    pub fn sync(&self) -> Result<()> {
-        self.inner.check_open()
-    }
-
-    /// Brings what the log holds to the heap's file, with [`Durability::Wal`], as is done in the background when the log has become long.
-    /// Transactions go on meanwhile. Nothing to do for others.
-    ///
-    /// # Errors
-    /// As for [`sync`](Self::sync).
-    pub fn checkpoint(&self) -> Result<()> {
-        self.inner.check_open()
     }
 
     /// Closes the heap: waits for the transactions and reads that are running, makes everything durable, and lets go of the file.
@@ -261,7 +267,7 @@ impl HeapInner {
     }
 
     pub(crate) fn is_read_only(&self) -> bool {
-        self.mapping.is_private()
+        self.mapping.is_read_only()
     }
 
     /// Fails unless objects can be read.
@@ -270,7 +276,20 @@ impl HeapInner {
         if self.forks != lock::forks() {
             return Err(Error::Forked);
         }
-        if self.state.load(Ordering::Relaxed) == CLOSED { Err(Error::Closed) } else { Ok(()) }
+        if self.state.load(Ordering::Relaxed) < CLOSED { Ok(()) } else { Err(self.why_not_open()) }
+    }
+
+    #[cold]
+    fn why_not_open(&self) -> Error {
+        match self.wal().and_then(|wal| wal.failure()) {
+            Some(error) if self.state.load(Ordering::Relaxed) == FAILED => error,
+            _ => Error::Closed,
+        }
+    }
+
+    /// Lets nobody use the heap any more, for its disk has failed.
+    pub(crate) fn set_failed(&self) {
+        let _ = self.state.compare_exchange(OPEN, FAILED, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// Fails unless objects can be written.
@@ -286,22 +305,31 @@ impl HeapInner {
     }
 
     fn close(&self) -> Result<()> {
-        self.check_open()?;
+        if self.forks != lock::forks() {
+            return Err(Error::Forked);
+        }
         if guard::is_inside(self.id()) {
             return Err(Error::Nested);
         }
         let _creation = self.creation.lock();
         let regions: Vec<Arc<Region>> = self.meta.lock().roots.values().cloned().collect();
+        let mut failed = self.why_not_open_if_failed();
         if self.state.swap(CLOSED, Ordering::Relaxed) == CLOSED {
             return Err(Error::Closed);
         }
         self.stop_background();
+        self.stop_checkpoints();
         let mut live = Some(Vec::new());
         for region in regions {
             region.retire(self, |context| live = live.take().and_then(|live| context.live_slots(live)))?;
         }
         let mut meta = self.meta.lock();
-        let closed = if self.is_read_only() { Ok(()) } else { self.mark_closed(&mut meta, live) };
+        let closed = match failed.take() {
+            // What the disk has is for the next opening to find out.
+            Some(error) => Err(error),
+            None if self.is_read_only() => Ok(()),
+            None => self.mark_closed(&mut meta, live),
+        };
         meta.roots.clear();
         // SAFETY: every region is gone, and metadata are only touched with `meta` locked and the heap open.
         unsafe { self.mapping.unmap() };
@@ -312,6 +340,10 @@ impl HeapInner {
         closed
     }
 
+    fn why_not_open_if_failed(&self) -> Option<Error> {
+        self.wal().and_then(|wal| wal.failure())
+    }
+
     /// Marks the heap as closed, once the disk has everything. `live` are the live slots, if they are known.
     fn mark_closed(&self, meta: &mut Meta, live: Option<Vec<u64>>) -> Result<()> {
         // A simulated medium cannot be cut off.
@@ -319,18 +351,27 @@ impl HeapInner {
         if let Some(live) = live {
             meta.store_live_slots(self, &live);
         }
+        if let Some(wal) = self.wal() {
+            wal.checkpoint(|| {})?;
+        }
         self.mapping.sync()?;
         let Meta { header, media, .. } = meta;
         header.in_use = Use::Closed;
         // SAFETY: the header is mapped, and `meta` is locked.
         unsafe {
             header.write(media, self.base());
-            if shorter {
-                // The other slot, too: a file that is shorter than either says is refused, should the other be damaged.
+            if shorter || self.wal().is_some() {
+                // The other slot, too: a log that is gone must not be missed, should this one be damaged; and a file that is shorter than either says is refused, should the other be damaged.
                 header.write(media, self.base());
             }
         }
         self.mapping.sync()?;
+        if let Some(wal) = self.wal() {
+            if let Some(error) = wal.failure() {
+                return Err(error);
+            }
+            wal.remove();
+        }
         if shorter { self.mapping.shrink_file(header.mapped) } else { Ok(()) }
     }
 }
@@ -339,6 +380,7 @@ impl Drop for HeapInner {
     fn drop(&mut self) {
         if self.forks != lock::forks() {
             self.collections.forget_background(); // it has stayed with the parent
+            std::mem::forget(self.checkpoints.get_mut().take()); // and so has this one
         }
         // The last handle is gone, so no transaction runs. A forked child must leave the file alone.
         let _ = self.close();

@@ -23,9 +23,12 @@ use super::pages::Pages;
 use super::spans::{Span, all_spans};
 use super::survey::{Outlook, Surveyed, check_roots, free_pages, read_regions};
 use super::types::TypeTable;
-use super::{Heap, HeapInner, Meta, OPEN, READ_ONLY, relocate};
+use super::{Heap, HeapInner, Meta, OPEN, READ_ONLY, logged, relocate};
 use crate::error::{Error, Result};
 use crate::media::cpu::FlushInstruction;
+use crate::media::wal::Leftover;
+use crate::media::wal::files::Files;
+use crate::media::wal::storage::Disk;
 use crate::media::{Bug, Media, Medium, bug};
 use crate::txn::log::Log;
 use crate::txn::recovery::{Recovered, read_logs, replay};
@@ -45,20 +48,28 @@ pub(super) fn open_file(options: &Options, path: &Path) -> Result<Heap> {
         .open(path)
         .map_err(|e| io_error("opening", e))?;
     let lock = OpenFile::lock(&file, path, options.read_only)?;
-    let result = read_header(&mut file, path).and_then(|found| match found {
-        Found::Header(header) => {
-            check::verify(options, path, &file, &header)?;
-            open_found(options, path, file, header)
-        }
-        Found::Nothing if options.read_only => Err(Error::NotAHeap { path: path.to_owned() }),
-        Found::Nothing => create_file(options, path, file),
-    });
-    match result {
+    match open_locked(options, path, &mut file) {
         Ok(builder) => Ok(builder.finish(options, Some(lock))),
         Err(error) => {
             lock.forget();
             Err(error)
         }
+    }
+}
+
+/// Opens the heap in a file that nobody else has.
+fn open_locked(options: &Options, path: &Path, file: &mut File) -> Result<Builder> {
+    let found = read_header(file, path)?;
+    let again = |e| Error::io(format!("opening {}", path.display()), e);
+    let disk: Arc<dyn Disk> = Arc::new(Files::new(file, path).map_err(again)?);
+    let file = file.try_clone().map_err(again)?;
+    match found {
+        Found::Header(header) => {
+            check::verify(options, path, &file, &header)?;
+            open_found(options, path, file, header, &disk)
+        }
+        Found::Nothing if options.read_only => Err(Error::NotAHeap { path: path.to_owned() }),
+        Found::Nothing => create_file(options, path, file, &disk),
     }
 }
 
@@ -89,7 +100,13 @@ fn rest_is_zero(file: &mut File) -> io::Result<bool> {
     }
 }
 
-fn open_found(options: &Options, path: &Path, file: File, mut header: Header) -> Result<Builder> {
+fn open_found(
+    options: &Options,
+    path: &Path,
+    file: File,
+    header: Header,
+    disk: &Arc<dyn Disk>,
+) -> Result<Builder> {
     let have = file.metadata().map_err(|e| Error::io(format!("looking at {}", path.display()), e))?.len();
     if have < header.mapped {
         return Err(Error::Truncated { path: path.to_owned(), have, need: header.mapped });
@@ -97,41 +114,85 @@ fn open_found(options: &Options, path: &Path, file: File, mut header: Header) ->
     if header.in_use == Use::Process && header.boot != boot_id() && !options.verify {
         return Err(Error::NotClosed);
     }
-    let (medium, sync) = choose(options, &file)?;
+    let leftover = Leftover::read(&**disk, &header)?;
     if options.read_only {
         let mapping = relocate::reserve(options.base, &header, Backing::Private { file })?;
-        return Builder::existing(mapping, medium, header);
+        return Builder::existing(mapping, Medium::Process, header, &leftover);
     }
     holes::fill(&file, path, header.mapped)?;
-    if relocate::has_no_room(&header, options.base) {
-        let file = file.try_clone().map_err(|e| Error::io(format!("opening {}", path.display()), e))?;
-        let backing = Backing::Shared { file, path: path.to_owned(), sync };
-        let mapping = relocate::reserve(None, &header, backing)?;
-        header = Builder::existing(mapping, medium.clone(), header)?.meta.header;
-    }
-    let backing = Backing::Shared { file, path: path.to_owned(), sync };
-    let mapping = relocate::reserve(options.base, &header, backing)?;
-    Builder::existing(mapping, medium, header)
+    let place = Place { path, file: &file, base: options.base };
+    let header = logged::settle(&place, header, disk, &leftover)?;
+    let mut builder = match choose(options, &file)? {
+        Chosen::Mapped(medium, sync) => {
+            tracing::info!(path = %path.display(), ?medium, "opened a heap");
+            logged::remove_old_log(&**disk)?;
+            place.open(medium, sync, header)?
+        }
+        Chosen::Wal => logged::open(options, &place, header, disk)?,
+    };
+    builder.recovered.replayed += leftover.transactions();
+    Ok(builder)
 }
 
 /// A heap of its own in memory, with its logs replayed: nothing in the file is changed.
 pub(super) fn open_private(options: &Options, path: &Path, file: File, header: Header) -> Result<Heap> {
-    Ok(open_found(options, path, file, header)?.finish(options, None))
+    let files = Files::new(&file, path).map_err(|e| Error::io(format!("opening {}", path.display()), e))?;
+    let disk: Arc<dyn Disk> = Arc::new(files);
+    Ok(open_found(options, path, file, header, &disk)?.finish(options, None))
 }
 
-fn create_file(options: &Options, path: &Path, file: File) -> Result<Builder> {
+/// A file, and where it is to be mapped.
+pub(super) struct Place<'a> {
+    pub(super) path: &'a Path,
+    pub(super) file: &'a File,
+    pub(super) base: Option<u64>,
+}
+
+impl Place<'_> {
+    pub(super) fn again(&self) -> Result<File> {
+        self.file.try_clone().map_err(|e| Error::io(format!("opening {}", self.path.display()), e))
+    }
+
+    fn shared(&self, sync: bool) -> Result<Backing> {
+        Ok(Backing::Shared { file: self.again()?, path: self.path.to_owned(), sync })
+    }
+
+    /// Opens a heap whose file stores go to.
+    pub(super) fn open(&self, medium: Medium, sync: bool, mut header: Header) -> Result<Builder> {
+        if relocate::has_no_room(&header, self.base) {
+            let mapping = relocate::reserve(None, &header, self.shared(sync)?)?;
+            header = Builder::existing(mapping, medium.clone(), header, &Leftover::default())?.meta.header;
+        }
+        let mapping = relocate::reserve(self.base, &header, self.shared(sync)?)?;
+        Builder::existing(mapping, medium, header, &Leftover::default())
+    }
+}
+
+fn create_file(options: &Options, path: &Path, file: File, disk: &Arc<dyn Disk>) -> Result<Builder> {
     let header = new_header(options);
     if header.mapped > options.max_size {
         return Err(Error::OutOfSpace { reason: "the maximal size is less than one arena".to_owned() });
     }
-    let backing = Backing::Shared { file, path: path.to_owned(), sync: false };
-    let mut mapping = relocate::reserve(options.base, &header, backing)?;
+    // A log of a heap that is gone may be all that is left of it.
+    Leftover::read(&**disk, &header)?;
+    logged::remove_old_log(&**disk)?;
+    let place = Place { path, file: &file, base: options.base };
+    let mut mapping = relocate::reserve(options.base, &header, place.shared(false)?)?;
     // Cuts off what an interrupted creation left.
     mapping.grow_file(0, header.mapped)?;
-    let (medium, sync) = mapping.with_file(|file| choose(options, file)).expect("it is a file")?;
-    mapping.set_sync(sync);
+    let chosen = choose(options, &file)?;
     sync_directory(path)?;
-    Builder::new(mapping, medium, header)
+    match chosen {
+        Chosen::Mapped(medium, sync) => {
+            tracing::info!(path = %path.display(), ?medium, "created a heap");
+            mapping.set_sync(sync);
+            Builder::new(mapping, medium, header)
+        }
+        Chosen::Wal => {
+            let header = logged::create(mapping, &place, header)?;
+            logged::open(options, &place, header, disk)
+        }
+    }
 }
 
 pub(super) fn open_memory(options: &Options) -> Result<Heap> {
@@ -186,24 +247,28 @@ pub(super) fn open_simulated(options: &Options, sim: &Arc<crate::media::sim::Sim
     Ok(builder.finish(options, None))
 }
 
-/// The medium for a file, and whether it is mapped with `MAP_SYNC`.
-fn choose(options: &Options, file: &File) -> Result<(Medium, bool)> {
-    if options.read_only {
-        return Ok((Medium::Process, false));
-    }
+/// How a file is going to be used.
+enum Chosen {
+    /// The medium, and whether it is mapped with `MAP_SYNC`.
+    Mapped(Medium, bool),
+    Wal,
+}
+
+fn choose(options: &Options, file: &File) -> Result<Chosen> {
     let len = file.metadata().map_or(0, |metadata| metadata.len());
     let sync = supports_map_sync(file, len);
     let instruction = FlushInstruction::detect();
     match (options.durability, instruction) {
-        (Durability::Process | Durability::Wal, _) => Ok((Medium::Process, false)),
-        (Durability::Pmem, Some(instruction)) => Ok((Medium::Pmem(instruction), sync)),
+        (Durability::Process, _) => Ok(Chosen::Mapped(Medium::Process, false)),
+        (Durability::Wal, _) => Ok(Chosen::Wal),
+        (Durability::Pmem, Some(instruction)) => Ok(Chosen::Mapped(Medium::Pmem(instruction), sync)),
         (Durability::Pmem, None) => {
             Err(Error::Unsupported("`Durability::Pmem` needs a processor with clwb, clflushopt or clflush"))
         }
-        (Durability::Auto, Some(instruction)) if sync && !is_tmpfs(file) => {
-            Ok((Medium::Pmem(instruction), true))
-        }
-        (Durability::Auto, _) => Ok((Medium::Process, false)),
+        // Nothing in it survives a power failure whatever one does.
+        (Durability::Auto, _) if is_tmpfs(file) => Ok(Chosen::Mapped(Medium::Process, false)),
+        (Durability::Auto, Some(instruction)) if sync => Ok(Chosen::Mapped(Medium::Pmem(instruction), true)),
+        (Durability::Auto, _) => Ok(Chosen::Wal),
     }
 }
 
@@ -222,6 +287,7 @@ fn new_header(options: &Options) -> Header {
         in_use: Use::Closed,
         types: 0,
         live_slots: (0, 0),
+        log: 0,
     }
 }
 
@@ -250,11 +316,15 @@ fn boot_id() -> u128 {
 /// Marks the heap as in use, durably before it is changed: after a power failure, the disk may have any of the pages that were
 /// stored later, and must not have the mark of a closed heap beside them.
 fn mark_in_use(mapping: &Mapping, medium: &Medium, media: &Media, header: &mut Header) -> Result<()> {
-    if mapping.is_private() {
+    if mapping.is_read_only() {
         return Ok(());
     }
     header.in_use = match medium {
         Medium::Process => Use::Process,
+        Medium::Wal(wal) => {
+            header.log = wal.id();
+            Use::Wal
+        }
         _ => Use::Pmem,
     };
     header.boot = boot_id();
@@ -268,10 +338,10 @@ fn mark_in_use(mapping: &Mapping, medium: &Medium, media: &Media, header: &mut H
 }
 
 /// A heap that is almost open.
-struct Builder {
-    mapping: Mapping,
+pub(super) struct Builder {
+    pub(super) mapping: Mapping,
     medium: Medium,
-    meta: Meta,
+    pub(super) meta: Meta,
     recovered: Recovered,
     regions: Vec<Surveyed>,
     /// Spans of objects.
@@ -282,7 +352,7 @@ struct Builder {
 }
 
 impl Builder {
-    fn new(mapping: Mapping, medium: Medium, header: Header) -> Result<Builder> {
+    pub(super) fn new(mapping: Mapping, medium: Medium, header: Header) -> Result<Builder> {
         mapping.map(0, header.mapped)?;
         Builder::new_mapped(mapping, medium, header)
     }
@@ -328,8 +398,21 @@ impl Builder {
         })
     }
 
-    fn existing(mapping: Mapping, medium: Medium, header: Header) -> Result<Builder> {
+    /// `leftover` is in the log, and not in the file: only for a mapping that is private.
+    pub(super) fn existing(
+        mapping: Mapping,
+        medium: Medium,
+        header: Header,
+        leftover: &Leftover,
+    ) -> Result<Builder> {
         mapping.map(0, header.mapped)?;
+        for range in leftover.ranges() {
+            // SAFETY: mapped, as was checked when the log was read; nobody else has the heap until it is open.
+            unsafe {
+                let place = mapping.base().add(range.offset as usize).cast::<u64>();
+                place.copy_from_nonoverlapping(range.words.as_ptr(), range.words.len());
+            }
+        }
         Builder::existing_mapped(mapping, medium, header)
     }
 
@@ -420,7 +503,7 @@ impl Builder {
         for span in spans.iter().filter(|span| matches!(span.entry.kind, SpanKind::Small | SpanKind::Large)) {
             of_region.entry(span.entry.region).or_default().push(*span);
         }
-        let state = if mapping.is_private() { READ_ONLY } else { OPEN };
+        let state = if mapping.is_read_only() { READ_ONLY } else { OPEN };
         let inner = Arc::new(HeapInner {
             mapping,
             state: AtomicU8::new(state),
@@ -432,6 +515,7 @@ impl Builder {
             collect_least: options.collect_least,
             page_map,
             collections: Collections::default(),
+            checkpoints: Mutex::default(),
             medium,
             forks: lock::forks(),
             recovered,
@@ -453,6 +537,7 @@ impl Builder {
         if live.is_none() && !inner.is_read_only() && !inner.is_simulated() {
             inner.mark_in_background();
         }
+        inner.make_checkpoints();
         Heap { inner }
     }
 }

@@ -3,52 +3,29 @@
 //! A collector looks up each pointer that it follows, so this is an array, not a tree. It is as long as the reservation of addresses, but
 //! only the parts that are written take memory.
 
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::mapping::PAGE;
-use crate::error::{Error, Result};
+use super::table::Table;
+use crate::error::Result;
 
 /// The bit of an entry that says that the page was populated since the heap was opened.
 const POPULATED: u32 = 1 << 31;
 
 /// Numbers of spans by page. A region's numbers are its own: nobody looks up a page of another region.
 pub(crate) struct PageMap {
-    start: NonNull<AtomicU32>,
-    pages: usize,
+    pages: Table<AtomicU32>,
 }
-
-// SAFETY: an array of atomics.
-unsafe impl Send for PageMap {}
-// SAFETY: as above.
-unsafe impl Sync for PageMap {}
 
 impl PageMap {
     /// A map for a heap of at most `reserved` bytes, which belong to no span.
     pub(crate) fn new(reserved: u64) -> Result<PageMap> {
-        let pages = (reserved / PAGE) as usize;
-        // SAFETY: a new mapping at an address of the kernel's choice. Not from the allocator, which would count all of it.
-        let got = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                pages * size_of::<AtomicU32>(),
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-                -1,
-                0,
-            )
-        };
-        if got == libc::MAP_FAILED {
-            let error = std::io::Error::last_os_error();
-            return Err(Error::io(format!("mapping a table for {pages} pages"), error));
-        }
-        Ok(PageMap { start: NonNull::new(got.cast()).expect("not at 0"), pages })
+        Ok(PageMap { pages: Table::new((reserved / PAGE) as usize)? })
     }
 
     #[inline(always)]
     fn entries(&self) -> &[AtomicU32] {
-        // SAFETY: mapped in `new` with this length, and zero, which is a valid atomic.
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.pages) }
+        self.pages.entries()
     }
 
     /// The number of the span that the byte at `offset` lies in.
@@ -78,13 +55,6 @@ impl PageMap {
     fn range(&self, offset: u64, len: u64) -> &[AtomicU32] {
         let first = (offset / PAGE) as usize;
         &self.entries()[first..first + (len / PAGE) as usize]
-    }
-}
-
-impl Drop for PageMap {
-    fn drop(&mut self) {
-        // SAFETY: mapped in `new`, and nobody has a reference into it any more.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), self.pages * size_of::<AtomicU32>()) };
     }
 }
 

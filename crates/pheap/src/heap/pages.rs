@@ -41,6 +41,11 @@ impl Pages {
         is_free
     }
 
+    /// All runs: offsets and lengths.
+    pub(crate) fn runs(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.free.iter().map(|(&offset, &len)| (offset, len))
+    }
+
     /// Gives a run back.
     pub(crate) fn give(&mut self, start: u64, len: u64) {
         let (mut start, mut len) = (start, len);

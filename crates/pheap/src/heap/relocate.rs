@@ -100,7 +100,7 @@ pub(super) unsafe fn relocate(
         mapping.sync()?;
     }
     header.bases.truncate(1);
-    if !mapping.is_private() {
+    if !mapping.is_read_only() {
         // SAFETY: the header is mapped, and the heap is not open yet.
         unsafe { header.write(media, mapping.base()) };
     }
@@ -130,7 +130,7 @@ unsafe fn swizzle(mapping: &Mapping, medium: &Medium, header: &Header, pieces: &
             .min(bytes / PER_THREAD + 1),
     };
     // A fault in a tmpfs maps several pages, which is faster than to populate them; everywhere else it is not.
-    let populates = mapping.with_file(|file| !is_tmpfs(file)).unwrap_or(mapping.is_private());
+    let populates = mapping.with_file(|file| !is_tmpfs(file)).unwrap_or(mapping.is_read_only());
     let next = AtomicUsize::new(0);
     let work = || {
         let media = Media::new(medium.clone());

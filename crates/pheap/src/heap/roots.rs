@@ -95,6 +95,7 @@ impl Heap {
         }
         // SAFETY: the header is mapped, and the metadata are locked.
         unsafe { region.header.set_name(&meta.media, new) };
+        heap.acknowledge_all()?;
         meta.roots.remove(old);
         new.clone_into(&mut region.name.lock());
         meta.roots.insert(new.to_owned(), region);
@@ -127,7 +128,7 @@ impl Heap {
         meta.roots.remove(name);
         // SAFETY: it was marked as removed just now, and is gone for everyone.
         unsafe { meta.free_spans(heap, &spans) };
-        Ok(())
+        heap.acknowledge_all()
     }
 
     /// `init` allocates the root object and returns its address.
@@ -266,13 +267,16 @@ impl Meta {
         // SAFETY: passed on to the caller.
         unsafe {
             let (base, medium) = ((*heap).base(), (*heap).medium.clone());
-            let log = Log::new(
+            let mut log = Log::new(
                 base,
                 identity.header,
                 identity.generation,
                 self.header.log_identity(identity.id),
                 segments,
             );
+            if (*heap).wal().is_some() {
+                log.keep_in_memory();
+            }
             Region::new(heap, Media::new(medium), log, identity)
         }
     }

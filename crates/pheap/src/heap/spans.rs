@@ -92,6 +92,9 @@ impl HeapInner {
     pub(crate) fn populate(&self, offset: u64, len: u64) {
         if !self.page_map.set_populated(offset, len) {
             self.mapping.populate(offset, len);
+            if let Some(wal) = self.wal() {
+                wal.pages.note(offset, len);
+            }
         }
     }
 

@@ -2,22 +2,30 @@
 //!
 //! A protocol stores, flushes and fences through [`Media`]; what these do depends on the medium:
 //!
-//! | | `Pmem` | `Process` | simulator |
-//! |---|---|---|---|
-//! | [`append`](Media::append) | non-temporal stores | stores | stores, lines in flight |
-//! | [`flush`](Media::flush) | `clwb`, `clflushopt` or `clflush` | – | lines in flight |
-//! | [`fence`](Media::fence) | `sfence` | compiler fence | lines in flight are durable |
+//! | | `Pmem` | `Process` | `Wal` | simulator |
+//! |---|---|---|---|---|
+//! | [`append`](Media::append) | non-temporal stores | stores | – | stores, lines in flight |
+//! | [`flush`](Media::flush) | `clwb`, `clflushopt` or `clflush` | – | notes the range | lines in flight |
+//! | [`fence`](Media::fence) | `sfence` | compiler fence | one record of the ranges noted | lines in flight are durable |
+//!
+//! With a [write-ahead log](wal), a fence does not make anything durable; but records become durable in the order of the fences, which is
+//! what the protocols rely on.
 
 pub(crate) mod cpu;
-pub(crate) mod wal;
 #[cfg(feature = "sim")]
 pub mod sim;
+pub(crate) mod wal;
 
+use std::cell::RefCell;
+use std::fs::File;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, compiler_fence};
 
+use crate::error::Result;
+use crate::txn::log::{Range, Staged};
 use cpu::FlushInstruction;
+use wal::Wal;
 
 /// Bytes of a cache line: the unit of flushing.
 pub(crate) const LINE: usize = 64;
@@ -31,6 +39,10 @@ pub(crate) enum Medium {
     Process,
     /// They are durable when their cache line has reached the memory.
     Pmem(FlushInstruction),
+    /// They are durable when their record in the log is.
+    Wal(Arc<Wal>),
+    /// They are durable when the file is synced: while a heap is made ready for `Wal`.
+    Synced(Arc<SyncedFile>),
     #[cfg(feature = "sim")]
     Sim(std::sync::Arc<sim::Sim>),
 }
@@ -49,11 +61,34 @@ impl Medium {
     }
 }
 
+/// A file that each fence syncs.
+#[derive(Debug)]
+pub(crate) struct SyncedFile {
+    file: File,
+    failed: AtomicBool,
+}
+
+impl SyncedFile {
+    pub(crate) fn new(file: File) -> Arc<SyncedFile> {
+        Arc::new(SyncedFile { file, failed: AtomicBool::new(false) })
+    }
+
+    /// Fails if a sync has failed.
+    pub(crate) fn check(&self) -> std::io::Result<()> {
+        if self.failed.load(Ordering::Relaxed) {
+            return Err(std::io::Error::other("the file could not be synced"));
+        }
+        Ok(())
+    }
+}
+
 /// A medium and what was done on it. One per region, so the counters are not shared.
 #[derive(Debug)]
 pub(crate) struct Media {
     medium: Medium,
     counters: Arc<Counters>,
+    /// With a write-ahead log: addresses and lengths of what the next record holds.
+    noted: RefCell<Vec<(usize, usize)>>,
 }
 
 /// What was done on a medium. Shared with whoever wants to know.
@@ -62,6 +97,8 @@ pub(crate) struct Counters {
     pub(crate) fences: Counter,
     pub(crate) flushed_lines: Counter,
     pub(crate) log_bytes: Counter,
+    /// With a write-ahead log: the position behind the last record of this medium.
+    pub(crate) position: Gauge,
 }
 
 /// A counter with one writer at a time, readable by anyone.
@@ -97,17 +134,26 @@ impl Gauge {
 
 impl Media {
     pub(crate) fn new(medium: Medium) -> Media {
-        Media { medium, counters: Arc::default() }
+        Media { medium, counters: Arc::default(), noted: RefCell::default() }
     }
 
     pub(crate) fn counters(&self) -> &Arc<Counters> {
         &self.counters
     }
 
-    /// Whether a store must be flushed to become durable.
+    /// Whether lines that were stored must be flushed, some time after, to become durable.
     #[inline(always)]
     pub(crate) fn needs_flush(&self) -> bool {
-        !matches!(self.medium, Medium::Process)
+        !matches!(self.medium, Medium::Process | Medium::Wal(_) | Medium::Synced(_))
+    }
+
+    /// The write-ahead log, if that is what makes stores durable.
+    #[inline(always)]
+    pub(crate) fn wal(&self) -> Option<&Arc<Wal>> {
+        match &self.medium {
+            Medium::Wal(wal) => Some(wal),
+            _ => None,
+        }
     }
 
     /// Writes whole lines that will not be read soon (log entries); durable after the next fence.
@@ -119,7 +165,7 @@ impl Media {
         debug_assert!(dst.addr().is_multiple_of(LINE) && words.len().is_multiple_of(LINE_WORDS));
         self.counters.log_bytes.add(words.len() as u64 * 8);
         match &self.medium {
-            Medium::Process => {
+            Medium::Process | Medium::Wal(_) | Medium::Synced(_) => {
                 // SAFETY: by the caller's promise.
                 unsafe { dst.copy_from_nonoverlapping(words.as_ptr(), words.len()) };
             }
@@ -189,7 +235,8 @@ impl Media {
             return;
         }
         match &self.medium {
-            Medium::Process => {}
+            Medium::Process | Medium::Synced(_) => {}
+            Medium::Wal(_) => self.noted.borrow_mut().push((addr.addr(), len)),
             Medium::Pmem(instruction) => {
                 self.counters.flushed_lines.add(lines(addr.addr(), len).count() as u64);
                 instruction.flush(addr, len);
@@ -207,6 +254,15 @@ impl Media {
     pub(crate) fn fence(&self) {
         match &self.medium {
             Medium::Process => compiler_fence(Ordering::SeqCst),
+            // A failure is kept by the log, which whoever waits for a record will find.
+            Medium::Wal(wal) => {
+                let _ = self.record_noted(wal, true);
+            }
+            Medium::Synced(synced) => {
+                if synced.file.sync_data().is_err() {
+                    synced.failed.store(true, Ordering::Relaxed);
+                }
+            }
             Medium::Pmem(_) => {
                 self.counters.fences.add(1);
                 cpu::fence();
@@ -223,6 +279,96 @@ impl Media {
     pub(crate) fn persist(&self, addr: *const u8, len: usize) {
         self.flush(addr, len);
         self.fence();
+    }
+
+    /// [`flush`](Self::flush) and [`fence`](Self::fence) for the header and for new arenas, which a write-ahead log does not cover.
+    pub(crate) fn persist_directly(&self, base: *const u8, addr: *const u8, len: usize) {
+        let Medium::Wal(wal) = &self.medium else { return self.persist(addr, len) };
+        // SAFETY: the caller has just stored so many bytes there, under the lock on the metadata.
+        let bytes = unsafe { std::slice::from_raw_parts(addr, len) };
+        // A failure is kept by the log.
+        let _ = wal.write_through(bytes, (addr.addr() - base.addr()) as u64);
+    }
+
+    /// With a write-ahead log: appends what was noted since the last record, as one.
+    ///
+    /// # Errors
+    /// As for [`Wal::append`]; what was noted is forgotten.
+    pub(crate) fn record(&self, wal: &Wal) -> Result<()> {
+        self.record_noted(wal, false)
+    }
+
+    #[inline(never)]
+    fn record_noted(&self, wal: &Wal, is_metadata: bool) -> Result<()> {
+        let mut noted = self.noted.borrow_mut();
+        if noted.is_empty() {
+            return Ok(());
+        }
+        noted.iter_mut().for_each(|(addr, len)| {
+            let start = *addr & !7;
+            *len = (*addr + *len - start).next_multiple_of(8);
+            *addr = start;
+        });
+        noted.sort_unstable();
+        noted.dedup_by(|next, last| {
+            let touches = next.0 <= last.0 + last.1;
+            if touches {
+                last.1 = last.1.max(next.0 + next.1 - last.0);
+            }
+            touches
+        });
+        cpu::settle(std::ptr::null_mut());
+        let words = noted.iter().map(|(_, len)| len / 8 + 1).sum();
+        let base = wal.base();
+        let ranges = noted.iter().map(|&(addr, len)| Range {
+            offset: (addr - base) as u64,
+            // SAFETY: whole words of the heap that the owner of this medium has stored to, and has for itself: words that others may write are in no line that is
+            // noted, for it is the exact ranges that are.
+            words: unsafe { std::slice::from_raw_parts(std::ptr::with_exposed_provenance(addr), len / 8) },
+        });
+        let result = wal.append(words, ranges, is_metadata);
+        noted.clear();
+        self.recorded(words, result)
+    }
+
+    /// With a write-ahead log: appends the record of a transaction.
+    ///
+    /// # Errors
+    /// As for [`Wal::append`].
+    #[inline]
+    pub(crate) fn record_staged(&self, wal: &Wal, staged: &Staged) -> Result<()> {
+        let words = staged.range_words();
+        self.recorded(words, wal.append(words, staged.ranges(), false))
+    }
+
+    fn recorded(&self, words: usize, result: Result<u64>) -> Result<()> {
+        self.counters.position.set(result?);
+        self.counters.log_bytes.add(words as u64 * 8);
+        Ok(())
+    }
+
+    /// With a write-ahead log: takes over what another medium has noted.
+    pub(crate) fn take_noted(&self, other: &Media) {
+        self.noted.borrow_mut().append(&mut other.noted.borrow_mut());
+    }
+
+    /// With a write-ahead log: forgets what was noted, for it has been rolled back.
+    pub(crate) fn forget_noted(&self, wal: &Wal) {
+        let base = wal.base();
+        for (addr, len) in self.noted.borrow_mut().drain(..) {
+            wal.pages.note((addr - base) as u64, len as u64);
+        }
+    }
+
+    /// With a write-ahead log: the position behind the last record of this medium.
+    #[inline(always)]
+    pub(crate) fn position(&self) -> u64 {
+        self.counters.position.get()
+    }
+
+    /// Says that another medium's record was for this one, too.
+    pub(crate) fn set_position(&self, position: u64) {
+        self.counters.position.set(position);
     }
 
     /// Tells the simulator that the open transaction may change these bytes by plain stores.
@@ -330,6 +476,16 @@ pub enum Bug {
     CycleInTransaction,
     /// Opening a heap leaves the live slots named that an orderly close has stored.
     KeepLiveSlots,
+    /// A transaction is acknowledged before its record in the write-ahead log is synced.
+    NoSyncOfLog,
+    /// Segments of the write-ahead log are used again before the heap's file is synced.
+    RecycleBeforeData,
+    /// A checkpoint writes records to the heap's file that are not durable in the log.
+    FoldUnsynced,
+    /// Recovery goes on in the next segment of the write-ahead log although the one before ends in a torn record.
+    SkipSegmentEnd,
+    /// Private pages are given back before a checkpoint has written what is in them.
+    DropEarly,
 }
 
 #[cfg(test)]

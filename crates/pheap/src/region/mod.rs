@@ -11,8 +11,9 @@ mod root;
 use std::cell::UnsafeCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
-use parking_lot::lock_api::{RawRwLock as _, RawRwLockRecursive as _};
+use parking_lot::lock_api::{RawRwLock as _, RawRwLockRecursive as _, RawRwLockTimed as _};
 use parking_lot::{Mutex, RawRwLock};
 
 use crate::error::{Error, Result};
@@ -156,6 +157,11 @@ impl<'a> Exclusive<'a> {
     pub(crate) fn begin(heap: &'a HeapInner, region: &'a Region) -> Result<Exclusive<'a>> {
         heap.check_writable()?;
         guard::enter(heap.id(), true)?;
+        if let Some(wal) = heap.wal()
+            && wal.is_over_memory()
+        {
+            wal.wait_for_memory();
+        }
         let exclusive = Exclusive::locked(heap, region)?;
         exclusive.context().begin();
         Ok(exclusive)
@@ -200,8 +206,17 @@ impl<'a> Exclusive<'a> {
         let context = self.context();
         let result = commit::commit(context);
         self.end_held(result.is_ok());
-        self.context().collect_some();
-        result.map_err(|error| *error)
+        let context = self.context();
+        let position = context.media.position();
+        context.collect_some();
+        result.map_err(|error| *error)?;
+        let heap = self.heap;
+        if let Some(wal) = heap.wal() {
+            // Others may have the region meanwhile. They will wait for their own records, which are behind this one.
+            drop(self);
+            return heap.acknowledge(wal, position);
+        }
+        Ok(())
     }
 
     #[inline(always)]
@@ -234,6 +249,10 @@ impl Drop for Exclusive<'_> {
         unsafe { self.region.lock.unlock_exclusive() };
         if self.last {
             guard::leave(self.heap.id());
+        }
+        if self.open && !std::thread::panicking() {
+            // Why it was given up may tell of what it has read. A failure will be found by the next transaction.
+            let _ = self.region.wait_for_records(self.heap);
         }
     }
 }
@@ -307,8 +326,11 @@ impl<'a> Group<'a> {
 
     pub(crate) fn commit(mut self) -> Result<()> {
         let result = commit::commit_group(&mut self.contexts());
+        let heap = self.locked[0].heap;
+        let position = self.locked.iter().map(|one| one.context().media.position()).max().unwrap_or(0);
         self.end(result.is_ok());
-        result.map_err(|error| *error)
+        result.map_err(|error| *error)?;
+        heap.wal().map_or(Ok(()), |wal| heap.acknowledge(wal, position))
     }
 
     fn contexts(&mut self) -> Vec<&mut Context> {
@@ -331,7 +353,13 @@ impl Drop for Group<'_> {
     fn drop(&mut self) {
         if !self.locked.is_empty() {
             commit::rollback_group(&mut self.contexts());
+            let (heap, regions): (_, Vec<&Region>) =
+                (self.locked[0].heap, self.locked.iter().map(|one| one.region).collect());
             self.end(false);
+            if !std::thread::panicking() {
+                // As for one region.
+                regions.iter().for_each(|region| drop(region.wait_for_records(heap)));
+            }
         }
     }
 }
@@ -348,10 +376,24 @@ impl<'a> Shared<'a> {
     pub(crate) fn begin(heap: &'a HeapInner, region: &'a Region) -> Result<Shared<'a>> {
         heap.check_open()?;
         guard::enter(heap.id(), false)?;
+        if heap.wal().is_some() {
+            // Without the lock, so that transactions go on meanwhile.
+            if let Err(error) = region.wait_for_records(heap) {
+                guard::leave(heap.id());
+                return Err(error);
+            }
+        }
         // Recursive, for reads may nest, and a transaction that waits must not come between two of one thread.
         region.lock.lock_shared_recursive();
         let shared = Shared { heap, region };
-        if region.is_gone() { Err(Error::Closed) } else { Ok(shared) }
+        if region.is_gone() {
+            return Err(Error::Closed);
+        }
+        if heap.wal().is_some() {
+            // What was committed in between. With the lock, or it might never end.
+            region.wait_for_records(heap)?;
+        }
+        Ok(shared)
     }
 }
 
@@ -365,6 +407,46 @@ impl Drop for Shared<'_> {
 }
 
 impl Region {
+    /// With a write-ahead log: waits until what was committed in the region may be told to others.
+    #[inline]
+    fn wait_for_records(&self, heap: &HeapInner) -> Result<()> {
+        match heap.wal() {
+            Some(wal) => heap.acknowledge(wal, self.counters.position.get()),
+            None => Ok(()),
+        }
+    }
+
+    /// Calls `f` with the spans of objects (offset, bytes) from number `from` on, up to about so many bytes of them, while nobody else has the region. Returns
+    /// the number of the next one; `None` if there is none, or the region cannot be had that soon.
+    pub(crate) fn with_spans(
+        &self,
+        from: usize,
+        bytes: u64,
+        patience: Duration,
+        mut f: impl FnMut(u64, u64),
+    ) -> Option<usize> {
+        if !self.lock.try_lock_exclusive_for(patience) {
+            return None;
+        }
+        let mut next = None;
+        if !self.is_gone() {
+            // SAFETY: the lock is held, and no other reference to the context is made meanwhile.
+            let context = unsafe { &*self.context.get() };
+            let mut seen = 0;
+            for (number, span) in context.alloc.spans.iter().enumerate().skip(from) {
+                if seen >= bytes {
+                    next = Some(number);
+                    break;
+                }
+                f(span.span.offset, span.bytes);
+                seen += span.bytes;
+            }
+        }
+        // SAFETY: locked above, by this thread.
+        unsafe { self.lock.unlock_exclusive() };
+        next
+    }
+
     /// Waits for the region, empties its log, and runs `last`. Nobody can have the region any more after that.
     pub(crate) fn retire<R>(&self, heap: &HeapInner, last: impl FnOnce(&mut Context) -> R) -> Result<R> {
         // The thread is not inside of the heap: its callers have looked. So nothing is entered, and nothing left.

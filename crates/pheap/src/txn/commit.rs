@@ -93,6 +93,9 @@ fn commit_short(contexts: &mut [&mut Context]) -> Done {
     if lead.log.staged.is_empty() && !flushed {
         return Ok(()); // nothing has changed after all
     }
+    if lead.media.wal().is_some() {
+        return commit_to_wal(contexts);
+    }
     make_room(lead)?;
     if flushed && !bug(Bug::NoFlushOfFresh) {
         // Fresh objects are durable before the record that makes them reachable.
@@ -104,6 +107,32 @@ fn commit_short(contexts: &mut [&mut Context]) -> Done {
     }
     apply(lead);
     Ok(())
+}
+
+/// Appends the staged record to the write-ahead log.
+#[inline(never)]
+fn commit_to_wal(contexts: &mut [&mut Context]) -> Done {
+    for context in contexts.iter() {
+        if let Some(wal) = context.media.wal() {
+            // Fresh objects that are not in the record: nothing points to them yet, so this may come before it.
+            context.media.record(wal)?;
+        }
+    }
+    let lead = &mut *contexts[0];
+    if let Some(wal) = lead.media.wal()
+        && !lead.log.staged.is_empty()
+    {
+        lead.media.record_staged(wal, &lead.log.staged)?;
+        apply(lead);
+    }
+    share_position(contexts);
+    Ok(())
+}
+
+/// The record of the first context is that of all.
+fn share_position(contexts: &mut [&mut Context]) {
+    let position = contexts[0].media.position();
+    contexts[1..].iter().for_each(|context| context.media.set_position(position));
 }
 
 /// Adds the words that differ between the copies and their originals to the record.
@@ -207,7 +236,13 @@ fn commit_long(contexts: &mut [&mut Context]) -> Done {
             }
         });
     }
-    contexts[0].media.fence();
+    if let Some(wal) = contexts[0].media.wal() {
+        contexts[1..].iter().for_each(|context| contexts[0].media.take_noted(&context.media));
+        contexts[0].media.record(wal)?;
+        share_position(contexts);
+    } else {
+        contexts[0].media.fence();
+    }
     let Context { log, media, .. } = &mut *contexts[0];
     log.reset(media);
     Ok(())
@@ -254,12 +289,20 @@ pub(crate) fn rollback_group(contexts: &mut [&mut Context]) {
             unsafe { restore(media, base, entry) };
         }
         if !entries.is_empty() {
-            media.fence();
+            if media.wal().is_none() {
+                media.fence();
+            }
             log.reset(media);
         }
     }
     for context in contexts.iter_mut() {
         let heap = context.heap();
+        if let Some(wal) = context.media.wal() {
+            for &(start, end) in context.alloc.fresh_ranges() {
+                context.media.flush(std::ptr::without_provenance(start), end - start);
+            }
+            context.media.forget_noted(wal);
+        }
         context.logged.drain_lines(|_| {});
         context.doomed.clear();
         context.alloc.rollback(heap);

@@ -65,6 +65,8 @@ pub(crate) struct Log {
     sequence: u64,
     /// Where the undo entries of the open transaction are.
     undo: Vec<u64>,
+    /// Of a heap with a write-ahead log, in which this log holds nothing but undo entries: those of the open transaction, for its rollback only.
+    kept: Option<Vec<u64>>,
     /// The entry under construction.
     pub(crate) staged: Staged,
 }
@@ -150,6 +152,11 @@ impl Staged {
         }
     }
 
+    /// Words of all ranges, with their heads.
+    pub(crate) fn range_words(&self) -> usize {
+        self.words.len() - 2
+    }
+
     /// The ranges of the entry.
     #[inline]
     pub(crate) fn ranges(&self) -> Ranges<'_> {
@@ -172,7 +179,7 @@ impl Range<'_> {
 
 /// The word before the words of a range.
 #[inline(always)]
-fn head(offset: u64, words: usize) -> u64 {
+pub(crate) fn head(offset: u64, words: usize) -> u64 {
     debug_assert!(offset.is_multiple_of(8) && offset < 1 << 43 && words <= MAX_RANGE);
     (offset / 8) | ((words as u64) << 40)
 }
@@ -222,6 +229,7 @@ impl Log {
             left,
             sequence: 0,
             undo: Vec::new(),
+            kept: None,
             staged: Staged::default(),
         }
     }
@@ -248,6 +256,11 @@ impl Log {
             };
             chain.push(Segment { start: next, len });
         }
+    }
+
+    /// Keeps entries in volatile memory from now on. The log is empty.
+    pub(crate) fn keep_in_memory(&mut self) {
+        self.kept = Some(Vec::new());
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -286,7 +299,7 @@ impl Log {
 
     /// Whether there is room for the staged entry.
     pub(crate) fn has_room(&self) -> bool {
-        self.place(self.staged.bytes()).is_some()
+        self.kept.is_some() || self.place(self.staged.bytes()).is_some()
     }
 
     /// The segment and offset for an entry of this many bytes: here, or at the beginning of a later segment.
@@ -307,6 +320,13 @@ impl Log {
     /// Appends the staged entry, for which there [is room](Self::has_room). Durable after the next fence.
     #[inline]
     pub(crate) fn append(&mut self, media: &Media) {
+        if let Some(kept) = &mut self.kept {
+            self.undo.push(kept.len() as u64);
+            self.staged.words[1] |= self.staged.words.len() as u64;
+            kept.extend_from_slice(&self.staged.words);
+            self.sequence += 1;
+            return;
+        }
         let (segment, at) = self.place(self.staged.bytes()).expect("the caller has made room");
         let seed = self.seed(self.sequence, at);
         let words = &mut self.staged.words;
@@ -358,7 +378,7 @@ impl Log {
         if !self.staged.is_empty() && !bug(Bug::NoUndoEntry) {
             self.append_with_room(media, &mut grow)?;
         }
-        if !bug(Bug::NoFenceAfterUndo) {
+        if self.kept.is_none() && !bug(Bug::NoFenceAfterUndo) {
             media.fence();
         }
         Ok(())
@@ -378,6 +398,12 @@ impl Log {
 
     /// Empties the log by making the next generation durable. All that its entries cover must be durable before.
     pub(crate) fn reset(&mut self, media: &Media) {
+        self.undo.clear();
+        self.sequence = 0;
+        if let Some(kept) = &mut self.kept {
+            kept.clear();
+            return;
+        }
         self.generation += 1;
         // SAFETY: the region's header is mapped, and its generation is written by its log alone.
         unsafe { self.header.set_generation(media, self.generation) };
@@ -387,8 +413,6 @@ impl Log {
         self.segment = 0;
         self.at = self.segments[0].first_entry();
         self.left = self.segments[0].end() - self.at;
-        self.sequence = 0;
-        self.undo.clear();
     }
 
     pub(crate) fn generation(&self) -> u64 {
@@ -417,6 +441,10 @@ impl Log {
     }
 
     fn entry_at(&self, at: u64) -> Vec<u64> {
+        if let Some(kept) = &self.kept {
+            let entry = &kept[at as usize..];
+            return entry[..entry[1] as u32 as usize].to_vec();
+        }
         // SAFETY: an entry that this log has written, in a mapped segment.
         unsafe {
             let entry = self.base.add(at as usize).cast::<u64>();

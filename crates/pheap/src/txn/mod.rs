@@ -11,7 +11,7 @@
 //! | [`doomed`] | what happens when the log cannot grow |
 //! | [`recovery`] | what happens at the next open |
 
-mod checksum;
+pub(crate) mod checksum;
 pub(crate) mod commit;
 pub(crate) mod context;
 mod dirty;

@@ -1,2 +1,591 @@
-//! stub
+//! The write-ahead log of a heap on an ordinary file system.
+//!
+//! The heap is mapped privately: stores stay in this process. Whatever is to become durable is [appended](Wal::append) to the log, as the new
+//! content of ranges, in one total order, a transaction whole or not at all. The log is [written and synced](Wal::reach) by one of the
+//! threads that wait for it, the *leader*, for all of them (group commit). A [checkpoint](Wal::checkpoint) copies records that are durable
+//! from the log to the heap's file, syncs that, and only then frees their segments. Nothing else writes to the heap's file, but for its header and
+//! its growth, which are [synced](Wal::write_through) on the spot.
+//!
+//! After a failed write or sync it is not known what the disk has: the log then refuses everything, until the heap is opened again.
+
+mod buffer;
+pub(crate) mod files;
+mod fold;
+pub(crate) mod format;
+mod pages;
+mod recovery;
 pub(crate) mod storage;
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
+
+use super::{Bug, bug};
+use crate::error::{Error, Result};
+use crate::heap::SyncPolicy;
+use crate::heap::header::Header;
+use crate::heap::mapping::PAGE;
+use crate::txn::log::Range;
+use buffer::{Buffer, Chunk};
+use fold::Fold;
+use format::{HEAD, Layout, Records, Seed};
+use pages::PrivatePages;
+use storage::{Disk, Storage};
+
+pub(crate) use recovery::{Leftover, fold_leftover};
+
+/// Bytes that transactions leave in the log for what cannot fail: records of metadata.
+const RESERVE: u64 = 64 << 10;
+
+/// How a log is used.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings {
+    pub(crate) policy: SyncPolicy,
+    /// Bytes of the log's file beyond which transactions wait for a checkpoint.
+    pub(crate) log_limit: u64,
+    /// Bytes of private pages beyond which they do.
+    pub(crate) memory_limit: u64,
+}
+
+/// The log of an open heap.
+#[derive(Debug)]
+pub(crate) struct Wal {
+    disk: Arc<dyn Disk>,
+    log: RwLock<Arc<dyn Storage>>,
+    data: Arc<dyn Storage>,
+    layout: Layout,
+    seed: Seed,
+    settings: Settings,
+    state: Mutex<State>,
+    /// Something has been written, synced, freed or requested, or has failed.
+    changed: Condvar,
+    /// Positions up to which the log has been handed to the kernel, and synced.
+    written: AtomicU64,
+    durable: AtomicU64,
+    failed: AtomicBool,
+    /// Held during a checkpoint: the position up to which the heap's file has everything.
+    folded: Mutex<u64>,
+    /// Where the heap is mapped.
+    base: AtomicUsize,
+    /// Held while the log's file grows.
+    growth: Mutex<()>,
+    pub(crate) pages: PrivatePages,
+    counters: Counters,
+}
+
+/// What was done with a log.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) syncs: AtomicU64,
+    pub(crate) checkpoints: AtomicU64,
+    /// Bytes written to the heap's file by checkpoints.
+    pub(crate) checkpoint_bytes: AtomicU64,
+}
+
+#[derive(Debug)]
+struct State {
+    buffer: Buffer,
+    /// Whether a thread writes the log. It has what was in the buffer.
+    leading: bool,
+    failure: Option<Failure>,
+    /// Position up to which everything is in the heap's file.
+    folded: u64,
+    /// Whether a thread makes checkpoints.
+    background: bool,
+    /// What it is asked to do.
+    checkpoint: bool,
+    /// Whether a transaction waits for room.
+    full: bool,
+    stop: bool,
+    /// How often it has done so.
+    rounds: u64,
+}
+
+/// What has failed.
+#[derive(Debug, Clone)]
+struct Failure {
+    what: String,
+    code: Option<i32>,
+    kind: io::ErrorKind,
+}
+
+impl Failure {
+    fn source(&self) -> io::Error {
+        self.code.map_or_else(|| io::Error::new(self.kind, self.what.clone()), io::Error::from_raw_os_error)
+    }
+
+    fn error(&self) -> Error {
+        Error::Failed { reason: format!("{}: {}", self.what, self.source()) }
+    }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG))
+}
+
+impl Wal {
+    /// Makes a new log for a heap whose file is complete. The header must say so before the first record counts.
+    pub(crate) fn create(disk: Arc<dyn Disk>, header: &Header, settings: Settings) -> Result<Arc<Wal>> {
+        let segment = (settings.log_limit / 16).clamp(64 << 10, 1 << 20).next_multiple_of(HEAD);
+        let layout = Layout { uuid: header.uuid, id: header.log + 1, segment };
+        let seed = Seed::new(header.salt, layout.id);
+        let segments = 2;
+        let data = disk.data();
+        let created = disk.create_log().and_then(|log| {
+            log.write_all(&layout.to_bytes(), 0)?;
+            log.extend(layout.to_bytes().len() as u64, layout.file_offset(segments))?;
+            // The heap's file may have been changed by others, whose writes are not durable.
+            data.sync()?;
+            Ok(log)
+        });
+        let log = created.map_err(|e| {
+            let _ = disk.remove_log();
+            let context = format!("creating the log {}", disk.log_path().display());
+            if is_full(&e) {
+                Error::OutOfSpace { reason: format!("{context}: {e}") }
+            } else {
+                Error::io(context, e)
+            }
+        })?;
+        let buffer = Buffer::new(layout, seed, segments);
+        let end = buffer.end();
+        Ok(Arc::new(Wal {
+            disk,
+            log: RwLock::new(log),
+            data,
+            layout,
+            seed,
+            settings,
+            state: Mutex::new(State {
+                buffer,
+                leading: false,
+                failure: None,
+                folded: end,
+                background: false,
+                checkpoint: false,
+                full: false,
+                stop: false,
+                rounds: 0,
+            }),
+            changed: Condvar::new(),
+            written: AtomicU64::new(0),
+            durable: AtomicU64::new(0),
+            failed: AtomicBool::new(false),
+            folded: Mutex::new(end),
+            base: AtomicUsize::new(0),
+            growth: Mutex::new(()),
+            pages: PrivatePages::new(header.reserved)?,
+            counters: Counters::default(),
+        }))
+    }
+
+    /// Number of the log among those of its heap.
+    pub(crate) fn id(&self) -> u64 {
+        self.layout.id
+    }
+
+    pub(crate) fn is_simulated(&self) -> bool {
+        self.disk.is_simulated()
+    }
+
+    /// Where the heap is mapped.
+    pub(crate) fn base(&self) -> usize {
+        self.base.load(Ordering::Relaxed)
+    }
+
+    /// Says where it is, before anything is appended.
+    pub(crate) fn set_base(&self, base: usize) {
+        self.base.store(base, Ordering::Relaxed);
+    }
+
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    pub(crate) fn settings(&self) -> Settings {
+        self.settings
+    }
+
+    /// Why the log refuses everything, if it does.
+    pub(crate) fn failure(&self) -> Option<Error> {
+        if !self.failed.load(Ordering::Acquire) {
+            return None;
+        }
+        self.state.lock().failure.as_ref().map(Failure::error)
+    }
+
+    fn fail(&self, state: &mut State, what: &str, error: &io::Error) {
+        state.failure.get_or_insert_with(|| Failure {
+            what: what.to_owned(),
+            code: error.raw_os_error(),
+            kind: error.kind(),
+        });
+        self.failed.store(true, Ordering::Release);
+        self.changed.notify_all();
+    }
+
+    /// Appends the new content of ranges, all of it or nothing, and returns the position behind it. `words` is the number of words of the ranges,
+    /// heads included. Nothing waits for a disk, unless the log is full.
+    ///
+    /// # Errors
+    /// [`Error::OutOfSpace`] if the log cannot take it, [`Error::Failed`].
+    pub(crate) fn append<'a>(
+        &self,
+        words: usize,
+        ranges: impl Iterator<Item = Range<'a>>,
+        is_metadata: bool,
+    ) -> Result<u64> {
+        let mut state = self.state.lock();
+        let need = state.buffer.need(words) + if is_metadata { 0 } else { RESERVE };
+        loop {
+            if let Some(failure) = &state.failure {
+                return Err(failure.error());
+            }
+            if need <= state.buffer.room() {
+                break;
+            }
+            let made = self.make_room(&mut state, need);
+            if is_metadata && let Err(error) = &made {
+                // It has been stored already, and others will rely on it.
+                self.fail(&mut state, &error.to_string(), &io::Error::from_raw_os_error(libc::ENOSPC));
+            }
+            made?;
+        }
+        state
+            .buffer
+            .append(ranges.inspect(|range| self.pages.note(range.offset, range.words.len() as u64 * 8)));
+        let end = state.buffer.end();
+        let grown = end - state.folded > self.settings.log_limit / 2
+            || state.buffer.free_segments() == 0
+                && state.buffer.segments() * self.layout.segment < self.settings.log_limit;
+        if grown || self.pages.bytes() > self.settings.memory_limit / 2 {
+            self.request(&mut state);
+        }
+        Ok(end)
+    }
+
+    /// Asks the thread in the background for a checkpoint.
+    fn request(&self, state: &mut State) {
+        if state.background && !state.checkpoint {
+            state.checkpoint = true;
+            self.changed.notify_all();
+        }
+    }
+
+    /// Waits until there may be more room, or makes some.
+    #[cold]
+    fn make_room(&self, state: &mut MutexGuard<'_, State>, need: u64) -> Result<()> {
+        let size = state.buffer.segments() * self.layout.segment;
+        let may_grow = size + self.layout.segment <= self.settings.log_limit
+            || need > size.max(self.settings.log_limit) / 2;
+        let emptied = state.folded == state.buffer.end();
+        if may_grow || emptied {
+            let missing = need.saturating_sub(state.buffer.room());
+            let grown = MutexGuard::unlocked(state, || self.grow(missing));
+            match grown {
+                Ok(()) => return Ok(()),
+                Err(e) if emptied => {
+                    let context = format!("the log {} cannot grow: {e}", self.disk.log_path().display());
+                    return Err(if is_full(&e) {
+                        Error::OutOfSpace { reason: context }
+                    } else {
+                        Error::io(format!("growing {}", self.disk.log_path().display()), e)
+                    });
+                }
+                Err(_) => {} // perhaps a checkpoint helps
+            }
+        }
+        if state.background {
+            let rounds = state.rounds;
+            state.full = true;
+            self.request(state);
+            while state.rounds == rounds && state.failure.is_none() && state.background {
+                self.changed.wait(state);
+            }
+            Ok(())
+        } else {
+            MutexGuard::unlocked(state, || self.checkpoint(|| {}))
+        }
+    }
+
+    /// Makes the log's file longer, by at least `bytes` of room.
+    fn grow(&self, bytes: u64) -> io::Result<()> {
+        let _growth = self.growth.lock();
+        let have = self.state.lock().buffer.segments();
+        let least = bytes.div_ceil(self.layout.segment - super::LINE as u64).max(1);
+        let most = (self.settings.log_limit / self.layout.segment).saturating_sub(have);
+        // In ever larger steps, for each of them is a sync.
+        let add = (have / 2).min(most).max(least);
+        let log = self.log.read().clone();
+        log.extend(self.layout.file_offset(have), self.layout.file_offset(have + add))?;
+        self.state.lock().buffer.add_segments(have..have + add);
+        Ok(())
+    }
+
+    /// Waits until what was appended before `position` has been handed to the kernel, and synced if the policy says so.
+    ///
+    /// # Errors
+    /// [`Error::OutcomeUnknown`].
+    #[inline]
+    pub(crate) fn acknowledge(&self, position: u64) -> Result<()> {
+        if self.is_acknowledged(position) { Ok(()) } else { self.reach(position, self.syncs_commits()) }
+    }
+
+    /// Whether [`acknowledge`](Self::acknowledge) has nothing to wait for.
+    #[inline]
+    pub(crate) fn is_acknowledged(&self, position: u64) -> bool {
+        self.level(self.syncs_commits()).load(Ordering::Acquire) >= position
+    }
+
+    fn syncs_commits(&self) -> bool {
+        self.settings.policy == SyncPolicy::EveryCommit && !bug(Bug::NoSyncOfLog)
+    }
+
+    fn level(&self, synced: bool) -> &AtomicU64 {
+        if synced { &self.durable } else { &self.written }
+    }
+
+    /// Waits until all that was appended is durable.
+    ///
+    /// # Errors
+    /// [`Error::OutcomeUnknown`].
+    pub(crate) fn sync(&self) -> Result<()> {
+        let end = self.end();
+        self.reach(end, true)
+    }
+
+    /// Position behind the last record.
+    pub(crate) fn end(&self) -> u64 {
+        self.state.lock().buffer.end()
+    }
+
+    /// Waits until what was appended before `position` has been handed to the kernel (or synced). The first thread to come writes and syncs for all
+    /// that have come when it begins.
+    fn reach(&self, position: u64, synced: bool) -> Result<()> {
+        let mut state = self.state.lock();
+        while self.level(synced).load(Ordering::Acquire) < position {
+            if let Some(failure) = &state.failure {
+                return Err(Error::OutcomeUnknown { source: failure.source() });
+            }
+            if state.leading {
+                self.changed.wait(&mut state);
+            } else {
+                self.lead(&mut state, synced);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what is in the buffer, and syncs it.
+    fn lead(&self, state: &mut MutexGuard<'_, State>, sync: bool) {
+        state.leading = true;
+        let chunks = state.buffer.take();
+        let end = state.buffer.end();
+        let written = MutexGuard::unlocked(state, || self.write(&chunks, sync));
+        state.leading = false;
+        match written {
+            Ok(()) => {
+                self.written.fetch_max(end, Ordering::Release);
+                if sync {
+                    self.durable.fetch_max(end, Ordering::Release);
+                    self.counters.syncs.fetch_add(1, Ordering::Relaxed);
+                }
+                state.buffer.give_back(chunks);
+                self.changed.notify_all();
+            }
+            Err(e) => self.fail(state, &format!("writing {}", self.disk.log_path().display()), &e),
+        }
+    }
+
+    fn write(&self, chunks: &[Chunk], sync: bool) -> io::Result<()> {
+        let log = self.log.read().clone();
+        for chunk in chunks {
+            log.write_all(fold::bytes(&chunk.words), chunk.file_offset)?;
+        }
+        if !sync {
+            return Ok(());
+        }
+        if !log.is_linked()? {
+            return self.replace_log(&*log);
+        }
+        log.sync()
+    }
+
+    /// Somebody has removed the log's name: gives it a new file with the same content.
+    #[cold]
+    fn replace_log(&self, old: &dyn Storage) -> io::Result<()> {
+        let _growth = self.growth.lock();
+        let new = self.disk.create_log()?;
+        let len = old.len()?;
+        new.extend(0, len)?;
+        let mut bytes = vec![0; 1 << 20];
+        for at in (0..len).step_by(bytes.len()) {
+            let have = old.read_up_to(&mut bytes, at)?;
+            new.write_all(&bytes[..have], at)?;
+        }
+        new.sync()?;
+        *self.log.write() = new;
+        Ok(())
+    }
+
+    /// Writes to the heap's file, and syncs it: for the header and new arenas, which no record covers.
+    ///
+    /// # Errors
+    /// What failed; the log then refuses everything.
+    pub(crate) fn write_through(&self, bytes: &[u8], at: u64) -> Result<()> {
+        self.pages.note(at, bytes.len() as u64);
+        self.data.write_all(bytes, at).and_then(|()| self.data.sync()).map_err(|e| {
+            self.fail(&mut self.state.lock(), "writing the heap's file", &e);
+            Error::io("writing the heap's file", e)
+        })
+    }
+
+    /// Copies all records to the heap's file, and frees their segments. Then `after` runs, while no other checkpoint does.
+    ///
+    /// # Errors
+    /// What failed; the log then refuses everything.
+    pub(crate) fn checkpoint(&self, after: impl FnOnce()) -> Result<()> {
+        let mut folded = self.folded.lock();
+        let (end, live) = {
+            let state = self.state.lock();
+            if let Some(failure) = &state.failure {
+                return Err(failure.error());
+            }
+            // In this order, under this lock: what is recorded in the new epoch is behind `end`.
+            self.pages.next_epoch();
+            (state.buffer.end(), state.buffer.live())
+        };
+        if *folded < end {
+            if !bug(Bug::FoldUnsynced) {
+                self.reach(end, true)?;
+            } else {
+                self.reach(end, false)?;
+            }
+            let result = self.fold(*folded, end, &live).and_then(|written| {
+                self.counters.checkpoint_bytes.fetch_add(written, Ordering::Relaxed);
+                if bug(Bug::RecycleBeforeData) { Ok(()) } else { self.data.sync() }
+            });
+            let mut state = self.state.lock();
+            if let Err(e) = result {
+                self.fail(&mut state, "writing a checkpoint to the heap's file", &e);
+                return Err(state.failure.as_ref().expect("it has failed").error());
+            }
+            *folded = end;
+            state.folded = end;
+            state.buffer.recycle(end);
+            self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
+            self.changed.notify_all();
+        }
+        after();
+        Ok(())
+    }
+
+    /// Writes the records of a range of positions to the heap's file, and says how many bytes that were.
+    fn fold(&self, from: u64, to: u64, live: &[(u64, u64)]) -> io::Result<u64> {
+        let log = self.log.read().clone();
+        let mut fold = Fold::new(&*self.data);
+        let mut at = from;
+        for &(sequence, place) in live {
+            let (start, end) = (self.layout.start(sequence), self.layout.start(sequence + 1));
+            if end <= from || start >= to {
+                continue;
+            }
+            let first = at.max(start + super::LINE as u64);
+            let mut records =
+                Records::read(&*log, self.layout, self.seed, place, first, end.min(to) - first)?;
+            while let Some(record) = records.next() {
+                fold.add(record)?;
+            }
+            at = records.position();
+        }
+        if at != to {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the log does not hold what was written to it",
+            ));
+        }
+        fold.finish()
+    }
+
+    /// Ends the use of a log whose heap is closed: all is in the heap's file, and its header says so.
+    pub(crate) fn remove(&self) {
+        // If that fails, the next opening sees that the log is an old one.
+        let _ = self.disk.remove_log();
+    }
+
+    /// The heap's file, for simulations.
+    #[cfg(feature = "sim")]
+    pub(crate) fn data(&self) -> &dyn Storage {
+        &*self.data
+    }
+}
+
+/// The thread in the background.
+impl Wal {
+    /// Says that there is one.
+    pub(crate) fn set_background(&self, there: bool) {
+        let mut state = self.state.lock();
+        state.background = there;
+        state.stop = false;
+        self.changed.notify_all();
+    }
+
+    /// Tells it to end.
+    pub(crate) fn stop_background(&self) {
+        self.state.lock().stop = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits until a checkpoint is asked for. `false` if the thread is to end.
+    pub(crate) fn wait_for_request(&self) -> bool {
+        let mut state = self.state.lock();
+        while !state.checkpoint && !state.stop && state.failure.is_none() {
+            self.changed.wait(&mut state);
+        }
+        !state.stop && state.failure.is_none()
+    }
+
+    /// Does what was asked for. `after` runs when the checkpoint is complete.
+    pub(crate) fn work(&self, after: impl FnOnce()) {
+        let (free, segments, behind, full) = {
+            let mut state = self.state.lock();
+            let behind = state.buffer.end() - state.folded;
+            (state.buffer.free_segments(), state.buffer.segments(), behind, std::mem::take(&mut state.full))
+        };
+        let size = segments * self.layout.segment;
+        if free == 0 && size < self.settings.log_limit {
+            // So that no transaction has to. If it fails, one that needs it will find out why.
+            let _ = self.grow(1);
+        }
+        let memory = self.pages.bytes() > self.settings.memory_limit / 2;
+        if full || memory || behind > self.settings.log_limit / 2 {
+            // A failure is kept, for all others to see.
+            let _ = self.checkpoint(after);
+        }
+        let mut state = self.state.lock();
+        state.checkpoint = false;
+        state.rounds += 1;
+        self.changed.notify_all();
+    }
+
+    /// Waits for one round of the thread in the background, if too many pages are private.
+    #[cold]
+    pub(crate) fn wait_for_memory(&self) {
+        let mut state = self.state.lock();
+        let rounds = state.rounds;
+        self.request(&mut state);
+        while state.background && state.rounds == rounds && state.failure.is_none() {
+            self.changed.wait(&mut state);
+        }
+    }
+
+    /// Whether more pages are private than should be.
+    #[inline]
+    pub(crate) fn is_over_memory(&self) -> bool {
+        self.pages.bytes() > self.settings.memory_limit
+    }
+}
+
+const _: () = assert!(HEAD == PAGE);

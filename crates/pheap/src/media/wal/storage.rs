@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 /// A file whose writes are durable after a [sync](Self::sync), each sector (512 bytes) whole or not at all, in any order before.
@@ -44,8 +45,46 @@ pub(crate) trait Storage: Send + Sync + Debug {
     fn is_linked(&self) -> io::Result<bool>;
 }
 
+impl dyn Storage + '_ {
+    /// Reads until the buffer is full or the file ends, and says how many bytes it got.
+    pub(crate) fn read_up_to(&self, buf: &mut [u8], at: u64) -> io::Result<usize> {
+        let mut done = 0;
+        while done < buf.len() {
+            match self.read_some(&mut buf[done..], at + done as u64) {
+                Ok(0) => break,
+                Ok(n) => done += n,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(done)
+    }
+
+    /// Writes all of the bytes.
+    pub(crate) fn write_all(&self, bytes: &[u8], at: u64) -> io::Result<()> {
+        let mut done = 0;
+        while done < bytes.len() {
+            match self.write_some(&bytes[done..], at + done as u64) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(n) => done += n,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+}
+
 /// The heap's file, and the place for its log beside it.
 pub(crate) trait Disk: Send + Sync + Debug {
+    /// Where the log is, for messages.
+    fn log_path(&self) -> &Path;
+
+    /// Whether runs must be repeatable: no threads that nobody asked for.
+    fn is_simulated(&self) -> bool {
+        false
+    }
+
     /// The heap's file. Its length does not change through this.
     fn data(&self) -> Arc<dyn Storage>;
 

@@ -1,0 +1,174 @@
+//! Checkpoints of a heap with a write-ahead log, and private pages that are given back after them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::mapping::PAGE;
+use super::{Heap, HeapInner};
+use crate::error::Result;
+use crate::media::wal::Wal;
+use crate::media::{Bug, Medium, bug};
+use crate::region::Region;
+
+/// Bytes of a region that are looked at while its lock is held.
+const STEP: u64 = 16 << 20;
+/// How long to wait for the lock of a region.
+const PATIENCE: Duration = Duration::from_millis(10);
+
+impl Heap {
+    /// Waits until all that was committed before survives the loss of power, with [`Durability::Wal`](crate::Durability::Wal). With
+    /// [`Pmem`](crate::Durability::Pmem) it does anyway; with [`Process`](crate::Durability::Process) nothing does.
+    ///
+    /// # Errors
+    /// [`Error::OutcomeUnknown`](crate::Error::OutcomeUnknown) if the disk fails; [`Error::Failed`](crate::Error::Failed) if it has failed before;
+    /// [`Error::Closed`](crate::Error::Closed), [`Error::Forked`](crate::Error::Forked).
+    pub fn sync(&self) -> Result<()> {
+        let heap = self.inner();
+        heap.check_open()?;
+        heap.wal().map_or(Ok(()), |wal| heap.note_failure(wal.sync()))
+    }
+
+    /// Brings what the log holds to the heap's file, with [`Durability::Wal`](crate::Durability::Wal), as is done in the background when the log has
+    /// become long. Transactions go on meanwhile. Nothing to do for others.
+    ///
+    /// # Errors
+    /// As for [`sync`](Self::sync).
+    pub fn checkpoint(&self) -> Result<()> {
+        let heap = self.inner();
+        heap.check_open()?;
+        heap.wal().map_or(Ok(()), |wal| heap.note_failure(wal.checkpoint(|| heap.drop_copies(wal))))
+    }
+}
+
+impl HeapInner {
+    /// The write-ahead log, if the heap has one.
+    #[inline(always)]
+    pub(crate) fn wal(&self) -> Option<&Arc<Wal>> {
+        match &self.medium {
+            Medium::Wal(wal) => Some(wal),
+            _ => None,
+        }
+    }
+
+    /// Waits until what was recorded before `position` may be told to others.
+    #[inline]
+    pub(crate) fn acknowledge(&self, wal: &Wal, position: u64) -> Result<()> {
+        if wal.is_acknowledged(position) { Ok(()) } else { self.note_failure(wal.acknowledge(position)) }
+    }
+
+    /// Waits until all that was recorded may be told to others.
+    pub(crate) fn acknowledge_all(&self) -> Result<()> {
+        self.wal().map_or(Ok(()), |wal| self.note_failure(wal.acknowledge(wal.end())))
+    }
+
+    /// If the log has failed, nobody may use the heap any more.
+    pub(crate) fn note_failure<R>(&self, result: Result<R>) -> Result<R> {
+        if result.is_err() && self.wal().is_some_and(|wal| wal.failure().is_some()) {
+            self.set_failed();
+        }
+        result
+    }
+
+    /// Starts the thread that makes checkpoints.
+    pub(super) fn make_checkpoints(self: &Arc<Self>) {
+        struct Shared(*const HeapInner);
+        // SAFETY: a heap can be shared; it joins the thread before it goes.
+        unsafe impl Send for Shared {}
+        let Some(wal) = self.wal() else { return };
+        if self.is_simulated() {
+            return;
+        }
+        let (wal_of_thread, shared) = (wal.clone(), Shared(Arc::as_ptr(self)));
+        let work = move || {
+            let (wal, shared) = (wal_of_thread, shared);
+            // SAFETY: `stop_checkpoints` waits for this thread before the heap goes.
+            let heap = unsafe { &*shared.0 };
+            while wal.wait_for_request() {
+                wal.work(|| heap.drop_copies(&wal));
+            }
+            wal.set_background(false);
+            if wal.failure().is_some() {
+                heap.set_failed();
+            }
+        };
+        wal.set_background(true);
+        match std::thread::Builder::new().name("pheap checkpoints".into()).spawn(work) {
+            Ok(thread) => *self.checkpoints.lock() = Some(thread),
+            // Then transactions make them.
+            Err(_) => wal.set_background(false),
+        }
+    }
+
+    /// Ends that thread. No region is locked by this thread.
+    pub(super) fn stop_checkpoints(&self) {
+        let thread = self.checkpoints.lock().take();
+        if let (Some(thread), Some(wal)) = (thread, self.wal()) {
+            wal.stop_background();
+            let _ = thread.join();
+        }
+    }
+
+    /// Gives private pages back whose content is in the heap's file, if they are many. Runs within a checkpoint.
+    fn drop_copies(&self, wal: &Wal) {
+        let limit = wal.settings().memory_limit;
+        if wal.pages.bytes() <= limit / 2 && !bug(Bug::DropEarly) {
+            return;
+        }
+        let enough = || wal.pages.bytes() <= limit / 4;
+        // Nobody stores to free pages, nor reads what is in them.
+        {
+            let meta = self.meta.lock();
+            for (offset, len) in meta.pages.runs() {
+                self.drop_range(wal, offset, len, |at| wal.pages.is_private(at));
+            }
+        }
+        let regions: Vec<Arc<Region>> = self.meta.lock().roots.values().cloned().collect();
+        for region in regions {
+            let mut from = 0;
+            while !enough()
+                && let Some(next) = region.with_spans(from, STEP, PATIENCE, |offset, len| {
+                    self.drop_range(wal, offset, len, |at| wal.pages.is_old(at) || bug(Bug::DropEarly));
+                })
+            {
+                from = next;
+            }
+        }
+    }
+
+    /// Gives those of these pages back that `may` go. Nobody accesses them.
+    fn drop_range(&self, wal: &Wal, offset: u64, len: u64, may: impl Fn(u64) -> bool) {
+        let (mut at, end) = (offset, offset + len);
+        while at < end {
+            if !may(at) {
+                at += PAGE;
+                continue;
+            }
+            let first = at;
+            while at < end && may(at) {
+                at += PAGE;
+            }
+            #[cfg(feature = "sim")]
+            if self.is_simulated() {
+                self.reread(wal, first, at - first);
+                wal.pages.forget(first, at - first);
+                continue;
+            }
+            // SAFETY: the pages are free, or recorded before the checkpoint that is complete but for this, and not since; the caller has the lock
+            // on them.
+            unsafe { self.mapping.drop_copies(first, at - first) };
+            wal.pages.forget(first, at - first);
+        }
+    }
+
+    /// What giving pages back does to a map of a simulated disk, which is a copy.
+    #[cfg(feature = "sim")]
+    fn reread(&self, wal: &Wal, offset: u64, len: u64) {
+        let mut bytes = vec![0; len as usize];
+        wal.data().read_up_to(&mut bytes, offset).expect("a simulated disk can be read");
+        // SAFETY: mapped pages, of which the caller has the lock.
+        unsafe {
+            let place = self.base().add(offset as usize);
+            place.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+        }
+    }
+}

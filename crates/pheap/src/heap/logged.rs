@@ -1,0 +1,129 @@
+//! Opening and closing a heap with a write-ahead log.
+//!
+//! Such a heap is always opened from a file that is complete, closed, and where it is to be mapped. What a crash has left in a log is brought to
+//! the file [first](settle), whatever the heap is opened as; logs of regions (of a heap that was in use as another one) are replayed, and pointers
+//! moved, [in the file](prepare), which each fence syncs. Only then a new log is made, and the header says that it counts.
+
+use std::sync::Arc;
+
+use super::header::{HEADER_SIZE, Header, Use};
+use super::mapping::{Backing, Mapping, PAGE};
+use super::open::{Builder, Place};
+use super::options::Options;
+use super::relocate;
+use crate::error::{Error, Result};
+use crate::media::wal::storage::Disk;
+use crate::media::wal::{Leftover, Settings, Wal, fold_leftover};
+use crate::media::{Medium, SyncedFile};
+
+/// Brings what a crash has left in the log to the heap's file, and marks that as closed.
+pub(super) fn settle(
+    place: &Place<'_>,
+    header: Header,
+    disk: &Arc<dyn Disk>,
+    leftover: &Leftover,
+) -> Result<Header> {
+    if header.in_use != Use::Wal {
+        return Ok(header);
+    }
+    // Before anything changes: is this a good heap?
+    let mapping = relocate::reserve(None, &header, Backing::Private { file: place.again()? })?;
+    drop(Builder::existing(mapping, Medium::Process, header.clone(), leftover)?);
+    settle_checked(header, &**disk, leftover)
+}
+
+/// [`settle`], of a heap that was found good.
+pub(super) fn settle_checked(mut header: Header, disk: &dyn Disk, leftover: &Leftover) -> Result<Header> {
+    let settled = fold_leftover(disk, leftover).and_then(|()| {
+        header.in_use = Use::Closed;
+        header.live_slots = (0, 0);
+        // Both slots: if one is damaged later, the other must not say that there is a log.
+        for _ in 0..2 {
+            header.sequence += 1;
+            disk.data().write_all(&header.to_bytes(), header.slot() as u64 * PAGE)?;
+            disk.data().sync()?;
+        }
+        Ok(())
+    });
+    settled.map_err(|e| Error::io("bringing the log to the heap's file", e))?;
+    Ok(header)
+}
+
+/// Removes a log that is not needed any more.
+pub(super) fn remove_old_log(disk: &dyn Disk) -> Result<()> {
+    let removed = disk.open_log().and_then(|log| if log.is_some() { disk.remove_log() } else { Ok(()) });
+    removed.map_err(|e| Error::io(format!("removing the old log {}", disk.log_path().display()), e))
+}
+
+/// Makes a heap in an empty file, and closes it.
+pub(super) fn create(mapping: Mapping, place: &Place<'_>, header: Header) -> Result<Header> {
+    let synced = SyncedFile::new(place.again()?);
+    close(Builder::new(mapping, Medium::Synced(synced.clone()), header)?, &synced)
+}
+
+/// Replays the logs of regions and moves pointers, in the file, and closes the heap.
+fn prepare(place: &Place<'_>, header: Header) -> Result<Header> {
+    let file = place.again()?;
+    // What it was in use as may have left everything to the kernel.
+    file.sync_all().map_err(|e| Error::io(format!("syncing {}", place.path.display()), e))?;
+    let synced = SyncedFile::new(file);
+    close(place.open(Medium::Synced(synced.clone()), false, header)?, &synced)
+}
+
+fn close(builder: Builder, synced: &SyncedFile) -> Result<Header> {
+    let Builder { mapping, meta, .. } = builder;
+    let (mut header, media) = (meta.header, meta.media);
+    header.in_use = Use::Closed;
+    for _ in 0..2 {
+        // SAFETY: the header is mapped, and the heap is not open yet.
+        unsafe { header.write(&media, mapping.base()) };
+    }
+    synced.check().map_err(|e| Error::io("preparing the heap's file", e))?;
+    Ok(header)
+}
+
+/// Opens a heap whose log is settled.
+pub(super) fn open(
+    options: &Options,
+    place: &Place<'_>,
+    mut header: Header,
+    disk: &Arc<dyn Disk>,
+) -> Result<Builder> {
+    let mut base = place.base;
+    loop {
+        let backing = Backing::Logged { file: place.again()?, path: place.path.to_owned() };
+        let mapping = relocate::reserve(base, &header, backing)?;
+        let at = mapping.base().addr() as u64;
+        if header.in_use == Use::Closed && header.bases == [at] {
+            tracing::info!(path = %place.path.display(), medium = "Wal", "opened a heap");
+            return open_at(options, mapping, header, disk);
+        }
+        drop(mapping);
+        header = prepare(&Place { base: Some(at), ..*place }, header)?;
+        base = place.base;
+    }
+}
+
+/// Opens a closed heap where it is mapped.
+pub(super) fn open_at(
+    options: &Options,
+    mapping: Mapping,
+    header: Header,
+    disk: &Arc<dyn Disk>,
+) -> Result<Builder> {
+    let settings = Settings {
+        policy: options.sync_policy,
+        log_limit: options.log_limit,
+        memory_limit: options.memory_limit,
+    };
+    remove_old_log(&**disk)?;
+    let wal = Wal::create(disk.clone(), &header, settings)?;
+    wal.set_base(mapping.base().addr());
+    let opened = Builder::existing(mapping, Medium::Wal(wal.clone()), header, &Leftover::default());
+    if let Some(error) = wal.failure() {
+        return Err(error); // the header may say by now that the log counts
+    }
+    opened.inspect_err(|_| wal.remove())
+}
+
+const _: () = assert!(HEADER_SIZE == 2 * PAGE);

@@ -1,0 +1,103 @@
+//! The files of a heap, as the operating system has them.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::storage::{Disk, Storage};
+
+/// What the name of a log ends with.
+const SUFFIX: &str = ".wal";
+
+#[derive(Debug)]
+struct OnDisk(File);
+
+impl Storage for OnDisk {
+    fn read_some(&self, buf: &mut [u8], at: u64) -> io::Result<usize> {
+        self.0.read_at(buf, at)
+    }
+
+    fn write_some(&self, bytes: &[u8], at: u64) -> io::Result<usize> {
+        self.0.write_at(bytes, at)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    fn extend(&self, from: u64, to: u64) -> io::Result<()> {
+        let zeros = vec![0; (to - from).min(1 << 20) as usize];
+        let written = (from..to).step_by(zeros.len().max(1)).try_for_each(|at| {
+            let len = (to - at).min(zeros.len() as u64);
+            self.0.write_all_at(&zeros[..len as usize], at)
+        });
+        written.and_then(|()| self.0.sync_all()).inspect_err(|_| {
+            let _ = self.0.set_len(from); // gives back what a part of it took
+        })
+    }
+
+    fn is_linked(&self) -> io::Result<bool> {
+        Ok(self.0.metadata()?.nlink() > 0)
+    }
+}
+
+/// The file of a heap, and the one beside it for its log.
+#[derive(Debug)]
+pub(crate) struct Files {
+    data: Arc<OnDisk>,
+    log: PathBuf,
+}
+
+impl Files {
+    /// `file` is the one at `path`, or what that links to: the log lies beside the file itself, whatever it was opened as.
+    pub(crate) fn new(file: &File, path: &Path) -> io::Result<Files> {
+        let mut log = fs::canonicalize(path)?.into_os_string();
+        log.push(SUFFIX);
+        Ok(Files { data: Arc::new(OnDisk(file.try_clone()?)), log: log.into() })
+    }
+
+    fn sync_directory(&self) -> io::Result<()> {
+        let directory = self.log.parent().unwrap_or(Path::new("/"));
+        File::open(directory)?.sync_all()
+    }
+}
+
+impl Disk for Files {
+    fn log_path(&self) -> &Path {
+        &self.log
+    }
+
+    fn data(&self) -> Arc<dyn Storage> {
+        self.data.clone()
+    }
+
+    fn open_log(&self) -> io::Result<Option<Arc<dyn Storage>>> {
+        match File::options().read(true).write(true).open(&self.log) {
+            Ok(file) => Ok(Some(Arc::new(OnDisk(file)))),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            // Those who only read need no more.
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => match File::open(&self.log) {
+                Ok(file) => Ok(Some(Arc::new(OnDisk(file)))),
+                Err(_) => Err(e),
+            },
+            Err(e) => Err(e),
+        }
+    }
+
+    fn create_log(&self) -> io::Result<Arc<dyn Storage>> {
+        let mode = self.data.0.metadata()?.mode() & 0o777;
+        let file = File::options().read(true).write(true).create_new(true).mode(mode).open(&self.log)?;
+        self.sync_directory()?;
+        Ok(Arc::new(OnDisk(file)))
+    }
+
+    fn remove_log(&self) -> io::Result<()> {
+        fs::remove_file(&self.log)
+    }
+}

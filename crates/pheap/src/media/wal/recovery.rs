@@ -1,0 +1,83 @@
+//! What a crash has left in the log of a heap that is about to be opened.
+
+use std::io;
+
+use super::fold::Fold;
+use super::format::{Found, Head, Seed, read_all, read_head};
+use super::storage::Disk;
+use crate::error::{Error, Result};
+use crate::heap::header::{HEADER_SIZE, Header, Use};
+use crate::txn::log::{Range, ranges};
+
+/// The records of a log that are not in the heap's file yet, or not for sure.
+#[derive(Debug, Default)]
+pub(crate) struct Leftover {
+    found: Found,
+}
+
+impl Leftover {
+    /// Reads the log of the heap with this header, if that says that it needs one. Changes nothing.
+    ///
+    /// # Errors
+    /// [`Error::LogMissing`], [`Error::ForeignLog`], [`Error::Corrupt`] if it cannot be replayed, [`Error::Io`].
+    pub(crate) fn read(disk: &dyn Disk, header: &Header) -> Result<Leftover> {
+        let path = disk.log_path();
+        let error = |e| Error::io(format!("reading {}", path.display()), e);
+        let foreign = |why: &str| Error::ForeignLog { path: path.to_owned(), why: why.to_owned() };
+        let log = disk.open_log().map_err(error)?;
+        let head = log.as_deref().map(read_head).transpose().map_err(error)?;
+        if header.in_use != Use::Wal {
+            return match head {
+                None | Some(Head::Nothing) => Ok(Leftover::default()),
+                // Left by a crash between the end of its use and its removal, or while it was made.
+                Some(Head::Log(layout)) if layout.uuid == header.uuid && layout.id <= header.log + 1 => {
+                    Ok(Leftover::default())
+                }
+                Some(Head::Log(layout)) if layout.uuid == header.uuid => {
+                    Err(foreign("it is newer than the heap"))
+                }
+                Some(Head::Log(_)) => Err(foreign("it belongs to another heap")),
+                Some(Head::Foreign(why)) => Err(foreign(why)),
+            };
+        }
+        let missing = || Error::LogMissing { path: path.to_owned() };
+        let (log, layout) = match (log, head) {
+            (None, _) | (_, None | Some(Head::Nothing)) => return Err(missing()),
+            (_, Some(Head::Foreign(why))) => return Err(foreign(why)),
+            (_, Some(Head::Log(layout))) if layout.uuid != header.uuid => {
+                return Err(foreign("it belongs to another heap"));
+            }
+            (_, Some(Head::Log(layout))) if layout.id != header.log => {
+                return Err(foreign("it is an older or newer one of the same heap"));
+            }
+            (Some(log), Some(Head::Log(layout))) => (log, layout),
+        };
+        let found = read_all(&*log, layout, Seed::new(header.salt, layout.id), path)?;
+        let leftover = Leftover { found };
+        if leftover.ranges().any(|range| range.offset < HEADER_SIZE || range.end() > header.mapped) {
+            return Err(Error::corrupt("a record of the log lies outside of the heap"));
+        }
+        Ok(leftover)
+    }
+
+    /// What is to be written, in this order.
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = Range<'_>> {
+        self.found.records.iter().flat_map(|record| ranges(record))
+    }
+
+    /// Number of transactions.
+    pub(crate) fn transactions(&self) -> u64 {
+        self.found.transactions
+    }
+}
+
+/// Brings what a crash has left in the log to the heap's file, durably. Doing so twice changes nothing more.
+pub(crate) fn fold_leftover(disk: &dyn Disk, leftover: &Leftover) -> io::Result<()> {
+    let data = disk.data();
+    let mut fold = Fold::new(&*data);
+    for record in &leftover.found.records {
+        fold.add(record)?;
+    }
+    fold.finish()?;
+    data.sync()
+}

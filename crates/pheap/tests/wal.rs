@@ -1,0 +1,389 @@
+//! Heaps with a write-ahead log: what is in which file, what a kill leaves, conversions, and limits.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use pheap::{Durability, Error, Heap, Options, P, Persist, Root, SyncPolicy, Txn};
+
+const ARENA: u64 = 1 << 20;
+
+fn options() -> Options {
+    Options::new().durability(Durability::Wal).arena_size(ARENA).reserve(1 << 32)
+}
+
+fn log_of(path: &Path) -> PathBuf {
+    let mut log = path.as_os_str().to_owned();
+    log.push(".wal");
+    log.into()
+}
+
+/// What a crash now would leave: both files as they are.
+fn crash(path: &Path, to: &Path) {
+    fs::copy(path, to).unwrap();
+    fs::copy(log_of(path), log_of(to)).unwrap();
+}
+
+fn number(heap: &Heap) -> Root<u64> {
+    heap.root("number").unwrap()
+}
+
+fn set(root: &Root<u64>, to: u64) {
+    root.txn(|tx, n| {
+        tx[n] = to;
+        Ok(())
+    })
+    .unwrap();
+}
+
+fn get(root: &Root<u64>) -> u64 {
+    root.read(|view, n| view[n]).unwrap()
+}
+
+#[derive(Persist, Default)]
+#[repr(C)]
+struct Node<'r> {
+    value: u64,
+    next: Option<P<'r, Node<'r>>>,
+}
+
+fn push<'r>(tx: &mut Txn<'r>, list: P<'r, Node<'r>>, value: u64) -> pheap::Result<()> {
+    let next = tx[list].next;
+    let node = tx.alloc(Node { value, next })?;
+    tx[list].next = Some(node);
+    tx[list].value += 1;
+    Ok(())
+}
+
+fn sum(root: &Root<Node<'static>>) -> (u64, u64) {
+    root.read(|view, list| {
+        let (mut sum, mut next) = (0, view[list].next);
+        while let Some(node) = next {
+            sum += view[node].value;
+            next = view[node].next;
+        }
+        (view[list].value, sum)
+    })
+    .unwrap()
+}
+
+#[test]
+fn what_is_acknowledged_is_in_the_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, copy) = (dir.path().join("a"), dir.path().join("b"));
+    let heap = options().open(&path).unwrap();
+    assert_eq!(heap.durability(), Durability::Wal);
+    let (root, list) = (number(&heap), heap.root::<Node>("list").unwrap());
+    for i in 1..=20 {
+        set(&root, i);
+        list.txn(|tx, list| push(tx, list, i)).unwrap();
+        crash(&path, &copy);
+        let after = options().open(&copy).unwrap();
+        assert_eq!(get(&number(&after)), i);
+        assert_eq!(sum(&after.root::<Node>("list").unwrap()), (i, i * (i + 1) / 2));
+        assert!(after.stats().replayed_records > 0);
+        assert!(after.check().unwrap().is_clean());
+        after.close().unwrap();
+        assert!(!log_of(&copy).exists(), "a closed heap needs no log");
+        fs::remove_file(&copy).unwrap();
+        if i % 7 == 0 {
+            heap.checkpoint().unwrap();
+        }
+    }
+    assert!(heap.stats().syncs >= 40);
+}
+
+#[test]
+fn every_durability_finds_what_another_has_left() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a");
+    let kinds = [Durability::Wal, Durability::Process, Durability::Wal, Durability::Pmem, Durability::Wal];
+    let mut expected = 0;
+    for crashed in [false, true] {
+        for (i, kind) in kinds.into_iter().enumerate() {
+            let heap = options().durability(kind).open(&path).unwrap();
+            assert_eq!(heap.durability(), kind);
+            let root = number(&heap);
+            assert_eq!(get(&root), expected, "{kind:?} {i}");
+            expected += 1;
+            set(&root, expected);
+            let list = heap.root::<Node>("list").unwrap();
+            list.txn(|tx, list| (0..100).try_for_each(|_| push(tx, list, 1))).unwrap();
+            assert_eq!(sum(&list), (100 * expected, 100 * expected));
+            if crashed {
+                let copy = dir.path().join("b");
+                fs::copy(&path, &copy).unwrap();
+                if kind == Durability::Wal {
+                    fs::copy(log_of(&path), log_of(&copy)).unwrap();
+                }
+                drop((root, list, heap));
+                fs::rename(&copy, &path).unwrap();
+                if kind == Durability::Wal {
+                    fs::rename(log_of(&copy), log_of(&path)).unwrap();
+                }
+            } else {
+                heap.close().unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_moved_heap_keeps_its_pointers() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, copy) = (dir.path().join("a"), dir.path().join("b"));
+    let heap = options().open(&path).unwrap();
+    let list = heap.root::<Node>("list").unwrap();
+    list.txn(|tx, list| (0..1000).try_for_each(|i| push(tx, list, i))).unwrap();
+    crash(&path, &copy);
+    // The addresses are taken by the first one.
+    let moved = options().open(&copy).unwrap();
+    let other = moved.root::<Node>("list").unwrap();
+    assert_eq!(sum(&other), sum(&list));
+    other.txn(|tx, list| push(tx, list, 7)).unwrap();
+    assert!(moved.check().unwrap().is_clean());
+    let read = options().read_only(true);
+    drop((other, moved));
+    assert_eq!(sum(&read.open(&copy).unwrap().existing_root("list").unwrap()).0, 1001);
+}
+
+#[test]
+fn a_reader_replays_the_log_in_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, copy) = (dir.path().join("a"), dir.path().join("b"));
+    let heap = options().open(&path).unwrap();
+    let root = number(&heap);
+    set(&root, 5);
+    crash(&path, &copy);
+    let before = (fs::read(&copy).unwrap(), fs::read(log_of(&copy)).unwrap());
+    for _ in 0..2 {
+        let reader = options().read_only(true).open(&copy).unwrap();
+        assert_eq!(reader.existing_root::<u64>("number").unwrap().read(|view, n| view[n]).unwrap(), 5);
+        assert!(reader.check().unwrap().is_clean());
+    }
+    assert!(before == (fs::read(&copy).unwrap(), fs::read(log_of(&copy)).unwrap()));
+    let verified = options().verify(true).open(&copy).unwrap();
+    assert_eq!(get(&number(&verified)), 5);
+}
+
+#[test]
+fn a_log_that_is_missing_or_foreign_is_an_error_that_changes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, other, copy) = (dir.path().join("a"), dir.path().join("o"), dir.path().join("b"));
+    let heap = options().open(&path).unwrap();
+    set(&number(&heap), 5);
+    let foreign = options().open(&other).unwrap();
+    set(&number(&foreign), 6);
+    crash(&path, &copy);
+    let before = fs::read(&copy).unwrap();
+
+    fs::remove_file(log_of(&copy)).unwrap();
+    assert!(matches!(options().open(&copy), Err(Error::LogMissing { .. })));
+    assert!(matches!(options().read_only(true).open(&copy), Err(Error::LogMissing { .. })));
+    assert!(matches!(options().durability(Durability::Process).open(&copy), Err(Error::LogMissing { .. })));
+    fs::write(log_of(&copy), b"").unwrap();
+    assert!(matches!(options().open(&copy), Err(Error::LogMissing { .. })));
+    fs::write(log_of(&copy), b"a file that somebody needs").unwrap();
+    assert!(matches!(options().open(&copy), Err(Error::ForeignLog { .. })));
+    fs::copy(log_of(&other), log_of(&copy)).unwrap();
+    let log = fs::read(log_of(&copy)).unwrap();
+    assert!(matches!(options().open(&copy), Err(Error::ForeignLog { .. })));
+    assert!(fs::read(&copy).unwrap() == before && fs::read(log_of(&copy)).unwrap() == log);
+
+    fs::copy(log_of(&path), log_of(&copy)).unwrap();
+    assert_eq!(get(&number(&options().open(&copy).unwrap())), 5);
+
+    // A new heap does not take the log of another one either.
+    let new = dir.path().join("new");
+    fs::copy(log_of(&other), log_of(&new)).unwrap();
+    assert!(matches!(options().open(&new), Err(Error::ForeignLog { .. })));
+    assert!(fs::read(log_of(&new)).unwrap() == log);
+    // A closed one neither.
+    let closed = dir.path().join("closed");
+    options().open(&closed).unwrap().close().unwrap();
+    fs::copy(log_of(&other), log_of(&closed)).unwrap();
+    assert!(matches!(options().open(&closed), Err(Error::ForeignLog { .. })));
+    assert!(fs::read(log_of(&closed)).unwrap() == log);
+}
+
+#[test]
+fn a_torn_log_ends_where_it_is_torn() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, copy) = (dir.path().join("a"), dir.path().join("b"));
+    let heap = options().open(&path).unwrap();
+    let root = number(&heap);
+    for i in 1..=50 {
+        set(&root, i);
+    }
+    let log = fs::read(log_of(&path)).unwrap();
+    let used = log.iter().rposition(|&byte| byte != 0).unwrap() + 1;
+    let mut seen = Vec::new();
+    for cut in (4096 + 64..used + 64).step_by(24) {
+        fs::copy(&path, &copy).unwrap();
+        let mut torn = log.clone();
+        torn[cut..].fill(0);
+        fs::write(log_of(&copy), &torn).unwrap();
+        let heap = options().open(&copy).unwrap();
+        seen.push(heap.existing_root::<u64>("number").map_or(0, |root| get(&root)));
+        assert!(heap.check().unwrap().is_clean());
+        drop(heap);
+        fs::remove_file(&copy).unwrap();
+    }
+    assert!(seen.is_sorted() && seen[0] == 0 && seen.ends_with(&[50]), "{seen:?}");
+    assert!((0..=50).all(|n| seen.contains(&n)));
+}
+
+#[test]
+fn a_log_that_is_removed_meanwhile_is_written_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, copy) = (dir.path().join("a"), dir.path().join("b"));
+    let heap = options().open(&path).unwrap();
+    let root = number(&heap);
+    set(&root, 1);
+    fs::remove_file(log_of(&path)).unwrap();
+    set(&root, 2);
+    crash(&path, &copy);
+    assert_eq!(get(&number(&options().open(&copy).unwrap())), 2);
+    set(&root, 3);
+    heap.close().unwrap();
+    assert_eq!(get(&number(&options().open(&path).unwrap())), 3);
+}
+
+#[test]
+fn on_demand_survives_the_process_and_syncs_when_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, copy) = (dir.path().join("a"), dir.path().join("b"));
+    let heap = options().sync_policy(SyncPolicy::OnDemand).open(&path).unwrap();
+    let root = number(&heap);
+    let before = heap.stats().syncs;
+    for i in 1..=1000 {
+        set(&root, i);
+    }
+    assert_eq!(heap.stats().syncs, before);
+    crash(&path, &copy); // what the kernel has
+    assert_eq!(get(&number(&options().open(&copy).unwrap())), 1000);
+    heap.sync().unwrap();
+    assert_eq!(heap.stats().syncs, before + 1);
+    heap.sync().unwrap();
+    assert_eq!(heap.stats().syncs, before + 1, "there was nothing to sync");
+}
+
+#[test]
+fn the_log_and_the_private_memory_are_bounded() {
+    const LIMIT: u64 = 1 << 20;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a");
+    let heap =
+        options().sync_policy(SyncPolicy::OnDemand).log_limit(LIMIT).memory_limit(LIMIT).open(&path).unwrap();
+    let root: Root<P<'static, [u64]>> = heap.root_or("array", |tx| tx.alloc_slice(1 << 20, |_| 0)).unwrap();
+    // The transaction that made it was larger than the limits.
+    let first = fs::metadata(log_of(&path)).unwrap().len();
+    let mut rng = 1u64;
+    for i in 0..40_000u64 {
+        rng = rng.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let at = (rng >> 44) as usize;
+        root.txn(|tx, array| {
+            let array = tx[array];
+            let word = array.at(at);
+            tx[word] = i;
+            Ok(())
+        })
+        .unwrap();
+    }
+    let stats = heap.stats();
+    assert!(stats.checkpoints > 3, "{stats:?}");
+    assert!(stats.private_bytes < 4 * LIMIT, "{stats:?}");
+    assert_eq!(fs::metadata(log_of(&path)).unwrap().len(), first);
+    assert!(heap.check().unwrap().is_clean());
+    let total = |root: &Root<P<'static, [u64]>>| {
+        root.read(|view, array| view[view[array]].iter().fold(0, |sum: u64, n| sum.wrapping_add(*n))).unwrap()
+    };
+    let before = total(&root);
+    heap.close().unwrap();
+    let heap = options().open(&path).unwrap();
+    assert_eq!(total(&heap.existing_root("array").unwrap()), before);
+}
+
+#[test]
+fn threads_share_syncs_and_lose_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, copy) = (dir.path().join("a"), dir.path().join("b"));
+    let heap = options().log_limit(256 << 10).open(&path).unwrap();
+    let before = heap.stats().syncs;
+    let threads = 8;
+    let each = 200;
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            let heap = &heap;
+            scope.spawn(move || {
+                let list = heap.root::<Node>(&format!("list {thread}")).unwrap();
+                (0..each).for_each(|i| list.txn(|tx, list| push(tx, list, i)).unwrap());
+            });
+        }
+    });
+    assert!(heap.stats().syncs - before <= threads * (each + 2));
+    crash(&path, &copy);
+    let after = options().open(&copy).unwrap();
+    for thread in 0..threads {
+        let list = after.existing_root::<Node>(&format!("list {thread}")).unwrap();
+        assert_eq!(sum(&list), (each, each * (each - 1) / 2));
+    }
+    assert!(after.check().unwrap().is_clean());
+}
+
+#[test]
+fn aborted_transactions_leave_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, copy) = (dir.path().join("a"), dir.path().join("b"));
+    let heap = options().memory_limit(64 << 10).open(&path).unwrap();
+    let list = heap.root::<Node>("list").unwrap();
+    list.txn(|tx, list| (0..100).try_for_each(|i| push(tx, list, i))).unwrap();
+    let expected = sum(&list);
+    for n in [1, 10, 5000] {
+        let given_up = list.txn(|tx, list| {
+            (0..n).try_for_each(|i| push(tx, list, i))?;
+            let mut next = tx[list].next;
+            while let Some(node) = next {
+                tx[node].value = 1;
+                next = tx[node].next;
+            }
+            Err::<(), _>(Error::abort("no"))
+        });
+        assert!(matches!(given_up, Err(Error::Aborted(_))));
+        assert_eq!(sum(&list), expected);
+        heap.checkpoint().unwrap();
+        assert_eq!(sum(&list), expected);
+        crash(&path, &copy);
+        let after = options().open(&copy).unwrap();
+        assert_eq!(sum(&after.existing_root("list").unwrap()), expected);
+        assert!(after.check().unwrap().is_clean());
+        drop(after);
+        fs::remove_file(&copy).unwrap();
+    }
+}
+
+#[test]
+fn roots_come_and_go() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, copy) = (dir.path().join("a"), dir.path().join("b"));
+    let heap = options().open(&path).unwrap();
+    for i in 0..10 {
+        let list = heap.root::<Node>("new").unwrap();
+        list.txn(|tx, list| (0..1000).try_for_each(|i| push(tx, list, i))).unwrap();
+        heap.rename_root("new", &format!("old {i}")).unwrap();
+        if i % 3 == 0 {
+            heap.remove_root(&format!("old {i}")).unwrap();
+        }
+        crash(&path, &copy);
+        let after = options().open(&copy).unwrap();
+        assert_eq!(after.roots(), heap.roots());
+        for root in after.roots() {
+            assert_eq!(sum(&after.existing_root(&root.name).unwrap()), (1000, 499_500));
+        }
+        assert!(after.check().unwrap().is_clean());
+        drop(after);
+        fs::remove_file(&copy).unwrap();
+    }
+    let backup = dir.path().join("backup");
+    heap.backup(&backup).unwrap();
+    assert_eq!(options().read_only(true).open(&backup).unwrap().roots(), heap.roots());
+}
