@@ -11,6 +11,8 @@
 //! the program itself (`&mut T`) are found by comparing; a word that changes outside of what the transaction said it may
 //! change is a violation.
 
+pub mod disk;
+
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};

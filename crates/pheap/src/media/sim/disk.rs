@@ -1,0 +1,473 @@
+//! A disk that remembers what a power failure would leave behind: the heap's file, and its log beside it.
+//!
+//! The model: files are sectors of 512 bytes. A sector reaches the disk whole or not at all. A successful sync of a file makes all that was
+//! written to it durable; of what was written since, any subset of sectors may have reached the disk, and of a sector that was
+//! written several times, any of its versions. A process that is killed loses nothing that it has written: the page cache has it.
+//!
+//! A sync that fails leaves what it should have made durable *in limbo*, as Linux does: it can be read, for the page cache has it, but no later
+//! sync brings it to the disk, unless it is written again. And it can be read no longer when the page cache forgets it; see
+//! [`SimDisk::evict`].
+//!
+//! The simulator notes a [`DiskPoint`] before each call that makes something durable, and at each acknowledgement. Between two of them the set of
+//! possible images only grows, so these points see all of them.
+
+mod faults;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use faults::Faults;
+pub use faults::{Call, Fault, ShortWrites};
+
+use crate::media::wal::storage::{Disk, Storage};
+
+/// Bytes of a sector.
+pub const SECTOR: usize = 512;
+
+/// One of the two files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Which {
+    /// The heap's.
+    Data,
+    /// The log.
+    Log,
+}
+
+/// A change of the disk's content.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DiskChange {
+    /// A sector, with its number and its new content.
+    Sector(Which, u32, Arc<[u8; SECTOR]>),
+    /// A file has this many bytes; new ones are zero.
+    Length(Which, u64),
+    /// There is a new, empty log.
+    NewLog,
+    /// There is no log.
+    NoLog,
+}
+
+/// What a disk holds.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DiskImage {
+    /// The heap's file.
+    pub data: Vec<u8>,
+    /// The log, if there is one.
+    pub log: Option<Vec<u8>>,
+}
+
+impl DiskImage {
+    fn file(&mut self, which: Which) -> Option<&mut Vec<u8>> {
+        match which {
+            Which::Data => Some(&mut self.data),
+            Which::Log => self.log.as_mut(),
+        }
+    }
+
+    /// Applies a change.
+    pub fn apply(&mut self, change: &DiskChange) {
+        match change {
+            DiskChange::Sector(which, number, bytes) => {
+                let Some(file) = self.file(*which) else { return };
+                let at = *number as usize * SECTOR;
+                if file.len() < at + SECTOR {
+                    file.resize(at + SECTOR, 0);
+                }
+                file[at..at + SECTOR].copy_from_slice(&**bytes);
+            }
+            DiskChange::Length(which, len) => {
+                if let Some(file) = self.file(*which) {
+                    file.resize(*len as usize, 0);
+                }
+            }
+            DiskChange::NewLog => self.log = Some(Vec::new()),
+            DiskChange::NoLog => self.log = None,
+        }
+    }
+}
+
+/// A moment at which the power may fail.
+#[derive(Debug, Clone)]
+pub struct DiskPoint {
+    /// What became durable since the point before.
+    pub durable: Vec<DiskChange>,
+    /// What may have reached the disk as well: any subset of this, later ones winning. In the order of the calls, so a process that
+    /// is killed leaves all up to some place.
+    pub pending: Vec<DiskChange>,
+    /// How many of these were written before the last point: a process that is killed after that leaves as many at least.
+    pub written: usize,
+    /// How many operations had been acknowledged, and how many of these must survive a power failure; see [`SimDisk::acknowledge`].
+    pub acknowledged: (usize, usize),
+    /// Which event this is, for people.
+    pub at: &'static str,
+}
+
+/// The simulated disk of one heap.
+#[derive(Debug)]
+pub struct SimDisk {
+    state: Arc<Mutex<State>>,
+}
+
+/// A change that was asked for, and is not durable.
+#[derive(Debug)]
+struct Pending {
+    change: DiskChange,
+    /// A sync has failed to make it durable, and no other will.
+    limbo: bool,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// What can be read.
+    view: DiskImage,
+    durable: DiskImage,
+    pending: Vec<Pending>,
+    /// Which log has the name. Handles of others are of files without a name.
+    log_number: u64,
+    /// The log that has lost its name last, for those that still have a handle.
+    orphan: Vec<u8>,
+    fresh_durable: Vec<DiskChange>,
+    written: usize,
+    points: Vec<DiskPoint>,
+    acknowledged: (usize, usize),
+    faults: Faults,
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+impl SimDisk {
+    /// A disk that holds `image`, durably.
+    pub fn new(image: DiskImage) -> SimDisk {
+        SimDisk::with_pending(image, &[])
+    }
+
+    /// A disk that holds `image`, after a process that was killed: what it has written can be read, and is not durable.
+    pub fn with_pending(image: DiskImage, pending: &[DiskChange]) -> SimDisk {
+        let mut view = image.clone();
+        pending.iter().for_each(|change| view.apply(change));
+        let pending: Vec<_> =
+            pending.iter().map(|change| Pending { change: change.clone(), limbo: false }).collect();
+        let written = pending.len();
+        let state = State { view, durable: image, pending, written, ..State::default() };
+        SimDisk { state: Arc::new(Mutex::new(state)) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    /// Notes that `n` operations have been acknowledged, of which `safe` must survive a power failure. It is a point of its own.
+    pub fn acknowledge(&self, n: usize, safe: usize) {
+        let mut state = self.lock();
+        state.acknowledged = (n, safe);
+        state.point("acknowledgement");
+    }
+
+    /// The points so far.
+    pub fn take_points(&self) -> Vec<DiskPoint> {
+        std::mem::take(&mut self.lock().points)
+    }
+
+    /// What is on the disk for sure.
+    pub fn durable(&self) -> DiskImage {
+        self.lock().durable.clone()
+    }
+
+    /// What can be read.
+    pub fn view(&self) -> DiskImage {
+        self.lock().view.clone()
+    }
+
+    /// What can be read and is not durable, in the order in which it was written.
+    pub fn pending(&self) -> Vec<DiskChange> {
+        self.lock().pending.iter().map(|pending| pending.change.clone()).collect()
+    }
+
+    /// Makes calls fail.
+    pub fn fail(&self, fault: Fault) {
+        self.lock().faults.add(fault);
+    }
+
+    /// Makes writes short.
+    pub fn short_writes(&self, short: ShortWrites) {
+        self.lock().faults.short = short;
+    }
+
+    /// No call fails any more, except as was said about short writes.
+    pub fn heal(&self) {
+        self.lock().faults.heal();
+    }
+
+    /// How many calls have failed.
+    pub fn failed(&self) -> usize {
+        self.lock().faults.failed
+    }
+
+    /// How many calls of this kind there were on this file.
+    pub fn calls(&self, which: Which, call: Call) -> usize {
+        self.lock().faults.count(which, call)
+    }
+
+    /// The page cache forgets what no sync will bring to the disk: of each sector in limbo, it can be read from now on what the disk has, which is
+    /// the old or the new content, as `reached` says.
+    pub fn evict(&self, mut reached: impl FnMut() -> bool) {
+        let mut state = self.lock();
+        let (limbo, pending): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut state.pending).into_iter().partition(|pending| pending.limbo);
+        state.pending = pending;
+        for pending in limbo {
+            if reached() {
+                state.make_durable(pending.change);
+            }
+        }
+        let State { view, durable, pending, .. } = &mut *state;
+        view.clone_from(durable);
+        pending.iter().for_each(|pending| view.apply(&pending.change));
+        state.written = state.pending.len();
+    }
+
+    /// Somebody removes the log, or puts another file in its place; durably.
+    pub fn set_log(&self, log: Option<Vec<u8>>) {
+        let mut state = self.lock();
+        state.drop_log();
+        if let Some(log) = log {
+            state.log_number += 1;
+            state.view.log = Some(log.clone());
+            state.durable.log = Some(log.clone());
+            state
+                .fresh_durable
+                .extend([DiskChange::NewLog, DiskChange::Length(Which::Log, log.len() as u64)]);
+            state.fresh_durable.extend(sectors(Which::Log, &log));
+        } else {
+            state.durable.log = None;
+            state.fresh_durable.push(DiskChange::NoLog);
+        }
+    }
+}
+
+/// All sectors of a file that are not zero.
+pub fn sectors(which: Which, file: &[u8]) -> impl Iterator<Item = DiskChange> {
+    file.chunks(SECTOR).enumerate().filter(|(_, chunk)| chunk.iter().any(|&b| b != 0)).map(
+        move |(number, chunk)| {
+            let mut bytes = [0; SECTOR];
+            bytes[..chunk.len()].copy_from_slice(chunk);
+            DiskChange::Sector(which, number as u32, Arc::new(bytes))
+        },
+    )
+}
+
+impl State {
+    fn point(&mut self, at: &'static str) {
+        self.points.push(DiskPoint {
+            durable: std::mem::take(&mut self.fresh_durable),
+            pending: self.pending.iter().map(|pending| pending.change.clone()).collect(),
+            written: self.written,
+            acknowledged: self.acknowledged,
+            at,
+        });
+        self.written = self.pending.len();
+    }
+
+    fn write(&mut self, change: DiskChange) {
+        self.view.apply(&change);
+        self.pending.push(Pending { change, limbo: false });
+    }
+
+    fn make_durable(&mut self, change: DiskChange) {
+        self.durable.apply(&change);
+        self.fresh_durable.push(change);
+    }
+
+    /// All that was written and is `ready` for it becomes durable, and what was there before in its place can come back no more.
+    fn make_all_durable(&mut self, ready: impl Fn(&DiskChange) -> bool) {
+        let mut kept: Vec<Pending> = Vec::new();
+        for pending in std::mem::take(&mut self.pending) {
+            if pending.limbo || !ready(&pending.change) {
+                kept.push(pending);
+                continue;
+            }
+            if let DiskChange::Sector(which, number, _) = pending.change {
+                kept.retain(
+                    |old| !matches!(old.change, DiskChange::Sector(w, n, _) if (w, n) == (which, number)),
+                );
+            }
+            if pending.change == DiskChange::NoLog {
+                kept.retain(|old| !old.change.is_of(Which::Log));
+            }
+            self.make_durable(pending.change);
+        }
+        self.pending = kept;
+        self.written = self.pending.len();
+    }
+
+    /// The log has no name any more.
+    fn drop_log(&mut self) {
+        self.orphan = self.view.log.take().unwrap_or_default();
+        self.log_number += 1;
+        self.pending.retain(|pending| !pending.change.is_of(Which::Log));
+        self.written = self.written.min(self.pending.len());
+    }
+}
+
+impl DiskChange {
+    fn is_of(&self, file: Which) -> bool {
+        match self {
+            DiskChange::Sector(which, ..) | DiskChange::Length(which, _) => *which == file,
+            DiskChange::NewLog | DiskChange::NoLog => file == Which::Log,
+        }
+    }
+}
+
+impl Disk for SimDisk {
+    fn data(&self) -> Arc<dyn Storage> {
+        Arc::new(SimFile { state: self.state.clone(), which: Which::Data, number: 0 })
+    }
+
+    fn open_log(&self) -> io::Result<Option<Arc<dyn Storage>>> {
+        let mut state = self.lock();
+        state.faults.check(Which::Log, Call::Open)?;
+        let number = state.log_number;
+        let file = SimFile { state: self.state.clone(), which: Which::Log, number };
+        Ok(state.view.log.is_some().then(|| Arc::new(file) as Arc<dyn Storage>))
+    }
+
+    fn create_log(&self) -> io::Result<Arc<dyn Storage>> {
+        let mut state = self.lock();
+        state.faults.check(Which::Log, Call::Create)?;
+        if state.view.log.is_some() {
+            return Err(io::Error::from_raw_os_error(libc::EEXIST));
+        }
+        state.write(DiskChange::NewLog);
+        state.point("creation of the log");
+        // What was pending of an older one is gone with it.
+        state.pending.retain(|pending| !pending.change.is_of(Which::Log));
+        state.make_durable(DiskChange::NewLog);
+        state.written = state.pending.len();
+        state.log_number += 1;
+        let number = state.log_number;
+        Ok(Arc::new(SimFile { state: self.state.clone(), which: Which::Log, number }))
+    }
+
+    fn remove_log(&self) -> io::Result<()> {
+        let mut state = self.lock();
+        state.faults.check(Which::Log, Call::Remove)?;
+        if state.view.log.is_none() {
+            return Err(io::Error::from_raw_os_error(libc::ENOENT));
+        }
+        state.orphan = state.view.log.clone().unwrap_or_default();
+        state.log_number += 1;
+        state.write(DiskChange::NoLog);
+        Ok(())
+    }
+}
+
+/// A file of the disk, open.
+#[derive(Debug)]
+struct SimFile {
+    state: Arc<Mutex<State>>,
+    which: Which,
+    /// Which log this is.
+    number: u64,
+}
+
+impl SimFile {
+    fn has_name(&self, state: &State) -> bool {
+        self.which == Which::Data || (self.number == state.log_number && state.view.log.is_some())
+    }
+
+    fn bytes<'s>(&self, state: &'s State) -> &'s [u8] {
+        match self.which {
+            Which::Data => &state.view.data,
+            Which::Log if self.has_name(state) => state.view.log.as_deref().unwrap_or_default(),
+            Which::Log => &state.orphan,
+        }
+    }
+}
+
+impl Storage for SimFile {
+    fn read_some(&self, buf: &mut [u8], at: u64) -> io::Result<usize> {
+        let mut state = lock(&self.state);
+        state.faults.check(self.which, Call::Read)?;
+        let bytes = self.bytes(&state);
+        let rest = &bytes[bytes.len().min(at as usize)..];
+        let n = rest.len().min(buf.len());
+        buf[..n].copy_from_slice(&rest[..n]);
+        Ok(n)
+    }
+
+    fn write_some(&self, bytes: &[u8], at: u64) -> io::Result<usize> {
+        let mut state = lock(&self.state);
+        state.faults.check(self.which, Call::Write)?;
+        let len = state.faults.shorten(bytes.len());
+        let (bytes, at) = (&bytes[..len], at as usize);
+        if !self.has_name(&state) {
+            let end = state.orphan.len().max(at + len);
+            state.orphan.resize(end, 0);
+            state.orphan[at..at + len].copy_from_slice(bytes);
+            return Ok(len);
+        }
+        for number in at / SECTOR..(at + len).div_ceil(SECTOR) {
+            let start = number * SECTOR;
+            let mut sector = [0; SECTOR];
+            let old = self.bytes(&state);
+            if let Some(old) = old.get(start..old.len().min(start + SECTOR)) {
+                sector[..old.len()].copy_from_slice(old);
+            }
+            let (from, to) = (at.max(start), (at + len).min(start + SECTOR));
+            sector[from - start..to - start].copy_from_slice(&bytes[from - at..to - at]);
+            state.write(DiskChange::Sector(self.which, number as u32, Arc::new(sector)));
+        }
+        Ok(len)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let mut state = lock(&self.state);
+        if !self.has_name(&state) {
+            return state.faults.check(self.which, Call::Sync);
+        }
+        state.point(match self.which {
+            Which::Data => "sync of the file",
+            Which::Log => "sync of the log",
+        });
+        if let Err(error) = state.faults.check(self.which, Call::Sync) {
+            let of_this = state.pending.iter_mut().filter(|pending| pending.change.is_of(self.which));
+            of_this.for_each(|pending| pending.limbo |= matches!(pending.change, DiskChange::Sector(..)));
+            return Err(error);
+        }
+        let which = self.which;
+        state.make_all_durable(|change| change.is_of(which) || *change == DiskChange::NoLog);
+        Ok(())
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.bytes(&lock(&self.state)).len() as u64)
+    }
+
+    fn extend(&self, from: u64, to: u64) -> io::Result<()> {
+        let mut state = lock(&self.state);
+        state.faults.check(self.which, Call::Extend)?;
+        let len = self.bytes(&state).len() as u64;
+        assert_eq!(len, from, "a file is extended from where it ends");
+        if !self.has_name(&state) {
+            state.orphan.resize(to as usize, 0);
+            return Ok(());
+        }
+        let half = (from + (to - from) / 2).next_multiple_of(SECTOR as u64);
+        state.write(DiskChange::Length(self.which, half));
+        state.write(DiskChange::Length(self.which, to));
+        state.point("extension");
+        state
+            .pending
+            .retain(|pending| !matches!(pending.change, DiskChange::Length(w, _) if w == self.which));
+        state.make_durable(DiskChange::Length(self.which, to));
+        state.written = state.pending.len();
+        Ok(())
+    }
+
+    fn is_linked(&self) -> io::Result<bool> {
+        Ok(self.has_name(&lock(&self.state)))
+    }
+}
