@@ -1,6 +1,6 @@
 //! Collections: what is unreachable becomes free, what is reachable stays.
 
-use pheap::{Heap, Held, Options, P, Persist, Root, Txn, View};
+use pheap::{Durability, Heap, Held, Options, P, Persist, Root, Txn, View};
 
 type Slice<'r> = Option<P<'r, [u64]>>;
 
@@ -46,7 +46,8 @@ fn values<'r>(view: &View<'r>, mut next: Option<P<'r, Node<'r>>>) -> Vec<u64> {
 }
 
 fn small() -> Options {
-    Options::new().arena_size(1 << 20).reserve(1 << 32)
+    // So that a copy of the file is all that a crash leaves.
+    Options::new().arena_size(1 << 20).reserve(1 << 32).durability(Durability::Process)
 }
 
 fn in_memory() -> (Heap, Root<Lists<'static>>) {

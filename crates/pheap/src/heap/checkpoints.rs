@@ -147,28 +147,10 @@ impl HeapInner {
             while at < end && may(at) {
                 at += PAGE;
             }
-            #[cfg(feature = "sim")]
-            if self.is_simulated() {
-                self.reread(wal, first, at - first);
-                wal.pages.forget(first, at - first);
-                continue;
-            }
             // SAFETY: the pages are free, or recorded before the checkpoint that is complete but for this, and not since; the caller has the lock
             // on them.
             unsafe { self.mapping.drop_copies(first, at - first) };
             wal.pages.forget(first, at - first);
-        }
-    }
-
-    /// What giving pages back does to a map of a simulated disk, which is a copy.
-    #[cfg(feature = "sim")]
-    fn reread(&self, wal: &Wal, offset: u64, len: u64) {
-        let mut bytes = vec![0; len as usize];
-        wal.data().read_up_to(&mut bytes, offset).expect("a simulated disk can be read");
-        // SAFETY: mapped pages, of which the caller has the lock.
-        unsafe {
-            let place = self.base().add(offset as usize);
-            place.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
         }
     }
 }

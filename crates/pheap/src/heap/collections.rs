@@ -115,12 +115,7 @@ impl HeapInner {
 
     /// Whether runs must be repeatable: no threads that nobody asked for, no looking at clocks.
     pub(crate) fn is_simulated(&self) -> bool {
-        match &self.medium {
-            #[cfg(feature = "sim")]
-            crate::media::Medium::Sim(_) => true,
-            crate::media::Medium::Wal(wal) => wal.is_simulated(),
-            _ => false,
-        }
+        self.medium.is_simulated()
     }
 
     /// Marks what is live in a heap that was just opened, in a thread of its own.

@@ -56,21 +56,21 @@ pub(super) fn remove_old_log(disk: &dyn Disk) -> Result<()> {
 }
 
 /// Makes a heap in an empty file, and closes it.
-pub(super) fn create(mapping: Mapping, place: &Place<'_>, header: Header) -> Result<Header> {
-    let synced = SyncedFile::new(place.again()?);
+pub(super) fn create(mapping: Mapping, synced: SyncedFile, header: Header) -> Result<Header> {
+    let synced = Arc::new(synced);
     close(Builder::new(mapping, Medium::Synced(synced.clone()), header)?, &synced)
 }
 
 /// Replays the logs of regions and moves pointers, in the file, and closes the heap.
-fn prepare(place: &Place<'_>, header: Header) -> Result<Header> {
-    let file = place.again()?;
+fn prepare(place: &Place<'_>, header: Header, disk: &dyn Disk) -> Result<Header> {
     // What it was in use as may have left everything to the kernel.
-    file.sync_all().map_err(|e| Error::io(format!("syncing {}", place.path.display()), e))?;
-    let synced = SyncedFile::new(file);
+    place.file.sync_all().map_err(|e| Error::io(format!("syncing {}", place.path.display()), e))?;
+    let synced = Arc::new(SyncedFile::new(disk.data()));
     close(place.open(Medium::Synced(synced.clone()), false, header)?, &synced)
 }
 
-fn close(builder: Builder, synced: &SyncedFile) -> Result<Header> {
+/// Marks a heap that was opened for this as closed.
+pub(super) fn close(builder: Builder, synced: &SyncedFile) -> Result<Header> {
     let Builder { mapping, meta, .. } = builder;
     let (mut header, media) = (meta.header, meta.media);
     header.in_use = Use::Closed;
@@ -99,7 +99,7 @@ pub(super) fn open(
             return open_at(options, mapping, header, disk);
         }
         drop(mapping);
-        header = prepare(&Place { base: Some(at), ..*place }, header)?;
+        header = prepare(&Place { base: Some(at), ..*place }, header, &**disk)?;
         base = place.base;
     }
 }

@@ -5,10 +5,14 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
+#[cfg(feature = "sim")]
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::lock;
 use crate::error::{Error, Result};
+#[cfg(feature = "sim")]
+use crate::media::wal::storage::Storage;
 
 /// Unit of allocation in the file, and of protection.
 pub(crate) const PAGE: u64 = 4096;
@@ -32,6 +36,9 @@ pub(crate) enum Backing {
     Logged { file: File, path: PathBuf },
     /// Nothing but memory.
     Memory,
+    /// A copy of a simulated file.
+    #[cfg(feature = "sim")]
+    Simulated(Arc<dyn Storage>),
 }
 
 /// A contiguous reservation of addresses, whose beginning shows the backing.
@@ -169,6 +176,8 @@ impl Mapping {
                 file.as_raw_fd(),
             ),
             Backing::Private { file } | Backing::Logged { file, .. } => (libc::MAP_PRIVATE, file.as_raw_fd()),
+            #[cfg(feature = "sim")]
+            Backing::Simulated(_) => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, -1),
             Backing::Memory => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, -1),
         };
         // SAFETY: `from..to` lies in the reservation, which belongs to this mapping, and nothing is mapped there yet.
@@ -188,11 +197,40 @@ impl Mapping {
         }
         // SAFETY: the range was mapped just now.
         unsafe { keep_from_children(got, to - from) };
+        #[cfg(feature = "sim")]
+        if let Backing::Simulated(file) = &self.backing {
+            // SAFETY: as above; nobody accesses it yet.
+            unsafe { self.copy_from(&**file, from, to - from)? };
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    /// The range is mapped, and nobody else accesses it.
+    #[cfg(feature = "sim")]
+    unsafe fn copy_from(&self, file: &dyn Storage, offset: u64, len: u64) -> Result<()> {
+        // SAFETY: by the caller's promise.
+        let place =
+            unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr().add(offset as usize), len as usize) };
+        file.read_up_to(place, offset).map_err(|e| Error::io("reading the simulated file", e))?;
         Ok(())
     }
 
     /// Makes the backing `to` bytes long (from `from`), with the space reserved, so that no store can fail for want of it.
     pub(crate) fn grow_file(&self, from: u64, to: u64) -> Result<()> {
+        let full =
+            |e: &io::Error| matches!(e.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG));
+        #[cfg(feature = "sim")]
+        if let Backing::Simulated(file) = &self.backing {
+            return file.extend(from, to).map_err(|e| {
+                if full(&e) {
+                    return Error::OutOfSpace {
+                        reason: format!("growing a simulated file to {to} bytes: {e}"),
+                    };
+                }
+                Error::io("growing a simulated file", e)
+            });
+        }
         let (Backing::Shared { file, path, .. } | Backing::Logged { file, path }) = &self.backing else {
             return Ok(());
         };
@@ -204,12 +242,10 @@ impl Mapping {
             Ok(()) => {}
             Err(e) => {
                 let _ = file.set_len(from); // gives back what a partial allocation took
-                let full = [libc::ENOSPC, libc::EDQUOT, libc::EFBIG];
-                return Err(match e.raw_os_error() {
-                    Some(code) if full.contains(&code) => {
-                        Error::OutOfSpace { reason: format!("growing {} to {to} bytes: {e}", path.display()) }
-                    }
-                    _ => Error::io(format!("growing {}", path.display()), e),
+                return Err(if full(&e) {
+                    Error::OutOfSpace { reason: format!("growing {} to {to} bytes: {e}", path.display()) }
+                } else {
+                    Error::io(format!("growing {}", path.display()), e)
                 });
             }
         }
@@ -246,6 +282,11 @@ impl Mapping {
     /// # Safety
     /// The file has what the copies hold, or nobody reads them before they are stored to; nobody accesses them meanwhile.
     pub(crate) unsafe fn drop_copies(&self, offset: u64, len: u64) {
+        #[cfg(feature = "sim")]
+        if let Backing::Simulated(file) = &self.backing {
+            // SAFETY: by the caller's promise.
+            return unsafe { self.copy_from(&**file, offset, len) }.expect("a simulated file can be read");
+        }
         debug_assert!(matches!(self.backing, Backing::Logged { .. }));
         // SAFETY: mapped pages of this heap; by the caller's promise their content does not change.
         unsafe {

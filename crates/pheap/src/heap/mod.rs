@@ -19,6 +19,8 @@ mod pages;
 mod pauses;
 mod relocate;
 mod roots;
+#[cfg(feature = "sim")]
+mod simulated;
 mod spans;
 mod survey;
 pub(crate) mod table;

@@ -29,7 +29,7 @@ use crate::media::cpu::FlushInstruction;
 use crate::media::wal::Leftover;
 use crate::media::wal::files::Files;
 use crate::media::wal::storage::Disk;
-use crate::media::{Bug, Media, Medium, bug};
+use crate::media::{Bug, Media, Medium, SyncedFile, bug};
 use crate::txn::log::Log;
 use crate::txn::recovery::{Recovered, read_logs, replay};
 
@@ -189,7 +189,7 @@ fn create_file(options: &Options, path: &Path, file: File, disk: &Arc<dyn Disk>)
             Builder::new(mapping, medium, header)
         }
         Chosen::Wal => {
-            let header = logged::create(mapping, &place, header)?;
+            let header = logged::create(mapping, SyncedFile::new(disk.data()), header)?;
             logged::open(options, &place, header, disk)
         }
     }
@@ -199,52 +199,6 @@ pub(super) fn open_memory(options: &Options) -> Result<Heap> {
     let header = new_header(options);
     let mapping = relocate::reserve(options.base, &header, Backing::Memory)?;
     Ok(Builder::new(mapping, Medium::Process, header)?.finish(options, None))
-}
-
-#[cfg(feature = "sim")]
-pub(super) fn open_simulated(options: &Options, sim: &Arc<crate::media::sim::Sim>) -> Result<Heap> {
-    /// Where no other heap goes.
-    const BASE: u64 = 0x0f00_0000_0000;
-    let image = sim.durable();
-    let bytes: Vec<u8> = image.iter().take(HEADER_SIZE as usize / 8).flat_map(|w| w.to_le_bytes()).collect();
-    let path = Path::new("<simulated>");
-    let found = header::read(&bytes, path)?;
-    let header = match &found {
-        Found::Header(header) => header.clone(),
-        Found::Nothing => Header { uuid: 1, salt: 0x5eed, ..new_header(options) },
-    };
-    if relocate::has_no_room(&header, options.base) {
-        let listed = Options { base: Some(header.bases[0]), ..options.clone() };
-        drop(open_simulated(&listed, sim)?);
-        return open_simulated(options, sim);
-    }
-    let base = options.base.unwrap_or_else(|| header.bases.first().copied().unwrap_or(BASE));
-    let mapping = relocate::reserve_at(base, header.reserved, Backing::Memory)?;
-    let medium = Medium::Sim(sim.clone());
-    let len = header.mapped.max(image.len() as u64 * 8).next_multiple_of(PAGE);
-    if len > header.mapped && matches!(found, Found::Header(_)) {
-        // A longer file than the header knows: its end was never used.
-        sim.truncate(header.mapped as usize / 8);
-    }
-    mapping.map(0, header.mapped)?;
-    let builder = match found {
-        Found::Header(_) => {
-            // SAFETY: mapped just now, and nobody else's.
-            unsafe {
-                std::ptr::copy_nonoverlapping(
-                    image.as_ptr(),
-                    mapping.base().cast(),
-                    header.mapped as usize / 8,
-                )
-            };
-            Builder::existing_mapped(mapping, medium, header)?
-        }
-        Found::Nothing => {
-            sim.truncate(0);
-            Builder::new_mapped(mapping, medium, header)?
-        }
-    };
-    Ok(builder.finish(options, None))
 }
 
 /// How a file is going to be used.
@@ -272,7 +226,7 @@ fn choose(options: &Options, file: &File) -> Result<Chosen> {
     }
 }
 
-fn new_header(options: &Options) -> Header {
+pub(super) fn new_header(options: &Options) -> Header {
     let [a, b, salt] = random();
     let unit = options.arena_size;
     Header {
@@ -327,7 +281,7 @@ fn mark_in_use(mapping: &Mapping, medium: &Medium, media: &Media, header: &mut H
         }
         _ => Use::Pmem,
     };
-    header.boot = boot_id();
+    header.boot = if medium.is_simulated() { 0 } else { boot_id() };
     // What it names will not be true any more.
     if !bug(Bug::KeepLiveSlots) {
         header.live_slots = (0, 0);
@@ -342,7 +296,7 @@ pub(super) struct Builder {
     pub(super) mapping: Mapping,
     medium: Medium,
     pub(super) meta: Meta,
-    recovered: Recovered,
+    pub(super) recovered: Recovered,
     regions: Vec<Surveyed>,
     /// Spans of objects.
     spans: Vec<Span>,
@@ -358,7 +312,7 @@ impl Builder {
     }
 
     /// Makes a heap of zeros.
-    fn new_mapped(mapping: Mapping, medium: Medium, mut header: Header) -> Result<Builder> {
+    pub(super) fn new_mapped(mapping: Mapping, medium: Medium, mut header: Header) -> Result<Builder> {
         let page_map = PageMap::new(header.reserved)?;
         let media = Media::new(medium.clone());
         let base = mapping.base();
@@ -418,7 +372,7 @@ impl Builder {
 
     /// Reads the metadata of a heap, recovers its logs, and relocates it if it is not mapped where it was. After an error about what is in
     /// the file, that is as it was: everything is looked at before anything is written.
-    fn existing_mapped(mapping: Mapping, medium: Medium, mut header: Header) -> Result<Builder> {
+    pub(super) fn existing_mapped(mapping: Mapping, medium: Medium, mut header: Header) -> Result<Builder> {
         let page_map = PageMap::new(header.reserved)?;
         let media = Media::new(medium.clone());
         let base = mapping.base();
@@ -497,7 +451,7 @@ impl Builder {
     }
 
     /// Opens the heap.
-    fn finish(self, options: &Options, file: Option<OpenFile>) -> Heap {
+    pub(super) fn finish(self, options: &Options, file: Option<OpenFile>) -> Heap {
         let Builder { mapping, medium, meta, recovered, regions, spans, page_map, live } = self;
         let mut of_region: HashMap<u32, Vec<Span>> = HashMap::new();
         for span in spans.iter().filter(|span| matches!(span.entry.kind, SpanKind::Small | SpanKind::Large)) {

@@ -218,7 +218,15 @@ impl Options {
     #[doc(hidden)]
     pub fn simulate(&self, sim: &std::sync::Arc<crate::sim::Sim>) -> Result<Heap> {
         self.check()?;
-        open::open_simulated(self, sim)
+        super::simulated::open_simulated(self, sim)
+    }
+
+    /// A heap with a write-ahead log on a simulated disk. It makes no checkpoint by itself, unless its log is full.
+    #[cfg(feature = "sim")]
+    #[doc(hidden)]
+    pub fn simulate_disk(&self, disk: &std::sync::Arc<crate::sim::disk::SimDisk>) -> Result<Heap> {
+        self.check()?;
+        super::simulated::open_disk(self, disk.clone())
     }
 
     /// How many threads mark when somebody waits for it.

@@ -17,7 +17,6 @@ pub mod sim;
 pub(crate) mod wal;
 
 use std::cell::RefCell;
-use std::fs::File;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, compiler_fence};
@@ -26,6 +25,7 @@ use crate::error::Result;
 use crate::txn::log::{Range, Staged};
 use cpu::FlushInstruction;
 use wal::Wal;
+use wal::storage::Storage;
 
 /// Bytes of a cache line: the unit of flushing.
 pub(crate) const LINE: usize = 64;
@@ -48,6 +48,18 @@ pub(crate) enum Medium {
 }
 
 impl Medium {
+    /// Whether runs must be repeatable.
+    pub(crate) fn is_simulated(&self) -> bool {
+        match self {
+            #[cfg(feature = "sim")]
+            Medium::Sim(_) => true,
+            #[cfg(feature = "sim")]
+            Medium::Synced(synced) => synced.copy.is_some(),
+            Medium::Wal(wal) => wal.is_simulated(),
+            _ => false,
+        }
+    }
+
     /// Tells the simulator how much of the heap is mapped, and where.
     ///
     /// # Safety
@@ -64,13 +76,42 @@ impl Medium {
 /// A file that each fence syncs.
 #[derive(Debug)]
 pub(crate) struct SyncedFile {
-    file: File,
+    file: Arc<dyn Storage>,
     failed: AtomicBool,
+    /// Where a copy of a simulated file is mapped, and how long it is.
+    #[cfg(feature = "sim")]
+    copy: Option<(usize, usize)>,
 }
 
 impl SyncedFile {
-    pub(crate) fn new(file: File) -> Arc<SyncedFile> {
-        Arc::new(SyncedFile { file, failed: AtomicBool::new(false) })
+    pub(crate) fn new(file: Arc<dyn Storage>) -> SyncedFile {
+        SyncedFile {
+            file,
+            failed: AtomicBool::new(false),
+            #[cfg(feature = "sim")]
+            copy: None,
+        }
+    }
+
+    /// For a map that is a copy of so many bytes: a fence writes what has changed.
+    #[cfg(feature = "sim")]
+    pub(crate) fn with_copy(self, base: *mut u8, len: u64) -> SyncedFile {
+        SyncedFile { copy: Some((base.expose_provenance(), len as usize)), ..self }
+    }
+
+    fn sync(&self) {
+        #[cfg(feature = "sim")]
+        let written = self.copy.map_or(Ok(()), |(base, len)| {
+            // SAFETY: so many bytes are mapped there, and the program does not store to them while it waits for a fence.
+            let copy =
+                unsafe { std::slice::from_raw_parts(std::ptr::with_exposed_provenance::<u8>(base), len) };
+            self.file.write_changes(copy)
+        });
+        #[cfg(not(feature = "sim"))]
+        let written = Ok(());
+        if written.and_then(|()| self.file.sync()).is_err() {
+            self.failed.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Fails if a sync has failed.
@@ -258,11 +299,7 @@ impl Media {
             Medium::Wal(wal) => {
                 let _ = self.record_noted(wal, true);
             }
-            Medium::Synced(synced) => {
-                if synced.file.sync_data().is_err() {
-                    synced.failed.store(true, Ordering::Relaxed);
-                }
-            }
+            Medium::Synced(synced) => synced.sync(),
             Medium::Pmem(_) => {
                 self.counters.fences.add(1);
                 cpu::fence();

@@ -16,6 +16,7 @@ mod faults;
 mod tests;
 
 use std::io;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use faults::Faults;
@@ -40,7 +41,7 @@ pub enum Which {
 pub enum DiskChange {
     /// A sector, with its number and its new content.
     Sector(Which, u32, Arc<[u8; SECTOR]>),
-    /// A file has this many bytes; new ones are zero.
+    /// A file has at least this many bytes; new ones are zero.
     Length(Which, u64),
     /// There is a new, empty log.
     NewLog,
@@ -78,7 +79,7 @@ impl DiskImage {
             }
             DiskChange::Length(which, len) => {
                 if let Some(file) = self.file(*which) {
-                    file.resize(*len as usize, 0);
+                    file.resize(file.len().max(*len as usize), 0);
                 }
             }
             DiskChange::NewLog => self.log = Some(Vec::new()),
@@ -248,15 +249,30 @@ impl SimDisk {
     }
 }
 
+/// The sectors that differ between two versions of a file.
+pub fn differences(which: Which, old: &[u8], new: &[u8]) -> Vec<DiskChange> {
+    let differs = |change: &DiskChange| match change {
+        DiskChange::Sector(_, number, bytes) => {
+            let at = *number as usize * SECTOR;
+            old.get(at..at + SECTOR).is_none_or(|old| old != &bytes[..])
+        }
+        _ => true,
+    };
+    all_sectors(which, new).filter(differs).collect()
+}
+
 /// All sectors of a file that are not zero.
 pub fn sectors(which: Which, file: &[u8]) -> impl Iterator<Item = DiskChange> {
-    file.chunks(SECTOR).enumerate().filter(|(_, chunk)| chunk.iter().any(|&b| b != 0)).map(
-        move |(number, chunk)| {
-            let mut bytes = [0; SECTOR];
-            bytes[..chunk.len()].copy_from_slice(chunk);
-            DiskChange::Sector(which, number as u32, Arc::new(bytes))
-        },
-    )
+    all_sectors(which, file)
+        .filter(|change| !matches!(change, DiskChange::Sector(_, _, bytes) if **bytes == [0; SECTOR]))
+}
+
+fn all_sectors(which: Which, file: &[u8]) -> impl Iterator<Item = DiskChange> {
+    file.chunks(SECTOR).enumerate().map(move |(number, chunk)| {
+        let mut bytes = [0; SECTOR];
+        bytes[..chunk.len()].copy_from_slice(chunk);
+        DiskChange::Sector(which, number as u32, Arc::new(bytes))
+    })
 }
 
 impl State {
@@ -322,6 +338,14 @@ impl DiskChange {
 }
 
 impl Disk for SimDisk {
+    fn log_path(&self) -> &Path {
+        Path::new("<simulated log>")
+    }
+
+    fn is_simulated(&self) -> bool {
+        true
+    }
+
     fn data(&self) -> Arc<dyn Storage> {
         Arc::new(SimFile { state: self.state.clone(), which: Which::Data, number: 0 })
     }

@@ -514,12 +514,6 @@ impl Wal {
         // If that fails, the next opening sees that the log is an old one.
         let _ = self.disk.remove_log();
     }
-
-    /// The heap's file, for simulations.
-    #[cfg(feature = "sim")]
-    pub(crate) fn data(&self) -> &dyn Storage {
-        &*self.data
-    }
 }
 
 /// The thread in the background.

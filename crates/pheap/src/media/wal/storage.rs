@@ -60,6 +60,21 @@ impl dyn Storage + '_ {
         Ok(done)
     }
 
+    /// Writes the sectors in which the file differs from this copy.
+    #[cfg(feature = "sim")]
+    pub(crate) fn write_changes(&self, copy: &[u8]) -> io::Result<()> {
+        const SECTOR: usize = 512;
+        let mut file = vec![0; copy.len()];
+        self.read_up_to(&mut file, 0)?;
+        for at in (0..copy.len()).step_by(SECTOR) {
+            let end = copy.len().min(at + SECTOR);
+            if copy[at..end] != file[at..end] {
+                self.write_all(&copy[at..end], at as u64)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Writes all of the bytes.
     pub(crate) fn write_all(&self, bytes: &[u8], at: u64) -> io::Result<()> {
         let mut done = 0;

@@ -147,8 +147,14 @@ fn an_extension_is_durable_on_return() {
     let lengths = [2560, 4096].map(|len| DiskChange::Length(Which::Log, len));
     assert_eq!(before.pending, lengths);
     let after = point(&disk);
-    assert_eq!((after.pending, after.durable), (vec![], vec![lengths[1].clone()]));
+    assert_eq!((after.pending, after.durable), (vec![], lengths.to_vec()));
     assert_eq!(disk.durable().log.unwrap().len(), 4096);
+    // With what was written before, and over what was there.
+    log.write_some(&filled(1), 0).unwrap();
+    log.write_some(&filled(1), 2048).unwrap();
+    log.extend(1024, 8192).unwrap();
+    let log = disk.durable().log.unwrap();
+    assert_eq!((log.len(), log[0], log[2048]), (8192, 1, 0));
 }
 
 #[test]

@@ -1,0 +1,110 @@
+//! Opening a heap on a simulated medium.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::header::{self, Found, HEADER_SIZE, Header, Use};
+use super::mapping::{Backing, Mapping, PAGE};
+use super::open::{Builder, new_header};
+use super::{Heap, Options, logged, relocate};
+use crate::error::{Error, Result};
+use crate::media::sim::Sim;
+use crate::media::wal::Leftover;
+use crate::media::wal::storage::Disk;
+use crate::media::{Medium, SyncedFile};
+
+/// Where no other heap goes.
+const BASE: u64 = 0x0f00_0000_0000;
+
+pub(super) fn open_simulated(options: &Options, sim: &Arc<Sim>) -> Result<Heap> {
+    let image = sim.durable();
+    let bytes: Vec<u8> = image.iter().take(HEADER_SIZE as usize / 8).flat_map(|w| w.to_le_bytes()).collect();
+    let path = Path::new("<simulated>");
+    let found = header::read(&bytes, path)?;
+    let header = match &found {
+        Found::Header(header) => header.clone(),
+        Found::Nothing => Header { uuid: 1, salt: 0x5eed, ..new_header(options) },
+    };
+    if relocate::has_no_room(&header, options.base) {
+        let listed = Options { base: Some(header.bases[0]), ..options.clone() };
+        drop(open_simulated(&listed, sim)?);
+        return open_simulated(options, sim);
+    }
+    let base = options.base.unwrap_or_else(|| header.bases.first().copied().unwrap_or(BASE));
+    let mapping = relocate::reserve_at(base, header.reserved, Backing::Memory)?;
+    let medium = Medium::Sim(sim.clone());
+    let len = header.mapped.max(image.len() as u64 * 8).next_multiple_of(PAGE);
+    if len > header.mapped && matches!(found, Found::Header(_)) {
+        // A longer file than the header knows: its end was never used.
+        sim.truncate(header.mapped as usize / 8);
+    }
+    mapping.map(0, header.mapped)?;
+    let builder = match found {
+        Found::Header(_) => {
+            // SAFETY: mapped just now, and nobody else's.
+            unsafe {
+                std::ptr::copy_nonoverlapping(
+                    image.as_ptr(),
+                    mapping.base().cast(),
+                    header.mapped as usize / 8,
+                )
+            };
+            Builder::existing_mapped(mapping, medium, header)?
+        }
+        Found::Nothing => {
+            sim.truncate(0);
+            Builder::new_mapped(mapping, medium, header)?
+        }
+    };
+    Ok(builder.finish(options, None))
+}
+
+/// Opens a heap with a write-ahead log. Its map is a copy of the file.
+pub(super) fn open_disk(options: &Options, disk: Arc<dyn Disk>) -> Result<Heap> {
+    let data = disk.data();
+    let path = Path::new("<simulated>");
+    let mut first = vec![0; HEADER_SIZE as usize];
+    let have = data.read_up_to(&mut first, 0).map_err(|e| Error::io("reading the simulated file", e))?;
+    let map = |header: &Header| -> Result<Mapping> {
+        let base = options.base.unwrap_or_else(|| header.bases.first().copied().unwrap_or(BASE));
+        relocate::reserve_at(base, header.reserved, Backing::Simulated(disk.data()))
+    };
+    let synced = |mapping: &Mapping, header: &Header| {
+        SyncedFile::new(disk.data()).with_copy(mapping.base(), header.mapped)
+    };
+    let nothing = Leftover::default();
+    let mut replayed = 0;
+    let mut header = match header::read(&first[..have], path)? {
+        Found::Nothing => {
+            let header = Header { uuid: 1, salt: 0x5eed, ..new_header(options) };
+            Leftover::read(&*disk, &header)?;
+            logged::remove_old_log(&*disk)?;
+            let mapping = map(&header)?;
+            let len = data.len().map_err(|e| Error::io("looking at the simulated file", e))?;
+            mapping.grow_file(len.min(header.mapped), header.mapped)?;
+            let synced = synced(&mapping, &header);
+            logged::create(mapping, synced, header)?
+        }
+        Found::Header(header) => {
+            let leftover = Leftover::read(&*disk, &header)?;
+            replayed = leftover.transactions();
+            if header.in_use == Use::Wal {
+                let builder = Builder::existing(map(&header)?, Medium::Process, header.clone(), &leftover)?;
+                drop(builder);
+                logged::settle_checked(header, &*disk, &leftover)?
+            } else {
+                header
+            }
+        }
+    };
+    let mut mapping = map(&header)?;
+    if header.in_use != Use::Closed || header.bases != [mapping.base().addr() as u64] {
+        let synced = Arc::new(synced(&mapping, &header));
+        let builder = Builder::existing(mapping, Medium::Synced(synced.clone()), header, &nothing)?;
+        header = logged::close(builder, &synced)?;
+        mapping = map(&header)?;
+    }
+    let mut builder = logged::open_at(options, mapping, header, &disk)?;
+    builder.recovered.replayed += replayed;
+    Ok(builder.finish(options, None))
+}
