@@ -116,13 +116,14 @@ impl HeapInner {
         }
         let enough = || wal.pages.bytes() <= limit / 4;
         // Nobody stores to free pages, nor reads what is in them.
-        {
-            let meta = self.meta.lock();
+        let regions: Vec<Arc<Region>> = {
+            // Who has it may wait for room in the log.
+            let Some(meta) = self.meta.try_lock_for(PATIENCE) else { return };
             for (offset, len) in meta.pages.runs() {
                 self.drop_range(wal, offset, len, |at| wal.pages.is_private(at));
             }
-        }
-        let regions: Vec<Arc<Region>> = self.meta.lock().roots.values().cloned().collect();
+            meta.roots.values().cloned().collect()
+        };
         for region in regions {
             let mut from = 0;
             while !enough()

@@ -28,7 +28,7 @@ use crate::heap::SyncPolicy;
 use crate::heap::header::Header;
 use crate::heap::mapping::PAGE;
 use crate::txn::log::Range;
-use buffer::{Buffer, Chunk};
+use buffer::Buffer;
 use fold::Fold;
 use format::{HEAD, Layout, Records, Seed};
 use pages::PrivatePages;
@@ -72,6 +72,8 @@ pub(crate) struct Wal {
     /// Held while the log's file grows.
     growth: Mutex<()>,
     pub(crate) pages: PrivatePages,
+    /// How many bytes of them call for a checkpoint: more than the last one has left.
+    memory_trigger: AtomicU64,
     counters: Counters,
 }
 
@@ -87,8 +89,10 @@ pub(crate) struct Counters {
 #[derive(Debug)]
 struct State {
     buffer: Buffer,
-    /// Whether a thread writes the log. It has what was in the buffer.
-    leading: bool,
+    /// Whether a thread writes to the log. It has what was in the buffer.
+    writing: bool,
+    /// Whether a thread syncs the log.
+    syncing: bool,
     failure: Option<Failure>,
     /// Position up to which everything is in the heap's file.
     folded: u64,
@@ -160,7 +164,8 @@ impl Wal {
             settings,
             state: Mutex::new(State {
                 buffer,
-                leading: false,
+                writing: false,
+                syncing: false,
                 failure: None,
                 folded: end,
                 background: false,
@@ -177,6 +182,7 @@ impl Wal {
             base: AtomicUsize::new(0),
             growth: Mutex::new(()),
             pages: PrivatePages::new(header.reserved)?,
+            memory_trigger: AtomicU64::new(settings.memory_limit / 2),
             counters: Counters::default(),
         }))
     }
@@ -260,7 +266,7 @@ impl Wal {
         let grown = end - state.folded > self.settings.log_limit / 2
             || state.buffer.free_segments() == 0
                 && state.buffer.segments() * self.layout.segment < self.settings.log_limit;
-        if grown || self.pages.bytes() > self.settings.memory_limit / 2 {
+        if grown || self.pages.bytes() > self.memory_trigger.load(Ordering::Relaxed) {
             self.request(&mut state);
         }
         Ok(end)
@@ -301,7 +307,9 @@ impl Wal {
             let rounds = state.rounds;
             state.full = true;
             self.request(state);
-            while state.rounds == rounds && state.failure.is_none() && state.background {
+            let waits = |state: &State| state.rounds == rounds && state.failure.is_none() && state.background;
+            // Not until the round is over: its end may have to wait for what this thread has locked.
+            while waits(state) && state.buffer.room() < need {
                 self.changed.wait(state);
             }
             Ok(())
@@ -369,29 +377,32 @@ impl Wal {
             if let Some(failure) = &state.failure {
                 return Err(Error::OutcomeUnknown { source: failure.source() });
             }
-            if state.leading {
+            let is_written = self.written.load(Ordering::Acquire) >= position;
+            if synced && state.syncing || !is_written && state.writing {
                 self.changed.wait(&mut state);
+            } else if is_written {
+                self.sync_written(&mut state);
             } else {
-                self.lead(&mut state, synced);
+                self.write_buffer(&mut state);
             }
         }
         Ok(())
     }
 
-    /// Writes what is in the buffer, and syncs it.
-    fn lead(&self, state: &mut MutexGuard<'_, State>, sync: bool) {
-        state.leading = true;
+    /// Hands what is in the buffer to the kernel.
+    fn write_buffer(&self, state: &mut MutexGuard<'_, State>) {
+        state.writing = true;
         let chunks = state.buffer.take();
         let end = state.buffer.end();
-        let written = MutexGuard::unlocked(state, || self.write(&chunks, sync));
-        state.leading = false;
+        let written = MutexGuard::unlocked(state, || {
+            // Locked meanwhile: the log may not get another file in between.
+            let log = self.log.read();
+            chunks.iter().try_for_each(|chunk| log.write_all(fold::bytes(&chunk.words), chunk.file_offset))
+        });
+        state.writing = false;
         match written {
             Ok(()) => {
                 self.written.fetch_max(end, Ordering::Release);
-                if sync {
-                    self.durable.fetch_max(end, Ordering::Release);
-                    self.counters.syncs.fetch_add(1, Ordering::Relaxed);
-                }
                 state.buffer.give_back(chunks);
                 self.changed.notify_all();
             }
@@ -399,24 +410,30 @@ impl Wal {
         }
     }
 
-    fn write(&self, chunks: &[Chunk], sync: bool) -> io::Result<()> {
-        let log = self.log.read().clone();
-        for chunk in chunks {
-            log.write_all(fold::bytes(&chunk.words), chunk.file_offset)?;
+    /// Syncs what has been written.
+    fn sync_written(&self, state: &mut MutexGuard<'_, State>) {
+        state.syncing = true;
+        let end = self.written.load(Ordering::Acquire);
+        let synced = MutexGuard::unlocked(state, || {
+            let log = self.log.read().clone();
+            if log.is_linked()? { log.sync() } else { self.replace_log(&*log) }
+        });
+        state.syncing = false;
+        match synced {
+            Ok(()) => {
+                self.durable.fetch_max(end, Ordering::Release);
+                self.counters.syncs.fetch_add(1, Ordering::Relaxed);
+                self.changed.notify_all();
+            }
+            Err(e) => self.fail(state, &format!("syncing {}", self.disk.log_path().display()), &e),
         }
-        if !sync {
-            return Ok(());
-        }
-        if !log.is_linked()? {
-            return self.replace_log(&*log);
-        }
-        log.sync()
     }
 
     /// Somebody has removed the log's name: gives it a new file with the same content.
     #[cold]
     fn replace_log(&self, old: &dyn Storage) -> io::Result<()> {
         let _growth = self.growth.lock();
+        let mut current = self.log.write();
         let new = self.disk.create_log()?;
         let len = old.len()?;
         new.extend(0, len)?;
@@ -426,7 +443,7 @@ impl Wal {
             new.write_all(&bytes[..have], at)?;
         }
         new.sync()?;
-        *self.log.write() = new;
+        *current = new;
         Ok(())
     }
 
@@ -553,11 +570,14 @@ impl Wal {
             // So that no transaction has to. If it fails, one that needs it will find out why.
             let _ = self.grow(1);
         }
-        let memory = self.pages.bytes() > self.settings.memory_limit / 2;
+        let memory = self.pages.bytes() > self.memory_trigger.load(Ordering::Relaxed);
         if full || memory || behind > self.settings.log_limit / 2 {
             // A failure is kept, for all others to see.
             let _ = self.checkpoint(after);
         }
+        let limit = self.settings.memory_limit;
+        let trigger = (limit / 2).max(self.pages.bytes() + limit / 4);
+        self.memory_trigger.store(trigger, Ordering::Relaxed);
         let mut state = self.state.lock();
         state.checkpoint = false;
         state.rounds += 1;
@@ -575,10 +595,11 @@ impl Wal {
         }
     }
 
-    /// Whether more pages are private than should be.
+    /// Whether more pages are private than should be, and the next checkpoint may help.
     #[inline]
     pub(crate) fn is_over_memory(&self) -> bool {
-        self.pages.bytes() > self.settings.memory_limit
+        let bytes = self.pages.bytes();
+        bytes > self.settings.memory_limit && bytes > self.memory_trigger.load(Ordering::Relaxed)
     }
 }
 
