@@ -1,0 +1,235 @@
+//! What is run, how often and in what order: systems take turns, each run has a directory of its own.
+
+use crate::Result;
+use crate::report::{Row, Targets};
+use crate::run::{self, PER_INSERT, Run, Until};
+use crate::systems::{System, Values, median_of_syncs};
+use crate::trace::Tracer;
+use std::path::PathBuf;
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// What `--only` knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub(crate) enum Bench {
+    Update8Sync,
+    Update8Nosync,
+    InsertSync,
+    InsertNosync,
+    Get,
+}
+
+impl Bench {
+    pub(crate) const ALL: [Bench; 5] =
+        [Bench::Update8Sync, Bench::Update8Nosync, Bench::InsertSync, Bench::InsertNosync, Bench::Get];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Bench::Update8Sync => "update8_sync",
+            Bench::Update8Nosync => "update8_nosync",
+            Bench::InsertSync => "insert_sync",
+            Bench::InsertNosync => "insert_nosync",
+            Bench::Get => "get",
+        }
+    }
+}
+
+pub(crate) struct Plan {
+    pub(crate) dir: PathBuf,
+    pub(crate) benches: Vec<Bench>,
+    pub(crate) systems: Vec<System>,
+    pub(crate) threads: Vec<usize>,
+    /// Runs of each case.
+    pub(crate) repeats: usize,
+    /// How long values are updated.
+    pub(crate) run: Duration,
+    /// Values of each thread, where updates are synced.
+    pub(crate) values_synced: u64,
+    /// Values of each thread, where they are not.
+    pub(crate) values_unsynced: u64,
+    pub(crate) inserts: usize,
+    /// Transactions that are run under strace, all threads together; none if 0.
+    pub(crate) traced: u64,
+}
+
+/// Below this, `fdatasync` has not waited for a disk.
+const LEAST_SYNC: f64 = 50e-6;
+
+pub(crate) fn measure(plan: &Plan) -> Result<()> {
+    let sync = median_of_syncs(folder(plan)?.path())?;
+    if sync < LEAST_SYNC {
+        let (dir, micros) = (plan.dir.display(), sync * 1e6);
+        eprintln!(
+            "error: a write and fdatasync take {micros:.1} µs in {dir}: that is no real disk (see --dir)"
+        );
+    }
+    let mut bench = Measuring {
+        plan,
+        disk_too_fast: sync < LEAST_SYNC,
+        tracer: Tracer::new(plan.traced),
+        targets: Targets::default(),
+    };
+    for &which in &plan.benches {
+        match which {
+            Bench::Update8Sync | Bench::Update8Nosync => {
+                for &threads in &plan.threads {
+                    bench.updates(which, threads)?;
+                }
+            }
+            Bench::InsertSync => bench.inserts(true, false, false)?,
+            // Looks up what was inserted.
+            Bench::InsertNosync => bench.inserts(false, true, plan.benches.contains(&Bench::Get))?,
+            Bench::Get if plan.benches.contains(&Bench::InsertNosync) => {}
+            Bench::Get => bench.inserts(false, false, true)?,
+        }
+    }
+    bench.targets.print();
+    Ok(())
+}
+
+/// A directory for one run, removed after it.
+fn folder(plan: &Plan) -> Result<TempDir> {
+    Ok(tempfile::Builder::new().prefix("pheap-stores-").tempdir_in(&plan.dir)?)
+}
+
+struct Measuring<'a> {
+    plan: &'a Plan,
+    disk_too_fast: bool,
+    tracer: Tracer,
+    targets: Targets,
+}
+
+impl Measuring<'_> {
+    fn updates(&mut self, bench: Bench, threads: usize) -> Result<()> {
+        let sync = bench == Bench::Update8Sync;
+        let each = if sync { self.plan.values_synced } else { self.plan.values_unsynced };
+        let values = Values { threads, each };
+        let mut systems = self.plan.systems.clone();
+        systems.retain(|&system| sync || system != System::Floor);
+        let mut rows: Vec<Row> =
+            systems.iter().map(|&system| Row::new(system, bench, sync, threads)).collect();
+        for _ in 0..self.plan.repeats {
+            for row in &mut rows {
+                row.runs.push(named(row.system, bench, update_run(self.plan, row.system, sync, values))?);
+            }
+        }
+        for row in &mut rows {
+            row.set("working_set", values.threads as u64 * values.each * 8);
+        }
+        self.print(rows, sync)
+    }
+
+    fn inserts(&mut self, sync: bool, report: bool, get: bool) -> Result<()> {
+        let bench = if sync { Bench::InsertSync } else { Bench::InsertNosync };
+        let mut systems = self.plan.systems.clone();
+        systems.retain(|&system| system != System::Floor);
+        let row = |bench, sync, per_transaction: usize| {
+            move |&system: &System| {
+                let mut row = Row::new(system, bench, sync, 1);
+                row.per_transaction(per_transaction as u64);
+                row.set_text("structure", system.structure());
+                row
+            }
+        };
+        let mut inserts: Vec<Row> = systems.iter().map(row(bench, sync, PER_INSERT)).collect();
+        let mut gets: Vec<Row> = systems.iter().map(row(Bench::Get, sync, GETS)).collect();
+        let mut single_gets: Vec<Row> = systems.iter().map(row(Bench::Get, sync, 1)).collect();
+        for _ in 0..self.plan.repeats {
+            for (i, &system) in systems.iter().enumerate() {
+                let runs = named(system, bench, insert_run(self.plan, system, sync, get))?;
+                inserts[i].runs.push(runs.insert);
+                if let Some([get, single_get]) = runs.gets {
+                    gets[i].runs.push(get);
+                    single_gets[i].runs.push(single_get);
+                }
+            }
+        }
+        if report || sync {
+            self.print(inserts, sync)?;
+        }
+        if get {
+            self.print(gets, false)?;
+            self.print(single_gets, false)?;
+        }
+        Ok(())
+    }
+
+    /// Counts the syncs of what is to be synced, and prints.
+    fn print(&mut self, mut rows: Vec<Row>, sync: bool) -> Result<()> {
+        for row in &mut rows {
+            if sync && self.plan.traced > 0 {
+                let mut count = |threads| {
+                    let dir = folder(self.plan)?;
+                    let counted = self.tracer.syncs_per_commit(row.system, row.bench, threads, dir.path());
+                    named(row.system, row.bench, counted)
+                };
+                let syncs = count(row.threads)?;
+                let alone = if row.threads == 1 { syncs } else { count(1)? };
+                row.syncs(syncs, alone);
+            }
+            if self.disk_too_fast {
+                row.set_text("disk", "too fast");
+            }
+        }
+        let floor = rows.iter().find(|row| row.system == System::Floor).cloned();
+        for row in rows {
+            let mut row = row;
+            if let Some(floor) = &floor {
+                row.compare_with(floor);
+            }
+            row.print()?;
+            self.targets.add(row);
+        }
+        Ok(())
+    }
+}
+
+/// Looked up in one read transaction; the other variant is one.
+const GETS: usize = 1000;
+
+fn named<T>(system: System, bench: Bench, result: Result<T>) -> Result<T> {
+    result.map_err(|error| format!("{} {}: {error}", bench.name(), system.name()).into())
+}
+
+fn no_mark() {}
+
+fn update_run(plan: &Plan, system: System, sync: bool, values: Values) -> Result<Run> {
+    let dir = folder(plan)?;
+    let store = system.open(dir.path(), sync)?;
+    store.preload(values)?;
+    let (run, last) = run::updates(&*store, values, Until::Time(plan.run), no_mark)?;
+    if !sync {
+        store.settle()?;
+    }
+    store.close()?;
+    if system != System::Floor {
+        let store = system.open(dir.path(), sync)?;
+        run::verify_updates(&*store, values, &last)?;
+        store.close()?;
+    }
+    Ok(run)
+}
+
+struct InsertRuns {
+    insert: Run,
+    /// [`GETS`] in a transaction, and one.
+    gets: Option<[Run; 2]>,
+}
+
+fn insert_run(plan: &Plan, system: System, sync: bool, get: bool) -> Result<InsertRuns> {
+    let dir = folder(plan)?;
+    let keys = run::keys(plan.inserts);
+    let store = system.open(dir.path(), sync)?;
+    let insert = run::inserts(&*store, &keys, no_mark)?;
+    if !sync {
+        store.settle()?;
+    }
+    store.close()?;
+    let store = system.open(dir.path(), sync)?;
+    run::verify_inserts(&*store, &keys)?;
+    let gets =
+        if get { Some([run::gets(&*store, &keys, GETS)?, run::gets(&*store, &keys, 1)?]) } else { None };
+    store.close()?;
+    Ok(InsertRuns { insert, gets })
+}

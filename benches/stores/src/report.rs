@@ -1,0 +1,150 @@
+//! Rows, and what is expected of them.
+
+use crate::Result;
+use crate::cases::Bench;
+use crate::run::Run;
+use crate::systems::System;
+use pheap_suite::measure::median;
+use std::fmt::{Display, Write as _};
+use std::io::Write as _;
+
+/// A case, with all its runs.
+#[derive(Clone)]
+pub(crate) struct Row {
+    pub(crate) system: System,
+    pub(crate) bench: Bench,
+    pub(crate) threads: usize,
+    pub(crate) runs: Vec<Run>,
+    variant: String,
+    /// Operations in a transaction.
+    per_transaction: u64,
+    /// Whether a single thread has one sync or more for each transaction; none if that is not known.
+    syncs_each_commit: Option<bool>,
+    /// The time of a transaction by that of the floor.
+    by_floor: Option<f64>,
+    /// As JSON.
+    others: Vec<(&'static str, String)>,
+}
+
+impl Row {
+    pub(crate) fn new(system: System, bench: Bench, sync: bool, threads: usize) -> Row {
+        Row {
+            system,
+            bench,
+            threads,
+            runs: Vec::new(),
+            variant: system.policy(sync).to_owned(),
+            per_transaction: 1,
+            syncs_each_commit: None,
+            by_floor: None,
+            others: Vec::new(),
+        }
+    }
+
+    /// How many operations are in a transaction: part of the variant of what has several ones.
+    pub(crate) fn per_transaction(&mut self, operations: u64) {
+        self.per_transaction = operations;
+        if self.bench == Bench::Get {
+            let _ = write!(self.variant, ":{operations}");
+        }
+    }
+
+    pub(crate) fn set(&mut self, name: &'static str, value: impl Display) {
+        self.others.push((name, value.to_string()));
+    }
+
+    pub(crate) fn set_text(&mut self, name: &'static str, text: &str) {
+        self.others.push((name, format!("\"{text}\"")));
+    }
+
+    /// What was counted with as many threads, and with one.
+    pub(crate) fn syncs(&mut self, syncs: Option<f64>, alone: Option<f64>) {
+        let null = || "null".to_owned();
+        self.syncs_each_commit = alone.map(|alone| alone > 0.99);
+        self.set("syncs_per_commit", syncs.map_or_else(null, |syncs| format!("{syncs:.3}")));
+        self.set("syncs_each_commit", self.syncs_each_commit.map_or_else(null, |each| each.to_string()));
+    }
+
+    /// Run by run, since disks have moods, too.
+    pub(crate) fn compare_with(&mut self, floor: &Row) {
+        let ratios =
+            self.runs.iter().zip(&floor.runs).map(|(run, floor)| floor.per_second() / run.per_second());
+        let by_floor = median(ratios);
+        self.by_floor = Some(by_floor);
+        self.set("by_floor", format!("{by_floor:.3}"));
+    }
+
+    /// The run in the middle, the slower one of two.
+    fn median(&self) -> Run {
+        let mut runs = self.runs.clone();
+        runs.sort_by(|a, b| a.per_second().total_cmp(&b.per_second()));
+        runs[(runs.len() - 1) / 2]
+    }
+
+    pub(crate) fn print(&self) -> Result<()> {
+        let Run { n, seconds } = self.median();
+        let rates = || self.runs.iter().map(|run| run.per_second());
+        let mut line = format!(
+            r#"{{"system":"{}","bench":"{}","variant":"{}","n":{n},"threads":{},"seconds":{seconds:.9}"#,
+            self.system.name(),
+            self.bench.name(),
+            self.variant,
+            self.threads,
+        );
+        let transactions = n.div_ceil(self.per_transaction);
+        write!(
+            line,
+            r#","min":{:.9},"max":{:.9},"reps":{},"per_second":{:.1},"transactions":{transactions},"tx_per_s":{:.1}"#,
+            n as f64 / rates().fold(0.0, f64::max),
+            n as f64 / rates().fold(f64::INFINITY, f64::min),
+            self.runs.len(),
+            n as f64 / seconds,
+            transactions as f64 / seconds,
+        )?;
+        for (name, value) in &self.others {
+            write!(line, r#","{name}":{value}"#)?;
+        }
+        line.push('}');
+        Ok(writeln!(std::io::stdout(), "{line}")?)
+    }
+}
+
+/// What `update8_sync` has to show.
+#[derive(Default)]
+pub(crate) struct Targets(Vec<Row>);
+
+impl Targets {
+    pub(crate) fn add(&mut self, row: Row) {
+        if row.bench == Bench::Update8Sync {
+            self.0.push(row);
+        }
+    }
+
+    fn of(&self, system: System, threads: usize) -> Option<&Row> {
+        self.0.iter().find(|row| (row.system, row.threads) == (system, threads))
+    }
+
+    pub(crate) fn print(&self) {
+        let verdict = |met: bool| if met { "met " } else { "MISSED" };
+        if let Some(ratio) = self.of(System::Pheap, 1).and_then(|row| row.by_floor) {
+            eprintln!("{:7} update8_sync, 1 thread: {ratio:.2} x floor (at most 1.1)", verdict(ratio <= 1.1));
+        }
+        if let (Some(one), Some(many)) = (self.of(System::Pheap, 1), self.of(System::Pheap, 16)) {
+            let ratio = many.median().per_second() / one.median().per_second();
+            let verdict = verdict(ratio >= 4.0);
+            eprintln!("{verdict:7} update8_sync, 16 threads: {ratio:.2} x the rate of one (at least 4)");
+        }
+        for row in self.0.iter().filter(|row| !matches!(row.system, System::Pheap | System::Floor)) {
+            let Some(pheap) = self.of(System::Pheap, row.threads) else { continue };
+            let ratio = pheap.median().per_second() / row.median().per_second();
+            let verdict = match row.syncs_each_commit {
+                Some(false) => "-", // is not comparable
+                _ => verdict(ratio > 1.0),
+            };
+            let (threads, system) = (row.threads, row.system.name());
+            eprintln!(
+                "{verdict:7} update8_sync, {threads} threads: {ratio:.2} x the rate of {system} (more than 1)"
+            );
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! One run: a workload on a store that is open.
+
+use crate::Result;
+use crate::systems::{Key, Session, Store, Values, value_of};
+use pheap_suite::rng::{Rng, SEED};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Keys that one transaction inserts.
+pub(crate) const PER_INSERT: usize = 1000;
+
+/// How much was done in what time.
+#[derive(Clone, Copy)]
+pub(crate) struct Run {
+    pub(crate) n: u64,
+    pub(crate) seconds: f64,
+}
+
+impl Run {
+    pub(crate) fn per_second(self) -> f64 {
+        self.n as f64 / self.seconds
+    }
+}
+
+#[derive(Clone, Copy)]
+pub(crate) enum Until {
+    Time(Duration),
+    /// Transactions of each thread.
+    Count(u64),
+}
+
+/// The value that each thread has set last, for each of its values.
+pub(crate) type Last = Vec<Vec<u64>>;
+
+/// Each thread updates one random value of its own after the other. `mark` is called before the first and after the last transaction.
+pub(crate) fn updates(store: &dyn Store, values: Values, until: Until, mark: fn()) -> Result<(Run, Last)> {
+    let (stop, barrier) = (AtomicBool::new(false), Barrier::new(values.threads + 1));
+    let thread = |thread: usize| -> Result<(u64, Vec<u64>)> {
+        let session = store.session(values, thread);
+        barrier.wait(); // everyone has a session, or the reason why not
+        barrier.wait();
+        update(&mut *session?, values.each, SEED + thread as u64, until, &stop)
+    };
+    std::thread::scope(|scope| {
+        let thread = &thread;
+        let threads: Vec<_> = (0..values.threads).map(|i| scope.spawn(move || thread(i))).collect();
+        barrier.wait();
+        mark();
+        barrier.wait();
+        let start = Instant::now();
+        if let Until::Time(time) = until {
+            std::thread::sleep(time);
+            stop.store(true, Ordering::Relaxed);
+        }
+        let ends: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
+        let seconds = start.elapsed().as_secs_f64();
+        mark();
+        let (mut n, mut last) = (0, Vec::new());
+        for end in ends {
+            let (count, values) = end.map_err(|_| "a thread panicked")??;
+            n += count;
+            last.push(values);
+        }
+        Ok((Run { n, seconds }, last))
+    })
+}
+
+fn update(
+    session: &mut dyn Session,
+    each: u64,
+    seed: u64,
+    until: Until,
+    stop: &AtomicBool,
+) -> Result<(u64, Vec<u64>)> {
+    let most = if let Until::Count(most) = until { most } else { u64::MAX };
+    let (mut rng, mut last, mut n) = (Rng::new(seed), vec![0; each as usize], 0);
+    while n < most && !stop.load(Ordering::Relaxed) {
+        let index = rng.below(each);
+        n += 1;
+        session.update(index, n)?;
+        last[index as usize] = n;
+    }
+    Ok((n, last))
+}
+
+/// An error unless a store that was opened again has the values: a thousand of each thread are looked at.
+pub(crate) fn verify_updates(store: &dyn Store, values: Values, last: &Last) -> Result<()> {
+    for (thread, last) in last.iter().enumerate() {
+        let mut session = store.session(values, thread)?;
+        let step = last.len().div_ceil(1000);
+        for index in (0..last.len()).step_by(step) {
+            let found = session.value(index as u64)?;
+            if found != last[index] {
+                let expected = last[index];
+                return Err(format!(
+                    "value {index} of thread {thread} is {found}, and was set to {expected}"
+                )
+                .into());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The first `n` random keys.
+pub(crate) fn keys(n: usize) -> Vec<Key> {
+    let mut rng = Rng::new(SEED);
+    let key = |_| (u128::from(rng.next_u64()) << 64 | u128::from(rng.next_u64())).to_be_bytes();
+    (0..n).map(key).collect()
+}
+
+pub(crate) fn inserts(store: &dyn Store, keys: &[Key], mark: fn()) -> Result<Run> {
+    let mut session = store.session(Values::NONE, 0)?;
+    mark();
+    let start = Instant::now();
+    for keys in keys.chunks(PER_INSERT) {
+        session.insert(keys)?;
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    mark();
+    Ok(Run { n: keys.len() as u64, seconds })
+}
+
+/// An error unless a store that was opened again has the entries: a thousand of them are looked at.
+pub(crate) fn verify_inserts(store: &dyn Store, keys: &[Key]) -> Result<()> {
+    let mut session = store.session(Values::NONE, 0)?;
+    let some: Vec<Key> = keys.iter().step_by(keys.len().div_ceil(1000)).copied().collect();
+    let mut good = 0;
+    session.get(&some, &mut |key, value| good += usize::from(value == value_of(key)))?;
+    if good == some.len() {
+        Ok(())
+    } else {
+        Err(format!("{} of {} values are wrong", some.len() - good, some.len()).into())
+    }
+}
+
+/// As many lookups as there are keys, each of a random one, `per_transaction` in a read transaction.
+pub(crate) fn gets(store: &dyn Store, keys: &[Key], per_transaction: usize) -> Result<Run> {
+    let mut rng = Rng::new(SEED + 1);
+    let random: Vec<Key> = keys.iter().map(|_| keys[rng.below(keys.len() as u64) as usize]).collect();
+    let mut session = store.session(Values::NONE, 0)?;
+    let mut sum = 0;
+    let start = Instant::now();
+    for keys in random.chunks(per_transaction) {
+        session.get(keys, &mut |_, value| sum = beginning(value).wrapping_add(sum))?;
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    let expected = random.iter().fold(0, |sum, key| beginning(&value_of(key)).wrapping_add(sum));
+    if sum != expected {
+        return Err("a value that was read is wrong".into());
+    }
+    Ok(Run { n: keys.len() as u64, seconds })
+}
+
+fn beginning(value: &[u8]) -> u64 {
+    value.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+}

@@ -1,0 +1,126 @@
+//! pheap beside other embedded stores, on the same disk and in the same run, as JSON lines on standard output.
+//!
+//! `cargo bench --bench stores -- [--quick] [--only NAME[,NAME]] [--dir DIR] [--threads N[,N]]`
+//!
+//! See `benches/README.md` for what the rows mean.
+
+mod btree;
+mod cases;
+mod report;
+mod run;
+mod systems;
+mod trace;
+
+use cases::{Bench, Plan};
+use clap::Parser;
+use std::path::PathBuf;
+use std::time::Duration;
+use systems::System;
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+/// Measures pheap beside other embedded stores; prints JSON lines.
+#[derive(Parser)]
+#[command(bin_name = "cargo bench --bench stores --")]
+struct Args {
+    /// Small sizes, short runs, no repetitions; ends within two minutes.
+    #[arg(long)]
+    quick: bool,
+    /// Only these benchmarks.
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    only: Vec<Bench>,
+    /// Only these systems.
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    systems: Vec<System>,
+    /// Where the files go: a real disk [default: a directory of cargo's, in the target directory].
+    #[arg(long)]
+    dir: Option<PathBuf>,
+    /// How many threads update values.
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 2, 4, 16])]
+    threads: Vec<usize>,
+    /// What this program runs under strace.
+    #[arg(long, hide = true, num_args = 5)]
+    child: Option<Vec<String>>,
+    /// Given by cargo bench; means nothing here.
+    #[arg(long, hide = true, overrides_with = "bench")]
+    bench: bool,
+}
+
+fn main() -> Result<()> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if called_by_cargo_test(&words) {
+        let listing = words.iter().any(|word| word == "--list");
+        return if listing { Ok(()) } else { cases::measure(&smoke_test()) };
+    }
+    let args = Args::parse();
+    if let Some(child) = args.child {
+        return trace::serve(&child);
+    }
+    let or_all = |mut only: Vec<Bench>| {
+        if only.is_empty() {
+            only.extend(Bench::ALL);
+        }
+        only
+    };
+    let mut plan = if args.quick { quick() } else { full() };
+    plan.benches = or_all(args.only);
+    plan.threads = args.threads;
+    if !args.systems.is_empty() {
+        plan.systems = args.systems;
+    }
+    if let Some(dir) = args.dir {
+        // Cargo runs this program elsewhere.
+        plan.dir = std::env::var_os("PWD").map_or_else(PathBuf::new, PathBuf::from).join(dir);
+    }
+    if plan.threads.contains(&0) {
+        return Err("--threads: at least one".into());
+    }
+    cases::measure(&plan)
+}
+
+fn full() -> Plan {
+    Plan {
+        dir: default_dir(),
+        benches: Bench::ALL.to_vec(),
+        systems: System::ALL.to_vec(),
+        threads: vec![1, 2, 4, 16],
+        repeats: 3,
+        run: Duration::from_millis(1500),
+        values_synced: 1000,
+        values_unsynced: 100_000,
+        inserts: 1_000_000,
+        traced: 128,
+    }
+}
+
+fn quick() -> Plan {
+    let run = Duration::from_millis(300);
+    Plan { repeats: 1, run, values_unsynced: 10_000, inserts: 50_000, traced: 64, ..full() }
+}
+
+/// Every case once, small: fails if what was written is not there.
+fn smoke_test() -> Plan {
+    let run = Duration::from_millis(10);
+    Plan {
+        run,
+        threads: vec![1, 3],
+        values_synced: 10,
+        values_unsynced: 10,
+        inserts: 3000,
+        traced: 0,
+        ..quick()
+    }
+}
+
+/// `cargo test --benches` runs this program without the arguments of either `cargo bench` or this program.
+fn called_by_cargo_test(words: &[String]) -> bool {
+    let ours = ["--bench", "--quick", "--only", "--systems", "--dir", "--threads", "--child", "--help", "-h"];
+    let given = |word: &String| ours.contains(&word.split('=').next().unwrap_or(word));
+    words.iter().any(|word| word == "--test") || !words.iter().any(given)
+}
+
+/// Cargo's directory for the files of this benchmark, or the current one if this program was carried elsewhere.
+fn default_dir() -> PathBuf {
+    let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    if std::fs::create_dir_all(&dir).is_ok() { dir } else { PathBuf::from(".") }
+}

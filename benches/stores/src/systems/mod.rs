@@ -1,0 +1,154 @@
+//! What is measured: one way to use all the stores.
+
+mod fjall;
+mod floor;
+mod heed;
+mod pheap;
+mod redb;
+mod rusqlite;
+
+use crate::Result;
+use pheap_suite::rng::Rng;
+use std::path::Path;
+
+pub(crate) use floor::{Floor, median_of_syncs};
+
+/// What is inserted and looked up.
+pub(crate) type Key = [u8; 16];
+pub(crate) type Value = [u8; 100];
+
+/// How much memory a store may use for a cache of its own, if it has one.
+const CACHE: usize = 1 << 30;
+/// How much address space stores reserve that want to know it.
+const MAP: usize = 16 << 30;
+
+/// What belongs to a key, so that nobody has to remember it.
+pub(crate) fn value_of(key: &Key) -> Value {
+    let mut seed = [0; 8];
+    seed.copy_from_slice(&key[..8]);
+    let mut rng = Rng::new(u64::from_le_bytes(seed));
+    let mut value = [0; 100];
+    for part in value.chunks_mut(8) {
+        part.copy_from_slice(&rng.next_u64().to_le_bytes()[..part.len()]);
+    }
+    value
+}
+
+/// The `each` values of each thread: values of 8 bytes, 0 at first.
+#[derive(Clone, Copy)]
+pub(crate) struct Values {
+    pub(crate) threads: usize,
+    pub(crate) each: u64,
+}
+
+impl Values {
+    /// For those who insert and look up.
+    pub(crate) const NONE: Values = Values { threads: 0, each: 0 };
+
+    /// Where a store that has one table keeps a value.
+    fn key(self, thread: usize, index: u64) -> u64 {
+        thread as u64 * self.each + index
+    }
+
+    fn keys(self) -> std::ops::Range<u64> {
+        0..self.threads as u64 * self.each
+    }
+}
+
+/// A store that is open. Its files are in a directory of its own.
+pub(crate) trait Store: Sync {
+    /// Creates the values.
+    fn preload(&self, values: Values) -> Result<()>;
+    /// What one thread uses; made in that thread. Updates the values of that thread.
+    fn session<'s>(&'s self, values: Values, thread: usize) -> Result<Box<dyn Session + 's>>;
+    /// Syncs what was committed without a sync.
+    fn settle(&self) -> Result<()>;
+    /// Closes it as programs do.
+    fn close(self: Box<Self>) -> Result<()>;
+}
+
+pub(crate) trait Session {
+    /// A transaction that sets one value.
+    fn update(&mut self, index: u64, value: u64) -> Result<()>;
+    fn value(&mut self, index: u64) -> Result<u64>;
+    /// A transaction that inserts these keys, with their [values](value_of).
+    fn insert(&mut self, keys: &[Key]) -> Result<()>;
+    /// A read transaction (the cheapest there is, for a single key) that looks the keys up, which must be there.
+    fn get(&mut self, keys: &[Key], see: &mut dyn FnMut(&Key, &[u8])) -> Result<()>;
+}
+
+/// What a store that should have it does not have.
+fn missing() -> Box<dyn std::error::Error + Send + Sync> {
+    "what was written is not there".into()
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum System {
+    Pheap,
+    Redb,
+    Heed,
+    Fjall,
+    Rusqlite,
+    Floor,
+}
+
+impl System {
+    pub(crate) const ALL: [System; 6] =
+        [System::Pheap, System::Redb, System::Heed, System::Fjall, System::Rusqlite, System::Floor];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            System::Pheap => "pheap",
+            System::Redb => "redb",
+            System::Heed => "heed",
+            System::Fjall => "fjall",
+            System::Rusqlite => "rusqlite",
+            System::Floor => "floor",
+        }
+    }
+
+    pub(crate) fn from_name(name: &str) -> Option<System> {
+        System::ALL.into_iter().find(|system| system.name() == name)
+    }
+
+    /// How it commits.
+    pub(crate) fn policy(self, sync: bool) -> &'static str {
+        match (self, sync) {
+            (System::Pheap, true) => "wal:every_commit",
+            (System::Pheap, false) => "wal:on_demand",
+            (System::Redb, true) => "immediate",
+            (System::Redb, false) => "none",
+            (System::Heed, true) => "sync",
+            (System::Heed, false) => "nosync",
+            (System::Fjall, true) => "sync_data",
+            (System::Fjall, false) => "buffer",
+            (System::Rusqlite, true) => "wal:full",
+            (System::Rusqlite, false) => "wal:off",
+            (System::Floor, _) => "pwrite_4k+fdatasync",
+        }
+    }
+
+    /// In what it keeps keys.
+    pub(crate) fn structure(self) -> &'static str {
+        match self {
+            System::Pheap => "B+-tree of the benchmark",
+            System::Redb => "copy-on-write B-tree",
+            System::Heed => "copy-on-write B+-tree",
+            System::Fjall => "LSM tree",
+            System::Rusqlite => "B-tree",
+            System::Floor => "",
+        }
+    }
+
+    /// Opens the store in this directory, or creates it.
+    pub(crate) fn open(self, dir: &Path, sync: bool) -> Result<Box<dyn Store>> {
+        Ok(match self {
+            System::Pheap => Box::new(pheap::Pheap::open(dir, sync)?),
+            System::Redb => Box::new(redb::Redb::open(dir, sync)?),
+            System::Heed => Box::new(heed::Heed::open(dir, sync)?),
+            System::Fjall => Box::new(fjall::Fjall::open(dir, sync)?),
+            System::Rusqlite => Box::new(rusqlite::Sqlite::open(dir, sync)?),
+            System::Floor => Box::new(Floor::open(dir)),
+        })
+    }
+}

@@ -1,0 +1,98 @@
+use super::{Key, Session, Store, Values, missing, value_of};
+use crate::Result;
+use crate::btree::{self, Tree};
+use ::pheap::{Durability, Heap, Options, P, Persist, Root, SyncPolicy};
+use std::path::Path;
+
+/// The values of one thread, a root of their own.
+#[derive(Persist)]
+#[repr(C)]
+struct Numbers<'r> {
+    numbers: P<'r, [u64]>,
+}
+
+pub(crate) struct Pheap {
+    heap: Heap,
+}
+
+impl Pheap {
+    pub(crate) fn open(dir: &Path, sync: bool) -> Result<Pheap> {
+        let policy = if sync { SyncPolicy::EveryCommit } else { SyncPolicy::OnDemand };
+        let options = Options::new().durability(Durability::Wal).sync_policy(policy);
+        Ok(Pheap { heap: options.open(dir.join("bench.pheap"))? })
+    }
+
+    fn numbers(&self, values: Values, thread: usize) -> Result<Root<Numbers<'static>>> {
+        Ok(self.heap.root_or(&format!("numbers of {thread}"), |tx| {
+            Ok(Numbers { numbers: tx.alloc_slice(values.each as usize, |_| 0)? })
+        })?)
+    }
+}
+
+impl Store for Pheap {
+    fn preload(&self, values: Values) -> Result<()> {
+        for thread in 0..values.threads {
+            self.numbers(values, thread)?;
+        }
+        Ok(self.heap.sync()?)
+    }
+
+    fn session<'s>(&'s self, values: Values, thread: usize) -> Result<Box<dyn Session + 's>> {
+        let numbers = if values.each > 0 { Some(self.numbers(values, thread)?) } else { None };
+        let tree = if values.each == 0 { Some(self.heap.root("tree")?) } else { None };
+        Ok(Box::new(InPheap { numbers, tree }))
+    }
+
+    fn settle(&self) -> Result<()> {
+        Ok(self.heap.sync()?)
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        Ok(self.heap.close()?)
+    }
+}
+
+/// Roots cost something, so only those are made that are used.
+struct InPheap {
+    numbers: Option<Root<Numbers<'static>>>,
+    tree: Option<Root<Tree<'static>>>,
+}
+
+impl InPheap {
+    fn numbers(&self) -> Result<&Root<Numbers<'static>>> {
+        self.numbers.as_ref().ok_or_else(missing)
+    }
+
+    fn tree(&self) -> Result<&Root<Tree<'static>>> {
+        self.tree.as_ref().ok_or_else(missing)
+    }
+}
+
+impl Session for InPheap {
+    fn update(&mut self, index: u64, value: u64) -> Result<()> {
+        Ok(self.numbers()?.txn(|tx, p| {
+            let number = tx[p].numbers.at(index as usize);
+            tx[number] = value;
+            Ok(())
+        })?)
+    }
+
+    fn value(&mut self, index: u64) -> Result<u64> {
+        Ok(self.numbers()?.read(|view, p| view[view[p].numbers][index as usize])?)
+    }
+
+    fn insert(&mut self, keys: &[Key]) -> Result<()> {
+        Ok(self
+            .tree()?
+            .txn(|tx, tree| keys.iter().try_for_each(|key| btree::insert(tx, tree, key, &value_of(key))))?)
+    }
+
+    fn get(&mut self, keys: &[Key], see: &mut dyn FnMut(&Key, &[u8])) -> Result<()> {
+        self.tree()?.read(|view, tree| {
+            for key in keys {
+                see(key, btree::get(view, tree, key).ok_or_else(missing)?);
+            }
+            Ok(())
+        })?
+    }
+}
