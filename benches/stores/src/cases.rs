@@ -5,7 +5,9 @@ use crate::report::{Row, Targets};
 use crate::run::{self, PER_INSERT, Run, Until};
 use crate::systems::{System, Values, median_of_syncs};
 use crate::trace::Tracer;
-use std::path::PathBuf;
+use std::fs::File;
+use std::os::fd::AsRawFd as _;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -86,6 +88,14 @@ pub(crate) fn measure(plan: &Plan) -> Result<()> {
     }
     bench.targets.print();
     Ok(())
+}
+
+/// Writes out what earlier runs have left behind, such as the removal of their files.
+fn settle_disk(dir: &Path) -> Result<()> {
+    let dir = File::open(dir)?;
+    // SAFETY: a file that is open.
+    let result = unsafe { libc::syncfs(dir.as_raw_fd()) };
+    if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error().into()) }
 }
 
 /// A directory for one run, removed after it.
@@ -198,6 +208,7 @@ fn update_run(plan: &Plan, system: System, sync: bool, values: Values) -> Result
     let dir = folder(plan)?;
     let store = system.open(dir.path(), sync)?;
     store.preload(values)?;
+    settle_disk(dir.path())?;
     let (run, last) = run::updates(&*store, values, Until::Time(plan.run), no_mark)?;
     if !sync {
         store.settle()?;
@@ -221,6 +232,7 @@ fn insert_run(plan: &Plan, system: System, sync: bool, get: bool) -> Result<Inse
     let dir = folder(plan)?;
     let keys = run::keys(plan.inserts);
     let store = system.open(dir.path(), sync)?;
+    settle_disk(dir.path())?;
     let insert = run::inserts(&*store, &keys, no_mark)?;
     if !sync {
         store.settle()?;

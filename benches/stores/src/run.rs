@@ -4,7 +4,7 @@ use crate::Result;
 use crate::systems::{Key, Session, Store, Values, value_of};
 use pheap_suite::rng::{Rng, SEED};
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Keys that one transaction inserts.
@@ -33,55 +33,82 @@ pub(crate) enum Until {
 /// The value that each thread has set last, for each of its values.
 pub(crate) type Last = Vec<Vec<u64>>;
 
+/// Transactions of each thread before the first that counts: what happens once in a session, happens there.
+const WARM_UP: u64 = 2;
+/// Their values, which no other update has: stores may leave out what changes nothing.
+const WARM_UP_VALUE: u64 = 1 << 62;
+
+/// How many transactions of a thread are done, in a cache line of its own.
+#[derive(Default)]
+#[repr(align(128))]
+struct Done(AtomicU64);
+
 /// Each thread updates one random value of its own after the other. `mark` is called before the first and after the last transaction.
+///
+/// What is not done when the time is up does not count: it may take long, if a thread has to wait for its turn.
 pub(crate) fn updates(store: &dyn Store, values: Values, until: Until, mark: fn()) -> Result<(Run, Last)> {
     let (stop, barrier) = (AtomicBool::new(false), Barrier::new(values.threads + 1));
-    let thread = |thread: usize| -> Result<(u64, Vec<u64>)> {
-        let session = store.session(values, thread);
-        barrier.wait(); // everyone has a session, or the reason why not
+    let most = if let Until::Count(most) = until { most } else { u64::MAX };
+    let done: Vec<Done> = (0..values.threads).map(|_| Done::default()).collect();
+    let thread = |thread: usize| -> Result<Vec<u64>> {
+        let updater = Updater::begin(store, values, thread);
+        barrier.wait(); // everyone is ready, or knows why not
         barrier.wait();
-        update(&mut *session?, values.each, SEED + thread as u64, until, &stop)
+        updater?.update(most, &stop, &done[thread])
     };
     std::thread::scope(|scope| {
         let thread = &thread;
         let threads: Vec<_> = (0..values.threads).map(|i| scope.spawn(move || thread(i))).collect();
+        let sum = || done.iter().map(|done| done.0.load(Ordering::Relaxed)).sum();
         barrier.wait();
         mark();
         barrier.wait();
         let start = Instant::now();
+        let mut run = None;
         if let Until::Time(time) = until {
             std::thread::sleep(time);
+            run = Some(Run { n: sum(), seconds: start.elapsed().as_secs_f64() });
             stop.store(true, Ordering::Relaxed);
         }
         let ends: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
-        let seconds = start.elapsed().as_secs_f64();
+        let run = run.unwrap_or_else(|| Run { n: sum(), seconds: start.elapsed().as_secs_f64() });
         mark();
-        let (mut n, mut last) = (0, Vec::new());
-        for end in ends {
-            let (count, values) = end.map_err(|_| "a thread panicked")??;
-            n += count;
-            last.push(values);
-        }
-        Ok((Run { n, seconds }, last))
+        let last: Result<Last> = ends.into_iter().map(|end| end.map_err(|_| "a thread panicked")?).collect();
+        Ok((run, last?))
     })
 }
 
-fn update(
-    session: &mut dyn Session,
-    each: u64,
-    seed: u64,
-    until: Until,
-    stop: &AtomicBool,
-) -> Result<(u64, Vec<u64>)> {
-    let most = if let Until::Count(most) = until { most } else { u64::MAX };
-    let (mut rng, mut last, mut n) = (Rng::new(seed), vec![0; each as usize], 0);
-    while n < most && !stop.load(Ordering::Relaxed) {
-        let index = rng.below(each);
-        n += 1;
-        session.update(index, n)?;
-        last[index as usize] = n;
+struct Updater<'s> {
+    session: Box<dyn Session + 's>,
+    rng: Rng,
+    last: Vec<u64>,
+}
+
+impl<'s> Updater<'s> {
+    fn begin(store: &'s dyn Store, values: Values, thread: usize) -> Result<Updater<'s>> {
+        let session = store.session(values, thread)?;
+        let rng = Rng::new(SEED + thread as u64);
+        let mut updater = Updater { session, rng, last: vec![0; values.each as usize] };
+        (0..WARM_UP).try_for_each(|i| updater.set(WARM_UP_VALUE + i))?;
+        Ok(updater)
     }
-    Ok((n, last))
+
+    fn set(&mut self, value: u64) -> Result<()> {
+        let index = self.rng.below(self.last.len() as u64);
+        self.session.update(index, value)?;
+        self.last[index as usize] = value;
+        Ok(())
+    }
+
+    fn update(mut self, most: u64, stop: &AtomicBool, done: &Done) -> Result<Vec<u64>> {
+        let mut n = 0;
+        while n < most && !stop.load(Ordering::Relaxed) {
+            n += 1;
+            self.set(n)?;
+            done.0.store(n, Ordering::Relaxed);
+        }
+        Ok(self.last)
+    }
 }
 
 /// An error unless a store that was opened again has the values: a thousand of each thread are looked at.

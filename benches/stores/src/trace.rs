@@ -153,13 +153,12 @@ pub(crate) fn serve(words: &[String]) -> Result<()> {
     if bench == Bench::InsertSync.name() {
         let keys = run::keys((transactions as usize + 1) * PER_INSERT);
         let (first, others) = keys.split_at(PER_INSERT);
-        // What happens once, happens here.
+        // What happens once, happens first.
         run::inserts(&*store, first, || ())?;
         run::inserts(&*store, others, mark)?;
     } else {
         let values = Values { threads, each: 100 };
         store.preload(values)?;
-        run::updates(&*store, values, Until::Count(2), || ())?;
         run::updates(&*store, values, Until::Count(transactions), mark)?;
     }
     store.close()
