@@ -86,7 +86,9 @@ pub(crate) fn measure(plan: &Plan) -> Result<()> {
             Bench::Get => bench.inserts(false, false, true)?,
         }
     }
-    bench.targets.print();
+    if plan.traced > 0 {
+        bench.targets.print();
+    }
     Ok(())
 }
 
