@@ -15,6 +15,8 @@ pub(crate) mod format;
 mod pages;
 mod recovery;
 pub(crate) mod storage;
+#[cfg(test)]
+mod tests;
 
 use std::io;
 use std::sync::Arc;

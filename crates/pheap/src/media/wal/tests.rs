@@ -1,0 +1,228 @@
+//! The log as a sequence of records: what is appended, and what recovery finds of it.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::sync::Mutex;
+
+use proptest::prelude::*;
+
+use super::buffer::Buffer;
+use super::fold::{Fold, bytes};
+use super::format::{Head, Layout, Seed, read_all, read_head};
+use super::storage::Storage;
+use crate::heap::header::HEADER_SIZE;
+use crate::heap::mapping::PAGE;
+use crate::txn::log::{Range, ranges};
+
+const LAYOUT: Layout = Layout { uuid: 7, id: 3, segment: 64 << 10 };
+
+#[derive(Debug, Default)]
+struct InMemory(Mutex<Vec<u8>>);
+
+impl Storage for InMemory {
+    fn read_some(&self, buf: &mut [u8], at: u64) -> io::Result<usize> {
+        let file = self.0.lock().unwrap();
+        let rest = &file[file.len().min(at as usize)..];
+        let n = rest.len().min(buf.len());
+        buf[..n].copy_from_slice(&rest[..n]);
+        Ok(n)
+    }
+
+    fn write_some(&self, bytes: &[u8], at: u64) -> io::Result<usize> {
+        let (mut file, end) = (self.0.lock().unwrap(), at as usize + bytes.len());
+        let len = file.len().max(end);
+        file.resize(len, 0);
+        file[at as usize..end].copy_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.lock().unwrap().len() as u64)
+    }
+
+    fn extend(&self, _: u64, to: u64) -> io::Result<()> {
+        self.0.lock().unwrap().resize(to as usize, 0);
+        Ok(())
+    }
+
+    fn is_linked(&self) -> io::Result<bool> {
+        Ok(true)
+    }
+}
+
+/// Ranges of a transaction: offset in words and length in words. The words are made from both and a number.
+type Ranges = Vec<(u64, usize)>;
+
+fn content(ranges: &Ranges, number: u64) -> Vec<(u64, Vec<u64>)> {
+    let words = |&(at, len): &(u64, usize)| (0..len as u64).map(|i| (at + i) << 20 | number).collect();
+    ranges.iter().map(|range| (HEADER_SIZE + range.0 * 8, words(range))).collect()
+}
+
+/// A log, as it is written.
+struct Log {
+    buffer: Buffer,
+    file: InMemory,
+    seed: Seed,
+}
+
+impl Log {
+    fn new(segments: u64) -> Log {
+        let file = InMemory::default();
+        let seed = Seed::new(99, LAYOUT.id);
+        (&file as &dyn Storage).write_all(&LAYOUT.to_bytes(), 0).unwrap();
+        file.extend(0, LAYOUT.file_offset(segments)).unwrap();
+        Log { buffer: Buffer::new(LAYOUT, seed, segments), file, seed }
+    }
+
+    fn append(&mut self, content: &[(u64, Vec<u64>)]) {
+        let words = content.iter().map(|(_, words)| words.len() + 1).sum();
+        while self.buffer.need(words) > self.buffer.room() {
+            let have = self.buffer.segments();
+            self.file.extend(0, LAYOUT.file_offset(have + 1)).unwrap();
+            self.buffer.add_segments(have..have + 1);
+        }
+        self.buffer.append(content.iter().map(|(offset, words)| Range { offset: *offset, words }));
+    }
+
+    fn write(&mut self) {
+        let chunks = self.buffer.take();
+        for chunk in &chunks {
+            (&self.file as &dyn Storage).write_all(bytes(&chunk.words), chunk.file_offset).unwrap();
+        }
+        self.buffer.give_back(chunks);
+    }
+
+    /// What the words of the heap are after a replay, and how many transactions were found.
+    fn replay(&self) -> (BTreeMap<u64, u64>, u64) {
+        let found = read_all(&self.file, LAYOUT, self.seed, Path::new("log")).unwrap();
+        let mut heap = BTreeMap::new();
+        for record in &found.records {
+            for range in ranges(record) {
+                heap.extend((range.offset..).step_by(8).zip(range.words.iter().copied()));
+            }
+        }
+        (heap, found.transactions)
+    }
+}
+
+fn model<'a>(transactions: impl Iterator<Item = &'a Vec<(u64, Vec<u64>)>>) -> BTreeMap<u64, u64> {
+    let mut heap = BTreeMap::new();
+    for (offset, words) in transactions.flatten() {
+        heap.extend((*offset..).step_by(8).zip(words.iter().copied()));
+    }
+    heap
+}
+
+fn some_ranges() -> impl Strategy<Value = Ranges> {
+    let len = prop_oneof![4 => 1usize..20, 2 => 20usize..3000, 1 => 3000usize..20_000];
+    prop::collection::vec((0u64..100_000, len), 1..5)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn what_is_written_is_found(
+        transactions in prop::collection::vec((some_ranges(), any::<bool>(), 0u8..8), 1..30),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let mut log = Log::new(2);
+        let mut all = Vec::new();
+        let mut folded = 0;
+        for (number, (ranges, write, recycle)) in transactions.iter().enumerate() {
+            let content = content(ranges, number as u64);
+            log.append(&content);
+            all.push(content);
+            if *write {
+                log.write();
+            }
+            if *recycle == 0 {
+                log.write();
+                log.buffer.recycle(log.buffer.end());
+                folded = all.len();
+            }
+        }
+        log.write();
+        // What was recycled may or may not be found; it is overwritten by what came after, or the same.
+        let (heap, found) = log.replay();
+        let first = all.len() - found as usize;
+        prop_assert!(first <= folded, "transaction {first} is missing, up to {folded} may be");
+        prop_assert_eq!(heap, model(all[first..].iter()));
+
+        // Cut anywhere, in the order in which it was written: a prefix is found, never a part of a transaction.
+        let (len, head) = (log.file.len().unwrap() as usize, LAYOUT.file_offset(0) as usize);
+        let at = head + cut.index(len - head);
+        log.file.0.lock().unwrap()[at..].fill(0);
+        let (heap, found) = log.replay();
+        let fits = (0..=all.len() - found as usize).any(|first| heap == model(all[first..][..found as usize].iter()));
+        prop_assert!(fits, "{found} transactions, but not {found} in a row");
+    }
+
+    #[test]
+    fn a_fold_writes_what_the_records_say(transactions in prop::collection::vec(some_ranges(), 1..12)) {
+        let mut log = Log::new(2);
+        let mut expected: Vec<u8> = (0..HEADER_SIZE as usize + 130_000 * 8).map(|i| i as u8).collect();
+        let data = InMemory(Mutex::new(expected.clone()));
+        for (number, ranges) in transactions.iter().enumerate() {
+            let content = content(ranges, number as u64);
+            log.append(&content);
+            for (offset, words) in &content {
+                expected[*offset as usize..][..words.len() * 8].copy_from_slice(bytes(words));
+            }
+        }
+        log.write();
+        let found = read_all(&log.file, LAYOUT, log.seed, Path::new("log")).unwrap();
+        let mut fold = Fold::new(&data);
+        found.records.iter().for_each(|record| fold.add(record).unwrap());
+        let written = fold.finish().unwrap();
+        prop_assert!(written.is_multiple_of(PAGE));
+        prop_assert!(data.0.lock().unwrap()[..expected.len()] == expected[..]);
+    }
+}
+
+#[test]
+fn a_head_says_whose_log_it_is() {
+    let log = Log::new(2);
+    assert_eq!(read_head(&log.file).unwrap(), Head::Log(LAYOUT));
+    assert_eq!(read_head(&InMemory::default()).unwrap(), Head::Nothing);
+    assert!(matches!(read_head(&InMemory(Mutex::new(b"text".to_vec()))).unwrap(), Head::Foreign(_)));
+    // No record of another log is taken for one of this.
+    let mut log = log;
+    log.append(&content(&vec![(5, 5)], 1));
+    log.write();
+    assert_eq!(log.replay().1, 1);
+    log.seed = Seed::new(99, LAYOUT.id + 1);
+    assert_eq!(log.replay().1, 0);
+    log.seed = Seed::new(98, LAYOUT.id);
+    assert_eq!(log.replay().1, 0);
+}
+
+#[test]
+fn a_segment_is_read_only_behind_the_end_of_the_one_before() {
+    let mut log = Log::new(4);
+    let mut number = 0;
+    // The last record of the first segment is not written, those of the second are.
+    while LAYOUT.sequence(log.buffer.end()) < 2 {
+        log.append(&content(&vec![(number * 40, 30)], number));
+        number += 1;
+    }
+    log.write();
+    let all = log.replay().1;
+    assert_eq!(all, number);
+    let end = LAYOUT.file_offset(1) as usize;
+    let mut file = log.file.0.lock().unwrap();
+    let last = (0..end).rev().find(|&at| file[at] != 0).unwrap();
+    file[last] ^= 1;
+    drop(file);
+    let found = log.replay().1;
+    assert!(found < all - 1 || found == all - 2, "{found} of {all}");
+    assert_eq!(
+        log.replay().0,
+        model((0..found).map(|n| content(&vec![(n * 40, 30)], n)).collect::<Vec<_>>().iter())
+    );
+}
