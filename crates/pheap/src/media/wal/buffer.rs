@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::format::{LEAST, Layout, MORE, PIECE, Seed};
+use super::format::{CONTINUED, LEAST, Layout, MORE, PIECE, Seed};
 use crate::media::{LINE, LINE_WORDS};
 use crate::txn::log::{Range, head};
 
@@ -127,6 +127,7 @@ impl Buffer {
 
     /// Appends one transaction, for which there is [room](Self::room) for what it [needs](Self::need).
     pub(crate) fn append<'a>(&mut self, ranges: impl Iterator<Item = Range<'a>>) {
+        let mut flags = 0;
         let mut start = self.begin_record();
         for range in ranges {
             let mut done = 0;
@@ -135,7 +136,8 @@ impl Buffer {
                 // The rest of the segment is whole lines, so what fits there fits with its padding.
                 let most = PIECE.min(self.left() as usize / 8);
                 if used + 2 > most {
-                    self.end_record(start, true);
+                    self.end_record(start, flags | MORE);
+                    flags = CONTINUED;
                     start = self.begin_record();
                     continue;
                 }
@@ -146,7 +148,7 @@ impl Buffer {
                 done += n;
             }
         }
-        self.end_record(start, false);
+        self.end_record(start, flags);
     }
 
     /// Begins a record, in the next segment if this one is almost full, and returns its place in [`words`](Self::words).
@@ -159,11 +161,11 @@ impl Buffer {
         words.len() - 2
     }
 
-    fn end_record(&mut self, start: usize, more: bool) {
+    fn end_record(&mut self, start: usize, flags: u64) {
         let (seed, position) = (self.seed, self.end);
         let words = self.words();
         let len = words.len() - start;
-        words[start + 1] = len as u64 | if more { MORE } else { 0 };
+        words[start + 1] = len as u64 | flags;
         seed.seal(position, &mut words[start..]);
         let padded = start + len.next_multiple_of(LINE_WORDS);
         words.resize(padded, 0);

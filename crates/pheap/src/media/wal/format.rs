@@ -7,7 +7,7 @@
 //! | in a segment | |
 //! |---|---|
 //! | line 0 | checksum, number of the segment, position where the records of the segment before end |
-//! | then | records: whole lines, each an entry as in the [log of a region](crate::txn::log), with [`MORE`] if its transaction goes on |
+//! | then | records: whole lines, each an entry as in the [log of a region](crate::txn::log), with [`MORE`] if its transaction goes on, [`CONTINUED`] if it began before |
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -27,6 +27,8 @@ const FORMAT: u64 = 1;
 const HEAD_WORDS: usize = 8;
 /// In the second word of a record: the next record belongs to the same transaction.
 pub(crate) const MORE: u64 = 1 << 33;
+/// There: the record before belongs to it, too.
+pub(crate) const CONTINUED: u64 = 1 << 34;
 /// Words that one record has at most.
 pub(crate) const PIECE: usize = 4096;
 /// A record begins where at least this many words are left in its segment.
@@ -221,6 +223,9 @@ pub(crate) fn read_all(file: &dyn Storage, layout: Layout, seed: Seed, path: &Pa
         let mut records =
             Records::read(file, layout, seed, index, start, layout.segment - LINE as u64).map_err(error)?;
         while let Some(record) = records.next() {
+            if open.is_empty() && record[1] & CONTINUED != 0 {
+                continue; // it began in a segment that was used again, so it is in the heap's file
+            }
             let more = record[1] & MORE != 0;
             open.push(record.to_vec());
             if !more {

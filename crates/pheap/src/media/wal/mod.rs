@@ -61,8 +61,10 @@ pub(crate) struct Wal {
     seed: Seed,
     settings: Settings,
     state: Mutex<State>,
-    /// Something has been written, synced, freed or requested, or has failed.
+    /// Something has been written, synced or freed, or has failed.
     changed: Condvar,
+    /// The thread in the background is asked to do something. Apart, for it would wake up at each commit.
+    requested: Condvar,
     /// Positions up to which the log has been handed to the kernel, and synced.
     written: AtomicU64,
     durable: AtomicU64,
@@ -177,6 +179,7 @@ impl Wal {
                 rounds: 0,
             }),
             changed: Condvar::new(),
+            requested: Condvar::new(),
             written: AtomicU64::new(0),
             durable: AtomicU64::new(0),
             failed: AtomicBool::new(false),
@@ -232,6 +235,7 @@ impl Wal {
         });
         self.failed.store(true, Ordering::Release);
         self.changed.notify_all();
+        self.requested.notify_all();
     }
 
     /// Appends the new content of ranges, all of it or nothing, and returns the position behind it. `words` is the number of words of the ranges,
@@ -278,7 +282,7 @@ impl Wal {
     fn request(&self, state: &mut State) {
         if state.background && !state.checkpoint {
             state.checkpoint = true;
-            self.changed.notify_all();
+            self.requested.notify_all();
         }
     }
 
@@ -548,14 +552,14 @@ impl Wal {
     /// Tells it to end.
     pub(crate) fn stop_background(&self) {
         self.state.lock().stop = true;
-        self.changed.notify_all();
+        self.requested.notify_all();
     }
 
     /// Waits until a checkpoint is asked for. `false` if the thread is to end.
     pub(crate) fn wait_for_request(&self) -> bool {
         let mut state = self.state.lock();
         while !state.checkpoint && !state.stop && state.failure.is_none() {
-            self.changed.wait(&mut state);
+            self.requested.wait(&mut state);
         }
         !state.stop && state.failure.is_none()
     }
