@@ -1,10 +1,11 @@
 //! Which programs there are: the settings and operations that they are made of.
 
-use crate::program::{One, Op, Program, Setting, Which};
+use crate::program::{Both, Change, One, Op, Program, Setting, Which};
 
 /// The settings that programs are enumerated in.
-pub fn settings() -> [Setting; 9] {
+pub fn settings() -> [Setting; 18] {
     let setting = Setting::default();
+    let wal = Setting { wal: true, ..setting };
     [
         setting,
         Setting { pin: true, ..setting },
@@ -15,6 +16,15 @@ pub fn settings() -> [Setting; 9] {
         Setting { eager: true, pin: true, ..setting },
         Setting { eager: true, crashed: true, ..setting },
         Setting { crashed: true, moved: true, ..setting },
+        wal,
+        Setting { lazy: true, ..wal },
+        Setting { small: true, ..wal },
+        Setting { empty: true, ..wal },
+        Setting { full: true, small: true, ..wal },
+        Setting { eager: true, ..wal },
+        Setting { crashed: true, ..wal },
+        Setting { crashed: true, moved: true, ..wal },
+        Setting { lazy: true, small: true, short: true, ..wal },
     ]
 }
 
@@ -26,7 +36,30 @@ pub fn alphabet(setting: Setting) -> Vec<Op> {
     let others = |names: &[&str]| {
         names.iter().map(|name| name.parse().expect("it is an operation")).collect::<Vec<Op>>()
     };
-    let Setting { empty, pin, full, swapped, eager, crashed, moved } = setting;
+    let Setting { empty, pin, full, swapped, eager, crashed, moved, wal, lazy, .. } = setting;
+    if wal && !empty {
+        use Change::{
+            Checkpoint, Close, Collect, Convert, Create, Kill, Move, Power, Relocate, Remove, Rename, Sync,
+            Torn,
+        };
+        use One::{Abort, Big, Churn, Cut, Grow, Many, Pair, PopFree, Push, Replace, Set, Stuff, Wide};
+        let a = match setting {
+            _ if moved => vec![Set, Push, PopFree, Grow],
+            _ if eager || crashed => vec![Push, PopFree, Cut, Stuff, Replace, Churn],
+            _ if full => vec![Set, Push, Big, Grow, Wide],
+            _ if lazy => vec![Set, Push, Many, Grow],
+            _ => vec![Set, Pair, Push, PopFree, Many, Big, Grow, Wide, Replace, Abort],
+        };
+        let changes = match setting {
+            _ if moved => vec![Relocate, Move, Torn, Collect, Checkpoint],
+            _ if eager || crashed => vec![Collect, Checkpoint, Close, Torn, Convert],
+            _ if lazy => vec![Sync, Checkpoint, Create, Close, Kill, Power, Torn],
+            _ => vec![Checkpoint, Create, Remove, Rename, Close, Kill, Power, Torn, Convert],
+        };
+        let both = [Both::Set, Both::Many, Both::Push].map(Op::Both);
+        let changes = changes.into_iter().map(Op::Change).collect();
+        return [one(&a, A), one(&[Set, Push], B), both.to_vec(), changes].concat();
+    }
     if moved {
         let others = others(&["collect", "ready", "both-push", "close", "torn", "relocate", "move"]);
         return [one(&[One::Set, One::Push, One::PopFree, One::Grow, One::Many], A), others].concat();
@@ -125,6 +158,7 @@ pub fn alphabet(setting: Setting) -> Vec<Op> {
             "power",
             "torn",
             "collect",
+            "convert",
         ]),
     ]
     .concat()
@@ -140,7 +174,7 @@ pub fn all(setting: Setting, len: usize) -> impl Iterator<Item = Program> {
             *op = alphabet[number % alphabet.len()];
             number /= alphabet.len();
         }
-        let program = Program { setting, ops };
+        let program = Program { setting, failing: None, ops };
         program.is_sensible().then_some(program)
     })
 }

@@ -5,13 +5,14 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::ControlFlow;
 use std::sync::{Mutex, MutexGuard};
 
-use crate::image::Image;
+use crate::fault::Failing;
+use crate::medium::{Content, Moment, Snapshot};
 use crate::model::State;
 use crate::program::{Change, One, Op, Program, Setting, Which};
 use crate::report::{Crash, Failure, Totals};
 use crate::rng::Rng;
-use crate::run::{Ready, Run, Trace, ready, run};
-use crate::subset::{Breadth, subsets};
+use crate::run::{Ready, Run, Trace, calls, ready, run};
+use crate::subset::Breadth;
 
 /// How thoroughly to explore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,6 +76,18 @@ impl From<String> for Wrong {
     }
 }
 
+/// The states that may be found, and their digests.
+struct Allowed<'t> {
+    states: &'t [State],
+    digests: Vec<u64>,
+}
+
+impl Allowed<'_> {
+    fn new<'t>(states: &'t [State], more: &[State]) -> Allowed<'t> {
+        Allowed { states, digests: states.iter().chain(more).map(State::digest).collect() }
+    }
+}
+
 /// Explores programs, and remembers what it has seen.
 #[derive(Debug)]
 pub struct Explorer {
@@ -115,6 +128,20 @@ impl Explorer {
         run(program, &self.ready)
     }
 
+    /// The program with each call of its disk that may fail.
+    ///
+    /// # Errors
+    /// What is wrong with it when none fails.
+    pub fn failing(&self, program: &Program) -> Result<Vec<Program>, String> {
+        let _address = address();
+        let calls = calls(program, &self.ready)?;
+        let with = |failing| Program { failing: Some(failing), ..program.clone() };
+        Ok(Failing::all(|which, call| calls.get(&(which, call)).copied().unwrap_or(0))
+            .into_iter()
+            .map(with)
+            .collect())
+    }
+
     /// Explores a program: all of it, or its last operation only, if the program without that has been explored.
     ///
     /// # Errors
@@ -122,11 +149,13 @@ impl Explorer {
     pub fn explore(&mut self, program: &Program, last_only: bool) -> Result<(), Box<Failure>> {
         let _address = address();
         self.totals.programs += 1;
+        self.totals.wal_programs += u64::from(program.setting.wal);
+        self.totals.faults += u64::from(program.failing.is_some());
         let from = if last_only { program.ops.len() } else { 0 };
         let result = run(program, &self.ready).map_err(Wrong::from).and_then(|trace| {
             let mut name = DefaultHasher::new();
             program.to_string().hash(&mut name);
-            self.trace(&trace, from, &[self.limits.seed, name.finish()], Level::Program)
+            self.trace(&trace, from, &[self.limits.seed, name.finish()], Level::Program, &[])
         });
         result.map_err(|Wrong { message, mut crashes }| {
             self.totals.failures += 1;
@@ -136,7 +165,15 @@ impl Explorer {
     }
 
     /// Explores the points of a trace from operation `from` on.
-    fn trace(&mut self, trace: &Trace, from: usize, seeds: &[u64], level: Level) -> Result<(), Wrong> {
+    /// `first`: states that may be found as well, until the first opening is acknowledged.
+    fn trace(
+        &mut self,
+        trace: &Trace,
+        from: usize,
+        seeds: &[u64],
+        level: Level,
+        first: &[State],
+    ) -> Result<(), Wrong> {
         let breadth = match level {
             Level::Program => self.limits.breadth,
             Level::Recovery => self.limits.nested,
@@ -146,38 +183,40 @@ impl Explorer {
             if !phase.points.iter().any(|(_, op)| explored(op)) {
                 continue;
             }
-            let mut image = Image::new(phase.start.clone());
+            let mut image = Snapshot::new(phase.start.clone());
+            let mut before = 0;
             for (at, (point, op)) in phase.points.iter().enumerate() {
                 image.advance(point);
+                let since = std::mem::replace(&mut before, point.acknowledged().0);
                 if !explored(op) {
                     continue;
                 }
                 self.totals.points += 1;
-                let allowed: Vec<u64> = trace.allowed(point).iter().map(State::digest).collect();
                 let mut rng = Rng::new(&[seeds, &[number as u64, at as u64]].concat());
-                let done = subsets(&point.pending, breadth, &mut rng, |chosen| {
-                    let (changes, hash) = image.choose(&point.pending, chosen);
-                    let deep = match level {
-                        Level::Program => hash.is_multiple_of(self.limits.deep_every),
-                        Level::Recovery => false,
-                    };
-                    let known = self.known.get(&hash).filter(|known| known.deep || !deep);
-                    if known.is_some_and(|known| allowed.contains(&known.state)) {
-                        self.totals.duplicates += 1;
-                        return ControlFlow::Continue(());
-                    }
-                    let wrong = match self.recover(image.with(&changes), hash, deep, level) {
-                        Ok(state) if allowed.contains(&state.digest()) => {
-                            self.known.insert(hash, Known { state: state.digest(), deep });
-                            return ControlFlow::Continue(());
-                        }
-                        Ok(state) => Wrong::from(not_allowed(trace.allowed(point), &state)),
-                        Err(wrong) => wrong,
-                    };
-                    ControlFlow::Break((wrong, Crash::new(number, at, point, chosen)))
+                let first = if point.acknowledged().0 == 0 { first } else { &[] };
+                let allowed = Allowed::new(trace.allowed(point), first);
+                let mut done = point.subsets(breadth, &mut rng, |chosen| {
+                    self.crash(&image, point, chosen, &allowed, None, level)
                 });
-                if let ControlFlow::Break((mut wrong, crash)) = done {
-                    wrong.crashes.push(crash);
+                for written in point.kills(breadth.corners, &mut rng) {
+                    if done.is_break() {
+                        break;
+                    }
+                    let len = point.pending();
+                    let chosen: Vec<bool> = (0..len).map(|i| i < written).collect();
+                    let allowed =
+                        Allowed::new(trace.allowed_when_killed(point, written == len, since), first);
+                    done = self.crash(
+                        &image,
+                        point,
+                        &chosen,
+                        &allowed,
+                        Some(trace.allowed_after_kill(point, since)),
+                        level,
+                    );
+                }
+                if let ControlFlow::Break((mut wrong, chosen, killed)) = done {
+                    wrong.crashes.push(Crash::new(number, at, point, &chosen, killed));
                     return Err(wrong);
                 }
             }
@@ -185,18 +224,66 @@ impl Explorer {
         Ok(())
     }
 
-    /// Opens an image, runs a few transactions, crashes again, and returns what the image held. `deep`: crashes on the way, too.
-    fn recover(&mut self, image: Vec<u64>, hash: u64, deep: bool, level: Level) -> Result<State, Wrong> {
+    /// Crashes at a point, recovers, and compares. `killed`: what is chosen is not durable, but can be read, and if the power fails before that is
+    /// made durable, one of these states may be found.
+    fn crash(
+        &mut self,
+        image: &Snapshot,
+        point: &Moment,
+        chosen: &[bool],
+        allowed: &Allowed<'_>,
+        killed: Option<&[State]>,
+        level: Level,
+    ) -> ControlFlow<(Wrong, Vec<bool>, bool)> {
+        let (changes, hash) = image.choose(point, chosen, killed.is_some());
+        let deep = match level {
+            Level::Program => hash.is_multiple_of(self.limits.deep_every),
+            Level::Recovery => false,
+        };
+        let known = self.known.get(&hash).filter(|known| known.deep || !deep);
+        if known.is_some_and(|known| allowed.digests.contains(&known.state)) {
+            self.totals.duplicates += 1;
+            return ControlFlow::Continue(());
+        }
+        let wrong = match self.recover(image.with(&changes), hash, deep, level, killed.unwrap_or(&[])) {
+            Ok(state) if allowed.digests.contains(&state.digest()) => {
+                self.known.insert(hash, Known { state: state.digest(), deep });
+                return ControlFlow::Continue(());
+            }
+            Ok(state) => Wrong::from(not_allowed(allowed.states, &state)),
+            Err(wrong) => wrong,
+        };
+        ControlFlow::Break((wrong, chosen.to_vec(), killed.is_some()))
+    }
+
+    /// Opens an image, runs a few transactions, crashes again, and returns what the image held. `deep`: crashes on the way, too; see [`trace`](Self::trace)
+    /// for `first`.
+    fn recover(
+        &mut self,
+        mut image: Content,
+        hash: u64,
+        deep: bool,
+        level: Level,
+        first: &[State],
+    ) -> Result<State, Wrong> {
         self.totals.images += 1;
         let generation = match level {
             Level::Program => 2,
             Level::Recovery => 3,
         };
         let bit = |n: u32| hash >> n & 1 == 1;
+        if bit(37) && bit(38) && bit(39) {
+            image = image.on_disk();
+        }
+        let wal = matches!(image, Content::Disk(..));
+        self.totals.wal_images += u64::from(wal);
         let setting = Setting {
             pin: bit(0),
             eager: bit(32) && bit(33),
             moved: bit(34) && bit(35),
+            lazy: wal && bit(40) && bit(41),
+            small: wal && bit(42),
+            short: wal && bit(43) && bit(44),
             ..Setting::default()
         };
         let mut run = Run::open(setting, image, None, generation)?;
@@ -230,6 +317,9 @@ impl Explorer {
             run.one(One::Push, Which::A).map_err(after)?;
             run.op(Op::Change(Change::Create)).map_err(after)?;
         }
+        if setting.lazy {
+            run.op(Op::Change(Change::Sync)).map_err(after)?;
+        }
         let mut ends = vec![(run.state().clone(), run.durable())];
         if deep || bit(36) {
             run.check().map_err(after)?;
@@ -239,6 +329,10 @@ impl Explorer {
                 if run.exists(Which::A) {
                     run.one(one, Which::A).map_err(after)?;
                 }
+            }
+            if wal {
+                let how = if bit(45) { Change::Checkpoint } else { Change::Sync };
+                run.op(Op::Change(how)).map_err(after)?;
             }
             ends.push((run.state().clone(), run.durable()));
         }
@@ -251,7 +345,7 @@ impl Explorer {
         }
         if deep {
             self.totals.deep += 1;
-            self.trace(&trace, 0, &[self.limits.seed, hash], Level::Recovery)?;
+            self.trace(&trace, 0, &[self.limits.seed, hash], Level::Recovery, first)?;
         }
         Ok(state)
     }
@@ -266,7 +360,8 @@ enum Level {
 
 fn not_allowed(allowed: &[State], found: &State) -> String {
     let mut text = "the state is neither that before nor that after the operation\n".to_owned();
-    for (name, state) in ["before", "after"].into_iter().zip(allowed) {
+    let names = ["before".to_owned(), "after".to_owned()].into_iter();
+    for (name, state) in names.chain((2..).map(|n| format!("{n} steps after"))).zip(allowed) {
         text += &format!(" {name}:\n{}", state.difference(found));
     }
     text

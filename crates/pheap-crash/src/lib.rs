@@ -7,21 +7,28 @@
 //! crashes again, and compares again; and it does the same to some of these recoveries, for a crash during recovery is a crash like
 //! any other.
 //!
+//! Programs on a disk, with a write-ahead log, are explored in the same way: points are syncs and acknowledgements there, and any subset of
+//! sectors may have reached the disk. What a killed process leaves is another matter: what it has written can be read, and is not durable.
+//!
 //! | file | |
 //! |---|---|
 //! | [`program`] | operations, programs and their text |
 //! | [`alphabet`] | which programs there are |
 //! | [`model`] | what a heap should hold |
 //! | [`objects`], [`ops`] | the persistent types; what operations do |
-//! | [`run`] | running a program on the simulated medium |
-//! | [`image`], [`subset`] | what a crash leaves behind |
+//! | [`medium`], [`fault`] | simulated memory and disks, and calls that fail |
+//! | [`run`] | running a program on a simulated medium |
+//! | [`image`], [`disk_image`], [`subset`] | what a crash leaves behind |
 //! | [`explore`] | crashing everywhere |
 //! | [`report`] | figures and failures |
 //! | [`seeded`] | bugs that the explorer must find |
 
 pub mod alphabet;
+pub mod disk_image;
 pub mod explore;
+pub mod fault;
 pub mod image;
+pub mod medium;
 pub mod model;
 pub mod objects;
 pub mod ops;

@@ -10,7 +10,7 @@ use pheap_crash::rng::Rng;
 use pheap_crash::seeded::{self, Seeded};
 use pheap_crash::{Explorer, Limits, Program};
 
-/// Crashes heaps at every fence and acknowledgement, and inside recovery, and checks what is left.
+/// Crashes heaps at every fence, sync and acknowledgement, and inside recovery, and checks what is left.
 ///
 /// Explores programs of one operation, programs of two for most of the time, then random ones of three until it is over.
 #[derive(Parser, Debug)]
@@ -36,12 +36,15 @@ struct Args {
     /// For what is random.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Explore this program only, all of it: "pin: push a; both; kill".
+    /// Explore this program only, all of it: "pin: push a; both; kill", or "wal fail-log-sync-1: push a".
     #[arg(long, value_name = "TEXT")]
     program: Option<Program>,
     /// Switch on a bug.
     #[arg(long, value_name = "NAME", value_parser = seeded::parse)]
     bug: Option<pheap::sim::Bug>,
+    /// Let calls fail in every so manyth program on a disk, and in each of one operation.
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    faults: usize,
     /// Print each program.
     #[arg(long, short)]
     verbose: bool,
@@ -72,8 +75,24 @@ struct Session {
 }
 
 impl Session {
-    /// Returns whether to go on.
-    fn explore(&mut self, program: &Program, last_only: bool) -> bool {
+    /// Returns whether to go on. `faults`: how many of the calls that can fail do.
+    fn explore(&mut self, program: &Program, last_only: bool, faults: usize, rng: &mut Rng) -> bool {
+        let mut go_on = self.explore_one(program, last_only);
+        if !program.setting.wal || faults == 0 {
+            return go_on;
+        }
+        // A program that fails without any has been reported.
+        let mut failing = self.explorer.failing(program).unwrap_or_default();
+        while failing.len() > faults {
+            failing.swap_remove(rng.below(failing.len()));
+        }
+        for program in failing {
+            go_on = go_on && self.explore_one(&program, false);
+        }
+        go_on
+    }
+
+    fn explore_one(&mut self, program: &Program, last_only: bool) -> bool {
         let before = self.explorer.totals();
         let result = self.explorer.explore(program, last_only);
         let now = self.explorer.totals();
@@ -101,7 +120,8 @@ impl Session {
             if self.started.elapsed() > deadline {
                 break;
             }
-            if !self.explore(program, true) {
+            let faults = if len <= 1 { usize::MAX } else { self.some_faults(&mut rng) };
+            if !self.explore(program, true, faults, &mut rng) {
                 return false;
             }
         }
@@ -123,12 +143,18 @@ impl Session {
         let programs: Vec<Vec<pheap_crash::program::Op>> =
             settings().iter().map(|&setting| alphabet(setting)).collect();
         while self.started.elapsed() < deadline {
-            // Most without a setting.
-            let number = if rng.chance(144) { 0 } else { rng.below(programs.len()) };
+            // Most without a setting, or with a log only.
+            let plain = settings().iter().position(|s| s.wal).unwrap_or(0);
+            let number = match rng.below(8) {
+                0..2 => 0,
+                2..4 => plain,
+                _ => rng.below(programs.len()),
+            };
             let setting: Setting = settings()[number];
             let ops = (0..len).map(|_| programs[number][rng.below(programs[number].len())]).collect();
-            let program = Program { setting, ops };
-            if program.is_sensible() && !self.explore(&program, len <= 3) {
+            let program = Program { setting, failing: None, ops };
+            let faults = self.some_faults(&mut rng);
+            if program.is_sensible() && !self.explore(&program, len <= 3, faults, &mut rng) {
                 return false;
             }
         }
@@ -142,9 +168,13 @@ impl Session {
         true
     }
 
+    fn some_faults(&self, rng: &mut Rng) -> usize {
+        usize::from(self.args.faults > 0 && rng.below(self.args.faults) == 0)
+    }
+
     fn run(&mut self) {
         if let Some(program) = self.args.program.clone() {
-            self.explore(&program, false);
+            self.explore_one(&program, false);
             return;
         }
         let seconds = Duration::from_secs(self.args.seconds);

@@ -19,13 +19,12 @@ const FILL: usize = 512;
 const STUFF: u64 = 5;
 
 /// A root for a new heap, or instead of one that was removed.
-pub fn create(heap: &pheap::Heap, name: &str, value: u64) -> pheap::Result<(Handle, RootState)> {
+pub fn create(heap: &pheap::Heap, name: &str, value: u64) -> pheap::Result<Handle> {
     let model = RootState::new(value);
-    let root = heap.root_or(name, |tx| {
+    heap.root_or(name, |tx| {
         let slice = Some(tx.alloc_slice_copy(&model.slice)?);
         Ok(Record { x: value, bytes: [0; 8], gap: [0; 30], y: 0, slice, big: None, list: None })
-    })?;
-    Ok((root, model))
+    })
 }
 
 fn slice<'r>(tx: &Txn<'r>, p: P<'r, Record<'r>>) -> P<'r, [u64]> {
@@ -115,12 +114,11 @@ fn elements(value: u64) -> Vec<u64> {
 
 /// Unlinks the first node. The pointer to it is all that there is.
 pub fn hold(root: &Handle, model: &mut RootState) -> pheap::Result<Held<Node<'static>>> {
-    let held = root.txn(|tx, p| {
+    model.list.remove(0);
+    root.txn(|tx, p| {
         let first = pop(tx, p)?;
         Ok(tx.hold(first))
-    })?;
-    model.list.remove(0);
-    Ok(held)
+    })
 }
 
 /// Puts a node before the one that is held, instead of the list that was there.
@@ -130,14 +128,13 @@ pub fn relink(
     (held, values): (&Held<Node<'static>>, &[u64]),
     value: u64,
 ) -> pheap::Result<()> {
+    model.list = std::iter::once(value).chain(values.iter().copied()).collect();
     root.txn(|tx, p| {
         let next = Some(tx.get(held)?);
         let node = tx.alloc(Node::new(value, next))?;
         tx[p].list = Some(node);
         Ok(())
-    })?;
-    model.list = std::iter::once(value).chain(values.iter().copied()).collect();
-    Ok(())
+    })
 }
 
 fn many<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, value: u64) -> pheap::Result<()> {
@@ -171,77 +168,79 @@ fn sparse(len: usize, step: usize, value: u64) -> Vec<u64> {
 
 /// Runs a transaction over one root, or each of several.
 pub fn one(root: &Handle, model: &mut RootState, what: One, value: u64) -> pheap::Result<()> {
+    // If it is not known whether the transaction took place, the model says what is there if it did.
+    let mut done = Ok(());
     match what {
         One::Set | One::Burst => {
-            root.txn(|tx, p| set(tx, p, value))?;
+            done = root.txn(|tx, p| set(tx, p, value));
             model.x = value;
         }
         One::Pair => {
-            root.txn(|tx, p| {
+            done = root.txn(|tx, p| {
                 let record = &mut tx[p];
                 (record.x, record.y) = (value, value + 1);
                 Ok(())
-            })?;
+            });
             (model.x, model.y) = (value, value + 1);
         }
         One::Bytes => {
             let mut bytes = model.bytes;
             set_bytes(&mut bytes, value);
-            root.txn(|tx, p| write_bytes(tx, p, bytes))?;
+            done = root.txn(|tx, p| write_bytes(tx, p, bytes));
             model.bytes = bytes;
         }
         One::Slice => {
-            root.txn(|tx, p| {
+            done = root.txn(|tx, p| {
                 let slice = slice(tx, p);
                 tx.slice_mut(slice, 3..7).fill(value);
                 Ok(())
-            })?;
+            });
             model.slice[3..7].fill(value);
         }
         One::Swap => {
-            root.txn(|tx, p| {
+            done = root.txn(|tx, p| {
                 let slice = slice(tx, p);
                 tx.swap(slice.at(0), slice.at(30));
                 Ok(())
-            })?;
+            });
             model.slice.swap(0, 30);
         }
         One::Push => {
-            root.txn(|tx, p| push(tx, p, value))?;
+            done = root.txn(|tx, p| push(tx, p, value));
             model.list.insert(0, value);
         }
         One::Pop | One::PopFree | One::Cut => {
             match what {
-                One::Pop => root.txn(|tx, p| pop(tx, p).map(drop))?,
-                One::PopFree => root.txn(pop_free)?,
-                _ => root.txn(cut)?,
+                One::Pop => done = root.txn(|tx, p| pop(tx, p).map(drop)),
+                One::PopFree => done = root.txn(pop_free),
+                _ => done = root.txn(cut),
             }
             model.list.remove(0);
         }
         One::Stuff => {
-            root.txn(|tx, p| stuff(tx, p, value))?;
+            done = root.txn(|tx, p| stuff(tx, p, value));
             (0..STUFF).for_each(|i| model.list.insert(0, value + i));
         }
         One::Carry => {
             let elements = sparse(GROW, 512, value);
-            root.txn(|tx, p| carry(tx, p, &elements, value))?;
+            done = root.txn(|tx, p| carry(tx, p, &elements, value));
             model.list.insert(0, value);
             model.big = Some(elements);
         }
         One::Replace | One::ReplaceFree => {
             let elements = elements(value);
-            root.txn(|tx, p| {
+            done = root.txn(|tx, p| {
                 let old = replace(tx, p, &elements)?;
                 if what == One::ReplaceFree {
                     // SAFETY: only its root had a pointer to it.
                     unsafe { tx.__free_at_commit(old) };
                 }
                 Ok(())
-            })?;
+            });
             model.slice = elements;
         }
         One::Unlink | One::FreeBig => {
-            root.txn(|tx, p| {
+            done = root.txn(|tx, p| {
                 let old = tx[p].big.expect("programs are sensible");
                 tx[p].big = None;
                 if what == One::FreeBig {
@@ -249,50 +248,50 @@ pub fn one(root: &Handle, model: &mut RootState, what: One, value: u64) -> pheap
                     unsafe { tx.__free_at_commit(old) };
                 }
                 Ok(())
-            })?;
+            });
             model.big = None;
         }
         One::Hold | One::LetGo | One::Relink | One::Churn => {
             unreachable!("a run sees to these itself")
         }
         One::Many => {
-            root.txn(|tx, p| many(tx, p, value))?;
+            done = root.txn(|tx, p| many(tx, p, value));
             model.slice.iter_mut().enumerate().for_each(|(i, x)| *x = value + i as u64);
         }
         One::Overlap => {
-            root.txn(|tx, p| overlap(tx, p, value))?;
+            done = root.txn(|tx, p| overlap(tx, p, value));
             model.slice[1] = value;
             model.slice[20] = model.slice.iter().fold(0u64, |sum, x| sum.wrapping_add(*x));
         }
         One::Big | One::Grow => {
             let elements = if what == One::Big { sparse(BIG, 16, value) } else { sparse(GROW, 512, value) };
-            root.txn(|tx, p| large(tx, p, &elements))?;
+            done = root.txn(|tx, p| large(tx, p, &elements));
             model.big = Some(elements);
         }
         One::Wide => {
             let step = (model.big.as_ref().map_or(0, Vec::len) / 8).max(2);
             let write = |big: &mut [u64]| big.iter_mut().step_by(step).for_each(|x| *x = value);
-            root.txn(|tx, p| {
+            done = root.txn(|tx, p| {
                 let big = tx[p].big.expect("programs are sensible");
                 write(tx.slice_mut(big, ..));
                 Ok(())
-            })?;
+            });
             write(model.big.as_mut().expect("programs are sensible"));
         }
         One::Fill if model.big.as_ref().is_none_or(|big| big.len() != FILL) => {
             let elements = vec![value; FILL];
-            root.txn(|tx, p| large(tx, p, &elements))?;
+            done = root.txn(|tx, p| large(tx, p, &elements));
             model.big = Some(elements);
         }
         One::Fill => {
             // As much as a write set takes.
-            root.txn(|tx, p| {
+            done = root.txn(|tx, p| {
                 let big = tx[p].big.expect("the step before has made it");
                 for at in (0..FILL).step_by(FILL / 4) {
                     tx.slice_mut(big, at..at + FILL / 4).fill(value);
                 }
                 Ok(())
-            })?;
+            });
             model.big = Some(vec![value; FILL]);
         }
         One::AbortFree => {
@@ -334,7 +333,7 @@ pub fn one(root: &Handle, model: &mut RootState, what: One, value: u64) -> pheap
             }
         }
     }
-    Ok(())
+    done
 }
 
 /// Runs a transaction over two roots.
@@ -375,9 +374,6 @@ pub fn both(
     });
     match what {
         Both::Abort => return aborted(result),
-        _ => result?,
-    }
-    match what {
         Both::Set => (model_a.x, model_b.x) = (value, value + 1),
         Both::Many => {
             model_b.x = value + 1;
@@ -388,9 +384,8 @@ pub fn both(
             model_b.list.insert(0, value + 1);
         }
         Both::Replace => (model_a.slice, model_b.slice) = (elements(value), elements(value + 1)),
-        Both::Abort => {}
     }
-    Ok(())
+    result
 }
 
 fn aborted(result: pheap::Result<()>) -> pheap::Result<()> {

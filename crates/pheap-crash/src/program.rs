@@ -1,9 +1,12 @@
 //! Programs: a few operations on a heap with two roots, and their text.
 //!
-//! The text of a program is what one types to replay it: `pin: push a; both; kill; set b`.
+//! The text of a program is what one types to replay it: `pin: push a; both; kill; set b`, or, with a call of the disk that fails,
+//! `wal fail-log-sync-2: push a; set b`.
 
 use std::fmt;
 use std::str::FromStr;
+
+use crate::fault::Failing;
 
 /// One of the two roots. The second may be removed, created again and renamed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -121,6 +124,12 @@ pub enum Change {
     Collect,
     /// Waits until it is known what is live.
     Ready,
+    /// Makes what was committed durable, if it is not.
+    Sync,
+    /// Brings the log of a disk to the heap's file.
+    Checkpoint,
+    /// From memory to a disk, as a file that a killed process has mapped; or from a disk to memory, after an orderly end.
+    Convert,
 }
 
 /// An operation. All of them happen as a whole, or not at all.
@@ -167,7 +176,7 @@ const ONE: [(One, &str); 30] = [
     (One::Fill, "fill"),
 ];
 
-const OTHERS: [(Op, &str); 17] = [
+const OTHERS: [(Op, &str); 20] = [
     (Op::Both(Both::Set), "both"),
     (Op::Both(Both::Many), "both-many"),
     (Op::Both(Both::Push), "both-push"),
@@ -185,6 +194,9 @@ const OTHERS: [(Op, &str); 17] = [
     (Op::Change(Change::Move), "move"),
     (Op::Change(Change::Collect), "collect"),
     (Op::Change(Change::Ready), "ready"),
+    (Op::Change(Change::Sync), "sync"),
+    (Op::Change(Change::Checkpoint), "checkpoint"),
+    (Op::Change(Change::Convert), "convert"),
 ];
 
 impl fmt::Display for Op {
@@ -240,6 +252,14 @@ pub struct Setting {
     pub crashed: bool,
     /// Is opened at another address than before.
     pub moved: bool,
+    /// The heap is on a disk, with a write-ahead log.
+    pub wal: bool,
+    /// The log is synced on demand.
+    pub lazy: bool,
+    /// The log is short, and there is little memory for changed pages.
+    pub small: bool,
+    /// The disk writes less at once than it is asked to.
+    pub short: bool,
 }
 
 impl Setting {
@@ -254,8 +274,8 @@ pub const USED: [usize; 2] = [3, 2];
 
 impl Setting {
     /// The flags by name.
-    fn flags(&mut self) -> [(&'static str, &mut bool); 7] {
-        let Setting { empty, pin, full, swapped, eager, crashed, moved } = self;
+    fn flags(&mut self) -> [(&'static str, &mut bool); 11] {
+        let Setting { empty, pin, full, swapped, eager, crashed, moved, wal, lazy, small, short } = self;
         [
             ("empty", empty),
             ("pin", pin),
@@ -264,6 +284,10 @@ impl Setting {
             ("eager", eager),
             ("crashed", crashed),
             ("moved", moved),
+            ("wal", wal),
+            ("lazy", lazy),
+            ("small", small),
+            ("short", short),
         ]
     }
 }
@@ -273,6 +297,8 @@ impl Setting {
 pub struct Program {
     /// What it starts with.
     pub setting: Setting,
+    /// A call of its disk that fails.
+    pub failing: Option<Failing>,
     /// The operations.
     pub ops: Vec<Op>,
 }
@@ -280,8 +306,8 @@ pub struct Program {
 impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut setting = self.setting;
-        let words: Vec<&str> =
-            setting.flags().into_iter().filter(|(_, on)| **on).map(|(name, _)| name).collect();
+        let flags = setting.flags().into_iter().filter(|(_, on)| **on).map(|(name, _)| name.to_owned());
+        let words: Vec<String> = flags.chain(self.failing.map(|failing| failing.to_string())).collect();
         if !words.is_empty() {
             write!(f, "{}: ", words.join(" "))?;
         }
@@ -296,17 +322,21 @@ impl FromStr for Program {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Program, String> {
-        let mut setting = Setting::default();
+        let (mut setting, mut failing) = (Setting::default(), None);
         let mut rest = text;
         if let Some((words, ops)) = text.split_once(':') {
             rest = ops;
             for word in words.split_whitespace() {
+                if word.starts_with("fail-") {
+                    failing = Some(word.parse()?);
+                    continue;
+                }
                 let flag = setting.flags().into_iter().find(|(name, _)| *name == word);
                 *flag.ok_or_else(|| format!("there is no setting {word:?}"))?.1 = true;
             }
         }
         let ops = rest.split(';').map(str::trim).filter(|op| !op.is_empty());
-        Ok(Program { setting, ops: ops.map(str::parse).collect::<Result<_, _>>()? })
+        Ok(Program { setting, failing, ops: ops.map(str::parse).collect::<Result<_, _>>()? })
     }
 }
 
@@ -367,7 +397,13 @@ impl Shape {
                 (self.exists[1], self.listed[1], self.big[1], self.held[1]) = (false, 0, false, false);
             }
             Op::Change(
-                Change::Close | Change::Kill | Change::Power | Change::Torn | Change::Relocate | Change::Move,
+                Change::Close
+                | Change::Kill
+                | Change::Power
+                | Change::Torn
+                | Change::Relocate
+                | Change::Move
+                | Change::Convert,
             ) => self.held = [false; 2],
             Op::Change(_) => {}
         }
@@ -397,6 +433,8 @@ mod tests {
         }
         assert!("both; nonsense".parse::<Program>().is_err());
         assert!("odd: both".parse::<Program>().is_err());
+        let failing = "wal lazy fail-log-sync-2-evict: set a; sync";
+        assert_eq!(failing.parse::<Program>().unwrap().to_string(), failing);
     }
 
     #[test]

@@ -3,9 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use pheap::sim::Point;
-
 use crate::explore::Limits;
+use crate::medium::Moment;
 use crate::program::Program;
 
 /// What was done.
@@ -21,6 +20,12 @@ pub struct Totals {
     pub deep: u64,
     /// Images that had been seen before, and were not opened.
     pub duplicates: u64,
+    /// Of the programs, those on a disk with a write-ahead log; and of these, those with a call that fails.
+    pub wal_programs: u64,
+    /// See [`wal_programs`](Totals::wal_programs).
+    pub faults: u64,
+    /// Of the images, those that were opened with a write-ahead log.
+    pub wal_images: u64,
     /// Programs that failed.
     pub failures: u64,
 }
@@ -28,52 +33,57 @@ pub struct Totals {
 impl Totals {
     /// One line of JSON.
     pub fn json(&self, time: Duration) -> String {
-        let Totals { programs, points, images, deep, duplicates, failures } = self;
+        let Totals { programs, points, images, deep, duplicates, wal_programs, faults, wal_images, failures } =
+            self;
         let seconds = time.as_secs_f64();
         format!(
-            r#"{{"programs":{programs},"points":{points},"images":{images},"deep":{deep},"duplicates":{duplicates},"seconds":{seconds:.1},"failures":{failures}}}"#
+            r#"{{"media":["pmem","wal"],"programs":{programs},"wal_programs":{wal_programs},"faults":{faults},"points":{points},"images":{images},"wal_images":{wal_images},"deep":{deep},"duplicates":{duplicates},"seconds":{seconds:.1},"failures":{failures}}}"#
         )
     }
 }
 
-/// A power failure: where, and what had reached the medium.
+/// A crash: where, and what was left.
 #[derive(Debug, Clone)]
 pub struct Crash {
     phase: usize,
     point: usize,
     at: &'static str,
     acknowledged: usize,
-    /// Words that may have reached the medium, and whether they did.
-    words: Vec<(u32, u64, bool)>,
+    /// What may have reached the medium, and whether it did.
+    pending: Vec<(String, bool)>,
+    /// The process was killed: what it has written is there, up to some call.
+    killed: bool,
 }
 
 impl Crash {
-    pub(crate) fn new(phase: usize, number: usize, point: &Point, chosen: &[bool]) -> Crash {
-        let words =
-            point.pending.iter().zip(chosen).map(|(&(word, value), &chosen)| (word, value, chosen)).collect();
-        Crash { phase, point: number, at: point.at, acknowledged: point.acknowledged, words }
+    pub(crate) fn new(phase: usize, number: usize, moment: &Moment, chosen: &[bool], killed: bool) -> Crash {
+        let pending = chosen.iter().enumerate().map(|(i, &chosen)| (moment.name(i), chosen)).collect();
+        let acknowledged = moment.acknowledged().0;
+        Crash { phase, point: number, at: moment.at(), acknowledged, pending, killed }
     }
 }
 
 impl fmt::Display for Crash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Crash { phase, point, at, acknowledged, words } = self;
-        let reached = words.iter().filter(|word| word.2).count();
+        let Crash { phase, point, at, acknowledged, pending, killed } = self;
+        let reached = pending.iter().filter(|piece| piece.1).count();
         write!(
             f,
-            "at point {point} after opening {phase} ({at}; {acknowledged} steps acknowledged), when {reached} of {} words had reached the medium",
-            words.len()
+            "{} at point {point} after opening {phase} ({at}; {acknowledged} steps acknowledged), when {reached} of {} changes {}",
+            if *killed { "the process is killed" } else { "the power fails" },
+            pending.len(),
+            if *killed { "had been written" } else { "had reached the medium" },
         )?;
-        if words.is_empty() {
+        if pending.is_empty() {
             return Ok(());
         }
         // The shorter list.
-        let which = reached * 2 <= words.len();
+        let which = reached * 2 <= pending.len();
         write!(f, "\n    {}:", if which { "these" } else { "all but these" })?;
-        for (word, value, _) in words.iter().filter(|word| word.2 == which).take(24) {
-            write!(f, " {:#x}={value:#x}", word * 8)?;
+        for (name, _) in pending.iter().filter(|piece| piece.1 == which).take(24) {
+            write!(f, " {name}")?;
         }
-        if words.iter().filter(|word| word.2 == which).count() > 24 {
+        if pending.iter().filter(|piece| piece.1 == which).count() > 24 {
             write!(f, " …")?;
         }
         Ok(())
@@ -96,11 +106,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "FAILURE of the program `{}`", self.program)?;
         for (i, crash) in self.crashes.iter().enumerate() {
-            writeln!(
-                f,
-                "  {} {crash}",
-                if i == 0 { "the power fails" } else { "and again in the run after that," }
-            )?;
+            writeln!(f, "  {}{crash}", if i == 0 { "" } else { "and in the run after that, " })?;
         }
         for line in self.message.lines() {
             writeln!(f, "  {line}")?;

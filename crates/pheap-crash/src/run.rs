@@ -1,28 +1,30 @@
-//! Running a program on the simulated medium, and what is noted meanwhile.
+//! Running a program on a simulated medium, and what is noted meanwhile.
 
 mod catch;
+mod fail;
 mod look;
+mod restart;
 mod start;
 
-use std::sync::Arc;
+use pheap::{Durability, Error, Heap, Held, Options, SyncPolicy};
 
-use pheap::sim::{Point, Sim};
-use pheap::{Error, Heap, Held, Options};
-
-use crate::image::Image;
-use crate::model::State;
-use crate::objects::{Handles, Node, base, handle, observe};
+use crate::fault::Failing;
+use crate::medium::{Content, Medium, Moment};
+use crate::model::{RootState, State};
+use crate::objects::{Handles, Node, handle};
 use crate::ops;
 use crate::program::{Change, One, Op, Setting, Which};
-use crate::rng::Rng;
 
 pub use catch::catching;
-pub use start::{Ready, ready, run};
+pub use fail::Calls;
+pub use start::{Ready, calls, ready, run};
 
 /// Where heaps are mapped: the first one, unless they move.
 const BASES: [u64; 3] = [0x0f00 << 32, 0x0e00 << 32, 0x0d00 << 32];
 /// Bytes of an arena: what two roots need, and a page.
 const ARENA: u64 = 64 << 10;
+/// How long a log may become, in bytes, and how long a short one.
+const LOG: (u64, u64) = (1 << 20, 64 << 10);
 /// Steps of the operations that repeat themselves, and how many of the last ones are explored.
 const BURST: (usize, usize) = (66, 5);
 const FILL: (usize, usize) = (22, 4);
@@ -32,10 +34,10 @@ const CHURN: (usize, usize) = (20, 12);
 #[derive(Debug, Clone)]
 pub struct Phase {
     /// The medium at its beginning.
-    pub start: Vec<u64>,
+    pub start: Content,
     /// Where the power may fail, with the number of the operation that was running: 0 for the first opening, 1 for the first
     /// operation. `None` where operations repeat what other points show as well.
-    pub points: Vec<(Point, Option<usize>)>,
+    pub points: Vec<(Moment, Option<usize>)>,
 }
 
 /// All that happened in a run.
@@ -48,12 +50,35 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// The states that may be found after a crash at this point.
-    pub fn allowed(&self, point: &Point) -> &[State] {
-        let last = if point.at == "acknowledgement" { point.acknowledged } else { point.acknowledged + 1 };
-        &self.states[point.acknowledged..=last.min(self.states.len() - 1)]
+    /// The states that may be found when the power has failed at this point.
+    pub fn allowed(&self, point: &Moment) -> &[State] {
+        let (acknowledged, safe) = point.acknowledged();
+        self.states(safe, if point.at() == ACKNOWLEDGEMENT { acknowledged } else { acknowledged + 1 })
+    }
+
+    /// The states that may be found when the process was killed there: when all that is pending was written, or before the last of that, but after
+    /// the point before, at which so many steps had been acknowledged.
+    pub fn allowed_when_killed(&self, point: &Moment, all: bool, before: usize) -> &[State] {
+        let (acknowledged, _) = point.acknowledged();
+        let from = if all { acknowledged } else { before };
+        self.states(from, if point.at() == ACKNOWLEDGEMENT { acknowledged } else { acknowledged + 1 })
+    }
+
+    /// The states that may be found when the power fails after such a process, before the heap is opened again.
+    pub fn allowed_after_kill(&self, point: &Moment, before: usize) -> &[State] {
+        let (acknowledged, safe) = point.acknowledged();
+        self.states(
+            safe.min(before),
+            if point.at() == ACKNOWLEDGEMENT { acknowledged } else { acknowledged + 1 },
+        )
+    }
+
+    fn states(&self, first: usize, last: usize) -> &[State] {
+        &self.states[first..=last.min(self.states.len() - 1)]
     }
 }
+
+const ACKNOWLEDGEMENT: &str = "acknowledgement";
 
 /// How heaps are opened.
 fn options(setting: Setting, base: Option<u64>) -> Options {
@@ -69,7 +94,10 @@ fn options(setting: Setting, base: Option<u64>) -> Options {
     if let Some(base) = base {
         options = options.base(base);
     }
-    options
+    let policy = if setting.lazy { SyncPolicy::OnDemand } else { SyncPolicy::EveryCommit };
+    options = options.durability(Durability::Wal).sync_policy(policy);
+    let (log, memory) = if setting.small { (LOG.1, ARENA / 2) } else { (LOG.0, 1 << 30) };
+    options.log_limit(log).memory_limit(memory)
 }
 
 /// A pointer that is held, and the values of the list that it leads to.
@@ -81,7 +109,7 @@ pub struct Run {
     setting: Setting,
     /// The first value that it writes.
     values: u64,
-    sim: Arc<Sim>,
+    medium: Medium,
     heap: Option<Heap>,
     /// Where the heap is opened, if not where it was before.
     base: Option<u64>,
@@ -95,6 +123,13 @@ pub struct Run {
     op: usize,
     /// Points are not to be explored.
     quiet: bool,
+    /// How many steps are acknowledged, and how many of these must survive a power failure.
+    acknowledged: (usize, usize),
+    /// A call that is to fail.
+    failing: Option<Failing>,
+    /// What was called on media that are not in use any more, and how many of these calls have failed.
+    calls: Calls,
+    failed: usize,
 }
 
 impl Run {
@@ -102,26 +137,40 @@ impl Run {
     /// values of its `generation`: no other run writes the same, for a write that changes nothing is none.
     pub fn open(
         setting: Setting,
-        image: Vec<u64>,
+        content: Content,
         state: Option<State>,
         generation: u64,
     ) -> Result<Run, String> {
-        let sim = Arc::new(Sim::new(Vec::new()));
-        let trace = Trace::default();
+        Run::open_with(setting, None, content, state, generation)
+    }
+
+    /// [`open`](Run::open) on a disk of which a call fails.
+    fn open_with(
+        setting: Setting,
+        failing: Option<Failing>,
+        content: Content,
+        state: Option<State>,
+        generation: u64,
+    ) -> Result<Run, String> {
         let mut run = Run {
             setting,
             values: generation * 1_000_000,
-            sim,
+            medium: Medium::new(Content::default()),
             heap: None,
             base: setting.moved.then(|| BASES[generation as usize % BASES.len()]),
             handles: Handles::new(),
             held: Default::default(),
             state: State::default(),
-            trace,
+            trace: Trace::default(),
             op: 0,
             quiet: false,
+            acknowledged: (0, 0),
+            failing,
+            calls: Calls::new(),
+            failed: 0,
         };
-        let found = run.reopen(image)?;
+        run.change_medium(content)?;
+        let found = run.reopen()?;
         if let Some(state) = state {
             run.state = state;
             run.compare(&found)?;
@@ -130,13 +179,14 @@ impl Run {
         }
         run.look()?;
         run.trace.states = vec![run.state.clone(), run.state.clone()];
+        run.acknowledge_opening();
         Ok(run)
     }
 
     /// What happened so far.
     pub fn finish(mut self) -> Result<Trace, String> {
         self.collect();
-        let violations = self.sim.violations();
+        let violations = self.medium.violations();
         self.handles.clear();
         self.held = Default::default();
         catching(|| {
@@ -154,50 +204,42 @@ impl Run {
         &self.state
     }
 
-    /// Steps that were acknowledged.
+    /// Steps that were made.
     fn steps(&self) -> usize {
         self.trace.states.len().saturating_sub(1)
     }
 
     fn collect(&mut self) {
-        let op = (!self.quiet).then_some(self.op);
+        // Up to the call that fails, it is like the program in which none does.
+        let quiet = self.quiet || (self.failing.is_some() && self.failures() == 0);
+        let op = (!quiet).then_some(self.op);
         if let Some(phase) = self.trace.phases.last_mut() {
-            phase.points.extend(self.sim.take_points().into_iter().map(|point| (point, op)));
+            phase.points.extend(self.medium.take_points().into_iter().map(|point| (point, op)));
         }
     }
 
-    /// Opens the heap on a medium with this content, and reads it.
-    fn reopen(&mut self, image: Vec<u64>) -> Result<State, String> {
-        let violations = self.sim.violations();
-        if let Some(first) = violations.first() {
-            return Err(format!("{first} ({} such words)", violations.len()));
+    /// Notes that all steps are acknowledged. `safe`: also if the power fails.
+    fn tell(&mut self, safe: bool) {
+        self.acknowledged.0 = self.steps();
+        if safe {
+            self.acknowledged.1 = self.steps();
         }
-        self.sim = Arc::new(Sim::new(image.clone()));
-        self.trace.phases.push(Phase { start: image, points: Vec::new() });
-        self.sim.acknowledge(self.steps());
-        let (sim, options) = (self.sim.clone(), options(self.setting, self.base));
-        let heap = catching(|| options.simulate(&sim).map_err(|error| format!("opening fails: {error}")))?;
-        self.sim.acknowledge(self.steps() + 1);
+        self.medium.acknowledge(self.acknowledged.0, self.acknowledged.1);
         self.collect();
-        let found = catching(|| observe(&heap, &mut self.handles));
-        self.heap = Some(heap);
-        found
     }
 
-    /// Notes that a step is done, and checks what the heap holds.
-    fn acknowledge(&mut self) -> Result<(), String> {
+    /// Notes that a step is done, and checks what the heap holds. `safe`: it and all before survive a power failure.
+    fn acknowledge(&mut self, safe: bool) -> Result<(), String> {
         self.trace.states.push(self.state.clone());
-        self.sim.acknowledge(self.steps());
-        self.collect();
-        let heap = self.heap.as_ref().expect("it is open");
-        let found = catching(|| observe(heap, &mut self.handles))?;
+        self.tell(safe);
+        let found = self.observe()?;
         self.compare(&found)?;
         self.look()
     }
 
     /// The medium as it is if the power fails now and nothing more reaches it.
-    pub fn durable(&self) -> Vec<u64> {
-        self.sim.durable()
+    pub fn durable(&self) -> Content {
+        self.medium.durable()
     }
 
     /// Runs one transaction or change on the open heap.
@@ -211,10 +253,14 @@ impl Run {
         let handles = &mut self.handles;
         match catching(|| Ok(step(heap, handles, &mut state, value)))? {
             Ok(()) => self.state = state,
-            Err(Error::OutOfSpace { .. }) if self.setting.full => {} // and nothing has changed
+            Err(Error::OutOfSpace { .. }) if self.setting.full || self.is_failing() => {
+                // Nothing has changed.
+                self.heal();
+            }
+            Err(error) if self.is_failing() => return self.recover(error, state),
             Err(error) => return Err(format!("an operation fails: {error}")),
         }
-        self.acknowledge()
+        self.acknowledge(!self.setting.lazy)
     }
 
     /// Whether there is such a root.
@@ -298,7 +344,7 @@ impl Run {
     /// Runs an operation.
     pub fn op(&mut self, op: Op) -> Result<(), String> {
         self.op += 1;
-        if self.setting.full && !self.applies(op) {
+        if (self.setting.full || self.failing.is_some()) && !self.applies(op) {
             return self.step(|_, _, _, _| Ok(()));
         }
         match op {
@@ -329,75 +375,37 @@ impl Run {
             Op::Change(change @ (Change::CreateA | Change::Create)) => {
                 self.step(|heap, handles, state, value| {
                     let name = if change == Change::CreateA { "a" } else { "b" };
-                    let (root, model) = ops::create(heap, name, value)?;
-                    handles.insert(name.to_owned(), root);
-                    state.roots.insert(name.to_owned(), model);
+                    state.roots.insert(name.to_owned(), RootState::new(value));
+                    handles.insert(name.to_owned(), ops::create(heap, name, value)?);
                     Ok(())
                 })
             }
             Op::Change(Change::Remove) => self.step(|heap, handles, state, _| {
                 let name = Run::name(state, Which::B);
-                heap.remove_root(&name)?;
                 handles.remove(&name);
                 state.roots.remove(&name);
-                Ok(())
+                heap.remove_root(&name)
             }),
             Op::Change(Change::Collect) => self.collect_all(),
             Op::Change(Change::Ready) => self.step(|heap, _, _, _| heap.wait_ready()),
+            Op::Change(Change::Sync) => {
+                self.step(|heap, _, _, _| heap.sync())?;
+                self.synced()
+            }
+            Op::Change(Change::Checkpoint) => {
+                self.step(|heap, _, _, _| heap.checkpoint())?;
+                self.synced()
+            }
             Op::Change(Change::Rename) => self.step(|heap, handles, state, _| {
                 let old = Run::name(state, Which::B);
                 let new = if old == "b" { "another name" } else { "b" };
-                heap.rename_root(&old, new)?;
                 handles.remove(&old);
                 let model = state.roots.remove(&old).expect("it was found by its name");
                 state.roots.insert(new.to_owned(), model);
-                Ok(())
+                heap.rename_root(&old, new)
             }),
             Op::Change(change) => self.restart(change),
         }
-    }
-
-    /// Ends the process, one way or another, and opens the heap again.
-    fn restart(&mut self, how: Change) -> Result<(), String> {
-        let heap = self.heap.take().expect("it is open");
-        self.handles.clear();
-        self.held = Default::default();
-        let free = heap.stats().free_bytes;
-        if matches!(how, Change::Relocate | Change::Move) {
-            let now = BASES.iter().position(|&at| at == base(&heap)).expect("it is at one of these");
-            self.base = Some(BASES[(now + 1) % BASES.len()]);
-        }
-        let image = if matches!(how, Change::Close | Change::Move) {
-            catching(|| heap.close().map_err(|error| format!("closing fails: {error}")))?;
-            self.collect();
-            self.sim.durable()
-        } else {
-            self.collect();
-            let image = Image::new(self.sim.durable());
-            let phase = self.trace.phases.last().expect("there is one");
-            let (point, _) = phase.points.last().expect("the last step was acknowledged");
-            let mut rng = Rng::new(&[self.steps() as u64]);
-            let chosen: Vec<bool> = match how {
-                Change::Kill | Change::Relocate => vec![true; point.pending.len()],
-                Change::Power => vec![false; point.pending.len()],
-                _ => point.pending.iter().map(|_| rng.chance(128)).collect(),
-            };
-            let (changes, _) = image.choose(&point.pending, &chosen);
-            let image = image.with(&changes);
-            // Closes the heap, on a medium that no one looks at again.
-            catching(|| {
-                drop(heap);
-                Ok(())
-            })?;
-            image
-        };
-        let found = self.reopen(image)?;
-        self.trace.states.push(self.state.clone());
-        let free_now = self.heap.as_ref().map_or(0, |heap| heap.stats().free_bytes);
-        if free_now < free {
-            return Err(format!("{} bytes of pages are lost", free - free_now));
-        }
-        self.compare(&found)
     }
 }
 

@@ -3,7 +3,7 @@
 use pheap::sim::{Bug, set_bug};
 
 /// All of them.
-pub const BUGS: [Bug; 20] = [
+pub const BUGS: [Bug; 25] = [
     Bug::NoFenceAfterRecord,
     Bug::NoFenceAfterUndo,
     Bug::NoUndoEntry,
@@ -24,6 +24,11 @@ pub const BUGS: [Bug; 20] = [
     Bug::NewObjectsUnmarked,
     Bug::CycleInTransaction,
     Bug::KeepLiveSlots,
+    Bug::NoSyncOfLog,
+    Bug::RecycleBeforeData,
+    Bug::FoldUnsynced,
+    Bug::SkipSegmentEnd,
+    Bug::DropEarly,
 ];
 
 /// The bug with this name.

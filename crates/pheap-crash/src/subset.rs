@@ -1,6 +1,8 @@
-//! Which of the words that may have reached the medium did.
+//! Which of the words and sectors that may have reached the medium did.
 
 use std::ops::ControlFlow;
+
+use pheap::sim::disk::{DiskChange, Which};
 
 use crate::rng::Rng;
 
@@ -9,18 +11,47 @@ use crate::rng::Rng;
 pub struct Breadth {
     /// All of them, if there are at most two to the power of this.
     pub exhaustive: u32,
-    /// Else none and all, and so many of each kind: one word alone, all words but one, the first few words.
+    /// Else none and all, and so many of each kind: one alone, all but one, the first few.
     pub corners: usize,
     /// And so many random ones.
     pub random: usize,
 }
 
+/// What looks at subsets.
+pub trait Visit<B>: FnMut(&[bool]) -> ControlFlow<B> {}
+
+impl<B, F: FnMut(&[bool]) -> ControlFlow<B>> Visit<B> for F {}
+
+/// Something that may have reached the medium.
+pub trait Piece {
+    /// A number that it shares with what often reaches the medium together with it.
+    fn group(&self) -> u64;
+}
+
+impl Piece for (u32, u64) {
+    /// The cache line: processors evict these.
+    fn group(&self) -> u64 {
+        u64::from(self.0 / 8)
+    }
+}
+
+impl Piece for DiskChange {
+    /// The page: kernels write these.
+    fn group(&self) -> u64 {
+        match self {
+            DiskChange::Sector(Which::Data, number, _) => u64::from(number / 8),
+            DiskChange::Sector(Which::Log, number, _) => u64::from(number / 8) | 1 << 32,
+            _ => 1 << 33,
+        }
+    }
+}
+
 /// Calls `visit` with subsets of `pending`, as a flag for each, until it breaks.
 pub fn subsets<B>(
-    pending: &[(u32, u64)],
+    pending: &[impl Piece],
     breadth: Breadth,
     rng: &mut Rng,
-    mut visit: impl FnMut(&[bool]) -> ControlFlow<B>,
+    mut visit: impl Visit<B>,
 ) -> ControlFlow<B> {
     let len = pending.len();
     if len <= breadth.exhaustive as usize {
@@ -51,13 +82,12 @@ pub fn subsets<B>(
         if round % 2 == 0 {
             chosen.iter_mut().for_each(|c| *c = rng.chance(density));
         } else {
-            // Whole cache lines, as a processor evicts them.
-            let mut line = (u32::MAX, false);
-            for (c, &(word, _)) in chosen.iter_mut().zip(pending) {
-                if line.0 != word / 8 {
-                    line = (word / 8, rng.chance(density));
+            let mut group = (u64::MAX, false);
+            for (c, piece) in chosen.iter_mut().zip(pending) {
+                if group.0 != piece.group() {
+                    group = (piece.group(), rng.chance(density));
                 }
-                *c = line.1;
+                *c = group.1;
             }
         }
         visit(&chosen)?;

@@ -14,7 +14,8 @@ fn explore(explorer: &mut Explorer, len: usize, count: usize, seed: u64) {
     while explored < count {
         let setting = settings()[rng.below(settings().len())];
         let ops = alphabet(setting);
-        let program = Program { setting, ops: (0..len).map(|_| ops[rng.below(ops.len())]).collect() };
+        let program =
+            Program { setting, failing: None, ops: (0..len).map(|_| ops[rng.below(ops.len())]).collect() };
         if program.is_sensible() {
             explored += 1;
             if let Err(failure) = explorer.explore(&program, false) {

@@ -9,6 +9,7 @@ use pheap::Options;
 use pheap::sim::{Bug, Sim};
 use pheap_crash::Program;
 use pheap_crash::image::Image;
+use pheap_crash::medium::{Content, Moment};
 use pheap_crash::model::State;
 use pheap_crash::objects::{Handles, observe};
 use pheap_crash::program::{One, Setting, Which};
@@ -69,9 +70,10 @@ fn left_by(text: &str) -> Result<Vec<Left>, String> {
     let program: Program = text.parse()?;
     let trace = run(&program, &ready()?)?;
     let phase = trace.phases.last().ok_or("nothing has happened")?;
-    let mut image = Image::new(phase.start.clone());
+    let mut image = Image::new(phase.start.clone().words());
     let mut images = Vec::new();
     for (i, (point, _)) in phase.points.iter().enumerate() {
+        let Moment::Memory(point) = point else { unreachable!("the heap is in memory") };
         image.advance(point);
         if i + 4 < phase.points.len() {
             continue;
@@ -127,7 +129,7 @@ fn check(expected: &State, found: &State, when: &str) -> Result<(), String> {
 
 /// Transactions on a heap that has moved, another crash, and once more.
 fn use_it(image: Vec<u64>, state: &State) -> Result<(), String> {
-    let mut run = Run::open(Setting::default(), image, Some(state.clone()), 2)?;
+    let mut run = Run::open(Setting::default(), Content::Memory(image), Some(state.clone()), 2)?;
     for one in [One::Push, One::Set, One::Many, One::Push] {
         if run.exists(Which::A) {
             run.one(one, Which::A)?;

@@ -9,9 +9,20 @@ use pheap_crash::alphabet::{all, settings};
 use pheap_crash::seeded::{BUGS, Seeded};
 use pheap_crash::{Failure, Limits};
 
-/// A few longer programs, and all of one operation.
-fn programs() -> impl Iterator<Item = Program> {
-    let longer = [
+/// A few longer programs, and all of one operation: in memory, or on a disk.
+fn programs(wal: bool) -> impl Iterator<Item = Program> {
+    let on_disk = [
+        "wal: set a; set a",
+        "wal: push a; checkpoint; set a",
+        "wal lazy: set a; set b",
+        "wal lazy: push a; checkpoint; push b",
+        "wal lazy small: fill a; torn",
+        "wal lazy small: burst a; fill b; torn; set a",
+        "wal small: fill a; checkpoint; fill b; push a",
+        "wal eager: push a; cut a; churn a",
+        "wal: remove b; checkpoint; create b; both",
+    ];
+    let in_memory = [
         "set a; both",
         "set b; both",
         "both; set a",
@@ -26,14 +37,23 @@ fn programs() -> impl Iterator<Item = Program> {
         "eager pin: push a; cut a; churn a",
         "eager: replace a",
     ];
-    let longer = longer.into_iter().map(|text| text.parse().expect("a program"));
-    longer.chain(settings().into_iter().flat_map(|setting| all(setting, 1)))
+    let longer: &[&str] = if wal { &on_disk } else { &in_memory };
+    let longer: Vec<Program> = longer.iter().map(|text| text.parse().expect("a program")).collect();
+    let settings = settings().into_iter().filter(move |setting| setting.wal == wal);
+    longer.into_iter().chain(settings.flat_map(|setting| all(setting, 1)))
+}
+
+fn is_of_the_log(bug: Bug) -> bool {
+    use Bug::{DropEarly, FoldUnsynced, NoSyncOfLog, RecycleBeforeData, SkipSegmentEnd};
+    matches!(bug, NoSyncOfLog | RecycleBeforeData | FoldUnsynced | SkipSegmentEnd | DropEarly)
 }
 
 fn find(bug: Bug) -> Option<Failure> {
     let mut explorer = explorer(Limits { deep_every: 16, ..Limits::quick(1) });
     let _seeded = Seeded::new(bug);
-    programs().find_map(|program| explorer.explore(&program, false).err()).map(|failure| *failure)
+    programs(is_of_the_log(bug))
+        .find_map(|program| explorer.explore(&program, false).err())
+        .map(|failure| *failure)
 }
 
 fn is_found(bug: Bug) {
@@ -76,12 +96,16 @@ each! {
     new_objects_that_are_not_marked: NewObjectsUnmarked,
     a_cycle_that_begins_within_a_transaction: CycleInTransaction,
     live_slots_of_a_heap_that_was_not_closed: KeepLiveSlots,
+    a_commit_before_its_record_is_synced: NoSyncOfLog,
+    a_segment_that_is_recycled_before_the_data_is_synced: RecycleBeforeData,
+    a_checkpoint_ahead_of_the_log: FoldUnsynced,
+    a_segment_after_a_torn_one: SkipSegmentEnd,
+    pages_that_are_dropped_before_they_are_in_the_file: DropEarly,
 }
 
-#[test]
-fn without_a_bug_nothing_is_found() {
+fn nothing_is_found(wal: bool) {
     let mut explorer = explorer(Limits { deep_every: 16, ..Limits::quick(1) });
-    for program in programs() {
+    for program in programs(wal) {
         if let Err(failure) = explorer.explore(&program, false) {
             panic!("{failure}");
         }
@@ -89,4 +113,14 @@ fn without_a_bug_nothing_is_found() {
     let totals = explorer.totals();
     println!("{totals:?}");
     assert!(totals.programs > 60 && totals.images > 2000, "{totals:?}");
+}
+
+#[test]
+fn without_a_bug_nothing_is_found_in_memory() {
+    nothing_is_found(false);
+}
+
+#[test]
+fn without_a_bug_nothing_is_found_on_a_disk() {
+    nothing_is_found(true);
 }

@@ -1,31 +1,44 @@
 //! What programs start with.
 
-use super::{Run, Trace, catching};
+use super::{Calls, Run, Trace, catching};
+use crate::medium::Content;
 use crate::model::State;
 use crate::program::{Change, One, Op, Program, Setting, USED, Which};
 
 /// Runs a program, and returns what happened.
 pub fn run(program: &Program, ready: &Ready) -> Result<Trace, String> {
+    start(program, ready)?.finish()
+}
+
+/// Runs a program, and returns what it has called.
+pub fn calls(program: &Program, ready: &Ready) -> Result<Calls, String> {
+    Ok(start(program, ready)?.all_calls())
+}
+
+fn start(program: &Program, ready: &Ready) -> Result<Run, String> {
     let setting = program.setting;
-    let (image, state) = match setting {
+    let (mut content, state) = match setting {
         Setting { empty: true, .. } => Default::default(),
         Setting { crashed: true, .. } => ready[3].clone(),
         Setting { eager: true, .. } => ready[2].clone(),
         Setting { swapped, .. } => ready[usize::from(swapped)].clone(),
     };
-    let mut run = Run::open(setting, image, Some(state), 1)?;
+    if setting.wal {
+        content = content.on_disk();
+    }
+    let mut run = Run::open_with(setting, program.failing, content, Some(state), 1)?;
     program.ops.iter().try_for_each(|&op| run.op(op))?;
-    run.finish()
+    Ok(run)
 }
 
 /// The media that programs start with, and what they hold: heaps with two roots. In the second one the second root was created first; the third
 /// one is [used](Setting::is_used), the fourth one was not closed either.
-pub type Ready = [(Vec<u64>, State); 4];
+pub type Ready = [(Content, State); 4];
 
 /// Makes the heaps that programs start with.
 pub fn ready() -> Result<Ready, String> {
     let make = |ops: &[Op], closes: bool| {
-        let mut run = Run::open(Setting::default(), Vec::new(), None, 0)?;
+        let mut run = Run::open(Setting::default(), Content::default(), None, 0)?;
         ops.iter().try_for_each(|&op| run.op(op))?;
         let state = run.state.clone();
         Ok::<_, String>((if closes { run.close()? } else { run.durable() }, state))
@@ -47,10 +60,10 @@ pub fn ready() -> Result<Ready, String> {
 
 impl Run {
     /// Closes the heap. Returns what the medium holds then.
-    fn close(mut self) -> Result<Vec<u64>, String> {
+    fn close(mut self) -> Result<Content, String> {
         let heap = self.heap.take().expect("it is open");
         self.handles.clear();
         catching(|| heap.close().map_err(|error| format!("closing fails: {error}")))?;
-        Ok(self.sim.durable())
+        Ok(self.durable())
     }
 }

@@ -4,6 +4,7 @@
 //! the file [first](settle), whatever the heap is opened as; logs of regions (of a heap that was in use as another one) are replayed, and pointers
 //! moved, [in the file](prepare), which each fence syncs. Only then a new log is made, and the header says that it counts.
 
+use std::io;
 use std::sync::Arc;
 
 use super::header::{HEADER_SIZE, Header, Use};
@@ -37,16 +38,20 @@ pub(super) fn settle_checked(mut header: Header, disk: &dyn Disk, leftover: &Lef
     let settled = fold_leftover(disk, leftover).and_then(|()| {
         header.in_use = Use::Closed;
         header.live_slots = (0, 0);
-        // Both slots: if one is damaged later, the other must not say that there is a log.
-        for _ in 0..2 {
-            header.sequence += 1;
-            disk.data().write_all(&header.to_bytes(), header.slot() as u64 * PAGE)?;
-            disk.data().sync()?;
-        }
-        Ok(())
+        write_header(&mut header, disk)
     });
     settled.map_err(|e| Error::io("bringing the log to the heap's file", e))?;
     Ok(header)
+}
+
+/// Writes both slots: if one is damaged later, the other must not say that there is a log.
+fn write_header(header: &mut Header, disk: &dyn Disk) -> io::Result<()> {
+    for _ in 0..2 {
+        header.sequence += 1;
+        disk.data().write_all(&header.to_bytes(), header.slot() as u64 * PAGE)?;
+        disk.data().sync()?;
+    }
+    Ok(())
 }
 
 /// Removes a log that is not needed any more.
@@ -108,7 +113,7 @@ pub(super) fn open(
 pub(super) fn open_at(
     options: &Options,
     mapping: Mapping,
-    header: Header,
+    mut header: Header,
     disk: &Arc<dyn Disk>,
 ) -> Result<Builder> {
     let settings = Settings {
@@ -116,6 +121,10 @@ pub(super) fn open_at(
         log_limit: options.log_limit,
         memory_limit: options.memory_limit,
     };
+    if disk.open_log().is_ok_and(|log| log.is_some()) {
+        // The header says that it is not needed, but if the call failed that should have made this durable, it may do so in the page cache only.
+        write_header(&mut header, &**disk).map_err(|e| Error::io("writing the header", e))?;
+    }
     remove_old_log(&**disk)?;
     let wal = Wal::create(disk.clone(), &header, settings)?;
     wal.set_base(mapping.base().addr());

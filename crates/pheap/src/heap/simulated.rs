@@ -86,6 +86,10 @@ pub(super) fn open_disk(options: &Options, disk: Arc<dyn Disk>) -> Result<Heap> 
             logged::create(mapping, synced, header)?
         }
         Found::Header(header) => {
+            let have = data.len().map_err(|e| Error::io("looking at the simulated file", e))?;
+            if have < header.mapped {
+                return Err(Error::Truncated { path: path.to_owned(), have, need: header.mapped });
+            }
             let leftover = Leftover::read(&*disk, &header)?;
             replayed = leftover.transactions();
             if header.in_use == Use::Wal {
@@ -97,6 +101,11 @@ pub(super) fn open_disk(options: &Options, disk: Arc<dyn Disk>) -> Result<Heap> 
             }
         }
     };
+    if relocate::has_no_room(&header, options.base) {
+        let listed = Options { base: Some(header.bases[0]), ..options.clone() };
+        drop(open_disk(&listed, disk.clone())?);
+        return open_disk(options, disk);
+    }
     let mut mapping = map(&header)?;
     if header.in_use != Use::Closed || header.bases != [mapping.base().addr() as u64] {
         let synced = Arc::new(synced(&mapping, &header));

@@ -100,6 +100,10 @@ impl SyncedFile {
     }
 
     fn sync(&self) {
+        // What follows a failure should not reach the disk without what came before.
+        if self.failed.load(Ordering::Relaxed) {
+            return;
+        }
         #[cfg(feature = "sim")]
         let written = self.copy.map_or(Ok(()), |(base, len)| {
             // SAFETY: so many bytes are mapped there, and the program does not store to them while it waits for a fence.

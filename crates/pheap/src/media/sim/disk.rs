@@ -474,20 +474,25 @@ impl Storage for SimFile {
         let mut state = lock(&self.state);
         state.faults.check(self.which, Call::Extend)?;
         let len = self.bytes(&state).len() as u64;
-        assert_eq!(len, from, "a file is extended from where it ends");
+        assert!(from <= len && from <= to, "a file is extended from where it ends");
         if !self.has_name(&state) {
             state.orphan.resize(to as usize, 0);
             return Ok(());
+        }
+        // What lies behind that end, of which nobody knows, is not kept.
+        let behind = self.bytes(&state)[from.next_multiple_of(SECTOR as u64).min(len) as usize..].to_vec();
+        let first = from.div_ceil(SECTOR as u64) as u32;
+        for (number, _) in (first..).zip(behind.chunks(SECTOR)).filter(|(_, old)| old.iter().any(|&b| b != 0))
+        {
+            state.write(DiskChange::Sector(self.which, number, Arc::new([0; SECTOR])));
         }
         let half = (from + (to - from) / 2).next_multiple_of(SECTOR as u64);
         state.write(DiskChange::Length(self.which, half));
         state.write(DiskChange::Length(self.which, to));
         state.point("extension");
-        state
-            .pending
-            .retain(|pending| !matches!(pending.change, DiskChange::Length(w, _) if w == self.which));
-        state.make_durable(DiskChange::Length(self.which, to));
-        state.written = state.pending.len();
+        // It ends with a sync of the whole file.
+        let which = self.which;
+        state.make_all_durable(|change| change.is_of(which));
         Ok(())
     }
 

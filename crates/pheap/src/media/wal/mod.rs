@@ -366,6 +366,9 @@ impl Wal {
     /// # Errors
     /// [`Error::OutcomeUnknown`].
     pub(crate) fn sync(&self) -> Result<()> {
+        if let Some(failure) = self.failure() {
+            return Err(failure);
+        }
         let end = self.end();
         self.reach(end, true)
     }
@@ -458,6 +461,10 @@ impl Wal {
     /// # Errors
     /// What failed; the log then refuses everything.
     pub(crate) fn write_through(&self, bytes: &[u8], at: u64) -> Result<()> {
+        // What follows a failure could reach the disk without what came before.
+        if let Some(failure) = self.failure() {
+            return Err(failure);
+        }
         self.pages.note(at, bytes.len() as u64);
         self.data.write_all(bytes, at).and_then(|()| self.data.sync()).map_err(|e| {
             self.fail(&mut self.state.lock(), "writing the heap's file", &e);

@@ -4,7 +4,7 @@ use std::io;
 
 use super::fold::Fold;
 use super::format::{Found, Head, Seed, read_all, read_head};
-use super::storage::Disk;
+use super::storage::{Disk, Storage};
 use crate::error::{Error, Result};
 use crate::heap::header::{HEADER_SIZE, Header, Use};
 use crate::txn::log::{Range, ranges};
@@ -73,6 +73,11 @@ impl Leftover {
 
 /// Brings what a crash has left in the log to the heap's file, durably. Doing so twice changes nothing more.
 pub(crate) fn fold_leftover(disk: &dyn Disk, leftover: &Leftover) -> io::Result<()> {
+    if !leftover.found.records.is_empty()
+        && let Some(log) = disk.open_log()?
+    {
+        write_again(&*log)?;
+    }
     let data = disk.data();
     let mut fold = Fold::new(&*data);
     for record in &leftover.found.records {
@@ -80,4 +85,19 @@ pub(crate) fn fold_leftover(disk: &dyn Disk, leftover: &Leftover) -> io::Result<
     }
     fold.finish()?;
     data.sync()
+}
+
+/// Makes what was read of the log durable, for a part of a record must not reach the heap's file before all of it is on the disk. It may be in
+/// the page cache only: a process that was killed has not synced it; and if a sync has failed, the next one finds nothing to do.
+fn write_again(log: &dyn Storage) -> io::Result<()> {
+    let mut bytes = vec![0; 1 << 20];
+    let mut at = 0;
+    loop {
+        let n = log.read_up_to(&mut bytes, at)?;
+        if n == 0 {
+            return log.sync();
+        }
+        log.write_all(&bytes[..n], at)?;
+        at += n as u64;
+    }
 }

@@ -1,0 +1,320 @@
+//! What heaps are on: simulated memory, or a simulated disk.
+
+use std::sync::Arc;
+
+use pheap::sim::disk::{Call, DiskChange, DiskImage, DiskPoint, Fault, ShortWrites, SimDisk, Which};
+use pheap::sim::{Point, Sim};
+use pheap::{Heap, Options};
+
+use crate::disk_image::Files;
+use crate::image::Image;
+use crate::rng::Rng;
+use crate::subset::{Breadth, Visit, subsets};
+
+/// What a medium holds when a heap is opened on it.
+#[derive(Debug, Clone)]
+pub enum Content {
+    /// Memory, in words.
+    Memory(Vec<u64>),
+    /// A disk: what is durable, and what a process that was killed has written besides.
+    Disk(DiskImage, Vec<DiskChange>),
+}
+
+impl Default for Content {
+    fn default() -> Content {
+        Content::Memory(Vec::new())
+    }
+}
+
+fn bytes(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+impl Content {
+    /// The words of a memory.
+    ///
+    /// # Panics
+    /// If it is a disk.
+    pub fn words(self) -> Vec<u64> {
+        match self {
+            Content::Memory(words) => words,
+            Content::Disk(..) => panic!("a disk is not made of words"),
+        }
+    }
+
+    /// A disk with a heap that was in memory, durably, and no log.
+    pub fn on_disk(self) -> Content {
+        match self {
+            Content::Memory(words) => Content::Disk(DiskImage { data: bytes(&words), log: None }, Vec::new()),
+            disk => disk,
+        }
+    }
+
+    /// A disk with a heap that was mapped from it and changed from `self` to `now` by a process that was killed: nothing of that is durable.
+    pub fn mapped(self, now: &[u64]) -> Content {
+        let Content::Disk(mut image, _) = self.on_disk() else { unreachable!("it is one now") };
+        let now = bytes(now);
+        image.data.resize(now.len(), 0);
+        let new = pheap::sim::disk::differences(Which::Data, &image.data, &now);
+        Content::Disk(image, new)
+    }
+
+    /// The heap of an orderly closed disk, in memory.
+    ///
+    /// # Errors
+    /// If it was not.
+    pub fn in_memory(self) -> Result<Content, String> {
+        let Content::Disk(mut image, pending) = self else { return Ok(self) };
+        let durable = image.data.clone();
+        pending.iter().for_each(|change| image.apply(change));
+        if image.log.is_some() || image.data != durable {
+            return Err("after an orderly end, there is a log, or something that is not durable".to_owned());
+        }
+        let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
+        Ok(Content::Memory(durable.chunks_exact(8).map(word).collect()))
+    }
+}
+
+/// A medium with a heap.
+#[derive(Debug, Clone)]
+pub enum Medium {
+    /// Memory that keeps its content.
+    Memory(Arc<Sim>),
+    /// A disk.
+    Disk(Arc<SimDisk>),
+}
+
+impl Medium {
+    /// A medium with this content.
+    pub fn new(content: Content) -> Medium {
+        match content {
+            Content::Memory(words) => Medium::Memory(Arc::new(Sim::new(words))),
+            Content::Disk(image, pending) => Medium::Disk(Arc::new(SimDisk::with_pending(image, &pending))),
+        }
+    }
+
+    /// Opens the heap.
+    ///
+    /// # Errors
+    /// As for all heaps.
+    pub fn open(&self, options: &Options) -> pheap::Result<Heap> {
+        match self {
+            Medium::Memory(sim) => options.simulate(sim),
+            Medium::Disk(disk) => options.simulate_disk(disk),
+        }
+    }
+
+    /// Notes that `n` operations have been acknowledged, of which `safe` must survive a power failure.
+    pub fn acknowledge(&self, n: usize, safe: usize) {
+        match self {
+            Medium::Memory(sim) => sim.acknowledge(n),
+            Medium::Disk(disk) => disk.acknowledge(n, safe),
+        }
+    }
+
+    /// The points so far.
+    pub fn take_points(&self) -> Vec<Moment> {
+        match self {
+            Medium::Memory(sim) => sim.take_points().into_iter().map(Moment::Memory).collect(),
+            Medium::Disk(disk) => disk.take_points().into_iter().map(Moment::Disk).collect(),
+        }
+    }
+
+    /// What it holds if the power fails now and nothing more reaches it.
+    pub fn durable(&self) -> Content {
+        match self {
+            Medium::Memory(sim) => Content::Memory(sim.durable()),
+            Medium::Disk(disk) => Content::Disk(disk.durable(), Vec::new()),
+        }
+    }
+
+    /// What it holds after an orderly end of the process.
+    pub fn end(&self) -> Content {
+        match self {
+            Medium::Memory(sim) => Content::Memory(sim.durable()),
+            Medium::Disk(disk) => Content::Disk(disk.durable(), disk.pending()),
+        }
+    }
+
+    /// Words that were changed outside of all that was logged or fresh.
+    pub fn violations(&self) -> Vec<String> {
+        match self {
+            Medium::Memory(sim) => sim.violations(),
+            Medium::Disk(_) => Vec::new(),
+        }
+    }
+
+    /// The disk.
+    pub fn disk(&self) -> Option<&SimDisk> {
+        match self {
+            Medium::Memory(_) => None,
+            Medium::Disk(disk) => Some(disk),
+        }
+    }
+
+    /// Makes calls fail, and writes short, on a disk.
+    pub fn spoil(&self, fault: Option<Fault>, short: bool) {
+        let Some(disk) = self.disk() else { return };
+        if let Some(fault) = fault {
+            disk.fail(fault);
+        }
+        if short {
+            disk.short_writes(ShortWrites::Random(1));
+        }
+    }
+
+    /// How often this was called.
+    pub fn calls(&self, which: Which, call: Call) -> usize {
+        self.disk().map_or(0, |disk| disk.calls(which, call))
+    }
+
+    /// How many calls have failed.
+    pub fn failed(&self) -> usize {
+        self.disk().map_or(0, SimDisk::failed)
+    }
+}
+
+/// A point of either medium.
+#[derive(Debug, Clone)]
+pub enum Moment {
+    /// Of a memory.
+    Memory(Point),
+    /// Of a disk.
+    Disk(DiskPoint),
+}
+
+impl Moment {
+    /// How many operations had been acknowledged, and how many of these must survive a power failure.
+    pub fn acknowledged(&self) -> (usize, usize) {
+        match self {
+            Moment::Memory(point) => (point.acknowledged, point.acknowledged),
+            Moment::Disk(point) => point.acknowledged,
+        }
+    }
+
+    /// Which event this is.
+    pub fn at(&self) -> &'static str {
+        match self {
+            Moment::Memory(point) => point.at,
+            Moment::Disk(point) => point.at,
+        }
+    }
+
+    /// How many changes are pending.
+    pub fn pending(&self) -> usize {
+        match self {
+            Moment::Memory(point) => point.pending.len(),
+            Moment::Disk(point) => point.pending.len(),
+        }
+    }
+
+    /// A pending change, for people.
+    pub fn name(&self, i: usize) -> String {
+        match self {
+            Moment::Memory(point) => {
+                let (word, value) = point.pending[i];
+                format!("{:#x}={value:#x}", word * 8)
+            }
+            Moment::Disk(point) => match &point.pending[i] {
+                DiskChange::Sector(which, number, _) => format!("{which:?}-{number}"),
+                DiskChange::Length(which, len) => format!("{which:?}-length={len:#x}"),
+                other => format!("{other:?}"),
+            },
+        }
+    }
+
+    /// What the power can fail with: subsets of what is pending.
+    pub fn subsets<B>(
+        &self,
+        breadth: Breadth,
+        rng: &mut Rng,
+        visit: impl Visit<B>,
+    ) -> std::ops::ControlFlow<B> {
+        match self {
+            Moment::Memory(point) => subsets(&point.pending, breadth, rng, visit),
+            Moment::Disk(point) => subsets(&point.pending, breadth, rng, visit),
+        }
+    }
+
+    /// What processes that are killed after the last point leave, at most `few` and two more: the first so many of what is pending. The last one is all.
+    pub fn kills(&self, few: usize, rng: &mut Rng) -> Vec<usize> {
+        let Moment::Disk(point) = self else { return Vec::new() };
+        let (from, to) = (point.written, point.pending.len());
+        let mut kills: Vec<usize> = (from..=to).collect();
+        while kills.len() > few + 2 {
+            kills.remove(1 + rng.below(kills.len() - 2));
+        }
+        kills
+    }
+}
+
+/// The content of a medium, which goes from point to point.
+#[derive(Debug, Clone)]
+pub enum Snapshot {
+    /// Of a memory.
+    Memory(Image),
+    /// Of a disk.
+    Disk(Files),
+}
+
+/// What a crash chooses of what is pending.
+#[derive(Debug, Clone)]
+pub enum Chosen {
+    /// Words of a memory.
+    Words(Vec<(u32, u64)>),
+    /// Changes of a disk, durable or not.
+    Changes(Vec<DiskChange>, bool),
+}
+
+impl Snapshot {
+    /// The medium at the beginning.
+    pub fn new(content: Content) -> Snapshot {
+        match content {
+            Content::Memory(words) => Snapshot::Memory(Image::new(words)),
+            // What is pending in the beginning is pending at the first point.
+            Content::Disk(image, _) => Snapshot::Disk(Files::new(image)),
+        }
+    }
+
+    /// Goes on to a point.
+    pub fn advance(&mut self, moment: &Moment) {
+        match (self, moment) {
+            (Snapshot::Memory(image), Moment::Memory(point)) => image.advance(point),
+            (Snapshot::Disk(files), Moment::Disk(point)) => files.advance(&point.durable),
+            _ => unreachable!("a medium does not change its nature"),
+        }
+    }
+
+    /// What is chosen of that which is pending, and the hash of what the medium would hold. `killed`: it is not durable.
+    pub fn choose(&self, moment: &Moment, chosen: &[bool], killed: bool) -> (Chosen, u64) {
+        match (self, moment) {
+            (Snapshot::Memory(image), Moment::Memory(point)) => {
+                let (words, hash) = image.choose(&point.pending, chosen);
+                (Chosen::Words(words), hash)
+            }
+            (Snapshot::Disk(files), Moment::Disk(point)) => {
+                let of_these = point.pending.iter().zip(chosen).filter(|(_, chosen)| **chosen);
+                let changes: Vec<DiskChange> = of_these.map(|(change, _)| change.clone()).collect();
+                let hash = files.hash_with(&changes);
+                (Chosen::Changes(changes, !killed), if killed { hash ^ 1 << 63 } else { hash })
+            }
+            _ => unreachable!("a medium does not change its nature"),
+        }
+    }
+
+    /// The content after this.
+    pub fn with(&self, chosen: &Chosen) -> Content {
+        match (self, chosen) {
+            (Snapshot::Memory(image), Chosen::Words(words)) => Content::Memory(image.with(words)),
+            (Snapshot::Disk(files), Chosen::Changes(changes, true)) => {
+                let mut image = files.image().clone();
+                changes.iter().for_each(|change| image.apply(change));
+                Content::Disk(image, Vec::new())
+            }
+            (Snapshot::Disk(files), Chosen::Changes(changes, false)) => {
+                Content::Disk(files.image().clone(), changes.clone())
+            }
+            _ => unreachable!("a medium does not change its nature"),
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Calls that fail: what the heap says, and what is there when it is opened again.
+
+use std::collections::HashMap;
+
+use pheap::Error;
+use pheap::sim::disk::{Call, Which as File};
+
+use super::{Run, catching};
+use crate::model::State;
+use crate::objects::handle;
+use crate::ops;
+use crate::program::{One, Which};
+use crate::rng::Rng;
+
+/// How often each kind of call was made on each file.
+pub type Calls = HashMap<(File, Call), usize>;
+
+const FILES: [File; 2] = [File::Data, File::Log];
+const CALLS: [Call; 7] =
+    [Call::Read, Call::Write, Call::Sync, Call::Extend, Call::Open, Call::Create, Call::Remove];
+
+impl Run {
+    /// Counts what was called on the medium, before there is another.
+    pub(super) fn count(&mut self) {
+        for key in FILES.into_iter().flat_map(|which| CALLS.map(|call| (which, call))) {
+            *self.calls.entry(key).or_default() += self.medium.calls(key.0, key.1);
+        }
+        self.failed += self.medium.failed();
+    }
+
+    /// How often each kind of call was made.
+    pub(super) fn all_calls(mut self) -> Calls {
+        self.count();
+        self.calls.clone()
+    }
+
+    /// How many calls have failed so far.
+    pub(super) fn failures(&self) -> usize {
+        self.failed + self.medium.failed()
+    }
+
+    /// Sets a new medium up.
+    pub(super) fn spoil(&self) {
+        let failing = self.failing.filter(|_| self.failures() == 0).and_then(|failing| {
+            failing.on_disk(self.calls.get(&(failing.which, failing.call)).copied().unwrap_or(0))
+        });
+        self.medium.spoil(failing, self.setting.short);
+    }
+
+    /// Whether errors are to be expected.
+    pub(super) fn is_failing(&self) -> bool {
+        self.medium.failed() > 0
+    }
+
+    /// No call fails any more. Returns whether the page cache has forgotten what could not be made durable.
+    pub(super) fn heal(&self) -> bool {
+        let Some(disk) = self.medium.disk() else { return false };
+        disk.heal();
+        let evicts = self.failing.is_some_and(|failing| failing.evict);
+        if evicts {
+            let mut rng = Rng::new(&[self.steps() as u64]);
+            disk.evict(|| rng.chance(128));
+        }
+        evicts
+    }
+
+    /// An error that a disk can cause when a heap is opened. That the file is bad is not one of them.
+    pub(super) fn may_be_said_by_opening(&self, error: &Error) -> Result<(), String> {
+        match error {
+            Error::Io { .. }
+            | Error::Failed { .. }
+            | Error::OutOfSpace { .. }
+            | Error::OutcomeUnknown { .. } => Ok(()),
+            other => Err(format!("opening a heap on a failing disk says: {other}")),
+        }
+    }
+
+    /// After an error of an operation that would have led to `after`: the heap must say no more, and have all that was acknowledged when it is
+    /// opened again.
+    pub(super) fn recover(&mut self, error: Error, after: State) -> Result<(), String> {
+        let expected = match error {
+            Error::OutcomeUnknown { .. } => after,
+            // Something before the operation has failed, so nothing was done.
+            Error::Failed { .. } => self.state.clone(),
+            Error::Io { .. } if self.state == after => after,
+            other => return Err(format!("on a failing disk, an operation says: {other:?}")),
+        };
+        if !matches!(error, Error::Io { .. }) {
+            self.must_be_shut()?;
+        }
+        self.handles.clear();
+        self.held = Default::default();
+        let heap = self.heap.take();
+        catching(|| {
+            drop(heap);
+            Ok(())
+        })?;
+        self.open_after(expected)
+    }
+
+    /// Neither reads nor transactions are possible.
+    fn must_be_shut(&mut self) -> Result<(), String> {
+        let heap = self.heap.as_ref().expect("it is open");
+        let name = Run::name(&self.state, Which::A);
+        let said = |what: &str, result: Result<pheap::Result<()>, String>| match result? {
+            Err(Error::Failed { .. }) => Ok(()),
+            other => Err(format!("after the disk has failed, {what} says {other:?}")),
+        };
+        said("a sync", catching(|| Ok(heap.sync())))?;
+        said("a checkpoint", catching(|| Ok(heap.checkpoint())))?;
+        if self.state.roots.contains_key(&name)
+            && let Ok(root) = handle(heap, &mut self.handles, &name)
+        {
+            let mut model = self.state.roots[&name].clone();
+            said("a read", catching(|| Ok(root.read(|view, p| assert_ne!(view[p].x, u64::MAX)))))?;
+            said("a transaction", catching(|| Ok(ops::one(&root, &mut model, One::Set, 1))))?;
+        }
+        Ok(())
+    }
+
+    /// Opens a heap again that was closed because its disk had failed. `after`: what it holds if all has reached the disk.
+    pub(super) fn open_after(&mut self, after: State) -> Result<(), String> {
+        self.trace.states.push(after);
+        let evicted = self.heal();
+        let found = self.reopen()?;
+        let (acknowledged, safe) = self.acknowledged;
+        let allowed = &self.trace.states[if evicted { safe } else { acknowledged }..];
+        if !allowed.contains(&found) {
+            let text = allowed.iter().map(|state| state.difference(&found)).collect::<Vec<_>>().join(" or\n");
+            return Err(format!(
+                "after a call of the disk has failed, the heap does not hold what it should:\n{text}"
+            ));
+        }
+        self.state = found.clone();
+        self.trace.states.push(found);
+        self.acknowledge_opening();
+        self.look()
+    }
+
+    /// A sync or checkpoint was acknowledged: what was before it survives a power failure.
+    pub(super) fn synced(&mut self) -> Result<(), String> {
+        self.tell(true);
+        Ok(())
+    }
+}

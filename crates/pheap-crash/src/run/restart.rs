@@ -1,0 +1,121 @@
+//! Opening heaps, ending processes, and opening heaps again.
+
+use super::{BASES, Phase, Run, catching};
+use crate::medium::{Content, Medium, Snapshot};
+use crate::model::State;
+use crate::objects::{base, observe};
+use crate::program::Change;
+use crate::rng::Rng;
+
+impl Run {
+    /// Goes on with a medium that has this content.
+    pub(super) fn change_medium(&mut self, content: Content) -> Result<(), String> {
+        let violations = self.medium.violations();
+        if let Some(first) = violations.first() {
+            return Err(format!("{first} ({} such words)", violations.len()));
+        }
+        self.count();
+        self.medium = Medium::new(content.clone());
+        self.spoil();
+        self.trace.phases.push(Phase { start: content, points: Vec::new() });
+        self.medium.acknowledge(self.acknowledged.0, self.acknowledged.1);
+        Ok(())
+    }
+
+    /// Opens the heap, and reads it.
+    pub(super) fn reopen(&mut self) -> Result<State, String> {
+        let options = super::options(self.setting, self.base);
+        let open = |medium: &Medium| catching(|| Ok(medium.open(&options)));
+        let heap = match open(&self.medium)? {
+            Err(error) if self.is_failing() => {
+                self.may_be_said_by_opening(&error)?;
+                self.heal();
+                open(&self.medium)?.map_err(|error| format!("opening fails, and fails again: {error}"))
+            }
+            result => result.map_err(|error| format!("opening fails: {error}")),
+        };
+        self.heap = Some(heap?);
+        self.observe()
+    }
+
+    /// Notes that the heap was opened, and that its state is now known.
+    pub(super) fn acknowledge_opening(&mut self) {
+        self.tell(true);
+    }
+
+    pub(super) fn observe(&mut self) -> Result<State, String> {
+        let heap = self.heap.as_ref().expect("it is open");
+        catching(|| observe(heap, &mut self.handles))
+    }
+
+    /// Ends the process, one way or another, and opens the heap again.
+    pub(super) fn restart(&mut self, how: Change) -> Result<(), String> {
+        let heap = self.heap.take().expect("it is open");
+        self.handles.clear();
+        self.held = Default::default();
+        let free = heap.stats().free_bytes;
+        if matches!(how, Change::Relocate | Change::Move) {
+            let now = BASES.iter().position(|&at| at == base(&heap)).expect("it is at one of these");
+            self.base = Some(BASES[(now + 1) % BASES.len()]);
+        }
+        let on_disk = self.medium.disk().is_some();
+        let was_quiet = self.quiet;
+        let content = if matches!(how, Change::Close | Change::Move) || (on_disk && how == Change::Convert) {
+            if let Err(error) = catching(|| Ok(heap.close()))? {
+                if !self.is_failing() {
+                    return Err(format!("closing fails: {error}"));
+                }
+                return self.open_after(self.state.clone());
+            }
+            self.acknowledged.1 = self.acknowledged.0;
+            if on_disk {
+                self.medium.acknowledge(self.acknowledged.0, self.acknowledged.1);
+            }
+            self.collect();
+            let content = self.medium.end();
+            if how == Change::Convert { content.in_memory()? } else { content }
+        } else {
+            self.collect();
+            let content = self.left(how);
+            // Closes the heap, on a medium that no one looks at again.
+            catching(|| {
+                drop(heap);
+                Ok(())
+            })?;
+            content
+        };
+        // What such a process has stored is not durable before the heap is opened, and lost if the power fails.
+        self.quiet |= how == Change::Convert && !on_disk;
+        self.change_medium(content)?;
+        let found = self.reopen()?;
+        self.collect();
+        self.quiet = was_quiet;
+        self.trace.states.push(self.state.clone());
+        self.acknowledge_opening();
+        let free_now = self.heap.as_ref().map_or(0, |heap| heap.stats().free_bytes);
+        if free_now < free && self.failures() == 0 {
+            return Err(format!("{} bytes of pages are lost", free - free_now));
+        }
+        self.compare(&found)
+    }
+
+    /// What is left when the process ends in this way.
+    fn left(&self, how: Change) -> Content {
+        let phase = self.trace.phases.last().expect("there is one");
+        let (point, _) = phase.points.last().expect("the last step was acknowledged");
+        let mut rng = Rng::new(&[self.steps() as u64]);
+        let killed = matches!(how, Change::Kill | Change::Relocate | Change::Convert);
+        let chosen: Vec<bool> = match how {
+            _ if killed => vec![true; point.pending()],
+            Change::Power => vec![false; point.pending()],
+            _ => (0..point.pending()).map(|_| rng.chance(128)).collect(),
+        };
+        let now = Snapshot::new(self.medium.durable());
+        let (changes, _) = now.choose(point, &chosen, killed);
+        let left = now.with(&changes);
+        match (how, left) {
+            (Change::Convert, Content::Memory(words)) => phase.start.clone().mapped(&words),
+            (_, left) => left,
+        }
+    }
+}
