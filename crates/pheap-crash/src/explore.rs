@@ -136,10 +136,11 @@ impl Explorer {
         let _address = address();
         let calls = calls(program, &self.ready)?;
         let with = |failing| Program { failing: Some(failing), ..program.clone() };
-        Ok(Failing::all(|which, call| calls.get(&(which, call)).copied().unwrap_or(0))
-            .into_iter()
-            .map(with)
-            .collect())
+        let Setting { empty, crashed, moved, wal, .. } = program.setting;
+        let changes = [Change::Convert, Change::Relocate, Change::Move].map(Op::Change);
+        let prepared = empty || crashed || moved || !wal || program.ops.iter().any(|op| changes.contains(op));
+        let all = Failing::all(prepared, |which, call| calls.get(&(which, call)).copied().unwrap_or(0));
+        Ok(all.into_iter().map(with).collect())
     }
 
     /// Explores a program: all of it, or its last operation only, if the program without that has been explored.

@@ -76,8 +76,9 @@ impl Failing {
         Some(Fault { which: self.which, call: self.call, after, times, error })
     }
 
-    /// All that can fail in a program that makes so many calls of each kind.
-    pub fn all(calls: impl Fn(Which, Call) -> usize) -> Vec<Failing> {
+    /// All that can fail in a program that makes so many calls of each kind. A heap that is made ready for its log (`prepared`) is changed in its
+    /// file, which cannot be trusted after a failed sync, until it is the disk's content that is read again.
+    pub fn all(prepared: bool, calls: impl Fn(Which, Call) -> usize) -> Vec<Failing> {
         let mut all = Vec::new();
         for ((which, _), (call, _)) in
             FILES.iter().flat_map(|file| CALLS.iter().map(move |call| (*file, *call)))
@@ -87,6 +88,9 @@ impl Failing {
                 match call {
                     Call::Extend | Call::Create => all.push(Failing { full: true, ..failing }),
                     Call::Write => all.extend([failing, Failing { full: true, ..failing }]),
+                    Call::Sync if which == Which::Data && prepared => {
+                        all.push(Failing { evict: true, ..failing });
+                    }
                     Call::Sync => all.extend([failing, Failing { evict: true, ..failing }]),
                     _ => all.push(failing),
                 }
@@ -105,7 +109,7 @@ mod tests {
 
     #[test]
     fn a_failure_is_its_text() {
-        let all = Failing::all(|_, _| 2);
+        let all = Failing::all(false, |_, _| 2);
         assert_eq!(all.len(), 2 * 2 * (7 + 2));
         for failing in all {
             assert_eq!(failing.to_string().parse(), Ok(failing));

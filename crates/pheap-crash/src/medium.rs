@@ -159,7 +159,7 @@ impl Medium {
             disk.fail(fault);
         }
         if short {
-            disk.short_writes(ShortWrites::Random(1));
+            disk.short_writes(ShortWrites::Sectors(1));
         }
     }
 

@@ -83,6 +83,10 @@ impl Run {
             // Something before the operation has failed, so nothing was done.
             Error::Failed { .. } => self.state.clone(),
             Error::Io { .. } if self.state == after => after,
+            // What is mapped is read, where others would fault.
+            Error::Io { .. } if self.failing.is_some_and(|failing| failing.call == Call::Read) => {
+                self.state.clone()
+            }
             other => return Err(format!("on a failing disk, an operation says: {other:?}")),
         };
         if !matches!(error, Error::Io { .. }) {
