@@ -52,6 +52,8 @@ pub(crate) enum Head {
     Nothing,
     /// Not a log, or one of another format.
     Foreign(&'static str),
+    /// A log of the heap with this uuid, whose head is damaged or was never completed.
+    Damaged(u128),
     Log(Layout),
 }
 
@@ -96,20 +98,23 @@ pub(crate) fn read_head(file: &dyn Storage) -> io::Result<Head> {
     let have = file.read_up_to(&mut bytes, 0)?;
     let words: [u64; HEAD_WORDS] =
         std::array::from_fn(|i| u64::from_le_bytes(*bytes[i * 8..].first_chunk().expect("8 bytes")));
-    if bytes.iter().all(|&byte| byte == 0) {
-        return Ok(Head::Nothing); // the head is written first of all
+    let uuid = u128::from(words[2]) | u128::from(words[3]) << 64;
+    // It is written first of all, from the front.
+    let written = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+    if written <= 32 && (words[0] == MAGIC || MAGIC.to_le_bytes().starts_with(&bytes[..written.min(8)])) {
+        return Ok(Head::Nothing);
     }
-    if have < bytes.len() || words[0] != MAGIC {
+    if have < 8 || words[0] != MAGIC {
         return Ok(Head::Foreign("it is a file of another kind"));
     }
     if words[HEAD_WORDS - 1] != head_sum(&words) {
-        return Ok(Head::Foreign("its head is damaged"));
+        return Ok(Head::Damaged(uuid));
     }
     let segment = words[5];
     if words[1] != FORMAT || !segment.is_multiple_of(HEAD) || segment < 2 * PIECE as u64 * 8 {
         return Ok(Head::Foreign("a newer pheap wrote it"));
     }
-    Ok(Head::Log(Layout { uuid: u128::from(words[2]) | u128::from(words[3]) << 64, id: words[4], segment }))
+    Ok(Head::Log(Layout { uuid, id: words[4], segment }))
 }
 
 /// What the checksums of a log are seeded with.

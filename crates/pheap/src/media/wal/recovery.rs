@@ -29,6 +29,8 @@ impl Leftover {
         if header.in_use != Use::Wal {
             return match head {
                 None | Some(Head::Nothing) => Ok(Leftover::default()),
+                Some(Head::Damaged(uuid)) if uuid == header.uuid => Ok(Leftover::default()),
+                Some(Head::Damaged(_)) => Err(foreign("it belongs to another heap")),
                 // Left by a crash between the end of its use and its removal, or while it was made.
                 Some(Head::Log(layout)) if layout.uuid == header.uuid && layout.id <= header.log + 1 => {
                     Ok(Leftover::default())
@@ -44,6 +46,7 @@ impl Leftover {
         let (log, layout) = match (log, head) {
             (None, _) | (_, None | Some(Head::Nothing)) => return Err(missing()),
             (_, Some(Head::Foreign(why))) => return Err(foreign(why)),
+            (_, Some(Head::Damaged(_))) => return Err(foreign("its head is damaged")),
             (_, Some(Head::Log(layout))) if layout.uuid != header.uuid => {
                 return Err(foreign("it belongs to another heap"));
             }

@@ -15,7 +15,7 @@ use crate::heap::header::HEADER_SIZE;
 use crate::heap::mapping::PAGE;
 use crate::txn::log::{Range, ranges};
 
-const LAYOUT: Layout = Layout { uuid: 7, id: 3, segment: 64 << 10 };
+const LAYOUT: Layout = Layout { uuid: 7 << 64 | 9, id: 3, segment: 64 << 10 };
 
 #[derive(Debug, Default)]
 struct InMemory(Mutex<Vec<u8>>);
@@ -191,6 +191,13 @@ fn a_head_says_whose_log_it_is() {
     assert_eq!(read_head(&log.file).unwrap(), Head::Log(LAYOUT));
     assert_eq!(read_head(&InMemory::default()).unwrap(), Head::Nothing);
     assert!(matches!(read_head(&InMemory(Mutex::new(b"text".to_vec()))).unwrap(), Head::Foreign(_)));
+    // Cut off while it was written.
+    let head = LAYOUT.to_bytes();
+    for len in 0..head.len() - 1 {
+        let file = InMemory(Mutex::new([&head[..len], &[0; 500]].concat()));
+        let expected = if len <= 32 { Head::Nothing } else { Head::Damaged(LAYOUT.uuid) };
+        assert_eq!(read_head(&file).unwrap(), expected, "{len}");
+    }
     // No record of another log is taken for one of this.
     let mut log = log;
     log.append(&content(&vec![(5, 5)], 1));
