@@ -15,6 +15,7 @@ mod faults;
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -133,6 +134,17 @@ struct State {
     points: Vec<DiskPoint>,
     acknowledged: (usize, usize),
     faults: Faults,
+    amid: Amid,
+}
+
+/// What happens in the middle of the next sync of a file.
+#[derive(Default)]
+struct Amid(Option<(Which, Box<dyn FnOnce() + Send>)>);
+
+impl fmt::Debug for Amid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Amid").field(&self.0.as_ref().map(|(which, _)| which)).finish()
+    }
 }
 
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
@@ -200,6 +212,12 @@ impl SimDisk {
     /// No call fails any more, except as was said about short writes.
     pub fn heal(&self) {
         self.lock().faults.heal();
+    }
+
+    /// Does something in the middle of the next sync of this file, as another thread may. Returns whether there was something else to do, which is
+    /// forgotten.
+    pub fn amid_sync(&self, which: Which, what: Option<Box<dyn FnOnce() + Send>>) -> bool {
+        std::mem::replace(&mut self.lock().amid.0, what.map(|what| (which, what))).is_some()
     }
 
     /// How many calls have failed.
@@ -448,6 +466,10 @@ impl Storage for SimFile {
     }
 
     fn sync(&self) -> io::Result<()> {
+        let amid = lock(&self.state).amid.0.take_if(|(which, _)| *which == self.which);
+        if let Some((_, what)) = amid {
+            what();
+        }
         let mut state = lock(&self.state);
         if !self.has_name(&state) {
             return state.faults.check(self.which, Call::Sync);

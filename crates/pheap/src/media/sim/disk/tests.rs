@@ -202,6 +202,19 @@ fn a_log_can_disappear_and_be_another() {
 }
 
 #[test]
+fn something_can_happen_in_the_middle_of_a_sync() {
+    let (disk, log) = disk(2);
+    let (data, other) = (disk.data(), disk.open_log().unwrap().unwrap());
+    let write = move || drop(other.write_some(&filled(1), 0).unwrap());
+    assert!(!disk.amid_sync(Which::Log, Some(Box::new(write))));
+    data.sync().unwrap();
+    assert!(disk.pending().is_empty());
+    log.sync().unwrap();
+    assert_eq!(disk.durable().log.unwrap()[0], 1);
+    assert!(!disk.amid_sync(Which::Log, None));
+}
+
+#[test]
 fn what_a_killed_process_has_written_is_not_durable() {
     let image = DiskImage { data: vec![0; 1024], log: None };
     let disk = SimDisk::with_pending(image.clone(), &[sector(Which::Data, 1, 5)]);
