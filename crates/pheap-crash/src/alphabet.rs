@@ -39,8 +39,8 @@ pub fn alphabet(setting: Setting) -> Vec<Op> {
     let Setting { empty, pin, full, swapped, eager, crashed, moved, wal, lazy, .. } = setting;
     if wal && !empty {
         use Change::{
-            Checkpoint, Close, Collect, Convert, Create, Kill, Move, Power, Relocate, Remove, Rename, Sync,
-            Torn,
+            Checkpoint, Close, Collect, Convert, Create, Kill, Move, Power, Relocate, Remove, Rename,
+            SetAmid, Sync, Torn,
         };
         use One::{Abort, Big, Churn, Cut, Grow, Many, Pair, PopFree, Push, Replace, Set, Stuff, Wide};
         let a = match setting {
@@ -53,8 +53,8 @@ pub fn alphabet(setting: Setting) -> Vec<Op> {
         let changes = match setting {
             _ if moved => vec![Relocate, Move, Torn, Collect, Checkpoint],
             _ if eager || crashed => vec![Collect, Checkpoint, Close, Torn, Convert],
-            _ if lazy => vec![Sync, Checkpoint, Create, Close, Kill, Power, Torn],
-            _ => vec![Checkpoint, Create, Remove, Rename, Close, Kill, Power, Torn, Convert],
+            _ if lazy => vec![Sync, Checkpoint, SetAmid, Create, Close, Kill, Power, Torn],
+            _ => vec![Checkpoint, SetAmid, Create, Remove, Rename, Close, Kill, Power, Torn, Convert],
         };
         let both = [Both::Set, Both::Many, Both::Push].map(Op::Both);
         let changes = changes.into_iter().map(Op::Change).collect();

@@ -140,7 +140,9 @@ impl Explorer {
         let changes = [Change::Convert, Change::Relocate, Change::Move].map(Op::Change);
         let prepared = empty || crashed || moved || !wal || program.ops.iter().any(|op| changes.contains(op));
         let all = Failing::all(prepared, |which, call| calls.get(&(which, call)).copied().unwrap_or(0));
-        Ok(all.into_iter().map(with).collect())
+        // What comes from memory is lost if it cannot be made durable.
+        let converts = program.ops.contains(&Op::Change(Change::Convert));
+        Ok(all.into_iter().filter(|failing| !(converts && failing.evict)).map(with).collect())
     }
 
     /// Explores a program: all of it, or its last operation only, if the program without that has been explored.

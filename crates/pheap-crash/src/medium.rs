@@ -236,11 +236,19 @@ impl Moment {
         }
     }
 
+    /// The point, but for processes that are killed there.
+    pub fn without_kills(mut self) -> Moment {
+        if let Moment::Disk(point) = &mut self {
+            point.written = usize::MAX;
+        }
+        self
+    }
+
     /// What processes that are killed after the last point leave, at most `few` and two more: the first so many of what is pending. The last one is all.
     pub fn kills(&self, few: usize, rng: &mut Rng) -> Vec<usize> {
         let Moment::Disk(point) = self else { return Vec::new() };
         let (from, to) = (point.written, point.pending.len());
-        let mut kills: Vec<usize> = (from..=to).collect();
+        let mut kills: Vec<usize> = (from..=to).collect(); // none, if there are to be none
         while kills.len() > few + 2 {
             kills.remove(1 + rng.below(kills.len() - 2));
         }

@@ -166,6 +166,11 @@ fn sparse(len: usize, step: usize, value: u64) -> Vec<u64> {
     (0..len).map(|i| if i % step == step - 1 { value + i as u64 } else { 0 }).collect()
 }
 
+/// What [`One::Set`] does to the model.
+pub fn set_model(model: &mut RootState, value: u64) {
+    model.x = value;
+}
+
 /// Runs a transaction over one root, or each of several.
 pub fn one(root: &Handle, model: &mut RootState, what: One, value: u64) -> pheap::Result<()> {
     // If it is not known whether the transaction took place, the model says what is there if it did.
@@ -173,7 +178,7 @@ pub fn one(root: &Handle, model: &mut RootState, what: One, value: u64) -> pheap
     match what {
         One::Set | One::Burst => {
             done = root.txn(|tx, p| set(tx, p, value));
-            model.x = value;
+            set_model(model, value);
         }
         One::Pair => {
             done = root.txn(|tx, p| {

@@ -128,6 +128,8 @@ pub enum Change {
     Sync,
     /// Brings the log of a disk to the heap's file.
     Checkpoint,
+    /// Does so, and in the middle of that, sets a field of the first root.
+    SetAmid,
     /// From memory to a disk, as a file that a killed process has mapped; or from a disk to memory, after an orderly end.
     Convert,
 }
@@ -176,7 +178,7 @@ const ONE: [(One, &str); 30] = [
     (One::Fill, "fill"),
 ];
 
-const OTHERS: [(Op, &str); 20] = [
+const OTHERS: [(Op, &str); 21] = [
     (Op::Both(Both::Set), "both"),
     (Op::Both(Both::Many), "both-many"),
     (Op::Both(Both::Push), "both-push"),
@@ -196,6 +198,7 @@ const OTHERS: [(Op, &str); 20] = [
     (Op::Change(Change::Ready), "ready"),
     (Op::Change(Change::Sync), "sync"),
     (Op::Change(Change::Checkpoint), "checkpoint"),
+    (Op::Change(Change::SetAmid), "set-amid-checkpoint"),
     (Op::Change(Change::Convert), "convert"),
 ];
 
@@ -405,6 +408,7 @@ impl Shape {
                 | Change::Move
                 | Change::Convert,
             ) => self.held = [false; 2],
+            Op::Change(Change::SetAmid) if !self.exists[0] => return None,
             Op::Change(_) => {}
         }
         Some(self)

@@ -123,6 +123,8 @@ pub struct Run {
     op: usize,
     /// Points are not to be explored.
     quiet: bool,
+    /// Not all that was acknowledged need be there, for it was not durable and the page cache is gone.
+    lost: bool,
     /// How many steps are acknowledged, and how many of these must survive a power failure.
     acknowledged: (usize, usize),
     /// A call that is to fail.
@@ -164,6 +166,7 @@ impl Run {
             trace: Trace::default(),
             op: 0,
             quiet: false,
+            lost: false,
             acknowledged: (0, 0),
             failing,
             calls: Calls::new(),
@@ -214,7 +217,9 @@ impl Run {
         let quiet = self.quiet || (self.failing.is_some() && self.failures() == 0);
         let op = (!quiet).then_some(self.op);
         if let Some(phase) = self.trace.phases.last_mut() {
-            phase.points.extend(self.medium.take_points().into_iter().map(|point| (point, op)));
+            let points = self.medium.take_points().into_iter();
+            let lost = self.lost;
+            phase.points.extend(points.map(|point| (if lost { point.without_kills() } else { point }, op)));
         }
     }
 
@@ -269,7 +274,7 @@ impl Run {
     }
 
     /// Whether an operation has something to work on. In a sensible program it has, unless the one that should have made it has
-    /// found no space.
+    /// found no space, or its disk has failed, or the power has failed before it was made durable.
     fn applies(&self, op: Op) -> bool {
         let model = |which| self.state.roots.get(&Run::name(&self.state, which));
         match op {
@@ -282,6 +287,7 @@ impl Run {
             Op::One(One::LetGo | One::Relink, which) => self.held[which as usize].is_some(),
             Op::One(_, which) => self.exists(which),
             Op::Both(_) => self.exists(Which::A) && self.exists(Which::B),
+            Op::Change(Change::SetAmid) => self.exists(Which::A),
             Op::Change(Change::CreateA) => !self.exists(Which::A),
             Op::Change(Change::Create) => !self.exists(Which::B),
             Op::Change(Change::Remove | Change::Rename) => self.exists(Which::B),
@@ -344,7 +350,8 @@ impl Run {
     /// Runs an operation.
     pub fn op(&mut self, op: Op) -> Result<(), String> {
         self.op += 1;
-        if (self.setting.full || self.failing.is_some()) && !self.applies(op) {
+        let may_have_failed = self.setting.full || self.setting.lazy || self.failing.is_some();
+        if may_have_failed && !self.applies(op) {
             return self.step(|_, _, _, _| Ok(()));
         }
         match op {
@@ -392,6 +399,7 @@ impl Run {
                 self.step(|heap, _, _, _| heap.sync())?;
                 self.synced()
             }
+            Op::Change(Change::SetAmid) => self.set_amid_checkpoint(),
             Op::Change(Change::Checkpoint) => {
                 self.step(|heap, _, _, _| heap.checkpoint())?;
                 self.synced()

@@ -21,6 +21,10 @@ fn programs(wal: bool) -> impl Iterator<Item = Program> {
         "wal small: fill a; checkpoint; fill b; push a",
         "wal eager: push a; cut a; churn a",
         "wal: remove b; checkpoint; create b; both",
+        "wal small: push a; fill b; fill b; fill b; fill b",
+        "wal small: push a; set-amid-checkpoint; push a",
+        // The log goes on in another segment without having grown before, which would make the one before durable.
+        "wal lazy: fill a; fill b; stuff a; stuff a; stuff a; stuff a; stuff a; stuff a; stuff a; fill b",
     ];
     let in_memory = [
         "set a; both",

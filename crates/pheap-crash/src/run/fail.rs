@@ -1,6 +1,7 @@
 //! Calls that fail: what the heap says, and what is there when it is opened again.
 
 use std::collections::HashMap;
+use std::sync::mpsc::channel;
 
 use pheap::Error;
 use pheap::sim::disk::{Call, Which as File};
@@ -53,10 +54,14 @@ impl Run {
     }
 
     /// No call fails any more. Returns whether the page cache has forgotten what could not be made durable.
-    pub(super) fn heal(&self) -> bool {
+    pub(super) fn heal(&mut self) -> bool {
+        let evicts = self.failing.is_some_and(|failing| failing.evict);
+        if evicts {
+            self.collect();
+            self.lost |= self.setting.lazy;
+        }
         let Some(disk) = self.medium.disk() else { return false };
         disk.heal();
-        let evicts = self.failing.is_some_and(|failing| failing.evict);
         if evicts {
             let mut rng = Rng::new(&[self.steps() as u64]);
             disk.evict(|| rng.chance(128));
@@ -139,6 +144,39 @@ impl Run {
         self.trace.states.push(found);
         self.acknowledge_opening();
         self.look()
+    }
+
+    /// A transaction runs when a checkpoint has written its pages, and before it gives private ones back.
+    pub(super) fn set_amid_checkpoint(&mut self) -> Result<(), String> {
+        let medium = self.medium.clone();
+        self.step(|heap, handles, state, value| {
+            let name = Run::name(state, Which::A);
+            let root = handle(heap, handles, &name)?;
+            let mut model = state.roots[&name].clone();
+            let (told, done) = channel();
+            let set = {
+                let (root, mut model) = (root.clone(), model.clone());
+                move || told.send(ops::one(&root, &mut model, One::Set, value)).expect("it is waited for")
+            };
+            let disk = medium.disk();
+            if let Some(disk) = disk {
+                disk.amid_sync(File::Data, Some(Box::new(set)));
+            }
+            let checkpoint = heap.checkpoint();
+            if let Some(disk) = disk {
+                disk.amid_sync(File::Data, None);
+            }
+            let set = match done.try_recv() {
+                Ok(set) => {
+                    ops::set_model(&mut model, value);
+                    set
+                }
+                Err(_) if checkpoint.is_ok() => ops::one(&root, &mut model, One::Set, value),
+                Err(_) => Ok(()),
+            };
+            state.roots.insert(name, model);
+            set.and(checkpoint)
+        })
     }
 
     /// A sync or checkpoint was acknowledged: what was before it survives a power failure.

@@ -40,6 +40,8 @@ impl Run {
 
     /// Notes that the heap was opened, and that its state is now known.
     pub(super) fn acknowledge_opening(&mut self) {
+        self.collect();
+        self.lost = false;
         self.tell(true);
     }
 
@@ -86,10 +88,15 @@ impl Run {
         };
         // What such a process has stored is not durable before the heap is opened, and lost if the power fails.
         self.quiet |= how == Change::Convert && !on_disk;
+        let newest_may_be_gone = self.setting.lazy && matches!(how, Change::Power | Change::Torn);
+        self.lost |= newest_may_be_gone;
         self.change_medium(content)?;
         let found = self.reopen()?;
         self.collect();
         self.quiet = was_quiet;
+        if newest_may_be_gone && self.trace.states[self.acknowledged.1..].contains(&found) {
+            self.state = found.clone();
+        }
         self.trace.states.push(self.state.clone());
         self.acknowledge_opening();
         let free_now = self.heap.as_ref().map_or(0, |heap| heap.stats().free_bytes);
