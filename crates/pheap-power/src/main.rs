@@ -1,0 +1,172 @@
+//! The load of the power-cut tests: runs inside of a machine that will die, and says on stdout what it has been promised.
+//!
+//! It opens the heap, looks at all of it, and then changes it until the machine is switched off. A line on stdout leaves the machine at
+//! once, so whoever keeps the lines (`ci/power_cut.py`) knows what must be found by the next run:
+//!
+//! | line | |
+//! |---|---|
+//! | `found ROOT N` | after opening: the last transaction of a root |
+//! | `alive THREAD STATE` | after opening: the root that comes and goes of a thread |
+//! | `opened DURABILITY map_sync=BOOL …` | after opening: all of it was looked at, and is as it should be |
+//! | `ack ROOT N` | transaction N was committed, hence all before it |
+//! | `seen ROOT N` | a reader has seen it |
+//! | `life THREAD STATE` | what has become of the thread's own root: `temp NUMBER`, `kept NUMBER`, `none` |
+//! | `stats NAME=NUMBER …` | since the heap was opened |
+//! | `wrong: …` | what is not as it should be; the exit status is 1 |
+
+#![allow(unreachable_pub)] // nothing outside could reach anything: this is a program
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Parser, ValueEnum};
+use pheap::{Durability, Heap, Options, Root, SyncPolicy};
+
+use content::{MOST_ROOTS, Shard};
+use rng::Rng;
+
+mod content;
+mod load;
+mod rng;
+mod temps;
+mod verify;
+mod worker;
+
+/// Changes a heap until the machine dies, and says what must be found after that.
+#[derive(Parser)]
+struct Args {
+    /// The heap.
+    #[arg(long, value_name = "FILE")]
+    path: PathBuf,
+    /// What the heap is to survive.
+    #[arg(long, value_enum, default_value_t = Mode::Auto)]
+    durability: Mode,
+    /// Threads that write.
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    threads: u64,
+    /// Roots that are there for good.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(2..=MOST_ROOTS as u64))]
+    roots: u64,
+    /// Acknowledge after so many transactions at most.
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    ack_every: u64,
+    /// For what is random.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Only look at what is there, and close the heap.
+    #[arg(long)]
+    verify: bool,
+    /// Make a mistake, which must be noticed.
+    #[arg(long, value_enum, default_value_t = Mistake::None)]
+    mistake: Mistake,
+}
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum Mode {
+    Auto,
+    Pmem,
+    Wal,
+    Process,
+}
+
+/// What is done wrong, to see whether the test sees it.
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum Mistake {
+    None,
+    /// Transactions are acknowledged without waiting for the disk.
+    NoSync,
+    /// Transactions are acknowledged before they are committed.
+    EarlyAck,
+    /// A transfer is two transactions.
+    Split,
+}
+
+/// What ends the program.
+type Result<T = ()> = std::result::Result<T, String>;
+
+/// Prints a line, in one piece.
+fn say(line: std::fmt::Arguments<'_>) {
+    println!("{line}");
+}
+
+fn main() -> ExitCode {
+    match run(&Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(what) => {
+            say(format_args!("wrong: {}", what.replace('\n', "; ")));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &Args) -> Result {
+    let mut rng = Rng::new(args.seed, 0);
+    say(format_args!("started"));
+    loop {
+        // A heap that was closed is opened in another way, and sometimes at another place.
+        let heap = args.open(&mut rng)?;
+        let roots = verify::verify(&heap, args.roots, args.threads)?;
+        let info = heap.info();
+        let replayed = heap.stats().replayed_records;
+        say(format_args!(
+            "opened {:?} map_sync={} base={:#x} file={} replayed={replayed}",
+            heap.durability(),
+            verify::is_mapped_with_sync(&args.path),
+            info.base,
+            info.file_bytes,
+        ));
+        if args.verify {
+            drop(roots);
+            return heap.close().map_err(|e| e.to_string());
+        }
+        let shards: Vec<_> =
+            (0..args.roots).map(|i| args.shard(&heap, i)).collect::<pheap::Result<_>>().map_err(text)?;
+        let duration = Duration::from_millis(150 + rng.below(1500));
+        load::run(args, &heap, &shards, roots, rng.next(), duration)?;
+        drop(shards);
+        heap.close().map_err(text)?;
+        say(format_args!("closed"));
+    }
+}
+
+fn text(error: pheap::Error) -> String {
+    error.to_string()
+}
+
+impl Args {
+    fn open(&self, rng: &mut Rng) -> Result<Heap> {
+        const RESERVED: u64 = 1 << 30;
+        // Beyond the addresses that heaps are given by themselves.
+        const PLACES: u64 = 0x6000_0000_0000;
+        let durability = match self.durability {
+            Mode::Auto => Durability::Auto,
+            Mode::Pmem => Durability::Pmem,
+            Mode::Wal => Durability::Wal,
+            Mode::Process => Durability::Process,
+        };
+        let mut options = Options::new()
+            .durability(durability)
+            .arena_size(512 << 10)
+            .reserve(RESERVED)
+            .log_limit([256 << 10, 1 << 20, 16 << 20][rng.below(3) as usize])
+            .memory_limit([512 << 10, 4 << 20, 256 << 20][rng.below(3) as usize])
+            .collect_least(128 << 10)
+            .pin_undo(rng.below(8) == 0);
+        if self.mistake == Mistake::NoSync {
+            options = options.sync_policy(SyncPolicy::OnDemand);
+        }
+        if !self.verify && rng.below(3) == 0 {
+            options = options.base(PLACES + rng.below(5) * RESERVED);
+        }
+        options.open(&self.path).map_err(text)
+    }
+
+    fn shard(&self, heap: &Heap, i: u64) -> pheap::Result<Root<Shard<'static>>> {
+        heap.root_or(&shard_name(i), |tx| content::new_shard(tx, i))
+    }
+}
+
+fn shard_name(i: u64) -> String {
+    format!("shard {i}")
+}
