@@ -47,7 +47,7 @@ step_clippy() {
 
 # As users build it. In the whole workspace, pheap-crash would switch the simulator on.
 step_clippy_without_features() {
-    cargo clippy --locked -p pheap -p pheap-cli -p pheap-suite --all-targets -- -D warnings
+    cargo clippy --locked -p pheap -p pheap-cli -p pheap-power -p pheap-suite --all-targets -- -D warnings
 }
 
 step_docs() {
@@ -147,4 +147,20 @@ step_fuzz() {
         cargo +nightly fuzz run "$target" -- \
             -seed=1 -runs="${FUZZ_RUNS:-5000}" -timeout=30 -len_control=0 -max_len=1000 -verbosity=0 -print_final_stats=1
     done
+}
+
+# Power failures of a virtual machine, a few; more with ci/power-cut.sh --rounds 100.
+step_power_cut() {
+    local tools=(qemu-system-x86 gcc libc6-dev e2fsprogs python3)
+    if ! { command -v qemu-system-x86_64 && command -v python3; } > /dev/null && ! install_packages "${tools[@]}"; then
+        note "power_cut was skipped: it needs Debian's packages ${tools[*]}"
+        return
+    fi
+    if ! ci/dax-vm/dax-vm setup; then
+        note "power_cut was skipped: the virtual machine could not be set up"
+        return
+    fi
+    ci/power-cut.sh --dax --rounds 2 --seed 1
+    ci/power-cut.sh --disk --rounds 3 --seed 1
+    ci/power-cut.sh --self-test --rounds 4 --seed 1
 }

@@ -12,6 +12,7 @@
 //! | `seen ROOT N` | a reader has seen it |
 //! | `life THREAD STATE` | what has become of the thread's own root: `temp NUMBER`, `kept NUMBER`, `none` |
 //! | `stats NAME=NUMBER …` | since the heap was opened |
+//! | `cut the power` | with `--cut-after` |
 //! | `wrong: …` | what is not as it should be; the exit status is 1 |
 
 #![allow(unreachable_pub)] // nothing outside could reach anything: this is a program
@@ -54,6 +55,9 @@ struct Args {
     /// For what is random.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+    /// Ask for the power to be cut so long after the heap was opened.
+    #[arg(long, value_name = "MS")]
+    cut_after: Option<u64>,
     /// Only look at what is there, and close the heap.
     #[arg(long)]
     verify: bool,
@@ -102,6 +106,7 @@ fn main() -> ExitCode {
 
 fn run(args: &Args) -> Result {
     let mut rng = Rng::new(args.seed, 0);
+    let mut cut_after = args.cut_after.map(Duration::from_millis);
     say(format_args!("started"));
     loop {
         // A heap that was closed is opened in another way, and sometimes at another place.
@@ -119,6 +124,12 @@ fn run(args: &Args) -> Result {
         if args.verify {
             drop(roots);
             return heap.close().map_err(|e| e.to_string());
+        }
+        if let Some(time) = cut_after.take() {
+            std::thread::spawn(move || {
+                std::thread::sleep(time);
+                say(format_args!("cut the power"));
+            });
         }
         let shards: Vec<_> =
             (0..args.roots).map(|i| args.shard(&heap, i)).collect::<pheap::Result<_>>().map_err(text)?;

@@ -12,7 +12,7 @@ use crate::temps::Life;
 use crate::{Mistake, Result, say, text};
 
 /// How long a mistake stays open, so that the power fails in it soon.
-const WIDE: Duration = Duration::from_millis(2);
+const WIDE: Duration = Duration::from_millis(10);
 
 pub struct Worker<'a> {
     load: &'a Load<'a>,
