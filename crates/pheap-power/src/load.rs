@@ -105,8 +105,13 @@ impl Load<'_> {
     fn statistics(&self) {
         let stats = self.heap.stats();
         say(format_args!(
-            "stats collections={} file_bytes={} log_bytes={}",
-            stats.collections, stats.file_bytes, stats.log_bytes,
+            "stats collections={} file_bytes={} log_bytes={} syncs={} checkpoints={} private_bytes={}",
+            stats.collections,
+            stats.file_bytes,
+            stats.log_bytes,
+            stats.syncs,
+            stats.checkpoints,
+            stats.private_bytes,
         ));
     }
 }
