@@ -118,7 +118,7 @@ class Device:
         path = {"dax": "/pmem/power.pheap", "disk": "/disk/power.pheap"}[self.name]
         program = [self.args.program, "--path", path, "--threads", str(THREADS), "--roots", str(ROOTS)]
         program += ["--ack-every", str(ACK_EVERY), *load]
-        logs = ["--timeout", "240", "--report", self.report, "--console", self.console]
+        logs = ["--timeout", "120", "--report", self.report, "--console", self.console]
         return [sys.executable, "-B", DAX_VM, "run", *logs, *device, *options, "--", *program]
 
     def boot(self, options, load):
@@ -140,6 +140,7 @@ class Device:
                     raise Wrong(f"it did not end as it should: {said}")
             # A guest that never got to the load says nothing about the heap, which it has not touched.
             print(f"{self.name}: the guest did not boot: {said}", flush=True)
+            shutil.copyfile(self.console, f"{self.console}.{attempt}")
         else:
             raise RigFailed(f"three times in a row; its console is in {self.console}")
         with open(self.out, errors="replace") as f:
@@ -166,7 +167,8 @@ class Device:
             load += ["--cut-after", str(rng.randrange(20, 3000))]
         cache = ""
         if self.name == "disk" and number % 2 == 0:
-            options += ["--disk-cache", "volatile"]
+            # Slow, so that it mostly holds something when the power fails.
+            options += ["--disk-cache", "volatile", "--flush-ms", str(rng.randrange(2, 60))]
             cache = ", a cache that forgets"
         acks = self.ledger.acks
         status, said = self.boot(options, load)
