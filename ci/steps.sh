@@ -162,5 +162,5 @@ step_power_cut() {
     fi
     ci/power-cut.sh --dax --rounds 2 --seed 1
     ci/power-cut.sh --disk --rounds 3 --seed 1
-    ci/power-cut.sh --self-test --rounds 4 --seed 1
+    ci/power-cut.sh --self-test --rounds 6 --seed 1
 }
