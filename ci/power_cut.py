@@ -164,11 +164,11 @@ class Device:
         else:
             # So long after it was opened, by the guest's clock: a slow machine gets as far as a fast one.
             options += ["--kill-on", CUT]
-            load += ["--cut-after", str(rng.randrange(20, 3000))]
+            load += ["--cut-after", str(rng.randrange(20, 6000))]
         cache = ""
         if self.name == "disk" and number % 2 == 0:
             # Slow, so that it mostly holds something when the power fails.
-            options += ["--disk-cache", "volatile", "--flush-ms", str(rng.randrange(2, 60))]
+            options += ["--disk-cache", "volatile", "--flush-ms", str(rng.randrange(1, 30))]
             cache = ", a cache that forgets"
         acks = self.ledger.acks
         status, said = self.boot(options, load)

@@ -133,7 +133,7 @@ fn run(args: &Args) -> Result {
         }
         let shards: Vec<_> =
             (0..args.roots).map(|i| args.shard(&heap, i)).collect::<pheap::Result<_>>().map_err(text)?;
-        let duration = Duration::from_millis(150 + rng.below(1500));
+        let duration = Duration::from_millis(150 + rng.below(3500));
         load::run(args, &heap, &shards, roots, rng.next(), duration)?;
         drop(shards);
         heap.close().map_err(text)?;
