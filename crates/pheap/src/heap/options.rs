@@ -69,7 +69,7 @@ impl Default for Options {
         Options {
             durability: Durability::Auto,
             sync_policy: SyncPolicy::EveryCommit,
-            log_limit: 64 << 20,
+            log_limit: 128 << 20,
             memory_limit: 256 << 20,
             read_only: false,
             arena_size: 64 << 20,
@@ -103,7 +103,7 @@ impl Options {
         self
     }
 
-    /// How long the log may become before transactions wait for a checkpoint, in bytes, with [`Durability::Wal`]; 64 MiB unless set. A
+    /// How long the log may become before transactions wait for a checkpoint, in bytes, with [`Durability::Wal`]; 128 MiB unless set. A
     /// checkpoint begins when it is half as long. A single transaction that writes more makes it longer.
     pub fn log_limit(mut self, bytes: u64) -> Options {
         self.log_limit = bytes;

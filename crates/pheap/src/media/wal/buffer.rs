@@ -108,7 +108,7 @@ impl Buffer {
         self.live.push_back(place);
         let mut words = std::mem::take(&mut self.spare);
         words.clear();
-        words.extend(self.seed.segment_head(start, sequence, previous_end));
+        words.extend(self.seed.segment_head(start, sequence, previous_end, self.oldest));
         self.chunks.push(Chunk { file_offset: self.layout.file_offset(place), words });
         self.end = start + LINE as u64;
     }

@@ -6,7 +6,7 @@
 //!
 //! | in a segment | |
 //! |---|---|
-//! | line 0 | checksum, number of the segment, position where the records of the segment before end |
+//! | line 0 | checksum, number of the segment, position where the records of the segment before end, number of the oldest segment that is needed |
 //! | then | records: whole lines, each an entry as in the [log of a region](crate::txn::log), with [`MORE`] if its transaction goes on, [`CONTINUED`] if it began before |
 
 use xxhash_rust::xxh3::xxh3_64;
@@ -132,8 +132,14 @@ impl Seed {
     }
 
     /// The first line of a segment that begins at `position`.
-    pub(crate) fn segment_head(self, position: u64, sequence: u64, previous_end: u64) -> [u64; LINE_WORDS] {
-        let mut words = [0, sequence, previous_end, 0, 0, 0, 0, 0];
+    pub(crate) fn segment_head(
+        self,
+        position: u64,
+        sequence: u64,
+        previous_end: u64,
+        oldest: u64,
+    ) -> [u64; LINE_WORDS] {
+        let mut words = [0, sequence, previous_end, oldest, 0, 0, 0, 0];
         words[0] = checksum(self.at(position), &words);
         words
     }
@@ -205,15 +211,21 @@ pub(crate) struct Found {
 /// Reads a log up to the first record that is not complete.
 pub(crate) fn read_all(file: &dyn Storage, layout: Layout, seed: Seed, path: &Path) -> Result<Found> {
     let error = |e| Error::io(format!("reading {}", path.display()), e);
-    let mut heads = Vec::new();
+    let (mut heads, mut oldest) = (Vec::new(), 0);
     for index in 0..layout.segments(file.len().map_err(error)?) {
         let mut bytes = [0; LINE];
         file.read_up_to(&mut bytes, layout.file_offset(index)).map_err(error)?;
         let words: [u64; LINE_WORDS] =
             std::array::from_fn(|i| u64::from_le_bytes(*bytes[i * 8..].first_chunk().expect("8 bytes")));
-        if words == seed.segment_head(layout.start(words[1]), words[1], words[2]) {
+        if words == seed.segment_head(layout.start(words[1]), words[1], words[2], words[3]) {
             heads.push((words[1], index, words[2]));
+            oldest = oldest.max(words[3]);
         }
+    }
+    // Segments are used again in the order of their numbers, but which of their new heads reach the disk is its affair: an older one may have kept its
+    // own while that of the next one is gone. What came before the oldest that is needed is in the heap's file.
+    if !bug(Bug::ReadOldSegments) {
+        heads.retain(|&(sequence, ..)| sequence >= oldest);
     }
     heads.sort_unstable();
     let mut found = Found::default();

@@ -233,3 +233,30 @@ fn a_segment_is_read_only_behind_the_end_of_the_one_before() {
         model((0..found).map(|n| content(&vec![(n * 40, 30)], n)).collect::<Vec<_>>().iter())
     );
 }
+
+#[test]
+fn segments_that_are_not_needed_are_not_read() {
+    let mut log = Log::new(5);
+    let mut number = 0;
+    let one = |number: u64| content(&vec![(number * 40, 30)], number);
+    let mut fill = |log: &mut Log, to: u64| {
+        while LAYOUT.sequence(log.buffer.end()) < to {
+            log.append(&one(number));
+            number += 1;
+        }
+        log.write();
+        number
+    };
+    fill(&mut log, 4);
+    // The first three are in the heap's file. When they are used again, the disk gets the second and third of them, but not the first.
+    let recycled = log.buffer.end();
+    log.buffer.recycle(recycled);
+    let old =
+        log.file.0.lock().unwrap()[LAYOUT.file_offset(0) as usize..LAYOUT.file_offset(1) as usize].to_vec();
+    let kept = fill(&mut log, 6) - 1; // the last one is in the sixth
+    fill(&mut log, 8);
+    (&log.file as &dyn Storage).write_all(&old, LAYOUT.file_offset(0)).unwrap();
+    let heap = log.replay().0;
+    let has = |number: u64| heap.contains_key(&one(number)[0].0);
+    assert!(has(kept - 1) && !has(kept) && !has(0), "the fourth and the fifth, and no others");
+}

@@ -1,0 +1,281 @@
+//! What a write-ahead log costs a disk, and what it keeps in memory.
+//!
+//! `cargo bench --bench wal -- [--quick] [--dir DIR]` prints a line of JSON for each case. Amplification is bytes written per byte changed, counted three
+//! ways: by the disk (`/proc/diskstats`, which sees other programs, too), by the kernel for this process (`/proc/self/io`), and by pheap
+//! (records, and pages written by checkpoints).
+
+use std::fs::{self, File};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use clap::Parser;
+use pheap::{Durability, Heap, Options, P, Persist, Root, Stats, SyncPolicy};
+
+#[derive(Parser)]
+struct Args {
+    /// A twentieth of the work.
+    #[arg(long)]
+    quick: bool,
+    /// A directory on the disk to write to; a temporary one beside the sources unless given.
+    #[arg(long)]
+    dir: Option<PathBuf>,
+    /// What `cargo bench` passes.
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+#[derive(Persist, Clone, Copy)]
+#[repr(C)]
+struct Block {
+    words: [u64; 100],
+}
+
+#[derive(Persist)]
+#[repr(C)]
+struct Entry<'r> {
+    next: Option<P<'r, Entry<'r>>>,
+    value: [u8; 100],
+}
+
+#[derive(Persist, Default)]
+#[repr(C)]
+struct Chain<'r> {
+    head: Option<P<'r, Entry<'r>>>,
+}
+
+struct Rng(u64);
+
+impl Rng {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % n as u64) as usize
+    }
+}
+
+/// Bytes written so far: by the disk of `dir`, and for this process.
+fn written(dir: &Path) -> (u64, u64) {
+    let file = File::open(dir).expect("the directory is there");
+    // SAFETY: a call on a file descriptor that is open.
+    unsafe { libc::syncfs(file.as_raw_fd()) };
+    let dev = file.metadata().expect("it has metadata").dev();
+    let (major, minor) = (libc::major(dev), libc::minor(dev));
+    let disks = fs::read_to_string("/proc/diskstats").unwrap_or_default();
+    let sectors = disks.lines().find_map(|line| {
+        let mut fields = line.split_whitespace();
+        let found = fields.next()?.parse() == Ok(major) && fields.next()?.parse() == Ok(minor);
+        found.then(|| fields.nth(7)?.parse::<u64>().ok()).flatten()
+    });
+    let io = fs::read_to_string("/proc/self/io").unwrap_or_default();
+    let of_process = io.lines().find_map(|line| line.strip_prefix("write_bytes: ")?.parse().ok());
+    (sectors.unwrap_or(0) * 512, of_process.unwrap_or(0))
+}
+
+fn of_heap(stats: &Stats) -> u64 {
+    stats.log_bytes + stats.checkpoint_bytes
+}
+
+struct Case<'a> {
+    dir: &'a Path,
+    name: &'a str,
+    policy: SyncPolicy,
+    /// Changed by each operation, and by all.
+    bytes: u64,
+    n: u64,
+    working_set: u64,
+}
+
+impl Case<'_> {
+    fn run(&self, prepare: impl FnOnce(&Heap), work: impl FnOnce(&Heap, u64)) {
+        let path = self.dir.join("heap");
+        let open = || {
+            let options = Options::new().durability(Durability::Wal).sync_policy(self.policy);
+            options.open(&path).expect("the heap opens")
+        };
+        let heap = open();
+        prepare(&heap);
+        heap.close().expect("the heap closes");
+        let heap = open();
+        let before = (written(self.dir), of_heap(&heap.stats()));
+        work(&heap, self.n);
+        heap.checkpoint().expect("the disk works");
+        let stats = heap.stats();
+        let after = (written(self.dir), of_heap(&stats));
+        heap.close().expect("the heap closes");
+        fs::remove_file(&path).expect("it was there");
+        let changed = (self.bytes * self.n) as f64;
+        println!(
+            "{{\"system\":\"pheap\",\"bench\":\"amplification\",\"variant\":\"{}:{}\",\"n\":{},\"working_set\":{},\"disk\":{:.2},\"process\":{:.2},\"own\":{:.2},\"syncs\":{},\"checkpoints\":{}}}",
+            self.name,
+            if self.policy == SyncPolicy::OnDemand { "on_demand" } else { "every_commit" },
+            self.n,
+            self.working_set,
+            (after.0.0 - before.0.0) as f64 / changed,
+            (after.0.1 - before.0.1) as f64 / changed,
+            (after.1 - before.1) as f64 / changed,
+            stats.syncs,
+            stats.checkpoints,
+        );
+    }
+}
+
+fn amplification(dir: &Path, quick: bool) {
+    let few = if quick { 20 } else { 1 };
+    for (policy, share) in [(SyncPolicy::OnDemand, 1), (SyncPolicy::EveryCommit, 100)] {
+        let cells = 1 << 20;
+        let case = Case {
+            dir,
+            name: "update8",
+            policy,
+            bytes: 8,
+            n: 4_000_000 / share / few,
+            working_set: cells * 8,
+        };
+        case.run(
+            |heap| {
+                drop(
+                    heap.root_or::<P<'static, [u64]>>("cells", |tx| tx.alloc_slice(cells as usize, |_| 0))
+                        .expect("it fits"),
+                )
+            },
+            |heap, n| {
+                let root: Root<P<'static, [u64]>> = heap.existing_root("cells").expect("it was made");
+                let mut rng = Rng(1);
+                for i in 0..n {
+                    let at = rng.below(cells as usize);
+                    root.txn(|tx, cells| {
+                        let cell = tx[cells].at(at);
+                        tx[cell] = i + 1;
+                        Ok(())
+                    })
+                    .expect("the disk works");
+                }
+            },
+        );
+        let case = Case { dir, name: "insert100", policy, bytes: 100, n: 1_000_000 / few, working_set: 0 };
+        case.run(
+            |heap| drop(heap.root::<Chain>("chain").expect("it fits")),
+            |heap, n| {
+                let root: Root<Chain> = heap.existing_root("chain").expect("it was made");
+                for batch in 0..n / 1000 {
+                    root.txn(|tx, chain| {
+                        for i in 0..1000 {
+                            let next = tx[chain].head;
+                            let entry = tx.alloc(Entry { next, value: [(batch + i) as u8 | 1; 100] })?;
+                            tx[chain].head = Some(entry);
+                        }
+                        Ok(())
+                    })
+                    .expect("the disk works");
+                }
+            },
+        );
+        let blocks = 80_000u64;
+        let case = Case {
+            dir,
+            name: "overwrite800",
+            policy,
+            bytes: 800,
+            n: 800_000 / share / few,
+            working_set: blocks * 800,
+        };
+        case.run(
+            |heap| {
+                let block = Block { words: [1; 100] };
+                let made = heap.root_or::<P<'static, [Block]>>("blocks", |tx| {
+                    tx.alloc_slice(blocks as usize, |_| block)
+                });
+                drop(made.expect("it fits"));
+            },
+            |heap, n| {
+                let root: Root<P<'static, [Block]>> = heap.existing_root("blocks").expect("it was made");
+                let mut rng = Rng(2);
+                for i in 0..n {
+                    let at = rng.below(blocks as usize);
+                    root.txn(|tx, blocks| {
+                        let block = tx[blocks].at(at);
+                        tx[block] = Block { words: [i << 8 | 3; 100] };
+                        Ok(())
+                    })
+                    .expect("the disk works");
+                }
+            },
+        );
+    }
+}
+
+/// Memory of this process that no file stands for.
+fn anonymous() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
+    line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok()).unwrap_or(0) * 1024
+}
+
+/// A large heap of which a small part is changed all the time.
+fn memory(dir: &Path, quick: bool) {
+    const LIMIT: u64 = 128 << 20;
+    let chunk = 32 << 20;
+    let chunks: u64 = if quick { 16 } else { 128 };
+    let path = dir.join("heap");
+    let options =
+        Options::new().durability(Durability::Wal).sync_policy(SyncPolicy::OnDemand).memory_limit(LIMIT);
+    let heap = options.open(&path).expect("the heap opens");
+    let mut most = (0, 0);
+    let mut look = |heap: &Heap| {
+        let now = (heap.stats().private_bytes, anonymous());
+        most = (most.0.max(now.0), most.1.max(now.1));
+    };
+    let root = |heap: &Heap, i: u64| -> Root<P<'static, [u64]>> {
+        heap.root_or(&format!("chunk {i}"), |tx| tx.alloc_slice(chunk as usize / 8, |j| j as u64 | 1))
+            .expect("it fits")
+    };
+    for i in 0..chunks {
+        root(&heap, i);
+        look(&heap);
+    }
+    let filled = most;
+    // 100 MiB: a bit more than three of them.
+    let hot: Vec<_> = (0..4).map(|i| root(&heap, i)).collect();
+    let mut rng = Rng(3);
+    most = (0, 0);
+    for i in 0..if quick { 200_000 } else { 4_000_000u64 } {
+        let at = rng.below((100 << 20) / 8);
+        let (which, cell) = (at / (chunk as usize / 8), at % (chunk as usize / 8));
+        hot[which]
+            .txn(|tx, cells| {
+                let cell = tx[cells].at(cell);
+                tx[cell] = i;
+                Ok(())
+            })
+            .expect("the disk works");
+        if i % 10_000 == 0 {
+            let now = (heap.stats().private_bytes, anonymous());
+            most = (most.0.max(now.0), most.1.max(now.1));
+        }
+    }
+    println!(
+        "{{\"system\":\"pheap\",\"bench\":\"memory\",\"variant\":\"limit_{LIMIT}\",\"n\":{},\"working_set\":{},\"private\":{},\"anonymous\":{},\"private_filling\":{},\"anonymous_filling\":{},\"checkpoints\":{}}}",
+        chunks * chunk,
+        100 << 20,
+        most.0,
+        most.1,
+        filled.0,
+        filled.1,
+        heap.stats().checkpoints,
+    );
+    drop(hot);
+    heap.close().expect("the heap closes");
+    fs::remove_file(&path).expect("it was there");
+}
+
+fn main() {
+    let args = Args::parse();
+    let _ = args.bench;
+    let own =
+        tempfile::Builder::new().prefix("pheap-wal").tempdir_in(".").expect("a directory can be made here");
+    let dir = args.dir.unwrap_or_else(|| own.path().to_owned());
+    amplification(&dir, args.quick);
+    memory(&dir, args.quick);
+}
