@@ -42,7 +42,7 @@ struct Args {
     /// Switch on a bug.
     #[arg(long, value_name = "NAME", value_parser = seeded::parse)]
     bug: Option<pheap::sim::Bug>,
-    /// Let calls fail in every so manyth program on a disk, and in each of one operation.
+    /// Let a call fail in every so manyth program on a disk, some in each of one operation, and all of those with `--all`.
     #[arg(long, value_name = "N", default_value_t = 4)]
     faults: usize,
     /// Print each program.
@@ -120,7 +120,13 @@ impl Session {
             if self.started.elapsed() > deadline {
                 break;
             }
-            let faults = if len <= 1 { usize::MAX } else { self.some_faults(&mut rng) };
+            let faults = match len {
+                _ if self.args.faults == 0 => 0,
+                _ if self.args.all && len <= 1 => usize::MAX,
+                0 => usize::MAX,
+                1 => 4,
+                _ => self.some_faults(&mut rng),
+            };
             if !self.explore(program, true, faults, &mut rng) {
                 return false;
             }

@@ -175,7 +175,13 @@ impl Run {
                 Err(_) => Ok(()),
             };
             state.roots.insert(name, model);
-            set.and(checkpoint)
+            match (set, checkpoint) {
+                // The transaction is there, but the operation is not done.
+                (Ok(()), Err(Error::Failed { reason })) => {
+                    Err(Error::OutcomeUnknown { source: std::io::Error::other(reason) })
+                }
+                (set, checkpoint) => set.and(checkpoint),
+            }
         })
     }
 

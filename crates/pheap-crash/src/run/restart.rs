@@ -75,7 +75,7 @@ impl Run {
             }
             self.collect();
             let content = self.medium.end();
-            if how == Change::Convert { content.in_memory()? } else { content }
+            if how == Change::Convert { content.in_memory(self.failures() == 0)? } else { content }
         } else {
             self.collect();
             let content = self.left(how);
