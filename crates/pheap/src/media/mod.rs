@@ -525,8 +525,6 @@ pub enum Bug {
     FoldUnsynced,
     /// Recovery goes on in the next segment of the write-ahead log although the one before ends in a torn record.
     SkipSegmentEnd,
-    /// Recovery begins with segments of the write-ahead log that are not needed any more.
-    ReadOldSegments,
     /// Private pages are given back before a checkpoint has written what is in them.
     DropEarly,
 }

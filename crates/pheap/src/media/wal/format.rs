@@ -224,9 +224,7 @@ pub(crate) fn read_all(file: &dyn Storage, layout: Layout, seed: Seed, path: &Pa
     }
     // Segments are used again in the order of their numbers, but which of their new heads reach the disk is its affair: an older one may have kept its
     // own while that of the next one is gone. What came before the oldest that is needed is in the heap's file.
-    if !bug(Bug::ReadOldSegments) {
-        heads.retain(|&(sequence, ..)| sequence >= oldest);
-    }
+    heads.retain(|&(sequence, ..)| sequence >= oldest);
     heads.sort_unstable();
     let mut found = Found::default();
     let mut open: Vec<Vec<u64>> = Vec::new();
