@@ -87,7 +87,7 @@ impl Meta {
             let start = heap.base().add(offset as usize);
             self.media.store(start, (&raw const sum).cast(), 8);
             self.media.store(start.add(8), spans.as_ptr().cast(), spans.len() * 8);
-            self.media.persist(start, bytes as usize);
+            self.media.persist_directly(heap.base(), start, bytes as usize);
         }
     }
 }

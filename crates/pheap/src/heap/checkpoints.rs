@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::mapping::PAGE;
 use super::{Heap, HeapInner};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::media::wal::Wal;
 use crate::media::{Bug, Medium, bug};
 use crate::region::Region;
@@ -53,7 +53,23 @@ impl HeapInner {
     /// Waits until what was recorded before `position` may be told to others.
     #[inline]
     pub(crate) fn acknowledge(&self, wal: &Wal, position: u64) -> Result<()> {
-        if wal.is_acknowledged(position) { Ok(()) } else { self.note_failure(wal.acknowledge(position)) }
+        if wal.is_acknowledged(position) {
+            return Ok(());
+        }
+        if self.is_forked() {
+            return Err(Error::Forked); // the log is the parent's
+        }
+        self.note_failure(wal.acknowledge(position))
+    }
+
+    /// Waits for a checkpoint if too much memory is private.
+    #[inline(always)]
+    pub(crate) fn wait_for_memory(&self) {
+        if let Some(wal) = self.wal()
+            && wal.is_over_memory()
+        {
+            wal.wait_for_memory();
+        }
     }
 
     /// Waits until all that was recorded may be told to others.
@@ -83,10 +99,18 @@ impl HeapInner {
             let (wal, shared) = (wal_of_thread, shared);
             // SAFETY: `stop_checkpoints` waits for this thread before the heap goes.
             let heap = unsafe { &*shared.0 };
+            /// Also after a panic, or others would wait for this thread.
+            struct Ended<'a>(&'a Wal);
+            impl Drop for Ended<'_> {
+                fn drop(&mut self) {
+                    self.0.set_background(false);
+                }
+            }
+            let ended = Ended(&wal);
             while wal.wait_for_request() {
                 wal.work(|| heap.drop_copies(&wal));
             }
-            wal.set_background(false);
+            drop(ended);
             if wal.failure().is_some() {
                 heap.set_failed();
             }
@@ -119,6 +143,9 @@ impl HeapInner {
         let regions: Vec<Arc<Region>> = {
             // Who has it may wait for room in the log.
             let Some(meta) = self.meta.try_lock_for(PATIENCE) else { return };
+            if self.check_open().is_err() {
+                return; // closed meanwhile, and not mapped any more
+            }
             for (offset, len) in meta.pages.runs() {
                 self.drop_range(wal, offset, len, |at| wal.pages.is_private(at));
             }

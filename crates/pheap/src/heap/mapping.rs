@@ -175,7 +175,10 @@ impl Mapping {
                 if *sync { libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC } else { libc::MAP_SHARED },
                 file.as_raw_fd(),
             ),
-            Backing::Private { file } | Backing::Logged { file, .. } => (libc::MAP_PRIVATE, file.as_raw_fd()),
+            // Only the pages that are changed count, and of them a log keeps few at a time.
+            Backing::Private { file } | Backing::Logged { file, .. } => {
+                (libc::MAP_PRIVATE | libc::MAP_NORESERVE, file.as_raw_fd())
+            }
             #[cfg(feature = "sim")]
             Backing::Simulated(_) => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, -1),
             Backing::Memory => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, -1),

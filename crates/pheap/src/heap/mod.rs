@@ -272,6 +272,11 @@ impl HeapInner {
         self.mapping.is_read_only()
     }
 
+    /// Whether this process was forked from the one that opened the heap.
+    pub(crate) fn is_forked(&self) -> bool {
+        self.forks != lock::forks()
+    }
+
     /// Fails unless objects can be read.
     #[inline(always)]
     pub(crate) fn check_open(&self) -> Result<()> {
@@ -324,6 +329,9 @@ impl HeapInner {
         let mut live = Some(Vec::new());
         for region in regions {
             region.retire(self, |context| live = live.take().and_then(|live| context.live_slots(live)))?;
+        }
+        if let Some(wal) = self.wal() {
+            wal.quiesce(); // a thread that has failed, or is about to, may still write
         }
         let mut meta = self.meta.lock();
         let closed = match failed.take() {

@@ -116,6 +116,12 @@ fn open_found(
     }
     let leftover = Leftover::read(&**disk, &header)?;
     if options.read_only {
+        // What a killed process has left may be in the page cache only, and what is shown must not be lost.
+        if leftover.transactions() > 0
+            && let Ok(Some(log)) = disk.open_log()
+        {
+            log.sync().map_err(|e| Error::io(format!("syncing {}", disk.log_path().display()), e))?;
+        }
         let mapping = relocate::reserve(options.base, &header, Backing::Private { file })?;
         return Builder::existing(mapping, Medium::Process, header, &leftover);
     }
@@ -430,7 +436,7 @@ impl Builder {
             mark_in_use(&mapping, &medium, &media, &mut header)?;
         }
         // SAFETY: as above.
-        let recovered = unsafe { replay(&media, base, &mut logs, &found) };
+        let recovered = unsafe { replay(&media, base, &mut logs, &found)? };
         for ((identity, _), log) in regions.iter_mut().zip(&logs) {
             identity.generation = log.generation();
         }

@@ -99,6 +99,7 @@ pub(super) unsafe fn relocate(
     if !matches!(medium, Medium::Process) {
         mapping.sync()?;
     }
+    media.check_fences()?;
     header.bases.truncate(1);
     if !mapping.is_read_only() {
         // SAFETY: the header is mapped, and the heap is not open yet.

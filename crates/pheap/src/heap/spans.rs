@@ -138,7 +138,12 @@ impl Meta {
                 reason: format!("{} bytes are more than the maximal size of {}", arena.end(), heap.max_size),
             });
         }
-        heap.mapping.grow_file(start, arena.end())?;
+        heap.mapping.grow_file(start, arena.end()).inspect_err(|error| {
+            // It may be the failure to write pages that a checkpoint has written, and is told once.
+            if let (Some(wal), Error::Io { source, .. }) = (heap.wal(), error) {
+                wal.poison("growing the heap's file", source);
+            }
+        })?;
         heap.mapping.map(start, arena.end())?;
         // SAFETY: mapped just now, and known to nobody. The file may have been longer before a crash, with an arena that was never
         // recorded, but nothing in it was ever used.

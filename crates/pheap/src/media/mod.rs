@@ -21,7 +21,7 @@ use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, compiler_fence};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::txn::log::{Range, Staged};
 use cpu::FlushInstruction;
 use wal::Wal;
@@ -322,7 +322,16 @@ impl Media {
         self.fence();
     }
 
-    /// [`flush`](Self::flush) and [`fence`](Self::fence) for the header and for new arenas, which a write-ahead log does not cover.
+    /// Fails if the fences so far have failed, on a medium on which they can.
+    pub(crate) fn check_fences(&self) -> Result<()> {
+        match &self.medium {
+            Medium::Synced(synced) => synced.check().map_err(|e| Error::io("preparing the heap's file", e)),
+            _ => Ok(()),
+        }
+    }
+
+    /// [`flush`](Self::flush) and [`fence`](Self::fence) for what a write-ahead log does not cover: the header, new arenas, and what only a header
+    /// will name.
     pub(crate) fn persist_directly(&self, base: *const u8, addr: *const u8, len: usize) {
         let Medium::Wal(wal) = &self.medium else { return self.persist(addr, len) };
         // SAFETY: the caller has just stored so many bytes there, under the lock on the metadata.

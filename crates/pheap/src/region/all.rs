@@ -27,7 +27,10 @@ impl<'a> SharedAll<'a> {
             // A transaction never waits for a second root while it has one, so each of these ends.
             region.lock.lock_shared_recursive();
         }
-        Ok(SharedAll { heap, locked: regions })
+        let all = SharedAll { heap, locked: regions };
+        // As a read does: nothing is shown that may be lost.
+        heap.acknowledge_all()?;
+        Ok(all)
     }
 }
 

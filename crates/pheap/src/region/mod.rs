@@ -157,11 +157,7 @@ impl<'a> Exclusive<'a> {
     pub(crate) fn begin(heap: &'a HeapInner, region: &'a Region) -> Result<Exclusive<'a>> {
         heap.check_writable()?;
         guard::enter(heap.id(), true)?;
-        if let Some(wal) = heap.wal()
-            && wal.is_over_memory()
-        {
-            wal.wait_for_memory();
-        }
+        heap.wait_for_memory();
         let exclusive = Exclusive::locked(heap, region)?;
         exclusive.context().begin();
         Ok(exclusive)
@@ -219,6 +215,14 @@ impl<'a> Exclusive<'a> {
         Ok(())
     }
 
+    /// Rolls the transaction back and lets go of the region. Why it was given up may tell of what it has read, so that must be durable.
+    #[cold]
+    pub(crate) fn give_up(self) -> Result<()> {
+        let (heap, region) = (self.heap, self.region);
+        drop(self);
+        region.wait_for_records(heap)
+    }
+
     #[inline(always)]
     fn end_held(&self, committed: bool) {
         let made = &mut self.context().held;
@@ -250,10 +254,6 @@ impl Drop for Exclusive<'_> {
         if self.last {
             guard::leave(self.heap.id());
         }
-        if self.open && !std::thread::panicking() {
-            // Why it was given up may tell of what it has read. A failure will be found by the next transaction.
-            let _ = self.region.wait_for_records(self.heap);
-        }
     }
 }
 
@@ -268,6 +268,7 @@ pub(crate) struct Group<'a> {
 impl<'a> Group<'a> {
     pub(crate) fn begin(heap: &'a HeapInner, regions: &[&'a Region]) -> Result<Group<'a>> {
         heap.check_writable()?;
+        heap.wait_for_memory();
         let mut sorted: Vec<&'a Region> = regions.to_vec();
         // By their place in the heap: the same in each run, so that what a crash leaves can be reproduced.
         sorted.sort_by_key(|region| region.header.root_word().addr());
@@ -333,6 +334,14 @@ impl<'a> Group<'a> {
         heap.wal().map_or(Ok(()), |wal| heap.acknowledge(wal, position))
     }
 
+    /// Rolls the transaction back, as for [one region](Exclusive::give_up).
+    pub(crate) fn give_up(self) -> Result<()> {
+        let heap = self.locked[0].heap;
+        let regions: Vec<&Region> = self.locked.iter().map(|one| one.region).collect();
+        drop(self);
+        regions.iter().try_for_each(|region| region.wait_for_records(heap))
+    }
+
     fn contexts(&mut self) -> Vec<&mut Context> {
         // Distinct regions, hence distinct contexts.
         self.locked.iter().map(|one| one.context()).collect()
@@ -353,13 +362,7 @@ impl Drop for Group<'_> {
     fn drop(&mut self) {
         if !self.locked.is_empty() {
             commit::rollback_group(&mut self.contexts());
-            let (heap, regions): (_, Vec<&Region>) =
-                (self.locked[0].heap, self.locked.iter().map(|one| one.region).collect());
             self.end(false);
-            if !std::thread::panicking() {
-                // As for one region.
-                regions.iter().for_each(|region| drop(region.wait_for_records(heap)));
-            }
         }
     }
 }

@@ -80,9 +80,16 @@ impl<T: Persist> Root<T> {
     ) -> Result<R, E> {
         let exclusive = Exclusive::begin(&self.heap, &self.region)?;
         // SAFETY: the region is locked until `exclusive` goes; `f` works for all brands, so nothing that has this one leaves it.
-        let result = unsafe { f(&mut Txn::new(exclusive.hot(), &self.region), self.object()) }?;
-        exclusive.commit()?;
-        Ok(result)
+        match unsafe { f(&mut Txn::new(exclusive.hot(), &self.region), self.object()) } {
+            Ok(result) => {
+                exclusive.commit()?;
+                Ok(result)
+            }
+            Err(error) => {
+                exclusive.give_up()?;
+                Err(error)
+            }
+        }
     }
 
     /// Runs `f`, which may read and not write. Reads of one root run beside each other, but not beside a transaction.

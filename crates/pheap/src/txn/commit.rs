@@ -129,10 +129,10 @@ fn commit_to_wal(contexts: &mut [&mut Context]) -> Done {
     Ok(())
 }
 
-/// The record of the first context is that of all.
+/// The record of the first context is that of all. If it had none, each may have read what is behind an older one of another.
 fn share_position(contexts: &mut [&mut Context]) {
-    let position = contexts[0].media.position();
-    contexts[1..].iter().for_each(|context| context.media.set_position(position));
+    let position = contexts.iter().map(|context| context.media.position()).max().unwrap_or(0);
+    contexts.iter().for_each(|context| context.media.set_position(position));
 }
 
 /// Adds the words that differ between the copies and their originals to the record.

@@ -65,6 +65,15 @@ fn common_heap<'h>(mut heaps: impl Iterator<Item = &'h Arc<HeapInner>>) -> Resul
     }
 }
 
+/// Commits, or rolls back.
+fn end<R>(group: Group<'_>, result: Result<R>) -> Result<R> {
+    match &result {
+        Ok(_) => group.commit()?,
+        Err(_) => group.give_up()?,
+    }
+    result
+}
+
 macro_rules! tuples {
     ($($T:ident $lt:lifetime $i:tt),*) => {
         impl<$($T: Persist),*> sealed::Sealed for ($(&Root<$T>,)*) {}
@@ -77,9 +86,8 @@ macro_rules! tuples {
                 let regions: &[&Region] = &[$(&self.$i.region),*];
                 let group = Group::begin(heap, regions)?;
                 // SAFETY: the regions are locked until `group` goes; the closure works for all brands.
-                let result = unsafe { f(($((&mut Txn::new(group.hot($i), group.region($i)), self.$i.object()),)*)) }?;
-                group.commit()?;
-                Ok(result)
+                let result = unsafe { f(($((&mut Txn::new(group.hot($i), group.region($i)), self.$i.object()),)*)) };
+                end(group, result)
             }
         }
     };
@@ -163,9 +171,8 @@ impl<T: Persist> RootSet for &[Root<T>] {
             roots: NonNull::from_ref(self),
             marker: PhantomData,
         };
-        let result = f(shards)?;
-        group.commit()?;
-        Ok(result)
+        let result = f(shards);
+        end(group, result)
     }
 }
 

@@ -64,7 +64,12 @@ pub(crate) fn read_logs(logs: &[Log], mapped: u64) -> Result<Found> {
 ///
 /// # Safety
 /// Nobody else accesses the heap, which has not changed since the logs were read.
-pub(crate) unsafe fn replay(media: &Media, base: *mut u8, logs: &mut [Log], found: &Found) -> Recovered {
+pub(crate) unsafe fn replay(
+    media: &Media,
+    base: *mut u8,
+    logs: &mut [Log],
+    found: &Found,
+) -> Result<Recovered> {
     if bug(Bug::RecoveryResetsFirst) {
         reset(media, logs);
     }
@@ -73,10 +78,12 @@ pub(crate) unsafe fn replay(media: &Media, base: *mut u8, logs: &mut [Log], foun
         unsafe { restore(media, base, entry) };
     }
     media.fence();
+    media.check_fences()?;
     if !bug(Bug::RecoveryResetsFirst) && !bug(Bug::KeepGeneration) {
         reset(media, logs);
     }
-    found.recovered
+    media.check_fences()?;
+    Ok(found.recovered)
 }
 
 fn reset(media: &Media, logs: &mut [Log]) {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::format::{CONTINUED, LEAST, Layout, MORE, PIECE, Seed};
+use super::format::{LEAST, Layout, MORE, PIECE, Seed};
 use crate::media::{LINE, LINE_WORDS};
 use crate::txn::log::{Range, head};
 
@@ -108,7 +108,7 @@ impl Buffer {
         self.live.push_back(place);
         let mut words = std::mem::take(&mut self.spare);
         words.clear();
-        words.extend(self.seed.segment_head(start, sequence, previous_end, self.oldest));
+        words.extend(self.seed.segment_head(start, sequence, previous_end));
         self.chunks.push(Chunk { file_offset: self.layout.file_offset(place), words });
         self.end = start + LINE as u64;
     }
@@ -127,7 +127,6 @@ impl Buffer {
 
     /// Appends one transaction, for which there is [room](Self::room) for what it [needs](Self::need).
     pub(crate) fn append<'a>(&mut self, ranges: impl Iterator<Item = Range<'a>>) {
-        let mut flags = 0;
         let mut start = self.begin_record();
         for range in ranges {
             let mut done = 0;
@@ -136,8 +135,7 @@ impl Buffer {
                 // The rest of the segment is whole lines, so what fits there fits with its padding.
                 let most = PIECE.min(self.left() as usize / 8);
                 if used + 2 > most {
-                    self.end_record(start, flags | MORE);
-                    flags = CONTINUED;
+                    self.end_record(start, MORE);
                     start = self.begin_record();
                     continue;
                 }
@@ -148,7 +146,7 @@ impl Buffer {
                 done += n;
             }
         }
-        self.end_record(start, flags);
+        self.end_record(start, 0);
     }
 
     /// Begins a record, in the next segment if this one is almost full, and returns its place in [`words`](Self::words).

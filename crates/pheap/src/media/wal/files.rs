@@ -37,7 +37,7 @@ impl Storage for OnDisk {
             let len = (to - at).min(zeros.len() as u64);
             self.0.write_all_at(&zeros[..len as usize], at)
         });
-        written.and_then(|()| self.0.sync_all()).inspect_err(|_| {
+        written.inspect_err(|_| {
             let _ = self.0.set_len(from); // gives back what a part of it took
         })
     }

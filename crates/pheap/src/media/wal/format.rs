@@ -1,13 +1,13 @@
 //! What a log looks like in its file.
 //!
-//! The first page names the heap and the log, and never changes. Behind it lie segments of equal size, which are written with zeros
+//! The first page names the heap and the log, and says up to which position the heap's file has everything. Behind it lie segments of equal size, which are written with zeros
 //! when they are added, and used again when a checkpoint has brought their records to the heap's file. A position in the log is the number
 //! of its segment times their size, plus the offset in it; it never comes back, so it is in the seed of each checksum.
 //!
 //! | in a segment | |
 //! |---|---|
-//! | line 0 | checksum, number of the segment, position where the records of the segment before end, number of the oldest segment that is needed |
-//! | then | records: whole lines, each an entry as in the [log of a region](crate::txn::log), with [`MORE`] if its transaction goes on, [`CONTINUED`] if it began before |
+//! | line 0 | checksum, number of the segment, position where the records of the segment before end |
+//! | then | records: whole lines, each an entry as in the [log of a region](crate::txn::log), with [`MORE`] if its transaction goes on |
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -16,19 +16,20 @@ use crate::error::{Error, Result};
 use crate::media::{Bug, LINE, LINE_WORDS, bug};
 use crate::txn::checksum::checksum;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
 /// Bytes before the first segment.
 pub(crate) const HEAD: u64 = 4096;
+/// Where the first page holds the position up to which the heap's file has everything: in a sector of its own.
+pub(crate) const MARK: u64 = 512;
 /// First word of the file. Not text, so that no text file can have it.
 const MAGIC: u64 = u64::from_le_bytes(*b"\x89PHEWAL\n");
 const FORMAT: u64 = 1;
 const HEAD_WORDS: usize = 8;
 /// In the second word of a record: the next record belongs to the same transaction.
 pub(crate) const MORE: u64 = 1 << 33;
-/// There: the record before belongs to it, too.
-pub(crate) const CONTINUED: u64 = 1 << 34;
 /// Words that one record has at most.
 pub(crate) const PIECE: usize = 4096;
 /// A record begins where at least this many words are left in its segment.
@@ -132,16 +133,15 @@ impl Seed {
     }
 
     /// The first line of a segment that begins at `position`.
-    pub(crate) fn segment_head(
-        self,
-        position: u64,
-        sequence: u64,
-        previous_end: u64,
-        oldest: u64,
-    ) -> [u64; LINE_WORDS] {
-        let mut words = [0, sequence, previous_end, oldest, 0, 0, 0, 0];
+    pub(crate) fn segment_head(self, position: u64, sequence: u64, previous_end: u64) -> [u64; LINE_WORDS] {
+        let mut words = [0, sequence, previous_end, 0, 0, 0, 0, 0];
         words[0] = checksum(self.at(position), &words);
         words
+    }
+
+    /// Says that the heap's file has everything before a position.
+    pub(crate) fn mark(self, folded: u64) -> [u64; LINE_WORDS] {
+        self.segment_head(u64::MAX, folded, 0)
     }
 
     /// Completes a record that is going to be at `position`; its second word says how long it is.
@@ -211,36 +211,35 @@ pub(crate) struct Found {
 /// Reads a log up to the first record that is not complete.
 pub(crate) fn read_all(file: &dyn Storage, layout: Layout, seed: Seed, path: &Path) -> Result<Found> {
     let error = |e| Error::io(format!("reading {}", path.display()), e);
-    let (mut heads, mut oldest) = (Vec::new(), 0);
-    for index in 0..layout.segments(file.len().map_err(error)?) {
+    let line = |at| -> io::Result<[u64; LINE_WORDS]> {
         let mut bytes = [0; LINE];
-        file.read_up_to(&mut bytes, layout.file_offset(index)).map_err(error)?;
-        let words: [u64; LINE_WORDS] =
-            std::array::from_fn(|i| u64::from_le_bytes(*bytes[i * 8..].first_chunk().expect("8 bytes")));
-        if words == seed.segment_head(layout.start(words[1]), words[1], words[2], words[3]) {
-            heads.push((words[1], index, words[2]));
-            oldest = oldest.max(words[3]);
+        file.read_up_to(&mut bytes, at)?;
+        Ok(std::array::from_fn(|i| u64::from_le_bytes(*bytes[i * 8..].first_chunk().expect("8 bytes"))))
+    };
+    let mut places = BTreeMap::new();
+    for index in 0..layout.segments(file.len().map_err(error)?) {
+        let words = line(layout.file_offset(index)).map_err(error)?;
+        if words == seed.segment_head(layout.start(words[1]), words[1], words[2]) {
+            places.insert(words[1], (index, words[2]));
         }
     }
-    // Segments are used again in the order of their numbers, but which of their new heads reach the disk is its affair: an older one may have kept its
-    // own while that of the next one is gone. What came before the oldest that is needed is in the heap's file.
-    heads.retain(|&(sequence, ..)| sequence >= oldest);
-    heads.sort_unstable();
+    let mark = line(MARK).map_err(error)?;
+    let folded = if mark == seed.mark(mark[1]) { mark[1] } else { layout.start(1) };
     let mut found = Found::default();
     let mut open: Vec<Vec<u64>> = Vec::new();
-    let mut end: Option<(u64, u64)> = None; // number of the last segment, and where its records end
-    for (sequence, index, previous_end) in heads {
-        let follows = |(last, at)| sequence == last + 1 && (previous_end == at || bug(Bug::SkipSegmentEnd));
-        if !end.is_none_or(follows) {
+    let mut at = folded;
+    let first = layout.sequence(folded);
+    for sequence in first.. {
+        let Some(&(index, previous_end)) = places.get(&sequence) else { break };
+        let start = layout.start(sequence) + LINE as u64;
+        // Else the one before ends in a record that is torn.
+        if sequence > first && previous_end != at && !bug(Bug::SkipSegmentEnd) {
             break;
         }
-        let start = layout.start(sequence) + LINE as u64;
-        let mut records =
-            Records::read(file, layout, seed, index, start, layout.segment - LINE as u64).map_err(error)?;
+        at = at.max(start);
+        let rest = layout.start(sequence + 1) - at;
+        let mut records = Records::read(file, layout, seed, index, at, rest).map_err(error)?;
         while let Some(record) = records.next() {
-            if open.is_empty() && record[1] & CONTINUED != 0 {
-                continue; // it began in a segment that was used again, so it is in the heap's file
-            }
             let more = record[1] & MORE != 0;
             open.push(record.to_vec());
             if !more {
@@ -248,7 +247,7 @@ pub(crate) fn read_all(file: &dyn Storage, layout: Layout, seed: Seed, path: &Pa
                 found.records.append(&mut open);
             }
         }
-        end = Some((sequence, records.position()));
+        at = records.position();
     }
     Ok(found)
 }

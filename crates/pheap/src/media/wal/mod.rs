@@ -32,7 +32,7 @@ use crate::heap::mapping::PAGE;
 use crate::txn::log::Range;
 use buffer::Buffer;
 use fold::Fold;
-use format::{HEAD, Layout, Records, Seed};
+use format::{HEAD, Layout, MARK, Records, Seed};
 use pages::PrivatePages;
 use storage::{Disk, Storage};
 
@@ -106,6 +106,8 @@ struct State {
     checkpoint: bool,
     /// Whether a transaction waits for room.
     full: bool,
+    /// Whether the log could not grow ahead, and no checkpoint has come since.
+    full_disk: bool,
     stop: bool,
     /// How often it has done so.
     rounds: u64,
@@ -141,15 +143,20 @@ impl Wal {
         let seed = Seed::new(header.salt, layout.id);
         let segments = 2;
         let data = disk.data();
+        let mut made = false;
         let created = disk.create_log().and_then(|log| {
+            made = true;
             log.write_all(&layout.to_bytes(), 0)?;
             log.extend(layout.to_bytes().len() as u64, layout.file_offset(segments))?;
+            log.sync()?;
             // The heap's file may have been changed by others, whose writes are not durable.
             data.sync()?;
             Ok(log)
         });
         let log = created.map_err(|e| {
-            let _ = disk.remove_log();
+            if made {
+                let _ = disk.remove_log();
+            }
             let context = format!("creating the log {}", disk.log_path().display());
             if is_full(&e) {
                 Error::OutOfSpace { reason: format!("{context}: {e}") }
@@ -175,6 +182,7 @@ impl Wal {
                 background: false,
                 checkpoint: false,
                 full: false,
+                full_disk: false,
                 stop: false,
                 rounds: 0,
             }),
@@ -227,6 +235,11 @@ impl Wal {
         self.state.lock().failure.as_ref().map(Failure::error)
     }
 
+    /// Lets the log refuse everything from now on: a sync has failed.
+    pub(crate) fn poison(&self, what: &str, error: &io::Error) {
+        self.fail(&mut self.state.lock(), what, error);
+    }
+
     fn fail(&self, state: &mut State, what: &str, error: &io::Error) {
         state.failure.get_or_insert_with(|| Failure {
             what: what.to_owned(),
@@ -261,7 +274,7 @@ impl Wal {
             let made = self.make_room(&mut state, need);
             if is_metadata && let Err(error) = &made {
                 // It has been stored already, and others will rely on it.
-                self.fail(&mut state, &error.to_string(), &io::Error::from_raw_os_error(libc::ENOSPC));
+                self.fail(&mut state, "recording metadata", &io::Error::other(error.to_string()));
             }
             made?;
         }
@@ -270,7 +283,8 @@ impl Wal {
             .append(ranges.inspect(|range| self.pages.note(range.offset, range.words.len() as u64 * 8)));
         let end = state.buffer.end();
         let grown = end - state.folded > self.settings.log_limit / 2
-            || state.buffer.free_segments() == 0
+            || !state.full_disk
+                && state.buffer.free_segments() == 0
                 && state.buffer.segments() * self.layout.segment < self.settings.log_limit;
         if grown || self.pages.bytes() > self.memory_trigger.load(Ordering::Relaxed) {
             self.request(&mut state);
@@ -334,6 +348,8 @@ impl Wal {
         let add = (have / 2).min(most).max(least);
         let log = self.log.read().clone();
         log.extend(self.layout.file_offset(have), self.layout.file_offset(have + add))?;
+        // A failure may be that of records which somebody else is about to sync, who would not be told again.
+        log.sync().inspect_err(|e| self.poison("syncing the log", e))?;
         self.state.lock().buffer.add_segments(have..have + add);
         Ok(())
     }
@@ -446,6 +462,7 @@ impl Wal {
         let new = self.disk.create_log()?;
         let len = old.len()?;
         new.extend(0, len)?;
+        new.sync()?;
         let mut bytes = vec![0; 1 << 20];
         for at in (0..len).step_by(bytes.len()) {
             let have = old.read_up_to(&mut bytes, at)?;
@@ -495,7 +512,10 @@ impl Wal {
             }
             let result = self.fold(*folded, end, &live).and_then(|written| {
                 self.counters.checkpoint_bytes.fetch_add(written, Ordering::Relaxed);
-                if bug(Bug::RecycleBeforeData) { Ok(()) } else { self.data.sync() }
+                if !bug(Bug::RecycleBeforeData) {
+                    self.data.sync()?;
+                }
+                self.mark_folded(end)
             });
             let mut state = self.state.lock();
             if let Err(e) = result {
@@ -505,11 +525,19 @@ impl Wal {
             *folded = end;
             state.folded = end;
             state.buffer.recycle(end);
+            state.full_disk = false;
             self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
             self.changed.notify_all();
         }
         after();
         Ok(())
+    }
+
+    /// Lets recovery begin at a position, durably: of the segments before it that are used again, the disk may have any part at any time.
+    fn mark_folded(&self, end: u64) -> io::Result<()> {
+        let log = self.log.read();
+        log.write_all(fold::bytes(&self.seed.mark(end)), MARK)?;
+        log.sync()
     }
 
     /// Writes the records of a range of positions to the heap's file, and says how many bytes that were.
@@ -537,6 +565,15 @@ impl Wal {
             ));
         }
         fold.finish()
+    }
+
+    /// Waits until no thread writes to a file. Nothing is appended any more, and there is no thread in the background.
+    pub(crate) fn quiesce(&self) {
+        let _folded = self.folded.lock();
+        let mut state = self.state.lock();
+        while state.writing || state.syncing {
+            self.changed.wait(&mut state);
+        }
     }
 
     /// Ends the use of a log whose heap is closed: all is in the heap's file, and its header says so.
@@ -581,7 +618,8 @@ impl Wal {
         let size = segments * self.layout.segment;
         if free == 0 && size < self.settings.log_limit {
             // So that no transaction has to. If it fails, one that needs it will find out why.
-            let _ = self.grow(1);
+            let grown = self.grow(1);
+            self.state.lock().full_disk = grown.is_err();
         }
         let memory = self.pages.bytes() > self.memory_trigger.load(Ordering::Relaxed);
         if full || memory || behind > self.settings.log_limit / 2 {

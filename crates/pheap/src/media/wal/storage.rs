@@ -31,8 +31,8 @@ pub(crate) trait Storage: Send + Sync + Debug {
     /// What the operating system says.
     fn len(&self) -> io::Result<u64>;
 
-    /// Makes the file longer by zeros that are written (not only reserved), durably, so that later writes there change no metadata. What was
-    /// written before is durable then, too. If it fails, the file is as long as before.
+    /// Makes the file longer by zeros that are written (not only reserved), so that, after a sync, later writes there change no metadata. If it
+    /// fails, the file is as long as before.
     ///
     /// # Errors
     /// What the operating system says.

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::buffer::Buffer;
 use super::fold::{Fold, bytes};
-use super::format::{Head, Layout, Seed, read_all, read_head};
+use super::format::{Head, Layout, MARK, Seed, read_all, read_head};
 use super::storage::Storage;
 use crate::heap::header::HEADER_SIZE;
 use crate::heap::mapping::PAGE;
@@ -97,6 +97,14 @@ impl Log {
         self.buffer.give_back(chunks);
     }
 
+    /// A checkpoint of all that was written.
+    fn checkpoint(&mut self) {
+        self.write();
+        let end = self.buffer.end();
+        (&self.file as &dyn Storage).write_all(bytes(&self.seed.mark(end)), MARK).unwrap();
+        self.buffer.recycle(end);
+    }
+
     /// What the words of the heap are after a replay, and how many transactions were found.
     fn replay(&self) -> (BTreeMap<u64, u64>, u64) {
         let found = read_all(&self.file, LAYOUT, self.seed, Path::new("log")).unwrap();
@@ -129,38 +137,45 @@ proptest! {
     #[test]
     fn what_is_written_is_found(
         transactions in prop::collection::vec((some_ranges(), any::<bool>(), 0u8..8), 1..30),
-        cut in any::<prop::sample::Index>(),
+        choices in prop::collection::vec(any::<bool>(), 1..100),
     ) {
         let mut log = Log::new(2);
         let mut all = Vec::new();
         let mut folded = 0;
+        // What was synced: the file, and how many transactions.
+        let mut synced = (log.file.0.lock().unwrap().clone(), 0);
         for (number, (ranges, write, recycle)) in transactions.iter().enumerate() {
             let content = content(ranges, number as u64);
             log.append(&content);
             all.push(content);
-            if *write {
-                log.write();
-            }
             if *recycle == 0 {
-                log.write();
-                log.buffer.recycle(log.buffer.end());
+                log.checkpoint();
                 folded = all.len();
+            }
+            if *write || *recycle == 0 {
+                log.write();
+                synced = (log.file.0.lock().unwrap().clone(), all.len());
             }
         }
         log.write();
-        // What was recycled may or may not be found; it is overwritten by what came after, or the same.
         let (heap, found) = log.replay();
-        let first = all.len() - found as usize;
-        prop_assert!(first <= folded, "transaction {first} is missing, up to {folded} may be");
-        prop_assert_eq!(heap, model(all[first..].iter()));
+        prop_assert_eq!(found as usize, all.len() - folded);
+        prop_assert_eq!(heap, model(all[folded..].iter()));
 
-        // Cut anywhere, in the order in which it was written: a prefix is found, never a part of a transaction.
-        let (len, head) = (log.file.len().unwrap() as usize, LAYOUT.file_offset(0) as usize);
-        let at = head + cut.index(len - head);
-        log.file.0.lock().unwrap()[at..].fill(0);
+        // Of what was not synced, the disk has any sectors: a prefix is found, never a part of a transaction.
+        let mut file = log.file.0.lock().unwrap();
+        synced.0.resize(file.len(), 0);
+        let sectors = file.chunks_mut(512).zip(synced.0.chunks(512)).filter(|(new, old)| new != old);
+        for ((new, old), keep) in sectors.zip(choices.iter().cycle()) {
+            if !keep {
+                new.copy_from_slice(old);
+            }
+        }
+        drop(file);
         let (heap, found) = log.replay();
-        let fits = (0..=all.len() - found as usize).any(|first| heap == model(all[first..][..found as usize].iter()));
-        prop_assert!(fits, "{found} transactions, but not {found} in a row");
+        let found = folded + found as usize;
+        prop_assert!((synced.1..=all.len()).contains(&found), "{found} found, {} synced", synced.1);
+        prop_assert_eq!(heap, model(all[folded..found].iter()));
     }
 
     #[test]
@@ -235,28 +250,31 @@ fn a_segment_is_read_only_behind_the_end_of_the_one_before() {
 }
 
 #[test]
-fn segments_that_are_not_needed_are_not_read() {
-    let mut log = Log::new(5);
-    let mut number = 0;
-    let one = |number: u64| content(&vec![(number * 40, 30)], number);
-    let mut fill = |log: &mut Log, to: u64| {
-        while LAYOUT.sequence(log.buffer.end()) < to {
-            log.append(&one(number));
-            number += 1;
-        }
-        log.write();
-        number
-    };
-    fill(&mut log, 4);
-    // The first three are in the heap's file. When they are used again, the disk gets the second and third of them, but not the first.
-    let recycled = log.buffer.end();
-    log.buffer.recycle(recycled);
-    let old =
-        log.file.0.lock().unwrap()[LAYOUT.file_offset(0) as usize..LAYOUT.file_offset(1) as usize].to_vec();
-    let kept = fill(&mut log, 6) - 1; // the last one is in the sixth
-    fill(&mut log, 8);
-    (&log.file as &dyn Storage).write_all(&old, LAYOUT.file_offset(0)).unwrap();
-    let heap = log.replay().0;
-    let has = |number: u64| heap.contains_key(&one(number)[0].0);
-    assert!(has(kept - 1) && !has(kept) && !has(0), "the fourth and the fifth, and no others");
+fn segments_that_are_used_again_are_not_read() {
+    // Of three that are used again, the disk gets any: the first of them has its old head, or a part of the old records behind a new one.
+    for lost in [0..512, 0..64 << 10, 512..1024, 64 << 10..65 << 10, 0..192 << 10] {
+        let mut log = Log::new(5);
+        let mut number = 0;
+        let one = |number: u64| content(&vec![(number * 40, 30)], number);
+        let mut fill = |log: &mut Log, to: u64| {
+            while LAYOUT.sequence(log.buffer.end()) < to {
+                log.append(&one(number));
+                number += 1;
+            }
+            log.write();
+            number
+        };
+        fill(&mut log, 3);
+        log.checkpoint();
+        let folded = fill(&mut log, 4);
+        let synced = fill(&mut log, 6) - 1; // the last one is in the sixth segment, the first that is used again
+        let old = log.file.0.lock().unwrap().clone();
+        let all = fill(&mut log, 8);
+        let place = LAYOUT.file_offset(0) + lost.start..LAYOUT.file_offset(0) + lost.end;
+        let old = &old[place.start as usize..place.end as usize];
+        (&log.file as &dyn Storage).write_all(old, place.start).unwrap();
+        let heap = log.replay().0;
+        let has = |number: u64| heap.contains_key(&one(number)[0].0);
+        assert!(has(folded) && has(synced - 1) && !has(all - 1) && !has(0), "{lost:?}");
+    }
 }
