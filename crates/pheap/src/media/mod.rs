@@ -378,7 +378,7 @@ impl Media {
         });
         let result = wal.append(words, ranges, is_metadata);
         noted.clear();
-        self.recorded(words, result)
+        self.recorded(result)
     }
 
     /// With a write-ahead log: appends the record of a transaction.
@@ -387,13 +387,13 @@ impl Media {
     /// As for [`Wal::append`].
     #[inline]
     pub(crate) fn record_staged(&self, wal: &Wal, staged: &Staged) -> Result<()> {
-        let words = staged.range_words();
-        self.recorded(words, wal.append(words, staged.ranges(), false))
+        self.recorded(wal.append(staged.range_words(), staged.ranges(), false))
     }
 
-    fn recorded(&self, words: usize, result: Result<u64>) -> Result<()> {
-        self.counters.position.set(result?);
-        self.counters.log_bytes.add(words as u64 * 8);
+    fn recorded(&self, result: Result<std::ops::Range<u64>>) -> Result<()> {
+        let place = result?;
+        self.counters.position.set(place.end);
+        self.counters.log_bytes.add(place.end - place.start);
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -43,7 +44,15 @@ impl Storage for OnDisk {
     }
 
     fn is_linked(&self) -> io::Result<bool> {
-        Ok(self.0.metadata()?.nlink() > 0)
+        // Asked for nothing but this. Asking for times as well would make Linux (6.13 and newer) give the next write an exact one, and write the
+        // inode with each sync: a quarter of the time of a commit.
+        // SAFETY: `statx` is plain data, for which zeros are valid, and the call fills it.
+        let (result, stat) = unsafe {
+            let mut stat: libc::statx = std::mem::zeroed();
+            let fd = self.0.as_raw_fd();
+            (libc::statx(fd, c"".as_ptr(), libc::AT_EMPTY_PATH, libc::STATX_NLINK, &raw mut stat), stat)
+        };
+        if result == 0 { Ok(stat.stx_nlink > 0) } else { Err(io::Error::last_os_error()) }
     }
 }
 

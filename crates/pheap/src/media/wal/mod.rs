@@ -251,7 +251,7 @@ impl Wal {
         self.requested.notify_all();
     }
 
-    /// Appends the new content of ranges, all of it or nothing, and returns the position behind it. `words` is the number of words of the ranges,
+    /// Appends the new content of ranges, all of it or nothing, and returns the positions before and behind it. `words` is the number of words of the ranges,
     /// heads included. Nothing waits for a disk, unless the log is full.
     ///
     /// # Errors
@@ -261,7 +261,7 @@ impl Wal {
         words: usize,
         ranges: impl Iterator<Item = Range<'a>>,
         is_metadata: bool,
-    ) -> Result<u64> {
+    ) -> Result<std::ops::Range<u64>> {
         let mut state = self.state.lock();
         let need = state.buffer.need(words) + if is_metadata { 0 } else { RESERVE };
         loop {
@@ -278,6 +278,7 @@ impl Wal {
             }
             made?;
         }
+        let start = state.buffer.end();
         state
             .buffer
             .append(ranges.inspect(|range| self.pages.note(range.offset, range.words.len() as u64 * 8)));
@@ -289,7 +290,7 @@ impl Wal {
         if grown || self.pages.bytes() > self.memory_trigger.load(Ordering::Relaxed) {
             self.request(&mut state);
         }
-        Ok(end)
+        Ok(start..end)
     }
 
     /// Asks the thread in the background for a checkpoint.
