@@ -3,7 +3,7 @@
 #
 #   ci/power-cut.sh [--rounds N] [--dax] [--disk] [--no-sync] [--self-test] [--seed N] [--keep DIR]
 #
-# Both devices unless told. The exit status is 0 only if all rounds pass. Needs Debian's packages (as root, they are installed), see
+# Both devices unless told. The exit status is 0 only if all rounds pass, 2 if the virtual machine did not work. Needs Debian's packages (as root, they are installed), see
 # ci/dax-vm/README.md, a Rust toolchain and about 8 seconds for each round.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)

@@ -64,6 +64,7 @@ pub fn info(heap: &Heap, as_json: bool, out: &mut dyn Write) -> Result {
         "arena_size": info.arena_size,
         "arenas": info.arenas,
         "state": state,
+        "offered": info.offered.map(|durability| format!("{durability:?}").to_lowercase()),
         "replayed_records": stats.replayed_records,
         "rolled_back_entries": stats.rolled_back_entries,
         "types": info.types,
@@ -80,6 +81,9 @@ pub fn info(heap: &Heap, as_json: bool, out: &mut dyn Write) -> Result {
         row([&"arenas", &format!("{}, of {} each or more", info.arenas, human(info.arena_size))]),
         row([&"state", &in_words]),
     ];
+    if let Some(offered) = info.offered {
+        rows.push(row([&"durability", &format!("`{offered:?}` is what `Durability::Auto` takes here")]));
+    }
     if stats.replayed_records + stats.rolled_back_entries > 0 {
         let (redo, undo) = (stats.replayed_records, stats.rolled_back_entries);
         rows.push(row([

@@ -5,11 +5,11 @@
 
 use std::fmt;
 
-use super::Heap;
 use super::check::map::{Astray, HeapMap, Place};
 use super::check::trace::read_integer;
 use super::header::{FORMAT, Use};
 use super::options::Durability;
+use super::{Heap, open};
 use crate::error::{Error, Result};
 use crate::layout::desc::Prim;
 use crate::layout::{FieldLayout, Shape, TypeLayout, describe, slice_header};
@@ -53,6 +53,8 @@ pub struct HeapInfo {
     /// How the heap is in use; `None` if its last user closed it. For a heap that is open read-only, this is how it was found: then
     /// [`Process`](Durability::Process) or [`Pmem`](Durability::Pmem) is what a program had that was killed. For other heaps it is how they are open.
     pub in_use: Option<Durability>,
+    /// What [`Durability::Auto`] takes for the file where it lies; `None` for a heap without a file.
+    pub offered: Option<Durability>,
     /// Number of types in the type table.
     pub types: u64,
     /// Number of roots.
@@ -93,6 +95,7 @@ impl Heap {
                 Use::Pmem => Some(Durability::Pmem),
                 Use::Wal => Some(Durability::Wal),
             },
+            offered: self.inner().mapping.file().map(open::offered),
             types: meta.types.types.len() as u64,
             roots: meta.roots.len() as u64,
         }

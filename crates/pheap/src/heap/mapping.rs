@@ -150,6 +150,16 @@ impl Mapping {
         }
     }
 
+    /// The file, if there is one.
+    pub(crate) fn file(&self) -> Option<&File> {
+        match &self.backing {
+            Backing::Shared { file, .. } | Backing::Private { file } | Backing::Logged { file, .. } => {
+                Some(file)
+            }
+            _ => None,
+        }
+    }
+
     /// Whether to map with `MAP_SYNC` from here on.
     pub(crate) fn set_sync(&mut self, to: bool) {
         if let Backing::Shared { sync, .. } = &mut self.backing {
@@ -311,9 +321,7 @@ impl Mapping {
 
     /// Lets others open the file.
     pub(crate) fn unlock(&self) {
-        if let Backing::Shared { file, .. } | Backing::Private { file } | Backing::Logged { file, .. } =
-            &self.backing
-        {
+        if let Some(file) = self.file() {
             let _ = file.unlock();
         }
     }
@@ -365,7 +373,7 @@ pub(crate) fn supports_map_sync(file: &File, len: u64) -> bool {
         let map = libc::mmap(
             std::ptr::null_mut(),
             PAGE as usize,
-            libc::PROT_READ | libc::PROT_WRITE,
+            libc::PROT_READ,
             libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC,
             file.as_raw_fd(),
             0,

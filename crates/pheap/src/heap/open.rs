@@ -123,7 +123,9 @@ fn open_found(
             log.sync().map_err(|e| Error::io(format!("syncing {}", disk.log_path().display()), e))?;
         }
         let mapping = relocate::reserve(options.base, &header, Backing::Private { file })?;
-        return Builder::existing(mapping, Medium::Process, header, &leftover);
+        let mut builder = Builder::existing(mapping, Medium::Process, header, &leftover)?;
+        builder.recovered.replayed += leftover.transactions();
+        return Ok(builder);
     }
     holes::fill(&file, path, header.mapped)?;
     let place = Place { path, file: &file, base: options.base };
@@ -225,10 +227,24 @@ fn choose(options: &Options, file: &File) -> Result<Chosen> {
         (Durability::Pmem, None) => {
             Err(Error::Unsupported("`Durability::Pmem` needs a processor with clwb, clflushopt or clflush"))
         }
+        (Durability::Auto, _) => match (offered(file), instruction) {
+            (Durability::Process, _) => Ok(Chosen::Mapped(Medium::Process, false)),
+            (Durability::Pmem, Some(instruction)) => Ok(Chosen::Mapped(Medium::Pmem(instruction), true)),
+            _ => Ok(Chosen::Wal),
+        },
+    }
+}
+
+/// What [`Durability::Auto`] takes for a file.
+pub(super) fn offered(file: &File) -> Durability {
+    let len = file.metadata().map_or(0, |metadata| metadata.len());
+    if is_tmpfs(file) {
         // Nothing in it survives a power failure whatever one does.
-        (Durability::Auto, _) if is_tmpfs(file) => Ok(Chosen::Mapped(Medium::Process, false)),
-        (Durability::Auto, Some(instruction)) if sync => Ok(Chosen::Mapped(Medium::Pmem(instruction), true)),
-        (Durability::Auto, _) => Ok(Chosen::Wal),
+        Durability::Process
+    } else if FlushInstruction::detect().is_some() && supports_map_sync(file, len) {
+        Durability::Pmem
+    } else {
+        Durability::Wal
     }
 }
 

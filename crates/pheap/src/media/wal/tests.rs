@@ -290,8 +290,13 @@ fn a_transaction_over_several_roots_takes_no_position_back() {
         crate::txn((&a, &b), |(_, (tb, _))| (0..200u64).try_for_each(|i| tb.alloc(i).map(drop))).unwrap();
     };
     garbage(); // takes spans
-    a.txn(|tx, p| Ok(tx[p] = 1)).unwrap();
-    b.txn(|tx, p| Ok(tx[p] = 2)).unwrap();
+    for root in [&a, &b] {
+        root.txn(|tx, p| {
+            tx[p] = 1;
+            Ok(())
+        })
+        .unwrap();
+    }
     let positions = || [&a, &b].map(|root| root.region.counters.position.get());
     let before = positions();
     garbage();

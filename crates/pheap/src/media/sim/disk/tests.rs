@@ -205,7 +205,9 @@ fn a_log_can_disappear_and_be_another() {
 fn something_can_happen_in_the_middle_of_a_sync() {
     let (disk, log) = disk(2);
     let (data, other) = (disk.data(), disk.open_log().unwrap().unwrap());
-    let write = move || drop(other.write_some(&filled(1), 0).unwrap());
+    let write = move || {
+        other.write_some(&filled(1), 0).unwrap();
+    };
     assert!(!disk.amid_sync(Which::Log, Some(Box::new(write))));
     data.sync().unwrap();
     assert!(disk.pending().is_empty());
