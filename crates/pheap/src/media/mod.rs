@@ -14,18 +14,19 @@
 pub(crate) mod cpu;
 #[cfg(feature = "sim")]
 pub mod sim;
+mod synced;
 pub(crate) mod wal;
 
 use std::cell::RefCell;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, compiler_fence};
+use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 
 use crate::error::{Error, Result};
 use crate::txn::log::{Range, Staged};
 use cpu::FlushInstruction;
+pub(crate) use synced::SyncedFile;
 use wal::Wal;
-use wal::storage::Storage;
 
 /// Bytes of a cache line: the unit of flushing.
 pub(crate) const LINE: usize = 64;
@@ -54,7 +55,7 @@ impl Medium {
             #[cfg(feature = "sim")]
             Medium::Sim(_) => true,
             #[cfg(feature = "sim")]
-            Medium::Synced(synced) => synced.copy.is_some(),
+            Medium::Synced(synced) => synced.is_simulated(),
             Medium::Wal(wal) => wal.is_simulated(),
             _ => false,
         }
@@ -70,60 +71,6 @@ impl Medium {
             // SAFETY: by the caller's promise.
             unsafe { sim.mapped(_base, _len as usize) };
         }
-    }
-}
-
-/// A file that each fence syncs.
-#[derive(Debug)]
-pub(crate) struct SyncedFile {
-    file: Arc<dyn Storage>,
-    failed: AtomicBool,
-    /// Where a copy of a simulated file is mapped, and how long it is.
-    #[cfg(feature = "sim")]
-    copy: Option<(usize, usize)>,
-}
-
-impl SyncedFile {
-    pub(crate) fn new(file: Arc<dyn Storage>) -> SyncedFile {
-        SyncedFile {
-            file,
-            failed: AtomicBool::new(false),
-            #[cfg(feature = "sim")]
-            copy: None,
-        }
-    }
-
-    /// For a map that is a copy of so many bytes: a fence writes what has changed.
-    #[cfg(feature = "sim")]
-    pub(crate) fn with_copy(self, base: *mut u8, len: u64) -> SyncedFile {
-        SyncedFile { copy: Some((base.expose_provenance(), len as usize)), ..self }
-    }
-
-    fn sync(&self) {
-        // What follows a failure should not reach the disk without what came before.
-        if self.failed.load(Ordering::Relaxed) {
-            return;
-        }
-        #[cfg(feature = "sim")]
-        let written = self.copy.map_or(Ok(()), |(base, len)| {
-            // SAFETY: so many bytes are mapped there, and the program does not store to them while it waits for a fence.
-            let copy =
-                unsafe { std::slice::from_raw_parts(std::ptr::with_exposed_provenance::<u8>(base), len) };
-            self.file.write_changes(copy)
-        });
-        #[cfg(not(feature = "sim"))]
-        let written = Ok(());
-        if written.and_then(|()| self.file.sync()).is_err() {
-            self.failed.store(true, Ordering::Relaxed);
-        }
-    }
-
-    /// Fails if a sync has failed.
-    pub(crate) fn check(&self) -> std::io::Result<()> {
-        if self.failed.load(Ordering::Relaxed) {
-            return Err(std::io::Error::other("the file could not be synced"));
-        }
-        Ok(())
     }
 }
 

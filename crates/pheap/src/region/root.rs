@@ -63,7 +63,9 @@ impl<T: Persist> Root<T> {
     ///
     /// # Errors
     /// What `f` returns; [`Error::Nested`] if this thread is inside a transaction or read of the heap already; [`Error::OutOfSpace`] if
-    /// the log cannot grow; [`Error::ReadOnly`], [`Error::Closed`], [`Error::Forked`]. All of them leave the root as it was.
+    /// the log cannot grow; [`Error::ReadOnly`], [`Error::Closed`], [`Error::Forked`]. All of them leave the root as it was. With
+    /// [`Durability::Wal`](crate::Durability::Wal), [`Error::OutcomeUnknown`] if the disk fails while this transaction waits for it, and
+    /// [`Error::Failed`] if it has failed before.
     #[inline]
     pub fn txn<R>(&self, f: impl for<'r> FnOnce(&mut Txn<'r>, P<'r, T::At<'r>>) -> Result<R>) -> Result<R> {
         self.try_txn(f)
@@ -92,10 +94,12 @@ impl<T: Persist> Root<T> {
         }
     }
 
-    /// Runs `f`, which may read and not write. Reads of one root run beside each other, but not beside a transaction.
+    /// Runs `f`, which may read and not write. Reads of one root run beside each other, but not beside a transaction. With
+    /// [`Durability::Wal`](crate::Durability::Wal), a read waits first until what it is going to see is durable.
     ///
     /// # Errors
-    /// [`Error::Nested`] if this thread is inside a transaction of the heap; [`Error::Closed`], [`Error::Forked`].
+    /// [`Error::Nested`] if this thread is inside a transaction of the heap; [`Error::Closed`], [`Error::Forked`]; with `Wal`,
+    /// [`Error::OutcomeUnknown`] and [`Error::Failed`] if the disk has failed.
     #[inline]
     pub fn read<R>(&self, f: impl for<'r> FnOnce(&View<'r>, P<'r, T::At<'r>>) -> R) -> Result<R> {
         let _shared = Shared::begin(&self.heap, &self.region)?;

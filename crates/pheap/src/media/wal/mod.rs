@@ -9,9 +9,11 @@
 //! After a failed write or sync it is not known what the disk has: the log then refuses everything, until the heap is opened again.
 
 mod buffer;
+mod checkpoint;
 pub(crate) mod files;
 mod fold;
 pub(crate) mod format;
+mod group;
 mod pages;
 mod recovery;
 pub(crate) mod storage;
@@ -24,15 +26,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 
-use super::{Bug, bug};
 use crate::error::{Error, Result};
 use crate::heap::SyncPolicy;
 use crate::heap::header::Header;
 use crate::heap::mapping::PAGE;
 use crate::txn::log::Range;
 use buffer::Buffer;
-use fold::Fold;
-use format::{HEAD, Layout, MARK, Records, Seed};
+use format::{HEAD, Layout, Seed};
 use pages::PrivatePages;
 use storage::{Disk, Storage};
 
@@ -355,303 +355,10 @@ impl Wal {
         Ok(())
     }
 
-    /// Waits until what was appended before `position` has been handed to the kernel, and synced if the policy says so.
-    ///
-    /// # Errors
-    /// [`Error::OutcomeUnknown`].
-    #[inline]
-    pub(crate) fn acknowledge(&self, position: u64) -> Result<()> {
-        if self.is_acknowledged(position) { Ok(()) } else { self.reach(position, self.syncs_commits()) }
-    }
-
-    /// Whether [`acknowledge`](Self::acknowledge) has nothing to wait for.
-    #[inline]
-    pub(crate) fn is_acknowledged(&self, position: u64) -> bool {
-        self.level(self.syncs_commits()).load(Ordering::Acquire) >= position
-    }
-
-    fn syncs_commits(&self) -> bool {
-        self.settings.policy == SyncPolicy::EveryCommit && !bug(Bug::NoSyncOfLog)
-    }
-
-    fn level(&self, synced: bool) -> &AtomicU64 {
-        if synced { &self.durable } else { &self.written }
-    }
-
-    /// Waits until all that was appended is durable.
-    ///
-    /// # Errors
-    /// [`Error::OutcomeUnknown`].
-    pub(crate) fn sync(&self) -> Result<()> {
-        if let Some(failure) = self.failure() {
-            return Err(failure);
-        }
-        let end = self.end();
-        self.reach(end, true)
-    }
-
-    /// Position behind the last record.
-    pub(crate) fn end(&self) -> u64 {
-        self.state.lock().buffer.end()
-    }
-
-    /// Waits until what was appended before `position` has been handed to the kernel (or synced). The first thread to come writes and syncs for all
-    /// that have come when it begins.
-    fn reach(&self, position: u64, synced: bool) -> Result<()> {
-        let mut state = self.state.lock();
-        while self.level(synced).load(Ordering::Acquire) < position {
-            if let Some(failure) = &state.failure {
-                return Err(Error::OutcomeUnknown { source: failure.source() });
-            }
-            let is_written = self.written.load(Ordering::Acquire) >= position;
-            if synced && state.syncing || !is_written && state.writing {
-                self.changed.wait(&mut state);
-            } else if is_written {
-                self.sync_written(&mut state);
-            } else {
-                self.write_buffer(&mut state);
-            }
-        }
-        Ok(())
-    }
-
-    /// Hands what is in the buffer to the kernel.
-    fn write_buffer(&self, state: &mut MutexGuard<'_, State>) {
-        state.writing = true;
-        let chunks = state.buffer.take();
-        let end = state.buffer.end();
-        let written = MutexGuard::unlocked(state, || {
-            // Locked meanwhile: the log may not get another file in between.
-            let log = self.log.read();
-            chunks.iter().try_for_each(|chunk| log.write_all(fold::bytes(&chunk.words), chunk.file_offset))
-        });
-        state.writing = false;
-        match written {
-            Ok(()) => {
-                self.written.fetch_max(end, Ordering::Release);
-                state.buffer.give_back(chunks);
-                self.changed.notify_all();
-            }
-            Err(e) => self.fail(state, &format!("writing {}", self.disk.log_path().display()), &e),
-        }
-    }
-
-    /// Syncs what has been written.
-    fn sync_written(&self, state: &mut MutexGuard<'_, State>) {
-        state.syncing = true;
-        let end = self.written.load(Ordering::Acquire);
-        let synced = MutexGuard::unlocked(state, || {
-            let log = self.log.read().clone();
-            if log.is_linked()? { log.sync() } else { self.replace_log(&*log) }
-        });
-        state.syncing = false;
-        match synced {
-            Ok(()) => {
-                self.durable.fetch_max(end, Ordering::Release);
-                self.counters.syncs.fetch_add(1, Ordering::Relaxed);
-                self.changed.notify_all();
-            }
-            Err(e) => self.fail(state, &format!("syncing {}", self.disk.log_path().display()), &e),
-        }
-    }
-
-    /// Somebody has removed the log's name: gives it a new file with the same content.
-    #[cold]
-    fn replace_log(&self, old: &dyn Storage) -> io::Result<()> {
-        let _growth = self.growth.lock();
-        let mut current = self.log.write();
-        let new = self.disk.create_log()?;
-        let len = old.len()?;
-        new.extend(0, len)?;
-        new.sync()?;
-        let mut bytes = vec![0; 1 << 20];
-        for at in (0..len).step_by(bytes.len()) {
-            let have = old.read_up_to(&mut bytes, at)?;
-            new.write_all(&bytes[..have], at)?;
-        }
-        new.sync()?;
-        *current = new;
-        Ok(())
-    }
-
-    /// Writes to the heap's file, and syncs it: for the header and new arenas, which no record covers.
-    ///
-    /// # Errors
-    /// What failed; the log then refuses everything.
-    pub(crate) fn write_through(&self, bytes: &[u8], at: u64) -> Result<()> {
-        // What follows a failure could reach the disk without what came before.
-        if let Some(failure) = self.failure() {
-            return Err(failure);
-        }
-        self.pages.note(at, bytes.len() as u64);
-        self.data.write_all(bytes, at).and_then(|()| self.data.sync()).map_err(|e| {
-            self.fail(&mut self.state.lock(), "writing the heap's file", &e);
-            Error::io("writing the heap's file", e)
-        })
-    }
-
-    /// Copies all records to the heap's file, and frees their segments. Then `after` runs, while no other checkpoint does.
-    ///
-    /// # Errors
-    /// What failed; the log then refuses everything.
-    pub(crate) fn checkpoint(&self, after: impl FnOnce()) -> Result<()> {
-        let mut folded = self.folded.lock();
-        let (end, live) = {
-            let state = self.state.lock();
-            if let Some(failure) = &state.failure {
-                return Err(failure.error());
-            }
-            // In this order, under this lock: what is recorded in the new epoch is behind `end`.
-            self.pages.next_epoch();
-            (state.buffer.end(), state.buffer.live())
-        };
-        if *folded < end {
-            if !bug(Bug::FoldUnsynced) {
-                self.reach(end, true)?;
-            } else {
-                self.reach(end, false)?;
-            }
-            let result = self.fold(*folded, end, &live).and_then(|written| {
-                self.counters.checkpoint_bytes.fetch_add(written, Ordering::Relaxed);
-                if !bug(Bug::RecycleBeforeData) {
-                    self.data.sync()?;
-                }
-                self.mark_folded(end)
-            });
-            let mut state = self.state.lock();
-            if let Err(e) = result {
-                self.fail(&mut state, "writing a checkpoint to the heap's file", &e);
-                return Err(state.failure.as_ref().expect("it has failed").error());
-            }
-            *folded = end;
-            state.folded = end;
-            state.buffer.recycle(end);
-            state.full_disk = false;
-            self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
-            self.changed.notify_all();
-        }
-        after();
-        Ok(())
-    }
-
-    /// Lets recovery begin at a position, durably: of the segments before it that are used again, the disk may have any part at any time.
-    fn mark_folded(&self, end: u64) -> io::Result<()> {
-        let log = self.log.read();
-        log.write_all(fold::bytes(&self.seed.mark(end)), MARK)?;
-        log.sync()
-    }
-
-    /// Writes the records of a range of positions to the heap's file, and says how many bytes that were.
-    fn fold(&self, from: u64, to: u64, live: &[(u64, u64)]) -> io::Result<u64> {
-        let log = self.log.read().clone();
-        let mut fold = Fold::new(&*self.data);
-        let mut at = from;
-        for &(sequence, place) in live {
-            let (start, end) = (self.layout.start(sequence), self.layout.start(sequence + 1));
-            if end <= from || start >= to {
-                continue;
-            }
-            let first = at.max(start + super::LINE as u64);
-            let mut records =
-                Records::read(&*log, self.layout, self.seed, place, first, end.min(to) - first)?;
-            while let Some(record) = records.next() {
-                fold.add(record)?;
-            }
-            at = records.position();
-        }
-        if at != to {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                "the log does not hold what was written to it",
-            ));
-        }
-        fold.finish()
-    }
-
-    /// Waits until no thread writes to a file. Nothing is appended any more, and there is no thread in the background.
-    pub(crate) fn quiesce(&self) {
-        let _folded = self.folded.lock();
-        let mut state = self.state.lock();
-        while state.writing || state.syncing {
-            self.changed.wait(&mut state);
-        }
-    }
-
     /// Ends the use of a log whose heap is closed: all is in the heap's file, and its header says so.
     pub(crate) fn remove(&self) {
         // If that fails, the next opening sees that the log is an old one.
         let _ = self.disk.remove_log();
-    }
-}
-
-/// The thread in the background.
-impl Wal {
-    /// Says that there is one.
-    pub(crate) fn set_background(&self, there: bool) {
-        let mut state = self.state.lock();
-        state.background = there;
-        state.stop = false;
-        self.changed.notify_all();
-    }
-
-    /// Tells it to end.
-    pub(crate) fn stop_background(&self) {
-        self.state.lock().stop = true;
-        self.requested.notify_all();
-    }
-
-    /// Waits until a checkpoint is asked for. `false` if the thread is to end.
-    pub(crate) fn wait_for_request(&self) -> bool {
-        let mut state = self.state.lock();
-        while !state.checkpoint && !state.stop && state.failure.is_none() {
-            self.requested.wait(&mut state);
-        }
-        !state.stop && state.failure.is_none()
-    }
-
-    /// Does what was asked for. `after` runs when the checkpoint is complete.
-    pub(crate) fn work(&self, after: impl FnOnce()) {
-        let (free, segments, behind, full) = {
-            let mut state = self.state.lock();
-            let behind = state.buffer.end() - state.folded;
-            (state.buffer.free_segments(), state.buffer.segments(), behind, std::mem::take(&mut state.full))
-        };
-        let size = segments * self.layout.segment;
-        if free == 0 && size < self.settings.log_limit {
-            // So that no transaction has to. If it fails, one that needs it will find out why.
-            let grown = self.grow(1);
-            self.state.lock().full_disk = grown.is_err();
-        }
-        let memory = self.pages.bytes() > self.memory_trigger.load(Ordering::Relaxed);
-        if full || memory || behind > self.settings.log_limit / 2 {
-            // A failure is kept, for all others to see.
-            let _ = self.checkpoint(after);
-        }
-        let limit = self.settings.memory_limit;
-        let trigger = (limit / 2).max(self.pages.bytes() + limit / 4);
-        self.memory_trigger.store(trigger, Ordering::Relaxed);
-        let mut state = self.state.lock();
-        state.checkpoint = false;
-        state.rounds += 1;
-        self.changed.notify_all();
-    }
-
-    /// Waits for one round of the thread in the background, if too many pages are private.
-    #[cold]
-    pub(crate) fn wait_for_memory(&self) {
-        let mut state = self.state.lock();
-        let rounds = state.rounds;
-        self.request(&mut state);
-        while state.background && state.rounds == rounds && state.failure.is_none() {
-            self.changed.wait(&mut state);
-        }
-    }
-
-    /// Whether more pages are private than should be, and the next checkpoint may help.
-    #[inline]
-    pub(crate) fn is_over_memory(&self) -> bool {
-        let bytes = self.pages.bytes();
-        bytes > self.settings.memory_limit && bytes > self.memory_trigger.load(Ordering::Relaxed)
     }
 }
 

@@ -1,0 +1,186 @@
+//! Checkpoints, and the thread in the background that makes them.
+
+use std::io;
+use std::sync::atomic::Ordering;
+
+use super::Wal;
+use super::fold::{self, Fold};
+use super::format::{MARK, Records};
+use crate::error::{Error, Result};
+use crate::media::{Bug, LINE, bug};
+
+impl Wal {
+    /// Writes to the heap's file, and syncs it: for the header and new arenas, which no record covers.
+    ///
+    /// # Errors
+    /// What failed; the log then refuses everything.
+    pub(crate) fn write_through(&self, bytes: &[u8], at: u64) -> Result<()> {
+        // What follows a failure could reach the disk without what came before.
+        if let Some(failure) = self.failure() {
+            return Err(failure);
+        }
+        self.pages.note(at, bytes.len() as u64);
+        self.data.write_all(bytes, at).and_then(|()| self.data.sync()).map_err(|e| {
+            self.fail(&mut self.state.lock(), "writing the heap's file", &e);
+            Error::io("writing the heap's file", e)
+        })
+    }
+
+    /// Copies all records to the heap's file, and frees their segments. Then `after` runs, while no other checkpoint does.
+    ///
+    /// # Errors
+    /// What failed; the log then refuses everything.
+    pub(crate) fn checkpoint(&self, after: impl FnOnce()) -> Result<()> {
+        let mut folded = self.folded.lock();
+        let (end, live) = {
+            let state = self.state.lock();
+            if let Some(failure) = &state.failure {
+                return Err(failure.error());
+            }
+            // In this order, under this lock: what is recorded in the new epoch is behind `end`.
+            self.pages.next_epoch();
+            (state.buffer.end(), state.buffer.live())
+        };
+        if *folded < end {
+            if !bug(Bug::FoldUnsynced) {
+                self.reach(end, true)?;
+            } else {
+                self.reach(end, false)?;
+            }
+            let result = self.fold(*folded, end, &live).and_then(|written| {
+                self.counters.checkpoint_bytes.fetch_add(written, Ordering::Relaxed);
+                if !bug(Bug::RecycleBeforeData) {
+                    self.data.sync()?;
+                }
+                self.mark_folded(end)
+            });
+            let mut state = self.state.lock();
+            if let Err(e) = result {
+                self.fail(&mut state, "writing a checkpoint to the heap's file", &e);
+                return Err(state.failure.as_ref().expect("it has failed").error());
+            }
+            *folded = end;
+            state.folded = end;
+            state.buffer.recycle(end);
+            state.full_disk = false;
+            self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
+            self.changed.notify_all();
+        }
+        after();
+        Ok(())
+    }
+
+    /// Lets recovery begin at a position, durably: of the segments before it that are used again, the disk may have any part at any time.
+    fn mark_folded(&self, end: u64) -> io::Result<()> {
+        let log = self.log.read();
+        log.write_all(fold::bytes(&self.seed.mark(end)), MARK)?;
+        log.sync()
+    }
+
+    /// Writes the records of a range of positions to the heap's file, and says how many bytes that were.
+    fn fold(&self, from: u64, to: u64, live: &[(u64, u64)]) -> io::Result<u64> {
+        let log = self.log.read().clone();
+        let mut fold = Fold::new(&*self.data);
+        let mut at = from;
+        for &(sequence, place) in live {
+            let (start, end) = (self.layout.start(sequence), self.layout.start(sequence + 1));
+            if end <= from || start >= to {
+                continue;
+            }
+            let first = at.max(start + LINE as u64);
+            let mut records =
+                Records::read(&*log, self.layout, self.seed, place, first, end.min(to) - first)?;
+            while let Some(record) = records.next() {
+                fold.add(record)?;
+            }
+            at = records.position();
+        }
+        if at != to {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the log does not hold what was written to it",
+            ));
+        }
+        fold.finish()
+    }
+
+    /// Waits until no thread writes to a file. Nothing is appended any more, and there is no thread in the background.
+    pub(crate) fn quiesce(&self) {
+        let _folded = self.folded.lock();
+        let mut state = self.state.lock();
+        while state.writing || state.syncing {
+            self.changed.wait(&mut state);
+        }
+    }
+}
+
+/// The thread in the background.
+impl Wal {
+    /// Says that there is one.
+    pub(crate) fn set_background(&self, there: bool) {
+        let mut state = self.state.lock();
+        state.background = there;
+        state.stop = false;
+        self.changed.notify_all();
+    }
+
+    /// Tells it to end.
+    pub(crate) fn stop_background(&self) {
+        self.state.lock().stop = true;
+        self.requested.notify_all();
+    }
+
+    /// Waits until a checkpoint is asked for. `false` if the thread is to end.
+    pub(crate) fn wait_for_request(&self) -> bool {
+        let mut state = self.state.lock();
+        while !state.checkpoint && !state.stop && state.failure.is_none() {
+            self.requested.wait(&mut state);
+        }
+        !state.stop && state.failure.is_none()
+    }
+
+    /// Does what was asked for. `after` runs when the checkpoint is complete.
+    pub(crate) fn work(&self, after: impl FnOnce()) {
+        let (free, segments, behind, full) = {
+            let mut state = self.state.lock();
+            let behind = state.buffer.end() - state.folded;
+            (state.buffer.free_segments(), state.buffer.segments(), behind, std::mem::take(&mut state.full))
+        };
+        let size = segments * self.layout.segment;
+        if free == 0 && size < self.settings.log_limit {
+            // So that no transaction has to. If it fails, one that needs it will find out why.
+            let grown = self.grow(1);
+            self.state.lock().full_disk = grown.is_err();
+        }
+        let memory = self.pages.bytes() > self.memory_trigger.load(Ordering::Relaxed);
+        if full || memory || behind > self.settings.log_limit / 2 {
+            // A failure is kept, for all others to see.
+            let _ = self.checkpoint(after);
+        }
+        let limit = self.settings.memory_limit;
+        let trigger = (limit / 2).max(self.pages.bytes() + limit / 4);
+        self.memory_trigger.store(trigger, Ordering::Relaxed);
+        let mut state = self.state.lock();
+        state.checkpoint = false;
+        state.rounds += 1;
+        self.changed.notify_all();
+    }
+
+    /// Waits for one round of the thread in the background, if too many pages are private.
+    #[cold]
+    pub(crate) fn wait_for_memory(&self) {
+        let mut state = self.state.lock();
+        let rounds = state.rounds;
+        self.request(&mut state);
+        while state.background && state.rounds == rounds && state.failure.is_none() {
+            self.changed.wait(&mut state);
+        }
+    }
+
+    /// Whether more pages are private than should be, and the next checkpoint may help.
+    #[inline]
+    pub(crate) fn is_over_memory(&self) -> bool {
+        let bytes = self.pages.bytes();
+        bytes > self.settings.memory_limit && bytes > self.memory_trigger.load(Ordering::Relaxed)
+    }
+}

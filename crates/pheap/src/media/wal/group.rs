@@ -1,0 +1,133 @@
+//! Group commit: who waits for the log writes and syncs it, for all who wait.
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::MutexGuard;
+
+use super::storage::Storage;
+use super::{State, Wal, fold};
+use crate::error::{Error, Result};
+use crate::heap::SyncPolicy;
+use crate::media::{Bug, bug};
+
+impl Wal {
+    /// Waits until what was appended before `position` has been handed to the kernel, and synced if the policy says so.
+    ///
+    /// # Errors
+    /// [`Error::OutcomeUnknown`].
+    #[inline]
+    pub(crate) fn acknowledge(&self, position: u64) -> Result<()> {
+        if self.is_acknowledged(position) { Ok(()) } else { self.reach(position, self.syncs_commits()) }
+    }
+
+    /// Whether [`acknowledge`](Self::acknowledge) has nothing to wait for.
+    #[inline]
+    pub(crate) fn is_acknowledged(&self, position: u64) -> bool {
+        self.level(self.syncs_commits()).load(Ordering::Acquire) >= position
+    }
+
+    fn syncs_commits(&self) -> bool {
+        self.settings.policy == SyncPolicy::EveryCommit && !bug(Bug::NoSyncOfLog)
+    }
+
+    fn level(&self, synced: bool) -> &AtomicU64 {
+        if synced { &self.durable } else { &self.written }
+    }
+
+    /// Waits until all that was appended is durable.
+    ///
+    /// # Errors
+    /// [`Error::OutcomeUnknown`].
+    pub(crate) fn sync(&self) -> Result<()> {
+        if let Some(failure) = self.failure() {
+            return Err(failure);
+        }
+        let end = self.end();
+        self.reach(end, true)
+    }
+
+    /// Position behind the last record.
+    pub(crate) fn end(&self) -> u64 {
+        self.state.lock().buffer.end()
+    }
+
+    /// Waits until what was appended before `position` has been handed to the kernel (or synced). The first thread to come writes and syncs for all
+    /// that have come when it begins.
+    pub(super) fn reach(&self, position: u64, synced: bool) -> Result<()> {
+        let mut state = self.state.lock();
+        while self.level(synced).load(Ordering::Acquire) < position {
+            if let Some(failure) = &state.failure {
+                return Err(Error::OutcomeUnknown { source: failure.source() });
+            }
+            let is_written = self.written.load(Ordering::Acquire) >= position;
+            if synced && state.syncing || !is_written && state.writing {
+                self.changed.wait(&mut state);
+            } else if is_written {
+                self.sync_written(&mut state);
+            } else {
+                self.write_buffer(&mut state);
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands what is in the buffer to the kernel.
+    fn write_buffer(&self, state: &mut MutexGuard<'_, State>) {
+        state.writing = true;
+        let chunks = state.buffer.take();
+        let end = state.buffer.end();
+        let written = MutexGuard::unlocked(state, || {
+            // Locked meanwhile: the log may not get another file in between.
+            let log = self.log.read();
+            chunks.iter().try_for_each(|chunk| log.write_all(fold::bytes(&chunk.words), chunk.file_offset))
+        });
+        state.writing = false;
+        match written {
+            Ok(()) => {
+                self.written.fetch_max(end, Ordering::Release);
+                state.buffer.give_back(chunks);
+                self.changed.notify_all();
+            }
+            Err(e) => self.fail(state, &format!("writing {}", self.disk.log_path().display()), &e),
+        }
+    }
+
+    /// Syncs what has been written.
+    fn sync_written(&self, state: &mut MutexGuard<'_, State>) {
+        state.syncing = true;
+        let end = self.written.load(Ordering::Acquire);
+        let synced = MutexGuard::unlocked(state, || {
+            let log = self.log.read().clone();
+            if log.is_linked()? { log.sync() } else { self.replace_log(&*log) }
+        });
+        state.syncing = false;
+        match synced {
+            Ok(()) => {
+                self.durable.fetch_max(end, Ordering::Release);
+                self.counters.syncs.fetch_add(1, Ordering::Relaxed);
+                self.changed.notify_all();
+            }
+            Err(e) => self.fail(state, &format!("syncing {}", self.disk.log_path().display()), &e),
+        }
+    }
+
+    /// Somebody has removed the log's name: gives it a new file with the same content.
+    #[cold]
+    fn replace_log(&self, old: &dyn Storage) -> io::Result<()> {
+        let _growth = self.growth.lock();
+        let mut current = self.log.write();
+        let new = self.disk.create_log()?;
+        let len = old.len()?;
+        new.extend(0, len)?;
+        new.sync()?;
+        let mut bytes = vec![0; 1 << 20];
+        for at in (0..len).step_by(bytes.len()) {
+            let have = old.read_up_to(&mut bytes, at)?;
+            new.write_all(&bytes[..have], at)?;
+        }
+        new.sync()?;
+        *current = new;
+        Ok(())
+    }
+}
