@@ -23,7 +23,7 @@ pub struct Failing {
 const CALLS: [(Call, &str); 7] = [
     (Call::Read, "read"),
     (Call::Write, "write"),
-    (Call::Sync, "sync"),
+    (Call::Datasync, "sync"),
     (Call::Extend, "extend"),
     (Call::Open, "open"),
     (Call::Create, "create"),
@@ -88,10 +88,10 @@ impl Failing {
                 match call {
                     Call::Extend | Call::Create => all.push(Failing { full: true, ..failing }),
                     Call::Write => all.extend([failing, Failing { full: true, ..failing }]),
-                    Call::Sync if which == Which::Data && prepared => {
+                    Call::Datasync if which == Which::Data && prepared => {
                         all.push(Failing { evict: true, ..failing });
                     }
-                    Call::Sync => all.extend([failing, Failing { evict: true, ..failing }]),
+                    Call::Datasync => all.extend([failing, Failing { evict: true, ..failing }]),
                     _ => all.push(failing),
                 }
             }

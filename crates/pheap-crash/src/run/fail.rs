@@ -18,7 +18,7 @@ pub type Calls = HashMap<(File, Call), usize>;
 
 const FILES: [File; 2] = [File::Data, File::Log];
 const CALLS: [Call; 7] =
-    [Call::Read, Call::Write, Call::Sync, Call::Extend, Call::Open, Call::Create, Call::Remove];
+    [Call::Read, Call::Write, Call::Datasync, Call::Extend, Call::Open, Call::Create, Call::Remove];
 
 impl Run {
     /// Counts what was called on the medium, before there is another.

@@ -472,13 +472,13 @@ impl Storage for SimFile {
         }
         let mut state = lock(&self.state);
         if !self.has_name(&state) {
-            return state.faults.check(self.which, Call::Sync);
+            return state.faults.check(self.which, Call::Datasync);
         }
         state.point(match self.which {
             Which::Data => "sync of the file",
             Which::Log => "sync of the log",
         });
-        if let Err(error) = state.faults.check(self.which, Call::Sync) {
+        if let Err(error) = state.faults.check(self.which, Call::Datasync) {
             let of_this = state.pending.iter_mut().filter(|pending| pending.change.is_of(self.which));
             of_this.for_each(|pending| pending.limbo |= matches!(pending.change, DiskChange::Sector(..)));
             return Err(error);

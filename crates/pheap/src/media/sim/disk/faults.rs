@@ -12,7 +12,7 @@ pub enum Call {
     /// To write.
     Write,
     /// To make what was written durable.
-    Sync,
+    Datasync,
     /// To make a file longer.
     Extend,
     /// To open the log.

@@ -79,7 +79,7 @@ fn a_failed_sync_leaves_sectors_in_limbo() {
     let (disk, log) = disk(4);
     log.write_some(&filled(1), 0).unwrap();
     log.write_some(&filled(2), 512).unwrap();
-    disk.fail(fault(Which::Log, Call::Sync, 0, libc::EIO));
+    disk.fail(fault(Which::Log, Call::Datasync, 0, libc::EIO));
     assert_eq!(error(log.sync()), libc::EIO);
     assert_eq!(disk.failed(), 1);
     log.write_some(&filled(3), 512).unwrap();
@@ -97,7 +97,7 @@ fn a_failed_sync_leaves_sectors_in_limbo() {
 fn what_is_evicted_may_have_reached_the_disk() {
     let (disk, log) = disk(4);
     log.write_some(&filled(1), 0).unwrap();
-    disk.fail(fault(Which::Log, Call::Sync, 0, libc::EIO));
+    disk.fail(fault(Which::Log, Call::Datasync, 0, libc::EIO));
     assert!(log.sync().is_err());
     disk.data().write_some(&filled(2), 0).unwrap();
     disk.evict(|| true);
