@@ -387,3 +387,22 @@ fn roots_come_and_go() {
     heap.backup(&backup).unwrap();
     assert_eq!(options().read_only(true).open(&backup).unwrap().roots(), heap.roots());
 }
+
+#[test]
+fn what_is_live_is_known_after_a_close() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a");
+    let heap = options().open(&path).unwrap();
+    let list = heap.root::<Node>("list").unwrap();
+    list.txn(|tx, list| (0..10).try_for_each(|i| push(tx, list, i))).unwrap();
+    // The log has records of pages that are free now, and that the bitmaps will be stored in.
+    let gone = heap.root::<Node>("gone").unwrap();
+    gone.txn(|tx, list| (0..100_000).try_for_each(|i| push(tx, list, i))).unwrap();
+    heap.remove_root("gone").unwrap();
+    drop((list, gone));
+    heap.close().unwrap();
+    let heap = options().open(&path).unwrap();
+    let stats = heap.stats();
+    assert!(stats.ready && stats.collections == 0, "{stats:?}");
+    assert_eq!(stats.live_objects, 11);
+}

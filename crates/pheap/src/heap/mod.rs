@@ -320,7 +320,6 @@ impl HeapInner {
         }
         let _creation = self.creation.lock();
         let regions: Vec<Arc<Region>> = self.meta.lock().roots.values().cloned().collect();
-        let mut failed = self.why_not_open_if_failed();
         if self.state.swap(CLOSED, Ordering::Relaxed) == CLOSED {
             return Err(Error::Closed);
         }
@@ -334,7 +333,7 @@ impl HeapInner {
             wal.quiesce(); // a thread that has failed, or is about to, may still write
         }
         let mut meta = self.meta.lock();
-        let closed = match failed.take() {
+        let closed = match self.wal().and_then(|wal| wal.failure()) {
             // What the disk has is for the next opening to find out.
             Some(error) => Err(error),
             None if self.is_read_only() => Ok(()),
@@ -350,19 +349,16 @@ impl HeapInner {
         closed
     }
 
-    fn why_not_open_if_failed(&self) -> Option<Error> {
-        self.wal().and_then(|wal| wal.failure())
-    }
-
     /// Marks the heap as closed, once the disk has everything. `live` are the live slots, if they are known.
     fn mark_closed(&self, meta: &mut Meta, live: Option<Vec<u64>>) -> Result<()> {
         // A simulated medium cannot be cut off.
         let shorter = !self.is_simulated() && meta.drop_free_arenas();
+        if let Some(wal) = self.wal() {
+            // First of all: records of what was in these pages must not come after what is written there directly.
+            wal.checkpoint(|| {})?;
+        }
         if let Some(live) = live {
             meta.store_live_slots(self, &live);
-        }
-        if let Some(wal) = self.wal() {
-            wal.checkpoint(|| {})?;
         }
         self.mapping.sync()?;
         let Meta { header, media, .. } = meta;
