@@ -54,7 +54,16 @@ fn write_header(header: &mut Header, disk: &dyn Disk) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes a log that is not needed any more.
+/// Removes a log that the header says is not needed any more. If the call failed that should have made this durable, it may say so in the page
+/// cache only, so it is written again.
+pub(super) fn retire_old_log(header: &mut Header, disk: &dyn Disk) -> Result<()> {
+    if disk.open_log().is_ok_and(|log| log.is_some()) {
+        write_header(header, disk).map_err(|e| Error::io("writing the header", e))?;
+    }
+    remove_old_log(disk)
+}
+
+/// Removes a log that no heap needs.
 pub(super) fn remove_old_log(disk: &dyn Disk) -> Result<()> {
     let removed = disk.open_log().and_then(|log| if log.is_some() { disk.remove_log() } else { Ok(()) });
     removed.map_err(|e| Error::io(format!("removing the old log {}", disk.log_path().display()), e))
@@ -121,11 +130,7 @@ pub(super) fn open_at(
         log_limit: options.log_limit,
         memory_limit: options.memory_limit,
     };
-    if disk.open_log().is_ok_and(|log| log.is_some()) {
-        // The header says that it is not needed, but if the call failed that should have made this durable, it may do so in the page cache only.
-        write_header(&mut header, &**disk).map_err(|e| Error::io("writing the header", e))?;
-    }
-    remove_old_log(&**disk)?;
+    retire_old_log(&mut header, &**disk)?;
     let wal = Wal::create(disk.clone(), &header, settings)?;
     wal.set_base(mapping.base().addr());
     let opened = Builder::existing(mapping, Medium::Wal(wal.clone()), header, &Leftover::default());

@@ -129,11 +129,11 @@ fn open_found(
     }
     holes::fill(&file, path, header.mapped)?;
     let place = Place { path, file: &file, base: options.base };
-    let header = logged::settle(&place, header, disk, &leftover)?;
+    let mut header = logged::settle(&place, header, disk, &leftover)?;
     let mut builder = match choose(options, &file)? {
         Chosen::Mapped(medium, sync) => {
             tracing::info!(path = %path.display(), ?medium, "opened a heap");
-            logged::remove_old_log(&**disk)?;
+            logged::retire_old_log(&mut header, &**disk)?;
             place.open(medium, sync, header)?
         }
         Chosen::Wal => logged::open(options, &place, header, disk)?,
