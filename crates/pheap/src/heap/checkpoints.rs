@@ -7,7 +7,7 @@ use super::mapping::PAGE;
 use super::{Heap, HeapInner};
 use crate::error::{Error, Result};
 use crate::media::wal::Wal;
-use crate::media::{Bug, Medium, bug};
+use crate::media::{Bug, bug};
 use crate::region::Region;
 
 /// Bytes of a region that are looked at while its lock is held.
@@ -44,10 +44,7 @@ impl HeapInner {
     /// The write-ahead log, if the heap has one.
     #[inline(always)]
     pub(crate) fn wal(&self) -> Option<&Arc<Wal>> {
-        match &self.medium {
-            Medium::Wal(wal) => Some(wal),
-            _ => None,
-        }
+        self.medium.wal()
     }
 
     /// Waits until what was recorded before `position` may be told to others.

@@ -49,6 +49,15 @@ pub(crate) enum Medium {
 }
 
 impl Medium {
+    /// The write-ahead log, if that is what makes stores durable.
+    #[inline(always)]
+    pub(crate) fn wal(&self) -> Option<&Arc<Wal>> {
+        match self {
+            Medium::Wal(wal) => Some(wal),
+            _ => None,
+        }
+    }
+
     /// Whether runs must be repeatable.
     pub(crate) fn is_simulated(&self) -> bool {
         match self {
@@ -142,10 +151,7 @@ impl Media {
     /// The write-ahead log, if that is what makes stores durable.
     #[inline(always)]
     pub(crate) fn wal(&self) -> Option<&Arc<Wal>> {
-        match &self.medium {
-            Medium::Wal(wal) => Some(wal),
-            _ => None,
-        }
+        self.medium.wal()
     }
 
     /// Writes whole lines that will not be read soon (log entries); durable after the next fence.

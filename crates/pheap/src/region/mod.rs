@@ -202,17 +202,18 @@ impl<'a> Exclusive<'a> {
         let context = self.context();
         let result = commit::commit(context);
         self.end_held(result.is_ok());
+        let heap = self.heap;
+        let Some(wal) = heap.wal() else {
+            self.context().collect_some();
+            return result.map_err(|error| *error);
+        };
         let context = self.context();
         let position = context.media.position();
         context.collect_some();
         result.map_err(|error| *error)?;
-        let heap = self.heap;
-        if let Some(wal) = heap.wal() {
-            // Others may have the region meanwhile. They will wait for their own records, which are behind this one.
-            drop(self);
-            return heap.acknowledge(wal, position);
-        }
-        Ok(())
+        // Others may have the region meanwhile. They will wait for their own records, which are behind this one.
+        drop(self);
+        heap.acknowledge(wal, position)
     }
 
     /// Rolls the transaction back and lets go of the region. Why it was given up may tell of what it has read, so that must be durable.

@@ -42,11 +42,7 @@ impl Wal {
             (state.buffer.end(), state.buffer.live())
         };
         if *folded < end {
-            if !bug(Bug::FoldUnsynced) {
-                self.reach(end, true)?;
-            } else {
-                self.reach(end, false)?;
-            }
+            self.reach(end, !bug(Bug::FoldUnsynced))?;
             let result = self.fold(*folded, end, &live).and_then(|written| {
                 self.counters.checkpoint_bytes.fetch_add(written, Ordering::Relaxed);
                 if !bug(Bug::RecycleBeforeData) {
