@@ -6,11 +6,11 @@
 //! | line | |
 //! |---|---|
 //! | `found ROOT N` | after opening: the last transaction of a root |
-//! | `alive THREAD STATE` | after opening: the root that comes and goes of a thread |
+//! | `alive THREAD N` | after opening: the root that comes and goes of a thread is as its step N has left it |
 //! | `opened DURABILITY map_sync=BOOL …` | after opening: all of it was looked at, and is as it should be |
 //! | `ack ROOT N` | transaction N was committed, hence all before it |
 //! | `seen ROOT N` | a reader has seen it |
-//! | `life THREAD STATE` | what has become of the thread's own root: `temp NUMBER`, `kept NUMBER`, `none` |
+//! | `life THREAD N` | step N was made: the thread's own root was created, renamed, removed |
 //! | `stats NAME=NUMBER …` | since the heap was opened |
 //! | `cut the power` | with `--cut-after` |
 //! | `wrong: …` | what is not as it should be; the exit status is 1 |

@@ -1,6 +1,6 @@
 //! Roots that come and go: created, renamed, removed. Each thread has one at most.
 
-use pheap::{Heap, Root};
+use pheap::{Heap, Persist, Root};
 
 use crate::content::{Temp, mix, new_temp, step_temp, verify_temp};
 use crate::{Result, say, text};
@@ -8,83 +8,100 @@ use crate::{Result, say, text};
 /// The root of a thread, if there is one.
 pub struct Life {
     thread: u64,
-    root: Option<Alive>,
+    /// Things that have happened: after `3 k` there is no root, then the `k`-th was created, then it was renamed.
+    steps: u64,
+    root: Option<Root<Temp<'static>>>,
 }
 
-struct Alive {
-    kept: bool,
-    number: u64,
-    root: Root<Temp<'static>>,
+/// Counts a step durably before it is made, so that steps whose lines were lost in the machine are known of.
+#[derive(Persist, Default)]
+#[repr(C)]
+pub struct Steps {
+    begun: u64,
 }
 
-fn name(kept: bool, thread: u64, number: u64) -> String {
-    format!("{} {thread} {number}", if kept { "kept" } else { "temp" })
+/// The name of the root after so many steps, if there is one.
+fn name(thread: u64, steps: u64) -> Option<String> {
+    let kind = [None, Some("temp"), Some("kept")][(steps % 3) as usize]?;
+    Some(format!("{kind} {thread} {}", steps / 3))
 }
 
 /// What its content is made from.
-fn key(thread: u64, number: u64) -> u64 {
-    mix(mix(thread) ^ number)
+fn key(thread: u64, steps: u64) -> u64 {
+    mix(mix(thread) ^ (steps / 3))
+}
+
+/// The name of the root that counts.
+fn steps_name(thread: u64) -> String {
+    format!("steps {thread}")
 }
 
 impl Life {
-    /// Finds and verifies the root of a thread.
-    pub fn find(heap: &Heap, thread: u64) -> Result<Life> {
-        let mut root = None;
-        for info in heap.roots() {
-            let words: Vec<&str> = info.name.split(' ').collect();
-            let [kind @ ("temp" | "kept"), of, number] = words[..] else { continue };
-            let (Ok(of), Ok(number)) = (of.parse::<u64>(), number.parse::<u64>()) else { continue };
-            if of != thread {
-                continue;
+    /// Finds and verifies the root of a thread. Returns the names of all its roots, too.
+    pub fn find(heap: &Heap, thread: u64) -> Result<(Life, Vec<String>)> {
+        let count = heap.existing_root::<Steps>(&steps_name(thread));
+        let begun = match count {
+            Ok(count) => count.read(|view, steps| view[steps].begun).map_err(text)?,
+            Err(pheap::Error::NoSuchRoot(_)) => {
+                return Ok((Life { thread, steps: 0, root: None }, Vec::new()));
             }
-            let handle: Root<Temp<'static>> = heap.existing_root(&info.name).map_err(text)?;
-            handle.read(|view, temp| verify_temp(view, temp, key(thread, number))).map_err(text)??;
-            if root.replace(Alive { kept: kind == "kept", number, root: handle }).is_some() {
-                return Err(format!("thread {thread} has two roots that come and go"));
+            Err(error) => return Err(text(error)),
+        };
+        let there =
+            |steps| name(thread, steps).filter(|name| heap.roots().iter().any(|root| root.name == *name));
+        let mut names = vec![steps_name(thread)];
+        // The last step that was begun has been made, or has not. Where one of the two leaves no root, the other does.
+        let before = begun.saturating_sub(1);
+        let (steps, root) = match (there(begun), there(before)) {
+            (Some(name), _) => (begun, Some(name)),
+            (None, Some(name)) if before < begun => (before, Some(name)),
+            _ if begun % 3 == 0 => (begun, None),
+            _ if before % 3 == 0 => (before, None),
+            _ => return Err(format!("lost: thread {thread} has no root after {before} or {begun} steps")),
+        };
+        let root = match root {
+            None => None,
+            Some(name) => {
+                let root: Root<Temp<'static>> = heap.existing_root(&name).map_err(text)?;
+                root.read(|view, temp| verify_temp(view, temp, key(thread, steps))).map_err(text)??;
+                names.push(name);
+                Some(root)
             }
-        }
-        Ok(Life { thread, root })
-    }
-
-    pub fn exists(&self) -> bool {
-        self.root.is_some()
+        };
+        Ok((Life { thread, steps, root }, names))
     }
 
     /// Says what there is.
     pub fn say(&self, word: &str) {
-        let thread = self.thread;
-        match &self.root {
-            None => say(format_args!("{word} {thread} none")),
-            Some(Alive { kept, number, .. }) => {
-                say(format_args!("{word} {thread} {} {number}", if *kept { "kept" } else { "temp" }));
-            }
-        }
+        say(format_args!("{word} {} {}", self.thread, self.steps));
     }
 
-    /// The next thing in its life. `number` is for a new one.
-    pub fn go_on(&mut self, heap: &Heap, number: u64) -> pheap::Result<()> {
-        let thread = self.thread;
-        match &mut self.root {
-            None => {
-                let root =
-                    heap.root_or(&name(false, thread, number), |tx| new_temp(tx, key(thread, number)))?;
-                self.root = Some(Alive { kept: false, number, root });
+    /// The next thing in its life.
+    pub fn go_on(&mut self, heap: &Heap) -> pheap::Result<()> {
+        let (thread, steps) = (self.thread, self.steps + 1);
+        let count: Root<Steps> = heap.root(&steps_name(thread))?;
+        count.txn(|tx, count| {
+            tx[count].begun = steps;
+            Ok(())
+        })?;
+        match (name(thread, self.steps), name(thread, steps)) {
+            (None, Some(new)) => {
+                self.root = Some(heap.root_or(&new, |tx| new_temp(tx, key(thread, steps)))?);
             }
-            Some(alive) if !alive.kept => {
-                heap.rename_root(&name(false, thread, alive.number), &name(true, thread, alive.number))?;
-                alive.kept = true;
-            }
-            Some(alive) => {
-                heap.remove_root(&name(true, thread, alive.number))?;
+            (Some(old), Some(new)) => heap.rename_root(&old, &new)?,
+            (Some(old), None) => {
+                heap.remove_root(&old)?;
                 self.root = None;
             }
+            (None, None) => unreachable!("of three steps, one leaves no root"),
         }
+        self.steps = steps;
         self.say("life");
         Ok(())
     }
 
     /// A transaction on it, if it is there.
     pub fn change(&self) -> pheap::Result<()> {
-        self.root.as_ref().map_or(Ok(()), |alive| alive.root.txn(step_temp))
+        self.root.as_ref().map_or(Ok(()), |root| root.txn(step_temp))
     }
 }

@@ -14,7 +14,13 @@ pub fn verify(heap: &Heap, roots: u64, threads: u64) -> Result<Vec<Life>> {
     if !report.is_clean() {
         return Err(format!("check: {report}"));
     }
-    let lives: Vec<Life> = (0..threads).map(|thread| Life::find(heap, thread)).collect::<Result<_>>()?;
+    let mut lives = Vec::new();
+    let mut known = Vec::new();
+    for thread in 0..threads {
+        let (life, names) = Life::find(heap, thread)?;
+        lives.push(life);
+        known.extend(names);
+    }
     let there = heap.roots();
     let mut shards: Vec<Root<Shard<'static>>> = Vec::new();
     for i in 0..roots {
@@ -22,9 +28,9 @@ pub fn verify(heap: &Heap, roots: u64, threads: u64) -> Result<Vec<Life>> {
             shards.push(heap.existing_root(&shard_name(i)).map_err(text)?);
         }
     }
-    let known = shards.len() + lives.iter().filter(|life| life.exists()).count();
-    if known != there.len() {
-        return Err(format!("{} roots, of which {known} are known: {there:?}", there.len()));
+    known.extend(shards.iter().map(|root| root.name().to_owned()));
+    if known.len() != there.len() {
+        return Err(format!("{} roots, of which these are known: {known:?}; {there:?}", there.len()));
     }
     let mut found = Vec::new();
     for root in &shards {

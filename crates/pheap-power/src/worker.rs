@@ -45,7 +45,7 @@ impl<'a> Worker<'a> {
     fn act(&mut self) -> pheap::Result<()> {
         let heap = self.load.heap;
         match self.rng.below(128) {
-            0..=2 => self.life.go_on(heap, self.rng.next() >> 16),
+            0..=2 => self.life.go_on(heap),
             3..=6 => self.life.change(),
             7..=26 => self.transfer(),
             27..=28 => self.everywhere(),
