@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-pub use crate::layout::desc::{Desc, DescFn, Field, Kind, Prim, Variant};
+pub use crate::layout::desc::{Desc, DescFn, Field, Kind, Name, Prim, Variant};
 
 /// Zeroes the bytes `base + from .. base + to`.
 ///

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
+use std::ops::{Bound, RangeBounds};
 use std::ptr::NonNull;
 
 use crate::layout::{Persist, Pointee, slice_header};
@@ -73,6 +74,20 @@ impl<'r, T: ?Sized> P<'r, T> {
         self.addr
     }
 
+    /// A pointer to a part of the object. For [`field!`](crate::field).
+    ///
+    /// # Safety
+    /// `project` computes the address of a part of its argument, and does nothing else.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub unsafe fn __field<F: Persist>(self, project: impl FnOnce(*mut T) -> *mut F) -> P<'r, F>
+    where
+        T: Persist,
+    {
+        // SAFETY: part of a live object, so the address is not null, and there is a live value.
+        unsafe { P::from_addr(NonNull::new_unchecked(project(value_of(self)).cast())) }
+    }
+
     /// The object's identity, for visited sets and the like. A key cannot be stored in a heap.
     pub fn key(self) -> Key<'r> {
         Key { addr: self.addr.as_ptr().addr(), brand: PhantomData }
@@ -126,6 +141,7 @@ impl<'r, T: Persist> P<'r, [T]> {
 impl<'r> P<'r, str> {
     /// Length in bytes.
     #[inline(always)]
+    #[allow(clippy::len_without_is_empty)] // as above
     pub fn len(self) -> usize {
         // SAFETY: as for slices.
         unsafe { *self.addr.cast::<u64>().as_ptr() as usize }
@@ -149,6 +165,23 @@ impl Hash for Key<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.addr.hash(state);
     }
+}
+
+/// A range of the indices below `len`, as its first one and the one behind its last.
+#[track_caller]
+pub(crate) fn bounds(range: impl RangeBounds<usize>, len: usize) -> (usize, usize) {
+    let start = match range.start_bound() {
+        Bound::Included(&n) => n,
+        Bound::Excluded(&n) => n.checked_add(1).expect("the start of a range is out of bounds"),
+        Bound::Unbounded => 0,
+    };
+    let end = match range.end_bound() {
+        Bound::Included(&n) => n.checked_add(1).expect("the end of a range is out of bounds"),
+        Bound::Excluded(&n) => n,
+        Bound::Unbounded => len,
+    };
+    assert!(start <= end && end <= len, "range {start}..{end} is out of bounds of a slice of length {len}");
+    (start, end)
 }
 
 /// The object at an address, for `Index`.

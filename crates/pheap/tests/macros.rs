@@ -97,7 +97,7 @@ struct Node<'r> {
 fn fields<T: Persist>() -> &'static [Field] {
     match T::desc().kind {
         Kind::Struct { fields } => fields,
-        _ => panic!("{} is not a struct", T::desc().name),
+        _ => panic!("{} is not a struct", T::desc().name.as_str()),
     }
 }
 
@@ -106,7 +106,7 @@ fn names_and_offsets(fields: &[Field]) -> Vec<(&str, usize)> {
 }
 
 fn is<T: Persist>(desc: &Desc, name: &str) {
-    assert_eq!((desc.name, desc.size, desc.align), (name, size_of::<T>(), align_of::<T>()));
+    assert_eq!((desc.name.as_str(), desc.size, desc.align), (name, size_of::<T>(), align_of::<T>()));
 }
 
 #[test]
@@ -131,12 +131,12 @@ fn structs_are_described() {
 fn generic_types_are_described() {
     let desc = <Pair<u8, Gaps, 3> as Persist>::desc();
     is::<Pair<u8, Gaps, 3>>(desc, "Pair");
-    let args: Vec<_> = desc.args.iter().map(|arg| arg().name).collect();
+    let args: Vec<_> = desc.args.iter().map(|arg| arg().name.as_str()).collect();
     assert_eq!(args, ["u8", "Gaps"]);
     assert_eq!(names_and_offsets(fields::<Pair<u8, Gaps, 3>>()), [("first", 0), ("second", 4)]);
     assert_eq!(names_and_offsets(fields::<Pair<u64, u8, 3>>()), [("first", 0), ("second", 8)]);
     match (fields::<Pair<u8, Gaps, 3>>()[1].ty)().kind {
-        Kind::Array { len, elem } => assert_eq!((len, elem().name), (3, "Gaps")),
+        Kind::Array { len, elem } => assert_eq!((len, elem().name.as_str()), (3, "Gaps")),
         _ => panic!("not an array"),
     }
 }
@@ -145,7 +145,7 @@ fn generic_types_are_described() {
 fn recursive_types_are_described() {
     let next = &fields::<Node<'static>>()[1];
     match (next.ty)().kind {
-        Kind::Ptr { nullable, to } => assert_eq!((nullable, to().name), (true, "Node")),
+        Kind::Ptr { nullable, to } => assert_eq!((nullable, to().name.as_str()), (true, "Node")),
         _ => panic!("not a pointer"),
     }
     is::<Bounded<u8>>(<Bounded<'static, u8> as Persist>::desc(), "Bounded");
@@ -210,7 +210,7 @@ fn zeroed<T: Persist + Copy>(value: T) -> Vec<usize> {
     };
     let (one, two) = (image(0xa5), image(0x5a));
     // What is neither data nor zeroed keeps the filling.
-    assert_eq!(one, two, "{}: some padding was not zeroed", T::desc().name);
+    assert_eq!(one, two, "{}: some padding was not zeroed", T::desc().name.as_str());
     let data = data_bytes::<T>(std::ptr::from_ref(&value).cast());
     let padding: Vec<_> = (0..size).filter(|at| !data.contains(at)).collect();
     padding.iter().for_each(|&at| assert_eq!(one[at], 0));
@@ -218,7 +218,7 @@ fn zeroed<T: Persist + Copy>(value: T) -> Vec<usize> {
         // SAFETY: a byte of a field.
         assert_eq!(one[at], unsafe { *std::ptr::from_ref(&value).cast::<u8>().add(at) }, "byte {at} is data");
     }
-    assert!(T::PADDED || padding.is_empty(), "{} has padding", T::desc().name);
+    assert!(T::PADDED || padding.is_empty(), "{} has padding", T::desc().name.as_str());
     padding
 }
 

@@ -36,7 +36,10 @@ pub(super) fn expand(input: &Input<'_>) -> TokenStream {
 pub(super) fn stub(input: &Input<'_>, errors: &syn::Error) -> TokenStream {
     let errors = errors.to_compile_error();
     let never = hygienic!(::core::panic!("this type did not compile"));
-    let persist = impl_persist(input, &Body { padded: quote!(false), desc: never, zero: quote!() });
+    let persist = impl_persist(
+        input,
+        &Body { padded: quote!(false), pointers: quote!(false), desc: never, zero: quote!() },
+    );
     hygienic! {
         #errors
         const _: () = { #persist };
@@ -47,6 +50,8 @@ pub(super) fn stub(input: &Input<'_>, errors: &syn::Error) -> TokenStream {
 struct Body {
     /// The value of `PADDED`.
     padded: TokenStream,
+    /// The value of `POINTERS`.
+    pointers: TokenStream,
     /// The body of `desc`.
     desc: TokenStream,
     /// The body of `zero_padding`, in terms of `this`.
@@ -66,6 +71,7 @@ fn struct_body(input: &Input<'_>, fields: &Fields<'_>) -> Body {
     let zero = fields.zero(krate, &base);
     Body {
         padded: padded(input, &fields.padded(krate)),
+        pointers: fields.pointers(krate),
         desc: desc(input, &hygienic!(#krate::__private::Kind::Struct { fields: #described })),
         zero: hygienic! {
             let #base = #this.cast::<u8>();
@@ -96,8 +102,10 @@ fn enum_body(input: &Input<'_>, tag: &Ident, variants: &[Variant<'_>]) -> Body {
     let names = variants.iter().map(|variant| variant.name);
     let zero = layouts.iter().map(|layout| layout.zero(krate, &base));
     let padded = layouts.iter().map(|layout| layout.padded(krate));
+    let pointers = layouts.iter().map(|layout| layout.pointers(krate));
     Body {
         padded: self::padded(input, &hygienic!(false #(|| #padded)*)),
+        pointers: hygienic!(false #(|| #pointers)*),
         desc: desc(input, &kind),
         zero: hygienic! {
             let #base = #this.cast::<u8>();
@@ -133,6 +141,11 @@ fn discriminants(tag: &Ident, variants: &[Variant<'_>]) -> Vec<TokenStream> {
 fn desc(input: &Input<'_>, kind: &TokenStream) -> TokenStream {
     let krate = &input.options.krate;
     let id = &input.options.id;
+    // What is reserved for `pheap` itself is private there: nobody else can use it.
+    let id = match input.options.own {
+        true => hygienic!(#krate::__private::Name::own(#id)),
+        false => hygienic!(#krate::__private::Name::new(#id)),
+    };
     let args = input.generics.type_params().map(|param| &param.ident);
     // `PADDED` is mentioned for its assertion: nothing lives in a heap without its description.
     hygienic!(const {
@@ -175,7 +188,7 @@ fn impl_persist(input: &Input<'_>, body: &Body) -> TokenStream {
     let krate = &input.options.krate;
     let name = input.name;
     let this = this();
-    let Body { padded, desc, zero } = body;
+    let Body { padded, pointers, desc, zero } = body;
     let generics = brand::generics(input);
     let (impl_generics, _, where_clause) = generics.split_for_impl();
     let (_, arguments, _) = input.generics.split_for_impl();
@@ -188,6 +201,8 @@ fn impl_persist(input: &Input<'_>, body: &Body) -> TokenStream {
             type At<#at> = #name #at_arguments;
 
             const PADDED: bool = #padded;
+
+            const POINTERS: bool = #pointers;
 
             fn desc() -> &'static #krate::__private::Desc {
                 #desc

@@ -75,6 +75,12 @@ impl<'a> Fields<'a> {
         )
     }
 
+    /// Whether any field can hold a pointer.
+    pub(super) fn pointers(&self, krate: &TokenStream) -> TokenStream {
+        let types = self.fields.iter().map(|field| field.ty);
+        hygienic!(false #(|| <#types as #krate::Persist>::POINTERS)*)
+    }
+
     /// Statements that zero the gaps, and the padding inside of the fields. `base` is the start of the value.
     pub(super) fn zero(&self, krate: &TokenStream, base: &Ident) -> TokenStream {
         let offsets = self.offsets();

@@ -51,6 +51,8 @@ pub(super) struct Options {
     pub(super) krate: TokenStream,
     /// The stable id of the type.
     pub(super) id: String,
+    /// Whether the id is one that `pheap` reserves for itself.
+    pub(super) own: bool,
 }
 
 impl<'a> Input<'a> {
@@ -130,6 +132,7 @@ impl Options {
     fn parse(input: &DeriveInput, errors: &mut Errors) -> Self {
         let mut krate = None;
         let mut id = None;
+        let mut own = None;
         for attr in input.attrs.iter().filter(|attr| attr.path().is_ident("persist")) {
             let parsed = attr.parse_nested_meta(|meta| {
                 if meta.path.is_ident("crate") {
@@ -140,6 +143,8 @@ impl Options {
                         return Err(syn::Error::new(value.span(), "the id of a type must not be empty"));
                     }
                     set(&mut id, &meta.path, value.value())
+                } else if meta.path.is_ident("own") {
+                    set(&mut own, &meta.path, ())
                 } else {
                     Err(meta
                         .error("unknown key: `#[persist(..)]` takes `id = \"name\"` and `crate = \"path\"`"))
@@ -152,6 +157,7 @@ impl Options {
         Options {
             krate: krate.map_or_else(|| quote!(::pheap), Path::into_token_stream),
             id: id.unwrap_or_else(|| input.ident.unraw().to_string()),
+            own: own.is_some(),
         }
     }
 }

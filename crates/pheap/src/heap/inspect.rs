@@ -312,6 +312,11 @@ impl<'v> Part<'v> {
                     None => Value::Invalid(format!("the tag {tag}, which no variant has")),
                 }
             }
+            Shape::Slot(of) => {
+                // SAFETY: bytes of a live object, which nobody writes as long as `'v`.
+                let bytes = unsafe { std::slice::from_raw_parts(self.map.addr(self.at), of.size as usize) };
+                if bytes.iter().all(|&byte| byte == 0) { Value::Null } else { self.value(of) }
+            }
             Shape::Slice(_) | Shape::Str => Value::Invalid("held by value, without a size".to_owned()),
         }
     }

@@ -127,6 +127,8 @@ pub(crate) struct HeapInner {
     /// The thread that makes checkpoints.
     checkpoints: Mutex<Option<JoinHandle<()>>>,
     medium: Medium,
+    /// With what keys are hashed. The same for the heap's whole life, and nothing that anyone else could choose.
+    pub(crate) hash_secret: [u64; 2],
     /// How many times this process had been forked from another one.
     forks: u64,
     recovered: Recovered,

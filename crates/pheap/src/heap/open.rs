@@ -493,6 +493,7 @@ impl Builder {
             collections: Collections::default(),
             checkpoints: Mutex::default(),
             medium,
+            hash_secret: [meta.header.uuid as u64, (meta.header.uuid >> 64) as u64],
             forks: lock::forks(),
             recovered,
             meta: Mutex::new(meta),

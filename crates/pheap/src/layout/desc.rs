@@ -5,11 +5,45 @@
 /// Names a type without evaluating its description.
 pub type DescFn = fn() -> &'static Desc;
 
+/// The stable id of a type: its name in Rust, or `#[persist(id = "…")]`.
+#[derive(Debug, Clone, Copy)]
+pub struct Name(&'static str);
+
+/// What the ids of this crate's own types begin with. Their invariants rest on it that no other type has such an id: a heap takes two
+/// types for one if their ids and fields are the same.
+const OWN: &[u8] = b"pheap::";
+
+impl Name {
+    /// The id of a user's type.
+    ///
+    /// # Panics
+    /// If it begins with `pheap::`. Derived code calls this in a constant, so that is an error of the compiler's.
+    pub const fn new(id: &'static str) -> Name {
+        let bytes = id.as_bytes();
+        let mut i = 0;
+        while i < OWN.len() && i < bytes.len() && bytes[i] == OWN[i] {
+            i += 1;
+        }
+        assert!(i < OWN.len(), "ids that begin with `pheap::` are reserved");
+        Name(id)
+    }
+
+    /// The id of a type of this crate, `pheap::…`.
+    pub(crate) const fn own(id: &'static str) -> Name {
+        Name(id)
+    }
+
+    /// As a string.
+    pub const fn as_str(self) -> &'static str {
+        self.0
+    }
+}
+
 /// One type as the compiler lays it out.
 #[derive(Debug)]
 pub struct Desc {
-    /// The stable id: the type's name, or `#[persist(id = "…")]`.
-    pub name: &'static str,
+    /// The stable id.
+    pub name: Name,
     /// Type arguments of a generic type.
     pub args: &'static [DescFn],
     /// Size in bytes (0 for unsized types).
@@ -58,6 +92,11 @@ pub enum Kind {
     },
     /// `str`: the length as a `u64`, then UTF-8.
     Str,
+    /// A place in a collection: all bytes are zero, or it is a value.
+    Slot {
+        /// The type of the value.
+        of: DescFn,
+    },
 }
 
 /// A field of a struct or variant.

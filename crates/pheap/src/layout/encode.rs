@@ -13,6 +13,7 @@ const STRUCT: u8 = 35;
 const ENUM: u8 = 36;
 const SLICE: u8 = 37;
 const STR: u8 = 38;
+const SLOT: u8 = 39;
 
 /// By-value nesting deeper than this is taken for corruption rather than followed.
 const MAX_DEPTH: u32 = 64;
@@ -52,6 +53,10 @@ pub(crate) fn encode(ty: &TypeLayout, out: &mut Vec<u8>) {
             encode(elem, out);
         }
         Shape::Str => out.push(STR),
+        Shape::Slot(of) => {
+            out.push(SLOT);
+            encode(of, out);
+        }
     }
 }
 
@@ -157,6 +162,7 @@ impl Decoder<'_, '_> {
             }
             SLICE => Shape::Slice(Box::new(self.ty(depth + 1)?)),
             STR => Shape::Str,
+            SLOT => Shape::Slot(Box::new(self.ty(depth + 1)?)),
             code => Shape::Prim(*Prim::ALL.get(code as usize)?),
         };
         Some(TypeLayout { name, size, align, shape })
@@ -194,7 +200,8 @@ mod tests {
             let shape = prop_oneof![
                 (inner.clone(), any::<u64>())
                     .prop_map(|(elem, len)| Shape::Array { elem: Box::new(elem), len }),
-                inner.prop_map(|elem| Shape::Slice(Box::new(elem))),
+                inner.clone().prop_map(|elem| Shape::Slice(Box::new(elem))),
+                inner.prop_map(|of| Shape::Slot(Box::new(of))),
                 fields.prop_map(Shape::Struct),
                 variants.prop_map(|variants| Shape::Enum { tag: Prim::U8, variants }),
             ];

@@ -20,12 +20,23 @@ pub(crate) struct TypeLayout {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Shape {
     Prim(Prim),
-    Array { elem: Box<TypeLayout>, len: u64 },
-    Ptr { nullable: bool, to: u32 },
+    Array {
+        elem: Box<TypeLayout>,
+        len: u64,
+    },
+    Ptr {
+        nullable: bool,
+        to: u32,
+    },
     Struct(Vec<FieldLayout>),
-    Enum { tag: Prim, variants: Vec<VariantLayout> },
+    Enum {
+        tag: Prim,
+        variants: Vec<VariantLayout>,
+    },
     Slice(Box<TypeLayout>),
     Str,
+    /// Zero in all bytes, or a value.
+    Slot(Box<TypeLayout>),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,10 +66,11 @@ fn name_of(desc: &Desc) -> String {
         Kind::Slice { elem } => format!("[{}]", name_of(elem())),
         Kind::Ptr { nullable: true, to } => format!("Option<P<{}>>", name_of(to())),
         Kind::Ptr { nullable: false, to } => format!("P<{}>", name_of(to())),
-        _ if desc.args.is_empty() => desc.name.to_owned(),
+        Kind::Slot { of } => format!("Slot<{}>", name_of(of())),
+        _ if desc.args.is_empty() => desc.name.as_str().to_owned(),
         _ => {
             let args: Vec<_> = desc.args.iter().map(|arg| name_of(arg())).collect();
-            format!("{}<{}>", desc.name, args.join(", "))
+            format!("{}<{}>", desc.name.as_str(), args.join(", "))
         }
     }
 }
@@ -133,6 +145,7 @@ impl Builder {
             },
             Kind::Slice { elem } => Shape::Slice(Box::new(self.layout(elem()))),
             Kind::Str => Shape::Str,
+            Kind::Slot { of } => Shape::Slot(Box::new(self.layout(of()))),
         };
         TypeLayout { name: name_of(desc), size: desc.size as u64, align: desc.align as u64, shape }
     }
@@ -157,7 +170,9 @@ impl TypeLayout {
     pub(crate) fn for_each_pointer(&self, visit: &mut impl FnMut(u32)) {
         match &self.shape {
             Shape::Ptr { to, .. } => visit(*to),
-            Shape::Array { elem, .. } | Shape::Slice(elem) => elem.for_each_pointer(visit),
+            Shape::Array { elem, .. } | Shape::Slice(elem) | Shape::Slot(elem) => {
+                elem.for_each_pointer(visit)
+            }
             Shape::Struct(fields) => fields.iter().for_each(|field| field.ty.for_each_pointer(visit)),
             Shape::Enum { variants, .. } => {
                 for field in variants.iter().flat_map(|v| &v.fields) {
@@ -179,6 +194,7 @@ impl TypeLayout {
                 Shape::Array { elem: Box::new(elem.renumbered(renumber)), len: *len }
             }
             Shape::Slice(elem) => Shape::Slice(Box::new(elem.renumbered(renumber))),
+            Shape::Slot(of) => Shape::Slot(Box::new(of.renumbered(renumber))),
             Shape::Struct(list) => Shape::Struct(fields(list)),
             Shape::Enum { tag, variants } => Shape::Enum {
                 tag: *tag,
@@ -215,6 +231,11 @@ fn write_type(out: &mut String, ty: &TypeLayout, types: &[TypeLayout]) -> fmt::R
             out.push('[');
             write_type(out, elem, types)?;
             out.write_char(']')
+        }
+        Shape::Slot(of) => {
+            out.write_str("Slot<")?;
+            write_type(out, of, types)?;
+            out.write_char('>')
         }
         Shape::Ptr { nullable, to } => {
             let target = types.get(*to as usize).map_or("?", |ty| ty.name.as_str());

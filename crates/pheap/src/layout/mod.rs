@@ -10,7 +10,7 @@ pub(crate) use graph::{FieldLayout, Graph, Shape, TypeLayout, VariantLayout, des
 pub(crate) use pointers::PointerMap;
 
 use crate::ptr::P;
-use desc::{Desc, Kind, Prim};
+use desc::{Desc, Kind, Name, Prim};
 
 /// A sized type that may live in a heap. Derive it.
 ///
@@ -24,7 +24,8 @@ use desc::{Desc, Kind, Prim};
 /// * every pointer in it is a [`P`] of its own brand, and it contains no reference, no interior mutability, and nothing that
 ///   means something only to one process,
 /// * it needs no drop, and implements neither `Drop` nor `Deref`,
-/// * `zero_padding` writes padding bytes only, and `PADDED` is `false` only if there are none.
+/// * `zero_padding` writes padding bytes only, and `PADDED` is `false` only if there are none,
+/// * `POINTERS` is `false` only if no value contains a [`P`].
 ///
 /// `#[derive(Persist)]` checks all of it.
 #[diagnostic::on_unimplemented(
@@ -40,6 +41,9 @@ pub unsafe trait Persist: Sized {
 
     #[doc(hidden)]
     const PADDED: bool;
+
+    #[doc(hidden)]
+    const POINTERS: bool;
 
     #[doc(hidden)]
     fn desc() -> &'static Desc;
@@ -158,7 +162,7 @@ impl<T: Persist> Pointee for [T] {
     fn desc() -> &'static Desc {
         const {
             &Desc {
-                name: "[]",
+                name: Name::own("[]"),
                 args: &[],
                 size: 0,
                 align: align_of::<T>(),
@@ -204,7 +208,7 @@ impl Pointee for str {
     const ALIGN: usize = 1;
 
     fn desc() -> &'static Desc {
-        const { &Desc { name: "str", args: &[], size: 0, align: 1, kind: Kind::Str } }
+        const { &Desc { name: Name::own("str"), args: &[], size: 0, align: 1, kind: Kind::Str } }
     }
 
     #[inline(always)]
@@ -237,14 +241,17 @@ macro_rules! prims {
         unsafe impl Persist for $ty {
             type At<'r> = $ty;
             const PADDED: bool = false;
+            const POINTERS: bool = false;
 
             fn desc() -> &'static Desc {
-                &Desc {
-                    name: stringify!($ty),
-                    args: &[],
-                    size: size_of::<$ty>(),
-                    align: align_of::<$ty>(),
-                    kind: Kind::Prim(Prim::$prim),
+                const {
+                    &Desc {
+                        name: Name::own(stringify!($ty)),
+                        args: &[],
+                        size: size_of::<$ty>(),
+                        align: align_of::<$ty>(),
+                        kind: Kind::Prim(Prim::$prim),
+                    }
                 }
             }
 
@@ -264,11 +271,12 @@ prims! {
 unsafe impl<T: Persist, const N: usize> Persist for [T; N] {
     type At<'r> = [T::At<'r>; N];
     const PADDED: bool = T::PADDED;
+    const POINTERS: bool = T::POINTERS;
 
     fn desc() -> &'static Desc {
         const {
             &Desc {
-                name: "[;]",
+                name: Name::own("[;]"),
                 args: &[],
                 size: size_of::<[T; N]>(),
                 align: align_of::<T>(),
@@ -287,11 +295,12 @@ unsafe impl<T: Persist, const N: usize> Persist for [T; N] {
 unsafe impl<'r, T: Pointee + ?Sized> Persist for P<'r, T> {
     type At<'a> = P<'a, T::At<'a>>;
     const PADDED: bool = false;
+    const POINTERS: bool = true;
 
     fn desc() -> &'static Desc {
         const {
             &Desc {
-                name: "P",
+                name: Name::own("P"),
                 args: &[],
                 size: 8,
                 align: 8,
@@ -308,9 +317,18 @@ unsafe impl<'r, T: Pointee + ?Sized> Persist for P<'r, T> {
 unsafe impl<'r, T: Pointee + ?Sized> Persist for Option<P<'r, T>> {
     type At<'a> = Option<P<'a, T::At<'a>>>;
     const PADDED: bool = false;
+    const POINTERS: bool = true;
 
     fn desc() -> &'static Desc {
-        const { &Desc { name: "P", args: &[], size: 8, align: 8, kind: Kind::Ptr { nullable: true, to: T::desc } } }
+        const {
+            &Desc {
+                name: Name::own("P"),
+                args: &[],
+                size: 8,
+                align: 8,
+                kind: Kind::Ptr { nullable: true, to: T::desc },
+            }
+        }
     }
 
     #[inline(always)]

@@ -379,6 +379,8 @@ impl Builder {
         match &ty.shape {
             Shape::Ptr { .. } if ty.size == 8 => self.words.push(word),
             Shape::Struct(fields) => self.add_fields(fields, at, own_end),
+            // Zero if there is no value: no pointers either way.
+            Shape::Slot(of) => self.add(of, at, own_end),
             Shape::Array { elem, len } => {
                 let Some(elements) = Elements::of(elem) else { return };
                 let len = (*len).min(ty.size / elem.size) as usize;

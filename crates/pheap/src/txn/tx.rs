@@ -1,6 +1,6 @@
 //! Writing.
 
-use std::ops::{Bound, Deref, Index, IndexMut, RangeBounds};
+use std::ops::{Deref, Index, IndexMut, RangeBounds};
 use std::ptr::NonNull;
 
 use super::context::{Context, Hot, Mode};
@@ -9,7 +9,7 @@ use super::write_set::Padding;
 use crate::error::{Error, Result};
 use crate::layout::{Persist, Pointee, slice_header};
 use crate::media::cpu;
-use crate::ptr::{P, value_of};
+use crate::ptr::{P, bounds, value_of};
 use crate::region::Region;
 use crate::region::alloc::Request;
 use crate::region::held::Held;
@@ -62,6 +62,12 @@ impl<'r> Txn<'r> {
     unsafe fn cx(&self) -> &mut Context {
         // SAFETY: a transaction has a context, to which nobody keeps a reference.
         unsafe { &mut *self.view.context() }
+    }
+
+    /// With what the heap hashes keys.
+    pub(crate) fn hash_secret(&self) -> [u64; 2] {
+        // SAFETY: for this look.
+        unsafe { self.cx() }.heap().hash_secret
     }
 
     /// A new object with this value. It is garbage unless something reachable points to it when the transaction commits.
@@ -146,7 +152,8 @@ impl<'r> Txn<'r> {
         }
     }
 
-    fn alloc_elements<T: Persist>(&self, len: usize) -> Result<(P<'r, [T]>, *mut T)> {
+    /// A new slice, whose elements are not written yet.
+    pub(crate) fn alloc_elements<T: Persist>(&self, len: usize) -> Result<(P<'r, [T]>, *mut T)> {
         let desc = <[T] as Pointee>::desc();
         // SAFETY: elements of this size and alignment; they are written before anyone can read them, or are never reachable.
         unsafe {
@@ -184,21 +191,7 @@ impl<'r> Txn<'r> {
     /// If the range is not within the slice.
     #[track_caller]
     pub fn slice_mut<T: Persist>(&mut self, slice: P<'r, [T]>, range: impl RangeBounds<usize>) -> &mut [T] {
-        let len = slice.len();
-        let start = match range.start_bound() {
-            Bound::Included(&n) => n,
-            Bound::Excluded(&n) => n.checked_add(1).expect("the start of a range is out of bounds"),
-            Bound::Unbounded => 0,
-        };
-        let end = match range.end_bound() {
-            Bound::Included(&n) => n.checked_add(1).expect("the end of a range is out of bounds"),
-            Bound::Excluded(&n) => n,
-            Bound::Unbounded => len,
-        };
-        assert!(
-            start <= end && end <= len,
-            "range {start}..{end} is out of bounds of a slice of length {len}"
-        );
+        let (start, end) = bounds(range, slice.len());
         // SAFETY: the elements are within the slice.
         unsafe {
             let data = value_of(slice).cast::<T>().add(start);

@@ -93,7 +93,18 @@ impl<'r> View<'r> {
     /// Where the value of `p` is to be read.
     #[inline(always)]
     pub(crate) fn place<T: Pointee + ?Sized>(&self, p: P<'r, T>) -> *const T {
-        let value = value_of(p);
+        self.place_of(value_of(p))
+    }
+
+    /// Whether nothing of the heap has a copy elsewhere, so that everything can be read where it is.
+    #[inline(always)]
+    pub(crate) fn is_in_place(&self) -> bool {
+        self.hot().filter.get() == 0
+    }
+
+    /// Where the value at `value` is to be read.
+    #[inline(always)]
+    pub(crate) fn place_of<T: Pointee + ?Sized>(&self, value: *mut T) -> *const T {
         let filter = self.hot().filter.get();
         // One branch while the write set is empty.
         if filter != 0 {

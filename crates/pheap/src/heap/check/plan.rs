@@ -32,6 +32,7 @@ pub(super) enum Op {
     Ptr {
         at: u64,
         to: u32,
+        nullable: bool,
     },
     Bool {
         at: u64,
@@ -49,6 +50,12 @@ pub(super) enum Op {
         at: u64,
         stride: u64,
         len: u64,
+        ops: Vec<Op>,
+    },
+    /// Nothing to look at if all of `size` bytes are zero.
+    Slot {
+        at: u64,
+        size: u64,
         ops: Vec<Op>,
     },
 }
@@ -130,6 +137,12 @@ fn validate(ty: &TypeLayout) -> Result<(), String> {
             }
         }
         Shape::Struct(fields) => validate_fields(ty, 0, fields)?,
+        Shape::Slot(of) => {
+            validate(of)?;
+            if (of.size, of.align) != (ty.size, ty.align) {
+                return fail("the size or alignment is not that of its value");
+            }
+        }
         Shape::Enum { tag, variants } => {
             let integer = !matches!(tag, Prim::Bool | Prim::Char | Prim::Unit | Prim::F32 | Prim::F64);
             let size = size_of_prim(*tag);
@@ -185,7 +198,7 @@ fn compile(ty: &TypeLayout, at: u64, ops: &mut Vec<Op>) {
         fields.iter().for_each(|field| compile(&field.ty, at + field.offset, ops));
     };
     match &ty.shape {
-        Shape::Ptr { to, .. } => ops.push(Op::Ptr { at, to: *to }),
+        Shape::Ptr { to, nullable } => ops.push(Op::Ptr { at, to: *to, nullable: *nullable }),
         Shape::Prim(Prim::Bool) => ops.push(Op::Bool { at }),
         Shape::Prim(Prim::Char) => ops.push(Op::Char { at }),
         Shape::Prim(_) | Shape::Slice(_) | Shape::Str => {}
@@ -194,6 +207,12 @@ fn compile(ty: &TypeLayout, at: u64, ops: &mut Vec<Op>) {
             let of_elem = ops_of(elem);
             if !of_elem.is_empty() && *len > 0 {
                 ops.push(Op::Repeat { at, stride: elem.size, len: *len, ops: of_elem });
+            }
+        }
+        Shape::Slot(of) => {
+            let ops_of = ops_of(of);
+            if !ops_of.is_empty() {
+                ops.push(Op::Slot { at, size: of.size, ops: ops_of });
             }
         }
         Shape::Enum { tag, variants } => {

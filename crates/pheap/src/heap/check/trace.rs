@@ -148,12 +148,15 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
     fn step(&mut self, op: &Op, object: &Reached, base: u64) {
         let map = self.map;
         match op {
-            Op::Ptr { at, to } => {
+            Op::Ptr { at, to, nullable } => {
                 let at = base + at;
                 // SAFETY: a pointer of the object's type, hence within its slot, and aligned.
                 let addr = unsafe { map.word(object.start + at) };
                 match map.locate(addr, *to, self.root.region) {
                     Ok(Some(place)) => self.reach(place),
+                    Ok(None) if addr == 0 && !nullable => {
+                        self.complain(object, at, || "is null, which only an `Option<P>` may be".to_owned());
+                    }
                     Ok(None) => {}
                     Err(astray) => self.complain(object, at, || map.explain(addr, &astray)),
                 }
@@ -179,6 +182,15 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
                     Some(ops) => self.run(ops, object, base),
                     None => self
                         .complain(object, base + at, || format!("has the tag {value}, which no variant has")),
+                }
+            }
+            Op::Slot { at, size, ops } => {
+                // SAFETY: a value of the object's type, hence within its slot; it holds pointers or numbers, and no byte of it is
+                // ever left without a value.
+                let bytes =
+                    unsafe { std::slice::from_raw_parts(map.addr(object.start + base + at), *size as usize) };
+                if bytes.iter().any(|&byte| byte != 0) {
+                    self.run(ops, object, base + at);
                 }
             }
             Op::Repeat { at, stride, len, ops } => {
@@ -248,6 +260,7 @@ fn path_to(ty: &TypeLayout, at: u64) -> String {
         Shape::Slice(elem) => {
             at.checked_sub(super::plan::header_of(elem)).map_or_else(String::new, |at| within(at, elem))
         }
+        Shape::Slot(of) => path_to(of, at),
         Shape::Enum { .. } | Shape::Prim(_) | Shape::Ptr { .. } | Shape::Str => String::new(),
     }
 }

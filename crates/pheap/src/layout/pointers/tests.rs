@@ -151,6 +151,7 @@ fn walk(ty: &TypeLayout, content: &[u8], at: usize, found: &mut BTreeSet<usize>)
     match &ty.shape {
         Shape::Ptr { .. } if at + 8 <= content.len() => drop(found.insert(at / 8)),
         Shape::Ptr { .. } | Shape::Prim(_) | Shape::Str => {}
+        Shape::Slot(_) => unreachable!("not made here"),
         Shape::Struct(list) => fields(list, found),
         Shape::Array { elem, len } => {
             (0..*len).for_each(|i| walk(elem, content, at + (i * elem.size) as usize, found));

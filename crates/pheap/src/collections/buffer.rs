@@ -1,0 +1,135 @@
+//! What collections do with the buffers that they own: parts of objects are read and written through raw pointers, for no `P` into
+//! a buffer is ever handed out.
+//!
+//! That is what makes it possible to [free](free) a buffer without a collection, and to move values out of it: whoever owns
+//! the collection is the only one who can name what is in it.
+
+use std::ptr::NonNull;
+
+use crate::error::Result;
+use crate::layout::{Persist, Pointee};
+use crate::ptr::{P, value_of};
+use crate::txn::{Txn, View};
+
+use super::slot::Slot;
+
+/// A part of an object, to read.
+///
+/// # Safety
+/// A live value, inside of a live object of the region of `view`, that nobody has a `&mut` to.
+#[inline(always)]
+pub(crate) unsafe fn read<'v, T: Pointee + ?Sized>(view: &'v View<'_>, value: *mut T) -> &'v T {
+    // SAFETY: passed on to the caller; the place is the value, or this transaction's copy of it, as long as `view` is borrowed.
+    unsafe { &*view.place_of(value) }
+}
+
+/// A part of an object, to write.
+///
+/// # Safety
+/// A live value, inside of a live object of the region of `tx`.
+#[inline(always)]
+pub(crate) unsafe fn write<'t, T: Pointee + ?Sized>(tx: &'t mut Txn<'_>, value: *mut T) -> &'t mut T {
+    // SAFETY: passed on to the caller; `&mut` keeps all other access away.
+    unsafe { &mut *tx.writable(value) }
+}
+
+/// Frees an object when the transaction commits.
+///
+/// # Safety
+/// A buffer that `tx`'s collection has owned and has let go of in this transaction: nothing will point to it.
+#[inline]
+pub(crate) unsafe fn free<'r, T: Pointee + ?Sized>(tx: &Txn<'r>, buffer: P<'r, T>) {
+    // SAFETY: passed on to the caller.
+    unsafe { tx.__free_at_commit(buffer) };
+}
+
+/// A pointer to a part of a buffer, for as long as the collection is busy with it.
+///
+/// # Safety
+/// A live value, inside of a live object of the region of the brand; the pointer does not get out of this crate.
+#[inline(always)]
+pub(crate) unsafe fn pointer_to<'r, T: Persist>(value: *mut T) -> P<'r, T> {
+    // SAFETY: passed on to the caller.
+    unsafe { P::from_addr(NonNull::new_unchecked(value.cast())) }
+}
+
+/// The slots of a buffer, as raw pointers.
+pub(crate) struct Slots<T> {
+    first: *mut Slot<T>,
+    pub(crate) len: usize,
+}
+
+impl<T> Clone for Slots<T> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Slots<T> {}
+
+impl<T: Persist> Slots<T> {
+    /// Those of a collection without a buffer.
+    #[inline(always)]
+    pub(crate) fn none() -> Slots<T> {
+        Slots { first: std::ptr::dangling_mut(), len: 0 }
+    }
+
+    /// Those of a buffer.
+    #[inline(always)]
+    pub(crate) fn of(buffer: P<'_, [Slot<T>]>) -> Slots<T> {
+        let slots = value_of(buffer);
+        Slots { first: slots.cast(), len: slots.len() }
+    }
+
+    /// The first `len` of them.
+    #[inline(always)]
+    pub(crate) fn up_to(self, len: usize) -> Slots<T> {
+        debug_assert!(len <= self.len);
+        Slots { len, ..self }
+    }
+
+    /// A slot.
+    ///
+    /// # Safety
+    /// `i` is less than the length.
+    #[inline(always)]
+    pub(crate) unsafe fn at(self, i: usize) -> *mut Slot<T> {
+        debug_assert!(i < self.len);
+        // SAFETY: in the buffer.
+        unsafe { self.first.add(i) }
+    }
+
+    /// Several slots that follow one another.
+    ///
+    /// # Safety
+    /// They are in the buffer.
+    #[inline(always)]
+    pub(crate) unsafe fn range(self, from: usize, to: usize) -> *mut [Slot<T>] {
+        debug_assert!(from <= to && to <= self.len);
+        // SAFETY: in the buffer.
+        std::ptr::slice_from_raw_parts_mut(unsafe { self.first.add(from) }, to - from)
+    }
+}
+
+/// A new buffer of `capacity` slots, the first of which take what is in `old`; the others are vacant. The old buffer is to be given up.
+pub(crate) fn moved<'r, T: Persist>(
+    tx: &Txn<'r>,
+    old: Slots<T>,
+    capacity: usize,
+) -> Result<P<'r, [Slot<T>]>> {
+    debug_assert!(old.len <= capacity);
+    let (buffer, first) = tx.alloc_elements::<Slot<T>>(capacity)?;
+    // SAFETY: `capacity` slots, to be written for the first time; what is in the old ones moves, bytes and all.
+    unsafe {
+        if tx.is_in_place() {
+            first.copy_from_nonoverlapping(old.first, old.len);
+        } else {
+            for i in 0..old.len {
+                first.add(i).copy_from_nonoverlapping(tx.place_of(old.at(i)), 1);
+            }
+        }
+        first.add(old.len).write_bytes(0, capacity - old.len);
+    }
+    Ok(buffer)
+}

@@ -1,0 +1,318 @@
+//! What can be a key of a map: compared, hashed and looked up by what it stands for.
+
+use std::hash::Hasher;
+
+use siphasher::sip::SipHasher13;
+
+use super::buffer;
+use crate::error::Result;
+use crate::layout::Persist;
+use crate::ptr::P;
+use crate::txn::{Txn, View};
+
+/// A key of a map, or an element of a set.
+///
+/// Maps take keys in the form that they are *looked up* by, and make their own: `words.insert(tx, "one", 1)` allocates a string only if
+/// the key is new. Numbers, `bool`, `char` and `[u8; N]` stand for themselves, `P<str>` for a `str`, `P<[u8]>` for a `[u8]`. A type of your own that is
+/// `Copy` and `Ord` becomes a key by `#[persist(key)]`.
+pub trait MapKey<'r>: Persist<At<'r> = Self> {
+    /// What the key is looked up by.
+    type Query: ?Sized;
+
+    /// What this key is looked up by.
+    fn query<'v>(&'v self, view: &'v View<'r>) -> &'v Self::Query;
+
+    /// A new key.
+    ///
+    /// # Errors
+    /// As for [`Txn::alloc`].
+    fn from_query(tx: &Txn<'r>, query: &Self::Query) -> Result<Self>;
+
+    /// Frees what [`from_query`](Self::from_query) has allocated, when the transaction commits.
+    ///
+    /// # Safety
+    /// The key was made by `from_query`, was never shown to anyone, and nothing will point to it.
+    #[doc(hidden)]
+    unsafe fn give_up(self, tx: &Txn<'r>) {
+        let _ = tx;
+    }
+}
+
+/// A key of a hash map.
+pub trait HashKey<'r>: MapKey<'r, Query: Eq> {
+    /// What is kept of a key's hash: all of it (`u64`) if that is cheaper than to compute it again, or nothing (`()`).
+    type Memo: Memo;
+
+    /// Feeds the key to a hasher. Equal keys must feed it equally, in all builds and on all machines, for hashes are stored.
+    fn hash(query: &Self::Query, hasher: &mut KeyHasher);
+}
+
+/// A key of an ordered map.
+pub trait OrdKey<'r>: MapKey<'r, Query: Ord> {
+    /// Whether keys of one prefix are equal.
+    const EXACT: bool = false;
+
+    /// A number that orders keys as they are ordered, as far as it goes: of two keys, the lesser one does not have the greater prefix. Stored beside the
+    /// key, it saves most comparisons a look at the key itself.
+    fn prefix(query: &Self::Query) -> u64 {
+        let _ = query;
+        0
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for () {}
+    impl Sealed for u64 {}
+}
+
+/// What a hash map keeps of the hash of a key: `()` or `u64`.
+pub trait Memo: Persist + Copy + sealed::Sealed {
+    #[doc(hidden)]
+    fn of(hash: u64) -> Self;
+
+    #[doc(hidden)]
+    fn hash_or(self, compute: impl FnOnce() -> u64) -> u64;
+
+    /// Whether this may be what was kept of a hash.
+    #[doc(hidden)]
+    fn may_be(self, hash: u64) -> bool;
+}
+
+impl Memo for () {
+    #[inline(always)]
+    fn of(_: u64) {}
+
+    #[inline(always)]
+    fn hash_or(self, compute: impl FnOnce() -> u64) -> u64 {
+        compute()
+    }
+
+    #[inline(always)]
+    fn may_be(self, _: u64) -> bool {
+        true
+    }
+}
+
+impl Memo for u64 {
+    #[inline(always)]
+    fn of(hash: u64) -> u64 {
+        hash
+    }
+
+    #[inline(always)]
+    fn hash_or(self, _: impl FnOnce() -> u64) -> u64 {
+        self
+    }
+
+    #[inline(always)]
+    fn may_be(self, hash: u64) -> bool {
+        self == hash
+    }
+}
+
+/// Hashes keys: SipHash-1-3 (Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012), with a secret of the heap, so that nobody can prepare
+/// keys that collide.
+#[derive(Clone, Copy)]
+pub struct KeyHasher(SipHasher13);
+
+impl std::fmt::Debug for KeyHasher {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("KeyHasher").finish_non_exhaustive()
+    }
+}
+
+impl KeyHasher {
+    #[inline(always)]
+    pub(crate) fn new(secret: [u64; 2]) -> KeyHasher {
+        KeyHasher(SipHasher13::new_with_keys(secret[0], secret[1]))
+    }
+
+    /// Adds bytes. Their number is up to the caller: add it first if it varies and more follows.
+    #[inline(always)]
+    pub fn write(&mut self, bytes: &[u8]) {
+        self.0.write(bytes);
+    }
+
+    #[inline(always)]
+    pub(crate) fn finish(self) -> u64 {
+        self.0.finish()
+    }
+}
+
+/// The first 8 bytes as a number that orders as they do.
+#[inline(always)]
+fn prefix_of_bytes(bytes: &[u8]) -> u64 {
+    if let Some(first) = bytes.first_chunk() {
+        return u64::from_be_bytes(*first);
+    }
+    let mut first = [0; 8];
+    first[..bytes.len()].copy_from_slice(bytes);
+    u64::from_be_bytes(first)
+}
+
+/// Types that are looked up by themselves.
+macro_rules! by_itself {
+    ($($ty:ty: $exact:expr, |$value:ident, $hasher:ident| $hash:expr, $prefix:expr;)*) => {$(
+        impl<'r> MapKey<'r> for $ty {
+            type Query = $ty;
+
+            #[inline(always)]
+            fn query<'v>(&'v self, _: &'v View<'r>) -> &'v $ty {
+                self
+            }
+
+            #[inline(always)]
+            fn from_query(_: &Txn<'r>, query: &$ty) -> Result<$ty> {
+                Ok(*query)
+            }
+        }
+
+        impl<'r> HashKey<'r> for $ty {
+            type Memo = ();
+
+            #[inline(always)]
+            fn hash($value: &$ty, $hasher: &mut KeyHasher) {
+                $hash
+            }
+        }
+
+        impl<'r> OrdKey<'r> for $ty {
+            const EXACT: bool = $exact;
+
+            #[inline(always)]
+            fn prefix($value: &$ty) -> u64 {
+                $prefix
+            }
+        }
+    )*};
+}
+
+by_itself! {
+    u8: true, |x, hasher| hasher.write(&[*x]), (*x).into();
+    u16: true, |x, hasher| hasher.write(&x.to_le_bytes()), (*x).into();
+    u32: true, |x, hasher| hasher.write(&x.to_le_bytes()), (*x).into();
+    u64: true, |x, hasher| hasher.write(&x.to_le_bytes()), *x;
+    u128: false, |x, hasher| hasher.write(&x.to_le_bytes()), (*x >> 64) as u64;
+    i8: true, |x, hasher| hasher.write(&x.to_le_bytes()), i64::from(*x) as u64 ^ 1 << 63;
+    i16: true, |x, hasher| hasher.write(&x.to_le_bytes()), i64::from(*x) as u64 ^ 1 << 63;
+    i32: true, |x, hasher| hasher.write(&x.to_le_bytes()), i64::from(*x) as u64 ^ 1 << 63;
+    i64: true, |x, hasher| hasher.write(&x.to_le_bytes()), *x as u64 ^ 1 << 63;
+    i128: false, |x, hasher| hasher.write(&x.to_le_bytes()), (*x >> 64) as u64 ^ 1 << 63;
+    bool: true, |x, hasher| hasher.write(&[u8::from(*x)]), (*x).into();
+    char: true, |x, hasher| hasher.write(&u32::from(*x).to_le_bytes()), u32::from(*x).into();
+}
+
+impl<'r, const N: usize> MapKey<'r> for [u8; N] {
+    type Query = [u8; N];
+
+    #[inline(always)]
+    fn query<'v>(&'v self, _: &'v View<'r>) -> &'v [u8; N] {
+        self
+    }
+
+    #[inline(always)]
+    fn from_query(_: &Txn<'r>, query: &[u8; N]) -> Result<[u8; N]> {
+        Ok(*query)
+    }
+}
+
+impl<'r, const N: usize> HashKey<'r> for [u8; N] {
+    type Memo = ();
+
+    #[inline(always)]
+    fn hash(query: &[u8; N], hasher: &mut KeyHasher) {
+        hasher.write(query);
+    }
+}
+
+impl<'r, const N: usize> OrdKey<'r> for [u8; N] {
+    const EXACT: bool = N <= 8;
+
+    #[inline(always)]
+    fn prefix(query: &[u8; N]) -> u64 {
+        prefix_of_bytes(query)
+    }
+}
+
+/// Types that are looked up by what they point to.
+macro_rules! by_target {
+    ($($target:ty: |$query:ident| $bytes:expr, |$tx:ident| $alloc:expr;)*) => {$(
+        impl<'r> MapKey<'r> for P<'r, $target> {
+            type Query = $target;
+
+            #[inline(always)]
+            fn query<'v>(&'v self, view: &'v View<'r>) -> &'v $target {
+                &view[*self]
+            }
+
+            fn from_query($tx: &Txn<'r>, $query: &$target) -> Result<Self> {
+                $alloc
+            }
+
+            unsafe fn give_up(self, tx: &Txn<'r>) {
+                // SAFETY: by the caller's promise.
+                unsafe { buffer::free(tx, self) };
+            }
+        }
+
+        impl<'r> HashKey<'r> for P<'r, $target> {
+            type Memo = u64;
+
+            #[inline(always)]
+            fn hash($query: &$target, hasher: &mut KeyHasher) {
+                hasher.write($bytes);
+            }
+        }
+
+        impl<'r> OrdKey<'r> for P<'r, $target> {
+            #[inline(always)]
+            fn prefix($query: &$target) -> u64 {
+                prefix_of_bytes($bytes)
+            }
+        }
+    )*};
+}
+
+by_target! {
+    str: |query| query.as_bytes(), |tx| tx.alloc_str(query);
+    [u8]: |query| query, |tx| tx.alloc_slice_copy(query);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hash<'r, K: HashKey<'r>>(query: &K::Query, secret: [u64; 2]) -> u64 {
+        let mut hasher = KeyHasher::new(secret);
+        K::hash(query, &mut hasher);
+        hasher.finish()
+    }
+
+    /// Hashes are stored: no build, machine or version may compute others.
+    #[test]
+    fn hashes_never_change() {
+        let secret = [0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908];
+        assert_eq!(hash::<u64>(&0, secret), hash::<[u8; 8]>(&[0; 8], secret));
+        assert_eq!(
+            hash::<P<'_, str>>("persistent heap", secret),
+            hash::<P<'_, [u8]>>(b"persistent heap", secret)
+        );
+        assert_ne!(hash::<u64>(&1, secret), hash::<u64>(&1, [1, 2]));
+        let golden =
+            [hash::<u64>(&42, secret), hash::<P<'_, str>>("persistent heap", secret), hash::<u8>(&7, secret)];
+        assert_eq!(golden, [3_286_221_635_152_155_851, 279_554_736_861_044_267, 16_787_501_820_558_997_111]);
+    }
+
+    #[test]
+    fn prefixes_order_as_keys() {
+        let strings = ["", "\0", "a", "a\0", "ab", "abcdefgh", "abcdefghi", "b"];
+        assert!(strings.windows(2).all(|w| P::<str>::prefix(w[0]) <= P::<str>::prefix(w[1])));
+        let numbers = [i64::MIN, -5, 0, 5, i64::MAX];
+        assert!(numbers.windows(2).all(|w| i64::prefix(&w[0]) < i64::prefix(&w[1])));
+        let numbers = [i8::MIN, -5, 0, 5, i8::MAX];
+        assert!(numbers.windows(2).all(|w| i8::prefix(&w[0]) < i8::prefix(&w[1])));
+        let numbers = [i128::MIN, -5 << 64, 0, 5 << 64, i128::MAX];
+        assert!(numbers.windows(2).all(|w| i128::prefix(&w[0]) < i128::prefix(&w[1])));
+    }
+}

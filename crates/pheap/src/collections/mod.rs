@@ -1,0 +1,22 @@
+//! Collections that live in a heap: [`PVec`], ….
+//!
+//! | file | |
+//! |---|---|
+//! | [`slot`], [`buffer`] | a place for a value; how buffers are read, written and freed |
+//! | [`key`] | what can be a key, and how it is hashed and ordered |
+//! | [`vec`] | `PVec` |
+//!
+//! A collection is a few words: a field of a struct, or the root object itself. What it holds lies in buffers of its own. It is read through a
+//! reference (`view[list].names.get(view, 3)`), and changed through its pointer (`list.push(tx, 42)`; [`field!`](crate::field) makes the
+//! pointer to a field).
+//!
+//! **Ownership.** A collection cannot be copied, only moved, and no `P` into its buffers is ever handed out. So it is the only one who can name
+//! them: values can be moved out of them, and a buffer that it gives up is freed by the commit, without a collection.
+
+mod buffer;
+mod key;
+mod slot;
+pub mod vec;
+
+pub use key::{HashKey, KeyHasher, MapKey, Memo, OrdKey};
+pub use vec::PVec;

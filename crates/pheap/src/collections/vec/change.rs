@@ -1,0 +1,412 @@
+//! Changing a vector.
+
+use std::cmp::Ordering;
+use std::ops::RangeBounds;
+
+use super::{PVec, check_index};
+use crate::collections::buffer::{self, Slots};
+use crate::collections::slot::Slot;
+use crate::error::{Error, Result};
+use crate::layout::Persist;
+use crate::ptr::{P, bounds};
+use crate::txn::Txn;
+
+/// Bytes of neighbouring slots that a push makes crash-safe at once: a cache line, for the write set; more where each range costs a fence.
+const SHORT_BLOCK: usize = 64;
+const LONG_BLOCK: usize = 512;
+/// Elements that [`P::extend`] writes at a time.
+const CHUNK: usize = 64;
+
+/// Changing a vector.
+///
+/// Whatever these return, a transaction that ends in an error leaves the vector as it was. Those that may need memory fail with
+/// [`Error::OutOfSpace`] or [`Error::ReservationFull`] if the heap cannot grow, and with [`Error::TooLarge`]; then they have changed nothing.
+impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
+    /// The slots of the buffer, and how many are in use.
+    #[inline(always)]
+    fn parts(self, tx: &Txn<'r>) -> (Slots<T>, usize) {
+        let vec = &tx[self];
+        (vec.buffer.map_or_else(Slots::none, Slots::of), vec.len())
+    }
+
+    /// The slots of a buffer with room for `more` elements, and how many are in use.
+    #[inline(always)]
+    fn with_room(self, tx: &mut Txn<'r>, more: usize) -> Result<(Slots<T>, usize)> {
+        let (slots, len) = self.parts(tx);
+        if more <= slots.len - len {
+            return Ok((slots, len));
+        }
+        self.grow(tx, more)
+    }
+
+    #[cold]
+    fn grow(self, tx: &mut Txn<'r>, more: usize) -> Result<(Slots<T>, usize)> {
+        let (slots, len) = self.parts(tx);
+        let least = len.checked_add(more).ok_or(Error::TooLarge { bytes: u64::MAX })?;
+        self.set_capacity(tx, least.max(2 * slots.len).max(4))
+    }
+
+    /// Moves to another buffer.
+    fn set_capacity(self, tx: &mut Txn<'r>, capacity: usize) -> Result<(Slots<T>, usize)> {
+        let (slots, len) = self.parts(tx);
+        let new = buffer::moved(tx, slots.up_to(len), capacity)?;
+        let old = tx[self].buffer.replace(new);
+        if let Some(old) = old {
+            // SAFETY: the vector's own, which it has just let go of.
+            unsafe { buffer::free(tx, old) };
+        }
+        Ok((Slots::of(new), len))
+    }
+
+    #[inline(always)]
+    fn set_len(self, tx: &mut Txn<'r>, len: usize) {
+        tx[self].len = len as u64;
+    }
+
+    /// Slots `from..to` of the buffer, to write.
+    ///
+    /// # Safety
+    /// They are in the buffer.
+    #[inline(always)]
+    unsafe fn slots_mut<'t>(
+        tx: &'t mut Txn<'r>,
+        slots: Slots<T>,
+        from: usize,
+        to: usize,
+    ) -> &'t mut [Slot<T>] {
+        // SAFETY: by the caller's promise; `&mut Txn` keeps all other access away.
+        unsafe { buffer::write(tx, slots.range(from, to)) }
+    }
+
+    /// Appends an element. Amortised O(1).
+    ///
+    /// # Errors
+    /// If there is no memory for it; see [above](#impl-P<'r,+PVec<'r,+T>>).
+    #[inline]
+    pub fn push(self, tx: &mut Txn<'r>, value: T) -> Result<()> {
+        let (slots, len) = self.with_room(tx, 1)?;
+        let block = if tx.__logs_in_place() { LONG_BLOCK } else { SHORT_BLOCK };
+        let count = const { if size_of::<T>() == 0 { 1 } else { size_of::<T>() } };
+        let count = (block / count).max(1);
+        let from = len - len % count;
+        // SAFETY: a part of the buffer, in which there is room for one more.
+        let part = unsafe { Self::slots_mut(tx, slots, from, (from + count).min(slots.len)) };
+        part[len - from].put(value);
+        self.set_len(tx, len + 1);
+        Ok(())
+    }
+
+    /// Removes the last element. O(1).
+    #[inline]
+    pub fn pop(self, tx: &mut Txn<'r>) -> Option<T> {
+        let len = tx[self].len().checked_sub(1)?;
+        let value = self.take(tx, len);
+        self.set_len(tx, len);
+        Some(value)
+    }
+
+    /// Moves an element out. Its slot is vacant.
+    #[inline(always)]
+    fn take(self, tx: &mut Txn<'r>, index: usize) -> T {
+        let (slots, _) = self.parts(tx);
+        // SAFETY: the caller names an element, and will not look at the slot again before something is put into it.
+        unsafe {
+            let value = buffer::read(tx, slots.at(index)).take();
+            if T::POINTERS {
+                buffer::write(tx, slots.at(index)).vacate();
+            }
+            value
+        }
+    }
+
+    /// Element `index`, to write, if there is one.
+    #[inline]
+    pub fn get_mut<'t>(self, tx: &'t mut Txn<'r>, index: usize) -> Option<&'t mut T> {
+        let (slots, len) = self.parts(tx);
+        // SAFETY: within the length, where all slots have values; a slot is laid out as its value.
+        (index < len).then(|| unsafe { buffer::write(tx, slots.at(index).cast::<T>()) })
+    }
+
+    /// Replaces element `index`, and returns the old one.
+    ///
+    /// # Panics
+    /// If there is no such element.
+    #[inline]
+    #[track_caller]
+    pub fn set(self, tx: &mut Txn<'r>, index: usize, value: T) -> T {
+        check_index(index, tx[self].len(), false);
+        let element = self.get_mut(tx, index).expect("checked just now");
+        std::mem::replace(element, value)
+    }
+
+    /// Elements `range`, to write. All of them are logged, once.
+    ///
+    /// # Panics
+    /// If the range is not within the vector.
+    #[track_caller]
+    pub fn as_mut_slice<'t>(self, tx: &'t mut Txn<'r>, range: impl RangeBounds<usize>) -> &'t mut [T] {
+        let (slots, len) = self.parts(tx);
+        let (from, to) = bounds(range, len);
+        // SAFETY: within the length; slots with values are laid out as the values.
+        unsafe { buffer::write(tx, slots.range(from, to) as *mut [T]) }
+    }
+
+    /// Inserts an element at `index`, before those that are there. O(n).
+    ///
+    /// # Errors
+    /// As for [`push`](Self::push).
+    ///
+    /// # Panics
+    /// If `index` is greater than the length.
+    #[track_caller]
+    pub fn insert(self, tx: &mut Txn<'r>, index: usize, value: T) -> Result<()> {
+        check_index(index, tx[self].len(), true);
+        let (slots, len) = self.with_room(tx, 1)?;
+        // SAFETY: in the buffer, which has room for one more.
+        let part = unsafe { Self::slots_mut(tx, slots, index, len + 1) };
+        // SAFETY: all of them move up by one; what is left behind in the first one is overwritten.
+        unsafe { std::ptr::copy(part.as_ptr(), part.as_mut_ptr().add(1), part.len() - 1) };
+        part[0].put(value);
+        self.set_len(tx, len + 1);
+        Ok(())
+    }
+
+    /// Removes element `index`; those behind it move up. O(n).
+    ///
+    /// # Panics
+    /// If there is no such element.
+    #[track_caller]
+    pub fn remove(self, tx: &mut Txn<'r>, index: usize) -> T {
+        let (slots, len) = self.parts(tx);
+        check_index(index, len, false);
+        // SAFETY: elements `index..` without the first one move down by one, and what is left behind in the last one is vacated.
+        unsafe {
+            let part = Self::slots_mut(tx, slots, index, len);
+            let value = part[0].take();
+            std::ptr::copy(part.as_ptr().add(1), part.as_mut_ptr(), part.len() - 1);
+            part[len - index - 1].vacate();
+            self.set_len(tx, len - 1);
+            value
+        }
+    }
+
+    /// Removes element `index` and puts the last one in its place. O(1).
+    ///
+    /// # Panics
+    /// If there is no such element.
+    #[track_caller]
+    pub fn swap_remove(self, tx: &mut Txn<'r>, index: usize) -> T {
+        check_index(index, tx[self].len(), false);
+        let last = self.pop(tx).expect("there is one");
+        match self.get_mut(tx, index) {
+            Some(element) => std::mem::replace(element, last),
+            None => last,
+        }
+    }
+
+    /// Swaps two elements.
+    ///
+    /// # Panics
+    /// If one of them does not exist.
+    #[track_caller]
+    pub fn swap(self, tx: &mut Txn<'r>, a: usize, b: usize) {
+        let (slots, len) = self.parts(tx);
+        check_index(a, len, false);
+        check_index(b, len, false);
+        // SAFETY: slots of the buffer.
+        unsafe { tx.swap(buffer::pointer_to(slots.at(a)), buffer::pointer_to(slots.at(b))) };
+    }
+
+    /// Removes all elements from `len` on.
+    pub fn truncate(self, tx: &mut Txn<'r>, len: usize) {
+        let (slots, old) = self.parts(tx);
+        if len >= old {
+            return;
+        }
+        if len == 0 {
+            return self.clear(tx);
+        }
+        if T::POINTERS {
+            // SAFETY: in the buffer.
+            unsafe { Self::slots_mut(tx, slots, len, old) }.iter_mut().for_each(Slot::vacate);
+        }
+        self.set_len(tx, len);
+    }
+
+    /// Removes all elements. O(1): where they would have to be zeroed, because they can hold pointers, the buffer is given up.
+    pub fn clear(self, tx: &mut Txn<'r>) {
+        if !T::POINTERS {
+            return self.set_len(tx, 0);
+        }
+        if let Some(old) = std::mem::take(&mut tx[self]).buffer {
+            // SAFETY: the vector's own, which it has just let go of.
+            unsafe { buffer::free(tx, old) };
+        }
+    }
+
+    /// Makes room for at least so many elements more.
+    ///
+    /// # Errors
+    /// As for [`push`](Self::push).
+    pub fn reserve(self, tx: &mut Txn<'r>, more: usize) -> Result<()> {
+        self.with_room(tx, more).map(|_| ())
+    }
+
+    /// Gives up memory that is not in use.
+    ///
+    /// # Errors
+    /// As for [`push`](Self::push): the elements move to a smaller buffer.
+    pub fn shrink_to_fit(self, tx: &mut Txn<'r>) -> Result<()> {
+        let (slots, len) = self.parts(tx);
+        if len == 0 {
+            if let Some(old) = tx[self].buffer.take() {
+                // SAFETY: the vector's own, which it has just let go of.
+                unsafe { buffer::free(tx, old) };
+            }
+        } else if len < slots.len {
+            self.set_capacity(tx, len)?;
+        }
+        Ok(())
+    }
+
+    /// Appends what an iterator yields. Cheaper than to push one by one.
+    ///
+    /// # Errors
+    /// As for [`push`](Self::push). What came before is appended then; an `Err` that leaves the transaction undoes it.
+    pub fn extend(self, tx: &mut Txn<'r>, elements: impl IntoIterator<Item = T>) -> Result<()> {
+        let mut elements = elements.into_iter();
+        loop {
+            let expected = elements.size_hint().0;
+            let Some(first) = elements.next() else { return Ok(()) };
+            let (slots, len) = self.with_room(tx, expected.max(1))?;
+            let to = slots.len.min(len + CHUNK);
+            // SAFETY: in the buffer.
+            let part = unsafe { Self::slots_mut(tx, slots, len, to) };
+            part[0].put(first);
+            let mut written = 1;
+            for slot in &mut part[1..] {
+                let Some(element) = elements.next() else { break };
+                slot.put(element);
+                written += 1;
+            }
+            self.set_len(tx, len + written);
+        }
+    }
+
+    /// Makes the vector `len` long, with copies of `value` if it grows.
+    ///
+    /// # Errors
+    /// As for [`push`](Self::push).
+    pub fn resize(self, tx: &mut Txn<'r>, len: usize, value: T) -> Result<()>
+    where
+        T: Copy,
+    {
+        let old = tx[self].len();
+        if len <= old {
+            self.truncate(tx, len);
+            return Ok(());
+        }
+        self.extend(tx, std::iter::repeat_n(value, len - old))
+    }
+
+    /// Moves all elements of `other` to the end of this one.
+    ///
+    /// # Errors
+    /// As for [`push`](Self::push).
+    ///
+    /// # Panics
+    /// If the two are the same.
+    pub fn append(self, tx: &mut Txn<'r>, other: P<'r, PVec<'r, T>>) -> Result<()> {
+        assert!(self != other, "a vector cannot be appended to itself");
+        let count = tx[other].len();
+        self.with_room(tx, count)?;
+        let elements = other.drain(tx, ..);
+        self.extend(tx, elements)
+    }
+
+    /// Removes elements `range` and returns them. O(n).
+    ///
+    /// # Panics
+    /// If the range is not within the vector.
+    #[track_caller]
+    pub fn drain(self, tx: &mut Txn<'r>, range: impl RangeBounds<usize>) -> std::vec::IntoIter<T> {
+        let (slots, len) = self.parts(tx);
+        let (from, to) = bounds(range, len);
+        // SAFETY: elements in the buffer: some are moved out, those behind them move up, and what is left behind is vacated. Nothing in between can
+        // panic.
+        let drained: Vec<T> = unsafe { (from..to).map(|i| buffer::read(tx, slots.at(i)).take()).collect() };
+        if drained.len() == len {
+            self.clear(tx);
+        } else if from < to {
+            // SAFETY: as above.
+            unsafe {
+                let part = Self::slots_mut(tx, slots, from, len);
+                let kept = len - to;
+                std::ptr::copy(part.as_ptr().add(to - from), part.as_mut_ptr(), kept);
+                part[kept..].iter_mut().for_each(Slot::vacate);
+            }
+            self.set_len(tx, len - (to - from));
+        }
+        drained.into_iter()
+    }
+
+    /// Keeps the elements for which `keep` is true. O(n); from the first one that goes, all are logged.
+    pub fn retain(self, tx: &mut Txn<'r>, keep: impl FnMut(&T) -> bool) {
+        // The user's code comes first: should it panic, nothing has moved.
+        let kept: Vec<bool> = tx[self].iter(tx).map(keep).collect();
+        self.keep(tx, &kept);
+    }
+
+    /// Removes all but the first of consecutive elements that are equal.
+    pub fn dedup(self, tx: &mut Txn<'r>)
+    where
+        T: PartialEq,
+    {
+        let mut last: Option<&T> = None;
+        let kept: Vec<bool> = tx[self]
+            .iter(tx)
+            .map(|element| last.replace(element).is_none_or(|last| last != element))
+            .collect();
+        self.keep(tx, &kept);
+    }
+
+    fn keep(self, tx: &mut Txn<'r>, kept: &[bool]) {
+        let (slots, len) = self.parts(tx);
+        let Some(from) = kept.iter().position(|kept| !kept) else { return };
+        // SAFETY: elements in the buffer: those that stay move up, and what is left behind is vacated. Nothing in between can panic.
+        unsafe {
+            let part = Self::slots_mut(tx, slots, from, len);
+            let first = part.as_mut_ptr();
+            let mut to = 0;
+            for i in (0..len - from).filter(|&i| kept[from + i]) {
+                std::ptr::copy(first.add(i), first.add(to), 1);
+                to += 1;
+            }
+            part[to..].iter_mut().for_each(Slot::vacate);
+            self.set_len(tx, from + to);
+        }
+    }
+
+    /// Reverses the order.
+    pub fn reverse(self, tx: &mut Txn<'r>) {
+        self.as_mut_slice(tx, ..).reverse();
+    }
+
+    /// Sorts the elements: stable, O(n log n), as [`slice::sort`]. All of them are logged.
+    pub fn sort(self, tx: &mut Txn<'r>)
+    where
+        T: Ord,
+    {
+        self.as_mut_slice(tx, ..).sort();
+    }
+
+    /// [`sort`](Self::sort) by a function that compares two elements.
+    pub fn sort_by(self, tx: &mut Txn<'r>, compare: impl FnMut(&T, &T) -> Ordering) {
+        self.as_mut_slice(tx, ..).sort_by(compare);
+    }
+
+    /// [`sort`](Self::sort) by a key of each element.
+    pub fn sort_by_key<K: Ord>(self, tx: &mut Txn<'r>, key: impl FnMut(&T) -> K) {
+        self.as_mut_slice(tx, ..).sort_by_key(key);
+    }
+}

@@ -1,0 +1,4 @@
+//! The collections, beside those of std.
+
+mod twins;
+mod vec;
