@@ -142,7 +142,7 @@ impl KeyHasher {
 
 /// The first 8 bytes as a number that orders as they do.
 #[inline(always)]
-fn prefix_of_bytes(bytes: &[u8]) -> u64 {
+pub(super) fn prefix_of_bytes(bytes: &[u8]) -> u64 {
     if let Some(first) = bytes.first_chunk() {
         return u64::from_be_bytes(*first);
     }

@@ -5,6 +5,8 @@
 //! | [`slot`], [`buffer`] | a place for a value; how buffers are read, written and freed |
 //! | [`key`] | what can be a key, and how it is hashed and ordered |
 //! | [`vec`] | `PVec` |
+//! | [`string`] | `PString` |
+//! | [`deque`] | `PVecDeque` |
 //!
 //! A collection is a few words: a field of a struct, or the root object itself. What it holds lies in buffers of its own. It is read through a
 //! reference (`view[list].names.get(view, 3)`), and changed through its pointer (`list.push(tx, 42)`; [`field!`](crate::field) makes the
@@ -14,9 +16,13 @@
 //! them: values can be moved out of them, and a buffer that it gives up is freed by the commit, without a collection.
 
 mod buffer;
+pub mod deque;
 mod key;
 mod slot;
+mod string;
 pub mod vec;
 
+pub use deque::PVecDeque;
 pub use key::{HashKey, KeyHasher, MapKey, Memo, OrdKey};
+pub use string::PString;
 pub use vec::PVec;

@@ -31,8 +31,9 @@ use desc::{Desc, Kind, Name, Prim};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot live in a persistent heap",
     label = "not `Persist`",
-    note = "use u64 for usize, P<'r, str> for String, P<'r, T> for Box<T> and &T, P<'r, [T]> for Vec<T>, Option<P<'r, T>> \
-            for an optional object, a `bool` beside the value for other options, and a struct of your own for a tuple",
+    note = "use u64 for usize, PString<'r> or P<'r, str> for String, P<'r, T> for Box<T> and &T, PVec<'r, T> or P<'r, [T]> for Vec<T>, \
+            PHashMap and PBTreeMap for maps, Option<P<'r, T>> for an optional object, a `bool` beside the value for other options, and a \
+            struct of your own for a tuple",
     note = "structs and enums of your own need `#[derive(Persist)]` and `#[repr(C)]` (enums: `#[repr(u8)]`)"
 )]
 pub unsafe trait Persist: Sized {

@@ -1,4 +1,6 @@
 //! The collections, beside those of std.
 
+mod deque;
+mod string;
 mod twins;
 mod vec;

@@ -163,11 +163,11 @@ fn compare<'r, T: Element<'r>>(view: &View<'r>, vec: P<'r, PVec<'r, T>>, twin: &
     let mut ends = vec.iter(view);
     assert_eq!(ends.len(), twin.len());
     let mut other = twin.iter();
-    for i in 0..twin.len() {
+    for (i, &value) in twin.iter().enumerate() {
         let (a, b) =
             if i % 3 == 0 { (ends.next_back(), other.next_back()) } else { (ends.next(), other.next()) };
         assert_eq!(a.map(|e| e.value(view)), b.copied());
-        assert_eq!(vec.get(view, i).map(|e| e.value(view)), Some(twin[i]));
+        assert_eq!(vec.get(view, i).map(|e| e.value(view)), Some(value));
     }
     assert!(ends.next().is_none() && vec.get(view, twin.len()).is_none());
     assert_eq!(vec.first(view).map(|e| e.value(view)), twin.first().copied());

@@ -11,11 +11,11 @@ use crate::layout::Persist;
 use crate::ptr::{P, bounds};
 use crate::txn::Txn;
 
-/// Bytes of neighbouring slots that a push makes crash-safe at once: a cache line, for the write set; more where each range costs a fence.
+/// Bytes of neighbouring slots that an append makes crash-safe at once. In a short transaction a block, always the same one for a slot, so that
+/// what is appended next finds its copy; more where each range costs a fence.
 const SHORT_BLOCK: usize = 64;
 const LONG_BLOCK: usize = 512;
-/// Elements that [`P::extend`] writes at a time.
-const CHUNK: usize = 64;
+const LONGEST_BLOCK: usize = 4096;
 
 /// Changing a vector.
 ///
@@ -85,15 +85,25 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
     #[inline]
     pub fn push(self, tx: &mut Txn<'r>, value: T) -> Result<()> {
         let (slots, len) = self.with_room(tx, 1)?;
-        let block = if tx.__logs_in_place() { LONG_BLOCK } else { SHORT_BLOCK };
-        let count = const { if size_of::<T>() == 0 { 1 } else { size_of::<T>() } };
-        let count = (block / count).max(1);
-        let from = len - len % count;
-        // SAFETY: a part of the buffer, in which there is room for one more.
-        let part = unsafe { Self::slots_mut(tx, slots, from, (from + count).min(slots.len)) };
-        part[len - from].put(value);
+        Self::tail(tx, slots, len, 1)[0].put(value);
         self.set_len(tx, len + 1);
         Ok(())
+    }
+
+    /// Slots from `len` on, to write: one at least, and not many more than are `wanted`. There is room for one.
+    #[inline(always)]
+    fn tail<'t>(tx: &'t mut Txn<'r>, slots: Slots<T>, len: usize, wanted: usize) -> &'t mut [Slot<T>] {
+        let size = const { if size_of::<T>() == 0 { 1 } else { size_of::<T>() } };
+        let (from, to) = if tx.__logs_in_place() {
+            (len, len + (LONG_BLOCK / size).max(wanted.min(LONGEST_BLOCK / size)).max(1))
+        } else {
+            let count = (SHORT_BLOCK / size).max(1);
+            let from = len - len % count;
+            (from, from + count)
+        };
+        // SAFETY: a part of the buffer.
+        let part = unsafe { Self::slots_mut(tx, slots, from, to.min(slots.len)) };
+        &mut part[len - from..]
     }
 
     /// Removes the last element. O(1).
@@ -279,9 +289,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
             let expected = elements.size_hint().0;
             let Some(first) = elements.next() else { return Ok(()) };
             let (slots, len) = self.with_room(tx, expected.max(1))?;
-            let to = slots.len.min(len + CHUNK);
-            // SAFETY: in the buffer.
-            let part = unsafe { Self::slots_mut(tx, slots, len, to) };
+            let part = Self::tail(tx, slots, len, expected);
             part[0].put(first);
             let mut written = 1;
             for slot in &mut part[1..] {
@@ -291,6 +299,72 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
             }
             self.set_len(tx, len + written);
         }
+    }
+
+    /// Appends copies of these elements.
+    ///
+    /// # Errors
+    /// As for [`push`](Self::push); then nothing is appended.
+    pub fn extend_from_slice(self, tx: &mut Txn<'r>, elements: &[T]) -> Result<()>
+    where
+        T: Copy,
+    {
+        let (slots, mut len) = self.with_room(tx, elements.len())?;
+        let mut rest = elements;
+        while !rest.is_empty() {
+            let part = Self::tail(tx, slots, len, rest.len());
+            let now;
+            (now, rest) = rest.split_at(rest.len().min(part.len()));
+            part.iter_mut().zip(now).for_each(|(slot, &element)| slot.put(element));
+            len += now.len();
+        }
+        self.set_len(tx, len);
+        Ok(())
+    }
+
+    /// Replaces elements `from..to`.
+    pub(crate) fn splice(self, tx: &mut Txn<'r>, from: usize, to: usize, elements: &[T]) -> Result<()>
+    where
+        T: Copy,
+    {
+        let (count, added) = (to - from, elements.len());
+        if from == tx[self].len() {
+            return self.extend_from_slice(tx, elements);
+        }
+        let (slots, len) = self.with_room(tx, added.saturating_sub(count))?;
+        let new_len = len - count + added;
+        if (count, added) == (0, 0) {
+            return Ok(());
+        }
+        // SAFETY: in the buffer, which has room for all of them: those behind the range move, what is in it is overwritten, what is left behind is
+        // vacated.
+        unsafe {
+            let end = if added == count { to } else { len.max(new_len) };
+            let part = Self::slots_mut(tx, slots, from, end);
+            if added != count {
+                std::ptr::copy(part.as_ptr().add(count), part.as_mut_ptr().add(added), len - to);
+            }
+            part.iter_mut().zip(elements).for_each(|(slot, &element)| slot.put(element));
+            if new_len < len {
+                part[new_len - from..].iter_mut().for_each(Slot::vacate);
+            }
+        }
+        self.set_len(tx, new_len);
+        Ok(())
+    }
+
+    /// Replaces the elements by fewer.
+    pub(crate) fn overwrite(self, tx: &mut Txn<'r>, elements: &[T])
+    where
+        T: Copy,
+    {
+        let (slots, len) = self.parts(tx);
+        assert!(elements.len() <= len, "there are fewer");
+        // SAFETY: in the buffer.
+        let part = unsafe { Self::slots_mut(tx, slots, 0, len) };
+        part.iter_mut().zip(elements).for_each(|(slot, &element)| slot.put(element));
+        part[elements.len()..].iter_mut().for_each(Slot::vacate);
+        self.set_len(tx, elements.len());
     }
 
     /// Makes the vector `len` long, with copies of `value` if it grows.

@@ -9,8 +9,9 @@ use std::ops::RangeBounds;
 use super::buffer::{self, Slots};
 use super::slot::Slot;
 use crate::Persist;
+use crate::error::Result;
 use crate::ptr::{P, bounds};
-use crate::txn::View;
+use crate::txn::{Txn, View};
 
 pub use iter::Iter;
 
@@ -78,6 +79,49 @@ impl<T> PVec<'_, T> {
     }
 }
 
+impl<'r, T: Persist<At<'r> = T>> PVec<'r, T> {
+    /// A vector of copies of these elements, in a buffer of just that size.
+    ///
+    /// # Errors
+    /// As for [`Txn::alloc_slice`].
+    pub fn from_slice(tx: &Txn<'r>, elements: &[T]) -> Result<Self>
+    where
+        T: Copy,
+    {
+        PVec::from_iter(tx, elements.iter().copied())
+    }
+
+    /// A vector of what an iterator yields.
+    ///
+    /// # Errors
+    /// As for [`Txn::alloc_slice`].
+    pub fn from_iter(tx: &Txn<'r>, elements: impl IntoIterator<Item = T>) -> Result<Self> {
+        let elements: Vec<T> = elements.into_iter().collect();
+        if elements.is_empty() {
+            return Ok(PVec::new());
+        }
+        let (buffer, first) = tx.alloc_elements::<Slot<T>>(elements.len())?;
+        for (i, element) in elements.iter().enumerate() {
+            // SAFETY: a slot of the new buffer; the element moves, for the vector that it was in forgets it.
+            unsafe { (*first.add(i)).put(std::ptr::read(element)) };
+        }
+        let len = elements.len() as u64;
+        std::mem::forget(elements);
+        Ok(PVec { len, buffer: Some(buffer) })
+    }
+
+    /// Frees the buffer when the transaction commits.
+    ///
+    /// # Safety
+    /// Nobody will use the buffer again.
+    pub(super) unsafe fn give_up(self, tx: &Txn<'r>) {
+        if let Some(buffer) = self.buffer {
+            // SAFETY: by the caller's promise.
+            unsafe { buffer::free(tx, buffer) };
+        }
+    }
+}
+
 /// Reading.
 impl<'r, T: Persist> PVec<'r, T> {
     /// Number of elements that there is room for.
@@ -138,7 +182,7 @@ impl<'r, T: Persist> PVec<'r, T> {
     ///
     /// # Errors
     /// The index of the first element that is greater.
-    pub fn binary_search(&self, view: &View<'r>, value: &T) -> Result<usize, usize>
+    pub fn binary_search(&self, view: &View<'r>, value: &T) -> std::result::Result<usize, usize>
     where
         T: Ord,
     {
@@ -153,7 +197,7 @@ impl<'r, T: Persist> PVec<'r, T> {
         &self,
         view: &View<'r>,
         mut compare: impl FnMut(&T) -> Ordering,
-    ) -> Result<usize, usize> {
+    ) -> std::result::Result<usize, usize> {
         let slots = self.slots();
         let (mut from, mut to) = (0, slots.len);
         while from < to {
@@ -177,7 +221,7 @@ impl<'r, T: Persist> PVec<'r, T> {
         view: &View<'r>,
         key: &K,
         mut key_of: impl FnMut(&T) -> K,
-    ) -> Result<usize, usize> {
+    ) -> std::result::Result<usize, usize> {
         self.binary_search_by(view, |element| key_of(element).cmp(key))
     }
 

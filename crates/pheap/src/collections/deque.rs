@@ -1,0 +1,388 @@
+//! `PVecDeque`, a queue with two ends.
+
+use std::iter::FusedIterator;
+
+use super::buffer::{self, Slots};
+use super::slot::Slot;
+use crate::Persist;
+use crate::error::{Error, Result};
+use crate::ptr::P;
+use crate::txn::{Txn, View};
+
+/// A queue with two ends in a ring buffer: `VecDeque` for a heap.
+///
+/// ```
+/// # use pheap::{Heap, PVecDeque, Root};
+/// # fn main() -> pheap::Result<()> {
+/// # let heap = Heap::in_memory()?;
+/// let jobs: Root<PVecDeque<u64>> = heap.root("jobs")?;
+/// jobs.txn(|tx, jobs| {
+///     jobs.push_back(tx, 1)?;
+///     jobs.push_back(tx, 2)
+/// })?;
+/// let next = jobs.txn(|tx, jobs| Ok(jobs.pop_front(tx)))?;
+/// assert_eq!(next, Some(1));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Persist)]
+#[repr(C)]
+#[persist(own, id = "pheap::PVecDeque", crate = "crate")]
+pub struct PVecDeque<'r, T> {
+    /// Place of the first element in the buffer.
+    head: u64,
+    len: u64,
+    buffer: Option<P<'r, [Slot<T>]>>,
+}
+
+impl<T> Default for PVecDeque<'_, T> {
+    fn default() -> Self {
+        PVecDeque::new()
+    }
+}
+
+impl<T> PVecDeque<'_, T> {
+    /// Without elements, and without a buffer.
+    pub const fn new() -> Self {
+        PVecDeque { head: 0, len: 0, buffer: None }
+    }
+
+    /// Number of elements.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Whether there are no elements.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+/// The elements of a buffer that is a ring.
+struct Ring<T> {
+    slots: Slots<T>,
+    head: usize,
+    len: usize,
+}
+
+impl<T> Clone for Ring<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Ring<T> {}
+
+impl<T: Persist> Ring<T> {
+    /// Where element `index` lies, or would lie if the ring were longer.
+    #[inline(always)]
+    fn place(self, index: usize) -> usize {
+        let place = self.head + index;
+        if place < self.slots.len { place } else { place - self.slots.len }
+    }
+
+    /// The slot of element `index`.
+    ///
+    /// # Safety
+    /// `index` is less than the capacity.
+    #[inline(always)]
+    unsafe fn at(self, index: usize) -> *mut Slot<T> {
+        // SAFETY: a place in the ring is one in the buffer.
+        unsafe { self.slots.at(self.place(index)) }
+    }
+}
+
+/// Reading.
+impl<'r, T: Persist> PVecDeque<'r, T> {
+    #[inline(always)]
+    fn ring(&self) -> Ring<T> {
+        let slots = self.buffer.map_or_else(Slots::none, Slots::of);
+        Ring { slots, head: self.head as usize, len: self.len() }
+    }
+
+    /// Number of elements that there is room for.
+    pub fn capacity(&self) -> usize {
+        self.buffer.map_or(0, |buffer| buffer.len())
+    }
+
+    /// Element `index` from the front, if there is one.
+    #[inline]
+    pub fn get<'v>(&self, view: &'v View<'r>, index: usize) -> Option<&'v T> {
+        let ring = self.ring();
+        // SAFETY: within the length, where all slots have values.
+        (index < ring.len).then(|| unsafe { buffer::read(view, ring.at(index)).value() })
+    }
+
+    /// The first element.
+    pub fn front<'v>(&self, view: &'v View<'r>) -> Option<&'v T> {
+        self.get(view, 0)
+    }
+
+    /// The last element.
+    pub fn back<'v>(&self, view: &'v View<'r>) -> Option<&'v T> {
+        self.get(view, self.len().wrapping_sub(1))
+    }
+
+    /// The elements from front to back, from both ends.
+    pub fn iter<'v>(&self, view: &'v View<'r>) -> Iter<'v, 'r, T> {
+        let ring = self.ring();
+        Iter { view, ring, from: 0, to: ring.len }
+    }
+
+    /// Whether some element equals `value`. O(n).
+    pub fn contains(&self, view: &View<'r>, value: &T) -> bool
+    where
+        T: PartialEq,
+    {
+        self.iter(view).any(|element| element == value)
+    }
+}
+
+/// Reading a queue by its pointer: short for `view[queue].get(view, …)`.
+impl<'r, T: Persist> P<'r, PVecDeque<'r, T>> {
+    /// [`PVecDeque::len`].
+    #[inline]
+    #[allow(clippy::len_without_is_empty)] // it is there; clippy does not see through the `impl` blocks
+    pub fn len(self, view: &View<'r>) -> usize {
+        view[self].len()
+    }
+
+    /// [`PVecDeque::is_empty`].
+    #[inline]
+    pub fn is_empty(self, view: &View<'r>) -> bool {
+        view[self].is_empty()
+    }
+
+    /// [`PVecDeque::get`].
+    #[inline]
+    pub fn get<'v>(self, view: &'v View<'r>, index: usize) -> Option<&'v T> {
+        view[self].get(view, index)
+    }
+
+    /// [`PVecDeque::iter`].
+    pub fn iter<'v>(self, view: &'v View<'r>) -> Iter<'v, 'r, T> {
+        view[self].iter(view)
+    }
+}
+
+/// Changing a queue.
+///
+/// Those that may need memory fail with [`Error::OutOfSpace`] or [`Error::ReservationFull`] if the heap cannot grow, and have changed nothing then.
+impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
+    /// The ring with room for one more.
+    #[inline(always)]
+    fn with_room(self, tx: &mut Txn<'r>) -> Result<Ring<T>> {
+        let ring = tx[self].ring();
+        if ring.len < ring.slots.len {
+            return Ok(ring);
+        }
+        self.set_capacity(tx, (2 * ring.len).max(4))
+    }
+
+    /// Moves to another buffer, in which the elements begin at its start.
+    #[cold]
+    fn set_capacity(self, tx: &mut Txn<'r>, capacity: usize) -> Result<Ring<T>> {
+        let ring = tx[self].ring();
+        let (new, first) = tx.alloc_elements::<Slot<T>>(capacity)?;
+        // SAFETY: `capacity` slots, to be written for the first time; the elements move, bytes and all.
+        unsafe {
+            for i in 0..ring.len {
+                first.add(i).copy_from_nonoverlapping(tx.place_of(ring.at(i)), 1);
+            }
+            first.add(ring.len).write_bytes(0, capacity - ring.len);
+        }
+        let queue = &mut tx[self];
+        queue.head = 0;
+        if let Some(old) = queue.buffer.replace(new) {
+            // SAFETY: the queue's own, which it has just let go of.
+            unsafe { buffer::free(tx, old) };
+        }
+        Ok(tx[self].ring())
+    }
+
+    /// Appends an element. Amortised O(1).
+    ///
+    /// # Errors
+    /// If there is no memory for it.
+    pub fn push_back(self, tx: &mut Txn<'r>, value: T) -> Result<()> {
+        let ring = self.with_room(tx)?;
+        // SAFETY: there is room for one more.
+        unsafe { buffer::write(tx, ring.at(ring.len)).put(value) };
+        tx[self].len += 1;
+        Ok(())
+    }
+
+    /// Puts an element before all others. Amortised O(1).
+    ///
+    /// # Errors
+    /// If there is no memory for it.
+    pub fn push_front(self, tx: &mut Txn<'r>, value: T) -> Result<()> {
+        let ring = self.with_room(tx)?;
+        let head = ring.place(ring.slots.len - 1);
+        // SAFETY: the slot before the first element; there is room for one more, so it is vacant.
+        unsafe { buffer::write(tx, ring.slots.at(head)).put(value) };
+        let queue = &mut tx[self];
+        queue.head = head as u64;
+        queue.len += 1;
+        Ok(())
+    }
+
+    /// Removes the first element. O(1).
+    pub fn pop_front(self, tx: &mut Txn<'r>) -> Option<T> {
+        let ring = tx[self].ring();
+        if ring.len == 0 {
+            return None;
+        }
+        let value = Self::take(tx, ring, 0);
+        let queue = &mut tx[self];
+        queue.head = ring.place(1) as u64;
+        queue.len -= 1;
+        Some(value)
+    }
+
+    /// Removes the last element. O(1).
+    pub fn pop_back(self, tx: &mut Txn<'r>) -> Option<T> {
+        let ring = tx[self].ring();
+        let last = ring.len.checked_sub(1)?;
+        let value = Self::take(tx, ring, last);
+        tx[self].len -= 1;
+        Some(value)
+    }
+
+    /// Moves an element out. Its slot is vacant.
+    fn take(tx: &mut Txn<'r>, ring: Ring<T>, index: usize) -> T {
+        // SAFETY: the caller names an element, and will not look at the slot again before something is put into it.
+        unsafe {
+            let value = buffer::read(tx, ring.at(index)).take();
+            if T::POINTERS {
+                buffer::write(tx, ring.at(index)).vacate();
+            }
+            value
+        }
+    }
+
+    /// Element `index` from the front, to write, if there is one.
+    pub fn get_mut<'t>(self, tx: &'t mut Txn<'r>, index: usize) -> Option<&'t mut T> {
+        let ring = tx[self].ring();
+        // SAFETY: within the length, where all slots have values; a slot is laid out as its value.
+        (index < ring.len).then(|| unsafe { buffer::write(tx, ring.at(index).cast::<T>()) })
+    }
+
+    /// Appends what an iterator yields.
+    ///
+    /// # Errors
+    /// As for [`push_back`](Self::push_back). What came before is appended then; an `Err` that leaves the transaction undoes it.
+    pub fn extend(self, tx: &mut Txn<'r>, elements: impl IntoIterator<Item = T>) -> Result<()> {
+        let elements = elements.into_iter();
+        self.reserve(tx, elements.size_hint().0)?;
+        for element in elements {
+            self.push_back(tx, element)?;
+        }
+        Ok(())
+    }
+
+    /// Makes room for at least so many elements more.
+    ///
+    /// # Errors
+    /// As for [`push_back`](Self::push_back).
+    pub fn reserve(self, tx: &mut Txn<'r>, more: usize) -> Result<()> {
+        let ring = tx[self].ring();
+        let least = ring.len.checked_add(more).ok_or(Error::TooLarge { bytes: u64::MAX })?;
+        if least > ring.slots.len {
+            self.set_capacity(tx, least.max(2 * ring.slots.len).max(4))?;
+        }
+        Ok(())
+    }
+
+    /// Gives up memory that is not in use.
+    ///
+    /// # Errors
+    /// As for [`push_back`](Self::push_back): the elements move to a smaller buffer.
+    pub fn shrink_to_fit(self, tx: &mut Txn<'r>) -> Result<()> {
+        let ring = tx[self].ring();
+        if ring.len == 0 {
+            self.clear(tx);
+        } else if ring.len < ring.slots.len {
+            self.set_capacity(tx, ring.len)?;
+        }
+        Ok(())
+    }
+
+    /// Removes all elements, and gives the buffer up. O(1).
+    pub fn clear(self, tx: &mut Txn<'r>) {
+        if tx[self].buffer.is_none() {
+            return;
+        }
+        if let Some(old) = std::mem::take(&mut tx[self]).buffer {
+            // SAFETY: the queue's own, which it has just let go of.
+            unsafe { buffer::free(tx, old) };
+        }
+    }
+}
+
+/// The elements of a [`PVecDeque`], from front to back; made by [`PVecDeque::iter`].
+pub struct Iter<'v, 'r, T> {
+    view: &'v View<'r>,
+    ring: Ring<T>,
+    from: usize,
+    to: usize,
+}
+
+impl<'v, T: Persist + 'v> Iter<'v, '_, T> {
+    /// Element `index`, which exists.
+    fn element(&self, index: usize) -> &'v T {
+        // SAFETY: within the length, where all slots have values.
+        unsafe { buffer::read(self.view, self.ring.at(index)).value() }
+    }
+}
+
+impl<'v, T: Persist + 'v> Iterator for Iter<'v, '_, T> {
+    type Item = &'v T;
+
+    #[inline]
+    fn next(&mut self) -> Option<&'v T> {
+        let index = self.from;
+        (index < self.to).then(|| {
+            self.from += 1;
+            self.element(index)
+        })
+    }
+
+    #[inline]
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.to - self.from, Some(self.to - self.from))
+    }
+
+    fn nth(&mut self, n: usize) -> Option<&'v T> {
+        self.from = self.from.saturating_add(n).min(self.to);
+        self.next()
+    }
+}
+
+impl<'v, T: Persist + 'v> DoubleEndedIterator for Iter<'v, '_, T> {
+    #[inline]
+    fn next_back(&mut self) -> Option<Self::Item> {
+        (self.from < self.to).then(|| {
+            self.to -= 1;
+            self.element(self.to)
+        })
+    }
+}
+
+impl<'v, T: Persist + 'v> ExactSizeIterator for Iter<'v, '_, T> {}
+impl<'v, T: Persist + 'v> FusedIterator for Iter<'v, '_, T> {}
+
+impl<T> Clone for Iter<'_, '_, T> {
+    fn clone(&self) -> Self {
+        let &Iter { view, ring, from, to } = self;
+        Iter { view, ring, from, to }
+    }
+}
+
+impl<T: Persist + std::fmt::Debug> std::fmt::Debug for Iter<'_, '_, T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.clone()).finish()
+    }
+}

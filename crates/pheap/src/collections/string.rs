@@ -1,0 +1,263 @@
+//! `PString`, a string that can grow.
+
+use std::ops::RangeBounds;
+
+use super::key::{HashKey, KeyHasher, MapKey, OrdKey, prefix_of_bytes};
+use super::vec::PVec;
+use crate::Persist;
+use crate::error::Result;
+use crate::ptr::{P, bounds};
+use crate::txn::{Txn, View};
+
+/// A growable string: `String` for a heap. (A `P<str>` is one that never changes, and takes a word less.)
+///
+/// ```
+/// # use pheap::{Heap, PString, Root};
+/// # fn main() -> pheap::Result<()> {
+/// # let heap = Heap::in_memory()?;
+/// let motto: Root<PString> = heap.root("motto")?;
+/// motto.txn(|tx, motto| {
+///     motto.push_str(tx, "simply ther")?;
+///     motto.push(tx, 'e')
+/// })?;
+/// assert!(motto.read(|view, motto| motto.as_str(view) == "simply there")?);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Persist, Default)]
+#[repr(C)]
+#[persist(own, id = "pheap::PString", crate = "crate")]
+pub struct PString<'r> {
+    /// UTF-8.
+    bytes: PVec<'r, u8>,
+}
+
+impl<'r> PString<'r> {
+    /// An empty string, without a buffer.
+    pub const fn new() -> Self {
+        PString { bytes: PVec::new() }
+    }
+
+    /// A string with this text.
+    ///
+    /// # Errors
+    /// As for [`Txn::alloc`].
+    pub fn from_str(tx: &Txn<'r>, text: &str) -> Result<Self> {
+        Ok(PString { bytes: PVec::from_slice(tx, text.as_bytes())? })
+    }
+
+    /// Length in bytes.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Whether the string is empty.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Number of bytes that there is room for.
+    pub fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    /// The text.
+    #[inline]
+    pub fn as_str<'v>(&self, view: &'v View<'r>) -> &'v str {
+        // SAFETY: nothing but whole characters is ever put in or taken out.
+        unsafe { std::str::from_utf8_unchecked(self.bytes.as_slice(view, ..)) }
+    }
+}
+
+/// Reading a string by its pointer: short for `view[text].as_str(view)` and so on.
+impl<'r> P<'r, PString<'r>> {
+    /// [`PString::as_str`].
+    #[inline]
+    pub fn as_str<'v>(self, view: &'v View<'r>) -> &'v str {
+        view[self].as_str(view)
+    }
+
+    /// [`PString::len`].
+    #[inline]
+    #[allow(clippy::len_without_is_empty)] // it is there; clippy does not see through the `impl` blocks
+    pub fn len(self, view: &View<'r>) -> usize {
+        view[self].len()
+    }
+
+    /// [`PString::is_empty`].
+    #[inline]
+    pub fn is_empty(self, view: &View<'r>) -> bool {
+        view[self].is_empty()
+    }
+}
+
+/// Changing a string. Those that may need memory fail as [`PVec::push`](P::push) does, and have changed nothing then.
+impl<'r> P<'r, PString<'r>> {
+    #[inline(always)]
+    fn bytes(self) -> P<'r, PVec<'r, u8>> {
+        crate::field!(self.bytes)
+    }
+
+    /// Appends a character.
+    ///
+    /// # Errors
+    /// If there is no memory for it.
+    pub fn push(self, tx: &mut Txn<'r>, c: char) -> Result<()> {
+        self.push_str(tx, c.encode_utf8(&mut [0; 4]))
+    }
+
+    /// Appends a text.
+    ///
+    /// # Errors
+    /// As for [`push`](Self::push).
+    pub fn push_str(self, tx: &mut Txn<'r>, text: &str) -> Result<()> {
+        self.bytes().extend_from_slice(tx, text.as_bytes())
+    }
+
+    /// Removes the last character.
+    pub fn pop(self, tx: &mut Txn<'r>) -> Option<char> {
+        let c = self.as_str(tx).chars().next_back()?;
+        let len = self.len(tx) - c.len_utf8();
+        self.bytes().truncate(tx, len);
+        Some(c)
+    }
+
+    /// Inserts a character at byte `at`. O(n).
+    ///
+    /// # Errors
+    /// As for [`push`](Self::push).
+    ///
+    /// # Panics
+    /// If `at` is not on the boundary of a character.
+    #[track_caller]
+    pub fn insert(self, tx: &mut Txn<'r>, at: usize, c: char) -> Result<()> {
+        self.insert_str(tx, at, c.encode_utf8(&mut [0; 4]))
+    }
+
+    /// Inserts a text at byte `at`. O(n).
+    ///
+    /// # Errors
+    /// As for [`push`](Self::push).
+    ///
+    /// # Panics
+    /// If `at` is not on the boundary of a character.
+    #[track_caller]
+    pub fn insert_str(self, tx: &mut Txn<'r>, at: usize, text: &str) -> Result<()> {
+        self.replace_range(tx, at..at, text)
+    }
+
+    /// Removes the character at byte `at`. O(n).
+    ///
+    /// # Panics
+    /// If there is no character that begins there.
+    #[track_caller]
+    pub fn remove(self, tx: &mut Txn<'r>, at: usize) -> char {
+        let c = self.as_str(tx)[at..].chars().next().expect("there is no character at the end of a string");
+        drop(self.bytes().drain(tx, at..at + c.len_utf8()));
+        c
+    }
+
+    /// Replaces the bytes `range`. O(n).
+    ///
+    /// # Errors
+    /// As for [`push`](Self::push).
+    ///
+    /// # Panics
+    /// If the range is not within the string, or an end of it not on the boundary of a character.
+    #[track_caller]
+    pub fn replace_range(self, tx: &mut Txn<'r>, range: impl RangeBounds<usize>, text: &str) -> Result<()> {
+        let (from, to) = bounds(range, self.len(tx));
+        let old = self.as_str(tx);
+        assert!(
+            old.is_char_boundary(from) && old.is_char_boundary(to),
+            "{from}..{to} are not the boundaries of characters"
+        );
+        self.bytes().splice(tx, from, to, text.as_bytes())
+    }
+
+    /// Removes all from byte `len` on.
+    ///
+    /// # Panics
+    /// If `len` is within the string, and not on the boundary of a character.
+    #[track_caller]
+    pub fn truncate(self, tx: &mut Txn<'r>, len: usize) {
+        if len < self.len(tx) {
+            assert!(self.as_str(tx).is_char_boundary(len), "{len} is not the boundary of a character");
+            self.bytes().truncate(tx, len);
+        }
+    }
+
+    /// Makes it this text. Cheaper than to [clear](Self::clear) it and push.
+    ///
+    /// # Errors
+    /// As for [`push`](Self::push).
+    pub fn set(self, tx: &mut Txn<'r>, text: &str) -> Result<()> {
+        self.replace_range(tx, .., text)
+    }
+
+    /// Keeps the characters for which `keep` is true.
+    pub fn retain(self, tx: &mut Txn<'r>, mut keep: impl FnMut(char) -> bool) {
+        let old = self.as_str(tx);
+        let kept: String = old.chars().filter(|&c| keep(c)).collect();
+        if kept.len() < old.len() {
+            self.bytes().overwrite(tx, kept.as_bytes());
+        }
+    }
+
+    /// Removes all characters. The buffer stays.
+    pub fn clear(self, tx: &mut Txn<'r>) {
+        self.bytes().clear(tx);
+    }
+
+    /// Makes room for at least so many bytes more.
+    ///
+    /// # Errors
+    /// As for [`push`](Self::push).
+    pub fn reserve(self, tx: &mut Txn<'r>, more: usize) -> Result<()> {
+        self.bytes().reserve(tx, more)
+    }
+
+    /// Gives up memory that is not in use.
+    ///
+    /// # Errors
+    /// As for [`push`](Self::push): the text moves to a smaller buffer.
+    pub fn shrink_to_fit(self, tx: &mut Txn<'r>) -> Result<()> {
+        self.bytes().shrink_to_fit(tx)
+    }
+}
+
+impl<'r> MapKey<'r> for PString<'r> {
+    type Query = str;
+
+    #[inline]
+    fn query<'v>(&'v self, view: &'v View<'r>) -> &'v str {
+        self.as_str(view)
+    }
+
+    fn from_query(tx: &Txn<'r>, query: &str) -> Result<Self> {
+        PString::from_str(tx, query)
+    }
+
+    unsafe fn give_up(self, tx: &Txn<'r>) {
+        // SAFETY: by the caller's promise.
+        unsafe { self.bytes.give_up(tx) };
+    }
+}
+
+impl<'r> HashKey<'r> for PString<'r> {
+    type Memo = u64;
+
+    #[inline]
+    fn hash(query: &str, hasher: &mut KeyHasher) {
+        hasher.write(query.as_bytes());
+    }
+}
+
+impl<'r> OrdKey<'r> for PString<'r> {
+    #[inline]
+    fn prefix(query: &str) -> u64 {
+        prefix_of_bytes(query.as_bytes())
+    }
+}
