@@ -417,6 +417,33 @@ fn an_object_freed_at_commit_is_used_again() {
     assert_eq!(root.read(|view, p| values(view, view[p].first)).unwrap()[0], 99_999);
 }
 
+#[test]
+fn large_objects_freed_at_commit_are_used_again() {
+    let (heap, root) = in_memory();
+    let wanted = 100 << 10;
+    for round in 0..100 {
+        root.txn(|tx, p| {
+            let new = tx.alloc_slice(wanted / 8, |_| round)?;
+            let many = tx.alloc_slice(1, |_| Some(new))?;
+            if let Some(old) = tx[p].many.replace(many) {
+                let large = tx[old.at(0)].unwrap();
+                // SAFETY: nothing points to them any more.
+                unsafe {
+                    tx.__free_at_commit(large);
+                    tx.__free_at_commit(old);
+                }
+            }
+            Ok(())
+        })
+        .unwrap();
+    }
+    assert_eq!(heap.stats().collections, 0);
+    assert!(heap.info().file_bytes <= 3 << 20, "{:?}", heap.info());
+    assert!(heap.check().unwrap().is_clean());
+    let last = root.read(|view, p| view[view[view[p].many.unwrap().at(0)].unwrap()][0]).unwrap();
+    assert_eq!(last, 99);
+}
+
 /// The older header must not bring back what was live when the heap was closed.
 #[test]
 fn a_damaged_header_brings_no_stale_bitmaps_back() {

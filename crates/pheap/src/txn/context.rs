@@ -254,7 +254,10 @@ impl Context {
     pub(crate) fn log_is_empty(&mut self) {
         if self.alloc.has_quarantine() {
             let heap = self.heap();
-            self.alloc.end_quarantine(heap);
+            let large = self.alloc.end_quarantine(heap);
+            if !large.is_empty() {
+                heap.free_object_spans(&self.media, &large);
+            }
         }
     }
 }

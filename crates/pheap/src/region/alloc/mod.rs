@@ -418,22 +418,31 @@ impl Allocator {
         self.fresh.clear();
     }
 
-    /// Makes the slots that were freed at a commit free for others. The log must be empty.
-    pub(crate) fn end_quarantine(&mut self, heap: &HeapInner) {
+    /// Makes the slots that were freed at a commit free for others, and returns the spans of large objects, to be given back. The log must
+    /// be empty.
+    #[must_use]
+    pub(crate) fn end_quarantine(&mut self, heap: &HeapInner) -> Vec<Span> {
+        let mut large = Vec::new();
         for addr in std::mem::take(&mut self.quarantine) {
             let offset = (addr - heap.base().addr()) as u64;
             let Some((number, slot)) = self.spans.find(&heap.page_map, offset) else { continue };
             let span = self.spans.get_mut(number);
-            // A large object waits for a sweep: its span is in the span table. So does everything while it is being marked.
-            let waits = span.class == NO_CLASS || span.pending || span.live.is_empty();
-            if waits || !span.live.test(slot as usize) {
+            // While it is being marked, what is free is up to the sweep.
+            if span.pending || span.live.is_empty() || !span.live.test(slot as usize) {
                 continue;
             }
-            span.free(slot, 1);
-            self.usage.objects -= 1;
-            self.usage.bytes -= span.slot;
-            self.list(number, slot);
+            self.usage.objects = self.usage.objects.saturating_sub(1);
+            self.usage.bytes = self.usage.bytes.saturating_sub(span.slot);
+            // It is no garbage for a collection to find.
+            self.usage.allocated = self.usage.allocated.saturating_sub(span.slot);
+            if span.class == NO_CLASS {
+                large.push(self.spans.remove(&heap.page_map, number).span);
+            } else {
+                span.free(slot, 1);
+                self.list(number, slot);
+            }
         }
+        large
     }
 
     #[inline]
