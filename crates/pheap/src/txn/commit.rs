@@ -253,8 +253,11 @@ fn commit_long(contexts: &mut [&mut Context]) -> Done {
 fn finish(context: &mut Context) {
     if !context.alloc.is_untouched() {
         context.remember_fresh();
-        context.alloc.commit();
+        context.alloc.commit(context.heap());
         context.publish_usage();
+        if context.alloc.is_quarantine_full() {
+            context.retire_records();
+        }
         if context.log.is_empty() || bug(Bug::FreeAtOnce) {
             context.log_is_empty();
         }

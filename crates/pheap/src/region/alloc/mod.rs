@@ -33,6 +33,9 @@ use size::{LARGE, size_class, span_size};
 use span::{NO_CLASS, ObjectSpan, Spans};
 pub(crate) use sweep::Swept;
 
+/// Bytes that may wait for the log to be emptied.
+const QUARANTINE: u64 = 256 << 10;
+
 /// The number of no span.
 const NO_SPAN: u32 = u32::MAX;
 
@@ -91,6 +94,8 @@ pub(crate) struct Allocator {
     /// Objects that the open transaction frees, and those that committed ones have freed.
     frees: Vec<usize>,
     quarantine: Vec<usize>,
+    /// Bytes of the latter.
+    quarantined: u64,
     /// Whether a collection has begun and not swept all spans: new spans are part of it.
     pub(crate) collecting: bool,
     /// Whether a span that was removed may be in the list of its class.
@@ -400,13 +405,19 @@ impl Allocator {
 
     /// Keeps what the transaction has allocated.
     #[inline]
-    pub(crate) fn commit(&mut self) {
+    pub(crate) fn commit(&mut self, heap: &HeapInner) {
         let bytes: usize = self.fresh_ranges().iter().map(|(start, end)| end - start).sum();
         self.usage.allocated += bytes as u64;
         self.usage.bytes += bytes as u64;
         self.usage.objects += self.objects;
         self.end();
-        self.quarantine.append(&mut self.frees);
+        for addr in self.frees.drain(..) {
+            let offset = (addr - heap.base().addr()) as u64;
+            if let Some((number, _)) = self.spans.find(&heap.page_map, offset) {
+                self.quarantined += self.spans.get(number).map_or(0, |span| span.slot);
+                self.quarantine.push(addr);
+            }
+        }
     }
 
     /// Forgets the transaction.
@@ -423,6 +434,7 @@ impl Allocator {
     #[must_use]
     pub(crate) fn end_quarantine(&mut self, heap: &HeapInner) -> Vec<Span> {
         let mut large = Vec::new();
+        self.quarantined = 0;
         for addr in std::mem::take(&mut self.quarantine) {
             let offset = (addr - heap.base().addr()) as u64;
             let Some((number, slot)) = self.spans.find(&heap.page_map, offset) else { continue };
@@ -450,9 +462,16 @@ impl Allocator {
         !self.quarantine.is_empty()
     }
 
+    /// Whether so much waits for an empty log that it is worth emptying.
+    #[inline]
+    pub(crate) fn is_quarantine_full(&self) -> bool {
+        self.quarantined > QUARANTINE
+    }
+
     /// A collection begins: it will find what is in quarantine by itself.
     pub(crate) fn forget_quarantine(&mut self) {
         self.quarantine.clear();
+        self.quarantined = 0;
     }
 
     /// Notes that a span has free slots, the first of them perhaps `slot`.
