@@ -126,27 +126,29 @@ impl Staged {
     pub(crate) unsafe fn add_changes(&mut self, offset: u64, new: *const u64, old: *const u64, words: usize) {
         // At worst every third word begins a range. Room for all, so that the loop need not look.
         self.words.reserve(words + words / 2 + 2 + LINE_WORDS);
-        // SAFETY: `i < words` in both.
-        let differs = |i: usize| unsafe { new.add(i).read() != old.add(i).read() };
-        // SAFETY: `out` stays within what was reserved.
+        // SAFETY: `out` stays within what was reserved, `done + n` within `words`.
         unsafe {
             let start = self.words.as_mut_ptr();
             let mut out = start.add(self.words.len());
-            let mut i = 0;
-            while i < words {
-                if !differs(i) {
-                    i += 1;
-                    continue;
-                }
-                let (first, at) = (i, out);
+            let mut done = 0;
+            while done < words {
+                let n = (words - done).min(64);
+                let (piece, offset) = (new.add(done), offset + done as u64 * 8);
+                let mut changed = differences(piece, old.add(done), n);
                 // A word that did not change, between two that did, is shorter than the head of another range.
-                while i < words && (differs(i) || (i + 1 < words && differs(i + 1))) {
-                    out = out.add(1);
-                    out.write(new.add(i).read());
-                    i += 1;
+                changed |= (changed << 1) & (changed >> 1);
+                while changed != 0 {
+                    let first = changed.trailing_zeros() as usize;
+                    let run = (changed >> first).trailing_ones() as usize;
+                    out.write(head(offset + first as u64 * 8, run));
+                    for i in 0..run {
+                        out.add(1 + i).write(piece.add(first + i).read());
+                    }
+                    out = out.add(1 + run);
+                    // The carry clears the run.
+                    changed &= changed.wrapping_add(1 << first);
                 }
-                at.write(head(offset + first as u64 * 8, i - first));
-                out = out.add(1);
+                done += n;
             }
             self.words.set_len(out.offset_from_unsigned(start));
         }
@@ -162,6 +164,22 @@ impl Staged {
     pub(crate) fn ranges(&self) -> Ranges<'_> {
         ranges(&self.words)
     }
+}
+
+/// Which of up to 64 words differ, as bits. Without a branch for each, for which of them do is hard to predict.
+///
+/// # Safety
+/// Both are valid for reads of `n` words with definite bytes.
+#[inline(always)]
+unsafe fn differences(new: *const u64, old: *const u64, n: usize) -> u64 {
+    // SAFETY: `i < n` in both, by the callers below.
+    let differs = |i: usize| unsafe { u64::from(new.add(i).read() != old.add(i).read()) };
+    let (mut bits, mut done) = (0, 0);
+    while done + 8 <= n {
+        bits |= (0..8).fold(0, |bits, i| bits | differs(done + i) << i) << done;
+        done += 8;
+    }
+    (done..n).fold(bits, |bits, i| bits | differs(i) << i)
 }
 
 /// A range of an entry: where it goes, and its words.

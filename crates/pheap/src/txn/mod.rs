@@ -6,18 +6,23 @@
 //! | [`many`] | one transaction over several roots |
 //! | [`context`] | the state of the open transaction |
 //! | [`paths`] | what a write does; the change from the short to the long path |
-//! | [`write_set`], [`commit`], [`dirty`] | short: copies, a redo record, one fence |
+//! | [`write_set`], [`line_index`], [`buffer`] | short: copies of what is written |
+//! | [`commit`], [`dirty`] | and a redo record, one fence |
+//! | [`padded`] | what no record should hold |
 //! | [`log`], [`checksum`], [`word_map`] | long: old content into the undo log, stores in place |
 //! | [`doomed`] | what happens when the log cannot grow |
 //! | [`recovery`] | what happens at the next open |
 
+mod buffer;
 pub(crate) mod checksum;
 pub(crate) mod commit;
 pub(crate) mod context;
 mod dirty;
 mod doomed;
+mod line_index;
 pub(crate) mod log;
 mod many;
+mod padded;
 mod paths;
 pub(crate) mod recovery;
 mod tx;

@@ -1,7 +1,8 @@
 //! What a write does: into a copy, or in place behind the undo log; and the change from the one to the other.
 
 use super::context::{Context, Mode};
-use super::write_set::{Find, Padding, filter_bits};
+use super::padded::Padding;
+use super::write_set::{Find, filter_bits};
 use crate::error::Result;
 use crate::media::cpu;
 
@@ -176,7 +177,7 @@ impl Context {
         }
         // In the originals, for references to the copies may be alive, and cover their padding.
         set.zero_padding_of_originals();
-        set.clear();
+        set.forget();
         self.hot().filter.set(0);
     }
 
@@ -196,7 +197,7 @@ impl Context {
                 };
             }
             // The copies stay in the buffer for references that are alive.
-            member.set.clear();
+            member.set.forget();
             member.hot().filter.set(u64::MAX);
         }
     }

@@ -4,8 +4,8 @@ use std::ops::{Deref, Index, IndexMut, RangeBounds};
 use std::ptr::NonNull;
 
 use super::context::{Context, Hot, Mode};
+use super::padded::Padding;
 use super::view::View;
-use super::write_set::Padding;
 use crate::error::{Error, Result};
 use crate::layout::{Persist, Pointee, slice_header};
 use crate::media::cpu;

@@ -1,128 +1,114 @@
 //! The write set of a short transaction: copies of the small objects that it writes, in volatile memory.
+//!
+//! Its memory grows with what a transaction writes, and is given back after many transactions that write little.
 
-use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::cell::Cell;
 
-use crate::media::{LINE, copy_words, lines};
+use super::buffer::{Buffer, CAPACITY};
+use super::line_index::{LineIndex, MAX_LINES, first_and_last};
+use super::padded::Padding;
+use crate::media::{LINE, copy_words};
 
 /// Objects at most, and where the explorer of crashes is to see short and long transactions alike.
-pub(crate) const MAX_ENTRIES: usize = 1024;
+pub(crate) const MAX_ENTRIES: usize = 8192;
 pub(crate) const FEW_ENTRIES: usize = 32;
 /// Bytes of an object at most.
 const MAX_OBJECT: usize = 1024;
-/// Bytes of all objects at most.
-const CAPACITY: usize = 16 << 10;
-/// Entries of the hash table: about as many as there can be lines.
-const TABLE: usize = 2048;
+/// Look-ups of long ranges may compare them with so many entries, then the transaction is better off without a write set.
+const PATIENCE: usize = 1 << 20;
+/// So many transactions in a row that need little memory, and the set gives back what a larger one needed.
+const QUIET: u32 = 1000;
 
-/// How to zero the padding of a value that was copied.
-#[derive(Clone, Copy)]
-pub(crate) struct Padding {
-    pub(crate) zero: unsafe fn(*mut u8, usize),
-    /// Handed to `zero`: the length of a slice.
-    pub(crate) len: usize,
-}
+// The objects and the lines that they cover at most can be numbered.
+const _: () = assert!(MAX_ENTRIES <= u16::MAX as usize && CAPACITY / LINE + 2 * MAX_ENTRIES <= MAX_LINES);
 
-/// Values that a transaction writes in their places, each noted about once.
-#[derive(Default)]
-pub(crate) struct Padded {
-    values: Vec<(usize, Padding)>,
-    /// Sort out repetitions when there are so many.
-    limit: usize,
-}
-
-impl Padded {
-    pub(crate) fn add(&mut self, addr: usize, padding: Padding) {
-        if self.values.last().is_some_and(|last| last.0 == addr && last.1.len == padding.len) {
-            return;
-        }
-        self.values.push((addr, padding));
-        if self.values.len() > self.limit.max(1024) {
-            let key = |&(addr, padding): &(usize, Padding)| (addr, padding.zero as usize, padding.len);
-            self.values.sort_unstable_by_key(key);
-            self.values.dedup_by_key(|value| key(value));
-            self.limit = 2 * self.values.len();
-        }
-    }
-
-    /// Zeroes the padding of all values.
-    ///
-    /// # Safety
-    /// They are valid values of this transaction, and no reference to them is alive.
-    pub(crate) unsafe fn zero(&mut self) {
-        for (addr, padding) in self.values.drain(..) {
-            // SAFETY: by the caller's promise.
-            unsafe { (padding.zero)(std::ptr::with_exposed_provenance_mut(addr), padding.len) };
-        }
-        self.limit = 0;
-    }
-
-    pub(crate) fn clear(&mut self) {
-        self.values.clear();
-        self.limit = 0;
-    }
-}
-
+/// A copy.
 #[derive(Clone, Copy)]
 struct Entry {
-    /// First address (a multiple of 8) and length (likewise) of the original.
+    /// First address (a multiple of 8) of the original.
     addr: usize,
+    /// In the buffer.
+    copy: *mut u8,
+    /// Bytes, a multiple of 8.
     len: usize,
-    /// Where the copy is in the buffer.
-    at: usize,
-    /// The value's padding, and where the value is in the buffer: perhaps a few bytes behind the copy, which is of whole words.
-    padding: Option<(Padding, usize)>,
 }
 
-/// A cache line that an entry covers, at least in part.
-#[derive(Clone, Copy)]
-struct Covered {
-    line: usize,
-    entry: u16,
-    /// One more than the number of the next one with the same hash; 0 for none.
-    next: u16,
+/// The entry that was used last. In parts, for they are looked at all the time.
+struct Recent {
+    addr: Cell<usize>,
+    copy: Cell<*mut u8>,
+    /// 0 for no entry.
+    len: Cell<usize>,
+}
+
+impl Recent {
+    #[inline(always)]
+    fn set(&self, entry: Entry) {
+        self.addr.set(entry.addr);
+        self.copy.set(entry.copy);
+        self.len.set(entry.len);
+    }
+}
+
+/// A copy of a value that can have padding.
+struct PaddedCopy {
+    padding: Padding,
+    /// The value in the buffer, and its original: perhaps a few bytes behind the beginning of the entry, which is of whole words.
+    copy: *mut u8,
+    original: usize,
 }
 
 /// What the write set holds of a range.
 pub(crate) enum Find {
     /// All of it, here.
     Copy(*mut u8),
-    /// Some of it only.
+    /// Some of it only; or the set should be left, for it costs too much to find out.
     Part,
     Nothing,
 }
 
-/// Copies of objects. The buffer stays where it is: references into it live as long as the transaction.
+/// The range of more lines than entries that was looked up last.
+#[derive(Clone, Copy)]
+struct Long {
+    addr: usize,
+    len: usize,
+    /// The first so many entries do not overlap it.
+    entries: usize,
+    /// Entries that such ranges were compared with in this transaction.
+    compared: usize,
+}
+
+/// Copies of objects. They stay where they are: references to them live as long as the transaction.
 pub(crate) struct WriteSet {
     entries: Vec<Entry>,
-    buffer: *mut u8,
-    used: usize,
+    recent: Recent,
+    index: LineIndex,
+    buffer: Buffer,
     /// Objects at most.
     limit: usize,
-    /// The lines that entries cover, and by a hash of the line one more than the number of the last of them.
-    covered: Vec<Covered>,
-    table: Box<[u16; TABLE]>,
+    padded: Vec<PaddedCopy>,
+    long: Cell<Long>,
+    /// Whether the set has grown, and how many transactions ago it last had to.
+    grown: bool,
+    quiet: u32,
 }
 
-#[inline(always)]
-fn hash(line: usize) -> usize {
-    ((line / LINE) ^ (line >> 16)) % TABLE
-}
+const NO_RANGE: Long = Long { addr: 0, len: 0, entries: 0, compared: 0 };
 
 impl WriteSet {
-    const LAYOUT: Layout = match Layout::from_size_align(CAPACITY, LINE) {
-        Ok(layout) => layout,
-        Err(_) => panic!(),
-    };
-
     /// A set for `limit` objects.
     pub(crate) fn new(limit: usize) -> WriteSet {
-        // SAFETY: the layout has a size.
-        let buffer = unsafe { alloc(Self::LAYOUT) };
-        if buffer.is_null() {
-            handle_alloc_error(Self::LAYOUT);
+        WriteSet {
+            entries: Vec::with_capacity(32),
+            recent: Recent { addr: Cell::new(0), copy: Cell::new(std::ptr::null_mut()), len: Cell::new(0) },
+            index: LineIndex::new(),
+            buffer: Buffer::new(),
+            limit,
+            padded: Vec::new(),
+            long: Cell::new(NO_RANGE),
+            grown: false,
+            quiet: 0,
         }
-        let (entries, covered) = (Vec::with_capacity(32), Vec::with_capacity(64));
-        WriteSet { entries, buffer, used: 0, limit, covered, table: Box::new([0; TABLE]) }
     }
 
     #[inline(always)]
@@ -130,61 +116,95 @@ impl WriteSet {
         self.entries.is_empty()
     }
 
-    /// Forgets all copies. References into them must be gone.
+    /// Forgets all copies. References to them must be gone.
     #[inline(always)]
     pub(crate) fn clear(&mut self) {
-        for covered in &self.covered {
-            self.table[hash(covered.line)] = 0;
+        if self.grown {
+            self.note_need();
         }
-        self.covered.clear();
-        self.entries.clear();
-        self.used = 0;
+        self.forget();
+        self.buffer.clear();
     }
 
-    /// Looks for the copy of `len` bytes at `addr`.
-    #[inline]
+    /// Forgets all copies, but leaves them where they are: there are references to them.
+    #[inline(always)]
+    pub(crate) fn forget(&mut self) {
+        self.index.clear();
+        self.entries.clear();
+        self.padded.clear();
+        self.recent.len.set(0);
+        self.long.set(NO_RANGE);
+    }
+
+    /// Gives memory back that was not needed for long.
+    #[cold]
+    fn note_need(&mut self) {
+        if self.buffer.is_large() || self.index.is_large() {
+            self.quiet = 0;
+            return;
+        }
+        self.quiet += 1;
+        if self.quiet == QUIET {
+            self.forget();
+            self.index.shrink();
+            self.buffer.clear();
+            self.buffer.shrink(1);
+            self.entries.shrink_to(32);
+            self.padded.shrink_to(32);
+            (self.grown, self.quiet) = (false, 0);
+        }
+    }
+
+    /// Looks for the copy of `len` bytes at `addr`, at least one.
+    #[inline(always)]
     pub(crate) fn find(&self, addr: usize, len: usize) -> Find {
-        let first = addr & !(LINE - 1);
-        if let Some(found) = self.find_in_line(first, addr, len) {
-            return found;
+        let at = addr.wrapping_sub(self.recent.addr.get());
+        let recent_len = self.recent.len.get();
+        if at < recent_len && len <= recent_len - at {
+            return Find::Copy(self.recent.copy.get().wrapping_add(at));
+        }
+        if self.index.rules_out(addr, len) { Find::Nothing } else { self.find_by_lines(addr, len) }
+    }
+
+    #[inline(never)]
+    fn find_by_lines(&self, addr: usize, len: usize) -> Find {
+        let (first, last) = first_and_last(addr, len);
+        if last - first > self.entries.len() {
+            return self.find_long(addr, len);
         }
         // Whatever overlaps it shares a line with it.
-        let behind = addr + len.max(1);
-        if behind <= first + LINE {
-            return Find::Nothing;
-        }
-        if (behind - first) / LINE > self.entries.len() {
-            let overlaps = |entry: &Entry| addr < entry.addr + entry.len && entry.addr < addr + len;
-            return if self.entries.iter().any(overlaps) { Find::Part } else { Find::Nothing };
-        }
-        let mut others = (first + LINE..behind).step_by(LINE);
-        others.find_map(|line| self.find_in_line(line, addr, len)).unwrap_or(Find::Nothing)
+        (first..=last).find_map(|line| self.find_in_line(line, addr, len)).unwrap_or(Find::Nothing)
     }
 
     /// What the entries hold that cover `line`.
     #[inline]
     fn find_in_line(&self, line: usize, addr: usize, len: usize) -> Option<Find> {
-        let mut next = self.table[hash(line)];
-        while let Some(covered) = (next as usize).checked_sub(1).map(|number| self.covered[number]) {
-            next = covered.next;
-            if covered.line != line {
-                continue;
-            }
-            let entry = &self.entries[covered.entry as usize];
+        self.index.find(line, |number| {
+            let entry = self.entries[number as usize];
             if entry.covers(addr, len) {
-                return Some(Find::Copy(self.copy_of(entry, addr)));
+                self.recent.set(entry);
+                return Some(Find::Copy(entry.copy_of(addr)));
             }
-            if addr < entry.addr + entry.len && entry.addr < addr + len {
-                return Some(Find::Part);
-            }
-        }
-        None
+            entry.overlaps(addr, len).then_some(Find::Part)
+        })
     }
 
-    #[inline(always)]
-    fn copy_of(&self, entry: &Entry, addr: usize) -> *mut u8 {
-        // SAFETY: an entry's copy lies in the buffer, and `addr` in the entry.
-        unsafe { self.buffer.add(entry.at + (addr - entry.addr)) }
+    /// Looks for what overlaps a range of more lines than there are entries.
+    #[cold]
+    fn find_long(&self, addr: usize, len: usize) -> Find {
+        let long = self.long.get();
+        // Programs read one slice again and again while they write elsewhere.
+        let checked = if (long.addr, long.len) == (addr, len) { long.entries } else { 0 };
+        let new = &self.entries[checked..];
+        let compared = long.compared + new.len();
+        if let Some(entry) = new.iter().find(|entry| entry.overlaps(addr, len)) {
+            return if entry.covers(addr, len) { Find::Copy(entry.copy_of(addr)) } else { Find::Part };
+        }
+        if compared > PATIENCE {
+            return Find::Part;
+        }
+        self.long.set(Long { addr, len, entries: self.entries.len(), compared });
+        Find::Nothing
     }
 
     /// Copies the object of `len` bytes at `addr`, of which the set holds nothing yet. `None` if it does not fit.
@@ -202,9 +222,7 @@ impl WriteSet {
         // Whole words: two bytes of one word, written apart, must not undo each other.
         let start = addr & !7;
         let whole = (addr + len - start).next_multiple_of(8);
-        let align_mask = align.max(8) - 1; // a power of two: no division
-        let at = (self.used + align_mask) & !align_mask;
-        if whole > MAX_OBJECT || at + whole > CAPACITY || self.entries.len() == self.limit || align > LINE {
+        if whole > MAX_OBJECT || self.entries.len() == self.limit || align > LINE {
             return None;
         }
         if start != addr || !len.is_multiple_of(8) {
@@ -213,67 +231,71 @@ impl WriteSet {
                 return None;
             }
         }
-        let padding = padding.map(|padding| (padding, at + (addr - start)));
-        let entry = Entry { addr: start, len: whole, at, padding };
-        for line in lines(start, whole) {
-            let slot = &mut self.table[hash(line)];
-            self.covered.push(Covered { line, entry: self.entries.len() as u16, next: *slot });
-            *slot = self.covered.len() as u16;
+        let copy = self.buffer.take(whole, align.max(8))?;
+        let entry = Entry { addr: start, copy, len: whole };
+        let (first, last) = first_and_last(start, whole);
+        self.index.insert(first, last, self.entries.len() as u16);
+        if self.entries.len() == self.entries.capacity() {
+            self.grow();
         }
         self.entries.push(entry);
-        self.used = at + whole;
-        // SAFETY: the original is mapped; the copy fits the buffer.
-        unsafe {
-            let original = std::ptr::with_exposed_provenance::<u64>(start);
-            copy_words(self.buffer.add(at).cast(), original, whole / 8);
+        self.recent.set(entry);
+        // SAFETY: the original is mapped; the copy is as long.
+        unsafe { copy_words(copy.cast(), std::ptr::with_exposed_provenance(start), whole / 8) };
+        let value = entry.copy_of(addr);
+        if let Some(padding) = padding {
+            self.padded.push(PaddedCopy { padding, copy: value, original: addr });
         }
-        Some(self.copy_of(&entry, addr))
+        Some(value)
+    }
+
+    /// Makes room for more entries.
+    #[cold]
+    fn grow(&mut self) {
+        self.entries.reserve(self.entries.capacity());
+        self.grown = true;
     }
 
     /// Zeroes the padding of all copies.
     #[inline]
     pub(crate) fn zero_padding(&mut self) {
-        for entry in &self.entries {
-            if let Some((padding, at)) = entry.padding {
-                // SAFETY: a copy of a valid value of the type that `padding` was made for.
-                unsafe { (padding.zero)(self.buffer.add(at), padding.len) };
-            }
+        for padded in &self.padded {
+            // SAFETY: a copy of a valid value of the type that `padding` was made for.
+            unsafe { (padded.padding.zero)(padded.copy, padded.padding.len) };
         }
     }
 
     /// Zeroes the padding of all originals.
     pub(crate) fn zero_padding_of_originals(&self) {
-        for entry in &self.entries {
-            if let Some((padding, at)) = entry.padding {
-                let original = std::ptr::with_exposed_provenance_mut::<u8>(entry.addr + (at - entry.at));
-                // SAFETY: a valid value of the type that `padding` was made for, that the transaction may write.
-                unsafe { (padding.zero)(original, padding.len) };
-            }
+        for padded in &self.padded {
+            let original = std::ptr::with_exposed_provenance_mut::<u8>(padded.original);
+            // SAFETY: a valid value of the type that `padding` was made for, that the transaction may write.
+            unsafe { (padded.padding.zero)(original, padded.padding.len) };
         }
     }
 
     /// The copies: address of the original, the copy, number of words.
     #[inline]
     pub(crate) fn copies(&self) -> impl Iterator<Item = (usize, *mut u64, usize)> + '_ {
-        self.entries.iter().map(|entry| {
-            // SAFETY: an entry's copy lies in the buffer.
-            let copy = unsafe { self.buffer.add(entry.at) };
-            (entry.addr, copy.cast(), entry.len / 8)
-        })
+        self.entries.iter().map(|entry| (entry.addr, entry.copy.cast(), entry.len / 8))
     }
 }
 
 impl Entry {
     #[inline(always)]
     fn covers(&self, addr: usize, len: usize) -> bool {
-        self.addr <= addr && addr + len <= self.addr + self.len
+        let at = addr.wrapping_sub(self.addr);
+        at < self.len && len <= self.len - at
     }
-}
 
-impl Drop for WriteSet {
-    fn drop(&mut self) {
-        // SAFETY: allocated in `new` with this layout.
-        unsafe { dealloc(self.buffer, Self::LAYOUT) };
+    #[inline(always)]
+    fn overlaps(&self, addr: usize, len: usize) -> bool {
+        addr < self.addr + self.len && self.addr < addr + len
+    }
+
+    #[inline(always)]
+    fn copy_of(&self, addr: usize) -> *mut u8 {
+        self.copy.wrapping_add(addr - self.addr)
     }
 }
 
@@ -368,7 +390,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_refused() {
-        let big = vec![0u64; CAPACITY / 8 + 1];
+        let big = vec![0u64; CAPACITY / 8 + 200];
         let addr = big.as_ptr().expose_provenance();
         let mut set = WriteSet::new(MAX_ENTRIES);
         // SAFETY: `big` is readable.
