@@ -6,6 +6,7 @@
 
 pub mod binary_trees;
 pub mod child;
+pub mod collections;
 pub mod fannkuch;
 pub mod fill;
 #[allow(unsafe_code)]

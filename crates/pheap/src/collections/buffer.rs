@@ -7,8 +7,9 @@
 use std::ptr::NonNull;
 
 use crate::error::Result;
-use crate::layout::{Persist, Pointee};
+use crate::layout::{Persist, Pointee, slice_header};
 use crate::ptr::{P, value_of};
+use crate::txn::context::Mode;
 use crate::txn::{Txn, View};
 
 use super::slot::Slot;
@@ -31,6 +32,34 @@ pub(crate) unsafe fn read<'v, T: Pointee + ?Sized>(view: &'v View<'_>, value: *m
 pub(crate) unsafe fn write<'t, T: Pointee + ?Sized>(tx: &'t mut Txn<'_>, value: *mut T) -> &'t mut T {
     // SAFETY: passed on to the caller; `&mut` keeps all other access away.
     unsafe { &mut *tx.writable(value) }
+}
+
+/// An object that a collection writes several times: found once.
+pub(crate) struct Writable<'r, T> {
+    object: P<'r, T>,
+    place: *mut T,
+    mode: Mode,
+}
+
+impl<'r, T: Persist> Writable<'r, T> {
+    /// Makes the object crash-safe.
+    #[inline(always)]
+    pub(crate) fn new(tx: &mut Txn<'r>, object: P<'r, T>) -> Self {
+        // SAFETY: a `P` points to a live object of its region.
+        let place = unsafe { tx.writable(value_of(object)) };
+        Writable { object, place, mode: tx.mode() }
+    }
+
+    /// The object, to write.
+    #[inline(always)]
+    pub(crate) fn get<'t>(&self, tx: &'t mut Txn<'r>) -> &'t mut T {
+        let mode = tx.mode();
+        if mode == self.mode && mode != Mode::Doomed {
+            // SAFETY: where a transaction writes an object changes with its mode only, but for one that is doomed.
+            return unsafe { &mut *self.place };
+        }
+        &mut tx[self.object]
+    }
 }
 
 /// Frees an object when the transaction commits.
@@ -69,6 +98,17 @@ impl<T> Clone for Slots<T> {
 impl<T> Copy for Slots<T> {}
 
 impl<T: Persist> Slots<T> {
+    /// The first `len` of those of a buffer. Does not look at the buffer for it.
+    ///
+    /// # Safety
+    /// It has as many.
+    #[inline(always)]
+    pub(crate) unsafe fn first_of(buffer: P<'_, [Slot<T>]>, len: usize) -> Slots<T> {
+        // SAFETY: the elements follow the length; see `Pointee for [T]`.
+        let first = unsafe { buffer.addr().add(slice_header(align_of::<T>())) };
+        Slots { first: first.as_ptr().cast(), len }
+    }
+
     /// Those of a collection without a buffer.
     #[inline(always)]
     pub(crate) fn none() -> Slots<T> {

@@ -4,7 +4,7 @@ use super::context::{Context, Mode, doomed_error};
 use super::log::{Kind, Staged, ranges};
 use crate::error::{Error, Result};
 use crate::heap::arena::ENTRY;
-use crate::media::{Bug, bug, cpu};
+use crate::media::{Bug, LINE, bug, cpu};
 
 /// Fresh objects of up to this many bytes go into the redo record; more are flushed before it.
 const FRESH_IN_RECORD: usize = 1024;
@@ -189,6 +189,8 @@ fn make_room(context: &mut Context) -> Result<()> {
 fn apply(context: &mut Context) {
     let base = context.heap().base();
     let Context { log, media, dirty, .. } = context;
+    // Their records are durable. The next fence, whosever it is, waits for them, so that little is left when the log is emptied.
+    dirty.drain_some(|line| media.flush(std::ptr::without_provenance(line), LINE));
     for range in log.staged.ranges() {
         // SAFETY: a range of a live object, a fresh one or an entry of the span table; no reference to it is alive, for the
         // transaction's closure has returned.

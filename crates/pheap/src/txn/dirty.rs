@@ -1,20 +1,28 @@
 //! Lines that redo records cover and that are not flushed yet.
 
+use std::collections::VecDeque;
+
 use crate::media::{LINE, lines};
 
 /// Contiguous lines of this number are noted once.
 const RECENT_LINES: usize = 1024;
 
+/// Lines that may wait until the log is emptied, so that those that are written all the time are flushed seldom and the emptying is short.
+const KEPT: usize = 64;
+/// Lines that are flushed at a commit at most.
+const AT_A_TIME: usize = 32;
+
 /// Cache lines that wait to be flushed. A line that is written again and again is noted about once.
 pub(crate) struct DirtyLines {
-    lines: Vec<usize>,
+    /// Oldest first.
+    lines: VecDeque<usize>,
     /// By a hash of the line: the one that was noted last.
     recent: [usize; RECENT_LINES],
 }
 
 impl Default for DirtyLines {
     fn default() -> DirtyLines {
-        DirtyLines { lines: Vec::new(), recent: [usize::MAX; RECENT_LINES] }
+        DirtyLines { lines: VecDeque::new(), recent: [usize::MAX; RECENT_LINES] }
     }
 }
 
@@ -25,8 +33,22 @@ impl DirtyLines {
             let recent = &mut self.recent[line / LINE % RECENT_LINES];
             if *recent != line {
                 *recent = line;
-                self.lines.push(line);
+                self.lines.push_back(line);
             }
+        }
+    }
+
+    /// Takes a few of the oldest lines out, if there are many.
+    #[inline]
+    pub(crate) fn drain_some(&mut self, mut line: impl FnMut(usize)) {
+        let many = self.lines.len().saturating_sub(KEPT);
+        for oldest in self.lines.drain(..many.min(AT_A_TIME)) {
+            // If it is written again, it is noted again.
+            let recent = &mut self.recent[oldest / LINE % RECENT_LINES];
+            if *recent == oldest {
+                *recent = usize::MAX;
+            }
+            line(oldest);
         }
     }
 

@@ -313,8 +313,13 @@ impl<'r> Txn<'r> {
     #[doc(hidden)]
     #[inline]
     pub fn __logs_in_place(&self) -> bool {
+        self.mode() == Mode::Long
+    }
+
+    #[inline(always)]
+    pub(crate) fn mode(&self) -> Mode {
         // SAFETY: for this look.
-        unsafe { self.cx() }.mode == Mode::Long
+        unsafe { self.cx() }.mode
     }
 
     /// Notes a place that will be written soon.

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::ops::RangeBounds;
 
 use super::{PVec, check_index};
-use crate::collections::buffer::{self, Slots};
+use crate::collections::buffer::{self, Slots, Writable};
 use crate::collections::slot::Slot;
 use crate::error::{Error, Result};
 use crate::layout::Persist;
@@ -84,9 +84,15 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
     /// If there is no memory for it; see [above](#impl-P<'r,+PVec<'r,+T>>).
     #[inline]
     pub fn push(self, tx: &mut Txn<'r>, value: T) -> Result<()> {
-        let (slots, len) = self.with_room(tx, 1)?;
+        let header = Writable::new(tx, self);
+        let (slots, len) = match header.get(tx) {
+            &mut PVec { len, buffer: Some(buffer) } if (len as usize) < buffer.len() => {
+                (Slots::of(buffer), len as usize)
+            }
+            _ => self.grow(tx, 1)?,
+        };
         Self::tail(tx, slots, len, 1)[0].put(value);
-        self.set_len(tx, len + 1);
+        header.get(tx).len += 1;
         Ok(())
     }
 
@@ -109,23 +115,18 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
     /// Removes the last element. O(1).
     #[inline]
     pub fn pop(self, tx: &mut Txn<'r>) -> Option<T> {
-        let len = tx[self].len().checked_sub(1)?;
-        let value = self.take(tx, len);
-        self.set_len(tx, len);
-        Some(value)
-    }
-
-    /// Moves an element out. Its slot is vacant.
-    #[inline(always)]
-    fn take(self, tx: &mut Txn<'r>, index: usize) -> T {
-        let (slots, _) = self.parts(tx);
-        // SAFETY: the caller names an element, and will not look at the slot again before something is put into it.
+        let (slots, len) = {
+            let vec = &tx[self];
+            (vec.slots(), vec.len().checked_sub(1)?)
+        };
+        // SAFETY: an element of the vector, which moves out: the slot is vacated, or behind the end from now on.
         unsafe {
-            let value = buffer::read(tx, slots.at(index)).take();
+            let value = buffer::read(tx, slots.at(len)).take();
             if T::POINTERS {
-                buffer::write(tx, slots.at(index)).vacate();
+                buffer::write(tx, slots.at(len)).vacate();
             }
-            value
+            self.set_len(tx, len);
+            Some(value)
         }
     }
 

@@ -133,7 +133,8 @@ impl<'r, T: Persist> PVec<'r, T> {
     #[inline(always)]
     fn slots(&self) -> Slots<T> {
         match self.buffer {
-            Some(buffer) => Slots::of(buffer).up_to(self.len()),
+            // SAFETY: the length is never greater than that of the buffer.
+            Some(buffer) => unsafe { Slots::first_of(buffer, self.len()) },
             None => Slots::none(),
         }
     }

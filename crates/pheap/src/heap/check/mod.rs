@@ -5,6 +5,7 @@
 
 mod lost;
 pub(super) mod map;
+mod own;
 mod plan;
 pub(super) mod trace;
 

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use super::own::Rule;
 use crate::layout::desc::Prim;
 use crate::layout::{FieldLayout, Shape, TypeLayout, VariantLayout, slice_header};
 
@@ -51,6 +52,11 @@ pub(super) enum Op {
         stride: u64,
         len: u64,
         ops: Vec<Op>,
+    },
+    /// What a collection promises of its buffers.
+    Own {
+        at: u64,
+        rule: Rule,
     },
     /// Nothing to look at if all of `size` bytes are zero.
     Slot {
@@ -202,7 +208,13 @@ fn compile(ty: &TypeLayout, at: u64, ops: &mut Vec<Op>) {
         Shape::Prim(Prim::Bool) => ops.push(Op::Bool { at }),
         Shape::Prim(Prim::Char) => ops.push(Op::Char { at }),
         Shape::Prim(_) | Shape::Slice(_) | Shape::Str => {}
-        Shape::Struct(fields) => all(fields, ops),
+        Shape::Struct(fields) => {
+            // A collection's buffers are looked at together with it.
+            match Rule::of(ty, fields) {
+                Some(rule) => ops.push(Op::Own { at, rule }),
+                None => all(fields, ops),
+            }
+        }
         Shape::Array { elem, len } => {
             let of_elem = ops_of(elem);
             if !of_elem.is_empty() && *len > 0 {

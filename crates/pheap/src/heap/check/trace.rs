@@ -8,9 +8,9 @@ use crate::layout::{Shape, TypeLayout};
 
 /// An object that was reached and not looked at yet.
 #[derive(Clone, Copy, Default)]
-struct Reached {
-    span: u32,
-    start: u64,
+pub(super) struct Reached {
+    pub(super) span: u32,
+    pub(super) start: u64,
 }
 
 /// Objects that are on their way from memory at a time.
@@ -44,13 +44,13 @@ impl ToDo {
 }
 
 pub(super) struct Tracer<'m, L> {
-    map: &'m HeapMap,
+    pub(super) map: &'m HeapMap,
     is_live: L,
     /// A bit for each slot.
     reached: Vec<u64>,
     todo: ToDo,
     problems: Problems,
-    root: &'m MappedRoot,
+    pub(super) root: &'m MappedRoot,
 }
 
 /// Looks at all that the roots of `map` lead to. `is_live` says whether an allocator takes the object at an offset for one.
@@ -91,22 +91,28 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
         }
     }
 
+    /// Notes an object, to be looked at if this is the first time.
     #[inline(always)]
     fn reach(&mut self, place: Place) {
-        let number = self.map.spans[place.span as usize].first_slot + place.slot;
-        let (word, bit) = (&mut self.reached[(number / 64) as usize], 1 << (number % 64));
-        if *word & bit == 0 {
-            *word |= bit;
+        if self.is_first(place) {
             self.todo.stack.push(Reached { span: place.span, start: place.start });
         }
+    }
+
+    /// Notes an object. Returns whether this is the first time.
+    #[inline(always)]
+    pub(super) fn is_first(&mut self, place: Place) -> bool {
+        let number = self.map.spans[place.span as usize].first_slot + place.slot;
+        let (word, bit) = (&mut self.reached[(number / 64) as usize], 1 << (number % 64));
+        let is_first = *word & bit == 0;
+        *word |= bit;
+        is_first
     }
 
     fn look_at(&mut self, object: &Reached) {
         let map = self.map;
         let span = &map.spans[object.span as usize];
-        if (self.is_live)(object.start) == Some(false) {
-            self.complain(object, 0, || "can be reached, and its slot counts as free".to_owned());
-        }
+        self.must_be_live(object);
         let parts = &map.plan(span).parts;
         if let Parts::Sized(ops) = parts {
             return self.run(ops, object, 0);
@@ -136,9 +142,17 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
         }
     }
 
+    /// An object that can be reached must count as live.
+    #[inline(always)]
+    pub(super) fn must_be_live(&mut self, object: &Reached) {
+        if (self.is_live)(object.start) == Some(false) {
+            self.complain(object, 0, || "can be reached, and its slot counts as free".to_owned());
+        }
+    }
+
     /// Looks at a value, `at` so many bytes inside of an object.
     #[inline]
-    fn run(&mut self, ops: &[Op], object: &Reached, at: u64) {
+    pub(super) fn run(&mut self, ops: &[Op], object: &Reached, at: u64) {
         for op in ops {
             self.step(op, object, at);
         }
@@ -193,6 +207,7 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
                     self.run(ops, object, base + at);
                 }
             }
+            Op::Own { at, rule } => self.keeps(*rule, object, base + at),
             Op::Repeat { at, stride, len, ops } => {
                 for i in 0..*len {
                     self.run(ops, object, base + at + i * stride);
@@ -202,7 +217,7 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
     }
 
     #[cold]
-    fn complain(&mut self, object: &Reached, at: u64, what: impl FnOnce() -> String) {
+    pub(super) fn complain(&mut self, object: &Reached, at: u64, what: impl FnOnce() -> String) {
         let (map, root) = (self.map, self.root);
         let ty = &map.types[map.spans[object.span as usize].ty as usize];
         self.problems.add(|| {

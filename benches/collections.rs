@@ -1,0 +1,158 @@
+//! Collections beside those of std, as JSON lines on standard output.
+//!
+//! `cargo bench --bench collections -- [--quick] [--only NAME[,NAME]] [--durability pmem|process] [--dir DIR] [--n N]`
+//!
+//! See `benches/README.md` for what the rows mean.
+
+use clap::Parser;
+use pheap::Durability;
+use pheap_suite::collections::{self, Op};
+use pheap_suite::measure::{Plan, Row, interleaved, median};
+use pheap_suite::{Case, Result, Setup, floor};
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Measures pheap's collections beside those of std; prints JSON lines.
+#[derive(Parser)]
+#[command(bin_name = "cargo bench --bench collections --")]
+struct Args {
+    /// Few repetitions; ends within three minutes.
+    #[arg(long)]
+    quick: bool,
+    /// Only rows whose names begin with one of these.
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    only: Vec<String>,
+    /// Only this durability (both if not given).
+    #[arg(long, value_delimiter = ',')]
+    durability: Vec<Medium>,
+    /// Where the heap files go [default: /dev/shm, or else the temporary directory].
+    #[arg(long)]
+    dir: Option<PathBuf>,
+    /// Entries, and operations.
+    #[arg(long, default_value_t = 1_000_000)]
+    n: u64,
+    /// Given by cargo bench; means nothing here.
+    #[arg(long, hide = true, overrides_with = "bench")]
+    bench: bool,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Medium {
+    Pmem,
+    Process,
+}
+
+impl From<Medium> for Durability {
+    fn from(medium: Medium) -> Durability {
+        match medium {
+            Medium::Pmem => Durability::Pmem,
+            Medium::Process => Durability::Process,
+        }
+    }
+}
+
+type Cases = fn(&Setup, Op, u64) -> Result<Vec<Case>>;
+
+const COLLECTIONS: [(&str, &str, Cases); 1] = [("vec", "u64", collections::vec_u64)];
+
+const OPS: [(&str, Op); 5] = [
+    ("get", Op::Get),
+    ("insert", Op::Insert),
+    ("grow", Op::Grow),
+    ("remove", Op::Remove),
+    ("iterate", Op::Iterate),
+];
+
+const FULL: Plan = Plan { rounds: 7, run: Duration::from_millis(50), budget: Duration::from_secs(60) };
+const QUICK: Plan = Plan { rounds: 3, run: Duration::from_millis(1), budget: Duration::from_secs(6) };
+/// One pass of each case: only the checksums matter.
+const SMOKE: Plan = Plan { rounds: 1, run: Duration::ZERO, budget: Duration::ZERO };
+
+fn main() -> Result<()> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    // `cargo test --benches` gives none of the arguments of either `cargo bench` or this program.
+    if !args.iter().any(|arg| arg.starts_with("--") && arg != "--test" && arg != "--list") {
+        return if args.iter().any(|arg| arg == "--list") { Ok(()) } else { smoke_test() };
+    }
+    let args = Args::parse();
+    let mut setup = Setup::default();
+    if let Some(dir) = args.dir {
+        setup.dir = dir;
+    }
+    if !args.durability.is_empty() {
+        setup.durabilities = args.durability.iter().map(|&medium| medium.into()).collect();
+    }
+    let plan = if args.quick { QUICK } else { FULL };
+    let mut out = std::io::stdout().lock();
+    let mut targets = Vec::new();
+    for (collection, keys, cases) in COLLECTIONS {
+        for (name, op) in OPS {
+            let name = match (collection, name) {
+                ("vec", "insert") => "push",
+                ("vec", "remove") => "pop",
+                _ => name,
+            };
+            let row = format!("{collection}_{name}_{keys}");
+            if !args.only.is_empty() && !args.only.iter().any(|only| row.starts_with(only.as_str())) {
+                continue;
+            }
+            let mut cases = cases(&setup, op, args.n)?;
+            if op == Op::Insert {
+                cases.extend(floor::cases(&setup)?);
+            }
+            let rows = interleaved(cases, &plan)?;
+            targets.extend(judge(&rows, op));
+            for row in rows.iter().filter(|row| row.system != "floor") {
+                writeln!(out, "{}", row.json())?;
+            }
+        }
+    }
+    targets.iter().for_each(|target| eprintln!("{target}"));
+    Ok(())
+}
+
+/// What the rows of one operation say of the targets.
+fn judge(rows: &[Row], op: Op) -> Vec<String> {
+    let find = |bench: &str| rows.iter().find(|row| row.bench == bench);
+    let Some(std) = rows.iter().find(|row| row.system == "volatile") else { return Vec::new() };
+    let mut verdicts = Vec::new();
+    for row in rows.iter().filter(|row| row.system == "pheap") {
+        let batched = row.variant.ends_with(":1000");
+        // In each round against its own bound: the speed of a shared machine drifts.
+        let times = |bound: &Row| {
+            let rounds = row.seconds.len().min(bound.seconds.len());
+            median((0..rounds).map(|i| row.nanos(i) / bound.nanos(i)))
+        };
+        let (what, reached, most) = match (op, find("nt_line")) {
+            (Op::Get, _) if batched => ("x std, reads", times(std), 1.2),
+            (Op::Iterate, _) => ("x std, reads", times(std), 1.2),
+            (Op::Insert, _) if batched => ("x std, inserts in batches", times(std), 2.0),
+            (Op::Insert, Some(line)) if row.variant == "pmem" => {
+                ("x a durable line, single inserts", times(line), 3.0)
+            }
+            (Op::Grow, _) => {
+                let note = |name| row.notes.get(name).unwrap_or(0.0);
+                ("x the median, p99.99 of single inserts", note("p9999") / note("p50").max(1.0), 20.0)
+            }
+            _ => continue,
+        };
+        let verdict = if reached <= most { "ok" } else { "MISSED" };
+        verdicts.push(format!(
+            "{:<24} {:<13} {reached:>8.2} {what}, at most {most} {verdict}",
+            row.bench, row.variant
+        ));
+    }
+    verdicts
+}
+
+/// Every case once, small: fails if any two systems compute different results.
+fn smoke_test() -> Result<()> {
+    let setup = Setup::default();
+    for (_, _, cases) in COLLECTIONS {
+        for (_, op) in OPS {
+            interleaved(cases(&setup, op, 1000)?, &SMOKE)?;
+        }
+    }
+    Ok(())
+}

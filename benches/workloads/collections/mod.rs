@@ -1,0 +1,94 @@
+//! Collections beside those of std: insert, get, remove, iterate, with keys in random order.
+//!
+//! On the heap each operation is a transaction (or read) of its own, or 1000 of them share one; std has neither.
+
+mod vec;
+
+use crate::rng::{Rng, SEED};
+use crate::scratch::{self, Scratch};
+use crate::{Result, Sample, Setup};
+use pheap::Durability;
+use std::time::Instant;
+
+pub use vec::vec_u64;
+
+/// Operations in a transaction.
+const TOGETHER: [u64; 2] = [1, 1000];
+
+/// What is done, in a pass.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Op {
+    /// Of all keys into an empty collection, which grows.
+    Insert,
+    /// The same, and how long each single one takes.
+    Grow,
+    /// Of all keys, all there.
+    Get,
+    /// Of all keys.
+    Remove,
+    /// Over all entries.
+    Iterate,
+}
+
+/// The variants of a heap: its durability, and the operations that share a transaction.
+fn variants(setup: &Setup, op: Op) -> Vec<(Durability, u64)> {
+    let together: &[u64] = match op {
+        Op::Iterate => &[0],
+        Op::Grow => &[1],
+        _ => &TOGETHER,
+    };
+    setup.durabilities.iter().flat_map(|&d| together.iter().map(move |&t| (d, t))).collect()
+}
+
+/// The name of a variant: `pmem` for one operation in a transaction, `pmem:1000` for more.
+fn variant(durability: Durability, together: u64) -> String {
+    match together {
+        0 | 1 => scratch::name(durability).to_owned(),
+        _ => format!("{}:{together}", scratch::name(durability)),
+    }
+}
+
+/// Key `i` of all: no two are equal, and their order is random.
+fn key(i: u64) -> u64 {
+    Rng::new(i).next_u64()
+}
+
+/// The numbers below `n`, in random order.
+fn shuffled(n: u64) -> Vec<u32> {
+    let mut numbers: Vec<u32> = (0..n as u32).collect();
+    let mut rng = Rng::new(SEED);
+    for i in (1..numbers.len()).rev() {
+        numbers.swap(i, rng.below(i as u64 + 1) as usize);
+    }
+    numbers
+}
+
+/// Runs `work` on ranges of `0..n`, of so many operations.
+fn in_pieces(
+    n: u64,
+    together: u64,
+    mut work: impl FnMut(u64, u64) -> pheap::Result<()>,
+) -> pheap::Result<()> {
+    let together = together.max(1);
+    (0..n.div_ceil(together)).try_for_each(|i| work(i * together, (i * together + together).min(n)))
+}
+
+/// Times each of `n` operations by itself, into the notes `p50`, `p9999` and `max` (ns).
+fn each(n: u64, mut op: impl FnMut(u64) -> pheap::Result<()>) -> pheap::Result<Sample> {
+    let mut times = Vec::with_capacity(n as usize);
+    for i in 0..n {
+        let start = Instant::now();
+        op(i)?;
+        times.push(start.elapsed().as_nanos() as u32);
+    }
+    let seconds = times.iter().map(|&t| f64::from(t)).sum::<f64>() / 1e9;
+    times.sort_unstable();
+    let at = |share: f64| f64::from(times[((n - 1) as f64 * share) as usize]);
+    let sample = Sample { seconds, ..Sample::default() };
+    Ok(sample.noting("p50", at(0.5)).noting("p9999", at(0.9999)).noting("max", at(1.0)))
+}
+
+/// A heap for a pass.
+fn heap(setup: &Setup, durability: Durability) -> Result<Scratch> {
+    setup.heap(durability)
+}
