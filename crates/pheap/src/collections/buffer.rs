@@ -62,6 +62,23 @@ impl<'r, T: Persist> Writable<'r, T> {
     }
 }
 
+/// A part of an object, for [`announce`].
+#[inline(always)]
+pub(crate) fn range<T>(value: *mut T) -> (*mut u8, usize) {
+    (value.cast(), size_of::<T>())
+}
+
+/// Makes several parts crash-safe at once that are about to be written one by one: in a long transaction, that is one fence instead of one
+/// for each.
+///
+/// # Safety
+/// As for [`write`], for each of them.
+#[inline]
+pub(crate) unsafe fn announce(tx: &mut Txn<'_>, parts: &[(*mut u8, usize)]) {
+    // SAFETY: passed on to the caller.
+    unsafe { tx.announce(parts) };
+}
+
 /// Frees an object when the transaction commits.
 ///
 /// # Safety

@@ -1,4 +1,4 @@
-//! Collections that live in a heap: [`PVec`], ….
+//! Collections that live in a heap: [`PVec`], [`PBTreeMap`], ….
 //!
 //! | file | |
 //! |---|---|
@@ -7,6 +7,7 @@
 //! | [`vec`] | `PVec` |
 //! | [`string`] | `PString` |
 //! | [`deque`] | `PVecDeque` |
+//! | [`btree`] | `PBTreeMap` |
 //!
 //! A collection is a few words: a field of a struct, or the root object itself. What it holds lies in buffers of its own. It is read through a
 //! reference (`view[list].names.get(view, 3)`), and changed through its pointer (`list.push(tx, 42)`; [`field!`](crate::field) makes the
@@ -15,6 +16,7 @@
 //! **Ownership.** A collection cannot be copied, only moved, and no `P` into its buffers is ever handed out. So it is the only one who can name
 //! them: values can be moved out of them, and a buffer that it gives up is freed by the commit, without a collection.
 
+pub mod btree;
 mod buffer;
 pub mod deque;
 mod key;
@@ -22,6 +24,7 @@ mod slot;
 mod string;
 pub mod vec;
 
+pub use btree::PBTreeMap;
 pub use deque::PVecDeque;
 pub use key::{HashKey, KeyHasher, MapKey, Memo, OrdKey};
 pub use string::PString;

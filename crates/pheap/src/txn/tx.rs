@@ -162,6 +162,21 @@ impl<'r> Txn<'r> {
         }
     }
 
+    /// A new object, which is not written yet.
+    pub(crate) fn alloc_uninit<T: Persist>(&self) -> Result<(P<'r, T>, *mut T)> {
+        let request = Request {
+            desc: <T as Persist>::desc(),
+            bytes: size_of::<T>() as u64,
+            align: align_of::<T>() as u64,
+            unsized_: false,
+        };
+        // SAFETY: for this call. The new object is written before anyone can read it, or is never reachable.
+        unsafe {
+            let ptr = self.cx().alloc(request)?;
+            Ok((P::from_addr(NonNull::new_unchecked(ptr)), ptr.cast()))
+        }
+    }
+
     /// A new object with a length and room for that many elements.
     ///
     /// # Safety
@@ -265,6 +280,24 @@ impl<'r> Txn<'r> {
         // SAFETY: a transaction's context, to which nobody keeps a reference.
         let place = unsafe { Context::writable(self.context(), addr, len, T::ALIGN, padding_of(value)) };
         T::relocated(value, place)
+    }
+}
+
+impl Txn<'_> {
+    /// Logs these parts behind one fence, if stores are made in place.
+    ///
+    /// # Safety
+    /// Parts of live objects of this region (where they are, and their bytes).
+    #[inline]
+    pub(crate) unsafe fn announce(&mut self, parts: &[(*mut u8, usize)]) {
+        if self.__logs_in_place() {
+            let parts = parts.iter().map(|&(part, bytes)| (part.expose_provenance(), bytes));
+            // SAFETY: a transaction's context, to which nobody keeps a reference.
+            unsafe {
+                self.cx().ahead.extend(parts);
+                Context::log_ahead(self.context());
+            }
+        }
     }
 }
 

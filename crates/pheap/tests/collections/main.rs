@@ -1,5 +1,6 @@
 //! The collections, beside those of std.
 
+mod btree;
 mod deque;
 mod string;
 mod twins;

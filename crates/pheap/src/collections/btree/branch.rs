@@ -1,0 +1,88 @@
+//! The branches of inner nodes: children, and the keys that separate them.
+//!
+//! An inner node has its own keys, which it gives up with the branch: so a key of an entry may be given up, whatever separates the leaves.
+
+use super::node::{Branch, Child, Inner};
+use crate::collections::buffer;
+use crate::collections::key::OrdKey;
+use crate::collections::slot::Slot;
+use crate::layout::Persist;
+use crate::ptr::P;
+use crate::txn::Txn;
+
+impl<'r, K: OrdKey<'r>, V: Persist> P<'r, Inner<'r, K, V>> {
+    /// Adds a child to a node that is not full. It has a separator if it is not the first one.
+    pub(super) fn insert_child(
+        self,
+        tx: &mut Txn<'r>,
+        place: usize,
+        separator: Option<(u64, K)>,
+        child: Child<'r, K, V>,
+    ) {
+        debug_assert_eq!(place == 0, separator.is_none());
+        self.insert_item(tx, place, 0, Branch { separator: Slot::vacant(), child });
+        if let Some((prefix, key)) = separator {
+            self.put_separator(tx, place, prefix, key);
+        }
+    }
+
+    /// Puts a separator where there is none.
+    pub(super) fn put_separator(self, tx: &mut Txn<'r>, place: usize, prefix: u64, key: K) {
+        self.set_prefix(tx, place, prefix);
+        let slot = self.head(tx).slot(place);
+        // SAFETY: in use.
+        unsafe { self.item_mut(tx, slot) }.separator.put(key);
+    }
+
+    /// Moves a separator out.
+    ///
+    /// # Safety
+    /// There is one.
+    pub(super) unsafe fn take_separator(self, tx: &mut Txn<'r>, place: usize) -> (u64, K) {
+        let head = self.head(tx);
+        let (prefix, slot) = (head.prefix(place), head.slot(place));
+        self.set_prefix(tx, place, 0);
+        // SAFETY: in use; there is a separator, by the caller's promise, and then there is none.
+        unsafe {
+            let branch = self.item_mut(tx, slot);
+            let key = branch.separator.take();
+            branch.separator = Slot::vacant();
+            (prefix, key)
+        }
+    }
+
+    /// Removes a child, and gives up the separator that goes with it, if there is one. The node behind the last one has none.
+    ///
+    /// # Safety
+    /// There is a separator at `place` if `has_separator`; and behind it, if there is a child.
+    pub(super) unsafe fn remove_child(self, tx: &mut Txn<'r>, place: usize, has_separator: bool) {
+        // SAFETY: by the caller's promise; what is given up was this node's own.
+        unsafe {
+            let branch = self.remove_item(tx, place);
+            if has_separator {
+                branch.separator.take().give_up(tx);
+            }
+            if place == 0 && self.count(tx) > 0 {
+                self.take_separator(tx, 0).1.give_up(tx);
+            }
+            branch.child.free(tx);
+        }
+    }
+}
+
+impl<'r, K: Persist, V: Persist> Child<'r, K, V> {
+    /// Frees a node when the transaction commits.
+    ///
+    /// # Safety
+    /// Nothing will point to it, and it has no items, or none that own anything.
+    pub(super) unsafe fn free(self, tx: &Txn<'r>) {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            match self {
+                Child::Leaf(leaf) => buffer::free(tx, leaf),
+                Child::Inner(inner) => buffer::free(tx, inner),
+                Child::None(_) => {}
+            }
+        }
+    }
+}

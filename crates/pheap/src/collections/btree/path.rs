@@ -1,0 +1,59 @@
+//! The way from the top of a tree to a leaf.
+
+use super::node::Inner;
+use super::search::MAX_HEIGHT;
+use crate::layout::Persist;
+use crate::ptr::P;
+use crate::txn::View;
+
+/// Inner nodes from the top down, and which child of each is next.
+pub(super) struct Path<'r, K, V> {
+    steps: [Option<P<'r, Inner<'r, K, V>>>; MAX_HEIGHT],
+    places: [u8; MAX_HEIGHT],
+    len: usize,
+}
+
+impl<K, V> Clone for Path<'_, K, V> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K, V> Copy for Path<'_, K, V> {}
+
+impl<'r, K, V> Path<'r, K, V> {
+    #[inline(always)]
+    pub(super) fn new() -> Self {
+        Path { steps: [None; MAX_HEIGHT], places: [0; MAX_HEIGHT], len: 0 }
+    }
+
+    #[inline(always)]
+    pub(super) fn push(&mut self, inner: P<'r, Inner<'r, K, V>>, place: usize) {
+        self.steps[self.len] = Some(inner);
+        self.places[self.len] = place as u8;
+        self.len += 1;
+    }
+
+    /// The last step, taken off.
+    #[inline(always)]
+    pub(super) fn pop(&mut self) -> Option<(P<'r, Inner<'r, K, V>>, usize)> {
+        self.len = self.len.checked_sub(1)?;
+        self.steps[self.len].map(|inner| (inner, self.places[self.len].into()))
+    }
+
+    /// Whether it leads to the last leaf.
+    pub(super) fn is_last(&self, view: &View<'r>) -> bool
+    where
+        K: Persist,
+        V: Persist,
+    {
+        let mut path = *self;
+        std::iter::from_fn(|| path.pop()).all(|(inner, place)| place + 1 == inner.count(view))
+    }
+
+    /// Which children were taken.
+    pub(super) fn places(&self) -> &[u8] {
+        &self.places[..self.len]
+    }
+}

@@ -1,0 +1,148 @@
+//! Finding the place of a key.
+
+use std::cmp::Ordering;
+
+use super::node::{Child, Head, Inner, Leaf};
+use super::path::Path;
+use crate::collections::key::OrdKey;
+use crate::layout::Persist;
+use crate::ptr::P;
+use crate::txn::View;
+
+/// No tree that fits into memory is higher.
+pub(super) const MAX_HEIGHT: usize = 16;
+
+/// What is looked for: a key, and the number that orders it as far as it goes.
+pub(super) struct Wanted<'q, Q: ?Sized> {
+    pub(super) query: &'q Q,
+    pub(super) prefix: u64,
+}
+
+impl<Q: ?Sized> Clone for Wanted<'_, Q> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<Q: ?Sized> Copy for Wanted<'_, Q> {}
+
+impl<'q, Q: ?Sized + Ord> Wanted<'q, Q> {
+    #[inline(always)]
+    pub(super) fn new<'r, K: OrdKey<'r> + crate::collections::MapKey<'r, Query = Q>>(query: &'q Q) -> Self {
+        Wanted { query, prefix: K::prefix(query) }
+    }
+}
+
+/// The place of a key in a leaf: `Ok` if it is there, else the place where it would be.
+#[inline(always)]
+pub(super) fn in_leaf<'r, K: OrdKey<'r>, V: Persist>(
+    view: &View<'r>,
+    leaf: P<'r, Leaf<K, V>>,
+    head: &Head<{ super::node::LEAF }>,
+    wanted: Wanted<'_, K::Query>,
+) -> Result<usize, usize> {
+    let place = head.less(wanted.prefix);
+    if place == head.len() || head.prefix(place) != wanted.prefix {
+        return Err(place);
+    }
+    if K::EXACT {
+        return Ok(place);
+    }
+    among_equals(head, wanted.prefix, place, |place| {
+        leaf.item_at(view, head, place).key.query(view).cmp(wanted.query)
+    })
+}
+
+/// The place of the child of an inner node that a key is below.
+#[inline(always)]
+pub(super) fn in_inner<'r, K: OrdKey<'r>, V: Persist>(
+    view: &View<'r>,
+    inner: P<'r, Inner<'r, K, V>>,
+    head: &Head<{ super::node::INNER }>,
+    wanted: Wanted<'_, K::Query>,
+) -> usize {
+    if K::EXACT {
+        return head.less_or_equal(wanted.prefix).max(1) - 1;
+    }
+    // The first child is there for all keys that are less than the others.
+    let place = head.less(wanted.prefix).max(1);
+    if place >= head.len() || head.prefix(place) != wanted.prefix {
+        return place - 1;
+    }
+    let found = among_equals(head, wanted.prefix, place, |place| {
+        // SAFETY: all but the first branch have a separator.
+        let separator = unsafe { inner.item_at(view, head, place).separator.value() };
+        separator.query(view).cmp(wanted.query)
+    });
+    found.unwrap_or_else(|place| place - 1)
+}
+
+/// Looks among the items from `place` on that have this prefix.
+#[inline]
+fn among_equals<const N: usize>(
+    head: &Head<N>,
+    prefix: u64,
+    place: usize,
+    mut compare: impl FnMut(usize) -> Ordering,
+) -> Result<usize, usize> {
+    // Most often there is one.
+    let (mut from, mut to) = match compare(place) {
+        Ordering::Equal => return Ok(place),
+        Ordering::Greater => return Err(place),
+        Ordering::Less => (place + 1, head.less_or_equal(prefix)),
+    };
+    while from < to {
+        let middle = from.midpoint(to);
+        match compare(middle) {
+            Ordering::Less => from = middle + 1,
+            Ordering::Equal => return Ok(middle),
+            Ordering::Greater => to = middle,
+        }
+    }
+    Err(from)
+}
+
+/// The leaf that a key is below, and its head. `step` is told the inner nodes on the way, and which child of theirs was taken.
+#[inline(always)]
+pub(super) fn descend<'v, 'r, K: OrdKey<'r>, V: Persist>(
+    view: &'v View<'r>,
+    mut child: Child<'r, K, V>,
+    wanted: Wanted<'_, K::Query>,
+    mut step: impl FnMut(P<'r, Inner<'r, K, V>>, usize),
+) -> Option<P<'r, Leaf<K, V>>> {
+    for _ in 0..MAX_HEIGHT {
+        match child {
+            Child::Inner(inner) => {
+                let head = inner.head(view);
+                let place = in_inner(view, inner, head, wanted);
+                step(inner, place);
+                child = inner.item_at(view, head, place).child;
+                child.prefetch();
+            }
+            Child::Leaf(leaf) => return Some(leaf),
+            Child::None(_) => return None,
+        }
+    }
+    None
+}
+
+/// Where a key is, or would be: the leaf, and the place in it.
+pub(super) struct Found<'r, K, V> {
+    pub(super) leaf: P<'r, Leaf<K, V>>,
+    pub(super) path: Path<'r, K, V>,
+    pub(super) place: Result<usize, usize>,
+}
+
+/// Finds a key, and the way to it. `None` in a tree without nodes.
+#[inline]
+pub(super) fn find<'r, K: OrdKey<'r>, V: Persist>(
+    view: &View<'r>,
+    top: Child<'r, K, V>,
+    wanted: Wanted<'_, K::Query>,
+) -> Option<Found<'r, K, V>> {
+    let mut path = Path::new();
+    let leaf = descend(view, top, wanted, |inner, place| path.push(inner, place))?;
+    let place = in_leaf(view, leaf, leaf.head(view), wanted);
+    Some(Found { leaf, path, place })
+}

@@ -1,0 +1,242 @@
+//! `PBTreeMap` beside `BTreeMap`.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use pheap::collections::OrdKey;
+use pheap::{P, PBTreeMap, Persist, Result, Txn, View};
+use proptest::prelude::*;
+
+use crate::twins::{self, Twins};
+
+#[derive(Debug, Clone)]
+enum Op {
+    Insert(u64, u64),
+    /// From a key on, so many, at this distance.
+    InsertMany(u64, u64, u64),
+    Remove(u64),
+    RemoveMany(u64, u64, u64),
+    Change(u64, u64),
+}
+
+fn op() -> BoxedStrategy<Op> {
+    let key = || 0..3000u64;
+    let step = || prop_oneof![Just(1u64), Just(7), Just(1001), Just(u64::MAX)];
+    prop_oneof![
+        6 => (key(), any::<u64>()).prop_map(|(k, v)| Op::Insert(k, v)),
+        2 => (key(), 0..700u64, step()).prop_map(|(k, n, s)| Op::InsertMany(k, n, s)),
+        4 => key().prop_map(Op::Remove),
+        2 => (key(), 0..900u64, step()).prop_map(|(k, n, s)| Op::RemoveMany(k, n, s)),
+        2 => (key(), any::<u64>()).prop_map(|(k, v)| Op::Change(k, v)),
+    ]
+    .boxed()
+}
+
+/// Keys from `first` on, `n` of them, at this distance, of the 3000 there are.
+fn keys(first: u64, n: u64, step: u64) -> impl Iterator<Item = u64> {
+    (0..n).map(move |i| (first.wrapping_add(i.wrapping_mul(step)) as i64).rem_euclid(3000) as u64)
+}
+
+/// What keys and values are made of, so that the operations serve for maps of several types.
+trait Key<'r>: OrdKey<'r> {
+    type Std: Ord + Clone + std::borrow::Borrow<Self::Query>;
+    fn make(number: u64) -> Self::Std;
+}
+
+impl Key<'_> for u64 {
+    type Std = u64;
+
+    fn make(number: u64) -> u64 {
+        number
+    }
+}
+
+impl<'r> Key<'r> for P<'r, str> {
+    type Std = String;
+
+    /// Of several lengths; many share their first 8 bytes, and some are such a prefix.
+    fn make(number: u64) -> String {
+        match number % 4 {
+            0 => format!("{}", number / 4),
+            1 => format!("a common beginning {}", number / 4),
+            2 => "x".repeat(number as usize / 40),
+            _ => format!("common{}", number / 4),
+        }
+    }
+}
+
+trait Value<'r>: Persist<At<'r> = Self> {
+    fn make(tx: &Txn<'r>, value: u64) -> Result<Self>;
+    fn value(&self, view: &View<'r>) -> u64;
+}
+
+impl<'r> Value<'r> for u64 {
+    fn make(_: &Txn<'r>, value: u64) -> Result<u64> {
+        Ok(value)
+    }
+
+    fn value(&self, _: &View<'r>) -> u64 {
+        *self
+    }
+}
+
+impl<'r> Value<'r> for P<'r, u64> {
+    fn make(tx: &Txn<'r>, value: u64) -> Result<Self> {
+        tx.alloc(value)
+    }
+
+    fn value(&self, view: &View<'r>) -> u64 {
+        view[*self]
+    }
+}
+
+fn apply<'r, K: Key<'r>, V: Value<'r>>(
+    op: &Op,
+    tx: &mut Txn<'r>,
+    map: P<'r, PBTreeMap<'r, K, V>>,
+    twin: &mut BTreeMap<K::Std, u64>,
+) -> Result<()> {
+    use std::borrow::Borrow;
+    match *op {
+        Op::Insert(k, v) => {
+            let (key, value) = (K::make(k), V::make(tx, v)?);
+            let old = map.insert(tx, key.borrow(), value)?;
+            assert_eq!(old.map(|old| old.value(tx)), twin.insert(key, v));
+        }
+        Op::InsertMany(k, n, step) => {
+            for k in keys(k, n, step) {
+                let (key, value) = (K::make(k), V::make(tx, k)?);
+                let old = map.insert(tx, key.borrow(), value)?;
+                assert_eq!(old.map(|old| old.value(tx)), twin.insert(key, k));
+            }
+        }
+        Op::Remove(k) => {
+            let key = K::make(k);
+            assert_eq!(map.remove(tx, key.borrow()).map(|old| old.value(tx)), twin.remove(key.borrow()));
+        }
+        Op::RemoveMany(k, n, step) => {
+            for k in keys(k, n, step) {
+                let key = K::make(k);
+                assert_eq!(map.remove(tx, key.borrow()).map(|old| old.value(tx)), twin.remove(key.borrow()));
+            }
+        }
+        Op::Change(k, v) => {
+            let (key, value) = (K::make(k), V::make(tx, v)?);
+            let place = map.get_mut(tx, key.borrow());
+            assert_eq!(place.is_some(), twin.contains_key(key.borrow()));
+            if let Some(place) = place {
+                *place = value;
+                twin.insert(key, v);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn compare<'r, K: Key<'r>, V: Value<'r>>(
+    view: &View<'r>,
+    map: P<'r, PBTreeMap<'r, K, V>>,
+    twin: &BTreeMap<K::Std, u64>,
+) {
+    use std::borrow::Borrow;
+    let map = &view[map];
+    assert_eq!((map.len(), map.is_empty()), (twin.len(), twin.is_empty()));
+    let mut entries = map.iter(view);
+    assert_eq!(entries.len(), twin.len());
+    for (key, value) in twin {
+        let (k, v) = entries.next().expect("as many");
+        assert!(k == key.borrow() && v.value(view) == *value);
+        assert_eq!(map.get(view, key.borrow()).map(|v| v.value(view)), Some(*value));
+    }
+    assert!(entries.next().is_none() && entries.next_back().is_none());
+    assert!(map.values(view).rev().map(|v| v.value(view)).eq(twin.values().rev().copied()));
+    // From both ends.
+    let (mut ends, mut other) = (map.keys(view), twin.keys());
+    for i in 0..twin.len() {
+        let (a, b) =
+            if i % 3 == 0 { (ends.next_back(), other.next_back()) } else { (ends.next(), other.next()) };
+        assert!(a == b.map(Borrow::borrow));
+    }
+    assert!(ends.next().is_none());
+    for i in 0..20 {
+        let (a, b) = (K::make(i * 149), K::make(i * 271 % 3000));
+        assert_eq!(map.contains_key(view, a.borrow()), twin.contains_key(a.borrow()));
+        let (a, b) = (a.clone().min(b.clone()), a.max(b));
+        if a == b {
+            continue;
+        }
+        let (from, to) = match i % 3 {
+            0 => (Bound::Included(a.borrow()), Bound::Excluded(b.borrow())),
+            1 => (Bound::Excluded(a.borrow()), Bound::Included(b.borrow())),
+            _ => (Bound::Excluded(a.borrow()), Bound::Unbounded),
+        };
+        let range = map.range(view, (from, to));
+        let other = || twin.range::<K::Query, _>((from, to));
+        assert!(range.clone().map(|(_, v)| v.value(view)).eq(other().map(|(_, v)| *v)));
+        assert!(range.rev().map(|(_, v)| v.value(view)).eq(other().rev().map(|(_, v)| *v)));
+    }
+}
+
+struct Numbers;
+
+impl Twins for Numbers {
+    type Root = PBTreeMap<'static, u64, u64>;
+    type Std = BTreeMap<u64, u64>;
+    type Op = Op;
+
+    fn ops() -> BoxedStrategy<Op> {
+        op()
+    }
+
+    fn apply<'r>(
+        op: &Op,
+        tx: &mut Txn<'r>,
+        map: P<'r, PBTreeMap<'r, u64, u64>>,
+        twin: &mut BTreeMap<u64, u64>,
+    ) -> Result<()> {
+        apply(op, tx, map, twin)
+    }
+
+    fn compare<'r>(view: &View<'r>, map: P<'r, PBTreeMap<'r, u64, u64>>, twin: &BTreeMap<u64, u64>) {
+        compare(view, map, twin);
+    }
+}
+
+struct Strings;
+
+impl Twins for Strings {
+    type Root = PBTreeMap<'static, P<'static, str>, P<'static, u64>>;
+    type Std = BTreeMap<String, u64>;
+    type Op = Op;
+
+    fn ops() -> BoxedStrategy<Op> {
+        op()
+    }
+
+    fn apply<'r>(
+        op: &Op,
+        tx: &mut Txn<'r>,
+        map: P<'r, PBTreeMap<'r, P<'r, str>, P<'r, u64>>>,
+        twin: &mut BTreeMap<String, u64>,
+    ) -> Result<()> {
+        apply(op, tx, map, twin)
+    }
+
+    fn compare<'r>(
+        view: &View<'r>,
+        map: P<'r, PBTreeMap<'r, P<'r, str>, P<'r, u64>>>,
+        twin: &BTreeMap<String, u64>,
+    ) {
+        compare(view, map, twin);
+    }
+}
+
+#[test]
+fn a_map_of_numbers_is_like_that_of_std() {
+    twins::run::<Numbers>();
+}
+
+#[test]
+fn a_map_of_strings_is_like_that_of_std() {
+    twins::run::<Strings>();
+}
