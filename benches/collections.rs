@@ -54,7 +54,11 @@ impl From<Medium> for Durability {
 
 type Cases = fn(&Setup, Op, u64) -> Result<Vec<Case>>;
 
-const COLLECTIONS: [(&str, &str, Cases); 1] = [("vec", "u64", collections::vec_u64)];
+const COLLECTIONS: [(&str, &str, Cases); 3] = [
+    ("btree_map", "u64", collections::btree_map_u64),
+    ("btree_map", "str", collections::btree_map_str),
+    ("vec", "u64", collections::vec_u64),
+];
 
 const OPS: [(&str, Op); 5] = [
     ("get", Op::Get),

@@ -2,6 +2,7 @@
 //!
 //! On the heap each operation is a transaction (or read) of its own, or 1000 of them share one; std has neither.
 
+mod map;
 mod vec;
 
 use crate::rng::{Rng, SEED};
@@ -10,6 +11,7 @@ use crate::{Result, Sample, Setup};
 use pheap::Durability;
 use std::time::Instant;
 
+pub use map::{btree_map_str, btree_map_u64};
 pub use vec::vec_u64;
 
 /// Operations in a transaction.
@@ -64,11 +66,7 @@ fn shuffled(n: u64) -> Vec<u32> {
 }
 
 /// Runs `work` on ranges of `0..n`, of so many operations.
-fn in_pieces(
-    n: u64,
-    together: u64,
-    mut work: impl FnMut(u64, u64) -> pheap::Result<()>,
-) -> pheap::Result<()> {
+fn in_pieces(n: u64, together: u64, mut work: impl FnMut(u64, u64) -> pheap::Result<()>) -> pheap::Result<()> {
     let together = together.max(1);
     (0..n.div_ceil(together)).try_for_each(|i| work(i * together, (i * together + together).min(n)))
 }
