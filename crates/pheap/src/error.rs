@@ -120,13 +120,25 @@ pub enum Error {
         reason: String,
     },
 
-    /// The root holds values of another layout.
-    #[error("root {root:?} holds values of another layout\n{difference}")]
+    /// The root holds values of another layout. Nothing is ever read as something else; [`Heap::migrate`](crate::Heap::migrate) makes a new root
+    /// of the old one.
+    #[error(
+        "root {root:?} holds values of another layout; `Heap::migrate` brings them to the new one\n{difference}"
+    )]
     TypeMismatch {
         /// Name of the root.
         root: String,
         /// Both layouts, and the first field that differs.
         difference: String,
+    },
+
+    /// The root has been given another type by [`Heap::migrate`](crate::Heap::migrate) since this handle was made.
+    #[error(
+        "root {root:?} has another type since `Heap::migrate`; get a new handle of it, with that type, from `Heap::root`"
+    )]
+    Migrated {
+        /// Name of the root.
+        root: String,
     },
 
     /// This thread already holds a root of this heap, and waiting for another could wait for ever.

@@ -24,7 +24,7 @@ fn mismatch<A: Persist + Default, B: Persist + Default>() -> String {
     heap.existing_root::<A>("it").unwrap();
     drop(heap);
     assert!(fs::read(&path).unwrap() == before);
-    assert!(error.starts_with("root \"it\" holds values of another layout\n"), "{error}");
+    assert!(error.starts_with("root \"it\" holds values of another layout; `Heap::migrate`"), "{error}");
     error
 }
 

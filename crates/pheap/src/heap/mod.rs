@@ -12,6 +12,7 @@ mod inspect;
 mod lock;
 mod logged;
 pub(crate) mod mapping;
+mod migrate;
 mod open;
 mod options;
 pub(crate) mod page_map;

@@ -420,9 +420,6 @@ impl Builder {
         // SAFETY: as above.
         let mut types =
             unsafe { TypeTable::read(base, header.salt, header.types, |at| extents.get(&at).copied())? };
-        if regions.iter().any(|(identity, _)| identity.ty as usize >= types.types.len()) {
-            return Err(Error::corrupt("a root is of a type that is not in the type table"));
-        }
         let mut logs: Vec<Log> = regions
             .iter()
             .map(|(identity, segments)| {
@@ -432,8 +429,14 @@ impl Builder {
             .collect();
         let found = read_logs(&logs, header.mapped)?;
         // SAFETY: as above.
-        let Outlook { spans, roots } = unsafe { Outlook::of(base, &arenas, &spans, &regions, &found)? };
-        regions.iter_mut().zip(roots).for_each(|((identity, _), root)| identity.root = root);
+        let outlook = unsafe { Outlook::of(base, header.salt, &arenas, &spans, &regions, &found)? };
+        let Outlook { spans, roots } = outlook;
+        for ((identity, _), root) in regions.iter_mut().zip(roots) {
+            (identity.root, identity.ty) = root;
+        }
+        if regions.iter().any(|(identity, _)| identity.ty as usize >= types.types.len()) {
+            return Err(Error::corrupt("a root is of a type that is not in the type table"));
+        }
         check_roots(&regions, &spans, &types)?;
         // SAFETY: as above.
         let live = unsafe { LiveSlots::read(base, &header) };

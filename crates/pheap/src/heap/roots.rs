@@ -30,7 +30,7 @@ impl Heap {
     /// The root with this name. Created, with the default value, if there is none.
     ///
     /// # Errors
-    /// [`Error::TypeMismatch`] if the root is of another type; [`Error::InvalidName`]; [`Error::ReadOnly`], [`Error::OutOfSpace`] and
+    /// [`Error::TypeMismatch`] if the root is of another type (see [`migrate`](Self::migrate)); [`Error::InvalidName`]; [`Error::ReadOnly`], [`Error::OutOfSpace`] and
     /// [`Error::Nested`] if it would have to be created.
     pub fn root<T: Persist + Default>(&self, name: &str) -> Result<Root<T>> {
         // SAFETY: a value made outside of any transaction contains no pointers.
@@ -62,9 +62,9 @@ impl Heap {
         heap.check_open()?;
         let region =
             heap.meta.lock().roots.get(name).cloned().ok_or_else(|| Error::NoSuchRoot(name.to_owned()))?;
-        heap.check_type(&region, name, <T as Persist>::desc())?;
-        // SAFETY: the type was just checked.
-        Ok(unsafe { Root::new(heap.clone(), region) })
+        let ty = heap.check_type(&region, name, <T as Persist>::desc())?;
+        // SAFETY: the number was just looked up.
+        Ok(unsafe { Root::new(heap.clone(), region, ty) })
     }
 
     /// All roots, by name.
@@ -72,7 +72,7 @@ impl Heap {
         let meta = self.inner().meta.lock();
         let info = |(name, region): (&String, &Arc<Region>)| RootInfo {
             name: name.clone(),
-            type_name: meta.types.types[region.ty as usize].name.clone(),
+            type_name: meta.types.types[region.ty() as usize].name.clone(),
         };
         meta.roots.iter().map(info).collect()
     }
@@ -158,8 +158,9 @@ impl Heap {
         let region = unfinished.region.take().expect("it was there just now");
         region.set_root(offset);
         heap.meta.lock().roots.insert(name.to_owned(), region.clone());
-        // SAFETY: `init` has made a `T`.
-        Ok(unsafe { Root::new(heap.clone(), region) })
+        let ty = region.ty();
+        // SAFETY: the region was created with the number of `T`.
+        Ok(unsafe { Root::new(heap.clone(), region, ty) })
     }
 }
 
@@ -188,7 +189,7 @@ impl Drop for Unfinished<'_> {
 
 impl HeapInner {
     /// Keeps other threads from creating, renaming and removing roots, and from closing the heap.
-    fn lock_creation(&self) -> Result<MutexGuard<'_, ()>> {
+    pub(super) fn lock_creation(&self) -> Result<MutexGuard<'_, ()>> {
         let guard = self.creation.lock();
         self.check_writable()?; // it may have been closed meanwhile
         Ok(guard)
@@ -200,34 +201,24 @@ impl HeapInner {
         region: &Region,
         init: impl FnOnce(&mut Txn<'_>) -> Result<*mut u8>,
     ) -> Result<u64> {
-        let exclusive = Exclusive::begin(self, region)?;
+        let exclusive = Exclusive::begin(self, region, region.ty())?;
         // SAFETY: the region is locked until `exclusive` goes.
         let root = unsafe { init(&mut Txn::new(exclusive.hot(), region))? };
         let offset = (root.addr() - self.base().addr()) as u64;
-        let word = region.header.root_word();
-        // SAFETY: the transaction is open, and nobody has a reference to its context; the place is 8 bytes, this transaction's own.
-        unsafe {
-            let place = Context::writable(exclusive.context(), word.expose_provenance(), 8, 8, None);
-            place.cast::<u64>().write(root_word(offset));
-        }
+        // SAFETY: a word of the region's header, which nothing refers to.
+        unsafe { write_word(&exclusive, region.header.root_word(), root_word(offset)) };
         exclusive.commit()?;
         Ok(offset)
     }
 
-    /// Fails unless the root of `region` has the layout that `desc` describes.
-    fn check_type(&self, region: &Region, name: &str, desc: &'static Desc) -> Result<()> {
+    /// Fails unless the root of `region` has the layout that `desc` describes. Returns the number of that.
+    fn check_type(&self, region: &Region, name: &str, desc: &'static Desc) -> Result<u32> {
         let mut meta = self.meta.lock();
-        let known = meta.types.find(desc).or_else(|| {
-            let new = meta.types.prepare(desc);
-            new.is_empty().then_some(new.number)
-        });
-        if let Some(number) = known {
-            meta.types.remember(desc, number);
+        let (known, ty) = (meta.types.known(desc), region.ty());
+        if known == Some(ty) {
+            return Ok(ty);
         }
-        if known == Some(region.ty) {
-            return Ok(());
-        }
-        let difference = difference((&meta.types.types, region.ty), (&Graph::of(desc).types, 0))
+        let difference = difference((&meta.types.types, ty), (&Graph::of(desc).types, 0))
             .unwrap_or_else(|| "  the two are the same but for their names".to_owned());
         Err(Error::TypeMismatch { root: name.to_owned(), difference })
     }
@@ -279,6 +270,18 @@ impl Meta {
             }
             Region::new(heap, Media::new(medium), log, identity)
         }
+    }
+}
+
+/// Writes a word of metadata within the open transaction.
+///
+/// # Safety
+/// The word is mapped and belongs to the region; nothing refers to it.
+pub(super) unsafe fn write_word(exclusive: &Exclusive<'_>, at: *mut u64, word: u64) {
+    // SAFETY: the transaction is open, and nobody has a reference to its context; the place is 8 bytes, this transaction's own.
+    unsafe {
+        let place = Context::writable(exclusive.context(), at.expose_provenance(), 8, 8, None);
+        place.cast::<u64>().write(word);
     }
 }
 

@@ -20,7 +20,8 @@ use crate::txn::recovery::Found;
 /// A region, with the segments of its log.
 pub(super) type Surveyed = (Identity, Vec<Segment>);
 
-/// The regions that were not removed. Which of them have a root may be known to their logs only: see [`Outlook::of`].
+/// The regions that were not removed. Which of them have a root, and of which type, may be known to their logs only: see [`Outlook::of`]. A
+/// crash may have left the words that say so half written.
 pub(super) fn read_regions(base: *mut u8, header: &Header, spans: &[Span]) -> Result<Vec<Surveyed>> {
     let logs: HashMap<u64, (u32, u64)> = spans
         .iter()
@@ -37,7 +38,7 @@ pub(super) fn read_regions(base: *mut u8, header: &Header, spans: &[Span]) -> Re
         // SAFETY: the span of a region; nobody else has the heap until it is open.
         let header_at = unsafe { RegionHeader::at(base, span.offset) };
         // SAFETY: as above.
-        let (id, ty) = unsafe { header_at.read(header.salt)? };
+        let id = unsafe { header_at.id() };
         if id == u32::MAX {
             return Err(Error::corrupt(format!(
                 "the region at byte {} has the last of all ids",
@@ -48,12 +49,13 @@ pub(super) fn read_regions(base: *mut u8, header: &Header, spans: &[Span]) -> Re
         // SAFETY: as above.
         unsafe {
             if header_at.is_removed()? {
+                header_at.read(header.salt)?; // no log has anything to say about it
                 continue;
             }
             let segments = Log::chain(base, first_segment(span.offset), of_region)?;
             let identity = Identity {
                 id,
-                ty,
+                ty: 0,
                 header: header_at,
                 offset: span.offset,
                 root: 0,
@@ -70,8 +72,8 @@ pub(super) fn read_regions(base: *mut u8, header: &Header, spans: &[Span]) -> Re
 /// been written yet.
 pub(super) struct Outlook {
     pub(super) spans: Vec<Span>,
-    /// The offset of the root object of each region; 0 if it has none, because a crash has cut its creation short.
-    pub(super) roots: Vec<u64>,
+    /// The root object of each region, and its type. The offset is 0 if there is none, because a crash has cut the region's creation short.
+    pub(super) roots: Vec<(u64, u32)>,
 }
 
 impl Outlook {
@@ -79,6 +81,7 @@ impl Outlook {
     /// The heap with these arenas is mapped at `base`, and not written meanwhile.
     pub(super) unsafe fn of(
         base: *const u8,
+        salt: u64,
         arenas: &[Arena],
         spans: &[Span],
         regions: &[Surveyed],
@@ -86,37 +89,41 @@ impl Outlook {
     ) -> Result<Outlook> {
         // SAFETY: tables and regions are mapped.
         let stored = |at: u64| unsafe { base.add(at as usize).cast::<u64>().read_volatile() };
-        let root_words: Vec<u64> = regions
-            .iter()
-            .map(|(identity, _)| (identity.header.root_word().addr() - base.addr()) as u64)
-            .collect();
-        let replayed = replayed_metadata(arenas, spans, &root_words, found)?;
+        let offset_of = |word: *mut u64| (word.addr() - base.addr()) as u64;
+        let headers = regions.iter().map(|(identity, _)| identity.header);
+        let logged = headers.clone().flat_map(RegionHeader::logged_words).map(offset_of).collect();
+        let replayed = replayed_metadata(arenas, spans, &logged, found)?;
         let word = |at: u64| replayed.get(&at).copied().unwrap_or_else(|| stored(at));
 
         let later = if replayed.is_empty() { spans.to_vec() } else { spans_in(arenas, word)? };
+        // All but the type of a root, which a migration changes.
         let metadata = |spans: &[Span]| -> Vec<(u64, SpanEntry)> {
-            spans.iter().filter(|span| !span.holds_objects()).map(|span| (span.offset, span.entry)).collect()
+            let spans = spans.iter().filter(|span| !span.holds_objects());
+            spans.map(|span| (span.offset, SpanEntry { ty: 0, ..span.entry })).collect()
         };
         if metadata(spans) != metadata(&later) {
             return Err(Error::corrupt("a log changes spans that hold no objects"));
         }
-        let roots = root_words.into_iter().map(|at| root_in(word(at))).collect::<Result<_>>()?;
+        let root = |header: RegionHeader| {
+            let (_, ty) = header.read_through(salt, |at| word(offset_of(at)))?;
+            Ok((root_in(word(offset_of(header.root_word())))?, ty))
+        };
+        let roots = headers.map(root).collect::<Result<_>>()?;
         Ok(Outlook { spans: later, roots })
     }
 }
 
-/// The words of span tables and the root words that the logs are going to change. No log of ours has anything to say about other metadata.
+/// The words of span tables, and the `logged` ones of regions, that the logs are going to change. No log of ours has anything to say about other metadata.
 fn replayed_metadata(
     arenas: &[Arena],
     spans: &[Span],
-    root_words: &[u64],
+    logged: &HashSet<u64>,
     found: &Found,
 ) -> Result<HashMap<u64, u64>> {
     let mut metadata: Vec<(u64, u64)> =
         arenas.iter().map(|arena| (arena.start, arena.first_free())).collect();
     metadata.extend(spans.iter().filter(|span| !span.holds_objects()).map(|span| (span.offset, span.end())));
     metadata.sort_unstable();
-    let root_words: HashSet<u64> = root_words.iter().copied().collect();
     let in_table = |at: u64| {
         let arena = arenas[arenas.partition_point(|arena| arena.end() <= at)];
         arena.has_entries_at(at)
@@ -126,7 +133,7 @@ fn replayed_metadata(
         let first = metadata.partition_point(|&(_, end)| end <= range.offset);
         for &(start, end) in metadata[first..].iter().take_while(|&&(start, _)| start < range.end()) {
             for at in (start.max(range.offset)..end.min(range.end())).step_by(8) {
-                if !in_table(at) && !root_words.contains(&at) {
+                if !in_table(at) && !logged.contains(&at) {
                     return Err(Error::corrupt(format!("a log entry lies over the metadata at byte {at}")));
                 }
                 replayed.insert(at, range.words[(at - range.offset) as usize / 8]);

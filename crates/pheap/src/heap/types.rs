@@ -115,6 +115,16 @@ impl TypeTable {
         self.by_desc.get(&std::ptr::from_ref(desc).addr()).copied()
     }
 
+    /// The number of a type, if the table has it.
+    pub(crate) fn known(&mut self, desc: &'static Desc) -> Option<u32> {
+        let number = self.find(desc).or_else(|| {
+            let new = self.prepare(desc);
+            new.is_empty().then_some(new.number)
+        })?;
+        self.remember(desc, number);
+        Some(number)
+    }
+
     /// Where the pointers of a type are.
     pub(crate) fn pointer_map(&mut self, number: u32) -> Arc<PointerMap> {
         let layout = &self.types[number as usize];

@@ -489,6 +489,10 @@ pub enum Bug {
     SkipSegmentEnd,
     /// Private pages are given back before a checkpoint has written what is in them.
     DropEarly,
+    /// A migration stores the type of a root outside of its transaction.
+    TypeUnlogged,
+    /// A collection that begins when a root was just migrated begins with the old one.
+    CycleFromOldRoot,
 }
 
 #[cfg(test)]

@@ -76,6 +76,11 @@ impl RegionHeader {
         unsafe { self.words.add(word).read_volatile() }
     }
 
+    /// Where it is.
+    pub(crate) fn addr(self) -> usize {
+        self.words.addr()
+    }
+
     fn check(id: u64, ty: u64, salt: u64) -> u64 {
         let bytes: Vec<u8> = [MAGIC, id, ty, salt].iter().flat_map(|w| w.to_le_bytes()).collect();
         xxh3_64(&bytes)
@@ -112,11 +117,26 @@ impl RegionHeader {
     /// The header is mapped, and not written meanwhile.
     pub(crate) unsafe fn read(self, salt: u64) -> Result<(u32, u32)> {
         // SAFETY: by the caller's promise.
-        let (magic, id, ty, sum) = unsafe { (self.get(0), self.get(ID), self.get(TYPE), self.get(CHECKSUM)) };
+        self.read_through(salt, |at| unsafe { at.read_volatile() })
+    }
+
+    /// [`read`](Self::read), with `word` to tell what a word will be when the logs are replayed.
+    pub(crate) fn read_through(self, salt: u64, word: impl Fn(*mut u64) -> u64) -> Result<(u32, u32)> {
+        let get = |number| word(self.words.wrapping_add(number));
+        let (magic, id, ty, sum) = (get(0), get(ID), get(TYPE), get(CHECKSUM));
         if magic != MAGIC || sum != Self::check(id, ty, salt) || id == 0 {
             return Err(Error::corrupt("the header of a region has a wrong checksum"));
         }
         Ok((id as u32, ty as u32))
+    }
+
+    /// The region's id. It never changes; whether it is right is known when the header [can be read](Self::read_through).
+    ///
+    /// # Safety
+    /// The header is mapped.
+    pub(crate) unsafe fn id(self) -> u32 {
+        // SAFETY: by the caller's promise.
+        unsafe { self.get(ID) as u32 }
     }
 
     /// Offset of the root object; 0 as long as the region's creation is not complete.
@@ -130,8 +150,23 @@ impl RegionHeader {
 
     /// Address of the word that holds the root's offset. A transaction writes it, like any object.
     pub(crate) fn root_word(self) -> *mut u64 {
-        // SAFETY: within the header's page.
-        unsafe { self.words.add(ROOT) }
+        self.words.wrapping_add(ROOT)
+    }
+
+    /// Addresses of the words that transactions write, and hence logs may hold.
+    pub(crate) fn logged_words(self) -> [*mut u64; 3] {
+        [TYPE, ROOT, CHECKSUM].map(|word| self.words.wrapping_add(word))
+    }
+
+    /// What a transaction writes to these words to make the object at `offset`, of type `ty`, the root.
+    ///
+    /// # Safety
+    /// The header is mapped.
+    pub(crate) unsafe fn with_root(self, offset: u64, ty: u32, salt: u64) -> [u64; 3] {
+        let ty = u64::from(ty);
+        // SAFETY: by the caller's promise.
+        let id = u64::from(unsafe { self.id() });
+        [ty, root_word(offset), Self::check(id, ty, salt)]
     }
 
     /// # Safety

@@ -3,6 +3,7 @@
 pub(crate) mod all;
 pub(crate) mod alloc;
 pub(crate) mod collect;
+mod group;
 pub(crate) mod guard;
 pub(crate) mod header;
 pub(crate) mod held;
@@ -10,7 +11,7 @@ mod root;
 
 use std::cell::UnsafeCell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::lock_api::{RawRwLock as _, RawRwLockRecursive as _, RawRwLockTimed as _};
@@ -28,6 +29,7 @@ use collect::Collector;
 use header::RegionHeader;
 use held::HeldTable;
 
+pub(crate) use group::Group;
 pub use root::Root;
 
 /// A region while the heap is open.
@@ -36,16 +38,19 @@ pub(crate) struct Region {
     /// Guarded by the lock. Its address does not change.
     context: Box<UnsafeCell<Context>>,
     hot: Box<Hot>,
-    /// Number of the root's type in the type table.
-    pub(crate) ty: u32,
+    /// Number of the root's type in the type table, as others are told it: what the medium has.
+    listed: AtomicU32,
+    /// The number that a handle must have been made for, or [`GONE`]. Written under the lock.
+    serves: AtomicU32,
     pub(crate) header: RegionHeader,
     pub(crate) name: Mutex<String>,
-    /// Removed, or its heap closed: nothing may be touched any more.
-    gone: AtomicBool,
     pub(crate) held: Arc<HeldTable>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) state: Arc<State>,
 }
+
+/// Serves nobody: removed, or its heap closed, and nothing may be touched any more. No type has this number.
+const GONE: u32 = u32::MAX;
 
 /// What is known of a region: written under its lock, read by anyone.
 #[derive(Debug, Default)]
@@ -96,10 +101,10 @@ impl Region {
             lock: RawRwLock::INIT,
             context,
             hot,
-            ty,
+            listed: AtomicU32::new(ty),
+            serves: AtomicU32::new(ty),
             header,
             name: Mutex::new(name),
-            gone: AtomicBool::new(false),
             held,
             counters,
             state,
@@ -130,15 +135,43 @@ impl Region {
         self.state.root.store(offset, Ordering::Relaxed);
     }
 
+    /// Number of the root's type.
+    pub(crate) fn ty(&self) -> u32 {
+        self.listed.load(Ordering::Relaxed)
+    }
+
+    /// Tells others of a type that the root now has, durably.
+    pub(crate) fn set_ty(&self, ty: u32) {
+        self.listed.store(ty, Ordering::Relaxed);
+    }
+
+    /// Gives the region another root object, of another type. Handles for the old one get nothing from now on.
+    ///
+    /// The region is locked, and no transaction is open on it.
+    pub(crate) fn replace_root(&self, offset: u64, ty: u32) {
+        self.set_root(offset);
+        self.serves.store(ty, Ordering::Relaxed);
+    }
+
+    /// Whether handles for roots of this type may have what is in the region, which is locked.
+    #[inline(always)]
+    fn serves(&self, ty: u32) -> bool {
+        self.serves.load(Ordering::Relaxed) == ty
+    }
+
+    fn why_not(&self) -> Error {
+        if self.is_gone() { Error::Closed } else { Error::Migrated { root: self.name.lock().clone() } }
+    }
+
     /// Whether the region's memory may not be touched any more.
     #[inline(always)]
     pub(crate) fn is_gone(&self) -> bool {
-        self.gone.load(Ordering::Relaxed)
+        self.serves.load(Ordering::Relaxed) == GONE
     }
 
     /// Keeps everyone away from a region that may be no longer sound.
     fn give_up(&self) {
-        self.gone.store(true, Ordering::Relaxed);
+        self.serves.store(GONE, Ordering::Relaxed);
     }
 }
 
@@ -152,35 +185,45 @@ pub(crate) struct Exclusive<'a> {
 }
 
 impl<'a> Exclusive<'a> {
-    /// Waits for the region and opens a transaction on it.
+    /// Waits for the region, whose root is to be of type `ty`, and opens a transaction on it.
     #[inline(always)] // a call would return it through memory, which costs as much as the lock
-    pub(crate) fn begin(heap: &'a HeapInner, region: &'a Region) -> Result<Exclusive<'a>> {
+    pub(crate) fn begin(heap: &'a HeapInner, region: &'a Region, ty: u32) -> Result<Exclusive<'a>> {
         heap.check_writable()?;
         guard::enter(heap.id(), true)?;
         heap.wait_for_memory();
-        let exclusive = Exclusive::locked(heap, region)?;
+        let exclusive = Exclusive::locked(heap, region, ty)?;
         exclusive.context().begin();
         Ok(exclusive)
     }
 
     /// Takes the lock. The thread has [entered](guard::enter) the heap, and leaves it if this fails.
     #[inline(always)]
-    fn locked(heap: &'a HeapInner, region: &'a Region) -> Result<Exclusive<'a>> {
+    fn locked(heap: &'a HeapInner, region: &'a Region, ty: u32) -> Result<Exclusive<'a>> {
         region.lock.lock_exclusive();
-        let exclusive = Exclusive { heap, region, open: true, last: true };
-        if region.is_gone() {
-            return Err(Error::Closed);
+        if region.serves(ty) {
+            Ok(Exclusive { heap, region, open: true, last: true })
+        } else {
+            Err(Exclusive { heap, region, open: false, last: true }.turned_away())
         }
-        Ok(exclusive)
     }
 
     /// Takes the lock if it is free, beside another one of the same heap.
-    fn try_locked(heap: &'a HeapInner, region: &'a Region) -> Result<Option<Exclusive<'a>>> {
+    fn try_locked(heap: &'a HeapInner, (region, ty): (&'a Region, u32)) -> Result<Option<Exclusive<'a>>> {
         if !region.lock.try_lock_exclusive() {
             return Ok(None);
         }
-        let exclusive = Exclusive { heap, region, open: true, last: false };
-        if region.is_gone() { Err(Error::Closed) } else { Ok(Some(exclusive)) }
+        if region.serves(ty) {
+            Ok(Some(Exclusive { heap, region, open: true, last: false }))
+        } else {
+            Err(Exclusive { heap, region, open: false, last: false }.turned_away())
+        }
+    }
+
+    /// Lets go of a region that is not what was asked for.
+    #[cold]
+    #[inline(never)]
+    fn turned_away(self) -> Error {
+        self.region.why_not()
     }
 
     #[inline(always)]
@@ -197,10 +240,19 @@ impl<'a> Exclusive<'a> {
 
     /// Commits the transaction and lets go of the region.
     #[inline(always)]
-    pub(crate) fn commit(mut self) -> Result<()> {
+    pub(crate) fn commit(self) -> Result<()> {
+        self.commit_and(|| {})
+    }
+
+    /// [`commit`](Self::commit), and if that has worked, calls `done` before anyone sees the region, its collector included.
+    #[inline(always)]
+    pub(crate) fn commit_and(mut self, done: impl FnOnce()) -> Result<()> {
         self.open = false;
         let context = self.context();
         let result = commit::commit(context);
+        if result.is_ok() {
+            done();
+        }
         self.end_held(result.is_ok());
         let heap = self.heap;
         let Some(wal) = heap.wal() else {
@@ -258,116 +310,6 @@ impl Drop for Exclusive<'_> {
     }
 }
 
-/// Several regions that this thread has for itself, in one transaction.
-pub(crate) struct Group<'a> {
-    /// In the order of their places in the heap.
-    locked: Vec<Exclusive<'a>>,
-    /// Number in `locked` of each region, in the order of the caller.
-    order: Vec<usize>,
-}
-
-impl<'a> Group<'a> {
-    pub(crate) fn begin(heap: &'a HeapInner, regions: &[&'a Region]) -> Result<Group<'a>> {
-        heap.check_writable()?;
-        heap.wait_for_memory();
-        let mut sorted: Vec<&'a Region> = regions.to_vec();
-        // By their place in the heap: the same in each run, so that what a crash leaves can be reproduced.
-        sorted.sort_by_key(|region| region.header.root_word().addr());
-        if let Some(twice) = sorted.windows(2).find(|pair| std::ptr::eq(pair[0], pair[1])) {
-            return Err(Error::DuplicateRoot { root: twice[0].name.lock().clone() });
-        }
-        let locked = Group::lock_all(heap, &sorted)?;
-        let members: Vec<*mut Context> = sorted.iter().map(|region| region.context.get()).collect();
-        for one in &locked {
-            one.context().group.clone_from(&members);
-        }
-        for one in &locked {
-            one.context().begin();
-        }
-        let order = regions
-            .iter()
-            .map(|region| {
-                sorted.iter().position(|other| std::ptr::eq(*other, *region)).expect("it is the same list")
-            })
-            .collect();
-        Ok(Group { locked, order })
-    }
-
-    /// Waits for one region at a time, and only while it has none: another thread may hold one of them in a read, and wait for
-    /// the next one there.
-    fn lock_all(heap: &'a HeapInner, regions: &[&'a Region]) -> Result<Vec<Exclusive<'a>>> {
-        let mut wait_for = 0;
-        'again: loop {
-            guard::enter(heap.id(), true)?;
-            let mut first = Some(Exclusive::locked(heap, regions[wait_for])?);
-            let mut locked: Vec<Exclusive<'a>> = Vec::with_capacity(regions.len());
-            for (i, region) in regions.iter().enumerate() {
-                let next = if i == wait_for { first.take() } else { Exclusive::try_locked(heap, region)? };
-                let Some(next) = next else {
-                    wait_for = i;
-                    continue 'again; // lets go of all
-                };
-                locked.push(next);
-            }
-            // Entered once, left once: by the one that goes last.
-            let last = locked.len() - 1;
-            for (i, one) in locked.iter_mut().enumerate() {
-                one.last = i == last;
-            }
-            return Ok(locked);
-        }
-    }
-
-    pub(crate) fn hot(&self, index: usize) -> &'a Hot {
-        self.locked[self.order[index]].hot()
-    }
-
-    pub(crate) fn region(&self, index: usize) -> &'a Region {
-        self.locked[self.order[index]].region
-    }
-
-    pub(crate) fn commit(mut self) -> Result<()> {
-        let result = commit::commit_group(&mut self.contexts());
-        let heap = self.locked[0].heap;
-        let position = self.locked.iter().map(|one| one.context().media.position()).max().unwrap_or(0);
-        self.end(result.is_ok());
-        result.map_err(|error| *error)?;
-        heap.wal().map_or(Ok(()), |wal| heap.acknowledge(wal, position))
-    }
-
-    /// Rolls the transaction back, as for [one region](Exclusive::give_up).
-    pub(crate) fn give_up(self) -> Result<()> {
-        let heap = self.locked[0].heap;
-        let regions: Vec<&Region> = self.locked.iter().map(|one| one.region).collect();
-        drop(self);
-        regions.iter().try_for_each(|region| region.wait_for_records(heap))
-    }
-
-    fn contexts(&mut self) -> Vec<&mut Context> {
-        // Distinct regions, hence distinct contexts.
-        self.locked.iter().map(|one| one.context()).collect()
-    }
-
-    fn end(&mut self, committed: bool) {
-        for one in &mut self.locked {
-            one.context().group.clear();
-            one.end_held(committed);
-            one.context().collect_some();
-            one.open = false;
-        }
-        self.locked.clear();
-    }
-}
-
-impl Drop for Group<'_> {
-    fn drop(&mut self) {
-        if !self.locked.is_empty() {
-            commit::rollback_group(&mut self.contexts());
-            self.end(false);
-        }
-    }
-}
-
 /// A region that this thread shares with other readers.
 pub(crate) struct Shared<'a> {
     heap: &'a HeapInner,
@@ -375,9 +317,9 @@ pub(crate) struct Shared<'a> {
 }
 
 impl<'a> Shared<'a> {
-    /// Waits for the region until no transaction has it.
+    /// Waits for the region, whose root is to be of type `ty`, until no transaction has it.
     #[inline(always)]
-    pub(crate) fn begin(heap: &'a HeapInner, region: &'a Region) -> Result<Shared<'a>> {
+    pub(crate) fn begin(heap: &'a HeapInner, region: &'a Region, ty: u32) -> Result<Shared<'a>> {
         heap.check_open()?;
         guard::enter(heap.id(), false)?;
         if heap.wal().is_some() {
@@ -389,15 +331,24 @@ impl<'a> Shared<'a> {
         }
         // Recursive, for reads may nest, and a transaction that waits must not come between two of one thread.
         region.lock.lock_shared_recursive();
-        let shared = Shared { heap, region };
-        if region.is_gone() {
-            return Err(Error::Closed);
+        if !region.serves(ty) {
+            return Err(Shared { heap, region }.turned_away());
         }
+        let shared = Shared { heap, region };
         if heap.wal().is_some() {
             // What was committed in between. With the lock, or it might never end.
             region.wait_for_records(heap)?;
         }
         Ok(shared)
+    }
+}
+
+impl Shared<'_> {
+    /// Lets go of a region that is not what was asked for.
+    #[cold]
+    #[inline(never)]
+    fn turned_away(self) -> Error {
+        self.region.why_not()
     }
 }
 
@@ -412,7 +363,7 @@ impl Drop for Shared<'_> {
 
 impl Region {
     /// With a write-ahead log: waits until what was committed in the region may be told to others.
-    #[inline]
+    #[inline(never)] // reads without such a log need the registers
     fn wait_for_records(&self, heap: &HeapInner) -> Result<()> {
         match heap.wal() {
             Some(wal) => heap.acknowledge(wal, self.counters.position.get()),
@@ -464,7 +415,7 @@ impl Region {
             context.retire_records();
         }
         let result = last(context);
-        self.gone.store(true, Ordering::Relaxed);
+        self.give_up();
         Ok(result)
     }
 }

@@ -20,12 +20,14 @@ use crate::txn::{Txn, View};
 pub struct Root<T> {
     pub(crate) heap: Arc<HeapInner>,
     pub(crate) region: Arc<Region>,
+    /// The number of `T`, by which the region knows whether its root still is one.
+    pub(crate) ty: u32,
     marker: PhantomData<fn() -> T>,
 }
 
 impl<T> Clone for Root<T> {
     fn clone(&self) -> Self {
-        Root { heap: self.heap.clone(), region: self.region.clone(), marker: PhantomData }
+        Root { heap: self.heap.clone(), region: self.region.clone(), ty: self.ty, marker: PhantomData }
     }
 }
 
@@ -37,9 +39,9 @@ impl<T> fmt::Debug for Root<T> {
 
 impl<T: Persist> Root<T> {
     /// # Safety
-    /// The root object of `region`, a region of `heap`, is a `T`.
-    pub(crate) unsafe fn new(heap: Arc<HeapInner>, region: Arc<Region>) -> Root<T> {
-        Root { heap, region, marker: PhantomData }
+    /// `ty` is the number of `T` in the type table of `heap`, and `region` is one of its regions.
+    pub(crate) unsafe fn new(heap: Arc<HeapInner>, region: Arc<Region>, ty: u32) -> Root<T> {
+        Root { heap, region, ty, marker: PhantomData }
     }
 
     /// The root's name.
@@ -63,7 +65,7 @@ impl<T: Persist> Root<T> {
     ///
     /// # Errors
     /// What `f` returns; [`Error::Nested`] if this thread is inside a transaction or read of the heap already; [`Error::OutOfSpace`] if
-    /// the log cannot grow; [`Error::ReadOnly`], [`Error::Closed`], [`Error::Forked`]. All of them leave the root as it was. With
+    /// the log cannot grow; [`Error::ReadOnly`], [`Error::Closed`], [`Error::Migrated`], [`Error::Forked`]. All of them leave the root as it was. With
     /// [`Durability::Wal`](crate::Durability::Wal), [`Error::OutcomeUnknown`] if the disk fails while this transaction waits for it, and
     /// [`Error::Failed`] if it has failed before.
     #[inline]
@@ -80,7 +82,7 @@ impl<T: Persist> Root<T> {
         &self,
         f: impl for<'r> FnOnce(&mut Txn<'r>, P<'r, T::At<'r>>) -> Result<R, E>,
     ) -> Result<R, E> {
-        let exclusive = Exclusive::begin(&self.heap, &self.region)?;
+        let exclusive = Exclusive::begin(&self.heap, &self.region, self.ty)?;
         // SAFETY: the region is locked until `exclusive` goes; `f` works for all brands, so nothing that has this one leaves it.
         match unsafe { f(&mut Txn::new(exclusive.hot(), &self.region), self.object()) } {
             Ok(result) => {
@@ -98,11 +100,11 @@ impl<T: Persist> Root<T> {
     /// [`Durability::Wal`](crate::Durability::Wal), a read waits first until what it is going to see is durable.
     ///
     /// # Errors
-    /// [`Error::Nested`] if this thread is inside a transaction of the heap; [`Error::Closed`], [`Error::Forked`]; with `Wal`,
+    /// [`Error::Nested`] if this thread is inside a transaction of the heap; [`Error::Closed`], [`Error::Migrated`], [`Error::Forked`]; with `Wal`,
     /// [`Error::OutcomeUnknown`] and [`Error::Failed`] if the disk has failed.
     #[inline]
     pub fn read<R>(&self, f: impl for<'r> FnOnce(&View<'r>, P<'r, T::At<'r>>) -> R) -> Result<R> {
-        let _shared = Shared::begin(&self.heap, &self.region)?;
+        let _shared = Shared::begin(&self.heap, &self.region, self.ty)?;
         // SAFETY: as in `try_txn`; a reader's view is not writable.
         Ok(unsafe { f(&View::new(Hot::reader(), &self.region), self.object()) })
     }
@@ -125,10 +127,10 @@ impl<T: Persist> Root<T> {
     /// The root object.
     ///
     /// # Safety
-    /// The region is locked, and `'r` is a brand for as long.
+    /// The region is locked by this thread, which has said that it expects a root of type `self.ty`, and `'r` is a brand for as long.
     #[inline(always)]
     pub(crate) unsafe fn object<'r>(&self) -> P<'r, T::At<'r>> {
-        // SAFETY: the root of a region that exists is live, and of this type by `new`'s contract.
+        // SAFETY: the root of a region that exists is live, and whoever has locked it was asked for the type.
         unsafe { P::from_addr(NonNull::new_unchecked(self.heap.base().add(self.region.root() as usize))) }
     }
 }

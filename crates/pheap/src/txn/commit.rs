@@ -221,7 +221,7 @@ fn commit_long(contexts: &mut [&mut Context]) -> Done {
         unsafe { context.padded.zero() };
         let Context { alloc, logged, media, gc, .. } = &mut **context;
         for span in alloc.taken() {
-            // SAFETY: the entry of a span that this transaction has taken; the lock on its pages is implied.
+            // SAFETY: the entry of a span that this transaction has taken, or of its region; the lock on its pages is implied.
             unsafe {
                 let entry = base.add(span.entry_at as usize);
                 media.store(entry, span.entry.to_words().as_ptr().cast(), ENTRY as usize);

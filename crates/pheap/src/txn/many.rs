@@ -83,7 +83,7 @@ macro_rules! tuples {
 
             fn run<R>(self, f: impl for<'a, 'b, 'c, 'd> FnOnce(Self::Args<'a, 'b, 'c, 'd>) -> Result<R>) -> Result<R> {
                 let heap = common_heap([$(&self.$i.heap),*].into_iter())?;
-                let regions: &[&Region] = &[$(&self.$i.region),*];
+                let regions: &[(&Region, u32)] = &[$((&*self.$i.region, self.$i.ty)),*];
                 let group = Group::begin(heap, regions)?;
                 // SAFETY: the regions are locked until `group` goes; the closure works for all brands.
                 let result = unsafe { f(($((&mut Txn::new(group.hot($i), group.region($i)), self.$i.object()),)*)) };
@@ -164,7 +164,7 @@ impl<T: Persist> RootSet for &[Root<T>] {
 
     fn run<R>(self, f: impl for<'a, 'b, 'c, 'd> FnOnce(Shards<'a, T>) -> Result<R>) -> Result<R> {
         let heap = common_heap(self.iter().map(|root| &root.heap))?;
-        let regions: Vec<&Region> = self.iter().map(|root| &*root.region).collect();
+        let regions: Vec<(&Region, u32)> = self.iter().map(|root| (&*root.region, root.ty)).collect();
         let group = Group::begin(heap, &regions)?;
         let shards = Shards {
             group: NonNull::from_ref(&group).cast(),

@@ -87,7 +87,7 @@ pub(crate) struct Allocator {
     objects: u64,
     saved: Vec<Saved>,
     runs: Vec<Run>,
-    /// Spans that the open transaction has taken, with their numbers.
+    /// Spans whose entries the open transaction records: those that it has taken, with their numbers, and others, with [`NO_SPAN`].
     taken: Vec<(u32, Span)>,
     fresh: Fresh,
     pub(crate) spans: Spans,
@@ -320,6 +320,11 @@ impl Allocator {
         Some(addr)
     }
 
+    /// Has the open transaction record another entry of a span of the region that is not for objects.
+    pub(crate) fn record_again(&mut self, span: Span) {
+        self.taken.push((NO_SPAN, span));
+    }
+
     /// Adds the spans that a region had when its heap was opened. `live` tells which slots of one are taken, if that is known; if it is
     /// not, all are, until they have been marked and [swept](crate::region::collect).
     pub(crate) fn load(
@@ -363,7 +368,7 @@ impl Allocator {
         self.saved.is_empty() && self.taken.is_empty() && self.frees.is_empty()
     }
 
-    /// Spans that the open transaction has taken.
+    /// Spans whose entries the open transaction records.
     pub(crate) fn taken(&self) -> impl Iterator<Item = &Span> {
         self.taken.iter().map(|(_, span)| span)
     }

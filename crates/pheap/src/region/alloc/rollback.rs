@@ -1,6 +1,6 @@
 //! Taking back what a transaction has allocated.
 
-use super::Allocator;
+use super::{Allocator, NO_SPAN};
 use crate::heap::HeapInner;
 
 /// A class as it was before the open transaction.
@@ -43,7 +43,7 @@ impl Allocator {
             class.fresh_from = next;
             class.txn = 0;
         }
-        for (number, span) in self.taken.drain(..) {
+        for (number, span) in self.taken.drain(..).filter(|(number, _)| *number != NO_SPAN) {
             let removed = self.spans.remove(&heap.page_map, number);
             if let Some(class) = self.classes.get_mut(removed.class as usize) {
                 class.owned -= removed.bytes;

@@ -1,0 +1,203 @@
+//! Giving a root another type.
+//!
+//! The object that a root is has a type, and so has the span that it lies in, so another type takes another object. What says which object is
+//! the root, and of which type, is four words: three in the region's header, and one of that header's entry in the span table. **One transaction
+//! allocates the new object and writes these words**: they are in its record, or old content of them is in the undo log, like that of any
+//! object. So there is no crash that leaves some of them. (A crash may leave some of them *and a log* that has the others: an opening reads
+//! a region's header [as it will be](super::survey::Outlook) when the logs are replayed.) The type is in the type table, durably, before.
+//!
+//! **Handles.** A [`Root`](crate::Root) has the number of the type that it was made for, and whoever locks the region for it compares
+//! that with the number that the region serves, behind the lock. The number changes under the lock, together with the root's
+//! offset: so a handle that has waited while another thread migrated the root is turned away like one that comes later.
+//!
+//! **Collection.** The root is where a cycle begins, and here it changes, perhaps in the middle of one. That is sound:
+//!
+//! * A cycle that is running has begun with the old root. The new object was allocated since, so it is marked from birth (or noted, if
+//!   spans are being swept already), as everything that is new. What it points to is new as well, or `f` has got the pointer from somewhere:
+//!   through the old root or a held pointer, that is, from what was reachable when the cycle began, and is marked before it ends. For what
+//!   was overwritten on the way, the barrier has seen to that. So when the cycle ends, all that the new root leads to is marked. The old
+//!   root is, too; it is garbage for the next cycle.
+//! * A cycle that begins later, even at the end of this very transaction, must begin with the new root: nothing else leads to it. So the
+//!   offset changes after the commit, but before the collector gets its turn ([`Exclusive::commit_and`]).
+//! * A minor cycle takes what is old for live, and looks for young objects behind the root (the new one, which is young) and behind remembered
+//!   lines. It does not matter to it that the old root is garbage.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use super::arena::{SpanEntry, SpanKind};
+use super::mapping::PAGE;
+use super::roots::write_word;
+use super::{Heap, HeapInner, Span};
+use crate::error::{Error, Result};
+use crate::layout::Persist;
+use crate::layout::desc::Desc;
+use crate::media::{Bug, bug};
+use crate::ptr::P;
+use crate::region::header::REGION_SIZE;
+use crate::region::{Exclusive, Region, guard};
+use crate::txn::Txn;
+
+impl Heap {
+    /// Gives a root another type: if it has the layout of `Old`, `f` runs in a transaction, and what it returns becomes the root, together
+    /// with everything else that the transaction has done. Returns whether that was so.
+    ///
+    /// If there is no such root, or it has another layout than `Old`, this does nothing and returns `Ok(false)`. So a program calls it
+    /// for each version that it has ever had, oldest first, and then opens the root: whichever version it finds is brought to the newest.
+    /// If it is none of them, [`root`](Self::root) is [`Error::TypeMismatch`], as ever.
+    ///
+    /// ```
+    /// use pheap::{Heap, P, Persist, Result, Root};
+    ///
+    /// #[derive(Persist)]
+    /// #[repr(C)]
+    /// struct Node<'r> {
+    ///     value: u64,
+    ///     next: Option<P<'r, Node<'r>>>,
+    /// }
+    ///
+    /// mod v1 {
+    ///     use super::*;
+    ///     #[derive(Persist, Default)]
+    ///     #[repr(C)]
+    ///     pub struct List<'r> {
+    ///         pub head: Option<P<'r, Node<'r>>>, // the nodes have not changed
+    ///     }
+    /// }
+    ///
+    /// #[derive(Persist, Default)]
+    /// #[repr(C)]
+    /// struct List<'r> {
+    ///     head: Option<P<'r, Node<'r>>>,
+    ///     len: u64, // new in the second version
+    /// }
+    ///
+    /// fn open(heap: &Heap) -> Result<Root<List<'static>>> {
+    ///     heap.migrate::<v1::List, List>("list", |tx, old| {
+    ///         let head = tx[old].head;
+    ///         let len = std::iter::successors(head, |&node| tx[node].next).count() as u64;
+    ///         Ok(List { head, len })
+    ///     })?;
+    ///     heap.root("list")
+    /// }
+    ///
+    /// # fn main() -> Result<()> {
+    /// let heap = Heap::in_memory()?;
+    /// heap.root::<v1::List>("list")?.txn(|tx, list| { // as an old program would have made it
+    ///     for value in 0..10 {
+    ///         let node = tx.alloc(Node { value, next: tx[list].head })?;
+    ///         tx[list].head = Some(node);
+    ///     }
+    ///     Ok(())
+    /// })?;
+    /// assert_eq!(open(&heap)?.read(|view, list| view[list].len)?, 10);
+    /// assert_eq!(open(&heap)?.read(|view, list| view[list].len)?, 10); // nothing to do any more
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// Objects behind the root whose types are the same in both versions stay where they are: the new root points to them, as above. Objects
+    /// of types that have changed are made anew, by `f`. Types are compared by what is in the file (names, fields, and what their pointers lead
+    /// to), so the two may have the same name, also a name that is set with `#[persist(id = "…")]`. A type that points back to
+    /// the root's has changed with that. Two types whose layouts are the same are one: there is nothing to do.
+    ///
+    /// # Handles
+    /// Handles of the root that were made for `Old`, in any thread, fail with [`Error::Migrated`] from then on; so do those that wait for
+    /// the root while `f` runs. [`Held`](crate::Held) pointers stay good, also one to the old root object. That object is garbage if nothing
+    /// points to it.
+    ///
+    /// # Crashes
+    /// The new objects, the root and its type change in one transaction: all of it has happened when this returns, durably, or nothing. That
+    /// goes for errors and panics in `f`, too.
+    ///
+    /// # Cost
+    /// What `f` does, a few words for the root, and the time it takes to compare types. No other root is created, renamed, removed or migrated
+    /// meanwhile, and the heap cannot be closed, checked or copied. If there is nothing to do, a lookup.
+    ///
+    /// # Errors
+    /// What `f` returns; [`Error::Closed`], [`Error::Forked`], [`Error::Failed`]. If there is something to do, also [`Error::ReadOnly`],
+    /// [`Error::Nested`] if this thread is inside a transaction or read of the heap, [`Error::OutOfSpace`],
+    /// [`Error::ReservationFull`]. All of them leave the root as it was. With [`Durability::Wal`](crate::Durability::Wal),
+    /// [`Error::OutcomeUnknown`] if the disk fails while this waits for it.
+    pub fn migrate<Old: Persist, New: Persist>(
+        &self,
+        name: &str,
+        f: impl for<'r> FnOnce(&mut Txn<'r>, P<'r, Old::At<'r>>) -> Result<New::At<'r>>,
+    ) -> Result<bool> {
+        let heap = self.inner();
+        heap.check_open()?;
+        let find = || heap.to_migrate(name, <Old as Persist>::desc(), <New as Persist>::desc());
+        if find().is_none() {
+            return Ok(false);
+        }
+        heap.check_writable()?;
+        if guard::is_inside(heap.id()) {
+            return Err(Error::Nested);
+        }
+        let _creation = heap.lock_creation()?;
+        let Some((region, old)) = find() else {
+            return Ok(false); // somebody else was faster
+        };
+        let (new, _) = heap.register(<New as Persist>::desc())?;
+        let exclusive = Exclusive::begin(heap, &region, old)?;
+        // SAFETY: the region is locked until `exclusive` goes, and its root is live, and an `Old`, by its number; `f` works for all brands, so
+        // nothing that has this one leaves it, and what it returns has that of the transaction.
+        let made = unsafe {
+            let tx = &mut Txn::new(exclusive.hot(), &region);
+            let root = P::from_addr(NonNull::new_unchecked(heap.base().add(region.root() as usize)));
+            f(tx, root).and_then(|value| tx.alloc_unbranded(value)).map(|p| p.addr().as_ptr().addr())
+        };
+        match made {
+            Ok(addr) => heap.commit_migration(exclusive, (addr - heap.base().addr()) as u64, new)?,
+            Err(error) => {
+                exclusive.give_up()?;
+                return Err(error);
+            }
+        }
+        region.set_ty(new);
+        Ok(true)
+    }
+}
+
+impl HeapInner {
+    /// The region of the root, and the number of `old`, if that is the type of the root, and `new` is another one.
+    fn to_migrate(&self, name: &str, old: &'static Desc, new: &'static Desc) -> Option<(Arc<Region>, u32)> {
+        let mut meta = self.meta.lock();
+        let region = meta.roots.get(name)?.clone();
+        let old = meta.types.known(old).filter(|&old| old == region.ty())?;
+        (meta.types.known(new) != Some(old)).then_some((region, old))
+    }
+
+    /// Commits a transaction that has made the object at `offset`, which becomes the root. Nobody creates or removes roots meanwhile.
+    fn commit_migration(&self, exclusive: Exclusive<'_>, offset: u64, ty: u32) -> Result<()> {
+        let (region, base) = (exclusive.region, self.base());
+        let at = (region.header.addr() - base.addr()) as u64;
+        let (salt, entry_at) = {
+            let meta = self.meta.lock();
+            (meta.header.salt, meta.arena_of(at).entry(at))
+        };
+        // SAFETY: the region's header is mapped, its region locked, and no reference into it is alive.
+        unsafe {
+            let pages = (REGION_SIZE / PAGE) as u32;
+            let entry = SpanEntry { kind: SpanKind::Region, slot: 0, pages, ty, region: region.header.id() };
+            // Not like the other words: the table has entries of others in the same line.
+            exclusive.context().alloc.record_again(Span { offset: at, entry_at, entry });
+            let words = region.header.logged_words().into_iter();
+            for (at, word) in words.zip(region.header.with_root(offset, ty, salt)) {
+                if bug(Bug::TypeUnlogged) && at != region.header.root_word() {
+                    let media = &exclusive.context().media;
+                    media.store_word(at, word);
+                    media.persist(at.cast(), 8);
+                    continue;
+                }
+                write_word(&exclusive, at, word);
+            }
+        }
+        if bug(Bug::CycleFromOldRoot) {
+            exclusive.commit()?;
+            region.replace_root(offset, ty);
+            return Ok(());
+        }
+        exclusive.commit_and(|| region.replace_root(offset, ty))
+    }
+}

@@ -1,0 +1,122 @@
+//! Several regions at once, for one transaction over them.
+
+use super::{Exclusive, Region, guard};
+use crate::error::{Error, Result};
+use crate::heap::HeapInner;
+use crate::txn::commit;
+use crate::txn::context::{Context, Hot};
+
+/// Several regions that this thread has for itself, in one transaction.
+pub(crate) struct Group<'a> {
+    /// In the order of their places in the heap.
+    locked: Vec<Exclusive<'a>>,
+    /// Number in `locked` of each region, in the order of the caller.
+    order: Vec<usize>,
+}
+
+impl<'a> Group<'a> {
+    /// Waits for these regions, whose roots are to be of these types, and opens a transaction on them.
+    pub(crate) fn begin(heap: &'a HeapInner, regions: &[(&'a Region, u32)]) -> Result<Group<'a>> {
+        heap.check_writable()?;
+        heap.wait_for_memory();
+        let mut sorted: Vec<(&'a Region, u32)> = regions.to_vec();
+        // By their place in the heap: the same in each run, so that what a crash leaves can be reproduced.
+        sorted.sort_by_key(|(region, _)| region.header.addr());
+        if let Some(twice) = sorted.windows(2).find(|pair| std::ptr::eq(pair[0].0, pair[1].0)) {
+            return Err(Error::DuplicateRoot { root: twice[0].0.name.lock().clone() });
+        }
+        let locked = Group::lock_all(heap, &sorted)?;
+        let members: Vec<*mut Context> = sorted.iter().map(|(region, _)| region.context.get()).collect();
+        for one in &locked {
+            one.context().group.clone_from(&members);
+        }
+        for one in &locked {
+            one.context().begin();
+        }
+        let order = regions
+            .iter()
+            .map(|(region, _)| {
+                sorted
+                    .iter()
+                    .position(|(other, _)| std::ptr::eq(*other, *region))
+                    .expect("it is the same list")
+            })
+            .collect();
+        Ok(Group { locked, order })
+    }
+
+    /// Waits for one region at a time, and only while it has none: another thread may hold one of them in a read, and wait for
+    /// the next one there.
+    fn lock_all(heap: &'a HeapInner, regions: &[(&'a Region, u32)]) -> Result<Vec<Exclusive<'a>>> {
+        let mut wait_for = 0;
+        'again: loop {
+            guard::enter(heap.id(), true)?;
+            let (region, ty) = regions[wait_for];
+            let mut first = Some(Exclusive::locked(heap, region, ty)?);
+            let mut locked: Vec<Exclusive<'a>> = Vec::with_capacity(regions.len());
+            for (i, &region) in regions.iter().enumerate() {
+                let next = if i == wait_for { first.take() } else { Exclusive::try_locked(heap, region)? };
+                let Some(next) = next else {
+                    wait_for = i;
+                    continue 'again; // lets go of all
+                };
+                locked.push(next);
+            }
+            // Entered once, left once: by the one that goes last.
+            let last = locked.len() - 1;
+            for (i, one) in locked.iter_mut().enumerate() {
+                one.last = i == last;
+            }
+            return Ok(locked);
+        }
+    }
+
+    pub(crate) fn hot(&self, index: usize) -> &'a Hot {
+        self.locked[self.order[index]].hot()
+    }
+
+    pub(crate) fn region(&self, index: usize) -> &'a Region {
+        self.locked[self.order[index]].region
+    }
+
+    pub(crate) fn commit(mut self) -> Result<()> {
+        let result = commit::commit_group(&mut self.contexts());
+        let heap = self.locked[0].heap;
+        let position = self.locked.iter().map(|one| one.context().media.position()).max().unwrap_or(0);
+        self.end(result.is_ok());
+        result.map_err(|error| *error)?;
+        heap.wal().map_or(Ok(()), |wal| heap.acknowledge(wal, position))
+    }
+
+    /// Rolls the transaction back, as for [one region](Exclusive::give_up).
+    pub(crate) fn give_up(self) -> Result<()> {
+        let heap = self.locked[0].heap;
+        let regions: Vec<&Region> = self.locked.iter().map(|one| one.region).collect();
+        drop(self);
+        regions.iter().try_for_each(|region| region.wait_for_records(heap))
+    }
+
+    fn contexts(&mut self) -> Vec<&mut Context> {
+        // Distinct regions, hence distinct contexts.
+        self.locked.iter().map(|one| one.context()).collect()
+    }
+
+    fn end(&mut self, committed: bool) {
+        for one in &mut self.locked {
+            one.context().group.clear();
+            one.end_held(committed);
+            one.context().collect_some();
+            one.open = false;
+        }
+        self.locked.clear();
+    }
+}
+
+impl Drop for Group<'_> {
+    fn drop(&mut self) {
+        if !self.locked.is_empty() {
+            commit::rollback_group(&mut self.contexts());
+            self.end(false);
+        }
+    }
+}
