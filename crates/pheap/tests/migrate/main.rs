@@ -6,6 +6,7 @@ mod collection;
 mod common;
 mod files;
 mod handles;
+mod old_file;
 mod versions;
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
