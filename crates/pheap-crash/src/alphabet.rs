@@ -39,8 +39,8 @@ pub fn alphabet(setting: Setting) -> Vec<Op> {
     let Setting { empty, pin, full, swapped, eager, crashed, moved, wal, lazy, .. } = setting;
     if wal && !empty {
         use Change::{
-            Checkpoint, Close, Collect, Convert, Create, Kill, Move, Power, Relocate, Remove, Rename,
-            SetAmid, Sync, Torn,
+            Checkpoint, Close, Collect, Convert, Create, Kill, Migrate, Move, Power, Relocate, Remove,
+            Rename, SetAmid, Sync, Torn,
         };
         use One::{Abort, Big, Churn, Cut, Grow, Many, Pair, PopFree, Push, Replace, Set, Stuff, Wide};
         let a = match setting {
@@ -52,16 +52,19 @@ pub fn alphabet(setting: Setting) -> Vec<Op> {
         };
         let changes = match setting {
             _ if moved => vec![Relocate, Move, Torn, Collect, Checkpoint],
-            _ if eager || crashed => vec![Collect, Checkpoint, Close, Torn, Convert],
+            _ if eager || crashed => vec![Migrate, Collect, Checkpoint, Close, Torn, Convert],
             _ if lazy => vec![Sync, Checkpoint, SetAmid, Create, Close, Kill, Power, Torn],
-            _ => vec![Checkpoint, SetAmid, Create, Remove, Rename, Close, Kill, Power, Torn, Convert],
+            _ => {
+                vec![Checkpoint, SetAmid, Create, Remove, Rename, Migrate, Close, Kill, Power, Torn, Convert]
+            }
         };
         let both = [Both::Set, Both::Many, Both::Push].map(Op::Both);
         let changes = changes.into_iter().map(Op::Change).collect();
         return [one(&a, A), one(&[Set, Push], B), both.to_vec(), changes].concat();
     }
     if moved {
-        let others = others(&["collect", "ready", "both-push", "close", "torn", "relocate", "move"]);
+        let others =
+            others(&["migrate a", "collect", "ready", "both-push", "close", "torn", "relocate", "move"]);
         return [one(&[One::Set, One::Push, One::PopFree, One::Grow, One::Many], A), others].concat();
     }
     if eager {
@@ -79,7 +82,16 @@ pub fn alphabet(setting: Setting) -> Vec<Op> {
             (true, _) => vec![Push, Cut, Hold, Relink, ReplaceFree, FreeBig, Wide, Churn],
             (_, true) => vec![Push, PopFree, Cut, Stuff, Carry, Replace, FreeBig, Churn],
         };
-        let others = others(&["collect", "both-push", "both-replace", "remove b", "close", "power", "torn"]);
+        let others = others(&[
+            "migrate a",
+            "collect",
+            "both-push",
+            "both-replace",
+            "remove b",
+            "close",
+            "power",
+            "torn",
+        ]);
         return [one(&a, A), others].concat();
     }
     if swapped {
@@ -94,7 +106,7 @@ pub fn alphabet(setting: Setting) -> Vec<Op> {
         return [
             one(&[One::Set, One::Push, One::Big, One::Grow, One::Wide, One::Burst], A),
             one(&[One::Set, One::Grow], B),
-            others(&["both-many", "remove b", "create b", "power"]),
+            others(&["both-many", "remove b", "create b", "migrate a", "power"]),
         ]
         .concat();
     }
@@ -115,7 +127,17 @@ pub fn alphabet(setting: Setting) -> Vec<Op> {
                 A,
             ),
             one(&[One::Set, One::Push], B),
-            others(&["both", "both-push", "both-abort", "remove b", "create b", "close", "kill", "torn"]),
+            others(&[
+                "both",
+                "both-push",
+                "both-abort",
+                "remove b",
+                "create b",
+                "migrate a",
+                "close",
+                "kill",
+                "torn",
+            ]),
         ]
         .concat();
     }
@@ -153,6 +175,7 @@ pub fn alphabet(setting: Setting) -> Vec<Op> {
             "create b",
             "remove b",
             "rename b",
+            "migrate a",
             "close",
             "kill",
             "power",

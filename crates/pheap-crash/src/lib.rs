@@ -15,7 +15,7 @@
 //! | [`program`] | operations, programs and their text |
 //! | [`alphabet`] | which programs there are |
 //! | [`model`] | what a heap should hold |
-//! | [`objects`], [`ops`] | the persistent types; what operations do |
+//! | [`objects`], [`layouts`], [`ops`] | the persistent types; what operations do |
 //! | [`medium`], [`fault`] | simulated memory and disks, and calls that fail |
 //! | [`run`] | running a program on a simulated medium |
 //! | [`image`], [`disk_image`], [`subset`] | what a crash leaves behind |
@@ -28,6 +28,7 @@ pub mod disk_image;
 pub mod explore;
 pub mod fault;
 pub mod image;
+pub mod layouts;
 pub mod medium;
 pub mod model;
 pub mod objects;

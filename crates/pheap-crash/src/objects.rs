@@ -5,6 +5,7 @@ use std::hash::{Hash, Hasher};
 
 use pheap::{Heap, P, Persist, Root, View};
 
+use crate::layouts::{self, Found, Other};
 use crate::model::{RootState, State};
 
 /// The object that a root is. Larger than 256 bytes, so that `#[txn]` logs fields, and in several cache lines.
@@ -54,7 +55,7 @@ impl<'r> Node<'r> {
 pub type Handle = Root<Record<'static>>;
 
 /// Roots by name.
-pub type Handles = HashMap<String, Handle>;
+pub type Handles = HashMap<String, Found>;
 
 /// Nodes that a list can have at most; a longer one is a circle.
 const MAX_NODES: usize = 1000;
@@ -83,6 +84,9 @@ fn address<T: ?Sized>(p: P<'_, T>) -> u64 {
     address.finish()
 }
 
+/// The pointers of a root: its slice, the large object, and the list.
+type Pointers<'r> = (Option<P<'r, [u64]>>, Option<P<'r, [u64]>>, Option<P<'r, Node<'r>>>);
+
 /// Addresses of the heap, and of the objects in it that were seen.
 struct Places {
     heap: std::ops::Range<u64>,
@@ -110,12 +114,29 @@ impl Places {
 
     fn record<'r>(&mut self, name: &str, view: &View<'r>, p: P<'r, Record<'r>>) -> Result<RootState, String> {
         self.add(&format!("root {name:?}"), p, size_of::<Record<'_>>() as u64)?;
-        let record = &view[p];
-        let slice = record.slice.ok_or_else(|| format!("{name}.slice is none"))?;
+        let Record { x, y, bytes, slice, big, list, .. } = view[p];
+        self.root(name, view, (slice, big, list), RootState { x, y, bytes, ..RootState::default() })
+    }
+
+    fn other<'r>(&mut self, name: &str, view: &View<'r>, p: P<'r, Other<'r>>) -> Result<RootState, String> {
+        self.add(&format!("root {name:?}"), p, size_of::<Other<'_>>() as u64)?;
+        let Other { x, y, bytes, slice, big, list } = view[p];
+        self.root(name, view, (slice, big, list), RootState { x, y, bytes, ..RootState::default() })
+    }
+
+    /// Adds what is behind a root to what is in it.
+    fn root<'r>(
+        &mut self,
+        name: &str,
+        view: &View<'r>,
+        (slice, big, list): Pointers<'r>,
+        state: RootState,
+    ) -> Result<RootState, String> {
+        let slice = slice.ok_or_else(|| format!("{name}.slice is none"))?;
         let slice = self.slice(&format!("{name}.slice"), view, slice)?;
-        let big = record.big.map(|big| self.slice(&format!("{name}.big"), view, big)).transpose()?;
-        let list = self.list(&format!("{name}.list"), view, record.list)?;
-        Ok(RootState { x: record.x, y: record.y, bytes: record.bytes, slice, big, list })
+        let big = big.map(|big| self.slice(&format!("{name}.big"), view, big)).transpose()?;
+        let list = self.list(&format!("{name}.list"), view, list)?;
+        Ok(RootState { slice, big, list, ..state })
     }
 
     fn list<'r>(
@@ -157,13 +178,26 @@ pub fn base(heap: &Heap) -> u64 {
 }
 
 /// The root with this name. Finding one takes long, for its type is compared, so handles are kept.
-pub fn handle(heap: &Heap, handles: &mut Handles, name: &str) -> pheap::Result<Handle> {
-    if let Some(handle) = handles.get(name) {
-        return Ok(handle.clone());
+pub fn found(heap: &Heap, handles: &mut Handles, name: &str) -> pheap::Result<Found> {
+    if let Some(found) = handles.get(name) {
+        return Ok(found.clone());
     }
-    let handle: Handle = heap.existing_root(name)?;
-    handles.insert(name.to_owned(), handle.clone());
-    Ok(handle)
+    let found = Found::of(heap, name)?;
+    handles.insert(name.to_owned(), found.clone());
+    Ok(found)
+}
+
+/// The same, for those who need it in its first layout: it gets that.
+pub fn handle(heap: &Heap, handles: &mut Handles, name: &str) -> pheap::Result<Handle> {
+    if let Found::First(handle) = found(heap, handles, name)? {
+        return Ok(handle);
+    }
+    handles.remove(name);
+    layouts::back(heap, name)?;
+    match found(heap, handles, name)? {
+        Found::First(handle) => Ok(handle),
+        Found::Other(_) => Err(pheap::Error::abort("the root cannot be given its first layout")),
+    }
 }
 
 impl Places {
@@ -186,9 +220,11 @@ pub fn observe(heap: &Heap, handles: &mut Handles) -> Result<State, String> {
     let mut places = Places::of(heap);
     let mut state = State::default();
     for info in heap.roots() {
-        let root = handle(heap, handles, &info.name).map_err(|error| error.to_string())?;
-        let read =
-            root.read(|view, p| places.record(&info.name, view, p)).map_err(|error| error.to_string())?;
+        let read = match found(heap, handles, &info.name).map_err(|error| error.to_string())? {
+            Found::First(root) => root.read(|view, p| places.record(&info.name, view, p)),
+            Found::Other(root) => root.read(|view, p| places.other(&info.name, view, p)),
+        };
+        let read = read.map_err(|error| error.to_string())?;
         state.roots.insert(info.name, read?);
     }
     places.check_apart()?;

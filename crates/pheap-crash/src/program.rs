@@ -120,6 +120,8 @@ pub enum Change {
     Relocate,
     /// Closes the heap and opens it at another address.
     Move,
+    /// Gives the first root another layout, or its first one, and sets a field.
+    Migrate,
     /// Collects all roots.
     Collect,
     /// Waits until it is known what is live.
@@ -178,7 +180,7 @@ const ONE: [(One, &str); 30] = [
     (One::Fill, "fill"),
 ];
 
-const OTHERS: [(Op, &str); 21] = [
+const OTHERS: [(Op, &str); 22] = [
     (Op::Both(Both::Set), "both"),
     (Op::Both(Both::Many), "both-many"),
     (Op::Both(Both::Push), "both-push"),
@@ -194,6 +196,7 @@ const OTHERS: [(Op, &str); 21] = [
     (Op::Change(Change::Torn), "torn"),
     (Op::Change(Change::Relocate), "relocate"),
     (Op::Change(Change::Move), "move"),
+    (Op::Change(Change::Migrate), "migrate a"),
     (Op::Change(Change::Collect), "collect"),
     (Op::Change(Change::Ready), "ready"),
     (Op::Change(Change::Sync), "sync"),
@@ -408,7 +411,7 @@ impl Shape {
                 | Change::Move
                 | Change::Convert,
             ) => self.held = [false; 2],
-            Op::Change(Change::SetAmid) if !self.exists[0] => return None,
+            Op::Change(Change::SetAmid | Change::Migrate) if !self.exists[0] => return None,
             Op::Change(_) => {}
         }
         Some(self)

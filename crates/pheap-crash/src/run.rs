@@ -9,6 +9,7 @@ mod start;
 use pheap::{Durability, Error, Heap, Held, Options, SyncPolicy};
 
 use crate::fault::Failing;
+use crate::layouts::{self, Found};
 use crate::medium::{Content, Medium, Moment};
 use crate::model::{RootState, State};
 use crate::objects::{Handles, Node, handle};
@@ -287,7 +288,7 @@ impl Run {
             Op::One(One::LetGo | One::Relink, which) => self.held[which as usize].is_some(),
             Op::One(_, which) => self.exists(which),
             Op::Both(_) => self.exists(Which::A) && self.exists(Which::B),
-            Op::Change(Change::SetAmid) => self.exists(Which::A),
+            Op::Change(Change::SetAmid | Change::Migrate) => self.exists(Which::A),
             Op::Change(Change::CreateA) => !self.exists(Which::A),
             Op::Change(Change::Create) => !self.exists(Which::B),
             Op::Change(Change::Remove | Change::Rename) => self.exists(Which::B),
@@ -368,7 +369,9 @@ impl Run {
                         One::Churn => One::PopFree,
                         other => other,
                     };
-                    self.one(what, which)
+                    self.one(what, which)?;
+                    // Cycles end in here, and by the time the next one has ended nobody would know.
+                    if matches!(op, Op::One(One::Churn, _)) { self.check() } else { Ok(()) }
                 })
             }
             Op::One(what, which) => self.one(what, which),
@@ -383,7 +386,7 @@ impl Run {
                 self.step(|heap, handles, state, value| {
                     let name = if change == Change::CreateA { "a" } else { "b" };
                     state.roots.insert(name.to_owned(), RootState::new(value));
-                    handles.insert(name.to_owned(), ops::create(heap, name, value)?);
+                    handles.insert(name.to_owned(), Found::First(ops::create(heap, name, value)?));
                     Ok(())
                 })
             }
@@ -392,6 +395,12 @@ impl Run {
                 handles.remove(&name);
                 state.roots.remove(&name);
                 heap.remove_root(&name)
+            }),
+            Op::Change(Change::Migrate) => self.step(|heap, handles, state, value| {
+                let name = Run::name(state, Which::A);
+                handles.remove(&name);
+                let model = state.roots.get_mut(&name).ok_or(Error::NoSuchRoot(name.clone()))?;
+                layouts::change(heap, &name, model, value)
             }),
             Op::Change(Change::Collect) => self.collect_all(),
             Op::Change(Change::Ready) => self.step(|heap, _, _, _| heap.wait_ready()),

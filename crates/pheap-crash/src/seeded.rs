@@ -3,7 +3,7 @@
 use pheap::sim::{Bug, set_bug};
 
 /// All of them.
-pub const BUGS: [Bug; 25] = [
+pub const BUGS: [Bug; 27] = [
     Bug::NoFenceAfterRecord,
     Bug::NoFenceAfterUndo,
     Bug::NoUndoEntry,
@@ -29,6 +29,8 @@ pub const BUGS: [Bug; 25] = [
     Bug::FoldUnsynced,
     Bug::SkipSegmentEnd,
     Bug::DropEarly,
+    Bug::TypeUnlogged,
+    Bug::CycleFromOldRoot,
 ];
 
 /// The bug with this name.

@@ -202,6 +202,42 @@ fn a_log_in_pages_that_were_a_log_before_starts_empty() {
     ]);
 }
 
+// Migration.
+
+#[test]
+fn a_root_and_its_type_change_together() {
+    holds(&[
+        "migrate a",
+        "migrate a; migrate a; set a",
+        "pin: migrate a; set a",
+        "set a; many a; migrate a; power; migrate a",
+        "swapped: both; migrate a; both",
+    ]);
+    holds_at_a_glance(&[
+        "full: grow a; migrate a; push a",
+        "migrate a; remove b; create b; torn; migrate a",
+        "grow a; migrate a; relocate; migrate a; move",
+        "wal: migrate a; checkpoint; migrate a; torn; push a",
+        "wal pin: migrate a; kill; migrate a",
+        "wal lazy small: migrate a; fill a; torn; migrate a",
+    ]);
+    breaks(Bug::TypeUnlogged, "migrate a");
+    breaks(Bug::TypeUnlogged, "pin: migrate a");
+}
+
+#[test]
+fn what_a_new_root_leads_to_stays() {
+    holds_at_a_glance(&[
+        "eager: migrate a; churn a; migrate a; collect; churn a",
+        "eager pin: cut a; migrate a; cut a; churn a",
+        "eager: hold a; migrate a; churn a; relink a; migrate a; churn a",
+        "eager crashed: migrate a; cut a; migrate a; churn a",
+        "stuff a; migrate a; collect; migrate a; collect",
+    ]);
+    // The churn gives the root its first layout again, when no cycle is running.
+    breaks(Bug::CycleFromOldRoot, "eager: migrate a; collect; churn a");
+}
+
 // Recovery.
 
 #[test]

@@ -21,6 +21,7 @@ fn programs(wal: bool) -> impl Iterator<Item = Program> {
         "wal small: fill a; checkpoint; fill b; push a",
         "wal eager: push a; cut a; churn a",
         "wal: remove b; checkpoint; create b; both",
+        "wal: migrate a; checkpoint; migrate a; push a",
         "wal small: push a; fill b; fill b; fill b; fill b",
         "wal small: push a; set-amid-checkpoint; push a",
         // The log goes on in another segment without having grown before, which would make the one before durable.
@@ -40,6 +41,7 @@ fn programs(wal: bool) -> impl Iterator<Item = Program> {
         "eager: push a; cut a; churn a",
         "eager pin: push a; cut a; churn a",
         "eager: replace a",
+        "eager: migrate a; collect; churn a",
     ];
     let longer: &[&str] = if wal { &on_disk } else { &in_memory };
     let longer: Vec<Program> = longer.iter().map(|text| text.parse().expect("a program")).collect();
@@ -105,6 +107,8 @@ each! {
     a_checkpoint_ahead_of_the_log: FoldUnsynced,
     a_segment_after_a_torn_one: SkipSegmentEnd,
     pages_that_are_dropped_before_they_are_in_the_file: DropEarly,
+    a_type_that_changes_without_its_root: TypeUnlogged,
+    a_cycle_that_begins_with_an_old_root: CycleFromOldRoot,
 }
 
 fn nothing_is_found(wal: bool) {

@@ -74,6 +74,8 @@ fn any_call_may_fail_around_a_commit() {
         "wal: set a; push a; both-push",
         "wal: grow a; set a",
         "wal: remove b; create b; set b",
+        "wal: migrate a; migrate a; push a",
+        "wal pin: migrate a; set a",
     ]);
 }
 

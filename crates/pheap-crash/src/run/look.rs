@@ -4,7 +4,7 @@ use pheap::Heap;
 
 use super::{Run, catching};
 use crate::model::State;
-use crate::objects::{handle, list};
+use crate::objects::{found, list};
 use crate::program::Which;
 
 impl Run {
@@ -45,9 +45,9 @@ impl Run {
         for which in [Which::A, Which::B] {
             let Some((held, values)) = &self.held[which as usize] else { continue };
             let name = Run::name(&self.state, which);
-            let root = handle(heap, &mut self.handles, &name).map_err(|error| error.to_string())?;
+            let root = found(heap, &mut self.handles, &name).map_err(|error| error.to_string())?;
             let read = || {
-                root.read(|view, _| list(heap, view, view.get(held).map_err(|error| error.to_string())?))
+                root.read(|view| list(heap, view, view.get(held).map_err(|error| error.to_string())?))
                     .map_err(|error| error.to_string())?
             };
             let found = catching(read)?;
