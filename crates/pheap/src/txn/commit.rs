@@ -2,6 +2,7 @@
 
 use super::context::{Context, Mode, doomed_error};
 use super::log::{Kind, Staged, ranges};
+use super::staged::Compare;
 use crate::error::{Error, Result};
 use crate::heap::arena::ENTRY;
 use crate::media::{Bug, LINE, bug, cpu};
@@ -141,11 +142,12 @@ fn stage_changes(context: &mut Context, record: &mut Staged) {
     let base = context.heap().base().addr();
     context.shade_originals();
     let Context { set, gc, .. } = context;
+    let way = if set.is_large() { Compare::InBlocks } else { Compare::WordByWord };
     for (addr, copy, words) in set.copies() {
         gc.remembered.add(addr, words * 8);
         let original = std::ptr::with_exposed_provenance(addr);
         // SAFETY: copy and original have this many words. Their bytes are definite: `settle` has seen to it.
-        unsafe { record.add_changes((addr - base) as u64, copy, original, words) };
+        unsafe { record.add_changes((addr - base) as u64, copy, original, words, way) };
     }
 }
 

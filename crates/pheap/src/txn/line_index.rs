@@ -57,8 +57,9 @@ pub(super) struct LineIndex {
     /// Where groups may begin. In the filter, 0 if there is none.
     heads_mask: usize,
     filter_mask: usize,
-    /// Has room for the lines of the stage.
+    /// Has room for so many lines: those of the stage.
     covered: Vec<Covered>,
+    full: usize,
     stage: usize,
     /// Of this stage, of those before it (empty), and of later ones that were used before (empty).
     tables: Vec<Table>,
@@ -93,6 +94,7 @@ impl LineIndex {
             heads_mask: 0,
             filter_mask: 0,
             covered: Vec::new(),
+            full: 0,
             stage: 0,
             tables: vec![Table::new(&STAGES[0])],
         };
@@ -102,7 +104,8 @@ impl LineIndex {
 
     fn enter(&mut self, stage: usize) {
         self.stage = stage;
-        self.covered.reserve_exact(STAGES[stage].lines - self.covered.len());
+        self.full = STAGES[stage].lines;
+        self.covered.reserve_exact(self.full - self.covered.len());
         let table = &mut self.tables[stage];
         self.heads = table.heads.as_mut_ptr();
         self.filter = table.filter.as_mut_ptr();
@@ -110,10 +113,10 @@ impl LineIndex {
         self.filter_mask = STAGES[stage].bits.saturating_sub(1);
     }
 
-    /// Whether no entry covers any of the lines from `first` to `last`. May say `false` if none does.
+    /// Whether no entry covers a line of a range that is not empty. May say `false` if none does; always does unless the index is [large](Self::is_large).
     #[inline(always)]
     pub(super) fn rules_out(&self, addr: usize, len: usize) -> bool {
-        if self.filter_mask == 0 {
+        if !self.is_large() {
             return false;
         }
         let (first, last) = first_and_last(addr, len);
@@ -138,7 +141,7 @@ impl LineIndex {
     /// Notes that `entry` covers the lines from `first` to `last`: few, and not more than [`MAX_LINES`] in all.
     #[inline(always)]
     pub(super) fn insert(&mut self, first: usize, last: usize, entry: u16) {
-        if self.covered.len() + (last - first) >= STAGES[self.stage].lines {
+        if self.covered.len() + (last - first) >= self.full {
             self.grow();
         }
         let mut first = first;
@@ -164,7 +167,7 @@ impl LineIndex {
         }
         // SAFETY: the lines have just been written.
         unsafe { self.covered.set_len(number + (last - first) + 1) };
-        if self.filter_mask != 0 {
+        if self.is_large() {
             self.set_bits(first, last);
         }
     }
@@ -226,15 +229,16 @@ impl LineIndex {
         None
     }
 
-    /// Whether it has grown.
+    /// Whether it has grown, and has a filter.
+    #[inline(always)]
     pub(super) fn is_large(&self) -> bool {
-        self.stage > 0
+        self.filter_mask != 0
     }
 
     /// Forgets all lines.
     #[inline(always)]
     pub(super) fn clear(&mut self) {
-        if self.stage > 0 {
+        if self.is_large() {
             return self.clear_large();
         }
         for i in 0..self.covered.len() {

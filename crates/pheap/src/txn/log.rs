@@ -13,14 +13,13 @@
 //! empties the log; nothing in it is overwritten before that.
 
 use super::checksum::checksum;
+pub(crate) use super::staged::{Range, Staged, head, ranges};
 use crate::error::{Error, Result};
-use crate::media::{Bug, LINE, LINE_WORDS, Media, bug, copy_words};
+use crate::media::{Bug, LINE, LINE_WORDS, Media, bug};
 use crate::region::header::{REGION_SIZE, RegionHeader};
 
 /// Words of undo that go into one entry at most.
 const PIECE: usize = 4096;
-/// Ranges are counted in 24 bits.
-const MAX_RANGE: usize = (1 << 24) - 1;
 
 /// What the entries of a log mean. A generation holds one kind only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,160 +68,6 @@ pub(crate) struct Log {
     kept: Option<Vec<u64>>,
     /// The entry under construction.
     pub(crate) staged: Staged,
-}
-
-/// An entry under construction.
-#[derive(Debug, Default)]
-pub(crate) struct Staged {
-    words: Vec<u64>,
-}
-
-impl Staged {
-    /// Begins an entry.
-    #[inline]
-    pub(crate) fn begin(&mut self, kind: Kind) {
-        self.words.clear();
-        self.words.extend_from_slice(&[0, if kind == Kind::Undo { 1 << 32 } else { 0 }]);
-    }
-
-    /// Whether no range was added.
-    #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.words.len() <= 2
-    }
-
-    /// Length in bytes, on the medium.
-    #[inline]
-    pub(crate) fn bytes(&self) -> u64 {
-        (self.words.len() * 8).next_multiple_of(LINE) as u64
-    }
-
-    /// Adds a range that goes to heap offset `offset`.
-    ///
-    /// # Safety
-    /// `src` is valid for reads of `words` words, all of them with definite bytes.
-    #[inline]
-    pub(crate) unsafe fn add(&mut self, offset: u64, src: *const u64, words: usize) {
-        let mut done = 0;
-        while done < words {
-            let n = (words - done).min(MAX_RANGE);
-            self.words.reserve(n + 1 + LINE_WORDS);
-            // SAFETY: there is room for the header and `n` words, which the caller has promised to be readable.
-            unsafe {
-                let end = self.words.as_mut_ptr().add(self.words.len());
-                end.write(head(offset + done as u64 * 8, n));
-                copy_words(end.add(1), src.add(done), n);
-                self.words.set_len(self.words.len() + n + 1);
-            }
-            done += n;
-        }
-    }
-
-    /// Adds the words of `new` that differ from `old`, which is at heap offset `offset`.
-    ///
-    /// # Safety
-    /// Both are valid for reads of `words` words, all of them with definite bytes.
-    #[inline]
-    pub(crate) unsafe fn add_changes(&mut self, offset: u64, new: *const u64, old: *const u64, words: usize) {
-        // At worst every third word begins a range. Room for all, so that the loop need not look.
-        self.words.reserve(words + words / 2 + 2 + LINE_WORDS);
-        // SAFETY: `out` stays within what was reserved, `done + n` within `words`.
-        unsafe {
-            let start = self.words.as_mut_ptr();
-            let mut out = start.add(self.words.len());
-            let mut done = 0;
-            while done < words {
-                let n = (words - done).min(64);
-                let (piece, offset) = (new.add(done), offset + done as u64 * 8);
-                let mut changed = differences(piece, old.add(done), n);
-                // A word that did not change, between two that did, is shorter than the head of another range.
-                changed |= (changed << 1) & (changed >> 1);
-                while changed != 0 {
-                    let first = changed.trailing_zeros() as usize;
-                    let run = (changed >> first).trailing_ones() as usize;
-                    out.write(head(offset + first as u64 * 8, run));
-                    for i in 0..run {
-                        out.add(1 + i).write(piece.add(first + i).read());
-                    }
-                    out = out.add(1 + run);
-                    // The carry clears the run.
-                    changed &= changed.wrapping_add(1 << first);
-                }
-                done += n;
-            }
-            self.words.set_len(out.offset_from_unsigned(start));
-        }
-    }
-
-    /// Words of all ranges, with their heads.
-    pub(crate) fn range_words(&self) -> usize {
-        self.words.len() - 2
-    }
-
-    /// The ranges of the entry.
-    #[inline]
-    pub(crate) fn ranges(&self) -> Ranges<'_> {
-        ranges(&self.words)
-    }
-}
-
-/// Which of up to 64 words differ, as bits. Without a branch for each, for which of them do is hard to predict.
-///
-/// # Safety
-/// Both are valid for reads of `n` words with definite bytes.
-#[inline(always)]
-unsafe fn differences(new: *const u64, old: *const u64, n: usize) -> u64 {
-    // SAFETY: `i < n` in both, by the callers below.
-    let differs = |i: usize| unsafe { u64::from(new.add(i).read() != old.add(i).read()) };
-    let (mut bits, mut done) = (0, 0);
-    while done + 8 <= n {
-        bits |= (0..8).fold(0, |bits, i| bits | differs(done + i) << i) << done;
-        done += 8;
-    }
-    (done..n).fold(bits, |bits, i| bits | differs(i) << i)
-}
-
-/// A range of an entry: where it goes, and its words.
-pub(crate) struct Range<'a> {
-    pub(crate) offset: u64,
-    pub(crate) words: &'a [u64],
-}
-
-impl Range<'_> {
-    /// Offset of what is behind it.
-    pub(crate) fn end(&self) -> u64 {
-        self.offset + self.words.len() as u64 * 8
-    }
-}
-
-/// The word before the words of a range.
-#[inline(always)]
-pub(crate) fn head(offset: u64, words: usize) -> u64 {
-    debug_assert!(offset.is_multiple_of(8) && offset < 1 << 43 && words <= MAX_RANGE);
-    (offset / 8) | ((words as u64) << 40)
-}
-
-/// The ranges of an entry.
-#[inline]
-pub(crate) fn ranges(entry: &[u64]) -> Ranges<'_> {
-    Ranges { rest: entry.get(2..).unwrap_or(&[]) }
-}
-
-/// Iterator over the ranges of an entry.
-pub(crate) struct Ranges<'a> {
-    rest: &'a [u64],
-}
-
-impl<'a> Iterator for Ranges<'a> {
-    type Item = Range<'a>;
-
-    #[inline]
-    fn next(&mut self) -> Option<Range<'a>> {
-        let (&head, rest) = self.rest.split_first()?;
-        let (words, rest) = rest.split_at(((head >> 40) as usize).min(rest.len()));
-        self.rest = rest;
-        Some(Range { offset: (head & ((1 << 40) - 1)) * 8, words })
-    }
 }
 
 impl Log {

@@ -8,8 +8,9 @@
 //! | [`paths`] | what a write does; the change from the short to the long path |
 //! | [`write_set`], [`line_index`], [`buffer`] | short: copies of what is written |
 //! | [`commit`], [`dirty`] | and a redo record, one fence |
+//! | [`log`], [`staged`], [`checksum`] | what both are written to |
 //! | [`padded`] | what no record should hold |
-//! | [`log`], [`checksum`], [`word_map`] | long: old content into the undo log, stores in place |
+//! | [`word_map`] | long: old content into the undo log, stores in place |
 //! | [`doomed`] | what happens when the log cannot grow |
 //! | [`recovery`] | what happens at the next open |
 
@@ -25,6 +26,7 @@ mod many;
 mod padded;
 mod paths;
 pub(crate) mod recovery;
+mod staged;
 mod tx;
 mod view;
 mod word_map;

@@ -33,7 +33,7 @@ struct Entry {
     len: usize,
 }
 
-/// The entry that was used last. In parts, for they are looked at all the time.
+/// The entry of a large set that was used last. In parts, for they are looked at all the time.
 struct Recent {
     addr: Cell<usize>,
     copy: Cell<*mut u8>,
@@ -68,14 +68,15 @@ pub(crate) enum Find {
 }
 
 /// The range of more lines than entries that was looked up last.
-#[derive(Clone, Copy)]
+#[derive(Default)]
 struct Long {
-    addr: usize,
-    len: usize,
+    addr: Cell<usize>,
+    /// 0 for no range: then the rest means nothing.
+    len: Cell<usize>,
     /// The first so many entries do not overlap it.
-    entries: usize,
+    entries: Cell<usize>,
     /// Entries that such ranges were compared with in this transaction.
-    compared: usize,
+    compared: Cell<usize>,
 }
 
 /// Copies of objects. They stay where they are: references to them live as long as the transaction.
@@ -87,13 +88,11 @@ pub(crate) struct WriteSet {
     /// Objects at most.
     limit: usize,
     padded: Vec<PaddedCopy>,
-    long: Cell<Long>,
+    long: Long,
     /// Whether the set has grown, and how many transactions ago it last had to.
     grown: bool,
     quiet: u32,
 }
-
-const NO_RANGE: Long = Long { addr: 0, len: 0, entries: 0, compared: 0 };
 
 impl WriteSet {
     /// A set for `limit` objects.
@@ -105,7 +104,7 @@ impl WriteSet {
             buffer: Buffer::new(),
             limit,
             padded: Vec::new(),
-            long: Cell::new(NO_RANGE),
+            long: Long::default(),
             grown: false,
             quiet: 0,
         }
@@ -114,6 +113,12 @@ impl WriteSet {
     #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
+    }
+
+    /// Whether there are many copies.
+    #[inline(always)]
+    pub(crate) fn is_large(&self) -> bool {
+        self.index.is_large()
     }
 
     /// Forgets all copies. References to them must be gone.
@@ -133,7 +138,7 @@ impl WriteSet {
         self.entries.clear();
         self.padded.clear();
         self.recent.len.set(0);
-        self.long.set(NO_RANGE);
+        self.long.len.set(0);
     }
 
     /// Gives memory back that was not needed for long.
@@ -158,22 +163,35 @@ impl WriteSet {
     /// Looks for the copy of `len` bytes at `addr`, at least one.
     #[inline(always)]
     pub(crate) fn find(&self, addr: usize, len: usize) -> Find {
-        let at = addr.wrapping_sub(self.recent.addr.get());
-        let recent_len = self.recent.len.get();
-        if at < recent_len && len <= recent_len - at {
-            return Find::Copy(self.recent.copy.get().wrapping_add(at));
+        if self.index.is_large() {
+            let at = addr.wrapping_sub(self.recent.addr.get());
+            let recent_len = self.recent.len.get();
+            if at < recent_len && len <= recent_len - at {
+                return Find::Copy(self.recent.copy.get().wrapping_add(at));
+            }
+            if self.index.rules_out(addr, len) {
+                return Find::Nothing;
+            }
+        } else if self.entries.is_empty() {
+            return Find::Nothing;
         }
-        if self.index.rules_out(addr, len) { Find::Nothing } else { self.find_by_lines(addr, len) }
+        self.find_by_lines(addr, len)
     }
 
     #[inline(never)]
     fn find_by_lines(&self, addr: usize, len: usize) -> Find {
         let (first, last) = first_and_last(addr, len);
+        if let Some(found) = self.find_in_line(first, addr, len) {
+            return found;
+        }
+        // Whatever overlaps it shares a line with it.
+        if first == last {
+            return Find::Nothing;
+        }
         if last - first > self.entries.len() {
             return self.find_long(addr, len);
         }
-        // Whatever overlaps it shares a line with it.
-        (first..=last).find_map(|line| self.find_in_line(line, addr, len)).unwrap_or(Find::Nothing)
+        (first + 1..=last).find_map(|line| self.find_in_line(line, addr, len)).unwrap_or(Find::Nothing)
     }
 
     /// What the entries hold that cover `line`.
@@ -182,7 +200,9 @@ impl WriteSet {
         self.index.find(line, |number| {
             let entry = self.entries[number as usize];
             if entry.covers(addr, len) {
-                self.recent.set(entry);
+                if self.index.is_large() {
+                    self.recent.set(entry);
+                }
                 return Some(Find::Copy(entry.copy_of(addr)));
             }
             entry.overlaps(addr, len).then_some(Find::Part)
@@ -192,18 +212,27 @@ impl WriteSet {
     /// Looks for what overlaps a range of more lines than there are entries.
     #[cold]
     fn find_long(&self, addr: usize, len: usize) -> Find {
-        let long = self.long.get();
-        // Programs read one slice again and again while they write elsewhere.
-        let checked = if (long.addr, long.len) == (addr, len) { long.entries } else { 0 };
+        let long = &self.long;
+        let (mut checked, mut compared) = (0, 0);
+        if long.len.get() != 0 {
+            compared = long.compared.get();
+            // Programs read one slice again and again while they write elsewhere.
+            if (long.addr.get(), long.len.get()) == (addr, len) {
+                checked = long.entries.get();
+            }
+        }
         let new = &self.entries[checked..];
-        let compared = long.compared + new.len();
         if let Some(entry) = new.iter().find(|entry| entry.overlaps(addr, len)) {
             return if entry.covers(addr, len) { Find::Copy(entry.copy_of(addr)) } else { Find::Part };
         }
+        compared += new.len();
         if compared > PATIENCE {
             return Find::Part;
         }
-        self.long.set(Long { addr, len, entries: self.entries.len(), compared });
+        long.addr.set(addr);
+        long.len.set(len);
+        long.entries.set(self.entries.len());
+        long.compared.set(compared);
         Find::Nothing
     }
 
@@ -239,7 +268,9 @@ impl WriteSet {
             self.grow();
         }
         self.entries.push(entry);
-        self.recent.set(entry);
+        if self.index.is_large() {
+            self.recent.set(entry);
+        }
         // SAFETY: the original is mapped; the copy is as long.
         unsafe { copy_words(copy.cast(), std::ptr::with_exposed_provenance(start), whole / 8) };
         let value = entry.copy_of(addr);
