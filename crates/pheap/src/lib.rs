@@ -9,7 +9,7 @@ mod ptr;
 mod region;
 mod txn;
 
-pub use collections::{PBTreeMap, PString, PVec, PVecDeque};
+pub use collections::{PBTreeMap, PHashMap, PString, PVec, PVecDeque};
 pub use error::{Error, Result};
 pub use heap::{
     Durability, Elements, Field, Fields, Heap, HeapInfo, Object, Options, Pauses, Pointer, Report, RootInfo,

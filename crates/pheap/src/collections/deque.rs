@@ -266,8 +266,8 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
     /// Element `index` from the front, to write, if there is one.
     pub fn get_mut<'t>(self, tx: &'t mut Txn<'r>, index: usize) -> Option<&'t mut T> {
         let ring = tx[self].ring();
-        // SAFETY: within the length, where all slots have values; a slot is laid out as its value.
-        (index < ring.len).then(|| unsafe { buffer::write(tx, ring.at(index).cast::<T>()) })
+        // SAFETY: within the length, where all slots have values.
+        (index < ring.len).then(|| unsafe { buffer::write(tx, ring.at(index)).value_mut() })
     }
 
     /// Appends what an iterator yields.

@@ -15,7 +15,7 @@ use crate::txn::{Txn, View};
 /// Maps take keys in the form that they are *looked up* by, and make their own: `words.insert(tx, "one", 1)` allocates a string only if
 /// the key is new. Numbers, `bool`, `char` and `[u8; N]` stand for themselves, `P<str>` for a `str`, `P<[u8]>` for a `[u8]`. A type of your own that is
 /// `Copy` and `Ord` becomes a key by `#[persist(key)]`.
-pub trait MapKey<'r>: Persist<At<'r> = Self> {
+pub trait MapKey<'r>: Persist<At<'r> = Self> + 'r {
     /// What the key is looked up by.
     type Query: ?Sized;
 

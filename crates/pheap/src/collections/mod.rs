@@ -1,4 +1,5 @@
 //! Collections that live in a heap: [`PVec`], [`PBTreeMap`], ….
+//! Collections that live in a heap: [`PVec`], [`PHashMap`], ….
 //!
 //! | file | |
 //! |---|---|
@@ -8,6 +9,7 @@
 //! | [`string`] | `PString` |
 //! | [`deque`] | `PVecDeque` |
 //! | [`btree`] | `PBTreeMap` |
+//! | [`hash`] | `PHashMap`, `PHashSet` |
 //!
 //! A collection is a few words: a field of a struct, or the root object itself. What it holds lies in buffers of its own. It is read through a
 //! reference (`view[list].names.get(view, 3)`), and changed through its pointer (`list.push(tx, 42)`; [`field!`](crate::field) makes the
@@ -19,6 +21,7 @@
 pub mod btree;
 mod buffer;
 pub mod deque;
+pub mod hash;
 mod key;
 mod slot;
 mod string;
@@ -26,6 +29,7 @@ pub mod vec;
 
 pub use btree::PBTreeMap;
 pub use deque::PVecDeque;
+pub use hash::PHashMap;
 pub use key::{HashKey, KeyHasher, MapKey, Memo, OrdKey};
 pub use string::PString;
 pub use vec::PVec;

@@ -4,6 +4,7 @@ use std::mem::MaybeUninit;
 
 use crate::layout::Persist;
 use crate::layout::desc::{Desc, Kind, Name};
+use crate::media::cpu::settle;
 
 /// A place for a `T`: zero in all bytes while there is none, so that whoever follows pointers finds no stale one.
 ///
@@ -11,10 +12,10 @@ use crate::layout::desc::{Desc, Kind, Name};
 #[repr(transparent)]
 pub(crate) struct Slot<T>(MaybeUninit<T>);
 
-// SAFETY: described as what it is: zero, or a `T`. Its padding is zeroed when a value is written, so there is none.
+// SAFETY: described as what it is: zero, or a `T`.
 unsafe impl<T: Persist> Persist for Slot<T> {
     type At<'r> = Slot<T::At<'r>>;
-    const PADDED: bool = false;
+    const PADDED: bool = T::PADDED;
     const POINTERS: bool = T::POINTERS;
 
     fn desc() -> &'static Desc {
@@ -29,8 +30,17 @@ unsafe impl<T: Persist> Persist for Slot<T> {
         }
     }
 
-    #[inline(always)]
-    unsafe fn zero_padding(_: *mut Self) {}
+    /// That of the value, if there is one.
+    unsafe fn zero_padding(this: *mut Self) {
+        let bytes = this.cast::<u8>();
+        settle(bytes);
+        // SAFETY: so many bytes, definite now. If they are not all zero, they are a value.
+        unsafe {
+            if (0..size_of::<Self>()).any(|i| bytes.add(i).read() != 0) {
+                T::zero_padding(this.cast());
+            }
+        }
+    }
 }
 
 impl<T: Persist> Slot<T> {
@@ -54,7 +64,9 @@ impl<T: Persist> Slot<T> {
     #[inline(always)]
     pub(crate) fn vacate(&mut self) {
         if T::POINTERS {
-            *self = Slot::vacant();
+            // Not assigned: that may leave padding as it is.
+            // SAFETY: zero in all bytes is a slot without a value.
+            unsafe { std::ptr::write_bytes(self, 0, 1) };
         }
     }
 
@@ -66,6 +78,16 @@ impl<T: Persist> Slot<T> {
     pub(crate) unsafe fn value(&self) -> &T {
         // SAFETY: by the caller's promise.
         unsafe { self.0.assume_init_ref() }
+    }
+
+    /// The value, to write.
+    ///
+    /// # Safety
+    /// There is one.
+    #[inline(always)]
+    pub(crate) unsafe fn value_mut(&mut self) -> &mut T {
+        // SAFETY: by the caller's promise.
+        unsafe { self.0.assume_init_mut() }
     }
 
     /// The value, moved out: the slot is overwritten next, or never read again.

@@ -2,6 +2,7 @@
 
 mod btree;
 mod deque;
+mod hash;
 mod string;
 mod twins;
 mod vec;

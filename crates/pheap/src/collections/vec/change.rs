@@ -134,8 +134,8 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
     #[inline]
     pub fn get_mut<'t>(self, tx: &'t mut Txn<'r>, index: usize) -> Option<&'t mut T> {
         let (slots, len) = self.parts(tx);
-        // SAFETY: within the length, where all slots have values; a slot is laid out as its value.
-        (index < len).then(|| unsafe { buffer::write(tx, slots.at(index).cast::<T>()) })
+        // SAFETY: within the length, where all slots have values.
+        (index < len).then(|| unsafe { buffer::write(tx, slots.at(index)).value_mut() })
     }
 
     /// Replaces element `index`, and returns the old one.
@@ -158,8 +158,9 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
     pub fn as_mut_slice<'t>(self, tx: &'t mut Txn<'r>, range: impl RangeBounds<usize>) -> &'t mut [T] {
         let (slots, len) = self.parts(tx);
         let (from, to) = bounds(range, len);
+        // Made crash-safe as slots: one of them may be vacant again when the transaction commits.
         // SAFETY: within the length; slots with values are laid out as the values.
-        unsafe { buffer::write(tx, slots.range(from, to) as *mut [T]) }
+        unsafe { &mut *(std::ptr::from_mut(buffer::write(tx, slots.range(from, to))) as *mut [T]) }
     }
 
     /// Inserts an element at `index`, before those that are there. O(n).

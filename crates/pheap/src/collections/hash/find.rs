@@ -1,0 +1,119 @@
+//! Looking for a key.
+
+use super::split::{At, hash_of};
+use super::table::{Bucket, Pair, Root};
+use super::tags::bits;
+use super::walk::{head, slot, walk};
+use super::{HashKey, PHashMap};
+use crate::collections::buffer::{self, Slots};
+use crate::collections::slot::Slot;
+use crate::layout::Persist;
+use crate::ptr::P;
+use crate::txn::View;
+
+/// Where an entry is.
+pub(super) enum Home<'r, K, V> {
+    /// Among few.
+    Few(usize),
+    /// In a bucket, which is the first of its chain or another.
+    Bucket { at: At<'r, K, V>, first: P<'r, Bucket<'r, K, V>> },
+}
+
+/// What there is instead of an entry.
+pub(super) enum Absence<'r, K, V> {
+    /// There are few entries, and not this one.
+    Few,
+    /// The hash of the key, and a slot that it can be put into, if one is at hand.
+    Bucket { root: P<'r, Root<'r, K, V>>, hash: u64, free: Option<At<'r, K, V>> },
+}
+
+impl<'r, K: HashKey<'r>, V: Persist> PHashMap<'r, K, V> {
+    /// The slots of few entries.
+    #[inline(always)]
+    pub(super) fn few(&self) -> Slots<Pair<K, V>> {
+        self.few.map_or_else(Slots::none, Slots::of)
+    }
+
+    /// The entry of a key.
+    #[inline(always)]
+    pub(super) fn pair<'v>(&self, view: &'v View<'r>, query: &K::Query) -> Option<&'v Pair<K, V>> {
+        let Some(root) = self.root else { return self.pair_of_few(view, query).map(|(_, pair)| pair) };
+        let hash = hash_of::<K>(view[root].secret, query);
+        let mut next = walk(view, root, hash).bucket;
+        while let Some(bucket) = next {
+            // SAFETY: a bucket of the map.
+            let head = unsafe { buffer::read(view, head(bucket)) };
+            if let Some((_, pair)) = pair_in(view, bucket, head.tags.matching(hash), query) {
+                return Some(pair);
+            }
+            next = head.next;
+        }
+        None
+    }
+
+    fn pair_of_few<'v>(&self, view: &'v View<'r>, query: &K::Query) -> Option<(usize, &'v Pair<K, V>)> {
+        let slots = self.few();
+        (0..self.len()).find_map(|i| {
+            // SAFETY: as many entries as the length says, one behind the other.
+            let pair = unsafe { buffer::read(view, slots.at(i)).value() };
+            (*pair.key.query(view) == *query).then_some((i, pair))
+        })
+    }
+
+    /// Where a key is, or can be put.
+    #[inline(always)]
+    pub(super) fn find(
+        &self,
+        view: &View<'r>,
+        query: &K::Query,
+    ) -> Result<Home<'r, K, V>, Absence<'r, K, V>> {
+        let Some(root) = self.root else {
+            let (index, _) = self.pair_of_few(view, query).ok_or(Absence::Few)?;
+            return Ok(Home::Few(index));
+        };
+        let hash = hash_of::<K>(view[root].secret, query);
+        let mut free = None;
+        if let Some(first) = walk(view, root, hash).bucket {
+            // SAFETY: a bucket of the map.
+            let first_head = unsafe { buffer::read(view, head(first)) };
+            let (mut bucket, mut head_of) = (first, first_head);
+            loop {
+                if let Some((index, _)) = pair_in(view, bucket, head_of.tags.matching(hash), query) {
+                    return Ok(Home::Bucket { at: (bucket, index), first });
+                }
+                let Some(next) = head_of.next else { break };
+                // SAFETY: as above.
+                (bucket, head_of) = (next, unsafe { buffer::read(view, head(next)) });
+            }
+            if first_head.next.is_none() {
+                free = bits(first_head.tags.free()).next().map(|index| (first, index));
+            }
+        }
+        Err(Absence::Bucket { root, hash, free })
+    }
+
+    /// The slot of an entry.
+    #[inline(always)]
+    pub(super) fn slot_of(&self, home: &Home<'r, K, V>) -> *mut Slot<Pair<K, V>> {
+        match *home {
+            // SAFETY: one of those that the map has.
+            Home::Few(index) => unsafe { self.few().at(index) },
+            Home::Bucket { at: (bucket, index), .. } => slot(bucket, index),
+        }
+    }
+}
+
+/// Which of these entries of a bucket has this key.
+#[inline(always)]
+fn pair_in<'v, 'r, K: HashKey<'r>, V: Persist>(
+    view: &'v View<'r>,
+    bucket: P<'r, Bucket<'r, K, V>>,
+    candidates: u32,
+    query: &K::Query,
+) -> Option<(usize, &'v Pair<K, V>)> {
+    bits(candidates).find_map(|i| {
+        // SAFETY: slots with entries.
+        let pair = unsafe { buffer::read(view, slot(bucket, i)).value() };
+        (*pair.key.query(view) == *query).then_some((i, pair))
+    })
+}

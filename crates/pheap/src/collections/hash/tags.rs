@@ -1,0 +1,210 @@
+//! The tags of a bucket: 16 bits of the hash of each entry, all compared at once.
+
+use crate::Persist;
+
+use super::table::{HASH, SLOTS};
+
+/// Bits of a tag that say by which bits of the hash its bucket will be split, so that a split need not compute hashes: a window that moves on when
+/// all of them have been used.
+const WINDOW: u32 = 4;
+/// The others: bits of the hash that buckets are never divided by. Not 0.
+const FIXED: u16 = u16::MAX >> WINDOW;
+/// A bit for each slot.
+pub(super) const ALL: u32 = (1 << SLOTS) - 1;
+
+/// The tags, 0 for a slot without an entry; and the depth of the bucket: on so many bits its hashes agree.
+#[derive(Persist, Clone, Copy)]
+#[persist(own, id = "pheap::hash::Tags", crate = "crate")]
+#[repr(C)]
+pub(super) struct Tags {
+    tags: [u16; SLOTS],
+    depth: u16,
+}
+
+/// The part of a tag that lookups compare.
+#[inline(always)]
+fn fixed(hash: u64) -> u16 {
+    let bits = hash as u16 & FIXED;
+    bits + u16::from(bits == 0)
+}
+
+impl Tags {
+    pub(super) const fn new(depth: u32) -> Tags {
+        Tags { tags: [0; SLOTS], depth: depth as u16 }
+    }
+
+    #[inline(always)]
+    pub(super) fn depth(&self) -> u32 {
+        self.depth.into()
+    }
+
+    /// The slots whose entries may have this hash.
+    #[inline(always)]
+    pub(super) fn matching(&self, hash: u64) -> u32 {
+        self.equal(fixed(hash))
+    }
+
+    /// The slots without an entry.
+    #[inline(always)]
+    pub(super) fn free(&self) -> u32 {
+        self.equal(0)
+    }
+
+    /// The slots with an entry.
+    #[inline(always)]
+    pub(super) fn occupied(&self) -> u32 {
+        !self.free() & ALL
+    }
+
+    #[inline(always)]
+    fn equal(&self, fixed: u16) -> u32 {
+        #[cfg(target_arch = "x86_64")]
+        return self.equal_sse2(fixed);
+        #[cfg(not(target_arch = "x86_64"))]
+        return self.equal_portable(fixed);
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    fn equal_sse2(&self, fixed: u16) -> u32 {
+        use std::arch::x86_64::*;
+        // SAFETY: SSE2 is part of x86-64; the loads are of 3 times 16 bytes and then 8, which are those of the tags and the depth.
+        unsafe {
+            const { assert!(size_of::<Tags>() == 3 * 16 + 8) };
+            let mask = _mm_set1_epi16(FIXED as i16);
+            let fixed = _mm_set1_epi16(fixed as i16);
+            let equal = |tags: __m128i| _mm_cmpeq_epi16(_mm_and_si128(tags, mask), fixed);
+            let at = std::ptr::from_ref(self).cast::<__m128i>();
+            let first = _mm_packs_epi16(equal(_mm_loadu_si128(at)), equal(_mm_loadu_si128(at.add(1))));
+            let second =
+                _mm_packs_epi16(equal(_mm_loadu_si128(at.add(2))), equal(_mm_loadl_epi64(at.add(3))));
+            (_mm_movemask_epi8(first) as u32 | (_mm_movemask_epi8(second) as u32) << 16) & ALL
+        }
+    }
+
+    /// Four tags in a word.
+    #[cfg(any(test, not(target_arch = "x86_64")))]
+    fn equal_portable(&self, fixed: u16) -> u32 {
+        const LOW: u64 = 0x0001_0001_0001_0001;
+        let mut equal = 0;
+        for (i, tags) in self.tags.chunks(4).enumerate() {
+            let word = tags.iter().rev().fold(0, |word, &tag| word << 16 | u64::from(tag));
+            let different = (word ^ LOW * u64::from(fixed)) & LOW * u64::from(FIXED);
+            // A carry into the uppermost bit of each that is not 0; none leaves it, for that bit is not set before.
+            let zeros = !(different + LOW * 0x7fff) & LOW << 15;
+            // Bits 15, 31, 47 and 63 to 0 to 3.
+            let bits = (zeros >> 15).wrapping_mul(1 << 45 | 1 << 30 | 1 << 15 | 1) >> 45 & 0xf;
+            equal |= (bits as u32) << (4 * i);
+        }
+        equal & ALL
+    }
+
+    /// Notes the entry of a slot.
+    #[inline(always)]
+    pub(super) fn set(&mut self, slot: usize, hash: u64) {
+        let from = self.depth() / WINDOW * WINDOW;
+        // A bucket of full depth is never divided.
+        let window = if from < HASH { (hash << from >> (HASH - WINDOW)) as u16 } else { 0 };
+        self.tags[slot] = fixed(hash) | window << (16 - WINDOW);
+    }
+
+    /// Notes that slots have no entry.
+    #[inline(always)]
+    pub(super) fn clear(&mut self, slots: u32) {
+        for slot in bits(slots) {
+            self.tags[slot] = 0;
+        }
+    }
+
+    /// The entries that go to the second half when the bucket is divided by the next bit of the hash.
+    pub(super) fn second_half(&self) -> u32 {
+        let bit = 15 - self.depth() % WINDOW;
+        let second = |(slot, tag): (usize, &u16)| u32::from(tag >> bit & 1) << slot;
+        self.tags.iter().enumerate().map(second).fold(0, |all, slot| all | slot)
+    }
+
+    /// One bit deeper. Returns whether the window has moved, so that all entries must be [noted](Self::set) again.
+    pub(super) fn deepen(&mut self) -> bool {
+        self.depth += 1;
+        self.depth().is_multiple_of(WINDOW)
+    }
+
+    /// Moves the tags of `slots` to `other`.
+    pub(super) fn move_to(&mut self, other: &mut Tags, slots: u32) {
+        for slot in bits(slots) {
+            other.tags[slot] = std::mem::take(&mut self.tags[slot]);
+        }
+    }
+
+    /// Whether all entries may have this hash.
+    pub(super) fn all_match(&self, hash: u64) -> bool {
+        self.matching(hash) == self.occupied()
+    }
+}
+
+/// The numbers of the bits that are set.
+#[inline(always)]
+pub(super) fn bits(mut set: u32) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let bit = set.trailing_zeros();
+        set &= set.wrapping_sub(1);
+        (bit < 32).then_some(bit as usize)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn random(state: &mut u64) -> u64 {
+        *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        *state ^ *state >> 29
+    }
+
+    #[test]
+    fn tags_are_found() {
+        let mut state = 1;
+        for depth in 0..=HASH {
+            let mut hashes = [None; SLOTS];
+            let mut tags = Tags::new(depth);
+            for _ in 0..100 {
+                let slot = random(&mut state) as usize % SLOTS;
+                // Few different ones, and those that are 0 in a tag among them.
+                let hash = random(&mut state) & (7 << 61 | 0x803);
+                tags.set(slot, hash);
+                hashes[slot] = Some(hash);
+                if random(&mut state) & 3 == 0 {
+                    let slot = random(&mut state) as usize % SLOTS;
+                    tags.clear(1 << slot);
+                    hashes[slot] = None;
+                }
+                let like = |test: &dyn Fn(Option<u64>) -> bool| {
+                    (0..SLOTS).filter(|&i| test(hashes[i])).fold(0, |all, i| all | 1 << i)
+                };
+                assert_eq!(tags.depth(), depth);
+                assert_eq!(tags.matching(hash), like(&|h| h.is_some_and(|h| fixed(h) == fixed(hash))));
+                assert_eq!(tags.free(), like(&|h| h.is_none()));
+                assert_eq!(tags.occupied(), like(&|h| h.is_some()));
+                assert_eq!(tags.equal_portable(fixed(hash)), tags.equal(fixed(hash)));
+                assert_eq!(tags.equal_portable(0), tags.equal(0));
+                if depth < HASH {
+                    let second = like(&|h| h.is_some_and(|h| h << depth >> (HASH - 1) == 1));
+                    assert_eq!(tags.second_half(), second);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_window_moves_when_it_is_used_up() {
+        let mut tags = Tags::new(0);
+        let hash = 0xa5a5_0000_0000_0001;
+        tags.set(0, hash);
+        for depth in 0..16 {
+            assert_eq!(u64::from(tags.second_half()), hash << depth >> (HASH - 1));
+            if tags.deepen() {
+                tags.set(0, hash);
+            }
+        }
+    }
+}

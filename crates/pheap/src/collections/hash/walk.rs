@@ -1,0 +1,139 @@
+//! The way from the root to a bucket.
+
+use super::table::{Bucket, Child, Directory, FAN_OUT, HASH, Head, LEVEL, Leaf, Pair, Root, SLOTS};
+use crate::collections::buffer;
+use crate::collections::slot::Slot;
+use crate::layout::Persist;
+use crate::ptr::{P, value_of};
+use crate::txn::View;
+
+/// Where the entries of a hash are.
+pub(super) struct Spot<'r, K, V> {
+    /// What leads there, in the root or a directory; and how many bits of the hash it stands for.
+    pub(super) child: *mut Child<'r, K, V>,
+    pub(super) above: u32,
+    /// Which of the pointers of a growing directory, if there is one.
+    pub(super) leaf: Option<Place<'r, K, V>>,
+    pub(super) bucket: Option<P<'r, Bucket<'r, K, V>>>,
+}
+
+impl<K, V> Spot<'_, K, V> {
+    /// How many bits of the hash lead there.
+    #[inline(always)]
+    pub(super) fn known(&self) -> u32 {
+        self.above + self.leaf.map_or(0, |place| place.bits)
+    }
+}
+
+/// A pointer in a growing directory.
+pub(super) struct Place<'r, K, V> {
+    pub(super) bits: u32,
+    pub(super) buckets: P<'r, Leaf<'r, K, V>>,
+    pub(super) index: usize,
+}
+
+impl<K, V> Clone for Place<'_, K, V> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K, V> Copy for Place<'_, K, V> {}
+
+/// A pointer to a bucket, as a raw pointer.
+///
+/// # Safety
+/// `index` is less than the length.
+#[inline(always)]
+pub(super) unsafe fn word<'r, K: Persist, V: Persist>(
+    buckets: P<'r, Leaf<'r, K, V>>,
+    index: usize,
+) -> *mut Option<P<'r, Bucket<'r, K, V>>> {
+    debug_assert!(index < buckets.len());
+    let first = value_of(buckets).cast::<Option<P<'r, Bucket<'r, K, V>>>>();
+    // SAFETY: within the slice.
+    unsafe { first.add(index) }
+}
+
+/// A child, as a raw pointer.
+#[inline(always)]
+pub(super) fn child<'r, K: Persist, V: Persist>(
+    directory: P<'r, Directory<'r, K, V>>,
+    index: usize,
+) -> *mut Child<'r, K, V> {
+    debug_assert!(index < FAN_OUT);
+    // SAFETY: a live directory.
+    unsafe { (&raw mut (*value_of(directory)).children).cast::<Child<'r, K, V>>().add(index % FAN_OUT) }
+}
+
+/// Follows a hash.
+#[inline(always)]
+pub(super) fn walk<'r, K: Persist, V: Persist>(
+    view: &View<'r>,
+    root: P<'r, Root<'r, K, V>>,
+    hash: u64,
+) -> Spot<'r, K, V> {
+    let (mut rest, mut above) = (hash, 0);
+    // SAFETY: a live root.
+    let mut at = unsafe { &raw mut (*value_of(root)).top };
+    loop {
+        // SAFETY: the root's child, or one of a directory that can be reached from there.
+        let (leaf, bucket) = match *unsafe { buffer::read(view, at) } {
+            Child::Directory(directory) => {
+                at = child(directory, (rest >> (HASH - LEVEL)) as usize);
+                rest <<= LEVEL;
+                above += LEVEL;
+                continue;
+            }
+            Child::Leaf { bits, buckets } => {
+                let (bits, index) = (u32::from(bits), (rest >> (HASH - u32::from(bits))) as usize);
+                // SAFETY: so many pointers that the bits are an index.
+                let bucket = *unsafe { buffer::read(view, word(buckets, index)) };
+                (Some(Place { bits, buckets, index }), bucket)
+            }
+            Child::Bucket(bucket) => (None, Some(bucket)),
+            Child::Nothing => (None, None),
+        };
+        return Spot { child: at, above, leaf, bucket };
+    }
+}
+
+/// The next bucket in the order of hashes, which begins at hash `from`. None behind the last one; `from` becomes where the one behind it begins.
+pub(super) fn next_bucket<'r, K: Persist, V: Persist>(
+    view: &View<'r>,
+    root: P<'r, Root<'r, K, V>>,
+    from: &mut Option<u64>,
+) -> Option<P<'r, Bucket<'r, K, V>>> {
+    while let Some(hash) = *from {
+        let spot = walk(view, root, hash);
+        let depth = match spot.bucket {
+            // SAFETY: a bucket of the map.
+            Some(bucket) => unsafe { buffer::read(view, head(bucket)) }.tags.depth(),
+            None => spot.known(),
+        };
+        let last = hash | u64::MAX.checked_shr(depth).unwrap_or(0);
+        *from = last.checked_add(1);
+        if spot.bucket.is_some() {
+            return spot.bucket;
+        }
+    }
+    None
+}
+
+/// What a bucket says of its entries, as a raw pointer.
+#[inline(always)]
+pub(super) fn head<'r, K: Persist, V: Persist>(bucket: P<'r, Bucket<'r, K, V>>) -> *mut Head<'r, K, V> {
+    // SAFETY: a live bucket.
+    unsafe { &raw mut (*value_of(bucket)).head }
+}
+
+/// A slot of a bucket, as a raw pointer.
+#[inline(always)]
+pub(super) fn slot<'r, K: Persist, V: Persist>(
+    bucket: P<'r, Bucket<'r, K, V>>,
+    index: usize,
+) -> *mut Slot<Pair<K, V>> {
+    debug_assert!(index < SLOTS);
+    // SAFETY: a live bucket, that has so many slots.
+    unsafe { (&raw mut (*value_of(bucket)).slots).cast::<Slot<Pair<K, V>>>().add(index) }
+}
