@@ -54,7 +54,9 @@ impl From<Medium> for Durability {
 
 type Cases = fn(&Setup, Op, u64) -> Result<Vec<Case>>;
 
-const COLLECTIONS: [(&str, &str, Cases); 3] = [
+const COLLECTIONS: [(&str, &str, Cases); 5] = [
+    ("hash_map", "u64", collections::hash_map_u64),
+    ("hash_map", "str", collections::hash_map_str),
     ("btree_map", "u64", collections::btree_map_u64),
     ("btree_map", "str", collections::btree_map_str),
     ("vec", "u64", collections::vec_u64),

@@ -4,8 +4,8 @@ use super::{Op, each, heap, in_pieces, key, shuffled, variant, variants};
 use crate::measure::Checksum;
 use crate::scratch::Scratch;
 use crate::{Case, Result, Sample, Setup};
-use pheap::{P, PBTreeMap, Root};
-use std::collections::BTreeMap;
+use pheap::{P, PBTreeMap, PHashMap, Root};
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
 /// Keys as both kinds of maps want them.
@@ -221,6 +221,14 @@ macro_rules! cases {
     };
 }
 
+cases! {
+    /// A hash map with numbers for keys.
+    hash_map_u64: "hash_map", HashMap, PHashMap, Numbers, u64
+}
+cases! {
+    /// A hash map with strings for keys.
+    hash_map_str: "hash_map", HashMap, PHashMap, Strings, P<'static, str>
+}
 cases! {
     /// An ordered map with numbers for keys.
     btree_map_u64: "btree_map", BTreeMap, PBTreeMap, Numbers, u64

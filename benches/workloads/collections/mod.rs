@@ -11,7 +11,7 @@ use crate::{Result, Sample, Setup};
 use pheap::Durability;
 use std::time::Instant;
 
-pub use map::{btree_map_str, btree_map_u64};
+pub use map::{btree_map_str, btree_map_u64, hash_map_str, hash_map_u64};
 pub use vec::vec_u64;
 
 /// Operations in a transaction.
@@ -66,11 +66,7 @@ fn shuffled(n: u64) -> Vec<u32> {
 }
 
 /// Runs `work` on ranges of `0..n`, of so many operations.
-fn in_pieces(
-    n: u64,
-    together: u64,
-    mut work: impl FnMut(u64, u64) -> pheap::Result<()>,
-) -> pheap::Result<()> {
+fn in_pieces(n: u64, together: u64, mut work: impl FnMut(u64, u64) -> pheap::Result<()>) -> pheap::Result<()> {
     let together = together.max(1);
     (0..n.div_ceil(together)).try_for_each(|i| work(i * together, (i * together + together).min(n)))
 }
