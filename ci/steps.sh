@@ -94,6 +94,8 @@ step_examples() {
 step_bench_paper() {
     cargo bench --locked --bench paper -- --quick --only txn_empty,txn_small | tee "$LOGS/paper.jsonl"
     check_json_lines "$LOGS/paper.jsonl"
+    cargo bench --locked --bench collections -- --quick --n 20000 | tee "$LOGS/collections.jsonl"
+    check_json_lines "$LOGS/collections.jsonl"
     cargo bench --locked --bench wal -- --quick | tee "$LOGS/wal.jsonl"
     check_json_lines "$LOGS/wal.jsonl"
     cargo bench --locked --bench stores -- --quick --only update8_sync --threads 1 --systems pheap,floor | tee "$LOGS/stores.jsonl"

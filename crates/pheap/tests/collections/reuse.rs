@@ -1,0 +1,128 @@
+//! Buffers that collections give up are used again: at once, without a collection; but not while their region is being marked.
+
+use pheap::{Durability, Options, P, PString, PVec, PVecDeque, Persist, Root, Txn, field};
+
+#[derive(Persist, Default)]
+#[repr(C)]
+struct All<'r> {
+    numbers: PVec<'r, u64>,
+    pointers: PVec<'r, P<'r, u64>>,
+    queue: PVecDeque<'r, P<'r, u64>>,
+    text: PString<'r>,
+    /// So large that its buffers have spans of their own.
+    large: PVec<'r, u64>,
+}
+
+fn small() -> Options {
+    Options::new().arena_size(1 << 20).reserve(1 << 30).durability(Durability::Process)
+}
+
+/// Fills the collections, which grow, and empties them.
+fn fill_and_empty<'r>(tx: &mut Txn<'r>, all: P<'r, All<'r>>, round: u64) -> pheap::Result<()> {
+    let one = tx.alloc(round)?;
+    field!(all.numbers).extend(tx, 0..200 + round % 100)?;
+    (0..200).try_for_each(|_| field!(all.pointers).push(tx, one))?;
+    (0..200).try_for_each(|_| field!(all.queue).push_front(tx, one))?;
+    field!(all.text).push_str(tx, &"persistent ".repeat(30))?;
+    field!(all.large).extend(tx, 0..10_000)?;
+    assert!(tx[all].pointers.iter(tx).chain(tx[all].queue.iter(tx)).all(|&p| tx[p] == round));
+    assert_eq!(tx[all].large.iter(tx).sum::<u64>(), 10_000 * 9_999 / 2);
+    field!(all.pointers).clear(tx);
+    field!(all.queue).clear(tx);
+    for numbers in [field!(all.numbers), field!(all.large)] {
+        numbers.clear(tx);
+        numbers.shrink_to_fit(tx)?;
+    }
+    field!(all.text).clear(tx);
+    field!(all.text).shrink_to_fit(tx)
+}
+
+#[test]
+fn without_a_collection() {
+    let heap = small().collect_least(1 << 40).in_memory().unwrap();
+    let root: Root<All> = heap.root("all").unwrap();
+    let mut used = 0;
+    for round in 0..300 {
+        root.txn(|tx, all| fill_and_empty(tx, all, round)).unwrap();
+        if round == 100 {
+            used = heap.info().file_bytes;
+        }
+    }
+    assert_eq!(heap.stats().collections, 0);
+    assert_eq!(heap.info().file_bytes, used, "buffers pile up");
+    assert!(heap.stats().live_objects < 1000, "{:?}", heap.stats());
+    assert!(heap.check().unwrap().is_clean());
+}
+
+#[test]
+fn but_not_while_the_region_is_marked() {
+    // In the smallest slices, so that nearly every transaction is in the middle of a cycle; and in ordinary ones.
+    for least in [1, 32 << 10] {
+        let heap = small().collect_least(least).collect_growth(1).in_memory().unwrap();
+        let root: Root<All> = heap.root("all").unwrap();
+        for round in 0..2000 {
+            root.txn(|tx, all| fill(tx, all, round)).unwrap();
+            root.txn(|tx, all| empty(tx, all, round)).unwrap();
+            if round % 100 == 0 {
+                let report = heap.check().unwrap();
+                assert!(report.is_clean(), "{report}");
+            }
+        }
+        assert!(heap.stats().collections > 0, "{:?}", heap.stats());
+        root.collect().unwrap();
+        let report = heap.check().unwrap();
+        assert!(report.is_clean(), "{report}");
+        assert_eq!(heap.stats().live_objects, report.objects, "what was freed is free");
+    }
+}
+
+fn fill<'r>(tx: &mut Txn<'r>, all: P<'r, All<'r>>, round: u64) -> pheap::Result<()> {
+    let one = tx.alloc(round)?;
+    (0..round % 37).try_for_each(|_| field!(all.pointers).push(tx, one))?;
+    (0..round % 23).try_for_each(|_| field!(all.queue).push_back(tx, one))?;
+    field!(all.text).push_str(tx, "more ")
+}
+
+fn empty<'r>(tx: &mut Txn<'r>, all: P<'r, All<'r>>, round: u64) -> pheap::Result<()> {
+    assert!(tx[all].pointers.iter(tx).chain(tx[all].queue.iter(tx)).all(|&p| tx[p] <= round));
+    if round.is_multiple_of(5) {
+        field!(all.pointers).clear(tx);
+        field!(all.text).set(tx, "less")?;
+        field!(all.text).shrink_to_fit(tx)?;
+    } else if round.is_multiple_of(7) {
+        field!(all.queue).clear(tx);
+    }
+    Ok(())
+}
+
+/// Values with padding and without a variant of tag 0: when a slot is vacant, nothing may take it for one.
+#[derive(Persist, Clone, Copy, PartialEq, Debug)]
+#[repr(u8)]
+enum Padded<'r> {
+    Number(u32) = 3,
+    Pointer(P<'r, u64>) = 5,
+}
+
+#[test]
+fn vacant_slots_are_no_values() {
+    let heap = small().in_memory().unwrap();
+    let root: Root<PVec<Padded>> = heap.root("padded").unwrap();
+    root.txn(|tx, vec| {
+        let one = tx.alloc(1)?;
+        vec.extend(tx, [Padded::Number(1), Padded::Pointer(one), Padded::Number(3)])
+    })
+    .unwrap();
+    root.txn(|tx, vec| {
+        let one = tx.alloc(2)?;
+        *vec.get_mut(tx, 2).unwrap() = Padded::Pointer(one);
+        vec.as_mut_slice(tx, ..).reverse();
+        assert_eq!(vec.pop(tx), Some(Padded::Number(1)));
+        assert!(matches!(vec.pop(tx), Some(Padded::Pointer(_))));
+        vec.push(tx, Padded::Number(9))?;
+        *vec.get_mut(tx, 1).unwrap() = Padded::Number(10);
+        Ok(())
+    })
+    .unwrap();
+    assert!(heap.check().unwrap().is_clean());
+    assert!(root.read(|view, vec| vec.get(view, 1) == Some(&Padded::Number(10))).unwrap());
+}
