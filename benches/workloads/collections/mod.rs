@@ -66,7 +66,11 @@ fn shuffled(n: u64) -> Vec<u32> {
 }
 
 /// Runs `work` on ranges of `0..n`, of so many operations.
-fn in_pieces(n: u64, together: u64, mut work: impl FnMut(u64, u64) -> pheap::Result<()>) -> pheap::Result<()> {
+fn in_pieces(
+    n: u64,
+    together: u64,
+    mut work: impl FnMut(u64, u64) -> pheap::Result<()>,
+) -> pheap::Result<()> {
     let together = together.max(1);
     (0..n.div_ceil(together)).try_for_each(|i| work(i * together, (i * together + together).min(n)))
 }

@@ -52,6 +52,8 @@ pub(crate) use hygienic;
 ///
 /// * `#[persist(id = "shop.order")]`: the name under which the heap knows the type, instead of its Rust name. Set it before
 ///   you rename a type that has data.
+/// * `#[persist(key)]`: the type can be a key of `PHashMap` and `PBTreeMap`, looked up by itself. It must be `Copy`, `Eq` and `Ord`, have no
+///   parameters, and fields that are keys of this kind themselves (numbers, `bool`, `char`, `[u8; N]`, other types with `#[persist(key)]`).
 /// * `#[persist(crate = "path::to::pheap")]`: where `pheap` is, if it was renamed or re-exported.
 #[proc_macro_derive(Persist, attributes(persist))]
 pub fn derive_persist(input: TokenStream) -> TokenStream {

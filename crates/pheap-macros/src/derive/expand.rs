@@ -4,9 +4,9 @@ use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote};
 use syn::ext::IdentExt;
 
-use super::brand;
 use super::layout::{Fields, mirrors};
 use super::parse::{Input, Shape, Variant};
+use super::{brand, key};
 use crate::hygienic;
 
 pub(super) fn expand(input: &Input<'_>) -> TokenStream {
@@ -22,10 +22,12 @@ pub(super) fn expand(input: &Input<'_>) -> TokenStream {
     let check = check(input);
     let persist = impl_persist(input, &body);
     let not_deref = impl_not_deref(input);
+    let key = input.options.key.map(|_| key::impl_key(input));
     hygienic! {
         const _: () = {
             #mirrors
             #persist
+            #key
             #not_deref
             #check
         };
@@ -119,7 +121,7 @@ fn enum_body(input: &Input<'_>, tag: &Ident, variants: &[Variant<'_>]) -> Body {
 }
 
 /// The discriminant of each variant as an `i128`, counted as the language counts: from the last one that is written out.
-fn discriminants(tag: &Ident, variants: &[Variant<'_>]) -> Vec<TokenStream> {
+pub(super) fn discriminants(tag: &Ident, variants: &[Variant<'_>]) -> Vec<TokenStream> {
     let mut last = quote!(0);
     let mut since: u32 = 0;
     let next = |variant: &Variant<'_>| {

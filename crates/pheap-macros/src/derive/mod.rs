@@ -2,6 +2,7 @@
 
 mod brand;
 mod expand;
+mod key;
 mod layout;
 mod parse;
 mod validate;

@@ -53,6 +53,8 @@ pub(super) struct Options {
     pub(super) id: String,
     /// Whether the id is one that `pheap` reserves for itself.
     pub(super) own: bool,
+    /// Where it says that the type is a key, if it does.
+    pub(super) key: Option<Span>,
 }
 
 impl<'a> Input<'a> {
@@ -133,6 +135,7 @@ impl Options {
         let mut krate = None;
         let mut id = None;
         let mut own = None;
+        let mut key = None;
         for attr in input.attrs.iter().filter(|attr| attr.path().is_ident("persist")) {
             let parsed = attr.parse_nested_meta(|meta| {
                 if meta.path.is_ident("crate") {
@@ -143,11 +146,14 @@ impl Options {
                         return Err(syn::Error::new(value.span(), "the id of a type must not be empty"));
                     }
                     set(&mut id, &meta.path, value.value())
+                } else if meta.path.is_ident("key") {
+                    set(&mut key, &meta.path, meta.path.span())
                 } else if meta.path.is_ident("own") {
                     set(&mut own, &meta.path, ())
                 } else {
-                    Err(meta
-                        .error("unknown key: `#[persist(..)]` takes `id = \"name\"` and `crate = \"path\"`"))
+                    Err(meta.error(
+                        "unknown key: `#[persist(..)]` takes `key`, `id = \"name\"` and `crate = \"path\"`",
+                    ))
                 }
             });
             if let Err(error) = parsed {
@@ -158,6 +164,7 @@ impl Options {
             krate: krate.map_or_else(|| quote!(::pheap), Path::into_token_stream),
             id: id.unwrap_or_else(|| input.ident.unraw().to_string()),
             own: own.is_some(),
+            key,
         }
     }
 }

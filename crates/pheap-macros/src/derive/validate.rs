@@ -29,6 +29,15 @@ pub(super) fn validate(input: &Input<'_>, errors: &mut Errors) {
         }
     }
     generics(input, errors);
+    if let Some(span) = input.options.key
+        && !input.generics.params.is_empty()
+    {
+        errors.at(
+            span,
+            "a key that is looked up by itself has no parameters: implement `pheap::collections::MapKey` for this type, \
+             or use a `P<str>` or another key that is there",
+        );
+    }
 }
 
 fn struct_repr(input: &Input<'_>, errors: &mut Errors) {

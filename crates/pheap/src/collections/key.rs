@@ -40,9 +40,6 @@ pub trait MapKey<'r>: Persist<At<'r> = Self> + 'r {
 
 /// A key of a hash map.
 pub trait HashKey<'r>: MapKey<'r, Query: Eq> {
-    /// What is kept of a key's hash: all of it (`u64`) if that is cheaper than to compute it again, or nothing (`()`).
-    type Memo: Memo;
-
     /// Feeds the key to a hasher. Equal keys must feed it equally, in all builds and on all machines, for hashes are stored.
     fn hash(query: &Self::Query, hasher: &mut KeyHasher);
 }
@@ -57,57 +54,6 @@ pub trait OrdKey<'r>: MapKey<'r, Query: Ord> {
     fn prefix(query: &Self::Query) -> u64 {
         let _ = query;
         0
-    }
-}
-
-mod sealed {
-    pub trait Sealed {}
-    impl Sealed for () {}
-    impl Sealed for u64 {}
-}
-
-/// What a hash map keeps of the hash of a key: `()` or `u64`.
-pub trait Memo: Persist + Copy + sealed::Sealed {
-    #[doc(hidden)]
-    fn of(hash: u64) -> Self;
-
-    #[doc(hidden)]
-    fn hash_or(self, compute: impl FnOnce() -> u64) -> u64;
-
-    /// Whether this may be what was kept of a hash.
-    #[doc(hidden)]
-    fn may_be(self, hash: u64) -> bool;
-}
-
-impl Memo for () {
-    #[inline(always)]
-    fn of(_: u64) {}
-
-    #[inline(always)]
-    fn hash_or(self, compute: impl FnOnce() -> u64) -> u64 {
-        compute()
-    }
-
-    #[inline(always)]
-    fn may_be(self, _: u64) -> bool {
-        true
-    }
-}
-
-impl Memo for u64 {
-    #[inline(always)]
-    fn of(hash: u64) -> u64 {
-        hash
-    }
-
-    #[inline(always)]
-    fn hash_or(self, _: impl FnOnce() -> u64) -> u64 {
-        self
-    }
-
-    #[inline(always)]
-    fn may_be(self, hash: u64) -> bool {
-        self == hash
     }
 }
 
@@ -169,8 +115,6 @@ macro_rules! by_itself {
         }
 
         impl<'r> HashKey<'r> for $ty {
-            type Memo = ();
-
             #[inline(always)]
             fn hash($value: &$ty, $hasher: &mut KeyHasher) {
                 $hash
@@ -218,8 +162,6 @@ impl<'r, const N: usize> MapKey<'r> for [u8; N] {
 }
 
 impl<'r, const N: usize> HashKey<'r> for [u8; N] {
-    type Memo = ();
-
     #[inline(always)]
     fn hash(query: &[u8; N], hasher: &mut KeyHasher) {
         hasher.write(query);
@@ -257,8 +199,6 @@ macro_rules! by_target {
         }
 
         impl<'r> HashKey<'r> for P<'r, $target> {
-            type Memo = u64;
-
             #[inline(always)]
             fn hash($query: &$target, hasher: &mut KeyHasher) {
                 hasher.write($bytes);

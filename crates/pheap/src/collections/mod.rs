@@ -30,6 +30,6 @@ pub mod vec;
 pub use btree::PBTreeMap;
 pub use deque::PVecDeque;
 pub use hash::PHashMap;
-pub use key::{HashKey, KeyHasher, MapKey, Memo, OrdKey};
+pub use key::{HashKey, KeyHasher, MapKey, OrdKey};
 pub use string::PString;
 pub use vec::PVec;

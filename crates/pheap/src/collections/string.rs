@@ -247,8 +247,6 @@ impl<'r> MapKey<'r> for PString<'r> {
 }
 
 impl<'r> HashKey<'r> for PString<'r> {
-    type Memo = u64;
-
     #[inline]
     fn hash(query: &str, hasher: &mut KeyHasher) {
         hasher.write(query.as_bytes());

@@ -3,6 +3,7 @@
 mod btree;
 mod deque;
 mod hash;
+mod keys;
 mod reuse;
 mod string;
 mod twins;

@@ -1,0 +1,77 @@
+//! `#[persist(key)]`: a type that is a key of maps, looked up by itself.
+
+use proc_macro2::TokenStream;
+use quote::{format_ident, quote};
+use syn::Member;
+
+use super::expand::discriminants;
+use super::parse::{Field, Input, Shape};
+use crate::hygienic;
+
+pub(super) fn impl_key(input: &Input<'_>) -> TokenStream {
+    let (krate, name) = (&input.options.krate, input.name);
+    let hash = match &input.shape {
+        Shape::Struct(fields) => {
+            let (pattern, hash) = hash_fields(input, fields);
+            hygienic! {
+                let Self #pattern = __query;
+                #hash
+            }
+        }
+        Shape::Enum(variants) => {
+            let tag = input.repr.int.as_ref().expect("validated: an enum has a primitive repr");
+            let arms = variants.iter().zip(discriminants(tag, variants)).map(|(variant, tag)| {
+                let (name, (pattern, hash)) = (variant.name, hash_fields(input, &variant.fields));
+                hygienic! {
+                    Self::#name #pattern => {
+                        __hasher.write(&(#tag).to_le_bytes());
+                        #hash
+                    }
+                }
+            });
+            hygienic! {
+                match __query {
+                    #(#arms)*
+                }
+            }
+        }
+        Shape::Union(_) => unreachable!("validated: not a union"),
+    };
+    hygienic! {
+        #[automatically_derived]
+        impl<'__r> #krate::collections::MapKey<'__r> for #name {
+            type Query = Self;
+
+            #[inline]
+            fn query<'__v>(&'__v self, _: &'__v #krate::View<'__r>) -> &'__v Self {
+                self
+            }
+
+            #[inline]
+            fn from_query(_: &#krate::Txn<'__r>, __query: &Self) -> #krate::Result<Self> {
+                ::core::result::Result::Ok(*__query)
+            }
+        }
+
+        #[automatically_derived]
+        impl<'__r> #krate::collections::HashKey<'__r> for #name {
+            #[inline]
+            fn hash(__query: &Self, __hasher: &mut #krate::collections::KeyHasher) {
+                #hash
+            }
+        }
+
+        #[automatically_derived]
+        impl<'__r> #krate::collections::OrdKey<'__r> for #name {}
+    }
+}
+
+/// A pattern that names the fields, and statements that hash them one after the other.
+fn hash_fields(input: &Input<'_>, fields: &[Field<'_>]) -> (TokenStream, TokenStream) {
+    let krate = &input.options.krate;
+    let members: Vec<&Member> = fields.iter().map(|field| &field.member).collect();
+    let names: Vec<_> = (0..fields.len()).map(|i| format_ident!("__field{i}")).collect();
+    let types = fields.iter().map(|field| field.ty);
+    let hash = hygienic!(#(<#types as #krate::collections::HashKey<'__r>>::hash(#names, __hasher);)*);
+    (quote!({ #(#members: #names),* }), hash)
+}
