@@ -2,6 +2,7 @@
 //!
 //! An inner node has its own keys, which it gives up with the branch: so a key of an entry may be given up, whatever separates the leaves.
 
+use super::head::LEAST;
 use super::node::{Branch, Child, Inner};
 use crate::collections::buffer;
 use crate::collections::key::OrdKey;
@@ -20,18 +21,22 @@ impl<'r, K: OrdKey<'r>, V: Persist> P<'r, Inner<'r, K, V>> {
         child: Child<'r, K, V>,
     ) {
         debug_assert_eq!(place == 0, separator.is_none());
-        self.insert_item(tx, place, 0, Branch { separator: Slot::vacant(), child });
-        if let Some((prefix, key)) = separator {
-            self.put_separator(tx, place, prefix, key);
+        let prefix = separator.as_ref().map_or(0, |(prefix, _)| *prefix);
+        let slot = self.insert_item(tx, place, prefix, Branch { separator: Slot::vacant(), prefix, child });
+        if let Some((_, key)) = separator {
+            // SAFETY: in use from now on. (In place, for a move may change padding.)
+            unsafe { self.item_mut(tx, slot) }.separator.put(key);
         }
     }
 
     /// Puts a separator where there is none.
     pub(super) fn put_separator(self, tx: &mut Txn<'r>, place: usize, prefix: u64, key: K) {
-        self.set_prefix(tx, place, prefix);
+        self.set_code(tx, place, |head| if place == 0 { LEAST } else { head.code(prefix) });
         let slot = self.head(tx).slot(place);
         // SAFETY: in use.
-        unsafe { self.item_mut(tx, slot) }.separator.put(key);
+        let branch = unsafe { self.item_mut(tx, slot) };
+        branch.prefix = prefix;
+        branch.separator.put(key);
     }
 
     /// Moves a separator out.
@@ -39,15 +44,16 @@ impl<'r, K: OrdKey<'r>, V: Persist> P<'r, Inner<'r, K, V>> {
     /// # Safety
     /// There is one.
     pub(super) unsafe fn take_separator(self, tx: &mut Txn<'r>, place: usize) -> (u64, K) {
-        let head = self.head(tx);
-        let (prefix, slot) = (head.prefix(place), head.slot(place));
-        self.set_prefix(tx, place, 0);
+        if place == 0 {
+            self.set_code(tx, place, |_| LEAST);
+        }
+        let slot = self.head(tx).slot(place);
         // SAFETY: in use; there is a separator, by the caller's promise, and then there is none.
         unsafe {
             let branch = self.item_mut(tx, slot);
             let key = branch.separator.take();
             branch.separator = Slot::vacant();
-            (prefix, key)
+            (std::mem::take(&mut branch.prefix), key)
         }
     }
 

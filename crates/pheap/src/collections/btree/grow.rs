@@ -53,7 +53,7 @@ fn make_room<'r, K: OrdKey<'r>, V: Persist>(
         (wanted.prefix, K::from_query(tx, wanted.query)?)
     } else {
         let least = old.item_at(tx, head, cut).key.query(tx);
-        (head.prefix(cut), K::from_query(tx, least)?)
+        (K::prefix(least), K::from_query(tx, least)?)
     };
     let spare = Spare::new(tx, &path)?;
 

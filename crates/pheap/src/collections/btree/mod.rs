@@ -2,7 +2,7 @@
 //!
 //! | file | |
 //! |---|---|
-//! | [`node`], [`branch`] | nodes, and what is particular about inner ones |
+//! | [`node`], [`head`], [`branch`] | nodes, what a search looks at, and what is particular about inner ones |
 //! | [`search`], [`path`] | finding a key |
 //! | [`grow`], [`shrink`] | insertion and splits; removal and merges |
 //! | [`change`] | the public operations |
@@ -11,6 +11,7 @@
 mod branch;
 mod change;
 mod grow;
+mod head;
 mod iter;
 mod node;
 mod path;

@@ -3,43 +3,22 @@
 //! What must hold of a node, whatever the order of its keys:
 //! * `len` is at most `N`, and `order` is a permutation of the numbers of the slots: those of the items first, as they are sorted.
 //! * A slot in use has a value.
-//! * The prefix of a slot that is not in use is [`FREE`].
 //!
-//! Only the first two are what memory safety rests on.
+//! (And for finding things: the codes are those of the keys, [`LEAST`] for a first child, and greater than all in slots that are not in use.)
 
+use super::head::{FREE, Head, LEAST, Order, Scale};
 use crate::Persist;
 use crate::collections::buffer;
+use crate::collections::key::OrdKey;
 use crate::collections::slot::Slot;
 use crate::error::Result;
 use crate::media::{LINE, cpu};
 use crate::ptr::{P, value_of};
 use crate::txn::{Txn, View};
 
-/// Entries of a leaf, and branches of an inner node: one less than a multiple of 8, so that the order fills words. Small for the tests of this
-/// crate's inside.
-pub(super) const LEAF: usize = if cfg!(test) { 7 } else { 31 };
-pub(super) const INNER: usize = if cfg!(test) { 7 } else { 63 };
-
-/// The prefix of a slot that is not in use: it is not less than any other.
-pub(super) const FREE: u64 = u64::MAX;
-
-/// What is looked at first: written and read as a whole by short transactions.
-#[derive(Persist, Clone, Copy)]
-#[repr(C)]
-#[persist(own, id = "pheap::BTreeHead", crate = "crate")]
-pub(crate) struct Head<const N: usize> {
-    order: Order<N>,
-    prefixes: [u64; N],
-}
-
-/// Which slots are in use, in the order of their items; behind them, those that are free.
-#[derive(Persist, Clone, Copy)]
-#[repr(C)]
-#[persist(own, id = "pheap::BTreeOrder", crate = "crate")]
-struct Order<const N: usize> {
-    len: u8,
-    slots: [u8; N],
-}
+/// Entries of a leaf, and branches of an inner node. Few for the tests of this crate's inside.
+pub(super) const LEAF: usize = if cfg!(test) { 8 } else { 32 };
+pub(super) const INNER: usize = if cfg!(test) { 8 } else { 64 };
 
 /// A node, for items `T`.
 #[derive(Persist)]
@@ -59,13 +38,14 @@ pub(crate) struct Entry<K, V> {
     pub(super) value: V,
 }
 
-/// A child, and the key that is greater than all before it and not greater than those below it. The first child of a node has none, and
-/// prefix 0.
+/// A child, and the key that is greater than all before it and not greater than those below it. The first child of a node has none.
 #[derive(Persist)]
 #[repr(C)]
 #[persist(own, id = "pheap::BTreeBranch", crate = "crate")]
 pub(crate) struct Branch<'r, K, V> {
     pub(super) separator: Slot<K>,
+    /// That of the separator. Kept, so that to look at it is not the user's code.
+    pub(super) prefix: u64,
     pub(super) child: Child<'r, K, V>,
 }
 
@@ -92,94 +72,30 @@ impl<K, V> Clone for Child<'_, K, V> {
 
 impl<K, V> Copy for Child<'_, K, V> {}
 
-impl<const N: usize> Order<N> {
-    /// Takes the first free slot for an item that comes to `place`.
-    #[inline(always)]
-    fn insert(&mut self, place: usize) -> usize {
-        let len = self.len as usize;
-        let slot = self.slots[len];
-        // Not `rotate_right`, which is not made for a few bytes.
-        self.slots.copy_within(place..len, place + 1);
-        self.slots[place] = slot;
-        self.len += 1;
-        slot as usize
-    }
+/// What is in order in a node.
+pub(crate) trait Item<'r>: Persist {
+    /// The place of the first item that has a key.
+    const FIRST: usize;
 
-    /// Frees the slot of the item at `place`.
+    /// Orders its key, as far as it goes. (Some number, if it has none.)
+    fn prefix(&self, view: &View<'r>) -> u64;
+}
+
+impl<'r, K: OrdKey<'r>, V: Persist> Item<'r> for Entry<K, V> {
+    const FIRST: usize = 0;
+
     #[inline(always)]
-    fn remove(&mut self, place: usize) -> usize {
-        let len = self.len as usize;
-        let slot = self.slots[place];
-        self.slots.copy_within(place + 1..len, place);
-        self.slots[len - 1] = slot;
-        self.len -= 1;
-        slot as usize
+    fn prefix(&self, view: &View<'r>) -> u64 {
+        K::prefix(self.key.query(view))
     }
 }
 
-impl<const N: usize> Head<N> {
-    const EMPTY: Head<N> = {
-        assert!(N % 8 == 7 && N < 256);
-        let mut slots = [0; N];
-        let mut i = 0;
-        while i < N {
-            slots[i] = i as u8;
-            i += 1;
-        }
-        Head { order: Order { len: 0, slots }, prefixes: [FREE; N] }
-    };
-
-    /// Number of items.
-    #[inline(always)]
-    pub(super) fn len(&self) -> usize {
-        self.order.len as usize
-    }
+impl<'r, K: OrdKey<'r>, V: Persist> Item<'r> for Branch<'r, K, V> {
+    const FIRST: usize = 1;
 
     #[inline(always)]
-    pub(super) fn is_full(&self) -> bool {
-        self.len() == N
-    }
-
-    /// The slot of the item at `place`.
-    #[inline(always)]
-    pub(super) fn slot(&self, place: usize) -> usize {
-        self.order.slots[place] as usize
-    }
-
-    /// The slot that the next item takes.
-    #[inline(always)]
-    pub(super) fn free_slot(&self) -> usize {
-        self.order.slots[self.len().min(N - 1)] as usize
-    }
-
-    /// The prefix of the item at `place`.
-    #[inline(always)]
-    pub(super) fn prefix(&self, place: usize) -> u64 {
-        self.prefixes[self.slot(place)]
-    }
-
-    /// Items whose prefix is less than this one: the place of the first of the others. No branch depends on what the prefixes are.
-    #[inline(always)]
-    pub(super) fn less(&self, prefix: u64) -> usize {
-        self.prefixes.iter().map(|&other| usize::from(other < prefix)).sum::<usize>().min(self.len())
-    }
-
-    /// Items whose prefix is not greater.
-    #[inline(always)]
-    pub(super) fn less_or_equal(&self, prefix: u64) -> usize {
-        self.prefixes.iter().map(|&other| usize::from(other <= prefix)).sum::<usize>().min(self.len())
-    }
-
-    fn insert(&mut self, place: usize, prefix: u64) -> usize {
-        let slot = self.order.insert(place);
-        self.prefixes[slot] = prefix;
-        slot
-    }
-
-    fn remove(&mut self, place: usize) -> usize {
-        let slot = self.order.remove(place);
-        self.prefixes[slot] = FREE;
-        slot
+    fn prefix(&self, _: &View<'r>) -> u64 {
+        self.prefix
     }
 }
 
@@ -257,43 +173,29 @@ impl<'r, T: Persist, const N: usize> P<'r, Node<T, N>> {
         unsafe { buffer::write(tx, self.slot_ptr(slot).cast::<T>()) }
     }
 
-    /// Puts an item in at `place`. The node is not full. Returns its slot.
-    #[inline]
-    pub(super) fn insert_item(self, tx: &mut Txn<'r>, place: usize, prefix: u64, item: T) -> usize {
-        let slot = self.head(tx).free_slot();
-        // SAFETY: parts of a live node.
-        unsafe {
-            if tx.__logs_in_place() {
-                let (order, prefixes) =
-                    (&raw mut (*self.head_ptr()).order, &raw mut (*self.head_ptr()).prefixes);
-                let at = prefixes.cast::<u64>().add(slot);
-                let slot = self.slot_ptr(slot);
-                buffer::announce(tx, &[buffer::range(order), buffer::range(at), buffer::range(slot)]);
-                buffer::write(tx, order).insert(place);
-                *buffer::write(tx, at) = prefix;
-            } else {
-                buffer::write(tx, self.head_ptr()).insert(place, prefix);
-            }
-            buffer::write(tx, self.slot_ptr(slot)).put(item);
-        }
-        slot
+    /// The parts of the head that an insertion or a removal writes.
+    #[inline(always)]
+    fn parts(self, slot: usize) -> (*mut Order<N>, *mut i16) {
+        assert!(slot < N);
+        let head = self.head_ptr();
+        // SAFETY: parts of a live object.
+        unsafe { (&raw mut (*head).order, (&raw mut (*head).codes).cast::<i16>().add(slot)) }
     }
 
     /// Moves the item at `place` out.
+    #[inline]
     pub(super) fn remove_item(self, tx: &mut Txn<'r>, place: usize) -> T {
         let slot = self.head(tx).slot(place);
         // SAFETY: parts of a live node; the slot is in use until now, and not afterwards.
         unsafe {
             let item = buffer::read(tx, self.slot_ptr(slot)).take();
             if tx.__logs_in_place() {
-                let (order, prefixes) =
-                    (&raw mut (*self.head_ptr()).order, &raw mut (*self.head_ptr()).prefixes);
-                let at = prefixes.cast::<u64>().add(slot);
-                let slot = self.slot_ptr(slot);
-                let vacated = if T::POINTERS { buffer::range(slot) } else { buffer::range(at) };
-                buffer::announce(tx, &[buffer::range(order), buffer::range(at), vacated]);
+                let (order, code) = self.parts(slot);
+                let vacated =
+                    if T::POINTERS { buffer::range(self.slot_ptr(slot)) } else { buffer::range(code) };
+                buffer::announce(tx, &[buffer::range(order), buffer::range(code), vacated]);
                 buffer::write(tx, order).remove(place);
-                *buffer::write(tx, at) = FREE;
+                *buffer::write(tx, code) = FREE;
             } else {
                 buffer::write(tx, self.head_ptr()).remove(place);
             }
@@ -304,22 +206,94 @@ impl<'r, T: Persist, const N: usize> P<'r, Node<T, N>> {
         }
     }
 
-    /// Replaces the prefix of the item at `place`.
-    pub(super) fn set_prefix(self, tx: &mut Txn<'r>, place: usize, prefix: u64) {
+    /// Replaces the code of the item at `place`.
+    pub(super) fn set_code(self, tx: &mut Txn<'r>, place: usize, code: impl FnOnce(&Head<N>) -> i16) {
         // SAFETY: a part of a live node.
         unsafe {
             let head = buffer::write(tx, self.head_ptr());
-            head.prefixes[head.slot(place)] = prefix;
+            head.codes[head.slot(place)] = code(head);
         }
     }
+}
 
-    /// Moves `count` items from `place` on to `to_place` of another node, which has room for them.
+/// What needs to know how items are ordered.
+impl<'r, T: Item<'r>, const N: usize> P<'r, Node<T, N>> {
+    /// Puts an item in at `place`. The node is not full. Returns its slot.
+    #[inline]
+    pub(super) fn insert_item(self, tx: &mut Txn<'r>, place: usize, prefix: u64, item: T) -> usize {
+        let head = self.head(tx);
+        let code = if place < T::FIRST { LEAST } else { head.code(prefix) };
+        let prefix_at = |place| self.item_at(tx, head, place).prefix(tx);
+        if let Some(scale) = head.better_scale(T::FIRST, place, prefix, code, prefix_at) {
+            self.set_scale(tx, scale);
+            return self.insert_coded(tx, place, scale.code(prefix), item);
+        }
+        self.insert_coded(tx, place, code, item)
+    }
+
+    #[inline(always)]
+    fn insert_coded(self, tx: &mut Txn<'r>, place: usize, code: i16, item: T) -> usize {
+        let head = self.head(tx);
+        let slot = head.slot(head.len());
+        // SAFETY: parts of a live node.
+        unsafe {
+            if tx.__logs_in_place() {
+                let (order, code_at) = self.parts(slot);
+                let parts =
+                    [buffer::range(order), buffer::range(code_at), buffer::range(self.slot_ptr(slot))];
+                buffer::announce(tx, &parts);
+                buffer::write(tx, order).insert(place);
+                *buffer::write(tx, code_at) = code;
+            } else {
+                buffer::write(tx, self.head_ptr()).insert(place, code);
+            }
+            buffer::write(tx, self.slot_ptr(slot)).put(item);
+        }
+        slot
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn set_scale(self, tx: &mut Txn<'r>, scale: Scale) {
+        let mut head = *self.head(tx);
+        let old = head;
+        head.set_scale(T::FIRST, scale, |place| self.item_at(tx, &old, place).prefix(tx));
+        // SAFETY: a part of a live node.
+        unsafe { *buffer::write(tx, self.head_ptr()) = head };
+    }
+
+    /// Moves `count` items from `place` on to `to_place` of another node, which has room for them. They have keys.
+    ///
+    /// (If the other one is empty, it gets the scale of this one, and no key is looked at.)
     pub(super) fn move_items(self, tx: &mut Txn<'r>, place: usize, count: usize, to: Self, to_place: usize) {
-        debug_assert!(self != to);
+        if count == 0 {
+            return;
+        }
         let (mut from_head, mut to_head) = (*self.head(tx), *to.head(tx));
-        for i in 0..count {
-            let prefix = from_head.prefix(place);
-            let (from_slot, to_slot) = (from_head.remove(place), to_head.insert(to_place + i, prefix));
+        let mut moves = [(0, 0); N];
+        let mut prefixes = [0; N];
+        if to_head.len() == 0 {
+            to_head.set_scale_of(&from_head);
+        } else {
+            // The user's code comes first: should it panic, nothing has moved.
+            for place in 0..to_head.len() {
+                prefixes[to_head.slot(place)] = to.item_at(tx, &to_head, place).prefix(tx);
+            }
+        }
+        let merges = to_head.len() > 0;
+        for (i, slots) in moves[..count].iter_mut().enumerate() {
+            let code = from_head.code_at(place);
+            let prefix = if merges { self.item_at(tx, &from_head, place).prefix(tx) } else { 0 };
+            *slots = (from_head.remove(place), to_head.insert(to_place + i, code));
+            prefixes[slots.1] = prefix;
+        }
+        if merges {
+            let at = |head: &Head<N>, place: usize| prefixes[head.slot(place)];
+            let scale = Scale::of(at(&to_head, T::FIRST), at(&to_head, to_head.len() - 1));
+            let order = to_head;
+            to_head.set_scale(T::FIRST, scale, |place| at(&order, place));
+        }
+        for &(from_slot, to_slot) in &moves[..count] {
             // SAFETY: parts of live nodes. The value moves, bytes and all; the heads say so below, and nothing in between can panic.
             unsafe {
                 let (from_slot, to_slot) = (self.slot_ptr(from_slot), to.slot_ptr(to_slot));

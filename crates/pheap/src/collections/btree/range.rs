@@ -4,7 +4,8 @@ use std::iter::FusedIterator;
 use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
-use super::node::{Child, Entry, Head, LEAF, Leaf};
+use super::head::Head;
+use super::node::{Child, Entry, LEAF, Leaf};
 use super::path::Path;
 use super::search::{self, MAX_HEIGHT, Wanted};
 use crate::collections::key::OrdKey;

@@ -2,7 +2,8 @@
 
 use std::cmp::Ordering;
 
-use super::node::{Child, Head, Inner, Leaf};
+use super::head::Head;
+use super::node::{Child, INNER, Inner, LEAF, Leaf};
 use super::path::Path;
 use crate::collections::key::OrdKey;
 use crate::layout::Persist;
@@ -32,6 +33,22 @@ impl<'q, Q: ?Sized + Ord> Wanted<'q, Q> {
     pub(super) fn new<'r, K: OrdKey<'r> + crate::collections::MapKey<'r, Query = Q>>(query: &'q Q) -> Self {
         Wanted { query, prefix: K::prefix(query) }
     }
+
+    /// Compares another key with this one.
+    #[inline(always)]
+    fn compare<'r, 'a, K: OrdKey<'r> + crate::collections::MapKey<'r, Query = Q>>(
+        &self,
+        prefix: u64,
+        query: impl FnOnce() -> &'a Q,
+    ) -> Ordering
+    where
+        Q: 'a,
+    {
+        match prefix.cmp(&self.prefix) {
+            Ordering::Equal if !K::EXACT => query().cmp(self.query),
+            order => order,
+        }
+    }
 }
 
 /// The place of a key in a leaf: `Ok` if it is there, else the place where it would be.
@@ -39,18 +56,17 @@ impl<'q, Q: ?Sized + Ord> Wanted<'q, Q> {
 pub(super) fn in_leaf<'r, K: OrdKey<'r>, V: Persist>(
     view: &View<'r>,
     leaf: P<'r, Leaf<K, V>>,
-    head: &Head<{ super::node::LEAF }>,
+    head: &Head<LEAF>,
     wanted: Wanted<'_, K::Query>,
 ) -> Result<usize, usize> {
-    let place = head.less(wanted.prefix);
-    if place == head.len() || head.prefix(place) != wanted.prefix {
+    let code = head.code(wanted.prefix);
+    let place = head.less(code);
+    if place == head.len() || head.code_at(place) != code {
         return Err(place);
     }
-    if K::EXACT {
-        return Ok(place);
-    }
-    among_equals(head, wanted.prefix, place, |place| {
-        leaf.item_at(view, head, place).key.query(view).cmp(wanted.query)
+    among_equals(head, code, place, |place| {
+        let query = leaf.item_at(view, head, place).key.query(view);
+        wanted.compare::<K>(K::prefix(query), || query)
     })
 }
 
@@ -59,39 +75,47 @@ pub(super) fn in_leaf<'r, K: OrdKey<'r>, V: Persist>(
 pub(super) fn in_inner<'r, K: OrdKey<'r>, V: Persist>(
     view: &View<'r>,
     inner: P<'r, Inner<'r, K, V>>,
-    head: &Head<{ super::node::INNER }>,
+    head: &Head<INNER>,
     wanted: Wanted<'_, K::Query>,
 ) -> usize {
-    if K::EXACT {
-        return head.less_or_equal(wanted.prefix).max(1) - 1;
-    }
-    // The first child is there for all keys that are less than the others.
-    let place = head.less(wanted.prefix).max(1);
-    if place >= head.len() || head.prefix(place) != wanted.prefix {
+    let code = head.code(wanted.prefix);
+    // The first child is there for all keys that are less than the separators.
+    let place = head.less(code).max(1);
+    if place >= head.len() || head.code_at(place) != code {
         return place - 1;
     }
-    let found = among_equals(head, wanted.prefix, place, |place| {
+    let found = among_equals(head, code, place, |place| {
+        let branch = inner.item_at(view, head, place);
         // SAFETY: all but the first branch have a separator.
-        let separator = unsafe { inner.item_at(view, head, place).separator.value() };
-        separator.query(view).cmp(wanted.query)
+        wanted.compare::<K>(branch.prefix, || unsafe { branch.separator.value() }.query(view))
     });
     found.unwrap_or_else(|place| place - 1)
 }
 
-/// Looks among the items from `place` on that have this prefix.
-#[inline]
+/// Looks among the items from `place` on that have this code.
+#[inline(always)]
 fn among_equals<const N: usize>(
     head: &Head<N>,
-    prefix: u64,
+    code: i16,
     place: usize,
     mut compare: impl FnMut(usize) -> Ordering,
 ) -> Result<usize, usize> {
     // Most often there is one.
-    let (mut from, mut to) = match compare(place) {
-        Ordering::Equal => return Ok(place),
-        Ordering::Greater => return Err(place),
-        Ordering::Less => (place + 1, head.less_or_equal(prefix)),
-    };
+    match compare(place) {
+        Ordering::Equal => Ok(place),
+        Ordering::Greater => Err(place),
+        Ordering::Less => search(place + 1, head.less_or_equal(code), compare),
+    }
+}
+
+/// Binary search, of places before which all items are less.
+#[cold]
+#[inline(never)]
+fn search(
+    mut from: usize,
+    mut to: usize,
+    mut compare: impl FnMut(usize) -> Ordering,
+) -> Result<usize, usize> {
     while from < to {
         let middle = from.midpoint(to);
         match compare(middle) {

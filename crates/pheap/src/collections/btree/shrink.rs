@@ -4,7 +4,7 @@
 //! it. (Of leaves, that takes a new separator. If there is no memory for it, the leaf stays as it is: removal does not fail.)
 
 use super::PBTreeMap;
-use super::node::{Child, Entry, INNER, Inner, LEAF, Leaf, Node};
+use super::node::{Child, Entry, INNER, Inner, Item, LEAF, Leaf, Node};
 use super::path::Path;
 use crate::collections::key::OrdKey;
 use crate::layout::Persist;
@@ -120,7 +120,7 @@ pub(super) fn mend_child<'r, K: OrdKey<'r>, V: Persist>(
 }
 
 /// Moves items between neighbours, so that they have as many.
-fn even_out<'r, T: Persist, const N: usize>(
+fn even_out<'r, T: Item<'r>, const N: usize>(
     tx: &mut Txn<'r>,
     left: P<'r, Node<T, N>>,
     right: P<'r, Node<T, N>>,
@@ -148,9 +148,9 @@ unsafe fn even_out_leaves<'r, K: OrdKey<'r>, V: Persist>(
     // The first key on the right when it is done. (This is the user's code: should it panic, nothing has moved.)
     let (l, r) = (left.count(tx), right.count(tx));
     let (leaf, at) = if l < r { (right, (r - l) / 2) } else { (left, l - (l - r) / 2) };
-    let head = leaf.head(tx);
-    let prefix = head.prefix(at);
-    let Ok(key) = K::from_query(tx, leaf.item_at(tx, head, at).key.query(tx)) else { return };
+    let query = leaf.item_at(tx, leaf.head(tx), at).key.query(tx);
+    let prefix = K::prefix(query);
+    let Ok(key) = K::from_query(tx, query) else { return };
     even_out(tx, left, right);
     // SAFETY: by the caller's promise; the key was the inner node's own.
     unsafe { inner.take_separator(tx, place).1.give_up(tx) };

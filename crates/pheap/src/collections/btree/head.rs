@@ -1,0 +1,196 @@
+//! What a search of a node looks at: the order of its items, and a code of each key.
+//!
+//! A code is 16 bits of the key's [prefix](crate::collections::OrdKey::prefix): how far it is from a base, in steps of a power of two. Base and
+//! step are chosen so that they tell the items of the node apart as well as can be; whatever they are, codes are ordered as the keys are, as far
+//! as they go. So the codes of a node fill one cache line or two, and are compared all at once.
+
+use crate::Persist;
+
+/// The code of a slot that is not in use: no key has a greater one.
+pub(super) const FREE: i16 = i16::MAX;
+/// The least code, that of what has no key.
+pub(super) const LEAST: i16 = i16::MIN;
+
+/// What is looked at first: written and read as a whole by short transactions.
+#[derive(Persist, Clone, Copy)]
+#[repr(C)]
+#[persist(own, id = "pheap::BTreeHead", crate = "crate")]
+pub(crate) struct Head<const N: usize> {
+    pub(super) order: Order<N>,
+    scale: Scale,
+    pub(super) codes: [i16; N],
+}
+
+/// Which slots are in use, in the order of their items; behind them, those that are free.
+#[derive(Persist, Clone, Copy)]
+#[repr(C)]
+#[persist(own, id = "pheap::BTreeOrder", crate = "crate")]
+pub(crate) struct Order<const N: usize> {
+    len: u64,
+    slots: [u8; N],
+}
+
+/// What codes mean.
+#[derive(Persist, Clone, Copy)]
+#[repr(C)]
+#[persist(own, id = "pheap::BTreeScale", crate = "crate")]
+pub(crate) struct Scale {
+    base: u64,
+    /// Logarithm of the step.
+    shift: u64,
+}
+
+impl<const N: usize> Order<N> {
+    /// Takes the first free slot for an item that comes to `place`.
+    #[inline(always)]
+    pub(super) fn insert(&mut self, place: usize) -> usize {
+        let len = self.len as usize;
+        let slot = self.slots[len];
+        self.slots.copy_within(place..len, place + 1);
+        self.slots[place] = slot;
+        self.len += 1;
+        slot as usize
+    }
+
+    /// Frees the slot of the item at `place`.
+    #[inline(always)]
+    pub(super) fn remove(&mut self, place: usize) -> usize {
+        let len = self.len as usize;
+        let slot = self.slots[place];
+        self.slots.copy_within(place + 1..len, place);
+        self.slots[len - 1] = slot;
+        self.len -= 1;
+        slot as usize
+    }
+}
+
+impl Scale {
+    /// For prefixes between two. There is room on both sides, so that what is added at the ends of a tree is told apart, too.
+    pub(super) fn of(one: u64, other: u64) -> Scale {
+        let (least, greatest) = (one.min(other), one.max(other));
+        let room = ((greatest - least) / 2).max(1 << 14);
+        let (base, end) = (least.saturating_sub(room), greatest.saturating_add(room));
+        Scale { base, shift: (48 - (end - base).leading_zeros().min(48)).into() }
+    }
+
+    /// Whether the other one is worth it to write all codes again.
+    fn is_worse(self, other: Scale) -> bool {
+        other.shift + 2 <= self.shift
+    }
+
+    /// Whether a prefix is so far away that it has the code of all that are.
+    fn is_beyond(self, prefix: u64) -> bool {
+        prefix < self.base || (prefix - self.base) >> (self.shift & 63) >= 0xffff
+    }
+
+    #[inline(always)]
+    pub(super) fn code(self, prefix: u64) -> i16 {
+        let distance = prefix.saturating_sub(self.base) >> (self.shift & 63);
+        (distance.min(0xfffe) as u16 ^ 0x8000) as i16
+    }
+}
+
+impl<const N: usize> Head<N> {
+    pub(super) const EMPTY: Head<N> = {
+        assert!(N.is_multiple_of(8) && N <= 128);
+        let mut slots = [0; N];
+        let mut i = 0;
+        while i < N {
+            slots[i] = i as u8;
+            i += 1;
+        }
+        Head { order: Order { len: 0, slots }, scale: Scale { base: 0, shift: 48 }, codes: [FREE; N] }
+    };
+
+    /// Number of items.
+    #[inline(always)]
+    pub(super) fn len(&self) -> usize {
+        self.order.len as usize
+    }
+
+    #[inline(always)]
+    pub(super) fn is_full(&self) -> bool {
+        self.len() == N
+    }
+
+    /// The slot of the item at `place`.
+    #[inline(always)]
+    pub(super) fn slot(&self, place: usize) -> usize {
+        self.order.slots[place] as usize
+    }
+
+    /// The code that a prefix has in this node.
+    #[inline(always)]
+    pub(super) fn code(&self, prefix: u64) -> i16 {
+        self.scale.code(prefix)
+    }
+
+    /// The code of the item at `place`.
+    #[inline(always)]
+    pub(super) fn code_at(&self, place: usize) -> i16 {
+        self.codes[self.slot(place)]
+    }
+
+    /// Number of items whose code is less: the place of the first of the others. All codes are compared, so no branch depends on what they are.
+    #[inline(always)]
+    pub(super) fn less(&self, code: i16) -> usize {
+        let less = self.codes.iter().map(|&other| i16::from(other < code)).sum::<i16>() as usize;
+        less.min(self.len())
+    }
+
+    /// Number of items whose code is not greater.
+    #[inline(always)]
+    pub(super) fn less_or_equal(&self, code: i16) -> usize {
+        let others = self.codes.iter().map(|&other| i16::from(other <= code)).sum::<i16>() as usize;
+        others.min(self.len())
+    }
+
+    /// The scale that would suit an item with this prefix and this code at `place`, and the others, much better than the one there is. The items
+    /// before `first` have no keys.
+    #[inline]
+    pub(super) fn better_scale(
+        &self,
+        first: usize,
+        place: usize,
+        prefix: u64,
+        code: i16,
+        prefix_at: impl Fn(usize) -> u64,
+    ) -> Option<Scale> {
+        let same = |other: usize| (first..self.len()).contains(&other) && self.code_at(other) == code;
+        if !same(place) && !same(place.wrapping_sub(1)) {
+            return None;
+        }
+        let (least, greatest) = (prefix_at(first).min(prefix), prefix_at(self.len() - 1).max(prefix));
+        let scale = Scale::of(least, greatest);
+        let better =
+            self.scale.is_worse(scale) || self.scale.is_beyond(least) || self.scale.is_beyond(greatest);
+        better.then_some(scale)
+    }
+
+    /// Writes all codes again.
+    pub(super) fn set_scale(&mut self, first: usize, scale: Scale, prefix_at: impl Fn(usize) -> u64) {
+        self.scale = scale;
+        for place in first..self.len() {
+            self.codes[self.slot(place)] = scale.code(prefix_at(place));
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn insert(&mut self, place: usize, code: i16) -> usize {
+        let slot = self.order.insert(place);
+        self.codes[slot] = code;
+        slot
+    }
+
+    #[inline(always)]
+    pub(super) fn remove(&mut self, place: usize) -> usize {
+        let slot = self.order.remove(place);
+        self.codes[slot] = FREE;
+        slot
+    }
+
+    /// What codes mean in another node.
+    pub(super) fn set_scale_of(&mut self, other: &Head<N>) {
+        self.scale = other.scale;
+    }
+}
