@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::own::Rule;
+use super::own::{Rule, own_key};
 use crate::layout::desc::Prim;
 use crate::layout::{FieldLayout, Shape, TypeLayout, VariantLayout, slice_header};
 
@@ -52,6 +52,11 @@ pub(super) enum Op {
         stride: u64,
         len: u64,
         ops: Vec<Op>,
+    },
+    /// The only pointer to its target.
+    OwnedPtr {
+        at: u64,
+        to: u32,
     },
     /// What a collection promises of its buffers.
     Own {
@@ -210,9 +215,13 @@ fn compile(ty: &TypeLayout, at: u64, ops: &mut Vec<Op>) {
         Shape::Prim(_) | Shape::Slice(_) | Shape::Str => {}
         Shape::Struct(fields) => {
             // A collection's buffers are looked at together with it.
-            match Rule::of(ty, fields) {
+            match Rule::of(ty) {
                 Some(rule) => ops.push(Op::Own { at, rule }),
                 None => all(fields, ops),
+            }
+            let key = own_key(ty).and_then(|key| fields.iter().find(|field| field.name == key));
+            if let Some(key) = key {
+                own(ops, at + key.offset);
             }
         }
         Shape::Array { elem, len } => {
@@ -238,6 +247,17 @@ fn compile(ty: &TypeLayout, at: u64, ops: &mut Vec<Op>) {
                 .collect();
             list.sort_unstable_by_key(|(tag, _)| *tag);
             ops.push(Op::Enum { at, tag: *tag, variants: list });
+        }
+    }
+}
+
+/// The pointer at byte `at` is the only one to its target.
+fn own(ops: &mut [Op], at: u64) {
+    for op in ops {
+        match *op {
+            Op::Ptr { at: here, to, .. } if here == at => *op = Op::OwnedPtr { at, to },
+            Op::Slot { at: here, ref mut ops, .. } if here == at => own(ops, 0),
+            _ => {}
         }
     }
 }

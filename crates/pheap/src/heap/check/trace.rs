@@ -48,6 +48,8 @@ pub(super) struct Tracer<'m, L> {
     is_live: L,
     /// A bit for each slot.
     reached: Vec<u64>,
+    /// A bit for each slot whose object belongs to a collection, which will free it.
+    owned: Vec<u64>,
     todo: ToDo,
     problems: Problems,
     pub(super) root: &'m MappedRoot,
@@ -61,7 +63,9 @@ pub(super) fn trace(map: &HeapMap, is_live: impl Fn(u64) -> Option<bool>) -> Rep
         Report { spans: map.spans.len() as u64, roots: map.roots.len() as u64, ..Report::default() };
     if let Some(first) = map.roots.first() {
         let reached = vec![0; map.slots.div_ceil(64) as usize];
-        let mut tracer = Tracer { map, is_live, reached, todo: ToDo::default(), problems, root: first };
+        let owned = reached.clone();
+        let mut tracer =
+            Tracer { map, is_live, reached, owned, todo: ToDo::default(), problems, root: first };
         map.roots.iter().for_each(|root| tracer.root(root));
         count(map, &tracer.reached, &mut report);
         problems = tracer.problems;
@@ -76,7 +80,7 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
         self.root = root;
         let addr = self.map.addr(root.object).addr() as u64;
         match self.map.locate(addr, root.ty, root.region) {
-            Ok(Some(place)) if place.inside == 0 => self.reach(place),
+            Ok(Some(place)) if place.inside == 0 && self.reach(place) => {}
             Ok(_) => {
                 self.problems.add(|| format!("root {:?}: its object is not the whole of a slot", root.name))
             }
@@ -91,21 +95,26 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
         }
     }
 
-    /// Notes an object, to be looked at if this is the first time.
+    /// Notes an object, to be looked at if this is the first time. Returns whether that may be done: not if a collection owns it.
     #[inline(always)]
-    fn reach(&mut self, place: Place) {
-        if self.is_first(place) {
-            self.todo.stack.push(Reached { span: place.span, start: place.start });
-        }
-    }
-
-    /// Notes an object. Returns whether this is the first time.
-    #[inline(always)]
-    pub(super) fn is_first(&mut self, place: Place) -> bool {
+    fn reach(&mut self, place: Place) -> bool {
         let number = self.map.spans[place.span as usize].first_slot + place.slot;
         let (word, bit) = (&mut self.reached[(number / 64) as usize], 1 << (number % 64));
-        let is_first = *word & bit == 0;
-        *word |= bit;
+        if *word & bit == 0 {
+            *word |= bit;
+            self.todo.stack.push(Reached { span: place.span, start: place.start });
+            return true;
+        }
+        self.owned[(number / 64) as usize] & bit == 0
+    }
+
+    /// Notes an object that a collection owns. Returns whether nothing has led to it before.
+    pub(super) fn own(&mut self, place: Place) -> bool {
+        let number = self.map.spans[place.span as usize].first_slot + place.slot;
+        let (at, bit) = ((number / 64) as usize, 1 << (number % 64));
+        let is_first = self.reached[at] & bit == 0;
+        self.reached[at] |= bit;
+        self.owned[at] |= bit;
         is_first
     }
 
@@ -167,7 +176,11 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
                 // SAFETY: a pointer of the object's type, hence within its slot, and aligned.
                 let addr = unsafe { map.word(object.start + at) };
                 match map.locate(addr, *to, self.root.region) {
-                    Ok(Some(place)) => self.reach(place),
+                    Ok(Some(place)) => {
+                        if !self.reach(place) {
+                            self.complain(object, at, || "points to what a collection owns".to_owned());
+                        }
+                    }
                     Ok(None) if addr == 0 && !nullable => {
                         self.complain(object, at, || "is null, which only an `Option<P>` may be".to_owned());
                     }
@@ -207,7 +220,17 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
                     self.run(ops, object, base + at);
                 }
             }
-            Op::Own { at, rule } => self.keeps(*rule, object, base + at),
+            Op::OwnedPtr { at, to } => {
+                let at = base + at;
+                // SAFETY: as above.
+                let addr = unsafe { map.word(object.start + at) };
+                match self.take(addr, *to) {
+                    Ok(Some(target)) => self.look_at(&target),
+                    Ok(None) => self.complain(object, at, || "is null, and a key".to_owned()),
+                    Err(what) => self.complain(object, at, || what),
+                }
+            }
+            Op::Own { at, rule } => self.collection(*rule, object, base + at),
             Op::Repeat { at, stride, len, ops } => {
                 for i in 0..*len {
                     self.run(ops, object, base + at + i * stride);

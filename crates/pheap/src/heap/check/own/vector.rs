@@ -1,0 +1,80 @@
+//! Vectors, strings and queues: a buffer of slots, some of which have values.
+
+use super::{Pointer, SlotOps, field, number, pointer};
+use crate::heap::check::plan::Parts;
+use crate::heap::check::trace::{Reached, Tracer};
+use crate::layout::TypeLayout;
+use crate::layout::desc::Prim;
+
+/// As many slots have values as the length says, from the head on, and round. Offsets are in bytes from the start of the collection.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::heap::check) struct Vector {
+    head: Option<u64>,
+    len: u64,
+    buffer: Pointer,
+    /// Whether the values are UTF-8.
+    is_text: bool,
+}
+
+impl Vector {
+    pub(super) fn of(ty: &TypeLayout) -> Option<Vector> {
+        Some(Vector {
+            head: None,
+            len: number(ty, &["len"], Prim::U64)?,
+            buffer: pointer(ty, &["buffer"])?,
+            is_text: false,
+        })
+    }
+
+    pub(super) fn text(ty: &TypeLayout) -> Option<Vector> {
+        let (offset, bytes) = field(ty, &["bytes"])?;
+        let Vector { len, buffer, .. } = Vector::of(bytes)?;
+        let buffer = Pointer { at: offset + buffer.at, ..buffer };
+        Some(Vector { head: None, len: offset + len, buffer, is_text: true })
+    }
+
+    pub(super) fn ring(ty: &TypeLayout) -> Option<Vector> {
+        Some(Vector { head: Some(number(ty, &["head"], Prim::U64)?), ..Vector::of(ty)? })
+    }
+
+    /// Some entries, one behind the other.
+    pub(super) fn entries(len: u64, buffer: Pointer) -> Vector {
+        Vector { head: None, len, buffer, is_text: false }
+    }
+}
+
+impl<L: Fn(u64) -> Option<bool>> Tracer<'_, L> {
+    pub(super) fn vector(&mut self, vector: Vector, object: &Reached, base: u64) -> Result<(), String> {
+        let Vector { head, len, buffer, is_text } = vector;
+        let first = head.map_or(0, |at| self.word(object, base + at));
+        let len = self.word(object, base + len);
+        let buffer = self.take(self.word(object, base + buffer.at), buffer.to)?;
+        let map = self.map;
+        let capacity = match &buffer {
+            Some(buffer) => map
+                .len_of(&map.spans[buffer.span as usize], buffer.start)
+                .map_err(|len| format!("has a buffer with a length of {len}, which does not fit"))?,
+            None => 0,
+        };
+        if len > capacity || (first >= capacity && first > 0) {
+            return Err(format!("has {len} elements from place {first} on, in a buffer for {capacity}"));
+        }
+        let Some(buffer) = buffer else { return Ok(()) };
+        let Parts::Slice { header, stride, ops } = self.parts(&buffer) else { return Err(super::strange()) };
+        let slots = SlotOps::of(ops);
+        if !slots.any.is_empty() {
+            for i in 0..capacity {
+                let place = header + (first + i) % capacity * stride;
+                self.run(if i < len { slots.value } else { slots.any }, &buffer, place);
+            }
+        }
+        if is_text {
+            // SAFETY: within the buffer, whose length was compared with its slot; nobody writes it.
+            let text = unsafe { std::slice::from_raw_parts(map.addr(buffer.start + header), len as usize) };
+            if std::str::from_utf8(text).is_err() {
+                return Err("is not UTF-8".to_owned());
+            }
+        }
+        Ok(())
+    }
+}
