@@ -2,6 +2,7 @@
 
 mod btree;
 mod deque;
+mod forged;
 mod hash;
 mod keys;
 mod reuse;

@@ -1,0 +1,206 @@
+//! Heap files from elsewhere: with `verify`, a byte that was changed in a collection is an error, or what is left can be used.
+
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+
+use pheap::{
+    Durability, Error, Options, P, PBTreeMap, PHashMap, PString, PVec, PVecDeque, Persist, Result, Root,
+    View, field,
+};
+
+#[derive(Persist, Default)]
+#[repr(C)]
+struct All<'r> {
+    numbers: PVec<'r, u64>,
+    pointers: PVec<'r, P<'r, u64>>,
+    queue: PVecDeque<'r, P<'r, u64>>,
+    text: PString<'r>,
+    few: PHashMap<'r, P<'r, str>, u64>,
+    hashed: PHashMap<'r, P<'r, str>, P<'r, u64>>,
+    by_number: PHashMap<'r, u64, u64>,
+    ordered: PBTreeMap<'r, P<'r, str>, P<'r, u64>>,
+    in_order: PBTreeMap<'r, u64, PString<'r>>,
+}
+
+fn options() -> Options {
+    Options::new().arena_size(256 << 10).reserve(1 << 28).durability(Durability::Process)
+}
+
+fn sample(path: &Path) -> Result<Vec<u8>> {
+    let heap = options().open(path)?;
+    let root: Root<All> = heap.root("all")?;
+    root.txn(|tx, all| {
+        field!(all.numbers).extend(tx, 0..20)?;
+        field!(all.text).push_str(tx, "persistent √ heaps")?;
+        for i in 0..20 {
+            let number = tx.alloc(i)?;
+            field!(all.pointers).push(tx, number)?;
+            field!(all.queue).push_front(tx, number)?;
+        }
+        field!(all.queue).pop_back(tx);
+        field!(all.queue).pop_front(tx);
+        field!(all.few).insert(tx, "one", 1)?;
+        field!(all.few).insert(tx, "two", 2)?;
+        for i in 0..300u64 {
+            let (key, number) = (format!("key {}", i * 7 % 300), tx.alloc(i)?);
+            field!(all.hashed).insert(tx, &key, number)?;
+            field!(all.ordered).insert(tx, &key, number)?;
+            field!(all.by_number).insert(tx, &i, i)?;
+            let text = PString::from_str(tx, &key)?;
+            field!(all.in_order).insert(tx, &i, text)?;
+        }
+        for i in 0..20u64 {
+            field!(all.hashed).remove(tx, &format!("key {i}"));
+            field!(all.ordered).remove(tx, &format!("key {i}"));
+        }
+        Ok(())
+    })?;
+    drop(root);
+    heap.close()?;
+    Ok(fs::read(path).expect("the file can be read"))
+}
+
+/// Reads all that there is, in all ways.
+fn read<'r>(view: &View<'r>, all: P<'r, All<'r>>) -> u64 {
+    let all = &view[all];
+    let number = |p: &P<'r, u64>| view[*p];
+    let mut sum = all.numbers.iter(view).fold(0u64, |sum, n| sum.wrapping_add(*n));
+    sum ^= all.pointers.iter(view).chain(all.queue.iter(view)).map(number).fold(0, u64::wrapping_add);
+    sum ^= all.text.as_str(view).chars().map(|c| u64::from(u32::from(c))).sum::<u64>();
+    let texts = all.few.iter(view).map(|(key, _)| key);
+    let texts = texts.chain(all.hashed.iter(view).map(|(key, _)| key));
+    let texts = texts.chain(all.ordered.iter(view).map(|(key, _)| key));
+    let texts = texts.chain(all.ordered.iter(view).rev().map(|(key, _)| key));
+    let texts = texts.chain(all.in_order.iter(view).map(|(_, text)| text.as_str(view)));
+    sum ^= texts.map(|text| text.chars().count() as u64).sum::<u64>();
+    sum ^= all.hashed.iter(view).map(|(_, p)| view[*p]).fold(0, u64::wrapping_add);
+    sum ^= all.by_number.iter(view).map(|(a, b)| a ^ b).fold(0, u64::wrapping_add);
+    for i in 0..300u64 {
+        let key = format!("key {i}");
+        sum ^= all.hashed.get(view, &key).map_or(0, number) ^ all.ordered.get(view, &key).map_or(1, number);
+        sum ^= all.by_number.get(view, &i).copied().unwrap_or(2);
+        sum ^= all.in_order.get(view, &i).map_or(3, |text| text.as_str(view).len() as u64);
+    }
+    sum
+}
+
+/// Changes all that there is.
+fn change(root: &Root<All<'static>>) -> Result<()> {
+    root.txn(|tx, all| {
+        let number = tx.alloc(1)?;
+        for i in 0..40u64 {
+            let key = format!("new {i}");
+            field!(all.numbers).push(tx, i)?;
+            field!(all.pointers).push(tx, number)?;
+            field!(all.queue).push_front(tx, number)?;
+            field!(all.few).insert(tx, &key, i)?;
+            field!(all.hashed).insert(tx, &key, number)?;
+            field!(all.ordered).insert(tx, &key, number)?;
+            field!(all.by_number).insert(tx, &(i + 1000), i)?;
+            field!(all.hashed).remove(tx, &format!("key {}", i + 20));
+            field!(all.ordered).remove(tx, &format!("key {}", i + 20));
+            field!(all.by_number).remove(tx, &i);
+            field!(all.in_order).remove(tx, &i);
+        }
+        field!(all.text).push_str(tx, "more")
+    })
+}
+
+struct Rng(u64);
+
+impl Rng {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % n
+    }
+}
+
+#[test]
+fn changed_bytes_are_errors_or_harmless() {
+    let dir = tempfile::tempdir().unwrap();
+    let good = sample(&dir.path().join("sample")).unwrap();
+    let path = dir.path().join("forged");
+    let mut rng = Rng(7);
+    // Bytes that mean something; the header and the tables are tested elsewhere.
+    let places: Vec<usize> = (4096 * 4..good.len()).filter(|&at| good[at] != 0).collect();
+    let (mut refused, mut used) = (0, 0);
+    for i in 0..1500 {
+        let mut bytes = good.clone();
+        let at = places[rng.below(places.len() as u64) as usize];
+        bytes[at] ^= if i % 2 == 0 { 1 << rng.below(8) } else { 1 + rng.below(255) as u8 };
+        fs::write(&path, &bytes).unwrap();
+        let heap = match options().verify(true).open(&path) {
+            Ok(heap) => heap,
+            Err(Error::Corrupt { .. }) => {
+                refused += 1;
+                continue;
+            }
+            Err(error) => panic!("byte {at}: {error}"),
+        };
+        let Ok(root) = heap.existing_root::<All>("all") else { continue };
+        root.read(|view, all| std::hint::black_box(read(view, all))).unwrap();
+        if i % 4 == 0 {
+            // A length may be wrong now, and a sum overflow. What must not happen is that memory is damaged.
+            let _ = catch_unwind(AssertUnwindSafe(|| change(&root)));
+            if let Ok(root) = heap.existing_root::<All>("all") {
+                let _ = catch_unwind(AssertUnwindSafe(|| root.read(read).unwrap()));
+            }
+        }
+        used += 1;
+    }
+    assert!(refused > 150 && used > 150, "{refused} were refused, {used} used");
+}
+
+/// What is said of a heap in which one word of a vector was overwritten.
+fn verdict(field: &str, place: u64, value: u64) -> String {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("forged");
+    let mut bytes = sample(&path).unwrap();
+    let heap = Options::new().read_only(true).open(&path).unwrap();
+    let offset = heap.inspect("all", |object| object.offset()).unwrap();
+    drop(heap);
+    let at = (offset + place) as usize;
+    bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
+    fs::write(&path, bytes).unwrap();
+    match options().verify(true).open(&path) {
+        Err(Error::Corrupt { what }) => what,
+        other => panic!("{field}: {other:?}"),
+    }
+}
+
+#[test]
+fn what_a_collection_promises_is_checked() {
+    let at = |offset: usize| offset as u64;
+    let numbers = at(std::mem::offset_of!(All<'_>, numbers));
+    assert!(verdict("numbers", numbers, 1 << 40).contains("in a buffer for 20"));
+    let pointers = at(std::mem::offset_of!(All<'_>, pointers));
+    assert!(verdict("pointers", pointers, 30).contains("is null"));
+    let queue = at(std::mem::offset_of!(All<'_>, queue));
+    assert!(verdict("queue", queue, 1 << 20).contains("from place 1048576"));
+    let text = at(std::mem::offset_of!(All<'_>, text));
+    assert!(verdict("text", text, 12).contains("is not UTF-8"));
+    let few = at(std::mem::offset_of!(All<'_>, few));
+    assert!(verdict("few", few, 300).contains("has 300 elements"));
+}
+
+/// Two vectors with one buffer: the second of them to grow would free what the first has freed.
+#[test]
+fn a_buffer_has_one_owner() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("forged");
+    let mut bytes = sample(&path).unwrap();
+    let heap = Options::new().read_only(true).open(&path).unwrap();
+    let all = heap.inspect("all", |object| object.offset()).unwrap() as usize;
+    drop(heap);
+    // The queue is three words, of which the last is the pointer to the buffer; so is the second of the vector.
+    let (vector, queue) =
+        (all + std::mem::offset_of!(All<'_>, pointers) + 8, all + std::mem::offset_of!(All<'_>, queue) + 16);
+    bytes.copy_within(queue..queue + 8, vector);
+    bytes[vector - 8..vector].fill(0);
+    fs::write(&path, bytes).unwrap();
+    match options().verify(true).open(&path) {
+        Err(Error::Corrupt { what }) => assert!(what.contains("belongs to something else"), "{what}"),
+        other => panic!("{other:?}"),
+    }
+}
