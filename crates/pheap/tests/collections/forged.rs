@@ -125,7 +125,7 @@ fn changed_bytes_are_errors_or_harmless() {
     // Bytes that mean something; the header and the tables are tested elsewhere.
     let places: Vec<usize> = (4096 * 4..good.len()).filter(|&at| good[at] != 0).collect();
     let (mut refused, mut used) = (0, 0);
-    for i in 0..1500 {
+    for i in 0..600 {
         let mut bytes = good.clone();
         let at = places[rng.below(places.len() as u64) as usize];
         bytes[at] ^= if i % 2 == 0 { 1 << rng.below(8) } else { 1 + rng.below(255) as u8 };
@@ -149,7 +149,7 @@ fn changed_bytes_are_errors_or_harmless() {
         }
         used += 1;
     }
-    assert!(refused > 150 && used > 150, "{refused} were refused, {used} used");
+    assert!(refused > 60 && used > 60, "{refused} were refused, {used} used");
 }
 
 /// What is said of a heap in which one word of a vector was overwritten.
