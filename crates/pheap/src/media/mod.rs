@@ -148,6 +148,11 @@ impl Media {
         !matches!(self.medium, Medium::Process | Medium::Wal(_) | Medium::Synced(_))
     }
 
+    /// Whether it takes time to make bytes durable.
+    pub(crate) fn is_slow(&self) -> bool {
+        !matches!(self.medium, Medium::Process)
+    }
+
     /// The write-ahead log, if that is what makes stores durable.
     #[inline(always)]
     pub(crate) fn wal(&self) -> Option<&Arc<Wal>> {

@@ -13,6 +13,9 @@ const FRESH_IN_RECORD: usize = 1024;
 /// for each line that was written.
 const RECORD_LOG: u64 = 256 << 10;
 
+/// The originals of so many copies are on their way while one is compared: of a large set not all are still at hand.
+const AHEAD: usize = 12;
+
 /// Whether a commit has worked. In one word: a `Result` with an `Error` in it is written in pieces, and copied as a whole, and a
 /// processor lets such a copy wait until the pieces have left its store queue, behind the fence.
 type Done = Result<(), Box<Error>>;
@@ -142,8 +145,13 @@ fn stage_changes(context: &mut Context, record: &mut Staged) {
     let base = context.heap().base().addr();
     context.shade_originals();
     let Context { set, gc, .. } = context;
-    let way = if set.is_large() { Compare::InBlocks } else { Compare::WordByWord };
+    let large = set.is_large();
+    let way = if large { Compare::InBlocks } else { Compare::WordByWord };
+    let mut ahead = set.copies().skip(AHEAD);
     for (addr, copy, words) in set.copies() {
+        if large && let Some((addr, ..)) = ahead.next() {
+            cpu::prefetch(std::ptr::without_provenance(addr));
+        }
         gc.remembered.add(addr, words * 8);
         let original = std::ptr::with_exposed_provenance(addr);
         // SAFETY: copy and original have this many words. Their bytes are definite: `settle` has seen to it.

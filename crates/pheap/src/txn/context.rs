@@ -93,7 +93,14 @@ impl Context {
         hot: *const Hot,
     ) -> Context {
         // SAFETY: the heap is there, by the caller's promise.
-        let limit = if unsafe { (*heap).is_simulated() } { FEW_ENTRIES } else { MAX_ENTRIES };
+        let limit = if unsafe { (*heap).is_simulated() } {
+            FEW_ENTRIES
+        } else if media.is_slow() {
+            MAX_ENTRIES
+        } else {
+            // Without fences the undo log is hardly more expensive.
+            MAX_ENTRIES / 2
+        };
         Context {
             heap,
             region,

@@ -17,7 +17,7 @@ const STAGES: [Stage; 3] = [
 /// Lines of a group: within one the places of lines are side by side.
 const GROUP: usize = 1024;
 /// Bytes of a range that one test of the filter answers for: its lines are less than the bits of a word that begins at any byte.
-const AT_ONCE: usize = 50 * LINE;
+pub(super) const AT_ONCE: usize = 50 * LINE;
 
 struct Stage {
     lines: usize,
@@ -113,14 +113,15 @@ impl LineIndex {
         self.filter_mask = STAGES[stage].bits.saturating_sub(1);
     }
 
-    /// Whether no entry covers a line of a range that is not empty. May say `false` if none does; always does unless the index is [large](Self::is_large).
+    /// Whether no entry covers a line of a range that is not empty. May say `false` if none does; always says so of long ranges, and unless the
+    /// index is [large](Self::is_large).
     #[inline(always)]
     pub(super) fn rules_out(&self, addr: usize, len: usize) -> bool {
-        if !self.is_large() {
+        if !self.is_large() || len > AT_ONCE {
             return false;
         }
         let (first, last) = first_and_last(addr, len);
-        if len > AT_ONCE || (first ^ last) >= GROUP {
+        if (first ^ last) >= GROUP {
             return self.rules_out_each(first, last);
         }
         let place = place(first, self.filter_mask);
@@ -290,7 +291,7 @@ mod tests {
             }
             assert_eq!(index.is_large(), lines > 256);
             for (&line, entries) in &model {
-                assert!(!index.rules_out(line * LINE, 1) && !index.rules_out(line * LINE - 500, 5001));
+                assert!(!index.rules_out(line * LINE, 1) && !index.rules_out(line * LINE - 500, 2001));
                 let mut seen = HashSet::new();
                 index.find(line, |entry| seen.insert(entry).then_some(()).filter(|()| false));
                 assert_eq!(seen, entries.iter().copied().collect());

@@ -255,16 +255,56 @@ impl Context {
         self.logged.contains(a - base, a - base + len) && self.logged.contains(b - base, b - base + len)
     }
 
-    /// Logs the places that were noted in `ahead`, behind one fence.
+    /// Logs these places (address, bytes), behind one fence, if writes are logged one by one.
+    pub(crate) unsafe fn log_together(cx: *mut Context, places: &[(usize, usize)]) {
+        // SAFETY: as in `writable`.
+        unsafe {
+            if (*cx).mode == Mode::Long && Context::log_ranges(cx, places).is_err() {
+                Context::doom(cx);
+            }
+        }
+    }
+
+    /// [`log_together`](Self::log_together) for the places that were noted in `ahead`.
     pub(crate) unsafe fn log_ahead(cx: *mut Context) {
         // SAFETY: as in `writable`.
         unsafe {
             let mut ahead = std::mem::take(&mut (*cx).ahead);
-            if (*cx).mode == Mode::Long && Context::log_ranges(cx, &ahead).is_err() {
-                Context::doom(cx);
-            }
+            Context::log_together(cx, &ahead);
             ahead.clear();
             (*cx).ahead = ahead;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ptr::value_of;
+    use crate::{Durability, Options, P};
+
+    #[test]
+    fn places_that_are_logged_together_share_a_fence() {
+        let dir = tempfile::tempdir().unwrap();
+        let fences = [false, true].map(|together| {
+            let options = Options::new().durability(Durability::Pmem).pin_undo(true);
+            let heap = options.open(dir.path().join(together.to_string())).unwrap();
+            let root = heap
+                .root_or::<Option<P<[u64]>>>("numbers", |tx| Ok(Some(tx.alloc_slice(1000, |_| 7)?)))
+                .unwrap();
+            root.txn(|tx, p| {
+                let numbers = tx[p].unwrap();
+                let places = [3, 400, 405, 990].map(|i| numbers.at(i));
+                let before = heap.stats().fences;
+                if together {
+                    // SAFETY: the places of elements.
+                    unsafe { tx.log_together(&places.map(|p| (value_of(p).cast(), 8))) };
+                    assert_eq!(heap.stats().fences, before + 1);
+                }
+                places.iter().for_each(|&p| tx[p] = 8);
+                Ok(heap.stats().fences - before)
+            })
+            .unwrap()
+        });
+        assert_eq!(fences, [4, 1]);
     }
 }

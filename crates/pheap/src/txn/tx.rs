@@ -235,8 +235,7 @@ impl<'r> Txn<'r> {
                 if self.cx().are_logged(addr_a, addr_b, len) {
                     return std::ptr::swap(a, b);
                 }
-                self.cx().ahead.extend([(addr_a, len), (addr_b, len)]);
-                Context::log_ahead(self.context());
+                self.log_together(&[(a.cast(), len), (b.cast(), len)]);
             }
         }
         // SAFETY: as above. The second call may move the first one's copy to its place (a spill), so the first is asked for again.
@@ -268,6 +267,21 @@ impl<'r> Txn<'r> {
     pub unsafe fn __free_at_commit<T: Pointee + ?Sized>(&self, p: P<'r, T>) {
         // SAFETY: for this call.
         unsafe { self.cx() }.alloc.free_at_commit(p.addr().as_ptr().expose_provenance());
+    }
+
+    /// Says that so many bytes at each of these places will be written soon. In a transaction that has outgrown its write set they get one entry of the
+    /// undo log and one fence, rather than one each; in any other this does nothing. Each place is still to be asked for with
+    /// [`writable`](Self::writable).
+    ///
+    /// # Safety
+    /// The places are within live objects of this region.
+    #[inline]
+    pub(crate) unsafe fn log_together<const N: usize>(&mut self, places: &[(*mut u8, usize); N]) {
+        if self.__logs_in_place() {
+            let places = places.map(|(place, len)| (place.expose_provenance(), len));
+            // SAFETY: a transaction's context, to which nobody keeps a reference.
+            unsafe { Context::log_together(self.context(), &places) };
+        }
     }
 
     /// Makes the value at `value` crash-safe, and says where it is to be written.

@@ -5,7 +5,7 @@
 use std::cell::Cell;
 
 use super::buffer::{Buffer, CAPACITY};
-use super::line_index::{LineIndex, MAX_LINES, first_and_last};
+use super::line_index::{AT_ONCE, LineIndex, MAX_LINES, first_and_last};
 use super::padded::Padding;
 use crate::media::{LINE, copy_words};
 
@@ -14,7 +14,7 @@ pub(crate) const MAX_ENTRIES: usize = 8192;
 pub(crate) const FEW_ENTRIES: usize = 32;
 /// Bytes of an object at most.
 const MAX_OBJECT: usize = 1024;
-/// Look-ups of long ranges may compare them with so many entries, then the transaction is better off without a write set.
+/// Look-ups of long ranges may take so many steps, then the transaction is better off without a write set.
 const PATIENCE: usize = 1 << 20;
 /// So many transactions in a row that need little memory, and the set gives back what a larger one needed.
 const QUIET: u32 = 1000;
@@ -67,7 +67,7 @@ pub(crate) enum Find {
     Nothing,
 }
 
-/// The range of more lines than entries that was looked up last.
+/// The range of many lines that was looked up last.
 #[derive(Default)]
 struct Long {
     addr: Cell<usize>,
@@ -75,7 +75,7 @@ struct Long {
     len: Cell<usize>,
     /// The first so many entries do not overlap it.
     entries: Cell<usize>,
-    /// Entries that such ranges were compared with in this transaction.
+    /// Entries that such ranges were compared with in this transaction, or their lines that were looked up.
     compared: Cell<usize>,
 }
 
@@ -188,10 +188,11 @@ impl WriteSet {
         if first == last {
             return Find::Nothing;
         }
-        if last - first > self.entries.len() {
+        if last - first > self.entries.len() || len > AT_ONCE {
             return self.find_long(addr, len);
         }
-        (first + 1..=last).find_map(|line| self.find_in_line(line, addr, len)).unwrap_or(Find::Nothing)
+        let mut others = first + 1..=last;
+        others.find_map(|line| self.find_in_line(line, addr, len)).unwrap_or(Find::Nothing)
     }
 
     /// What the entries hold that cover `line`.
@@ -209,7 +210,7 @@ impl WriteSet {
         })
     }
 
-    /// Looks for what overlaps a range of more lines than there are entries.
+    /// Looks for what overlaps a range of many lines.
     #[cold]
     fn find_long(&self, addr: usize, len: usize) -> Find {
         let long = &self.long;
@@ -222,10 +223,19 @@ impl WriteSet {
             }
         }
         let new = &self.entries[checked..];
-        if let Some(entry) = new.iter().find(|entry| entry.overlaps(addr, len)) {
-            return if entry.covers(addr, len) { Find::Copy(entry.copy_of(addr)) } else { Find::Part };
+        let (first, last) = first_and_last(addr, len);
+        let found = if last - first < new.len() {
+            compared += last - first;
+            (first..=last).find_map(|line| self.find_in_line(line, addr, len))
+        } else {
+            compared += new.len();
+            new.iter().find(|entry| entry.overlaps(addr, len)).map(|entry| {
+                if entry.covers(addr, len) { Find::Copy(entry.copy_of(addr)) } else { Find::Part }
+            })
+        };
+        if let Some(found) = found {
+            return found;
         }
-        compared += new.len();
         if compared > PATIENCE {
             return Find::Part;
         }
@@ -435,5 +445,57 @@ mod tests {
             assert!(few.insert(addr, 8, 8, None).is_some() && few.insert(addr + 8, 8, 8, None).is_some());
             assert!(few.insert(addr + 16, 8, 8, None).is_none());
         }
+    }
+
+    #[test]
+    fn memory_is_given_back_after_many_small_transactions() {
+        let words = vec![0u64; 100_000];
+        let addr = words.as_ptr().expose_provenance();
+        let mut set = WriteSet::new(MAX_ENTRIES);
+        let write = |set: &mut WriteSet, n: usize| {
+            for i in 0..n {
+                // SAFETY: `words` is readable.
+                assert!(unsafe { set.insert(addr + i * 80, 16, 8, None) }.is_some());
+            }
+            set.clear();
+        };
+        for _ in 0..2 {
+            write(&mut set, 5000);
+            (1..QUIET).for_each(|_| write(&mut set, 10));
+            assert!(set.grown && set.entries.capacity() >= 5000);
+            write(&mut set, 10);
+            assert!(!set.grown && set.entries.capacity() < 5000);
+        }
+    }
+
+    #[test]
+    fn long_ranges_are_compared_with_new_entries_only_and_not_for_ever() {
+        let words = vec![0u64; 40_000];
+        let addr = words.as_ptr().expose_provenance();
+        let (first, second) = ((addr + 160_000, 80_000), (addr + 160_008, 80_000));
+        let mut set = WriteSet::new(MAX_ENTRIES);
+        let insert = |set: &mut WriteSet, i: usize| {
+            // SAFETY: `words` is readable.
+            assert!(unsafe { set.insert(addr + i * 16, 8, 8, None) }.is_some());
+        };
+        for i in 0..1000 {
+            insert(&mut set, i);
+            assert!(matches!(set.find(first.0, first.1), Find::Nothing));
+        }
+        assert_eq!(set.long.compared.get(), 1000);
+        insert(&mut set, 10_000);
+        assert!(matches!(set.find(first.0, first.1), Find::Part));
+        set.clear();
+        (0..1000).for_each(|i| insert(&mut set, i));
+        let patience = (0..10_000).take_while(|i| {
+            let (addr, len) = if i % 2 == 0 { first } else { second };
+            matches!(set.find(addr, len), Find::Nothing)
+        });
+        assert_eq!(patience.count(), PATIENCE / 1000);
+        set.clear();
+        (0..5000).for_each(|i| insert(&mut set, 2 * i));
+        assert!(matches!(set.find(second.0 - 80_000, second.1), Find::Part));
+        assert!(matches!(set.find(first.0, first.1), Find::Nothing));
+        assert!(matches!(set.find(second.0, second.1), Find::Nothing));
     }
 }
