@@ -191,8 +191,7 @@ impl WriteSet {
         if last - first > self.entries.len() || len > AT_ONCE {
             return self.find_long(addr, len);
         }
-        let mut others = first + 1..=last;
-        others.find_map(|line| self.find_in_line(line, addr, len)).unwrap_or(Find::Nothing)
+        (first + 1..=last).find_map(|line| self.find_in_line(line, addr, len)).unwrap_or(Find::Nothing)
     }
 
     /// What the entries hold that cover `line`.
