@@ -2,14 +2,22 @@
 //!
 //! An inner node has its own keys, which it gives up with the branch: so a key of an entry may be given up, whatever separates the leaves.
 
-use super::head::LEAST;
-use super::node::{Branch, Child, Inner};
+use super::head::{Head, LEAST};
+use super::node::{Branch, Child, INNER, Inner, Leaf};
 use crate::collections::buffer;
 use crate::collections::key::OrdKey;
 use crate::collections::slot::Slot;
 use crate::layout::Persist;
 use crate::ptr::P;
-use crate::txn::Txn;
+use crate::txn::{Txn, View};
+
+impl<'r, K: Persist, V: Persist> P<'r, Inner<'r, K, V>> {
+    /// The child at `place`.
+    #[inline(always)]
+    pub(super) fn child_at(self, view: &View<'r>, head: &Head<INNER>, place: usize) -> Child<'r, K, V> {
+        Child::of(self.near_at(view, head, place), || self.item_at(view, head, place).inner)
+    }
+}
 
 impl<'r, K: OrdKey<'r>, V: Persist> P<'r, Inner<'r, K, V>> {
     /// Adds a child to a node that is not full. It has a separator if it is not the first one.
@@ -22,7 +30,13 @@ impl<'r, K: OrdKey<'r>, V: Persist> P<'r, Inner<'r, K, V>> {
     ) {
         debug_assert_eq!(place == 0, separator.is_none());
         let prefix = separator.as_ref().map_or(0, |(prefix, _)| *prefix);
-        let slot = self.insert_item(tx, place, prefix, Branch { separator: Slot::vacant(), prefix, child });
+        let (leaf, inner) = match child {
+            Child::Leaf(leaf) => (Some(leaf), None),
+            Child::Inner(inner) => (None, Some(inner)),
+            Child::None(_) => (None, None),
+        };
+        let branch = Branch { separator: Slot::vacant(), prefix, inner };
+        let slot = self.insert_item(tx, place, prefix, leaf, branch);
         if let Some((_, key)) = separator {
             // SAFETY: in use from now on. (In place, for a move may change padding.)
             unsafe { self.item_mut(tx, slot) }.separator.put(key);
@@ -64,19 +78,30 @@ impl<'r, K: OrdKey<'r>, V: Persist> P<'r, Inner<'r, K, V>> {
     pub(super) unsafe fn remove_child(self, tx: &mut Txn<'r>, place: usize, has_separator: bool) {
         // SAFETY: by the caller's promise; what is given up was this node's own.
         unsafe {
-            let branch = self.remove_item(tx, place);
+            let (leaf, branch) = self.remove_item(tx, place);
             if has_separator {
                 branch.separator.take().give_up(tx);
             }
             if place == 0 && self.count(tx) > 0 {
                 self.take_separator(tx, 0).1.give_up(tx);
             }
-            branch.child.free(tx);
+            Child::of(leaf, || branch.inner).free(tx);
         }
     }
 }
 
 impl<'r, K: Persist, V: Persist> Child<'r, K, V> {
+    #[inline(always)]
+    fn of(
+        leaf: Option<P<'r, Leaf<K, V>>>,
+        inner: impl FnOnce() -> Option<P<'r, Inner<'r, K, V>>>,
+    ) -> Child<'r, K, V> {
+        match leaf {
+            Some(leaf) => Child::Leaf(leaf),
+            None => inner().map_or(Child::None(0), Child::Inner),
+        }
+    }
+
     /// Frees a node when the transaction commits.
     ///
     /// # Safety

@@ -27,7 +27,7 @@ pub(super) fn insert<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>>(
         Some(Found { leaf, place: Err(place) | Ok(place), .. }) if !leaf.head(tx).is_full() => (leaf, place),
         found => make_room(map, tx, found, wanted)?,
     };
-    let slot = leaf.insert_item(tx, place, wanted.prefix, entry);
+    let slot = leaf.insert_item(tx, place, wanted.prefix, (), entry);
     tx[map].len += 1;
     Ok((leaf, slot))
 }
@@ -40,7 +40,7 @@ fn make_room<'r, K: OrdKey<'r>, V: Persist>(
     found: Option<Found<'r, K, V>>,
     wanted: Wanted<'_, K::Query>,
 ) -> Result<(P<'r, Leaf<K, V>>, usize)> {
-    let (leaf, _) = P::<Leaf<K, V>>::new_node(tx)?;
+    let leaf = P::<Leaf<K, V>>::new_node(tx)?;
     let Some(found) = found else {
         tx[map].top = Child::Leaf(leaf);
         return Ok((leaf, 0));
@@ -76,7 +76,7 @@ impl<'r, K: Persist, V: Persist> Spare<'r, K, V> {
             if above.is_some_and(|(inner, _)| !inner.head(tx).is_full()) {
                 break;
             }
-            *node = Some(P::<Inner<'r, K, V>>::new_node(tx)?.0);
+            *node = Some(P::<Inner<'r, K, V>>::new_node(tx)?);
             if above.is_none() {
                 break;
             }

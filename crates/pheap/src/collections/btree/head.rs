@@ -46,7 +46,8 @@ impl<const N: usize> Order<N> {
     pub(super) fn insert(&mut self, place: usize) -> usize {
         let len = self.len as usize;
         let slot = self.slots[len];
-        self.slots.copy_within(place..len, place + 1);
+        debug_assert!(place <= len);
+        shift_up(&mut self.slots, place, len);
         self.slots[place] = slot;
         self.len += 1;
         slot as usize
@@ -57,10 +58,43 @@ impl<const N: usize> Order<N> {
     pub(super) fn remove(&mut self, place: usize) -> usize {
         let len = self.len as usize;
         let slot = self.slots[place];
-        self.slots.copy_within(place + 1..len, place);
+        debug_assert!(place < len);
+        shift_down(&mut self.slots, place, len - 1);
         self.slots[len - 1] = slot;
         self.len -= 1;
         slot as usize
+    }
+}
+
+/// Bytes `from..to` of a word, as ones: those that there are.
+#[inline(always)]
+fn mask(from: usize, to: usize, word: usize) -> u64 {
+    let below = |end: usize| {
+        let bits = end.saturating_sub(word * 8).min(8) as u32 * 8;
+        u64::MAX.checked_shl(bits).map_or(u64::MAX, |above| !above)
+    };
+    below(to) & !below(from)
+}
+
+/// Moves bytes `from..to` up by one, by words: there are a few only, and which is hard to predict.
+#[inline(always)]
+fn shift_up<const N: usize>(bytes: &mut [u8; N], from: usize, to: usize) {
+    let mut carry = 0;
+    for (i, word) in bytes.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+        let (old, mask) = (u64::from_le_bytes(*word), mask(from + 1, to + 1, i));
+        *word = (old & !mask | (old << 8 | carry) & mask).to_le_bytes();
+        carry = old >> 56;
+    }
+}
+
+/// Moves bytes `from + 1..to + 1` down by one.
+#[inline(always)]
+fn shift_down<const N: usize>(bytes: &mut [u8; N], from: usize, to: usize) {
+    let mut carry = 0;
+    for (i, word) in bytes.as_chunks_mut::<8>().0.iter_mut().enumerate().rev() {
+        let (old, mask) = (u64::from_le_bytes(*word), mask(from, to, i));
+        *word = (old & !mask | (old >> 8 | carry) & mask).to_le_bytes();
+        carry = old << 56;
     }
 }
 
@@ -167,11 +201,20 @@ impl<const N: usize> Head<N> {
         better.then_some(scale)
     }
 
-    /// Writes all codes again.
-    pub(super) fn set_scale(&mut self, first: usize, scale: Scale, prefix_at: impl Fn(usize) -> u64) {
+    /// Writes all codes again. The prefixes are in the order of their slots.
+    pub(super) fn set_scale(&mut self, first: usize, scale: Scale, prefixes: &[u64; N]) {
         self.scale = scale;
         for place in first..self.len() {
-            self.codes[self.slot(place)] = scale.code(prefix_at(place));
+            let slot = self.slot(place);
+            self.codes[slot] = scale.code(prefixes[slot]);
+        }
+    }
+
+    /// [`set_scale`](Self::set_scale) to the one that suits best.
+    pub(super) fn fit(&mut self, first: usize, prefixes: &[u64; N]) {
+        if self.len() > first {
+            let (least, greatest) = (prefixes[self.slot(first)], prefixes[self.slot(self.len() - 1)]);
+            self.set_scale(first, Scale::of(least, greatest), prefixes);
         }
     }
 
@@ -192,5 +235,45 @@ impl<const N: usize> Head<N> {
     /// What codes mean in another node.
     pub(super) fn set_scale_of(&mut self, other: &Head<N>) {
         self.scale = other.scale;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_shifted_as_by_a_copy() {
+        let bytes: [u8; 32] = std::array::from_fn(|i| i as u8 + 100);
+        for from in 0..32 {
+            for to in from..32 {
+                let (mut up, mut down) = (bytes, bytes);
+                let (mut up_copy, mut down_copy) = (bytes, bytes);
+                shift_up(&mut up, from, to);
+                up_copy.copy_within(from..to, from + 1);
+                shift_down(&mut down, from, to);
+                down_copy.copy_within(from + 1..to + 1, from);
+                assert_eq!((up, down), (up_copy, down_copy), "{from}..{to}");
+            }
+        }
+    }
+
+    #[test]
+    fn codes_are_ordered_as_prefixes() {
+        let ends = [(0, 0), (0, u64::MAX), (u64::MAX, u64::MAX), (1 << 40, (1 << 40) + 1), (5, 1 << 63)];
+        for (least, greatest) in ends {
+            let scale = Scale::of(least, greatest);
+            let mut prefixes = vec![0, 1, least, greatest, u64::MAX, u64::MAX - 1];
+            prefixes.extend((0..64).map(|bit| 1 << bit));
+            prefixes.extend((0..100).map(|i| least + (greatest - least) / 100 * i));
+            prefixes.sort();
+            assert!(prefixes.windows(2).all(|w| scale.code(w[0]) <= scale.code(w[1])));
+            assert!(prefixes.iter().all(|&prefix| scale.code(prefix) < FREE));
+            let distinct = |n: usize| {
+                let codes = (0..n as u64).map(|i| scale.code(least + (greatest - least) / n as u64 * i));
+                codes.collect::<std::collections::BTreeSet<_>>().len()
+            };
+            assert!(greatest - least < 10_000 || distinct(10_000) == 10_000);
+        }
     }
 }

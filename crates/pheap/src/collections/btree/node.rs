@@ -20,12 +20,13 @@ use crate::txn::{Txn, View};
 pub(super) const LEAF: usize = if cfg!(test) { 8 } else { 32 };
 pub(super) const INNER: usize = if cfg!(test) { 8 } else { 64 };
 
-/// A node, for items `T`.
+/// A node, for items `T`, and what is to be near the head of each.
 #[derive(Persist)]
 #[repr(C, align(64))]
 #[persist(own, id = "pheap::BTreeNode", crate = "crate")]
-pub(crate) struct Node<T, const N: usize> {
+pub(crate) struct Node<T, X, const N: usize> {
     head: Head<N>,
+    near: [X; N],
     slots: [Slot<T>; N],
 }
 
@@ -38,7 +39,9 @@ pub(crate) struct Entry<K, V> {
     pub(super) value: V,
 }
 
-/// A child, and the key that is greater than all before it and not greater than those below it. The first child of a node has none.
+/// What an inner node knows of a child: the key that is greater than all before it, and not greater than those below it. The first child has none.
+///
+/// A child that is a leaf is near the head instead: most inner nodes have leaves below them, and the pointers to them fill a third of the lines.
 #[derive(Persist)]
 #[repr(C)]
 #[persist(own, id = "pheap::BTreeBranch", crate = "crate")]
@@ -46,11 +49,11 @@ pub(crate) struct Branch<'r, K, V> {
     pub(super) separator: Slot<K>,
     /// That of the separator. Kept, so that to look at it is not the user's code.
     pub(super) prefix: u64,
-    pub(super) child: Child<'r, K, V>,
+    pub(super) inner: Option<P<'r, Inner<'r, K, V>>>,
 }
 
-pub(super) type Leaf<K, V> = Node<Entry<K, V>, LEAF>;
-pub(super) type Inner<'r, K, V> = Node<Branch<'r, K, V>, INNER>;
+pub(super) type Leaf<K, V> = Node<Entry<K, V>, (), LEAF>;
+pub(super) type Inner<'r, K, V> = Node<Branch<'r, K, V>, Option<P<'r, Leaf<K, V>>>, INNER>;
 
 /// A pointer to a node.
 #[derive(Persist)]
@@ -77,12 +80,16 @@ pub(crate) trait Item<'r>: Persist {
     /// The place of the first item that has a key.
     const FIRST: usize;
 
+    /// Whether the prefix is kept, so that to look at it is not the user's code, and costs nothing.
+    const KEPT: bool;
+
     /// Orders its key, as far as it goes. (Some number, if it has none.)
     fn prefix(&self, view: &View<'r>) -> u64;
 }
 
 impl<'r, K: OrdKey<'r>, V: Persist> Item<'r> for Entry<K, V> {
     const FIRST: usize = 0;
+    const KEPT: bool = false;
 
     #[inline(always)]
     fn prefix(&self, view: &View<'r>) -> u64 {
@@ -92,6 +99,7 @@ impl<'r, K: OrdKey<'r>, V: Persist> Item<'r> for Entry<K, V> {
 
 impl<'r, K: OrdKey<'r>, V: Persist> Item<'r> for Branch<'r, K, V> {
     const FIRST: usize = 1;
+    const KEPT: bool = true;
 
     #[inline(always)]
     fn prefix(&self, _: &View<'r>) -> u64 {
@@ -99,17 +107,23 @@ impl<'r, K: OrdKey<'r>, V: Persist> Item<'r> for Branch<'r, K, V> {
     }
 }
 
+/// What is near the head of a node. The default is zero in all bytes.
+pub(crate) trait Near: Persist + Copy + Default {}
+
+impl Near for () {}
+impl<'r, K: Persist, V: Persist> Near for Option<P<'r, Leaf<K, V>>> {}
+
 /// The nodes of a tree, by their pointers, which never leave it.
-impl<'r, T: Persist, const N: usize> P<'r, Node<T, N>> {
-    /// A new node without items, and where it is: it is written there until something points to it.
-    pub(super) fn new_node(tx: &Txn<'r>) -> Result<(Self, *mut Node<T, N>)> {
-        let (node, place) = tx.alloc_uninit::<Node<T, N>>()?;
+impl<'r, T: Persist, X: Near, const N: usize> P<'r, Node<T, X, N>> {
+    /// A new node without items.
+    pub(super) fn new_node(tx: &Txn<'r>) -> Result<Self> {
+        let (node, place) = tx.alloc_uninit::<Node<T, X, N>>()?;
         // SAFETY: a new object, of this size.
         unsafe {
-            place.cast::<u8>().write_bytes(0, size_of::<Node<T, N>>());
+            place.cast::<u8>().write_bytes(0, size_of::<Node<T, X, N>>());
             (&raw mut (*place).head).write(Head::EMPTY);
         }
-        Ok((node, place))
+        Ok(node)
     }
 
     #[inline(always)]
@@ -123,6 +137,13 @@ impl<'r, T: Persist, const N: usize> P<'r, Node<T, N>> {
         assert!(slot < N);
         // SAFETY: a part of a live object.
         unsafe { (&raw mut (*value_of(self)).slots).cast::<Slot<T>>().add(slot) }
+    }
+
+    #[inline(always)]
+    fn near_ptr(self, slot: usize) -> *mut X {
+        assert!(slot < N);
+        // SAFETY: a part of a live object.
+        unsafe { (&raw mut (*value_of(self)).near).cast::<X>().add(slot) }
     }
 
     /// Starts to load what a search looks at.
@@ -163,6 +184,21 @@ impl<'r, T: Persist, const N: usize> P<'r, Node<T, N>> {
         unsafe { self.item(view, head.slot(place)) }
     }
 
+    /// What is near the head of the item at `place`.
+    #[inline(always)]
+    pub(super) fn near_at(self, view: &View<'r>, head: &Head<N>, place: usize) -> X {
+        // SAFETY: a part of a live node.
+        unsafe { *buffer::read(view, self.near_ptr(head.slot(place))) }
+    }
+
+    /// Starts to load the slot that the next item takes.
+    #[inline(always)]
+    pub(super) fn prefetch_free(self, head: &Head<N>) {
+        if !head.is_full() {
+            cpu::prefetch(self.slot_ptr(head.slot(head.len())).cast());
+        }
+    }
+
     /// The item in a slot, to write.
     ///
     /// # Safety
@@ -184,8 +220,9 @@ impl<'r, T: Persist, const N: usize> P<'r, Node<T, N>> {
 
     /// Moves the item at `place` out.
     #[inline]
-    pub(super) fn remove_item(self, tx: &mut Txn<'r>, place: usize) -> T {
-        let slot = self.head(tx).slot(place);
+    pub(super) fn remove_item(self, tx: &mut Txn<'r>, place: usize) -> (X, T) {
+        let head = self.head(tx);
+        let (slot, near) = (head.slot(place), self.near_at(tx, head, place));
         // SAFETY: parts of a live node; the slot is in use until now, and not afterwards.
         unsafe {
             let item = buffer::read(tx, self.slot_ptr(slot)).take();
@@ -193,16 +230,32 @@ impl<'r, T: Persist, const N: usize> P<'r, Node<T, N>> {
                 let (order, code) = self.parts(slot);
                 let vacated =
                     if T::POINTERS { buffer::range(self.slot_ptr(slot)) } else { buffer::range(code) };
-                buffer::announce(tx, &[buffer::range(order), buffer::range(code), vacated]);
+                let near = buffer::range(self.near_ptr(slot));
+                buffer::announce(tx, &[buffer::range(order), buffer::range(code), near, vacated]);
                 buffer::write(tx, order).remove(place);
                 *buffer::write(tx, code) = FREE;
             } else {
                 buffer::write(tx, self.head_ptr()).remove(place);
             }
+            self.vacate(tx, slot);
+            (near, item)
+        }
+    }
+
+    /// Empties a slot, if what is left behind could point to something.
+    ///
+    /// # Safety
+    /// The slot is not in use.
+    #[inline(always)]
+    unsafe fn vacate(self, tx: &mut Txn<'r>, slot: usize) {
+        // SAFETY: parts of a live node.
+        unsafe {
+            if X::POINTERS {
+                *buffer::write(tx, self.near_ptr(slot)) = X::default();
+            }
             if T::POINTERS {
                 buffer::write(tx, self.slot_ptr(slot)).vacate();
             }
-            item
         }
     }
 
@@ -217,35 +270,38 @@ impl<'r, T: Persist, const N: usize> P<'r, Node<T, N>> {
 }
 
 /// What needs to know how items are ordered.
-impl<'r, T: Item<'r>, const N: usize> P<'r, Node<T, N>> {
+impl<'r, T: Item<'r>, X: Near, const N: usize> P<'r, Node<T, X, N>> {
     /// Puts an item in at `place`. The node is not full. Returns its slot.
     #[inline]
-    pub(super) fn insert_item(self, tx: &mut Txn<'r>, place: usize, prefix: u64, item: T) -> usize {
+    pub(super) fn insert_item(self, tx: &mut Txn<'r>, place: usize, prefix: u64, near: X, item: T) -> usize {
         let head = self.head(tx);
         let code = if place < T::FIRST { LEAST } else { head.code(prefix) };
         let prefix_at = |place| self.item_at(tx, head, place).prefix(tx);
         if let Some(scale) = head.better_scale(T::FIRST, place, prefix, code, prefix_at) {
             self.set_scale(tx, scale);
-            return self.insert_coded(tx, place, scale.code(prefix), item);
+            return self.insert_coded(tx, place, scale.code(prefix), near, item);
         }
-        self.insert_coded(tx, place, code, item)
+        self.insert_coded(tx, place, code, near, item)
     }
 
     #[inline(always)]
-    fn insert_coded(self, tx: &mut Txn<'r>, place: usize, code: i16, item: T) -> usize {
+    fn insert_coded(self, tx: &mut Txn<'r>, place: usize, code: i16, near: X, item: T) -> usize {
         let head = self.head(tx);
         let slot = head.slot(head.len());
         // SAFETY: parts of a live node.
         unsafe {
             if tx.__logs_in_place() {
                 let (order, code_at) = self.parts(slot);
-                let parts =
-                    [buffer::range(order), buffer::range(code_at), buffer::range(self.slot_ptr(slot))];
-                buffer::announce(tx, &parts);
+                let (near_at, slot) =
+                    (buffer::range(self.near_ptr(slot)), buffer::range(self.slot_ptr(slot)));
+                buffer::announce(tx, &[buffer::range(order), buffer::range(code_at), near_at, slot]);
                 buffer::write(tx, order).insert(place);
                 *buffer::write(tx, code_at) = code;
             } else {
                 buffer::write(tx, self.head_ptr()).insert(place, code);
+            }
+            if size_of::<X>() > 0 {
+                *buffer::write(tx, self.near_ptr(slot)) = near;
             }
             buffer::write(tx, self.slot_ptr(slot)).put(item);
         }
@@ -256,54 +312,62 @@ impl<'r, T: Item<'r>, const N: usize> P<'r, Node<T, N>> {
     #[inline(never)]
     fn set_scale(self, tx: &mut Txn<'r>, scale: Scale) {
         let mut head = *self.head(tx);
-        let old = head;
-        head.set_scale(T::FIRST, scale, |place| self.item_at(tx, &old, place).prefix(tx));
+        let mut prefixes = [0; N];
+        for place in 0..head.len() {
+            prefixes[head.slot(place)] = self.item_at(tx, &head, place).prefix(tx);
+        }
+        head.set_scale(T::FIRST, scale, &prefixes);
         // SAFETY: a part of a live node.
         unsafe { *buffer::write(tx, self.head_ptr()) = head };
     }
 
     /// Moves `count` items from `place` on to `to_place` of another node, which has room for them. They have keys.
     ///
-    /// (If the other one is empty, it gets the scale of this one, and no key is looked at.)
+    /// (Leaves that are split keep their scale, so that no key is looked at.)
     pub(super) fn move_items(self, tx: &mut Txn<'r>, place: usize, count: usize, to: Self, to_place: usize) {
         if count == 0 {
             return;
         }
         let (mut from_head, mut to_head) = (*self.head(tx), *to.head(tx));
-        let mut moves = [(0, 0); N];
-        let mut prefixes = [0; N];
-        if to_head.len() == 0 {
-            to_head.set_scale_of(&from_head);
-        } else {
-            // The user's code comes first: should it panic, nothing has moved.
-            for place in 0..to_head.len() {
-                prefixes[to_head.slot(place)] = to.item_at(tx, &to_head, place).prefix(tx);
+        let (splits, looks) = (to_head.len() == 0, T::KEPT || to_head.len() > 0);
+        // The user's code comes first: should it panic, nothing has moved.
+        let (mut from_prefixes, mut to_prefixes) = ([0; N], [0; N]);
+        if looks {
+            for (node, head, prefixes) in
+                [(self, &from_head, &mut from_prefixes), (to, &to_head, &mut to_prefixes)]
+            {
+                for place in 0..head.len() {
+                    prefixes[head.slot(place)] = node.item_at(tx, head, place).prefix(tx);
+                }
             }
         }
-        let merges = to_head.len() > 0;
+        let mut moves = [(0, 0); N];
         for (i, slots) in moves[..count].iter_mut().enumerate() {
             let code = from_head.code_at(place);
-            let prefix = if merges { self.item_at(tx, &from_head, place).prefix(tx) } else { 0 };
             *slots = (from_head.remove(place), to_head.insert(to_place + i, code));
-            prefixes[slots.1] = prefix;
+            to_prefixes[slots.1] = from_prefixes[slots.0];
         }
-        if merges {
-            let at = |head: &Head<N>, place: usize| prefixes[head.slot(place)];
-            let scale = Scale::of(at(&to_head, T::FIRST), at(&to_head, to_head.len() - 1));
-            let order = to_head;
-            to_head.set_scale(T::FIRST, scale, |place| at(&order, place));
+        if looks {
+            to_head.fit(T::FIRST, &to_prefixes);
+        } else {
+            to_head.set_scale_of(&from_head);
+        }
+        if looks && splits {
+            from_head.fit(T::FIRST, &from_prefixes);
         }
         for &(from_slot, to_slot) in &moves[..count] {
             // SAFETY: parts of live nodes. The value moves, bytes and all; the heads say so below, and nothing in between can panic.
             unsafe {
-                let (from_slot, to_slot) = (self.slot_ptr(from_slot), to.slot_ptr(to_slot));
+                if size_of::<X>() > 0 {
+                    let near = *buffer::read(tx, self.near_ptr(from_slot));
+                    *buffer::write(tx, to.near_ptr(to_slot)) = near;
+                }
                 // Looked up first: a copy of this transaction stays where it is while another is made, and the new place is good until the
                 // next access.
-                let old = tx.place_of(from_slot);
-                std::ptr::from_mut(buffer::write(tx, to_slot)).copy_from_nonoverlapping(old, 1);
-                if T::POINTERS {
-                    buffer::write(tx, from_slot).vacate();
-                }
+                let old = tx.place_of(self.slot_ptr(from_slot));
+                let new = std::ptr::from_mut(buffer::write(tx, to.slot_ptr(to_slot)));
+                new.copy_from_nonoverlapping(old, 1);
+                self.vacate(tx, from_slot);
             }
         }
         // SAFETY: parts of live nodes.

@@ -115,7 +115,7 @@ impl<'v, 'r, K: Persist, V: Persist> Position<'v, 'r, K, V> {
                     let head = inner.head(view);
                     let place = if last { head.len().max(1) - 1 } else { 0 };
                     path.push(inner, place);
-                    child = inner.item_at(view, head, place).child;
+                    child = inner.child_at(view, head, place);
                 }
                 Child::Leaf(leaf) => {
                     let head = leaf.head(view);
@@ -146,7 +146,7 @@ impl<'v, 'r, K: Persist, V: Persist> Position<'v, 'r, K, V> {
             let head = inner.head(view);
             let place = place + 1;
             if place < head.len() {
-                let child = inner.item_at(view, head, place).child;
+                let child = inner.child_at(view, head, place);
                 path.push(inner, place);
                 return Position::at_end_of(view, path, child, false);
             }
@@ -160,7 +160,7 @@ impl<'v, 'r, K: Persist, V: Persist> Position<'v, 'r, K, V> {
         let mut path = self.path;
         while let Some((inner, place)) = path.pop() {
             if let Some(place) = place.checked_sub(1) {
-                let child = inner.item_at(view, inner.head(view), place).child;
+                let child = inner.child_at(view, inner.head(view), place);
                 path.push(inner, place);
                 return Position::at_end_of(view, path, child, true);
             }

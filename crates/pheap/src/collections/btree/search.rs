@@ -141,7 +141,7 @@ pub(super) fn descend<'v, 'r, K: OrdKey<'r>, V: Persist>(
                 let head = inner.head(view);
                 let place = in_inner(view, inner, head, wanted);
                 step(inner, place);
-                child = inner.item_at(view, head, place).child;
+                child = inner.child_at(view, head, place);
                 child.prefetch();
             }
             Child::Leaf(leaf) => return Some(leaf),
@@ -167,6 +167,8 @@ pub(super) fn find<'r, K: OrdKey<'r>, V: Persist>(
 ) -> Option<Found<'r, K, V>> {
     let mut path = Path::new();
     let leaf = descend(view, top, wanted, |inner, place| path.push(inner, place))?;
-    let place = in_leaf(view, leaf, leaf.head(view), wanted);
+    let head = leaf.head(view);
+    leaf.prefetch_free(head);
+    let place = in_leaf(view, leaf, head, wanted);
     Some(Found { leaf, path, place })
 }

@@ -4,7 +4,7 @@
 //! it. (Of leaves, that takes a new separator. If there is no memory for it, the leaf stays as it is: removal does not fail.)
 
 use super::PBTreeMap;
-use super::node::{Child, Entry, INNER, Inner, Item, LEAF, Leaf, Node};
+use super::node::{Child, Entry, INNER, Inner, Item, LEAF, Leaf, Near, Node};
 use super::path::Path;
 use crate::collections::key::OrdKey;
 use crate::layout::Persist;
@@ -29,7 +29,7 @@ pub(super) fn remove<'r, K: OrdKey<'r>, V: Persist>(
     path: Path<'r, K, V>,
     place: usize,
 ) -> Entry<K, V> {
-    let entry = leaf.remove_item(tx, place);
+    let ((), entry) = leaf.remove_item(tx, place);
     tx[map].len -= 1;
     if leaf.count(tx) < least(LEAF) {
         mend(map, tx, path);
@@ -52,7 +52,7 @@ pub(super) fn mend<'r, K: OrdKey<'r>, V: Persist>(
     loop {
         let top = tx[map].top;
         let below = match top {
-            Child::Inner(inner) if inner.count(tx) == 1 => inner.item_at(tx, inner.head(tx), 0).child,
+            Child::Inner(inner) if inner.count(tx) == 1 => inner.child_at(tx, inner.head(tx), 0),
             Child::Inner(_) | Child::Leaf(_) if top.count(tx) == 0 => Child::None(0),
             _ => return,
         };
@@ -69,7 +69,7 @@ pub(super) fn mend_child<'r, K: OrdKey<'r>, V: Persist>(
     place: usize,
 ) -> bool {
     let head = *inner.head(tx);
-    let child_at = |tx: &Txn<'r>, place: usize| inner.item_at(tx, &head, place).child;
+    let child_at = |tx: &Txn<'r>, place: usize| inner.child_at(tx, &head, place);
     let child = child_at(tx, place);
     let count = child.count(tx);
     if count == 0 {
@@ -120,10 +120,10 @@ pub(super) fn mend_child<'r, K: OrdKey<'r>, V: Persist>(
 }
 
 /// Moves items between neighbours, so that they have as many.
-fn even_out<'r, T: Item<'r>, const N: usize>(
+fn even_out<'r, T: Item<'r>, X: Near, const N: usize>(
     tx: &mut Txn<'r>,
-    left: P<'r, Node<T, N>>,
-    right: P<'r, Node<T, N>>,
+    left: P<'r, Node<T, X, N>>,
+    right: P<'r, Node<T, X, N>>,
 ) {
     let (l, r) = (left.count(tx), right.count(tx));
     if l < r {
