@@ -32,7 +32,7 @@ use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 use pheap::{Heap, Held, Options, P, Root, View};
 
 use corpus::Source;
-use store::{File, Index, State, Word};
+use store::{File, Index, State};
 
 mod corpus;
 mod store;
@@ -109,7 +109,7 @@ fn run(args: &Args) -> Result<()> {
     if args.fresh && heap.roots().iter().any(|root| root.name == "index") {
         heap.remove_root("index")?;
     }
-    let index: Root<Index> = heap.root_or("index", |tx| Index::new(tx, 1024))?;
+    let index: Root<Index> = heap.root("index")?;
 
     update(&index, args)?;
     if args.dump {
@@ -172,9 +172,9 @@ struct Known {
 /// What is to be added to the index, and which of the files in it are no longer as they were.
 fn compare(index: &Root<Index>, sources: &[Source]) -> Result<(Vec<Todo>, HashSet<String>)> {
     let mut known: HashMap<String, Known> = index.read(|view, index| {
-        let files = Index::files(index, view).map(|file| &view[file]);
+        let files = view[index].files.iter(view).map(|(name, &file)| (name, &view[file]));
         files
-            .map(|file| (view[file.name].to_owned(), Known { content: file.content, state: file.state }))
+            .map(|(name, file)| (name.to_owned(), Known { content: file.content, state: file.state }))
             .collect()
     })?;
     let (mut todo, mut stale) = (Vec::new(), HashSet::new());
@@ -207,7 +207,7 @@ fn add(index: &Root<Index>, file: &Todo, bar: &ProgressBar, countdown: &mut Coun
 
     // A pointer cannot leave its transaction, for nothing would keep what it points to alive; held, it can.
     let (held, done): (Held<File>, u32) = index.txn(|tx, index| {
-        let begun = Index::files(index, tx).find(|&file| tx[tx[file].name] == **name);
+        let begun = tx[index].files.get(tx, name).copied();
         let file = begun.map_or_else(|| Index::add_file(index, tx, name, content), Ok)?;
         let State::UpTo(done) = tx[file].state else { unreachable!("complete files are not added again") };
         Ok((tx.hold(file), done))
@@ -270,10 +270,10 @@ fn kill() {
 /// Prints the most frequent words.
 fn top(index: &Root<Index>, args: &Args, out: &mut impl Write) -> Result<()> {
     let (words, uses, files, mut top) = index.read(|view, index| {
-        let words = Index::words(index, view).map(|word| &view[word]);
-        let top: Vec<_> = words.map(|word| (Reverse(word.times), view[word.text].to_owned())).collect();
+        let words = view[index].words.iter(view);
+        let top: Vec<_> = words.map(|(text, &word)| (Reverse(view[word].times), text.to_owned())).collect();
         let uses: u64 = top.iter().map(|(times, _)| times.0).sum();
-        (Index::len(index, view), uses, Index::files(index, view).count(), top)
+        (top.len() as u64, uses, view[index].files.len(), top)
     })?;
     top.sort();
     writeln!(out, "{} words, used {} times in {files} files\n", HumanCount(words), HumanCount(uses))?;
@@ -311,9 +311,9 @@ fn query(args: &Args, text: &str, out: &mut impl Write) -> Result<()> {
     let heap = Options::new().read_only(true).open(&args.heap)?;
     let index: Root<Index> = heap.existing_root("index")?;
     let mut found: Vec<(String, Vec<(u32, u32)>)> = index.read(|view, index| {
-        let uses = Index::find(index, view, text).map(|word| Word::uses(word, view)).unwrap_or_default();
         let mut files = BTreeMap::<&str, Vec<_>>::new();
-        for using in uses {
+        let word = view[index].words.get(view, text);
+        for using in word.into_iter().flat_map(|&word| view[word].uses.iter(view)) {
             files.entry(&view[view[using.file].name]).or_default().push((using.line, using.times));
         }
         files.into_iter().map(|(name, lines)| (name.to_owned(), lines)).collect()
@@ -339,20 +339,19 @@ fn query(args: &Args, text: &str, out: &mut impl Write) -> Result<()> {
 
 /// The whole index, sorted, so that two can be compared.
 fn dump<'r>(view: &View<'r>, index: P<'r, Index<'r>>, out: &mut impl Write) -> Result<()> {
-    let mut files: Vec<&str> = Index::files(index, view).map(|file| &view[view[file].name]).collect();
-    files.sort_unstable();
-    for name in files {
+    for (name, _) in view[index].files.iter(view) {
         writeln!(out, "file {name}")?;
     }
-    let mut words: Vec<_> = Index::words(index, view).collect();
-    words.sort_by_key(|&word| &view[view[word].text]);
-    for word in words {
-        let mut uses: Vec<_> = Word::uses(word, view)
-            .into_iter()
+    let mut words: Vec<_> = view[index].words.iter(view).collect();
+    words.sort_unstable_by_key(|&(text, _)| text);
+    for (text, &word) in words {
+        let mut uses: Vec<_> = view[word]
+            .uses
+            .iter(view)
             .map(|using| (&view[view[using.file].name], using.line, using.times))
             .collect();
         uses.sort_unstable();
-        write!(out, "{} {}", &view[view[word].text], view[word].times)?;
+        write!(out, "{text} {}", view[word].times)?;
         for (name, line, times) in uses {
             write!(out, " {name}:{line}x{times}")?;
         }
