@@ -68,12 +68,18 @@ test_results() {
          END { printf "tests: %d passed, %d failed, %d ignored\n", passed, failed, ignored }' "$LOGS/tests.log"
 }
 
-# The examples: a list, a bank that is killed and counted, and an index that is killed and goes on.
+# The examples: a list, a bank that is killed and counted, a key-value store, and an index that is killed and goes on.
 step_examples() {
     local index=(cargo run --locked --release --quiet --example index --) heap="$LOGS/index.pheap" status=0
+    local kv=(cargo run --locked --release --quiet --example kv -- --heap "$LOGS/kv.pheap")
     cargo build --locked --release --examples
     cargo run --locked --release --quiet --example list
     cargo run --locked --release --quiet --example bank -- --rounds 3
+    rm -f "$LOGS/kv.pheap"
+    printf '{"apple": "red", "pear": "green"}' | "${kv[@]}" import -
+    "${kv[@]}" set apple yellow
+    "${kv[@]}" export | grep '"apple": "yellow"'
+    rm -f "$LOGS/kv.pheap"
     rm -f "$heap"
     "${index[@]}" --heap "$heap" --kill-after-words 5000 || status=$?
     if [ "$status" -ne 137 ]; then
