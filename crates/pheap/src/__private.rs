@@ -2,7 +2,29 @@
 
 use std::ops::Deref;
 
+#[cfg(feature = "serde")]
+pub use crate::exchange::derived as serde;
 pub use crate::layout::desc::{Desc, DescFn, Field, Kind, Name, Prim, Variant};
+
+/// What `#[persist(serde)]` adds to a type.
+#[cfg(feature = "serde")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __with_serde {
+    ($($impls:tt)*) => { $($impls)* };
+}
+
+/// Says why it cannot be added.
+#[cfg(not(feature = "serde"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __with_serde {
+    ($($impls:tt)*) => {
+        ::core::compile_error!("`#[persist(serde)]` needs the feature `serde` of pheap: pheap = { version = \"..\", features = [\"serde\"] }");
+    };
+}
+
+pub use crate::__with_serde as with_serde;
 
 /// Zeroes the bytes `base + from .. base + to`.
 ///

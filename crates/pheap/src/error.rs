@@ -233,6 +233,14 @@ pub enum Error {
     #[error("the heap was opened before `fork`; open it in the child instead of sharing it")]
     Forked,
 
+    /// What was to be imported is not what the type asks for, or no data of its format at all. Nothing that is in use was changed.
+    #[cfg(feature = "serde")]
+    #[error("the data cannot be imported: {what}; correct them, or import another type")]
+    Malformed {
+        /// Where in the data, what the deserialiser says, and where in the text.
+        what: String,
+    },
+
     /// The transaction was given up by the program, with this reason. pheap itself never returns it.
     #[error("transaction given up: {0}")]
     Aborted(Cow<'static, str>),

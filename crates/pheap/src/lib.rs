@@ -2,6 +2,8 @@
 
 pub mod collections;
 mod error;
+#[cfg(feature = "serde")]
+pub mod exchange;
 mod heap;
 mod layout;
 mod media;
@@ -11,6 +13,8 @@ mod txn;
 
 pub use collections::{PBTreeMap, PHashMap, PString, PVec, PVecDeque};
 pub use error::{Error, Result};
+#[cfg(feature = "serde")]
+pub use exchange::{Export, Import};
 pub use heap::{
     Durability, Elements, Field, Fields, Heap, HeapInfo, Object, Options, Pauses, Pointer, Report, RootInfo,
     Stats, SyncPolicy, TypeInfo, Usage, Value,

@@ -6,4 +6,9 @@ fn ui() {
     let cases = trybuild::TestCases::new();
     cases.pass("tests/ui/pass_*.rs");
     cases.compile_fail("tests/ui/[!p]*.rs");
+    cases.compile_fail(if cfg!(feature = "serde") {
+        "tests/ui/serde/*.rs"
+    } else {
+        "tests/ui/without_serde/*.rs"
+    });
 }

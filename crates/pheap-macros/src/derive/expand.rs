@@ -6,7 +6,7 @@ use syn::ext::IdentExt;
 
 use super::layout::{Fields, mirrors};
 use super::parse::{Input, Shape, Variant};
-use super::{brand, key};
+use super::{brand, exchange, key};
 use crate::hygienic;
 
 pub(super) fn expand(input: &Input<'_>) -> TokenStream {
@@ -23,12 +23,14 @@ pub(super) fn expand(input: &Input<'_>) -> TokenStream {
     let persist = impl_persist(input, &body);
     let not_deref = impl_not_deref(input);
     let key = input.options.key.map(|_| key::impl_key(input));
+    let exchange = exchange::expand(input);
     hygienic! {
         const _: () = {
             #mirrors
             #persist
             #key
             #not_deref
+            #exchange
             #check
         };
     }

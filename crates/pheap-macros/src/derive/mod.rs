@@ -1,6 +1,7 @@
 //! `#[derive(Persist)]`: parse, validate, expand.
 
 mod brand;
+mod exchange;
 mod expand;
 mod key;
 mod layout;

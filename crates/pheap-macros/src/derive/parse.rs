@@ -15,6 +15,8 @@ pub(super) struct Input<'a> {
     pub(super) repr: Repr,
     pub(super) options: Options,
     pub(super) shape: Shape<'a>,
+    /// As it was written.
+    pub(super) data: &'a Data,
 }
 
 pub(super) enum Shape<'a> {
@@ -55,6 +57,8 @@ pub(super) struct Options {
     pub(super) own: bool,
     /// Where it says that the type is a key, if it does.
     pub(super) key: Option<Span>,
+    /// Whether the type can be exported and imported; where that is said.
+    pub(super) serde: Option<Span>,
 }
 
 impl<'a> Input<'a> {
@@ -69,6 +73,7 @@ impl<'a> Input<'a> {
                 Data::Enum(data) => Shape::Enum(data.variants.iter().map(Variant::parse).collect()),
                 Data::Union(data) => Shape::Union(data.union_token.span),
             },
+            data: &input.data,
         }
     }
 }
@@ -136,6 +141,7 @@ impl Options {
         let mut id = None;
         let mut own = None;
         let mut key = None;
+        let mut serde = None;
         for attr in input.attrs.iter().filter(|attr| attr.path().is_ident("persist")) {
             let parsed = attr.parse_nested_meta(|meta| {
                 if meta.path.is_ident("crate") {
@@ -150,9 +156,11 @@ impl Options {
                     set(&mut key, &meta.path, meta.path.span())
                 } else if meta.path.is_ident("own") {
                     set(&mut own, &meta.path, ())
+                } else if meta.path.is_ident("serde") {
+                    set(&mut serde, &meta.path, meta.path.span())
                 } else {
                     Err(meta.error(
-                        "unknown key: `#[persist(..)]` takes `key`, `id = \"name\"` and `crate = \"path\"`",
+                        "unknown key: `#[persist(..)]` takes `id = \"name\"`, `crate = \"path\"`, `key` and `serde`",
                     ))
                 }
             });
@@ -165,6 +173,7 @@ impl Options {
             id: id.unwrap_or_else(|| input.ident.unraw().to_string()),
             own: own.is_some(),
             key,
+            serde,
         }
     }
 }

@@ -1,4 +1,4 @@
-// `#[persist(..)]` takes two keys, on the type.
+// `#[persist(..)]` takes a few keys, on the type.
 use pheap::Persist;
 
 #[derive(Persist)]

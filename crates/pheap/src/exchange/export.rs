@@ -1,0 +1,115 @@
+//! Out.
+
+use std::fmt;
+
+use serde::ser::{Serialize, Serializer};
+
+use super::{MAX_DEPTH, TooDeep};
+use crate::layout::Pointee;
+use crate::ptr::P;
+use crate::txn::View;
+
+/// A type whose values can be exported. `#[persist(serde)]` beside `#[derive(Persist)]` implements it.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be exported",
+    label = "not `Export`",
+    note = "structs and enums of your own need `#[persist(serde)]` beside `#[derive(Persist)]`"
+)]
+pub trait Export<'r> {
+    /// Serialises the value, with what it points to. Its parts are handed on as [`at.of(&self.part)`](Exporter::of).
+    ///
+    /// # Errors
+    /// Those of the serialiser, and one of its kind if the value is nested too deep.
+    fn export<S: Serializer>(&self, at: Exporter<'_, 'r>, serializer: S) -> Result<S::Ok, S::Error>;
+}
+
+/// Where an export is: the view in which objects are read, and how deep it is nested.
+#[derive(Clone, Copy)]
+pub struct Exporter<'v, 'r> {
+    view: &'v View<'r>,
+    depth: usize,
+    max_depth: usize,
+}
+
+impl<'v, 'r> Exporter<'v, 'r> {
+    /// The view.
+    pub fn view(self) -> &'v View<'r> {
+        self.view
+    }
+
+    /// A part of the value that is being exported.
+    pub fn of<T: Export<'r> + ?Sized>(self, value: &'v T) -> Exported<'v, 'r, T> {
+        Exported { value, at: self }
+    }
+
+    /// One level deeper: behind a pointer, or in a collection.
+    ///
+    /// # Errors
+    /// If that is too deep.
+    pub fn deeper<E: serde::ser::Error>(self) -> Result<Self, E> {
+        if self.depth == self.max_depth {
+            return Err(E::custom(TooDeep(self.max_depth)));
+        }
+        Ok(Exporter { depth: self.depth + 1, ..self })
+    }
+
+    /// A sequence, one level deeper.
+    pub(super) fn sequence<S: Serializer, T: Export<'r> + 'v>(
+        self,
+        serializer: S,
+        elements: impl ExactSizeIterator<Item = &'v T>,
+    ) -> Result<S::Ok, S::Error> {
+        let at = self.deeper()?;
+        serializer.collect_seq(elements.map(|element| at.of(element)))
+    }
+}
+
+impl fmt::Debug for Exporter<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Exporter").field("depth", &self.depth).finish_non_exhaustive()
+    }
+}
+
+/// A value that serde can serialise; made by [`View::export`].
+#[derive(Debug)]
+pub struct Exported<'v, 'r, T: ?Sized> {
+    value: &'v T,
+    at: Exporter<'v, 'r>,
+}
+
+impl<T: ?Sized> Exported<'_, '_, T> {
+    /// Allows so many levels of pointers and collections, instead of [`MAX_DEPTH`]. Each takes a few hundred bytes of the stack, or a few thousand without
+    /// optimisation.
+    #[must_use]
+    pub fn max_depth(mut self, levels: usize) -> Self {
+        self.at.max_depth = levels;
+        self
+    }
+}
+
+impl<'r, T: Export<'r> + ?Sized> Serialize for Exported<'_, 'r, T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.value.export(self.at, serializer)
+    }
+}
+
+impl<'r> View<'r> {
+    /// An object, with all that it points to, for a serialiser of serde. See [`exchange`](crate::exchange).
+    ///
+    /// Shared objects are exported once for each pointer to them. What is nested too deep, as a cycle is, is an error of the serialiser's.
+    ///
+    /// ```
+    /// # use pheap::{Heap, PVec, Root};
+    /// # fn main() -> pheap::Result<()> {
+    /// # let heap = Heap::in_memory()?;
+    /// # let list: Root<PVec<u64>> = heap.root("list")?;
+    /// # list.txn(|tx, list| list.extend(tx, [1, 2]))?;
+    /// let text = list.read(|view, list| serde_json::to_string(&view.export(list)))?;
+    /// assert_eq!(text.unwrap(), "[1,2]");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn export<T: Pointee + Export<'r> + ?Sized>(&self, p: P<'r, T>) -> Exported<'_, 'r, T> {
+        Exported { value: &self[p], at: Exporter { view: self, depth: 0, max_depth: MAX_DEPTH } }
+    }
+}

@@ -1,0 +1,198 @@
+//! In.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::{self, DeserializeSeed, Deserializer};
+
+use super::path::{Path, Step};
+use super::{MAX_DEPTH, TooDeep};
+use crate::error::Error;
+use crate::layout::Persist;
+use crate::txn::Txn;
+
+/// A type whose values can be imported. `#[persist(serde)]` beside `#[derive(Persist)]` implements it.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be imported",
+    label = "not `Import`",
+    note = "structs and enums of your own need `#[persist(serde)]` beside `#[derive(Persist)]`"
+)]
+pub trait Import<'r>: Persist<At<'r> = Self> {
+    /// Makes a value of what a deserialiser reads. What it points to is allocated in [`into.tx()`](Importer::tx); its parts are read by
+    /// [`into.seed()`](Importer::seed).
+    ///
+    /// # Errors
+    /// Those of the deserialiser. An error of the heap becomes one by [`into.heap()`](Importer::heap), which keeps it.
+    fn import<'de, D: Deserializer<'de>>(
+        into: &mut Importer<'_, 'r>,
+        deserializer: D,
+    ) -> Result<Self, D::Error>;
+
+    /// The value of a field that is missing, if that is not an error.
+    #[doc(hidden)]
+    fn missing() -> Option<Self> {
+        None
+    }
+}
+
+/// Where an import is: the transaction in which objects are made, how deep it is nested, and what has failed.
+///
+/// [`Txn::import`] is all that most programs need. An importer of your own reads values one by one, from within a `Visitor`:
+///
+/// ```
+/// # use pheap::exchange::Importer;
+/// # use pheap::{Heap, P, PVec, Persist, Root};
+/// # use serde::de::{Deserializer as _, Error as _, SeqAccess, Visitor};
+/// /// Appends to a list that is there already.
+/// struct Append<'i, 't, 'r>(&'i mut Importer<'t, 'r>, P<'r, PVec<'r, P<'r, str>>>);
+///
+/// impl<'de> Visitor<'de> for Append<'_, '_, '_> {
+///     type Value = ();
+///     # fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+///     #     f.write_str("a list of names")
+///     # }
+///
+///     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+///         let Append(into, names) = self;
+///         while let Some(name) = seq.next_element_seed(into.seed())? {
+///             let pushed = names.push(into.tx(), name);
+///             into.heap(pushed)?;
+///         }
+///         Ok(())
+///     }
+/// }
+///
+/// # fn main() -> pheap::Result<()> {
+/// # let heap = Heap::in_memory()?;
+/// let names: Root<PVec<P<str>>> = heap.root("names")?;
+/// names.txn(|tx, names| {
+///     let mut json = serde_json::Deserializer::from_str(r#"["Ada", "Grace"]"#);
+///     let mut into = Importer::new(tx);
+///     let result = json.deserialize_seq(Append(&mut into, names));
+///     result.map_err(|error| into.error(error))
+/// })?;
+/// # assert_eq!(names.read(|view, names| names.len(view))?, 2);
+/// # Ok(())
+/// # }
+/// ```
+pub struct Importer<'t, 'r> {
+    tx: &'t mut Txn<'r>,
+    depth: usize,
+    max_depth: usize,
+    failure: Option<Error>,
+    path: Path,
+}
+
+impl<'t, 'r> Importer<'t, 'r> {
+    /// An import into this transaction.
+    pub fn new(tx: &'t mut Txn<'r>) -> Self {
+        Importer { tx, depth: 0, max_depth: MAX_DEPTH, failure: None, path: Path::default() }
+    }
+
+    /// Allows so many levels of pointers and collections, instead of [`MAX_DEPTH`]. Each takes a few hundred bytes of the stack, or a few thousand without
+    /// optimisation. The deserialiser may have a limit of its own.
+    #[must_use]
+    pub fn max_depth(mut self, levels: usize) -> Self {
+        self.max_depth = levels;
+        self
+    }
+
+    /// The transaction.
+    pub fn tx(&mut self) -> &mut Txn<'r> {
+        self.tx
+    }
+
+    /// Reads a value: for `next_element_seed` and the like.
+    pub fn seed<T: Import<'r>>(&mut self) -> Seed<'_, 't, 'r, T> {
+        Seed { into: self, of: PhantomData }
+    }
+
+    /// Makes an error of the heap one of the deserialiser's kind, and keeps it for [`error`](Self::error).
+    ///
+    /// # Errors
+    /// If `result` is one.
+    pub fn heap<T, E: de::Error>(&mut self, result: crate::Result<T>) -> Result<T, E> {
+        result.map_err(|error| {
+            let message = E::custom(&error);
+            self.failure = Some(error);
+            message
+        })
+    }
+
+    /// Goes one level deeper: behind a pointer, or into a collection.
+    ///
+    /// # Errors
+    /// If that is too deep, and those of `f`.
+    pub fn nested<T, E: de::Error>(&mut self, f: impl FnOnce(&mut Self) -> Result<T, E>) -> Result<T, E> {
+        if self.depth == self.max_depth {
+            return Err(E::custom(TooDeep(self.max_depth)));
+        }
+        self.depth += 1;
+        let result = f(self);
+        self.depth -= 1;
+        result
+    }
+
+    /// What an error of the deserialiser's kind stands for: the error of the heap that was the reason, or else [`Error::Malformed`].
+    pub fn error(self, error: impl fmt::Display) -> Error {
+        match self.failure {
+            Some(failure) => failure,
+            None if self.path.is_empty() => Error::Malformed { what: error.to_string() },
+            None => Error::Malformed { what: format!("{}: {error}", self.path) },
+        }
+    }
+
+    /// Notes where a failure was.
+    pub(super) fn failed_at(&mut self, step: Step) {
+        self.path.push(step);
+    }
+}
+
+impl fmt::Debug for Importer<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Importer").field("depth", &self.depth).finish_non_exhaustive()
+    }
+}
+
+/// Reads a value of type `T`; made by [`Importer::seed`].
+#[derive(Debug)]
+pub struct Seed<'i, 't, 'r, T> {
+    into: &'i mut Importer<'t, 'r>,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<'de, 'r, T: Import<'r>> DeserializeSeed<'de> for Seed<'_, '_, 'r, T> {
+    type Value = T;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<T, D::Error> {
+        T::import(self.into, deserializer)
+    }
+}
+
+impl<'r> Txn<'r> {
+    /// Makes a value of what a deserialiser of serde reads, with new objects for all that it points to. See [`exchange`](crate::exchange).
+    ///
+    /// ```
+    /// # use pheap::{Heap, PVec, Root};
+    /// # fn main() -> pheap::Result<()> {
+    /// # let heap = Heap::in_memory()?;
+    /// # let list: Root<PVec<u64>> = heap.root("list")?;
+    /// list.txn(|tx, list| {
+    ///     tx[list] = tx.import(&mut serde_json::Deserializer::from_str("[1, 2]"))?;
+    ///     Ok(())
+    /// })?;
+    /// # assert_eq!(list.read(|view, list| list.len(view))?, 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// The deserialiser may have more to read: what is behind the value is up to the caller (`end` of serde_json's).
+    ///
+    /// # Errors
+    /// [`Error::Malformed`], with the deserialiser's message and the place in the data; [`Error::OutOfSpace`] and the like if there is no memory for the
+    /// objects. What was there before is as it was; new objects are garbage, if the transaction goes on.
+    pub fn import<'de, T: Import<'r>, D: Deserializer<'de>>(&mut self, deserializer: D) -> crate::Result<T> {
+        let mut into = Importer::new(self);
+        T::import(&mut into, deserializer).map_err(|error| into.error(error))
+    }
+}

@@ -1,0 +1,79 @@
+//! In and out: objects as data of any format that [serde](https://serde.rs) knows, and back.
+//!
+//! [`View::export`](crate::View::export) is an object as serde's `Serialize`; [`Txn::import`](crate::Txn::import) makes objects of what a serde
+//! `Deserializer` reads. Types of your own take part by `#[persist(serde)]`:
+//!
+//! ```
+//! use pheap::{Heap, P, PVec, Persist, Root};
+//!
+//! #[derive(Persist)]
+//! #[persist(serde)]
+//! #[repr(C)]
+//! struct Shop<'r> {
+//!     name: P<'r, str>,
+//!     prices: PVec<'r, f64>,
+//!     next: Option<P<'r, Shop<'r>>>,
+//! }
+//!
+//! # fn main() -> pheap::Result<()> {
+//! # let heap = Heap::in_memory()?;
+//! let text = r#"{"name":"corner","prices":[9.5,1.25],"next":null}"#;
+//! let shop: Root<Shop> = heap.root_or("shop", |tx| tx.import(&mut serde_json::Deserializer::from_str(text)))?;
+//!
+//! let out = shop.read(|view, shop| serde_json::to_string(&view.export(shop)))?;
+//! assert_eq!(out.unwrap(), text);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What becomes what
+//!
+//! | in the heap | as data |
+//! |---|---|
+//! | numbers, `bool`, `char`, `()` | themselves (but see serde_json's feature `float_roundtrip`; and JSON has neither NaN nor infinity: it writes `null`, and does not read it back) |
+//! | `[T; N]` | a tuple of `N`, which is a sequence in JSON; also `[u8; N]` |
+//! | `P<T>` | what it points to; a new object on import |
+//! | `Option<P<T>>` | nothing (`null`), or what it points to; a field that is missing is `None` |
+//! | `P<[T]>`, `PVec`, `PVecDeque` | a sequence |
+//! | `P<str>`, `PString` | a string |
+//! | structs | maps by the names of the fields; tuple structs are sequences, those with one field are what is in it |
+//! | enums | the name of the variant, or a map from it to what is in it |
+//!
+//! This is how serde's own derives represent Rust types, so programs without pheap can read and write the same data. Fields that the type does not have
+//! are passed over; fields that are missing or come twice are errors.
+//!
+//! # What is lost
+//!
+//! An object that several pointers lead to is exported once for each of them, and imported as several objects. A cycle cannot be exported: what is nested
+//! deeper than [`MAX_DEPTH`] is an error, both ways ([`Exported::max_depth`] and [`Importer::max_depth`] set another limit). A list whose nodes point
+//! to one another is nested as deep as it is long; a `PVec` is not nested at all.
+
+mod collections;
+#[doc(hidden)]
+pub mod derived;
+mod export;
+mod identifiers;
+mod import;
+mod parts;
+mod path;
+mod sequence;
+mod values;
+
+pub use export::{Export, Exported, Exporter};
+pub use import::{Import, Importer, Seed};
+
+/// How deep pointers and collections may be nested, unless told otherwise. (serde_json reads 127 brackets that are open at a time.)
+pub const MAX_DEPTH: usize = 128;
+
+/// What is said about it.
+struct TooDeep(usize);
+
+impl std::fmt::Display for TooDeep {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "nested deeper than {} pointers and collections: a cycle? (`max_depth` sets the limit)",
+            self.0
+        )
+    }
+}

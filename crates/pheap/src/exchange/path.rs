@@ -1,0 +1,37 @@
+//! Where in the data an import has failed: `items[3].price`.
+
+use std::fmt;
+
+/// From a value to one of its parts.
+pub(super) enum Step {
+    Name(&'static str),
+    Index(usize),
+}
+
+/// The steps, from the innermost to the outermost: they are noted on the way out of a failure.
+#[derive(Default)]
+pub(super) struct Path(Vec<Step>);
+
+impl Path {
+    #[cold]
+    pub(super) fn push(&mut self, step: Step) {
+        self.0.push(step);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, step) in self.0.iter().rev().enumerate() {
+            match step {
+                Step::Name(name) if i == 0 => f.write_str(name)?,
+                Step::Name(name) => write!(f, ".{name}")?,
+                Step::Index(index) => write!(f, "[{index}]")?,
+            }
+        }
+        Ok(())
+    }
+}
