@@ -39,6 +39,7 @@ pub(crate) struct Writable<'r, T> {
     object: P<'r, T>,
     place: *mut T,
     mode: Mode,
+    widened: u32,
 }
 
 impl<'r, T: Persist> Writable<'r, T> {
@@ -47,15 +48,15 @@ impl<'r, T: Persist> Writable<'r, T> {
     pub(crate) fn new(tx: &mut Txn<'r>, object: P<'r, T>) -> Self {
         // SAFETY: a `P` points to a live object of its region.
         let place = unsafe { tx.writable(value_of(object)) };
-        Writable { object, place, mode: tx.mode() }
+        Writable { object, place, mode: tx.mode(), widened: tx.widened() }
     }
 
     /// The object, to write.
     #[inline(always)]
     pub(crate) fn get<'t>(&self, tx: &'t mut Txn<'r>) -> &'t mut T {
         let mode = tx.mode();
-        if mode == self.mode && mode != Mode::Doomed {
-            // SAFETY: where a transaction writes an object changes with its mode only, but for one that is doomed.
+        if mode == self.mode && mode != Mode::Doomed && tx.widened() == self.widened {
+            // SAFETY: where a transaction writes an object changes only with its mode, or with wider copies, but for one that is doomed.
             return unsafe { &mut *self.place };
         }
         &mut tx[self.object]

@@ -54,7 +54,8 @@ impl Context {
     ) -> Option<*mut u8> {
         match self.set.find(addr, len) {
             Find::Copy(copy) => return Some(copy),
-            Find::Part => return None,
+            // SAFETY: a live object; `&mut Txn` is what a write takes, so nobody has a reference to a copy.
+            Find::Part => return unsafe { self.widen(addr, len, align, padding) },
             Find::Nothing => {}
         }
         if self.alloc.is_fresh(addr) {
@@ -69,6 +70,25 @@ impl Context {
         Some(copy)
     }
 
+    /// One copy of a value of which there are copies in part. `None` if the transaction must spill.
+    ///
+    /// # Safety
+    /// As for [`WriteSet::widen`](super::write_set::WriteSet::widen).
+    #[cold]
+    unsafe fn widen(
+        &mut self,
+        addr: usize,
+        len: usize,
+        align: usize,
+        padding: Option<Padding>,
+    ) -> Option<*mut u8> {
+        // SAFETY: passed on to the caller.
+        let copy = unsafe { self.set.widen(addr, len, align, padding) }?;
+        let filter = &self.hot().filter;
+        filter.set(filter.get() | filter_bits(addr & !7, (addr & 7) + len.next_multiple_of(8)));
+        Some(copy)
+    }
+
     /// Notes a value that is written in place and may have padding, to be zeroed at commit.
     #[inline(always)]
     fn note_padding(&mut self, addr: usize, padding: Option<Padding>) {
@@ -78,7 +98,16 @@ impl Context {
     }
 
     /// Where to read `len` bytes at `addr`; only called when the filter says that a copy may exist.
-    pub(crate) unsafe fn readable(cx: *mut Context, addr: usize, len: usize) -> *const u8 {
+    ///
+    /// Like a spill, this may give a range another place while references into the heap are alive, and changes no byte that they can see: the
+    /// old copies stay as they are, and nothing is written before the references end.
+    pub(crate) unsafe fn readable(
+        cx: *mut Context,
+        addr: usize,
+        len: usize,
+        align: usize,
+        padding: Option<Padding>,
+    ) -> *const u8 {
         let in_place = std::ptr::with_exposed_provenance::<u8>(addr);
         // SAFETY: as in `writable`.
         unsafe {
@@ -86,7 +115,10 @@ impl Context {
                 match (*cx).set.find(addr, len) {
                     Find::Copy(copy) => return copy,
                     Find::Nothing => return in_place,
-                    Find::Part => Context::spill(cx),
+                    Find::Part => match (*cx).widen(addr, len, align, padding) {
+                        Some(copy) => return copy,
+                        None => Context::spill(cx),
+                    },
                 }
             }
             if (*cx).mode == Mode::Doomed { (*cx).doomed.readable(addr, len) } else { in_place }
@@ -255,22 +287,14 @@ impl Context {
         self.logged.contains(a - base, a - base + len) && self.logged.contains(b - base, b - base + len)
     }
 
-    /// Logs these places (address, bytes), behind one fence, if writes are logged one by one.
-    pub(crate) unsafe fn log_together(cx: *mut Context, places: &[(usize, usize)]) {
-        // SAFETY: as in `writable`.
-        unsafe {
-            if (*cx).mode == Mode::Long && Context::log_ranges(cx, places).is_err() {
-                Context::doom(cx);
-            }
-        }
-    }
-
-    /// [`log_together`](Self::log_together) for the places that were noted in `ahead`.
+    /// Logs the places that were noted in `ahead`, behind one fence.
     pub(crate) unsafe fn log_ahead(cx: *mut Context) {
         // SAFETY: as in `writable`.
         unsafe {
             let mut ahead = std::mem::take(&mut (*cx).ahead);
-            Context::log_together(cx, &ahead);
+            if (*cx).mode == Mode::Long && Context::log_ranges(cx, &ahead).is_err() {
+                Context::doom(cx);
+            }
             ahead.clear();
             (*cx).ahead = ahead;
         }
@@ -297,7 +321,7 @@ mod tests {
                 let before = heap.stats().fences;
                 if together {
                     // SAFETY: the places of elements.
-                    unsafe { tx.log_together(&places.map(|p| (value_of(p).cast(), 8))) };
+                    unsafe { tx.announce(&places.map(|p| (value_of(p).cast(), 8))) };
                     assert_eq!(heap.stats().fences, before + 1);
                 }
                 places.iter().for_each(|&p| tx[p] = 8);

@@ -40,7 +40,7 @@ unsafe fn zero_one<T: Persist>(value: *mut u8, _: usize) {
 
 /// How to zero the padding of the value at `value`, if it can have any.
 #[inline(always)]
-fn padding_of<T: Pointee + ?Sized>(value: *mut T) -> Option<Padding> {
+pub(super) fn padding_of<T: Pointee + ?Sized>(value: *mut T) -> Option<Padding> {
     if T::PADDED { Some(Padding { zero: T::zero_padding_at, len: T::len_of(value) }) } else { None }
 }
 
@@ -235,7 +235,7 @@ impl<'r> Txn<'r> {
                 if self.cx().are_logged(addr_a, addr_b, len) {
                     return std::ptr::swap(a, b);
                 }
-                self.log_together(&[(a.cast(), len), (b.cast(), len)]);
+                self.announce(&[(a.cast(), len), (b.cast(), len)]);
             }
         }
         // SAFETY: as above. The second call may move the first one's copy to its place (a spill), so the first is asked for again.
@@ -276,11 +276,14 @@ impl<'r> Txn<'r> {
     /// # Safety
     /// The places are within live objects of this region.
     #[inline]
-    pub(crate) unsafe fn log_together<const N: usize>(&mut self, places: &[(*mut u8, usize); N]) {
+    pub(crate) unsafe fn announce(&mut self, places: &[(*mut u8, usize)]) {
         if self.__logs_in_place() {
-            let places = places.map(|(place, len)| (place.expose_provenance(), len));
+            let places = places.iter().map(|&(place, len)| (place.expose_provenance(), len));
             // SAFETY: a transaction's context, to which nobody keeps a reference.
-            unsafe { Context::log_together(self.context(), &places) };
+            unsafe {
+                self.cx().ahead.extend(places);
+                Context::log_ahead(self.context());
+            }
         }
     }
 
@@ -294,24 +297,6 @@ impl<'r> Txn<'r> {
         // SAFETY: a transaction's context, to which nobody keeps a reference.
         let place = unsafe { Context::writable(self.context(), addr, len, T::ALIGN, padding_of(value)) };
         T::relocated(value, place)
-    }
-}
-
-impl Txn<'_> {
-    /// Logs these parts behind one fence, if stores are made in place.
-    ///
-    /// # Safety
-    /// Parts of live objects of this region (where they are, and their bytes).
-    #[inline]
-    pub(crate) unsafe fn announce(&mut self, parts: &[(*mut u8, usize)]) {
-        if self.__logs_in_place() {
-            let parts = parts.iter().map(|&(part, bytes)| (part.expose_provenance(), bytes));
-            // SAFETY: a transaction's context, to which nobody keeps a reference.
-            unsafe {
-                self.cx().ahead.extend(parts);
-                Context::log_ahead(self.context());
-            }
-        }
     }
 }
 
@@ -361,6 +346,13 @@ impl<'r> Txn<'r> {
     #[inline]
     pub fn __logs_in_place(&self) -> bool {
         self.mode() == Mode::Long
+    }
+
+    /// How many times copies were replaced by wider ones.
+    #[inline(always)]
+    pub(crate) fn widened(&self) -> u32 {
+        // SAFETY: for this look.
+        unsafe { self.cx() }.set.widened
     }
 
     #[inline(always)]

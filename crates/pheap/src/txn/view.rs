@@ -5,6 +5,7 @@ use std::ops::{Deref, Index};
 use std::ptr::NonNull;
 
 use super::context::{Context, Hot};
+use super::tx::padding_of;
 use super::write_set::filter_bits;
 use crate::error::Result;
 use crate::layout::Pointee;
@@ -121,7 +122,7 @@ impl<'r> View<'r> {
             return value;
         }
         // SAFETY: only a transaction has something in its filter; its context is borrowed by nobody between calls.
-        let place = unsafe { Context::readable(self.context(), addr, len) };
+        let place = unsafe { Context::readable(self.context(), addr, len, T::ALIGN, padding_of(value)) };
         T::relocated(value, place.cast_mut())
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! Its memory grows with what a transaction writes, and is given back after many transactions that write little.
 
+mod widen;
+
 use std::cell::Cell;
 
 use super::buffer::{Buffer, CAPACITY};
@@ -89,6 +91,8 @@ pub(crate) struct WriteSet {
     limit: usize,
     padded: Vec<PaddedCopy>,
     long: Long,
+    /// How many times copies were replaced by wider ones.
+    pub(crate) widened: u32,
     /// Whether the set has grown, and how many transactions ago it last had to.
     grown: bool,
     quiet: u32,
@@ -105,6 +109,7 @@ impl WriteSet {
             limit,
             padded: Vec::new(),
             long: Long::default(),
+            widened: 0,
             grown: false,
             quiet: 0,
         }
@@ -317,7 +322,8 @@ impl WriteSet {
     /// The copies: address of the original, the copy, number of words.
     #[inline]
     pub(crate) fn copies(&self) -> impl Iterator<Item = (usize, *mut u64, usize)> + '_ {
-        self.entries.iter().map(|entry| (entry.addr, entry.copy.cast(), entry.len / 8))
+        let entries = self.entries.iter().filter(|entry| entry.len > 0);
+        entries.map(|entry| (entry.addr, entry.copy.cast(), entry.len / 8))
     }
 }
 

@@ -126,3 +126,33 @@ fn vacant_slots_are_no_values() {
     assert!(heap.check().unwrap().is_clean());
     assert!(root.read(|view, vec| vec.get(view, 1) == Some(&Padded::Number(10))).unwrap());
 }
+
+/// A field is written by itself, and then the struct is read that it is in: that takes no long transaction.
+#[test]
+fn a_struct_can_be_read_after_a_collection_in_it_was_changed() {
+    let heap = small().in_memory().unwrap();
+    let root: Root<All> = heap.root("all").unwrap();
+    let short = |tx: &Txn<'_>| format!("{tx:?}").contains("Short");
+    root.txn(|tx, all| {
+        for i in 0..30 {
+            field!(all.numbers).push(tx, i)?;
+            field!(all.text).push_str(tx, "text")?;
+            assert_eq!(tx[all].numbers.len() as u64, i + 1);
+            assert_eq!(tx[all].text.len() as u64, 4 * i + 4);
+            let one = tx.alloc(i)?;
+            tx[all].pointers = PVec::from_slice(tx, &[one])?;
+            field!(all.queue).push_front(tx, one)?;
+        }
+        assert!(short(tx), "{tx:?}");
+        Ok(())
+    })
+    .unwrap();
+    root.read(|view, all| {
+        assert!(view[all].numbers.iter(view).copied().eq(0..30));
+        assert_eq!(view[all].text.as_str(view), "text".repeat(30));
+        assert_eq!(view[all].pointers.iter(view).map(|&p| view[p]).collect::<Vec<_>>(), [29]);
+        assert!(view[all].queue.iter(view).map(|&p| view[p]).eq((0..30).rev()));
+    })
+    .unwrap();
+    assert!(heap.check().unwrap().is_clean());
+}

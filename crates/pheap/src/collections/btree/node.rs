@@ -205,8 +205,8 @@ impl<'r, T: Persist, X: Near, const N: usize> P<'r, Node<T, X, N>> {
     /// The slot is in use.
     #[inline(always)]
     pub(super) unsafe fn item_mut<'t>(self, tx: &'t mut Txn<'r>, slot: usize) -> &'t mut T {
-        // SAFETY: a part of a live node; there is a value, by the caller's promise, and a slot is laid out as its value.
-        unsafe { buffer::write(tx, self.slot_ptr(slot).cast::<T>()) }
+        // SAFETY: a part of a live node; there is a value, by the caller's promise.
+        unsafe { buffer::write(tx, self.slot_ptr(slot)).value_mut() }
     }
 
     /// The parts of the head that an insertion or a removal writes.
@@ -415,6 +415,6 @@ impl<'r, K: Persist, V: Persist> P<'r, Leaf<K, V>> {
     #[inline(always)]
     pub(super) unsafe fn value_mut<'t>(self, tx: &'t mut Txn<'r>, slot: usize) -> &'t mut V {
         // SAFETY: a part of a live node; there is a value, by the caller's promise; `&mut` keeps all other access away.
-        unsafe { &mut (*tx.writable(self.slot_ptr(slot).cast::<Entry<K, V>>())).value }
+        unsafe { &mut (*tx.writable(self.slot_ptr(slot)).cast::<Entry<K, V>>()).value }
     }
 }
