@@ -1,15 +1,12 @@
-//! Collections that live in a heap: [`PVec`], [`PBTreeMap`], ….
-//! Collections that live in a heap: [`PVec`], [`PHashMap`], ….
+//! Collections that live in a heap: [`PVec`], [`PVecDeque`], [`PString`], [`PHashMap`], [`PHashSet`], [`PBTreeMap`], [`PBTreeSet`].
 //!
 //! | file | |
 //! |---|---|
 //! | [`slot`], [`buffer`] | a place for a value; how buffers are read, written and freed |
 //! | [`key`] | what can be a key, and how it is hashed and ordered |
-//! | [`vec`] | `PVec` |
-//! | [`string`] | `PString` |
-//! | [`deque`] | `PVecDeque` |
-//! | [`btree`] | `PBTreeMap` |
-//! | [`hash`] | `PHashMap`, `PHashSet` |
+//! | [`vec`], [`string`], [`deque`] | a buffer that grows |
+//! | [`hash`] | maps and sets by hash |
+//! | [`btree`] | maps and sets in order |
 //!
 //! A collection is a few words: a field of a struct, or the root object itself. What it holds lies in buffers of its own. It is read through a
 //! reference (`view[list].names.get(view, 3)`), and changed through its pointer (`list.push(tx, 42)`; [`field!`](crate::field) makes the
@@ -27,7 +24,7 @@ mod slot;
 mod string;
 pub mod vec;
 
-pub use btree::PBTreeMap;
+pub use btree::{PBTreeMap, PBTreeSet};
 pub use deque::PVecDeque;
 pub use hash::PHashMap;
 pub use key::{HashKey, KeyHasher, MapKey, OrdKey};

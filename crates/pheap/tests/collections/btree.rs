@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use pheap::collections::OrdKey;
-use pheap::{P, PBTreeMap, Persist, Result, Txn, View};
+use pheap::collections::btree::Entry;
+use pheap::{P, PBTreeMap, PBTreeSet, Persist, Result, Txn, View};
 use proptest::prelude::*;
 
 use crate::twins::{self, Twins};
@@ -17,6 +18,15 @@ enum Op {
     Remove(u64),
     RemoveMany(u64, u64, u64),
     Change(u64, u64),
+    /// Through its entry.
+    Add(u64, u64),
+    RemoveEntry(u64),
+    PopFirst,
+    PopLast,
+    Clear,
+    /// Those whose value has this remainder stay.
+    Retain(u64, u64),
+    ChangeMany(u64, u64),
 }
 
 fn op() -> BoxedStrategy<Op> {
@@ -28,6 +38,13 @@ fn op() -> BoxedStrategy<Op> {
         4 => key().prop_map(Op::Remove),
         2 => (key(), 0..900u64, step()).prop_map(|(k, n, s)| Op::RemoveMany(k, n, s)),
         2 => (key(), any::<u64>()).prop_map(|(k, v)| Op::Change(k, v)),
+        2 => (key(), 0..1000u64).prop_map(|(k, v)| Op::Add(k, v)),
+        1 => key().prop_map(Op::RemoveEntry),
+        1 => Just(Op::PopFirst),
+        1 => Just(Op::PopLast),
+        1 => Just(Op::Clear),
+        1 => (1..5u64, 0..5u64).prop_map(|(n, r)| Op::Retain(n, r)),
+        1 => (key(), key()).prop_map(|(a, b)| Op::ChangeMany(a.min(b), a.max(b) + 1)),
     ]
     .boxed()
 }
@@ -65,12 +82,15 @@ impl<'r> Key<'r> for P<'r, str> {
     }
 }
 
-trait Value<'r>: Persist<At<'r> = Self> {
+trait Value<'r>: Persist<At<'r> = Self> + Copy + PartialEq {
+    const IS_NUMBER: bool;
     fn make(tx: &Txn<'r>, value: u64) -> Result<Self>;
     fn value(&self, view: &View<'r>) -> u64;
 }
 
 impl<'r> Value<'r> for u64 {
+    const IS_NUMBER: bool = true;
+
     fn make(_: &Txn<'r>, value: u64) -> Result<u64> {
         Ok(value)
     }
@@ -81,6 +101,8 @@ impl<'r> Value<'r> for u64 {
 }
 
 impl<'r> Value<'r> for P<'r, u64> {
+    const IS_NUMBER: bool = false;
+
     fn make(tx: &Txn<'r>, value: u64) -> Result<Self> {
         tx.alloc(value)
     }
@@ -129,6 +151,62 @@ fn apply<'r, K: Key<'r>, V: Value<'r>>(
                 twin.insert(key, v);
             }
         }
+        Op::Add(k, v) => {
+            let key = K::make(k);
+            let old = map.get(tx, key.borrow()).map_or(0, |old| old.value(tx));
+            let new = V::make(tx, old + v)?;
+            let entry = map.entry(tx, key.borrow());
+            assert!(entry.key() == key.borrow());
+            assert_eq!(matches!(entry, Entry::Occupied(_)), twin.contains_key(key.borrow()));
+            let place = entry.and_modify(|place| *place = new).or_insert_with(|tx| V::make(tx, old + v))?;
+            assert_eq!(*place == new, twin.contains_key(key.borrow()) || V::IS_NUMBER);
+            *twin.entry(key).or_insert(0) += v;
+        }
+        Op::RemoveEntry(k) => {
+            let key = K::make(k);
+            match map.entry(tx, key.borrow()) {
+                Entry::Occupied(entry) => {
+                    assert!(entry.key() == key.borrow());
+                    let (removed, value) = entry.remove_entry();
+                    assert!(removed.query(tx) == key.borrow());
+                    assert_eq!(Some(value.value(tx)), twin.remove(key.borrow()));
+                }
+                Entry::Vacant(_) => assert!(!twin.contains_key(key.borrow())),
+            }
+        }
+        Op::PopFirst => {
+            let (popped, other) = (map.pop_first(tx), twin.pop_first());
+            assert!(popped.as_ref().map(|(k, _)| k.query(tx)) == other.as_ref().map(|(k, _)| k.borrow()));
+            assert_eq!(popped.map(|(_, v)| v.value(tx)), other.map(|(_, v)| v));
+        }
+        Op::PopLast => {
+            let (popped, other) = (map.pop_last(tx), twin.pop_last());
+            assert!(popped.as_ref().map(|(k, _)| k.query(tx)) == other.as_ref().map(|(k, _)| k.borrow()));
+            assert_eq!(popped.map(|(_, v)| v.value(tx)), other.map(|(_, v)| v));
+        }
+        Op::Clear => {
+            map.clear(tx);
+            twin.clear();
+        }
+        Op::Retain(n, rest) => {
+            let values: Vec<u64> = twin.values().copied().collect();
+            let mut next = values.iter();
+            map.retain(tx, |_, _| next.next().is_some_and(|v| v % n == rest));
+            twin.retain(|_, v| *v % n == rest);
+        }
+        Op::ChangeMany(a, b) => {
+            let (a, b) = (K::make(a), K::make(b));
+            let (a, b) = (a.clone().min(b.clone()), a.max(b));
+            let range = || (Bound::Included(a.borrow()), Bound::Included(b.borrow()));
+            let new = V::make(tx, 7)?;
+            let mut other = twin.range_mut::<K::Query, _>(range());
+            map.for_each_mut_in(tx, range(), |key, value| {
+                let (other_key, other_value) = other.next().expect("as many");
+                assert!(key == other_key.borrow());
+                (*value, *other_value) = (new, 7);
+            });
+            assert!(other.next().is_none());
+        }
     }
     Ok(())
 }
@@ -158,9 +236,15 @@ fn compare<'r, K: Key<'r>, V: Value<'r>>(
         assert!(a == b.map(Borrow::borrow));
     }
     assert!(ends.next().is_none());
+    assert!(map.first_key_value(view).map(|(k, _)| k) == twin.keys().next().map(Borrow::borrow));
+    assert!(map.last_key_value(view).map(|(k, _)| k) == twin.keys().next_back().map(Borrow::borrow));
     for i in 0..20 {
         let (a, b) = (K::make(i * 149), K::make(i * 271 % 3000));
         assert_eq!(map.contains_key(view, a.borrow()), twin.contains_key(a.borrow()));
+        assert!(
+            map.get_key_value(view, a.borrow()).map(|(k, _)| k)
+                == twin.get_key_value(a.borrow()).map(|(k, _)| k.borrow())
+        );
         let (a, b) = (a.clone().min(b.clone()), a.max(b));
         if a == b {
             continue;
@@ -239,4 +323,64 @@ fn a_map_of_numbers_is_like_that_of_std() {
 #[test]
 fn a_map_of_strings_is_like_that_of_std() {
     twins::run::<Strings>();
+}
+
+struct Set;
+
+impl Twins for Set {
+    type Root = PBTreeSet<'static, P<'static, str>>;
+    type Std = std::collections::BTreeSet<String>;
+    type Op = (bool, u64);
+
+    fn ops() -> BoxedStrategy<(bool, u64)> {
+        (any::<bool>(), 0..200u64).boxed()
+    }
+
+    fn apply<'r>(
+        &(insert, number): &(bool, u64),
+        tx: &mut Txn<'r>,
+        set: P<'r, PBTreeSet<'r, P<'r, str>>>,
+        twin: &mut Self::Std,
+    ) -> Result<()> {
+        let key = <P<'_, str> as Key<'_>>::make(number);
+        match (insert, number) {
+            (true, _) => assert_eq!(set.insert(tx, &key)?, twin.insert(key)),
+            (false, 0) => {
+                set.clear(tx);
+                twin.clear();
+            }
+            (false, 1..10) => {
+                set.retain(tx, |key| key.len() as u64 % 5 < number);
+                twin.retain(|key| key.len() as u64 % 5 < number);
+            }
+            (false, 10..20) => {
+                assert_eq!(set.pop_first(tx).map(|key| tx[key].to_owned()), twin.pop_first());
+                assert_eq!(set.pop_last(tx).map(|key| tx[key].to_owned()), twin.pop_last());
+            }
+            (false, 20..30) => {
+                assert_eq!(set.take(tx, &key).map(|key| tx[key].to_owned()), twin.take(&key));
+            }
+            (false, _) => assert_eq!(set.remove(tx, &key), twin.remove(&key)),
+        }
+        Ok(())
+    }
+
+    fn compare<'r>(view: &View<'r>, set: P<'r, PBTreeSet<'r, P<'r, str>>>, twin: &Self::Std) {
+        let set = &view[set];
+        assert_eq!((set.len(), set.is_empty()), (twin.len(), twin.is_empty()));
+        assert!(set.iter(view).eq(twin) && set.iter(view).rev().eq(twin.iter().rev()));
+        assert!(
+            set.range(view, "a".."d").eq(twin.range::<str, _>((Bound::Included("a"), Bound::Excluded("d"))))
+        );
+        assert!(
+            set.first(view) == twin.first().map(|key| &**key)
+                && set.last(view) == twin.last().map(|key| &**key)
+        );
+        assert!(twin.iter().all(|key| set.contains(view, key) && set.get(view, key) == Some(key)));
+    }
+}
+
+#[test]
+fn a_set_is_like_that_of_std() {
+    twins::run::<Set>();
 }

@@ -1,7 +1,9 @@
 //! Changing a map.
 
 use super::PBTreeMap;
+use super::entry::Entry;
 use super::grow;
+use super::range::Position;
 use super::search::{self, Found, Wanted};
 use super::shrink;
 use crate::collections::key::OrdKey;
@@ -11,11 +13,16 @@ use crate::ptr::P;
 use crate::txn::Txn;
 
 /// Changing a map.
+///
+/// Whatever these return, a transaction that ends in an error or a panic leaves the map as it was. Those that may need memory fail with
+/// [`Error::OutOfSpace`](crate::Error::OutOfSpace) or [`Error::ReservationFull`](crate::Error::ReservationFull) if the heap cannot grow; then they have
+/// changed nothing. Removal needs no memory. A panic in a key's `Ord` that is caught within the transaction leaves a map that can be used.
 impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
-    /// Inserts an entry, or replaces the value of a key that is there, and returns the old one. O(log n).
+    /// Inserts an entry, or replaces the value of a key that is there, and returns the old one. O(log n). The key is made from `key`, if it
+    /// is new.
     ///
     /// # Errors
-    /// If there is no memory for it.
+    /// If there is no memory for it; see [above](#impl-P<'r,+PBTreeMap<'r,+K,+V>>).
     pub fn insert(self, tx: &mut Txn<'r>, key: &K::Query, value: V) -> Result<Option<V>> {
         let wanted = Wanted::new::<K>(key);
         let found = search::find(tx, tx[self].top, wanted);
@@ -39,12 +46,40 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
         Some(unsafe { leaf.value_mut(tx, slot) })
     }
 
-    /// Removes a key, and returns its value. O(log n).
+    /// Removes a key, and returns its value. O(log n). What the map had allocated for the key is free when the transaction commits.
     pub fn remove(self, tx: &mut Txn<'r>, key: &K::Query) -> Option<V> {
         let found = search::find(tx, tx[self].top, Wanted::new::<K>(key))?;
         let entry = shrink::remove(self, tx, found.leaf, found.path, found.place.ok()?);
         // SAFETY: made by `from_query` for this map, which has shown nobody more than what it is looked up by.
         unsafe { entry.key.give_up(tx) };
         Some(entry.value)
+    }
+
+    /// [`remove`](Self::remove), with the key. O(log n).
+    pub fn remove_entry(self, tx: &mut Txn<'r>, key: &K::Query) -> Option<(K, V)> {
+        let found = search::find(tx, tx[self].top, Wanted::new::<K>(key))?;
+        let entry = shrink::remove(self, tx, found.leaf, found.path, found.place.ok()?);
+        Some((entry.key, entry.value))
+    }
+
+    /// Removes the entry with the least key. O(log n).
+    pub fn pop_first(self, tx: &mut Txn<'r>) -> Option<(K, V)> {
+        self.pop(tx, false)
+    }
+
+    /// Removes the entry with the greatest key. O(log n).
+    pub fn pop_last(self, tx: &mut Txn<'r>) -> Option<(K, V)> {
+        self.pop(tx, true)
+    }
+
+    fn pop(self, tx: &mut Txn<'r>, last: bool) -> Option<(K, V)> {
+        let (leaf, path, place) = Position::at_end(tx, tx[self].top, last)?;
+        let entry = shrink::remove(self, tx, leaf, path, place);
+        Some((entry.key, entry.value))
+    }
+
+    /// The place of a key, to look at or fill: one search for what is done with it. O(log n).
+    pub fn entry<'t, 'q>(self, tx: &'t mut Txn<'r>, key: &'q K::Query) -> Entry<'t, 'q, 'r, K, V> {
+        Entry::new(self, tx, key)
     }
 }

@@ -5,11 +5,14 @@
 //! | [`node`], [`head`], [`branch`] | nodes, what a search looks at, and what is particular about inner ones |
 //! | [`search`], [`path`] | finding a key |
 //! | [`grow`], [`shrink`] | insertion and splits; removal and merges |
-//! | [`change`] | the public operations |
+//! | [`change`], [`entry`], [`bulk`] | the public operations |
 //! | [`range`], [`iter`] | reading in order |
+//! | [`set`] | `PBTreeSet` |
 
 mod branch;
+mod bulk;
 mod change;
+mod entry;
 mod grow;
 mod head;
 mod iter;
@@ -17,6 +20,7 @@ mod node;
 mod path;
 mod range;
 mod search;
+pub mod set;
 mod shrink;
 
 use super::key::OrdKey;
@@ -26,10 +30,59 @@ use crate::txn::View;
 use node::Child;
 use search::Wanted;
 
+pub use entry::{Entry, OccupiedEntry, VacantEntry};
 pub use iter::{Iter, Keys, Values};
 pub use range::{KeyRange, Range};
+pub use set::PBTreeSet;
+
+use range::Span;
 
 /// An ordered map: `BTreeMap` for a heap.
+///
+/// It is read through a reference, and changed through its pointer. Keys are taken, and shown, in the form that they are
+/// [looked up by](crate::collections::MapKey): a `&str` for `P<str>`, a `&u64` for `u64`.
+///
+/// ```
+/// # use pheap::{Heap, P, PBTreeMap, Persist, Root, field};
+/// #[derive(Persist, Default)]
+/// #[repr(C)]
+/// struct Shop<'r> {
+///     opened: u64,
+///     prices: PBTreeMap<'r, P<'r, str>, f64>,
+/// }
+///
+/// # fn main() -> pheap::Result<()> {
+/// # let heap = Heap::in_memory()?;
+/// let shop: Root<Shop> = heap.root("shop")?;
+/// shop.txn(|tx, shop| {
+///     let prices = field!(shop.prices);
+///     prices.insert(tx, "tea", 3.5)?;
+///     prices.extend(tx, [("coffee", 4.25), ("cake", 6.0)])?;
+///     *prices.entry(tx, "tea").or_insert(0.0)? += 0.25;
+///     prices.remove(tx, "cake");
+///     Ok(())
+/// })?;
+/// shop.read(|view, shop| {
+///     let prices = &view[shop].prices;
+///     assert_eq!(prices.get(view, "tea"), Some(&3.75));
+///     assert!(prices.keys(view).eq(["coffee", "tea"]));
+///     assert!(prices.range(view, "d"..).map(|(name, _)| name).eq(["tea"]));
+/// })?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// It is a B+-tree (Bayer and McCreight, "Organization and maintenance of large ordered indexes", 1972; Comer, "The ubiquitous B-tree",
+/// 1979), with up to 32 entries in a leaf and 64 children of an inner node, all but those at the edges at least a third full. Entries stay in the
+/// slots that they were written to, and what is sorted is an array of their numbers (Chen and Jin, "Persistent B+-trees in non-volatile
+/// main memory", VLDB 2015). So an insertion writes an entry, that array, and 16 bits of the key, which searches look at first: a redo record of two
+/// cache lines. About one insertion in 16 splits a leaf, and writes a new one of 32 entries, too.
+///
+/// An empty map has no nodes. Values that are collections themselves can be read, replaced and moved, but not changed in place: use a
+/// `PBTreeMap<K, P<PVec<T>>>` for that.
+///
+/// If the `Ord` of keys contradicts itself, or panics, a map may find, order or keep keys in any way, but nothing worse happens: no
+/// undefined behaviour, no value twice, no endless loop.
 #[derive(Persist)]
 #[repr(C)]
 #[persist(own, id = "pheap::PBTreeMap", crate = "crate")]
@@ -75,6 +128,32 @@ impl<'r, K: OrdKey<'r>, V: Persist> PBTreeMap<'r, K, V> {
         Some(leaf.value_at(view, head, place))
     }
 
+    /// The key, in the form that it is looked up by, and its value. O(log n).
+    pub fn get_key_value<'v>(&self, view: &'v View<'r>, key: &K::Query) -> Option<(&'v K::Query, &'v V)>
+    where
+        K: 'v,
+    {
+        let found = search::find(view, self.top, Wanted::new::<K>(key))?;
+        let entry = found.leaf.item_at(view, found.leaf.head(view), found.place.ok()?);
+        Some((entry.key.query(view), &entry.value))
+    }
+
+    /// The entry with the least key. O(log n).
+    pub fn first_key_value<'v>(&self, view: &'v View<'r>) -> Option<(&'v K::Query, &'v V)>
+    where
+        K: 'v,
+    {
+        self.iter(view).next()
+    }
+
+    /// The entry with the greatest key. O(log n).
+    pub fn last_key_value<'v>(&self, view: &'v View<'r>) -> Option<(&'v K::Query, &'v V)>
+    where
+        K: 'v,
+    {
+        self.iter(view).next_back()
+    }
+
     /// Whether a key is there. O(log n).
     #[inline]
     pub fn contains_key(&self, view: &View<'r>, key: &K::Query) -> bool {
@@ -103,7 +182,7 @@ impl<'r, K: OrdKey<'r>, V: Persist> PBTreeMap<'r, K, V> {
     /// If the range ends before it starts, or starts and ends at a key that both exclude.
     #[track_caller]
     pub fn range<'v>(&self, view: &'v View<'r>, range: impl KeyRange<K::Query>) -> Range<'v, 'r, K, V> {
-        Range::new(view, self.top, range)
+        Range::new(view, Span::new(view, self.top, range))
     }
 }
 

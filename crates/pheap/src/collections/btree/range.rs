@@ -4,10 +4,9 @@ use std::iter::FusedIterator;
 use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
-use super::head::Head;
-use super::node::{Child, Entry, LEAF, Leaf};
+use super::node::{Child, Entry, Leaf};
 use super::path::Path;
-use super::search::{self, MAX_HEIGHT, Wanted};
+use super::search::{self, Found, MAX_HEIGHT, Wanted};
 use crate::collections::key::OrdKey;
 use crate::layout::Persist;
 use crate::ptr::P;
@@ -83,32 +82,26 @@ impl<Q: ?Sized> KeyRange<Q> for (Bound<&Q>, Bound<&Q>) {
 }
 
 /// A place between two entries: in front of one of a leaf, or behind all.
-pub(super) struct Position<'v, 'r, K, V> {
+pub(super) struct Position<'r, K, V> {
     /// `None` behind all.
-    pub(super) leaf: Option<(P<'r, Leaf<K, V>>, &'v Head<LEAF>)>,
-    pub(super) place: usize,
+    leaf: Option<P<'r, Leaf<K, V>>>,
+    place: usize,
     path: Path<'r, K, V>,
-    entries: PhantomData<&'v Entry<K, V>>,
 }
 
-impl<K, V> Clone for Position<'_, '_, K, V> {
+impl<K, V> Clone for Position<'_, K, V> {
     fn clone(&self) -> Self {
         Position { ..*self }
     }
 }
 
-impl<'v, 'r, K: Persist, V: Persist> Position<'v, 'r, K, V> {
+impl<'r, K: Persist, V: Persist> Position<'r, K, V> {
     fn behind_all() -> Self {
-        Position { leaf: None, place: 0, path: Path::new(), entries: PhantomData }
+        Position { leaf: None, place: 0, path: Path::new() }
     }
 
     /// In front of, or behind, all that is below the child that the path leads to.
-    fn at_end_of(
-        view: &'v View<'r>,
-        mut path: Path<'r, K, V>,
-        mut child: Child<'r, K, V>,
-        last: bool,
-    ) -> Self {
+    fn at_end_of(view: &View<'r>, mut path: Path<'r, K, V>, mut child: Child<'r, K, V>, last: bool) -> Self {
         for _ in 0..MAX_HEIGHT {
             match child {
                 Child::Inner(inner) => {
@@ -118,9 +111,8 @@ impl<'v, 'r, K: Persist, V: Persist> Position<'v, 'r, K, V> {
                     child = inner.child_at(view, head, place);
                 }
                 Child::Leaf(leaf) => {
-                    let head = leaf.head(view);
-                    let place = if last { head.len() } else { 0 };
-                    return Position { leaf: Some((leaf, head)), place, path, entries: PhantomData };
+                    let place = if last { leaf.count(view) } else { 0 };
+                    return Position { leaf: Some(leaf), place, path };
                 }
                 Child::None(_) => break,
             }
@@ -128,41 +120,44 @@ impl<'v, 'r, K: Persist, V: Persist> Position<'v, 'r, K, V> {
         Position::behind_all()
     }
 
-    /// In front of the first entry behind this place: the same place, but never at the end of a leaf.
-    fn forward(mut self, view: &'v View<'r>) -> Self {
-        while let Some((_, head)) = self.leaf {
-            if self.place < head.len() {
-                break;
+    /// The first or last entry of a tree.
+    pub(super) fn at_end(
+        view: &View<'r>,
+        top: Child<'r, K, V>,
+        last: bool,
+    ) -> Option<(P<'r, Leaf<K, V>>, Path<'r, K, V>, usize)> {
+        let mut end = Position::at_end_of(view, Path::new(), top, last);
+        if last {
+            while end.place == 0 {
+                end.leaf?;
+                end = end.neighbour(view, true);
             }
-            self = self.next_leaf(view);
+            end.place -= 1;
+        } else {
+            end = end.forward(view);
+        }
+        Some((end.leaf?, end.path, end.place))
+    }
+
+    /// In front of the first entry behind this place: the same place, but never at the end of a leaf.
+    fn forward(mut self, view: &View<'r>) -> Self {
+        while self.leaf.is_some_and(|leaf| self.place >= leaf.count(view)) {
+            self = self.neighbour(view, false);
         }
         self
     }
 
+    /// In front of all in the next leaf, or behind all in the one before.
     #[inline(never)]
-    fn next_leaf(&self, view: &'v View<'r>) -> Self {
+    fn neighbour(&self, view: &View<'r>, back: bool) -> Self {
         let mut path = self.path;
         while let Some((inner, place)) = path.pop() {
             let head = inner.head(view);
-            let place = place + 1;
+            let place = if back { place.wrapping_sub(1) } else { place + 1 };
             if place < head.len() {
                 let child = inner.child_at(view, head, place);
                 path.push(inner, place);
-                return Position::at_end_of(view, path, child, false);
-            }
-        }
-        Position::behind_all()
-    }
-
-    /// Behind the last entry of the leaf before this one.
-    #[inline(never)]
-    fn previous_leaf(&self, view: &'v View<'r>) -> Self {
-        let mut path = self.path;
-        while let Some((inner, place)) = path.pop() {
-            if let Some(place) = place.checked_sub(1) {
-                let child = inner.child_at(view, inner.head(view), place);
-                path.push(inner, place);
-                return Position::at_end_of(view, path, child, true);
+                return Position::at_end_of(view, path, child, back);
             }
         }
         Position::behind_all()
@@ -171,7 +166,7 @@ impl<'v, 'r, K: Persist, V: Persist> Position<'v, 'r, K, V> {
     /// Whether it is the same place.
     #[inline(always)]
     fn is(&self, other: &Self) -> bool {
-        self.place == other.place && self.leaf.map(|(leaf, _)| leaf) == other.leaf.map(|(leaf, _)| leaf)
+        self.place == other.place && self.leaf == other.leaf
     }
 
     /// Whether this place is before the other one.
@@ -184,18 +179,23 @@ impl<'v, 'r, K: Persist, V: Persist> Position<'v, 'r, K, V> {
     }
 }
 
-/// The entries of a [`PBTreeMap`](super::PBTreeMap) in a range of keys, in order; made by [`PBTreeMap::range`](super::PBTreeMap::range).
-pub struct Range<'v, 'r, K, V> {
-    view: &'v View<'r>,
-    /// In front of the first entry, and in front of the first one behind the last.
-    front: Position<'v, 'r, K, V>,
-    back: Position<'v, 'r, K, V>,
+/// The entries from one place to another.
+pub(super) struct Span<'r, K, V> {
+    /// In front of the first entry, and in front of the first one behind the last. Neither is at the end of a leaf.
+    front: Position<'r, K, V>,
+    back: Position<'r, K, V>,
     top: Child<'r, K, V>,
 }
 
-impl<'v, 'r, K: OrdKey<'r>, V: Persist> Range<'v, 'r, K, V> {
+impl<K, V> Clone for Span<'_, K, V> {
+    fn clone(&self) -> Self {
+        Span { front: self.front.clone(), back: self.back.clone(), top: self.top }
+    }
+}
+
+impl<'r, K: OrdKey<'r>, V: Persist> Span<'r, K, V> {
     #[track_caller]
-    pub(super) fn new(view: &'v View<'r>, top: Child<'r, K, V>, range: impl KeyRange<K::Query>) -> Self {
+    pub(super) fn new(view: &View<'r>, top: Child<'r, K, V>, range: impl KeyRange<K::Query>) -> Self {
         let (start, end) = (range.start(), range.end());
         match (start, end) {
             (Bound::Excluded(a), Bound::Excluded(b)) if a == b => {
@@ -218,56 +218,80 @@ impl<'v, 'r, K: OrdKey<'r>, V: Persist> Range<'v, 'r, K, V> {
         };
         // If keys are ordered now one way and now another: whatever is found, the ends must meet.
         let back = if back.is_before(&front) { front.clone() } else { back };
-        Range { view, front, back, top }
+        Span { front, back, top }
     }
 
     /// In front of the first entry that is not less, or that is greater, than a key.
-    fn position(
-        view: &'v View<'r>,
-        top: Child<'r, K, V>,
-        key: &K::Query,
-        greater: bool,
-    ) -> Position<'v, 'r, K, V> {
-        let Some(found) = search::find(view, top, Wanted::new::<K>(key)) else {
+    fn position(view: &View<'r>, top: Child<'r, K, V>, key: &K::Query, greater: bool) -> Position<'r, K, V> {
+        let Some(Found { leaf, path, place }) = search::find(view, top, Wanted::new::<K>(key)) else {
             return Position::behind_all();
         };
-        let place = match found.place {
+        let place = match place {
             Ok(place) => place + usize::from(greater),
             Err(place) => place,
         };
-        let leaf = Some((found.leaf, found.leaf.head(view)));
-        Position { leaf, place, path: found.path, entries: PhantomData }.forward(view)
+        Position { leaf: Some(leaf), place, path }.forward(view)
     }
 
+    /// The next entry: its leaf, and its slot.
     #[inline(always)]
-    pub(super) fn next_entry(&mut self) -> Option<&'v Entry<K, V>> {
+    pub(super) fn next(&mut self, view: &View<'r>) -> Option<(P<'r, Leaf<K, V>>, usize)> {
         if self.front.is(&self.back) {
             return None;
         }
-        let (leaf, head) = self.front.leaf?;
-        let entry = leaf.item_at(self.view, head, self.front.place);
+        let leaf = self.front.leaf?;
+        let head = leaf.head(view);
+        let slot = head.slot(self.front.place);
         self.front.place += 1;
         if self.front.place >= head.len() {
-            self.front = self.front.next_leaf(self.view).forward(self.view);
+            self.front = self.front.neighbour(view, false).forward(view);
         }
-        Some(entry)
+        Some((leaf, slot))
     }
 
+    /// The last entry.
     #[inline(always)]
-    pub(super) fn next_entry_back(&mut self) -> Option<&'v Entry<K, V>> {
+    fn next_back(&mut self, view: &View<'r>) -> Option<(P<'r, Leaf<K, V>>, usize)> {
         if self.front.is(&self.back) {
             return None;
         }
         while self.back.place == 0 {
             self.back = match self.back.leaf {
-                Some(_) => self.back.previous_leaf(self.view),
-                None => Position::at_end_of(self.view, Path::new(), self.top, true),
+                Some(_) => self.back.neighbour(view, true),
+                None => Position::at_end_of(view, Path::new(), self.top, true),
             };
             self.back.leaf?;
         }
-        let (leaf, head) = self.back.leaf?;
+        let leaf = self.back.leaf?;
         self.back.place -= 1;
-        Some(leaf.item_at(self.view, head, self.back.place))
+        Some((leaf, leaf.head(view).slot(self.back.place)))
+    }
+}
+
+/// The entries of a [`PBTreeMap`](super::PBTreeMap) in a range of keys, in order; made by [`PBTreeMap::range`](super::PBTreeMap::range).
+pub struct Range<'v, 'r, K, V> {
+    view: &'v View<'r>,
+    span: Span<'r, K, V>,
+    entries: PhantomData<&'v Entry<K, V>>,
+}
+
+impl<'v, 'r, K: OrdKey<'r>, V: Persist> Range<'v, 'r, K, V> {
+    pub(super) fn new(view: &'v View<'r>, span: Span<'r, K, V>) -> Self {
+        Range { view, span, entries: PhantomData }
+    }
+
+    #[inline(always)]
+    pub(super) fn next_entry(&mut self) -> Option<&'v Entry<K, V>> {
+        let (leaf, slot) = self.span.next(self.view)?;
+        // SAFETY: a slot that is in use; while the view is borrowed nothing is written.
+        Some(unsafe { leaf.item(self.view, slot) })
+    }
+
+    #[inline(always)]
+    pub(super) fn next_entry_back(&mut self) -> Option<&'v Entry<K, V>> {
+        let (leaf, slot) = self.span.next_back(self.view)?;
+        // SAFETY: as above.
+        Some(unsafe { leaf.item(self.view, slot) })
     }
 
     #[inline(always)]
@@ -296,7 +320,7 @@ impl<'r, K: OrdKey<'r>, V: Persist> FusedIterator for Range<'_, 'r, K, V> {}
 
 impl<K, V> Clone for Range<'_, '_, K, V> {
     fn clone(&self) -> Self {
-        Range { view: self.view, front: self.front.clone(), back: self.back.clone(), top: self.top }
+        Range { view: self.view, span: self.span.clone(), entries: PhantomData }
     }
 }
 

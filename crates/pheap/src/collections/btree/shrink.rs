@@ -39,7 +39,7 @@ pub(super) fn remove<'r, K: OrdKey<'r>, V: Persist>(
 
 /// Mends the nodes on the path to a leaf that may have too few entries, and its top.
 #[cold]
-pub(super) fn mend<'r, K: OrdKey<'r>, V: Persist>(
+fn mend<'r, K: OrdKey<'r>, V: Persist>(
     map: P<'r, PBTreeMap<'r, K, V>>,
     tx: &mut Txn<'r>,
     mut path: Path<'r, K, V>,
@@ -49,6 +49,11 @@ pub(super) fn mend<'r, K: OrdKey<'r>, V: Persist>(
             break;
         }
     }
+    mend_top(map, tx);
+}
+
+/// Takes off what has one child or no items.
+pub(super) fn mend_top<'r, K: OrdKey<'r>, V: Persist>(map: P<'r, PBTreeMap<'r, K, V>>, tx: &mut Txn<'r>) {
     loop {
         let top = tx[map].top;
         let below = match top {

@@ -1,0 +1,169 @@
+//! Changing many entries.
+
+use super::PBTreeMap;
+use super::node::{Child, Inner, Leaf};
+use super::range::{KeyRange, Span};
+use super::search::MAX_HEIGHT;
+use super::shrink;
+use crate::collections::key::OrdKey;
+use crate::error::Result;
+use crate::layout::Persist;
+use crate::ptr::P;
+use crate::txn::Txn;
+
+/// Changing many entries.
+impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
+    /// Calls `change` with each entry, in the order of the keys; the value is to write. O(n).
+    ///
+    /// (There is no `iter_mut`: what is written must be crash-safe before anyone gets a `&mut` to it, so the transaction comes along.)
+    pub fn for_each_mut(self, tx: &mut Txn<'r>, change: impl FnMut(&K::Query, &mut V)) {
+        self.for_each_mut_in(tx, .., change);
+    }
+
+    /// [`for_each_mut`](Self::for_each_mut) for the entries whose keys are in a range.
+    ///
+    /// # Panics
+    /// As for [`PBTreeMap::range`].
+    #[track_caller]
+    pub fn for_each_mut_in(
+        self,
+        tx: &mut Txn<'r>,
+        range: impl KeyRange<K::Query>,
+        mut change: impl FnMut(&K::Query, &mut V),
+    ) {
+        let mut span = Span::new(tx, tx[self].top, range);
+        while let Some((leaf, slot)) = span.next(tx) {
+            // SAFETY: a slot in use, while nothing is inserted or removed.
+            unsafe {
+                let query: *const K::Query = leaf.item(tx, slot).key.query(tx);
+                let value = leaf.value_mut(tx, slot);
+                // The key is apart from the value, and stays where it is found now until the transaction ends, or the next write.
+                change(&*query, value);
+            }
+        }
+    }
+
+    /// Keeps the entries for which `keep` is true. O(n).
+    pub fn retain(self, tx: &mut Txn<'r>, mut keep: impl FnMut(&K::Query, &V) -> bool) {
+        // The user's code comes first: should it panic, nothing has moved.
+        let kept: Vec<bool> = tx[self].iter(tx).map(|(key, value)| keep(key, value)).collect();
+        if kept.iter().all(|kept| *kept) {
+            return;
+        }
+        if !kept.contains(&true) {
+            return self.clear(tx);
+        }
+        let top = tx[self].top;
+        let mut kept = kept.into_iter();
+        sift(tx, self, top, MAX_HEIGHT, &mut kept);
+        shrink::mend_top(self, tx);
+    }
+
+    /// Removes all entries. O(n): their keys, and the nodes, are given up.
+    pub fn clear(self, tx: &mut Txn<'r>) {
+        let map = std::mem::take(&mut tx[self]);
+        // SAFETY: the map's own, of which it has just let go.
+        unsafe { give_up(tx, map.top, MAX_HEIGHT) };
+    }
+
+    /// Inserts what an iterator yields, as [`insert`](Self::insert) does, one after the other.
+    ///
+    /// # Errors
+    /// As for [`insert`](Self::insert). What came before is inserted then; an `Err` that leaves the transaction undoes it.
+    pub fn extend<'q>(
+        self,
+        tx: &mut Txn<'r>,
+        entries: impl IntoIterator<Item = (&'q K::Query, V)>,
+    ) -> Result<()>
+    where
+        K::Query: 'q,
+    {
+        entries.into_iter().try_for_each(|(key, value)| self.insert(tx, key, value).map(drop))
+    }
+}
+
+/// Removes the entries below a child that are not kept, and mends what is below it.
+fn sift<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>>(
+    tx: &mut Txn<'r>,
+    map: P<'r, PBTreeMap<'r, K, V>>,
+    child: Child<'r, K, V>,
+    height: usize,
+    kept: &mut impl Iterator<Item = bool>,
+) {
+    match child {
+        Child::Leaf(leaf) => {
+            let mut place = 0;
+            for _ in 0..leaf.count(tx) {
+                if kept.next().unwrap_or(true) {
+                    place += 1;
+                    continue;
+                }
+                let ((), entry) = leaf.remove_item(tx, place);
+                tx[map].len -= 1;
+                // SAFETY: made by `from_query` for this map, which has shown nobody more than what it is looked up by.
+                unsafe { entry.key.give_up(tx) };
+            }
+        }
+        Child::Inner(inner) if height > 0 => {
+            for place in 0..inner.count(tx) {
+                let child = inner.child_at(tx, inner.head(tx), place);
+                sift(tx, map, child, height - 1, kept);
+            }
+            mend_children(tx, inner);
+        }
+        Child::Inner(_) | Child::None(_) => {}
+    }
+}
+
+/// Mends all children of a node.
+fn mend_children<'r, K: OrdKey<'r>, V: Persist>(tx: &mut Txn<'r>, inner: P<'r, Inner<'r, K, V>>) {
+    let mut place = 0;
+    while place < inner.count(tx) {
+        // A child that was merged may still have too few items.
+        if shrink::mend_child(tx, inner, place) {
+            place = place.saturating_sub(1);
+        } else {
+            place += 1;
+        }
+    }
+}
+
+/// Gives up all that is below a child, and the node itself.
+///
+/// # Safety
+/// Nothing will point to it.
+unsafe fn give_up<'r, K: OrdKey<'r>, V: Persist>(tx: &Txn<'r>, child: Child<'r, K, V>, height: usize) {
+    // SAFETY: by the caller's promise; keys were made by `from_query` for this map, which has shown nobody more than what they are
+    // looked up by. What is moved out is never read again.
+    unsafe {
+        match child {
+            Child::Leaf(leaf) => give_up_keys(tx, leaf),
+            Child::Inner(inner) if height > 0 => {
+                let head = inner.head(tx);
+                for place in 0..head.len() {
+                    if place > 0 {
+                        inner.item_at(tx, head, place).separator.take().give_up(tx);
+                    }
+                    give_up(tx, inner.child_at(tx, head, place), height - 1);
+                }
+            }
+            Child::Inner(_) | Child::None(_) => {}
+        }
+        child.free(tx);
+    }
+}
+
+/// Gives up the keys of a leaf.
+///
+/// # Safety
+/// As for [`give_up`].
+unsafe fn give_up_keys<'r, K: OrdKey<'r>, V: Persist>(tx: &Txn<'r>, leaf: P<'r, Leaf<K, V>>) {
+    if !K::POINTERS {
+        return;
+    }
+    let head = leaf.head(tx);
+    for place in 0..head.len() {
+        // SAFETY: by the caller's promise.
+        unsafe { std::ptr::from_ref(&leaf.item_at(tx, head, place).key).read().give_up(tx) };
+    }
+}

@@ -1,0 +1,202 @@
+//! A key's place in a map, which is there or not.
+
+use super::PBTreeMap;
+use super::node::Leaf;
+use super::path::Path;
+use super::search::{self, Found, Wanted};
+use super::{grow, shrink};
+use crate::collections::key::OrdKey;
+use crate::error::Result;
+use crate::layout::Persist;
+use crate::ptr::P;
+use crate::txn::Txn;
+
+/// The place of a key in a [`PBTreeMap`]; made by [`P::entry`](P#method.entry).
+///
+/// ```
+/// # use pheap::{Heap, P, PBTreeMap, Root};
+/// # fn main() -> pheap::Result<()> {
+/// # let heap = Heap::in_memory()?;
+/// let words: Root<PBTreeMap<P<str>, u64>> = heap.root("words")?;
+/// words.txn(|tx, words| {
+///     for word in "a rose is a rose".split(' ') {
+///         *words.entry(tx, word).or_insert(0)? += 1;
+///     }
+///     assert_eq!(words.get(tx, "rose"), Some(&2));
+///     Ok(())
+/// })?;
+/// # Ok(())
+/// # }
+/// ```
+pub enum Entry<'t, 'q, 'r, K: OrdKey<'r>, V> {
+    /// The key is there.
+    Occupied(OccupiedEntry<'t, 'r, K, V>),
+    /// The key is not there.
+    Vacant(VacantEntry<'t, 'q, 'r, K, V>),
+}
+
+/// An entry that is there.
+pub struct OccupiedEntry<'t, 'r, K, V> {
+    map: P<'r, PBTreeMap<'r, K, V>>,
+    tx: &'t mut Txn<'r>,
+    leaf: P<'r, Leaf<K, V>>,
+    path: Path<'r, K, V>,
+    place: usize,
+}
+
+/// The place of an entry that is not there.
+pub struct VacantEntry<'t, 'q, 'r, K: OrdKey<'r>, V> {
+    map: P<'r, PBTreeMap<'r, K, V>>,
+    tx: &'t mut Txn<'r>,
+    found: Option<Found<'r, K, V>>,
+    wanted: Wanted<'q, K::Query>,
+}
+
+impl<'t, 'q, 'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> Entry<'t, 'q, 'r, K, V> {
+    pub(super) fn new(map: P<'r, PBTreeMap<'r, K, V>>, tx: &'t mut Txn<'r>, key: &'q K::Query) -> Self {
+        let wanted = Wanted::new::<K>(key);
+        match search::find(tx, tx[map].top, wanted) {
+            Some(Found { leaf, path, place: Ok(place) }) => {
+                Entry::Occupied(OccupiedEntry { map, tx, leaf, path, place })
+            }
+            found => Entry::Vacant(VacantEntry { map, tx, found, wanted }),
+        }
+    }
+
+    /// What the key is looked up by.
+    pub fn key(&self) -> &K::Query {
+        match self {
+            Entry::Occupied(entry) => entry.key(),
+            Entry::Vacant(entry) => entry.key(),
+        }
+    }
+
+    /// The value, to write; `value`, if the key was not there.
+    ///
+    /// # Errors
+    /// As for [`P::insert`](P#method.insert).
+    pub fn or_insert(self, value: V) -> Result<&'t mut V> {
+        self.or_insert_with(|_| Ok(value))
+    }
+
+    /// The value, to write; what `value` returns, if the key was not there. `value` gets the transaction, to allocate what it needs.
+    ///
+    /// # Errors
+    /// As for [`P::insert`](P#method.insert), and what `value` returns.
+    pub fn or_insert_with(self, value: impl FnOnce(&Txn<'r>) -> Result<V>) -> Result<&'t mut V> {
+        match self {
+            Entry::Occupied(entry) => Ok(entry.into_mut()),
+            Entry::Vacant(entry) => {
+                let value = value(entry.tx)?;
+                entry.insert(value)
+            }
+        }
+    }
+
+    /// The value, to write; the default, if the key was not there.
+    ///
+    /// # Errors
+    /// As for [`P::insert`](P#method.insert).
+    pub fn or_default(self) -> Result<&'t mut V>
+    where
+        V: Default,
+    {
+        self.or_insert_with(|_| Ok(V::default()))
+    }
+
+    /// Changes the value, if the key is there.
+    pub fn and_modify(mut self, change: impl FnOnce(&mut V)) -> Self {
+        if let Entry::Occupied(entry) = &mut self {
+            change(entry.get_mut());
+        }
+        self
+    }
+}
+
+impl<'t, 'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> OccupiedEntry<'t, 'r, K, V> {
+    /// What the key is looked up by.
+    pub fn key(&self) -> &K::Query {
+        let head = self.leaf.head(self.tx);
+        self.leaf.item_at(self.tx, head, self.place).key.query(self.tx)
+    }
+
+    /// The value.
+    pub fn get(&self) -> &V {
+        self.leaf.value_at(self.tx, self.leaf.head(self.tx), self.place)
+    }
+
+    /// The value, to write.
+    pub fn get_mut(&mut self) -> &mut V {
+        let slot = self.leaf.head(self.tx).slot(self.place);
+        // SAFETY: an entry that was found, and nothing has changed since.
+        unsafe { self.leaf.value_mut(self.tx, slot) }
+    }
+
+    /// The value, to write, for as long as the transaction is borrowed.
+    pub fn into_mut(self) -> &'t mut V {
+        let slot = self.leaf.head(self.tx).slot(self.place);
+        // SAFETY: as above.
+        unsafe { self.leaf.value_mut(self.tx, slot) }
+    }
+
+    /// Replaces the value, and returns the old one.
+    pub fn insert(&mut self, value: V) -> V {
+        std::mem::replace(self.get_mut(), value)
+    }
+
+    /// Removes the entry, and returns its value.
+    pub fn remove(self) -> V {
+        let entry = shrink::remove(self.map, self.tx, self.leaf, self.path, self.place);
+        // SAFETY: made by `from_query` for this map, which has shown nobody more than what it is looked up by.
+        unsafe { entry.key.give_up(self.tx) };
+        entry.value
+    }
+
+    /// Removes the entry, and returns its key and value.
+    pub fn remove_entry(self) -> (K, V) {
+        let entry = shrink::remove(self.map, self.tx, self.leaf, self.path, self.place);
+        (entry.key, entry.value)
+    }
+}
+
+impl<'t, 'q, 'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> VacantEntry<'t, 'q, 'r, K, V> {
+    /// What the key is looked up by.
+    pub fn key(&self) -> &'q K::Query {
+        self.wanted.query
+    }
+
+    /// Inserts the key with a value.
+    ///
+    /// # Errors
+    /// As for [`P::insert`](P#method.insert).
+    pub fn insert(self, value: V) -> Result<&'t mut V> {
+        let (leaf, slot) = grow::insert(self.map, self.tx, self.found, self.wanted, value)?;
+        // SAFETY: the slot of the new entry.
+        Ok(unsafe { leaf.value_mut(self.tx, slot) })
+    }
+}
+
+impl<'r, K: OrdKey<'r, Query: std::fmt::Debug>, V: Persist<At<'r> = V> + std::fmt::Debug> std::fmt::Debug
+    for Entry<'_, '_, 'r, K, V>
+{
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Entry::Occupied(entry) => f.debug_tuple("Occupied").field(entry).finish(),
+            Entry::Vacant(entry) => f.debug_tuple("Vacant").field(entry).finish(),
+        }
+    }
+}
+
+impl<'r, K: OrdKey<'r, Query: std::fmt::Debug>, V: Persist<At<'r> = V> + std::fmt::Debug> std::fmt::Debug
+    for OccupiedEntry<'_, 'r, K, V>
+{
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OccupiedEntry").field("key", &self.key()).field("value", self.get()).finish()
+    }
+}
+
+impl<'r, K: OrdKey<'r, Query: std::fmt::Debug>, V> std::fmt::Debug for VacantEntry<'_, '_, 'r, K, V> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("VacantEntry").field("key", &self.wanted.query).finish()
+    }
+}
