@@ -15,7 +15,8 @@ pub(super) fn expand(input: &Input<'_>) -> Option<TokenStream> {
     let krate = &input.options.krate;
     let derive = Derive { input, serde: quote!(#krate::__private::serde), brand: brand(input) };
     let (export, import) = (derive.export(), derive.import());
-    Some(hygienic!(at at => #krate::__private::with_serde! { #export #import }))
+    let key = input.options.key.map(|_| derive.key());
+    Some(hygienic!(at at => #krate::__private::with_serde! { #export #import #key }))
 }
 
 /// The brand of the type, or a name for any if it has none.
@@ -114,6 +115,34 @@ impl Derive<'_> {
 
     fn name(&self) -> String {
         self.input.name.unraw().to_string()
+    }
+
+    /// A type that is a key is exported and imported as itself.
+    fn key(&self) -> TokenStream {
+        let (serde, brand) = (&self.serde, &self.brand);
+        let which = quote!(#serde::ExchangeKey);
+        self.implement(
+            &which,
+            &which,
+            &hygienic! {
+                type Owned = Self;
+
+                fn export_key<__S: #serde::Serializer>(
+                    __query: &Self,
+                    __at: #serde::Exporter<'_, #brand>,
+                    __serializer: __S,
+                ) -> ::core::result::Result<__S::Ok, __S::Error> {
+                    #serde::Export::export(__query, __at, __serializer)
+                }
+
+                fn import_key<'__de, __D: #serde::Deserializer<'__de>>(
+                    __into: &mut #serde::Importer<'_, #brand>,
+                    __deserializer: __D,
+                ) -> ::core::result::Result<Self, __D::Error> {
+                    #serde::Import::import(__into, __deserializer)
+                }
+            },
+        )
     }
 
     // --- out ---------------------------------------------------------------------------------------------------------------

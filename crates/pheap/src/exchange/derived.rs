@@ -11,7 +11,7 @@ use super::path::Step;
 pub use super::parts::{
     Part, Parts, Shape, import_struct, import_struct_variant, import_tuple, import_tuple_variant,
 };
-pub use super::{Export, Exporter, Import, Importer};
+pub use super::{ExchangeKey, Export, Exporter, Import, Importer};
 pub use serde::de::{Deserializer, VariantAccess};
 pub use serde::ser::{
     SerializeStruct, SerializeStructVariant, SerializeTupleStruct, SerializeTupleVariant, Serializer,

@@ -36,6 +36,7 @@
 //! | `Option<P<T>>` | nothing (`null`), or what it points to; a field that is missing is `None` |
 //! | `P<[T]>`, `PVec`, `PVecDeque` | a sequence |
 //! | `P<str>`, `PString` | a string |
+//! | `PHashMap`, `PBTreeMap` | a map, by what the keys are looked up by (see [`ExchangeKey`] for keys that JSON cannot have); a key that comes twice is an error |
 //! | structs | maps by the names of the fields; tuple structs are sequences, those with one field are what is in it |
 //! | enums | the name of the variant, or a map from it to what is in it |
 //!
@@ -54,6 +55,8 @@ pub mod derived;
 mod export;
 mod identifiers;
 mod import;
+mod keys;
+mod maps;
 mod parts;
 mod path;
 mod sequence;
@@ -61,6 +64,7 @@ mod values;
 
 pub use export::{Export, Exported, Exporter};
 pub use import::{Import, Importer, Seed};
+pub use keys::ExchangeKey;
 
 /// How deep pointers and collections may be nested, unless told otherwise. (serde_json reads 127 brackets that are open at a time.)
 pub const MAX_DEPTH: usize = 128;

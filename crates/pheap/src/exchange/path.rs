@@ -1,4 +1,4 @@
-//! Where in the data an import has failed: `items[3].price`.
+//! Where in the data an import has failed: `items[3].prices["net"]`.
 
 use std::fmt;
 
@@ -6,6 +6,8 @@ use std::fmt;
 pub(super) enum Step {
     Name(&'static str),
     Index(usize),
+    /// Of a map.
+    Key(String),
 }
 
 /// The steps, from the innermost to the outermost: they are noted on the way out of a failure.
@@ -29,6 +31,7 @@ impl fmt::Display for Path {
             match step {
                 Step::Name(name) if i == 0 => f.write_str(name)?,
                 Step::Name(name) => write!(f, ".{name}")?,
+                Step::Key(key) => write!(f, "[{key}]")?,
                 Step::Index(index) => write!(f, "[{index}]")?,
             }
         }

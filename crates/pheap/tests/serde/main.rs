@@ -5,6 +5,7 @@ mod common;
 
 mod depth;
 mod errors;
+mod maps;
 mod round_trip;
 mod types;
 
@@ -50,6 +51,21 @@ where
     let root: Root<T> = from_json(&heap, "same", &text).unwrap();
     assert_eq!(to_json(&root), text);
     assert!(heap.check().unwrap().is_clean());
+}
+
+/// Takes what a text says through a format that does not say what it consists of, and is not for people.
+fn in_postcard<T: Persist>(text: &str, expected: &[u8])
+where
+    for<'r> T::At<'r>: Import<'r> + Export<'r>,
+{
+    let heap = common::small().in_memory().unwrap();
+    let root: Root<T> = from_json(&heap, "json", text).unwrap();
+    let bytes = root.read(|view, p| postcard::to_stdvec(&view.export(p))).unwrap().unwrap();
+    assert_eq!(bytes, expected);
+    let mut rest = postcard::Deserializer::from_bytes(&bytes);
+    let root: Root<T> = heap.root_or("postcard", |tx| tx.import(&mut rest)).unwrap();
+    assert_eq!(to_json(&root), text);
+    assert!(rest.finalize().unwrap().is_empty());
 }
 
 /// A pointer, for signatures.
