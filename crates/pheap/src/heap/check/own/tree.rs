@@ -1,6 +1,6 @@
 //! Ordered maps: nodes, whose items are found by an order of their slots.
 
-use super::{Pointer, SlotOps, array, field, named, number, pointer_at, strange};
+use super::{Pointer, SlotOps, array, field, named, number, pointer, pointer_at, strange};
 use crate::heap::check::plan::{Op, Parts};
 use crate::heap::check::trace::{Reached, Tracer, read_integer};
 use crate::layout::desc::Prim;
@@ -56,15 +56,20 @@ struct Node<'m> {
     slots: u64,
     stride: u64,
     ops: SlotOps<'m>,
-    /// In inner nodes, of a branch: its separator, and what leads to the child.
+    /// In inner nodes.
     branch: Option<Branch<'m>>,
 }
 
+/// What an inner node knows of its children. Those that are leaves have pointers side by side in the node, the others in the branches.
 #[derive(Clone, Copy)]
 struct Branch<'m> {
+    /// Where the pointers to leaves begin in a node.
+    leaves: u64,
+    /// In a branch.
+    inner: u64,
     separator: u64,
-    ops: SlotOps<'m>,
-    child: u64,
+    /// What is to be looked at in a separator.
+    ops: &'m [Op],
 }
 
 /// How the nodes of a tree are laid out.
@@ -82,8 +87,20 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
             return Err(strange());
         }
         let layouts = Layouts { child: tree.child, leaf, inner };
-        let mut height = None;
-        self.child_node(&layouts, object, base + tree.top, (0, &mut height), true)
+        let child = &layouts.child;
+        let top = base + tree.top;
+        // SAFETY: a tag in a live object, hence aligned.
+        let tag = unsafe { read_integer(self.map.addr(object.start + top), child.tag) };
+        let height = &mut None;
+        if tag == child.leaf.0 {
+            self.leaf_node(&layouts, self.word(object, top + child.leaf.1.at), (0, height))
+        } else if tag == child.inner.0 {
+            self.inner_node(&layouts, self.word(object, top + child.inner.1.at), (0, height))
+        } else if tag == child.none {
+            Ok(())
+        } else {
+            Err(nothing())
+        }
     }
 
     fn node_type(&self, ty: u32) -> Option<Node<'m>> {
@@ -103,12 +120,9 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
                     Op::Slot { at, ops, .. } if *at == separator => Some(ops.as_slice()),
                     _ => None,
                 });
-                let value = of_separator.unwrap_or_default();
-                Some(Branch {
-                    separator,
-                    ops: SlotOps { any: value, value },
-                    child: field(item, &["child"])?.0,
-                })
+                let (leaves, _, _) = array(layout, &["near"]).filter(|near| near.2 == count)?;
+                let inner = pointer(item, &["inner"])?.at;
+                Some(Branch { leaves, inner, separator, ops: of_separator.unwrap_or_default() })
             }
             _ => None,
         };
@@ -124,57 +138,64 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
         })
     }
 
-    /// Looks at the node that a child leads to, `depth` nodes below the map. All leaves are at one `height`.
-    fn child_node(
+    /// Looks at a leaf, `depth` nodes below the map. All leaves are at one `height`.
+    fn leaf_node(
         &mut self,
         layouts: &Layouts<'m>,
-        object: &Reached,
-        at: u64,
+        addr: u64,
         (depth, height): (u32, &mut Option<u32>),
-        is_top: bool,
     ) -> Result<(), String> {
-        let child = &layouts.child;
-        // SAFETY: a tag in a live object, hence aligned.
-        let tag = unsafe { read_integer(self.map.addr(object.start + at), child.tag) };
-        if tag == child.leaf.0 {
-            let leaf = self.take(self.word(object, at + child.leaf.1.at), child.leaf.1.to)?;
-            let leaf = leaf.ok_or_else(nothing)?;
-            if *height.get_or_insert(depth) != depth {
-                return Err("has leaves at different heights".to_owned());
-            }
-            self.items(&layouts.leaf, &leaf, |this, layout, _, at| {
-                this.run(layout.ops.value, &leaf, at);
-                Ok(())
-            })
-        } else if tag == child.inner.0 {
-            if depth >= MAX_HEIGHT {
-                return Err(format!("is higher than {MAX_HEIGHT} nodes"));
-            }
-            let inner = self.take(self.word(object, at + child.inner.1.at), child.inner.1.to)?;
-            let inner = inner.ok_or_else(nothing)?;
-            if self.word(&inner, layouts.inner.len) == 0 {
-                return Err("has a node without children".to_owned());
-            }
-            self.items(&layouts.inner, &inner, |this, layout, place, at| {
-                let branch = layout.branch.expect("an inner node has branches");
-                if place > 0 {
-                    this.run(branch.ops.value, &inner, at + branch.separator);
-                }
-                this.child_node(layouts, &inner, at + branch.child, (depth + 1, height), false)
-            })
-        } else if tag == child.none && is_top {
-            Ok(())
-        } else {
-            Err(nothing())
+        let leaf = self.take(addr, layouts.child.leaf.1.to)?.ok_or_else(nothing)?;
+        if *height.get_or_insert(depth) != depth {
+            return Err("has leaves at different heights".to_owned());
         }
+        self.items(&layouts.leaf, &leaf, |this, place, slot| {
+            let ops = if place.is_some() { layouts.leaf.ops.value } else { layouts.leaf.ops.any };
+            this.run(ops, &leaf, layouts.leaf.slots + slot * layouts.leaf.stride);
+            Ok(())
+        })
     }
 
-    /// Calls `look` with the place and the offset of each item of a node, in their order; looks at the free slots by itself.
+    /// Looks at an inner node, and at all below it.
+    fn inner_node(
+        &mut self,
+        layouts: &Layouts<'m>,
+        addr: u64,
+        (depth, height): (u32, &mut Option<u32>),
+    ) -> Result<(), String> {
+        if depth >= MAX_HEIGHT {
+            return Err(format!("is higher than {MAX_HEIGHT} nodes"));
+        }
+        let layout = &layouts.inner;
+        let branch = layout.branch.ok_or_else(strange)?;
+        let node = self.take(addr, layouts.child.inner.1.to)?.ok_or_else(nothing)?;
+        if self.word(&node, layout.len) == 0 {
+            return Err("has a node without children".to_owned());
+        }
+        self.items(layout, &node, |this, place, slot| {
+            let at = layout.slots + slot * layout.stride;
+            let leaf = this.word(&node, branch.leaves + 8 * slot);
+            let inner = this.word(&node, at + branch.inner);
+            if place.is_some_and(|place| place > 0) {
+                this.run(branch.ops, &node, at + branch.separator);
+            }
+            match (place, leaf, inner) {
+                (Some(_), leaf, 0) => this.leaf_node(layouts, leaf, (depth + 1, height)),
+                (Some(_), 0, inner) => this.inner_node(layouts, inner, (depth + 1, height)),
+                (None, 0, 0) => Ok(()),
+                _ => {
+                    Err("has a branch that leads to two children, or a free one that leads to one".to_owned())
+                }
+            }
+        })
+    }
+
+    /// Calls `look` with each slot of a node, and the place of its item, if it has one.
     fn items(
         &mut self,
         layout: &Node<'m>,
         node: &Reached,
-        mut look: impl FnMut(&mut Self, &Node<'m>, u64, u64) -> Result<(), String>,
+        mut look: impl FnMut(&mut Self, Option<u64>, u64) -> Result<(), String>,
     ) -> Result<(), String> {
         let (len, count) = (self.word(node, layout.len), layout.count);
         let mut seen = [false; 256];
@@ -187,15 +208,10 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
         if len > count {
             return Err(format!("has a node of {len} items, with room for {count}"));
         }
-        for place in 0..count {
-            let at = layout.slots + u64::from(self.byte(node, layout.order + place)) * layout.stride;
-            if place < len {
-                look(self, layout, place, at)?;
-            } else {
-                self.run(layout.ops.any, node, at);
-            }
-        }
-        Ok(())
+        (0..count).try_for_each(|place| {
+            let slot = u64::from(self.byte(node, layout.order + place));
+            look(self, (place < len).then_some(place), slot)
+        })
     }
 }
 
