@@ -11,7 +11,7 @@ mod ptr;
 mod region;
 mod txn;
 
-pub use collections::{PBTreeMap, PBTreeSet, PHashMap, PString, PVec, PVecDeque};
+pub use collections::{PBTreeMap, PBTreeSet, PHashMap, PHashSet, PString, PVec, PVecDeque};
 pub use error::{Error, Result};
 #[cfg(feature = "serde")]
 pub use exchange::{Export, Import};

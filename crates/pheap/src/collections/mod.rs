@@ -26,7 +26,7 @@ pub mod vec;
 
 pub use btree::{PBTreeMap, PBTreeSet};
 pub use deque::PVecDeque;
-pub use hash::PHashMap;
+pub use hash::{PHashMap, PHashSet};
 pub use key::{HashKey, KeyHasher, MapKey, OrdKey};
 pub use string::PString;
 pub use vec::PVec;

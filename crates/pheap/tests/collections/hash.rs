@@ -1,9 +1,11 @@
 //! `PHashMap` beside `HashMap`.
 
-use std::collections::HashMap;
+use std::borrow::Borrow;
+use std::collections::{HashMap, HashSet};
 
-use pheap::collections::HashKey;
-use pheap::{P, PHashMap, Persist, Result, Txn, View};
+use pheap::collections::hash::Entry;
+use pheap::collections::{HashKey, KeyHasher, MapKey};
+use pheap::{Heap, P, PHashMap, PHashSet, Persist, Result, Root, Txn, View};
 use proptest::prelude::*;
 
 use crate::twins::{self, Twins};
@@ -15,6 +17,15 @@ enum Op {
     Remove(u64),
     RemoveMany(u64, u64),
     Set(u64, u64),
+    OrInsert(u64, u64),
+    Modify(u64, u64),
+    Occupied(u64, u64),
+    Extend(u64, u64),
+    Retain(u64),
+    ChangeAll(u64),
+    Drain,
+    Clear,
+    Shrink,
 }
 
 fn op() -> BoxedStrategy<Op> {
@@ -26,17 +37,35 @@ fn op() -> BoxedStrategy<Op> {
         6 => key().prop_map(Op::Remove),
         2 => (key(), 0..100u64).prop_map(|(k, n)| Op::RemoveMany(k, n)),
         4 => (key(), value()).prop_map(|(k, v)| Op::Set(k, v)),
+        4 => (key(), value()).prop_map(|(k, v)| Op::OrInsert(k, v)),
+        2 => (key(), value()).prop_map(|(k, v)| Op::Modify(k, v)),
+        4 => (key(), value()).prop_map(|(k, v)| Op::Occupied(k, v)),
+        2 => (key(), 0..300u64).prop_map(|(k, n)| Op::Extend(k, n)),
+        1 => (1..5u64).prop_map(Op::Retain),
+        1 => value().prop_map(Op::ChangeAll),
+        1 => Just(Op::Drain),
+        1 => Just(Op::Clear),
+        1 => Just(Op::Shrink),
     ]
     .boxed()
 }
 
 /// What a key is made of: a number, so that the twin is a map of numbers.
 trait Key<'r>: HashKey<'r> {
+    type Own: Borrow<Self::Query>;
+
+    fn own(number: u64) -> Self::Own;
     fn with<T>(number: u64, run: impl FnOnce(&Self::Query) -> T) -> T;
     fn number(query: &Self::Query) -> u64;
 }
 
 impl<'r> Key<'r> for u64 {
+    type Own = u64;
+
+    fn own(number: u64) -> u64 {
+        number
+    }
+
     fn with<T>(number: u64, run: impl FnOnce(&u64) -> T) -> T {
         run(&number)
     }
@@ -47,6 +76,12 @@ impl<'r> Key<'r> for u64 {
 }
 
 impl<'r> Key<'r> for P<'r, str> {
+    type Own = String;
+
+    fn own(number: u64) -> String {
+        format!("key {number}")
+    }
+
     fn with<T>(number: u64, run: impl FnOnce(&str) -> T) -> T {
         run(&format!("key {number}"))
     }
@@ -56,8 +91,47 @@ impl<'r> Key<'r> for P<'r, str> {
     }
 }
 
+/// A key whose hash says little of it, or nothing.
+#[derive(Persist, Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(C)]
+struct Clumsy<const HASHES: u64>(u64);
+
+impl<'r, const HASHES: u64> MapKey<'r> for Clumsy<HASHES> {
+    type Query = Self;
+
+    fn query<'v>(&'v self, _: &'v View<'r>) -> &'v Self {
+        self
+    }
+
+    fn from_query(_: &Txn<'r>, query: &Self) -> Result<Self> {
+        Ok(*query)
+    }
+}
+
+impl<'r, const HASHES: u64> HashKey<'r> for Clumsy<HASHES> {
+    fn hash(query: &Self, hasher: &mut KeyHasher) {
+        hasher.write(&[(query.0 % HASHES) as u8]);
+    }
+}
+
+impl<'r, const HASHES: u64> Key<'r> for Clumsy<HASHES> {
+    type Own = Self;
+
+    fn own(number: u64) -> Self {
+        Clumsy(number)
+    }
+
+    fn with<T>(number: u64, run: impl FnOnce(&Self) -> T) -> T {
+        run(&Clumsy(number))
+    }
+
+    fn number(query: &Self) -> u64 {
+        query.0
+    }
+}
+
 /// What a value is made of.
-trait Value<'r>: Persist<At<'r> = Self> {
+trait Value<'r>: Persist<At<'r> = Self> + Copy {
     fn make(tx: &Txn<'r>, value: u64) -> Result<Self>;
     fn value(&self, view: &View<'r>) -> u64;
 }
@@ -115,6 +189,70 @@ fn apply<'r, K: Key<'r>, V: Value<'r>>(
             let old = K::with(k, |key| map.get_mut(tx, key).map(|old| std::mem::replace(old, value)));
             assert_eq!(old.map(|v| v.value(tx)), twin.get_mut(&k).map(|old| std::mem::replace(old, v)));
         }
+        Op::OrInsert(k, v) => K::with(k, |key| {
+            let value = *map.entry(tx, key).or_insert_with_key(|tx, key| V::make(tx, v + K::number(key)))?;
+            assert_eq!(value.value(tx), *twin.entry(k).or_insert_with_key(|k| v + k));
+            Ok::<_, pheap::Error>(())
+        })?,
+        Op::Modify(k, v) => {
+            let (one, other) = (V::make(tx, v)?, V::make(tx, v + 1)?);
+            K::with(k, |key| map.entry(tx, key).and_modify(|value| *value = one).or_insert(other).map(drop))?;
+            twin.entry(k).and_modify(|value| *value = v).or_insert(v + 1);
+        }
+        Op::Occupied(k, v) => K::with(k, |key| {
+            let value = V::make(tx, v)?;
+            match (map.entry(tx, key), twin.entry(k)) {
+                (Entry::Occupied(mut entry), std::collections::hash_map::Entry::Occupied(mut twin)) => {
+                    assert!(*entry.key() == *key);
+                    if v % 2 == 0 {
+                        let old = entry.insert(value);
+                        assert_eq!(old.value(tx), twin.insert(v));
+                    } else {
+                        let value = entry.remove();
+                        assert_eq!(value.value(tx), twin.remove());
+                    }
+                }
+                (Entry::Vacant(entry), std::collections::hash_map::Entry::Vacant(twin)) => {
+                    assert!(*entry.key() == *key);
+                    if v % 3 != 0 {
+                        entry.insert(value)?;
+                        twin.insert(v);
+                    }
+                }
+                _ => panic!("an entry in one of the maps only"),
+            }
+            Ok::<_, pheap::Error>(())
+        })?,
+        Op::Extend(k, n) => {
+            let entries =
+                (k..k + n).map(|k| Ok((K::own(k), V::make(tx, 2 * k)?))).collect::<Result<Vec<_>>>()?;
+            map.extend(tx, entries)?;
+            twin.extend((k..k + n).map(|k| (k, 2 * k)));
+        }
+        Op::Retain(n) => {
+            map.retain(tx, |key, _| K::number(key) % n == 0);
+            twin.retain(|k, _| k % n == 0);
+        }
+        Op::ChangeAll(v) => {
+            let value = V::make(tx, v)?;
+            map.for_each_mut(tx, |key, old| {
+                if K::number(key) % 3 == v % 3 {
+                    *old = value;
+                }
+            });
+            twin.iter_mut().filter(|(k, _)| *k % 3 == v % 3).for_each(|(_, old)| *old = v);
+        }
+        Op::Drain => {
+            let drained: Vec<_> = map.drain(tx).collect();
+            let drained = drained.iter().map(|(k, v)| (K::number(k.query(tx)), v.value(tx)));
+            assert_eq!(&drained.collect::<Twin>(), twin);
+            twin.clear();
+        }
+        Op::Clear => {
+            map.clear(tx);
+            twin.clear();
+        }
+        Op::Shrink => map.shrink_to_fit(tx)?,
     }
     Ok(())
 }
@@ -182,5 +320,7 @@ twins! {
     numbers_to_numbers: Numbers, u64, u64, u64, u64;
     numbers_to_pointers: Pointers, u64, P<'static, u64>, u64, P<'r, u64>;
     strings_to_numbers: Strings, P<'static, str>, u64, P<'r, str>, u64;
+    all_of_one_hash: OneHash, Clumsy<1>, P<'static, u64>, Clumsy<1>, P<'r, u64>;
+    all_of_few_hashes: FewHashes, Clumsy<40>, u64, Clumsy<40>, u64;
     strings_to_pointers: StringsToPointers, P<'static, str>, P<'static, u64>, P<'r, str>, P<'r, u64>;
 }

@@ -1,7 +1,8 @@
 //! Changing a map.
 
+use super::entry::Entry;
 use super::find::{Absence, Home};
-use super::split::{At, drop_empty, hash_in, make_room, new_bucket};
+use super::split::{At, drop_empty, hash_in, hash_of, make_room, new_bucket};
 use super::table::{Bucket, Child, Pair, Root};
 use super::walk::{head, slot};
 use super::{HashKey, PHashMap};
@@ -13,11 +14,18 @@ use crate::ptr::{P, value_of};
 use crate::txn::Txn;
 
 /// So many entries are kept one behind the other.
-const FEW: usize = 8;
+pub(super) const FEW: usize = 8;
 
 /// Changing a map.
+///
+/// Whatever these return, a transaction that ends in an error leaves the map as it was. Those that may need memory fail with
+/// [`Error::OutOfSpace`](crate::Error::OutOfSpace) or [`Error::ReservationFull`](crate::Error::ReservationFull) if the heap cannot grow; then they have
+/// changed nothing. Should code of the user's panic (`Eq` of a key, or a closure), the map is as it was, or what was done so far is done.
 impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
-    /// Sets the value of a key, and returns the old one. O(1).
+    /// Sets the value of a key, and returns the old one. O(1), not only amortised: see [`PHashMap`].
+    ///
+    /// # Errors
+    /// If there is no memory for it; see [above](#impl-P<'r,+PHashMap<'r,+K,+V>>).
     #[inline]
     pub fn insert(self, tx: &mut Txn<'r>, key: &K::Query, value: V) -> Result<Option<V>> {
         match tx[self].find(tx, key) {
@@ -26,18 +34,41 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
         }
     }
 
-    /// The value of a key, to write.
+    /// The value of a key, to write. O(1). The entry is logged.
     #[inline]
     pub fn get_mut<'t>(self, tx: &'t mut Txn<'r>, key: &K::Query) -> Option<&'t mut V> {
         let home = tx[self].find(tx, key).ok()?;
         Some(self.value_mut(tx, &home))
     }
 
-    /// Removes a key, and returns its value. O(1).
+    /// Removes a key, and returns its value. O(1). Its place is used again; the memory is given up by [`clear`](Self::clear) and
+    /// [`shrink_to_fit`](Self::shrink_to_fit) only.
     #[inline]
     pub fn remove(self, tx: &mut Txn<'r>, key: &K::Query) -> Option<V> {
         let home = tx[self].find(tx, key).ok()?;
         Some(self.take(tx, &home))
+    }
+
+    /// The entry of a key, whether there is one or not: to look at it, and then to change it without looking for it again. O(1).
+    ///
+    /// ```
+    /// # use pheap::{Heap, P, PHashMap, Root};
+    /// # fn main() -> pheap::Result<()> {
+    /// # let heap = Heap::in_memory()?;
+    /// let words: Root<PHashMap<P<str>, u64>> = heap.root("words")?;
+    /// words.txn(|tx, words| {
+    ///     for word in ["to", "be", "or", "not", "to", "be"] {
+    ///         *words.entry(tx, word).or_insert(0)? += 1;
+    ///     }
+    ///     assert_eq!(words.get(tx, "be"), Some(&2));
+    ///     Ok(())
+    /// })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[inline]
+    pub fn entry<'t, 'q>(self, tx: &'t mut Txn<'r>, key: &'q K::Query) -> Entry<'t, 'q, 'r, K, V> {
+        Entry::new(self, tx, key)
     }
 
     /// The value of an entry, to write.
@@ -48,7 +79,7 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
         unsafe { &mut buffer::write(tx, slot).value_mut().value }
     }
 
-    /// Adds an entry.
+    /// Adds an entry that is not there.
     #[inline(always)]
     pub(super) fn add(
         self,
@@ -57,11 +88,23 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
         query: &K::Query,
         value: V,
     ) -> Result<*mut Slot<Pair<K, V>>> {
+        self.add_pair(tx, absence, query, |tx| Ok(Pair { key: K::from_query(tx, query)?, value }))
+    }
+
+    /// Adds an entry that is not there, and is made when there is room for it.
+    #[inline(always)]
+    pub(super) fn add_pair(
+        self,
+        tx: &mut Txn<'r>,
+        absence: Absence<'r, K, V>,
+        query: &K::Query,
+        pair: impl FnOnce(&Txn<'r>) -> Result<Pair<K, V>>,
+    ) -> Result<*mut Slot<Pair<K, V>>> {
         let (root, hash, free) = match absence {
-            Absence::Few if tx[self].len() < FEW => return self.add_to_few(tx, query, value),
+            Absence::Few if tx[self].len() < FEW => return self.add_to_few(tx, pair),
             Absence::Few => {
                 let root = self.outgrow(tx)?;
-                (root, super::split::hash_of::<K>(tx[root].secret, query), None)
+                (root, hash_of::<K>(tx[root].secret, query), None)
             }
             Absence::Bucket { root, hash, free } => (root, hash, free),
         };
@@ -69,13 +112,13 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
             Some(at) => at,
             None => make_room(tx, root, hash)?,
         };
-        let key = K::from_query(tx, query)?;
+        let pair = pair(tx)?;
         let at = slot(bucket, index);
         let head = head(bucket);
         // SAFETY: of a bucket of the map; no entry is in the slot.
         unsafe {
             buffer::announce(tx, &[buffer::range(at), buffer::range(head), buffer::range(value_of(self))]);
-            buffer::write(tx, at).put(Pair { key, value });
+            buffer::write(tx, at).put(pair);
             buffer::write(tx, head).tags.set(index, hash);
         }
         tx[self].len += 1;
@@ -83,7 +126,11 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
     }
 
     /// Adds one to few entries.
-    fn add_to_few(self, tx: &mut Txn<'r>, query: &K::Query, value: V) -> Result<*mut Slot<Pair<K, V>>> {
+    fn add_to_few(
+        self,
+        tx: &mut Txn<'r>,
+        pair: impl FnOnce(&Txn<'r>) -> Result<Pair<K, V>>,
+    ) -> Result<*mut Slot<Pair<K, V>>> {
         let (mut slots, len) = (tx[self].few(), tx[self].len());
         if len == slots.len {
             let new = buffer::moved(tx, slots, (2 * len).max(1))?;
@@ -93,12 +140,12 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
             }
             slots = Slots::of(new);
         }
-        let key = K::from_query(tx, query)?;
+        let pair = pair(tx)?;
         // SAFETY: there is a slot behind the entries.
         unsafe {
             let at = slots.at(len);
             buffer::announce(tx, &[buffer::range(at), buffer::range(value_of(self))]);
-            buffer::write(tx, at).put(Pair { key, value });
+            buffer::write(tx, at).put(pair);
             tx[self].len += 1;
             Ok(at)
         }
@@ -115,8 +162,10 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
             unsafe {
                 let from = slots.at(i);
                 let hash = hash_in(tx, root, from);
-                slot_in(at, i).copy_from_nonoverlapping(buffer::read(tx, from), 1);
-                (*at).head.tags.set(i, hash);
+                let tags = &mut (*at).head.tags;
+                let index = tags.free_near(hash, <Pair<K, V>>::IN_LINE).expect("a bucket has room for few");
+                slot(bucket, index).copy_from_nonoverlapping(buffer::read(tx, from), 1);
+                tags.set(index, hash);
             }
         }
         let map = &mut tx[self];
@@ -191,10 +240,4 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
             pair
         }
     }
-}
-
-/// A slot of a bucket that is new.
-fn slot_in<'r, K: Persist, V: Persist>(bucket: *mut Bucket<'r, K, V>, index: usize) -> *mut Slot<Pair<K, V>> {
-    // SAFETY: within the bucket.
-    unsafe { (&raw mut (*bucket).slots).cast::<Slot<Pair<K, V>>>().add(index) }
 }

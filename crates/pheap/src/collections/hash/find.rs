@@ -1,13 +1,14 @@
 //! Looking for a key.
 
 use super::split::{At, hash_of};
-use super::table::{Bucket, Pair, Root};
-use super::tags::bits;
-use super::walk::{head, slot, walk};
+use super::table::{Bucket, Child, Pair, Root};
+use super::tags::{bits, preferred};
+use super::walk::{head, slot, walk_from};
 use super::{HashKey, PHashMap};
 use crate::collections::buffer::{self, Slots};
 use crate::collections::slot::Slot;
 use crate::layout::Persist;
+use crate::media::cpu::prefetch;
 use crate::ptr::P;
 use crate::txn::View;
 
@@ -27,19 +28,25 @@ pub(super) enum Absence<'r, K, V> {
     Bucket { root: P<'r, Root<'r, K, V>>, hash: u64, free: Option<At<'r, K, V>> },
 }
 
-impl<'r, K: HashKey<'r>, V: Persist> PHashMap<'r, K, V> {
+impl<'r, K: Persist, V: Persist> PHashMap<'r, K, V> {
     /// The slots of few entries.
     #[inline(always)]
     pub(super) fn few(&self) -> Slots<Pair<K, V>> {
         self.few.map_or_else(Slots::none, Slots::of)
     }
+}
 
+impl<'r, K: HashKey<'r>, V: Persist> PHashMap<'r, K, V> {
     /// The entry of a key.
     #[inline(always)]
     pub(super) fn pair<'v>(&self, view: &'v View<'r>, query: &K::Query) -> Option<&'v Pair<K, V>> {
         let Some(root) = self.root else { return self.pair_of_few(view, query).map(|(_, pair)| pair) };
-        let hash = hash_of::<K>(view[root].secret, query);
-        let mut next = walk(view, root, hash).bucket;
+        let &Root { secret, top } = &view[root];
+        let hash = hash_of::<K>(secret, query);
+        let mut next = walk_from(view, root, top, hash).bucket;
+        if let Some(bucket) = next {
+            ask_for(bucket, hash);
+        }
         while let Some(bucket) = next {
             // SAFETY: a bucket of the map.
             let head = unsafe { buffer::read(view, head(bucket)) };
@@ -71,25 +78,9 @@ impl<'r, K: HashKey<'r>, V: Persist> PHashMap<'r, K, V> {
             let (index, _) = self.pair_of_few(view, query).ok_or(Absence::Few)?;
             return Ok(Home::Few(index));
         };
-        let hash = hash_of::<K>(view[root].secret, query);
-        let mut free = None;
-        if let Some(first) = walk(view, root, hash).bucket {
-            // SAFETY: a bucket of the map.
-            let first_head = unsafe { buffer::read(view, head(first)) };
-            let (mut bucket, mut head_of) = (first, first_head);
-            loop {
-                if let Some((index, _)) = pair_in(view, bucket, head_of.tags.matching(hash), query) {
-                    return Ok(Home::Bucket { at: (bucket, index), first });
-                }
-                let Some(next) = head_of.next else { break };
-                // SAFETY: as above.
-                (bucket, head_of) = (next, unsafe { buffer::read(view, head(next)) });
-            }
-            if first_head.next.is_none() {
-                free = bits(first_head.tags.free()).next().map(|index| (first, index));
-            }
-        }
-        Err(Absence::Bucket { root, hash, free })
+        let &Root { secret, top } = &view[root];
+        let hash = hash_of::<K>(secret, query);
+        find_hash(view, root, top, hash, query)
     }
 
     /// The slot of an entry.
@@ -101,6 +92,42 @@ impl<'r, K: HashKey<'r>, V: Persist> PHashMap<'r, K, V> {
             Home::Bucket { at: (bucket, index), .. } => slot(bucket, index),
         }
     }
+}
+
+/// Where a key of this hash is, or can be put.
+#[inline(always)]
+pub(super) fn find_hash<'r, K: HashKey<'r>, V: Persist>(
+    view: &View<'r>,
+    root: P<'r, Root<'r, K, V>>,
+    top: Child<'r, K, V>,
+    hash: u64,
+    query: &K::Query,
+) -> Result<Home<'r, K, V>, Absence<'r, K, V>> {
+    let mut free = None;
+    if let Some(first) = walk_from(view, root, top, hash).bucket {
+        ask_for(first, hash);
+        // SAFETY: a bucket of the map.
+        let first_head = unsafe { buffer::read(view, head(first)) };
+        let (mut bucket, mut head_of) = (first, first_head);
+        loop {
+            if let Some((index, _)) = pair_in(view, bucket, head_of.tags.matching(hash), query) {
+                return Ok(Home::Bucket { at: (bucket, index), first });
+            }
+            let Some(next) = head_of.next else { break };
+            // SAFETY: as above.
+            (bucket, head_of) = (next, unsafe { buffer::read(view, head(next)) });
+        }
+        if first_head.next.is_none() {
+            free = first_head.tags.free_near(hash, <Pair<K, V>>::IN_LINE).map(|index| (first, index));
+        }
+    }
+    Err(Absence::Bucket { root, hash, free })
+}
+
+/// Lets the entry of a hash, if it is where it would best be, come from memory at the same time as the tags.
+#[inline(always)]
+pub(super) fn ask_for<'r, K: Persist, V: Persist>(bucket: P<'r, Bucket<'r, K, V>>, hash: u64) {
+    prefetch(slot(bucket, preferred(hash)).cast());
 }
 
 /// Which of these entries of a bucket has this key.

@@ -3,69 +3,140 @@
 use std::iter::FusedIterator;
 use std::marker::PhantomData;
 
-use super::table::{Pair, Root};
-use super::walk::{head, next_bucket, slot};
+use super::find::Home;
+use super::table::{Bucket, Pair, Root};
+use super::walk::{behind, bucket_from, head, slot};
 use super::{HashKey, PHashMap};
 use crate::collections::buffer;
 use crate::collections::slot::Slot;
 use crate::layout::Persist;
-use crate::ptr::P;
+use crate::media::cpu::prefetch;
+use crate::ptr::{P, value_of};
 use crate::txn::View;
+
+/// A place in a map, for going through its entries one by one.
+pub(super) struct Cursor<'r, K, V> {
+    /// Where the slots are that come next, and those of them that have entries.
+    slots: *mut Slot<Pair<K, V>>,
+    occupied: u32,
+    /// The bucket that has them, and the first of its chain.
+    bucket: Option<[P<'r, Bucket<'r, K, V>>; 2]>,
+    /// Where to go on after them: behind the bucket in its chain; then at the next bucket, which has this hash.
+    next: Option<P<'r, Bucket<'r, K, V>>>,
+    ahead: Option<(P<'r, Bucket<'r, K, V>>, u64)>,
+    root: Option<P<'r, Root<'r, K, V>>>,
+}
+
+impl<K, V> Clone for Cursor<'_, K, V> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K, V> Copy for Cursor<'_, K, V> {}
+
+impl<'r, K: Persist, V: Persist> Cursor<'r, K, V> {
+    /// Before the first entry.
+    #[inline]
+    pub(super) fn new(map: &PHashMap<'r, K, V>, view: &View<'r>) -> Self {
+        let mut cursor = Cursor {
+            slots: std::ptr::dangling_mut(),
+            occupied: 0,
+            bucket: None,
+            next: None,
+            ahead: None,
+            root: map.root,
+        };
+        if map.root.is_some() {
+            cursor.look_ahead(view, Some(0));
+        } else if map.len > 0 {
+            // SAFETY: there is one.
+            cursor.slots = unsafe { map.few().at(0) };
+            cursor.occupied = (1 << map.len) - 1;
+        }
+        cursor
+    }
+
+    /// Finds the bucket of a hash or behind it, and asks for it.
+    #[inline]
+    fn look_ahead(&mut self, view: &View<'r>, from: Option<u64>) {
+        self.ahead = self.root.and_then(|root| bucket_from(view, root, from));
+        if let Some((bucket, _)) = self.ahead {
+            let lines = const { size_of::<Bucket<'r, K, V>>().div_ceil(64) };
+            // Those of large entries come soon enough.
+            for line in 0..lines.min(16) {
+                prefetch(value_of(bucket).cast::<u8>().wrapping_add(64 * line));
+            }
+        }
+    }
+
+    /// The slot of the next entry.
+    #[inline(always)]
+    pub(super) fn next(&mut self, view: &View<'r>) -> Option<*mut Slot<Pair<K, V>>> {
+        while self.occupied == 0 {
+            self.next_slots(view)?;
+        }
+        let index = self.occupied.trailing_zeros() as usize;
+        self.occupied &= self.occupied - 1;
+        // SAFETY: one of the slots.
+        Some(unsafe { self.slots.add(index) })
+    }
+
+    /// The slots of the next bucket.
+    #[inline]
+    fn next_slots(&mut self, view: &View<'r>) -> Option<()> {
+        let (bucket, first, hash) = match (self.next, self.bucket, self.ahead) {
+            (Some(bucket), Some([_, first]), _) => (bucket, first, None),
+            (_, _, Some((bucket, hash))) => (bucket, bucket, Some(hash)),
+            _ => return None,
+        };
+        // SAFETY: a bucket of the map.
+        let head = unsafe { buffer::read(view, head(bucket)) };
+        self.next = head.next;
+        self.bucket = Some([bucket, first]);
+        self.occupied = head.tags.occupied();
+        self.slots = slot(bucket, 0);
+        if let Some(hash) = hash {
+            self.look_ahead(view, behind(hash, head.tags.depth()));
+        }
+        Some(())
+    }
+
+    /// Where the entry is that came last.
+    pub(super) fn home(&self, at: *mut Slot<Pair<K, V>>) -> Home<'r, K, V> {
+        match self.bucket {
+            Some([bucket, first]) => {
+                // SAFETY: `at` is one of its slots.
+                let index = unsafe { at.offset_from(slot(bucket, 0)) } as usize;
+                Home::Bucket { at: (bucket, index), first }
+            }
+            // SAFETY: as above.
+            None => Home::Few(unsafe { at.offset_from(self.slots) } as usize),
+        }
+    }
+}
 
 /// The entries of a [`PHashMap`]; made by [`PHashMap::iter`].
 pub struct Iter<'v, 'r, K, V> {
     view: &'v View<'r>,
     remaining: usize,
-    /// Where the slots are that come next, and those of them that have entries.
-    slots: *mut Slot<Pair<K, V>>,
-    occupied: u32,
-    /// Where to go on after them.
-    root: Option<P<'r, Root<'r, K, V>>>,
-    next: Option<P<'r, super::table::Bucket<'r, K, V>>>,
-    from: Option<u64>,
+    cursor: Cursor<'r, K, V>,
     entries: PhantomData<&'v Pair<K, V>>,
 }
 
 impl<'v, 'r, K: HashKey<'r>, V: Persist> Iter<'v, 'r, K, V> {
     #[inline]
     pub(super) fn new(map: &PHashMap<'r, K, V>, view: &'v View<'r>) -> Self {
-        let mut iter = Iter {
-            view,
-            remaining: map.len(),
-            slots: std::ptr::dangling_mut(),
-            occupied: 0,
-            root: map.root,
-            next: None,
-            from: map.root.map(|_| 0),
-            entries: PhantomData,
-        };
-        if map.root.is_none() && map.len > 0 {
-            // SAFETY: there is one.
-            iter.slots = unsafe { map.few().at(0) };
-            iter.occupied = (1 << map.len) - 1;
-        }
-        iter
+        Iter { view, remaining: map.len(), cursor: Cursor::new(map, view), entries: PhantomData }
     }
 
     /// The next entry.
     #[inline(always)]
-    fn pair(&mut self) -> Option<&'v Pair<K, V>> {
-        while self.occupied == 0 {
-            let bucket = match self.next {
-                Some(bucket) => bucket,
-                None => next_bucket(self.view, self.root?, &mut self.from)?,
-            };
-            // SAFETY: a bucket of the map.
-            let head = unsafe { buffer::read(self.view, head(bucket)) };
-            self.next = head.next;
-            self.occupied = head.tags.occupied();
-            self.slots = slot(bucket, 0);
-        }
-        let index = self.occupied.trailing_zeros() as usize;
-        self.occupied &= self.occupied - 1;
+    pub(super) fn pair(&mut self) -> Option<&'v Pair<K, V>> {
+        let at = self.cursor.next(self.view)?;
         self.remaining -= 1;
         // SAFETY: a slot with an entry.
-        Some(unsafe { buffer::read(self.view, self.slots.add(index)).value() })
+        Some(unsafe { buffer::read(self.view, at).value() })
     }
 }
 

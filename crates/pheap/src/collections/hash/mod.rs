@@ -1,8 +1,11 @@
 //! `PHashMap`, a hash map, and `PHashSet`.
 
+mod bulk;
 mod change;
+mod entry;
 mod find;
 mod iter;
+mod set;
 mod split;
 mod table;
 mod tags;
@@ -16,16 +19,67 @@ use crate::txn::View;
 
 use table::{Pair, Root};
 
+pub use entry::{Entry, OccupiedEntry, VacantEntry};
 pub use iter::{Iter, Keys, Values};
+pub use set::PHashSet;
+
+/// The entries of a map, while they are few.
+type Few<'r, K, V> = P<'r, [Slot<Pair<K, V>>]>;
 
 /// A hash map: `HashMap` for a heap.
+///
+/// It is read through a reference, and changed through its pointer. Keys are given in the form that they are looked up by: a `P<str>` as a `&str`.
+///
+/// ```
+/// # use pheap::{Heap, P, PHashMap, Persist, Root, field};
+/// #[derive(Persist, Default)]
+/// #[repr(C)]
+/// struct Shop<'r> {
+///     name: u64,
+///     stock: PHashMap<'r, P<'r, str>, u64>,
+/// }
+///
+/// # fn main() -> pheap::Result<()> {
+/// # let heap = Heap::in_memory()?;
+/// let shop: Root<Shop> = heap.root("shop")?;
+/// shop.txn(|tx, shop| {
+///     let stock = field!(shop.stock);
+///     stock.insert(tx, "apples", 12)?;
+///     stock.insert(tx, "pears", 3)?;
+///     *stock.entry(tx, "apples").or_insert(0)? -= 2;
+///     assert_eq!(stock.remove(tx, "pears"), Some(3));
+///     Ok(())
+/// })?;
+/// shop.read(|view, shop| {
+///     let stock = &view[shop].stock;
+///     assert_eq!(stock.get(view, "apples"), Some(&10));
+///     assert!(stock.iter(view).eq([("apples", &10)]));
+/// })?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// **How it grows.** There is no moment at which all entries move to a larger table. The map is an *extendible hash table*: buckets of 27 entries, found
+/// by the first bits of the hash through a trie of directories. An insertion that finds its bucket full divides that one in two: it reads 27 entries,
+/// writes about half of them to a new bucket, and up to 4 KiB of a directory; in one of four cases it computes the hashes of the 27 keys anew. That is the
+/// most that an insertion ever does, however large the map is; so there is no `reserve` either. Entries larger than some hundred bytes make that more:
+/// keep them behind a [`P`].
+///
+/// **What it takes.** A map is 24 bytes; up to 8 entries lie one behind the other, in memory for 1, 2, 4 or 8 of them, and are compared one by one. From
+/// then on buckets are about two thirds full: 27 bytes for an entry of 16. They are not given up when entries are removed (but used again):
+/// see [`shrink_to_fit`](P::shrink_to_fit) and [`clear`](P::clear).
+///
+/// **Hashes** are made by SipHash-1-3 with a secret of the heap's, kept with the map, so that nobody can prepare keys that collide. Keys of equal
+/// hashes (because of a [`HashKey`] that knows only a few) are found one by one.
+///
+/// Values that are collections themselves can be read, replaced and moved, but not changed in place: use a `PHashMap<K, P<PVec<T>>>` for that.
 #[derive(Persist)]
 #[repr(C)]
 #[persist(own, id = "pheap::PHashMap", crate = "crate")]
 pub struct PHashMap<'r, K, V> {
     len: u64,
     /// The entries one behind the other, while they are few.
-    few: Option<P<'r, [Slot<Pair<K, V>>]>>,
+    few: Option<Few<'r, K, V>>,
     /// What leads to them when they are more.
     root: Option<P<'r, Root<'r, K, V>>>,
 }
@@ -119,6 +173,24 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
     #[inline]
     pub fn contains_key(self, view: &View<'r>, key: &K::Query) -> bool {
         view[self].contains_key(view, key)
+    }
+
+    /// [`PHashMap::get_key_value`].
+    #[inline]
+    pub fn get_key_value<'v>(self, view: &'v View<'r>, key: &K::Query) -> Option<(&'v K::Query, &'v V)> {
+        view[self].get_key_value(view, key)
+    }
+
+    /// [`PHashMap::keys`].
+    #[inline]
+    pub fn keys<'v>(self, view: &'v View<'r>) -> Keys<'v, 'r, K, V> {
+        view[self].keys(view)
+    }
+
+    /// [`PHashMap::values`].
+    #[inline]
+    pub fn values<'v>(self, view: &'v View<'r>) -> Values<'v, 'r, K, V> {
+        view[self].values(view)
     }
 
     /// [`PHashMap::iter`].

@@ -4,7 +4,7 @@
 use super::HashKey;
 use super::table::{Bucket, Child, Directory, FAN_OUT, HASH, Head, LEVEL, Leaf, Root, SLOTS};
 use super::tags::{ALL, Tags, bits};
-use super::walk::{Place, Spot, head, slot, walk, word};
+use super::walk::{Pointer, Spot, head, slot, walk, word};
 use crate::collections::KeyHasher;
 use crate::collections::buffer;
 use crate::collections::slot::Slot;
@@ -43,11 +43,14 @@ pub(super) unsafe fn hash_in<'r, K: HashKey<'r>, V: Persist>(
     hash_of::<K>(view[root].secret, pair.key.query(view))
 }
 
-/// A new bucket without entries, and where to write into it.
+/// A new object, and where to write into it.
+type New<'r, T> = (P<'r, T>, *mut T);
+
+/// A new bucket without entries.
 pub(super) fn new_bucket<'r, K: Persist, V: Persist>(
     tx: &Txn<'r>,
     depth: u32,
-) -> Result<(P<'r, Bucket<'r, K, V>>, *mut Bucket<'r, K, V>)> {
+) -> Result<New<'r, Bucket<'r, K, V>>> {
     let (bucket, at) = tx.alloc_uninit::<Bucket<'r, K, V>>()?;
     // SAFETY: a new object, written for the first time; all zero, it has no entries.
     unsafe {
@@ -72,7 +75,7 @@ where
     loop {
         let spot = walk(tx, root, hash);
         let Some(bucket) = spot.bucket else {
-            fill(tx, &spot)?;
+            fill(tx, root, &spot)?;
             continue;
         };
         // SAFETY: a bucket of the map.
@@ -90,7 +93,7 @@ where
                 Some(other)
             }
             None => {
-                if let Some(free) = bits(tags.free()).next() {
+                if let Some(free) = tags.free_near(hash, <Pair<K, V>>::IN_LINE) {
                     return Ok((bucket, free));
                 }
                 // SAFETY: all slots have entries.
@@ -102,7 +105,7 @@ where
             }
         };
         match (tags.depth() < spot.known(), chained) {
-            (false, _) => grow(tx, &spot)?,
+            (false, _) => grow(tx, root, &spot)?,
             (true, Some(other)) => set_chain_apart(tx, &spot, bucket, other, hash),
             (true, None) => divide(tx, root, &spot, bucket, hash)?,
         }
@@ -112,18 +115,18 @@ where
 /// Puts a bucket where there is none.
 fn fill<'r, K: Persist<At<'r> = K>, V: Persist<At<'r> = V>>(
     tx: &mut Txn<'r>,
+    root: P<'r, Root<'r, K, V>>,
     spot: &Spot<'r, K, V>,
 ) -> Result<()> {
     match spot.leaf {
-        Some(Place { buckets, index, .. }) => {
+        Some(Pointer { buckets, index, .. }) => {
             let (bucket, _) = new_bucket(tx, spot.known())?;
             // SAFETY: a directory of the map.
             unsafe { *buffer::write(tx, word(buckets, index)) = Some(bucket) };
         }
         None => {
             let (bucket, _) = new_bucket(tx, spot.known())?;
-            // SAFETY: as above.
-            unsafe { *buffer::write(tx, spot.child) = Child::Bucket(bucket) };
+            set_child(tx, root, spot, Child::Bucket(bucket));
         }
     }
     Ok(())
@@ -132,12 +135,12 @@ fn fill<'r, K: Persist<At<'r> = K>, V: Persist<At<'r> = V>>(
 /// Lets more bits of the hash lead to a bucket.
 fn grow<'r, K: Persist<At<'r> = K>, V: Persist<At<'r> = V>>(
     tx: &mut Txn<'r>,
+    root: P<'r, Root<'r, K, V>>,
     spot: &Spot<'r, K, V>,
 ) -> Result<()> {
-    let Some(Place { bits, buckets: old, .. }) = spot.leaf else {
+    let Some(Pointer { bits, buckets: old, .. }) = spot.leaf else {
         let buckets = tx.alloc_slice(2, |_| spot.bucket)?;
-        // SAFETY: in the root or a directory of the map.
-        unsafe { *buffer::write(tx, spot.child) = Child::Leaf { bits: 1, buckets } };
+        set_child(tx, root, spot, Child::Leaf { bits: 1, buckets });
         return Ok(());
     };
     // SAFETY: a directory of the map, that has so many pointers.
@@ -157,12 +160,26 @@ fn grow<'r, K: Persist<At<'r> = K>, V: Persist<At<'r> = V>>(
         }
         Child::Directory(directory)
     };
-    // SAFETY: in the root or a directory of the map, which has let go of the old one then.
-    unsafe {
-        *buffer::write(tx, spot.child) = new;
-        buffer::free(tx, old);
-    }
+    set_child(tx, root, spot, new);
+    // SAFETY: the map's own, which it has just let go of.
+    unsafe { buffer::free(tx, old) };
     Ok(())
+}
+
+/// Replaces what leads to a spot.
+fn set_child<'r, K: Persist<At<'r> = K>, V: Persist<At<'r> = V>>(
+    tx: &mut Txn<'r>,
+    root: P<'r, Root<'r, K, V>>,
+    spot: &Spot<'r, K, V>,
+    child: Child<'r, K, V>,
+) {
+    if spot.above == 0 {
+        // The whole root, as it is read.
+        tx[root].top = child;
+    } else {
+        // SAFETY: of a directory of the map.
+        unsafe { *buffer::write(tx, spot.child) = child };
+    }
 }
 
 /// Pointers to a bucket, one behind the other, and the next bit of the hash by which they are divided.
@@ -187,7 +204,7 @@ impl<'s, 'r, K: Persist<At<'r> = K>, V: Persist<At<'r> = V>> Run<'s, 'r, K, V> {
         // SAFETY: within the directory.
         unsafe {
             match self.spot.leaf {
-                Some(Place { buckets, index, .. }) => (
+                Some(Pointer { buckets, index, .. }) => (
                     word(buckets, index - self.offset + skip).cast(),
                     self.half * size_of::<Option<P<'_, ()>>>(),
                 ),
@@ -365,6 +382,61 @@ pub(super) unsafe fn drop_empty<'r, K: Persist<At<'r> = K>, V: Persist<At<'r> = 
             } else {
                 last = bucket;
             }
+        }
+    }
+}
+
+/// Frees all that a child leads to when the transaction commits.
+///
+/// # Safety
+/// Nothing will lead there.
+pub(super) unsafe fn free_all<'r, K: Persist, V: Persist>(tx: &Txn<'r>, child: Child<'r, K, V>) {
+    // SAFETY: passed on to the caller; what is freed can still be read in this transaction.
+    unsafe {
+        match child {
+            Child::Nothing => {}
+            Child::Bucket(bucket) => free_chain(tx, bucket),
+            Child::Leaf { bits, buckets } => {
+                let mut last = None;
+                for i in 0..1 << bits {
+                    let bucket = *buffer::read(tx, word(buckets, i));
+                    if bucket != last
+                        && let Some(bucket) = bucket
+                    {
+                        free_chain(tx, bucket);
+                    }
+                    last = bucket;
+                }
+                buffer::free(tx, buckets);
+            }
+            Child::Directory(directory) => {
+                let mut last = None;
+                for i in 0..FAN_OUT {
+                    match *buffer::read(tx, super::walk::child(directory, i)) {
+                        Child::Bucket(bucket) if last == Some(bucket) => {}
+                        child => {
+                            last = if let Child::Bucket(bucket) = child { Some(bucket) } else { None };
+                            free_all(tx, child);
+                        }
+                    }
+                }
+                buffer::free(tx, directory);
+            }
+        }
+    }
+}
+
+/// Frees a bucket, and those behind it.
+///
+/// # Safety
+/// As for [`free_all`].
+unsafe fn free_chain<'r, K: Persist, V: Persist>(tx: &Txn<'r>, first: P<'r, Bucket<'r, K, V>>) {
+    let mut next = Some(first);
+    while let Some(bucket) = next {
+        // SAFETY: passed on to the caller.
+        unsafe {
+            next = buffer::read(tx, head(bucket)).next;
+            buffer::free(tx, bucket);
         }
     }
 }

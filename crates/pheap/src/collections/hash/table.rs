@@ -23,6 +23,15 @@ pub(crate) struct Pair<K, V> {
     pub(super) value: V,
 }
 
+impl<K, V> Pair<K, V> {
+    /// How many of them are in a cache line.
+    pub(super) const IN_LINE: usize = match size_of::<Self>() {
+        0..=2 => SLOTS,
+        size @ 3..64 => 64 / size,
+        _ => 1,
+    };
+}
+
 /// What a bucket says of its entries: all that a lookup of a key that is not there has to look at.
 #[derive(Persist)]
 #[persist(own, id = "pheap::hash::Head", crate = "crate")]

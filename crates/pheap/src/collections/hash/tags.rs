@@ -28,6 +28,12 @@ fn fixed(hash: u64) -> u16 {
     bits + u16::from(bits == 0)
 }
 
+/// The slot that an entry is put into, or near to, so that a lookup can ask for it before it has seen the tags.
+#[inline(always)]
+pub(super) fn preferred(hash: u64) -> usize {
+    ((hash >> 16 & 0xffff) as usize * SLOTS) >> 16
+}
+
 impl Tags {
     pub(super) const fn new(depth: u32) -> Tags {
         Tags { tags: [0; SLOTS], depth: depth as u16 }
@@ -89,7 +95,7 @@ impl Tags {
         let mut equal = 0;
         for (i, tags) in self.tags.chunks(4).enumerate() {
             let word = tags.iter().rev().fold(0, |word, &tag| word << 16 | u64::from(tag));
-            let different = (word ^ LOW * u64::from(fixed)) & LOW * u64::from(FIXED);
+            let different = (word ^ (LOW * u64::from(fixed))) & (LOW * u64::from(FIXED));
             // A carry into the uppermost bit of each that is not 0; none leaves it, for that bit is not set before.
             let zeros = !(different + LOW * 0x7fff) & LOW << 15;
             // Bits 15, 31, 47 and 63 to 0 to 3.
@@ -97,6 +103,24 @@ impl Tags {
             equal |= (bits as u32) << (4 * i);
         }
         equal & ALL
+    }
+
+    /// A slot without an entry, for one with this hash: in the cache line that is [preferred](preferred), if there is one, of which there are
+    /// `in_line` slots.
+    #[inline(always)]
+    pub(super) fn free_near(&self, hash: u64, in_line: usize) -> Option<usize> {
+        let free = self.free();
+        let first = preferred(hash) / in_line * in_line;
+        let near = free & (((1 << in_line) - 1) << first);
+        let behind = free & (u32::MAX << first);
+        let choice = if near != 0 {
+            near
+        } else if behind != 0 {
+            behind
+        } else {
+            free
+        };
+        (choice != 0).then_some(choice.trailing_zeros() as usize)
     }
 
     /// Notes the entry of a slot.

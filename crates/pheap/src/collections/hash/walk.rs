@@ -13,7 +13,7 @@ pub(super) struct Spot<'r, K, V> {
     pub(super) child: *mut Child<'r, K, V>,
     pub(super) above: u32,
     /// Which of the pointers of a growing directory, if there is one.
-    pub(super) leaf: Option<Place<'r, K, V>>,
+    pub(super) leaf: Option<Pointer<'r, K, V>>,
     pub(super) bucket: Option<P<'r, Bucket<'r, K, V>>>,
 }
 
@@ -21,24 +21,24 @@ impl<K, V> Spot<'_, K, V> {
     /// How many bits of the hash lead there.
     #[inline(always)]
     pub(super) fn known(&self) -> u32 {
-        self.above + self.leaf.map_or(0, |place| place.bits)
+        self.above + self.leaf.map_or(0, |pointer| pointer.bits)
     }
 }
 
 /// A pointer in a growing directory.
-pub(super) struct Place<'r, K, V> {
+pub(super) struct Pointer<'r, K, V> {
     pub(super) bits: u32,
     pub(super) buckets: P<'r, Leaf<'r, K, V>>,
     pub(super) index: usize,
 }
 
-impl<K, V> Clone for Place<'_, K, V> {
+impl<K, V> Clone for Pointer<'_, K, V> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<K, V> Copy for Place<'_, K, V> {}
+impl<K, V> Copy for Pointer<'_, K, V> {}
 
 /// A pointer to a bucket, as a raw pointer.
 ///
@@ -73,14 +73,27 @@ pub(super) fn walk<'r, K: Persist, V: Persist>(
     root: P<'r, Root<'r, K, V>>,
     hash: u64,
 ) -> Spot<'r, K, V> {
+    walk_from(view, root, view[root].top, hash)
+}
+
+/// Follows a hash from what is at the top of the root.
+#[inline(always)]
+pub(super) fn walk_from<'r, K: Persist, V: Persist>(
+    view: &View<'r>,
+    root: P<'r, Root<'r, K, V>>,
+    top: Child<'r, K, V>,
+    hash: u64,
+) -> Spot<'r, K, V> {
     let (mut rest, mut above) = (hash, 0);
     // SAFETY: a live root.
     let mut at = unsafe { &raw mut (*value_of(root)).top };
+    let mut current = top;
     loop {
-        // SAFETY: the root's child, or one of a directory that can be reached from there.
-        let (leaf, bucket) = match *unsafe { buffer::read(view, at) } {
+        let (leaf, bucket) = match current {
             Child::Directory(directory) => {
                 at = child(directory, (rest >> (HASH - LEVEL)) as usize);
+                // SAFETY: of a directory that can be reached from the root.
+                current = *unsafe { buffer::read(view, at) };
                 rest <<= LEVEL;
                 above += LEVEL;
                 continue;
@@ -89,7 +102,7 @@ pub(super) fn walk<'r, K: Persist, V: Persist>(
                 let (bits, index) = (u32::from(bits), (rest >> (HASH - u32::from(bits))) as usize);
                 // SAFETY: so many pointers that the bits are an index.
                 let bucket = *unsafe { buffer::read(view, word(buckets, index)) };
-                (Some(Place { bits, buckets, index }), bucket)
+                (Some(Pointer { bits, buckets, index }), bucket)
             }
             Child::Bucket(bucket) => (None, Some(bucket)),
             Child::Nothing => (None, None),
@@ -98,26 +111,25 @@ pub(super) fn walk<'r, K: Persist, V: Persist>(
     }
 }
 
-/// The next bucket in the order of hashes, which begins at hash `from`. None behind the last one; `from` becomes where the one behind it begins.
-pub(super) fn next_bucket<'r, K: Persist, V: Persist>(
+/// The bucket of hash `from`, or the next one in the order of hashes, and the hash that it was found by. None behind the last one.
+pub(super) fn bucket_from<'r, K: Persist, V: Persist>(
     view: &View<'r>,
     root: P<'r, Root<'r, K, V>>,
-    from: &mut Option<u64>,
-) -> Option<P<'r, Bucket<'r, K, V>>> {
-    while let Some(hash) = *from {
+    mut from: Option<u64>,
+) -> Option<(P<'r, Bucket<'r, K, V>>, u64)> {
+    loop {
+        let hash = from?;
         let spot = walk(view, root, hash);
-        let depth = match spot.bucket {
-            // SAFETY: a bucket of the map.
-            Some(bucket) => unsafe { buffer::read(view, head(bucket)) }.tags.depth(),
-            None => spot.known(),
-        };
-        let last = hash | u64::MAX.checked_shr(depth).unwrap_or(0);
-        *from = last.checked_add(1);
-        if spot.bucket.is_some() {
-            return spot.bucket;
+        match spot.bucket {
+            Some(bucket) => return Some((bucket, hash)),
+            None => from = behind(hash, spot.known()),
         }
     }
-    None
+}
+
+/// The first hash behind all those that agree with `hash` on `depth` bits.
+pub(super) fn behind(hash: u64, depth: u32) -> Option<u64> {
+    (hash | u64::MAX.checked_shr(depth).unwrap_or(0)).checked_add(1)
 }
 
 /// What a bucket says of its entries, as a raw pointer.

@@ -1,0 +1,165 @@
+//! The entry of a key, whether there is one or not.
+
+use super::find::{Absence, Home};
+use super::{HashKey, PHashMap};
+use crate::collections::buffer;
+use crate::error::Result;
+use crate::layout::Persist;
+use crate::ptr::P;
+use crate::txn::Txn;
+
+/// The entry of a key, whether there is one or not; made by [`entry`](P::entry).
+pub enum Entry<'t, 'q, 'r, K: HashKey<'r>, V> {
+    /// There is one.
+    Occupied(OccupiedEntry<'t, 'q, 'r, K, V>),
+    /// There is none.
+    Vacant(VacantEntry<'t, 'q, 'r, K, V>),
+}
+
+/// An entry that is there.
+pub struct OccupiedEntry<'t, 'q, 'r, K: HashKey<'r>, V> {
+    map: P<'r, PHashMap<'r, K, V>>,
+    tx: &'t mut Txn<'r>,
+    key: &'q K::Query,
+    home: Home<'r, K, V>,
+}
+
+/// An entry that is not there.
+pub struct VacantEntry<'t, 'q, 'r, K: HashKey<'r>, V> {
+    map: P<'r, PHashMap<'r, K, V>>,
+    tx: &'t mut Txn<'r>,
+    key: &'q K::Query,
+    absence: Absence<'r, K, V>,
+}
+
+impl<'t, 'q, 'r, K: HashKey<'r>, V: Persist<At<'r> = V>> Entry<'t, 'q, 'r, K, V> {
+    #[inline]
+    pub(super) fn new(map: P<'r, PHashMap<'r, K, V>>, tx: &'t mut Txn<'r>, key: &'q K::Query) -> Self {
+        match tx[map].find(tx, key) {
+            Ok(home) => Entry::Occupied(OccupiedEntry { map, tx, key, home }),
+            Err(absence) => Entry::Vacant(VacantEntry { map, tx, key, absence }),
+        }
+    }
+
+    /// The key that was looked for.
+    pub fn key(&self) -> &K::Query {
+        match self {
+            Entry::Occupied(entry) => entry.key,
+            Entry::Vacant(entry) => entry.key,
+        }
+    }
+
+    /// The value, to write; this one, if there is none.
+    ///
+    /// # Errors
+    /// As for [`insert`](P::insert).
+    #[inline]
+    pub fn or_insert(self, value: V) -> Result<&'t mut V> {
+        self.or_insert_with(|_| Ok(value))
+    }
+
+    /// The value, to write; what `make` makes, if there is none.
+    ///
+    /// # Errors
+    /// That of `make`, and as for [`insert`](P::insert).
+    #[inline]
+    pub fn or_insert_with(self, make: impl FnOnce(&Txn<'r>) -> Result<V>) -> Result<&'t mut V> {
+        self.or_insert_with_key(|tx, _| make(tx))
+    }
+
+    /// The value, to write; what `make` makes of the key, if there is none.
+    ///
+    /// # Errors
+    /// As for [`or_insert_with`](Self::or_insert_with).
+    #[inline]
+    pub fn or_insert_with_key(
+        self,
+        make: impl FnOnce(&Txn<'r>, &K::Query) -> Result<V>,
+    ) -> Result<&'t mut V> {
+        match self {
+            Entry::Occupied(entry) => Ok(entry.into_mut()),
+            Entry::Vacant(entry) => {
+                let value = make(entry.tx, entry.key)?;
+                entry.insert(value)
+            }
+        }
+    }
+
+    /// The value, to write; the default one, if there is none.
+    ///
+    /// # Errors
+    /// As for [`insert`](P::insert).
+    #[inline]
+    pub fn or_default(self) -> Result<&'t mut V>
+    where
+        V: Default,
+    {
+        self.or_insert_with(|_| Ok(V::default()))
+    }
+
+    /// Lets `change` change the value, if there is one.
+    #[inline]
+    pub fn and_modify(mut self, change: impl FnOnce(&mut V)) -> Self {
+        if let Entry::Occupied(entry) = &mut self {
+            change(entry.get_mut());
+        }
+        self
+    }
+}
+
+impl<'t, 'r, K: HashKey<'r>, V: Persist<At<'r> = V>> OccupiedEntry<'t, '_, 'r, K, V> {
+    /// The key that was looked for.
+    pub fn key(&self) -> &K::Query {
+        self.key
+    }
+
+    /// The value.
+    #[inline]
+    pub fn get(&self) -> &V {
+        let slot = self.tx[self.map].slot_of(&self.home);
+        // SAFETY: a slot with an entry.
+        unsafe { &buffer::read(self.tx, slot).value().value }
+    }
+
+    /// The value, to write.
+    #[inline]
+    pub fn get_mut(&mut self) -> &mut V {
+        self.map.value_mut(self.tx, &self.home)
+    }
+
+    /// The value, to write as long as the transaction is borrowed.
+    #[inline]
+    pub fn into_mut(self) -> &'t mut V {
+        self.map.value_mut(self.tx, &self.home)
+    }
+
+    /// Sets the value, and returns the old one.
+    #[inline]
+    pub fn insert(&mut self, value: V) -> V {
+        std::mem::replace(self.get_mut(), value)
+    }
+
+    /// Removes the entry, and returns its value.
+    #[inline]
+    pub fn remove(self) -> V {
+        self.map.take(self.tx, &self.home)
+    }
+}
+
+impl<'t, 'r, K: HashKey<'r>, V: Persist<At<'r> = V>> VacantEntry<'t, '_, 'r, K, V> {
+    /// The key that was looked for.
+    pub fn key(&self) -> &K::Query {
+        self.key
+    }
+
+    /// Inserts the key with this value.
+    ///
+    /// # Errors
+    /// As for [`insert`](P::insert).
+    #[inline]
+    pub fn insert(self, value: V) -> Result<&'t mut V> {
+        let slot = self.map.add(self.tx, self.absence, self.key, value)?;
+        // SAFETY: a slot with an entry.
+        Ok(unsafe { &mut buffer::write(self.tx, slot).value_mut().value })
+    }
+}
