@@ -5,7 +5,7 @@ use std::ops::Bound;
 
 use pheap::collections::OrdKey;
 use pheap::collections::btree::Entry;
-use pheap::{P, PBTreeMap, PBTreeSet, Persist, Result, Txn, View};
+use pheap::{P, PBTreeMap, PBTreeSet, Persist, Result, Root, Txn, View};
 use proptest::prelude::*;
 
 use crate::twins::{self, Twins};
@@ -383,4 +383,103 @@ impl Twins for Set {
 #[test]
 fn a_set_is_like_that_of_std() {
     twins::run::<Set>();
+}
+
+#[test]
+fn what_a_map_gives_up_is_used_again() {
+    let heap = pheap::Options::new().collect_least(1 << 40).in_memory().expect("a heap");
+    let root: Root<PBTreeMap<P<str>, u64>> = heap.root("map").expect("a root");
+    let key = |i: u64| format!("a key with number {i}");
+    let mut most = 0;
+    for round in 0..60u64 {
+        root.txn(|tx, map| (0..1000).try_for_each(|i| map.insert(tx, &key(i * 31 % 1000), i).map(drop)))
+            .expect("insertions");
+        let taken = heap.stats();
+        match round % 4 {
+            0 => root.txn(|tx, map| {
+                map.clear(tx);
+                Ok(())
+            }),
+            1 => root.txn(|tx, map| {
+                (0..1000).for_each(|i| assert!(map.remove(tx, &key(i)).is_some()));
+                Ok(())
+            }),
+            2 => root.txn(|tx, map| {
+                map.retain(tx, |_, value| *value == 500);
+                assert_eq!(map.remove(tx, &key(500 * 31 % 1000)), Some(500));
+                Ok(())
+            }),
+            _ => {
+                (0..1000).for_each(|i| {
+                    root.txn(|tx, map| {
+                        assert!(map.remove(tx, &key(i)).is_some());
+                        Ok(())
+                    })
+                    .expect("a removal");
+                });
+                Ok(())
+            }
+        }
+        .expect("removals");
+        let stats = heap.stats();
+        assert_eq!(stats.collections, 0);
+        if round < 8 {
+            most = most.max(taken.file_bytes - taken.free_bytes);
+        } else {
+            assert!(taken.file_bytes - taken.free_bytes <= most, "it grows, in round {round}");
+        }
+    }
+    heap.collect().expect("a collection");
+    assert_eq!(heap.stats().live_objects, 1, "but the root, nothing is left");
+}
+
+#[test]
+fn a_map_that_finds_no_memory_stays_as_it_is() {
+    let heap = pheap::Options::new().arena_size(256 << 10).max_size(1 << 20).in_memory().expect("a heap");
+    let root: Root<PBTreeMap<P<str>, u64>> = heap.root("map").expect("a root");
+    let mut inserted = 0;
+    // The transaction is committed all the same.
+    root.txn(|tx, map| {
+        while map
+            .insert(tx, &format!("{:x}", (inserted as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15)), 1)
+            .is_ok()
+        {
+            inserted += 1;
+        }
+        assert!(inserted > 1000 && map.len(tx) == inserted);
+        Ok(())
+    })
+    .expect("what was inserted before");
+    root.txn(|tx, map| {
+        assert_eq!(map.iter(tx).count(), inserted);
+        assert!(tx[map].keys(tx).is_sorted());
+        Ok(())
+    })
+    .expect("a look");
+    // (Short transactions, for a long one needs room in the log.)
+    while root.txn(|tx, map| Ok((0..10).all(|_| map.pop_last(tx).is_some()))).expect("removal") {}
+    assert!(heap.check().expect("a check").is_clean());
+}
+
+#[test]
+fn ranges_that_make_no_sense_panic() {
+    let heap = pheap::Heap::in_memory().expect("a heap");
+    let root: Root<PBTreeMap<u64, u64>> = heap.root("map").expect("a root");
+    root.txn(|tx, map| {
+        map.extend(tx, [(&1, 1), (&5, 5), (&9, 9)])?;
+        assert_eq!(map.range(tx, 1..9).count(), 2);
+        assert_eq!(map.range(tx, &1..=&9).count(), 3);
+        assert_eq!(map.range(tx, 5..5).count(), 0);
+        assert_eq!(map.range(tx, ..5).count(), 1);
+        assert_eq!(map.range(tx, (Bound::Excluded(5), Bound::Unbounded)).count(), 1);
+        assert!(format!("{:?} {:?}", tx[map].iter(tx), map.range(tx, 6..)) == "{1: 1, 5: 5, 9: 9} {9: 9}");
+        let caught = |range: (Bound<u64>, Bound<u64>)| {
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| map.range(tx, range).count())).is_err()
+        };
+        assert!(caught((Bound::Included(6), Bound::Included(5))));
+        assert!(caught((Bound::Excluded(5), Bound::Excluded(5))));
+        assert!(!caught((Bound::Included(5), Bound::Excluded(5))));
+        Ok(())
+    })
+    .expect("a transaction");
 }

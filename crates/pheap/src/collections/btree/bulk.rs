@@ -1,10 +1,10 @@
 //! Changing many entries.
 
 use super::PBTreeMap;
-use super::node::{Child, Inner, Leaf};
+use super::node::{Child, Leaf};
 use super::range::{KeyRange, Span};
 use super::search::MAX_HEIGHT;
-use super::shrink;
+use super::shrink::{self, Mended};
 use crate::collections::key::OrdKey;
 use crate::error::Result;
 use crate::layout::Persist;
@@ -56,6 +56,12 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
         let top = tx[self].top;
         let mut kept = kept.into_iter();
         sift(tx, self, top, MAX_HEIGHT, &mut kept);
+        // What was alone below its parent has neighbours when that was merged.
+        for _ in 0..MAX_HEIGHT {
+            if !mend(tx, top, MAX_HEIGHT) {
+                break;
+            }
+        }
         shrink::mend_top(self, tx);
     }
 
@@ -82,7 +88,7 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
     }
 }
 
-/// Removes the entries below a child that are not kept, and mends what is below it.
+/// Removes the entries below a child that are not kept.
 fn sift<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>>(
     tx: &mut Txn<'r>,
     map: P<'r, PBTreeMap<'r, K, V>>,
@@ -109,23 +115,31 @@ fn sift<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>>(
                 let child = inner.child_at(tx, inner.head(tx), place);
                 sift(tx, map, child, height - 1, kept);
             }
-            mend_children(tx, inner);
         }
         Child::Inner(_) | Child::None(_) => {}
     }
 }
 
-/// Mends all children of a node.
-fn mend_children<'r, K: OrdKey<'r>, V: Persist>(tx: &mut Txn<'r>, inner: P<'r, Inner<'r, K, V>>) {
-    let mut place = 0;
-    while place < inner.count(tx) {
-        // A child that was merged may still have too few items.
-        if shrink::mend_child(tx, inner, place) {
-            place = place.saturating_sub(1);
-        } else {
-            place += 1;
-        }
+/// Mends all nodes below a child, from the bottom up. Returns whether there may be more to mend.
+fn mend<'r, K: OrdKey<'r>, V: Persist>(tx: &mut Txn<'r>, child: Child<'r, K, V>, height: usize) -> bool {
+    let Child::Inner(inner) = child else { return false };
+    if height == 0 {
+        return false;
     }
+    let (mut again, mut place) = (false, 0);
+    while place < inner.count(tx) {
+        let child = inner.child_at(tx, inner.head(tx), place);
+        again |= mend(tx, child, height - 1);
+        place += 1;
+    }
+    place = 0;
+    while place < inner.count(tx) {
+        let mended = shrink::mend_child(tx, inner, place);
+        again |= mended > Mended::Not;
+        // A child that was merged may still have too few items.
+        place = if mended == Mended::Merged { place.saturating_sub(1) } else { place + 1 };
+    }
+    again
 }
 
 /// Gives up all that is below a child, and the node itself.

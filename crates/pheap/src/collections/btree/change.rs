@@ -3,6 +3,7 @@
 use super::PBTreeMap;
 use super::entry::Entry;
 use super::grow;
+use super::node;
 use super::range::Position;
 use super::search::{self, Found, Wanted};
 use super::shrink;
@@ -16,7 +17,8 @@ use crate::txn::Txn;
 ///
 /// Whatever these return, a transaction that ends in an error or a panic leaves the map as it was. Those that may need memory fail with
 /// [`Error::OutOfSpace`](crate::Error::OutOfSpace) or [`Error::ReservationFull`](crate::Error::ReservationFull) if the heap cannot grow; then they have
-/// changed nothing. Removal needs no memory. A panic in a key's `Ord` that is caught within the transaction leaves a map that can be used.
+/// changed nothing. Removal needs no memory (but for the log, as any
+/// change). A panic in a key's `Ord` that is caught within the transaction leaves a map that can be used.
 impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
     /// Inserts an entry, or replaces the value of a key that is there, and returns the old one. O(log n). The key is made from `key`, if it
     /// is new.
@@ -48,8 +50,7 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
 
     /// Removes a key, and returns its value. O(log n). What the map had allocated for the key is free when the transaction commits.
     pub fn remove(self, tx: &mut Txn<'r>, key: &K::Query) -> Option<V> {
-        let found = search::find(tx, tx[self].top, Wanted::new::<K>(key))?;
-        let entry = shrink::remove(self, tx, found.leaf, found.path, found.place.ok()?);
+        let entry = self.take(tx, search::find(tx, tx[self].top, Wanted::new::<K>(key)))?;
         // SAFETY: made by `from_query` for this map, which has shown nobody more than what it is looked up by.
         unsafe { entry.key.give_up(tx) };
         Some(entry.value)
@@ -57,25 +58,27 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
 
     /// [`remove`](Self::remove), with the key. O(log n).
     pub fn remove_entry(self, tx: &mut Txn<'r>, key: &K::Query) -> Option<(K, V)> {
-        let found = search::find(tx, tx[self].top, Wanted::new::<K>(key))?;
-        let entry = shrink::remove(self, tx, found.leaf, found.path, found.place.ok()?);
+        let entry = self.take(tx, search::find(tx, tx[self].top, Wanted::new::<K>(key)))?;
         Some((entry.key, entry.value))
     }
 
     /// Removes the entry with the least key. O(log n).
     pub fn pop_first(self, tx: &mut Txn<'r>) -> Option<(K, V)> {
-        self.pop(tx, false)
+        let entry = self.take(tx, Position::at_end(tx, tx[self].top, false))?;
+        Some((entry.key, entry.value))
     }
 
     /// Removes the entry with the greatest key. O(log n).
     pub fn pop_last(self, tx: &mut Txn<'r>) -> Option<(K, V)> {
-        self.pop(tx, true)
+        let entry = self.take(tx, Position::at_end(tx, tx[self].top, true))?;
+        Some((entry.key, entry.value))
     }
 
-    fn pop(self, tx: &mut Txn<'r>, last: bool) -> Option<(K, V)> {
-        let (leaf, path, place) = Position::at_end(tx, tx[self].top, last)?;
-        let entry = shrink::remove(self, tx, leaf, path, place);
-        Some((entry.key, entry.value))
+    /// Removes the entry that was found, if there is one.
+    #[inline]
+    fn take(self, tx: &mut Txn<'r>, found: Option<Found<'r, K, V>>) -> Option<node::Entry<K, V>> {
+        let Found { leaf, path, place } = found?;
+        Some(shrink::remove(self, tx, leaf, path, place.ok()?))
     }
 
     /// The place of a key, to look at or fill: one search for what is done with it. O(log n).

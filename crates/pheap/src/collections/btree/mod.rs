@@ -22,6 +22,8 @@ mod range;
 mod search;
 pub mod set;
 mod shrink;
+#[cfg(test)]
+mod tests;
 
 use super::key::OrdKey;
 use crate::Persist;

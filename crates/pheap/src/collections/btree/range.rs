@@ -121,11 +121,7 @@ impl<'r, K: Persist, V: Persist> Position<'r, K, V> {
     }
 
     /// The first or last entry of a tree.
-    pub(super) fn at_end(
-        view: &View<'r>,
-        top: Child<'r, K, V>,
-        last: bool,
-    ) -> Option<(P<'r, Leaf<K, V>>, Path<'r, K, V>, usize)> {
+    pub(super) fn at_end(view: &View<'r>, top: Child<'r, K, V>, last: bool) -> Option<Found<'r, K, V>> {
         let mut end = Position::at_end_of(view, Path::new(), top, last);
         if last {
             while end.place == 0 {
@@ -136,7 +132,7 @@ impl<'r, K: Persist, V: Persist> Position<'r, K, V> {
         } else {
             end = end.forward(view);
         }
-        Some((end.leaf?, end.path, end.place))
+        Some(Found { leaf: end.leaf?, path: end.path, place: Ok(end.place) })
     }
 
     /// In front of the first entry behind this place: the same place, but never at the end of a leaf.

@@ -45,7 +45,7 @@ fn mend<'r, K: OrdKey<'r>, V: Persist>(
     mut path: Path<'r, K, V>,
 ) {
     while let Some((inner, place)) = path.pop() {
-        if !mend_child(tx, inner, place) {
+        if mend_child(tx, inner, place) != Mended::Merged {
             break;
         }
     }
@@ -67,12 +67,23 @@ pub(super) fn mend_top<'r, K: OrdKey<'r>, V: Persist>(map: P<'r, PBTreeMap<'r, K
     }
 }
 
-/// Mends a child of an inner node, if it has too few items. Returns whether the node has one child less.
+/// What was done about a child.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Mended {
+    /// It has enough items, or no neighbour.
+    Not,
+    /// It has taken some from a neighbour, if that was possible.
+    Evened,
+    /// Its parent has one child less.
+    Merged,
+}
+
+/// Mends a child of an inner node, if it has too few items.
 pub(super) fn mend_child<'r, K: OrdKey<'r>, V: Persist>(
     tx: &mut Txn<'r>,
     inner: P<'r, Inner<'r, K, V>>,
     place: usize,
-) -> bool {
+) -> Mended {
     let head = *inner.head(tx);
     let child_at = |tx: &Txn<'r>, place: usize| inner.child_at(tx, &head, place);
     let child = child_at(tx, place);
@@ -80,21 +91,23 @@ pub(super) fn mend_child<'r, K: OrdKey<'r>, V: Persist>(
     if count == 0 {
         // SAFETY: all but the first child have a separator.
         unsafe { inner.remove_child(tx, place, place > 0) };
-        return true;
+        return Mended::Merged;
     }
     let (least, most) = match child {
         Child::Leaf(_) => (least(LEAF), most(LEAF)),
         _ => (least(INNER), most(INNER)),
     };
     if count >= least {
-        return false;
+        return Mended::Not;
     }
     let before = place.checked_sub(1);
     let behind = Some(place + 1).filter(|&place| place < head.len());
     // The neighbour with fewer items for a merge, else the one with more to take some from: they are the same if there is one only.
     let neighbours =
         || [before, behind].into_iter().flatten().map(|place| (child_at(tx, place).count(tx), place));
-    let (Some(fewest), Some(most_items)) = (neighbours().min(), neighbours().max()) else { return false };
+    let (Some(fewest), Some(most_items)) = (neighbours().min(), neighbours().max()) else {
+        return Mended::Not;
+    };
     let merge = fewest.0 + count <= most;
     let other = if merge { fewest.1 } else { most_items.1 };
     // The place of the latter of the two.
@@ -121,7 +134,7 @@ pub(super) fn mend_child<'r, K: OrdKey<'r>, V: Persist>(
             _ => unreachable!("all children of a node are of one height"),
         }
     }
-    merge
+    if merge { Mended::Merged } else { Mended::Evened }
 }
 
 /// Moves items between neighbours, so that they have as many.
