@@ -51,18 +51,21 @@ step_clippy_without_features() {
 }
 
 step_docs() {
-    RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps
+    RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --all-features --no-deps
+    RUSTDOCFLAGS="-D warnings" cargo doc --locked -p pheap --no-deps
 }
 
 step_tests() {
     rm -f "$LOGS/tests.log"
-    cargo test --workspace 2>&1 | tee "$LOGS/tests.log"
+    cargo test --workspace --all-features 2>&1 | tee "$LOGS/tests.log"
+    # What is said without the feature.
+    cargo test -p pheap --test ui -- ui trybuild=without_serde
 }
 
 # The lines of the tests' output that count, again.
 test_results() {
     [[ " ${STEPS[*]} " == *" tests "* && -s "$LOGS/tests.log" ]] || return 0
-    printf '\n==== results of cargo test --workspace\n'
+    printf '\n==== results of cargo test --workspace --all-features\n'
     grep -E '^(test result: | +Running | +Doc-tests |error)|\.\.\. FAILED|panicked at' "$LOGS/tests.log" || true
     awk '/^test result: / { passed += $4; failed += $6; ignored += $8 }
          END { printf "tests: %d passed, %d failed, %d ignored\n", passed, failed, ignored }' "$LOGS/tests.log"

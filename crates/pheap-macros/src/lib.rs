@@ -54,7 +54,38 @@ pub(crate) use hygienic;
 ///   you rename a type that has data.
 /// * `#[persist(key)]`: the type can be a key of `PHashMap` and `PBTreeMap`, looked up by itself. It must be `Copy`, `Eq` and `Ord`, have no
 ///   parameters, and fields that are keys of this kind themselves (numbers, `bool`, `char`, `[u8; N]`, other types with `#[persist(key)]`).
+/// * `#[persist(serde)]`: values can be exported and imported by way of serde, represented as serde's own derives do it. It needs the feature `serde` of
+///   `pheap`, and fields that can be too; type parameters get bounds for it. A field of type `Option<P<T>>` may be missing in what is imported. See
+///   `pheap::exchange`.
 /// * `#[persist(crate = "path::to::pheap")]`: where `pheap` is, if it was renamed or re-exported.
+///
+/// ```
+/// use pheap::{Heap, PVec, Persist, Root};
+///
+/// #[derive(Persist, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+/// #[persist(id = "race.car", key, serde)]
+/// #[repr(u8)]
+/// enum Car {
+///     Red,
+///     Blue,
+/// }
+///
+/// #[derive(Persist)]
+/// #[persist(id = "race.lap", serde)]
+/// #[repr(C)]
+/// struct Lap {
+///     car: Car,
+///     seconds: f64,
+/// }
+///
+/// # fn main() -> pheap::Result<()> {
+/// let heap = Heap::in_memory()?;
+/// let text = r#"[{"car":"Red","seconds":61.5},{"car":"Blue","seconds":60.25}]"#;
+/// let laps: Root<PVec<Lap>> = heap.root_or("laps", |tx| tx.import(&mut serde_json::Deserializer::from_str(text)))?;
+/// assert!(laps.read(|view, laps| serde_json::to_string(&view.export(laps)).unwrap() == text)?);
+/// # Ok(())
+/// # }
+/// ```
 #[proc_macro_derive(Persist, attributes(persist))]
 pub fn derive_persist(input: TokenStream) -> TokenStream {
     let input = syn::parse_macro_input!(input as syn::DeriveInput);

@@ -78,8 +78,8 @@ pub struct Exported<'v, 'r, T: ?Sized> {
 }
 
 impl<T: ?Sized> Exported<'_, '_, T> {
-    /// Allows so many levels of pointers and collections, instead of [`MAX_DEPTH`]. Each takes a few hundred bytes of the stack, or a few thousand without
-    /// optimisation.
+    /// Allows so many levels of pointers and collections, instead of [`MAX_DEPTH`]. Each takes about 1 KiB of the stack, or 4 KiB
+    /// without optimisation.
     #[must_use]
     pub fn max_depth(mut self, levels: usize) -> Self {
         self.at.max_depth = levels;

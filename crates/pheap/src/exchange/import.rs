@@ -89,8 +89,8 @@ impl<'t, 'r> Importer<'t, 'r> {
         Importer { tx, depth: 0, max_depth: MAX_DEPTH, failure: None, path: Path::default() }
     }
 
-    /// Allows so many levels of pointers and collections, instead of [`MAX_DEPTH`]. Each takes a few hundred bytes of the stack, or a few thousand without
-    /// optimisation. The deserialiser may have a limit of its own.
+    /// Allows so many levels of pointers and collections, instead of [`MAX_DEPTH`]. Each takes about 1 KiB of the stack, or 4 KiB
+    /// without optimisation, and several times the size of the values themselves. The deserialiser may have a limit of its own.
     #[must_use]
     pub fn max_depth(mut self, levels: usize) -> Self {
         self.max_depth = levels;
