@@ -13,16 +13,15 @@
 //!
 //! Status 0: done; 1: a key is not there; 2: anything else, with the reason on stderr.
 
-use std::collections::BTreeMap;
 use std::error::Error;
+use std::fmt::Display;
 use std::fs::File;
-use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use pheap::{Heap, Options, P, PBTreeMap, Root, View};
-use serde::Serializer;
 
 /// The root of the heap. It is a collection itself, so there is no type to declare.
 type Map<'r> = PBTreeMap<'r, P<'r, str>, P<'r, str>>;
@@ -128,13 +127,12 @@ fn run(args: &Args) -> Result<bool> {
             heap.close()?;
         }
         Command::Import { file } => {
-            let entries = read_json(file)?; // before the heap is touched, for it may be wrong
+            let json = read_text(file)?; // before the heap is opened: it may come from an export of the same one
             let (heap, store) = open(&args.heap)?;
-            let before = store.read(|view, map| map.len(view))?;
-            import(&store, &entries, args.kill_after)?;
-            let added = store.read(|view, map| map.len(view))? - before;
+            let (all, added) = import(&store, &json, args.kill_after)
+                .map_err(|error| format!("cannot import {}: {error}", file.display()))?;
             heap.close()?;
-            eprintln!("imported {} entries, {added} of them new", entries.len());
+            eprintln!("imported {all} entries, {added} of them new");
         }
         Command::Get { key } => {
             let value =
@@ -216,18 +214,29 @@ fn read<T>(path: &Path, f: impl for<'r> FnOnce(&View<'r>, P<'r, Map<'r>>) -> Res
     }
 }
 
-/// Sets all of the entries in one transaction.
-fn import(store: &Store, entries: &BTreeMap<String, String>, kill_after: Option<usize>) -> pheap::Result<()> {
-    store.txn(|tx, map| {
+/// Sets all keys of a JSON object in one transaction. Returns how many there are, and how many of them are new.
+fn import(store: &Store, json: &str, kill_after: Option<usize>) -> Result<(usize, usize)> {
+    let wrong = |error: &dyn Display| {
+        format!("{error}; it must be one JSON object whose values are strings. Nothing was imported")
+    };
+    store.try_txn(|tx, map| {
+        let mut json = serde_json::Deserializer::from_str(json);
+        let new: Map = tx.import(&mut json).map_err(|error| match error {
+            pheap::Error::Malformed { what } => wrong(&what).into(),
+            other => Box::<dyn Error>::from(other),
+        })?;
+        json.end().map_err(|error| wrong(&error))?;
+        let new = tx.alloc(new)?;
+        let entries: Vec<_> = new.iter(tx).map(|(key, &value)| (key.to_owned(), value)).collect();
+        let before = map.len(tx);
         for (number, (key, value)) in entries.iter().enumerate() {
             if kill_after == Some(number) {
                 // SAFETY: plain system calls without pointers.
                 unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
             }
-            let value = tx.alloc_str(value)?;
-            map.insert(tx, key, value)?;
+            map.insert(tx, key, *value)?; // only the pointer: the text is in the heap already
         }
-        Ok(())
+        Ok((entries.len(), map.len(tx) - before))
     })
 }
 
@@ -255,23 +264,17 @@ fn print(f: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
     Ok(())
 }
 
-/// The entries of a JSON object.
-fn read_json(file: &Path) -> Result<BTreeMap<String, String>> {
-    let name = file.display();
-    let input: Box<dyn Read> = match file {
-        file if file == Path::new("-") => Box::new(io::stdin().lock()),
-        file => Box::new(File::open(file).map_err(|error| format!("cannot read {name}: {error}"))?),
-    };
-    serde_json::from_reader(BufReader::new(input)).map_err(|error| {
-        format!("cannot import {name}: {error}; it must be one JSON object whose values are strings. Nothing was imported").into()
-    })
+/// What is in a file.
+fn read_text(file: &Path) -> Result<String> {
+    let text =
+        if file == Path::new("-") { io::read_to_string(io::stdin()) } else { std::fs::read_to_string(file) };
+    text.map_err(|error| format!("cannot read {}: {error}", file.display()).into())
 }
 
 /// All entries, as a JSON object.
 fn write_json<'r>(file: &Path, view: &View<'r>, map: P<'r, Map<'r>>) -> Result<()> {
     let write = |out: &mut dyn Write| -> io::Result<()> {
-        let entries = map.iter(view).map(|(key, &value)| (key, &view[value]));
-        serde_json::Serializer::pretty(&mut *out).collect_map(entries)?; // one entry after the other
+        serde_json::to_writer_pretty(&mut *out, &view.export(map))?; // one entry after the other
         writeln!(out)
     };
     if file == Path::new("-") {

@@ -165,8 +165,15 @@ fn an_export_is_what_was_imported() {
 fn what_is_no_json_object_of_strings_is_refused() {
     let kv = Kv::new();
     kv.prints(&["set", "a", "1"], "");
-    for input in ["", "[]", "{\"b\": 1}", "{\"b\": \"2\", \"c\": null}", "{\"b\": \"2\"", "{\"b\": \"2\"} x"]
-    {
+    for input in [
+        "",
+        "[]",
+        "{\"b\": 1}",
+        "{\"b\": \"2\", \"c\": null}",
+        "{\"b\": \"2\"",
+        "{\"b\": \"2\"} x",
+        "{\"b\": \"1\", \"b\": \"2\"}",
+    ] {
         let output = kv.with_input(&["import", "-"], input);
         assert_eq!(output.status.code(), Some(2), "{output:?}");
         assert!(text(&output.stderr).contains("Nothing was imported"), "{output:?}");
