@@ -69,6 +69,11 @@ macro_rules! field {
 #[doc(hidden)]
 pub use media::sim;
 
+/// The programs of the cookbook are tests.
+#[cfg(all(doctest, feature = "serde"))]
+#[doc = include_str!("../../../docs/cookbook.md")]
+mod cookbook {}
+
 /// What the macros expand to. Not covered by any promise of stability.
 #[doc(hidden)]
 pub mod __private;
