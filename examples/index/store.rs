@@ -81,7 +81,7 @@ impl<'r> Index<'r> {
         file: P<'r, File<'r>>,
         line: u32,
     ) -> Result<()> {
-        let words = field!(index.words); // what was changed by such a pointer is best read by it, too, until the transaction ends
+        let words = field!(index.words);
         let word = match words.get(tx, text) {
             Some(&word) => word,
             None => {
