@@ -1,8 +1,8 @@
-//! Maps, and their keys.
+//! Maps and sets, and their keys.
 
 use std::collections::BTreeMap;
 
-use pheap::{Import, P, PBTreeMap, PHashMap, PString, PVec, Persist, Root};
+use pheap::{Import, P, PBTreeMap, PBTreeSet, PHashMap, PString, PVec, Persist, Root};
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -115,6 +115,23 @@ fn keys_in_other_formats() {
     in_postcard::<PBTreeMap<[u8; 2], u8>>(r#"{"00ff":1}"#, &[1, 2, 0, 255, 1]);
     in_postcard::<PHashMap<P<[u8]>, u8>>(r#"{"00ff":1}"#, &[1, 2, 0, 255, 1]);
     in_postcard::<PHashMap<Colour, u8>>(r#"{"Green":1}"#, &[1, 1, 1]);
+}
+
+#[test]
+fn sets() {
+    same::<PBTreeSet<u8>>(&[0; 0]);
+    same::<PBTreeSet<P<str>>>(&["a", "b"]);
+    same::<PBTreeSet<[u8; 2]>>(&["00ff", "0100"]);
+    same::<PBTreeSet<Place>>(&serde_json::json!([{"x": 1, "y": 2}, {"x": 1, "y": 3}]));
+    in_postcard::<PBTreeSet<i16>>("[-1,2]", &[2, 1, 4]);
+    let heap = small().in_memory().unwrap();
+    let root: Root<PBTreeSet<PString>> = from_json(&heap, "set", r#"["b","a","b"]"#).unwrap();
+    assert_eq!(to_json(&root), r#"["a","b"]"#);
+    assert!(heap.check().unwrap().is_clean());
+    assert_eq!(
+        refused::<PBTreeSet<u8>>("[1,256]"),
+        "[1]: invalid value: integer `256`, expected u8 at line 1 column 6"
+    );
 }
 
 /// What is no string is no key for JSON.
