@@ -207,7 +207,7 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
             ));
         }
         let width = 1 << (known - depth);
-        if index % width != 0 || index + width > count {
+        if !index.is_multiple_of(width) || index + width > count {
             return Err("has a bucket that not all of its hashes lead to".to_owned());
         }
         Ok(width)
