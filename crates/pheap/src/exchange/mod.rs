@@ -37,7 +37,7 @@
 //! | `P<[T]>`, `PVec`, `PVecDeque` | a sequence |
 //! | `P<str>`, `PString` | a string |
 //! | `PHashMap`, `PBTreeMap` | a map, by what the keys are looked up by (see [`ExchangeKey`] for keys that JSON cannot have); a key that comes twice is an error |
-//! | `PBTreeSet` | a sequence, in which a member may come twice |
+//! | `PHashSet`, `PBTreeSet` | a sequence, in which a member may come twice |
 //! | structs | maps by the names of the fields; tuple structs are sequences, those with one field are what is in it |
 //! | enums | the name of the variant, or a map from it to what is in it |
 //!

@@ -11,7 +11,7 @@ use super::export::{Export, Exporter};
 use super::import::{Import, Importer};
 use super::keys::{ExchangeKey, ExportedKey, KeySeed};
 use super::path::Step;
-use crate::collections::{OrdKey, PBTreeSet};
+use crate::collections::{HashKey, OrdKey, PBTreeSet, PHashSet};
 
 /// Reads a set of type `S`.
 struct Members<'i, 't, 'r, S> {
@@ -59,5 +59,6 @@ macro_rules! sets {
 }
 
 sets! {
+    PHashSet of HashKey;
     PBTreeSet of OrdKey;
 }

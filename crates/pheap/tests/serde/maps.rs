@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pheap::{Import, P, PBTreeMap, PBTreeSet, PHashMap, PString, PVec, Persist, Root};
+use pheap::{Import, P, PBTreeMap, PBTreeSet, PHashMap, PHashSet, PString, PVec, Persist, Root};
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -123,10 +123,18 @@ fn sets() {
     same::<PBTreeSet<P<str>>>(&["a", "b"]);
     same::<PBTreeSet<[u8; 2]>>(&["00ff", "0100"]);
     same::<PBTreeSet<Place>>(&serde_json::json!([{"x": 1, "y": 2}, {"x": 1, "y": 3}]));
+    same::<PHashSet<PString>>(&["a"]);
+    same::<PHashSet<u8>>(&[0; 0]);
     in_postcard::<PBTreeSet<i16>>("[-1,2]", &[2, 1, 4]);
     let heap = small().in_memory().unwrap();
     let root: Root<PBTreeSet<PString>> = from_json(&heap, "set", r#"["b","a","b"]"#).unwrap();
     assert_eq!(to_json(&root), r#"["a","b"]"#);
+    let numbers: std::collections::BTreeSet<u32> = (0..1000).map(|i| i * i).collect();
+    let root: Root<PHashSet<u32>> =
+        from_json(&heap, "hashed", &serde_json::to_string(&numbers).unwrap()).unwrap();
+    let out: Vec<u32> = serde_json::from_str(&to_json(&root)).unwrap();
+    assert_eq!(out.len(), 1000);
+    assert_eq!(out.into_iter().collect::<std::collections::BTreeSet<_>>(), numbers);
     assert!(heap.check().unwrap().is_clean());
     assert_eq!(
         refused::<PBTreeSet<u8>>("[1,256]"),
