@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use pheap::collections::hash::Entry;
 use pheap::collections::{HashKey, KeyHasher, MapKey};
-use pheap::{Heap, P, PHashMap, PHashSet, Persist, Result, Root, Txn, View};
+use pheap::{P, PHashMap, PHashSet, Persist, Result, Txn, View};
 use proptest::prelude::*;
 
 use crate::twins::{self, Twins};
@@ -94,7 +94,7 @@ impl<'r> Key<'r> for P<'r, str> {
 /// A key whose hash says little of it, or nothing.
 #[derive(Persist, Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
-struct Clumsy<const HASHES: u64>(u64);
+pub(crate) struct Clumsy<const HASHES: u64>(pub(crate) u64);
 
 impl<'r, const HASHES: u64> MapKey<'r> for Clumsy<HASHES> {
     type Query = Self;
@@ -110,7 +110,7 @@ impl<'r, const HASHES: u64> MapKey<'r> for Clumsy<HASHES> {
 
 impl<'r, const HASHES: u64> HashKey<'r> for Clumsy<HASHES> {
     fn hash(query: &Self, hasher: &mut KeyHasher) {
-        hasher.write(&[(query.0 % HASHES) as u8]);
+        hasher.write(&(query.0 % HASHES).to_le_bytes());
     }
 }
 
@@ -323,4 +323,108 @@ twins! {
     all_of_one_hash: OneHash, Clumsy<1>, P<'static, u64>, Clumsy<1>, P<'r, u64>;
     all_of_few_hashes: FewHashes, Clumsy<40>, u64, Clumsy<40>, u64;
     strings_to_pointers: StringsToPointers, P<'static, str>, P<'static, u64>, P<'r, str>, P<'r, u64>;
+}
+
+#[derive(Debug, Clone)]
+enum SetOp {
+    Insert(u64),
+    Remove(u64),
+    Extend(u64, u64),
+    Retain(u64),
+    Drain,
+    Clear,
+    Shrink,
+    /// Compares it with another set.
+    Beside(u64, u64),
+}
+
+struct Set;
+
+impl Twins for Set {
+    type Root = PHashSet<'static, P<'static, str>>;
+    type Std = HashSet<u64>;
+    type Op = SetOp;
+
+    fn ops() -> BoxedStrategy<SetOp> {
+        let key = || 0..300u64;
+        prop_oneof![
+            8 => key().prop_map(SetOp::Insert),
+            4 => key().prop_map(SetOp::Remove),
+            3 => (key(), 0..100u64).prop_map(|(k, n)| SetOp::Extend(k, n)),
+            1 => (1..5u64).prop_map(SetOp::Retain),
+            1 => Just(SetOp::Drain),
+            1 => Just(SetOp::Clear),
+            1 => Just(SetOp::Shrink),
+            3 => (key(), 0..100u64).prop_map(|(k, n)| SetOp::Beside(k, n)),
+        ]
+        .boxed()
+    }
+
+    fn apply<'r>(
+        op: &SetOp,
+        tx: &mut Txn<'r>,
+        set: P<'r, PHashSet<'r, P<'r, str>>>,
+        twin: &mut HashSet<u64>,
+    ) -> Result<()> {
+        let own = <P<'r, str> as Key>::own;
+        let number = <P<'r, str> as Key>::number;
+        match *op {
+            SetOp::Insert(k) => assert_eq!(set.insert(tx, &own(k))?, twin.insert(k)),
+            SetOp::Remove(k) => assert_eq!(set.remove(tx, &own(k)), twin.remove(&k)),
+            SetOp::Extend(k, n) => {
+                set.extend(tx, (k..k + n).map(own))?;
+                twin.extend(k..k + n);
+            }
+            SetOp::Retain(n) => {
+                set.retain(tx, |key| number(key) % n == 0);
+                twin.retain(|k| k % n == 0);
+            }
+            SetOp::Drain => {
+                let drained: Vec<_> = set.drain(tx).collect();
+                assert_eq!(drained.iter().map(|key| number(&tx[*key])).collect::<HashSet<_>>(), *twin);
+                twin.clear();
+            }
+            SetOp::Clear => {
+                set.clear(tx);
+                twin.clear();
+            }
+            SetOp::Shrink => set.shrink_to_fit(tx)?,
+            SetOp::Beside(k, n) => {
+                let other = tx.alloc(PHashSet::new())?;
+                other.extend(tx, (k..k + n).map(own))?;
+                let (set, other) = (&tx[set], &tx[other]);
+                let other_twin: HashSet<u64> = (k..k + n).collect();
+                let numbers = |keys: &mut dyn Iterator<Item = &str>| {
+                    let keys: Vec<u64> = keys.map(number).collect();
+                    let unique: HashSet<u64> = keys.iter().copied().collect();
+                    assert_eq!(unique.len(), keys.len());
+                    unique
+                };
+                let (a, b) = (&*twin, &other_twin);
+                assert_eq!(numbers(&mut set.union(tx, other)), a | b);
+                assert_eq!(numbers(&mut set.intersection(tx, other)), a & b);
+                assert_eq!(numbers(&mut set.difference(tx, other)), a - b);
+                assert_eq!(numbers(&mut set.symmetric_difference(tx, other)), a ^ b);
+                assert_eq!(set.is_subset(tx, other), a.is_subset(b));
+                assert_eq!(set.is_superset(tx, other), a.is_superset(b));
+                assert_eq!(set.is_disjoint(tx, other), a.is_disjoint(b));
+            }
+        }
+        Ok(())
+    }
+
+    fn compare<'r>(view: &View<'r>, set: P<'r, PHashSet<'r, P<'r, str>>>, twin: &HashSet<u64>) {
+        let keys = view[set].iter(view);
+        assert_eq!(
+            (set.len(view), set.is_empty(view), keys.len()),
+            (twin.len(), twin.is_empty(), twin.len())
+        );
+        assert_eq!(keys.map(<P<'r, str> as Key>::number).collect::<HashSet<_>>(), *twin);
+        assert!((0..400).all(|k| set.contains(view, &<P<'r, str> as Key>::own(k)) == twin.contains(&k)));
+    }
+}
+
+#[test]
+fn a_set_is_like_that_of_std() {
+    twins::run::<Set>();
 }

@@ -4,6 +4,7 @@ mod btree;
 mod deque;
 mod forged;
 mod hash;
+mod hash_shapes;
 mod keys;
 mod reuse;
 mod string;

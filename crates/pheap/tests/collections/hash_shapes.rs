@@ -1,0 +1,295 @@
+//! Hash maps of all sizes, with bad hashes, and with code of the user's that panics.
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use pheap::collections::{HashKey, KeyHasher, MapKey};
+use pheap::{Durability, Heap, Options, P, PHashMap, Persist, Result, Root, Txn, View};
+
+use crate::hash::Clumsy;
+
+fn check(heap: &Heap) {
+    let report = heap.check().unwrap();
+    assert!(report.is_clean(), "{report}");
+}
+
+fn insert<'r>(tx: &mut Txn<'r>, map: P<'r, PHashMap<'r, u64, P<'r, u64>>>, k: u64) -> Result<()> {
+    let value = tx.alloc(!k)?;
+    map.insert(tx, &k, value).map(|old| assert!(old.is_none()))
+}
+
+/// Enough for several levels of directories, in short transactions and in long ones.
+#[test]
+fn large() {
+    const N: u64 = 150_000;
+    for pin_undo in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("heap");
+        let options = || Options::new().reserve(1 << 30).durability(Durability::Process).pin_undo(pin_undo);
+        let heap = options().open(&path).unwrap();
+        let root: Root<PHashMap<u64, P<u64>>> = heap.root("map").unwrap();
+        for from in (0..N).step_by(1000) {
+            if from % 10_000 == 0 {
+                (from..from + 1000).for_each(|k| root.txn(|tx, map| insert(tx, map, k)).unwrap());
+            } else {
+                root.txn(|tx, map| (from..from + 1000).try_for_each(|k| insert(tx, map, k))).unwrap();
+            }
+        }
+        let is_whole = |root: &Root<PHashMap<u64, P<u64>>>, step: usize| {
+            root.read(|view, map| {
+                let there = |k: u64| k.is_multiple_of(step as u64);
+                assert_eq!(map.len(view), N as usize / step);
+                assert!((0..N).all(|k| map.get(view, &k).map(|p| view[*p]) == there(k).then_some(!k)));
+                let mut keys: Vec<u64> = map.keys(view).copied().collect();
+                keys.sort_unstable();
+                assert!(keys.into_iter().eq((0..N).step_by(step)));
+                assert!(map.iter(view).all(|(k, p)| view[*p] == !*k));
+            })
+            .unwrap();
+        };
+        is_whole(&root, 1);
+        check(&heap);
+        drop(root);
+        heap.close().unwrap();
+        let heap = options().verify(true).open(&path).unwrap();
+        let root: Root<PHashMap<u64, P<u64>>> = heap.root("map").unwrap();
+        for from in (0..N).step_by(1000) {
+            let keys = (from..from + 1000).filter(|k| k % 10 != 0);
+            root.txn(|tx, map| {
+                keys.for_each(|k| assert!(map.remove(tx, &k).is_some()));
+                Ok(())
+            })
+            .unwrap();
+        }
+        is_whole(&root, 10);
+        check(&heap);
+        let before = heap.stats().live_bytes;
+        root.txn(|tx, map| map.shrink_to_fit(tx)).unwrap();
+        is_whole(&root, 10);
+        check(&heap);
+        heap.collect().unwrap();
+        assert!(heap.stats().live_bytes < before / 2);
+    }
+}
+
+/// Chains of buckets, and directories down to where hashes differ: two of 3000 agree on twenty bits or so.
+#[test]
+fn many_keys_of_each_hash() {
+    const N: u64 = 120_000;
+    let heap = Options::new().reserve(1 << 30).in_memory().unwrap();
+    let root: Root<PHashMap<Clumsy<3000>, u64>> = heap.root("map").unwrap();
+    for from in (0..N).step_by(1000) {
+        root.txn(|tx, map| {
+            // First so many of one hash that they make a chain, then those of others come in between.
+            let key = |i: u64| Clumsy(if i < 6000 { i / 40 + i % 40 * 3000 } else { i });
+            (from..from + 1000).try_for_each(|i| map.insert(tx, &key(i), key(i).0).map(drop))
+        })
+        .unwrap();
+    }
+    root.txn(|tx, map| (0..N).try_for_each(|k| map.insert(tx, &Clumsy(k), k).map(drop))).unwrap();
+    check(&heap);
+    root.txn(|tx, map| {
+        assert_eq!(map.len(tx), N as usize);
+        assert!((0..N).all(|k| map.get(tx, &Clumsy(k)) == Some(&k)));
+        assert!((0..N).all(|k| !map.contains_key(tx, &Clumsy(N + k))));
+        assert_eq!(map.values(tx).sum::<u64>(), N * (N - 1) / 2);
+        (0..N).filter(|k| k % 7 != 0).for_each(|k| assert_eq!(map.remove(tx, &Clumsy(k)), Some(k)));
+        assert!((0..N).all(|k| map.contains_key(tx, &Clumsy(k)) == (k % 7 == 0)));
+        Ok(())
+    })
+    .unwrap();
+    check(&heap);
+    let before = root.read(|_, _| heap.stats().live_objects).unwrap();
+    root.txn(|tx, map| {
+        map.clear(tx);
+        Ok(())
+    })
+    .unwrap();
+    heap.collect().unwrap();
+    assert!(before > 1000 && heap.stats().live_objects < 10, "{:?}", heap.stats());
+}
+
+#[test]
+fn few_entries_take_little() {
+    let heap = Heap::in_memory().unwrap();
+    let root: Root<PHashMap<u64, u64>> = heap.root("map").unwrap();
+    let live = || {
+        heap.collect().unwrap();
+        heap.stats().live_bytes
+    };
+    let empty = live();
+    for (i, bytes) in [24, 40, 72, 72, 144, 144, 144, 144].into_iter().enumerate() {
+        root.txn(|tx, map| map.insert(tx, &(i as u64), 1).map(drop)).unwrap();
+        assert_eq!(live() - empty, bytes, "{} entries", i + 1);
+        check(&heap);
+    }
+    root.txn(|tx, map| {
+        map.insert(tx, &100, 1)?;
+        (0..8).for_each(|i| assert_eq!(map.remove(tx, &i), Some(1)));
+        map.shrink_to_fit(tx)
+    })
+    .unwrap();
+    assert_eq!(live() - empty, 24);
+    assert_eq!(root.read(|view, map| map.get(view, &100).copied()).unwrap(), Some(1));
+}
+
+/// A transaction of many insertions has one fence, not one for each.
+#[test]
+fn a_thousand_insertions_are_a_short_transaction() {
+    let heap = Heap::in_memory().unwrap();
+    let root: Root<PHashMap<P<str>, P<u64>>> = heap.root("map").unwrap();
+    for from in (0..40_000u64).step_by(1000) {
+        root.txn(|tx, map| {
+            for k in from..from + 1000 {
+                let value = tx.alloc(k)?;
+                map.insert(tx, &k.to_string(), value)?;
+                *map.get_mut(tx, &(k / 2).to_string()).unwrap() = value;
+                map.remove(tx, &(k / 3).to_string());
+                map.insert(tx, &(k / 3).to_string(), value)?;
+            }
+            assert!(format!("{tx:?}").contains("Short"), "{tx:?} at {from}");
+            Ok(())
+        })
+        .unwrap();
+    }
+    check(&heap);
+}
+
+thread_local! {
+    /// So many calls from now on, code of the user's panics.
+    static FUSE: Cell<u32> = const { Cell::new(u32::MAX) };
+}
+
+fn burn() {
+    let left = FUSE.get();
+    FUSE.set(left.wrapping_sub(1));
+    if left == 0 {
+        std::panic::resume_unwind(Box::new("burnt"));
+    }
+}
+
+/// A key whose code panics.
+#[derive(Persist, Clone, Copy, Debug)]
+#[repr(C)]
+struct Nervous(u64);
+
+impl PartialEq for Nervous {
+    fn eq(&self, other: &Self) -> bool {
+        burn();
+        self.0 == other.0
+    }
+}
+
+impl Eq for Nervous {}
+
+impl<'r> MapKey<'r> for Nervous {
+    type Query = Self;
+
+    fn query<'v>(&'v self, _: &'v View<'r>) -> &'v Self {
+        burn();
+        self
+    }
+
+    fn from_query(_: &Txn<'r>, query: &Self) -> Result<Self> {
+        burn();
+        Ok(*query)
+    }
+}
+
+impl<'r> HashKey<'r> for Nervous {
+    fn hash(query: &Self, hasher: &mut KeyHasher) {
+        burn();
+        hasher.write(&query.0.to_le_bytes());
+    }
+}
+
+/// Runs something that panics after so many calls of the user's code, for each number of calls.
+fn panics<'r, K: HashKey<'r, Query = Nervous>>(
+    tx: &mut Txn<'r>,
+    map: P<'r, PHashMap<'r, K, P<'r, u64>>>,
+    mut run: impl FnMut(&mut Txn<'r>, P<'r, PHashMap<'r, K, P<'r, u64>>>),
+) {
+    for calls in 0.. {
+        FUSE.set(calls);
+        let result = catch_unwind(AssertUnwindSafe(|| run(tx, map)));
+        FUSE.set(u32::MAX);
+        let seen: Vec<(u64, u64)> = map.iter(tx).map(|(k, p)| (k.0, tx[*p])).collect();
+        assert_eq!(seen.len(), map.len(tx));
+        for (key, value) in seen {
+            assert_eq!(map.get(tx, &Nervous(key)).map(|p| tx[*p]), Some(value));
+        }
+        match result {
+            Ok(()) => return,
+            Err(panic) if panic.downcast_ref::<&str>() == Some(&"burnt") => {}
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    }
+}
+
+#[test]
+fn panics_leave_a_map_whole() {
+    // Few entries; just before they are many; a bucket that is full; several.
+    for size in [3, 8, 27, 300] {
+        let heap = Heap::in_memory().unwrap();
+        let root: Root<PHashMap<Nervous, P<u64>>> = heap.root("map").unwrap();
+        root.txn(|tx, map| {
+            for k in 0..size {
+                let value = tx.alloc(k)?;
+                map.insert(tx, &Nervous(k), value)?;
+            }
+            Ok(())
+        })
+        .unwrap();
+        root.txn(|tx, map| {
+            let value = tx.alloc(7)?;
+            for k in size..size + 40 {
+                panics(tx, map, |tx, map| {
+                    map.insert(tx, &Nervous(k), value).unwrap();
+                });
+            }
+            panics(tx, map, |tx, map| {
+                let made = map.entry(tx, &Nervous(1000)).or_insert_with(|tx| {
+                    burn();
+                    tx.alloc(9)
+                });
+                made.unwrap();
+            });
+            panics(tx, map, |tx, map| {
+                map.entry(tx, &Nervous(1000)).and_modify(|value| {
+                    let _ = value;
+                    burn();
+                });
+            });
+            panics(tx, map, |tx, map| {
+                map.remove(tx, &Nervous(1000));
+            });
+            panics(tx, map, |tx, map| {
+                map.for_each_mut(tx, |_, old| {
+                    burn();
+                    *old = value;
+                });
+            });
+            panics(tx, map, |tx, map| map.extend(tx, (2000..2060).map(|k| (Nervous(k), value))).unwrap());
+            panics(tx, map, |tx, map| {
+                map.retain(tx, |key, _| {
+                    burn();
+                    key.0 % 3 == 0
+                });
+            });
+            if size < 100 {
+                panics(tx, map, |tx, map| map.shrink_to_fit(tx).unwrap());
+            }
+            Ok(())
+        })
+        .unwrap();
+        check(&heap);
+        root.txn(|tx, map| {
+            panics(tx, map, |tx, map| {
+                map.drain(tx);
+            });
+            Ok(())
+        })
+        .unwrap();
+        check(&heap);
+    }
+}
