@@ -2,11 +2,11 @@
 //!
 //! | file | |
 //! |---|---|
-//! | [`slot`], [`buffer`] | a place for a value; how buffers are read, written and freed |
-//! | [`key`] | what can be a key, and how it is hashed and ordered |
-//! | [`vec`], [`string`], [`deque`] | a buffer that grows |
-//! | [`hash`] | maps and sets by hash |
-//! | [`btree`] | maps and sets in order |
+//! | `slot`, `buffer` | a place for a value; how buffers are read, written and freed |
+//! | `key` | what can be a key, and how it is hashed and ordered |
+//! | `vec`, `string`, `deque` | a buffer that grows |
+//! | `hash` | maps and sets by hash |
+//! | `btree` | maps and sets in order |
 //!
 //! A collection is a few words: a field of a struct, or the root object itself. What it holds lies in buffers of its own. It is read through a
 //! reference (`view[list].names.get(view, 3)`), and changed through its pointer (`list.push(tx, 42)`; [`field!`](crate::field) makes the

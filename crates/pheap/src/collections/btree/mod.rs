@@ -2,12 +2,12 @@
 //!
 //! | file | |
 //! |---|---|
-//! | [`node`], [`head`], [`branch`] | nodes, what a search looks at, and what is particular about inner ones |
-//! | [`search`], [`path`] | finding a key |
-//! | [`grow`], [`shrink`] | insertion and splits; removal and merges |
-//! | [`change`], [`entry`], [`bulk`] | the public operations |
-//! | [`range`], [`iter`] | reading in order |
-//! | [`set`] | `PBTreeSet` |
+//! | `node`, `head`, `branch` | nodes, what a search looks at, and what is particular about inner ones |
+//! | `search`, `path` | finding a key |
+//! | `grow`, `shrink` | insertion and splits; removal and merges |
+//! | `change`, `entry`, `bulk` | the public operations |
+//! | `range`, `iter` | reading in order |
+//! | `set` | `PBTreeSet` |
 
 mod branch;
 mod bulk;
