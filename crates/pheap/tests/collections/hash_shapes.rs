@@ -155,6 +155,52 @@ fn a_thousand_insertions_are_a_short_transaction() {
     check(&heap);
 }
 
+/// Keys and values with padding, and values without a variant of tag 0: nothing may take a vacant slot for an entry.
+#[derive(Persist, Clone, Copy, PartialEq, Debug)]
+#[repr(u8)]
+enum Padded<'r> {
+    Number(u32) = 3,
+    Pointer(P<'r, u64>) = 5,
+}
+
+#[test]
+fn vacant_slots_are_no_entries() {
+    let heap = Heap::in_memory().unwrap();
+    let root: Root<PHashMap<u8, Padded>> = heap.root("map").unwrap();
+    for many in [6, 200] {
+        for _ in 0..3 {
+            root.txn(|tx, map| {
+                let one = tx.alloc(1)?;
+                for k in 0..many {
+                    map.insert(tx, &k, Padded::Number(u32::from(k)))?;
+                    *map.get_mut(tx, &k).unwrap() = Padded::Pointer(one);
+                    if k % 2 == 0 {
+                        assert_eq!(map.remove(tx, &k), Some(Padded::Pointer(one)));
+                    } else if k % 3 == 0 {
+                        *map.get_mut(tx, &k).unwrap() = Padded::Number(7);
+                    }
+                }
+                Ok(())
+            })
+            .unwrap();
+            check(&heap);
+            root.txn(|tx, map| {
+                map.for_each_mut(tx, |k, value| *value = Padded::Number(u32::from(*k)));
+                map.retain(tx, |k, _| k % 5 != 0);
+                Ok(())
+            })
+            .unwrap();
+            check(&heap);
+        }
+        root.read(|view, map| {
+            let there = |k: &u8| k % 2 == 1 && k % 5 != 0;
+            assert_eq!(map.len(view), (0..many).filter(there).count());
+            assert!(map.iter(view).all(|(k, v)| there(k) && *v == Padded::Number(u32::from(*k))));
+        })
+        .unwrap();
+    }
+}
+
 thread_local! {
     /// So many calls from now on, code of the user's panics.
     static FUSE: Cell<u32> = const { Cell::new(u32::MAX) };

@@ -135,7 +135,9 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
             unsafe {
                 let query = &*std::ptr::from_ref(buffer::read(tx, at).value().key.query(tx));
                 let absence = match tx[new].root {
-                    Some(root) => Absence::Bucket { root, hash: hash_in(tx, root, at), free: None },
+                    Some(root) => {
+                        Absence::Bucket { root, hash: hash_in(tx, tx[root].secret, at), free: None }
+                    }
                     None => Absence::Few,
                 };
                 new.add_pair(tx, absence, query, |tx| Ok(buffer::read(tx, at).take()))?;

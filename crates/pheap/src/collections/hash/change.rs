@@ -156,12 +156,13 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
     fn outgrow(self, tx: &mut Txn<'r>) -> Result<P<'r, Root<'r, K, V>>> {
         let (slots, len) = (tx[self].few(), tx[self].len());
         let (bucket, at) = new_bucket(tx, 0)?;
-        let root = tx.alloc(Root { secret: tx.hash_secret(), top: Child::Bucket(bucket) })?;
+        let secret = tx.hash_secret();
+        let root = tx.alloc(Root { secret, top: Child::Bucket(bucket) })?;
         for i in 0..len {
             // SAFETY: entries, that move to a new bucket, bytes and all.
             unsafe {
                 let from = slots.at(i);
-                let hash = hash_in(tx, root, from);
+                let hash = hash_in(tx, secret, from);
                 let tags = &mut (*at).head.tags;
                 let index = tags.free_near(hash, <Pair<K, V>>::IN_LINE).expect("a bucket has room for few");
                 slot(bucket, index).copy_from_nonoverlapping(buffer::read(tx, from), 1);

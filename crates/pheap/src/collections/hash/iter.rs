@@ -5,7 +5,8 @@ use std::marker::PhantomData;
 
 use super::find::Home;
 use super::table::{Bucket, Pair, Root};
-use super::walk::{behind, bucket_from, head, slot};
+use super::tags::bits;
+use super::walk::{bucket_from, head, slot};
 use super::{HashKey, PHashMap};
 use crate::collections::buffer;
 use crate::collections::slot::Slot;
@@ -14,6 +15,9 @@ use crate::media::cpu::prefetch;
 use crate::ptr::{P, value_of};
 use crate::txn::View;
 
+/// Buckets that are on their way from memory.
+const AHEAD: usize = 4;
+
 /// A place in a map, for going through its entries one by one.
 pub(super) struct Cursor<'r, K, V> {
     /// Where the slots are that come next, and those of them that have entries.
@@ -21,9 +25,10 @@ pub(super) struct Cursor<'r, K, V> {
     occupied: u32,
     /// The bucket that has them, and the first of its chain.
     bucket: Option<[P<'r, Bucket<'r, K, V>>; 2]>,
-    /// Where to go on after them: behind the bucket in its chain; then at the next bucket, which has this hash.
+    /// Where to go on after them: behind the bucket in its chain; then at the next buckets, which are on their way from memory; then at this hash.
     next: Option<P<'r, Bucket<'r, K, V>>>,
-    ahead: Option<(P<'r, Bucket<'r, K, V>>, u64)>,
+    ahead: [Option<P<'r, Bucket<'r, K, V>>>; AHEAD],
+    from: Option<u64>,
     root: Option<P<'r, Root<'r, K, V>>>,
 }
 
@@ -44,11 +49,14 @@ impl<'r, K: Persist, V: Persist> Cursor<'r, K, V> {
             occupied: 0,
             bucket: None,
             next: None,
-            ahead: None,
+            ahead: [None; AHEAD],
+            from: map.root.map(|_| 0),
             root: map.root,
         };
         if map.root.is_some() {
-            cursor.look_ahead(view, Some(0));
+            for _ in 0..AHEAD {
+                cursor.next_bucket(view);
+            }
         } else if map.len > 0 {
             // SAFETY: there is one.
             cursor.slots = unsafe { map.few().at(0) };
@@ -57,17 +65,28 @@ impl<'r, K: Persist, V: Persist> Cursor<'r, K, V> {
         cursor
     }
 
-    /// Finds the bucket of a hash or behind it, and asks for it.
+    /// The next bucket. Asks for one that comes later.
     #[inline]
-    fn look_ahead(&mut self, view: &View<'r>, from: Option<u64>) {
-        self.ahead = self.root.and_then(|root| bucket_from(view, root, from));
-        if let Some((bucket, _)) = self.ahead {
+    fn next_bucket(&mut self, view: &View<'r>) -> Option<P<'r, Bucket<'r, K, V>>> {
+        let newest = self.ahead[AHEAD - 1];
+        let mut later = None;
+        while let Some(root) = self.root {
+            later = bucket_from(view, root, &mut self.from);
+            if later.is_none() || later != newest {
+                break;
+            }
+        }
+        if let Some(bucket) = later {
             let lines = const { size_of::<Bucket<'r, K, V>>().div_ceil(64) };
             // Those of large entries come soon enough.
             for line in 0..lines.min(16) {
                 prefetch(value_of(bucket).cast::<u8>().wrapping_add(64 * line));
             }
         }
+        let next = self.ahead[0];
+        self.ahead.rotate_left(1);
+        self.ahead[AHEAD - 1] = later;
+        next
     }
 
     /// The slot of the next entry.
@@ -85,10 +104,9 @@ impl<'r, K: Persist, V: Persist> Cursor<'r, K, V> {
     /// The slots of the next bucket.
     #[inline]
     fn next_slots(&mut self, view: &View<'r>) -> Option<()> {
-        let (bucket, first, hash) = match (self.next, self.bucket, self.ahead) {
-            (Some(bucket), Some([_, first]), _) => (bucket, first, None),
-            (_, _, Some((bucket, hash))) => (bucket, bucket, Some(hash)),
-            _ => return None,
+        let [bucket, first] = match (self.next, self.bucket) {
+            (Some(bucket), Some([_, first])) => [bucket, first],
+            _ => [self.next_bucket(view)?; 2],
         };
         // SAFETY: a bucket of the map.
         let head = unsafe { buffer::read(view, head(bucket)) };
@@ -96,9 +114,6 @@ impl<'r, K: Persist, V: Persist> Cursor<'r, K, V> {
         self.bucket = Some([bucket, first]);
         self.occupied = head.tags.occupied();
         self.slots = slot(bucket, 0);
-        if let Some(hash) = hash {
-            self.look_ahead(view, behind(hash, head.tags.depth()));
-        }
         Some(())
     }
 
@@ -138,6 +153,21 @@ impl<'v, 'r, K: HashKey<'r>, V: Persist> Iter<'v, 'r, K, V> {
         // SAFETY: a slot with an entry.
         Some(unsafe { buffer::read(self.view, at).value() })
     }
+
+    /// All that come, without keeping count of them.
+    #[inline]
+    fn fold_pairs<B>(mut self, init: B, mut f: impl FnMut(B, &'v Pair<K, V>) -> B) -> B {
+        let (view, mut all) = (self.view, init);
+        loop {
+            for index in bits(std::mem::take(&mut self.cursor.occupied)) {
+                // SAFETY: a slot with an entry.
+                all = f(all, unsafe { buffer::read(view, self.cursor.slots.add(index)).value() });
+            }
+            if self.cursor.next_slots(view).is_none() {
+                return all;
+            }
+        }
+    }
 }
 
 impl<'v, 'r, K: HashKey<'r>, V: Persist> Iterator for Iter<'v, 'r, K, V> {
@@ -152,6 +182,12 @@ impl<'v, 'r, K: HashKey<'r>, V: Persist> Iterator for Iter<'v, 'r, K, V> {
     #[inline]
     fn size_hint(&self) -> (usize, Option<usize>) {
         (self.remaining, Some(self.remaining))
+    }
+
+    #[inline]
+    fn fold<B, F: FnMut(B, Self::Item) -> B>(self, init: B, mut f: F) -> B {
+        let view = self.view;
+        self.fold_pairs(init, |all, pair| f(all, (pair.key.query(view), &pair.value)))
     }
 }
 
@@ -184,6 +220,12 @@ macro_rules! half {
             #[inline]
             fn size_hint(&self) -> (usize, Option<usize>) {
                 self.0.size_hint()
+            }
+
+            #[inline]
+            fn fold<B, F: FnMut(B, Self::Item) -> B>(self, init: B, mut f: F) -> B {
+                let $view = self.0.view;
+                self.0.fold_pairs(init, |all, $pair| f(all, $part))
             }
         }
 

@@ -35,12 +35,12 @@ pub(super) fn hash_of<'r, K: HashKey<'r>>(secret: [u64; 2], query: &K::Query) ->
 /// There is one.
 pub(super) unsafe fn hash_in<'r, K: HashKey<'r>, V: Persist>(
     view: &View<'r>,
-    root: P<'r, Root<'r, K, V>>,
+    secret: [u64; 2],
     at: *mut Slot<Pair<K, V>>,
 ) -> u64 {
     // SAFETY: by the caller's promise.
     let pair = unsafe { buffer::read(view, at).value() };
-    hash_of::<K>(view[root].secret, pair.key.query(view))
+    hash_of::<K>(secret, pair.key.query(view))
 }
 
 /// A new object, and where to write into it.
@@ -72,6 +72,7 @@ where
     K: HashKey<'r>,
     V: Persist<At<'r> = V>,
 {
+    let secret = tx[root].secret;
     loop {
         let spot = walk(tx, root, hash);
         let Some(bucket) = spot.bucket else {
@@ -82,7 +83,7 @@ where
         let &Head { tags, next } = unsafe { buffer::read(tx, head(bucket)) };
         let chained = match next {
             Some(_) => {
-                let Some(other) = hash_of_chain(tx, root, bucket) else {
+                let Some(other) = hash_of_chain(tx, secret, bucket) else {
                     // SAFETY: a bucket of the map.
                     unsafe { drop_empty(tx, bucket) };
                     continue;
@@ -97,7 +98,7 @@ where
                     return Ok((bucket, free));
                 }
                 // SAFETY: all slots have entries.
-                let same = |slot_of| unsafe { hash_in(tx, root, slot(bucket, slot_of)) } == hash;
+                let same = |slot_of| unsafe { hash_in(tx, secret, slot(bucket, slot_of)) } == hash;
                 if tags.depth() == HASH || tags.all_match(hash) && (0..SLOTS).all(same) {
                     return place_in_chain(tx, bucket);
                 }
@@ -107,7 +108,7 @@ where
         match (tags.depth() < spot.known(), chained) {
             (false, _) => grow(tx, root, &spot)?,
             (true, Some(other)) => set_chain_apart(tx, &spot, bucket, other, hash),
-            (true, None) => divide(tx, root, &spot, bucket, hash)?,
+            (true, None) => divide(tx, secret, &spot, bucket, hash)?,
         }
     }
 }
@@ -241,7 +242,7 @@ fn fill_part<T: Persist + Copy>(tx: &mut Txn<'_>, first: *mut T, count: usize, v
 /// Divides a bucket that is full by the next bit of the hash.
 fn divide<'r, K, V>(
     tx: &mut Txn<'r>,
-    root: P<'r, Root<'r, K, V>>,
+    secret: [u64; 2],
     spot: &Spot<'r, K, V>,
     bucket: P<'r, Bucket<'r, K, V>>,
     hash: u64,
@@ -259,7 +260,7 @@ where
     let mut hashes = [0; SLOTS];
     if moves {
         // SAFETY: all slots have entries.
-        hashes = std::array::from_fn(|i| unsafe { hash_in(tx, root, slot(bucket, i)) });
+        hashes = std::array::from_fn(|i| unsafe { hash_in(tx, secret, slot(bucket, i)) });
     }
     let note = |tags: &mut Tags, slots: u32| bits(slots).for_each(|i| tags.set(i, hashes[i]));
     if second == 0 || second == ALL {
@@ -322,7 +323,7 @@ fn set_chain_apart<'r, K: Persist<At<'r> = K>, V: Persist<At<'r> = V>>(
 /// The hash of all entries of a chain, if there are any.
 fn hash_of_chain<'r, K: HashKey<'r>, V: Persist>(
     view: &View<'r>,
-    root: P<'r, Root<'r, K, V>>,
+    secret: [u64; 2],
     first: P<'r, Bucket<'r, K, V>>,
 ) -> Option<u64> {
     let mut next = Some(first);
@@ -331,7 +332,7 @@ fn hash_of_chain<'r, K: HashKey<'r>, V: Persist>(
         unsafe {
             let head = buffer::read(view, head(bucket));
             if let Some(occupied) = bits(head.tags.occupied()).next() {
-                return Some(hash_in(view, root, slot(bucket, occupied)));
+                return Some(hash_in(view, secret, slot(bucket, occupied)));
             }
             next = head.next;
         }

@@ -111,25 +111,30 @@ pub(super) fn walk_from<'r, K: Persist, V: Persist>(
     }
 }
 
-/// The bucket of hash `from`, or the next one in the order of hashes, and the hash that it was found by. None behind the last one.
+/// The bucket of the hash `from`, or the next one in the order of hashes. `from` becomes the next hash that leads elsewhere (perhaps not the first
+/// one: a bucket may come again), or none behind the last one.
 pub(super) fn bucket_from<'r, K: Persist, V: Persist>(
     view: &View<'r>,
     root: P<'r, Root<'r, K, V>>,
-    mut from: Option<u64>,
-) -> Option<(P<'r, Bucket<'r, K, V>>, u64)> {
+    from: &mut Option<u64>,
+) -> Option<P<'r, Bucket<'r, K, V>>> {
     loop {
-        let hash = from?;
+        let hash = (*from)?;
         let spot = walk(view, root, hash);
-        match spot.bucket {
-            Some(bucket) => return Some((bucket, hash)),
-            None => from = behind(hash, spot.known()),
+        let mut last = hash;
+        if let Some(Pointer { bits, buckets, index }) = spot.leaf {
+            // No look at the bucket itself, which may be far away.
+            // SAFETY: so many pointers that the bits are an index.
+            let same = |i: &usize| *unsafe { buffer::read(view, word(buckets, *i)) } == spot.bucket;
+            let more = (index + 1..1 << bits).take_while(same).count();
+            last = hash + ((more as u64) << (HASH - spot.known()));
+        }
+        // Behind all hashes that agree with the last one on the bits that lead there.
+        *from = (last | u64::MAX.checked_shr(spot.known()).unwrap_or(0)).checked_add(1);
+        if spot.bucket.is_some() {
+            return spot.bucket;
         }
     }
-}
-
-/// The first hash behind all those that agree with `hash` on `depth` bits.
-pub(super) fn behind(hash: u64, depth: u32) -> Option<u64> {
-    (hash | u64::MAX.checked_shr(depth).unwrap_or(0)).checked_add(1)
 }
 
 /// What a bucket says of its entries, as a raw pointer.
