@@ -3,7 +3,8 @@
 use super::PBTreeMap;
 use super::entry::Entry;
 use super::grow;
-use super::node;
+use super::node::{self, Child};
+use super::path::Path;
 use super::range::Position;
 use super::search::{self, Found, Wanted};
 use super::shrink;
@@ -27,14 +28,15 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
     /// If there is no memory for it; see [above](#impl-P<'r,+PBTreeMap<'r,+K,+V>>).
     pub fn insert(self, tx: &mut Txn<'r>, key: &K::Query, value: V) -> Result<Option<V>> {
         let wanted = Wanted::new::<K>(key);
-        let found = search::find(tx, tx[self].top, wanted);
-        if let Some(Found { leaf, place: Ok(place), .. }) = found {
+        let mut path = Path::new();
+        let found = search::find(tx, tx[self].top, wanted, &mut path);
+        if let Some(Found { leaf, place: Ok(place) }) = found {
             let slot = leaf.head(tx).slot(place);
             // SAFETY: in use.
             let old = unsafe { leaf.value_mut(tx, slot) };
             return Ok(Some(std::mem::replace(old, value)));
         }
-        grow::insert(self, tx, found, wanted, value)?;
+        grow::insert(self, tx, found, &mut path, wanted, value)?;
         Ok(None)
     }
 
@@ -50,7 +52,7 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
 
     /// Removes a key, and returns its value. O(log n). What the map had allocated for the key is free when the transaction commits.
     pub fn remove(self, tx: &mut Txn<'r>, key: &K::Query) -> Option<V> {
-        let entry = self.take(tx, search::find(tx, tx[self].top, Wanted::new::<K>(key)))?;
+        let entry = self.take(tx, |tx, top, path| search::find(tx, top, Wanted::new::<K>(key), path))?;
         // SAFETY: made by `from_query` for this map, which has shown nobody more than what it is looked up by.
         unsafe { entry.key.give_up(tx) };
         Some(entry.value)
@@ -58,27 +60,32 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
 
     /// [`remove`](Self::remove), with the key. O(log n).
     pub fn remove_entry(self, tx: &mut Txn<'r>, key: &K::Query) -> Option<(K, V)> {
-        let entry = self.take(tx, search::find(tx, tx[self].top, Wanted::new::<K>(key)))?;
+        let entry = self.take(tx, |tx, top, path| search::find(tx, top, Wanted::new::<K>(key), path))?;
         Some((entry.key, entry.value))
     }
 
     /// Removes the entry with the least key. O(log n).
     pub fn pop_first(self, tx: &mut Txn<'r>) -> Option<(K, V)> {
-        let entry = self.take(tx, Position::at_end(tx, tx[self].top, false))?;
+        let entry = self.take(tx, |tx, top, path| Position::at_end(tx, top, false, path))?;
         Some((entry.key, entry.value))
     }
 
     /// Removes the entry with the greatest key. O(log n).
     pub fn pop_last(self, tx: &mut Txn<'r>) -> Option<(K, V)> {
-        let entry = self.take(tx, Position::at_end(tx, tx[self].top, true))?;
+        let entry = self.take(tx, |tx, top, path| Position::at_end(tx, top, true, path))?;
         Some((entry.key, entry.value))
     }
 
-    /// Removes the entry that was found, if there is one.
+    /// Removes the entry that is found, if there is one.
     #[inline]
-    fn take(self, tx: &mut Txn<'r>, found: Option<Found<'r, K, V>>) -> Option<node::Entry<K, V>> {
-        let Found { leaf, path, place } = found?;
-        Some(shrink::remove(self, tx, leaf, path, place.ok()?))
+    fn take(
+        self,
+        tx: &mut Txn<'r>,
+        find: impl FnOnce(&Txn<'r>, Child<'r, K, V>, &mut Path<'r, K, V>) -> Option<Found<'r, K, V>>,
+    ) -> Option<node::Entry<K, V>> {
+        let mut path = Path::new();
+        let Found { leaf, place } = find(tx, tx[self].top, &mut path)?;
+        Some(shrink::remove(self, tx, leaf, &mut path, place.ok()?))
     }
 
     /// The place of a key, to look at or fill: one search for what is done with it. O(log n).

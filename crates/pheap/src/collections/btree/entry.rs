@@ -49,17 +49,19 @@ pub struct VacantEntry<'t, 'q, 'r, K: OrdKey<'r>, V> {
     map: P<'r, PBTreeMap<'r, K, V>>,
     tx: &'t mut Txn<'r>,
     found: Option<Found<'r, K, V>>,
+    path: Path<'r, K, V>,
     wanted: Wanted<'q, K::Query>,
 }
 
 impl<'t, 'q, 'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> Entry<'t, 'q, 'r, K, V> {
     pub(super) fn new(map: P<'r, PBTreeMap<'r, K, V>>, tx: &'t mut Txn<'r>, key: &'q K::Query) -> Self {
         let wanted = Wanted::new::<K>(key);
-        match search::find(tx, tx[map].top, wanted) {
-            Some(Found { leaf, path, place: Ok(place) }) => {
+        let mut path = Path::new();
+        match search::find(tx, tx[map].top, wanted, &mut path) {
+            Some(Found { leaf, place: Ok(place) }) => {
                 Entry::Occupied(OccupiedEntry { map, tx, leaf, path, place })
             }
-            found => Entry::Vacant(VacantEntry { map, tx, found, wanted }),
+            found => Entry::Vacant(VacantEntry { map, tx, found, path, wanted }),
         }
     }
 
@@ -145,16 +147,16 @@ impl<'t, 'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> OccupiedEntry<'t, 'r, K, V> 
     }
 
     /// Removes the entry, and returns its value.
-    pub fn remove(self) -> V {
-        let entry = shrink::remove(self.map, self.tx, self.leaf, self.path, self.place);
+    pub fn remove(mut self) -> V {
+        let entry = shrink::remove(self.map, self.tx, self.leaf, &mut self.path, self.place);
         // SAFETY: made by `from_query` for this map, which has shown nobody more than what it is looked up by.
         unsafe { entry.key.give_up(self.tx) };
         entry.value
     }
 
     /// Removes the entry, and returns its key and value.
-    pub fn remove_entry(self) -> (K, V) {
-        let entry = shrink::remove(self.map, self.tx, self.leaf, self.path, self.place);
+    pub fn remove_entry(mut self) -> (K, V) {
+        let entry = shrink::remove(self.map, self.tx, self.leaf, &mut self.path, self.place);
         (entry.key, entry.value)
     }
 }
@@ -169,8 +171,8 @@ impl<'t, 'q, 'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> VacantEntry<'t, 'q, 'r, 
     ///
     /// # Errors
     /// As for [`P::insert`](P#method.insert).
-    pub fn insert(self, value: V) -> Result<&'t mut V> {
-        let (leaf, slot) = grow::insert(self.map, self.tx, self.found, self.wanted, value)?;
+    pub fn insert(mut self, value: V) -> Result<&'t mut V> {
+        let (leaf, slot) = grow::insert(self.map, self.tx, self.found, &mut self.path, self.wanted, value)?;
         // SAFETY: the slot of the new entry.
         Ok(unsafe { leaf.value_mut(self.tx, slot) })
     }

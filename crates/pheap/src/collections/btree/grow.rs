@@ -18,14 +18,15 @@ pub(super) fn insert<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>>(
     map: P<'r, PBTreeMap<'r, K, V>>,
     tx: &mut Txn<'r>,
     found: Option<Found<'r, K, V>>,
+    path: &mut Path<'r, K, V>,
     wanted: Wanted<'_, K::Query>,
     value: V,
 ) -> Result<(P<'r, Leaf<K, V>>, usize)> {
     let key = K::from_query(tx, wanted.query)?;
     let entry = Entry { key, value };
     let (leaf, place) = match found {
-        Some(Found { leaf, place: Err(place) | Ok(place), .. }) if !leaf.head(tx).is_full() => (leaf, place),
-        found => make_room(map, tx, found, wanted)?,
+        Some(Found { leaf, place: Err(place) | Ok(place) }) if !leaf.head(tx).is_full() => (leaf, place),
+        found => make_room(map, tx, found, path, wanted)?,
     };
     let slot = leaf.insert_item(tx, place, wanted.prefix, (), entry);
     tx[map].len += 1;
@@ -38,14 +39,14 @@ fn make_room<'r, K: OrdKey<'r>, V: Persist>(
     map: P<'r, PBTreeMap<'r, K, V>>,
     tx: &mut Txn<'r>,
     found: Option<Found<'r, K, V>>,
+    path: &mut Path<'r, K, V>,
     wanted: Wanted<'_, K::Query>,
 ) -> Result<(P<'r, Leaf<K, V>>, usize)> {
     let leaf = P::<Leaf<K, V>>::new_node(tx)?;
-    let Some(found) = found else {
+    let Some(Found { leaf: old, place: Err(place) | Ok(place) }) = found else {
         tx[map].top = Child::Leaf(leaf);
         return Ok((leaf, 0));
     };
-    let (old, mut path, place) = (found.leaf, found.path, found.place.unwrap_or_else(|place| place));
     // What is appended to the tree begins a new leaf: so those before it are full if a tree is filled in order.
     let cut = if place == LEAF && path.is_last(tx) { LEAF } else { LEAF / 2 + usize::from(place > LEAF / 2) };
     let head = old.head(tx);
@@ -55,10 +56,11 @@ fn make_room<'r, K: OrdKey<'r>, V: Persist>(
         let least = old.item_at(tx, head, cut).key.query(tx);
         (K::prefix(least), K::from_query(tx, least)?)
     };
-    let spare = Spare::new(tx, &path)?;
+    let spare = Spare::new(tx, path)?;
 
-    old.move_items(tx, cut, LEAF - cut, leaf, 0);
-    add_branch(map, tx, &mut path, spare, separator, Child::Leaf(leaf));
+    // SAFETY: the new leaf.
+    unsafe { old.split_off(tx, cut, leaf) };
+    add_branch(map, tx, path, spare, separator, Child::Leaf(leaf));
     Ok(if cut == LEAF || place > cut { (leaf, place - cut) } else { (old, place) })
 }
 
@@ -104,7 +106,8 @@ fn add_branch<'r, K: OrdKey<'r>, V: Persist>(
                 let place = place + 1;
                 // As for leaves, but that the upper part has two children at least.
                 let cut = if place == INNER { INNER - 1 } else { INNER / 2 + usize::from(place > INNER / 2) };
-                inner.move_items(tx, cut, INNER - cut, upper, 0);
+                // SAFETY: one of the new nodes.
+                unsafe { inner.split_off(tx, cut, upper) };
                 let (node, place) = if place > cut { (upper, place - cut) } else { (inner, place) };
                 node.insert_child(tx, place, Some(separator), child);
                 // What separated the first child of the upper part from the one before separates the two parts.

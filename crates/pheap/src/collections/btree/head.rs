@@ -17,8 +17,8 @@ pub(super) const LEAST: i16 = i16::MIN;
 #[persist(own, id = "pheap::BTreeHead", crate = "crate")]
 pub(crate) struct Head<const N: usize> {
     pub(super) order: Order<N>,
-    scale: Scale,
     pub(super) codes: [i16; N],
+    scale: Scale,
 }
 
 /// Which slots are in use, in the order of their items; behind them, those that are free.
@@ -30,15 +30,11 @@ pub(crate) struct Order<const N: usize> {
     slots: [u8; N],
 }
 
-/// What codes mean.
+/// What codes mean: a base, and in its last 6 bits the logarithm of the step.
 #[derive(Persist, Clone, Copy)]
 #[repr(C)]
 #[persist(own, id = "pheap::BTreeScale", crate = "crate")]
-pub(crate) struct Scale {
-    base: u64,
-    /// Logarithm of the step.
-    shift: u64,
-}
+pub(crate) struct Scale(u64);
 
 impl<const N: usize> Order<N> {
     /// Takes the first free slot for an item that comes to `place`.
@@ -99,27 +95,41 @@ fn shift_down<const N: usize>(bytes: &mut [u8; N], from: usize, to: usize) {
 }
 
 impl Scale {
+    const fn new(base: u64, shift: u32) -> Scale {
+        Scale(base & !63 | shift as u64)
+    }
+
+    #[inline(always)]
+    const fn base(self) -> u64 {
+        self.0 & !63
+    }
+
+    #[inline(always)]
+    const fn shift(self) -> u32 {
+        (self.0 & 63) as u32
+    }
+
     /// For prefixes between two. There is room on both sides, so that what is added at the ends of a tree is told apart, too.
     pub(super) fn of(one: u64, other: u64) -> Scale {
         let (least, greatest) = (one.min(other), one.max(other));
         let room = ((greatest - least) / 2).max(1 << 14);
-        let (base, end) = (least.saturating_sub(room), greatest.saturating_add(room));
-        Scale { base, shift: (48 - (end - base).leading_zeros().min(48)).into() }
+        let (base, end) = (least.saturating_sub(room) & !63, greatest.saturating_add(room));
+        Scale::new(base, 48 - (end - base).leading_zeros().min(48))
     }
 
     /// Whether the other one is worth it to write all codes again.
     fn is_worse(self, other: Scale) -> bool {
-        other.shift + 2 <= self.shift
+        other.shift() + 2 <= self.shift()
     }
 
     /// Whether a prefix is so far away that it has the code of all that are.
     fn is_beyond(self, prefix: u64) -> bool {
-        prefix < self.base || (prefix - self.base) >> (self.shift & 63) >= 0xffff
+        prefix < self.base() || (prefix - self.base()) >> self.shift() >= 0xffff
     }
 
     #[inline(always)]
     pub(super) fn code(self, prefix: u64) -> i16 {
-        let distance = prefix.saturating_sub(self.base) >> (self.shift & 63);
+        let distance = prefix.saturating_sub(self.base()) >> self.shift();
         (distance.min(0xfffe) as u16 ^ 0x8000) as i16
     }
 }
@@ -133,7 +143,7 @@ impl<const N: usize> Head<N> {
             slots[i] = i as u8;
             i += 1;
         }
-        Head { order: Order { len: 0, slots }, scale: Scale { base: 0, shift: 48 }, codes: [FREE; N] }
+        Head { order: Order { len: 0, slots }, codes: [FREE; N], scale: Scale::new(0, 48) }
     };
 
     /// Number of items.
@@ -232,9 +242,15 @@ impl<const N: usize> Head<N> {
         slot
     }
 
-    /// What codes mean in another node.
-    pub(super) fn set_scale_of(&mut self, other: &Head<N>) {
-        self.scale = other.scale;
+    /// Moves the items from `place` on to an empty node, where they take the first slots.
+    pub(super) fn split_off(&mut self, place: usize, new: &mut Head<N>) {
+        for (to, place) in (place..self.len()).enumerate() {
+            let code = &mut self.codes[self.order.slots[place] as usize];
+            new.codes[to] = std::mem::replace(code, FREE);
+        }
+        new.scale = self.scale;
+        new.order.len = self.order.len - place as u64;
+        self.order.len = place as u64;
     }
 }
 

@@ -135,7 +135,7 @@ impl<'r, K: OrdKey<'r>, V: Persist> PBTreeMap<'r, K, V> {
     where
         K: 'v,
     {
-        let found = search::find(view, self.top, Wanted::new::<K>(key))?;
+        let found = search::find(view, self.top, Wanted::new::<K>(key), &mut path::Path::new())?;
         let entry = found.leaf.item_at(view, found.leaf.head(view), found.place.ok()?);
         Some((entry.key.query(view), &entry.value))
     }

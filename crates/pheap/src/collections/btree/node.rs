@@ -115,7 +115,7 @@ impl<'r, K: Persist, V: Persist> Near for Option<P<'r, Leaf<K, V>>> {}
 
 /// The nodes of a tree, by their pointers, which never leave it.
 impl<'r, T: Persist, X: Near, const N: usize> P<'r, Node<T, X, N>> {
-    /// A new node without items.
+    /// A new node without items. Until something points to it, it is written where it is.
     pub(super) fn new_node(tx: &Txn<'r>) -> Result<Self> {
         let (node, place) = tx.alloc_uninit::<Node<T, X, N>>()?;
         // SAFETY: a new object, of this size.
@@ -187,8 +187,11 @@ impl<'r, T: Persist, X: Near, const N: usize> P<'r, Node<T, X, N>> {
     /// What is near the head of the item at `place`.
     #[inline(always)]
     pub(super) fn near_at(self, view: &View<'r>, head: &Head<N>, place: usize) -> X {
-        // SAFETY: a part of a live node.
-        unsafe { *buffer::read(view, self.near_ptr(head.slot(place))) }
+        let near = self.near_ptr(head.slot(place));
+        // Whoever writes it writes the head as well: if there is no copy of that, there is none of this.
+        let in_place = std::ptr::eq(head, self.head_ptr());
+        // SAFETY: a part of a live node; where it is, if no copy was made.
+        unsafe { if in_place { *near } else { *buffer::read(view, near) } }
     }
 
     /// Starts to load the slot that the next item takes.
@@ -222,6 +225,7 @@ impl<'r, T: Persist, X: Near, const N: usize> P<'r, Node<T, X, N>> {
     #[inline]
     pub(super) fn remove_item(self, tx: &mut Txn<'r>, place: usize) -> (X, T) {
         let head = self.head(tx);
+        debug_assert!(place < head.len());
         let (slot, near) = (head.slot(place), self.near_at(tx, head, place));
         // SAFETY: parts of a live node; the slot is in use until now, and not afterwards.
         unsafe {
@@ -312,49 +316,65 @@ impl<'r, T: Item<'r>, X: Near, const N: usize> P<'r, Node<T, X, N>> {
     #[inline(never)]
     fn set_scale(self, tx: &mut Txn<'r>, scale: Scale) {
         let mut head = *self.head(tx);
-        let mut prefixes = [0; N];
-        for place in 0..head.len() {
-            prefixes[head.slot(place)] = self.item_at(tx, &head, place).prefix(tx);
-        }
+        let prefixes = self.prefixes(tx, &head);
         head.set_scale(T::FIRST, scale, &prefixes);
         // SAFETY: a part of a live node.
         unsafe { *buffer::write(tx, self.head_ptr()) = head };
     }
 
-    /// Moves `count` items from `place` on to `to_place` of another node, which has room for them. They have keys.
+    /// Moves the items from `place` on to a new node. They have keys.
     ///
-    /// (Leaves that are split keep their scale, so that no key is looked at.)
-    pub(super) fn move_items(self, tx: &mut Txn<'r>, place: usize, count: usize, to: Self, to_place: usize) {
-        if count == 0 {
-            return;
+    /// (Leaves keep their scale, so that no key is looked at.)
+    ///
+    /// # Safety
+    /// The new node was made by this transaction, nothing points to it, and it has no items.
+    pub(super) unsafe fn split_off(self, tx: &mut Txn<'r>, place: usize, new: Self) {
+        let (mut head, mut new_head) = (*self.head(tx), Head::EMPTY);
+        let old = head;
+        head.split_off(place, &mut new_head);
+        if T::KEPT {
+            let prefixes = self.prefixes(tx, &old);
+            let mut new_prefixes = [0; N];
+            (place..old.len()).for_each(|from| new_prefixes[from - place] = prefixes[old.slot(from)]);
+            head.fit(T::FIRST, &prefixes);
+            new_head.fit(T::FIRST, &new_prefixes);
         }
-        let (mut from_head, mut to_head) = (*self.head(tx), *to.head(tx));
-        let (splits, looks) = (to_head.len() == 0, T::KEPT || to_head.len() > 0);
-        // The user's code comes first: should it panic, nothing has moved.
-        let (mut from_prefixes, mut to_prefixes) = ([0; N], [0; N]);
-        if looks {
-            for (node, head, prefixes) in
-                [(self, &from_head, &mut from_prefixes), (to, &to_head, &mut to_prefixes)]
-            {
-                for place in 0..head.len() {
-                    prefixes[head.slot(place)] = node.item_at(tx, head, place).prefix(tx);
-                }
+        // SAFETY: parts of live nodes, of which nobody knows the new one: it is written where it is. The values move, bytes and all; the heads say
+        // so, and nothing in between can panic.
+        unsafe {
+            for (to, from) in (place..old.len()).map(|place| old.slot(place)).enumerate() {
+                let (near, item) = (tx.place_of(self.near_ptr(from)), tx.place_of(self.slot_ptr(from)));
+                new.near_ptr(to).copy_from_nonoverlapping(near, 1);
+                new.slot_ptr(to).copy_from_nonoverlapping(item, 1);
             }
+            new.head_ptr().write(new_head);
+            if place < old.len() {
+                *buffer::write(tx, self.head_ptr()) = head;
+            }
+            (place..old.len()).for_each(|place| self.vacate(tx, old.slot(place)));
         }
+    }
+
+    /// The prefixes of all items, in the order of their slots.
+    fn prefixes(self, view: &View<'r>, head: &Head<N>) -> [u64; N] {
+        let mut prefixes = [0; N];
+        for place in 0..head.len() {
+            prefixes[head.slot(place)] = self.item_at(view, head, place).prefix(view);
+        }
+        prefixes
+    }
+
+    /// Moves `count` items from `place` on to `to_place` of another node, which has room for them. They have keys.
+    pub(super) fn move_items(self, tx: &mut Txn<'r>, place: usize, count: usize, to: Self, to_place: usize) {
+        let (mut from_head, mut to_head) = (*self.head(tx), *to.head(tx));
+        // The user's code comes first: should it panic, nothing has moved.
+        let (prefixes, mut to_prefixes) = (self.prefixes(tx, &from_head), to.prefixes(tx, &to_head));
         let mut moves = [(0, 0); N];
         for (i, slots) in moves[..count].iter_mut().enumerate() {
-            let code = from_head.code_at(place);
-            *slots = (from_head.remove(place), to_head.insert(to_place + i, code));
-            to_prefixes[slots.1] = from_prefixes[slots.0];
+            *slots = (from_head.remove(place), to_head.insert(to_place + i, FREE));
+            to_prefixes[slots.1] = prefixes[slots.0];
         }
-        if looks {
-            to_head.fit(T::FIRST, &to_prefixes);
-        } else {
-            to_head.set_scale_of(&from_head);
-        }
-        if looks && splits {
-            from_head.fit(T::FIRST, &from_prefixes);
-        }
+        to_head.fit(T::FIRST, &to_prefixes);
         for &(from_slot, to_slot) in &moves[..count] {
             // SAFETY: parts of live nodes. The value moves, bytes and all; the heads say so below, and nothing in between can panic.
             unsafe {

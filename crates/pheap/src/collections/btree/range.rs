@@ -121,7 +121,12 @@ impl<'r, K: Persist, V: Persist> Position<'r, K, V> {
     }
 
     /// The first or last entry of a tree.
-    pub(super) fn at_end(view: &View<'r>, top: Child<'r, K, V>, last: bool) -> Option<Found<'r, K, V>> {
+    pub(super) fn at_end(
+        view: &View<'r>,
+        top: Child<'r, K, V>,
+        last: bool,
+        path: &mut Path<'r, K, V>,
+    ) -> Option<Found<'r, K, V>> {
         let mut end = Position::at_end_of(view, Path::new(), top, last);
         if last {
             while end.place == 0 {
@@ -132,7 +137,8 @@ impl<'r, K: Persist, V: Persist> Position<'r, K, V> {
         } else {
             end = end.forward(view);
         }
-        Some(Found { leaf: end.leaf?, path: end.path, place: Ok(end.place) })
+        *path = end.path;
+        Some(Found { leaf: end.leaf?, place: Ok(end.place) })
     }
 
     /// In front of the first entry behind this place: the same place, but never at the end of a leaf.
@@ -219,7 +225,8 @@ impl<'r, K: OrdKey<'r>, V: Persist> Span<'r, K, V> {
 
     /// In front of the first entry that is not less, or that is greater, than a key.
     fn position(view: &View<'r>, top: Child<'r, K, V>, key: &K::Query, greater: bool) -> Position<'r, K, V> {
-        let Some(Found { leaf, path, place }) = search::find(view, top, Wanted::new::<K>(key)) else {
+        let mut path = Path::new();
+        let Some(Found { leaf, place }) = search::find(view, top, Wanted::new::<K>(key), &mut path) else {
             return Position::behind_all();
         };
         let place = match place {

@@ -154,21 +154,29 @@ pub(super) fn descend<'v, 'r, K: OrdKey<'r>, V: Persist>(
 /// Where a key is, or would be: the leaf, and the place in it.
 pub(super) struct Found<'r, K, V> {
     pub(super) leaf: P<'r, Leaf<K, V>>,
-    pub(super) path: Path<'r, K, V>,
     pub(super) place: Result<usize, usize>,
 }
 
-/// Finds a key, and the way to it. `None` in a tree without nodes.
+impl<K, V> Clone for Found<'_, K, V> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K, V> Copy for Found<'_, K, V> {}
+
+/// Finds a key. The way to it is added to the path. `None` in a tree without nodes.
 #[inline]
 pub(super) fn find<'r, K: OrdKey<'r>, V: Persist>(
     view: &View<'r>,
     top: Child<'r, K, V>,
     wanted: Wanted<'_, K::Query>,
+    path: &mut Path<'r, K, V>,
 ) -> Option<Found<'r, K, V>> {
-    let mut path = Path::new();
     let leaf = descend(view, top, wanted, |inner, place| path.push(inner, place))?;
     let head = leaf.head(view);
     leaf.prefetch_free(head);
     let place = in_leaf(view, leaf, head, wanted);
-    Some(Found { leaf, path, place })
+    Some(Found { leaf, place })
 }

@@ -26,7 +26,7 @@ pub(super) fn remove<'r, K: OrdKey<'r>, V: Persist>(
     map: P<'r, PBTreeMap<'r, K, V>>,
     tx: &mut Txn<'r>,
     leaf: P<'r, Leaf<K, V>>,
-    path: Path<'r, K, V>,
+    path: &mut Path<'r, K, V>,
     place: usize,
 ) -> Entry<K, V> {
     let ((), entry) = leaf.remove_item(tx, place);
@@ -42,7 +42,7 @@ pub(super) fn remove<'r, K: OrdKey<'r>, V: Persist>(
 fn mend<'r, K: OrdKey<'r>, V: Persist>(
     map: P<'r, PBTreeMap<'r, K, V>>,
     tx: &mut Txn<'r>,
-    mut path: Path<'r, K, V>,
+    path: &mut Path<'r, K, V>,
 ) {
     while let Some((inner, place)) = path.pop() {
         if mend_child(tx, inner, place) != Mended::Merged {
