@@ -71,7 +71,7 @@ const OPS: [(&str, Op); 5] = [
 ];
 
 const FULL: Plan = Plan { rounds: 7, run: Duration::from_millis(50), budget: Duration::from_secs(60) };
-const QUICK: Plan = Plan { rounds: 3, run: Duration::from_millis(1), budget: Duration::from_secs(6) };
+const QUICK: Plan = Plan { rounds: 3, run: Duration::from_millis(1), budget: Duration::from_secs(4) };
 /// One pass of each case: only the checksums matter.
 const SMOKE: Plan = Plan { rounds: 1, run: Duration::ZERO, budget: Duration::ZERO };
 
