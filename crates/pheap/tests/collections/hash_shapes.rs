@@ -193,7 +193,7 @@ fn vacant_slots_are_no_entries() {
             check(&heap);
         }
         root.read(|view, map| {
-            let there = |k: &u8| k % 2 == 1 && k % 5 != 0;
+            let there = |k: &u8| k % 2 == 1 && !k.is_multiple_of(5);
             assert_eq!(map.len(view), (0..many).filter(there).count());
             assert!(map.iter(view).all(|(k, v)| there(k) && *v == Padded::Number(u32::from(*k))));
         })
@@ -338,4 +338,32 @@ fn panics_leave_a_map_whole() {
         .unwrap();
         check(&heap);
     }
+}
+
+#[test]
+fn a_map_that_finds_no_memory_stays_as_it_is() {
+    let heap = Options::new().arena_size(256 << 10).max_size(2 << 20).in_memory().unwrap();
+    let root: Root<PHashMap<u64, u64>> = heap.root("map").unwrap();
+    root.txn(|tx, map| {
+        let mut len = 0;
+        let error = loop {
+            match map.insert(tx, &len, !len) {
+                Ok(old) => assert!(old.is_none()),
+                Err(error) => break error,
+            }
+            len += 1;
+        };
+        assert!(matches!(error, pheap::Error::OutOfSpace { .. }), "{error}");
+        assert!(len > 10_000);
+        assert!(map.shrink_to_fit(tx).is_err());
+        assert_eq!(map.len(tx) as u64, len);
+        assert!((0..len).all(|k| map.get(tx, &k) == Some(&!k)) && !map.contains_key(tx, &len));
+        assert_eq!(map.keys(tx).sum::<u64>(), len * (len - 1) / 2);
+        // What does not need memory still works.
+        assert_eq!(map.remove(tx, &0), Some(!0));
+        assert_eq!(map.insert(tx, &1, 1)?, Some(!1));
+        Ok(())
+    })
+    .unwrap();
+    check(&heap);
 }
