@@ -1,10 +1,13 @@
 //! A node: items that stay in the slots that they were written to, and their order.
 //!
-//! What must hold of a node, whatever the order of its keys:
-//! * `len` is at most `N`, and `order` is a permutation of the numbers of the slots: those of the items first, as they are sorted.
-//! * A slot in use has a value.
+//! What must hold of a tree, whatever the order of its keys:
+//! * Of a node, `len` is at most `N`, and the `slots` of its order are a permutation of `0..N`: those of the items first, as they are sorted.
+//! * A slot in use has a value. One that is not in use is zero, if there can be pointers in it; so is what is near the head.
+//! * Each branch of an inner node leads to one child: a leaf, near the head, or an inner node. All but the first branch have a separator.
+//! * All leaves are equally deep, and no node has two parents.
 //!
-//! (And for finding things: the codes are those of the keys, [`LEAST`] for a first child, and greater than all in slots that are not in use.)
+//! And for finding things: the codes are those of the keys, [`LEAST`] for a first child, and [`FREE`] in slots that are not in use; a separator is
+//! greater than all keys before it, and not greater than those below its child. Leaves without entries are found, but only after a panic.
 
 use super::head::{FREE, Head, LEAST, Order, Scale};
 use crate::Persist;
