@@ -153,6 +153,7 @@ pub fn alphabet(setting: Setting) -> Vec<Op> {
                 One::Pop,
                 One::Many,
                 One::Overlap,
+                One::Widen,
                 One::Big,
                 One::Grow,
                 One::Wide,

@@ -147,6 +147,17 @@ fn many<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, value: u64) -> pheap::Result
 
 fn overlap<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, value: u64) -> pheap::Result<()> {
     let slice = slice(tx, p);
+    // Two ranges, neither of which is within the other: the transaction becomes long.
+    tx.slice_mut(slice, 1..3)[0] = value;
+    let _ = tx.slice_mut(slice, 2..4);
+    let sum = tx[slice].iter().fold(0u64, |sum, x| sum.wrapping_add(*x));
+    tx[slice.at(20)] = sum;
+    Ok(())
+}
+
+/// Reads what was written in part: one copy replaces the others.
+fn widen<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, value: u64) -> pheap::Result<()> {
+    let slice = slice(tx, p);
     tx[slice.at(1)] = value;
     let sum = tx[slice].iter().fold(0u64, |sum, x| sum.wrapping_add(*x));
     tx[slice.at(20)] = sum;
@@ -263,8 +274,9 @@ pub fn one(root: &Handle, model: &mut RootState, what: One, value: u64) -> pheap
             done = root.txn(|tx, p| many(tx, p, value));
             model.slice.iter_mut().enumerate().for_each(|(i, x)| *x = value + i as u64);
         }
-        One::Overlap => {
-            done = root.txn(|tx, p| overlap(tx, p, value));
+        One::Overlap | One::Widen => {
+            let write = if what == One::Widen { widen } else { overlap };
+            done = root.txn(|tx, p| write(tx, p, value));
             model.slice[1] = value;
             model.slice[20] = model.slice.iter().fold(0u64, |sum, x| sum.wrapping_add(*x));
         }

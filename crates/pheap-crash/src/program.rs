@@ -36,8 +36,10 @@ pub enum One {
     Pop,
     /// Sets all elements of the slice, one by one: more objects than the write set takes.
     Many,
-    /// Sets an element, then reads the whole slice, which overlaps it: the transaction spills.
+    /// Writes two ranges, neither of which is within the other: the transaction spills.
     Overlap,
+    /// Writes an element, and reads the slice.
+    Widen,
     /// Allocates an object that is too large for a redo record.
     Big,
     /// Allocates an object that needs a new arena.
@@ -147,7 +149,7 @@ pub enum Op {
     Change(Change),
 }
 
-const ONE: [(One, &str); 30] = [
+const ONE: [(One, &str); 31] = [
     (One::Set, "set"),
     (One::Pair, "pair"),
     (One::Bytes, "bytes"),
@@ -157,6 +159,7 @@ const ONE: [(One, &str); 30] = [
     (One::Pop, "pop"),
     (One::Many, "many"),
     (One::Overlap, "overlap"),
+    (One::Widen, "widen"),
     (One::Big, "big"),
     (One::Grow, "grow"),
     (One::Wide, "wide"),
