@@ -39,7 +39,8 @@ pub(super) fn impl_key(input: &Input<'_>) -> TokenStream {
     };
     hygienic! {
         #[automatically_derived]
-        impl<'__r> #krate::collections::MapKey<'__r> for #name {
+        // SAFETY: the query is the key.
+        unsafe impl<'__r> #krate::collections::MapKey<'__r> for #name {
             type Query = Self;
 
             #[inline]

@@ -15,7 +15,11 @@ use crate::txn::{Txn, View};
 /// Maps take keys in the form that they are *looked up* by, and make their own: `words.insert(tx, "one", 1)` allocates a string only if
 /// the key is new. Numbers, `bool`, `char` and `[u8; N]` stand for themselves, `P<str>` for a `str`, `P<[u8]>` for a `[u8]`. A type of your own that is
 /// `Copy` and `Ord` becomes a key by `#[persist(key)]`.
-pub trait MapKey<'r>: Persist<At<'r> = Self> + 'r {
+///
+/// # Safety
+/// What [`query`](MapKey::query) returns lies in the key itself, or in what [`from_query`](MapKey::from_query) has allocated for it and nothing else
+/// points to: maps let the query of one entry live beside a `&mut` to its value.
+pub unsafe trait MapKey<'r>: Persist<At<'r> = Self> + 'r {
     /// What the key is looked up by.
     type Query: ?Sized;
 
@@ -100,7 +104,8 @@ pub(super) fn prefix_of_bytes(bytes: &[u8]) -> u64 {
 /// Types that are looked up by themselves.
 macro_rules! by_itself {
     ($($ty:ty: $exact:expr, |$value:ident, $hasher:ident| $hash:expr, $prefix:expr;)*) => {$(
-        impl<'r> MapKey<'r> for $ty {
+        // SAFETY: the query is the key.
+        unsafe impl<'r> MapKey<'r> for $ty {
             type Query = $ty;
 
             #[inline(always)]
@@ -147,7 +152,8 @@ by_itself! {
     char: true, |x, hasher| hasher.write(&u32::from(*x).to_le_bytes()), u32::from(*x).into();
 }
 
-impl<'r, const N: usize> MapKey<'r> for [u8; N] {
+// SAFETY: the query is the key.
+unsafe impl<'r, const N: usize> MapKey<'r> for [u8; N] {
     type Query = [u8; N];
 
     #[inline(always)]
@@ -180,7 +186,8 @@ impl<'r, const N: usize> OrdKey<'r> for [u8; N] {
 /// Types that are looked up by what they point to.
 macro_rules! by_target {
     ($($target:ty: |$query:ident| $bytes:expr, |$tx:ident| $alloc:expr;)*) => {$(
-        impl<'r> MapKey<'r> for P<'r, $target> {
+        // SAFETY: the query is what `from_query` has allocated.
+        unsafe impl<'r> MapKey<'r> for P<'r, $target> {
             type Query = $target;
 
             #[inline(always)]

@@ -228,7 +228,8 @@ impl<'r> P<'r, PString<'r>> {
     }
 }
 
-impl<'r> MapKey<'r> for PString<'r> {
+// SAFETY: the query is in the buffer of the string.
+unsafe impl<'r> MapKey<'r> for PString<'r> {
     type Query = str;
 
     #[inline]

@@ -199,7 +199,8 @@ fn make_room(context: &mut Context) -> Result<()> {
 fn apply(context: &mut Context) {
     let base = context.heap().base();
     let Context { log, media, dirty, .. } = context;
-    // Their records are durable. The next fence, whosever it is, waits for them, so that little is left when the log is emptied.
+    // Their records are durable. The next fence waits for them, so that little is left when the log is emptied; if it is that of another processor, the
+    // unlocking of the region between the two has: an atomic read-modify-write waits for `clwb` as a fence does.
     dirty.drain_some(|line| media.flush(std::ptr::without_provenance(line), LINE));
     for range in log.staged.ranges() {
         // SAFETY: a range of a live object, a fresh one or an entry of the span table; no reference to it is alive, for the
@@ -226,6 +227,7 @@ fn commit_long(contexts: &mut [&mut Context]) -> Done {
         contexts[0].append_undo(&entries)?;
     }
     for context in contexts.iter_mut() {
+        context.come_home();
         let base = context.heap().base();
         // SAFETY: the transaction's closure has returned.
         unsafe { context.padded.zero() };
@@ -281,6 +283,7 @@ fn finish(context: &mut Context) {
 fn end(context: &mut Context) {
     context.media.no_more_stores();
     context.set.clear();
+    context.home_pending = false;
     context.padded.clear();
     context.hot().filter.set(0);
     context.mode = Mode::Short;

@@ -65,6 +65,8 @@ pub(crate) struct Context {
     pub(crate) set: WriteSet,
     pub(crate) logged: WordMap,
     pub(crate) doomed: Doomed,
+    /// Whether copies in the set are still to be moved: another root of the transaction has spilled, and there may be a `&mut` to one of them.
+    pub(crate) home_pending: bool,
     /// Lines that records in the log cover, and that are not flushed yet.
     pub(crate) dirty: DirtyLines,
     /// Values in their places whose padding is to be zeroed.
@@ -110,6 +112,7 @@ impl Context {
             gc,
             mode: Mode::Short,
             set: WriteSet::new(limit),
+            home_pending: false,
             logged: WordMap::default(),
             doomed: Doomed::default(),
             dirty: DirtyLines::default(),

@@ -5,6 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::heap::mapping::PAGE;
+
 /// Copies of what was written, by address.
 #[derive(Default)]
 pub(crate) struct Doomed {
@@ -56,14 +58,15 @@ impl Doomed {
         let ends = starts.iter().map(|start| start + self.copies[start].len);
         let end = ends.chain([addr + len]).max().expect("not empty");
         let start = starts.iter().copied().chain([addr]).min().expect("not empty");
-        // As aligned as the original, up to a cache line.
-        let shift = start % 64;
-        let mut buffer = vec![0u128; (shift + end - start).div_ceil(16) + 4].into_boxed_slice();
+        // As aligned as the original, up to a cache line; or a page, if a value that is aligned better may be in it.
+        let unit = if end - start > 64 { PAGE as usize } else { 64 };
+        let shift = start % unit;
+        let mut buffer = vec![0u128; (shift + end - start).div_ceil(16) + unit / 16].into_boxed_slice();
         let at = buffer.as_mut_ptr().cast::<u8>();
-        // SAFETY: the buffer has 64 bytes to spare for its alignment; the originals are mapped, and between the copies that are
+        // SAFETY: the buffer has a unit to spare for its alignment; the originals are mapped, and between the copies that are
         // merged there is nothing but the range asked for.
         let data = unsafe {
-            let data = at.add(at.align_offset(64) + shift);
+            let data = at.add(at.align_offset(unit) + shift);
             std::ptr::copy_nonoverlapping(std::ptr::with_exposed_provenance(start), data, end - start);
             for old in &starts {
                 let copy = &self.copies[old];

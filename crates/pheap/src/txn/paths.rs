@@ -32,6 +32,7 @@ impl Context {
                 }
                 Context::spill(cx);
             }
+            (*cx).come_home();
             if (*cx).mode == Mode::Long {
                 if (*cx).alloc.is_fresh(addr) || Context::log_range(cx, addr, len).is_ok() {
                     (*cx).note_padding(addr, padding);
@@ -121,6 +122,7 @@ impl Context {
                     },
                 }
             }
+            (*cx).come_home();
             if (*cx).mode == Mode::Doomed { (*cx).doomed.readable(addr, len) } else { in_place }
         }
     }
@@ -132,6 +134,26 @@ impl Context {
             if (*cx).mode == Mode::Short {
                 Context::spill(cx);
             }
+            (*cx).come_home();
+        }
+    }
+
+    /// Moves the copies that had to stay where they were when another root spilled: whoever comes here has the `Txn` of this root, so no `&mut` to a copy
+    /// is alive any more.
+    #[inline(always)]
+    pub(crate) fn come_home(&mut self) {
+        if self.home_pending {
+            self.move_pending();
+        }
+    }
+
+    #[cold]
+    fn move_pending(&mut self) {
+        self.home_pending = false;
+        match self.mode {
+            Mode::Doomed => self.move_copies_to_doomed(),
+            Mode::Long => self.move_copies_home(),
+            Mode::Short => unreachable!("a root that has not spilled has its copies at home"),
         }
     }
 
@@ -141,7 +163,10 @@ impl Context {
     /// that such a reference can see: every `&T` that is alive was made after the last write (`IndexMut` takes `&mut Txn`). If it
     /// overlapped a copy at that time, then the copy covered it, so it points to the copy, and the buffer of the copies is kept
     /// as it is until the transaction ends; or the copy covered a part of it, and then the transaction spilled there and then.
-    /// So no living reference points to an original that has a copy, and only these originals are written here.
+    /// Or it was taken from the original, and a wider copy came later; then its bytes are the same in both, and only words that differ are stored.
+    /// So no byte is written here that a living reference can see.
+    ///
+    /// Of the other roots of the transaction there may be a `&mut` to a copy: these copies stay until someone comes with the root's `Txn`.
     #[cold]
     #[inline(never)]
     unsafe fn spill(cx: *mut Context) {
@@ -189,9 +214,22 @@ impl Context {
         }
         for &member in &members {
             // SAFETY: as above.
-            unsafe { (*member).move_copies_home() };
+            let other = unsafe { &mut *member };
+            if member == cx {
+                other.move_copies_home();
+            } else {
+                other.leave_copies();
+            }
         }
         Ok(())
+    }
+
+    /// Leaves the copies where they are until this root is accessed.
+    fn leave_copies(&mut self) {
+        self.home_pending = !self.set.is_empty();
+        if self.home_pending {
+            self.hot().filter.set(u64::MAX);
+        }
     }
 
     /// Writes the copies over their originals, which are in the undo log.
@@ -200,11 +238,15 @@ impl Context {
         let Context { set, logged, media, .. } = self;
         for (addr, copy, words) in set.copies() {
             logged.insert(addr - base, addr - base + words * 8, |_, _| {});
-            // SAFETY: copy and original have this many words; no reference to the original lives.
-            unsafe {
-                let original = std::ptr::with_exposed_provenance_mut::<u8>(addr);
-                media.expect_stores(original, words * 8);
-                media.store(original, copy.cast(), words * 8);
+            let original = std::ptr::with_exposed_provenance_mut::<u64>(addr);
+            media.expect_stores(original.cast(), words * 8);
+            for i in 0..words {
+                // SAFETY: copy and original have this many words, definite since `settle`; no reference to a word that differs is alive.
+                unsafe {
+                    if original.add(i).read() != copy.add(i).read() {
+                        media.store(original.add(i).cast(), copy.add(i).cast(), 8);
+                    }
+                }
             }
         }
         // In the originals, for references to the copies may be alive, and cover their padding.
@@ -222,16 +264,24 @@ impl Context {
             let member = unsafe { &mut *member };
             member.mode = Mode::Doomed;
             member.gc.wanted = true;
-            for (addr, copy, words) in member.set.copies() {
-                // SAFETY: the original is a live object of this many words.
-                unsafe {
-                    member.doomed.copy(addr, words * 8).copy_from_nonoverlapping(copy.cast(), words * 8)
-                };
+            if std::ptr::eq(member, cx) {
+                member.home_pending = false;
+                member.move_copies_to_doomed();
+            } else {
+                member.leave_copies();
+                member.hot().filter.set(u64::MAX);
             }
-            // The copies stay in the buffer for references that are alive.
-            member.set.forget();
-            member.hot().filter.set(u64::MAX);
         }
+    }
+
+    fn move_copies_to_doomed(&mut self) {
+        for (addr, copy, words) in self.set.copies() {
+            // SAFETY: the original is a live object of this many words.
+            unsafe { self.doomed.copy(addr, words * 8).copy_from_nonoverlapping(copy.cast(), words * 8) };
+        }
+        // The copies stay in the buffer for references that are alive.
+        self.set.forget();
+        self.hot().filter.set(u64::MAX);
     }
 
     /// Puts the old content of a range into the undo log, unless it is there.
@@ -284,7 +334,9 @@ impl Context {
     #[inline]
     pub(crate) fn are_logged(&self, a: usize, b: usize, len: usize) -> bool {
         let base = self.base();
-        self.logged.contains(a - base, a - base + len) && self.logged.contains(b - base, b - base + len)
+        !self.home_pending
+            && self.logged.contains(a - base, a - base + len)
+            && self.logged.contains(b - base, b - base + len)
     }
 
     /// Logs the places that were noted in `ahead`, behind one fence.

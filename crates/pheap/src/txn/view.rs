@@ -67,13 +67,20 @@ impl<'r> View<'r> {
 
     /// This view for several threads at once, for instance in [`std::thread::scope`].
     ///
-    /// In a transaction this ends the short path: the changes so far move to their places in the heap, behind the undo log. (If the
-    /// log cannot grow for them, threads see the objects as they were before; the transaction will then fail with
-    /// [`Error::OutOfSpace`](crate::Error::OutOfSpace).)
+    /// In a transaction this ends the short path: the changes so far move to their places in the heap, behind the undo log.
+    ///
+    /// # Panics
+    /// If the log could not grow for what the transaction has changed: it is lost then, and would fail with
+    /// [`Error::OutOfSpace`](crate::Error::OutOfSpace) in the end.
     pub fn shared(&self) -> Shared<'_, 'r> {
         if self.hot().filter.get() != 0 {
             // SAFETY: only a transaction has something in its filter.
             unsafe { Context::leave_write_set(self.context()) };
+            // A doomed transaction has filled it for good.
+            assert!(
+                self.is_in_place(),
+                "the log could not grow for this transaction, so threads cannot see what it has changed"
+            );
         }
         // SAFETY: the region stays locked as long as `self` lives, and nothing is written while it is borrowed.
         Shared { view: unsafe { View::new(Hot::reader(), self.region()) }, of: PhantomData }

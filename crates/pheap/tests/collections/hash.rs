@@ -96,7 +96,8 @@ impl<'r> Key<'r> for P<'r, str> {
 #[repr(C)]
 pub(crate) struct Clumsy<const HASHES: u64>(pub(crate) u64);
 
-impl<'r, const HASHES: u64> MapKey<'r> for Clumsy<HASHES> {
+// SAFETY: the query is the key.
+unsafe impl<'r, const HASHES: u64> MapKey<'r> for Clumsy<HASHES> {
     type Query = Self;
 
     fn query<'v>(&'v self, _: &'v View<'r>) -> &'v Self {

@@ -228,7 +228,8 @@ impl PartialEq for Nervous {
 
 impl Eq for Nervous {}
 
-impl<'r> MapKey<'r> for Nervous {
+// SAFETY: the query is the key.
+unsafe impl<'r> MapKey<'r> for Nervous {
     type Query = Self;
 
     fn query<'v>(&'v self, _: &'v View<'r>) -> &'v Self {

@@ -283,7 +283,8 @@ impl Ord for Moody {
     }
 }
 
-impl<'r> MapKey<'r> for Moody {
+// SAFETY: the query is the key.
+unsafe impl<'r> MapKey<'r> for Moody {
     type Query = Moody;
 
     fn query<'v>(&'v self, _: &'v View<'r>) -> &'v Moody {

@@ -103,7 +103,9 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
         let (from, to) = if tx.__logs_in_place() {
             (len, len + (LONG_BLOCK / size).max(wanted.min(LONGEST_BLOCK / size)).max(1))
         } else {
-            let count = (SHORT_BLOCK / size).max(1);
+            // Whole words, or the copy of a block would have a part of the next one.
+            let whole = 8 / (size & size.wrapping_neg()).min(8);
+            let count = (SHORT_BLOCK / size).max(1).next_multiple_of(whole);
             let from = len - len % count;
             (from, from + count)
         };
@@ -433,7 +435,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
         self.keep(tx, &kept);
     }
 
-    /// Removes all but the first of consecutive elements that are equal.
+    /// Removes elements that are equal to the one before them that stays.
     pub fn dedup(self, tx: &mut Txn<'r>)
     where
         T: PartialEq,
@@ -441,7 +443,13 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
         let mut last: Option<&T> = None;
         let kept: Vec<bool> = tx[self]
             .iter(tx)
-            .map(|element| last.replace(element).is_none_or(|last| last != element))
+            .map(|element| {
+                let kept = last.is_none_or(|last| last != element);
+                if kept {
+                    last = Some(element);
+                }
+                kept
+            })
             .collect();
         self.keep(tx, &kept);
     }

@@ -39,6 +39,8 @@ impl Allocator {
             let class = &mut self.classes[class as usize];
             // It is still there, also if a collection was completed in this transaction: that one began when the heap was opened, and spans
             // that were filled since hold objects that it has to keep.
+            // Slots before the cursor may have become free meanwhile.
+            let cursor = if class.current == current { cursor.min(class.cursor) } else { cursor };
             (class.next, class.end, class.current, class.cursor) = (next, end, current, cursor);
             class.fresh_from = next;
             class.txn = 0;
