@@ -33,11 +33,6 @@ impl<'r> Deref for Txn<'r> {
     }
 }
 
-unsafe fn zero_one<T: Persist>(value: *mut u8, _: usize) {
-    // SAFETY: a copy of a valid `T`, by the contract of `Padding`.
-    unsafe { T::zero_padding(value.cast()) }
-}
-
 /// How to zero the padding of the value at `value`, if it can have any.
 #[inline(always)]
 pub(super) fn padding_of<T: Pointee + ?Sized>(value: *mut T) -> Option<Padding> {
@@ -88,22 +83,15 @@ impl<'r> Txn<'r> {
     /// All pointers in `value` are of this region.
     #[inline]
     pub(crate) unsafe fn alloc_unbranded<T: Persist>(&self, value: T) -> Result<P<'r, T>> {
-        let request = Request {
-            desc: <T as Persist>::desc(),
-            bytes: size_of::<T>() as u64,
-            align: align_of::<T>() as u64,
-            unsized_: false,
-        };
-        // SAFETY: for this call.
-        let ptr = unsafe { self.cx() }.alloc(request)?;
+        let (p, place) = self.alloc_uninit::<T>()?;
         // SAFETY: a new object of the size and alignment of `T`, to which nobody has a reference.
         unsafe {
-            ptr.cast::<T>().write(value);
+            place.write(value);
             if T::PADDED {
-                zero_one::<T>(ptr, 0);
+                T::zero_padding(place);
             }
-            Ok(P::from_addr(NonNull::new_unchecked(ptr)))
         }
+        Ok(p)
     }
 
     /// A new slice of `len` elements, made by `element`.
@@ -163,6 +151,7 @@ impl<'r> Txn<'r> {
     }
 
     /// A new object, which is not written yet.
+    #[inline(always)]
     pub(crate) fn alloc_uninit<T: Persist>(&self) -> Result<(P<'r, T>, *mut T)> {
         let request = Request {
             desc: <T as Persist>::desc(),

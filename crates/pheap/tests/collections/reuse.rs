@@ -1,6 +1,9 @@
 //! Buffers that collections give up are used again: at once, without a collection; but not while their region is being marked.
 
-use pheap::{Durability, Options, P, PHashMap, PString, PVec, PVecDeque, Persist, Root, Txn, field};
+use pheap::{
+    Durability, Options, P, PBTreeMap, PHashMap, PHashSet, PString, PVec, PVecDeque, Persist, Root, Txn,
+    field,
+};
 
 #[derive(Persist, Default)]
 #[repr(C)]
@@ -10,6 +13,7 @@ struct All<'r> {
     queue: PVecDeque<'r, P<'r, u64>>,
     text: PString<'r>,
     map: PHashMap<'r, P<'r, str>, P<'r, u64>>,
+    ordered: PBTreeMap<'r, P<'r, str>, P<'r, u64>>,
     /// So large that its buffers have spans of their own.
     large: PVec<'r, u64>,
 }
@@ -173,6 +177,60 @@ fn a_struct_can_be_read_after_a_collection_in_it_was_changed() {
         assert_eq!(view[all].text.as_str(view), "text".repeat(30));
         assert_eq!(view[all].pointers.iter(view).map(|&p| view[p]).collect::<Vec<_>>(), [29]);
         assert!(view[all].queue.iter(view).map(|&p| view[p]).eq((0..30).rev()));
+    })
+    .unwrap();
+    assert!(heap.check().unwrap().is_clean());
+}
+
+/// What an ordered map gives up: nodes, and the strings that are its keys.
+#[test]
+fn nodes_and_keys_are_used_again_but_not_while_they_are_marked() {
+    for least in [1, 32 << 10, 1 << 40] {
+        let heap = small().collect_least(least).collect_growth(1).in_memory().unwrap();
+        let root: Root<All> = heap.root("all").unwrap();
+        for round in 0..400 {
+            root.txn(|tx, all| {
+                let (ordered, one) = (field!(all.ordered), tx.alloc(round)?);
+                (0..100)
+                    .try_for_each(|i| ordered.insert(tx, &format!("key {}", i * 7 % 100), one).map(|_| ()))
+            })
+            .unwrap();
+            root.txn(|tx, all| {
+                let ordered = field!(all.ordered);
+                assert!(ordered.iter(tx).all(|(_, &p)| tx[p] == round));
+                (0..90).for_each(|i| assert!(ordered.remove(tx, &format!("key {i}")).is_some()));
+                if round % 3 == 0 {
+                    ordered.clear(tx);
+                }
+                Ok(())
+            })
+            .unwrap();
+        }
+        if least == 1 << 40 {
+            assert_eq!((heap.stats().collections, heap.info().file_bytes), (0, 1 << 20), "nodes pile up");
+        }
+        root.collect().unwrap();
+        let report = heap.check().unwrap();
+        assert!(report.is_clean(), "{report}");
+    }
+}
+
+#[derive(Persist, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[repr(C)]
+#[persist(key)]
+struct Nothing {}
+
+#[test]
+fn entries_of_no_size_are_entries() {
+    let heap = small().in_memory().unwrap();
+    let root: Root<PHashSet<Nothing>> = heap.root("set").unwrap();
+    root.txn(|tx, set| {
+        assert!(set.insert(tx, &Nothing {})? && !set.insert(tx, &Nothing {})?);
+        set.retain(tx, |_| true);
+        assert!(tx[set].contains(tx, &Nothing {}));
+        set.retain(tx, |_| false);
+        assert!(tx[set].is_empty() && set.insert(tx, &Nothing {})?);
+        Ok(())
     })
     .unwrap();
     assert!(heap.check().unwrap().is_clean());

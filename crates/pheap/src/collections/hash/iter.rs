@@ -119,14 +119,15 @@ impl<'r, K: Persist, V: Persist> Cursor<'r, K, V> {
 
     /// Where the entry is that came last.
     pub(super) fn home(&self, at: *mut Slot<Pair<K, V>>) -> Home<'r, K, V> {
+        let index_from = |slots: *mut Slot<Pair<K, V>>| match size_of::<Pair<K, V>>() {
+            // Then all entries are where the first one is.
+            0 => 0,
+            // SAFETY: `at` is one of these slots.
+            _ => unsafe { at.offset_from(slots) as usize },
+        };
         match self.bucket {
-            Some([bucket, first]) => {
-                // SAFETY: `at` is one of its slots.
-                let index = unsafe { at.offset_from(slot(bucket, 0)) } as usize;
-                Home::Bucket { at: (bucket, index), first }
-            }
-            // SAFETY: as above.
-            None => Home::Few(unsafe { at.offset_from(self.slots) } as usize),
+            Some([bucket, first]) => Home::Bucket { at: (bucket, index_from(slot(bucket, 0))), first },
+            None => Home::Few(index_from(self.slots)),
         }
     }
 }
