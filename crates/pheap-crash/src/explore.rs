@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::{Mutex, MutexGuard};
 
 use crate::fault::Failing;
@@ -10,7 +10,7 @@ use crate::medium::{Content, Moment, Snapshot};
 use crate::model::State;
 use crate::program::{Change, One, Op, Program, Setting, Which};
 use crate::report::{Crash, Failure, Totals};
-use crate::rng::Rng;
+use crate::rng::{Rng, mix};
 use crate::run::{Ready, Run, Trace, calls, ready, run};
 use crate::subset::Breadth;
 
@@ -94,6 +94,8 @@ pub struct Explorer {
     limits: Limits,
     ready: Ready,
     known: HashMap<u64, Known>,
+    /// The [`State::digest`] of what recoveries have come to, by [`Run::digest`]: it was examined.
+    examined: HashMap<u64, u64>,
     totals: Totals,
 }
 
@@ -111,7 +113,8 @@ impl Explorer {
     /// If not even an empty heap can be made.
     pub fn new(limits: Limits) -> Result<Explorer, String> {
         let _address = address();
-        Ok(Explorer { limits, ready: ready()?, known: HashMap::new(), totals: Totals::default() })
+        let (known, examined) = (HashMap::new(), HashMap::new());
+        Ok(Explorer { limits, ready: ready()?, known, examined, totals: Totals::default() })
     }
 
     /// What was done so far.
@@ -248,19 +251,23 @@ impl Explorer {
             self.totals.duplicates += 1;
             return ControlFlow::Continue(());
         }
-        let wrong = match self.recover(image.with(&changes), hash, deep, level, killed.unwrap_or(&[])) {
-            Ok(state) if allowed.digests.contains(&state.digest()) => {
-                self.known.insert(hash, Known { state: state.digest(), deep });
+        let first = killed.unwrap_or(&[]);
+        let wrong = match self.recover(image.with(&changes), hash, deep, level, first) {
+            Ok(state) if allowed.digests.contains(&state) => {
+                self.known.insert(hash, Known { state, deep });
                 return ControlFlow::Continue(());
             }
-            Ok(state) => Wrong::from(not_allowed(allowed.states, &state)),
+            Ok(_) => match Run::open(Setting::default(), image.with(&changes), None, level.generation()) {
+                Ok(run) => Wrong::from(not_allowed(allowed.states, run.state())),
+                Err(error) => Wrong::from(error),
+            },
             Err(wrong) => wrong,
         };
         ControlFlow::Break((wrong, chosen.to_vec(), killed.is_some()))
     }
 
-    /// Opens an image, runs a few transactions, crashes again, and returns what the image held. `deep`: crashes on the way, too; see [`trace`](Self::trace)
-    /// for `first`.
+    /// Opens an image, and returns the [digest](State::digest) of what it holds. What recovery makes of it is [examined](Self::examine), unless
+    /// another image came to the same. `deep`: crashes on the way, too; see [`trace`](Self::trace) for `first`.
     fn recover(
         &mut self,
         mut image: Content,
@@ -268,42 +275,63 @@ impl Explorer {
         deep: bool,
         level: Level,
         first: &[State],
-    ) -> Result<State, Wrong> {
+    ) -> Result<u64, Wrong> {
         self.totals.images += 1;
-        let generation = match level {
-            Level::Program => 2,
-            Level::Recovery => 3,
-        };
-        let bit = |n: u32| hash >> n & 1 == 1;
-        if bit(37) && bit(38) && bit(39) {
+        let bits = Bits(hash);
+        if bits.all(37..40) {
             image = image.on_disk();
         }
         let wal = matches!(image, Content::Disk(..));
         self.totals.wal_images += u64::from(wal);
-        let setting = Setting {
-            pin: bit(0),
-            eager: bit(32) && bit(33),
-            moved: bit(34) && bit(35),
-            lazy: wal && bit(40) && bit(41),
-            small: wal && bit(42),
-            short: wal && bit(43) && bit(44),
-            ..Setting::default()
-        };
-        let mut run = Run::open(setting, image, None, generation)?;
-        let state = run.state().clone();
-        let after = |error: String| format!("after a recovery, {error}");
-        if !deep && !(hash >> 8).is_multiple_of(self.limits.after_every) {
-            run.check()?;
-            if run.exists(Which::A) {
-                run.one(One::Replace, Which::A).map_err(after)?;
-            }
-            run.collect_all().map_err(after)?;
-            run.finish()?;
+        if deep {
+            let run = Run::open(bits.setting(wal), image, None, level.generation())?;
+            let state = run.state().clone();
+            let trace = self.go_on(run, bits, true)?;
+            self.totals.deep += 1;
+            self.trace(&trace, 0, &[self.limits.seed, hash], Level::Recovery, first)?;
+            return Ok(state.digest());
+        }
+        let setting = Setting { moved: bits.all(34..37), ..Setting::default() };
+        let mut run = Run::begin(setting, None, image, level.generation())?;
+        let outcome = run.digest();
+        if let Some(&state) = self.examined.get(&outcome)
+            && !bits.all(48..52)
+        {
+            run.abandon()?;
             return Ok(state);
         }
+        run.settle(None)?;
+        run.check()?;
+        let (state, left) = (run.state().clone(), run.durable());
+        run.abandon()?;
+        let digest = state.digest();
+        self.examine(left, state, Bits(mix(outcome)), level)?;
+        self.totals.examined += 1;
+        self.examined.insert(outcome, digest);
+        Ok(digest)
+    }
+
+    /// Opens what a recovery has left once more, and goes on with it.
+    fn examine(&mut self, left: Content, state: State, bits: Bits, level: Level) -> Result<(), Wrong> {
+        let setting = bits.setting(matches!(left, Content::Disk(..)));
+        let mut run = Run::open(setting, left, Some(state), level.generation())
+            .map_err(|error| format!("after a recovery and another crash, {error}"))?;
+        if (bits.0 >> 8).is_multiple_of(self.limits.after_every) {
+            return self.go_on(run, bits, false).map(drop);
+        }
+        if run.exists(Which::A) {
+            run.one(One::Replace, Which::A).map_err(after)?;
+        }
+        run.collect_all().map_err(after)?;
+        run.finish()?;
+        Ok(())
+    }
+
+    /// Runs a few transactions on a heap that was recovered, crashes again, and looks at what is left. `all`: and collects, and runs a few more.
+    fn go_on(&mut self, mut run: Run, bits: Bits, all: bool) -> Result<Trace, Wrong> {
         // What is done next must find logs and pages in good order: a short transaction, and sometimes allocations or a long one.
         let more = [One::Push, One::Many, One::Overlap, One::Big, One::Grow, One::Stuff, One::Replace]
-            .get((hash >> 1 & 15) as usize)
+            .get((bits.0 >> 1 & 15) as usize)
             .copied();
         for which in [Which::A, Which::B] {
             if run.exists(which) {
@@ -320,11 +348,12 @@ impl Explorer {
             run.one(One::Push, Which::A).map_err(after)?;
             run.op(Op::Change(Change::Create)).map_err(after)?;
         }
+        let setting = run.setting();
         if setting.lazy {
             run.op(Op::Change(Change::Sync)).map_err(after)?;
         }
         let mut ends = vec![(run.state().clone(), run.durable())];
-        if deep || bit(36) {
+        if all || bits.all(36..37) {
             run.check().map_err(after)?;
             run.collect_all().map_err(after)?;
             // What was garbage is used again.
@@ -333,24 +362,48 @@ impl Explorer {
                     run.one(one, Which::A).map_err(after)?;
                 }
             }
-            if wal {
-                let how = if bit(45) { Change::Checkpoint } else { Change::Sync };
+            if run.is_on_disk() {
+                let how = if bits.all(45..46) { Change::Checkpoint } else { Change::Sync };
                 run.op(Op::Change(how)).map_err(after)?;
             }
             ends.push((run.state().clone(), run.durable()));
         }
         let trace = run.finish()?;
         for (expected, end) in ends {
-            let opened = Run::open(Setting::default(), end, Some(expected), generation).and_then(Run::finish);
+            let opened = Run::open(Setting::default(), end, Some(expected), 4).and_then(Run::finish);
             opened.map_err(|error| {
                 format!("after a recovery, transactions that were acknowledged and another crash, {error}")
             })?;
         }
-        if deep {
-            self.totals.deep += 1;
-            self.trace(&trace, 0, &[self.limits.seed, hash], Level::Recovery, first)?;
+        Ok(trace)
+    }
+}
+
+fn after(error: String) -> String {
+    format!("after a recovery, {error}")
+}
+
+/// Chances by the bits of a hash, so that what is done with an image does not depend on what came before.
+#[derive(Debug, Clone, Copy)]
+struct Bits(u64);
+
+impl Bits {
+    /// Whether these are all set.
+    fn all(self, mut bits: Range<u32>) -> bool {
+        bits.all(|n| self.0 >> n & 1 == 1)
+    }
+
+    /// How a heap is opened.
+    fn setting(self, wal: bool) -> Setting {
+        Setting {
+            pin: self.all(0..1),
+            eager: self.all(32..34),
+            moved: self.all(34..36),
+            lazy: wal && self.all(40..42),
+            small: wal && self.all(42..43),
+            short: wal && self.all(43..45),
+            ..Setting::default()
         }
-        Ok(state)
     }
 }
 
@@ -359,6 +412,16 @@ impl Explorer {
 enum Level {
     Program,
     Recovery,
+}
+
+impl Level {
+    /// Of what runs on recovered heaps write; see [`Run::open`].
+    fn generation(self) -> u64 {
+        match self {
+            Level::Program => 2,
+            Level::Recovery => 3,
+        }
+    }
 }
 
 fn not_allowed(allowed: &[State], found: &State) -> String {

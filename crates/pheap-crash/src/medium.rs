@@ -128,6 +128,14 @@ impl Medium {
         }
     }
 
+    /// A number that tells apart what it holds, and what may reach it.
+    pub fn digest(&self) -> u64 {
+        match self {
+            Medium::Memory(sim) => sim.digest(),
+            Medium::Disk(disk) => disk.digest(),
+        }
+    }
+
     /// What it holds after an orderly end of the process.
     pub fn end(&self) -> Content {
         match self {

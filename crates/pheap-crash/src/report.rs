@@ -16,6 +16,8 @@ pub struct Totals {
     pub points: u64,
     /// Images that were opened.
     pub images: u64,
+    /// Of these, images on whose recovery more was run, for no other image had come to the same.
+    pub examined: u64,
     /// Of these, images whose recovery was explored in turn.
     pub deep: u64,
     /// Images that had been seen before, and were not opened.
@@ -33,11 +35,21 @@ pub struct Totals {
 impl Totals {
     /// One line of JSON.
     pub fn json(&self, time: Duration) -> String {
-        let Totals { programs, points, images, deep, duplicates, wal_programs, faults, wal_images, failures } =
-            self;
+        let Totals {
+            programs,
+            points,
+            images,
+            examined,
+            deep,
+            duplicates,
+            wal_programs,
+            faults,
+            wal_images,
+            failures,
+        } = self;
         let seconds = time.as_secs_f64();
         format!(
-            r#"{{"media":["pmem","wal"],"programs":{programs},"wal_programs":{wal_programs},"faults":{faults},"points":{points},"images":{images},"wal_images":{wal_images},"deep":{deep},"duplicates":{duplicates},"seconds":{seconds:.1},"failures":{failures}}}"#
+            r#"{{"media":["pmem","wal"],"programs":{programs},"wal_programs":{wal_programs},"faults":{faults},"points":{points},"images":{images},"wal_images":{wal_images},"examined":{examined},"deep":{deep},"duplicates":{duplicates},"seconds":{seconds:.1},"failures":{failures}}}"#
         )
     }
 }

@@ -6,13 +6,15 @@ mod look;
 mod restart;
 mod start;
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use pheap::{Durability, Error, Heap, Held, Options, SyncPolicy};
 
 use crate::fault::Failing;
 use crate::layouts::{self, Found};
 use crate::medium::{Content, Medium, Moment};
 use crate::model::{RootState, State};
-use crate::objects::{Handles, Node, handle};
+use crate::objects::{Handles, Node, base, handle};
 use crate::ops;
 use crate::program::{Change, One, Op, Setting, Which};
 
@@ -83,7 +85,7 @@ const ACKNOWLEDGEMENT: &str = "acknowledgement";
 
 /// How heaps are opened.
 fn options(setting: Setting, base: Option<u64>) -> Options {
-    let mut options = Options::new().arena_size(ARENA).reserve(1 << 30).pin_undo(setting.pin);
+    let mut options = Options::new().arena_size(ARENA).reserve(16 << 20).pin_undo(setting.pin);
     // One thread, so that runs can be repeated.
     options = options.collect_threads(1);
     if setting.full {
@@ -99,6 +101,13 @@ fn options(setting: Setting, base: Option<u64>) -> Options {
     options = options.durability(Durability::Wal).sync_policy(policy);
     let (log, memory) = if setting.small { (LOG.1, ARENA / 2) } else { (LOG.0, 1 << 30) };
     options.log_limit(log).memory_limit(memory)
+}
+
+fn first_of(violations: &[String]) -> Result<(), String> {
+    match violations.first() {
+        Some(first) => Err(format!("{first} ({} such words)", violations.len())),
+        None => Ok(()),
+    }
 }
 
 /// A pointer that is held, and the values of the list that it leads to.
@@ -155,6 +164,18 @@ impl Run {
         state: Option<State>,
         generation: u64,
     ) -> Result<Run, String> {
+        let mut run = Run::begin(setting, failing, content, generation)?;
+        run.settle(state)?;
+        Ok(run)
+    }
+
+    /// The first part of [`open`](Run::open): what recovery makes of a medium can be [told](Run::digest), and has not been looked at.
+    pub fn begin(
+        setting: Setting,
+        failing: Option<Failing>,
+        content: Content,
+        generation: u64,
+    ) -> Result<Run, String> {
         let mut run = Run {
             setting,
             values: generation * 1_000_000,
@@ -174,17 +195,44 @@ impl Run {
             failed: 0,
         };
         run.change_medium(content)?;
-        let found = run.reopen()?;
-        if let Some(state) = state {
-            run.state = state;
-            run.compare(&found)?;
-        } else {
-            run.state = found;
-        }
-        run.look()?;
-        run.trace.states = vec![run.state.clone(), run.state.clone()];
-        run.acknowledge_opening();
+        run.open_heap()?;
         Ok(run)
+    }
+
+    /// The second part: looks at what the heap holds, which should be `state`, if that is known.
+    pub fn settle(&mut self, state: Option<State>) -> Result<(), String> {
+        let found = self.observe()?;
+        if let Some(state) = state {
+            self.state = state;
+            self.compare(&found)?;
+        } else {
+            self.state = found;
+        }
+        self.look()?;
+        self.trace.states = vec![self.state.clone(), self.state.clone()];
+        self.acknowledge_opening();
+        Ok(())
+    }
+
+    /// A number that tells apart what recoveries have made of their media: what these hold, and what the heap knows of it.
+    pub fn digest(&self) -> u64 {
+        let known = self.heap.as_ref().map(|heap| {
+            let stats = heap.stats();
+            (stats.ready, stats.live_objects, stats.free_bytes)
+        });
+        let mut hasher = DefaultHasher::new();
+        (self.medium.digest(), known, base(self.heap.as_ref().expect("it is open"))).hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// Lets the process die.
+    pub fn abandon(mut self) -> Result<(), String> {
+        self.handles.clear();
+        self.held = Default::default();
+        if let Some(heap) = self.heap.take() {
+            pheap::sim::abandon(heap);
+        }
+        first_of(&self.medium.violations())
     }
 
     /// What happened so far.
@@ -197,15 +245,23 @@ impl Run {
             drop(self.heap.take());
             Ok(())
         })?;
-        match violations.first() {
-            Some(first) => Err(format!("{first} ({} such words)", violations.len())),
-            None => Ok(std::mem::take(&mut self.trace)),
-        }
+        first_of(&violations)?;
+        Ok(std::mem::take(&mut self.trace))
     }
 
     /// The state as it should be.
     pub fn state(&self) -> &State {
         &self.state
+    }
+
+    /// How the heap was opened.
+    pub fn setting(&self) -> Setting {
+        self.setting
+    }
+
+    /// Whether it has a write-ahead log.
+    pub fn is_on_disk(&self) -> bool {
+        self.medium.disk().is_some()
     }
 
     /// Steps that were made.

@@ -1,6 +1,6 @@
 //! Opening heaps, ending processes, and opening heaps again.
 
-use super::{BASES, Phase, Run, catching};
+use super::{BASES, Phase, Run, catching, first_of};
 use crate::medium::{Content, Medium, Snapshot};
 use crate::model::State;
 use crate::objects::{base, observe};
@@ -10,10 +10,7 @@ use crate::rng::Rng;
 impl Run {
     /// Goes on with a medium that has this content.
     pub(super) fn change_medium(&mut self, content: Content) -> Result<(), String> {
-        let violations = self.medium.violations();
-        if let Some(first) = violations.first() {
-            return Err(format!("{first} ({} such words)", violations.len()));
-        }
+        first_of(&self.medium.violations())?;
         self.count();
         self.medium = Medium::new(content.clone());
         self.spoil();
@@ -24,6 +21,12 @@ impl Run {
 
     /// Opens the heap, and reads it.
     pub(super) fn reopen(&mut self) -> Result<State, String> {
+        self.open_heap()?;
+        self.observe()
+    }
+
+    /// Opens the heap.
+    pub(super) fn open_heap(&mut self) -> Result<(), String> {
         let options = super::options(self.setting, self.base);
         let open = |medium: &Medium| catching(|| Ok(medium.open(&options)));
         let heap = match open(&self.medium)? {
@@ -35,7 +38,7 @@ impl Run {
             result => result.map_err(|error| format!("opening fails: {error}")),
         };
         self.heap = Some(heap?);
-        self.observe()
+        Ok(())
     }
 
     /// Notes that the heap was opened, and that its state is now known.

@@ -5,14 +5,12 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
-#[cfg(feature = "sim")]
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::lock;
-use crate::error::{Error, Result};
 #[cfg(feature = "sim")]
-use crate::media::wal::storage::Storage;
+use super::simulated::{Source, maps};
+use crate::error::{Error, Result};
 
 /// Unit of allocation in the file, and of protection.
 pub(crate) const PAGE: u64 = 4096;
@@ -36,9 +34,9 @@ pub(crate) enum Backing {
     Logged { file: File, path: PathBuf },
     /// Nothing but memory.
     Memory,
-    /// A copy of a simulated file.
+    /// A copy of what a simulated medium holds.
     #[cfg(feature = "sim")]
-    Simulated(Arc<dyn Storage>),
+    Simulated(Source),
 }
 
 /// A contiguous reservation of addresses, whose beginning shows the backing.
@@ -74,6 +72,14 @@ impl Mapping {
     /// Reserves `reserved` bytes at `base`.
     pub(crate) fn reserve(base: u64, reserved: u64, backing: Backing) -> Result<Mapping, (Error, Backing)> {
         lock::watch_forks();
+        let new = |base, backing| {
+            let unmapped = AtomicBool::new(false);
+            Mapping { base, reserved, backing, unmapped, forks: lock::forks() }
+        };
+        #[cfg(feature = "sim")]
+        if let Some(kept) = maps::take(base, reserved, matches!(backing, Backing::Simulated(_))) {
+            return Ok(new(kept, backing));
+        }
         // SAFETY: `MAP_FIXED_NOREPLACE` takes addresses that nobody uses, or fails.
         let got = unsafe {
             libc::mmap(
@@ -104,7 +110,7 @@ impl Mapping {
         // The map is not one that Rust knows of; pointers into it come back from the file as plain addresses.
         let base =
             NonNull::new(std::ptr::with_exposed_provenance_mut(got.expose_provenance())).expect("not at 0");
-        Ok(Mapping { base, reserved, backing, unmapped: AtomicBool::new(false), forks: lock::forks() })
+        Ok(new(base, backing))
     }
 
     /// Reserves `reserved` bytes (a power of two) at a place derived from `uuid`, or another one if that is taken.
@@ -190,7 +196,13 @@ impl Mapping {
                 (libc::MAP_PRIVATE | libc::MAP_NORESERVE, file.as_raw_fd())
             }
             #[cfg(feature = "sim")]
-            Backing::Simulated(_) => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, -1),
+            Backing::Simulated(source) => {
+                // SAFETY: the range lies in the reservation; nobody accesses it yet.
+                return unsafe {
+                    maps::extend(self.base, self.reserved, to)
+                        .and_then(|()| source.copy(self.base, from, to - from))
+                };
+            }
             Backing::Memory => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, -1),
         };
         // SAFETY: `from..to` lies in the reservation, which belongs to this mapping, and nothing is mapped there yet.
@@ -210,22 +222,6 @@ impl Mapping {
         }
         // SAFETY: the range was mapped just now.
         unsafe { keep_from_children(got, to - from) };
-        #[cfg(feature = "sim")]
-        if let Backing::Simulated(file) = &self.backing {
-            // SAFETY: as above; nobody accesses it yet.
-            unsafe { self.copy_from(&**file, from, to - from)? };
-        }
-        Ok(())
-    }
-
-    /// # Safety
-    /// The range is mapped, and nobody else accesses it.
-    #[cfg(feature = "sim")]
-    unsafe fn copy_from(&self, file: &dyn Storage, offset: u64, len: u64) -> Result<()> {
-        // SAFETY: by the caller's promise.
-        let place =
-            unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr().add(offset as usize), len as usize) };
-        file.read_up_to(place, offset).map_err(|e| Error::io("reading the simulated file", e))?;
         Ok(())
     }
 
@@ -234,8 +230,8 @@ impl Mapping {
         let full =
             |e: &io::Error| matches!(e.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG));
         #[cfg(feature = "sim")]
-        if let Backing::Simulated(file) = &self.backing {
-            return file.extend(from, to).map_err(|e| {
+        if let Backing::Simulated(source) = &self.backing {
+            return source.extend(from, to).map_err(|e| {
                 if full(&e) {
                     return Error::OutOfSpace {
                         reason: format!("growing a simulated file to {to} bytes: {e}"),
@@ -296,9 +292,10 @@ impl Mapping {
     /// The file has what the copies hold, or nobody reads them before they are stored to; nobody accesses them meanwhile.
     pub(crate) unsafe fn drop_copies(&self, offset: u64, len: u64) {
         #[cfg(feature = "sim")]
-        if let Backing::Simulated(file) = &self.backing {
+        if let Backing::Simulated(source) = &self.backing {
             // SAFETY: by the caller's promise.
-            return unsafe { self.copy_from(&**file, offset, len) }.expect("a simulated file can be read");
+            let copied = unsafe { source.copy(self.base, offset, len) };
+            return copied.expect("a simulated file can be read");
         }
         debug_assert!(matches!(self.backing, Backing::Logged { .. }));
         // SAFETY: mapped pages of this heap; by the caller's promise their content does not change.
@@ -314,6 +311,10 @@ impl Mapping {
     pub(crate) unsafe fn unmap(&self) {
         // In a forked child these addresses are not mapped, or belong to someone else by now.
         if self.forks == lock::forks() && !self.unmapped.swap(true, Ordering::Relaxed) {
+            #[cfg(feature = "sim")]
+            if let Backing::Simulated(_) = &self.backing {
+                return maps::keep(self.base, self.reserved);
+            }
             // SAFETY: the range belongs to this mapping, this once.
             unsafe { libc::munmap(self.base.as_ptr().cast(), self.reserved as usize) };
         }

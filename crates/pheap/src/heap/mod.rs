@@ -314,6 +314,19 @@ impl HeapInner {
         self.check_open().err().unwrap_or(Error::ReadOnly)
     }
 
+    /// Ends the use of a heap on a simulated medium as the death of its process would: nothing more reaches the medium.
+    #[cfg(feature = "sim")]
+    pub(crate) fn abandon(&self) {
+        if self.state.swap(CLOSED, Ordering::Relaxed) == CLOSED {
+            return;
+        }
+        self.stop_background();
+        self.stop_checkpoints();
+        self.meta.lock().roots.clear();
+        // SAFETY: its threads have ended, and the one that calls this runs no transaction.
+        unsafe { self.mapping.unmap() };
+    }
+
     fn close(&self) -> Result<()> {
         if self.forks != lock::forks() {
             return Err(Error::Forked);

@@ -1,5 +1,8 @@
 //! Opening a heap on a simulated medium.
 
+pub(super) mod maps;
+mod source;
+
 use std::path::Path;
 use std::sync::Arc;
 
@@ -13,14 +16,16 @@ use crate::media::wal::Leftover;
 use crate::media::wal::storage::Disk;
 use crate::media::{Medium, SyncedFile};
 
+pub(super) use source::Source;
+
 /// Where no other heap goes.
 const BASE: u64 = 0x0f00_0000_0000;
 
 pub(super) fn open_simulated(options: &Options, sim: &Arc<Sim>) -> Result<Heap> {
-    let image = sim.durable();
-    let bytes: Vec<u8> = image.iter().take(HEADER_SIZE as usize / 8).flat_map(|w| w.to_le_bytes()).collect();
     let path = Path::new("<simulated>");
-    let found = header::read(&bytes, path)?;
+    let mut first = vec![0; (sim.len() as usize).min(HEADER_SIZE as usize)];
+    sim.read(&mut first, 0);
+    let found = header::read(&first, path)?;
     let header = match &found {
         Found::Header(header) => header.clone(),
         Found::Nothing => Header { uuid: 1, salt: 0x5eed, ..new_header(options) },
@@ -31,29 +36,22 @@ pub(super) fn open_simulated(options: &Options, sim: &Arc<Sim>) -> Result<Heap> 
         return open_simulated(options, sim);
     }
     let base = options.base.unwrap_or_else(|| header.bases.first().copied().unwrap_or(BASE));
-    let mapping = relocate::reserve_at(base, header.reserved, Backing::Memory)?;
+    let mapping =
+        relocate::reserve_at(base, header.reserved, Backing::Simulated(Source::Memory(sim.clone())))?;
     let medium = Medium::Sim(sim.clone());
-    let len = header.mapped.max(image.len() as u64 * 8).next_multiple_of(PAGE);
+    let len = header.mapped.max(sim.len()).next_multiple_of(PAGE);
     if len > header.mapped && matches!(found, Found::Header(_)) {
         // A longer file than the header knows: its end was never used.
         sim.truncate(header.mapped as usize / 8);
     }
-    mapping.map(0, header.mapped)?;
     let builder = match found {
         Found::Header(_) => {
-            // SAFETY: mapped just now, and nobody else's.
-            unsafe {
-                std::ptr::copy_nonoverlapping(
-                    image.as_ptr(),
-                    mapping.base().cast(),
-                    header.mapped as usize / 8,
-                )
-            };
+            mapping.map(0, header.mapped)?;
             Builder::existing_mapped(mapping, medium, header)?
         }
         Found::Nothing => {
             sim.truncate(0);
-            Builder::new_mapped(mapping, medium, header)?
+            Builder::new(mapping, medium, header)?
         }
     };
     Ok(builder.finish(options, None))
@@ -67,7 +65,7 @@ pub(super) fn open_disk(options: &Options, disk: Arc<dyn Disk>) -> Result<Heap> 
     let have = data.read_up_to(&mut first, 0).map_err(|e| Error::io("reading the simulated file", e))?;
     let map = |header: &Header| -> Result<Mapping> {
         let base = options.base.unwrap_or_else(|| header.bases.first().copied().unwrap_or(BASE));
-        relocate::reserve_at(base, header.reserved, Backing::Simulated(disk.data()))
+        relocate::reserve_at(base, header.reserved, Backing::Simulated(Source::Disk(disk.data())))
     };
     let synced = |mapping: &Mapping, header: &Header| {
         SyncedFile::new(disk.data()).with_copy(mapping.base(), header.mapped)

@@ -17,8 +17,16 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 
+use xxhash_rust::xxh3::Xxh3;
+
 pub use super::Bug;
 use super::{LINE, LINE_WORDS, lines};
+use crate::heap::Heap;
+
+fn bytes(words: &[u64]) -> &[u8] {
+    // SAFETY: any words are bytes.
+    unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), size_of_val(words)) }
+}
 
 /// Words that are compared at a time.
 const CHUNK: usize = 512;
@@ -34,6 +42,12 @@ pub fn set_bug(bug: Option<Bug>) {
 
 pub(crate) fn bug_is(bug: Bug) -> bool {
     BUG.get() == Some(bug)
+}
+
+/// Ends the use of a heap on a simulated medium as the death of its process would: nothing more reaches the medium. No transaction
+/// may be running.
+pub fn abandon(heap: Heap) {
+    heap.inner().abandon();
 }
 
 /// A moment at which the power may fail.
@@ -119,6 +133,39 @@ impl Sim {
     pub fn durable(&self) -> Vec<u64> {
         let state = self.lock();
         [&state.durable[..], &state.tail].concat()
+    }
+
+    /// A number that tells apart what may be found on the medium from now on: all that is durable, and all that may become so.
+    pub fn digest(&self) -> u64 {
+        let state = self.lock();
+        let mut hasher = Xxh3::new();
+        let mut add = |word: u64| hasher.update(&word.to_le_bytes());
+        add(state.durable.len() as u64);
+        for (&word, history) in &state.pending {
+            add(u64::from(word) << 32 | history.values.len() as u64);
+            history.values.iter().copied().for_each(&mut add);
+        }
+        hasher.update(bytes(&state.durable));
+        // Zeros there are as good as none.
+        let tail = state.tail.len() - state.tail.iter().rev().take_while(|word| **word == 0).count();
+        hasher.update(bytes(&state.tail[..tail]));
+        hasher.digest()
+    }
+
+    /// Length in bytes.
+    pub(crate) fn len(&self) -> u64 {
+        let state = self.lock();
+        (state.durable.len() + state.tail.len()) as u64 * 8
+    }
+
+    /// Copies what is durable at `offset` (whole words), and zeros where nothing is.
+    pub(crate) fn read(&self, place: &mut [u8], offset: u64) {
+        let state = self.lock();
+        let from = state.durable.len().min(offset as usize / 8);
+        let have = bytes(&state.durable[from..]);
+        let have = &have[..have.len().min(place.len())];
+        place[..have.len()].copy_from_slice(have);
+        place[have.len()..].fill(0);
     }
 
     /// Says that the heap is `words` long. What is behind that stays in the file, and comes back when the heap grows over

@@ -22,6 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use faults::Faults;
 pub use faults::{Call, Fault, ShortWrites};
+use xxhash_rust::xxh3::Xxh3;
 
 use crate::media::wal::storage::{Disk, Storage};
 
@@ -197,6 +198,30 @@ impl SimDisk {
     /// What can be read and is not durable, in the order in which it was written.
     pub fn pending(&self) -> Vec<DiskChange> {
         self.lock().pending.iter().map(|pending| pending.change.clone()).collect()
+    }
+
+    /// A number that tells apart what may be found on the disk from now on: what is durable, and what may become so.
+    pub fn digest(&self) -> u64 {
+        let state = self.lock();
+        let mut hasher = Xxh3::new();
+        let DiskImage { data, log } = &state.durable;
+        for file in [Some(data), log.as_ref()] {
+            hasher.update(&file.map_or(u64::MAX, |file| file.len() as u64).to_le_bytes());
+            hasher.update(file.map_or(&[], |file| &file[..]));
+        }
+        for Pending { change, limbo } in &state.pending {
+            let (kind, number) = match change {
+                DiskChange::Sector(which, number, bytes) => {
+                    hasher.update(&bytes[..]);
+                    (*which as u64, u64::from(*number))
+                }
+                DiskChange::Length(which, len) => (2 + *which as u64, *len),
+                DiskChange::NewLog => (4, 0),
+                DiskChange::NoLog => (5, 0),
+            };
+            [kind, number, u64::from(*limbo)].iter().for_each(|word| hasher.update(&word.to_le_bytes()));
+        }
+        hasher.digest()
     }
 
     /// Makes calls fail.

@@ -1,0 +1,47 @@
+//! What a simulated heap's map is a copy of.
+
+use std::io;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::media::sim::Sim;
+use crate::media::wal::storage::Storage;
+
+/// A simulated medium, as far as a map of it needs it.
+#[derive(Debug)]
+pub(crate) enum Source {
+    /// Memory: what is durable.
+    Memory(Arc<Sim>),
+    /// A file.
+    Disk(Arc<dyn Storage>),
+}
+
+impl Source {
+    /// Copies what the medium holds at `offset` to its place in the map.
+    ///
+    /// # Safety
+    /// The range is mapped, and nobody else accesses it.
+    pub(in crate::heap) unsafe fn copy(&self, base: NonNull<u8>, offset: u64, len: u64) -> Result<()> {
+        // SAFETY: by the caller's promise.
+        let place =
+            unsafe { std::slice::from_raw_parts_mut(base.as_ptr().add(offset as usize), len as usize) };
+        match self {
+            Source::Memory(sim) => sim.read(place, offset),
+            Source::Disk(file) => {
+                let have =
+                    file.read_up_to(place, offset).map_err(|e| Error::io("reading the simulated file", e))?;
+                place[have..].fill(0);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the medium longer. Memory becomes so when it is mapped.
+    pub(in crate::heap) fn extend(&self, from: u64, to: u64) -> io::Result<()> {
+        match self {
+            Source::Memory(_) => Ok(()),
+            Source::Disk(file) => file.extend(from, to),
+        }
+    }
+}
