@@ -257,7 +257,7 @@ impl Explorer {
                 self.known.insert(hash, Known { state, deep });
                 return ControlFlow::Continue(());
             }
-            Ok(_) => match Run::open(Setting::default(), image.with(&changes), None, level.generation()) {
+            Ok(_) => match Run::open_silently(Setting::default(), image.with(&changes), None, 2) {
                 Ok(run) => Wrong::from(not_allowed(allowed.states, run.state())),
                 Err(error) => Wrong::from(error),
             },
@@ -278,7 +278,7 @@ impl Explorer {
     ) -> Result<u64, Wrong> {
         self.totals.images += 1;
         let bits = Bits(hash);
-        if bits.all(37..40) {
+        if bits.all(53..59) {
             image = image.on_disk();
         }
         let wal = matches!(image, Content::Disk(..));
@@ -292,7 +292,7 @@ impl Explorer {
             return Ok(state.digest());
         }
         let setting = Setting { moved: bits.all(34..37), ..Setting::default() };
-        let mut run = Run::begin(setting, None, image, level.generation())?;
+        let mut run = Run::begin(setting, image, level.generation())?;
         let outcome = run.digest();
         if let Some(&state) = self.examined.get(&outcome)
             && !bits.all(48..52)
@@ -314,7 +314,7 @@ impl Explorer {
     /// Opens what a recovery has left once more, and goes on with it.
     fn examine(&mut self, left: Content, state: State, bits: Bits, level: Level) -> Result<(), Wrong> {
         let setting = bits.setting(matches!(left, Content::Disk(..)));
-        let mut run = Run::open(setting, left, Some(state), level.generation())
+        let mut run = Run::open_silently(setting, left, Some(state), level.generation())
             .map_err(|error| format!("after a recovery and another crash, {error}"))?;
         if (bits.0 >> 8).is_multiple_of(self.limits.after_every) {
             return self.go_on(run, bits, false).map(drop);
@@ -370,7 +370,7 @@ impl Explorer {
         }
         let trace = run.finish()?;
         for (expected, end) in ends {
-            let opened = Run::open(Setting::default(), end, Some(expected), 4).and_then(Run::finish);
+            let opened = Run::open_silently(Setting::default(), end, Some(expected), 4).and_then(Run::finish);
             opened.map_err(|error| {
                 format!("after a recovery, transactions that were acknowledged and another crash, {error}")
             })?;

@@ -24,6 +24,9 @@ struct Args {
     /// And so many random subsets.
     #[arg(long, value_name = "N")]
     random: Option<usize>,
+    /// After one in so many recoveries, transactions run on the heap and the power fails again.
+    #[arg(long, value_name = "N")]
+    after_every: Option<u64>,
     /// Operations of a program, at most.
     #[arg(long, value_name = "N", default_value_t = 3)]
     ops: usize,
@@ -59,6 +62,7 @@ impl Args {
             Some(_) => Limits::thorough(self.seed, 14),
             None => Limits::quick(self.seed),
         };
+        limits.after_every = self.after_every.unwrap_or(limits.after_every);
         let breadth = &mut limits.breadth;
         breadth.exhaustive = self.exhaustive.unwrap_or(breadth.exhaustive);
         breadth.corners = self.corners.unwrap_or(breadth.corners);
@@ -197,6 +201,10 @@ impl Session {
         }
     }
 }
+
+/// An image takes hundreds of small allocations.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let args = Args::parse();

@@ -144,6 +144,21 @@ impl Medium {
         }
     }
 
+    /// Notes no points.
+    pub fn be_silent(&self) {
+        match self {
+            Medium::Memory(sim) => sim.be_silent(),
+            Medium::Disk(disk) => disk.be_silent(),
+        }
+    }
+
+    /// Looks for stores to the open heap that were not announced.
+    pub fn look(&self) {
+        if let Medium::Memory(sim) = self {
+            sim.look();
+        }
+    }
+
     /// Words that were changed outside of all that was logged or fresh.
     pub fn violations(&self) -> Vec<String> {
         match self {

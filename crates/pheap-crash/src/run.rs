@@ -133,6 +133,8 @@ pub struct Run {
     op: usize,
     /// Points are not to be explored.
     quiet: bool,
+    /// No points are noted at all.
+    silent: bool,
     /// Not all that was acknowledged need be there, for it was not durable and the page cache is gone.
     lost: bool,
     /// How many steps are acknowledged, and how many of these must survive a power failure.
@@ -156,6 +158,18 @@ impl Run {
         Run::open_with(setting, None, content, state, generation)
     }
 
+    /// [`open`](Run::open) without a trace, which takes less time.
+    pub fn open_silently(
+        setting: Setting,
+        content: Content,
+        state: Option<State>,
+        generation: u64,
+    ) -> Result<Run, String> {
+        let mut run = Run::begin(setting, content, generation)?;
+        run.settle(state)?;
+        Ok(run)
+    }
+
     /// [`open`](Run::open) on a disk of which a call fails.
     fn open_with(
         setting: Setting,
@@ -164,17 +178,23 @@ impl Run {
         state: Option<State>,
         generation: u64,
     ) -> Result<Run, String> {
-        let mut run = Run::begin(setting, failing, content, generation)?;
+        let mut run = Run::begin_with(setting, failing, content, generation, false)?;
         run.settle(state)?;
         Ok(run)
     }
 
-    /// The first part of [`open`](Run::open): what recovery makes of a medium can be [told](Run::digest), and has not been looked at.
-    pub fn begin(
+    /// The first part of [`open_silently`](Run::open_silently): what recovery makes of a medium can be [told](Run::digest), and has not been
+    /// looked at.
+    pub fn begin(setting: Setting, content: Content, generation: u64) -> Result<Run, String> {
+        Run::begin_with(setting, None, content, generation, true)
+    }
+
+    fn begin_with(
         setting: Setting,
         failing: Option<Failing>,
         content: Content,
         generation: u64,
+        silent: bool,
     ) -> Result<Run, String> {
         let mut run = Run {
             setting,
@@ -188,6 +208,7 @@ impl Run {
             trace: Trace::default(),
             op: 0,
             quiet: false,
+            silent,
             lost: false,
             acknowledged: (0, 0),
             failing,
@@ -229,6 +250,7 @@ impl Run {
     pub fn abandon(mut self) -> Result<(), String> {
         self.handles.clear();
         self.held = Default::default();
+        self.medium.look();
         if let Some(heap) = self.heap.take() {
             pheap::sim::abandon(heap);
         }
@@ -238,6 +260,7 @@ impl Run {
     /// What happened so far.
     pub fn finish(mut self) -> Result<Trace, String> {
         self.collect();
+        self.medium.look();
         let violations = self.medium.violations();
         self.handles.clear();
         self.held = Default::default();

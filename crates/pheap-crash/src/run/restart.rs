@@ -12,9 +12,13 @@ impl Run {
     pub(super) fn change_medium(&mut self, content: Content) -> Result<(), String> {
         first_of(&self.medium.violations())?;
         self.count();
-        self.medium = Medium::new(content.clone());
+        let start = if self.silent { Content::default() } else { content.clone() };
+        self.medium = Medium::new(content);
         self.spoil();
-        self.trace.phases.push(Phase { start: content, points: Vec::new() });
+        if self.silent {
+            self.medium.be_silent();
+        }
+        self.trace.phases.push(Phase { start, points: Vec::new() });
         self.medium.acknowledge(self.acknowledged.0, self.acknowledged.1);
         Ok(())
     }

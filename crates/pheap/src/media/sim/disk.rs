@@ -133,6 +133,8 @@ struct State {
     fresh_durable: Vec<DiskChange>,
     written: usize,
     points: Vec<DiskPoint>,
+    /// No points are noted.
+    silent: bool,
     acknowledged: (usize, usize),
     faults: Faults,
     amid: Amid,
@@ -178,6 +180,11 @@ impl SimDisk {
         let mut state = self.lock();
         state.acknowledged = (n, safe);
         state.point("acknowledgement");
+    }
+
+    /// Notes no points: nobody will ask for them.
+    pub fn be_silent(&self) {
+        self.lock().silent = true;
     }
 
     /// The points so far.
@@ -320,6 +327,11 @@ fn all_sectors(which: Which, file: &[u8]) -> impl Iterator<Item = DiskChange> {
 
 impl State {
     fn point(&mut self, at: &'static str) {
+        if self.silent {
+            self.fresh_durable.clear();
+            self.written = self.pending.len();
+            return;
+        }
         self.points.push(DiskPoint {
             durable: std::mem::take(&mut self.fresh_durable),
             pending: self.pending.iter().map(|pending| pending.change.clone()).collect(),
