@@ -204,22 +204,14 @@ impl Explorer {
                 let mut done = point.subsets(breadth, &mut rng, |chosen| {
                     self.crash(&image, point, chosen, &allowed, None, level)
                 });
-                for written in point.kills(breadth.corners, &mut rng) {
+                for chosen in point.kills(breadth.corners, &mut rng) {
                     if done.is_break() {
                         break;
                     }
-                    let len = point.pending();
-                    let chosen: Vec<bool> = (0..len).map(|i| i < written).collect();
-                    let allowed =
-                        Allowed::new(trace.allowed_when_killed(point, written == len, since), first);
-                    done = self.crash(
-                        &image,
-                        point,
-                        &chosen,
-                        &allowed,
-                        Some(trace.allowed_after_kill(point, since)),
-                        level,
-                    );
+                    let all = chosen.iter().all(|chosen| *chosen);
+                    let allowed = Allowed::new(trace.allowed_when_killed(point, all, since), first);
+                    let later = trace.allowed_after_kill(point, since);
+                    done = self.crash(&image, point, &chosen, &allowed, Some(later), level);
                 }
                 if let ControlFlow::Break((mut wrong, chosen, killed)) = done {
                     wrong.crashes.push(Crash::new(number, at, point, &chosen, killed));

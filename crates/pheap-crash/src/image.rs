@@ -97,6 +97,8 @@ mod tests {
         let point = Point {
             durable: vec![(0, 7), (3, 8)],
             pending: Vec::new(),
+            order: Vec::new(),
+            before: 0,
             words: 4,
             acknowledged: 0,
             at: "fence",

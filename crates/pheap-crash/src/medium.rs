@@ -14,15 +14,15 @@ use crate::subset::{Breadth, Visit, subsets};
 /// What a medium holds when a heap is opened on it.
 #[derive(Debug, Clone)]
 pub enum Content {
-    /// Memory, in words.
-    Memory(Vec<u64>),
+    /// Memory, in words: what is durable, and what a process that was killed has stored besides.
+    Memory(Vec<u64>, Vec<(u32, u64)>),
     /// A disk: what is durable, and what a process that was killed has written besides.
     Disk(DiskImage, Vec<DiskChange>),
 }
 
 impl Default for Content {
     fn default() -> Content {
-        Content::Memory(Vec::new())
+        Content::Memory(Vec::new(), Vec::new())
     }
 }
 
@@ -31,13 +31,16 @@ fn bytes(words: &[u64]) -> Vec<u8> {
 }
 
 impl Content {
-    /// The words of a memory.
+    /// The words of a memory that can be read.
     ///
     /// # Panics
     /// If it is a disk.
     pub fn words(self) -> Vec<u64> {
         match self {
-            Content::Memory(words) => words,
+            Content::Memory(mut words, pending) => {
+                pending.into_iter().for_each(|(word, value)| words[word as usize] = value);
+                words
+            }
             Content::Disk(..) => panic!("a disk is not made of words"),
         }
     }
@@ -45,7 +48,9 @@ impl Content {
     /// A disk with a heap that was in memory, durably, and no log.
     pub fn on_disk(self) -> Content {
         match self {
-            Content::Memory(words) => Content::Disk(DiskImage { data: bytes(&words), log: None }, Vec::new()),
+            Content::Memory(..) => {
+                Content::Disk(DiskImage { data: bytes(&self.words()), log: None }, Vec::new())
+            }
             disk => disk,
         }
     }
@@ -71,7 +76,7 @@ impl Content {
             return Err("after an orderly end, there is a log, or something that is not durable".to_owned());
         }
         let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
-        Ok(Content::Memory(durable.chunks_exact(8).map(word).collect()))
+        Ok(Content::Memory(durable.chunks_exact(8).map(word).collect(), Vec::new()))
     }
 }
 
@@ -88,7 +93,7 @@ impl Medium {
     /// A medium with this content.
     pub fn new(content: Content) -> Medium {
         match content {
-            Content::Memory(words) => Medium::Memory(Arc::new(Sim::new(words))),
+            Content::Memory(words, pending) => Medium::Memory(Arc::new(Sim::with_pending(words, &pending))),
             Content::Disk(image, pending) => Medium::Disk(Arc::new(SimDisk::with_pending(image, &pending))),
         }
     }
@@ -123,7 +128,7 @@ impl Medium {
     /// What it holds if the power fails now and nothing more reaches it.
     pub fn durable(&self) -> Content {
         match self {
-            Medium::Memory(sim) => Content::Memory(sim.durable()),
+            Medium::Memory(sim) => Content::Memory(sim.durable(), Vec::new()),
             Medium::Disk(disk) => Content::Disk(disk.durable(), Vec::new()),
         }
     }
@@ -139,7 +144,7 @@ impl Medium {
     /// What it holds after an orderly end of the process.
     pub fn end(&self) -> Content {
         match self {
-            Medium::Memory(sim) => Content::Memory(sim.durable()),
+            Medium::Memory(sim) => Content::Memory(sim.durable(), Vec::new()),
             Medium::Disk(disk) => Content::Disk(disk.durable(), disk.pending()),
         }
     }
@@ -254,28 +259,43 @@ impl Moment {
         visit: impl Visit<B>,
     ) -> std::ops::ControlFlow<B> {
         match self {
-            Moment::Memory(point) => subsets(&point.pending, breadth, rng, visit),
-            Moment::Disk(point) => subsets(&point.pending, breadth, rng, visit),
+            Moment::Memory(point) => subsets(&point.pending, Some(&point.order), breadth, rng, visit),
+            Moment::Disk(point) => subsets(&point.pending, None, breadth, rng, visit),
         }
     }
 
     /// The point, but for processes that are killed there.
     pub fn without_kills(mut self) -> Moment {
-        if let Moment::Disk(point) = &mut self {
-            point.written = usize::MAX;
+        match &mut self {
+            Moment::Memory(point) => point.before = u32::MAX,
+            Moment::Disk(point) => point.written = usize::MAX,
         }
         self
     }
 
-    /// What processes that are killed after the last point leave, at most `few` and two more: the first so many of what is pending. The last one is all.
-    pub fn kills(&self, few: usize, rng: &mut Rng) -> Vec<usize> {
-        let Moment::Disk(point) = self else { return Vec::new() };
-        let (from, to) = (point.written, point.pending.len());
-        let mut kills: Vec<usize> = (from..=to).collect(); // none, if there are to be none
-        while kills.len() > few + 2 {
-            kills.remove(1 + rng.below(kills.len() - 2));
+    /// What processes that are killed after the last point leave, at most `few` and two more: the first so many of what is pending, in the order in which
+    /// it was written. The last one is all.
+    pub fn kills(&self, few: usize, rng: &mut Rng) -> Vec<Vec<bool>> {
+        let (order, from, to): (Vec<u32>, u32, u32) = match self {
+            Moment::Memory(point) if point.before == u32::MAX => return Vec::new(),
+            Moment::Disk(point) if point.written == usize::MAX => return Vec::new(),
+            Moment::Memory(point) => {
+                let last = point.order.iter().copied().max().unwrap_or(0).max(point.before);
+                (point.order.clone(), point.before, last)
+            }
+            Moment::Disk(point) => {
+                let len = point.pending.len() as u32;
+                ((1..=len).collect(), point.written as u32, len)
+            }
+        };
+        let mut moments = [&order[..], &[from, to]].concat();
+        moments.retain(|moment| (from..=to).contains(moment));
+        moments.sort_unstable();
+        moments.dedup();
+        while moments.len() > few + 2 {
+            moments.remove(1 + rng.below(moments.len() - 2));
         }
-        kills
+        moments.iter().map(|last| order.iter().map(|moment| moment <= last).collect()).collect()
     }
 }
 
@@ -291,8 +311,8 @@ pub enum Snapshot {
 /// What a crash chooses of what is pending.
 #[derive(Debug, Clone)]
 pub enum Chosen {
-    /// Words of a memory.
-    Words(Vec<(u32, u64)>),
+    /// Words of a memory, durable or not.
+    Words(Vec<(u32, u64)>, bool),
     /// Changes of a disk, durable or not.
     Changes(Vec<DiskChange>, bool),
 }
@@ -301,8 +321,8 @@ impl Snapshot {
     /// The medium at the beginning.
     pub fn new(content: Content) -> Snapshot {
         match content {
-            Content::Memory(words) => Snapshot::Memory(Image::new(words)),
             // What is pending in the beginning is pending at the first point.
+            Content::Memory(words, _) => Snapshot::Memory(Image::new(words)),
             Content::Disk(image, _) => Snapshot::Disk(Files::new(image)),
         }
     }
@@ -321,7 +341,7 @@ impl Snapshot {
         match (self, moment) {
             (Snapshot::Memory(image), Moment::Memory(point)) => {
                 let (words, hash) = image.choose(&point.pending, chosen);
-                (Chosen::Words(words), hash)
+                (Chosen::Words(words, !killed), if killed { hash ^ 1 << 63 } else { hash })
             }
             (Snapshot::Disk(files), Moment::Disk(point)) => {
                 let of_these = point.pending.iter().zip(chosen).filter(|(_, chosen)| **chosen);
@@ -336,7 +356,12 @@ impl Snapshot {
     /// The content after this.
     pub fn with(&self, chosen: &Chosen) -> Content {
         match (self, chosen) {
-            (Snapshot::Memory(image), Chosen::Words(words)) => Content::Memory(image.with(words)),
+            (Snapshot::Memory(image), Chosen::Words(words, true)) => {
+                Content::Memory(image.with(words), Vec::new())
+            }
+            (Snapshot::Memory(image), Chosen::Words(words, false)) => {
+                Content::Memory(image.words().to_vec(), words.clone())
+            }
             (Snapshot::Disk(files), Chosen::Changes(changes, true)) => {
                 let mut image = files.image().clone();
                 changes.iter().for_each(|change| image.apply(change));

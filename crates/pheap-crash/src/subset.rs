@@ -11,7 +11,8 @@ use crate::rng::Rng;
 pub struct Breadth {
     /// All of them, if there are at most two to the power of this.
     pub exhaustive: u32,
-    /// Else none and all, and so many of each kind: one alone, all but one, the first few.
+    /// Else none and all, and so many of each kind: one alone, all but one, and what a killed process leaves: the first few in the order of the
+    /// program.
     pub corners: usize,
     /// And so many random ones.
     pub random: usize,
@@ -46,9 +47,11 @@ impl Piece for DiskChange {
     }
 }
 
-/// Calls `visit` with subsets of `pending`, as a flag for each, until it breaks.
+/// Calls `visit` with subsets of `pending`, as a flag for each, until it breaks. `order` says when each of them was written; those of one moment in any
+/// order. None: in the order that they are in.
 pub fn subsets<B>(
     pending: &[impl Piece],
+    order: Option<&[u32]>,
     breadth: Breadth,
     rng: &mut Rng,
     mut visit: impl Visit<B>,
@@ -74,7 +77,13 @@ pub fn subsets<B>(
         visit(&chosen)?;
         chosen.iter_mut().for_each(|c| *c = !*c);
         visit(&chosen)?;
-        (0..len).for_each(|j| chosen[j] = j < i);
+    }
+    let moment = |i: usize| order.map_or(i as u32, |order| order[i]);
+    let mut moments: Vec<u32> = (0..len).map(moment).collect();
+    moments.sort_unstable();
+    moments.dedup();
+    for i in some_of(moments.len(), breadth.corners, rng) {
+        (0..len).for_each(|j| chosen[j] = moment(j) < moments[i]);
         visit(&chosen)?;
     }
     for round in 0..breadth.random {
@@ -108,7 +117,7 @@ mod tests {
     fn all(len: u32, breadth: Breadth) -> Vec<Vec<bool>> {
         let pending: Vec<(u32, u64)> = (0..len).map(|word| (word, 1)).collect();
         let mut seen = Vec::new();
-        let done: ControlFlow<()> = subsets(&pending, breadth, &mut Rng::new(&[1]), |chosen| {
+        let done: ControlFlow<()> = subsets(&pending, None, breadth, &mut Rng::new(&[1]), |chosen| {
             seen.push(chosen.to_vec());
             ControlFlow::Continue(())
         });
@@ -131,10 +140,23 @@ mod tests {
     }
 
     #[test]
+    fn a_killed_process_leaves_what_it_has_stored() {
+        let breadth = Breadth { exhaustive: 0, corners: 3, random: 0 };
+        let mut seen = BTreeSet::new();
+        let pending = [(0, 1), (1, 1), (2, 1)];
+        let _: ControlFlow<()> =
+            subsets(&pending, Some(&[7, 5, 9]), breadth, &mut Rng::new(&[1]), |chosen| {
+                seen.insert(chosen.to_vec());
+                ControlFlow::Continue(())
+            });
+        assert!(seen.contains(&vec![false, true, false]) && seen.contains(&vec![true, true, false]));
+    }
+
+    #[test]
     fn the_first_break_ends_it() {
         let mut count = 0;
         let breadth = Breadth { exhaustive: 5, corners: 0, random: 0 };
-        let done = subsets(&[(0, 1), (1, 1)], breadth, &mut Rng::new(&[]), |_| {
+        let done = subsets(&[(0, 1), (1, 1)], None, breadth, &mut Rng::new(&[]), |_| {
             count += 1;
             if count == 3 { ControlFlow::Break(count) } else { ControlFlow::Continue(()) }
         });

@@ -263,6 +263,12 @@ fn a_crash_in_recovery_is_a_crash_like_any_other() {
 }
 
 #[test]
+fn what_a_killed_process_has_left_in_caches_is_made_durable() {
+    holds(&["rename b", "moved crashed: move", "both; kill; set a", "pin: pair a; kill; pair a"]);
+    breaks(Bug::TrustLeftovers, "rename b");
+}
+
+#[test]
 fn recovery_is_repeated_without_harm() {
     holds(&["set a; power; power; set a", "many a; kill; kill", "push b; torn; torn; push b"]);
 }

@@ -57,7 +57,7 @@ fn open(image: &[u64], base: u64, breadth: Breadth, seed: u64) -> Result<Opened,
     for (i, point) in points.iter().enumerate() {
         now.advance(point);
         let mut rng = Rng::new(&[seed, i as u64]);
-        let _: ControlFlow<()> = subsets(&point.pending, breadth, &mut rng, |chosen| {
+        let _: ControlFlow<()> = subsets(&point.pending, Some(&point.order), breadth, &mut rng, |chosen| {
             crashes.push(now.with(&now.choose(&point.pending, chosen).0));
             ControlFlow::Continue(())
         });
@@ -129,7 +129,7 @@ fn check(expected: &State, found: &State, when: &str) -> Result<(), String> {
 
 /// Transactions on a heap that has moved, another crash, and once more.
 fn use_it(image: Vec<u64>, state: &State) -> Result<(), String> {
-    let mut run = Run::open(Setting::default(), Content::Memory(image), Some(state.clone()), 2)?;
+    let mut run = Run::open(Setting::default(), Content::Memory(image, Vec::new()), Some(state.clone()), 2)?;
     for one in [One::Push, One::Set, One::Many, One::Push] {
         if run.exists(Which::A) {
             run.one(one, Which::A)?;

@@ -128,7 +128,7 @@ impl Run {
         let (changes, _) = now.choose(point, &chosen, killed);
         let left = now.with(&changes);
         match (how, left) {
-            (Change::Convert, Content::Memory(words)) => phase.start.clone().mapped(&words),
+            (Change::Convert, left @ Content::Memory(..)) => phase.start.clone().mapped(&left.words()),
             (_, left) => left,
         }
     }

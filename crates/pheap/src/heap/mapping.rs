@@ -277,6 +277,22 @@ impl Mapping {
         file.sync_data().map_err(|e| Error::io(format!("syncing {}", path.display()), e))
     }
 
+    /// Makes durable what anybody has stored to the file, also if it was not flushed. On persistent memory the kernel knows which pages were written, and
+    /// flushes their lines.
+    pub(crate) fn sync_leftovers(&self) -> Result<()> {
+        match &self.backing {
+            Backing::Shared { file, path, .. } => {
+                file.sync_data().map_err(|e| Error::io(format!("syncing {}", path.display()), e))
+            }
+            #[cfg(feature = "sim")]
+            Backing::Simulated(source) => {
+                source.sync();
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Maps this many pages ahead of their first use, which is cheaper than one fault each. Only a hint.
     pub(crate) fn populate(&self, offset: u64, len: u64) {
         const MADV_POPULATE_WRITE: libc::c_int = 23; // Linux 5.14

@@ -441,8 +441,12 @@ impl Builder {
         // SAFETY: as above.
         let live = unsafe { LiveSlots::read(base, &header) };
 
-        // From here on the file changes.
         let was_closed = header.in_use == Use::Closed;
+        if !was_closed && media.needs_flush() && !bug(Bug::TrustLeftovers) {
+            // A process that was killed may have left stores in caches. What is decided now relies on them, so they must not be lost any more.
+            mapping.sync_leftovers()?;
+        }
+        // From here on the file changes.
         let moves = relocate::rebase(&mut header, base.addr() as u64);
         // Both slots, if it was closed or moves: when one is damaged later, the other must not say that it is closed, with bitmaps that are
         // true no more; and it must know of the new base.

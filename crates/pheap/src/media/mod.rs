@@ -498,6 +498,8 @@ pub enum Bug {
     TypeUnlogged,
     /// A collection that begins when a root was just migrated begins with the old one.
     CycleFromOldRoot,
+    /// Recovery relies on what a killed process has stored, which may be in a cache only.
+    TrustLeftovers,
 }
 
 #[cfg(test)]

@@ -58,6 +58,11 @@ pub struct Point {
     /// Words that may have reached the medium as well: any subset of these, a later one of the same number winning. Those of
     /// one number follow one another, oldest value first.
     pub pending: Vec<(u32, u64)>,
+    /// When each of these was stored, as far as that is known: by counting. The stores of the program itself count as those of one moment, at which
+    /// the simulator looked. A process that is killed leaves all up to some moment.
+    pub order: Vec<u32>,
+    /// The count at the last point: a process that is killed after that leaves all up to there at least.
+    pub before: u32,
     /// Length of the medium in words.
     pub words: usize,
     /// How many operations had been acknowledged; see [`Sim::acknowledge`].
@@ -88,6 +93,9 @@ struct State {
     /// Ranges of words that the program may change by plain stores.
     expected: Vec<(usize, usize)>,
     points: Vec<Point>,
+    /// Stores so far, and at the last point.
+    stores: u32,
+    before: u32,
     /// No points are noted.
     silent: bool,
     acknowledged: usize,
@@ -98,6 +106,8 @@ struct State {
 #[derive(Debug, Default)]
 struct History {
     values: Vec<u64>,
+    /// When they were stored.
+    order: Vec<u32>,
     /// How many of them were stored before the word's last flush.
     flushed: usize,
 }
@@ -107,6 +117,17 @@ impl Sim {
     pub fn new(image: Vec<u64>) -> Sim {
         let seen = image.clone();
         Sim { state: Mutex::new(State { durable: image, seen, ..State::default() }) }
+    }
+
+    /// A medium that holds `image`, after a process that was killed: what it has stored besides (in this order) can be read, and is not durable.
+    pub fn with_pending(image: Vec<u64>, pending: &[(u32, u64)]) -> Sim {
+        let sim = Sim::new(image);
+        let mut state = sim.lock();
+        for &(word, value) in pending {
+            state.note(word as usize, value);
+        }
+        drop(state);
+        sim
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -172,11 +193,11 @@ impl Sim {
         (state.durable.len() + state.tail.len()) as u64 * 8
     }
 
-    /// Copies what is durable at `offset` (whole words), and zeros where nothing is.
+    /// Copies what can be read at `offset` (whole words), and zeros where nothing is.
     pub(crate) fn read(&self, place: &mut [u8], offset: u64) {
         let state = self.lock();
-        let from = state.durable.len().min(offset as usize / 8);
-        let have = bytes(&state.durable[from..]);
+        let from = state.seen.len().min(offset as usize / 8);
+        let have = bytes(&state.seen[from..]);
         let have = &have[..have.len().min(place.len())];
         place[..have.len()].copy_from_slice(have);
         place[have.len()..].fill(0);
@@ -193,9 +214,12 @@ impl Sim {
             state.durable.clear();
             state.tail.clear();
         } else if words < state.durable.len() {
+            // What a killed process has stored there can be read as long as the system runs.
+            state.look_away(words);
             let tail = state.durable.split_off(words);
             state.tail.splice(0..0, tail);
         }
+        state.pending.retain(|word, _| (*word as usize) < words);
         let words = state.durable.len();
         state.seen.truncate(words);
     }
@@ -235,6 +259,7 @@ impl Sim {
         for word in first..=last {
             let value = state.mapped_words(word, word + 1)[0];
             if value != state.seen[word] {
+                state.stores += 1;
                 state.note(word, value);
             }
         }
@@ -264,6 +289,7 @@ impl Sim {
         for word in in_flight.drain(..) {
             let Some(history) = pending.get_mut(&word) else { continue };
             let flushed = std::mem::take(&mut history.flushed);
+            history.order.drain(..flushed);
             if let Some(value) = history.values.drain(..flushed).next_back()
                 && durable[word as usize] != value
             {
@@ -272,6 +298,22 @@ impl Sim {
             }
             if history.values.is_empty() {
                 pending.remove(&word);
+            }
+        }
+    }
+
+    /// The kernel flushes all that was stored.
+    pub(crate) fn sync(&self) {
+        let mut state = self.lock();
+        state.point("sync of the file");
+        let State { pending, in_flight, durable, fresh_durable, .. } = &mut *state;
+        in_flight.clear();
+        for (word, history) in std::mem::take(pending) {
+            if let Some(&value) = history.values.last()
+                && durable[word as usize] != value
+            {
+                durable[word as usize] = value;
+                fresh_durable.insert(word, value);
             }
         }
     }
@@ -295,6 +337,17 @@ impl Sim {
 }
 
 impl State {
+    /// Takes what was stored behind so many words for durable.
+    fn look_away(&mut self, words: usize) {
+        let State { seen, durable, fresh_durable, .. } = self;
+        for word in words..durable.len() {
+            if durable[word] != seen[word] {
+                durable[word] = seen[word];
+                fresh_durable.insert(word as u32, seen[word]);
+            }
+        }
+    }
+
     fn word(&self, addr: usize) -> usize {
         (addr - self.base) / 8
     }
@@ -332,6 +385,7 @@ impl State {
 
     /// Finds what the program has stored to these words.
     fn look_at(&mut self, start: usize, end: usize) {
+        self.stores += 1;
         for word in start..end {
             let value = self.mapped_words(word, word + 1)[0];
             if value == self.seen[word] {
@@ -351,7 +405,9 @@ impl State {
     /// Notes that a word holds another value now.
     fn note(&mut self, word: usize, value: u64) {
         self.seen[word] = value;
-        self.pending.entry(word as u32).or_default().values.push(value);
+        let history = self.pending.entry(word as u32).or_default();
+        history.values.push(value);
+        history.order.push(self.stores);
     }
 
     fn point(&mut self, at: &'static str) {
@@ -361,9 +417,12 @@ impl State {
         }
         let pending =
             self.pending.iter().flat_map(|(&word, history)| history.values.iter().map(move |&v| (word, v)));
+        let order = self.pending.values().flat_map(|history| history.order.iter().copied());
         self.points.push(Point {
             durable: std::mem::take(&mut self.fresh_durable).into_iter().collect(),
             pending: pending.collect(),
+            order: order.collect(),
+            before: std::mem::replace(&mut self.before, self.stores),
             words: self.durable.len() + self.tail.len(),
             acknowledged: self.acknowledged,
             at,

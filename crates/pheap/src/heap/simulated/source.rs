@@ -37,6 +37,13 @@ impl Source {
         Ok(())
     }
 
+    /// Makes durable what was stored to memory. A file is another matter: see [`SyncedFile`](crate::media::SyncedFile).
+    pub(crate) fn sync(&self) {
+        if let Source::Memory(sim) = self {
+            sim.sync();
+        }
+    }
+
     /// Makes the medium longer. Memory becomes so when it is mapped.
     pub(in crate::heap) fn extend(&self, from: u64, to: u64) -> io::Result<()> {
         match self {
