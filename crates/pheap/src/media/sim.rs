@@ -12,6 +12,7 @@
 //! change is a violation.
 
 pub mod disk;
+pub mod mutant;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;

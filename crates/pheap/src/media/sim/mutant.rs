@@ -1,0 +1,335 @@
+//! Mutants: the crate with one flush, fence, log entry, checksum test or lock less than it should have, or with one that comes too late.
+//!
+//! A *site* is a place in the source that asks for one of these. The functions that do it are `#[track_caller]` in builds with the
+//! simulator, and so are the small helpers between them and the protocols, so that a site is the line of the protocol that asks. Each of them tells
+//! [`reached`] that it was, and does what that says: as ever, not at all, or late. A test suite is good when it notices each mutant.
+//!
+//! The mutant that is switched on is one of the thread, for the explorer of crash images is single-threaded and tests run side by side; one of
+//! a lock is one of the whole process.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::panic::Location;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard};
+
+/// What a site asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    /// That the lines of some bytes are written back.
+    Flush,
+    /// That what was flushed is durable before anything that follows.
+    Fence,
+    /// That something is in a log: an entry, a record, or a range of one.
+    LogEntry,
+    /// That bytes are written to a file.
+    Write,
+    /// That a file is synced, or a directory.
+    Sync,
+    /// Whether what was read is what was written.
+    Checksum,
+    /// A lock.
+    Lock,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Kind; 7] =
+        [Kind::Flush, Kind::Fence, Kind::LogEntry, Kind::Write, Kind::Sync, Kind::Checksum, Kind::Lock];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Flush => "flush",
+            Kind::Fence => "fence",
+            Kind::LogEntry => "log-entry",
+            Kind::Write => "write",
+            Kind::Sync => "sync",
+            Kind::Checksum => "checksum",
+            Kind::Lock => "lock",
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Kind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Kind, String> {
+        let names = || Kind::ALL.map(Kind::name).join(", ");
+        let found = Kind::ALL.into_iter().find(|kind| kind.name() == text);
+        found.ok_or_else(|| format!("there is no kind {text:?}, only {}", names()))
+    }
+}
+
+/// What a mutant does at its site.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Mutation {
+    /// What the site asks for is not done; a test of a checksum always says that it is right.
+    Drop,
+    /// It is done, but too late: a flush or a write just after the next fence or sync, a fence or sync after the next flush or write.
+    Delay,
+}
+
+impl Mutation {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mutation::Drop => "drop",
+            Mutation::Delay => "delay",
+        }
+    }
+}
+
+impl fmt::Display for Mutation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Mutation {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Mutation, String> {
+        match text {
+            "drop" => Ok(Mutation::Drop),
+            "delay" => Ok(Mutation::Delay),
+            _ => Err(format!("{text:?} is neither drop nor delay")),
+        }
+    }
+}
+
+/// A place in the source that asks for something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Site {
+    /// What it asks for.
+    pub kind: Kind,
+    /// The file, relative to the root of the workspace.
+    pub file: &'static str,
+    /// Line and column, from 1.
+    pub line: u32,
+    /// See [`line`](Site::line).
+    pub column: u32,
+}
+
+impl Site {
+    fn at(kind: Kind, place: &'static Location<'static>) -> Site {
+        Site { kind, file: place.file(), line: place.line(), column: place.column() }
+    }
+
+    fn is(&self, kind: Kind, place: &Location<'_>) -> bool {
+        self.line == place.line()
+            && self.kind == kind
+            && self.column == place.column()
+            && self.file == place.file()
+    }
+}
+
+impl fmt::Display for Site {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}:{}:{}", self.kind, self.file, self.line, self.column)
+    }
+}
+
+impl FromStr for Site {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Site, String> {
+        let parts = || {
+            let (kind, place) = text.split_once(' ')?;
+            let (place, column) = place.rsplit_once(':')?;
+            let (file, line) = place.rsplit_once(':')?;
+            Some((kind.parse().ok()?, file, line.parse().ok()?, column.parse().ok()?))
+        };
+        let (kind, file, line, column) = parts().ok_or_else(|| format!("{text:?} is not a site"))?;
+        Ok(Site { kind, file: file.to_owned().leak(), line, column })
+    }
+}
+
+/// A site and what becomes of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Mutant {
+    /// The site.
+    pub site: Site,
+    /// What becomes of it.
+    pub mutation: Mutation,
+}
+
+impl fmt::Display for Mutant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.mutation, self.site)
+    }
+}
+
+impl FromStr for Mutant {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Mutant, String> {
+        let (mutation, site) = text.split_once(' ').ok_or_else(|| format!("{text:?} is not a mutant"))?;
+        Ok(Mutant { site: site.parse()?, mutation: mutation.parse()? })
+    }
+}
+
+type Hits = HashMap<(Kind, &'static Location<'static>), u64>;
+
+thread_local! {
+    static MUTANT: Cell<Option<Mutant>> = const { Cell::new(None) };
+    static FIRED: Cell<u64> = const { Cell::new(0) };
+    static HITS: RefCell<Option<Hits>> = const { RefCell::new(None) };
+}
+
+/// What the whole process has: for locks.
+struct Shared {
+    mutant: Option<Mutant>,
+    hits: Option<Hits>,
+}
+
+static SHARED: Mutex<Shared> = Mutex::new(Shared { mutant: None, hits: None });
+/// Whether there is anything in it.
+static SHARES: AtomicBool = AtomicBool::new(false);
+static FIRED_LOCKS: AtomicU64 = AtomicU64::new(0);
+
+fn shared() -> MutexGuard<'static, Shared> {
+    SHARED.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+fn share(change: impl FnOnce(&mut Shared)) {
+    let mut shared = shared();
+    change(&mut shared);
+    SHARES.store(shared.mutant.is_some() || shared.hits.is_some(), Ordering::Release);
+}
+
+/// Switches a mutant on, or all off: for this thread, or for all if it is one of a lock.
+pub fn set_mutant(mutant: Option<Mutant>) {
+    let of_lock = mutant.filter(|mutant| mutant.site.kind == Kind::Lock);
+    MUTANT.set(mutant.filter(|_| of_lock.is_none()));
+    FIRED.set(0);
+    // Not if there is nothing to do: other threads may be at work.
+    if of_lock.is_some() || SHARES.load(Ordering::Acquire) {
+        share(|shared| shared.mutant = of_lock);
+        FIRED_LOCKS.store(0, Ordering::Relaxed);
+    }
+}
+
+/// How often the mutant that is switched on has done something else than the crate would have.
+pub fn fired() -> u64 {
+    FIRED.get() + FIRED_LOCKS.load(Ordering::Relaxed)
+}
+
+/// Begins to note which sites this thread reaches, or ends that.
+pub fn note_sites(on: bool) {
+    HITS.set(on.then(Hits::new));
+}
+
+/// Begins to note which locks any thread takes, or ends that.
+pub fn note_locks(on: bool) {
+    share(|shared| shared.hits = on.then(Hits::new));
+}
+
+/// The sites that were reached since [`note_sites`] and [`note_locks`], and how often.
+pub fn sites() -> BTreeMap<Site, u64> {
+    let mut sites = BTreeMap::new();
+    let mut add = |hits: &Hits| {
+        for (&(kind, place), &count) in hits {
+            *sites.entry(Site::at(kind, place)).or_default() += count;
+        }
+    };
+    HITS.with_borrow(|hits| hits.iter().for_each(&mut add));
+    shared().hits.iter().for_each(&mut add);
+    sites
+}
+
+/// Notes that a site was reached, and says what is to become of it: nothing special, mostly.
+#[inline]
+pub(crate) fn reached(kind: Kind, place: &'static Location<'static>) -> Option<Mutation> {
+    if kind == Kind::Lock {
+        return if SHARES.load(Ordering::Acquire) { lock_reached(place) } else { None };
+    }
+    HITS.with_borrow_mut(|hits| {
+        if let Some(hits) = hits {
+            *hits.entry((kind, place)).or_default() += 1;
+        }
+    });
+    let mutant = MUTANT.get()?;
+    mutant.site.is(kind, place).then(|| {
+        FIRED.set(FIRED.get() + 1);
+        mutant.mutation
+    })
+}
+
+#[cold]
+fn lock_reached(place: &'static Location<'static>) -> Option<Mutation> {
+    let mut shared = shared();
+    if let Some(hits) = &mut shared.hits {
+        *hits.entry((Kind::Lock, place)).or_default() += 1;
+    }
+    let mutant = shared.mutant?;
+    mutant.site.is(Kind::Lock, place).then(|| {
+        FIRED_LOCKS.fetch_add(1, Ordering::Relaxed);
+        mutant.mutation
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn flush() -> Option<Mutation> {
+        reached(Kind::Flush, Location::caller())
+    }
+
+    #[test]
+    fn a_mutant_is_its_text() {
+        for text in ["drop flush crates/pheap/src/txn/commit.rs:12:3", "delay log-entry a.rs:1:1"] {
+            assert_eq!(text.parse::<Mutant>().unwrap().to_string(), text);
+        }
+        for text in ["drop", "drop flush", "drop flash a.rs:1:1", "flush a.rs:1:1", "drop flush a.rs:x:1"] {
+            assert!(text.parse::<Mutant>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_mutant_is_one_of_its_site() {
+        note_sites(true);
+        let both = || (flush(), flush());
+        assert_eq!(both(), (None, None));
+        both();
+        let of_this_file = |site: &Site| site.file == file!() && site.kind == Kind::Flush;
+        let found: Vec<(Site, u64)> = sites().into_iter().filter(|(site, _)| of_this_file(site)).collect();
+        let [(first, 2), (second, 2)] = found[..] else { panic!("{found:?}") };
+        note_sites(false);
+        set_mutant(Some(Mutant { site: second, mutation: Mutation::Delay }));
+        assert_eq!((both(), fired()), ((None, Some(Mutation::Delay)), 1));
+        set_mutant(Some(Mutant { site: first, mutation: Mutation::Drop }));
+        assert_eq!((both(), fired()), ((Some(Mutation::Drop), None), 1));
+        let elsewhere = std::thread::spawn(move || flush()).join().unwrap();
+        assert_eq!(elsewhere, None);
+        set_mutant(None);
+        assert_eq!((both(), fired()), ((None, None), 0));
+    }
+
+    #[test]
+    fn a_mutant_of_a_lock_is_one_of_all_threads() {
+        #[track_caller]
+        fn lock() -> Option<Mutation> {
+            reached(Kind::Lock, Location::caller())
+        }
+        let take = || lock();
+        note_locks(true);
+        take();
+        let site = sites().into_keys().find(|site| site.kind == Kind::Lock && site.file == file!()).unwrap();
+        set_mutant(Some(Mutant { site, mutation: Mutation::Drop }));
+        assert_eq!(std::thread::spawn(take).join().unwrap(), Some(Mutation::Drop));
+        set_mutant(None);
+        note_locks(false);
+        assert_eq!(std::thread::spawn(take).join().unwrap(), None);
+    }
+}
