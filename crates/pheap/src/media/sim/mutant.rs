@@ -182,6 +182,8 @@ type Hits = HashMap<(Kind, &'static Location<'static>), u64>;
 thread_local! {
     static MUTANT: Cell<Option<Mutant>> = const { Cell::new(None) };
     static FIRED: Cell<u64> = const { Cell::new(0) };
+    /// Whether this thread has switched on the one that is shared.
+    static SHARED_MINE: Cell<bool> = const { Cell::new(false) };
     static HITS: RefCell<Option<Hits>> = const { RefCell::new(None) };
 }
 
@@ -211,10 +213,11 @@ pub fn set_mutant(mutant: Option<Mutant>) {
     let of_lock = mutant.filter(|mutant| mutant.site.kind == Kind::Lock);
     MUTANT.set(mutant.filter(|_| of_lock.is_none()));
     FIRED.set(0);
-    // Not if there is nothing to do: other threads may be at work.
-    if of_lock.is_some() || SHARES.load(Ordering::Acquire) {
+    // Another thread may have one on.
+    if of_lock.is_some() || SHARED_MINE.replace(of_lock.is_some()) {
         share(|shared| shared.mutant = of_lock);
         FIRED_LOCKS.store(0, Ordering::Relaxed);
+        SHARED_MINE.set(of_lock.is_some());
     }
 }
 
