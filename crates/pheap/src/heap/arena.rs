@@ -8,7 +8,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::header::HEADER_SIZE;
 use super::mapping::PAGE;
 use crate::error::{Error, Result};
-use crate::media::Media;
+use crate::media::{Media, holds};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"\x89PARENA\n");
 const HEAD_WORDS: usize = 8;
@@ -135,6 +135,7 @@ impl Arena {
     ///
     /// # Safety
     /// The arena is mapped, relative to `base`, and no one else knows it yet.
+    #[cfg_attr(feature = "sim", track_caller)]
     pub(crate) unsafe fn write(&self, media: &Media, base: *mut u8, salt: u64) {
         let words = self.head_words(salt);
         // SAFETY: by the caller's promise.
@@ -159,7 +160,7 @@ impl Arena {
         let words: [u64; HEAD_WORDS] = unsafe { base.add(head as usize).cast::<[u64; HEAD_WORDS]>().read() };
         let arena = Arena { start, size: words[2] };
         let fits = words[2].is_multiple_of(PAGE) && words[2] > 0 && words[2] <= mapped - start;
-        if !fits || words != arena.head_words(salt) || arena.first_free() >= arena.end() {
+        if !fits || !holds(words, arena.head_words(salt)) || arena.first_free() >= arena.end() {
             Err(bad())
         } else {
             Ok(arena)

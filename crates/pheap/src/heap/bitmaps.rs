@@ -15,6 +15,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use super::header::{HEADER_SIZE, Header};
 use super::mapping::PAGE;
 use super::{HeapInner, Meta};
+use crate::media::holds;
 use crate::region::alloc::span::ObjectSpan;
 
 /// The bits of each span, by its offset.
@@ -38,7 +39,7 @@ impl LiveSlots {
         let words =
             unsafe { std::slice::from_raw_parts(base.add(offset as usize).cast::<u64>(), len as usize / 8) };
         let (&sum, mut rest) = words.split_first()?;
-        if checksum(rest, header) != sum {
+        if !holds(sum, checksum(rest, header)) {
             return None;
         }
         let mut spans = HashMap::new();

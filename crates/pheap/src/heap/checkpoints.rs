@@ -1,11 +1,15 @@
 //! Checkpoints of a heap with a write-ahead log, and private pages that are given back after them.
 
+#[cfg(feature = "sim")]
+use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::mapping::PAGE;
 use super::{Heap, HeapInner};
 use crate::error::{Error, Result};
+#[cfg(feature = "sim")]
+use crate::media::sim::mutant;
 use crate::media::wal::Wal;
 use crate::media::{Bug, bug};
 use crate::region::Region;
@@ -49,8 +53,13 @@ impl HeapInner {
 
     /// Waits until what was recorded before `position` may be told to others.
     #[inline]
+    #[cfg_attr(feature = "sim", track_caller)]
     pub(crate) fn acknowledge(&self, wal: &Wal, position: u64) -> Result<()> {
         if wal.is_acknowledged(position) {
+            return Ok(());
+        }
+        #[cfg(feature = "sim")]
+        if mutant::is_dropped(mutant::Kind::Sync, Location::caller()) {
             return Ok(());
         }
         if self.is_forked() {
@@ -70,8 +79,12 @@ impl HeapInner {
     }
 
     /// Waits until all that was recorded may be told to others.
+    #[cfg_attr(feature = "sim", track_caller)]
     pub(crate) fn acknowledge_all(&self) -> Result<()> {
-        self.wal().map_or(Ok(()), |wal| self.note_failure(wal.acknowledge(wal.end())))
+        match self.wal() {
+            Some(wal) => self.acknowledge(wal, wal.end()),
+            None => Ok(()),
+        }
     }
 
     /// If the log has failed, nobody may use the heap any more.

@@ -9,7 +9,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::mapping::PAGE;
 use crate::error::{Error, Result};
-use crate::media::Media;
+use crate::media::{Media, holds};
 
 /// Bytes of the two slots.
 pub(crate) const HEADER_SIZE: u64 = 2 * PAGE;
@@ -155,6 +155,7 @@ impl Header {
     ///
     /// # Safety
     /// The two slots are mapped at `base`, and the caller holds the lock on the metadata.
+    #[cfg_attr(feature = "sim", track_caller)]
     pub(crate) unsafe fn write(&mut self, media: &Media, base: *mut u8) {
         self.sequence += 1;
         let words = self.to_words();
@@ -213,7 +214,7 @@ pub(crate) fn read(bytes: &[u8], path: &Path) -> Result<Found> {
     }
     let newest = slots
         .into_iter()
-        .filter(|slot| slot[0] == MAGIC && slot[WORDS - 1] == checksum(slot))
+        .filter(|slot| slot[0] == MAGIC && holds(slot[WORDS - 1], checksum(slot)))
         .max_by_key(|slot| slot[2]);
     match newest {
         Some(slot) => Header::from_words(slot).map(Found::Header),
@@ -228,6 +229,7 @@ pub(crate) fn read(bytes: &[u8], path: &Path) -> Result<Found> {
 ///
 /// # Safety
 /// The first page is mapped at `base`, and nobody else has the file.
+#[cfg_attr(feature = "sim", track_caller)]
 pub(crate) unsafe fn begin_creation(media: &Media, base: *mut u8) {
     // SAFETY: by the caller's promise.
     unsafe { media.store_word(base.cast(), MAGIC) };

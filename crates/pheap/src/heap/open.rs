@@ -291,6 +291,7 @@ fn boot_id() -> u128 {
 
 /// Marks the heap as in use, durably before it is changed: after a power failure, the disk may have any of the pages that were
 /// stored later, and must not have the mark of a closed heap beside them.
+#[cfg_attr(feature = "sim", track_caller)]
 fn mark_in_use(mapping: &Mapping, medium: &Medium, media: &Media, header: &mut Header) -> Result<()> {
     if mapping.is_read_only() {
         return Ok(());

@@ -245,6 +245,7 @@ impl Swizzler<'_> {
     }
 
     /// Flushes the line that was written last.
+    #[cfg_attr(feature = "sim", track_caller)]
     fn flush(&mut self) {
         if self.line != 0 && !bug(Bug::NoFlushOfMoved) {
             self.media.flush(std::ptr::without_provenance(self.line), LINE);

@@ -69,6 +69,7 @@ impl HeapInner {
     }
 
     /// Writes the entry of a span that no transaction records; durable on return.
+    #[cfg_attr(feature = "sim", track_caller)]
     pub(crate) fn record_span(&self, span: &Span, media: &Media) {
         // SAFETY: the entry of a span that the caller has taken.
         unsafe { self.write_entry(media, span.entry_at, span.entry.to_words()) };
@@ -79,6 +80,7 @@ impl HeapInner {
     ///
     /// # Safety
     /// The entry is that of a span that the caller has for itself.
+    #[cfg_attr(feature = "sim", track_caller)]
     pub(crate) unsafe fn write_entry(&self, media: &Media, entry_at: u64, words: [u64; 2]) {
         // SAFETY: span tables are mapped; nobody else writes this entry.
         unsafe {

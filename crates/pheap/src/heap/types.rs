@@ -20,7 +20,7 @@ use super::mapping::PAGE;
 use crate::error::{Error, Result};
 use crate::layout::desc::Desc;
 use crate::layout::{Graph, PointerMap, TypeLayout, decode, difference, encode};
-use crate::media::{LINE, Media};
+use crate::media::{LINE, Media, holds};
 
 /// The table, as known while the heap is open.
 #[derive(Debug, Default)]
@@ -250,7 +250,7 @@ fn record_at(bytes: &[u8], at: u64, offset: u64, salt: u64) -> Option<(&[u8], u3
     let size = len.checked_add(16)?.next_multiple_of(8);
     let whole = record.get(..size)?;
     let sum = u64::from_le_bytes(*whole.first_chunk()?);
-    (count > 0 && sum == checksum(&whole[8..], offset, salt))
+    (count > 0 && holds(sum, checksum(&whole[8..], offset, salt)))
         .then(|| (&whole[16..16 + len], count, size as u64))
 }
 

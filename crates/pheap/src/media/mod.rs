@@ -11,6 +11,7 @@
 //! With a [write-ahead log](wal), a fence does not make anything durable; but records become durable in the order of the fences, which is
 //! what the protocols rely on.
 
+mod checked;
 pub(crate) mod cpu;
 #[cfg(feature = "sim")]
 pub mod sim;
@@ -19,11 +20,14 @@ pub(crate) mod wal;
 
 use std::cell::RefCell;
 use std::mem::MaybeUninit;
+#[cfg(feature = "sim")]
+use std::panic::Location;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 
 use crate::error::{Error, Result};
 use crate::txn::log::{Range, Staged};
+pub(crate) use checked::holds;
 use cpu::FlushInstruction;
 pub(crate) use synced::SyncedFile;
 use wal::Wal;
@@ -90,6 +94,8 @@ pub(crate) struct Media {
     counters: Arc<Counters>,
     /// With a write-ahead log: addresses and lengths of what the next record holds.
     noted: RefCell<Vec<(usize, usize)>>,
+    #[cfg(feature = "sim")]
+    late: sim::late::Late,
 }
 
 /// What was done on a medium. Shared with whoever wants to know.
@@ -135,7 +141,13 @@ impl Gauge {
 
 impl Media {
     pub(crate) fn new(medium: Medium) -> Media {
-        Media { medium, counters: Arc::default(), noted: RefCell::default() }
+        Media {
+            medium,
+            counters: Arc::default(),
+            noted: RefCell::default(),
+            #[cfg(feature = "sim")]
+            late: sim::late::Late::default(),
+        }
     }
 
     pub(crate) fn counters(&self) -> &Arc<Counters> {
@@ -178,7 +190,10 @@ impl Media {
             Medium::Sim(sim) => {
                 // SAFETY: by the caller's promise.
                 unsafe { sim.store(dst.cast(), words.as_ptr().cast(), words.len() * 8) };
-                sim.flush(dst.cast(), words.len() * 8);
+                if !self.appends_late(dst.cast(), words.len() * 8) {
+                    sim.flush(dst.cast(), words.len() * 8);
+                }
+                self.has_flushed();
             }
         }
     }
@@ -233,10 +248,22 @@ impl Media {
 
     /// Starts to write back the lines that hold `len` bytes at `addr`; done at the next fence.
     #[inline]
+    #[cfg_attr(feature = "sim", track_caller)]
     pub(crate) fn flush(&self, addr: *const u8, len: usize) {
         if len == 0 {
             return;
         }
+        #[cfg(feature = "sim")]
+        if self.keeps_from_flushing(addr, len, Location::caller()) {
+            return;
+        }
+        self.flush_now(addr, len);
+        #[cfg(feature = "sim")]
+        self.has_flushed();
+    }
+
+    #[inline(always)]
+    fn flush_now(&self, addr: *const u8, len: usize) {
         match &self.medium {
             Medium::Process | Medium::Synced(_) => {}
             Medium::Wal(_) => self.noted.borrow_mut().push((addr.addr(), len)),
@@ -254,7 +281,19 @@ impl Media {
 
     /// Waits until all that was appended or flushed before is durable.
     #[inline]
+    #[cfg_attr(feature = "sim", track_caller)]
     pub(crate) fn fence(&self) {
+        #[cfg(feature = "sim")]
+        if self.keeps_from_fencing(Location::caller()) {
+            return;
+        }
+        self.fence_now();
+        #[cfg(feature = "sim")]
+        self.has_fenced();
+    }
+
+    #[inline(always)]
+    fn fence_now(&self) {
         match &self.medium {
             Medium::Process => compiler_fence(Ordering::SeqCst),
             // A failure is kept by the log, which whoever waits for a record will find.
@@ -275,6 +314,7 @@ impl Media {
     }
 
     /// [`flush`](Self::flush) and [`fence`](Self::fence).
+    #[cfg_attr(feature = "sim", track_caller)]
     pub(crate) fn persist(&self, addr: *const u8, len: usize) {
         self.flush(addr, len);
         self.fence();
@@ -290,6 +330,7 @@ impl Media {
 
     /// [`flush`](Self::flush) and [`fence`](Self::fence) for what a write-ahead log does not cover: the header, new arenas, and what only a header
     /// will name.
+    #[cfg_attr(feature = "sim", track_caller)]
     pub(crate) fn persist_directly(&self, base: *const u8, addr: *const u8, len: usize) {
         let Medium::Wal(wal) = &self.medium else { return self.persist(addr, len) };
         // SAFETY: the caller has just stored so many bytes there, under the lock on the metadata.
@@ -302,7 +343,12 @@ impl Media {
     ///
     /// # Errors
     /// As for [`Wal::append`]; what was noted is forgotten.
+    #[cfg_attr(feature = "sim", track_caller)]
     pub(crate) fn record(&self, wal: &Wal) -> Result<()> {
+        #[cfg(feature = "sim")]
+        if self.keeps_from_recording(Location::caller()) {
+            return Ok(());
+        }
         self.record_noted(wal, false)
     }
 
@@ -344,7 +390,12 @@ impl Media {
     /// # Errors
     /// As for [`Wal::append`].
     #[inline]
+    #[cfg_attr(feature = "sim", track_caller)]
     pub(crate) fn record_staged(&self, wal: &Wal, staged: &Staged) -> Result<()> {
+        #[cfg(feature = "sim")]
+        if sim::mutant::is_dropped(sim::mutant::Kind::LogEntry, Location::caller()) {
+            return Ok(());
+        }
         self.recorded(wal.append(staged.range_words(), staged.ranges(), false))
     }
 
@@ -356,7 +407,14 @@ impl Media {
     }
 
     /// With a write-ahead log: takes over what another medium has noted.
+    #[cfg_attr(feature = "sim", track_caller)]
     pub(crate) fn take_noted(&self, other: &Media) {
+        #[cfg(feature = "sim")]
+        if !other.noted.borrow().is_empty()
+            && sim::mutant::is_dropped(sim::mutant::Kind::LogEntry, Location::caller())
+        {
+            return;
+        }
         self.noted.borrow_mut().append(&mut other.noted.borrow_mut());
     }
 

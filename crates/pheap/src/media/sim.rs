@@ -12,6 +12,7 @@
 //! change is a violation.
 
 pub mod disk;
+pub(crate) mod late;
 pub mod mutant;
 
 use std::cell::Cell;

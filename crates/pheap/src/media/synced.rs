@@ -51,7 +51,7 @@ impl SyncedFile {
         });
         #[cfg(not(feature = "sim"))]
         let written = Ok(());
-        if written.and_then(|()| self.file.sync()).is_err() {
+        if written.and_then(|()| self.file.sync_now()).is_err() {
             self.failed.store(true, Ordering::Relaxed);
         }
     }

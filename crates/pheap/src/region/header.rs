@@ -6,7 +6,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::{Error, Result};
 use crate::heap::mapping::PAGE;
-use crate::media::Media;
+use crate::media::{Media, holds};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"\x89PREGIO\n");
 /// Longest name of a root in bytes.
@@ -34,9 +34,10 @@ fn with_check(value: u64) -> u64 {
     value | xxh3_64(&value.to_le_bytes()) >> VALUE_BITS << VALUE_BITS
 }
 
+#[cfg_attr(feature = "sim", track_caller)]
 fn checked(word: u64, what: &str) -> Result<u64> {
     let value = word & ((1 << VALUE_BITS) - 1);
-    if with_check(value) == word {
+    if holds(word, with_check(value)) {
         Ok(value)
     } else {
         Err(Error::corrupt(format!("the {what} of a region is damaged")))
@@ -124,7 +125,7 @@ impl RegionHeader {
     pub(crate) fn read_through(self, salt: u64, word: impl Fn(*mut u64) -> u64) -> Result<(u32, u32)> {
         let get = |number| word(self.words.wrapping_add(number));
         let (magic, id, ty, sum) = (get(0), get(ID), get(TYPE), get(CHECKSUM));
-        if magic != MAGIC || sum != Self::check(id, ty, salt) || id == 0 {
+        if magic != MAGIC || !holds(sum, Self::check(id, ty, salt)) || id == 0 {
             return Err(Error::corrupt("the header of a region has a wrong checksum"));
         }
         Ok((id as u32, ty as u32))
@@ -184,6 +185,7 @@ impl RegionHeader {
     ///
     /// # Safety
     /// The header is mapped, and the region is locked.
+    #[cfg_attr(feature = "sim", track_caller)]
     pub(crate) unsafe fn set_removed(self, media: &Media) {
         // SAFETY: by the caller's promise.
         unsafe {
@@ -209,6 +211,7 @@ impl RegionHeader {
     ///
     /// # Safety
     /// As for [`set_removed`](Self::set_removed).
+    #[cfg_attr(feature = "sim", track_caller)]
     pub(crate) unsafe fn set_generation(self, media: &Media, generation: u64) {
         // SAFETY: by the caller's promise.
         unsafe {
@@ -227,7 +230,7 @@ impl RegionHeader {
             let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
             let sum = xxh3_64(&bytes[..(NAME_WORDS - 1) * 8]);
             let (sequence, len) = (words[0], words[1] as usize);
-            if sequence == 0 || sum != words[NAME_WORDS - 1] || len > MAX_NAME {
+            if sequence == 0 || !holds(words[NAME_WORDS - 1], sum) || len > MAX_NAME {
                 return None;
             }
             Some((sequence, String::from_utf8(bytes[16..16 + len].to_vec()).ok()?))
@@ -249,6 +252,7 @@ impl RegionHeader {
     ///
     /// # Safety
     /// The header is mapped, and the caller holds the lock on the heap's metadata.
+    #[cfg_attr(feature = "sim", track_caller)]
     pub(crate) unsafe fn set_name(self, media: &Media, name: &str) {
         // SAFETY: by the caller's promise.
         let sequences = unsafe { self.names() }.map(|slot| slot.map_or(0, |(sequence, _)| sequence));

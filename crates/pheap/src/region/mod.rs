@@ -364,6 +364,7 @@ impl Drop for Shared<'_> {
 impl Region {
     /// With a write-ahead log: waits until what was committed in the region may be told to others.
     #[inline(never)] // reads without such a log need the registers
+    #[cfg_attr(feature = "sim", track_caller)]
     fn wait_for_records(&self, heap: &HeapInner) -> Result<()> {
         match heap.wal() {
             Some(wal) => heap.acknowledge(wal, self.counters.position.get()),

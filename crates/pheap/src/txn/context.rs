@@ -220,6 +220,7 @@ impl Context {
         }
     }
 
+    #[cfg_attr(feature = "sim", track_caller)]
     pub(crate) fn append_undo(&mut self, ranges: &[(usize, usize)]) -> Result<()> {
         let (heap, region) = (self.heap(), self.region);
         let Context { log, media, .. } = self;

@@ -15,7 +15,7 @@
 use super::checksum::checksum;
 pub(crate) use super::staged::{Range, Staged, head, ranges};
 use crate::error::{Error, Result};
-use crate::media::{Bug, LINE, LINE_WORDS, Media, bug};
+use crate::media::{Bug, LINE, LINE_WORDS, Media, bug, holds};
 use crate::region::header::{REGION_SIZE, RegionHeader};
 
 /// Words of undo that go into one entry at most.
@@ -182,7 +182,12 @@ impl Log {
 
     /// Appends the staged entry, for which there [is room](Self::has_room). Durable after the next fence.
     #[inline]
+    #[cfg_attr(feature = "sim", track_caller)]
     pub(crate) fn append(&mut self, media: &Media) {
+        #[cfg(feature = "sim")]
+        if media.drops_entry(std::panic::Location::caller()) {
+            return;
+        }
         if let Some(kept) = &mut self.kept {
             self.undo.push(kept.len() as u64);
             self.staged.words[1] |= self.staged.words.len() as u64;
@@ -216,6 +221,7 @@ impl Log {
     ///
     /// # Safety
     /// The ranges are mapped, belong to the transaction's regions, and have definite bytes.
+    #[cfg_attr(feature = "sim", track_caller)]
     pub(crate) unsafe fn append_undo(
         &mut self,
         media: &Media,
@@ -247,6 +253,7 @@ impl Log {
         Ok(())
     }
 
+    #[cfg_attr(feature = "sim", track_caller)]
     fn append_with_room(
         &mut self,
         media: &Media,
@@ -260,6 +267,7 @@ impl Log {
     }
 
     /// Empties the log by making the next generation durable. All that its entries cover must be durable before.
+    #[cfg_attr(feature = "sim", track_caller)]
     pub(crate) fn reset(&mut self, media: &Media) {
         self.undo.clear();
         self.sequence = 0;
@@ -283,6 +291,7 @@ impl Log {
     }
 
     /// [`reset`](Self::reset) without the fence, for recovery, which fences for all logs together.
+    #[cfg_attr(feature = "sim", track_caller)]
     pub(crate) fn reset_unfenced(&mut self, media: &Media) {
         self.generation += 1;
         // SAFETY: as in `reset`.
@@ -355,7 +364,7 @@ impl Log {
         }
         // SAFETY: as above.
         let words = unsafe { std::slice::from_raw_parts(entry, len as usize) };
-        (checksum(self.seed(sequence, at), words) == words[0]).then(|| words.to_vec())
+        holds(words[0], checksum(self.seed(sequence, at), words)).then(|| words.to_vec())
     }
 }
 

@@ -1,6 +1,11 @@
 //! Entries of a log: how they are put together, and how they are read.
 
+#[cfg(feature = "sim")]
+use std::panic::Location;
+
 use super::log::Kind;
+#[cfg(feature = "sim")]
+use crate::media::sim::mutant;
 use crate::media::{LINE, LINE_WORDS, copy_words};
 
 /// Ranges are counted in 24 bits.
@@ -37,7 +42,12 @@ impl Staged {
     /// # Safety
     /// `src` is valid for reads of `words` words, all of them with definite bytes.
     #[inline]
+    #[cfg_attr(feature = "sim", track_caller)]
     pub(crate) unsafe fn add(&mut self, offset: u64, src: *const u64, words: usize) {
+        #[cfg(feature = "sim")]
+        if mutant::is_dropped(mutant::Kind::LogEntry, Location::caller()) {
+            return;
+        }
         let mut done = 0;
         while done < words {
             let n = (words - done).min(MAX_RANGE);
@@ -58,6 +68,7 @@ impl Staged {
     /// # Safety
     /// Both are valid for reads of `words` words, all of them with definite bytes.
     #[inline]
+    #[cfg_attr(feature = "sim", track_caller)]
     pub(crate) unsafe fn add_changes(
         &mut self,
         offset: u64,
@@ -66,6 +77,10 @@ impl Staged {
         words: usize,
         way: Compare,
     ) {
+        #[cfg(feature = "sim")]
+        if mutant::is_dropped(mutant::Kind::LogEntry, Location::caller()) {
+            return;
+        }
         // At worst every third word begins a range. Room for all, so that the loop need not look.
         self.words.reserve(words + words / 2 + 2 + LINE_WORDS);
         // SAFETY: there is room; the caller has promised the rest.

@@ -118,6 +118,14 @@ struct Pending {
     change: DiskChange,
     /// A sync has failed to make it durable, and no other will.
     limbo: bool,
+    /// The next sync passes it by.
+    late: bool,
+}
+
+impl Pending {
+    fn new(change: DiskChange) -> Pending {
+        Pending { change, limbo: false, late: false }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -138,6 +146,10 @@ struct State {
     acknowledged: (usize, usize),
     faults: Faults,
     amid: Amid,
+    /// What is written is late.
+    writes_late: bool,
+    /// A file that is to be synced after the next write.
+    sync_owed: Option<(Which, u64)>,
 }
 
 /// What happens in the middle of the next sync of a file.
@@ -164,8 +176,7 @@ impl SimDisk {
     pub fn with_pending(image: DiskImage, pending: &[DiskChange]) -> SimDisk {
         let mut view = image.clone();
         pending.iter().for_each(|change| view.apply(change));
-        let pending: Vec<_> =
-            pending.iter().map(|change| Pending { change: change.clone(), limbo: false }).collect();
+        let pending: Vec<_> = pending.iter().map(|change| Pending::new(change.clone())).collect();
         let written = pending.len();
         let state = State { view, durable: image, pending, written, ..State::default() };
         SimDisk { state: Arc::new(Mutex::new(state)) }
@@ -344,7 +355,7 @@ impl State {
 
     fn write(&mut self, change: DiskChange) {
         self.view.apply(&change);
-        self.pending.push(Pending { change, limbo: false });
+        self.pending.push(Pending { late: self.writes_late, ..Pending::new(change) });
     }
 
     fn make_durable(&mut self, change: DiskChange) {
@@ -356,8 +367,9 @@ impl State {
     fn make_all_durable(&mut self, ready: impl Fn(&DiskChange) -> bool) {
         let mut kept: Vec<Pending> = Vec::new();
         for pending in std::mem::take(&mut self.pending) {
-            if pending.limbo || !ready(&pending.change) {
-                kept.push(pending);
+            if pending.limbo || pending.late || !ready(&pending.change) {
+                let late = pending.late && !ready(&pending.change);
+                kept.push(Pending { late, ..pending });
                 continue;
             }
             if let DiskChange::Sector(which, number, _) = pending.change {
@@ -499,10 +511,26 @@ impl Storage for SimFile {
             sector[from - start..to - start].copy_from_slice(&bytes[from - at..to - at]);
             state.write(DiskChange::Sector(self.which, number as u32, Arc::new(sector)));
         }
+        if let Some((which, number)) = state.sync_owed.take() {
+            drop(state);
+            SimFile { state: self.state.clone(), which, number }.sync_now()?;
+        }
         Ok(len)
     }
 
-    fn sync(&self) -> io::Result<()> {
+    fn write_late(&self, bytes: &[u8], at: u64) -> io::Result<usize> {
+        lock(&self.state).writes_late = true;
+        let written = self.write_some(bytes, at);
+        lock(&self.state).writes_late = false;
+        written
+    }
+
+    fn sync_late(&self) -> io::Result<()> {
+        lock(&self.state).sync_owed = Some((self.which, self.number));
+        Ok(())
+    }
+
+    fn sync_now(&self) -> io::Result<()> {
         let amid = lock(&self.state).amid.0.take_if(|(which, _)| *which == self.which);
         if let Some((_, what)) = amid {
             what();
@@ -529,7 +557,7 @@ impl Storage for SimFile {
         Ok(self.bytes(&lock(&self.state)).len() as u64)
     }
 
-    fn extend(&self, from: u64, to: u64) -> io::Result<()> {
+    fn extend_now(&self, from: u64, to: u64) -> io::Result<()> {
         let mut state = lock(&self.state);
         state.faults.check(self.which, Call::Extend)?;
         let len = self.bytes(&state).len() as u64;

@@ -177,7 +177,24 @@ impl FromStr for Mutant {
     }
 }
 
-type Hits = HashMap<(Kind, &'static Location<'static>), u64>;
+/// How a site was reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Reach {
+    /// How often.
+    pub hits: u64,
+    /// Whether what it asks for can come late.
+    pub delays: bool,
+}
+
+type Hits = HashMap<(Kind, &'static Location<'static>), Reach>;
+
+fn note(hits: &mut Option<Hits>, kind: Kind, place: &'static Location<'static>, delays: bool) {
+    if let Some(hits) = hits {
+        let reach = hits.entry((kind, place)).or_default();
+        reach.hits += 1;
+        reach.delays |= delays;
+    }
+}
 
 thread_local! {
     static MUTANT: Cell<Option<Mutant>> = const { Cell::new(None) };
@@ -237,11 +254,13 @@ pub fn note_locks(on: bool) {
 }
 
 /// The sites that were reached since [`note_sites`] and [`note_locks`], and how often.
-pub fn sites() -> BTreeMap<Site, u64> {
-    let mut sites = BTreeMap::new();
+pub fn sites() -> BTreeMap<Site, Reach> {
+    let mut sites: BTreeMap<Site, Reach> = BTreeMap::new();
     let mut add = |hits: &Hits| {
-        for (&(kind, place), &count) in hits {
-            *sites.entry(Site::at(kind, place)).or_default() += count;
+        for (&(kind, place), more) in hits {
+            let reach = sites.entry(Site::at(kind, place)).or_default();
+            reach.hits += more.hits;
+            reach.delays |= more.delays;
         }
     };
     HITS.with_borrow(|hits| hits.iter().for_each(&mut add));
@@ -255,13 +274,20 @@ pub(crate) fn reached(kind: Kind, place: &'static Location<'static>) -> Option<M
     if kind == Kind::Lock {
         return if SHARES.load(Ordering::Acquire) { lock_reached(place) } else { None };
     }
-    HITS.with_borrow_mut(|hits| {
-        if let Some(hits) = hits {
-            *hits.entry((kind, place)).or_default() += 1;
-        }
-    });
+    reached_by_thread(kind, place, true)
+}
+
+/// [`reached`], for what cannot come late. Returns whether it is to be left out.
+#[inline]
+pub(crate) fn is_dropped(kind: Kind, place: &'static Location<'static>) -> bool {
+    reached_by_thread(kind, place, false).is_some()
+}
+
+fn reached_by_thread(kind: Kind, place: &'static Location<'static>, delays: bool) -> Option<Mutation> {
+    HITS.with_borrow_mut(|hits| note(hits, kind, place, delays));
     let mutant = MUTANT.get()?;
-    mutant.site.is(kind, place).then(|| {
+    let is_it = mutant.site.is(kind, place) && (delays || mutant.mutation == Mutation::Drop);
+    is_it.then(|| {
         FIRED.set(FIRED.get() + 1);
         mutant.mutation
     })
@@ -270,9 +296,7 @@ pub(crate) fn reached(kind: Kind, place: &'static Location<'static>) -> Option<M
 #[cold]
 fn lock_reached(place: &'static Location<'static>) -> Option<Mutation> {
     let mut shared = shared();
-    if let Some(hits) = &mut shared.hits {
-        *hits.entry((Kind::Lock, place)).or_default() += 1;
-    }
+    note(&mut shared.hits, Kind::Lock, place, true);
     let mutant = shared.mutant?;
     mutant.site.is(Kind::Lock, place).then(|| {
         FIRED_LOCKS.fetch_add(1, Ordering::Relaxed);
@@ -306,7 +330,11 @@ mod tests {
         assert_eq!(both(), (None, None));
         both();
         let of_this_file = |site: &Site| site.file == file!() && site.kind == Kind::Flush;
-        let found: Vec<(Site, u64)> = sites().into_iter().filter(|(site, _)| of_this_file(site)).collect();
+        let found: Vec<(Site, u64)> = sites()
+            .into_iter()
+            .map(|(site, reach)| (site, reach.hits))
+            .filter(|(site, _)| of_this_file(site))
+            .collect();
         let [(first, 2), (second, 2)] = found[..] else { panic!("{found:?}") };
         note_sites(false);
         set_mutant(Some(Mutant { site: second, mutation: Mutation::Delay }));

@@ -14,13 +14,18 @@ impl Wal {
     ///
     /// # Errors
     /// What failed; the log then refuses everything.
+    #[cfg_attr(feature = "sim", track_caller)]
     pub(crate) fn write_through(&self, bytes: &[u8], at: u64) -> Result<()> {
         // What follows a failure could reach the disk without what came before.
         if let Some(failure) = self.failure() {
             return Err(failure);
         }
         self.pages.note(at, bytes.len() as u64);
-        self.data.write_all(bytes, at).and_then(|()| self.data.sync()).map_err(|e| {
+        let mut written = self.data.write_all(bytes, at);
+        if written.is_ok() {
+            written = self.data.sync(); // not in a closure, of which nobody would know who has called it
+        }
+        written.map_err(|e| {
             self.fail(&mut self.state.lock(), "writing the heap's file", &e);
             Error::io("writing the heap's file", e)
         })

@@ -24,7 +24,7 @@ impl Storage for OnDisk {
         self.0.write_at(bytes, at)
     }
 
-    fn sync(&self) -> io::Result<()> {
+    fn sync_now(&self) -> io::Result<()> {
         self.0.sync_data()
     }
 
@@ -32,7 +32,7 @@ impl Storage for OnDisk {
         Ok(self.0.metadata()?.len())
     }
 
-    fn extend(&self, from: u64, to: u64) -> io::Result<()> {
+    fn extend_now(&self, from: u64, to: u64) -> io::Result<()> {
         let zeros = vec![0; (to - from).min(1 << 20) as usize];
         let written = (from..to).step_by(zeros.len().max(1)).try_for_each(|at| {
             let len = (to - at).min(zeros.len() as u64);

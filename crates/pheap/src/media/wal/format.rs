@@ -13,7 +13,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::storage::Storage;
 use crate::error::{Error, Result};
-use crate::media::{Bug, LINE, LINE_WORDS, bug};
+use crate::media::{Bug, LINE, LINE_WORDS, bug, holds};
 use crate::txn::checksum::checksum;
 
 use std::collections::BTreeMap;
@@ -108,7 +108,7 @@ pub(crate) fn read_head(file: &dyn Storage) -> io::Result<Head> {
     if have < 8 || words[0] != MAGIC {
         return Ok(Head::Foreign("it is a file of another kind"));
     }
-    if words[HEAD_WORDS - 1] != head_sum(&words) {
+    if !holds(words[HEAD_WORDS - 1], head_sum(&words)) {
         return Ok(Head::Damaged(uuid));
     }
     let segment = words[5];
@@ -150,7 +150,7 @@ impl Seed {
     }
 
     fn is_sealed(self, position: u64, record: &[u64]) -> bool {
-        record[0] == checksum(self.at(position), record)
+        holds(record[0], checksum(self.at(position), record))
     }
 }
 
@@ -219,12 +219,12 @@ pub(crate) fn read_all(file: &dyn Storage, layout: Layout, seed: Seed, path: &Pa
     let mut places = BTreeMap::new();
     for index in 0..layout.segments(file.len().map_err(error)?) {
         let words = line(layout.file_offset(index)).map_err(error)?;
-        if words == seed.segment_head(layout.start(words[1]), words[1], words[2]) {
+        if holds(words, seed.segment_head(layout.start(words[1]), words[1], words[2])) {
             places.insert(words[1], (index, words[2]));
         }
     }
     let mark = line(MARK).map_err(error)?;
-    let folded = if mark == seed.mark(mark[1]) { mark[1] } else { layout.start(1) };
+    let folded = if holds(mark, seed.mark(mark[1])) { mark[1] } else { layout.start(1) };
     let mut found = Found::default();
     let mut open: Vec<Vec<u64>> = Vec::new();
     let mut at = folded;
@@ -233,7 +233,7 @@ pub(crate) fn read_all(file: &dyn Storage, layout: Layout, seed: Seed, path: &Pa
         let Some(&(index, previous_end)) = places.get(&sequence) else { break };
         let start = layout.start(sequence) + LINE as u64;
         // Else the one before ends in a record that is torn.
-        if sequence > first && previous_end != at && !bug(Bug::SkipSegmentEnd) {
+        if sequence > first && !holds(previous_end, at) && !bug(Bug::SkipSegmentEnd) {
             break;
         }
         at = at.max(start);

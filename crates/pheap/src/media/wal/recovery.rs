@@ -7,6 +7,7 @@ use super::format::{Found, Head, Seed, read_all, read_head};
 use super::storage::{Disk, Storage};
 use crate::error::{Error, Result};
 use crate::heap::header::{HEADER_SIZE, Header, Use};
+use crate::media::holds;
 use crate::txn::log::{Range, ranges};
 
 /// The records of a log that are not in the heap's file yet, or not for sure.
@@ -29,7 +30,7 @@ impl Leftover {
         if header.in_use != Use::Wal {
             return match head {
                 None | Some(Head::Nothing) => Ok(Leftover::default()),
-                Some(Head::Damaged(uuid)) if uuid == header.uuid => Ok(Leftover::default()),
+                Some(Head::Damaged(uuid)) if holds(uuid, header.uuid) => Ok(Leftover::default()),
                 Some(Head::Damaged(_)) => Err(foreign("it belongs to another heap")),
                 // Left by a crash between the end of its use and its removal, or while it was made.
                 Some(Head::Log(layout)) if layout.uuid == header.uuid && layout.id <= header.log + 1 => {
@@ -47,10 +48,10 @@ impl Leftover {
             (None, _) | (_, None | Some(Head::Nothing)) => return Err(missing()),
             (_, Some(Head::Foreign(why))) => return Err(foreign(why)),
             (_, Some(Head::Damaged(_))) => return Err(foreign("its head is damaged")),
-            (_, Some(Head::Log(layout))) if layout.uuid != header.uuid => {
+            (_, Some(Head::Log(layout))) if !holds(layout.uuid, header.uuid) => {
                 return Err(foreign("it belongs to another heap"));
             }
-            (_, Some(Head::Log(layout))) if layout.id != header.log => {
+            (_, Some(Head::Log(layout))) if !holds(layout.id, header.log) => {
                 return Err(foreign("it is an older or newer one of the same heap"));
             }
             (Some(log), Some(Head::Log(layout))) => (log, layout),

@@ -2,10 +2,15 @@
 
 use std::fmt::Debug;
 use std::io;
+#[cfg(feature = "sim")]
+use std::panic::Location;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A file whose writes are durable after a [sync](Self::sync), each sector (512 bytes) whole or not at all, in any order before.
+#[cfg(feature = "sim")]
+use crate::media::sim::mutant::{Kind, Mutation, is_dropped, reached};
+
+/// A file whose writes are durable after a [sync](Self::sync_now), each sector (512 bytes) whole or not at all, in any order before.
 pub(crate) trait Storage: Send + Sync + Debug {
     /// Reads as many bytes as there are at `at`, at most `buf.len()`.
     ///
@@ -23,7 +28,7 @@ pub(crate) trait Storage: Send + Sync + Debug {
     ///
     /// # Errors
     /// What the operating system says.
-    fn sync(&self) -> io::Result<()>;
+    fn sync_now(&self) -> io::Result<()>;
 
     /// Length in bytes.
     ///
@@ -36,13 +41,31 @@ pub(crate) trait Storage: Send + Sync + Debug {
     ///
     /// # Errors
     /// What the operating system says.
-    fn extend(&self, from: u64, to: u64) -> io::Result<()>;
+    fn extend_now(&self, from: u64, to: u64) -> io::Result<()>;
 
     /// Whether the file still has a name.
     ///
     /// # Errors
     /// What the operating system says.
     fn is_linked(&self) -> io::Result<bool>;
+
+    /// [`write_some`](Self::write_some), of which the next sync makes nothing durable, only the one after it.
+    ///
+    /// # Errors
+    /// As for `write_some`.
+    #[cfg(feature = "sim")]
+    fn write_late(&self, bytes: &[u8], at: u64) -> io::Result<usize> {
+        self.write_some(bytes, at)
+    }
+
+    /// [`sync_now`](Self::sync_now), but after the next write.
+    ///
+    /// # Errors
+    /// As for `sync_now`.
+    #[cfg(feature = "sim")]
+    fn sync_late(&self) -> io::Result<()> {
+        self.sync_now()
+    }
 }
 
 impl dyn Storage + '_ {
@@ -69,25 +92,59 @@ impl dyn Storage + '_ {
         for at in (0..copy.len()).step_by(SECTOR) {
             let end = copy.len().min(at + SECTOR);
             if copy[at..end] != file[at..end] {
-                self.write_all(&copy[at..end], at as u64)?;
+                write_all(&copy[at..end], at as u64, |bytes, at| self.write_some(bytes, at))?;
             }
         }
         Ok(())
     }
 
     /// Writes all of the bytes.
+    #[cfg_attr(feature = "sim", track_caller)]
     pub(crate) fn write_all(&self, bytes: &[u8], at: u64) -> io::Result<()> {
-        let mut done = 0;
-        while done < bytes.len() {
-            match self.write_some(&bytes[done..], at + done as u64) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(n) => done += n,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(e),
-            }
+        #[cfg(feature = "sim")]
+        match reached(Kind::Write, Location::caller()) {
+            Some(Mutation::Drop) => return Ok(()),
+            Some(Mutation::Delay) => return write_all(bytes, at, |bytes, at| self.write_late(bytes, at)),
+            None => {}
         }
-        Ok(())
+        write_all(bytes, at, |bytes, at| self.write_some(bytes, at))
     }
+
+    /// See [`sync_now`](Storage::sync_now).
+    #[cfg_attr(feature = "sim", track_caller)]
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        #[cfg(feature = "sim")]
+        match reached(Kind::Sync, Location::caller()) {
+            Some(Mutation::Drop) => return Ok(()),
+            Some(Mutation::Delay) => return self.sync_late(),
+            None => {}
+        }
+        self.sync_now()
+    }
+
+    /// See [`extend_now`](Storage::extend_now).
+    #[cfg_attr(feature = "sim", track_caller)]
+    pub(crate) fn extend(&self, from: u64, to: u64) -> io::Result<()> {
+        #[cfg(feature = "sim")]
+        if is_dropped(Kind::Write, Location::caller()) {
+            return Ok(());
+        }
+        self.extend_now(from, to)
+    }
+}
+
+/// Writes all of the bytes, with calls that write some.
+fn write_all(bytes: &[u8], at: u64, write_some: impl Fn(&[u8], u64) -> io::Result<usize>) -> io::Result<()> {
+    let mut done = 0;
+    while done < bytes.len() {
+        match write_some(&bytes[done..], at + done as u64) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(n) => done += n,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
 }
 
 /// The heap's file, and the place for its log beside it.

@@ -37,7 +37,7 @@ impl Storage for InMemory {
         Ok(bytes.len())
     }
 
-    fn sync(&self) -> io::Result<()> {
+    fn sync_now(&self) -> io::Result<()> {
         Ok(())
     }
 
@@ -45,7 +45,7 @@ impl Storage for InMemory {
         Ok(self.0.lock().unwrap().len() as u64)
     }
 
-    fn extend(&self, _: u64, to: u64) -> io::Result<()> {
+    fn extend_now(&self, _: u64, to: u64) -> io::Result<()> {
         self.0.lock().unwrap().resize(to as usize, 0);
         Ok(())
     }
@@ -75,7 +75,7 @@ impl Log {
         let file = InMemory::default();
         let seed = Seed::new(99, LAYOUT.id);
         (&file as &dyn Storage).write_all(&LAYOUT.to_bytes(), 0).unwrap();
-        file.extend(0, LAYOUT.file_offset(segments)).unwrap();
+        file.extend_now(0, LAYOUT.file_offset(segments)).unwrap();
         Log { buffer: Buffer::new(LAYOUT, seed, segments), file, seed }
     }
 
@@ -83,7 +83,7 @@ impl Log {
         let words = content.iter().map(|(_, words)| words.len() + 1).sum();
         while self.buffer.need(words) > self.buffer.room() {
             let have = self.buffer.segments();
-            self.file.extend(0, LAYOUT.file_offset(have + 1)).unwrap();
+            self.file.extend_now(0, LAYOUT.file_offset(have + 1)).unwrap();
             self.buffer.add_segments(have..have + 1);
         }
         self.buffer.append(content.iter().map(|(offset, words)| Range { offset: *offset, words }));
