@@ -60,11 +60,28 @@ pub fn alphabet(setting: Setting) -> Vec<Op> {
         };
         let both = [Both::Set, Both::Many, Both::Push].map(Op::Both);
         let changes = changes.into_iter().map(Op::Change).collect();
-        return [one(&a, A), one(&[Set, Push], B), both.to_vec(), changes].concat();
+        let shelved = match setting {
+            _ if moved => others(&["map-fill a"]),
+            _ if eager || crashed => others(&["map-fill a", "tree-fill a", "vec-push a"]),
+            _ if full => others(&["map-fill a"]),
+            _ if lazy => others(&["map-insert a", "map-clear a"]),
+            _ => others(&["map-insert a", "map-remove a", "map-fill a", "map-abort a", "both-map"]),
+        };
+        return [one(&a, A), one(&[Set, Push], B), both.to_vec(), changes, shelved].concat();
     }
     if moved {
-        let others =
-            others(&["migrate a", "collect", "ready", "both-push", "close", "torn", "relocate", "move"]);
+        let others = others(&[
+            "migrate a",
+            "collect",
+            "ready",
+            "both-push",
+            "close",
+            "torn",
+            "relocate",
+            "move",
+            "map-fill a",
+            "vec-push a",
+        ]);
         return [one(&[One::Set, One::Push, One::PopFree, One::Grow, One::Many], A), others].concat();
     }
     if eager {
@@ -82,7 +99,7 @@ pub fn alphabet(setting: Setting) -> Vec<Op> {
             (true, _) => vec![Push, Cut, Hold, Relink, ReplaceFree, FreeBig, Wide, Churn],
             (_, true) => vec![Push, PopFree, Cut, Stuff, Carry, Replace, FreeBig, Churn],
         };
-        let others = others(&[
+        let more = others(&[
             "migrate a",
             "collect",
             "both-push",
@@ -92,10 +109,18 @@ pub fn alphabet(setting: Setting) -> Vec<Op> {
             "power",
             "torn",
         ]);
-        return [one(&a, A), others].concat();
+        let shelved = others(match (pin, crashed) {
+            (false, false) => {
+                &["map-fill a", "map-clear a", "tree-fill a", "tree-thin a", "vec-push a", "vec-grow a"]
+            }
+            (true, _) => &["map-insert a", "tree-fill a", "vec-grow a"],
+            (_, true) => &["map-fill a", "tree-insert a", "vec-push a"],
+        });
+        return [one(&a, A), more, shelved].concat();
     }
     if swapped {
-        let both = others(&["both", "both-many", "both-push", "both-abort", "power"]);
+        let both =
+            others(&["both", "both-many", "both-push", "both-abort", "both-map", "map-insert a", "power"]);
         return [one(&[One::Set, One::Push], A), one(&[One::Set, One::Push], B), both].concat();
     }
     if empty {
@@ -107,6 +132,7 @@ pub fn alphabet(setting: Setting) -> Vec<Op> {
             one(&[One::Set, One::Push, One::Big, One::Grow, One::Wide, One::Burst], A),
             one(&[One::Set, One::Grow], B),
             others(&["both-many", "remove b", "create b", "migrate a", "power"]),
+            others(&["shelve a", "map-fill a", "vec-grow a"]),
         ]
         .concat();
     }
@@ -138,6 +164,7 @@ pub fn alphabet(setting: Setting) -> Vec<Op> {
                 "kill",
                 "torn",
             ]),
+            others(&["map-insert a", "map-fill a", "tree-fill a", "vec-grow a", "map-panic a"]),
         ]
         .concat();
     }
@@ -184,13 +211,60 @@ pub fn alphabet(setting: Setting) -> Vec<Op> {
             "collect",
             "convert",
         ]),
+        others(&[
+            "shelve a",
+            "map-insert a",
+            "map-fill a",
+            "map-set a",
+            "map-remove a",
+            "map-clear a",
+            "tree-fill a",
+            "tree-remove a",
+            "tree-thin a",
+            "vec-push a",
+            "vec-grow a",
+            "string-set a",
+            "map-abort a",
+            "map-panic a",
+            "both-map",
+        ]),
     ]
     .concat()
 }
 
+/// A few operations of each kind, for all programs of up to four of them: allocation, writes, growth, an abort, two roots, a collection, what
+/// the collector and openings do; with a log on a disk, or without.
+pub fn core(wal: bool) -> Vec<Op> {
+    let names = [
+        "set a",
+        "push a",
+        "pop a",
+        "many a",
+        "grow a",
+        "abort a",
+        "both",
+        "map-insert a",
+        "map-remove a",
+        "collect",
+        "kill",
+        "relocate",
+        "checkpoint",
+    ];
+    let names = &names[..names.len() - usize::from(!wal)];
+    names.iter().map(|name| name.parse().expect("it is an operation")).collect()
+}
+
 /// All sensible programs of `len` operations in this setting.
 pub fn all(setting: Setting, len: usize) -> impl Iterator<Item = Program> {
-    let alphabet = alphabet(setting);
+    programs(alphabet(setting), setting, len)
+}
+
+/// All sensible programs of `len` [core](core) operations in this setting.
+pub fn core_programs(setting: Setting, len: usize) -> impl Iterator<Item = Program> {
+    programs(core(setting.wal), setting, len)
+}
+
+fn programs(alphabet: Vec<Op>, setting: Setting, len: usize) -> impl Iterator<Item = Program> {
     (0..alphabet.len().pow(len as u32)).filter_map(move |number| {
         let mut number = number;
         let mut ops = vec![alphabet[0]; len];

@@ -15,7 +15,7 @@
 //! | [`program`] | operations, programs and their text |
 //! | [`alphabet`] | which programs there are |
 //! | [`model`] | what a heap should hold |
-//! | [`objects`], [`layouts`], [`ops`] | the persistent types; what operations do |
+//! | [`objects`], [`layouts`], [`shelf`], [`ops`] | the persistent types; what operations do |
 //! | [`medium`], [`fault`] | simulated memory and disks, and calls that fail |
 //! | [`run`] | running a program on a simulated medium |
 //! | [`image`], [`disk_image`], [`subset`] | what a crash leaves behind |
@@ -38,6 +38,7 @@ pub mod report;
 pub mod rng;
 pub mod run;
 pub mod seeded;
+pub mod shelf;
 pub mod subset;
 
 pub use explore::{Explorer, Limits};

@@ -22,6 +22,14 @@ pub struct RootState {
     pub big: Option<Vec<u64>>,
     /// The values of a linked list.
     pub list: Vec<u64>,
+    /// What a hash map holds.
+    pub map: BTreeMap<u64, u64>,
+    /// What an ordered map holds.
+    pub tree: BTreeMap<String, u64>,
+    /// The values of the objects that a vector leads to.
+    pub vec: Vec<u64>,
+    /// A string.
+    pub text: String,
 }
 
 impl RootState {
@@ -31,9 +39,10 @@ impl RootState {
     }
 
     /// How many objects that is, with those that a held pointer leads to: nodes with these values. No two nodes have the same one.
+    /// What belongs to collections does not count: how they lie in the heap is their own business.
     pub fn objects(&self, held: &[u64]) -> u64 {
         let nodes: BTreeSet<&u64> = self.list.iter().chain(held).collect();
-        2 + u64::from(self.big.is_some()) + nodes.len() as u64
+        2 + u64::from(self.big.is_some()) + (nodes.len() + self.vec.len()) as u64
     }
 }
 
@@ -79,6 +88,10 @@ fn fields(text: &mut String, name: &str, expected: &RootState, found: &RootState
     field("y", expected.y.to_string(), found.y.to_string());
     field("bytes", format!("{:?}", expected.bytes), format!("{:?}", found.bytes));
     field("list", format!("{:?}", expected.list), format!("{:?}", found.list));
+    field("vec", format!("{:?}", expected.vec), format!("{:?}", found.vec));
+    field("text", format!("{:?}", expected.text), format!("{:?}", found.text));
+    entries(&mut field, "map", &expected.map, &found.map);
+    entries(&mut field, "tree", &expected.tree, &found.tree);
     let length =
         |big: &Option<Vec<u64>>| big.as_ref().map_or("none".to_owned(), |big| format!("{} long", big.len()));
     field("big", length(&expected.big), length(&found.big));
@@ -100,6 +113,26 @@ fn fields(text: &mut String, name: &str, expected: &RootState, found: &RootState
     }
 }
 
+/// Tells how two maps differ: their lengths, and the first entries that are not in both.
+fn entries<K: Ord + std::fmt::Debug>(
+    field: &mut impl FnMut(&str, String, String),
+    name: &str,
+    expected: &BTreeMap<K, u64>,
+    found: &BTreeMap<K, u64>,
+) {
+    let length = |map: &BTreeMap<K, u64>| format!("{} long", map.len());
+    field(name, length(expected), length(found));
+    let keys: BTreeSet<&K> = expected.keys().chain(found.keys()).collect();
+    let different = keys.into_iter().filter(|key| expected.get(key) != found.get(key));
+    for key in different.take(3) {
+        field(
+            &format!("{name}[{key:?}]"),
+            format!("{:?}", expected.get(key)),
+            format!("{:?}", found.get(key)),
+        );
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -112,12 +145,14 @@ mod tests {
         assert_eq!(before.difference(&after), "");
         assert_eq!(before.digest(), after.digest());
         after.roots.get_mut("a").unwrap().slice[7] = 1;
+        after.roots.get_mut("a").unwrap().map.insert(3, 4);
         after.roots.insert("b".into(), RootState::new(6));
         let text = before.difference(&after);
-        assert!(
-            text.contains("a.slice[7] is 1, should be 12") && text.contains("\"b\" should not exist"),
-            "{text}"
-        );
+        for part in
+            ["a.slice[7] is 1, should be 12", "a.map[3] is Some(4), should be None", "\"b\" should not exist"]
+        {
+            assert!(text.contains(part), "{text}");
+        }
         assert_ne!(before.digest(), after.digest());
     }
 }

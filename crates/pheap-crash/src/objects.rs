@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
 
-use pheap::{Heap, P, Persist, Root, View};
+use pheap::{Heap, P, Persist, Report, Root, View, field};
 
-use crate::layouts::{self, Found, Other};
+use crate::layouts::{self, Found, Handle, Other};
 use crate::model::{RootState, State};
+use crate::shelf::{self, Store};
 
 /// The object that a root is. Larger than 256 bytes, so that `#[txn]` logs fields, and in several cache lines.
 #[derive(Persist)]
@@ -51,9 +52,6 @@ impl<'r> Node<'r> {
     }
 }
 
-/// A root of the programs.
-pub type Handle = Root<Record<'static>>;
-
 /// Roots by name.
 pub type Handles = HashMap<String, Found>;
 
@@ -88,14 +86,15 @@ fn address<T: ?Sized>(p: P<'_, T>) -> u64 {
 type Pointers<'r> = (Option<P<'r, [u64]>>, Option<P<'r, [u64]>>, Option<P<'r, Node<'r>>>);
 
 /// Addresses of the heap, and of the objects in it that were seen.
-struct Places {
+#[derive(Debug)]
+pub(crate) struct Places {
     heap: std::ops::Range<u64>,
     seen: Vec<(u64, u64)>,
 }
 
 impl Places {
     /// Checks that an object can be at `p`, so that it can be looked at.
-    fn add<T: ?Sized>(&mut self, what: &str, p: P<'_, T>, bytes: u64) -> Result<(), String> {
+    pub(crate) fn add<T: ?Sized>(&mut self, what: &str, p: P<'_, T>, bytes: u64) -> Result<(), String> {
         let start = address(p);
         if !start.is_multiple_of(8) || start < self.heap.start || bytes > self.heap.end.saturating_sub(start)
         {
@@ -122,6 +121,13 @@ impl Places {
         self.add(&format!("root {name:?}"), p, size_of::<Other<'_>>() as u64)?;
         let Other { x, y, bytes, slice, big, list } = view[p];
         self.root(name, view, (slice, big, list), RootState { x, y, bytes, ..RootState::default() })
+    }
+
+    fn store<'r>(&mut self, name: &str, view: &View<'r>, p: P<'r, Store<'r>>) -> Result<RootState, String> {
+        self.add(&format!("root {name:?}"), p, size_of::<Store<'_>>() as u64)?;
+        self.seen.pop();
+        let state = self.record(name, view, field!(p.record))?;
+        shelf::read(self, name, view, field!(p.shelf), state)
     }
 
     /// Adds what is behind a root to what is in it.
@@ -196,7 +202,20 @@ pub fn handle(heap: &Heap, handles: &mut Handles, name: &str) -> pheap::Result<H
     layouts::back(heap, name)?;
     match found(heap, handles, name)? {
         Found::First(handle) => Ok(handle),
-        Found::Other(_) => Err(pheap::Error::abort("the root cannot be given its first layout")),
+        _ => Err(pheap::Error::abort("the root cannot be given its first layout")),
+    }
+}
+
+/// The same, for those who need its collections: it gets some.
+pub fn store(heap: &Heap, handles: &mut Handles, name: &str) -> pheap::Result<Root<Store<'static>>> {
+    if let Handle::Store(root) = handle(heap, handles, name)? {
+        return Ok(root);
+    }
+    handles.remove(name);
+    layouts::shelve(heap, name)?;
+    match found(heap, handles, name)? {
+        Found::First(Handle::Store(root)) => Ok(root),
+        _ => Err(pheap::Error::abort("the root cannot be given collections")),
     }
 }
 
@@ -215,18 +234,57 @@ pub fn list<'r>(heap: &Heap, view: &View<'r>, first: P<'r, Node<'r>>) -> Result<
     Ok(list)
 }
 
-/// Reads all of a heap. Each pointer is checked before it is followed, for a wrong protocol may leave any.
-pub fn observe(heap: &Heap, handles: &mut Handles) -> Result<State, String> {
+/// What was found in a heap.
+#[derive(Debug, Clone, Default)]
+pub struct Seen {
+    /// What the roots hold.
+    pub state: State,
+    /// Objects that belong to collections.
+    pub owned: u64,
+}
+
+/// Reads all of a heap. Each pointer is checked before it is followed, for a wrong protocol may leave any. Those within collections can only be
+/// followed by their own code, so a heap with collections is checked as a whole before.
+pub fn see(heap: &Heap, handles: &mut Handles) -> Result<Seen, String> {
     let mut places = Places::of(heap);
-    let mut state = State::default();
+    let mut seen = Seen::default();
+    let mut checked = false;
     for info in heap.roots() {
-        let read = match found(heap, handles, &info.name).map_err(|error| error.to_string())? {
-            Found::First(root) => root.read(|view, p| places.record(&info.name, view, p)),
-            Found::Other(root) => root.read(|view, p| places.other(&info.name, view, p)),
+        let name = &info.name;
+        let found = found(heap, handles, name).map_err(|error| error.to_string())?;
+        if found.has_shelf() && !checked {
+            let report = heap.check().map_err(|error| error.to_string())?;
+            if !report.is_clean() {
+                return Err(format!("a check of the heap says: {report}"));
+            }
+            seen.owned = owned(&report);
+            checked = true;
+        }
+        let read = match found {
+            Found::First(Handle::Record(root)) => root.read(|view, p| places.record(name, view, p)),
+            Found::Other(root) => root.read(|view, p| places.other(name, view, p)),
+            Found::First(Handle::Store(root)) => root.read(|view, p| places.store(name, view, p)),
+            Found::OtherStore(root) => root.read(|view, p| {
+                let state = places.other(name, view, field!(p.other))?;
+                shelf::read(&mut places, name, view, field!(p.shelf), state)
+            }),
         };
-        let read = read.map_err(|error| error.to_string())?;
-        state.roots.insert(info.name, read?);
+        seen.state.roots.insert(info.name, read.map_err(|error| error.to_string())??);
     }
     places.check_apart()?;
-    Ok(state)
+    Ok(seen)
+}
+
+/// What the roots of a heap hold, read with as much care.
+pub fn observe(heap: &Heap, handles: &mut Handles) -> Result<State, String> {
+    see(heap, handles).map(|seen| seen.state)
+}
+
+/// Types of the objects that do not belong to collections.
+const TYPES: [&str; 7] = ["Record", "Other", "Store", "OtherStore", "Node", "Item", "[u64]"];
+
+/// How many of the objects of a heap belong to collections.
+pub fn owned(report: &Report) -> u64 {
+    let owned = report.usage.iter().filter(|usage| !TYPES.contains(&usage.type_name.as_str()));
+    owned.map(|usage| usage.objects).sum()
 }

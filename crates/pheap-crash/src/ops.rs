@@ -1,11 +1,14 @@
 //! What the operations do to a root, and to the model of it.
 
+pub mod collections;
+
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use pheap::{Error, Held, P, Txn, txn};
+use pheap::{Error, Held, P, Txn, field, txn};
 
+use crate::layouts::Handle;
 use crate::model::{RootState, SLICE};
-use crate::objects::{Handle, Node, Record};
+use crate::objects::{Node, Record};
 use crate::program::{Both, One};
 
 /// Elements of the object that is too large for a redo record.
@@ -21,10 +24,11 @@ const STUFF: u64 = 5;
 /// A root for a new heap, or instead of one that was removed.
 pub fn create(heap: &pheap::Heap, name: &str, value: u64) -> pheap::Result<Handle> {
     let model = RootState::new(value);
-    heap.root_or(name, |tx| {
+    let root = heap.root_or(name, |tx| {
         let slice = Some(tx.alloc_slice_copy(&model.slice)?);
         Ok(Record { x: value, bytes: [0; 8], gap: [0; 30], y: 0, slice, big: None, list: None })
-    })
+    })?;
+    Ok(Handle::Record(root))
 }
 
 fn slice<'r>(tx: &Txn<'r>, p: P<'r, Record<'r>>) -> P<'r, [u64]> {
@@ -267,7 +271,7 @@ pub fn one(root: &Handle, model: &mut RootState, what: One, value: u64) -> pheap
             });
             model.big = None;
         }
-        One::Hold | One::LetGo | One::Relink | One::Churn => {
+        One::Hold | One::LetGo | One::Relink | One::Churn | One::Shelved(_) => {
             unreachable!("a run sees to these itself")
         }
         One::Many => {
@@ -353,6 +357,42 @@ pub fn one(root: &Handle, model: &mut RootState, what: One, value: u64) -> pheap
     done
 }
 
+fn change_both<'r, 's>(
+    (ta, a): (&mut Txn<'r>, P<'r, Record<'r>>),
+    (tb, b): (&mut Txn<'s>, P<'s, Record<'s>>),
+    what: Both,
+    value: u64,
+) -> pheap::Result<()> {
+    match what {
+        Both::Set => {
+            set(ta, a, value)?;
+            set(tb, b, value + 1)?;
+        }
+        Both::Many => {
+            set(tb, b, value + 1)?;
+            many(ta, a, value)?;
+        }
+        Both::Push => {
+            push(ta, a, value)?;
+            push(tb, b, value + 1)?;
+        }
+        Both::Replace => {
+            replace(ta, a, &elements(value))?;
+            let old = replace(tb, b, &elements(value + 1))?;
+            // SAFETY: only its root had a pointer to it.
+            unsafe { tb.__free_at_commit(old) };
+        }
+        Both::Abort => {
+            push(ta, a, value)?;
+            set(tb, b, value + 1)?;
+            many(tb, b, value)?;
+            return Err(Error::abort("as it should"));
+        }
+        Both::Map => unreachable!("these are collections"),
+    }
+    Ok(())
+}
+
 /// Runs a transaction over two roots.
 pub fn both(
     (a, b): (&Handle, &Handle),
@@ -360,35 +400,19 @@ pub fn both(
     what: Both,
     value: u64,
 ) -> pheap::Result<()> {
-    let result = pheap::txn((a, b), |((ta, a), (tb, b))| {
-        match what {
-            Both::Set => {
-                set(ta, a, value)?;
-                set(tb, b, value + 1)?;
-            }
-            Both::Many => {
-                set(tb, b, value + 1)?;
-                many(ta, a, value)?;
-            }
-            Both::Push => {
-                push(ta, a, value)?;
-                push(tb, b, value + 1)?;
-            }
-            Both::Replace => {
-                replace(ta, a, &elements(value))?;
-                let old = replace(tb, b, &elements(value + 1))?;
-                // SAFETY: only its root had a pointer to it.
-                unsafe { tb.__free_at_commit(old) };
-            }
-            Both::Abort => {
-                push(ta, a, value)?;
-                set(tb, b, value + 1)?;
-                many(tb, b, value)?;
-                return Err(Error::abort("as it should"));
-            }
+    use Handle::{Record, Store};
+    let result = match (a, b) {
+        (Record(a), Record(b)) => pheap::txn((a, b), |(a, b)| change_both(a, b, what, value)),
+        (Record(a), Store(b)) => {
+            pheap::txn((a, b), |(a, (tb, b))| change_both(a, (tb, field!(b.record)), what, value))
         }
-        Ok(())
-    });
+        (Store(a), Record(b)) => {
+            pheap::txn((a, b), |((ta, a), b)| change_both((ta, field!(a.record)), b, what, value))
+        }
+        (Store(a), Store(b)) => pheap::txn((a, b), |((ta, a), (tb, b))| {
+            change_both((ta, field!(a.record)), (tb, field!(b.record)), what, value)
+        }),
+    };
     match what {
         Both::Abort => return aborted(result),
         Both::Set => (model_a.x, model_b.x) = (value, value + 1),
@@ -401,6 +425,7 @@ pub fn both(
             model_b.list.insert(0, value + 1);
         }
         Both::Replace => (model_a.slice, model_b.slice) = (elements(value), elements(value + 1)),
+        Both::Map => unreachable!("these are collections"),
     }
     result
 }

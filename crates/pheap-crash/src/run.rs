@@ -4,6 +4,7 @@ mod catch;
 mod fail;
 mod look;
 mod restart;
+mod shelved;
 mod start;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -16,7 +17,7 @@ use crate::medium::{Content, Medium, Moment};
 use crate::model::{RootState, State};
 use crate::objects::{Handles, Node, base, handle};
 use crate::ops;
-use crate::program::{Change, One, Op, Setting, Which};
+use crate::program::{Both, Change, One, Op, Setting, Which};
 
 pub use catch::catching;
 pub use fail::Calls;
@@ -128,6 +129,8 @@ pub struct Run {
     /// What is held of each root.
     held: [Option<Chain>; 2],
     state: State,
+    /// Objects that belong to collections.
+    owned: u64,
     trace: Trace,
     /// Number of the operation that is running.
     op: usize,
@@ -205,6 +208,7 @@ impl Run {
             handles: Handles::new(),
             held: Default::default(),
             state: State::default(),
+            owned: 0,
             trace: Trace::default(),
             op: 0,
             quiet: false,
@@ -364,6 +368,7 @@ impl Run {
             Op::One(One::Wide | One::Unlink | One::FreeBig, which) => {
                 model(which).is_some_and(|root| root.big.is_some())
             }
+            Op::One(One::Shelved(what), which) => model(which).is_some_and(|root| what.applies(root)),
             Op::One(One::LetGo | One::Relink, which) => self.held[which as usize].is_some(),
             Op::One(_, which) => self.exists(which),
             Op::Both(_) => self.exists(Which::A) && self.exists(Which::B),
@@ -392,6 +397,9 @@ impl Run {
             One::PopFree | One::Cut if self.first_is_held(which) => One::Pop,
             other => other,
         };
+        if let One::Shelved(what) = what {
+            return self.shelved(what, which);
+        }
         if !matches!(what, One::Hold | One::LetGo | One::Relink) {
             return self.step(|heap, handles, state, value| {
                 let name = Run::name(state, which);
@@ -454,6 +462,7 @@ impl Run {
                 })
             }
             Op::One(what, which) => self.one(what, which),
+            Op::Both(Both::Map) => self.both_map(),
             Op::Both(what) => self.step(|heap, handles, state, value| {
                 let names = [Which::A, Which::B].map(|which| Run::name(state, which));
                 let (a, b) = (handle(heap, handles, &names[0])?, handle(heap, handles, &names[1])?);

@@ -4,7 +4,7 @@ use pheap::Heap;
 
 use super::{Run, catching};
 use crate::model::State;
-use crate::objects::{found, list};
+use crate::objects::{found, list, owned};
 use crate::program::Which;
 
 impl Run {
@@ -29,14 +29,14 @@ impl Run {
         Ok(())
     }
 
-    /// How many objects the roots and what is held lead to.
+    /// How many objects the roots and what is held lead to, by what the model knows, and what was seen of collections.
     fn objects(&self) -> u64 {
         let of = |which: Which| {
             let root = self.state.roots.get(&Run::name(&self.state, which))?;
             let held = self.held[which as usize].as_ref();
             Some(root.objects(held.map_or(&[], |(_, values)| values)))
         };
-        of(Which::A).unwrap_or(0) + of(Which::B).unwrap_or(0)
+        of(Which::A).unwrap_or(0) + of(Which::B).unwrap_or(0) + self.owned
     }
 
     /// Checks that what is held is what it was.
@@ -78,8 +78,10 @@ impl Run {
     pub fn check(&self) -> Result<(), String> {
         let report = catching(|| self.heap().check().map_err(|error| error.to_string()))?;
         let objects: u64 = self.state.roots.values().map(|root| root.objects(&[])).sum();
-        if !report.is_clean() || report.objects != objects {
-            return Err(format!("a check of the heap, which should have {objects} objects, says: {report}"));
+        let owned = owned(&report);
+        if !report.is_clean() || report.objects != objects + owned {
+            let expected = format!("{objects} objects and {owned} of collections");
+            return Err(format!("a check of the heap, which should have {expected}, says: {report}"));
         }
         Ok(())
     }

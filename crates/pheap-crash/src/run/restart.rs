@@ -3,7 +3,7 @@
 use super::{BASES, Phase, Run, catching, first_of};
 use crate::medium::{Content, Medium, Snapshot};
 use crate::model::State;
-use crate::objects::{base, observe};
+use crate::objects::{Seen, base, see};
 use crate::program::Change;
 use crate::rng::Rng;
 
@@ -54,7 +54,9 @@ impl Run {
 
     pub(super) fn observe(&mut self) -> Result<State, String> {
         let heap = self.heap.as_ref().expect("it is open");
-        catching(|| observe(heap, &mut self.handles))
+        let Seen { state, owned } = catching(|| see(heap, &mut self.handles))?;
+        self.owned = owned;
+        Ok(state)
     }
 
     /// Ends the process, one way or another, and opens the heap again.

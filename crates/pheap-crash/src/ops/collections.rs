@@ -1,0 +1,192 @@
+//! What operations do to the collections of a root.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use pheap::{Error, P, Root, Txn, field};
+
+use super::aborted;
+use crate::model::RootState;
+use crate::program::{Shelved, THIN, filled_map, filled_tree};
+use crate::shelf::{Item, Shelf, Store};
+
+/// A root with collections.
+type Handle = Root<Store<'static>>;
+
+/// Keys of the ordered map do not come in order.
+fn key(value: u64) -> String {
+    format!("{:016x}", value.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+}
+
+/// Texts of one to four characters of two bytes each, and a number.
+fn text(value: u64) -> String {
+    "ß".repeat(1 + (value / 1000 % 4) as usize * 5) + &value.to_string()
+}
+
+/// Elements that are more than the buffer of a vector has room for, which may be twice as long as its content.
+fn grown(vec: &[u64], value: u64) -> std::ops::Range<u64> {
+    value..value + (vec.len() as u64 + 1).max(8)
+}
+
+fn insert<'r>(tx: &mut Txn<'r>, shelf: P<'r, Shelf<'r>>, values: std::ops::Range<u64>) -> pheap::Result<()> {
+    values.into_iter().try_for_each(|value| field!(shelf.map).insert(tx, &value, value + 1).map(drop))
+}
+
+fn insert_sorted<'r>(
+    tx: &mut Txn<'r>,
+    shelf: P<'r, Shelf<'r>>,
+    values: std::ops::Range<u64>,
+) -> pheap::Result<()> {
+    values.into_iter().try_for_each(|value| field!(shelf.tree).insert(tx, &key(value), value).map(drop))
+}
+
+fn push<'r>(tx: &mut Txn<'r>, shelf: P<'r, Shelf<'r>>, value: u64) -> pheap::Result<()> {
+    let item = tx.alloc(Item::new(value))?;
+    field!(shelf.vec).push(tx, item)
+}
+
+fn extend<'r>(tx: &mut Txn<'r>, shelf: P<'r, Shelf<'r>>, values: std::ops::Range<u64>) -> pheap::Result<()> {
+    let items = values.map(|value| tx.alloc(Item::new(value))).collect::<pheap::Result<Vec<_>>>()?;
+    field!(shelf.vec).extend(tx, items)
+}
+
+/// Something to all of them.
+fn change_all<'r>(
+    tx: &mut Txn<'r>,
+    shelf: P<'r, Shelf<'r>>,
+    model: &RootState,
+    value: u64,
+) -> pheap::Result<()> {
+    if let Some(first) = model.map.keys().next() {
+        field!(shelf.map).remove(tx, first);
+    }
+    insert(tx, shelf, value..value + 10)?;
+    if let Some(first) = model.tree.keys().next() {
+        field!(shelf.tree).remove(tx, first);
+    }
+    insert_sorted(tx, shelf, value..value + 3)?;
+    extend(tx, shelf, grown(&model.vec, value))?;
+    field!(shelf.text).set(tx, &text(value))
+}
+
+/// Runs a transaction over the collections of one root.
+pub fn one(root: &Handle, model: &mut RootState, what: Shelved, value: u64) -> pheap::Result<()> {
+    let run = |f: &dyn for<'r> Fn(&mut Txn<'r>, P<'r, Shelf<'r>>) -> pheap::Result<()>| {
+        root.txn(|tx, store| f(tx, field!(store.shelf)))
+    };
+    let done;
+    match what {
+        Shelved::MapInsert => {
+            done = run(&|tx, shelf| insert(tx, shelf, value..value + 1));
+            model.map.insert(value, value + 1);
+        }
+        Shelved::MapFill => {
+            let values = value..value + (filled_map(model.map.len()) - model.map.len()) as u64;
+            done = run(&|tx, shelf| insert(tx, shelf, values.clone()));
+            model.map.extend(values.map(|value| (value, value + 1)));
+        }
+        Shelved::MapSet => {
+            let first = model.map.first_entry().expect("programs are sensible");
+            done = run(&|tx, shelf| {
+                *field!(shelf.map).get_mut(tx, first.key()).expect("the model has it") = value;
+                Ok(())
+            });
+            *first.into_mut() = value;
+        }
+        Shelved::MapRemove => {
+            let (first, _) = model.map.pop_first().expect("programs are sensible");
+            done = run(&|tx, shelf| {
+                field!(shelf.map).remove(tx, &first).expect("the model had it");
+                Ok(())
+            });
+        }
+        Shelved::MapClear => {
+            done = run(&|tx, shelf| {
+                field!(shelf.map).clear(tx);
+                Ok(())
+            });
+            model.map.clear();
+        }
+        Shelved::TreeInsert => {
+            done = run(&|tx, shelf| insert_sorted(tx, shelf, value..value + 1));
+            model.tree.insert(key(value), value);
+        }
+        Shelved::TreeFill => {
+            let values = value..value + (filled_tree(model.tree.len()) - model.tree.len()) as u64;
+            done = run(&|tx, shelf| insert_sorted(tx, shelf, values.clone()));
+            model.tree.extend(values.map(|value| (key(value), value)));
+        }
+        Shelved::TreeRemove => {
+            let (first, _) = model.tree.pop_first().expect("programs are sensible");
+            done = run(&|tx, shelf| {
+                field!(shelf.tree).remove(tx, &first).expect("the model had it");
+                Ok(())
+            });
+        }
+        Shelved::TreeThin => {
+            let gone: Vec<String> = model.tree.keys().take(model.tree.len() - THIN).cloned().collect();
+            done = run(&|tx, shelf| {
+                for key in &gone {
+                    field!(shelf.tree).remove(tx, key).expect("the model had it");
+                }
+                Ok(())
+            });
+            model.tree.retain(|key, _| !gone.contains(key));
+        }
+        Shelved::VecPush => {
+            done = run(&|tx, shelf| push(tx, shelf, value));
+            model.vec.push(value);
+        }
+        Shelved::VecGrow => {
+            let values = grown(&model.vec, value);
+            done = run(&|tx, shelf| extend(tx, shelf, values.clone()));
+            model.vec.extend(values);
+        }
+        Shelved::StringSet => {
+            let text = text(value);
+            done = run(&|tx, shelf| field!(shelf.text).set(tx, &text));
+            model.text = text;
+        }
+        Shelved::MapAbort => {
+            let model = &*model;
+            return aborted(run(&|tx, shelf| {
+                change_all(tx, shelf, model, value)?;
+                Err(Error::abort("as it should"))
+            }));
+        }
+        Shelved::MapPanic => {
+            struct Expected;
+            let model = &*model;
+            let panics = || {
+                run(&|tx, shelf| {
+                    change_all(tx, shelf, model, value)?;
+                    resume_unwind(Box::new(Expected))
+                })
+            };
+            match catch_unwind(AssertUnwindSafe(panics)) {
+                Err(payload) if payload.is::<Expected>() => done = Ok(()),
+                Err(payload) => resume_unwind(payload),
+                Ok(result) => return result,
+            }
+        }
+        Shelved::Shelve => done = Ok(()),
+    }
+    done
+}
+
+/// Runs a transaction over the collections of two roots.
+pub fn both(
+    (a, b): (&Handle, &Handle),
+    (model_a, model_b): (&mut RootState, &mut RootState),
+    value: u64,
+) -> pheap::Result<()> {
+    let result = pheap::txn((a, b), |((ta, a), (tb, b))| {
+        let (a, b) = (field!(a.shelf), field!(b.shelf));
+        insert(ta, a, value..value + 1)?;
+        insert(tb, b, value..value + 2)?;
+        push(ta, a, value)
+    });
+    model_a.map.insert(value, value + 1);
+    model_b.map.extend((value..value + 2).map(|value| (value, value + 1)));
+    model_a.vec.push(value);
+    result
+}
