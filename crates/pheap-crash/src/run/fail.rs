@@ -88,6 +88,11 @@ impl Run {
             Error::OutcomeUnknown { .. } => after,
             // Something before the operation has failed, so nothing was done.
             Error::Failed { .. } => self.state.clone(),
+            // The sync of a longer file may have been to write back what checkpoints have written.
+            Error::Io { ref context, .. } if context.starts_with("growing") => {
+                self.must_be_shut()?;
+                self.state.clone()
+            }
             Error::Io { .. } if self.state == after => after,
             // What is mapped is read, where others would fault.
             Error::Io { .. } if self.failing.is_some_and(|failing| failing.call == Call::Read) => {

@@ -44,11 +44,11 @@ impl Source {
         }
     }
 
-    /// Makes the medium longer. Memory becomes so when it is mapped.
+    /// Makes the medium longer, durably. Memory becomes so when it is mapped.
     pub(in crate::heap) fn extend(&self, from: u64, to: u64) -> io::Result<()> {
         match self {
             Source::Memory(_) => Ok(()),
-            Source::Disk(file) => file.extend(from, to),
+            Source::Disk(file) => file.extend(from, to).and_then(|()| file.sync()),
         }
     }
 }
