@@ -102,7 +102,7 @@ pub struct Explorer {
 /// Heaps on a simulated medium are mapped at one address, so a process can have one at a time.
 static ADDRESS: Mutex<()> = Mutex::new(());
 
-fn address() -> MutexGuard<'static, ()> {
+pub(crate) fn address() -> MutexGuard<'static, ()> {
     ADDRESS.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
@@ -139,13 +139,8 @@ impl Explorer {
         let _address = address();
         let calls = calls(program, &self.ready)?;
         let with = |failing| Program { failing: Some(failing), ..program.clone() };
-        let Setting { empty, crashed, moved, wal, .. } = program.setting;
-        let changes = [Change::Convert, Change::Relocate, Change::Move].map(Op::Change);
-        let prepared = empty || crashed || moved || !wal || program.ops.iter().any(|op| changes.contains(op));
-        let all = Failing::all(prepared, |which, call| calls.get(&(which, call)).copied().unwrap_or(0));
-        // What comes from memory is lost if it cannot be made durable.
-        let converts = program.ops.contains(&Op::Change(Change::Convert));
-        Ok(all.into_iter().filter(|failing| !(converts && failing.evict)).map(with).collect())
+        let all = Failing::of(program, |which, call| calls.get(&(which, call)).copied().unwrap_or(0));
+        Ok(all.into_iter().map(with).collect())
     }
 
     /// Explores a program: all of it, or its last operation only, if the program without that has been explored.

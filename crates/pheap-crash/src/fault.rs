@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use pheap::sim::disk::{Call, Fault, Which};
 
+use crate::program::{Change, Op, Program, Setting};
+
 /// One call that fails, or all of its kind from then on, if it is to make a file longer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Failing {
@@ -76,7 +78,19 @@ impl Failing {
         Some(Fault { which: self.which, call: self.call, after, times, error })
     }
 
-    /// All that can fail in a program that makes so many calls of each kind. A heap that is made ready for its log (`prepared`) is changed in its
+    /// All that can fail in a program that makes so many calls of each kind.
+    pub fn of(program: &Program, calls: impl Fn(Which, Call) -> usize) -> Vec<Failing> {
+        let Setting { empty, crashed, moved, wal, .. } = program.setting;
+        let changes = [Change::Convert, Change::Relocate, Change::Move].map(Op::Change);
+        let prepared = empty || crashed || moved || !wal || program.ops.iter().any(|op| changes.contains(op));
+        let mut all = Failing::all(prepared, calls);
+        // What comes from memory is lost if it cannot be made durable.
+        let converts = program.ops.contains(&Op::Change(Change::Convert));
+        all.retain(|failing| !(converts && failing.evict));
+        all
+    }
+
+    /// All that can fail if so many calls of each kind are made. A heap that is made ready for its log (`prepared`) is changed in its
     /// file, which cannot be trusted after a failed sync, until it is the disk's content that is read again.
     pub fn all(prepared: bool, calls: impl Fn(Which, Call) -> usize) -> Vec<Failing> {
         let mut all = Vec::new();

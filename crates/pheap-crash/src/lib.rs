@@ -20,6 +20,7 @@
 //! | [`run`] | running a program on a simulated medium |
 //! | [`image`], [`disk_image`], [`subset`] | what a crash leaves behind |
 //! | [`explore`] | crashing everywhere |
+//! | [`steered`] | crashing where an input says |
 //! | [`report`] | figures and failures |
 //! | [`seeded`] | bugs that the explorer must find |
 
@@ -39,8 +40,10 @@ pub mod rng;
 pub mod run;
 pub mod seeded;
 pub mod shelf;
+pub mod steered;
 pub mod subset;
 
 pub use explore::{Explorer, Limits};
 pub use program::Program;
 pub use report::{Failure, Totals};
+pub use steered::{Script, Steered};

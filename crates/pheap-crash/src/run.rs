@@ -24,7 +24,7 @@ pub use fail::Calls;
 pub use start::{Ready, calls, ready, run};
 
 /// Where heaps are mapped: the first one, unless they move.
-const BASES: [u64; 3] = [0x0f00 << 32, 0x0e00 << 32, 0x0d00 << 32];
+const BASES: [u64; 3] = [0x5f00 << 32, 0x5e00 << 32, 0x5d00 << 32];
 /// Bytes of an arena: what two roots need, and a page.
 const ARENA: u64 = 64 << 10;
 /// How long a log may become, in bytes, and how long a short one.
@@ -174,7 +174,7 @@ impl Run {
     }
 
     /// [`open`](Run::open) on a disk of which a call fails.
-    fn open_with(
+    pub(crate) fn open_with(
         setting: Setting,
         failing: Option<Failing>,
         content: Content,
@@ -359,7 +359,7 @@ impl Run {
 
     /// Whether an operation has something to work on. In a sensible program it has, unless the one that should have made it has
     /// found no space, or its disk has failed, or the power has failed before it was made durable.
-    fn applies(&self, op: Op) -> bool {
+    pub(crate) fn applies(&self, op: Op) -> bool {
         let model = |which| self.state.roots.get(&Run::name(&self.state, which));
         match op {
             Op::One(One::Pop | One::PopFree | One::Cut | One::Hold | One::Carry | One::AbortFree, which) => {

@@ -19,7 +19,7 @@ use pheap_crash::seeded::Seeded;
 use pheap_crash::subset::{Breadth, subsets};
 
 /// Addresses for heaps. The first is where a run has its own.
-const BASES: [u64; 6] = [0x0f00 << 32, 0x0e00 << 32, 0x0d00 << 32, 0x0c00 << 32, 0x0b00 << 32, 0x0a00 << 32];
+const BASES: [u64; 6] = [0x5f00 << 32, 0x5e00 << 32, 0x5d00 << 32, 0x5c00 << 32, 0x5b00 << 32, 0x5a00 << 32];
 
 /// Each of them can be used by one heap at a time.
 static ADDRESSES: Mutex<()> = Mutex::new(());

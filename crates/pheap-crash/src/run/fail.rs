@@ -37,7 +37,7 @@ impl Run {
     }
 
     /// How many calls have failed so far.
-    pub(super) fn failures(&self) -> usize {
+    pub(crate) fn failures(&self) -> usize {
         self.failed + self.medium.failed()
     }
 

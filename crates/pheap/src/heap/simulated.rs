@@ -18,8 +18,8 @@ use crate::media::{Medium, SyncedFile};
 
 pub(super) use source::Source;
 
-/// Where no other heap goes.
-const BASE: u64 = 0x0f00_0000_0000;
+/// Where no other heap goes, nor the shadow of a sanitizer.
+const BASE: u64 = 0x5f00_0000_0000;
 
 pub(super) fn open_simulated(options: &Options, sim: &Arc<Sim>) -> Result<Heap> {
     let path = Path::new("<simulated>");

@@ -1,0 +1,243 @@
+//! Crashes that an input chooses, for fuzzing: the [`Script`] says which program runs, where the power fails or the process is killed, what
+//! is left, what happens then, and where that is cut short in turn.
+//!
+//! The explorer tries a little of everything at each point. Here it is the other way round: one thing at each of a few points, which a
+//! fuzzer has chosen by what it led to before.
+
+mod keep;
+mod mutate;
+mod script;
+
+use std::fmt;
+
+pub use keep::{Keep, Mask};
+pub use mutate::Words;
+pub use script::{Crash, Script};
+
+use crate::explore::address;
+use crate::fault::Failing;
+use crate::medium::Snapshot;
+use crate::model::State;
+use crate::program::{Op, Program};
+use crate::report;
+use crate::run::{Ready, Run, Trace, catching, ready, run};
+
+/// Runs scripts.
+#[derive(Debug)]
+pub struct Steered {
+    ready: Ready,
+}
+
+/// A crash that a heap has survived. For fuzzers: what is new of this is worth another look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Survived {
+    /// How many crashes were before it.
+    pub depth: usize,
+    /// The operation that was running; `None` if it was the opening.
+    pub op: Option<Op>,
+    /// At which event.
+    pub at: &'static str,
+    /// The process was killed.
+    pub killed: bool,
+    /// Which of the states that were possible was found.
+    pub found: usize,
+    /// Something that was pending was left, and something was not.
+    pub torn: bool,
+}
+
+/// A script that has found a bug.
+#[derive(Debug)]
+pub struct Broken {
+    /// The script, with what is left out of it left out.
+    pub script: Script,
+    /// The crashes, the first one first. None if the program fails without any.
+    pub crashes: Vec<report::Crash>,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "FAILURE of the script\n\n{}", self.script)?;
+        for (i, crash) in self.crashes.iter().enumerate() {
+            writeln!(f, "  {}{crash}", if i == 0 { "" } else { "and in the run after that, " })?;
+        }
+        self.message.lines().try_for_each(|line| writeln!(f, "  {line}"))?;
+        write!(f, "  other crashes: cargo run -p pheap-crash -- --program \"{}\"", self.script.program)
+    }
+}
+
+/// A run that may be cut short, and how it came to it.
+struct Level {
+    trace: Trace,
+    /// The operations of the run: the first is number 1.
+    ops: Vec<Op>,
+    /// States that may be found as well, until the opening is acknowledged.
+    first: Vec<State>,
+    /// The crashes that led here.
+    crashes: Vec<report::Crash>,
+}
+
+impl Steered {
+    /// Makes the heaps that programs start with.
+    ///
+    /// # Errors
+    /// If there can be none.
+    pub fn new() -> Result<Steered, String> {
+        let _address = address();
+        Ok(Steered { ready: ready()? })
+    }
+
+    /// Runs a script, and says what it has met.
+    ///
+    /// # Errors
+    /// The first failure.
+    pub fn run(&self, script: &Script) -> Result<Vec<Survived>, Box<Broken>> {
+        let _address = address();
+        let program = sensible(script.program.clone());
+        let script = Script { program, crashes: script.crashes.clone() };
+        let mut crashes = Vec::new();
+        let mut survived = Vec::new();
+        self.run_all(&script, &mut crashes, &mut survived)
+            .map_err(|message| Box::new(Broken { script, crashes, message }))?;
+        Ok(survived)
+    }
+
+    fn run_all(
+        &self,
+        script: &Script,
+        crashes: &mut Vec<report::Crash>,
+        survived: &mut Vec<Survived>,
+    ) -> Result<(), String> {
+        let mut trace = run(&script.program, &self.ready)?;
+        if script.program.failing.is_some() && points(&trace).is_empty() {
+            // The call that fails was never made, and until it fails the points of a program are not of interest.
+            trace = run(&Program { failing: None, ..script.program.clone() }, &self.ready)?;
+        }
+        let ops = script.program.ops.clone();
+        let mut levels = vec![Level { trace, ops, first: Vec::new(), crashes: Vec::new() }];
+        for crash in &script.crashes {
+            levels.truncate(crash.depth + 1);
+            let Some(level) = levels.last() else { continue };
+            crashes.clone_from(&level.crashes);
+            if let Some(next) = recover(level, levels.len() - 1, crash, crashes, survived)? {
+                levels.push(next);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The points of a trace at which it may be cut short: in which phase, which one.
+fn points(trace: &Trace) -> Vec<(usize, usize)> {
+    let of = |(number, phase): (usize, &crate::run::Phase)| {
+        let explored = phase.points.iter().enumerate().filter(|(_, (_, op))| op.is_some());
+        explored.map(|(at, _)| (number, at)).collect::<Vec<_>>()
+    };
+    trace.phases.iter().enumerate().flat_map(of).collect()
+}
+
+/// Cuts a run short, and goes on. `None` if there is nothing to cut.
+fn recover(
+    level: &Level,
+    depth: usize,
+    crash: &Crash,
+    crashes: &mut Vec<report::Crash>,
+    survived: &mut Vec<Survived>,
+) -> Result<Option<Level>, String> {
+    let trace = &level.trace;
+    let points = points(trace);
+    let Some(&(number, at)) = crash.at.checked_rem(points.len()).map(|at| &points[at]) else {
+        return Ok(None);
+    };
+    let phase = &trace.phases[number];
+    let mut medium = Snapshot::new(phase.start.clone());
+    phase.points[..=at].iter().for_each(|(point, _)| medium.advance(point));
+    let (point, op) = &phase.points[at];
+    let since = at.checked_sub(1).map_or(0, |before| phase.points[before].0.acknowledged().0);
+
+    let kept = crash.keep.choose(point);
+    crashes.push(report::Crash::new(number, at, point, &kept.chosen, kept.killed));
+    let allowed = if kept.killed {
+        let all = kept.chosen.iter().all(|&chosen| chosen);
+        trace.allowed_when_killed(point, all, since)
+    } else {
+        trace.allowed(point)
+    };
+    let opening = point.acknowledged().0 == 0;
+    let allowed: Vec<&State> = allowed.iter().chain(if opening { &level.first[..] } else { &[] }).collect();
+    let first = if kept.killed { trace.allowed_after_kill(point, since).to_vec() } else { Vec::new() };
+    let (changes, _) = medium.choose(point, &kept.chosen, kept.killed);
+    let mut content = medium.with(&changes);
+    if crash.then.setting.wal {
+        content = content.on_disk();
+    }
+
+    let then = settled(crash.then.clone(), kept.killed);
+    let generation = depth as u64 + 2;
+    let mut run = Run::open_with(then.setting, then.failing, content, None, generation)?;
+    let Some(found) = allowed.iter().position(|state| *state == run.state()) else {
+        return Err(not_allowed(&allowed, run.state()));
+    };
+    survived.push(Survived {
+        depth,
+        op: op.and_then(|op| level.ops.get(op.checked_sub(1)?).copied()),
+        at: point.at(),
+        killed: kept.killed,
+        found: found.min(3),
+        torn: kept.chosen.contains(&true) && kept.chosen.contains(&false),
+    });
+    let after = |error: String| format!("after a recovery, {error}");
+    let mut ops = Vec::new();
+    for &op in &then.ops {
+        if run.applies(op) {
+            ops.push(op);
+            catching(|| run.op(op)).map_err(after)?;
+        }
+    }
+    run.check().map_err(after)?;
+    let trace = run.finish().map_err(after)?;
+    Ok(Some(Level { trace, ops, first, crashes: crashes.clone() }))
+}
+
+/// The program without operations that have nothing to work on, and with a failing call only if a disk can fail so.
+fn sensible(program: Program) -> Program {
+    let mut sensible = Program { ops: Vec::new(), ..program };
+    for op in program.ops {
+        sensible.ops.push(op);
+        if !sensible.is_sensible() {
+            sensible.ops.pop();
+        }
+    }
+    sensible.failing = sensible.failing.and_then(|failing| possible(failing, &sensible));
+    sensible
+}
+
+/// What is done after a crash, likewise. A heap that is there may have to be made ready for its log. `killed`: what such a process has written
+/// would be lost if the page cache could forget it.
+fn settled(then: Program, killed: bool) -> Program {
+    let mut like = then.clone();
+    like.setting.moved = true;
+    let failing = then
+        .failing
+        .and_then(|failing| possible(failing, &like))
+        .filter(|failing| !(killed && failing.evict));
+    Program { failing, ..then }
+}
+
+/// The failure, or one that is like it and can be.
+fn possible(failing: Failing, program: &Program) -> Option<Failing> {
+    let all = Failing::of(program, |which, call| {
+        if (which, call) == (failing.which, failing.call) { failing.after + 1 } else { 0 }
+    });
+    let mut same = all.into_iter().filter(|other| other.after == failing.after);
+    same.clone().find(|other| *other == failing).or_else(|| same.next())
+}
+
+fn not_allowed(allowed: &[&State], found: &State) -> String {
+    let mut text = "the state is none of those that may be found\n".to_owned();
+    for (n, state) in allowed.iter().enumerate() {
+        text += &format!(" {n}:\n{}", state.difference(found));
+    }
+    text
+}

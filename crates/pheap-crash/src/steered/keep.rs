@@ -1,0 +1,181 @@
+//! What a crash leaves of that which is pending, as an input says it.
+
+use std::fmt;
+
+use crate::medium::Moment;
+use crate::subset::Piece;
+
+/// Which of the pending changes are there after a crash. Numbers are taken modulo how many there are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Keep {
+    /// The power fails: nothing more has reached the medium.
+    None,
+    /// All has.
+    All,
+    /// This one.
+    Only(usize),
+    /// All but this one.
+    But(usize),
+    /// The first so many.
+    First(usize),
+    /// Those whose bit is set; of a mask that is repeated.
+    Mask(Mask),
+    /// The same, with a bit for each cache line, or page of a disk.
+    Groups(Mask),
+    /// The process is killed: the first so many were written, and can be read, and are not durable. Like [`First`](Keep::First) in memory.
+    Kill(usize),
+}
+
+/// Some bits, as text in hexadecimal digits: the lowest bit of the first digit comes first.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Mask {
+    /// A digit for each four bits.
+    pub digits: Vec<u8>,
+}
+
+impl Mask {
+    /// How many digits a mask has at most.
+    pub const MAX: usize = 64;
+
+    /// Bit `i`. Not set if there are no digits at all.
+    pub fn bit(&self, i: usize) -> bool {
+        let digit = (i / 4).checked_rem(self.digits.len()).map_or(0, |at| self.digits[at]);
+        digit >> (i % 4) & 1 == 1
+    }
+
+    fn parse(text: &str) -> Mask {
+        let digits = text.chars().filter_map(|c| c.to_digit(16)).map(|digit| digit as u8);
+        Mask { digits: digits.take(Mask::MAX).collect() }
+    }
+}
+
+impl fmt::Display for Mask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.digits.iter().try_for_each(|digit| write!(f, "{digit:x}"))
+    }
+}
+
+impl fmt::Display for Keep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Keep::None => f.write_str("none"),
+            Keep::All => f.write_str("all"),
+            Keep::Only(n) => write!(f, "only {n}"),
+            Keep::But(n) => write!(f, "but {n}"),
+            Keep::First(n) => write!(f, "first {n}"),
+            Keep::Mask(mask) => write!(f, "mask {mask}"),
+            Keep::Groups(mask) => write!(f, "groups {mask}"),
+            Keep::Kill(n) => write!(f, "kill {n}"),
+        }
+    }
+}
+
+/// A choice, made for a point.
+#[derive(Debug)]
+pub(super) struct Kept {
+    /// A flag for each change that is pending.
+    pub(super) chosen: Vec<bool>,
+    /// The process is killed.
+    pub(super) killed: bool,
+}
+
+impl Keep {
+    /// The words of the text that follow where the crash is. What is not understood is nothing.
+    pub fn parse(word: &str, argument: &str) -> Keep {
+        let n = argument.parse().unwrap_or(0);
+        match word {
+            "all" => Keep::All,
+            "only" => Keep::Only(n),
+            "but" => Keep::But(n),
+            "first" => Keep::First(n),
+            "mask" => Keep::Mask(Mask::parse(argument)),
+            "groups" => Keep::Groups(Mask::parse(argument)),
+            "kill" => Keep::Kill(n),
+            _ => Keep::None,
+        }
+    }
+
+    pub(super) fn choose(&self, point: &Moment) -> Kept {
+        let len = point.pending();
+        let those =
+            |keeps: &dyn Fn(usize) -> bool| Kept { chosen: (0..len).map(keeps).collect(), killed: false };
+        let one = |n: &usize| n.checked_rem(len);
+        match self {
+            Keep::None => those(&|_| false),
+            Keep::All => those(&|_| true),
+            Keep::Only(n) => those(&|i| Some(i) == one(n)),
+            Keep::But(n) => those(&|i| Some(i) != one(n)),
+            Keep::First(n) => those(&|i| i < n % (len + 1)),
+            Keep::Mask(mask) => those(&|i| mask.bit(i)),
+            Keep::Groups(mask) => {
+                let groups = groups(point);
+                those(&|i| mask.bit(groups[i]))
+            }
+            Keep::Kill(n) => match point.kill(*n) {
+                Some(written) => Kept { killed: true, ..those(&|i| i < written) },
+                None => Keep::First(*n).choose(point),
+            },
+        }
+    }
+}
+
+/// Numbers for the groups that changes reach the medium in, from 0 on.
+fn groups(point: &Moment) -> Vec<usize> {
+    let of: Vec<u64> = match point {
+        Moment::Memory(point) => point.pending.iter().map(Piece::group).collect(),
+        Moment::Disk(point) => point.pending.iter().map(Piece::group).collect(),
+    };
+    let mut numbers = Vec::with_capacity(of.len());
+    for (i, group) in of.iter().enumerate() {
+        let number = match i.checked_sub(1) {
+            None => 0,
+            Some(before) => numbers[before] + usize::from(of[before] != *group),
+        };
+        numbers.push(number);
+    }
+    numbers
+}
+
+impl Moment {
+    /// How many of the pending changes a process that is killed after the last point may have written, in a choice of these. `None` if there is
+    /// nothing to choose: there are no such processes.
+    fn kill(&self, choice: usize) -> Option<usize> {
+        let Moment::Disk(point) = self else { return None };
+        let most = point.pending.len().checked_sub(point.written)?;
+        Some(point.written + choice % (most + 1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pheap::sim::Point;
+
+    fn chosen(keep: &str, len: u32) -> String {
+        let pending = (0..len).map(|i| (i * 4, 1)).collect();
+        let point = Point { durable: vec![], pending, words: 1000, acknowledged: 0, at: "fence" };
+        let (word, argument) = keep.split_once(' ').unwrap_or((keep, ""));
+        let parsed = Keep::parse(word, argument);
+        assert_eq!(parsed.to_string(), keep);
+        let chosen = parsed.choose(&Moment::Memory(point)).chosen;
+        chosen.iter().map(|&chosen| if chosen { '1' } else { '0' }).collect()
+    }
+
+    #[test]
+    fn an_input_says_what_is_kept() {
+        assert_eq!(chosen("none", 3), "000");
+        assert_eq!(chosen("all", 3), "111");
+        assert_eq!(chosen("only 5", 4), "0100");
+        assert_eq!(chosen("but 5", 4), "1011");
+        assert_eq!(chosen("first 7", 4), "1100");
+        assert_eq!(chosen("first 4", 4), "1111");
+        assert_eq!(chosen("kill 2", 4), "1100");
+        assert_eq!(chosen("mask 31", 10), "1100100011");
+        assert_eq!(chosen("mask ", 3), "000");
+        // Two words in each line.
+        assert_eq!(chosen("groups 5", 10), "1100110011");
+        for keep in ["all", "only 1", "but 1", "first 1", "mask a", "groups a", "kill 1"] {
+            assert_eq!(chosen(keep, 0), "");
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! A program with its crashes, and its text.
+//!
+//! ```text
+//! wal small: push a; grow a; kill
+//! at 17 mask a3f0 | pin: set a; push b
+//! > at 2 but 3 | push a
+//! at 40 kill 5
+//! ```
+//!
+//! The first line is the program. Each other one is a crash of it: where, what is left of that which was pending, and what is done with
+//! the heap after the recovery. A line that begins with `>` is a crash of what the line before does: of its recovery, or after that.
+//!
+//! Any text is a script: what is not understood is left out.
+
+use std::fmt;
+
+use super::keep::Keep;
+use crate::program::{Op, Program, Setting};
+
+/// A crash, and what is done then.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Crash {
+    /// How many crashes were before it: 0 for a crash of the program.
+    pub depth: usize,
+    /// At which point, modulo how many there are.
+    pub at: usize,
+    /// What is left.
+    pub keep: Keep,
+    /// How the heap is opened then, and what is done with it.
+    pub then: Program,
+}
+
+/// A program and some crashes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Script {
+    /// The program.
+    pub program: Program,
+    /// Its crashes, and those of what is done after them.
+    pub crashes: Vec<Crash>,
+}
+
+impl Script {
+    /// How many operations a program has at most.
+    pub const OPS: usize = 8;
+    /// How many operations there are after a crash.
+    pub const THEN: usize = 3;
+    /// How many crashes there are.
+    pub const CRASHES: usize = 6;
+    /// How many crashes follow one another.
+    pub const DEPTH: usize = 3;
+
+    /// Makes a script of any text.
+    pub fn parse(text: &str) -> Script {
+        let mut lines = text.lines();
+        let program = program(lines.next().unwrap_or_default(), Script::OPS);
+        let crashes = lines.filter(|line| !line.trim().is_empty()).take(Script::CRASHES).map(crash).collect();
+        let mut script = Script { program, crashes };
+        script.settle();
+        script
+    }
+
+    /// Keeps within the limits.
+    pub(super) fn settle(&mut self) {
+        self.program.ops.truncate(Script::OPS);
+        self.crashes.truncate(Script::CRASHES);
+        let mut deepest = 0;
+        for crash in &mut self.crashes {
+            crash.depth = crash.depth.min(deepest);
+            deepest = (crash.depth + 1).min(Script::DEPTH - 1);
+            crash.then.ops.truncate(Script::THEN);
+        }
+    }
+}
+
+impl fmt::Display for Script {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.program)?;
+        self.crashes.iter().try_for_each(|crash| writeln!(f, "{crash}"))
+    }
+}
+
+impl fmt::Display for Crash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Crash { depth, at, keep, then } = self;
+        write!(f, "{}at {at} {keep}", "> ".repeat(*depth))?;
+        if *then == Program::default() { Ok(()) } else { write!(f, " | {then}") }
+    }
+}
+
+/// As much of the text as is a program.
+fn program(text: &str, most: usize) -> Program {
+    let (words, ops) = text.split_once(':').unwrap_or(("", text));
+    let mut program = Program::default();
+    // Word by word, so that one that nobody knows does no harm.
+    let known = |words: &str| format!("{words}:").parse::<Program>().ok();
+    let mut good = String::new();
+    for word in words.split_whitespace() {
+        let with = format!("{good} {word}");
+        if let Some(read) = known(&with) {
+            (program, good) = (read, with);
+        }
+    }
+    let ops = ops.split(';').filter_map(|op| op.parse::<Op>().ok());
+    program.ops = ops.take(most).collect();
+    program
+}
+
+fn crash(line: &str) -> Crash {
+    let (place, then) = line.split_once('|').unwrap_or((line, ""));
+    let depth = place.chars().take_while(|c| *c == '>' || c.is_whitespace()).filter(|c| *c == '>').count();
+    let mut words = place.trim_start_matches(|c: char| c == '>' || c.is_whitespace()).split_whitespace();
+    let at = match words.next() {
+        Some("at") => words.next().and_then(|n| n.parse().ok()).unwrap_or(0),
+        _ => 0,
+    };
+    let keep = Keep::parse(words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let mut then = program(then, Script::THEN);
+    then.setting = opened(then.setting);
+    Crash { depth, at, keep, then }
+}
+
+/// What a setting says of how a heap is opened, which is all that can be said of one that is there.
+pub(super) fn opened(setting: Setting) -> Setting {
+    let Setting { pin, eager, moved, wal, lazy, small, short, .. } = setting;
+    Setting { pin, eager, moved, wal, lazy, small, short, ..Setting::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_is_its_text() {
+        let text = "\
+wal small fail-log-sync-2: push a; grow a; kill
+at 17 mask a3f0 | pin: set a; push b
+> at 2 but 3 | push a
+> > at 0 none
+at 40 kill 5
+";
+        let script = Script::parse(text);
+        assert_eq!(script.to_string(), text);
+        assert_eq!(script.crashes.iter().map(|crash| crash.depth).collect::<Vec<_>>(), [0, 1, 2, 0]);
+    }
+
+    #[test]
+    fn any_text_is_a_script() {
+        let same = |text: &str, as_if: &str| assert_eq!(Script::parse(text).to_string(), as_if);
+        same("", "\n");
+        same("\n\n\u{1}at\n", "\nat 0 none\n");
+        same("odd wal fail-nothing wal: set a; nonsense; ; push  a\n", "wal: set a; push a\n");
+        same("set a\n>>>> at 7 mask 0xZf|empty full pin: push b", "set a\nat 7 mask 0f | pin: push b\n");
+        same("set a\nat x first 3", "set a\nat 0 first 3\n");
+        same(&"set a;".repeat(100), &(["set a"; Script::OPS].join("; ") + "\n"));
+    }
+}

@@ -1,0 +1,77 @@
+//! Programs on a simulated medium, and crashes of them: the input says both, as text. See `pheap_crash::steered`.
+//!
+//! What is new is not only new code: the fuzzer also keeps inputs that crash an operation at an event where it was not crashed before, or with
+//! another outcome.
+
+#![no_main]
+
+use std::cell::RefCell;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use libfuzzer_sys::{fuzz_crossover, fuzz_mutator, fuzz_target, fuzzer_mutate};
+use pheap_crash::rng::Rng;
+use pheap_crash::steered::Words;
+use pheap_crash::{Script, Steered};
+
+thread_local! {
+    static STEERED: Steered = Steered::new().expect("empty heaps can be made");
+    static WORDS: Words = Words::new();
+}
+
+fuzz_target!(|text: &[u8]| {
+    let script = script(text);
+    match STEERED.with(|steered| steered.run(&script)) {
+        Ok(survived) => {
+            for (i, crash) in survived.iter().enumerate() {
+                count(&(crash, survived[..i].last().map(|before| before.op)));
+            }
+            script.program.ops.windows(2).for_each(|pair| count(&(pair, script.program.setting)));
+        }
+        Err(broken) => panic!("{broken}"),
+    }
+});
+
+// Most mutations are of operations and crashes; some are of the text, for what those leave out.
+fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
+    let mut rng = Rng::new(&[seed.into()]);
+    if rng.chance(24) {
+        return fuzzer_mutate(data, size, max_size);
+    }
+    let mut script = script(&data[..size]);
+    WORDS.with(|words| (0..=rng.below(4)).for_each(|_| script.mutate(words, &mut rng)));
+    write(&script, &mut data[..max_size])
+});
+
+fuzz_crossover!(|a: &[u8], b: &[u8], out: &mut [u8], seed: u32| {
+    let mut rng = Rng::new(&[seed.into()]);
+    write(&script(a).cross(&script(b), &mut rng), out)
+});
+
+fn script(text: &[u8]) -> Script {
+    Script::parse(&String::from_utf8_lossy(text))
+}
+
+/// As much of the text as there is room for. Returns how much that is.
+fn write(script: &Script, out: &mut [u8]) -> usize {
+    let text = script.to_string();
+    let len = text.len().min(out.len());
+    out[..len].copy_from_slice(&text.as_bytes()[..len]);
+    len
+}
+
+/// Counters that libFuzzer looks at beside those of the code.
+const COUNTERS: usize = 1 << 14;
+
+#[unsafe(link_section = "__libfuzzer_extra_counters")]
+static mut SEEN: [u8; COUNTERS] = [0; COUNTERS];
+
+fn count(what: &impl Hash) {
+    thread_local! {
+        static HASHER: RefCell<DefaultHasher> = RefCell::new(DefaultHasher::new());
+    }
+    let mut hasher = HASHER.with_borrow(DefaultHasher::clone);
+    what.hash(&mut hasher);
+    let at = hasher.finish() as usize % COUNTERS;
+    // SAFETY: libFuzzer reads and clears the counters between two runs of the target, on the same thread.
+    unsafe { (&raw mut SEEN).cast::<u8>().add(at).write(1) };
+}
