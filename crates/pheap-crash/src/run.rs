@@ -478,12 +478,15 @@ impl Run {
                     Ok(())
                 })
             }
-            Op::Change(Change::Remove) => self.step(|heap, handles, state, _| {
-                let name = Run::name(state, Which::B);
-                handles.remove(&name);
-                state.roots.remove(&name);
-                heap.remove_root(&name)
-            }),
+            Op::Change(Change::Remove) => {
+                self.held[Which::B as usize] = None;
+                self.step(|heap, handles, state, _| {
+                    let name = Run::name(state, Which::B);
+                    handles.remove(&name);
+                    state.roots.remove(&name);
+                    heap.remove_root(&name)
+                })
+            }
             Op::Change(Change::Migrate) => self.step(|heap, handles, state, value| {
                 let name = Run::name(state, Which::A);
                 handles.remove(&name);

@@ -1,6 +1,6 @@
 //! Scripts that are like others.
 
-use super::script::opened;
+use super::script::{is_repeated, opened};
 use super::{Crash, Keep, Mask, Script};
 use crate::alphabet::{alphabet, settings};
 use crate::fault::Failing;
@@ -10,6 +10,7 @@ use crate::rng::Rng;
 /// What scripts are made of.
 #[derive(Debug)]
 pub struct Words {
+    /// Those that are many transactions are in it once, the others more often.
     ops: Vec<Op>,
     settings: Vec<Setting>,
     failing: Vec<Failing>,
@@ -36,6 +37,8 @@ impl Words {
                 }
             });
         }
+        let short: Vec<Op> = ops.iter().copied().filter(|op| !is_repeated(*op)).collect();
+        ops.extend(short.repeat(7));
         let mut settings = settings().to_vec();
         // Each of the flags alone, too.
         let text: String =
@@ -52,9 +55,11 @@ impl Words {
 
     /// Each operation and each flag, as it is written.
     pub fn texts(&self) -> Vec<String> {
-        let ops = self.ops.iter().map(Op::to_string);
+        let mut ops: Vec<String> = self.ops.iter().map(Op::to_string).collect();
+        ops.sort();
+        ops.dedup();
         let setting = |setting: &Setting| Program { setting: *setting, ..Program::default() }.to_string();
-        let mut all: Vec<String> = ops.chain(self.settings.iter().map(setting)).collect();
+        let mut all: Vec<String> = ops.into_iter().chain(self.settings.iter().map(setting)).collect();
         all.retain(|text| !text.is_empty());
         all
     }

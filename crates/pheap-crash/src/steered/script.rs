@@ -15,7 +15,7 @@
 use std::fmt;
 
 use super::keep::Keep;
-use crate::program::{Op, Program, Setting};
+use crate::program::{One, Op, Program, Setting};
 
 /// A crash, and what is done then.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,6 +69,10 @@ impl Script {
             deepest = (crash.depth + 1).min(Script::DEPTH - 1);
             crash.then.ops.truncate(Script::THEN);
         }
+        // One of them takes as long as a hundred others.
+        let ops = self.crashes.iter_mut().map(|crash| &mut crash.then.ops).chain([&mut self.program.ops]);
+        let mut repeated = false;
+        ops.for_each(|ops| ops.retain(|op| !is_repeated(*op) || !std::mem::replace(&mut repeated, true)));
     }
 }
 
@@ -85,6 +89,11 @@ impl fmt::Display for Crash {
         write!(f, "{}at {at} {keep}", "> ".repeat(*depth))?;
         if *then == Program::default() { Ok(()) } else { write!(f, " | {then}") }
     }
+}
+
+/// Whether an operation is many transactions.
+pub(super) fn is_repeated(op: Op) -> bool {
+    matches!(op, Op::One(One::Burst | One::Fill | One::Churn, _))
 }
 
 /// As much of the text as is a program.
@@ -151,6 +160,7 @@ at 40 kill 5
         same("odd wal fail-nothing wal: set a; nonsense; ; push  a\n", "wal: set a; push a\n");
         same("set a\n>>>> at 7 mask 0xZf|empty full pin: push b", "set a\nat 7 mask 0f | pin: push b\n");
         same("set a\nat x first 3", "set a\nat 0 first 3\n");
+        same("burst a; set a; fill b", "burst a; set a\n");
         same(&"set a;".repeat(100), &(["set a"; Script::OPS].join("; ") + "\n"));
     }
 }
