@@ -62,6 +62,11 @@ step_tests() {
     cargo test -p pheap --test ui -- ui trybuild=without_serde
 }
 
+# Group commit and held pointers, under every order of their threads.
+step_models() {
+    RUSTFLAGS="--cfg pheap_loom" cargo test -p pheap --lib --target-dir "${CARGO_TARGET_DIR:-target}/models" -- model:: --nocapture
+}
+
 # The lines of the tests' output that count, again.
 test_results() {
     [[ " ${STEPS[*]} " == *" tests "* && -s "$LOGS/tests.log" ]] || return 0

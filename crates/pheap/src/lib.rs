@@ -9,6 +9,7 @@ mod layout;
 mod media;
 mod ptr;
 mod region;
+mod sync;
 mod txn;
 
 pub use collections::{PBTreeMap, PBTreeSet, PHashMap, PHashSet, PString, PVec, PVecDeque};

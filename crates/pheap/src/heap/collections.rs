@@ -5,13 +5,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use parking_lot::Mutex;
-
 use super::pauses::{Histogram, Pauses};
 use super::{Heap, HeapInner};
 use crate::error::{Error, Result};
 use crate::region::collect::Stage;
 use crate::region::{Region, guard};
+use crate::sync::Mutex;
 
 /// A region with fewer bytes is marked by one thread.
 const WORTH_THREADS: u64 = 8 << 20;

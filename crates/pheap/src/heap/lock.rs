@@ -7,12 +7,11 @@ use std::path::Path;
 use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::Mutex;
-
 use crate::error::{Error, Result};
+use crate::sync::StaticMutex;
 
 /// Device and inode of the files that this process has open, with its number of [`forks`]: what a parent has open is not open here.
-static OPEN: Mutex<Option<HashMap<(u64, u64), u64>>> = Mutex::new(None);
+static OPEN: StaticMutex<Option<HashMap<(u64, u64), u64>>> = StaticMutex::new(None);
 static FORKS: AtomicU64 = AtomicU64::new(0);
 
 /// An entry in the list of this process.

@@ -34,11 +34,10 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use parking_lot::Mutex;
-
 use crate::error::{Error, Result};
 use crate::media::{Counters, Media, Medium};
 use crate::region::{Region, guard};
+use crate::sync::Mutex;
 use crate::txn::recovery::Recovered;
 use arena::Arena;
 use collections::Collections;

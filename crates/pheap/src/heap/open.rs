@@ -7,8 +7,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU8;
 
-use parking_lot::Mutex;
-
 use super::arena::{Arena, SpanEntry, SpanKind};
 use super::bitmaps::LiveSlots;
 use super::check;
@@ -30,6 +28,7 @@ use crate::media::wal::Leftover;
 use crate::media::wal::files::Files;
 use crate::media::wal::storage::Disk;
 use crate::media::{Bug, Media, Medium, SyncedFile, bug};
+use crate::sync::Mutex;
 use crate::txn::log::Log;
 use crate::txn::recovery::{Recovered, read_logs, replay};
 

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use parking_lot::MutexGuard;
-
 use super::arena::{SpanEntry, SpanKind};
 use super::{Heap, HeapInner, Meta};
 use crate::error::{Error, Result};
@@ -12,6 +10,7 @@ use crate::layout::{Graph, Persist, difference};
 use crate::media::{Bug, LINE, Media, bug};
 use crate::region::header::{MAX_NAME, REGION_SIZE, RegionHeader, root_word};
 use crate::region::{Exclusive, Identity, Region, Root, guard};
+use crate::sync::MutexGuard;
 use crate::txn::Txn;
 use crate::txn::context::Context;
 use crate::txn::log::{Log, Segment};

@@ -3,10 +3,12 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-
 use crate::error::{Error, Result};
 use crate::layout::Pointee;
+use crate::sync::{Mistake, Mutex, MutexGuard, mistake};
+
+#[cfg(all(test, pheap_loom))]
+mod model;
 
 /// A pointer that outlives its transaction, without the brand: made by [`Txn::hold`](crate::Txn::hold), turned into a [`P`](crate::P)
 /// again by [`View::get`](crate::View::get) in a later transaction on the same root.
@@ -116,8 +118,11 @@ impl<T: Pointee + ?Sized> Clone for Held<T> {
 impl<T: Pointee + ?Sized> Drop for Held<T> {
     fn drop(&mut self) {
         let mut table = self.table.slots.lock();
+        table.slots[self.slot as usize].references -= 1;
+        if mistake(Mistake::LetGoTwice) {
+            MutexGuard::unlocked(&mut table, || {});
+        }
         let slot = &mut table.slots[self.slot as usize];
-        slot.references -= 1;
         if slot.references == 0 {
             slot.state = State::Dead;
             table.free.push(self.slot);

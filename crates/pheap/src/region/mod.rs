@@ -14,14 +14,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use parking_lot::lock_api::{RawRwLock as _, RawRwLockRecursive as _, RawRwLockTimed as _};
-use parking_lot::{Mutex, RawRwLock};
-
 use crate::error::{Error, Result};
 use crate::heap::bitmaps::LiveSlots;
 use crate::heap::{HeapInner, Span};
 use crate::layout::PointerMap;
 use crate::media::{Counters, Gauge, Media};
+use crate::sync::{Mutex, RawLock as _, RawLockRecursive as _, RawLockTimed as _, RawRwLock};
 use crate::txn::commit;
 use crate::txn::context::{Context, Hot};
 use crate::txn::log::Log;

@@ -14,14 +14,13 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-use parking_lot::MutexGuard;
-
 use super::header::Header;
 use super::options::Options;
 use super::{Heap, HeapInner, Meta};
 use crate::error::{Error, Result};
 use crate::region::all::SharedAll;
 use crate::region::{Region, guard};
+use crate::sync::MutexGuard;
 use map::HeapMap;
 
 /// Problems that a report spells out.

@@ -65,6 +65,7 @@ impl Wal {
             state.buffer.recycle(end);
             state.full_disk = false;
             self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
+            // For those who wait for room, a little before the end of the round will tell them again.
             self.changed.notify_all();
         }
         after();

@@ -14,6 +14,8 @@ pub(crate) mod files;
 mod fold;
 pub(crate) mod format;
 mod group;
+#[cfg(all(test, pheap_loom))]
+mod model;
 mod pages;
 mod recovery;
 pub(crate) mod storage;
@@ -22,14 +24,13 @@ mod tests;
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-
-use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
+use std::sync::atomic::{self, AtomicUsize, Ordering};
 
 use crate::error::{Error, Result};
 use crate::heap::SyncPolicy;
 use crate::heap::header::Header;
 use crate::heap::mapping::PAGE;
+use crate::sync::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, RwLock};
 use crate::txn::log::Range;
 use buffer::Buffer;
 use format::{HEAD, Layout, Seed};
@@ -84,10 +85,10 @@ pub(crate) struct Wal {
 /// What was done with a log.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    pub(crate) syncs: AtomicU64,
-    pub(crate) checkpoints: AtomicU64,
+    pub(crate) syncs: atomic::AtomicU64,
+    pub(crate) checkpoints: atomic::AtomicU64,
     /// Bytes written to the heap's file by checkpoints.
-    pub(crate) checkpoint_bytes: AtomicU64,
+    pub(crate) checkpoint_bytes: atomic::AtomicU64,
 }
 
 #[derive(Debug)]

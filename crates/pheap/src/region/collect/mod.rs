@@ -30,8 +30,8 @@ use super::held::HeldTable;
 use super::{Region, State};
 use crate::heap::{HeapInner, bitmaps};
 use crate::media::{Bug, LINE, bug};
+use crate::sync::RawLock as _;
 use crate::txn::context::Context;
-use parking_lot::lock_api::RawRwLock as _;
 use remembered::Remembered;
 use tracer::{Object, Tracer};
 

@@ -1,0 +1,205 @@
+//! Files of which only what was synced counts, and whose operations other threads can come between.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+
+use crate::media::wal::storage::{Disk, Storage};
+use crate::sync::Mutex;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Written,
+    Durable,
+    /// A sync has failed: the kernel may have dropped it, and will not write it again.
+    Lost,
+}
+
+#[derive(Debug)]
+struct Content {
+    len: u64,
+    writes: Vec<(u64, Vec<u8>, Fate)>,
+}
+
+impl Content {
+    fn read(&self, buf: &mut [u8], at: u64, of: impl Fn(Fate) -> bool) -> usize {
+        let have = self.len.saturating_sub(at).min(buf.len() as u64) as usize;
+        let buf = &mut buf[..have];
+        buf.fill(0);
+        for (start, bytes, _) in self.writes.iter().filter(|write| of(write.2)) {
+            let from = at.max(*start);
+            let to = (at + have as u64).min(start + bytes.len() as u64);
+            if from < to {
+                buf[(from - at) as usize..(to - at) as usize]
+                    .copy_from_slice(&bytes[(from - start) as usize..(to - start) as usize]);
+            }
+        }
+        have
+    }
+}
+
+/// A file. Which order threads have used it in matters, so its lock is one of the model's.
+#[derive(Debug)]
+pub(super) struct ModelFile {
+    content: Mutex<Content>,
+    /// How many syncs succeed before one fails.
+    syncs: AtomicUsize,
+    linked: AtomicBool,
+}
+
+impl ModelFile {
+    fn new() -> Arc<ModelFile> {
+        let content = Mutex::new(Content { len: 0, writes: Vec::new() });
+        Arc::new(ModelFile { content, syncs: AtomicUsize::new(usize::MAX), linked: AtomicBool::new(true) })
+    }
+
+    /// Lets a sync fail, after so many more.
+    pub(super) fn fail_after(&self, syncs: usize) {
+        self.syncs.store(syncs, Relaxed);
+    }
+
+    /// Removes the name.
+    pub(super) fn unlink(&self) {
+        self.linked.store(false, Relaxed);
+    }
+
+    /// How many there were.
+    pub(super) fn writes(&self) -> usize {
+        self.content.lock().writes.len()
+    }
+
+    /// What a power cut leaves.
+    fn after_power_cut(&self) -> Content {
+        let content = self.content.lock();
+        let durable = content.writes.iter().filter(|write| write.2 == Fate::Durable).cloned().collect();
+        Content { len: content.len, writes: durable }
+    }
+}
+
+impl Storage for ModelFile {
+    fn read_some(&self, buf: &mut [u8], at: u64) -> io::Result<usize> {
+        Ok(self.content.lock().read(buf, at, |_| true))
+    }
+
+    fn write_some(&self, bytes: &[u8], at: u64) -> io::Result<usize> {
+        let mut content = self.content.lock();
+        content.len = content.len.max(at + bytes.len() as u64);
+        content.writes.push((at, bytes.to_vec(), Fate::Written));
+        Ok(bytes.len())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        // What comes while the disk is at work need not be covered.
+        let covered = self.content.lock().writes.len();
+        let left = self.syncs.load(Relaxed);
+        self.syncs.store(left.saturating_sub(1), Relaxed);
+        let mut content = self.content.lock();
+        for write in content.writes[..covered].iter_mut().filter(|write| write.2 == Fate::Written) {
+            write.2 = if left == 0 { Fate::Lost } else { Fate::Durable };
+        }
+        if left == 0 { Err(io::Error::from_raw_os_error(libc::EIO)) } else { Ok(()) }
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.content.lock().len)
+    }
+
+    fn extend(&self, _: u64, to: u64) -> io::Result<()> {
+        let mut content = self.content.lock();
+        content.len = content.len.max(to);
+        Ok(())
+    }
+
+    fn is_linked(&self) -> io::Result<bool> {
+        Ok(self.linked.load(Relaxed))
+    }
+}
+
+/// The file of a heap and its logs.
+#[derive(Debug)]
+pub(super) struct ModelDisk {
+    pub(super) data: Arc<ModelFile>,
+    logs: std::sync::Mutex<Vec<Arc<ModelFile>>>,
+}
+
+impl ModelDisk {
+    pub(super) fn new() -> Arc<ModelDisk> {
+        Arc::new(ModelDisk { data: ModelFile::new(), logs: std::sync::Mutex::default() })
+    }
+
+    /// The log that has the name.
+    pub(super) fn log(&self) -> Arc<ModelFile> {
+        self.logs.lock().unwrap().last().expect("it was created").clone()
+    }
+
+    /// The heap's file and its log, after a power cut.
+    pub(super) fn after_power_cut(&self) -> (Image, Image) {
+        let log = self.log();
+        // In this order: the log may say that the file has everything, and if it does not, that must be seen.
+        let log = log.after_power_cut();
+        (Image(self.data.after_power_cut()), Image(log))
+    }
+}
+
+impl Disk for ModelDisk {
+    fn log_path(&self) -> &Path {
+        Path::new("model.wal")
+    }
+
+    fn data(&self) -> Arc<dyn Storage> {
+        self.data.clone()
+    }
+
+    fn open_log(&self) -> io::Result<Option<Arc<dyn Storage>>> {
+        Ok(Some(self.log()))
+    }
+
+    fn create_log(&self) -> io::Result<Arc<dyn Storage>> {
+        let log = ModelFile::new();
+        self.logs.lock().unwrap().push(log.clone());
+        Ok(log)
+    }
+
+    fn remove_log(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What is left of a file. Nobody writes to it.
+#[derive(Debug)]
+pub(super) struct Image(Content);
+
+impl Image {
+    pub(super) fn word(&self, at: u64) -> u64 {
+        let mut bytes = [0; 8];
+        self.0.read(&mut bytes, at, |_| true);
+        u64::from_le_bytes(bytes)
+    }
+}
+
+impl Storage for Image {
+    fn read_some(&self, buf: &mut [u8], at: u64) -> io::Result<usize> {
+        Ok(self.0.read(buf, at, |_| true))
+    }
+
+    fn write_some(&self, _: &[u8], _: u64) -> io::Result<usize> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.len)
+    }
+
+    fn extend(&self, _: u64, _: u64) -> io::Result<()> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    fn is_linked(&self) -> io::Result<bool> {
+        Ok(true)
+    }
+}

@@ -1,0 +1,144 @@
+//! Held pointers in a model: they are made, copied and let go of by threads of which at most one has the region.
+
+use std::sync::Arc;
+
+use loom::thread;
+
+use super::{Held, HeldTable, State};
+use crate::error::Error;
+use crate::sync::model::{Seed, explore, finds};
+use crate::sync::{Mistake, Mutex};
+
+/// A region, as far as held pointers need it.
+#[derive(Clone)]
+struct Region {
+    table: Arc<HeldTable>,
+    lock: Arc<Mutex<()>>,
+}
+
+impl Region {
+    fn new() -> Region {
+        Region { table: Arc::default(), lock: Arc::default() }
+    }
+
+    /// A transaction that holds some addresses, of which it gives those up again that `keeps` does not name.
+    fn txn(
+        &self,
+        addresses: &[usize],
+        commits: bool,
+        kept: impl FnOnce(Vec<Held<u64>>) -> Vec<Held<u64>>,
+    ) -> Vec<Held<u64>> {
+        let _locked = self.lock.lock();
+        let held: Vec<Held<u64>> = addresses.iter().map(|&address| self.table.hold(address, false)).collect();
+        let mut made = held.iter().map(Held::slot).collect();
+        let kept = kept(held);
+        self.table.end_transaction(&mut made, commits);
+        kept
+    }
+
+    /// What a collection begins with.
+    fn collect(&self) -> Vec<usize> {
+        let _locked = self.lock.lock();
+        let mut found = Vec::new();
+        self.table.for_each(|address| found.push(address));
+        found.sort_unstable();
+        found
+    }
+
+    fn get(&self, held: &Held<u64>) -> Option<usize> {
+        match self.table.get(held) {
+            Ok(address) => Some(address),
+            Err(Error::NotHeld) => None,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Nobody holds anything: no slot is lost, and none is free twice.
+    fn is_empty(&self) {
+        assert_eq!(self.collect(), []);
+        let mut table = self.table.slots.lock();
+        table.free.sort_unstable();
+        let all: Vec<u32> = (0..table.slots.len() as u32).collect();
+        assert_eq!(table.free, all);
+        assert!(table.slots.iter().all(|slot| slot.references == 0 && slot.state == State::Dead));
+    }
+}
+
+/// A copy is made and the original let go of while others collect and hold: what is held is found, and stays what it was.
+fn a_copy_outlives_the_original() {
+    let region = Region::new();
+    let held = region.txn(&[8], true, |held| held).pop().unwrap();
+    let other = {
+        let region = region.clone();
+        thread::spawn(move || {
+            let copy = held.clone();
+            drop(held);
+            assert_eq!(region.get(&copy), Some(8));
+            copy
+        })
+    };
+    let more = region.txn(&[16], true, |held| held).pop().unwrap();
+    assert_eq!(region.collect(), [8, 16]);
+    let copy = other.join().unwrap();
+    assert_eq!((region.get(&copy), region.get(&more)), (Some(8), Some(16)));
+    drop((copy, more));
+    region.is_empty();
+}
+
+/// What a transaction holds is let go of by another thread, before it ends or after.
+fn let_go_of_elsewhere() {
+    let region = Region::new();
+    let mut others = Vec::new();
+    for round in 0..2 {
+        let kept = region.txn(&[8, 16], true, |mut held| {
+            let gone = held.pop();
+            others.push(thread::spawn(move || drop(gone)));
+            held
+        });
+        let found = region.collect();
+        assert!(found.contains(&8), "{found:?} in round {round}");
+        assert_eq!(region.get(&kept[0]), Some(8));
+    }
+    for other in others {
+        other.join().unwrap();
+    }
+    region.is_empty();
+}
+
+/// A transaction is rolled back while others use what it held, and hold more.
+fn rolled_back_beside_a_user() {
+    let region = Region::new();
+    let other = {
+        let region = region.clone();
+        thread::spawn(move || {
+            let held = region.txn(&[24], true, |held| held).pop().unwrap();
+            assert_eq!(region.get(&held), Some(24));
+            assert!(region.collect().contains(&24));
+        })
+    };
+    let mut user = None;
+    let held = region.txn(&[8], false, |held| {
+        let (region, held_there) = (region.clone(), held[0].clone());
+        user = Some(thread::spawn(move || assert!(matches!(region.get(&held_there), Some(8) | None))));
+        held
+    });
+    assert_eq!(region.get(&held[0]), None);
+    assert!(!region.collect().contains(&8));
+    drop(held);
+    user.unwrap().join().unwrap();
+    other.join().unwrap();
+    region.is_empty();
+}
+
+#[test]
+fn held_pointers_in_every_order() {
+    let programs: [(&str, fn()); 3] = [
+        ("a copy outlives the original", a_copy_outlives_the_original),
+        ("let go of elsewhere", let_go_of_elsewhere),
+        ("rolled back beside a user", rolled_back_beside_a_user),
+    ];
+    for (name, program) in programs {
+        explore(name, 3, program);
+    }
+    assert!(finds(Seed::Mistake(Mistake::LetGoTwice), 3, rolled_back_beside_a_user));
+}
