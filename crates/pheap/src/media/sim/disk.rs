@@ -227,7 +227,7 @@ impl SimDisk {
             hasher.update(&file.map_or(u64::MAX, |file| file.len() as u64).to_le_bytes());
             hasher.update(file.map_or(&[], |file| &file[..]));
         }
-        for Pending { change, limbo } in &state.pending {
+        for Pending { change, limbo, .. } in &state.pending {
             let (kind, number) = match change {
                 DiskChange::Sector(which, number, bytes) => {
                     hasher.update(&bytes[..]);
