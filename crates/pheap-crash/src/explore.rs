@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::{ControlFlow, Range};
+use std::str::FromStr;
 use std::sync::{Mutex, MutexGuard};
 
 use crate::fault::Failing;
@@ -30,7 +31,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// For a first look, and for each build.
+    /// For a first look, and for many programs.
     pub fn quick(seed: u64) -> Limits {
         Limits {
             breadth: Breadth { exhaustive: 3, corners: 2, random: 6 },
@@ -41,15 +42,92 @@ impl Limits {
         }
     }
 
-    /// For one program, or for a night.
-    pub fn thorough(seed: u64, exhaustive: u32) -> Limits {
+    /// For some programs.
+    pub fn wide(seed: u64) -> Limits {
         Limits {
-            breadth: Breadth { exhaustive, corners: 64, random: 256 },
-            nested: Breadth { exhaustive: 4, corners: 4, random: 6 },
-            after_every: 1,
-            deep_every: 16,
+            breadth: Breadth { exhaustive: 8, corners: 8, random: 16 },
+            nested: Breadth { exhaustive: 3, corners: 2, random: 4 },
+            after_every: 4,
+            deep_every: 64,
             seed,
         }
+    }
+
+    /// For one program, or for a night: all images of a point, up to 2^14.
+    pub fn thorough(seed: u64) -> Limits {
+        Limits {
+            breadth: Breadth { exhaustive: 14, corners: 32, random: 128 },
+            nested: Breadth { exhaustive: 4, corners: 4, random: 6 },
+            after_every: 2,
+            deep_every: 64,
+            seed,
+        }
+    }
+
+    fn numbers(&mut self) -> [&mut dyn Number; 8] {
+        let Limits { breadth, nested, after_every, deep_every, .. } = self;
+        [
+            &mut breadth.exhaustive,
+            &mut breadth.corners,
+            &mut breadth.random,
+            &mut nested.exhaustive,
+            &mut nested.corners,
+            &mut nested.random,
+            after_every,
+            deep_every,
+        ]
+    }
+
+    /// All but the seed, as a text.
+    pub fn text(mut self) -> String {
+        let seed = self.seed;
+        for (name, limits) in NAMED {
+            if limits(seed) == self {
+                return name.to_owned();
+            }
+        }
+        self.numbers().map(|number| number.text()).join(",")
+    }
+
+    /// What [`text`](Self::text) has said.
+    ///
+    /// # Errors
+    /// A message, if that is neither a name nor eight numbers.
+    pub fn parse(text: &str, seed: u64) -> Result<Limits, String> {
+        if let Some((_, limits)) = NAMED.iter().find(|(name, _)| *name == text) {
+            return Ok(limits(seed));
+        }
+        let mut limits = Limits::quick(seed);
+        let parts: Vec<&str> = text.split(',').collect();
+        let numbers = limits.numbers();
+        if parts.len() != numbers.len() || !parts.iter().zip(numbers).all(|(part, n)| n.set(part)) {
+            let names = NAMED.map(|(name, _)| name).join(", ");
+            return Err(format!("{text:?} is none of {names}, nor eight numbers"));
+        }
+        if limits.after_every == 0 || limits.deep_every == 0 {
+            return Err("the last two numbers say: one in so many".to_owned());
+        }
+        Ok(limits)
+    }
+}
+
+type Named = (&'static str, fn(u64) -> Limits);
+const NAMED: [Named; 3] = [("quick", Limits::quick), ("wide", Limits::wide), ("thorough", Limits::thorough)];
+
+/// A number of [`Limits`].
+trait Number {
+    fn text(&self) -> String;
+    /// Returns whether the text is such a number.
+    fn set(&mut self, text: &str) -> bool;
+}
+
+impl<N: ToString + FromStr> Number for N {
+    fn text(&self) -> String {
+        self.to_string()
+    }
+
+    fn set(&mut self, text: &str) -> bool {
+        text.trim().parse().map(|number| *self = number).is_ok()
     }
 }
 
@@ -96,8 +174,17 @@ pub struct Explorer {
     known: HashMap<u64, Known>,
     /// The [`State::digest`] of what recoveries have come to, by [`Run::digest`]: it was examined.
     examined: HashMap<u64, u64>,
+    /// So many images are made of the point that is explored that only some of them are examined.
+    crowded: bool,
     totals: Totals,
 }
+
+/// All subsets of so many changes and more are a crowd.
+const CROWD: usize = 9;
+
+/// How many images and recoveries an explorer remembers at most, at the beginning of a program. Programs that come one after another have most in
+/// common.
+const MEMORY: usize = 1 << 22;
 
 /// Heaps on a simulated medium are mapped at one address, so a process can have one at a time.
 static ADDRESS: Mutex<()> = Mutex::new(());
@@ -114,7 +201,25 @@ impl Explorer {
     pub fn new(limits: Limits) -> Result<Explorer, String> {
         let _address = address();
         let (known, examined) = (HashMap::new(), HashMap::new());
-        Ok(Explorer { limits, ready: ready()?, known, examined, totals: Totals::default() })
+        Ok(Explorer { limits, ready: ready()?, known, examined, crowded: false, totals: Totals::default() })
+    }
+
+    /// An explorer that knows nothing, with the same heaps to start with.
+    pub fn anew(&self, limits: Limits) -> Explorer {
+        let (known, examined) = (HashMap::new(), HashMap::new());
+        Explorer {
+            limits,
+            ready: self.ready.clone(),
+            known,
+            examined,
+            crowded: false,
+            totals: Totals::default(),
+        }
+    }
+
+    /// Explores with other limits from now on.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
     }
 
     /// What was done so far.
@@ -149,6 +254,10 @@ impl Explorer {
     /// The first failure.
     pub fn explore(&mut self, program: &Program, last_only: bool) -> Result<(), Box<Failure>> {
         let _address = address();
+        if self.known.len() + self.examined.len() > MEMORY {
+            self.known.clear();
+            self.examined.clear();
+        }
         self.totals.programs += 1;
         self.totals.wal_programs += u64::from(program.setting.wal);
         self.totals.faults += u64::from(program.failing.is_some());
@@ -193,6 +302,7 @@ impl Explorer {
                     continue;
                 }
                 self.totals.points += 1;
+                self.crowded = (CROWD..=breadth.exhaustive as usize).contains(&point.pending());
                 let mut rng = Rng::new(&[seeds, &[number as u64, at as u64]].concat());
                 let first = if point.acknowledged().0 == 0 { first } else { &[] };
                 let allowed = Allowed::new(trace.allowed(point), first);
@@ -253,8 +363,8 @@ impl Explorer {
         ControlFlow::Break((wrong, chosen.to_vec(), killed.is_some()))
     }
 
-    /// Opens an image, and returns the [digest](State::digest) of what it holds. What recovery makes of it is [examined](Self::examine), unless
-    /// another image came to the same. `deep`: crashes on the way, too; see [`trace`](Self::trace) for `first`.
+    /// Opens an image, and returns the [digest](State::digest) of what it holds, which is checked unless another image came to the same. Then it is
+    /// [examined](Self::examine): always, or one in eight of a crowd, and of the second crashes. `deep`: crashes on the way, too; see [`trace`](Self::trace) for `first`.
     fn recover(
         &mut self,
         mut image: Content,
@@ -292,8 +402,11 @@ impl Explorer {
         let (state, left) = (run.state().clone(), run.durable());
         run.abandon()?;
         let digest = state.digest();
-        self.examine(left, state, Bits(mix(outcome)), level)?;
-        self.totals.examined += 1;
+        let bits = Bits(mix(outcome));
+        if !(self.crowded || matches!(level, Level::Recovery)) || bits.all(60..63) {
+            self.examine(left, state, bits, level)?;
+            self.totals.examined += 1;
+        }
         self.examined.insert(outcome, digest);
         Ok(digest)
     }

@@ -21,6 +21,8 @@
 //! | [`image`], [`disk_image`], [`subset`] | what a crash leaves behind |
 //! | [`explore`] | crashing everywhere |
 //! | [`steered`] | crashing where an input says |
+//! | [`schedule`], [`progress`] | which programs are explored in which order, and how far that has come |
+//! | [`shrink`] | the shortest program that fails |
 //! | [`report`] | figures and failures |
 //! | [`seeded`] | bugs that the explorer must find |
 
@@ -35,11 +37,14 @@ pub mod model;
 pub mod objects;
 pub mod ops;
 pub mod program;
+pub mod progress;
 pub mod report;
 pub mod rng;
 pub mod run;
+pub mod schedule;
 pub mod seeded;
 pub mod shelf;
+pub mod shrink;
 pub mod steered;
 pub mod subset;
 

@@ -307,6 +307,19 @@ impl Setting {
 pub const USED: [usize; 2] = [3, 2];
 
 impl Setting {
+    /// The settings with one flag less.
+    pub(crate) fn simpler(self) -> Vec<Setting> {
+        let mut all = Vec::new();
+        for i in 0..self.clone().flags().len() {
+            let mut simpler = self;
+            let flag = simpler.flags().into_iter().nth(i).expect("there are so many").1;
+            if std::mem::take(flag) {
+                all.push(simpler);
+            }
+        }
+        all
+    }
+
     /// The flags by name.
     fn flags(&mut self) -> [(&'static str, &mut bool); 11] {
         let Setting { empty, pin, full, swapped, eager, crashed, moved, wal, lazy, small, short } = self;

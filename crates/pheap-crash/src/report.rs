@@ -35,6 +35,48 @@ pub struct Totals {
 impl Totals {
     /// One line of JSON.
     pub fn json(&self, time: Duration) -> String {
+        let Totals { programs, points, images, failures, .. } = self;
+        let seconds = time.as_secs_f64();
+        format!(
+            r#"{{"images":{images},"points":{points},"programs":{programs},"seconds":{seconds:.1},"failures":{failures}}}"#
+        )
+    }
+
+    /// What was done since `before`.
+    pub fn since(&self, before: &Totals) -> Totals {
+        Totals {
+            programs: self.programs - before.programs,
+            points: self.points - before.points,
+            images: self.images - before.images,
+            examined: self.examined - before.examined,
+            deep: self.deep - before.deep,
+            duplicates: self.duplicates - before.duplicates,
+            wal_programs: self.wal_programs - before.wal_programs,
+            faults: self.faults - before.faults,
+            wal_images: self.wal_images - before.wal_images,
+            failures: self.failures - before.failures,
+        }
+    }
+
+    /// What was done in both.
+    pub fn plus(&self, other: &Totals) -> Totals {
+        Totals {
+            programs: self.programs + other.programs,
+            points: self.points + other.points,
+            images: self.images + other.images,
+            examined: self.examined + other.examined,
+            deep: self.deep + other.deep,
+            duplicates: self.duplicates + other.duplicates,
+            wal_programs: self.wal_programs + other.wal_programs,
+            faults: self.faults + other.faults,
+            wal_images: self.wal_images + other.wal_images,
+            failures: self.failures + other.failures,
+        }
+    }
+}
+
+impl fmt::Display for Totals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Totals {
             programs,
             points,
@@ -45,11 +87,13 @@ impl Totals {
             wal_programs,
             faults,
             wal_images,
-            failures,
+            ..
         } = self;
-        let seconds = time.as_secs_f64();
-        format!(
-            r#"{{"media":["pmem","wal"],"programs":{programs},"wal_programs":{wal_programs},"faults":{faults},"points":{points},"images":{images},"wal_images":{wal_images},"examined":{examined},"deep":{deep},"duplicates":{duplicates},"seconds":{seconds:.1},"failures":{failures}}}"#
+        write!(
+            f,
+            "{programs} programs ({wal_programs} with a write-ahead log, {faults} with a call that fails), {points} points, \
+             {images} images ({wal_images} with a log; {examined} came to what no other had come to; {deep} were crashed in \
+             recovery, too), {duplicates} images seen before"
         )
     }
 }
@@ -123,11 +167,12 @@ impl fmt::Display for Failure {
         for line in self.message.lines() {
             writeln!(f, "  {line}")?;
         }
-        let Limits { breadth, seed, .. } = self.limits;
         write!(
             f,
-            "  replay: cargo run -p pheap-crash -- --program \"{}\" --seed {seed} --exhaustive {} --corners {} --random {}",
-            self.program, breadth.exhaustive, breadth.corners, breadth.random
+            "  replay: cargo run --release -p pheap-crash -- --program \"{}\" --limits {} --seed {}",
+            self.program,
+            self.limits.text(),
+            self.limits.seed
         )
     }
 }

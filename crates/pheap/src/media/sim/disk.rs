@@ -24,7 +24,7 @@ use faults::Faults;
 pub use faults::{Call, Fault, ShortWrites};
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::media::wal::storage::{Disk, Storage};
+use crate::media::wal::storage::{Disk, Storage, different_sectors};
 
 /// Bytes of a sector.
 pub const SECTOR: usize = 512;
@@ -551,6 +551,10 @@ impl Storage for SimFile {
         let which = self.which;
         state.make_all_durable(|change| change.is_of(which) || *change == DiskChange::NoLog);
         Ok(())
+    }
+
+    fn differences(&self, copy: &[u8]) -> io::Result<Vec<std::ops::Range<usize>>> {
+        Ok(different_sectors(self.bytes(&lock(&self.state)), copy))
     }
 
     fn len(&self) -> io::Result<u64> {

@@ -94,7 +94,7 @@ pub(crate) fn fold_leftover(disk: &dyn Disk, leftover: &Leftover) -> io::Result<
 /// Makes what was read of the log durable, for a part of a record must not reach the heap's file before all of it is on the disk. It may be in
 /// the page cache only: a process that was killed has not synced it; and if a sync has failed, the next one finds nothing to do.
 fn write_again(log: &dyn Storage) -> io::Result<()> {
-    let mut bytes = vec![0; 1 << 20];
+    let mut bytes = vec![0; log.len()?.min(1 << 20) as usize];
     let mut at = 0;
     loop {
         let n = log.read_up_to(&mut bytes, at)?;

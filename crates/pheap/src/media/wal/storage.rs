@@ -43,6 +43,17 @@ pub(crate) trait Storage: Send + Sync + Debug {
     /// What the operating system says.
     fn extend_now(&self, from: u64, to: u64) -> io::Result<()>;
 
+    /// The sectors in which the file differs from this copy, as ranges of bytes.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    #[cfg(feature = "sim")]
+    fn differences(&self, copy: &[u8]) -> io::Result<Vec<std::ops::Range<usize>>> {
+        let mut file = vec![0; copy.len()];
+        let have = self.read_some(&mut file, 0)?;
+        Ok(different_sectors(&file[..have], copy))
+    }
+
     /// Whether the file still has a name.
     ///
     /// # Errors
@@ -86,14 +97,9 @@ impl dyn Storage + '_ {
     /// Writes the sectors in which the file differs from this copy.
     #[cfg(feature = "sim")]
     pub(crate) fn write_changes(&self, copy: &[u8]) -> io::Result<()> {
-        const SECTOR: usize = 512;
-        let mut file = vec![0; copy.len()];
-        self.read_up_to(&mut file, 0)?;
-        for at in (0..copy.len()).step_by(SECTOR) {
-            let end = copy.len().min(at + SECTOR);
-            if copy[at..end] != file[at..end] {
-                write_all(&copy[at..end], at as u64, |bytes, at| self.write_some(bytes, at))?;
-            }
+        for sector in self.differences(copy)? {
+            let at = sector.start as u64;
+            write_all(&copy[sector], at, |bytes, at| self.write_some(bytes, at))?;
         }
         Ok(())
     }
@@ -177,4 +183,20 @@ pub(crate) trait Disk: Send + Sync + Debug {
     /// # Errors
     /// What the operating system says.
     fn remove_log(&self) -> io::Result<()>;
+}
+
+/// The sectors of `copy` that differ from those of `file`, as ranges of bytes. Behind its end, a file has zeros.
+#[cfg(feature = "sim")]
+pub(crate) fn different_sectors(file: &[u8], copy: &[u8]) -> Vec<std::ops::Range<usize>> {
+    const SECTOR: usize = 512;
+    let sector = |at| at..copy.len().min(at + SECTOR);
+    let differs = |sector: &std::ops::Range<usize>| match file.get(sector.clone()) {
+        Some(old) => old != &copy[sector.clone()],
+        None => {
+            let old = &file[sector.start.min(file.len())..];
+            let (same, new) = copy[sector.clone()].split_at(old.len());
+            same != old || new.iter().any(|&byte| byte != 0)
+        }
+    };
+    (0..copy.len()).step_by(SECTOR).map(sector).filter(differs).collect()
 }

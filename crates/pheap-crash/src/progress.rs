@@ -1,0 +1,99 @@
+//! How far an exploration has come, in a file of a few lines of text.
+
+use std::path::Path;
+use std::time::Duration;
+use std::{fs, io};
+
+use crate::report::Totals;
+use crate::schedule::Place;
+
+/// How far it has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Progress {
+    /// Of the [schedule](crate::schedule::fingerprint).
+    pub fingerprint: u64,
+    /// What comes next.
+    pub place: Place,
+    /// What was done so far.
+    pub done: Totals,
+    /// How long that took.
+    pub time: Duration,
+}
+
+impl Progress {
+    fn fields(&mut self) -> ([(&'static str, &mut u64); 5], [(&'static str, &mut usize); 2]) {
+        let Totals { programs, points, images, failures, .. } = &mut self.done;
+        (
+            [
+                ("fingerprint", &mut self.fingerprint),
+                ("programs", programs),
+                ("points", points),
+                ("images", images),
+                ("failures", failures),
+            ],
+            [("stage", &mut self.place.stage), ("program", &mut self.place.program)],
+        )
+    }
+
+    /// Reads what [`write`](Self::write) has written; `None` if there is no such file, or it is of another schedule.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub fn read(path: &Path, fingerprint: u64) -> io::Result<Option<Progress>> {
+        let text = match fs::read_to_string(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            text => text?,
+        };
+        let mut progress = Progress::default();
+        for (name, value) in text.lines().filter_map(|line| line.split_once(' ')) {
+            if name == "seconds" {
+                progress.time = Duration::from_secs(value.parse().unwrap_or(0));
+            }
+            let (long, short) = progress.fields();
+            for (_, field) in long.into_iter().filter(|(field, _)| *field == name) {
+                *field = value.parse().unwrap_or(0);
+            }
+            for (_, field) in short.into_iter().filter(|(field, _)| *field == name) {
+                *field = value.parse().unwrap_or(0);
+            }
+        }
+        Ok((progress.fingerprint == fingerprint).then_some(progress))
+    }
+
+    /// Writes it to a file.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub fn write(mut self, path: &Path) -> io::Result<()> {
+        let mut text = format!("seconds {}\n", self.time.as_secs());
+        let (long, short) = self.fields();
+        long.into_iter().for_each(|(name, value)| text += &format!("{name} {value}\n"));
+        short.into_iter().for_each(|(name, value)| text += &format!("{name} {value}\n"));
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        fs::write(path, text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_comes_back_for_the_same_schedule() {
+        let folder = std::env::temp_dir().join(format!("pheap-crash-progress-{}", std::process::id()));
+        let path = folder.join("file");
+        let progress = Progress {
+            fingerprint: 7,
+            place: Place { stage: 2, program: 30 },
+            done: Totals { images: 5, points: 4, programs: 3, ..Totals::default() },
+            time: Duration::from_secs(9),
+        };
+        assert_eq!(Progress::read(&path, 7).unwrap(), None);
+        progress.write(&path).unwrap();
+        assert_eq!(Progress::read(&path, 7).unwrap(), Some(progress));
+        assert_eq!(Progress::read(&path, 8).unwrap(), None);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -1,0 +1,144 @@
+//! What is explored, in which order: the same on every machine, so that a run can go on where another one stopped.
+
+use std::fmt::Write;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use crate::Limits;
+use crate::alphabet::{all, alphabet, core, core_programs, settings};
+use crate::program::{Program, Setting};
+use crate::rng::Rng;
+
+/// Programs of a kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// All of so many operations, in all settings, each with its alphabet.
+    All(usize),
+    /// All of so many operations of the [core alphabet](core), in memory and on a disk.
+    Core(usize),
+    /// Random ones of three to eight operations, without end.
+    Random,
+}
+
+/// How many of a program's calls that can fail do so, each in a program of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Faults {
+    /// All of them.
+    All,
+    /// So many of them.
+    Some(usize),
+    /// One of them, in one of so many programs.
+    OneIn(usize),
+}
+
+/// Programs, and how thoroughly they are explored.
+#[derive(Debug, Clone, Copy)]
+pub struct Stage {
+    /// Which programs.
+    pub kind: Kind,
+    /// How thoroughly.
+    pub limits: fn(u64) -> Limits,
+    /// With which failing calls.
+    pub faults: Faults,
+}
+
+/// Short programs with every image that there is, then longer ones with fewer.
+pub const STAGES: [Stage; 10] = [
+    Stage { kind: Kind::All(0), limits: Limits::thorough, faults: Faults::All },
+    Stage { kind: Kind::Core(1), limits: Limits::thorough, faults: Faults::All },
+    Stage { kind: Kind::All(1), limits: Limits::thorough, faults: Faults::Some(4) },
+    Stage { kind: Kind::Core(2), limits: Limits::wide, faults: Faults::OneIn(4) },
+    Stage { kind: Kind::All(2), limits: Limits::wide, faults: Faults::OneIn(4) },
+    Stage { kind: Kind::Core(3), limits: Limits::wide, faults: Faults::OneIn(8) },
+    Stage { kind: Kind::Core(4), limits: Limits::quick, faults: Faults::OneIn(16) },
+    Stage { kind: Kind::Core(3), limits: Limits::thorough, faults: Faults::OneIn(8) },
+    Stage { kind: Kind::All(2), limits: Limits::thorough, faults: Faults::OneIn(1) },
+    Stage { kind: Kind::Random, limits: Limits::quick, faults: Faults::OneIn(4) },
+];
+
+/// A place in the schedule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Place {
+    /// Which stage.
+    pub stage: usize,
+    /// Which of its programs.
+    pub program: usize,
+}
+
+impl Stage {
+    /// Its programs, in an order that depends on the seed only, so that each kind of them has its turn early. Of those without end, none.
+    pub fn programs(&self, seed: u64) -> Vec<Program> {
+        let plain = Setting::default();
+        let mut programs: Vec<Program> = match self.kind {
+            Kind::All(len) => settings().into_iter().flat_map(|setting| all(setting, len)).collect(),
+            Kind::Core(len) => {
+                let settings = [plain, Setting { wal: true, ..plain }];
+                settings.into_iter().flat_map(|setting| core_programs(setting, len)).collect()
+            }
+            Kind::Random => Vec::new(),
+        };
+        let mut rng = Rng::new(&[seed, programs.len() as u64]);
+        for i in (1..programs.len()).rev() {
+            programs.swap(i, rng.below(i + 1));
+        }
+        programs
+    }
+
+    /// A program of a kind that has no end.
+    pub fn random(seed: u64, number: usize) -> Program {
+        let mut rng = Rng::new(&[seed, 0x9a4d, number as u64]);
+        let settings = settings();
+        let plain_on_disk = settings.iter().position(|setting| setting.wal).unwrap_or(0);
+        loop {
+            // Most without a setting, or with a log only.
+            let setting = match rng.below(8) {
+                0..2 => settings[0],
+                2..4 => settings[plain_on_disk],
+                _ => settings[rng.below(settings.len())],
+            };
+            let (len, ops) = (3 + rng.below(6), alphabet(setting));
+            let ops = (0..len).map(|_| ops[rng.below(ops.len())]).collect();
+            let program = Program { setting, failing: None, ops };
+            if program.is_sensible() {
+                return program;
+            }
+        }
+    }
+}
+
+/// A number that changes with the schedule: another one has other places.
+pub fn fingerprint(seed: u64) -> u64 {
+    let mut text = String::new();
+    for setting in settings() {
+        write!(text, "{setting:?} {:?}", alphabet(setting)).expect("strings take everything");
+    }
+    for stage in STAGES {
+        write!(text, "{:?} {:?} {:?}", stage.kind, stage.faults, (stage.limits)(seed)).expect("as above");
+    }
+    write!(text, "{:?} {:?}", core(false), core(true)).expect("as above");
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn a_stage_has_each_of_its_programs_once() {
+        let stage = Stage { kind: Kind::Core(2), limits: Limits::quick, faults: Faults::All };
+        let (programs, others) = (stage.programs(1), stage.programs(2));
+        assert_eq!(programs, stage.programs(1));
+        assert_ne!(programs, others);
+        let set: HashSet<&Program> = programs.iter().collect();
+        assert_eq!((set.len(), set), (programs.len(), others.iter().collect()));
+    }
+
+    #[test]
+    fn another_seed_is_another_schedule() {
+        assert_ne!(fingerprint(1), fingerprint(2));
+        assert_eq!(Stage::random(1, 5), Stage::random(1, 5));
+        assert!((0..50).all(|i| Stage::random(1, i).is_sensible()));
+    }
+}
