@@ -20,6 +20,11 @@ const MAX_DEPTH: u32 = 64;
 
 /// Appends `ty` to `out`.
 pub(crate) fn encode(ty: &TypeLayout, out: &mut Vec<u8>) {
+    encode_as(ty, out, &|to| to);
+}
+
+/// Appends `ty` with the targets of its pointers renumbered.
+pub(crate) fn encode_as(ty: &TypeLayout, out: &mut Vec<u8>, renumber: &impl Fn(u32) -> u32) {
     string(out, &ty.name);
     number(out, ty.size as u128);
     number(out, ty.align as u128);
@@ -28,15 +33,15 @@ pub(crate) fn encode(ty: &TypeLayout, out: &mut Vec<u8>) {
         Shape::Array { elem, len } => {
             out.push(ARRAY);
             number(out, *len as u128);
-            encode(elem, out);
+            encode_as(elem, out, renumber);
         }
         Shape::Ptr { nullable, to } => {
             out.push(if *nullable { PTR_NULLABLE } else { PTR });
-            number(out, *to as u128);
+            number(out, renumber(*to) as u128);
         }
         Shape::Struct(list) => {
             out.push(STRUCT);
-            fields(out, list);
+            fields(out, list, renumber);
         }
         Shape::Enum { tag, variants } => {
             out.push(ENUM);
@@ -45,27 +50,27 @@ pub(crate) fn encode(ty: &TypeLayout, out: &mut Vec<u8>) {
             for variant in variants {
                 string(out, &variant.name);
                 number(out, variant.tag as u128);
-                fields(out, &variant.fields);
+                fields(out, &variant.fields, renumber);
             }
         }
         Shape::Slice(elem) => {
             out.push(SLICE);
-            encode(elem, out);
+            encode_as(elem, out, renumber);
         }
         Shape::Str => out.push(STR),
         Shape::Slot(of) => {
             out.push(SLOT);
-            encode(of, out);
+            encode_as(of, out, renumber);
         }
     }
 }
 
-fn fields(out: &mut Vec<u8>, list: &[FieldLayout]) {
+fn fields(out: &mut Vec<u8>, list: &[FieldLayout], renumber: &impl Fn(u32) -> u32) {
     number(out, list.len() as u128);
     for field in list {
         string(out, &field.name);
         number(out, field.offset as u128);
-        encode(&field.ty, out);
+        encode_as(&field.ty, out, renumber);
     }
 }
 

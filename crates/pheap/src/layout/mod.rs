@@ -5,7 +5,7 @@ mod encode;
 mod graph;
 mod pointers;
 
-pub(crate) use encode::{decode, encode};
+pub(crate) use encode::{decode, encode, encode_as};
 pub(crate) use graph::{FieldLayout, Graph, Shape, TypeLayout, VariantLayout, describe, difference};
 pub(crate) use pointers::PointerMap;
 

@@ -11,7 +11,7 @@ use crate::heap::arena::{SpanEntry, SpanKind};
 use crate::heap::mapping::PAGE;
 use crate::heap::spans::all_spans;
 use crate::heap::{HeapInner, Meta};
-use crate::layout::{Shape, TypeLayout, encode};
+use crate::layout::{Shape, TypeLayout, encode_as};
 use crate::region::header::{REGION_SIZE, RegionHeader};
 
 /// No span, in a table of pages.
@@ -412,23 +412,30 @@ impl HeapMap {
 /// For each type, the first one that is the same: of the same layout, with pointers to types that are the same. (The type table may have a
 /// type twice.)
 fn classes(types: &[TypeLayout]) -> Vec<u32> {
-    // All are one class at first. Each round tells those apart that look different, or point to different classes.
-    let mut classes = vec![0u32; types.len()];
-    let mut count = 1;
-    loop {
+    // What looks the same is one class at first, whatever its pointers lead to.
+    let mut first = HashMap::new();
+    let classes = types.iter().zip(0..).map(|(ty, number)| {
+        let mut key = Vec::new();
+        encode_as(ty, &mut key, &|_| 0);
+        *first.entry(key).or_insert(number)
+    });
+    let mut classes: Vec<u32> = classes.collect();
+    let mut count = first.len();
+    // Each round tells those apart that point to different classes.
+    while count < types.len() {
         let mut first = HashMap::new();
-        let refined: Vec<u32> = (0..types.len())
-            .map(|i| {
-                let mut key = classes[i].to_le_bytes().to_vec();
-                encode(&types[i].renumbered(&|to| classes[to as usize]), &mut key);
-                *first.entry(key).or_insert(i as u32)
-            })
-            .collect();
-        if first.len() <= count {
-            return refined;
+        let refined = types.iter().zip(0..).map(|(ty, number)| {
+            let mut key = vec![classes[number as usize]];
+            ty.for_each_pointer(&mut |to| key.push(classes[to as usize]));
+            *first.entry(key).or_insert(number)
+        });
+        let refined: Vec<u32> = refined.collect();
+        if first.len() == count {
+            break;
         }
         (classes, count) = (refined, first.len());
     }
+    classes
 }
 
 impl fmt::Debug for HeapMap {
@@ -437,5 +444,25 @@ impl fmt::Debug for HeapMap {
             .field("spans", &self.spans.len())
             .field("roots", &self.roots.len())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A pointer.
+    fn to(to: u32) -> TypeLayout {
+        TypeLayout { name: "P".into(), size: 8, align: 8, shape: Shape::Ptr { nullable: true, to } }
+    }
+
+    #[test]
+    fn types_are_the_same_if_all_that_they_lead_to_is() {
+        let str = TypeLayout { name: "str".into(), size: 1, align: 1, shape: Shape::Str };
+        // 0 and 1 lead to each other, and so do 3 and 4; 6 leads to 7, which is another end of the same length.
+        let types = [to(1), to(0), str.clone(), to(4), to(3), to(2), to(7), str, to(6), to(5)];
+        assert_eq!(classes(&types), [0, 0, 2, 0, 0, 5, 5, 2, 8, 8]);
+        assert_eq!(classes(&types[..2]), [0, 0]);
+        assert_eq!(classes(&[]), [0; 0]);
     }
 }
