@@ -80,15 +80,13 @@ impl Found {
     /// # Errors
     /// As for [`Heap::existing_root`].
     pub fn of(heap: &Heap, name: &str) -> pheap::Result<Found> {
-        match heap.existing_root(name) {
-            Err(Error::TypeMismatch { .. }) => {}
-            root => return root.map(|root| Found::First(Handle::Record(root))),
-        }
+        // To ask for the wrong type takes long: types are compared.
         let ty = heap.roots().into_iter().find(|root| root.name == name).map(|root| root.type_name);
         match ty.as_deref() {
+            Some("Other") => heap.existing_root(name).map(Found::Other),
             Some("Store") => heap.existing_root(name).map(|root| Found::First(Handle::Store(root))),
             Some("OtherStore") => heap.existing_root(name).map(Found::OtherStore),
-            _ => heap.existing_root(name).map(Found::Other),
+            _ => heap.existing_root(name).map(|root| Found::First(Handle::Record(root))),
         }
     }
 
