@@ -62,7 +62,7 @@ pub fn alphabet(setting: Setting) -> Vec<Op> {
         let changes = changes.into_iter().map(Op::Change).collect();
         let shelved = match setting {
             _ if moved => others(&["map-fill a"]),
-            _ if eager || crashed => others(&["map-fill a", "tree-fill a", "vec-push a"]),
+            _ if eager || crashed => others(&["map-fill a", "map-churn a", "tree-fill a", "vec-push a"]),
             _ if full => others(&["map-fill a"]),
             _ if lazy => others(&["map-insert a", "map-clear a"]),
             _ => others(&["map-insert a", "map-remove a", "map-fill a", "map-abort a", "both-map"]),

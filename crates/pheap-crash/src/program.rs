@@ -158,7 +158,7 @@ pub enum Op {
     Change(Change),
 }
 
-const ONE: [(One, &str); 46] = [
+const ONE: [(One, &str); 47] = [
     (One::Set, "set"),
     (One::Pair, "pair"),
     (One::Bytes, "bytes"),
@@ -196,6 +196,7 @@ const ONE: [(One, &str); 46] = [
     (One::Shelved(Shelved::MapSet), "map-set"),
     (One::Shelved(Shelved::MapRemove), "map-remove"),
     (One::Shelved(Shelved::MapClear), "map-clear"),
+    (One::Shelved(Shelved::MapChurn), "map-churn"),
     (One::Shelved(Shelved::TreeInsert), "tree-insert"),
     (One::Shelved(Shelved::TreeFill), "tree-fill"),
     (One::Shelved(Shelved::TreeRemove), "tree-remove"),

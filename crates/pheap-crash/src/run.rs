@@ -17,7 +17,7 @@ use crate::medium::{Content, Medium, Moment};
 use crate::model::{RootState, State};
 use crate::objects::{Handles, Node, base, handle};
 use crate::ops;
-use crate::program::{Both, Change, One, Op, Setting, Which};
+use crate::program::{Both, Change, One, Op, Setting, Shelved, Which};
 
 pub use catch::catching;
 pub use fail::Calls;
@@ -33,6 +33,7 @@ const LOG: (u64, u64) = (1 << 20, 64 << 10);
 const BURST: (usize, usize) = (66, 5);
 const FILL: (usize, usize) = (22, 4);
 const CHURN: (usize, usize) = (20, 12);
+const MAP_CHURN: (usize, usize) = (12, 2);
 
 /// What happened between two openings of a heap.
 #[derive(Debug, Clone)]
@@ -456,11 +457,16 @@ impl Run {
                         One::Churn => One::PopFree,
                         other => other,
                     };
+                    // A push that has failed left nothing to pop.
+                    if !self.applies(Op::One(what, which)) {
+                        return Ok(());
+                    }
                     self.one(what, which)?;
                     // Cycles end in here, and by the time the next one has ended nobody would know.
                     if matches!(op, Op::One(One::Churn, _)) { self.check() } else { Ok(()) }
                 })
             }
+            Op::One(One::Shelved(Shelved::MapChurn), which) => self.map_churn(which),
             Op::One(what, which) => self.one(what, which),
             Op::Both(Both::Map) => self.both_map(),
             Op::Both(what) => self.step(|heap, handles, state, value| {

@@ -22,8 +22,8 @@ pub struct Store<'r> {
 #[derive(Persist, Default)]
 #[repr(C)]
 pub struct Shelf<'r> {
-    /// A hash map.
-    pub map: PHashMap<'r, u64, u64>,
+    /// A hash map. Of each number, also the inverse: a bucket with those is too large for a redo record.
+    pub map: PHashMap<'r, u64, [u64; 2]>,
     /// An ordered map, the keys of which it owns.
     pub tree: PBTreeMap<'r, P<'r, str>, u64>,
     /// A vector.
@@ -61,7 +61,11 @@ pub(crate) fn read<'r>(
     state: RootState,
 ) -> Result<RootState, String> {
     let Shelf { map, tree, vec, text } = &view[shelf];
-    let entries = map.iter(view).map(|(key, value)| (*key, *value)).collect();
+    let torn = map.iter(view).find(|(_, [value, check])| *check != !value);
+    if let Some((key, [value, check])) = torn {
+        return Err(format!("{name}.map[{key}] holds {value:#x} and {check:#x}"));
+    }
+    let entries = map.iter(view).map(|(key, [value, _])| (*key, *value)).collect();
     let sorted: Vec<(&str, u64)> = tree.iter(view).map(|(key, value)| (key, *value)).collect();
     let mut items = Vec::new();
     for item in vec.iter(view) {
@@ -79,7 +83,8 @@ pub(crate) fn read<'r>(
         text: text.as_str(view).to_owned(),
         ..state
     };
-    if state.map.len() != map.len() || !state.map.iter().all(|(key, value)| map.get(view, key) == Some(value))
+    if state.map.len() != map.len()
+        || !state.map.iter().all(|(key, value)| map.get(view, key) == Some(&[*value, !value]))
     {
         return Err(format!("{name}.map, {} long, does not find all of {:?}", map.len(), state.map));
     }

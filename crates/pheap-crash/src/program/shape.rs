@@ -86,6 +86,7 @@ impl Shape {
     fn after_shelved(mut self, what: Shelved, i: usize) -> Option<Shape> {
         match what {
             Shelved::MapInsert => self.mapped[i] += 1,
+            Shelved::MapChurn => self.mapped[i] = filled_map(0) + 1,
             Shelved::MapFill => self.mapped[i] = filled_map(self.mapped[i]),
             Shelved::MapSet | Shelved::MapClear if self.mapped[i] == 0 => return None,
             Shelved::MapRemove => self.mapped[i] = self.mapped[i].checked_sub(1)?,

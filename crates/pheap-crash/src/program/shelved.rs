@@ -17,6 +17,8 @@ pub enum Shelved {
     MapRemove,
     /// Empties the hash map: all its buffers are given up.
     MapClear,
+    /// Fills the hash map, divides a bucket, and empties it, so often that buffers are used again.
+    MapChurn,
     /// Inserts a key, which is a string, into the ordered map.
     TreeInsert,
     /// Inserts until a leaf is full, and if one is, as many more: it is divided.

@@ -2,10 +2,10 @@
 
 use pheap::Error;
 
-use super::Run;
+use super::{MAP_CHURN, Run};
 use crate::objects::{found, store};
 use crate::ops::collections;
-use crate::program::{Shelved, Which};
+use crate::program::{One, Op, Shelved, Which};
 
 impl Run {
     /// A transaction on the collections of one root.
@@ -21,6 +21,21 @@ impl Run {
         })
     }
 
+    /// Transactions on the hash map of a root.
+    pub(super) fn map_churn(&mut self, which: Which) -> Result<(), String> {
+        let (steps, explored) = MAP_CHURN;
+        self.shelve(which)?;
+        for i in 0..steps {
+            let what = [Shelved::MapClear, Shelved::MapFill, Shelved::MapInsert][i % 3];
+            self.quiet = i + explored < steps;
+            // It may be empty already.
+            if self.applies(Op::One(One::Shelved(what), which)) {
+                self.shelved(what, which)?;
+            }
+        }
+        Ok(())
+    }
+
     /// A transaction on the collections of both roots.
     pub(super) fn both_map(&mut self) -> Result<(), String> {
         self.shelve(Which::A)?;
@@ -34,11 +49,32 @@ impl Run {
         })
     }
 
-    /// Gives a root collections, if it has none. Crashes in the midst of that are explored where it is an operation of its own.
-    fn shelve(&mut self, which: Which) -> Result<(), String> {
+    /// Uses the collections of the roots that have some: one of a few operations, by number.
+    pub fn use_collections(&mut self, number: usize) -> Result<(), String> {
+        use Shelved::{
+            MapClear, MapFill, MapInsert, MapRemove, StringSet, TreeFill, TreeRemove, VecGrow, VecPush,
+        };
+        let all =
+            [MapInsert, MapFill, TreeFill, VecPush, VecGrow, MapRemove, TreeRemove, MapClear, StringSet];
+        let what = all[number % all.len()];
+        for which in [Which::A, Which::B] {
+            let applies = self.exists(which) && self.applies(Op::One(One::Shelved(what), which));
+            if applies && self.has_shelf(which)? {
+                self.shelved(what, which)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn has_shelf(&mut self, which: Which) -> Result<bool, String> {
         let heap = self.heap.as_ref().expect("it is open");
         let found = found(heap, &mut self.handles, &Run::name(&self.state, which));
-        if found.map_err(|error| error.to_string())?.has_shelf() {
+        Ok(found.map_err(|error| error.to_string())?.has_shelf())
+    }
+
+    /// Gives a root collections, if it has none. Crashes in the midst of that are explored where it is an operation of its own.
+    fn shelve(&mut self, which: Which) -> Result<(), String> {
+        if self.has_shelf(which)? {
             return Ok(());
         }
         let was_quiet = std::mem::replace(&mut self.quiet, true);
