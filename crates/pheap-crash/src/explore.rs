@@ -443,6 +443,7 @@ impl Explorer {
         {
             run.one(more, Which::A).map_err(after)?;
         }
+        run.use_collections((hash >> 46) as usize).map_err(after)?;
         if run.exists(Which::A) && !run.exists(Which::B) {
             // Its creation or removal was cut short, so there may be pages that have just been cleared.
             run.one(One::Push, Which::A).map_err(after)?;
