@@ -1,259 +1,207 @@
-//! A heap file as bytes, and where in it the metadata are. This knows the format by itself: see docs/design.md.
+//! A heap's file and its log as bytes, and what is where in them. This knows the format by itself: see docs/design.md.
 
-use arbitrary::Arbitrary;
 use std::ops::Range;
-use xxhash_rust::xxh3::xxh3_64;
 
-const PAGE: usize = 4096;
+use crate::seal::{Entry, GENERATION, Seals, VALUE, WalSeeds, checksum, log_seed};
+
+pub const PAGE: usize = 4096;
+pub const LINE: usize = 64;
 /// Words of a header slot, and of an arena's head.
-const SLOT: usize = 64;
-const HEAD: usize = 8;
-/// Words of a region's header that have a check in their upper 16 bits.
-const ROOT: usize = 3;
-const GENERATION: usize = 5;
+pub const SLOT: usize = 64;
+pub const HEAD: usize = 8;
 
-/// One piece of damage. Sections and places are taken modulo what there is.
-#[derive(Arbitrary, Debug)]
-pub enum Mutation {
-    Flip {
-        section: u8,
-        at: u16,
-        bit: u8,
-    },
-    Set {
-        section: u8,
-        word: u16,
-        to: Value,
-    },
-    Copy {
-        from: (u8, u16),
-        to: (u8, u16),
-        words: u8,
-    },
-    Zero {
-        section: u8,
-        word: u16,
-        words: u8,
-    },
-    /// A byte of text, lengths and codes.
-    Byte {
-        section: u8,
-        at: u16,
-        to: u8,
-    },
-    /// Cuts the file off, or makes it longer.
-    Length {
-        pages: i8,
-        bytes: i16,
-    },
+/// Numbers of the two files.
+pub const HEAP: usize = 0;
+pub const LOG: usize = 1;
+
+/// A part of a file.
+#[derive(Clone, Debug)]
+pub struct Section {
+    pub file: usize,
+    pub range: Range<usize>,
 }
 
-/// What a word becomes.
-#[derive(Arbitrary, Debug)]
-pub enum Value {
-    Any(u64),
-    Small(u8),
-    /// A little more or less than it was.
-    Near(i8),
-    /// An offset in the file.
-    Page(u8),
-    Power(u8),
-    Max,
-}
-
-/// A file.
-#[derive(Clone)]
+/// The files of a heap.
+#[derive(Clone, Debug, Default)]
 pub struct Image {
-    bytes: Vec<u8>,
-    sections: Vec<Range<usize>>,
-    arenas: Vec<Range<usize>>,
-    regions: Vec<usize>,
-    /// Records of the type table: where each begins.
-    records: Vec<usize>,
+    /// The heap's file, and the write-ahead log, which is empty if there is none.
+    pub files: [Vec<u8>; 2],
+    /// Metadata.
+    pub tables: Vec<Section>,
+    /// Objects.
+    pub objects: Vec<Section>,
+    pub seals: Seals,
+    /// Where the heap was mapped last.
+    pub base: u64,
 }
 
 impl Image {
-    /// Finds the metadata of a good file.
-    pub fn of(bytes: Vec<u8>) -> Image {
-        let mut image = Image { bytes, sections: vec![], arenas: vec![], regions: vec![], records: vec![] };
-        image.sections.extend([0..SLOT * 8, PAGE..PAGE + SLOT * 8]);
-        let newest = if image.word(16) > image.word(PAGE + 16) { 0 } else { PAGE };
-        let mapped = image.word(newest + 6 * 8) as usize;
+    /// Finds what there is in a good heap.
+    pub fn of(heap: Vec<u8>, log: Vec<u8>) -> Image {
+        let mut image = Image { files: [heap, log], ..Image::default() };
+        image.add(HEAP, [0..SLOT * 8, PAGE..PAGE + SLOT * 8]);
+        let newest = image.newest();
+        image.base = image.word(HEAP, newest + 10 * 8);
+        let salt = image.word(HEAP, newest + 8 * 8);
+        let mapped = image.word(HEAP, newest + 6 * 8) as usize;
         let mut start = 0;
         while start < mapped {
             let head = head(start);
-            let arena = start..start + image.word(head + 16) as usize;
+            let arena = start..start + image.word(HEAP, head + 16) as usize;
             image.add_arena(arena.clone());
             start = arena.end;
         }
+        let bitmaps = [18, 19].map(|word| image.word(HEAP, newest + word * 8) as usize);
+        if bitmaps[1] > 0 {
+            image.add(HEAP, [bitmaps[0]..bitmaps[0] + bitmaps[1]]);
+            image.seals.bitmaps = Some(bitmaps[0]..bitmaps[0] + bitmaps[1]);
+        }
+        for region in image.seals.regions.clone() {
+            image.add_entries(region, salt);
+        }
+        if !image.files[LOG].is_empty() {
+            image.add_log(salt);
+        }
         image
+    }
+
+    /// Files of which nothing is known.
+    pub fn unknown(heap: Vec<u8>, log: Vec<u8>) -> Image {
+        let mut image = Image { files: [heap, log], ..Image::default() };
+        for file in [HEAP, LOG] {
+            let len = image.files[file].len();
+            image.add(file, [0..len.min(PAGE), 0..len]);
+        }
+        image.base = image.word(HEAP, 10 * 8);
+        image
+    }
+
+    fn add(&mut self, file: usize, ranges: impl IntoIterator<Item = Range<usize>>) {
+        let sections = ranges.into_iter().filter(|range| range.len() >= 8);
+        self.tables.extend(sections.map(|range| Section { file, range }));
     }
 
     fn add_arena(&mut self, arena: Range<usize>) {
         let head = head(arena.start);
         let table = head + PAGE;
         let table_end = table + arena.len() / PAGE * 16;
-        self.sections.extend([head..head + HEAD * 8, table..table_end]);
+        self.add(HEAP, [head..head + HEAD * 8, table..table_end]);
         let mut page = table_end.next_multiple_of(PAGE);
         while page < arena.end {
-            let entry = self.word(table + (page - arena.start) / PAGE * 16);
+            let entry = self.word(HEAP, table + (page - arena.start) / PAGE * 16);
             let len = ((entry >> 32) as usize).max(1) * PAGE;
             match entry as u8 {
                 1 => {
-                    self.regions.push(page);
+                    self.seals.regions.push(page);
                     // Identity, names, and the first segment of the log: its link, its first entries, its rest.
-                    self.sections.extend([page..page + 64, page + 512..page + 1536]);
-                    self.sections.extend([page + PAGE..page + PAGE + 512, page + PAGE + 512..page + len]);
+                    self.add(HEAP, [page..page + 64, page + 512..page + 1536]);
+                    self.add(HEAP, [page + PAGE..page + PAGE + 512, page + PAGE + 512..page + len]);
                 }
-                2 => self.sections.extend([page..page + 512, page + 512..page + len]),
+                2 => {
+                    self.seals.segments.push(page..page + len);
+                    self.add(HEAP, [page..page + 512, page + 512..page + len]);
+                }
                 3 => {
-                    self.sections.push(page..page + 1024);
-                    let mut at = page + 64;
-                    while self.word(at) != 0 {
-                        self.records.push(at);
-                        at += (16 + self.word(at + 8) as u32 as usize).next_multiple_of(8);
+                    self.add(HEAP, [page..page + 1024]);
+                    let mut at = page + LINE;
+                    while self.word(HEAP, at) != 0 {
+                        self.seals.records.push(at);
+                        at += (16 + self.word(HEAP, at + 8) as u32 as usize).next_multiple_of(8);
                     }
                 }
-                _ => {} // objects
+                4 | 5 => {
+                    let first = page..page + len.min(512);
+                    self.objects.extend([first, page..page + len].map(|range| Section { file: HEAP, range }));
+                }
+                _ => {}
             }
             page += len;
         }
-        self.arenas.push(arena);
+        self.seals.arenas.push(arena);
     }
 
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes
+    /// The entries of the log of a region, and the place behind each segment's last one.
+    fn add_entries(&mut self, region: usize, salt: u64) {
+        let id = self.word(HEAP, region + 8);
+        let identity = salt ^ id.wrapping_mul(0xe703_7ed1_a0b4_28db);
+        let generation = self.word(HEAP, region + GENERATION * 8) & VALUE;
+        let mut segment = region + PAGE..region + 2 * PAGE;
+        let mut sequence = 0;
+        for _ in 0..16 {
+            let mut at = segment.start + LINE;
+            while at + LINE <= segment.end {
+                let seed = log_seed(identity, generation, sequence, at as u64);
+                let entry = Entry { file: HEAP, at, seed };
+                self.seals.entries.push(entry);
+                let words = self.words(HEAP, at, segment.end);
+                if words.is_none_or(|words| words[0] != checksum(seed, &words)) {
+                    break;
+                }
+                sequence += 1;
+                at += (self.word(HEAP, at + 8) as u32 as usize * 8).next_multiple_of(LINE);
+            }
+            let next = self.word(HEAP, segment.start) as usize;
+            let Some(found) = self.seals.segments.iter().find(|other| other.start == next) else { break };
+            segment = found.clone();
+        }
+    }
+
+    /// The write-ahead log.
+    fn add_log(&mut self, salt: u64) {
+        self.add(LOG, [0..64, 512..576]);
+        let (id, segment) = (self.word(LOG, 32), self.word(LOG, 40) as usize);
+        let seeds = WalSeeds::new(salt, id);
+        self.seals.wal = Some(seeds);
+        let mut start = PAGE;
+        while start + segment <= self.files[LOG].len() {
+            self.seals.wal_segments.push(start);
+            self.add(LOG, [start..start + LINE]);
+            let sequence = self.word(LOG, start + 8);
+            let mut at = start + LINE;
+            while at + LINE <= start + segment {
+                let position = sequence * segment as u64 + (at - start) as u64;
+                let seed = seeds.at(position);
+                self.seals.entries.push(Entry { file: LOG, at, seed });
+                let words = self.words(LOG, at, start + segment);
+                if words.is_none_or(|words| words[0] != checksum(seed, &words)) {
+                    break;
+                }
+                at += (self.word(LOG, at + 8) as u32 as usize * 8).next_multiple_of(LINE);
+            }
+            let used = start + LINE..(at + 2 * LINE).min(start + segment);
+            self.add(LOG, [used]);
+            start += segment;
+        }
+    }
+
+    /// Which slot of the header counts.
+    pub fn newest(&self) -> usize {
+        if self.word(HEAP, 16) > self.word(HEAP, PAGE + 16) { 0 } else { PAGE }
+    }
+
+    /// The words of an entry of a log, if it ends before `end`.
+    pub fn words(&self, file: usize, at: usize, end: usize) -> Option<Vec<u64>> {
+        let len = self.word(file, at + 8) as u32 as usize;
+        if len < 2 || at + len * 8 > end.min(self.files[file].len()) {
+            return None;
+        }
+        Some((0..len).map(|i| self.word(file, at + i * 8)).collect())
     }
 
     /// The word at `at`; 0 behind the end.
-    fn word(&self, at: usize) -> u64 {
-        self.bytes.get(at..at + 8).map_or(0, |bytes| u64::from_le_bytes(bytes.try_into().expect("8 bytes")))
+    pub fn word(&self, file: usize, at: usize) -> u64 {
+        let bytes = self.files[file].get(at..at.saturating_add(8));
+        bytes.map_or(0, |bytes| u64::from_le_bytes(bytes.try_into().expect("8 bytes")))
     }
 
-    fn set_word(&mut self, at: usize, to: u64) {
-        if let Some(word) = self.bytes.get_mut(at..at + 8) {
+    pub fn set_word(&mut self, file: usize, at: usize, to: u64) {
+        if let Some(word) = self.files[file].get_mut(at..at.saturating_add(8)) {
             word.copy_from_slice(&to.to_le_bytes());
-        }
-    }
-
-    fn byte_of(&self, section: u8, at: u16) -> usize {
-        let section = &self.sections[usize::from(section) % self.sections.len()];
-        section.start + usize::from(at) % section.len()
-    }
-
-    fn word_of(&self, section: u8, word: u16) -> usize {
-        let section = &self.sections[usize::from(section) % self.sections.len()];
-        section.start + usize::from(word) % (section.len() / 8) * 8
-    }
-
-    /// The words that follow, within the section.
-    fn words_of(&self, section: u8, word: u16, words: u8) -> Range<usize> {
-        let start = self.word_of(section, word);
-        let section = &self.sections[usize::from(section) % self.sections.len()];
-        start..(start + usize::from(words) * 8).min(section.end)
-    }
-
-    pub fn apply(&mut self, mutation: &Mutation) {
-        match *mutation {
-            Mutation::Flip { section, at, bit } => {
-                let at = self.byte_of(section, at);
-                if let Some(byte) = self.bytes.get_mut(at) {
-                    *byte ^= 1 << (bit % 8);
-                }
-            }
-            Mutation::Byte { section, at, to } => {
-                let at = self.byte_of(section, at);
-                if let Some(byte) = self.bytes.get_mut(at) {
-                    *byte = to;
-                }
-            }
-            Mutation::Set { section, word, ref to } => {
-                let at = self.word_of(section, word);
-                let to = match *to {
-                    Value::Any(value) => value,
-                    Value::Small(value) => value.into(),
-                    Value::Near(by) => self.word(at).wrapping_add_signed(by.into()),
-                    Value::Page(page) => u64::from(page) * PAGE as u64,
-                    Value::Power(exponent) => 1 << (exponent % 64),
-                    Value::Max => u64::MAX,
-                };
-                self.set_word(at, to);
-            }
-            Mutation::Copy { from, to, words } => {
-                let from = self.words_of(from.0, from.1, words);
-                let to = self.words_of(to.0, to.1, words);
-                let len = from.len().min(to.len());
-                if from.start.max(to.start) + len <= self.bytes.len() {
-                    self.bytes.copy_within(from.start..from.start + len, to.start);
-                }
-            }
-            Mutation::Zero { section, word, words } => {
-                let range = self.words_of(section, word, words);
-                if let Some(bytes) = self.bytes.get_mut(range) {
-                    bytes.fill(0);
-                }
-            }
-            Mutation::Length { pages, bytes } => {
-                let len = self.bytes.len() as i64 + i64::from(pages) * PAGE as i64 + i64::from(bytes);
-                self.bytes.resize(len.clamp(0, 1 << 20) as usize, 0);
-            }
-        }
-    }
-
-    /// Makes checksums good again.
-    pub fn reseal(&mut self) {
-        for slot in [0, PAGE] {
-            if self.word(slot) != 0 && slot + PAGE <= self.bytes.len() {
-                let sum = xxh3_64(&self.bytes[slot..slot + (SLOT - 1) * 8]);
-                // The slot that a new heap has not written stays as it is.
-                if self.bytes[slot + 8..slot + SLOT * 8].iter().any(|&byte| byte != 0) {
-                    self.set_word(slot + (SLOT - 1) * 8, sum);
-                }
-            }
-        }
-        let newest = if self.word(16) > self.word(PAGE + 16) { 0 } else { PAGE };
-        let salt = self.word(newest + 8 * 8).to_le_bytes();
-        for arena in self.arenas.clone() {
-            let head = head(arena.start);
-            if let Some(words) = self.bytes.get(head..head + HEAD * 8) {
-                // Its last word counts as zero.
-                let sum = xxh3_64(&[&words[..(HEAD - 1) * 8], &[0; 8], &salt].concat());
-                self.set_word(head + (HEAD - 1) * 8, sum);
-            }
-        }
-        for region in self.regions.clone() {
-            if let Some(words) = self.bytes.get(region..region + 24) {
-                let sum = xxh3_64(&[words, &salt].concat());
-                self.set_word(region + 7 * 8, sum);
-            }
-            for word in [ROOT, GENERATION].map(|word| region + word * 8) {
-                if self.word(word) != 0 {
-                    let value = self.word(word) << 16 >> 16;
-                    self.set_word(word, value | xxh3_64(&value.to_le_bytes()) >> 48 << 48);
-                }
-            }
-            for slot in [512, 1024] {
-                const WORDS: usize = 34;
-                let slot = region + slot;
-                if let Some(words) = self.bytes.get(slot..slot + WORDS * 8)
-                    && words.iter().any(|&byte| byte != 0)
-                {
-                    let sum = xxh3_64(words);
-                    self.set_word(slot + WORDS * 8, sum);
-                }
-            }
-        }
-        for record in self.records.clone() {
-            let len = (16 + self.word(record + 8) as u32 as usize).next_multiple_of(8);
-            if let Some(rest) = self.bytes.get(record + 8..record + len) {
-                let sum = xxh3_64(&[rest, &(record as u64).to_le_bytes(), &salt].concat());
-                self.set_word(record, sum);
-            }
         }
     }
 }
 
 /// Where the head of the arena at `start` is.
-fn head(start: usize) -> usize {
+pub fn head(start: usize) -> usize {
     start + if start == 0 { 2 * PAGE } else { 0 }
 }

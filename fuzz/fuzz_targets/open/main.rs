@@ -1,37 +1,55 @@
-//! Opens heap files whose metadata were damaged.
+//! Opens heap files that were damaged, and files that never were heaps.
 //!
-//! Opening must end in a heap or in an error: no panic, no signal, no hang. After an error, and after a read-only opening, the file
-//! is what it was. A heap that did open can be listed, changed and closed, and opens again.
+//! Opening must end in a heap or in an error: no panic, no signal, no hang. After an error, and after a read-only opening, the files are
+//! what they were. A heap that did open can be listed, changed and closed, and opens again.
 //!
-//! Objects are never damaged, and those of the damaged heap are never read: opening believes them. (See "Trust" in the design.)
+//! With `Options::verify` any byte may be damaged, and a heap that opens is sound: it can be read to the last byte, checked, changed, collected,
+//! closed and verified again. Without, opening believes objects and what logs say of them, so only metadata are damaged, and objects are never read.
+//! (See "Trust" in the design.)
 
 #![no_main]
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
-use pheap::{Error, Options, Root};
+use pheap::{Durability, Error, Heap, Options, Root, SyncPolicy};
 
+mod content;
 mod image;
+mod mutation;
+mod seal;
 mod templates;
 
-use image::Mutation;
-use templates::{List, Other, options};
+use content::{Known, Slices};
+use image::{HEAP, Image, LOG};
+use mutation::{Damage, Mutation};
 
 /// One input of the fuzzer.
 #[derive(Arbitrary, Debug)]
 struct Input {
-    /// Which file is damaged.
+    /// Which files are damaged.
     template: u8,
     mutations: Vec<Mutation>,
-    /// Whether checksums are made good again, so that the checks behind them are reached. (Not those of log entries.)
+    /// Whether checksums are made good again, so that the checks behind them are reached.
     reseal: bool,
+    verify: bool,
     read_only: bool,
     /// Whether it is opened at another address than it was made for.
     elsewhere: bool,
+    durability: Durable,
     after: Vec<After>,
+    /// Instead of a template.
+    bytes: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+#[derive(Arbitrary, Debug, Clone, Copy)]
+enum Durable {
+    Process,
+    Pmem,
+    Wal,
+    Lazy,
 }
 
 /// Where neither heaps nor sanitizers are by themselves.
@@ -46,84 +64,154 @@ enum After {
     /// Looks at the types of a root.
     Existing(u8),
     Stats,
+    /// A transaction on a root, if it may be believed.
+    Change(u8, u8),
+    Collect,
+    Checkpoint,
+    Backup,
 }
 
 fuzz_target!(|input: Input| run(&input));
 
 fn run(input: &Input) {
-    let template = templates::get(input.template);
-    let mut image = template.clone();
+    let templates = templates::all();
+    let damage = Damage { all: input.verify, templates };
+    let mut image = match &input.bytes {
+        Some((heap, log)) if input.verify => Image::unknown(heap.clone(), log.clone()),
+        _ => templates[usize::from(input.template) % templates.len()].clone(),
+    };
     for mutation in input.mutations.iter().take(8) {
-        image.apply(mutation);
+        image.apply(&damage, mutation);
     }
     if input.reseal {
-        image.reseal();
+        image.reseal(input.verify);
     }
-    let dir = pheap_fuzz::scratch();
-    let path = dir.path().join("heap");
-    fs::write(&path, image.bytes()).expect("the file can be written");
-
-    let mut how = options().read_only(input.read_only);
+    let files = Files::write(&image);
+    let mut how = how(input.durability).read_only(input.read_only).verify(input.verify);
     if input.elsewhere {
         how = how.base(ELSEWHERE);
     }
-    let heap = match how.open(&path) {
+    let heap = match how.open(&files.heap) {
         Ok(heap) => heap,
         Err(error) => {
-            assert!(same(&path, image.bytes()), "the file was changed before the error: {error}");
+            assert!(files.hold(&image), "the files were changed before the error: {error}");
             return;
         }
     };
+    let before = if input.verify { examine(&heap) } else { Vec::new() };
     for after in input.after.iter().take(8) {
-        let names: Vec<String> = heap.roots().into_iter().map(|root| root.name).collect();
-        let name = |which: u8| usize::from(which).checked_rem(names.len()).map(|i| names[i].as_str());
-        // Errors are fine: the heap may be full, read-only, or not what it seems.
-        match *after {
-            After::Create(new, words) => create(&heap, &format!("new {}", new % 4), words.into()),
-            After::Rename(from, to) => {
-                if let Some(from) = name(from) {
-                    let _ = heap.rename_root(from, &format!("renamed {}", to % 4));
-                }
-            }
-            After::Remove(which) => {
-                if let Some(name) = name(which) {
-                    let _ = heap.remove_root(name);
-                }
-            }
-            After::Existing(which) => {
-                if let Some(name) = name(which) {
-                    let _ = (heap.existing_root::<List>(name), heap.existing_root::<Other>(name));
-                }
-            }
-            After::Stats => drop(heap.stats()),
-        }
+        change(&heap, after, &files, input.verify);
     }
     let roots = heap.roots();
+    let content = if input.verify { examine(&heap) } else { Vec::new() };
+    if input.read_only {
+        assert!(before == content, "a read-only heap has changed");
+    }
     heap.close().expect("an open heap can be closed");
     if input.read_only {
-        assert!(same(&path, image.bytes()), "a read-only heap has changed its file");
+        assert!(files.hold(&image), "a read-only heap has changed its files");
         return;
     }
-    let again = options().open(&path).expect("what was open can be opened again");
+    let again = how.open(&files.heap).expect("what was open can be opened again");
     assert_eq!(again.roots(), roots);
+    if input.verify {
+        assert!(examine(&again) == content, "the heap holds something else when it is opened again");
+    }
+}
+
+/// The two files, in a folder of their own.
+struct Files {
+    dir: tempfile::TempDir,
+    heap: PathBuf,
+    log: PathBuf,
+}
+
+impl Files {
+    fn write(image: &Image) -> Files {
+        let dir = pheap_fuzz::scratch();
+        let [heap, log] = ["heap", "heap.wal"].map(|name| dir.path().join(name));
+        fs::write(&heap, &image.files[HEAP]).expect("the file can be written");
+        if !image.files[LOG].is_empty() {
+            fs::write(&log, &image.files[LOG]).expect("the log can be written");
+        }
+        Files { dir, heap, log }
+    }
+
+    /// Whether they are as they were.
+    fn hold(&self, image: &Image) -> bool {
+        let read = |path: &Path| fs::read(path).unwrap_or_default();
+        read(&self.heap) == image.files[HEAP] && read(&self.log) == image.files[LOG]
+    }
+}
+
+fn how(durable: Durable) -> Options {
+    let options = templates::options();
+    match durable {
+        Durable::Process => options.durability(Durability::Process),
+        Durable::Pmem => options.durability(Durability::Pmem),
+        Durable::Wal => options.durability(Durability::Wal),
+        Durable::Lazy => options.durability(Durability::Wal).sync_policy(SyncPolicy::OnDemand),
+    }
+}
+
+/// Checks a heap that was verified, and reads all of it that is of a known type. Returns what was read, by root.
+fn examine(heap: &Heap) -> Vec<(String, Option<u64>)> {
+    let report = heap.check().expect("it can be checked");
+    assert!(report.is_clean(), "a heap that was verified is not sound: {report}");
+    let roots = heap.roots().into_iter().map(|root| root.name);
+    roots
+        .map(|name| {
+            let read = Known::find(heap, &name).map(|root| root.read().expect("a root can be read"));
+            (name, read)
+        })
+        .collect()
+}
+
+/// Errors are fine: the heap may be full, read-only, or not what it seems.
+fn change(heap: &Heap, after: &After, files: &Files, verified: bool) {
+    let names: Vec<String> = heap.roots().into_iter().map(|root| root.name).collect();
+    let name = |which: u8| usize::from(which).checked_rem(names.len()).map(|i| names[i].as_str());
+    match *after {
+        After::Create(new, words) => create(heap, &format!("new {}", new % 4), words.into()),
+        After::Rename(from, to) => {
+            if let Some(from) = name(from) {
+                let _ = heap.rename_root(from, &format!("renamed {}", to % 4));
+            }
+        }
+        After::Remove(which) => {
+            if let Some(name) = name(which) {
+                let _ = heap.remove_root(name);
+            }
+        }
+        After::Existing(which) => {
+            if let Some(name) = name(which) {
+                let _ = Known::find(heap, name);
+            }
+        }
+        After::Stats => drop((heap.stats(), heap.info(), heap.types())),
+        After::Change(which, by) if verified => {
+            if let Some(root) = name(which).and_then(|name| Known::find(heap, name)) {
+                let _ = root.change(by);
+            }
+        }
+        After::Change(..) => {}
+        After::Collect if verified => drop(heap.wait_ready().and_then(|()| heap.collect())),
+        After::Collect => {}
+        After::Checkpoint => drop(heap.checkpoint()),
+        After::Backup => drop(heap.backup(files.dir.path().join("backup"))),
+    }
 }
 
 /// Makes a root and uses it.
-fn create(heap: &pheap::Heap, name: &str, words: u64) {
-    let new = heap.root_or::<Other>(name, |tx| Other::new(tx, words));
-    let Ok(root): Result<Root<Other>, Error> = new else { return };
-    let changed = root.txn(|tx, other| Other::fill(other, tx, 7));
-    let sum = root.read(|view, other| Other::sum(other, view));
+fn create(heap: &Heap, name: &str, words: u64) {
+    let new = heap.root_or::<Slices>(name, |tx| Slices::new(tx, words));
+    let Ok(root): Result<Root<Slices>, Error> = new else { return };
+    let changed = root.txn(|tx, slices| {
+        Slices::fill(slices, tx, 7);
+        Ok(())
+    });
+    let sum = root.read(|view, slices| Slices::sum(slices, view));
     if changed.is_ok() {
         assert!(sum.is_ok_and(|sum| sum % 7 == 0));
     }
-}
-
-fn same(path: &Path, bytes: &[u8]) -> bool {
-    fs::read(path).expect("the file can be read") == bytes
-}
-
-/// How the templates are opened, too.
-fn small(options: Options) -> Options {
-    options.arena_size(32 << 10).reserve(1 << 26).max_size(1 << 20)
 }

@@ -1,110 +1,98 @@
-//! Good heap files, to be damaged. Made once per process, so their ids and salts differ from run to run.
+//! Good heaps, to be damaged. Most are made on simulated media, so that they are the same in each process.
 
 use std::fs;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
-use pheap::{Durability, Error, Heap, Options, P, Persist, Result, Root, Txn, View};
+use pheap::sim::Sim;
+use pheap::sim::disk::{DiskImage, SimDisk};
+use pheap::{Durability, Error, Heap, Options, Result, Root};
 
-use crate::image::Image;
-
-#[derive(Persist)]
-#[repr(C)]
-pub struct Node<'r> {
-    kind: Kind,
-    next: Option<P<'r, Node<'r>>>,
-}
-
-/// An enum, for the type table.
-#[derive(Persist)]
-#[repr(u8)]
-#[allow(dead_code)]
-enum Kind {
-    Number(u32),
-    Pair { left: u8, right: [u16; 3] },
-}
-
-#[derive(Persist, Default)]
-#[repr(C)]
-pub struct List<'r> {
-    head: Option<P<'r, Node<'r>>>,
-    len: u64,
-}
-
-#[derive(Persist)]
-#[repr(C)]
-pub struct Other<'r> {
-    words: P<'r, [u64]>,
-    text: P<'r, str>,
-}
-
-impl<'r> Other<'r> {
-    pub fn new(tx: &mut Txn<'r>, words: u64) -> Result<Other<'r>> {
-        Ok(Other { words: tx.alloc_slice(words as usize, |_| 0)?, text: tx.alloc_str("a text")? })
-    }
-
-    pub fn fill(this: P<'r, Self>, tx: &mut Txn<'r>, with: u64) -> Result<()> {
-        let words = tx[this].words;
-        tx.slice_mut(words, ..).fill(with);
-        Ok(())
-    }
-
-    pub fn sum(this: P<'r, Self>, view: &View<'r>) -> u64 {
-        view[view[this].words].iter().sum()
-    }
-}
+use crate::content::{Collections, List, Slices};
+use crate::image::{HEAP, Image};
 
 /// How all heaps are opened here.
 pub fn options() -> Options {
-    crate::small(Options::new().durability(Durability::Process))
+    Options::new().arena_size(32 << 10).reserve(1 << 26).max_size(1 << 20).collect_threads(1)
 }
 
-/// Template `which`, modulo how many there are.
-pub fn get(which: u8) -> &'static Image {
+/// All of them.
+pub fn all() -> &'static [Image] {
     static TEMPLATES: OnceLock<Vec<Image>> = OnceLock::new();
-    let templates = TEMPLATES.get_or_init(|| {
-        let mut all = Vec::new();
-        for make in [fresh, closed, killed, killed_long] {
-            all.push(make().expect("a template can be made"));
-        }
-        all
-    });
-    &templates[usize::from(which) % templates.len()]
-}
-
-fn push<'r>(tx: &mut Txn<'r>, list: P<'r, List<'r>>, i: u32) -> Result<()> {
-    let kind = if i % 2 == 0 { Kind::Number(i) } else { Kind::Pair { left: 1, right: [2; 3] } };
-    let node = tx.alloc(Node { kind, next: tx[list].head })?;
-    tx[list].head = Some(node);
-    tx[list].len += 1;
-    Ok(())
+    TEMPLATES.get_or_init(|| {
+        let makes: [fn() -> Result<Image>; 13] = [
+            fresh,
+            closed,
+            killed,
+            killed_long,
+            with_collections,
+            many_elements,
+            older_state,
+            reopened,
+            relocated,
+            relocating,
+            logged,
+            logged_lazily,
+            mapped,
+        ];
+        makes.iter().map(|make| make().expect("a template can be made")).collect()
+    })
 }
 
 /// Three roots, in several arenas.
-fn fill(heap: &Heap) -> Result<(Root<List<'static>>, Root<Other<'static>>)> {
+fn fill(heap: &Heap) -> Result<(Root<List<'static>>, Root<Slices<'static>>)> {
     let list: Root<List> = heap.root("list")?;
     for i in 0..20 {
-        list.txn(|tx, list| push(tx, list, i))?;
+        list.txn(|tx, list| List::push(list, tx, i))?;
     }
     let _: Root<List> = heap.root("empty")?;
     heap.rename_root("empty", "an empty list")?;
-    let other = heap.root_or::<Other>("other", |tx| Other::new(tx, 3000))?;
-    Ok((list, other))
+    let slices = heap.root_or::<Slices>("slices", |tx| Slices::new(tx, 1500))?;
+    Ok((list, slices))
 }
 
-fn with_heap(make: impl FnOnce(Heap, &dyn Fn() -> Image) -> Result<Option<Image>>) -> Result<Image> {
-    let dir = pheap_fuzz::scratch();
-    let path = dir.path().join("heap");
-    let now = || Image::of(fs::read(&path).expect("the file can be read"));
-    Ok(make(options().open(&path)?, &now)?.unwrap_or_else(now))
+fn collections(heap: &Heap, elements: u64) -> Result<Root<Collections<'static>>> {
+    let root: Root<Collections> = heap.root("collections")?;
+    root.txn(|tx, all| Collections::add(all, tx, 0, elements))?;
+    root.txn(|tx, all| {
+        Collections::take(all, tx, 1, elements / 8);
+        Ok(())
+    })?;
+    Ok(root)
+}
+
+/// A heap in a simulated memory. `make` gets what the memory would hold if the process were killed.
+fn in_memory(
+    words: Vec<u64>,
+    make: impl FnOnce(Heap, &dyn Fn() -> Vec<u64>) -> Result<Option<Vec<u64>>>,
+) -> Result<Image> {
+    let sim = Arc::new(Sim::new(words));
+    let killed = || {
+        sim.acknowledge(0);
+        let mut words = sim.durable();
+        if let Some(point) = sim.take_points().last() {
+            point.pending.iter().for_each(|&(word, value)| words[word as usize] = value);
+        }
+        words
+    };
+    let words = make(options().simulate(&sim)?, &killed)?.unwrap_or_else(|| sim.durable());
+    Ok(Image::of(bytes(&words), Vec::new()))
+}
+
+fn bytes(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+fn words(image: &Image) -> Vec<u64> {
+    (0..image.files[HEAP].len() / 8).map(|i| image.word(HEAP, i * 8)).collect()
 }
 
 /// Just created, and killed.
 fn fresh() -> Result<Image> {
-    with_heap(|_heap, now| Ok(Some(now())))
+    in_memory(Vec::new(), |_heap, killed| Ok(Some(killed())))
 }
 
 fn closed() -> Result<Image> {
-    with_heap(|heap, _| {
+    in_memory(Vec::new(), |heap, _| {
         fill(&heap)?;
         heap.close()?;
         Ok(None)
@@ -113,24 +101,133 @@ fn closed() -> Result<Image> {
 
 /// Killed with redo records in its logs.
 fn killed() -> Result<Image> {
-    with_heap(|heap, now| {
+    in_memory(Vec::new(), |heap, killed| {
         let (list, _) = fill(&heap)?;
-        list.txn(|tx, list| push(tx, list, 100))?;
-        Ok(Some(now()))
+        list.txn(|tx, list| List::push(list, tx, 100))?;
+        Ok(Some(killed()))
     })
 }
 
 /// Killed in a transaction whose undo log has several segments.
 fn killed_long() -> Result<Image> {
-    with_heap(|heap, now| {
-        let (_, other) = fill(&heap)?;
-        let mut image = None;
-        let result = other.txn(|tx, other| {
-            Other::fill(other, tx, 5)?;
-            image = Some(now());
+    in_memory(Vec::new(), |heap, killed| {
+        let (_, slices) = fill(&heap)?;
+        let mut words = None;
+        let result = slices.txn(|tx, slices| {
+            Slices::fill(slices, tx, 5);
+            words = Some(killed());
             Err::<(), _>(Error::abort("only its log is of interest"))
         });
         assert!(matches!(result, Err(Error::Aborted(_))));
-        Ok(image)
+        Ok(words)
     })
+}
+
+/// Closed: the bitmaps of live slots are there.
+fn with_collections() -> Result<Image> {
+    in_memory(Vec::new(), |heap, _| {
+        collections(&heap, 24)?;
+        heap.close()?;
+        Ok(None)
+    })
+}
+
+/// Trees with inner nodes, and tables of many groups.
+fn many_elements() -> Result<Image> {
+    in_memory(Vec::new(), |heap, _| {
+        collections(&heap, 150)?;
+        heap.close()?;
+        Ok(None)
+    })
+}
+
+/// Closed, and then in use as if it had not been: an older state whose bitmaps and logs are there.
+fn older_state() -> Result<Image> {
+    let closed = closed()?;
+    in_memory(words(&closed), |heap, _| {
+        let list: Root<List> = heap.existing_root("list")?;
+        list.txn(|tx, list| List::push(list, tx, 7))?;
+        heap.close()?;
+        Ok(None)
+    })
+}
+
+/// Opened again after it was closed, and killed.
+fn reopened() -> Result<Image> {
+    let closed = closed()?;
+    in_memory(words(&closed), |heap, killed| {
+        let list: Root<List> = heap.existing_root("list")?;
+        list.txn(|tx, list| List::push(list, tx, 7))?;
+        collections(&heap, 12)?;
+        Ok(Some(killed()))
+    })
+}
+
+/// Where heaps of these templates move to.
+const MOVED: u64 = 0x5d00_0000_0000;
+
+/// Moved to another address, and killed there.
+fn relocated() -> Result<Image> {
+    let closed = with_collections()?;
+    let sim = Arc::new(Sim::new(words(&closed)));
+    let heap = options().base(MOVED).simulate(&sim)?;
+    let image = Image::of(bytes(&sim.durable()), Vec::new());
+    drop(heap);
+    Ok(image)
+}
+
+/// In the middle of that: some pointers are relative to the one base, some to the other.
+fn relocating() -> Result<Image> {
+    let closed = with_collections()?;
+    let sim = Arc::new(Sim::new(words(&closed)));
+    let heap = options().base(MOVED).simulate(&sim)?;
+    let points = sim.take_points();
+    drop(heap);
+    let mut now = words(&closed);
+    // The point at which the most pointers are on their way.
+    let (most, _) =
+        points.iter().enumerate().max_by_key(|(_, point)| point.pending.len()).expect("there are some");
+    for point in &points[..=most] {
+        now.resize(point.words, 0);
+        point.durable.iter().for_each(|&(word, value)| now[word as usize] = value);
+    }
+    let half = points[most].pending.iter().step_by(2);
+    half.for_each(|&(word, value)| now[word as usize] = value);
+    Ok(Image::of(bytes(&now), Vec::new()))
+}
+
+/// Killed with a write-ahead log that has all that happened since the heap was made.
+fn on_disk(options: Options) -> Result<Image> {
+    let closed = with_collections()?;
+    let [data, _] = closed.files;
+    let disk = Arc::new(SimDisk::new(DiskImage { data, log: None }));
+    let heap = options.log_limit(1 << 20).simulate_disk(&disk)?;
+    let all: Root<Collections> = heap.existing_root("collections")?;
+    all.txn(|tx, all| Collections::add(all, tx, 24, 2))?;
+    heap.checkpoint()?;
+    fill(&heap)?;
+    all.txn(|tx, all| Collections::add(all, tx, 30, 2))?;
+    let DiskImage { data, log } = disk.view();
+    let log = log.expect("it is in use");
+    Ok(Image::of(data, log))
+}
+
+fn logged() -> Result<Image> {
+    on_disk(options())
+}
+
+fn logged_lazily() -> Result<Image> {
+    on_disk(options().sync_policy(pheap::SyncPolicy::OnDemand))
+}
+
+/// In a real file, which a process in this boot has mapped.
+fn mapped() -> Result<Image> {
+    let dir = pheap_fuzz::scratch();
+    let path = dir.path().join("heap");
+    let heap = options().durability(Durability::Process).open(&path)?;
+    let (list, _) = fill(&heap)?;
+    list.txn(|tx, list| List::push(list, tx, 100))?;
+    let bytes = fs::read(&path).expect("the file can be read");
+    drop(heap);
+    Ok(Image::of(bytes, Vec::new()))
 }
