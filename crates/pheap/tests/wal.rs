@@ -205,6 +205,31 @@ fn a_log_that_is_missing_or_foreign_is_an_error_that_changes_nothing() {
     assert!(fs::read(log_of(&closed)).unwrap() == log);
 }
 
+/// Opening a heap removes a log that it does not need, and writes the header before that. A heap that turns out to be damaged keeps both.
+#[test]
+fn a_damaged_heap_keeps_the_log_that_it_does_not_need() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("heap");
+    let heap = options().open(&path).unwrap();
+    set(&number(&heap), 7);
+    let log = fs::read(log_of(&path)).unwrap();
+    heap.close().unwrap();
+    let good = fs::read(&path).unwrap();
+    let mut bad = good.clone();
+    bad[8192 + 8] ^= 1; // the head of the arena
+    for old in [&log[..], &[0; 4096]] {
+        for durability in [Durability::Process, Durability::Pmem, Durability::Wal] {
+            fs::write(&path, &bad).unwrap();
+            fs::write(log_of(&path), old).unwrap();
+            let opened = options().durability(durability).open(&path);
+            assert!(matches!(opened, Err(Error::Corrupt { .. })), "{opened:?}");
+            assert!(fs::read(&path).unwrap() == bad && fs::read(log_of(&path)).unwrap() == old);
+            fs::write(&path, &good).unwrap();
+            assert_eq!(get(&number(&options().durability(durability).open(&path).unwrap())), 7);
+        }
+    }
+}
+
 #[test]
 fn a_torn_log_ends_where_it_is_torn() {
     let dir = tempfile::tempdir().unwrap();

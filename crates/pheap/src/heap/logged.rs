@@ -17,20 +17,22 @@ use crate::media::wal::storage::Disk;
 use crate::media::wal::{Leftover, Settings, Wal, fold_leftover};
 use crate::media::{Medium, SyncedFile};
 
-/// Brings what a crash has left in the log to the heap's file, and marks that as closed.
+/// Brings what a crash has left in the log to the heap's file, and marks that as closed. A log that the heap does not need is left to the caller, who
+/// may [retire](retire_old_log) it then: the heap is good.
 pub(super) fn settle(
     place: &Place<'_>,
     header: Header,
     disk: &Arc<dyn Disk>,
     leftover: &Leftover,
 ) -> Result<Header> {
-    if header.in_use != Use::Wal {
+    let needs_log = header.in_use == Use::Wal;
+    if !needs_log && disk.open_log().is_ok_and(|log| log.is_none()) {
         return Ok(header);
     }
     // Before anything changes: is this a good heap?
     let mapping = relocate::reserve(None, &header, Backing::Private { file: place.again()? })?;
     drop(Builder::existing(mapping, Medium::Process, header.clone(), leftover)?);
-    settle_checked(header, &**disk, leftover)
+    if needs_log { settle_checked(header, &**disk, leftover) } else { Ok(header) }
 }
 
 /// [`settle`], of a heap that was found good.
