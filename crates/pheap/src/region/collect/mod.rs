@@ -160,7 +160,8 @@ impl Context {
         let gc = &mut self.gc;
         // Done when a sixteenth of the threshold was allocated, so that little is added to what the cycle was to free.
         let rate = 1 + 16 * usage.bytes / gc.threshold.max(1);
-        let allocated = usage.allocated - gc.paid;
+        // What was freed at a commit since counts no more, and may have been paid for.
+        let allocated = usage.allocated.saturating_sub(gc.paid);
         gc.debt += WORK_PER_TRANSACTION + allocated * rate;
         gc.paid = usage.allocated;
         if gc.debt >= SLICE_WORK.min(self.heap().collect_least) {
