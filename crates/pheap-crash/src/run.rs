@@ -458,8 +458,8 @@ impl Run {
                         other => other,
                     };
                     // A push that has failed left nothing to pop.
-                    if !self.applies(Op::One(what, which)) {
-                        return Ok(());
+                    if may_have_failed && !self.applies(Op::One(what, which)) {
+                        return self.step(|_, _, _, _| Ok(()));
                     }
                     self.one(what, which)?;
                     // Cycles end in here, and by the time the next one has ended nobody would know.

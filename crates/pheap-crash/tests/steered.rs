@@ -1,0 +1,96 @@
+//! Scripts: each crash is one that the text says. What the fuzzer has found is here, as small as it could be made.
+
+use pheap::sim::Bug;
+use pheap_crash::seeded::Seeded;
+use pheap_crash::steered::Words;
+use pheap_crash::{Script, Steered};
+
+/// Runs a script, and says how many crashes there were.
+fn survives(text: &str) -> usize {
+    let steered = Steered::new().unwrap();
+    match steered.run(&Script::parse(text)) {
+        Ok(survived) => survived.len(),
+        Err(broken) => panic!("{broken}"),
+    }
+}
+
+#[test]
+fn a_script_says_where_the_power_fails() {
+    let script = "\
+push a; many a; both
+at 9 mask 5a | set a; push b
+> at 3 but 1 | collect
+> > at 1 all
+at 700 first 12
+";
+    let steered = Steered::new().unwrap();
+    let survived = steered.run(&Script::parse(script)).unwrap();
+    assert_eq!(survived.iter().map(|crash| crash.depth).collect::<Vec<_>>(), [0, 1, 2, 0]);
+    assert_eq!(survived, steered.run(&Script::parse(script)).unwrap());
+}
+
+#[test]
+fn a_script_says_when_the_process_is_killed() {
+    let script =
+        "wal: push a; grow a; kill; set b\nat 11 kill 3 | wal lazy: push a\n> at 9 kill 1\nat 30 kill 0\n";
+    let survived = Steered::new().unwrap().run(&Script::parse(script)).unwrap();
+    assert!(survived.iter().any(|crash| crash.killed) && survived.len() == 3);
+}
+
+#[test]
+fn a_bug_is_found_by_the_script_that_leads_to_it() {
+    let steered = Steered::new().unwrap();
+    // One line of what is pending has not reached the medium, or nothing but that one.
+    let keeps = ["7", "b", "d", "e", "1", "2", "4", "8"].map(|mask| format!("groups {mask}"));
+    let found = || {
+        let script = |at: usize, keep: &str| Script::parse(&format!("pin: pair a; set a\nat {at} {keep}"));
+        (0..40).any(|at| keeps.iter().any(|keep| steered.run(&script(at, keep)).is_err()))
+    };
+    assert!(!found());
+    let _seeded = Seeded::new(Bug::NoFenceAfterUndo);
+    assert!(found());
+}
+
+#[test]
+fn the_dictionary_of_the_fuzzer_has_all_words() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/dictionaries/crash.dict");
+    let dictionary = std::fs::read_to_string(path).unwrap();
+    let missing: Vec<String> = Words::new()
+        .texts()
+        .into_iter()
+        .map(|text| format!("\"{text}"))
+        .filter(|entry| !dictionary.contains(entry))
+        .collect();
+    assert!(missing.is_empty(), "lines that {path} needs:\n{}\"", missing.join("\"\n"));
+}
+
+/// Of a root that is removed nothing is held.
+#[test]
+fn a_held_root_is_removed() {
+    survives("crashed wal: hold b; remove b; abort-free a");
+}
+
+/// What is freed at a commit while a cycle sweeps was paid for.
+#[test]
+fn objects_are_freed_while_a_cycle_sweeps() {
+    survives("eager wal: cut b; cut b; churn b");
+    survives("eager pin: cut b; cut b; churn b");
+}
+
+/// Nothing is popped of a list that found no room to grow.
+#[test]
+fn repeated_operations_find_no_room() {
+    survives("full: grow a; big b; grow b; churn b");
+}
+
+/// A removal that is lost takes its pages back.
+#[test]
+fn a_removal_is_lost() {
+    survives("wal lazy small short: remove b; power");
+}
+
+/// A check of a heap may be what its disk refuses.
+#[test]
+fn a_recovery_meets_a_bad_disk() {
+    assert_eq!(survives("crashed wal: set a\nat 0 first 14 | fail-log-sync-1: ready; abort a"), 1);
+}
