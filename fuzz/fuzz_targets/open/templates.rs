@@ -12,7 +12,12 @@ use crate::image::{HEAP, Image};
 
 /// How all heaps are opened here.
 pub fn options() -> Options {
-    Options::new().arena_size(32 << 10).reserve(1 << 26).max_size(1 << 20).collect_threads(1)
+    Options::new()
+        .arena_size(32 << 10)
+        .reserve(1 << 26)
+        .max_size(1 << 20)
+        .log_limit(1 << 20)
+        .collect_threads(1)
 }
 
 /// All of them.
@@ -201,7 +206,7 @@ fn on_disk(options: Options) -> Result<Image> {
     let closed = with_collections()?;
     let [data, _] = closed.files;
     let disk = Arc::new(SimDisk::new(DiskImage { data, log: None }));
-    let heap = options.log_limit(1 << 20).simulate_disk(&disk)?;
+    let heap = options.simulate_disk(&disk)?;
     let all: Root<Collections> = heap.existing_root("collections")?;
     all.txn(|tx, all| Collections::add(all, tx, 24, 2))?;
     heap.checkpoint()?;
