@@ -3,6 +3,9 @@
 use std::ffi::c_char;
 use std::path::Path;
 
+mod files;
+pub use files::{Durable, Files};
+
 use tempfile::TempDir;
 
 /// A folder for one run, in memory if there is such a place. It stays behind when the run fails, so that the heap can be looked at.

@@ -6,12 +6,12 @@
 
 #![no_main]
 
-use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use libfuzzer_sys::fuzz_target;
-use pheap::{Durability, Error, Heap, Options, P, Root, SyncPolicy, Txn, field};
+use pheap::{Error, Heap, Options, P, Root, Txn, field};
+use pheap_fuzz::Files;
 
 mod content;
 mod maps;
@@ -19,7 +19,7 @@ mod ops;
 mod sequences;
 
 use content::{All, Model, assert_equal};
-use ops::{Durable, End, How, Op, Program, Step};
+use ops::{End, How, Op, Program, Step};
 
 fuzz_target!(|program: Program| run(&program));
 
@@ -28,7 +28,7 @@ fn run(program: &Program) {
     let mut world = World::new(program, dir.path());
     for op in program.ops.iter().take(30) {
         world.run(op);
-        if std::mem::take(&mut world.files.killed) {
+        if world.is_killed() {
             world.end(How::Killed);
             world.open();
         }
@@ -41,64 +41,15 @@ fn run(program: &Program) {
 /// Where heaps are mapped.
 const BASES: [u64; 2] = [0x5400 << 32, 0x5401 << 32];
 
-/// The files of the heap, unless it is in memory.
-struct Files {
-    heap: Option<PathBuf>,
-    /// Copies, if the files at that moment are to be what a crash leaves.
-    killed: bool,
-}
-
-fn beside(path: &Path, extension: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(extension);
-    name.into()
-}
-
-impl Files {
-    /// Copies both files. The log first: a checkpoint that runs meanwhile takes nothing from it that the copy does not have.
-    fn copy(&mut self) {
-        let Some(heap) = self.heap.as_deref().filter(|_| !self.killed) else { return };
-        for name in [beside(heap, ".wal"), heap.to_owned()] {
-            let copy = beside(&name, ".copy");
-            if name.exists() {
-                fs::copy(&name, copy).expect("the file can be copied");
-            } else {
-                let _ = fs::remove_file(copy);
-            }
-        }
-        self.killed = true;
-    }
-
-    /// Puts the copies in the place of the files.
-    fn take_copies(&mut self) {
-        let Some(heap) = self.heap.as_deref() else { return };
-        for name in [beside(heap, ".wal"), heap.to_owned()] {
-            let _ = fs::remove_file(&name);
-            let copy = beside(&name, ".copy");
-            if copy.exists() {
-                fs::rename(copy, &name).expect("the copy can be moved");
-            }
-        }
-    }
-}
-
 struct World {
     options: Options,
     /// Number of the base.
     base: usize,
     verify: bool,
     heap: Option<Heap>,
-    files: Files,
+    /// Unless it is in memory.
+    files: Option<Files>,
     model: Model,
-}
-
-fn with_durability(options: Options, durable: Durable) -> Options {
-    match durable {
-        Durable::Process => options.durability(Durability::Process),
-        Durable::Pmem => options.durability(Durability::Pmem),
-        Durable::Wal => options.durability(Durability::Wal).sync_policy(SyncPolicy::EveryCommit),
-        Durable::Lazy => options.durability(Durability::Wal).sync_policy(SyncPolicy::OnDemand),
-    }
 }
 
 impl World {
@@ -113,11 +64,16 @@ impl World {
         if program.eager {
             options = options.collect_least(1).collect_growth(0);
         }
-        let options = with_durability(options, program.durable);
-        let files = Files { heap: (!program.in_memory).then(|| dir.join("heap")), killed: false };
+        let options = program.durable.of(options);
+        let files = (!program.in_memory).then(|| Files::new(dir.join("heap")));
         let mut world = World { options, base: 0, verify: false, heap: None, files, model: Model::default() };
         world.open();
         world
+    }
+
+    /// Whether a transaction has said what a crash leaves.
+    fn is_killed(&self) -> bool {
+        self.files.as_ref().is_some_and(Files::are_copied)
     }
 
     fn heap(&self) -> &Heap {
@@ -139,9 +95,9 @@ impl World {
         match op {
             Op::Txn { steps, end } => self.transaction(steps, *end),
             Op::Reopen { how, pin_undo, durable, moves, verify } => {
-                if self.files.heap.is_some() {
+                if self.files.is_some() {
                     self.end(*how);
-                    self.options = with_durability(self.options.clone().pin_undo(*pin_undo), *durable);
+                    self.options = durable.of(self.options.clone().pin_undo(*pin_undo));
                     self.base = (self.base + usize::from(*moves)) % BASES.len();
                     self.verify = *verify;
                     self.open();
@@ -179,7 +135,7 @@ impl World {
             Ok(Ok(())) => {
                 assert!(end == End::Commit);
                 // What was copied before is what a crash leaves.
-                if !self.files.killed {
+                if !self.is_killed() {
                     self.model = after;
                 }
             }
@@ -187,7 +143,7 @@ impl World {
             Ok(Err(error)) => assert!(is_full(&error), "a transaction failed: {error}"),
             Err(panic) => assert!(panic.downcast_ref() == Some(&End::Panic)),
         }
-        if !self.files.killed {
+        if !self.is_killed() {
             self.compare();
         }
     }
@@ -211,31 +167,25 @@ impl World {
 
     /// Ends the process, one way or another.
     fn end(&mut self, how: How) {
-        if self.files.heap.is_none() {
-            return;
-        }
+        let Some(files) = &mut self.files else { return };
         match how {
             How::Close => self.heap.take().expect("it is open").close().expect("it can be closed"),
             How::Drop => self.heap = None,
             How::Killed => {
-                // Unless that was done within a transaction.
-                if !beside(self.files.heap.as_deref().expect("it has one"), ".copy").exists() {
-                    self.files.copy();
-                }
+                files.copy();
                 self.heap = None;
-                self.files.take_copies();
-                self.files.killed = false;
+                files.take_copies();
             }
         }
     }
 
     fn open(&mut self) {
-        if self.files.heap.is_none() && self.heap.is_some() {
+        if self.files.is_none() && self.heap.is_some() {
             return;
         }
         let options = self.options.clone().base(BASES[self.base]).verify(self.verify);
-        let heap = match &self.files.heap {
-            Some(path) => options.open(path),
+        let heap = match &self.files {
+            Some(files) => options.open(files.heap()),
             None => options.in_memory(),
         };
         self.heap = Some(heap.expect("it can be opened"));
@@ -248,7 +198,7 @@ fn step<'r>(
     all: P<'r, All<'r>>,
     model: &mut Model,
     step: &Step,
-    files: &mut Files,
+    files: &mut Option<Files>,
 ) -> pheap::Result<()> {
     match step {
         Step::Vec(step) => {
@@ -268,7 +218,7 @@ fn step<'r>(
             Ok(())
         }
         Step::Kill => {
-            files.copy();
+            files.as_mut().map(Files::copy);
             Ok(())
         }
     }

@@ -1,6 +1,7 @@
 //! What a program is made of. Places and keys are taken modulo what there is.
 
 use arbitrary::Arbitrary;
+use pheap_fuzz::Durable;
 
 /// One input of the fuzzer.
 #[derive(Arbitrary, Debug)]
@@ -13,15 +14,6 @@ pub struct Program {
     /// Whether the heap is soon full.
     pub small: bool,
     pub ops: Vec<Op>,
-}
-
-#[derive(Arbitrary, Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Durable {
-    Process,
-    Pmem,
-    Wal,
-    /// A log that is synced on demand.
-    Lazy,
 }
 
 #[derive(Arbitrary, Debug)]

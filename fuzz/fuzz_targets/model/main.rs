@@ -7,11 +7,11 @@
 #![no_main]
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use libfuzzer_sys::fuzz_target;
-use pheap::{Durability, Error, Heap, Held, Options, Root};
+use pheap::{Error, Heap, Held, Options, Root};
+use pheap_fuzz::Files;
 
 mod ops;
 mod store;
@@ -26,8 +26,8 @@ fn run(program: &Program) {
     let mut world = World::new(program, dir.path());
     for op in program.ops.iter().take(40) {
         world.run(op);
-        if let Some((image, before)) = world.killed.take() {
-            world.reopen_image(&image, before);
+        if let Some(before) = world.killed.take() {
+            world.reopen_copies(before);
         }
     }
     world.reopen(How::Killed);
@@ -36,11 +36,8 @@ fn run(program: &Program) {
 
 /// What steps need beside the transaction.
 pub struct Surroundings {
-    /// The file, unless the heap is in memory.
-    file: Option<PathBuf>,
-    /// Where a copy of the file goes when a step is to be the last one; set once it is there.
-    image: PathBuf,
-    killed: bool,
+    /// Unless the heap is in memory. They are copied when a step is to be the last one.
+    files: Option<Files>,
     /// Nodes that the running transaction holds.
     held: Vec<(Held<Node<'static>>, u64)>,
     /// Numbers for new nodes.
@@ -48,15 +45,20 @@ pub struct Surroundings {
     stubborn: bool,
 }
 
+/// Where heaps are mapped.
+const BASES: [u64; 2] = [0x5400 << 32, 0x5401 << 32];
+
 struct World {
     options: Options,
+    /// Number of the base.
+    base: usize,
     heap: Option<Heap>,
     around: Surroundings,
     model: BTreeMap<&'static str, Content>,
     /// Nodes held by committed transactions.
     held: Vec<(&'static str, Held<Node<'static>>, u64)>,
-    /// The file as it was within a transaction, and the state before that.
-    killed: Option<(PathBuf, BTreeMap<&'static str, Content>)>,
+    /// The files were copied within a transaction: the state before that.
+    killed: Option<BTreeMap<&'static str, Content>>,
 }
 
 impl World {
@@ -65,24 +67,20 @@ impl World {
             .arena_size(1 << (15 + u32::from(program.arena % 4)))
             .reserve(1 << 28)
             .max_size(if program.small { 400 << 10 } else { 16 << 20 })
-            .pin_undo(program.pin_undo)
-            .durability(if program.pmem { Durability::Pmem } else { Durability::Process });
-        let file = (!program.in_memory).then(|| dir.join("heap"));
-        let heap = match &file {
-            Some(path) => options.open(path),
+            .log_limit(1 << 20)
+            .base(BASES[0])
+            .pin_undo(program.pin_undo);
+        let options = program.durable.of(options);
+        let files = (!program.in_memory).then(|| Files::new(dir.join("heap")));
+        let heap = match &files {
+            Some(files) => options.open(files.heap()),
             None => options.in_memory(),
         };
         World {
             options,
+            base: 0,
             heap: Some(heap.expect("a new heap can be made")),
-            around: Surroundings {
-                file,
-                image: dir.join("image"),
-                killed: false,
-                held: Vec::new(),
-                next_id: 1,
-                stubborn: program.stubborn,
-            },
+            around: Surroundings { files, held: Vec::new(), next_id: 1, stubborn: program.stubborn },
             model: BTreeMap::new(),
             held: Vec::new(),
             killed: None,
@@ -115,15 +113,21 @@ impl World {
             Op::All { steps, end } => self.all(steps, *end),
             Op::Rename { from, to } => self.rename(*from, *to),
             Op::Remove(which) => self.remove(*which),
-            Op::Reopen { how, pin_undo, pmem } => {
-                self.options = self.options.clone().pin_undo(*pin_undo);
-                self.options = self.options.clone().durability(if *pmem {
-                    Durability::Pmem
-                } else {
-                    Durability::Process
-                });
+            Op::Reopen { how, pin_undo, durable, moves } => {
+                self.options = durable.of(self.options.clone().pin_undo(*pin_undo));
+                if self.around.files.is_some() {
+                    self.base = (self.base + usize::from(*moves)) % BASES.len();
+                    self.options = self.options.clone().base(BASES[self.base]);
+                }
                 self.reopen(*how);
             }
+            Op::Collect => {
+                self.heap().wait_ready().and_then(|()| self.heap().collect()).expect("it can be collected");
+                let report = self.heap().check().expect("it can be checked");
+                assert!(report.is_clean(), "the heap is not sound: {report}");
+                self.check_all();
+            }
+            Op::Checkpoint => self.heap().checkpoint().expect("it can be made"),
         }
     }
 
@@ -199,8 +203,8 @@ impl World {
             Err(Error::Aborted(_)) => assert!(end == End::Abort),
             Err(error) => assert!(is_full(error), "a transaction failed: {error}"),
         }
-        if std::mem::take(&mut self.around.killed) {
-            self.killed = Some((self.around.image.clone(), self.model.clone()));
+        if self.around.files.as_ref().is_some_and(Files::are_copied) {
+            self.killed.get_or_insert_with(|| self.model.clone());
         }
         let held: Vec<_> = self.around.held.drain(..).collect();
         let root: Option<(&'static str, Root<Store>)> =
@@ -271,38 +275,40 @@ impl World {
 
     /// Closes the heap, one way or another, and opens it again.
     fn reopen(&mut self, how: How) {
-        let Some(path) = self.around.file.clone() else { return };
+        let Some(files) = &mut self.around.files else { return };
         self.held.clear();
         match how {
             How::Close => self.heap.take().expect("it is open").close().expect("it can be closed"),
             How::Drop => self.heap = None,
             How::Killed | How::ReadOnly => {
-                fs::copy(&path, &self.around.image).expect("the file can be copied");
+                files.copy();
                 self.heap = None;
-                fs::rename(&self.around.image, &path).expect("the copy can be moved");
+                files.take_copies();
             }
         }
         if how == How::ReadOnly {
-            let before = fs::read(&path).expect("the file can be read");
-            self.heap = Some(self.options.clone().read_only(true).open(&path).expect("it can be opened"));
+            let before = files.read();
+            self.heap =
+                Some(self.options.clone().read_only(true).open(files.heap()).expect("it can be opened"));
             self.check_all();
             self.heap = None;
-            assert!(
-                before == fs::read(&path).expect("the file can be read"),
-                "a read-only heap has changed its file"
-            );
+            let after = self.around.files.as_ref().expect("it has some").read();
+            assert!(before == after, "a read-only heap has changed its files");
         }
-        self.heap = Some(self.options.open(&path).expect("it can be opened"));
-        self.check_all();
+        self.open();
     }
 
-    /// Goes on from a copy of the file.
-    fn reopen_image(&mut self, image: &Path, content: BTreeMap<&'static str, Content>) {
-        let path = self.around.file.clone().expect("there are images of files only");
+    /// Goes on from the copies of the files.
+    fn reopen_copies(&mut self, content: BTreeMap<&'static str, Content>) {
         (self.heap, self.model) = (None, content);
         self.held.clear();
-        fs::rename(image, &path).expect("the copy can be moved");
-        self.heap = Some(self.options.open(&path).expect("it can be opened"));
+        self.around.files.as_mut().expect("there are copies of files only").take_copies();
+        self.open();
+    }
+
+    fn open(&mut self) {
+        let files = self.around.files.as_ref().expect("it has some");
+        self.heap = Some(self.options.open(files.heap()).expect("it can be opened"));
         self.check_all();
     }
 }

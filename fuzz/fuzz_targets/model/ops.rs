@@ -2,6 +2,7 @@
 
 use arbitrary::Arbitrary;
 use pheap::Error;
+use pheap_fuzz::Durable;
 
 use crate::store::{Cell, Kind};
 
@@ -13,7 +14,7 @@ pub const NAMES: [&str; 4] = ["a", "b", "c", "a root with a long name: d"];
 pub struct Program {
     pub in_memory: bool,
     pub pin_undo: bool,
-    pub pmem: bool,
+    pub durable: Durable,
     /// Size of the arenas.
     pub arena: u8,
     /// Whether the heap is soon full.
@@ -53,8 +54,13 @@ pub enum Op {
     Reopen {
         how: How,
         pin_undo: bool,
-        pmem: bool,
+        durable: Durable,
+        /// At another address.
+        moves: bool,
     },
+    /// All roots are collected.
+    Collect,
+    Checkpoint,
 }
 
 #[derive(Arbitrary, Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,9 +1,8 @@
 //! What lies in a root, its model, and what steps do to both.
 
-use std::fs;
-
 use arbitrary::Arbitrary;
 use pheap::{P, Persist, Result, Txn, View, txn};
+use pheap_fuzz::Files;
 
 use crate::Surroundings;
 use crate::ops::Step;
@@ -242,12 +241,7 @@ fn change<'r>(
             // Threads may see the objects as they were before if the disk is full; then the transaction cannot commit.
         }
         Step::Kill => {
-            if let Some(file) = &around.file
-                && !around.killed
-            {
-                fs::copy(file, &around.image).expect("the file can be copied");
-                around.killed = true;
-            }
+            around.files.as_mut().map(Files::copy);
         }
         Step::Nested => {} // the caller's
     }

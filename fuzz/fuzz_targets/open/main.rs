@@ -10,11 +10,13 @@
 #![no_main]
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
-use pheap::{Durability, Error, Heap, Options, Root, SyncPolicy};
+use pheap::{Error, Heap, Root};
+use pheap_fuzz::{Durable, Files};
+use tempfile::TempDir;
 
 mod content;
 mod image;
@@ -42,14 +44,6 @@ struct Input {
     after: Vec<After>,
     /// Instead of a template.
     bytes: Option<(Vec<u8>, Vec<u8>)>,
-}
-
-#[derive(Arbitrary, Debug, Clone, Copy)]
-enum Durable {
-    Process,
-    Pmem,
-    Wal,
-    Lazy,
 }
 
 /// Where neither heaps nor sanitizers are by themselves.
@@ -86,21 +80,21 @@ fn run(input: &Input) {
     if input.reseal {
         image.reseal(input.verify);
     }
-    let files = Files::write(&image);
-    let mut how = how(input.durability).read_only(input.read_only).verify(input.verify);
+    let (dir, files) = write(&image);
+    let mut how = input.durability.of(templates::options()).read_only(input.read_only).verify(input.verify);
     if input.elsewhere {
         how = how.base(ELSEWHERE);
     }
-    let heap = match how.open(&files.heap) {
+    let heap = match how.open(files.heap()) {
         Ok(heap) => heap,
         Err(error) => {
-            assert!(files.hold(&image), "the files were changed before the error: {error}");
+            assert!(same(&files, &image), "the files were changed before the error: {error}");
             return;
         }
     };
     let before = if input.verify { examine(&heap) } else { Vec::new() };
     for after in input.after.iter().take(8) {
-        change(&heap, after, &files, input.verify);
+        change(&heap, after, dir.path(), input.verify);
     }
     let roots = heap.roots();
     let content = if input.verify { examine(&heap) } else { Vec::new() };
@@ -109,49 +103,32 @@ fn run(input: &Input) {
     }
     heap.close().expect("an open heap can be closed");
     if input.read_only {
-        assert!(files.hold(&image), "a read-only heap has changed its files");
+        assert!(same(&files, &image), "a read-only heap has changed its files");
         return;
     }
-    let again = how.open(&files.heap).expect("what was open can be opened again");
+    let again = how.open(files.heap()).expect("what was open can be opened again");
     assert_eq!(again.roots(), roots);
     if input.verify {
         assert!(examine(&again) == content, "the heap holds something else when it is opened again");
     }
 }
 
-/// The two files, in a folder of their own.
-struct Files {
-    dir: tempfile::TempDir,
-    heap: PathBuf,
-    log: PathBuf,
+/// Both files of an image, in a folder of their own.
+fn write(image: &Image) -> (TempDir, Files) {
+    let dir = pheap_fuzz::scratch();
+    let files = Files::new(dir.path().join("heap"));
+    let [log, heap] = files.both();
+    fs::write(heap, &image.files[HEAP]).expect("the file can be written");
+    if !image.files[LOG].is_empty() {
+        fs::write(log, &image.files[LOG]).expect("the log can be written");
+    }
+    (dir, files)
 }
 
-impl Files {
-    fn write(image: &Image) -> Files {
-        let dir = pheap_fuzz::scratch();
-        let [heap, log] = ["heap", "heap.wal"].map(|name| dir.path().join(name));
-        fs::write(&heap, &image.files[HEAP]).expect("the file can be written");
-        if !image.files[LOG].is_empty() {
-            fs::write(&log, &image.files[LOG]).expect("the log can be written");
-        }
-        Files { dir, heap, log }
-    }
-
-    /// Whether they are as they were.
-    fn hold(&self, image: &Image) -> bool {
-        let read = |path: &Path| fs::read(path).unwrap_or_default();
-        read(&self.heap) == image.files[HEAP] && read(&self.log) == image.files[LOG]
-    }
-}
-
-fn how(durable: Durable) -> Options {
-    let options = templates::options();
-    match durable {
-        Durable::Process => options.durability(Durability::Process),
-        Durable::Pmem => options.durability(Durability::Pmem),
-        Durable::Wal => options.durability(Durability::Wal),
-        Durable::Lazy => options.durability(Durability::Wal).sync_policy(SyncPolicy::OnDemand),
-    }
+/// Whether the files are as they were.
+fn same(files: &Files, image: &Image) -> bool {
+    let [log, heap] = files.read();
+    heap == image.files[HEAP] && log == image.files[LOG]
 }
 
 /// Checks a heap that was verified, and reads all of it that is of a known type. Returns what was read, by root.
@@ -168,7 +145,7 @@ fn examine(heap: &Heap) -> Vec<(String, Option<u64>)> {
 }
 
 /// Errors are fine: the heap may be full, read-only, or not what it seems.
-fn change(heap: &Heap, after: &After, files: &Files, verified: bool) {
+fn change(heap: &Heap, after: &After, dir: &Path, verified: bool) {
     let names: Vec<String> = heap.roots().into_iter().map(|root| root.name).collect();
     let name = |which: u8| usize::from(which).checked_rem(names.len()).map(|i| names[i].as_str());
     match *after {
@@ -198,7 +175,7 @@ fn change(heap: &Heap, after: &After, files: &Files, verified: bool) {
         After::Collect if verified => drop(heap.wait_ready().and_then(|()| heap.collect())),
         After::Collect => {}
         After::Checkpoint => drop(heap.checkpoint()),
-        After::Backup => drop(heap.backup(files.dir.path().join("backup"))),
+        After::Backup => drop(heap.backup(dir.join("backup"))),
     }
 }
 
