@@ -3,27 +3,40 @@
 //! Usually they are those of parking_lot and of the standard library. In the models (`cfg(pheap_loom)`) they are those of [loom], which runs a test
 //! under every order of their operations; see `docs/crash-testing.md`. Counters for statistics do not come from here: nothing depends on them.
 //!
+//! In builds with the simulator they tell which of them is taken where, and one of them can be left out, or seems to be: the tests must notice.
+//!
 //! [loom]: https://docs.rs/loom
 
 #[cfg(all(test, pheap_loom))]
 pub(crate) mod model;
+#[cfg(all(feature = "sim", not(all(test, pheap_loom))))]
+mod watched;
 
-#[cfg(not(all(test, pheap_loom)))]
+#[cfg(not(any(feature = "sim", all(test, pheap_loom))))]
 pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 #[cfg(not(all(test, pheap_loom)))]
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64};
 
 #[cfg(all(test, pheap_loom))]
 pub(crate) use model::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, RwLock};
+#[cfg(all(feature = "sim", not(all(test, pheap_loom))))]
+pub(crate) use watched::{Condvar, Mutex, MutexGuard, RwLock, is_left_out};
 
-/// Of a `static`, which the models leave alone.
-pub(crate) use parking_lot::Mutex as StaticMutex;
-
-/// The lock of a region, and what it can do. The models leave it alone.
-pub(crate) use parking_lot::RawRwLock;
 pub(crate) use parking_lot::lock_api::{
     RawRwLock as RawLock, RawRwLockRecursive as RawLockRecursive, RawRwLockTimed as RawLockTimed,
 };
+/// The lock of a region, and what it can do; and that of a `static`. The models leave both alone.
+#[cfg(any(not(feature = "sim"), all(test, pheap_loom)))]
+pub(crate) use parking_lot::{Mutex as StaticMutex, RawRwLock};
+#[cfg(all(feature = "sim", not(all(test, pheap_loom))))]
+pub(crate) use watched::{Mutex as StaticMutex, RawRwLock};
+
+/// Says that a lock which is not of this module is about to be looked at here: for mutants.
+#[cfg(not(all(feature = "sim", not(all(test, pheap_loom)))))]
+#[inline(always)]
+pub(crate) fn is_left_out(_: &'static std::panic::Location<'static>) -> bool {
+    false
+}
 
 /// A mistake that a model seeds, and must find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -214,6 +214,7 @@ static SHARED: Mutex<Shared> = Mutex::new(Shared { mutant: None, hits: None });
 /// Whether there is anything in it.
 static SHARES: AtomicBool = AtomicBool::new(false);
 static FIRED_LOCKS: AtomicU64 = AtomicU64::new(0);
+static MEETINGS: AtomicU64 = AtomicU64::new(0);
 
 fn shared() -> MutexGuard<'static, Shared> {
     SHARED.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
@@ -234,6 +235,7 @@ pub fn set_mutant(mutant: Option<Mutant>) {
     if of_lock.is_some() || SHARED_MINE.replace(of_lock.is_some()) {
         share(|shared| shared.mutant = of_lock);
         FIRED_LOCKS.store(0, Ordering::Relaxed);
+        MEETINGS.store(0, Ordering::Relaxed);
         SHARED_MINE.set(of_lock.is_some());
     }
 }
@@ -241,6 +243,22 @@ pub fn set_mutant(mutant: Option<Mutant>) {
 /// How often the mutant that is switched on has done something else than the crate would have.
 pub fn fired() -> u64 {
     FIRED.get() + FIRED_LOCKS.load(Ordering::Relaxed)
+}
+
+/// How often two threads would have been inside of a lock at a time, were it left out as the mutant says. (It is not: they could do anything.)
+pub fn meetings() -> u64 {
+    MEETINGS.load(Ordering::Relaxed)
+}
+
+/// Notes such a meeting.
+pub(crate) fn meet() {
+    MEETINGS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Whether there may be a mutant of a lock.
+#[inline]
+pub(crate) fn watches_locks() -> bool {
+    SHARES.load(Ordering::Acquire)
 }
 
 /// Begins to note which sites this thread reaches, or ends that.
