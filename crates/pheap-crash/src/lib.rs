@@ -25,8 +25,10 @@
 //! | [`shrink`] | the shortest program that fails |
 //! | [`report`] | figures and failures |
 //! | [`seeded`] | bugs that the explorer must find |
+//! | [`contention`] | threads that meet at every lock |
 
 pub mod alphabet;
+pub mod contention;
 pub mod disk_image;
 pub mod explore;
 pub mod fault;

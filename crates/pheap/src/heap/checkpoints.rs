@@ -127,6 +127,7 @@ impl HeapInner {
         };
         wal.set_background(true);
         match std::thread::Builder::new().name("pheap checkpoints".into()).spawn(work) {
+            // SURVIVES drop: nobody else has the heap yet.
             Ok(thread) => *self.checkpoints.lock() = Some(thread),
             // Then transactions make them.
             Err(_) => wal.set_background(false),
@@ -135,6 +136,7 @@ impl HeapInner {
 
     /// Ends that thread. No region is locked by this thread.
     pub(super) fn stop_checkpoints(&self) {
+        // SURVIVES drop: only one thread closes a heap, and it is open by then.
         let thread = self.checkpoints.lock().take();
         if let (Some(thread), Some(wal)) = (thread, self.wal()) {
             wal.stop_background();

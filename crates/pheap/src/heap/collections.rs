@@ -136,6 +136,7 @@ impl HeapInner {
         };
         // Without a thread, the work is done by those who allocate.
         if let Ok(thread) = std::thread::Builder::new().name("pheap marking".into()).spawn(work) {
+            // SURVIVES drop: nobody else has the heap yet.
             *self.collections.background.lock() = Some(thread);
         }
     }
@@ -143,6 +144,7 @@ impl HeapInner {
     /// Ends the thread in the background. No region is locked by this thread.
     pub(super) fn stop_background(&self) {
         self.collections.stop.store(true, Ordering::Relaxed);
+        // SURVIVES drop: only one thread closes a heap, and it is open by then.
         let thread = self.collections.background.lock().take();
         if let Some(thread) = thread {
             let _ = thread.join();

@@ -507,6 +507,7 @@ impl Builder {
             creation: Mutex::new(()),
             file,
         });
+        // SURVIVES drop: nobody else has the heap yet.
         let mut meta = inner.meta.lock();
         for (identity, segments) in regions {
             let (name, id) = (identity.name.clone(), identity.id);

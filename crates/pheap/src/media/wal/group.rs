@@ -116,6 +116,7 @@ impl Wal {
             self.durable.fetch_max(end, Ordering::Release);
         }
         let synced = MutexGuard::unlocked(state, || {
+            // SURVIVES drop: only who syncs replaces the file, and one thread does at a time.
             let log = self.log.read().clone();
             if log.is_linked()? { log.sync() } else { self.replace_log(&*log) }
         });

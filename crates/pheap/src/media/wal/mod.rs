@@ -348,6 +348,7 @@ impl Wal {
         let most = (self.settings.log_limit / self.layout.segment).saturating_sub(have);
         // In ever larger steps, for each of them is a sync.
         let add = (have / 2).min(most).max(least);
+        // SURVIVES drop: the file is replaced only by who has `growth` locked, as this thread has.
         let log = self.log.read().clone();
         log.extend(self.layout.file_offset(have), self.layout.file_offset(have + add))?;
         // A failure may be that of records which somebody else is about to sync, who would not be told again.

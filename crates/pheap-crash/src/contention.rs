@@ -1,0 +1,117 @@
+//! Programs in which threads meet at every lock: for mutants that leave one of them out.
+//!
+//! A mutant of a lock tells when it would have let two threads in ([`meetings`]). Its program fails then, and with no other mutant; so these
+//! programs are tests of pheap as well, if only of what a few threads can do wrong.
+
+#![allow(clippy::unit_arg)] // transactions of one assignment
+
+mod files;
+mod heaps;
+mod wal;
+
+use std::path::{Path, PathBuf};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use pheap::Options;
+use pheap::sim::mutant::meetings;
+
+/// A program: its name, and what runs it.
+pub type Contention = (&'static str, fn() -> Result<(), String>);
+
+/// All programs. Each makes heaps of its own, and ends in less than a second or so.
+pub fn programs() -> &'static [Contention] {
+    &[
+        ("transactions", heaps::transactions),
+        ("roots", heaps::roots),
+        ("looking", heaps::looking),
+        ("collections", heaps::collections),
+        ("migrations", heaps::migrations),
+        ("closing", heaps::closing),
+        ("opening", files::opening),
+        ("opened twice", files::opened_twice),
+        ("locked by others", files::locked_by_others),
+        ("after a crash", files::after_a_crash),
+        ("backups", files::backups),
+        ("group commit", wal::group_commit),
+        ("syncs", wal::syncs),
+        ("a full log", wal::full),
+        ("private memory", wal::memory),
+        ("a removed log", wal::removed),
+        ("closing a log", wal::closing),
+        ("a failing disk", wal::failing),
+        ("a failing disk without a thread", wal::failing_alone),
+    ]
+}
+
+/// What a thread does, told how often it has.
+type Work<'a> = &'a (dyn Fn(u64) + Sync);
+
+/// Runs some threads that do their `works` so many times, or until two of them have met, and some `beside` them as long. Fails if two have met.
+fn run(rounds: u64, works: &[Work<'_>], beside: &[Work<'_>]) -> Result<(), String> {
+    /// Also after a panic.
+    struct Done<'a>(&'a AtomicUsize);
+    impl Drop for Done<'_> {
+        fn drop(&mut self) {
+            self.0.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+    let (start, at_work) = (&Barrier::new(works.len() + beside.len()), &AtomicUsize::new(works.len()));
+    std::thread::scope(|scope| {
+        for work in works {
+            scope.spawn(move || {
+                start.wait();
+                let _done = Done(at_work);
+                (0..rounds).take_while(|_| meetings() == 0).for_each(work);
+            });
+        }
+        for work in beside {
+            scope.spawn(move || {
+                start.wait();
+                (0..).take_while(|_| at_work.load(Ordering::Relaxed) > 0 && meetings() == 0).for_each(work);
+            });
+        }
+    });
+    outcome()
+}
+
+/// Fails if two threads have met.
+fn outcome() -> Result<(), String> {
+    match meetings() {
+        0 => Ok(()),
+        n => Err(format!("without this lock, {n} times two threads would have met")),
+    }
+}
+
+/// Options for small heaps.
+fn small() -> Options {
+    Options::new().arena_size(1 << 20).reserve(1 << 30)
+}
+
+/// A folder for a heap, removed in the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Folder {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("pheap-contention-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a folder for temporary files");
+        Folder(path)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What a crash would leave now of a heap on which nobody works.
+fn copy_of(path: &Path, to: &Path) {
+    std::fs::copy(path, to).expect("a copy");
+}

@@ -1,0 +1,248 @@
+//! Threads that use a heap in memory.
+
+use std::sync::Mutex;
+
+use pheap::{Error, Heap, Held, Options, P, Persist, Root};
+
+use super::{run, small};
+
+#[derive(Persist)]
+#[repr(C)]
+pub(super) struct Node<'r> {
+    value: u64,
+    next: Option<P<'r, Node<'r>>>,
+}
+
+#[derive(Persist, Default)]
+#[repr(C)]
+pub(super) struct List<'r> {
+    pub(super) head: Option<P<'r, Node<'r>>>,
+}
+
+#[derive(Persist, Default)]
+#[repr(C)]
+struct Wide {
+    a: u64,
+    b: u64,
+}
+
+fn heap() -> Heap {
+    small().in_memory().expect("a heap in memory")
+}
+
+fn add(root: &Root<u64>) -> pheap::Result<()> {
+    root.txn(|tx, n| Ok(tx[n] += 1))
+}
+
+/// Replaces the list of a root: what it was is garbage.
+pub(super) fn replace(root: &Root<List<'static>>, nodes: u64) -> pheap::Result<()> {
+    root.txn(|tx, list| {
+        let mut head = None;
+        for value in 0..nodes {
+            head = Some(tx.alloc(Node { value, next: head })?);
+        }
+        Ok(tx[list].head = head)
+    })
+}
+
+/// The length of the list, which is whole.
+pub(super) fn length(root: &Root<List<'static>>) -> pheap::Result<u64> {
+    root.read(|view, list| {
+        let (mut n, mut next) = (0, view[list].head);
+        while let Some(node) = next {
+            n += 1;
+            next = view[node].next;
+        }
+        n
+    })
+}
+
+/// Transactions and reads of one root and of two, and pointers that are held and let go of elsewhere.
+pub(super) fn transactions() -> Result<(), String> {
+    let heap = heap();
+    let (a, b) = (heap.root::<u64>("a").unwrap(), heap.root::<u64>("b").unwrap());
+    let list = heap.root::<List>("list").unwrap();
+    replace(&list, 3).unwrap();
+    let held: Mutex<Vec<Held<Node<'static>>>> = Mutex::default();
+    let hold = |_| {
+        let new = list.txn(|tx, list| {
+            let head = tx[list].head.expect("there are nodes");
+            tx[head].value += 1;
+            Ok(tx.hold(head))
+        });
+        let rolled_back = list.txn(|tx, list| -> pheap::Result<()> {
+            let head = tx[list].head.expect("there are nodes");
+            drop(tx.hold(head));
+            Err(Error::Unsupported("not today"))
+        });
+        assert!(rolled_back.is_err());
+        held.lock().unwrap().push(new.unwrap());
+    };
+    hold(0);
+    let let_go = |round| {
+        let some = held.lock().unwrap().last().cloned();
+        if let Some(some) = some {
+            let copy = some.clone();
+            list.read(|view, _| view[view.get(&copy).expect("it is held")].value).unwrap();
+        }
+        if round % 4 == 0 {
+            let mut held = held.lock().unwrap();
+            let newest = held.pop();
+            *held = newest.into_iter().collect();
+        }
+    };
+    let both = |(x, y): (&Root<u64>, &Root<u64>)| {
+        pheap::txn((x, y), |((tx, x), (ty, y))| {
+            tx[x] += 1;
+            ty[y] += 1;
+            Ok(())
+        })
+        .unwrap();
+    };
+    let read = |root: &Root<u64>| root.read(|view, n| view[n]).unwrap();
+    let rounds = 300;
+    run(
+        rounds,
+        &[&|_| add(&a).unwrap(), &|_| both((&a, &b)), &|_| both((&b, &a)), &hold],
+        &[
+            &|_| assert!(read(&a) <= 3 * rounds && read(&b) <= 2 * rounds),
+            &|_| assert!(pheap::txn((&a, &a), |_| Ok(())).is_err()),
+            &let_go,
+            &|_| drop(held.lock().unwrap().last().cloned()),
+            &|_| replace(&list, 3).unwrap(),
+            &|_| heap.collect().unwrap(),
+        ],
+    )?;
+    assert_eq!((read(&a), read(&b)), (3 * rounds, 2 * rounds));
+    Ok(())
+}
+
+/// Roots that are created, removed and renamed.
+pub(super) fn roots() -> Result<(), String> {
+    let heap = heap();
+    let come_and_go = |_| {
+        if let Ok(root) = heap.root::<u64>("x") {
+            let _ = add(&root);
+        }
+        let _ = heap.remove_root("x");
+    };
+    let fail = |_| {
+        let made = heap.root_or::<u64>("never", |_| Err(Error::Unsupported("not today")));
+        assert!(made.is_err());
+    };
+    let rename = |round| {
+        let names = ["y", "z"];
+        let _ = heap.root::<u64>(names[round as usize % 2]);
+        let _ = heap.rename_root(names[round as usize % 2], names[(round as usize + 1) % 2]);
+    };
+    let name = |_| {
+        if let Ok(root) = heap.root::<u64>("y") {
+            assert!(["y", "z"].contains(&&*root.name()));
+            assert!(format!("{root:?}").contains(['y', 'z']));
+            assert!(pheap::txn((&root, &root), |_| Ok(())).is_err());
+        }
+    };
+    let list = |_| assert!(heap.roots().len() <= 3);
+    let handle = heap.root::<u64>("y").unwrap();
+    let name_of_handle = |_| assert!(["y", "z"].contains(&&*handle.name()));
+    run(60, &[&come_and_go, &come_and_go, &rename, &rename], &[&name, &name_of_handle, &fail, &list])
+}
+
+/// Those who look at a heap while others change it.
+pub(super) fn looking() -> Result<(), String> {
+    let heap = heap();
+    let list = heap.root::<List>("list").unwrap();
+    let look = |_| {
+        assert!(heap.stats().file_bytes > 0);
+        assert!(heap.types().len() > 1);
+        assert!(heap.info().arenas > 0);
+        heap.inspect("list", |object| object.offset()).unwrap();
+    };
+    let check = |_| {
+        let report = heap.check().unwrap();
+        assert!(report.is_clean(), "{report}");
+    };
+    let grow = |_| {
+        replace(&list, 400).unwrap();
+        heap.collect().unwrap();
+    };
+    run(20, &[&check, &grow, &grow], &[&look, &look, &check])
+}
+
+/// Collections, by transactions and by who asks for them.
+pub(super) fn collections() -> Result<(), String> {
+    let heap = small().collect_least(4096).collect_threads(2).in_memory().unwrap();
+    let list = heap.root::<List>("list").unwrap();
+    replace(&list, 500).unwrap();
+    let garbage = |_| replace(&list, 500).unwrap();
+    let collect = |_| heap.collect().unwrap();
+    let read = |_| assert_eq!(length(&list).unwrap(), 500);
+    let ready = |_| {
+        heap.wait_ready().unwrap();
+        list.collect().unwrap();
+    };
+    run(20, &[&garbage, &garbage, &collect], &[&collect, &read, &read, &ready])
+}
+
+/// A root that is migrated while others use it.
+pub(super) fn migrations() -> Result<(), String> {
+    let heap = heap();
+    let migrate = |_| {
+        let migrated = heap.migrate::<u64, Wide>("x", |tx, old| Ok(Wide { a: tx[old], b: 1 }));
+        assert!(matches!(
+            migrated,
+            Ok(_)
+                | Err(Error::NoSuchRoot(_)
+                    | Error::Migrated { .. }
+                    | Error::Closed
+                    | Error::TypeMismatch { .. })
+        ));
+    };
+    let use_old = |_| {
+        if let Ok(root) = heap.root::<u64>("x") {
+            let used = add(&root);
+            assert!(matches!(used, Ok(()) | Err(Error::Migrated { .. } | Error::Closed)), "{used:?}");
+        }
+    };
+    let use_new = |_| {
+        if let Ok(root) = heap.existing_root::<Wide>("x") {
+            let _ = root.txn(|tx, wide| Ok(tx[wide].b += 1));
+        }
+    };
+    let remove = |_| drop(heap.remove_root("x"));
+    run(60, &[&migrate, &remove], &[&migrate, &use_old, &use_old, &use_new, &|_| drop(heap.stats())])
+}
+
+/// Heaps that are closed while others use them.
+pub(super) fn closing() -> Result<(), String> {
+    for _ in 0..6 {
+        closed_while(&small().collect_least(4096), |options| options.in_memory().unwrap())?;
+    }
+    Ok(())
+}
+
+/// Works on a heap that is closed meanwhile: everything ends, and says so.
+pub(super) fn closed_while(options: &Options, open: impl Fn(&Options) -> Heap) -> Result<(), String> {
+    let heap = open(options);
+    let list = heap.root::<List>("list").unwrap();
+    let is_fine =
+        |result: pheap::Result<()>| assert!(matches!(result, Ok(()) | Err(Error::Closed)), "{result:?}");
+    let change = |_| is_fine(replace(&list, 50));
+    let read = |_| is_fine(length(&list).map(drop));
+    let others = |_| {
+        is_fine(heap.collect());
+        is_fine(heap.root::<u64>("other").map(drop));
+        is_fine(heap.check().map(drop));
+        is_fine(heap.sync());
+        is_fine(heap.checkpoint());
+    };
+    let close = |round| {
+        if round == 2 {
+            is_fine(heap.clone().close());
+        } else {
+            std::thread::yield_now();
+        }
+    };
+    let look = |_| drop((heap.stats(), heap.roots()));
+    run(10, &[&change, &read, &others, &close, &close], &[&look])
+}

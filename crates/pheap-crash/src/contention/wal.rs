@@ -1,0 +1,172 @@
+//! Threads that share a write-ahead log.
+
+use std::sync::Arc;
+
+use pheap::sim::disk::{Call, DiskImage, Fault, SimDisk, Which};
+use pheap::{Durability, Error, Heap, Options, P, Root, SyncPolicy};
+
+use super::heaps::closed_while;
+use super::{Folder, outcome, run, small};
+
+const THREADS: [&str; 3] = ["a", "b", "c"];
+
+fn with_log() -> Options {
+    small().durability(Durability::Wal)
+}
+
+fn counters(heap: &Heap) -> [Root<u64>; 3] {
+    THREADS.map(|name| heap.root::<u64>(name).unwrap())
+}
+
+fn add(root: &Root<u64>) -> pheap::Result<()> {
+    root.txn(|tx, n| Ok(tx[n] += 1))
+}
+
+/// Arrays, to fill logs and memory with.
+fn arrays(heap: &Heap, words: usize) -> [Root<P<'static, [u64]>>; 3] {
+    THREADS.map(|name| heap.root_or::<P<'static, [u64]>>(name, |tx| tx.alloc_slice(words, |_| 0)).unwrap())
+}
+
+fn fill(root: &Root<P<'static, [u64]>>, number: u64) -> pheap::Result<()> {
+    root.txn(|tx, array| {
+        let array = tx[array];
+        tx.slice_mut(array, ..).fill(number);
+        Ok(())
+    })
+}
+
+/// Commits, checkpoints, and reads that wait for what they see.
+pub(super) fn group_commit() -> Result<(), String> {
+    let folder = Folder::new();
+    let heap = with_log().open(folder.path("heap")).unwrap();
+    let [a, b, c] = &counters(&heap);
+    let read = |_| assert!(a.read(|view, n| view[n]).unwrap() <= 15);
+    run(
+        15,
+        &[
+            &|_| add(a).unwrap(),
+            &|_| add(b).unwrap(),
+            &|_| add(c).unwrap(),
+            &|_| heap.checkpoint().unwrap(),
+            &|_| heap.checkpoint().unwrap(),
+        ],
+        &[&read, &|_| drop(heap.stats())],
+    )?;
+    let path = folder.path("heap");
+    heap.close().unwrap();
+    let heap = with_log().open(&path).unwrap();
+    for root in counters(&heap) {
+        assert_eq!(root.read(|view, n| view[n]).unwrap(), 15);
+    }
+    Ok(())
+}
+
+/// Syncs on demand.
+pub(super) fn syncs() -> Result<(), String> {
+    let folder = Folder::new();
+    let heap = with_log().sync_policy(SyncPolicy::OnDemand).open(folder.path("heap")).unwrap();
+    let [a, b, _] = &counters(&heap);
+    let sync = |_| heap.sync().unwrap();
+    run(20, &[&|_| add(a).unwrap(), &|_| add(b).unwrap(), &sync], &[&sync])
+}
+
+/// A log that is too short for all who write to it.
+pub(super) fn full() -> Result<(), String> {
+    let folder = Folder::new();
+    let options = with_log().sync_policy(SyncPolicy::OnDemand).log_limit(64 << 10);
+    let heap = options.open(folder.path("heap")).unwrap();
+    let [a, b, c] = &arrays(&heap, 2 << 10);
+    let fill = |root: &Root<_>, number| fill(root, number).unwrap();
+    run(40, &[&|n| fill(a, n), &|n| fill(b, n), &|n| fill(c, n)], &[&|_| heap.sync().unwrap()])
+}
+
+/// More memory than may be private.
+pub(super) fn memory() -> Result<(), String> {
+    let folder = Folder::new();
+    let options = with_log().sync_policy(SyncPolicy::OnDemand).log_limit(1 << 20).memory_limit(64 << 10);
+    let heap = options.open(folder.path("heap")).unwrap();
+    let [a, b, c] = &arrays(&heap, 8 << 10);
+    let fill = |root: &Root<_>, number| fill(root, number).unwrap();
+    run(20, &[&|n| fill(a, n), &|n| fill(b, n), &|n| fill(c, n)], &[&|_| drop(heap.stats())])
+}
+
+/// Somebody removes the file of the log, again and again.
+pub(super) fn removed() -> Result<(), String> {
+    for policy in [SyncPolicy::EveryCommit, SyncPolicy::OnDemand] {
+        let folder = Folder::new();
+        // Short at first, so that it grows meanwhile.
+        let options = with_log().sync_policy(policy).log_limit(2 << 20);
+        let heap = options.open(folder.path("heap")).unwrap();
+        let [a, b, c] = &arrays(&heap, 8 << 10);
+        let fill = |root: &Root<_>, number| {
+            let _ = std::fs::remove_file(folder.path("heap.wal"));
+            fill(root, number).unwrap();
+        };
+        let (checkpoint, sync) = (|_| heap.checkpoint().unwrap(), |_| heap.sync().unwrap());
+        run(10, &[&|n| fill(a, n), &|n| fill(b, n), &|n| fill(c, n)], &[&checkpoint, &sync])?;
+    }
+    Ok(())
+}
+
+/// Closed while others commit.
+pub(super) fn closing() -> Result<(), String> {
+    let folder = Folder::new();
+    for _ in 0..4 {
+        let options = with_log().log_limit(256 << 10);
+        closed_while(&options, |options| options.open(folder.path("heap")).unwrap())?;
+    }
+    Ok(())
+}
+
+/// What a thread may be told when the disk fails.
+fn is_fine(result: pheap::Result<()>) {
+    assert!(
+        matches!(
+            result,
+            Ok(())
+                | Err(Error::OutcomeUnknown { .. } | Error::Failed { .. } | Error::Closed | Error::Io { .. })
+        ),
+        "{result:?}"
+    );
+}
+
+fn on_failing_disk(which: Which, call: Call, after: usize) -> Result<(), String> {
+    let disk = Arc::new(SimDisk::new(DiskImage::default()));
+    let options = with_log().sync_policy(SyncPolicy::OnDemand).log_limit(256 << 10);
+    let heap = options.simulate_disk(&disk).unwrap();
+    let [a, b, c] = &arrays(&heap, 2 << 10);
+    disk.fail(Fault { which, call, after, times: usize::MAX, error: 5 });
+    let work = |root: &Root<_>, number| {
+        is_fine(fill(root, number));
+        is_fine(heap.sync());
+    };
+    let others = |_| {
+        is_fine(heap.checkpoint());
+        is_fine(heap.root::<u64>("new").map(drop));
+        is_fine(heap.remove_root("new").or(Ok(())));
+    };
+    run(10, &[&|n| work(a, n), &|n| work(b, n), &|n| work(c, n), &others], &[])
+}
+
+/// Every call on the disk that can fail.
+pub(super) fn failing() -> Result<(), String> {
+    for (which, call) in [
+        (Which::Log, Call::Datasync),
+        (Which::Log, Call::Write),
+        (Which::Data, Call::Datasync),
+        (Which::Data, Call::Write),
+    ] {
+        for after in [0, 1, 2, 5] {
+            on_failing_disk(which, call, after)?;
+        }
+    }
+    outcome()
+}
+
+/// A disk that fails where the log grows.
+pub(super) fn failing_alone() -> Result<(), String> {
+    for after in 0..4 {
+        on_failing_disk(Which::Log, Call::Extend, after)?;
+    }
+    outcome()
+}
