@@ -189,6 +189,7 @@ const MEMORY: usize = 1 << 22;
 /// Heaps on a simulated medium are mapped at one address, so a process can have one at a time.
 static ADDRESS: Mutex<()> = Mutex::new(());
 
+/// Keeps other threads from having heaps.
 pub(crate) fn address() -> MutexGuard<'static, ()> {
     ADDRESS.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }

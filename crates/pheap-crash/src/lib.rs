@@ -26,6 +26,7 @@
 //! | [`report`] | figures and failures |
 //! | [`seeded`] | bugs that the explorer must find |
 //! | [`contention`] | threads that meet at every lock |
+//! | [`mutate`] | the mutation score: each flush, fence, log entry … left out, one at a time |
 
 pub mod alphabet;
 pub mod contention;
@@ -36,6 +37,7 @@ pub mod image;
 pub mod layouts;
 pub mod medium;
 pub mod model;
+pub mod mutate;
 pub mod objects;
 pub mod ops;
 pub mod program;

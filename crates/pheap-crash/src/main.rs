@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{Parser, Subcommand};
 use lab::{Lab, Until};
+use pheap_crash::mutate;
 use pheap_crash::seeded::{self, Seeded};
 use pheap_crash::{Explorer, Limits, Program};
 
@@ -15,7 +16,10 @@ use pheap_crash::{Explorer, Limits, Program};
 ///
 /// Explores short programs with every image that there is, then longer ones with fewer, always in the same order.
 #[derive(Parser, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
 struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
     /// From the beginning, a million images. This is what happens without any flag.
     #[arg(long)]
     quick: bool,
@@ -48,6 +52,12 @@ struct Args {
     verbose: bool,
 }
 
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Leaves out each flush, fence, log entry, checksum test and lock, one place in the source at a time, and reports what notices.
+    Mutate(mutate::Args),
+}
+
 /// Images of a quick run.
 const QUICK: u64 = 1_000_000;
 
@@ -73,7 +83,12 @@ fn explore(args: &Args) -> Result<bool, String> {
 }
 
 fn main() -> ExitCode {
-    match explore(&Args::parse()) {
+    let args = Args::parse();
+    let failed = match &args.command {
+        Some(Command::Mutate(args)) => mutate::run(args).map(|done| !done),
+        None => explore(&args),
+    };
+    match failed {
         Ok(false) => ExitCode::SUCCESS,
         Ok(true) => ExitCode::FAILURE,
         Err(error) => {

@@ -1,0 +1,229 @@
+//! Heaps of which a bit is wrong: not what a crash leaves, but what checksums are for as well.
+//!
+//! Metadata of which there is a copy, or which can be found out again, are replaced: the heap opens, and holds what it held. All others are
+//! missed: the heap is refused. A heap that opens and holds something else, or falls apart when it is used, is a failure.
+
+use std::fmt;
+use std::ops::Range;
+use std::str::FromStr;
+
+use crate::explore::address;
+use crate::medium::Content;
+use crate::model::State;
+use crate::program::{One, Setting, Which};
+use crate::run::{Run, ready};
+
+const PAGE: usize = 4096;
+
+/// What is damaged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Damage {
+    /// One of the two headers.
+    Header,
+    /// The head of an arena.
+    Arena,
+    /// What a region's header says once.
+    Region,
+    /// A name of a root.
+    Name,
+    /// The type table.
+    Types,
+    /// The bitmaps of live slots that an orderly close has stored.
+    LiveSlots,
+    /// The head of a write-ahead log that is in use.
+    LogHead,
+    /// Where it says what is in the heap's file already.
+    LogMark,
+}
+
+impl Damage {
+    /// All of them.
+    pub const ALL: [Damage; 8] = [
+        Damage::Header,
+        Damage::Arena,
+        Damage::Region,
+        Damage::Name,
+        Damage::Types,
+        Damage::LiveSlots,
+        Damage::LogHead,
+        Damage::LogMark,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Damage::Header => "header",
+            Damage::Arena => "arena",
+            Damage::Region => "region",
+            Damage::Name => "name",
+            Damage::Types => "types",
+            Damage::LiveSlots => "live-slots",
+            Damage::LogHead => "log-head",
+            Damage::LogMark => "log-mark",
+        }
+    }
+
+    /// Whether the heap must open all the same, or must not.
+    fn opens(self) -> Option<bool> {
+        match self {
+            Damage::Header | Damage::LiveSlots | Damage::LogMark => Some(true),
+            Damage::Arena | Damage::Region | Damage::Name | Damage::LogHead => Some(false),
+            // The end of the table may be of no root.
+            Damage::Types => None,
+        }
+    }
+
+    fn in_log(self) -> bool {
+        matches!(self, Damage::LogHead | Damage::LogMark)
+    }
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Damage {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Damage, String> {
+        let found = Damage::ALL.into_iter().find(|damage| damage.name() == text);
+        found.ok_or_else(|| format!("nothing is called {text:?} that could be damaged"))
+    }
+}
+
+/// A heap, and what it holds.
+#[derive(Debug)]
+pub struct Heap {
+    bytes: Vec<u8>,
+    log: Option<Vec<u8>>,
+    state: State,
+}
+
+impl Heap {
+    /// One that was closed, or a crash has left with a log.
+    fn new(logged: bool) -> Result<Heap, String> {
+        let [_, _, (content, state), _] = &ready()?;
+        if !logged {
+            let bytes = content.clone().words().iter().flat_map(|word| word.to_le_bytes()).collect();
+            return Ok(Heap { bytes, log: None, state: state.clone() });
+        }
+        let setting = Setting { wal: true, ..Setting::default() };
+        let mut run = Run::open(setting, content.clone().on_disk(), Some(state.clone()), 1)?;
+        run.one(One::Set, Which::A)?;
+        run.op("checkpoint".parse()?)?;
+        run.one(One::Push, Which::A)?;
+        let state = run.state().clone();
+        let Content::Disk(image, _) = run.durable() else { return Err("a disk was expected".to_owned()) };
+        run.finish()?;
+        Ok(Heap { bytes: image.data, log: image.log, state })
+    }
+
+    fn word(&self, at: usize) -> u64 {
+        u64::from_le_bytes(*self.bytes[at..].first_chunk().expect("within the heap"))
+    }
+
+    /// Where the newest header is.
+    fn header(&self) -> usize {
+        if self.word(16) > self.word(PAGE + 16) { 0 } else { PAGE }
+    }
+
+    /// Offsets of the headers of regions.
+    fn regions(&self) -> Vec<usize> {
+        let begins = |at: &usize| self.bytes[*at..].starts_with(b"\x89PREGIO\n");
+        (0..self.bytes.len()).step_by(PAGE).filter(begins).collect()
+    }
+
+    /// The bytes that are damaged.
+    fn places(&self, what: Damage) -> Vec<Range<usize>> {
+        let header = self.header();
+        let region = |places: &[Range<usize>]| -> Vec<Range<usize>> {
+            let of = |at: usize| places.iter().map(move |place| at + place.start..at + place.end);
+            self.regions().into_iter().flat_map(of).collect()
+        };
+        match what {
+            Damage::Header => vec![header..header + 512],
+            Damage::Arena => vec![2 * PAGE..2 * PAGE + 64],
+            // Magic, id, type; where the root is; state, generation; checksum.
+            Damage::Region => region(&[0..48, 56..64]),
+            // Each root has had one only.
+            Damage::Name => region(&[512..512 + 24, 512 + 34 * 8..512 + 35 * 8])
+                .into_iter()
+                .chain(region(&[1024..1024 + 24, 1024 + 34 * 8..1024 + 35 * 8]))
+                .filter(|place| self.bytes[place.clone()].iter().any(|&byte| byte != 0))
+                .collect(),
+            Damage::Types => {
+                let types = self.word(header + 17 * 8) as usize;
+                let len = (64..PAGE).rev().find(|&at| self.bytes[types + at] != 0).unwrap_or(64);
+                vec![types + 64..(types + len).next_multiple_of(8)]
+            }
+            Damage::LiveSlots => {
+                let (at, len) = (self.word(header + 18 * 8) as usize, self.word(header + 19 * 8) as usize);
+                vec![at..at + len]
+            }
+            Damage::LogHead => vec![0..64],
+            Damage::LogMark => vec![512..576],
+        }
+    }
+
+    /// The heap with a bit flipped.
+    fn with(&self, what: Damage, bit: usize) -> Content {
+        let (mut data, mut log) = (self.bytes.clone(), self.log.clone());
+        match &mut log {
+            Some(log) if what.in_log() => log[bit / 8] ^= 1 << (bit % 8),
+            _ => data[bit / 8] ^= 1 << (bit % 8),
+        }
+        if log.is_some() {
+            return Content::Disk(pheap::sim::disk::DiskImage { data, log }, Vec::new());
+        }
+        let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
+        Content::Memory(data.chunks_exact(8).map(word).collect())
+    }
+}
+
+impl Damage {
+    /// The heap that is damaged, whole.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub fn heap(self) -> Result<Heap, String> {
+        let _address = address();
+        Heap::new(self.in_log())
+    }
+
+    /// Damages heaps, one bit at a time, and opens them.
+    ///
+    /// # Errors
+    /// What is wrong with one that opens; or that it does, or does not.
+    pub fn explore(self, heap: &Heap) -> Result<(), String> {
+        let _address = address();
+        let places = heap.places(self);
+        if places.iter().all(Range::is_empty) {
+            return Err(format!("there is no {self} to damage"));
+        }
+        for word in places.into_iter().flatten().step_by(8) {
+            for bit in [word * 8 + word / 8 % 64, word * 8 + (word / 8 * 37 + 11) % 64] {
+                self.open(heap, bit)
+                    .map_err(|error| format!("when bit {bit:#x} of the {self} is wrong, {error}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn open(self, heap: &Heap, bit: usize) -> Result<(), String> {
+        let opened = Run::open(Setting::default(), heap.with(self, bit), Some(heap.state.clone()), 2);
+        let mut run = match opened {
+            Err(error) if error.starts_with("opening fails: ") => {
+                return if self.opens() == Some(true) { Err(error) } else { Ok(()) };
+            }
+            Err(error) => return Err(error),
+            Ok(_) if self.opens() == Some(false) => return Err("nobody notices".to_owned()),
+            Ok(run) => run,
+        };
+        run.check()?;
+        run.collect_all()?;
+        run.one(One::Stuff, Which::A)?;
+        run.check()?;
+        run.finish().map(|_| ())
+    }
+}

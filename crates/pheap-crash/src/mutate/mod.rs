@@ -1,0 +1,169 @@
+//! The mutation score: with each flush, fence, log entry, write, sync and checksum test of the protocols left out, or late, one at a time, some program must
+//! fail. A mutant that no program notices shows a hole in the tests, unless the source says why it does no harm.
+//!
+//! 1. Each [program](programs) runs as it is, to see which sites it reaches. A site of the [source](source) that none reaches counts as a mutant that
+//!    survives.
+//! 2. For each mutant, the programs that reach its site are explored, the quickest first, until one fails or the time is over. That happens in a
+//!    [process of its own](child), for a mutant may run for ever, or crash. What has failed is explored again without the mutant: it must hold then.
+//! 3. For what survives, the source must have an argument, in a comment above the line: `SURVIVES drop: …`, or `SURVIVES delay: …`.
+//!
+//! | file | |
+//! |---|---|
+//! | [`programs`] | which programs there are |
+//! | [`damage`] | heaps of which a byte is wrong |
+//! | [`source`] | sites and arguments, as the source has them |
+//! | [`child`] | the search for a program that fails, and its process |
+//! | [`score`] | what came of it |
+
+pub mod child;
+pub mod damage;
+pub mod programs;
+pub mod score;
+pub mod source;
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use pheap::sim::mutant::{Kind, Mutant, Mutation, Site, note_sites, sites};
+
+use child::{Child, Effort, Verdict};
+use programs::Case;
+use score::{Outcome, Score};
+use source::Source;
+
+/// What to do.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Args {
+    /// Only sites whose kind, file and line contain this: "txn/commit.rs:10".
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
+    /// Only sites of this kind: flush, fence, log-entry, write, sync, checksum, lock.
+    #[arg(long)]
+    kind: Option<Kind>,
+    /// How long to look for a program that notices a mutant.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    budget: u64,
+    /// Only every so manyth mutant.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    every: usize,
+    /// How many mutants to try at a time.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    jobs: usize,
+    /// Print what each program that noticed a mutant says.
+    #[arg(long, short)]
+    verbose: bool,
+    /// Try this mutant, with the programs on the standard input; for the runner itself.
+    #[arg(long, hide = true, value_name = "MUTANT")]
+    child: Option<Mutant>,
+}
+
+/// A site, and what of it can come late; the programs that reach it, with their numbers, quickest first.
+#[derive(Debug, Clone)]
+pub struct Reached {
+    /// Whether what it asks for can come late.
+    pub delays: bool,
+    /// Numbers of programs.
+    pub cases: Vec<usize>,
+}
+
+impl Reached {
+    /// The mutants of the site.
+    pub fn mutants(&self, site: Site) -> impl Iterator<Item = Mutant> {
+        let mutations = [Some(Mutation::Drop), self.delays.then_some(Mutation::Delay)];
+        mutations.into_iter().flatten().map(move |mutation| Mutant { site, mutation })
+    }
+}
+
+/// Runs each program as it is, and says which sites it reaches.
+///
+/// # Errors
+/// What is wrong with a program that fails without any mutant.
+pub fn explore_all(cases: &[Case]) -> Result<BTreeMap<Site, Reached>, String> {
+    let mut found: BTreeMap<Site, Reached> = BTreeMap::new();
+    let mut order: Vec<(Duration, usize)> = Vec::new();
+    let mut reached_by: Vec<BTreeMap<Site, pheap::sim::mutant::Reach>> = Vec::new();
+    for (number, case) in cases.iter().enumerate() {
+        let ready = case.prepare(Effort::Quick)?;
+        let started = Instant::now();
+        note_sites(true);
+        let result = ready.explore();
+        reached_by.push(sites());
+        note_sites(false);
+        result.map_err(|failure| format!("without any mutant, {failure}"))?;
+        order.push((started.elapsed(), number));
+    }
+    order.sort_unstable();
+    for (_, number) in order {
+        for (&site, reach) in &reached_by[number] {
+            let reached = found.entry(site).or_insert_with(|| Reached { delays: false, cases: Vec::new() });
+            reached.delays |= reach.delays;
+            reached.cases.push(number);
+        }
+    }
+    Ok(found)
+}
+
+/// Tries the mutants that `args` ask for, prints what becomes of them, and returns whether all that survive have an argument.
+///
+/// # Errors
+/// If a program fails without a mutant, or the source cannot be read.
+pub fn run(args: &Args) -> Result<bool, String> {
+    if let Some(mutant) = args.child {
+        child::be(mutant, Duration::from_secs(args.budget));
+        return Ok(true);
+    }
+    let started = Instant::now();
+    let cases = programs::all()?;
+    let source = Source::read()?;
+    let reached = explore_all(&cases)?;
+    println!(
+        "{} programs reach {} sites ({:.0} s)",
+        cases.len(),
+        reached.len(),
+        started.elapsed().as_secs_f64()
+    );
+    let wanted = |site: &Site| {
+        args.kind.is_none_or(|kind| kind == site.kind)
+            && args.only.as_ref().is_none_or(|text| site.to_string().contains(text))
+    };
+    let mutants: Vec<Mutant> = reached
+        .iter()
+        .filter(|(site, _)| wanted(site))
+        .flat_map(|(&site, reached)| reached.mutants(site))
+        .step_by(args.every.max(1))
+        .collect();
+    let mut score = Score::new(&source);
+    let budget = Duration::from_secs(args.budget);
+    let mut waiting = mutants.into_iter();
+    let mut running: Vec<Child> = Vec::new();
+    loop {
+        while running.len() < args.jobs.max(1)
+            && let Some(mutant) = waiting.next()
+        {
+            running.push(Child::start(mutant, &cases, &reached[&mutant.site].cases, budget)?);
+        }
+        if running.is_empty() {
+            break;
+        }
+        // In order, so that the output is.
+        let (mutant, verdict) = running.remove(0).wait()?;
+        score.add(mutant, Outcome::from(verdict), args.verbose);
+    }
+    for site in source.sites.iter().filter(|_| args.every <= 1) {
+        let is_reached = reached.keys().any(|reached| site.is(reached));
+        if !is_reached && site.kinds.iter().any(|&kind| wanted(&site.of(kind))) {
+            score.add_unreached(site);
+        }
+    }
+    println!("{}", score.json(started.elapsed()));
+    Ok(score.is_good())
+}
+
+impl From<Verdict> for Outcome {
+    fn from(verdict: Verdict) -> Outcome {
+        match verdict {
+            Verdict::Killed { program, seconds, why } => Outcome::Killed { program, seconds, why },
+            Verdict::Survived { programs, seconds } => Outcome::Survived { programs, seconds },
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! The programs that are to notice mutants.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::child::Effort;
+use super::damage::{Damage, Heap};
+use crate::alphabet::{all as all_of, settings};
+use crate::{Explorer, Limits, Program};
+
+/// Something that fails if a mutant has done harm.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Case {
+    /// A program for the explorer.
+    Program(Program),
+    /// Heaps of which a bit is wrong.
+    Damage(Damage),
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Case::Program(program) => program.fmt(f),
+            Case::Damage(damage) => write!(f, "damage {damage}"),
+        }
+    }
+}
+
+impl FromStr for Case {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Case, String> {
+        match text.strip_prefix("damage ") {
+            Some(name) => Ok(Case::Damage(name.parse()?)),
+            None => Ok(Case::Program(text.parse()?)),
+        }
+    }
+}
+
+/// A program with what it starts with, which is made without any mutant.
+#[derive(Debug)]
+pub struct Prepared<'c> {
+    case: &'c Case,
+    start: Start,
+}
+
+#[derive(Debug)]
+enum Start {
+    Explorer(Box<Explorer>),
+    Heap(Box<Heap>),
+}
+
+impl Case {
+    /// Makes what it starts with.
+    ///
+    /// # Errors
+    /// If not even that can be made.
+    pub fn prepare(&self, effort: Effort) -> Result<Prepared<'_>, String> {
+        let start = match self {
+            Case::Program(_) => Start::Explorer(Box::new(Explorer::new(effort.limits())?)),
+            Case::Damage(damage) => Start::Heap(Box::new(damage.heap()?)),
+        };
+        Ok(Prepared { case: self, start })
+    }
+}
+
+impl Prepared<'_> {
+    /// Explores it.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn explore(self) -> Result<(), String> {
+        match (self.case, self.start) {
+            (Case::Program(program), Start::Explorer(mut explorer)) => {
+                explorer.explore(program, false).map_err(|failure| failure.to_string())
+            }
+            (Case::Damage(damage), Start::Heap(heap)) => damage.explore(&heap),
+            _ => unreachable!("each starts with what was prepared for it"),
+        }
+    }
+}
+
+/// Longer than one operation. Most are from the tests, where it says what they are for.
+const LONGER: &[&str] = &[
+    // In memory.
+    "set a; set a",
+    "set a; both",
+    "set b; both",
+    "both; set a",
+    "both; set b",
+    "set b; remove b",
+    "set a; many a",
+    "set a; close",
+    "many a; set a",
+    "pin: set a; set a",
+    "big a; wide a",
+    "grow a; wide a",
+    "pin: grow a; wide a",
+    "pin: grow a; wide a; wide a",
+    "widen a; overlap a; widen a",
+    "abort-long a; push a",
+    "pin: abort a; push a",
+    "both-abort; both",
+    "both-many; both-abort",
+    "pin: both; both",
+    "push b; remove b; create b",
+    "push b; remove b; power; create b",
+    "push a; pop a; collect; stuff a",
+    "push a; pop-free a; stuff a",
+    "pin: push a; abort-free a; stuff a",
+    "grow a; unlink-big a; collect; close",
+    "grow a; unlink-big a; collect; push b; grow b",
+    "grow a; free-big a; grow b",
+    "eager: unlink-big a; churn a; remove b; churn a",
+    "eager: push a; cut a; churn a",
+    "close; replace a; torn; replace a",
+    "burst b; remove b; create b; set b",
+    "burst b; remove b; burst a",
+    "remove b; burst a",
+    "rename b; rename b",
+    "rename b; remove b; create b",
+    "pin: migrate a; set a",
+    "swapped: both; migrate a; both",
+    "empty: create b; create a",
+    "empty: close; create a",
+    "set a; set a; torn; set a",
+    "burst a; torn; set a",
+    "grow a; torn; grow a",
+    "fill a; fill a",
+    "full: grow a; wide a; set a",
+    "push a; relocate; push a",
+    "push a; push b; relocate; relocate; torn",
+    "crashed moved: push a; relocate; churn a",
+    "push a; push b; convert; set a; power",
+    "pin: big a; wide a; convert; push a; convert; set a",
+    // On a disk.
+    "wal: set a; set a",
+    "wal: push a; checkpoint; set a",
+    "wal: remove b; checkpoint; create b; both",
+    "wal: push a; checkpoint; push b",
+    "wal: grow a; checkpoint; push a",
+    "wal: checkpoint; checkpoint; close",
+    "wal: push a; close; push a",
+    "wal: push a; convert; push a; convert; push a; torn",
+    "wal: big a; kill; checkpoint; power",
+    "wal: push a; kill; push a; power",
+    "wal: push a; relocate; push a; torn",
+    "wal: migrate a; checkpoint; migrate a; push a",
+    "wal: both-push; both-many; power",
+    "wal: grow a; wide a; power",
+    "wal: rename b; power; rename b",
+    "wal: abort a; push a",
+    "wal crashed: push a; checkpoint",
+    "wal small: big a; wide a; checkpoint; wide a",
+    "wal small: fill a; checkpoint; fill b; push a",
+    "wal small: push a; fill b; fill b; fill b; fill b",
+    "wal small: push a; set-amid-checkpoint; push a",
+    "wal eager: push a; cut a; churn a",
+    "wal lazy: set a; set b",
+    "wal lazy: push a; sync; push b",
+    "wal lazy: push a; checkpoint; push b",
+    "wal lazy: push a; kill; push a; torn",
+    "wal lazy small: fill a; torn",
+    "wal lazy small: burst a; fill b; torn; set a",
+    "wal lazy: fill a; fill b; stuff a; stuff a; stuff a; stuff a; stuff a; stuff a; stuff a; fill b",
+];
+
+/// Programs on a disk of which each call fails, once.
+const FAILING: &[&str] = &[
+    "wal: push a",
+    "wal: grow a; set a",
+    "wal: push a; checkpoint; set a",
+    "wal: remove b; create b",
+    "wal: push a; close; set a",
+    "wal lazy: push a; sync; push a",
+    "wal empty: create a",
+    "push a; convert; push a",
+];
+
+/// All programs: of one operation in each setting, longer ones, with calls that fail, and damaged heaps.
+///
+/// # Errors
+/// If one of them has nothing to work on.
+pub fn all() -> Result<Vec<Case>, String> {
+    let explorer = Explorer::new(Limits::quick(1))?;
+    let mut programs: Vec<Program> =
+        settings().into_iter().flat_map(|setting| all_of(setting, 0).chain(all_of(setting, 1))).collect();
+    for text in LONGER {
+        programs.push(text.parse()?);
+    }
+    for text in FAILING {
+        programs.extend(explorer.failing(&text.parse()?)?);
+    }
+    if let Some(odd) = programs.iter().find(|program| !program.is_sensible()) {
+        return Err(format!("`{odd}` has an operation that has nothing to work on"));
+    }
+    Ok(programs.into_iter().map(Case::Program).chain(Damage::ALL.map(Case::Damage)).collect())
+}

@@ -1,0 +1,121 @@
+//! What came of the mutants.
+
+use std::time::Duration;
+
+use pheap::sim::mutant::{Kind, Mutant, Site};
+
+use super::source::{Line, Source};
+
+/// What came of a mutant.
+#[derive(Debug, Clone)]
+pub enum Outcome {
+    /// A program has noticed it.
+    Killed {
+        /// The program.
+        program: String,
+        /// After how long.
+        seconds: f64,
+        /// How.
+        why: String,
+    },
+    /// None has.
+    Survived {
+        /// How many were explored.
+        programs: usize,
+        /// For how long.
+        seconds: f64,
+    },
+}
+
+/// The mutants so far.
+#[derive(Debug)]
+pub struct Score<'s> {
+    source: &'s Source,
+    killed: usize,
+    argued: usize,
+    survived: usize,
+    /// Of these, sites that no program reaches.
+    unreached: usize,
+    last: Option<Site>,
+}
+
+impl<'s> Score<'s> {
+    /// None yet.
+    pub fn new(source: &'s Source) -> Score<'s> {
+        Score { source, killed: 0, argued: 0, survived: 0, unreached: 0, last: None }
+    }
+
+    fn head(&mut self, site: Site) {
+        if self.last != Some(site) {
+            println!("{site}");
+            self.last = Some(site);
+        }
+    }
+
+    /// Counts a mutant, and prints what came of it.
+    pub fn add(&mut self, mutant: Mutant, outcome: Outcome, verbose: bool) {
+        let Mutant { site, mutation } = mutant;
+        self.head(site);
+        let argument = self.source.why(&site, mutation);
+        match outcome {
+            Outcome::Killed { program, seconds, why } => {
+                self.killed += 1;
+                println!("  {mutation:5}  killed by \"{program}\" ({seconds:.1} s)");
+                if verbose {
+                    why.lines().for_each(|line| println!("         {line}"));
+                }
+                if let Some(argument) = argument {
+                    println!("         but the source says that it survives: {argument}");
+                }
+            }
+            Outcome::Survived { programs, seconds } => match argument {
+                Some(argument) => {
+                    self.argued += 1;
+                    println!("  {mutation:5}  survives: {argument}");
+                }
+                None => {
+                    self.survived += 1;
+                    println!(
+                        "  {mutation:5}  SURVIVES {programs} programs ({seconds:.1} s), and the source does not say why"
+                    );
+                }
+            },
+        }
+    }
+
+    /// Counts a line of the source that no program reaches.
+    pub fn add_unreached(&mut self, line: &Line) {
+        for &kind in line.kinds {
+            self.head(line.of(kind));
+            match self.source.argument(&line.file, line.line, kind, "unreached") {
+                Some(argument) => {
+                    self.argued += 1;
+                    println!("  no program reaches it: {argument}");
+                }
+                None => {
+                    self.survived += 1;
+                    self.unreached += 1;
+                    println!("  NO PROGRAM REACHES IT, and the source does not say why");
+                }
+            }
+        }
+    }
+
+    /// Whether all that survive have an argument.
+    pub fn is_good(&self) -> bool {
+        self.survived == 0
+    }
+
+    /// One line of JSON.
+    pub fn json(&self, time: Duration) -> String {
+        let Score { killed, argued, survived, unreached, .. } = self;
+        format!(
+            r#"{{"killed":{killed},"total":{},"argued":{argued},"survived":{survived},"unreached":{unreached},"seconds":{:.1}}}"#,
+            killed + argued + survived,
+            time.as_secs_f64()
+        )
+    }
+}
+
+/// All kinds, in the order in which they are printed.
+pub const KINDS: [Kind; 7] = Kind::ALL;

@@ -1,0 +1,234 @@
+//! The sites that the source of `pheap` has, and what it says about mutants that survive.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use pheap::sim::mutant::{Kind, Mutation, Site};
+
+/// Calls that are sites, and what they ask for. Text before the parenthesis, with as much of the receiver as tells them from other calls.
+const CALLS: &[(&str, &[Kind])] = &[
+    ("media.flush(", &[Kind::Flush]),
+    ("swizzler.flush(", &[Kind::Flush]),
+    (" self.flush()", &[Kind::Flush]),
+    ("media.fence(", &[Kind::Fence]),
+    ("media.persist(", &[Kind::Flush, Kind::Fence]),
+    (".persist_directly(", &[Kind::Flush, Kind::Fence]),
+    (".set_generation(", &[Kind::Flush]),
+    (".set_removed(", &[Kind::Flush]),
+    (".set_name(", &[Kind::Flush, Kind::Fence]),
+    ("header.write(", &[Kind::Flush, Kind::Fence]),
+    ("arena.write(", &[Kind::Flush, Kind::Fence]),
+    ("begin_creation(", &[Kind::Flush, Kind::Fence]),
+    ("mark_in_use(", &[Kind::Flush, Kind::Fence]),
+    (".write_entry(", &[Kind::Flush]),
+    (".record_span(", &[Kind::Flush, Kind::Fence]),
+    (" restore(", &[Kind::Flush]),
+    ("log.reset(", &[Kind::Flush, Kind::Fence]),
+    ("log.reset_unfenced(", &[Kind::Flush]),
+    ("log.append(", &[Kind::LogEntry]),
+    (".append_undo(", &[Kind::LogEntry, Kind::Fence]),
+    ("record.add(", &[Kind::LogEntry]),
+    ("record.add_changes(", &[Kind::LogEntry]),
+    ("media.record(", &[Kind::LogEntry]),
+    (".record_staged(", &[Kind::LogEntry]),
+    (".take_noted(", &[Kind::LogEntry]),
+    (".write_all(", &[Kind::Write]),
+    (".write_through(", &[Kind::Write, Kind::Sync]),
+    ("log.extend(", &[Kind::Write]),
+    ("new.extend(", &[Kind::Write]),
+    ("file.extend(", &[Kind::Write]),
+    ("log.sync()", &[Kind::Sync]),
+    ("data.sync()", &[Kind::Sync]),
+    ("data().sync()", &[Kind::Sync]),
+    ("new.sync()", &[Kind::Sync]),
+    ("file.sync()", &[Kind::Sync]),
+    ("mapping.sync()", &[Kind::Sync]),
+    (".sync_all()", &[Kind::Sync]),
+    (".sync_data()", &[Kind::Sync]),
+    ("sync_directory(", &[Kind::Sync]),
+    (".acknowledge(", &[Kind::Sync]),
+    (".acknowledge_all()", &[Kind::Sync]),
+    (".wait_for_records(", &[Kind::Sync]),
+    ("self.reach(", &[Kind::Sync]),
+    ("holds(", &[Kind::Checksum]),
+    (" checked(", &[Kind::Checksum]),
+];
+
+/// A line that asks for something.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Line {
+    /// The file, relative to the root of the workspace.
+    pub file: String,
+    /// Its number, from 1.
+    pub line: u32,
+    /// What it asks for.
+    pub kinds: &'static [Kind],
+}
+
+impl Line {
+    /// Whether a site is in this line.
+    pub fn is(&self, site: &Site) -> bool {
+        self.line == site.line && self.file == site.file
+    }
+
+    /// The line as a site.
+    pub fn of(&self, kind: Kind) -> Site {
+        Site { kind, file: self.file.clone().leak(), line: self.line, column: 0 }
+    }
+}
+
+/// The source of `pheap`.
+#[derive(Debug)]
+pub struct Source {
+    /// All lines that ask for something.
+    pub sites: Vec<Line>,
+    /// Functions that pass on who has called them: their callers are the sites.
+    pub helpers: Vec<String>,
+    files: Vec<(String, Vec<String>)>,
+}
+
+impl Source {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// If it is not there.
+    pub fn read() -> Result<Source, String> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let mut paths = Vec::new();
+        list(&root.join("crates/pheap/src"), &mut paths)?;
+        paths.sort();
+        let mut source = Source { sites: Vec::new(), helpers: Vec::new(), files: Vec::new() };
+        for path in paths {
+            let text = fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+            let name = path.strip_prefix(&root).expect("it is below the root").display().to_string();
+            let lines = text.lines().map(str::to_owned).collect();
+            source.add(name, lines);
+        }
+        Ok(source)
+    }
+
+    fn add(&mut self, file: String, lines: Vec<String>) {
+        let is_simulator = file.contains("media/sim") || file.ends_with("tests.rs");
+        // Lines up to this one belong to a helper, or to a test.
+        let mut passed = 0;
+        for (i, text) in lines.iter().enumerate() {
+            let code = text.trim_start();
+            if text.contains("track_caller)]") && i >= passed {
+                let head = (i..lines.len()).find(|&j| lines[j].contains("fn ")).unwrap_or(i);
+                let name = lines[head].split("fn ").nth(1).unwrap_or_default();
+                let name: String = name.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+                self.helpers.push(name);
+                passed = end_of_block(&lines, head);
+            }
+            if code == "#[cfg(test)]" && lines.get(i + 1).is_some_and(|next| next.contains("mod tests {")) {
+                passed = lines.len();
+            }
+            let is_code = !code.starts_with("//") && !code.contains("fn ") && i >= passed;
+            if !is_code || is_simulator {
+                continue;
+            }
+            for (call, kinds) in CALLS {
+                if format!(" {code}").contains(call) {
+                    self.sites.push(Line { file: file.clone(), line: i as u32 + 1, kinds });
+                    break;
+                }
+            }
+        }
+        self.files.push((file, lines));
+    }
+
+    /// Why a mutant does no harm, or is never reached, if the source says so.
+    pub fn argument(&self, file: &str, line: u32, kind: Kind, what: &str) -> Option<String> {
+        let (_, lines) = self.files.iter().find(|(name, _)| name == file)?;
+        let is_comment = |i: usize| lines[i].trim_start().starts_with("//");
+        // The comment is above the statement.
+        let mut at = line as usize - 1;
+        for _ in 0..6 {
+            let before = lines.get(at.checked_sub(1)?)?.trim_end();
+            let begins = before.ends_with([';', '{', '}']) || before.ends_with("=>");
+            if is_comment(at - 1) || begins {
+                break;
+            }
+            at -= 1;
+        }
+        let mut first = at;
+        while first > 0 && is_comment(first - 1) {
+            first -= 1;
+        }
+        let comment = lines[first..at].iter().map(|line| line.trim_start().trim_start_matches('/').trim());
+        let comment: Vec<&str> = comment.collect();
+        let text = comment.join(" ");
+        text.split("SURVIVES ").skip(1).find_map(|argument| {
+            let (head, text) = argument.split_once(": ")?;
+            let (mutation, of) = head.split_once(' ').map_or((head, None), |(m, of)| (m, Some(of)));
+            (mutation == what && of.is_none_or(|of| of == kind.name())).then(|| text.trim().to_owned())
+        })
+    }
+
+    /// [`argument`](Source::argument) for a mutant of a site.
+    pub fn why(&self, site: &Site, mutation: Mutation) -> Option<String> {
+        self.argument(site.file, site.line, site.kind, mutation.name())
+    }
+}
+
+/// The number of the line behind the block whose head is at `head`.
+fn end_of_block(lines: &[String], head: usize) -> usize {
+    let indent = lines[head].len() - lines[head].trim_start().len();
+    let end = format!("{}}}", " ".repeat(indent));
+    let one_line = lines[head].trim_end().ends_with('}') || lines[head].trim_end().ends_with(';');
+    if one_line {
+        return head + 1;
+    }
+    (head..lines.len()).find(|&i| lines[i] == end).map_or(lines.len(), |i| i + 1)
+}
+
+fn list(folder: &Path, into: &mut Vec<PathBuf>) -> Result<(), String> {
+    let error = |e: std::io::Error| format!("{}: {e}", folder.display());
+    for entry in fs::read_dir(folder).map_err(error)? {
+        let path = entry.map_err(error)?.path();
+        if path.is_dir() {
+            list(&path, into)?;
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            into.push(path);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_helper_is_in_the_list_of_calls() {
+        let source = Source::read().unwrap();
+        assert!(source.helpers.len() > 20, "{:?}", source.helpers);
+        // What only other helpers call.
+        let inner = ["append_with_room", "lock", "read", "write"];
+        for helper in source.helpers.iter().filter(|helper| !inner.contains(&helper.as_str())) {
+            let named = |call: &str| call.contains(&format!("{helper}("));
+            assert!(CALLS.iter().any(|(call, _)| named(call)), "calls of `{helper}` are not looked for");
+        }
+        assert!(source.sites.len() > 60, "{}", source.sites.len());
+    }
+
+    #[test]
+    fn arguments_are_found() {
+        let text = "fn f() {
+    // Because.
+    // SURVIVES drop: it is
+    // redundant. SURVIVES delay fence: so is this
+    media
+        .fence();
+    media.fence();
+}";
+        let mut source = Source { sites: Vec::new(), helpers: Vec::new(), files: Vec::new() };
+        source.add("a.rs".to_owned(), text.lines().map(str::to_owned).collect());
+        let of = |line, kind, what| source.argument("a.rs", line, kind, what);
+        assert_eq!(of(6, Kind::Flush, "drop").as_deref(), Some("it is redundant."));
+        assert_eq!(of(5, Kind::Fence, "delay").as_deref(), Some("so is this"));
+        assert_eq!(of(6, Kind::Flush, "delay"), None);
+        assert_eq!(of(7, Kind::Fence, "drop"), None);
+        assert_eq!(source.sites.len(), 1);
+    }
+}
