@@ -223,6 +223,11 @@ impl Explorer {
         self.limits = limits;
     }
 
+    /// An explorer that has not seen anything yet, and starts programs with the same heaps.
+    pub fn anew(&self, limits: Limits) -> Explorer {
+        Explorer { limits, ready: self.ready.clone(), known: HashMap::new(), totals: Totals::default() }
+    }
+
     /// What was done so far.
     pub fn totals(&self) -> Totals {
         self.totals

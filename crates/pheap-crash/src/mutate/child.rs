@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use pheap::sim::mutant::{Mutant, fired, set_mutant};
 
 use super::programs::Case;
-use crate::Limits;
 use crate::subset::Breadth;
+use crate::{Explorer, Limits};
 
 /// A program that is at work for longer is taken to go on for ever. Most take a few milliseconds.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -97,6 +97,7 @@ pub fn search(
     budget: Duration,
     mut begins: impl FnMut(&Case),
 ) -> Result<Verdict, String> {
+    let explorer = Explorer::new(Effort::Quick.limits())?;
     let started = Instant::now();
     let mut programs = 0;
     for effort in Effort::ALL {
@@ -106,14 +107,16 @@ pub fn search(
             }
             begins(case);
             programs += 1;
-            let ready = case.prepare(effort)?;
+            let ready = case.prepare(effort, &explorer)?;
             let mutated = Mutated::new(mutant);
             let result = ready.explore();
             let has_fired = fired() > 0;
             drop(mutated);
             let Err(why) = result else { continue };
             let seconds = started.elapsed().as_secs_f64();
-            case.prepare(effort)?.explore().map_err(|failure| format!("without any mutant, {failure}"))?;
+            case.prepare(effort, &explorer)?
+                .explore()
+                .map_err(|failure| format!("without any mutant, {failure}"))?;
             if !has_fired {
                 return Err(format!("`{case}` fails once, although no mutant was at work: {why}"));
             }

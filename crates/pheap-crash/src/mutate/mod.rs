@@ -31,6 +31,8 @@ use programs::Case;
 use score::{Outcome, Score};
 use source::Source;
 
+use crate::Explorer;
+
 /// What to do.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
@@ -79,11 +81,12 @@ impl Reached {
 /// # Errors
 /// What is wrong with a program that fails without any mutant.
 pub fn explore_all(cases: &[Case]) -> Result<BTreeMap<Site, Reached>, String> {
+    let explorer = Explorer::new(Effort::Quick.limits())?;
     let mut found: BTreeMap<Site, Reached> = BTreeMap::new();
     let mut order: Vec<(Duration, usize)> = Vec::new();
     let mut reached_by: Vec<BTreeMap<Site, pheap::sim::mutant::Reach>> = Vec::new();
     for (number, case) in cases.iter().enumerate() {
-        let ready = case.prepare(Effort::Quick)?;
+        let ready = case.prepare(Effort::Quick, &explorer)?;
         let started = Instant::now();
         note_sites(true);
         let result = ready.explore();

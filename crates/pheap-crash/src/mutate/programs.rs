@@ -55,9 +55,9 @@ impl Case {
     ///
     /// # Errors
     /// If not even that can be made.
-    pub fn prepare(&self, effort: Effort) -> Result<Prepared<'_>, String> {
+    pub fn prepare(&self, effort: Effort, explorer: &Explorer) -> Result<Prepared<'_>, String> {
         let start = match self {
-            Case::Program(_) => Start::Explorer(Box::new(Explorer::new(effort.limits())?)),
+            Case::Program(_) => Start::Explorer(Box::new(explorer.anew(effort.limits()))),
             Case::Damage(damage) => Start::Heap(Box::new(damage.heap()?)),
         };
         Ok(Prepared { case: self, start })
