@@ -139,7 +139,7 @@ step_bench_criterion() {
 
 # Power failures at every fence, on the simulated medium. Its last line is JSON; it fails if a crash left a wrong heap.
 step_crashes() {
-    cargo run --locked --release -p pheap-crash -- --seconds 30 | tee "$LOGS/crashes.log"
+    cargo run --locked --release -p pheap-crash -- --images 200000 | tee "$LOGS/crashes.log"
     tail -n 1 "$LOGS/crashes.log" > "$LOGS/crashes.json"
     check_json_lines "$LOGS/crashes.json"
 }

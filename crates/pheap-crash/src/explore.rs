@@ -223,11 +223,6 @@ impl Explorer {
         self.limits = limits;
     }
 
-    /// An explorer that has not seen anything yet, and starts programs with the same heaps.
-    pub fn anew(&self, limits: Limits) -> Explorer {
-        Explorer { limits, ready: self.ready.clone(), known: HashMap::new(), totals: Totals::default() }
-    }
-
     /// What was done so far.
     pub fn totals(&self) -> Totals {
         self.totals
@@ -449,7 +444,7 @@ impl Explorer {
         {
             run.one(more, Which::A).map_err(after)?;
         }
-        run.use_collections((hash >> 46) as usize).map_err(after)?;
+        run.use_collections((bits.0 >> 46) as usize).map_err(after)?;
         if run.exists(Which::A) && !run.exists(Which::B) {
             // Its creation or removal was cut short, so there may be pages that have just been cleared.
             run.one(One::Push, Which::A).map_err(after)?;

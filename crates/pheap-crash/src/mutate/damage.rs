@@ -177,7 +177,7 @@ impl Heap {
             return Content::Disk(pheap::sim::disk::DiskImage { data, log }, Vec::new());
         }
         let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
-        Content::Memory(data.chunks_exact(8).map(word).collect())
+        Content::Memory(data.chunks_exact(8).map(word).collect(), Vec::new())
     }
 }
 
