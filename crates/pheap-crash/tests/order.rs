@@ -265,6 +265,8 @@ fn a_crash_in_recovery_is_a_crash_like_any_other() {
 #[test]
 fn what_a_killed_process_has_left_in_caches_is_made_durable() {
     holds(&["rename b", "moved crashed: move", "both; kill; set a", "pin: pair a; kill; pair a"]);
+    // The header of a closed heap, too.
+    holds(&["big a; close", "eager crashed: close", "close; close"]);
     breaks(Bug::TrustLeftovers, "rename b");
 }
 

@@ -153,7 +153,15 @@ mod tests {
 
     fn chosen(keep: &str, len: u32) -> String {
         let pending = (0..len).map(|i| (i * 4, 1)).collect();
-        let point = Point { durable: vec![], pending, words: 1000, acknowledged: 0, at: "fence" };
+        let point = Point {
+            durable: vec![],
+            pending,
+            order: vec![],
+            before: 0,
+            words: 1000,
+            acknowledged: 0,
+            at: "fence",
+        };
         let (word, argument) = keep.split_once(' ').unwrap_or((keep, ""));
         let parsed = Keep::parse(word, argument);
         assert_eq!(parsed.to_string(), keep);

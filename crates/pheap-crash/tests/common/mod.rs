@@ -58,7 +58,7 @@ pub fn breaks(bug: Bug, text: &str) -> Failure {
 
 /// As [`breaks`], if it does.
 pub fn breaks_or_not(bug: Bug, text: &str) -> Option<Failure> {
-    let mut explorer = explorer(limits());
+    let mut explorer = explorer(Limits { breadth: Breadth { random: 64, ..limits().breadth }, ..limits() });
     let _seeded = Seeded::new(bug);
     explorer.explore(&program(text), true).err().map(|failure| *failure)
 }

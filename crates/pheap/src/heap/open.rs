@@ -442,9 +442,14 @@ impl Builder {
         let live = unsafe { LiveSlots::read(base, &header) };
 
         let was_closed = header.in_use == Use::Closed;
-        if !was_closed && media.needs_flush() && !bug(Bug::TrustLeftovers) {
-            // A process that was killed may have left stores in caches. What is decided now relies on them, so they must not be lost any more.
-            mapping.sync_leftovers()?;
+        if media.needs_flush() && !bug(Bug::TrustLeftovers) {
+            // A process that was killed may have left stores in caches. What is decided now relies on them, so they must not be lost any more. If it was
+            // killed when it had closed the heap, that is the header at most.
+            if was_closed {
+                media.persist(base, HEADER_SIZE as usize);
+            } else {
+                mapping.sync_leftovers()?;
+            }
         }
         // From here on the file changes.
         let moves = relocate::rebase(&mut header, base.addr() as u64);
