@@ -76,12 +76,15 @@ fn any_call_may_fail_around_a_commit() {
         "wal: remove b; create b; set b",
         "wal: migrate a; migrate a; push a",
         "wal pin: migrate a; set a",
+        "wal: map-insert a; map-fill a; map-clear a",
     ]);
 }
 
 #[test]
 fn any_call_may_fail_around_a_checkpoint() {
     survives_faults(&["wal: push a; checkpoint; push a; close; set a", "wal small: fill a; set a"]);
+    // Also when the pages are read again that are given back.
+    survives_faults(&["wal small: push a; set-amid-checkpoint"]);
 }
 
 #[test]
