@@ -12,9 +12,10 @@ mod wal;
 use std::path::{Path, PathBuf};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use pheap::Options;
-use pheap::sim::mutant::meetings;
+use pheap::sim::mutant::{fired, meetings};
 
 /// A program: its name, and what runs it.
 pub type Contention = (&'static str, fn() -> Result<(), String>);
@@ -44,10 +45,14 @@ pub fn programs() -> &'static [Contention] {
     ]
 }
 
+/// How long a mutant is given.
+const LONG: Duration = Duration::from_millis(600);
+
 /// What a thread does, told how often it has.
 type Work<'a> = &'a (dyn Fn(u64) + Sync);
 
-/// Runs some threads that do their `works` so many times, or until two of them have met, and some `beside` them as long. Fails if two have met.
+/// Runs some threads that do their `works` so many times, or until two of them have met, and some `beside` them: as long, or longer if there is a
+/// mutant. Fails if two have met.
 fn run(rounds: u64, works: &[Work<'_>], beside: &[Work<'_>]) -> Result<(), String> {
     /// Also after a panic.
     struct Done<'a>(&'a AtomicUsize);
@@ -56,6 +61,8 @@ fn run(rounds: u64, works: &[Work<'_>], beside: &[Work<'_>]) -> Result<(), Strin
             self.0.fetch_sub(1, Ordering::Relaxed);
         }
     }
+    let begin = Instant::now();
+    let goes_on = || fired() > 0 && begin.elapsed() < LONG;
     let (start, at_work) = (&Barrier::new(works.len() + beside.len()), &AtomicUsize::new(works.len()));
     std::thread::scope(|scope| {
         for work in works {
@@ -68,7 +75,8 @@ fn run(rounds: u64, works: &[Work<'_>], beside: &[Work<'_>]) -> Result<(), Strin
         for work in beside {
             scope.spawn(move || {
                 start.wait();
-                (0..).take_while(|_| at_work.load(Ordering::Relaxed) > 0 && meetings() == 0).for_each(work);
+                let goes_on = |_: &u64| at_work.load(Ordering::Relaxed) > 0 || goes_on();
+                (0..).take_while(|_| meetings() == 0).take_while(goes_on).for_each(work);
             });
         }
     });

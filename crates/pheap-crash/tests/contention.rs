@@ -1,5 +1,6 @@
 //! Threads meet at every lock: with one left out, they would have been inside of it at a time.
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use pheap::sim::mutant::{Kind, Mutant, Mutation, Site, note_locks, set_mutant, sites};
@@ -14,9 +15,12 @@ fn survives(site: Site) -> bool {
     above.take_while(|line| line.starts_with("//")).any(|line| line.starts_with("// SURVIVES drop: "))
 }
 
-fn is_noticed(site: Site) -> bool {
+/// `likely` programs have been at the site.
+fn is_noticed(site: Site, likely: &[usize]) -> bool {
     let start = Instant::now();
-    let noticed = programs().iter().find(|(_, program)| {
+    let all = programs();
+    let order = likely.iter().copied().chain((0..all.len()).filter(|program| !likely.contains(program)));
+    let noticed = order.map(|program| all[program]).find(|(_, program)| {
         set_mutant(Some(Mutant { site, mutation: Mutation::Drop }));
         program().is_err()
     });
@@ -27,17 +31,23 @@ fn is_noticed(site: Site) -> bool {
 
 #[test]
 fn every_lock_counts() {
-    note_locks(true);
-    for (name, program) in programs() {
+    let mut found: BTreeMap<Site, Vec<usize>> = BTreeMap::new();
+    for (number, (name, program)) in programs().iter().enumerate() {
+        note_locks(true);
         if let Err(why) = program() {
             panic!("{name}, without any mutant: {why}");
         }
+        for site in sites().into_keys().filter(|site| site.kind == Kind::Lock) {
+            found.entry(site).or_default().push(number);
+        }
+        note_locks(false);
     }
-    let found: Vec<Site> = sites().into_keys().filter(|site| site.kind == Kind::Lock).collect();
-    note_locks(false);
-    let argued = found.iter().filter(|&&site| survives(site)).count();
-    let missed: Vec<Site> =
-        found.iter().copied().filter(|&site| !survives(site) && !is_noticed(site)).collect();
-    println!("{} locks, of which {argued} need not be there for the programs' sake", found.len());
+    let argued = found.keys().filter(|site| survives(**site)).count();
+    println!("{} locks, of which {argued} have an argument", found.len());
+    let missed: Vec<Site> = (found.into_iter())
+        // Nothing is noticed that would not happen, so that another attempt takes nothing away.
+        .filter(|(site, likely)| !survives(*site) && !(0..3).any(|_| is_noticed(*site, likely)))
+        .map(|(site, _)| site)
+        .collect();
     assert!(missed.is_empty(), "{missed:?}");
 }

@@ -21,7 +21,7 @@ pub(super) fn opening() -> Result<(), String> {
     };
     run(20, &[&|_| open("a"), &|_| open("b"), &|_| open("c")], &[])?;
     for _ in 0..3 {
-        closed_while(&in_file(), |options| options.open(folder.path("d")).unwrap())?;
+        closed_while(false, &in_file(), |options| options.open(folder.path("d")).unwrap())?;
     }
     Ok(())
 }

@@ -79,6 +79,7 @@ pub(super) fn transactions() -> Result<(), String> {
         held.lock().unwrap().push(new.unwrap());
     };
     hold(0);
+    let kept = held.lock().unwrap()[0].clone();
     let let_go = |round| {
         let some = held.lock().unwrap().last().cloned();
         if let Some(some) = some {
@@ -105,10 +106,12 @@ pub(super) fn transactions() -> Result<(), String> {
         rounds,
         &[&|_| add(&a).unwrap(), &|_| both((&a, &b)), &|_| both((&b, &a)), &hold],
         &[
-            &|_| assert!(read(&a) <= 3 * rounds && read(&b) <= 2 * rounds),
+            &|_| assert!(read(&a) <= 3 * rounds),
+            &|_| assert!(read(&b) <= 2 * rounds),
             &|_| assert!(pheap::txn((&a, &a), |_| Ok(())).is_err()),
             &let_go,
-            &|_| drop(held.lock().unwrap().last().cloned()),
+            &|_| drop(kept.clone()),
+            &|_| drop(kept.clone()),
             &|_| replace(&list, 3).unwrap(),
             &|_| heap.collect().unwrap(),
         ],
@@ -135,17 +138,14 @@ pub(super) fn roots() -> Result<(), String> {
         let _ = heap.root::<u64>(names[round as usize % 2]);
         let _ = heap.rename_root(names[round as usize % 2], names[(round as usize + 1) % 2]);
     };
-    let name = |_| {
-        if let Ok(root) = heap.root::<u64>("y") {
-            assert!(["y", "z"].contains(&&*root.name()));
-            assert!(format!("{root:?}").contains(['y', 'z']));
-            assert!(pheap::txn((&root, &root), |_| Ok(())).is_err());
-        }
-    };
     let list = |_| assert!(heap.roots().len() <= 3);
     let handle = heap.root::<u64>("y").unwrap();
-    let name_of_handle = |_| assert!(["y", "z"].contains(&&*handle.name()));
-    run(60, &[&come_and_go, &come_and_go, &rename, &rename], &[&name, &name_of_handle, &fail, &list])
+    let name = |_| assert!(["y", "z"].contains(&&*handle.name()));
+    let other_names = |_| {
+        assert!(format!("{handle:?}").contains(['y', 'z']));
+        assert!(matches!(pheap::txn((&handle, &handle), |_| Ok(())), Err(Error::DuplicateRoot { .. })));
+    };
+    run(60, &[&come_and_go, &come_and_go, &rename, &rename], &[&name, &other_names, &fail, &list])
 }
 
 /// Those who look at a heap while others change it.
@@ -210,31 +210,47 @@ pub(super) fn migrations() -> Result<(), String> {
         }
     };
     let remove = |_| drop(heap.remove_root("x"));
-    run(60, &[&migrate, &remove], &[&migrate, &use_old, &use_old, &use_new, &|_| drop(heap.stats())])
+    let old = heap.root::<u64>("other").unwrap();
+    assert!(heap.migrate::<u64, Wide>("other", |_, _| Ok(Wide::default())).unwrap());
+    let too_late = |_| assert!(matches!(add(&old), Err(Error::Migrated { .. })));
+    let name = |_| assert_eq!(old.name(), "other");
+    run(
+        60,
+        &[&migrate, &remove],
+        &[&migrate, &use_old, &use_old, &use_new, &too_late, &name, &|_| drop(heap.stats())],
+    )
 }
 
 /// Heaps that are closed while others use them.
 pub(super) fn closing() -> Result<(), String> {
     for _ in 0..6 {
-        closed_while(&small().collect_least(4096), |options| options.in_memory().unwrap())?;
+        closed_while(false, &small().collect_least(4096), |options| options.in_memory().unwrap())?;
     }
     Ok(())
 }
 
-/// Works on a heap that is closed meanwhile: everything ends, and says so.
-pub(super) fn closed_while(options: &Options, open: impl Fn(&Options) -> Heap) -> Result<(), String> {
+/// Works on a heap that is closed meanwhile, and perhaps makes checkpoints all the time: everything ends, and says so.
+pub(super) fn closed_while(
+    checkpoints: bool,
+    options: &Options,
+    open: impl Fn(&Options) -> Heap,
+) -> Result<(), String> {
     let heap = open(options);
     let list = heap.root::<List>("list").unwrap();
     let is_fine =
         |result: pheap::Result<()>| assert!(matches!(result, Ok(()) | Err(Error::Closed)), "{result:?}");
     let change = |_| is_fine(replace(&list, 50));
+    // The last one to be closed.
+    let last = heap.root::<u64>("z").unwrap();
+    let add = |_| is_fine(add(&last));
     let read = |_| is_fine(length(&list).map(drop));
+    let checkpoint = |_| if checkpoints { is_fine(heap.checkpoint()) } else { std::thread::yield_now() };
     let others = |_| {
         is_fine(heap.collect());
         is_fine(heap.root::<u64>("other").map(drop));
         is_fine(heap.check().map(drop));
         is_fine(heap.sync());
-        is_fine(heap.checkpoint());
+        checkpoint(0);
     };
     let close = |round| {
         if round == 2 {
@@ -244,5 +260,5 @@ pub(super) fn closed_while(options: &Options, open: impl Fn(&Options) -> Heap) -
         }
     };
     let look = |_| drop((heap.stats(), heap.roots()));
-    run(10, &[&change, &read, &others, &close, &close], &[&look])
+    run(10, &[&change, &add, &add, &read, &others, &close, &close], &[&look, &checkpoint, &checkpoint])
 }

@@ -87,7 +87,15 @@ pub(super) fn memory() -> Result<(), String> {
     let heap = options.open(folder.path("heap")).unwrap();
     let [a, b, c] = &arrays(&heap, 8 << 10);
     let fill = |root: &Root<_>, number| fill(root, number).unwrap();
-    run(20, &[&|n| fill(a, n), &|n| fill(b, n), &|n| fill(c, n)], &[&|_| drop(heap.stats())])
+    // These do not wait for memory.
+    let read = |root: &Root<P<'static, [u64]>>| {
+        assert_eq!(root.read(|view, array| view[view[array]].len()).unwrap(), 8 << 10)
+    };
+    run(
+        20,
+        &[&|n| fill(a, n), &|n| fill(b, n), &|n| fill(c, n)],
+        &[&|_| read(a), &|_| read(b), &|_| drop(heap.stats())],
+    )
 }
 
 /// Somebody removes the file of the log, again and again.
@@ -111,9 +119,9 @@ pub(super) fn removed() -> Result<(), String> {
 /// Closed while others commit.
 pub(super) fn closing() -> Result<(), String> {
     let folder = Folder::new();
-    for _ in 0..4 {
+    for checkpoints in [true, false, false, true, false, false] {
         let options = with_log().log_limit(256 << 10);
-        closed_while(&options, |options| options.open(folder.path("heap")).unwrap())?;
+        closed_while(checkpoints, &options, |options| options.open(folder.path("heap")).unwrap())?;
     }
     Ok(())
 }
@@ -165,8 +173,18 @@ pub(super) fn failing() -> Result<(), String> {
 
 /// A disk that fails where the log grows.
 pub(super) fn failing_alone() -> Result<(), String> {
-    for after in 0..4 {
+    for after in 0..2 {
         on_failing_disk(Which::Log, Call::Extend, after)?;
+        let disk = Arc::new(SimDisk::new(DiskImage::default()));
+        let heap =
+            with_log().sync_policy(SyncPolicy::OnDemand).log_limit(1 << 20).simulate_disk(&disk).unwrap();
+        let [a, b, c] = &arrays(&heap, 2 << 10);
+        let small = heap.root::<u64>("small").unwrap();
+        // The only syncs are those of a log that has grown.
+        disk.fail(Fault { which: Which::Log, call: Call::Datasync, after, times: usize::MAX, error: 5 });
+        let work = |root: &Root<_>, number| is_fine(fill(root, number));
+        run(20, &[&|n| work(a, n), &|n| work(b, n), &|n| work(c, n)], &[&|_| is_fine(add(&small))])?;
+        assert!(matches!(add(&small), Err(Error::Failed { .. })));
     }
     outcome()
 }

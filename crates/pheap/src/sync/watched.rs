@@ -16,8 +16,8 @@ use parking_lot::lock_api::{RawMutex as _, RawRwLock as _};
 use crate::media::sim::mutant::{self, Kind, Mutation};
 
 /// How long a mutant waits for others, and how often.
-const STAY: Duration = Duration::from_millis(5);
-const STAYS: u64 = 100;
+const STAY: Duration = Duration::from_millis(25);
+const STAYS: u64 = 40;
 
 /// Says that a lock is about to be taken here, and whether it is the one that is left out.
 pub(crate) fn is_left_out(site: &'static Location<'static>) -> bool {
