@@ -94,3 +94,14 @@ fn a_removal_is_lost() {
 fn a_recovery_meets_a_bad_disk() {
     assert_eq!(survives("crashed wal: set a\nat 0 first 14 | fail-log-sync-1: ready; abort a"), 1);
 }
+
+/// When the log has failed within a transaction that was rolled back anyway, the heap says so to who removes or renames a root: it is not done.
+#[test]
+fn roots_of_a_failed_heap_stay() {
+    for call in 0..8 {
+        for change in ["remove b", "rename b", "remove b; create b"] {
+            survives(&format!("wal fail-data-sync-{call}: push b; panic a; {change}; checkpoint"));
+            survives(&format!("wal lazy fail-data-sync-{call}: push b; panic a; {change}; sync"));
+        }
+    }
+}

@@ -82,7 +82,10 @@ impl HeapInner {
     #[cfg_attr(feature = "sim", track_caller)]
     pub(crate) fn acknowledge_all(&self) -> Result<()> {
         match self.wal() {
-            Some(wal) => self.acknowledge(wal, wal.end()),
+            Some(wal) => {
+                self.acknowledge(wal, wal.end())?;
+                self.note_failure(wal.has_taken_all())
+            }
             None => Ok(()),
         }
     }

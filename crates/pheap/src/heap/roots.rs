@@ -191,6 +191,10 @@ impl HeapInner {
     pub(super) fn lock_creation(&self) -> Result<MutexGuard<'_, ()>> {
         let guard = self.creation.lock();
         self.check_writable()?; // it may have been closed meanwhile
+        // A log that refuses records does not say so where metadata are changed.
+        if let Some(failure) = self.wal().and_then(|wal| wal.failure()) {
+            return self.note_failure(Err(failure));
+        }
         Ok(guard)
     }
 

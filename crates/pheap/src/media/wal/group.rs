@@ -24,6 +24,17 @@ impl Wal {
         if self.is_acknowledged(position) { Ok(()) } else { self.reach_now(position, self.syncs_commits()) }
     }
 
+    /// Fails if the log may have refused something that was to be appended, for which nobody can wait.
+    ///
+    /// # Errors
+    /// [`Error::OutcomeUnknown`].
+    pub(crate) fn has_taken_all(&self) -> Result<()> {
+        match &self.state.lock().failure {
+            Some(failure) => Err(Error::OutcomeUnknown { source: failure.source() }),
+            None => Ok(()),
+        }
+    }
+
     /// Whether [`acknowledge`](Self::acknowledge) has nothing to wait for.
     #[inline]
     pub(crate) fn is_acknowledged(&self, position: u64) -> bool {
