@@ -154,18 +154,23 @@ step_random_layout() {
         cargo +nightly test --locked -p pheap --tests -- --exact --skip ui
 }
 
-# The first few thousand inputs of each target, from a fixed seed, so that a run says something about the change and not about luck.
-# Longer, with a seed of its own: cargo +nightly fuzz run TARGET -- -max_total_time=3600
+# The seeds of each target and the first few thousand inputs after them, from a fixed seed, so that a run says something about the change and not
+# about luck. Longer, with a seed of its own: cargo +nightly fuzz run TARGET -- -max_total_time=3600
 step_fuzz() {
     if ! has_nightly || ! command -v c++ > /dev/null; then
         note "fuzz was skipped: it needs a nightly toolchain and a C++ compiler"
         return
     fi
     cargo +nightly fuzz build
-    local target
-    for target in model open; do
-        cargo +nightly fuzz run "$target" -- \
-            -seed=1 -runs="${FUZZ_RUNS:-5000}" -timeout=30 -len_control=0 -max_len=1000 -verbosity=0 -print_final_stats=1
+    local target runs seeds
+    for target in model:4000 collections:1500 open:4000 crash:2000; do
+        runs="${FUZZ_RUNS:-${target#*:}}" target="${target%:*}"
+        # What was found here before is left out.
+        seeds="$(mktemp -d)"
+        cp "fuzz/corpus/$target"/seed-* "$seeds"
+        cargo +nightly fuzz run "$target" "$seeds" -- \
+            -seed=1 -runs="$runs" -timeout=30 -len_control=0 -max_len=1000 -verbosity=0 -print_final_stats=1
+        rm -rf "$seeds"
     done
 }
 
