@@ -322,7 +322,15 @@ impl Run {
     fn acknowledge(&mut self, safe: bool) -> Result<(), String> {
         self.trace.states.push(self.state.clone());
         self.tell(safe);
-        let found = self.observe()?;
+        let failures = self.failures();
+        let found = match self.observe() {
+            // A read waits until what it may show is durable.
+            Err(error) if self.failures() > failures => {
+                let unknown = Error::OutcomeUnknown { source: std::io::Error::other(error) };
+                return self.recover(unknown, self.state.clone());
+            }
+            found => found?,
+        };
         self.compare(&found)?;
         self.look()
     }

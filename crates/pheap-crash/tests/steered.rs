@@ -83,16 +83,22 @@ fn repeated_operations_find_no_room() {
     survives("full: grow a; big b; grow b; churn b");
 }
 
-/// A removal that is lost takes its pages back.
+/// A removal that is lost takes its pages back, and so does a collection.
 #[test]
-fn a_removal_is_lost() {
+fn what_became_free_is_lost() {
     survives("wal lazy small short: remove b; power");
+    survives("wal lazy: grow a; unlink-big a; collect; kill");
 }
 
 /// A check of a heap may be what its disk refuses.
 #[test]
 fn a_recovery_meets_a_bad_disk() {
     assert_eq!(survives("crashed wal: set a\nat 0 first 14 | fail-log-sync-1: ready; abort a"), 1);
+    for call in 0..5 {
+        survives(&format!(
+            "eager wal: set b\nat 48 all | fail-log-sync-{call}-evict: rename b; ready; replace b"
+        ));
+    }
 }
 
 /// When the log has failed within a transaction that was rolled back anyway, the heap says so to who removes or renames a root: it is not done.
