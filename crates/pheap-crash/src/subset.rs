@@ -11,8 +11,8 @@ use crate::rng::Rng;
 pub struct Breadth {
     /// All of them, if there are at most two to the power of this.
     pub exhaustive: u32,
-    /// Else none and all, and so many of each kind: one alone, all but one, and what a killed process leaves: the first few in the order of the
-    /// program.
+    /// Else none and all, and so many of each kind: one alone, all but one; what a killed process leaves: the first few in the order of the
+    /// program, and the others; all of a page, and of all other pages.
     pub corners: usize,
     /// And so many random ones.
     pub random: usize,
@@ -27,12 +27,20 @@ impl<B, F: FnMut(&[bool]) -> ControlFlow<B>> Visit<B> for F {}
 pub trait Piece {
     /// A number that it shares with what often reaches the medium together with it.
     fn group(&self) -> u64;
+
+    /// A number that it shares with what is near: what was written for one purpose, mostly.
+    fn area(&self) -> u64;
 }
 
 impl Piece for (u32, u64) {
     /// The cache line: processors evict these.
     fn group(&self) -> u64 {
         u64::from(self.0 / 8)
+    }
+
+    /// The page.
+    fn area(&self) -> u64 {
+        u64::from(self.0 / 512)
     }
 }
 
@@ -44,6 +52,11 @@ impl Piece for DiskChange {
             DiskChange::Sector(Which::Log, number, _) => u64::from(number / 8) | 1 << 32,
             _ => 1 << 33,
         }
+    }
+
+    /// Sixteen pages, or all that is not within a file.
+    fn area(&self) -> u64 {
+        self.group() / 16
     }
 }
 
@@ -84,6 +97,19 @@ pub fn subsets<B>(
     moments.dedup();
     for i in some_of(moments.len(), breadth.corners, rng) {
         (0..len).for_each(|j| chosen[j] = moment(j) < moments[i]);
+        visit(&chosen)?;
+        // What a fence that is missing there would have kept from happening.
+        chosen.iter_mut().for_each(|c| *c = !*c);
+        visit(&chosen)?;
+    }
+    // One purpose without the others: of a record, its data and what empties the log, say.
+    let mut areas: Vec<u64> = pending.iter().map(Piece::area).collect();
+    areas.sort_unstable();
+    areas.dedup();
+    for i in some_of(areas.len(), breadth.corners.max(2), rng) {
+        (0..len).for_each(|j| chosen[j] = pending[j].area() == areas[i]);
+        visit(&chosen)?;
+        chosen.iter_mut().for_each(|c| *c = !*c);
         visit(&chosen)?;
     }
     for round in 0..breadth.random {
@@ -134,7 +160,7 @@ mod tests {
     #[test]
     fn many_words_have_corners() {
         let seen = all(20, Breadth { exhaustive: 5, corners: 20, random: 7 });
-        assert_eq!(seen.len(), 2 + 3 * 20 + 7);
+        assert_eq!(seen.len(), 2 + 4 * 20 + 2 + 7);
         let with = |n| seen.iter().filter(|chosen| chosen.iter().filter(|c| **c).count() == n).count();
         assert!(with(0) >= 1 && with(1) >= 20 && with(19) >= 20 && with(20) >= 1);
     }

@@ -142,6 +142,12 @@ fn live_slots_that_were_stored_are_not_believed_twice() {
     breaks(Bug::KeepLiveSlots, "eager: replace a");
 }
 
+#[test]
+fn a_process_may_be_killed_while_it_closes_the_heap() {
+    // The header that says so is in a cache, and the next process writes over the other one.
+    holds(&["close", "push a; close", "eager crashed: close"]);
+}
+
 // Collection.
 
 #[test]

@@ -151,6 +151,16 @@ impl Header {
         (self.sequence % 2) as usize
     }
 
+    /// Makes durable what was read of the header: it may be in a cache only.
+    ///
+    /// # Safety
+    /// The two slots are mapped at `base`.
+    #[cfg_attr(feature = "sim", track_caller)]
+    pub(crate) unsafe fn persist_again(&self, media: &Media, base: *mut u8) {
+        // SAFETY: a slot is a page.
+        media.persist(unsafe { base.add(self.slot() * PAGE as usize) }, WORDS * 8);
+    }
+
     /// Writes the header, with the next sequence number, over the older slot; durable on return.
     ///
     /// # Safety

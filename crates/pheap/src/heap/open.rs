@@ -451,6 +451,11 @@ impl Builder {
                 mapping.sync_leftovers()?;
             }
         }
+        if was_closed && media.needs_flush() {
+            // So may one that was about to close the heap: what follows is written over the header before this one.
+            // SAFETY: as above.
+            unsafe { header.persist_again(&media, base) };
+        }
         // From here on the file changes.
         let moves = relocate::rebase(&mut header, base.addr() as u64);
         // Both slots, if it was closed or moves: when one is damaged later, the other must not say that it is closed, with bitmaps that are
