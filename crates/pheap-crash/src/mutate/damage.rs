@@ -7,10 +7,11 @@ use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
 
+use crate::Explorer;
 use crate::explore::address;
 use crate::medium::Content;
 use crate::model::State;
-use crate::program::{One, Setting, Which};
+use crate::program::{One, Program, Setting, Which};
 use crate::run::{Run, ready};
 
 const PAGE: usize = 4096;
@@ -181,6 +182,33 @@ impl Heap {
     }
 }
 
+/// Runs a program, damages the newest header of what it leaves, and opens that by the other header, which must know as much.
+///
+/// # Errors
+/// What is wrong.
+pub fn explore_copy(program: &Program, explorer: &Explorer) -> Result<(), String> {
+    let mut trace = explorer.run(program)?;
+    let _address = address();
+    let (Some(phase), Some(state)) = (trace.phases.pop(), trace.states.pop()) else {
+        return Err("there is nothing to damage".to_owned());
+    };
+    let (bytes, log) = match phase.start {
+        Content::Disk(mut image, pending) => {
+            pending.iter().for_each(|change| image.apply(change));
+            (image.data, image.log)
+        }
+        Content::Memory(words, _) => (words.iter().flat_map(|word| word.to_le_bytes()).collect(), None),
+    };
+    let heap = Heap { bytes, log, state };
+    for word in [2, 6, 63] {
+        let bit = (heap.header() + word * 8) * 8 + 3;
+        Damage::Header
+            .open(&heap, bit)
+            .map_err(|error| format!("when the newest header is damaged after `{program}`, {error}"))?;
+    }
+    Ok(())
+}
+
 impl Damage {
     /// The heap that is damaged, whole.
     ///
@@ -222,8 +250,10 @@ impl Damage {
         };
         run.check()?;
         run.collect_all()?;
-        run.one(One::Stuff, Which::A)?;
-        run.check()?;
+        if run.exists(Which::A) {
+            run.one(One::Stuff, Which::A)?;
+            run.check()?;
+        }
         run.finish().map(|_| ())
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::child::Effort;
-use super::damage::{Damage, Heap};
+use super::damage::{Damage, Heap, explore_copy};
 use crate::alphabet::{all as all_of, settings};
 use crate::{Explorer, Limits, Program};
 
@@ -15,6 +15,8 @@ pub enum Case {
     Program(Program),
     /// Heaps of which a bit is wrong.
     Damage(Damage),
+    /// A heap whose newest header is wrong at the end of a program.
+    Copy(Program),
 }
 
 impl fmt::Display for Case {
@@ -22,6 +24,7 @@ impl fmt::Display for Case {
         match self {
             Case::Program(program) => program.fmt(f),
             Case::Damage(damage) => write!(f, "damage {damage}"),
+            Case::Copy(program) => write!(f, "header after {program}"),
         }
     }
 }
@@ -30,9 +33,10 @@ impl FromStr for Case {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Case, String> {
-        match text.strip_prefix("damage ") {
-            Some(name) => Ok(Case::Damage(name.parse()?)),
-            None => Ok(Case::Program(text.parse()?)),
+        match (text.strip_prefix("damage "), text.strip_prefix("header after ")) {
+            (Some(name), _) => Ok(Case::Damage(name.parse()?)),
+            (_, Some(program)) => Ok(Case::Copy(program.parse()?)),
+            _ => Ok(Case::Program(text.parse()?)),
         }
     }
 }
@@ -57,7 +61,7 @@ impl Case {
     /// If not even that can be made.
     pub fn prepare(&self, effort: Effort, explorer: &Explorer) -> Result<Prepared<'_>, String> {
         let start = match self {
-            Case::Program(_) => Start::Explorer(Box::new(explorer.anew(effort.limits()))),
+            Case::Program(_) | Case::Copy(_) => Start::Explorer(Box::new(explorer.anew(effort.limits()))),
             Case::Damage(damage) => Start::Heap(Box::new(damage.heap()?)),
         };
         Ok(Prepared { case: self, start })
@@ -74,6 +78,7 @@ impl Prepared<'_> {
             (Case::Program(program), Start::Explorer(mut explorer)) => {
                 explorer.explore(program, false).map_err(|failure| failure.to_string())
             }
+            (Case::Copy(program), Start::Explorer(explorer)) => explore_copy(program, &explorer),
             (Case::Damage(damage), Start::Heap(heap)) => damage.explore(&heap),
             _ => unreachable!("each starts with what was prepared for it"),
         }
@@ -133,7 +138,18 @@ const LONGER: &[&str] = &[
     "crashed moved: push a; relocate; churn a",
     "push a; push b; convert; set a; power",
     "pin: big a; wide a; convert; push a; convert; set a",
+    // Bitmaps of what is live that an earlier close has stored are in the same pages.
+    "eager: push a; close",
+    "eager: cut a; close",
+    "push a; close; push a; close",
+    "eager: stuff a; close; pop-free a; close; power",
+    "fill a; many a",
+    "fill a; close",
     // On a disk.
+    "wal eager: push a; close",
+    "wal: push a; close; push a; close",
+    "wal short: push a; remove b; create b; push b",
+    "wal lazy: push a; remove b; create b; kill",
     "wal: set a; set a",
     "wal: push a; checkpoint; set a",
     "wal: remove b; checkpoint; create b; both",
@@ -165,6 +181,31 @@ const LONGER: &[&str] = &[
     "wal lazy: fill a; fill b; stuff a; stuff a; stuff a; stuff a; stuff a; stuff a; stuff a; fill b",
 ];
 
+/// Programs that write headers. Each of the two must know what the other one does.
+const HEADERS: &[&str] = &[
+    "kill",
+    "close",
+    "empty: kill",
+    "empty: close",
+    "grow a; kill",
+    "crashed: kill",
+    "crashed: relocate",
+    "push a; move",
+    "eager: relocate; close",
+    "wal: kill",
+    "wal: close",
+    "wal empty: kill",
+    "wal: grow a; kill",
+    "wal: kill; push a; kill",
+    "wal: push a; relocate",
+    "wal: push a; convert",
+];
+
+/// What is recorded in a log of a disk goes to any place in a sector, after so many short records.
+const ALIGNED: &[&str] =
+    &["remove b", "remove b; create b", "rename b", "grow a", "create b", "migrate a", "collect"];
+const RECORDS: usize = 8;
+
 /// Programs on a disk of which each call fails, once.
 const FAILING: &[&str] = &[
     "wal: push a",
@@ -188,11 +229,25 @@ pub fn all() -> Result<Vec<Case>, String> {
     for text in LONGER {
         programs.push(text.parse()?);
     }
+    for text in ALIGNED {
+        for records in 0..RECORDS {
+            let text = format!("wal: {}{text}", "set a; ".repeat(records));
+            let text = if text.contains("create b") && !text.contains("remove") {
+                text.replace("wal: ", "wal: remove b; ")
+            } else {
+                text.replace("collect", "push a; pop a; big a; big a; collect")
+            };
+            programs.push(text.parse()?);
+        }
+    }
     for text in FAILING {
         programs.extend(explorer.failing(&text.parse()?)?);
     }
     if let Some(odd) = programs.iter().find(|program| !program.is_sensible()) {
         return Err(format!("`{odd}` has an operation that has nothing to work on"));
     }
-    Ok(programs.into_iter().map(Case::Program).chain(Damage::ALL.map(Case::Damage)).collect())
+    let copies: Vec<Case> =
+        HEADERS.iter().map(|text| text.parse().map(Case::Copy)).collect::<Result<_, String>>()?;
+    let damages = Damage::ALL.map(Case::Damage);
+    Ok(programs.into_iter().map(Case::Program).chain(damages).chain(copies).collect())
 }

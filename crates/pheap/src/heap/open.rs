@@ -446,15 +446,11 @@ impl Builder {
             // A process that was killed may have left stores in caches. What is decided now relies on them, so they must not be lost any more. If it was
             // killed when it had closed the heap, that is the header at most.
             if was_closed {
-                media.persist(base, HEADER_SIZE as usize);
+                // SAFETY: as above.
+                unsafe { header.persist_again(&media, base) };
             } else {
                 mapping.sync_leftovers()?;
             }
-        }
-        if was_closed && media.needs_flush() {
-            // So may one that was about to close the heap: what follows is written over the header before this one.
-            // SAFETY: as above.
-            unsafe { header.persist_again(&media, base) };
         }
         // From here on the file changes.
         let moves = relocate::rebase(&mut header, base.addr() as u64);
