@@ -1,0 +1,62 @@
+//! Many threads: what one of them does is whole for the others, and nothing that was acknowledged is lost.
+#![allow(clippy::unit_arg)] // `Ok(tx[p] = 1)` is a transaction in one line
+
+mod bank;
+mod close;
+mod collect;
+#[path = "../common/mod.rs"]
+mod common;
+mod roots;
+
+use std::path::{Path, PathBuf};
+
+use common::{MIB, Rng};
+use pheap::{Durability, Heap, Options, SyncPolicy};
+
+/// Heaps of all kinds, small enough that their logs and their memory are always full, and always collecting.
+fn kinds() -> Vec<(&'static str, Options)> {
+    let small = || Options::new().arena_size(MIB).reserve(1 << 30).collect_least(4 << 10).collect_threads(2);
+    let log = || small().durability(Durability::Wal).log_limit(256 << 10).memory_limit(256 << 10);
+    vec![
+        ("process", small().durability(Durability::Process)),
+        ("long transactions", small().durability(Durability::Process).pin_undo(true)),
+        ("pmem", small().durability(Durability::Pmem)),
+        ("log", log()),
+        ("log, synced on demand", log().sync_policy(SyncPolicy::OnDemand)),
+    ]
+}
+
+/// Runs `test` with a heap of each kind. Afterwards the heap is sound, and so is what a later program finds of it.
+fn for_each_kind(test: impl Fn(&Heap, &mut Rng), later: impl Fn(&Heap)) {
+    for (seed, (kind, options)) in kinds().into_iter().enumerate() {
+        println!("{kind}");
+        let dir = common::tempdir();
+        let path = dir.path().join("heap");
+        let heap = options.open(&path).unwrap();
+        test(&heap, &mut Rng(seed as u64 + 1));
+        is_sound(&heap);
+        later(&heap);
+        heap.close().unwrap();
+        let heap = options.open(&path).unwrap();
+        is_sound(&heap);
+        later(&heap);
+    }
+}
+
+fn is_sound(heap: &Heap) {
+    let report = heap.check().unwrap();
+    assert!(report.is_clean(), "{report}");
+}
+
+/// What a crash would leave of a heap in which no transaction is open. The log comes first: a checkpoint may go on meanwhile.
+fn copy(path: &Path, to: &Path) {
+    let log = |path: &Path| {
+        let mut log = path.as_os_str().to_owned();
+        log.push(".wal");
+        PathBuf::from(log)
+    };
+    if log(path).exists() {
+        std::fs::copy(log(path), log(to)).unwrap();
+    }
+    std::fs::copy(path, to).unwrap();
+}
