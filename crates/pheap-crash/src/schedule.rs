@@ -47,10 +47,10 @@ pub const STAGES: [Stage; 10] = [
     Stage { kind: Kind::Core(1), limits: Limits::thorough, faults: Faults::All },
     Stage { kind: Kind::All(1), limits: Limits::thorough, faults: Faults::Some(4) },
     Stage { kind: Kind::Core(2), limits: Limits::wide, faults: Faults::OneIn(4) },
+    Stage { kind: Kind::Core(3), limits: Limits::quick, faults: Faults::OneIn(8) },
+    Stage { kind: Kind::Core(4), limits: Limits::quick, faults: Faults::OneIn(16) },
     Stage { kind: Kind::All(2), limits: Limits::wide, faults: Faults::OneIn(4) },
     Stage { kind: Kind::Core(3), limits: Limits::wide, faults: Faults::OneIn(8) },
-    Stage { kind: Kind::Core(4), limits: Limits::quick, faults: Faults::OneIn(16) },
-    Stage { kind: Kind::Core(3), limits: Limits::thorough, faults: Faults::OneIn(8) },
     Stage { kind: Kind::All(2), limits: Limits::thorough, faults: Faults::OneIn(1) },
     Stage { kind: Kind::Random, limits: Limits::quick, faults: Faults::OneIn(4) },
 ];
