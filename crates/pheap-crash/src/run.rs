@@ -86,7 +86,7 @@ impl Trace {
 const ACKNOWLEDGEMENT: &str = "acknowledgement";
 
 /// How heaps are opened.
-fn options(setting: Setting, base: Option<u64>) -> Options {
+pub(crate) fn options(setting: Setting, base: Option<u64>) -> Options {
     let mut options = Options::new().arena_size(ARENA).reserve(16 << 20).pin_undo(setting.pin);
     // One thread, so that runs can be repeated.
     options = options.collect_threads(1);

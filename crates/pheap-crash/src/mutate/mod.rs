@@ -3,7 +3,7 @@
 //!
 //! 1. Each [program](programs) runs as it is, to see which sites it reaches. A site of the [source](source) that none reaches counts as a mutant that
 //!    survives.
-//! 2. For each mutant, the programs that reach its site are explored, the quickest first, until one fails or the time is over. That happens in a
+//! 2. For each mutant, the programs that reach its site are explored, those first that were made for it, then the quickest, until one fails or the time is over. That happens in a
 //!    [process of its own](child), for a mutant may run for ever, or crash. What has failed is explored again without the mutant: it must hold then.
 //! 3. For what survives, the source must have an argument, in a comment above the line: `SURVIVES drop: …`, or `SURVIVES delay: …`.
 //!
@@ -11,22 +11,27 @@
 //! |---|---|
 //! | [`programs`] | which programs there are |
 //! | [`damage`] | heaps of which a byte is wrong |
+//! | [`situations`] | other threads, other heaps |
+//! | [`hints`] | what to begin with |
 //! | [`source`] | sites and arguments, as the source has them |
 //! | [`child`] | the search for a program that fails, and its process |
 //! | [`score`] | what came of it |
 
 pub mod child;
 pub mod damage;
+pub mod hints;
 pub mod programs;
 pub mod score;
+pub mod situations;
 pub mod source;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 use pheap::sim::mutant::{Kind, Mutant, Mutation, Site, note_sites, sites};
 
 use child::{Child, Effort, Verdict};
+use hints::Hints;
 use programs::Case;
 use score::{Outcome, Score};
 use source::Source;
@@ -54,12 +59,15 @@ pub struct Args {
     /// Print what each program that noticed a mutant says.
     #[arg(long, short)]
     verbose: bool,
+    /// Note which program has noticed which mutant, to begin with it the next time.
+    #[arg(long)]
+    save: bool,
     /// Try this mutant, with the programs on the standard input; for the runner itself.
     #[arg(long, hide = true, value_name = "MUTANT")]
     child: Option<Mutant>,
 }
 
-/// A site, and what of it can come late; the programs that reach it, with their numbers, quickest first.
+/// A site, and what of it can come late; the programs that reach it, in the order in which they are tried.
 #[derive(Debug, Clone)]
 pub struct Reached {
     /// Whether what it asks for can come late.
@@ -83,7 +91,7 @@ impl Reached {
 pub fn explore_all(cases: &[Case]) -> Result<BTreeMap<Site, Reached>, String> {
     let explorer = Explorer::new(Effort::Quick.limits())?;
     let mut found: BTreeMap<Site, Reached> = BTreeMap::new();
-    let mut order: Vec<(Duration, usize)> = Vec::new();
+    let mut order: Vec<(u8, Duration, usize)> = Vec::new();
     let mut reached_by: Vec<BTreeMap<Site, pheap::sim::mutant::Reach>> = Vec::new();
     for (number, case) in cases.iter().enumerate() {
         let ready = case.prepare(Effort::Quick, &explorer)?;
@@ -93,10 +101,10 @@ pub fn explore_all(cases: &[Case]) -> Result<BTreeMap<Site, Reached>, String> {
         reached_by.push(sites());
         note_sites(false);
         result.map_err(|failure| format!("without any mutant, {failure}"))?;
-        order.push((started.elapsed(), number));
+        order.push((case.rank(), started.elapsed(), number));
     }
     order.sort_unstable();
-    for (_, number) in order {
+    for (_, _, number) in order {
         for (&site, reach) in &reached_by[number] {
             let reached = found.entry(site).or_insert_with(|| Reached { delays: false, cases: Vec::new() });
             reached.delays |= reach.delays;
@@ -136,6 +144,11 @@ pub fn run(args: &Args) -> Result<bool, String> {
         .step_by(args.every.max(1))
         .collect();
     let mut score = Score::new(&source);
+    let mut hints = Hints::read();
+    let numbers: HashMap<String, usize> =
+        cases.iter().enumerate().map(|(number, case)| (case.to_string(), number)).collect();
+    let all: Vec<Mutant> = reached.iter().flat_map(|(&site, reached)| reached.mutants(site)).collect();
+    hints.keep(&source, &all);
     let budget = Duration::from_secs(args.budget);
     let mut waiting = mutants.into_iter();
     let mut running: Vec<Child> = Vec::new();
@@ -143,14 +156,23 @@ pub fn run(args: &Args) -> Result<bool, String> {
         while running.len() < args.jobs.max(1)
             && let Some(mutant) = waiting.next()
         {
-            running.push(Child::start(mutant, &cases, &reached[&mutant.site].cases, budget)?);
+            let hint = hints.of(&source, &mutant).and_then(|program| numbers.get(program));
+            let reach = &reached[&mutant.site].cases;
+            let which: Vec<usize> = hint.into_iter().chain(reach).copied().collect();
+            running.push(Child::start(mutant, &cases, &which, budget)?);
         }
         if running.is_empty() {
             break;
         }
         // In order, so that the output is.
         let (mutant, verdict) = running.remove(0).wait()?;
+        if let Verdict::Killed { program, .. } = &verdict {
+            hints.add(&source, &mutant, program);
+        }
         score.add(mutant, Outcome::from(verdict), args.verbose);
+    }
+    if args.save {
+        hints.write()?;
     }
     for site in source.sites.iter().filter(|_| args.every <= 1) {
         let is_reached = reached.keys().any(|reached| site.is(reached));

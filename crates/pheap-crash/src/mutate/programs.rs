@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use super::child::Effort;
 use super::damage::{Damage, Heap, explore_copy};
+use super::situations::{self, Situation};
 use crate::alphabet::{all as all_of, settings};
 use crate::{Explorer, Limits, Program};
 
@@ -17,6 +18,8 @@ pub enum Case {
     Damage(Damage),
     /// A heap whose newest header is wrong at the end of a program.
     Copy(Program),
+    /// Something else.
+    Situation(Situation),
 }
 
 impl fmt::Display for Case {
@@ -25,6 +28,7 @@ impl fmt::Display for Case {
             Case::Program(program) => program.fmt(f),
             Case::Damage(damage) => write!(f, "damage {damage}"),
             Case::Copy(program) => write!(f, "header after {program}"),
+            Case::Situation(situation) => write!(f, "situation {situation}"),
         }
     }
 }
@@ -33,6 +37,9 @@ impl FromStr for Case {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Case, String> {
+        if let Some(name) = text.strip_prefix("situation ") {
+            return Ok(Case::Situation(name.parse()?));
+        }
         match (text.strip_prefix("damage "), text.strip_prefix("header after ")) {
             (Some(name), _) => Ok(Case::Damage(name.parse()?)),
             (_, Some(program)) => Ok(Case::Copy(program.parse()?)),
@@ -52,9 +59,20 @@ pub struct Prepared<'c> {
 enum Start {
     Explorer(Box<Explorer>),
     Heap(Box<Heap>),
+    Situation(Box<situations::Start>),
 }
 
 impl Case {
+    /// What is tried first: what was made for this, then longer programs, which show more, then those of one operation.
+    pub fn rank(&self) -> u8 {
+        match self {
+            Case::Program(program) if program.failing.is_some() => 3,
+            Case::Program(program) if program.ops.len() <= 1 => 2,
+            Case::Program(_) => 1,
+            _ => 0,
+        }
+    }
+
     /// Makes what it starts with.
     ///
     /// # Errors
@@ -63,6 +81,7 @@ impl Case {
         let start = match self {
             Case::Program(_) | Case::Copy(_) => Start::Explorer(Box::new(explorer.anew(effort.limits()))),
             Case::Damage(damage) => Start::Heap(Box::new(damage.heap()?)),
+            Case::Situation(situation) => Start::Situation(Box::new(situation.start()?)),
         };
         Ok(Prepared { case: self, start })
     }
@@ -79,6 +98,7 @@ impl Prepared<'_> {
                 explorer.explore(program, false).map_err(|failure| failure.to_string())
             }
             (Case::Copy(program), Start::Explorer(explorer)) => explore_copy(program, &explorer),
+            (Case::Situation(situation), Start::Situation(start)) => situation.explore(*start),
             (Case::Damage(damage), Start::Heap(heap)) => damage.explore(&heap),
             _ => unreachable!("each starts with what was prepared for it"),
         }
@@ -248,6 +268,6 @@ pub fn all() -> Result<Vec<Case>, String> {
     }
     let copies: Vec<Case> =
         HEADERS.iter().map(|text| text.parse().map(Case::Copy)).collect::<Result<_, String>>()?;
-    let damages = Damage::ALL.map(Case::Damage);
-    Ok(programs.into_iter().map(Case::Program).chain(damages).chain(copies).collect())
+    let others = Damage::ALL.map(Case::Damage).into_iter().chain(Situation::all().map(Case::Situation));
+    Ok(programs.into_iter().map(Case::Program).chain(others).chain(copies).collect())
 }

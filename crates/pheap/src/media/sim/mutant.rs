@@ -240,6 +240,11 @@ pub fn set_mutant(mutant: Option<Mutant>) {
     }
 }
 
+/// The mutant of this thread that is switched on.
+pub fn mutant() -> Option<Mutant> {
+    MUTANT.get()
+}
+
 /// How often the mutant that is switched on has done something else than the crate would have.
 pub fn fired() -> u64 {
     FIRED.get() + FIRED_LOCKS.load(Ordering::Relaxed)

@@ -33,13 +33,11 @@ impl Leftover {
                 Some(Head::Damaged(uuid)) if holds(uuid, header.uuid) => Ok(Leftover::default()),
                 Some(Head::Damaged(_)) => Err(foreign("it belongs to another heap")),
                 // Left by a crash between the end of its use and its removal, or while it was made.
-                Some(Head::Log(layout)) if layout.uuid == header.uuid && layout.id <= header.log + 1 => {
-                    Ok(Leftover::default())
+                Some(Head::Log(layout)) if !holds(layout.uuid, header.uuid) => {
+                    Err(foreign("it belongs to another heap"))
                 }
-                Some(Head::Log(layout)) if layout.uuid == header.uuid => {
-                    Err(foreign("it is newer than the heap"))
-                }
-                Some(Head::Log(_)) => Err(foreign("it belongs to another heap")),
+                Some(Head::Log(layout)) if layout.id <= header.log + 1 => Ok(Leftover::default()),
+                Some(Head::Log(_)) => Err(foreign("it is newer than the heap")),
                 Some(Head::Foreign(why)) => Err(foreign(why)),
             };
         }

@@ -1,0 +1,381 @@
+//! What no program of one thread and known types shows: other threads, files of other heaps, types by the dozen.
+
+use std::fmt;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use pheap::sim::disk::{DiskImage, SimDisk, Which as File};
+use pheap::sim::mutant::{mutant, set_mutant};
+use pheap::{Durability, Error, Heap, Options, Root, Txn};
+
+use crate::explore::address;
+use crate::medium::{Content, Medium, Moment, Snapshot};
+use crate::model::State;
+use crate::objects::{Record, handle};
+use crate::program::{One, Setting, Which};
+use crate::rng::Rng;
+use crate::run::{Run, catching, options, ready};
+use crate::subset::Breadth;
+
+/// How long another thread has to do what it must not.
+const PATIENCE: Duration = Duration::from_millis(100);
+const BREADTH: Breadth = Breadth { exhaustive: 4, corners: 4, random: 8 };
+
+/// A situation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Situation {
+    /// A thread reads what another one has committed, and is still waiting for.
+    Read,
+    /// It does so in a transaction that changes nothing.
+    Commit,
+    /// In one that fails.
+    GiveUp,
+    /// In one over two roots that fails.
+    GiveUpBoth,
+    /// In one over two roots that changes nothing.
+    CommitBoth,
+    /// A write-ahead log is that of another heap, or an older one.
+    ForeignLog,
+    /// Somebody removes the log of a heap that is open.
+    LogRemoved,
+    /// So many types that the type table needs another extent.
+    Types,
+}
+
+const ALL: [(Situation, &str); 8] = [
+    (Situation::Read, "a reader waits"),
+    (Situation::Commit, "a reading transaction waits"),
+    (Situation::GiveUp, "a failing transaction waits"),
+    (Situation::GiveUpBoth, "a failing transaction over two roots waits"),
+    (Situation::CommitBoth, "a reading transaction over two roots waits"),
+    (Situation::ForeignLog, "a log of another heap"),
+    (Situation::LogRemoved, "a log that is removed"),
+    (Situation::Types, "many types"),
+];
+
+impl fmt::Display for Situation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (_, name) = ALL.iter().find(|(other, _)| other == self).expect("each has a name");
+        f.write_str(name)
+    }
+}
+
+impl FromStr for Situation {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Situation, String> {
+        let found = ALL.iter().find(|(_, name)| *name == text);
+        found.map(|(situation, _)| *situation).ok_or_else(|| format!("there is no situation {text:?}"))
+    }
+}
+
+/// What situations start with.
+#[derive(Debug)]
+pub struct Start {
+    content: Content,
+    state: State,
+    /// Heaps of files: the heap, and its log.
+    files: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Situation {
+    /// All of them.
+    pub fn all() -> impl Iterator<Item = Situation> {
+        ALL.into_iter().map(|(situation, _)| situation)
+    }
+
+    /// Makes what it starts with.
+    ///
+    /// # Errors
+    /// If that cannot be made.
+    pub fn start(self) -> Result<Start, String> {
+        let _address = address();
+        let [_, _, (content, state), _] = ready()?;
+        let files = if self == Situation::ForeignLog { files()? } else { Vec::new() };
+        Ok(Start { content, state, files })
+    }
+
+    /// Lets it happen.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn explore(self, start: Start) -> Result<(), String> {
+        let _address = address();
+        catching(|| match self {
+            Situation::ForeignLog => foreign_log(&start.files),
+            Situation::LogRemoved => log_removed(start),
+            Situation::Types => types(start),
+            _ => self.waits(start),
+        })
+    }
+
+    /// A thread looks at a root, in some way, while what another one has committed is being synced. What it has seen it must not tell before.
+    fn waits(self, start: Start) -> Result<(), String> {
+        let Content::Disk(image, _) = start.content.on_disk() else { unreachable!("it is one now") };
+        let disk = Arc::new(SimDisk::new(image));
+        let heap = options(Setting { wal: true, ..Setting::default() }, None)
+            .simulate_disk(&disk)
+            .map_err(|error| format!("opening fails: {error}"))?;
+        let root = |name: &str| record(&heap, name);
+        let (a, b) = (root("a")?, root("b")?);
+        let (told, heard) = channel();
+        let (result, done) = channel();
+        let other = (a.clone(), b);
+        let mutant = mutant();
+        let amid = move || {
+            let reader = std::thread::spawn(move || {
+                set_mutant(mutant);
+                let seen = self.look(&other.0, &other.1);
+                set_mutant(None);
+                let _ = told.send(seen);
+            });
+            let early = heard.recv_timeout(PATIENCE).ok();
+            let _ = result.send((early, reader));
+        };
+        disk.amid_sync(File::Log, Some(Box::new(amid)));
+        a.txn(|tx, p| {
+            tx[p].x = 77;
+            Ok(())
+        })
+        .map_err(|error| error.to_string())?;
+        let (early, reader) = done.recv().map_err(|_| "nothing was synced".to_owned())?;
+        reader.join().map_err(|_| "the other thread panics".to_owned())?;
+        drop((a, heap));
+        match early {
+            Some(Some(77)) => Err("what is not durable has been told".to_owned()),
+            _ => Ok(()),
+        }
+    }
+
+    /// What there is to see of the first root.
+    fn look(self, a: &Root<Record<'static>>, b: &Root<Record<'static>>) -> Option<u64> {
+        let mut seen = None;
+        match self {
+            Situation::Read => seen = a.read(|view, p| view[p].x).ok(),
+            Situation::Commit => {
+                let _ = a.txn(|tx, p| {
+                    seen = Some(tx[p].x);
+                    Ok(())
+                });
+            }
+            Situation::GiveUp => {
+                let _ = a.txn(|tx, p| {
+                    seen = Some(tx[p].x);
+                    Err::<(), _>(Error::abort("as it should"))
+                });
+            }
+            _ => {
+                let _ = pheap::txn((a, b), |((tx, a), _)| {
+                    seen = Some(tx[a].x);
+                    match self {
+                        Situation::CommitBoth => Ok(()),
+                        _ => Err(Error::abort("as it should")),
+                    }
+                });
+            }
+        }
+        seen
+    }
+}
+
+fn record(heap: &Heap, name: &str) -> Result<Root<Record<'static>>, String> {
+    heap.existing_root(name).map_err(|error| error.to_string())
+}
+
+/// Two heaps in files, of which a crash has left the logs, and the first one again, after it was closed and opened.
+fn files() -> Result<Vec<(Vec<u8>, Vec<u8>)>, String> {
+    let folder = std::env::temp_dir().join(format!("pheap-mutate-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).map_err(|e| e.to_string())?;
+    let made = files_in(&folder);
+    let _ = std::fs::remove_dir_all(&folder);
+    made
+}
+
+fn files_in(folder: &Path) -> Result<Vec<(Vec<u8>, Vec<u8>)>, String> {
+    let mut made = Vec::new();
+    for name in ["one", "two", "one"] {
+        let path = folder.join(name);
+        let heap = file_options().open(&path).map_err(|error| error.to_string())?;
+        let root: Root<u64> = heap.root("n").map_err(|error| error.to_string())?;
+        add_one(&root)?;
+        let read = |path: &Path| std::fs::read(path).map_err(|error| error.to_string());
+        made.push((read(&path)?, read(&folder.join(format!("{name}.wal")))?));
+    }
+    Ok(made)
+}
+
+fn file_options() -> Options {
+    Options::new()
+        .arena_size(64 << 10)
+        .reserve(16 << 20)
+        .durability(Durability::Wal)
+        .log_limit(1 << 20)
+        .collect_threads(1)
+}
+
+fn add_one(root: &Root<u64>) -> Result<(), String> {
+    root.txn(|tx, p| {
+        tx[p] += 1;
+        Ok(())
+    })
+    .map_err(|error| error.to_string())
+}
+
+fn foreign_log(files: &[(Vec<u8>, Vec<u8>)]) -> Result<(), String> {
+    let [one, two, again] = files else { return Err("three heaps are needed".to_owned()) };
+    let open = |data: &[u8], log: Option<Vec<u8>>| -> (Arc<SimDisk>, pheap::Result<Heap>) {
+        let disk = Arc::new(SimDisk::new(DiskImage { data: data.to_vec(), log }));
+        let heap = file_options().simulate_disk(&disk);
+        (disk, heap)
+    };
+    let must_be_refused = |what: &str, (_, result): (Arc<SimDisk>, pheap::Result<Heap>)| match result {
+        Err(Error::ForeignLog { .. }) => Ok(()),
+        Err(error) => Err(format!("{what}: opening says {error}")),
+        Ok(_) => Err(format!("{what}: nobody notices")),
+    };
+    let damaged = |log: &[u8]| {
+        let mut log = log.to_vec();
+        log[40] ^= 1;
+        Some(log)
+    };
+    must_be_refused("the log of another heap", open(&one.0, Some(two.1.clone())))?;
+    must_be_refused("an older log", open(&again.0, Some(one.1.clone())))?;
+    // The heap that was not closed, closed.
+    let (disk, heap) = open(&one.0, Some(one.1.clone()));
+    heap.and_then(Heap::close).map_err(|error| format!("with its own log: {error}"))?;
+    let closed = disk.view();
+    if closed.log.is_some() {
+        return Err("a heap that was closed has a log".to_owned());
+    }
+    must_be_refused("closed, with the log of another heap", open(&closed.data, Some(two.1.clone())))?;
+    must_be_refused("closed, with the damaged log of another heap", open(&closed.data, damaged(&two.1)))?;
+    let (_, heap) = open(&closed.data, damaged(&one.1));
+    let heap = heap.map_err(|error| format!("closed, with a damaged log of its own: {error}"))?;
+    let root: Root<u64> = heap.root("n").map_err(|error| error.to_string())?;
+    match root.read(|view, p| view[p]) {
+        Ok(1) => Ok(()),
+        other => Err(format!("closed, with a damaged log of its own, the heap holds {other:?}, not 1")),
+    }
+}
+
+/// Lets the power fail at each wanted point of a medium that has begun with `start`, and looks at what is left.
+fn crash_everywhere(
+    start: Content,
+    points: &[Moment],
+    wanted: impl Fn(&Moment) -> bool,
+    holds: impl Fn(Content) -> Result<(), String>,
+) -> Result<(), String> {
+    let mut image = Snapshot::new(start);
+    for (at, point) in points.iter().enumerate() {
+        image.advance(point);
+        if !wanted(point) {
+            continue;
+        }
+        let mut rng = Rng::new(&[at as u64]);
+        let done = point.subsets(BREADTH, &mut rng, |chosen| {
+            let (changes, _) = image.choose(point, chosen, false);
+            match holds(image.with(&changes)) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(error) => ControlFlow::Break(error),
+            }
+        });
+        if let ControlFlow::Break(error) = done {
+            return Err(format!("when the power fails at point {at} ({}), {error}", point.at()));
+        }
+    }
+    Ok(())
+}
+
+/// What a heap must hold, and go on to hold.
+fn must_hold(content: Content, state: &State) -> Result<(), String> {
+    let mut run = Run::open(Setting::default(), content, Some(state.clone()), 3)?;
+    run.check()?;
+    run.one(One::Push, Which::A)?;
+    run.collect_all()?;
+    run.finish().map(|_| ())
+}
+
+fn log_removed(start: Start) -> Result<(), String> {
+    let medium = Medium::new(start.content.on_disk());
+    let setting = Setting { wal: true, ..Setting::default() };
+    let heap = medium.open(&options(setting, None)).map_err(|error| format!("opening fails: {error}"))?;
+    let root = handle(&heap, &mut Default::default(), "a").map_err(|error| error.to_string())?;
+    let mut state = start.state;
+    let mut set = |value: u64| {
+        let model = state.roots.get_mut("a").ok_or("there is no root")?;
+        crate::ops::one(&root, model, One::Set, value).map_err(|error| error.to_string())
+    };
+    set(5)?;
+    let disk = medium.disk().ok_or("there is no disk")?;
+    medium.take_points();
+    let before = medium.durable();
+    disk.set_log(None);
+    set(6)?;
+    // The log has another file now, and what was acknowledged is in it.
+    medium.acknowledge(2, 2);
+    let acknowledged = |point: &Moment| point.acknowledged().0 == 2;
+    let points = medium.take_points();
+    drop((root, heap));
+    crash_everywhere(before, &points, acknowledged, |content| must_hold(content, &state))
+        .map_err(|error| format!("after the log was removed, {error}"))
+}
+
+/// Arrays of so many lengths are as many types.
+fn some_types(tx: &mut Txn<'_>, first: bool) -> pheap::Result<()> {
+    macro_rules! alloc {
+        ($($n:literal)*) => {
+            $(tx.alloc([0u64; $n])?;)*
+        };
+    }
+    if first {
+        alloc!(1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32);
+        alloc!(33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60);
+        alloc!(61 62 63 64 65 66 67 68 69 70 71 72 73 74 75 76 77 78 79 80 81 82 83 84 85 86 87 88);
+        alloc!(89 90 91 92 93 94 95 96 97 98 99 100 101 102 103 104 105 106 107 108 109 110 111 112);
+    } else {
+        alloc!(113 114 115 116);
+    }
+    Ok(())
+}
+
+fn types(start: Start) -> Result<(), String> {
+    let open = |medium: &Medium| {
+        medium.open(&options(Setting::default(), None)).map_err(|error| format!("opening fails: {error}"))
+    };
+    let add = |heap: &Heap, first: bool| {
+        let root = record(heap, "a")?;
+        root.txn(|tx, _| some_types(tx, first)).map_err(|error| error.to_string())
+    };
+    let medium = Medium::new(start.content.clone());
+    let heap = open(&medium)?;
+    // Pages that are free, and not zero.
+    let root = record(&heap, "a")?;
+    for _ in 0..3 {
+        root.txn(|tx, _| tx.alloc_slice_copy(&[u64::MAX; 2048]).map(drop)).map_err(|e| e.to_string())?;
+    }
+    heap.collect().map_err(|error| error.to_string())?;
+    drop(root);
+    medium.take_points();
+    let before = medium.durable();
+    add(&heap, true)?;
+    medium.acknowledge(1, 1);
+    let points = medium.take_points();
+    drop(heap);
+    crash_everywhere(
+        before,
+        &points,
+        |_| true,
+        |content| {
+            let medium = Medium::new(content);
+            let heap = open(&medium)?;
+            add(&heap, false)?;
+            add(&heap, true)?;
+            heap.close().map_err(|error| format!("closing fails: {error}"))?;
+            must_hold(medium.end(), &start.state)
+        },
+    )
+}
