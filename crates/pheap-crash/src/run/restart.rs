@@ -26,7 +26,21 @@ impl Run {
     /// Opens the heap, and reads it.
     pub(super) fn reopen(&mut self) -> Result<State, String> {
         self.open_heap()?;
-        self.observe()
+        match self.observe() {
+            // A check writes what it waits for, and the disk may fail then as well.
+            Err(_) if self.is_failing() => {
+                self.handles.clear();
+                let heap = self.heap.take();
+                catching(|| {
+                    drop(heap);
+                    Ok(())
+                })?;
+                self.heal();
+                self.open_heap()?;
+                self.observe()
+            }
+            found => found,
+        }
     }
 
     /// Opens the heap.
