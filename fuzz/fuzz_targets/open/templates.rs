@@ -8,7 +8,7 @@ use pheap::sim::disk::{DiskImage, SimDisk};
 use pheap::{Durability, Error, Heap, Options, Result, Root};
 
 use crate::content::{Collections, List, Slices};
-use crate::image::{HEAP, Image};
+use crate::image::{HEAP, Image, LOG};
 
 /// How all heaps are opened here.
 pub fn options() -> Options {
@@ -39,8 +39,20 @@ pub fn all() -> &'static [Image] {
             logged_lazily,
             mapped,
         ];
-        makes.iter().map(|make| make().expect("a template can be made")).collect()
+        let all: Vec<Image> = makes.iter().map(|make| make().expect("a template can be made")).collect();
+        all.iter().for_each(must_be_understood);
+        all
     })
+}
+
+/// What is known here of the format is true: checksums that are made good again are what they were, and log entries have been found.
+fn must_be_understood(image: &Image) {
+    let mut again = image.clone();
+    again.reseal(false);
+    assert!(again.files == image.files, "a checksum is not where it should be");
+    let found = |file| image.seals.entries.iter().filter(|entry| entry.file == file).count();
+    let has_log = !image.files[LOG].is_empty();
+    assert!(found(HEAP) >= image.seals.regions.len() && (!has_log || found(LOG) > 4));
 }
 
 /// Three roots, in several arenas.
