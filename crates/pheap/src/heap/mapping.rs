@@ -18,7 +18,11 @@ use crate::media::sim::mutant;
 pub(crate) const PAGE: u64 = 4096;
 
 /// Where heaps are placed: 16 TiB to 80 TiB, which neither programs, stacks nor `mmap` use by themselves on 64-bit Linux.
+#[cfg(not(pheap_tsan))]
 const PLACES: std::ops::Range<u64> = 0x1000_0000_0000..0x5000_0000_0000;
+/// The thread sanitizer knows only what lies where `mmap` puts it by itself, and has what it knows elsewhere.
+#[cfg(pheap_tsan)]
+const PLACES: std::ops::Range<u64> = 0x7b00_0000_0000..0x7e00_0000_0000;
 
 /// What a mapping shows.
 #[derive(Debug)]
