@@ -12,10 +12,12 @@ use libfuzzer_sys::{fuzz_crossover, fuzz_mutator, fuzz_target, fuzzer_mutate};
 use pheap_crash::rng::Rng;
 use pheap_crash::steered::Words;
 use pheap_crash::{Script, Steered};
-use pheap_fuzz as _; // what it says to the sanitizer
 
 thread_local! {
-    static STEERED: Steered = Steered::new().expect("empty heaps can be made");
+    static STEERED: Steered = {
+        pheap_fuzz::tell_sanitizer();
+        Steered::new().expect("empty heaps can be made")
+    };
     static WORDS: Words = Words::new();
 }
 
