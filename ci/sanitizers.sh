@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# The tests of pheap and pheap-gc under a sanitizer, or under Miri: see docs/crash-testing.md.
+#
+#   ci/sanitizers.sh address|thread|leak|miri [TEST…]
+#
+# TEST is an integration test of pheap; all that make sense unless told. Needs a nightly toolchain; `thread` needs its component rust-src, `miri` its
+# component miri as well.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+[ $# -ge 1 ] || { sed -n '2,/^set/{/^set/d;s/^# \?//;p}' "$0"; exit 2; }
+kind=$1
+shift
+export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/sanitizers/$kind"
+host=$(rustc +nightly -vV | sed -n 's/^host: //p')
+
+# Not run under any sanitizer: `ui` compiles programs and looks at what the compiler says.
+skipped=" ui "
+tests=()
+arguments=()
+case $kind in
+    # Its map of the memory does not overlap the places of heaps. Leaks are looked for as well.
+    address)
+        export RUSTFLAGS="-Zsanitizer=address"
+        ;;
+    leak)
+        export RUSTFLAGS="-Zsanitizer=leak"
+        ;;
+    # With a standard library that is watched, too: otherwise each `Arc` and each channel is a data race. Heaps lie elsewhere, for its map of the
+    # memory is where they do usually.
+    thread)
+        export RUSTFLAGS="-Zsanitizer=thread --cfg pheap_tsan"
+        arguments=(-Zbuild-std)
+        # `fork`: a child of a process with threads, which this sanitizer gives up. `relocate`, `predecessor`: heaps at places that it does not know.
+        skipped+=" fork relocate predecessor "
+        ;;
+    # Threads and unsafe code of pheap-gc. Not pheap itself: its heaps are file mappings at chosen addresses, which Miri does not have.
+    miri)
+        export PROPTEST_CASES=3 MIRIFLAGS="-Zmiri-disable-isolation"
+        exec cargo +nightly miri test --locked -p pheap-gc
+        ;;
+    *)
+        printf 'no sanitizer %s\n' "$kind" >&2
+        exit 2
+        ;;
+esac
+
+if [ $# -eq 0 ]; then
+    for path in crates/pheap/tests/*.rs crates/pheap/tests/*/main.rs; do
+        name=${path#crates/pheap/tests/}
+        name=${name%/main.rs}
+        name=${name%.rs}
+        # It needs the feature serde.
+        [ "$name" = serde ] || case $skipped in *" $name "*) ;; *) set -- "$@" "$name" ;; esac
+    done
+    tests=(--lib)
+fi
+for name; do tests+=(--test "$name"); done
+
+cargo +nightly test --locked "${arguments[@]}" --target "$host" -p pheap "${tests[@]}"
+cargo +nightly test --locked "${arguments[@]}" --target "$host" -p pheap-gc
