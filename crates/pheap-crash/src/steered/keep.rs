@@ -1,5 +1,6 @@
 //! What a crash leaves of that which is pending, as an input says it.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::medium::Moment;
@@ -22,7 +23,7 @@ pub enum Keep {
     Mask(Mask),
     /// The same, with a bit for each cache line, or page of a disk.
     Groups(Mask),
-    /// The process is killed: the first so many were written, and can be read, and are not durable. Like [`First`](Keep::First) in memory.
+    /// The process is killed: what was stored or written up to this moment after the last point is there, and not durable.
     Kill(usize),
 }
 
@@ -112,7 +113,7 @@ impl Keep {
                 those(&|i| mask.bit(groups[i]))
             }
             Keep::Kill(n) => match point.kill(*n) {
-                Some(written) => Kept { killed: true, ..those(&|i| i < written) },
+                Some(chosen) => Kept { chosen, killed: true },
                 None => Keep::First(*n).choose(point),
             },
         }
@@ -137,12 +138,23 @@ fn groups(point: &Moment) -> Vec<usize> {
 }
 
 impl Moment {
-    /// How many of the pending changes a process that is killed after the last point may have written, in a choice of these. `None` if there is
-    /// nothing to choose: there are no such processes.
-    fn kill(&self, choice: usize) -> Option<usize> {
-        let Moment::Disk(point) = self else { return None };
-        let most = point.pending.len().checked_sub(point.written)?;
-        Some(point.written + choice % (most + 1))
+    /// What a process that is killed after the last point has left of the pending changes, in a choice of these: all up to some moment. `None` if there are
+    /// no such processes.
+    fn kill(&self, choice: usize) -> Option<Vec<bool>> {
+        match self {
+            Moment::Memory(point) if point.before == u32::MAX => None,
+            Moment::Memory(point) => {
+                let stored = point.order.iter().copied().filter(|moment| *moment > point.before);
+                let moments: BTreeSet<u32> = stored.chain([point.before]).collect();
+                let last = *moments.iter().nth(choice % moments.len())?;
+                Some(point.order.iter().map(|moment| *moment <= last).collect())
+            }
+            Moment::Disk(point) => {
+                let len = point.pending.len();
+                let written = point.written + choice % (len.checked_sub(point.written)? + 1);
+                Some((0..len).map(|i| i < written).collect())
+            }
+        }
     }
 }
 
@@ -152,12 +164,12 @@ mod tests {
     use pheap::sim::Point;
 
     fn chosen(keep: &str, len: u32) -> String {
-        let pending = (0..len).map(|i| (i * 4, 1)).collect();
         let point = Point {
             durable: vec![],
-            pending,
-            order: vec![],
-            before: 0,
+            pending: (0..len).map(|i| (i * 4, 1)).collect(),
+            // The last one first.
+            order: (0..len).rev().map(|i| i + 5).collect(),
+            before: 5,
             words: 1000,
             acknowledged: 0,
             at: "fence",
@@ -177,7 +189,8 @@ mod tests {
         assert_eq!(chosen("but 5", 4), "1011");
         assert_eq!(chosen("first 7", 4), "1100");
         assert_eq!(chosen("first 4", 4), "1111");
-        assert_eq!(chosen("kill 2", 4), "1100");
+        assert_eq!(chosen("kill 0", 4), "0001");
+        assert_eq!(chosen("kill 6", 4), "0111");
         assert_eq!(chosen("mask 31", 10), "1100100011");
         assert_eq!(chosen("mask ", 3), "000");
         // Two words in each line.
