@@ -54,9 +54,8 @@ impl Piece for DiskChange {
         }
     }
 
-    /// Sixteen pages, or all that is not within a file.
     fn area(&self) -> u64 {
-        self.group() / 16
+        self.group()
     }
 }
 
@@ -106,7 +105,7 @@ pub fn subsets<B>(
     let mut areas: Vec<u64> = pending.iter().map(Piece::area).collect();
     areas.sort_unstable();
     areas.dedup();
-    for i in some_of(areas.len(), breadth.corners.max(2), rng) {
+    for i in some_of(areas.len(), breadth.corners.max(4), rng) {
         (0..len).for_each(|j| chosen[j] = pending[j].area() == areas[i]);
         visit(&chosen)?;
         chosen.iter_mut().for_each(|c| *c = !*c);

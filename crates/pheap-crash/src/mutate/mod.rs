@@ -28,7 +28,7 @@ pub mod source;
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
-use pheap::sim::mutant::{Kind, Mutant, Mutation, Site, note_sites, sites};
+use pheap::sim::mutant::{Kind, Mutant, Mutation, Site, note_locks, note_sites, sites};
 
 use child::{Child, Effort, Verdict};
 use hints::Hints;
@@ -79,7 +79,9 @@ pub struct Reached {
 impl Reached {
     /// The mutants of the site.
     pub fn mutants(&self, site: Site) -> impl Iterator<Item = Mutant> {
-        let mutations = [Some(Mutation::Drop), self.delays.then_some(Mutation::Delay)];
+        // Two threads are in a lock at a time, or not.
+        let delays = self.delays && site.kind != Kind::Lock;
+        let mutations = [Some(Mutation::Drop), delays.then_some(Mutation::Delay)];
         mutations.into_iter().flatten().map(move |mutation| Mutant { site, mutation })
     }
 }
@@ -96,10 +98,13 @@ pub fn explore_all(cases: &[Case]) -> Result<BTreeMap<Site, Reached>, String> {
     for (number, case) in cases.iter().enumerate() {
         let ready = case.prepare(Effort::Quick, &explorer)?;
         let started = Instant::now();
-        note_sites(true);
+        let locks = matches!(case, Case::Contention(_));
+        note_sites(!locks);
+        note_locks(locks);
         let result = ready.explore();
         reached_by.push(sites());
         note_sites(false);
+        note_locks(false);
         result.map_err(|failure| format!("without any mutant, {failure}"))?;
         order.push((case.rank(), started.elapsed(), number));
     }

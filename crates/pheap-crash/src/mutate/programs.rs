@@ -7,6 +7,7 @@ use super::child::Effort;
 use super::damage::{Damage, Heap, explore_copy};
 use super::situations::{self, Situation};
 use crate::alphabet::{all as all_of, settings};
+use crate::contention;
 use crate::{Explorer, Limits, Program};
 
 /// Something that fails if a mutant has done harm.
@@ -18,6 +19,10 @@ pub enum Case {
     Damage(Damage),
     /// A heap whose newest header is wrong at the end of a program.
     Copy(Program),
+    /// A program all of whose recoveries are explored.
+    Deep(Program),
+    /// Threads that meet at locks.
+    Contention(usize),
     /// Something else.
     Situation(Situation),
 }
@@ -28,6 +33,8 @@ impl fmt::Display for Case {
             Case::Program(program) => program.fmt(f),
             Case::Damage(damage) => write!(f, "damage {damage}"),
             Case::Copy(program) => write!(f, "header after {program}"),
+            Case::Deep(program) => write!(f, "deep: {program}"),
+            Case::Contention(number) => write!(f, "threads {}", contention::programs()[*number].0),
             Case::Situation(situation) => write!(f, "situation {situation}"),
         }
     }
@@ -39,6 +46,13 @@ impl FromStr for Case {
     fn from_str(text: &str) -> Result<Case, String> {
         if let Some(name) = text.strip_prefix("situation ") {
             return Ok(Case::Situation(name.parse()?));
+        }
+        if let Some(program) = text.strip_prefix("deep: ") {
+            return Ok(Case::Deep(program.parse()?));
+        }
+        if let Some(name) = text.strip_prefix("threads ") {
+            let number = contention::programs().iter().position(|(other, _)| *other == name);
+            return number.map(Case::Contention).ok_or_else(|| format!("there is no program {name:?}"));
         }
         match (text.strip_prefix("damage "), text.strip_prefix("header after ")) {
             (Some(name), _) => Ok(Case::Damage(name.parse()?)),
@@ -60,6 +74,7 @@ enum Start {
     Explorer(Box<Explorer>),
     Heap(Box<Heap>),
     Situation(Box<situations::Start>),
+    Nothing,
 }
 
 impl Case {
@@ -69,7 +84,9 @@ impl Case {
             Case::Program(program) if program.failing.is_some() => 3,
             Case::Program(program) if program.ops.len() <= 1 => 2,
             Case::Program(_) => 1,
-            _ => 0,
+            Case::Copy(_) => 0,
+            Case::Deep(_) => 3,
+            _ => 4,
         }
     }
 
@@ -79,6 +96,10 @@ impl Case {
     /// If not even that can be made.
     pub fn prepare(&self, effort: Effort, explorer: &Explorer) -> Result<Prepared<'_>, String> {
         let start = match self {
+            Case::Contention(_) => Start::Nothing,
+            Case::Deep(_) => {
+                Start::Explorer(Box::new(explorer.anew(Limits { deep_every: 1, ..effort.limits() })))
+            }
             Case::Program(_) | Case::Copy(_) => Start::Explorer(Box::new(explorer.anew(effort.limits()))),
             Case::Damage(damage) => Start::Heap(Box::new(damage.heap()?)),
             Case::Situation(situation) => Start::Situation(Box::new(situation.start()?)),
@@ -94,7 +115,8 @@ impl Prepared<'_> {
     /// What is wrong.
     pub fn explore(self) -> Result<(), String> {
         match (self.case, self.start) {
-            (Case::Program(program), Start::Explorer(mut explorer)) => {
+            (Case::Contention(number), Start::Nothing) => contention::programs()[*number].1(),
+            (Case::Program(program) | Case::Deep(program), Start::Explorer(mut explorer)) => {
                 explorer.explore(program, false).map_err(|failure| failure.to_string())
             }
             (Case::Copy(program), Start::Explorer(explorer)) => explore_copy(program, &explorer),
@@ -159,6 +181,9 @@ const LONGER: &[&str] = &[
     "push a; push b; convert; set a; power",
     "pin: big a; wide a; convert; push a; convert; set a",
     // Bitmaps of what is live that an earlier close has stored are in the same pages.
+    "replace a; close",
+    "wal: replace a; close",
+    "eager: collect; close; kill; push a; close",
     "eager: push a; close",
     "eager: cut a; close",
     "push a; close; push a; close",
@@ -206,7 +231,15 @@ const HEADERS: &[&str] = &[
     "kill",
     "close",
     "empty: kill",
+    "empty: power",
     "empty: close",
+    "grow a; power",
+    "power",
+    "wal: power",
+    "wal empty: power",
+    "wal: grow a; power",
+    "wal: push a; relocate; power",
+    "push a; convert; power",
     "grow a; kill",
     "crashed: kill",
     "crashed: relocate",
@@ -219,6 +252,31 @@ const HEADERS: &[&str] = &[
     "wal: kill; push a; kill",
     "wal: push a; relocate",
     "wal: push a; convert",
+];
+
+/// Programs all of whose recoveries are explored.
+const DEEP: &[&str] = &[
+    "set a",
+    "both",
+    "many a",
+    "pin: pair a",
+    "push a",
+    "grow a",
+    "rename b",
+    "set b; remove b",
+    "remove b; create b",
+    "pin: remove b; create b",
+    "push a; relocate",
+    "push a; push b; convert; set a",
+    "empty: create a",
+    "crashed: push a",
+    "wal: push a",
+    "wal: grow a",
+    "wal: both-push",
+    "wal: remove b; create b",
+    "wal lazy: push a; push b",
+    "wal crashed moved: push a",
+    "wal crashed: push a",
 ];
 
 /// What is recorded in a log of a disk goes to any place in a sector, after so many short records.
@@ -268,6 +326,16 @@ pub fn all() -> Result<Vec<Case>, String> {
     }
     let copies: Vec<Case> =
         HEADERS.iter().map(|text| text.parse().map(Case::Copy)).collect::<Result<_, String>>()?;
+    let deep: Vec<Case> =
+        DEEP.iter().map(|text| text.parse().map(Case::Deep)).collect::<Result<_, String>>()?;
     let others = Damage::ALL.map(Case::Damage).into_iter().chain(Situation::all().map(Case::Situation));
-    Ok(programs.into_iter().map(Case::Program).chain(others).chain(copies).collect())
+    let threads = (0..contention::programs().len()).map(Case::Contention);
+    Ok(programs
+        .into_iter()
+        .map(Case::Program)
+        .chain(threads)
+        .chain(deep)
+        .chain(others)
+        .chain(copies)
+        .collect())
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use pheap::sim::disk::{DiskImage, SimDisk, Which as File};
+use pheap::sim::disk::{DiskImage, SimDisk, Which as File, differences};
 use pheap::sim::mutant::{mutant, set_mutant};
 use pheap::{Durability, Error, Heap, Options, Root, Txn};
 
@@ -38,6 +38,10 @@ pub enum Situation {
     GiveUpBoth,
     /// In one over two roots that changes nothing.
     CommitBoth,
+    /// It checks the heap.
+    Check,
+    /// A heap that was closed with nothing of it durable gets a write-ahead log.
+    Unsynced,
     /// A write-ahead log is that of another heap, or an older one.
     ForeignLog,
     /// Somebody removes the log of a heap that is open.
@@ -46,12 +50,14 @@ pub enum Situation {
     Types,
 }
 
-const ALL: [(Situation, &str); 8] = [
+const ALL: [(Situation, &str); 10] = [
     (Situation::Read, "a reader waits"),
     (Situation::Commit, "a reading transaction waits"),
     (Situation::GiveUp, "a failing transaction waits"),
     (Situation::GiveUpBoth, "a failing transaction over two roots waits"),
     (Situation::CommitBoth, "a reading transaction over two roots waits"),
+    (Situation::Check, "a check waits"),
+    (Situation::Unsynced, "a file that nobody has synced"),
     (Situation::ForeignLog, "a log of another heap"),
     (Situation::LogRemoved, "a log that is removed"),
     (Situation::Types, "many types"),
@@ -109,6 +115,7 @@ impl Situation {
             Situation::ForeignLog => foreign_log(&start.files),
             Situation::LogRemoved => log_removed(start),
             Situation::Types => types(start),
+            Situation::Unsynced => unsynced(start),
             _ => self.waits(start),
         })
     }
@@ -124,12 +131,13 @@ impl Situation {
         let (a, b) = (root("a")?, root("b")?);
         let (told, heard) = channel();
         let (result, done) = channel();
-        let other = (a.clone(), b);
+        let other = (a.clone(), b, heap.clone());
         let mutant = mutant();
         let amid = move || {
             let reader = std::thread::spawn(move || {
                 set_mutant(mutant);
-                let seen = self.look(&other.0, &other.1);
+                let seen = self.look(&other.0, &other.1, &other.2);
+                drop(other);
                 set_mutant(None);
                 let _ = told.send(seen);
             });
@@ -152,9 +160,10 @@ impl Situation {
     }
 
     /// What there is to see of the first root.
-    fn look(self, a: &Root<Record<'static>>, b: &Root<Record<'static>>) -> Option<u64> {
+    fn look(self, a: &Root<Record<'static>>, b: &Root<Record<'static>>, heap: &Heap) -> Option<u64> {
         let mut seen = None;
         match self {
+            Situation::Check => seen = heap.check().ok().map(|_| 77),
             Situation::Read => seen = a.read(|view, p| view[p].x).ok(),
             Situation::Commit => {
                 let _ = a.txn(|tx, p| {
@@ -297,6 +306,24 @@ fn must_hold(content: Content, state: &State) -> Result<(), String> {
     run.one(One::Push, Which::A)?;
     run.collect_all()?;
     run.finish().map(|_| ())
+}
+
+/// The file of a heap is in the page cache only, and what it was before is on the disk: nothing.
+fn unsynced(start: Start) -> Result<(), String> {
+    let Content::Disk(image, _) = start.content.on_disk() else { unreachable!("it is one now") };
+    let nothing = DiskImage { data: vec![0; image.data.len()], log: None };
+    let written = differences(File::Data, &nothing.data, &image.data);
+    let before = Content::Disk(nothing, written);
+    let setting = Setting { wal: true, ..Setting::default() };
+    let mut run = Run::open(setting, before.clone(), Some(start.state), 1)?;
+    run.one(One::Set, Which::A)?;
+    let state = run.state().clone();
+    let trace = run.finish()?;
+    let points: Vec<Moment> =
+        trace.phases.into_iter().flat_map(|phase| phase.points).map(|(point, _)| point).collect();
+    let last = trace.states.len() - 1;
+    let acknowledged = |point: &Moment| point.acknowledged().1 == last;
+    crash_everywhere(before, &points, acknowledged, |content| must_hold(content, &state))
 }
 
 fn log_removed(start: Start) -> Result<(), String> {

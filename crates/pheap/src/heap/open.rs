@@ -349,10 +349,10 @@ impl Builder {
         unsafe {
             medium.mapped(base, header.mapped);
             header::begin_creation(&media, base);
-            arena.write(&media, base, header.salt);
             let at = base.add(arena.entry(header.types) as usize);
             media.store(at, words.as_ptr().cast(), 16);
-            media.persist(at, 16);
+            media.flush(at, 16);
+            arena.write(&media, base, header.salt);
         }
         // Before the header says that it is all there. Then twice: as long as one slot is empty, a damaged other one looks like a creation
         // that was cut short.

@@ -26,6 +26,10 @@ pub(super) fn open_simulated(options: &Options, sim: &Arc<Sim>) -> Result<Heap> 
     let mut first = vec![0; (sim.len() as usize).min(HEADER_SIZE as usize)];
     sim.read(&mut first, 0);
     let found = header::read(&first, path)?;
+    if matches!(found, Found::Nothing) && first.iter().all(|&byte| byte == 0) && !sim.is_zero() {
+        // As for files: those of other kinds begin with zeros, too.
+        return Err(Error::NotAHeap { path: path.to_owned() });
+    }
     let header = match &found {
         Found::Header(header) => header.clone(),
         Found::Nothing => Header { uuid: 1, salt: 0x5eed, ..new_header(options) },

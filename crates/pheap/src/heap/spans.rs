@@ -197,11 +197,11 @@ impl Meta {
         )?;
         let len = u64::from(span.entry.pages) * PAGE;
         let zeros = vec![0u8; len as usize];
-        // SAFETY: the span is new, and is recorded only when it is zero: the table ends at the first record that is not complete.
+        // SAFETY: the span is new, and part of the table only when it is zero, and recorded: that ends at the first record that is not complete.
         unsafe {
             let start = heap.base().add(span.offset as usize);
             self.media.store(start, zeros.as_ptr(), zeros.len());
-            self.media.persist(start, zeros.len());
+            self.media.flush(start, zeros.len());
         }
         heap.record_span(&span, &self.media);
         Ok((span.offset, len))

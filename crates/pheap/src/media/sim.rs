@@ -205,6 +205,13 @@ impl Sim {
         place[have.len()..].fill(0);
     }
 
+    /// Whether a file with this content would hold nothing but zeros.
+    pub(crate) fn is_zero(&self) -> bool {
+        let state = self.lock();
+        state.durable.iter().chain(&state.tail).all(|&word| word == 0)
+            && state.pending.values().all(|history| history.values.last().is_none_or(|&value| value == 0))
+    }
+
     /// Says that the heap is `words` long. What is behind that stays in the file, and comes back when the heap grows over
     /// it; but a file of no words is empty.
     pub(crate) fn truncate(&self, words: usize) {

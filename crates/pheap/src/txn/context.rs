@@ -281,9 +281,11 @@ fn grow_log(heap: &HeapInner, region: u32, media: &Media, log: &mut Log, bytes: 
     let entry = SpanEntry { kind: SpanKind::Log, slot: 0, pages: 0, ty: 0, region };
     let span = heap.take_span(size, entry)?;
     let len = u64::from(span.entry.pages) * PAGE;
-    heap.record_span(&span, media);
-    // SAFETY: the span was taken for this log just now.
-    unsafe { log.link(media, Segment { start: span.offset, len }) };
+    // SAFETY: the span was taken for this log just now. `link` makes its entry durable before anything leads there.
+    unsafe {
+        heap.write_entry(media, span.entry_at, span.entry.to_words());
+        log.link(media, Segment { start: span.offset, len });
+    }
     Ok(())
 }
 

@@ -141,7 +141,7 @@ impl Log {
         self.segments[1..].iter().map(|seg| (seg.start, seg.len)).chain([(first, REGION_SIZE)])
     }
 
-    /// Adds a segment to the chain.
+    /// Adds a segment to the chain: durable, like the entries in it, after the next fence. So is before that what was flushed before.
     ///
     /// # Safety
     /// The pages of the segment belong to this log alone, and are mapped.
@@ -155,7 +155,7 @@ impl Log {
             media.persist(new.cast(), 8);
             let link = self.base.add(last.start as usize).cast::<u64>();
             media.store_word(link, segment.start);
-            media.persist(link.cast(), 8);
+            media.flush(link.cast(), 8);
         }
         self.segments.push(segment);
     }

@@ -79,7 +79,8 @@ pub(crate) unsafe fn replay(
     }
     media.fence();
     media.check_fences()?;
-    if !bug(Bug::RecoveryResetsFirst) && !bug(Bug::KeepGeneration) {
+    // A heap with a write-ahead log was closed before, with empty logs, and keeps them in volatile memory.
+    if media.wal().is_none() && !bug(Bug::RecoveryResetsFirst) && !bug(Bug::KeepGeneration) {
         reset(media, logs);
     }
     media.check_fences()?;

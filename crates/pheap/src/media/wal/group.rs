@@ -150,7 +150,6 @@ impl Wal {
         let new = self.disk.create_log()?;
         let len = old.len()?;
         new.extend(0, len)?;
-        new.sync()?;
         let mut bytes = vec![0; 1 << 20];
         for at in (0..len).step_by(bytes.len()) {
             let have = old.read_up_to(&mut bytes, at)?;
