@@ -20,19 +20,40 @@ pub struct Progress {
     pub time: Duration,
 }
 
+/// A number of [`Progress`].
+enum Field<'p> {
+    Long(&'p mut u64),
+    Place(&'p mut usize),
+}
+
+impl Field<'_> {
+    fn set(self, text: &str) {
+        match self {
+            Field::Long(number) => *number = text.parse().unwrap_or(0),
+            Field::Place(number) => *number = text.parse().unwrap_or(0),
+        }
+    }
+
+    fn get(self) -> u64 {
+        match self {
+            Field::Long(number) => *number,
+            Field::Place(number) => *number as u64,
+        }
+    }
+}
+
 impl Progress {
-    fn fields(&mut self) -> ([(&'static str, &mut u64); 5], [(&'static str, &mut usize); 2]) {
+    fn fields(&mut self) -> [(&'static str, Field<'_>); 7] {
         let Totals { programs, points, images, failures, .. } = &mut self.done;
-        (
-            [
-                ("fingerprint", &mut self.fingerprint),
-                ("programs", programs),
-                ("points", points),
-                ("images", images),
-                ("failures", failures),
-            ],
-            [("stage", &mut self.place.stage), ("program", &mut self.place.program)],
-        )
+        [
+            ("fingerprint", Field::Long(&mut self.fingerprint)),
+            ("programs", Field::Long(programs)),
+            ("points", Field::Long(points)),
+            ("images", Field::Long(images)),
+            ("failures", Field::Long(failures)),
+            ("stage", Field::Place(&mut self.place.stage)),
+            ("program", Field::Place(&mut self.place.program)),
+        ]
     }
 
     /// Reads what [`write`](Self::write) has written; `None` if there is no such file, or it is of another schedule.
@@ -49,12 +70,8 @@ impl Progress {
             if name == "seconds" {
                 progress.time = Duration::from_secs(value.parse().unwrap_or(0));
             }
-            let (long, short) = progress.fields();
-            for (_, field) in long.into_iter().filter(|(field, _)| *field == name) {
-                *field = value.parse().unwrap_or(0);
-            }
-            for (_, field) in short.into_iter().filter(|(field, _)| *field == name) {
-                *field = value.parse().unwrap_or(0);
+            for (_, field) in progress.fields().into_iter().filter(|(field, _)| *field == name) {
+                field.set(value);
             }
         }
         Ok((progress.fingerprint == fingerprint).then_some(progress))
@@ -66,9 +83,7 @@ impl Progress {
     /// What the operating system says.
     pub fn write(mut self, path: &Path) -> io::Result<()> {
         let mut text = format!("seconds {}\n", self.time.as_secs());
-        let (long, short) = self.fields();
-        long.into_iter().for_each(|(name, value)| text += &format!("{name} {value}\n"));
-        short.into_iter().for_each(|(name, value)| text += &format!("{name} {value}\n"));
+        self.fields().into_iter().for_each(|(name, field)| text += &format!("{name} {}\n", field.get()));
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder)?;
         }

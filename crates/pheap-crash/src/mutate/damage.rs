@@ -136,6 +136,7 @@ impl Heap {
     }
 
     /// The bytes that are damaged.
+    #[expect(clippy::single_range_in_vec_init, reason = "one range is meant")]
     fn places(&self, what: Damage) -> Vec<Range<usize>> {
         let header = self.header();
         let region = |places: &[Range<usize>]| -> Vec<Range<usize>> {

@@ -195,8 +195,11 @@ fn record(heap: &Heap, name: &str) -> Result<Root<Record<'static>>, String> {
     heap.existing_root(name).map_err(|error| error.to_string())
 }
 
+/// The bytes of two files.
+type HeapAndLog = (Vec<u8>, Vec<u8>);
+
 /// Two heaps in files, of which a crash has left the logs, and the first one again, after it was closed and opened.
-fn files() -> Result<Vec<(Vec<u8>, Vec<u8>)>, String> {
+fn files() -> Result<Vec<HeapAndLog>, String> {
     let folder = std::env::temp_dir().join(format!("pheap-mutate-{}", std::process::id()));
     std::fs::create_dir_all(&folder).map_err(|e| e.to_string())?;
     let made = files_in(&folder);
@@ -204,7 +207,7 @@ fn files() -> Result<Vec<(Vec<u8>, Vec<u8>)>, String> {
     made
 }
 
-fn files_in(folder: &Path) -> Result<Vec<(Vec<u8>, Vec<u8>)>, String> {
+fn files_in(folder: &Path) -> Result<Vec<HeapAndLog>, String> {
     let mut made = Vec::new();
     for name in ["one", "two", "one"] {
         let path = folder.join(name);
