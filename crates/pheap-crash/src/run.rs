@@ -318,13 +318,13 @@ impl Run {
         self.collect();
     }
 
-    /// Notes that a step is done, and checks what the heap holds. `safe`: it and all before survive a power failure.
-    fn acknowledge(&mut self, safe: bool) -> Result<(), String> {
+    /// Notes that a step is done, and checks what the heap holds. `safe`: it and all before survive a power failure. `failures`: so many calls had
+    /// failed before it.
+    fn acknowledge(&mut self, safe: bool, failures: usize) -> Result<(), String> {
         self.trace.states.push(self.state.clone());
         self.tell(safe);
-        let failures = self.failures();
         let found = match self.observe() {
-            // A read waits until what it may show is durable.
+            // A read waits until what it may show is durable; and who rolls back is not told that something has failed.
             Err(error) if self.failures() > failures => {
                 let unknown = Error::OutcomeUnknown { source: std::io::Error::other(error) };
                 return self.recover(unknown, self.state.clone());
@@ -347,6 +347,7 @@ impl Run {
     ) -> Result<(), String> {
         let value = self.values + 1000 * self.steps() as u64;
         let mut state = self.state.clone();
+        let failures = self.failures();
         let heap = self.heap.as_ref().expect("it is open");
         let handles = &mut self.handles;
         match catching(|| Ok(step(heap, handles, &mut state, value)))? {
@@ -358,7 +359,7 @@ impl Run {
             Err(error) if self.is_failing() => return self.recover(error, state),
             Err(error) => return Err(format!("an operation fails: {error}")),
         }
-        self.acknowledge(!self.setting.lazy)
+        self.acknowledge(!self.setting.lazy, failures)
     }
 
     /// Whether there is such a root.

@@ -109,5 +109,6 @@ fn roots_of_a_failed_heap_stay() {
             survives(&format!("wal fail-data-sync-{call}: push b; panic a; {change}; checkpoint"));
             survives(&format!("wal lazy fail-data-sync-{call}: push b; panic a; {change}; sync"));
         }
+        survives(&format!("wal fail-data-sync-{call}: burst a; pair a; map-panic a"));
     }
 }

@@ -90,6 +90,14 @@ impl HeapInner {
         }
     }
 
+    /// Fails if the log has: what is going to be done would not be recorded.
+    pub(crate) fn check_log(&self) -> Result<()> {
+        match self.wal().and_then(|wal| wal.failure()) {
+            Some(failure) => self.note_failure(Err(failure)),
+            None => Ok(()),
+        }
+    }
+
     /// If the log has failed, nobody may use the heap any more.
     pub(crate) fn note_failure<R>(&self, result: Result<R>) -> Result<R> {
         if result.is_err() && self.wal().is_some_and(|wal| wal.failure().is_some()) {

@@ -192,9 +192,7 @@ impl HeapInner {
         let guard = self.creation.lock();
         self.check_writable()?; // it may have been closed meanwhile
         // A log that refuses records does not say so where metadata are changed.
-        if let Some(failure) = self.wal().and_then(|wal| wal.failure()) {
-            return self.note_failure(Err(failure));
-        }
+        self.check_log()?;
         Ok(guard)
     }
 

@@ -28,6 +28,7 @@ impl<'a> SharedAll<'a> {
         }
         let all = SharedAll { heap, locked: regions };
         // As a read does: nothing is shown that may be lost.
+        heap.check_log()?;
         heap.acknowledge_all()?;
         Ok(all)
     }
