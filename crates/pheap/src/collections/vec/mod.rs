@@ -100,13 +100,12 @@ impl<'r, T: Persist<At<'r> = T>> PVec<'r, T> {
         if elements.is_empty() {
             return Ok(PVec::new());
         }
-        let (buffer, first) = tx.alloc_elements::<Slot<T>>(elements.len())?;
-        for (i, element) in elements.iter().enumerate() {
-            // SAFETY: a slot of the new buffer; the element moves, for the vector that it was in forgets it.
-            unsafe { (*first.add(i)).put(std::ptr::read(element)) };
-        }
         let len = elements.len() as u64;
-        std::mem::forget(elements);
+        let (buffer, first) = tx.alloc_elements::<Slot<T>>(elements.len())?;
+        for (i, element) in elements.into_iter().enumerate() {
+            // SAFETY: a slot of the new buffer.
+            unsafe { (*first.add(i)).put(element) };
+        }
         Ok(PVec { len, buffer: Some(buffer) })
     }
 
