@@ -166,7 +166,12 @@ fn recover(
     };
     let opening = point.acknowledged().0 == 0;
     let allowed: Vec<&State> = allowed.iter().chain(if opening { &level.first[..] } else { &[] }).collect();
-    let first = if kept.killed { trace.allowed_after_kill(point, since).to_vec() } else { Vec::new() };
+    // What a killed process had not made durable of what it found is still not durable.
+    let first = match kept.killed {
+        true if opening => [trace.allowed_after_kill(point, since), &level.first].concat(),
+        true => trace.allowed_after_kill(point, since).to_vec(),
+        false => Vec::new(),
+    };
     let (changes, _) = medium.choose(point, &kept.chosen, kept.killed);
     let mut content = medium.with(&changes);
     if crash.then.setting.wal {

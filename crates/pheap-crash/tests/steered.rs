@@ -112,3 +112,14 @@ fn roots_of_a_failed_heap_stay() {
         survives(&format!("wal fail-data-sync-{call}: burst a; pair a; map-panic a"));
     }
 }
+
+/// Of what two killed processes have left, the first before the second had made it durable, nothing need be there when the power fails.
+#[test]
+fn two_processes_are_killed_before_the_power_fails() {
+    for at in 0..20 {
+        let text = format!(
+            "remove b; big a\nat {at} kill 183 | set a\n> at 1 kill 0\n> > at 56 only 1\n> > at 0 none"
+        );
+        survives(&text);
+    }
+}
