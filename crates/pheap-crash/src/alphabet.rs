@@ -259,7 +259,7 @@ pub fn all(setting: Setting, len: usize) -> impl Iterator<Item = Program> {
     programs(alphabet(setting), setting, len)
 }
 
-/// All sensible programs of `len` [core](core) operations in this setting.
+/// All sensible programs of `len` [core](core()) operations in this setting.
 pub fn core_programs(setting: Setting, len: usize) -> impl Iterator<Item = Program> {
     programs(core(setting.wal), setting, len)
 }

@@ -13,7 +13,7 @@ use crate::rng::Rng;
 pub enum Kind {
     /// All of so many operations, in all settings, each with its alphabet.
     All(usize),
-    /// All of so many operations of the [core alphabet](core), in memory and on a disk.
+    /// All of so many operations of the [core alphabet](core()), in memory and on a disk.
     Core(usize),
     /// Random ones of three to eight operations, without end.
     Random,
@@ -46,7 +46,7 @@ pub const STAGES: [Stage; 10] = [
     Stage { kind: Kind::All(0), limits: Limits::thorough, faults: Faults::All },
     Stage { kind: Kind::Core(1), limits: Limits::thorough, faults: Faults::All },
     Stage { kind: Kind::All(1), limits: Limits::thorough, faults: Faults::Some(4) },
-    Stage { kind: Kind::Core(2), limits: Limits::wide, faults: Faults::OneIn(4) },
+    Stage { kind: Kind::Core(2), limits: Limits::thorough, faults: Faults::OneIn(4) },
     Stage { kind: Kind::Core(3), limits: Limits::quick, faults: Faults::OneIn(8) },
     Stage { kind: Kind::Core(4), limits: Limits::quick, faults: Faults::OneIn(16) },
     Stage { kind: Kind::All(2), limits: Limits::wide, faults: Faults::OneIn(4) },

@@ -1,7 +1,7 @@
 //! The mutation score: with each flush, fence, log entry, write, sync and checksum test of the protocols left out, or late, one at a time, some program must
 //! fail. A mutant that no program notices shows a hole in the tests, unless the source says why it does no harm.
 //!
-//! 1. Each [program](programs) runs as it is, to see which sites it reaches. A site of the [source](source) that none reaches counts as a mutant that
+//! 1. Each [program](programs) runs as it is, to see which sites it reaches. A site of the [`source`] that none reaches counts as a mutant that
 //!    survives.
 //! 2. For each mutant, the programs that reach its site are explored, those first that were made for it, then the quickest, until one fails or the time is over. That happens in a
 //!    [process of its own](child), for a mutant may run for ever, or crash. What has failed is explored again without the mutant: it must hold then.

@@ -2,7 +2,7 @@
 //!
 //! A *site* is a place in the source that asks for one of these. The functions that do it are `#[track_caller]` in builds with the
 //! simulator, and so are the small helpers between them and the protocols, so that a site is the line of the protocol that asks. Each of them tells
-//! [`reached`] that it was, and does what that says: as ever, not at all, or late. A test suite is good when it notices each mutant.
+//! `reached` that it was, and does what that says: as ever, not at all, or late. A test suite is good when it notices each mutant.
 //!
 //! The mutant that is switched on is one of the thread, for the explorer of crash images is single-threaded and tests run side by side; one of
 //! a lock is one of the whole process.
