@@ -59,7 +59,7 @@ impl HeapInner {
             return Ok(());
         }
         #[cfg(feature = "sim")]
-        if mutant::is_dropped(mutant::Kind::Sync, Location::caller()) {
+        if mutant::is_dropped(mutant::Kind::FileSync, Location::caller()) {
             return Ok(());
         }
         if self.is_forked() {

@@ -288,7 +288,7 @@ impl Mapping {
     #[cfg_attr(feature = "sim", track_caller)]
     pub(crate) fn sync_leftovers(&self) -> Result<()> {
         #[cfg(feature = "sim")]
-        if mutant::is_dropped(mutant::Kind::Sync, std::panic::Location::caller()) {
+        if mutant::is_dropped(mutant::Kind::FileSync, std::panic::Location::caller()) {
             return Ok(());
         }
         match &self.backing {

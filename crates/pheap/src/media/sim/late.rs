@@ -38,7 +38,7 @@ impl Media {
     pub(in crate::media) fn keeps_from_fencing(&self, place: Place) -> bool {
         let mutation = match &self.medium {
             Medium::Sim(_) => reached(Kind::Fence, place),
-            Medium::Synced(_) => reached(Kind::Sync, place),
+            Medium::Synced(_) => reached(Kind::FileSync, place),
             Medium::Wal(_) => return self.keeps_from_recording(place),
             _ => return false,
         };

@@ -27,7 +27,7 @@ pub enum Kind {
     /// That bytes are written to a file.
     Write,
     /// That a file is synced, or a directory.
-    Sync,
+    FileSync,
     /// Whether what was read is what was written.
     Checksum,
     /// A lock.
@@ -37,7 +37,7 @@ pub enum Kind {
 impl Kind {
     /// All of them.
     pub const ALL: [Kind; 7] =
-        [Kind::Flush, Kind::Fence, Kind::LogEntry, Kind::Write, Kind::Sync, Kind::Checksum, Kind::Lock];
+        [Kind::Flush, Kind::Fence, Kind::LogEntry, Kind::Write, Kind::FileSync, Kind::Checksum, Kind::Lock];
 
     /// Its name.
     pub fn name(self) -> &'static str {
@@ -46,7 +46,7 @@ impl Kind {
             Kind::Fence => "fence",
             Kind::LogEntry => "log-entry",
             Kind::Write => "write",
-            Kind::Sync => "sync",
+            Kind::FileSync => "sync",
             Kind::Checksum => "checksum",
             Kind::Lock => "lock",
         }

@@ -72,7 +72,7 @@ impl Wal {
     pub(super) fn reach(&self, position: u64, synced: bool) -> Result<()> {
         #[cfg(feature = "sim")]
         if self.level(synced).load(Ordering::Acquire) < position
-            && mutant::is_dropped(mutant::Kind::Sync, Location::caller())
+            && mutant::is_dropped(mutant::Kind::FileSync, Location::caller())
         {
             return Ok(());
         }

@@ -120,7 +120,7 @@ impl dyn Storage + '_ {
     #[cfg_attr(feature = "sim", track_caller)]
     pub(crate) fn sync(&self) -> io::Result<()> {
         #[cfg(feature = "sim")]
-        match reached(Kind::Sync, Location::caller()) {
+        match reached(Kind::FileSync, Location::caller()) {
             Some(Mutation::Drop) => return Ok(()),
             Some(Mutation::Delay) => return self.sync_late(),
             None => {}
