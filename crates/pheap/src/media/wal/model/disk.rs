@@ -89,7 +89,7 @@ impl Storage for ModelFile {
         Ok(bytes.len())
     }
 
-    fn sync(&self) -> io::Result<()> {
+    fn sync_now(&self) -> io::Result<()> {
         // What comes while the disk is at work need not be covered.
         let covered = self.content.lock().writes.len();
         let left = self.syncs.load(Relaxed);
@@ -105,7 +105,7 @@ impl Storage for ModelFile {
         Ok(self.content.lock().len)
     }
 
-    fn extend(&self, _: u64, to: u64) -> io::Result<()> {
+    fn extend_now(&self, _: u64, to: u64) -> io::Result<()> {
         let mut content = self.content.lock();
         content.len = content.len.max(to);
         Ok(())
@@ -187,7 +187,7 @@ impl Storage for Image {
         Err(io::ErrorKind::ReadOnlyFilesystem.into())
     }
 
-    fn sync(&self) -> io::Result<()> {
+    fn sync_now(&self) -> io::Result<()> {
         Ok(())
     }
 
@@ -195,7 +195,7 @@ impl Storage for Image {
         Ok(self.0.len)
     }
 
-    fn extend(&self, _: u64, _: u64) -> io::Result<()> {
+    fn extend_now(&self, _: u64, _: u64) -> io::Result<()> {
         Err(io::ErrorKind::ReadOnlyFilesystem.into())
     }
 
