@@ -434,6 +434,13 @@ impl Explorer {
         let more = [One::Push, One::Many, One::Overlap, One::Big, One::Grow, One::Stuff, One::Replace]
             .get((bits.0 >> 1 & 15) as usize)
             .copied();
+        // Sometimes at once, when nothing but recovery has been made durable.
+        let (first, more) = if bits.all(50..51) { (more, None) } else { (None, more) };
+        if let Some(first) = first
+            && run.exists(Which::A)
+        {
+            run.one(first, Which::A).map_err(after)?;
+        }
         for which in [Which::A, Which::B] {
             if run.exists(which) {
                 run.one(One::Set, which).map_err(after)?;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
 use std::process::{self, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
@@ -156,14 +157,19 @@ impl fmt::Debug for Child {
 }
 
 impl Child {
-    /// Starts it. `which`: numbers of the programs to explore.
+    /// Starts it: `runner mutate --child`. `which`: numbers of the programs to explore.
     ///
     /// # Errors
     /// If it cannot be started.
-    pub fn start(mutant: Mutant, cases: &[Case], which: &[usize], budget: Duration) -> Result<Child, String> {
+    pub fn start(
+        runner: &Path,
+        mutant: Mutant,
+        cases: &[Case],
+        which: &[usize],
+        budget: Duration,
+    ) -> Result<Child, String> {
         let error = |e: std::io::Error| format!("starting another process: {e}");
-        let program = std::env::current_exe().map_err(error)?;
-        let mut process = Command::new(program)
+        let mut process = Command::new(runner)
             .args(["mutate", "--child", &mutant.to_string(), "--budget", &budget.as_secs().to_string()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -98,6 +98,8 @@ impl FromStr for Damage {
 pub struct Heap {
     bytes: Vec<u8>,
     log: Option<Vec<u8>>,
+    /// Whether it is opened on a disk.
+    disk: bool,
     state: State,
 }
 
@@ -107,7 +109,7 @@ impl Heap {
         let [_, _, (content, state), _] = &ready()?;
         if !logged {
             let bytes = content.clone().words().iter().flat_map(|word| word.to_le_bytes()).collect();
-            return Ok(Heap { bytes, log: None, state: state.clone() });
+            return Ok(Heap { bytes, log: None, disk: false, state: state.clone() });
         }
         let setting = Setting { wal: true, ..Setting::default() };
         let mut run = Run::open(setting, content.clone().on_disk(), Some(state.clone()), 1)?;
@@ -117,7 +119,7 @@ impl Heap {
         let state = run.state().clone();
         let Content::Disk(image, _) = run.durable() else { return Err("a disk was expected".to_owned()) };
         run.finish()?;
-        Ok(Heap { bytes: image.data, log: image.log, state })
+        Ok(Heap { bytes: image.data, log: image.log, disk: true, state })
     }
 
     fn word(&self, at: usize) -> u64 {
@@ -175,7 +177,7 @@ impl Heap {
             Some(log) if what.in_log() => log[bit / 8] ^= 1 << (bit % 8),
             _ => data[bit / 8] ^= 1 << (bit % 8),
         }
-        if log.is_some() {
+        if self.disk {
             return Content::Disk(pheap::sim::disk::DiskImage { data, log }, Vec::new());
         }
         let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
@@ -193,6 +195,7 @@ pub fn explore_copy(program: &Program, explorer: &Explorer) -> Result<(), String
     let (Some(phase), Some(state)) = (trace.phases.pop(), trace.states.pop()) else {
         return Err("there is nothing to damage".to_owned());
     };
+    let disk = matches!(phase.start, Content::Disk(..));
     let (bytes, log) = match phase.start {
         Content::Disk(mut image, pending) => {
             pending.iter().for_each(|change| image.apply(change));
@@ -200,7 +203,7 @@ pub fn explore_copy(program: &Program, explorer: &Explorer) -> Result<(), String
         }
         Content::Memory(words, _) => (words.iter().flat_map(|word| word.to_le_bytes()).collect(), None),
     };
-    let heap = Heap { bytes, log, state };
+    let heap = Heap { bytes, log, disk, state };
     for word in [2, 6, 63] {
         let bit = (heap.header() + word * 8) * 8 + 3;
         Damage::Header

@@ -20,7 +20,7 @@ fn path() -> PathBuf {
 }
 
 /// What a mutant is called here.
-fn name(source: &Source, mutant: &Mutant) -> String {
+pub fn name(source: &Source, mutant: &Mutant) -> String {
     let site = mutant.site;
     let (text, number) = source.text(site.file, site.line);
     format!("{}\t{}\t{}\t{number}\t{text}", mutant.mutation, site.kind, site.file)
@@ -42,6 +42,11 @@ impl Hints {
         let text: String =
             self.programs.iter().map(|(name, program)| format!("{name}\t{program}\n")).collect();
         std::fs::write(path(), text).map_err(|e| format!("{}: {e}", path().display()))
+    }
+
+    /// All of them: what mutants are called, and programs.
+    pub fn iter(&self) -> impl Iterator<Item = (&String, &String)> {
+        self.programs.iter()
     }
 
     /// The program that has noticed a mutant.

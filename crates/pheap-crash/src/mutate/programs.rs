@@ -158,6 +158,14 @@ const LONGER: &[&str] = &[
     "grow a; unlink-big a; collect; close",
     "grow a; unlink-big a; collect; push b; grow b",
     "grow a; free-big a; grow b",
+    "grow a; unlink-big a; collect; power",
+    // A span takes pages that several had before.
+    "stuff a; stuff a; push b; push b; push b; push b; push b; stuff a; remove b; push a; push a; push a; push a",
+    "wal: stuff b; stuff b; stuff a; stuff a; stuff a; replace b; replace b; remove b; push a; push a; push a; push a; push a",
+    "wal: stuff b; stuff b; stuff a; stuff a; stuff a; remove b; push a; push a; push a; push a; push a; power",
+    "fill a; both",
+    "wal: grow a; unlink-big a; collect; power",
+    "wal: grow a; free-big a; checkpoint; power",
     "eager: unlink-big a; churn a; remove b; churn a",
     "eager: push a; cut a; churn a",
     "close; replace a; torn; replace a",
@@ -215,6 +223,7 @@ const LONGER: &[&str] = &[
     "wal small: big a; wide a; checkpoint; wide a",
     "wal small: fill a; checkpoint; fill b; push a",
     "wal small: push a; fill b; fill b; fill b; fill b",
+    "wal small: fill a; checkpoint; fill b; fill a; power",
     "wal small: push a; set-amid-checkpoint; push a",
     "wal eager: push a; cut a; churn a",
     "wal lazy: set a; set b",
@@ -256,6 +265,8 @@ const HEADERS: &[&str] = &[
 
 /// Programs all of whose recoveries are explored.
 const DEEP: &[&str] = &[
+    "close",
+    "push a; close",
     "set a",
     "both",
     "many a",

@@ -16,7 +16,7 @@ use crate::explore::address;
 use crate::medium::{Content, Medium, Moment, Snapshot};
 use crate::model::State;
 use crate::objects::{Record, handle};
-use crate::program::{One, Setting, Which};
+use crate::program::{One, Program, Setting, Which};
 use crate::rng::Rng;
 use crate::run::{Run, catching, options, ready};
 use crate::subset::Breadth;
@@ -46,11 +46,17 @@ pub enum Situation {
     ForeignLog,
     /// Somebody removes the log of a heap that is open.
     LogRemoved,
+    /// A crash has left spans that belong to nobody, and an object takes the pages of many of them.
+    Reused,
+    /// The same on a disk.
+    ReusedOnDisk,
+    /// Segments of a log are used again while it is not durable that nobody needs what they held.
+    Recycled,
     /// So many types that the type table needs another extent.
     Types,
 }
 
-const ALL: [(Situation, &str); 10] = [
+const ALL: [(Situation, &str); 13] = [
     (Situation::Read, "a reader waits"),
     (Situation::Commit, "a reading transaction waits"),
     (Situation::GiveUp, "a failing transaction waits"),
@@ -60,6 +66,9 @@ const ALL: [(Situation, &str); 10] = [
     (Situation::Unsynced, "a file that nobody has synced"),
     (Situation::ForeignLog, "a log of another heap"),
     (Situation::LogRemoved, "a log that is removed"),
+    (Situation::Reused, "pages that a crash has left"),
+    (Situation::ReusedOnDisk, "pages that a crash has left on a disk"),
+    (Situation::Recycled, "segments that are used again"),
     (Situation::Types, "many types"),
 ];
 
@@ -115,6 +124,9 @@ impl Situation {
             Situation::ForeignLog => foreign_log(&start.files),
             Situation::LogRemoved => log_removed(start),
             Situation::Types => types(start),
+            Situation::Reused => reused(&start, false),
+            Situation::ReusedOnDisk => reused(&start, true),
+            Situation::Recycled => recycled(start),
             Situation::Unsynced => unsynced(start),
             _ => self.waits(start),
         })
@@ -352,6 +364,104 @@ fn log_removed(start: Start) -> Result<(), String> {
     drop((root, heap));
     crash_everywhere(before, &points, acknowledged, |content| must_hold(content, &state))
         .map_err(|error| format!("after the log was removed, {error}"))
+}
+
+/// Roots with spans of many sizes, side by side.
+const BEFORE: [&str; 4] = [
+    "stuff a; stuff a; push b; push b; push b; push b; push b; stuff a",
+    "stuff a; push b; stuff a; stuff b; stuff b; stuff a; stuff b",
+    "big b; big b; big b; big b; stuff a; stuff a; big b",
+    "stuff b; stuff b; stuff a; stuff a; stuff a; replace b; replace b",
+];
+
+fn reused(start: &Start, wal: bool) -> Result<(), String> {
+    for text in BEFORE {
+        let program: Program = format!("{text}; remove b").parse()?;
+        let content = start.content.clone();
+        let content = if wal { content.on_disk() } else { content };
+        let setting = Setting { wal, ..Setting::default() };
+        let mut run = Run::open(setting, content, Some(start.state.clone()), 1)?;
+        program.ops.iter().try_for_each(|&op| run.op(op))?;
+        let trace = run.finish()?;
+        let phase = trace.phases.last().ok_or("there is no phase")?;
+        let mut image = Snapshot::new(phase.start.clone());
+        for (point, op) in &phase.points {
+            image.advance(point);
+            if *op != Some(program.ops.len()) {
+                continue;
+            }
+            // None of what is pending, half of it, or all: of a log, one record of two.
+            for part in 0..=4 {
+                let chosen: Vec<bool> =
+                    (0..point.pending()).map(|i| i * 4 < point.pending() * part).collect();
+                let (changes, _) = image.choose(point, &chosen, false);
+                push_after(image.with(&changes))
+                    .map_err(|error| format!("after `{program}`, a crash, and pushes, {error}"))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Opens what a crash has left, and takes pages for small objects at once.
+fn push_after(left: Content) -> Result<(), String> {
+    let mut run = Run::open(Setting::default(), left.clone(), None, 2)?;
+    let mut states = vec![run.state().clone()];
+    for _ in 0..5 {
+        run.one(One::Push, Which::A)?;
+        states.push(run.state().clone());
+    }
+    let trace = run.finish()?;
+    let points: Vec<Moment> =
+        trace.phases.into_iter().flat_map(|phase| phase.points).map(|(point, _)| point).collect();
+    crash_everywhere(
+        left,
+        &points,
+        |_| true,
+        |content| {
+            let run = Run::open(Setting::default(), content, None, 3)?;
+            let state = run.state().clone();
+            run.check()?;
+            run.finish()?;
+            if states.contains(&state) { Ok(()) } else { Err(states[0].difference(&state)) }
+        },
+    )
+}
+
+/// After a checkpoint, transactions that nobody syncs go to segments that were used before. Of what they write, the disk has the newest part.
+fn recycled(start: Start) -> Result<(), String> {
+    let setting = Setting { wal: true, lazy: true, ..Setting::default() };
+    let mut run = Run::open(setting, start.content.on_disk(), Some(start.state), 1)?;
+    for op in ["set a", "set a", "fill a", "fill a", "set a", "checkpoint"] {
+        run.op(op.parse()?)?;
+    }
+    let mut states = vec![run.state().clone()];
+    for _ in 0..30 {
+        run.one(One::Fill, Which::A)?;
+        states.push(run.state().clone());
+    }
+    let trace = run.finish()?;
+    let phase = trace.phases.last().ok_or("there is no phase")?;
+    let mut image = Snapshot::new(phase.start.clone());
+    for (point, _) in &phase.points {
+        image.advance(point);
+        // Some of the points after the checkpoint will do.
+        let (done, safe) = point.acknowledged();
+        if safe + states.len() != trace.states.len() || !done.is_multiple_of(5) {
+            continue;
+        }
+        for first in (0..point.pending()).rev() {
+            let chosen: Vec<bool> = (0..point.pending()).map(|i| i >= first).collect();
+            let (changes, _) = image.choose(point, &chosen, false);
+            let run = Run::open(Setting::default(), image.with(&changes), None, 3)
+                .map_err(|error| format!("when the power fails after a checkpoint, {error}"))?;
+            if !states.contains(run.state()) {
+                return Err(format!("an older state is there:\n{}", states[0].difference(run.state())));
+            }
+            run.finish()?;
+        }
+    }
+    Ok(())
 }
 
 /// Arrays of so many lengths are as many types.

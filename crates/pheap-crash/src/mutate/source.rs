@@ -52,6 +52,12 @@ const CALLS: &[(&str, &[Kind])] = &[
     (".acknowledge_all()", &[Kind::FileSync]),
     (".wait_for_records(", &[Kind::FileSync]),
     ("self.reach(", &[Kind::FileSync]),
+    (".lock()", &[Kind::Lock]),
+    (".lock_exclusive()", &[Kind::Lock]),
+    (".lock_shared_recursive()", &[Kind::Lock]),
+    (".try_lock", &[Kind::Lock]),
+    ("self.log.read()", &[Kind::Lock]),
+    ("self.log.write()", &[Kind::Lock]),
     ("holds(", &[Kind::Checksum]),
     (" checked(", &[Kind::Checksum]),
 ];
@@ -111,7 +117,8 @@ impl Source {
 
     fn add(&mut self, file: String, lines: Vec<String>) {
         // The check of a heap writes nothing, and has functions of the same names.
-        let skipped = ["media/sim", "tests.rs", "heap/check/"].iter().any(|part| file.contains(part));
+        let skipped =
+            ["media/sim", "tests.rs", "heap/check/", "/sync/", "loom"].iter().any(|part| file.contains(part));
         // Lines up to this one belong to a helper, or to a test.
         let mut passed = 0;
         for (i, text) in lines.iter().enumerate() {

@@ -13,7 +13,7 @@ use super::{Heap, Options, logged, relocate};
 use crate::error::{Error, Result};
 use crate::media::sim::Sim;
 use crate::media::wal::Leftover;
-use crate::media::wal::storage::Disk;
+use crate::media::wal::storage::{Disk, Storage};
 use crate::media::{Medium, SyncedFile};
 
 pub(super) use source::Source;
@@ -61,6 +61,14 @@ pub(super) fn open_simulated(options: &Options, sim: &Arc<Sim>) -> Result<Heap> 
     Ok(builder.finish(options, None))
 }
 
+/// Whether a file holds nothing but zeros.
+fn is_zero(file: &dyn Storage) -> Result<bool> {
+    let error = |e| Error::io("reading the simulated file", e);
+    let mut bytes = vec![0; file.len().map_err(error)? as usize];
+    file.read_up_to(&mut bytes, 0).map_err(error)?;
+    Ok(bytes.iter().all(|&byte| byte == 0))
+}
+
 /// Opens a heap with a write-ahead log. Its map is a copy of the file.
 pub(super) fn open_disk(options: &Options, disk: Arc<dyn Disk>) -> Result<Heap> {
     let data = disk.data();
@@ -76,7 +84,11 @@ pub(super) fn open_disk(options: &Options, disk: Arc<dyn Disk>) -> Result<Heap> 
     };
     let nothing = Leftover::default();
     let mut replayed = 0;
-    let mut header = match header::read(&first[..have], path)? {
+    let found = header::read(&first[..have], path)?;
+    if matches!(found, Found::Nothing) && first.iter().all(|&byte| byte == 0) && !is_zero(&*data)? {
+        return Err(Error::NotAHeap { path: path.to_owned() });
+    }
+    let mut header = match found {
         Found::Nothing => {
             let header = Header { uuid: 1, salt: 0x5eed, ..new_header(options) };
             Leftover::read(&*disk, &header)?;

@@ -207,24 +207,20 @@ impl Meta {
         Ok((span.offset, len))
     }
 
-    /// Frees the spans (offset, bytes) of a region; the last one, with its header, goes last.
+    /// Frees the spans (offset, bytes) of a region. In any order: what a crash leaves of them belongs to nobody, and is freed by the next opening.
     ///
     /// # Safety
     /// The region is marked as removed, durably, and nobody has it.
     pub(super) unsafe fn free_spans(&mut self, heap: &HeapInner, spans: &[(u64, u64)]) {
-        let (header, others) = spans.split_last().expect("a region has a span with its header");
-        for spans in [others, std::slice::from_ref(header)] {
-            for &(offset, _) in spans {
-                // SAFETY: by the caller's promise.
-                unsafe { heap.write_entry(&self.media, self.arena_of(offset).entry(offset), [0, 0]) };
-            }
-            if !bug(Bug::ReuseBeforeRemoval) {
-                self.media.fence();
-            }
-            for &(offset, len) in spans {
-                self.pages.give(offset, len);
-            }
+        for &(offset, _) in spans {
+            // SAFETY: by the caller's promise.
+            unsafe { heap.write_entry(&self.media, self.arena_of(offset).entry(offset), [0, 0]) };
         }
+        // Before others can record spans in these pages.
+        if !bug(Bug::ReuseBeforeRemoval) {
+            self.media.fence();
+        }
+        spans.iter().for_each(|&(offset, len)| self.pages.give(offset, len));
     }
 }
 
