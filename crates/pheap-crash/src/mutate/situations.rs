@@ -9,7 +9,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use pheap::sim::disk::{DiskImage, SimDisk, Which as File, differences};
-use pheap::sim::mutant::{mutant, set_mutant};
+use pheap::sim::mutant::{add_noted, mutant, note_sites, notes_sites, set_mutant, take_noted};
 use pheap::{Durability, Error, Heap, Options, Root, Txn};
 
 use crate::explore::address;
@@ -144,14 +144,15 @@ impl Situation {
         let (told, heard) = channel();
         let (result, done) = channel();
         let other = (a.clone(), b, heap.clone());
-        let mutant = mutant();
+        let (mutant, notes) = (mutant(), notes_sites());
         let amid = move || {
             let reader = std::thread::spawn(move || {
                 set_mutant(mutant);
+                note_sites(notes);
                 let seen = self.look(&other.0, &other.1, &other.2);
                 drop(other);
-                set_mutant(None);
                 let _ = told.send(seen);
+                take_noted()
             });
             let early = heard.recv_timeout(PATIENCE).ok();
             let _ = result.send((early, reader));
@@ -163,7 +164,7 @@ impl Situation {
         })
         .map_err(|error| error.to_string())?;
         let (early, reader) = done.recv().map_err(|_| "nothing was synced".to_owned())?;
-        reader.join().map_err(|_| "the other thread panics".to_owned())?;
+        add_noted(reader.join().map_err(|_| "the other thread panics".to_owned())?);
         drop((a, heap));
         match early {
             Some(Some(77)) => Err("what is not durable has been told".to_owned()),

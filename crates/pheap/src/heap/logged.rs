@@ -50,7 +50,9 @@ pub(super) fn settle_checked(mut header: Header, disk: &dyn Disk, leftover: &Lef
 fn write_header(header: &mut Header, disk: &dyn Disk) -> io::Result<()> {
     for _ in 0..2 {
         header.sequence += 1;
+        // SURVIVES delay write: the header of the round before is durable then, and says the same.
         disk.data().write_all(&header.to_bytes(), header.slot() as u64 * PAGE)?;
+        // SURVIVES delay sync: it comes after the write of the next round; a slot is one sector, which is torn by no disk of the model.
         disk.data().sync()?;
     }
     Ok(())
@@ -80,6 +82,7 @@ pub(super) fn create(mapping: Mapping, synced: SyncedFile, header: Header) -> Re
 /// Replays the logs of regions and moves pointers, in the file, and closes the heap.
 fn prepare(place: &Place<'_>, header: Header, disk: &dyn Disk) -> Result<Header> {
     // What it was in use as may have left everything to the kernel.
+    // SURVIVES unreached: of a simulated disk, the first fence of what follows syncs the whole file.
     place.file.sync_all().map_err(|e| Error::io(format!("syncing {}", place.path.display()), e))?;
     let synced = Arc::new(SyncedFile::new(disk.data()));
     close(place.open(Medium::Synced(synced.clone()), false, header)?, &synced)
@@ -92,6 +95,8 @@ pub(super) fn close(builder: Builder, synced: &SyncedFile) -> Result<Header> {
     header.in_use = Use::Closed;
     for _ in 0..2 {
         // SAFETY: the header is mapped, and the heap is not open yet.
+        // SURVIVES drop sync: a log is made next, and that syncs the heap's file before anything relies on it.
+        // SURVIVES delay sync: as above.
         unsafe { header.write(&media, mapping.base()) };
     }
     synced.check().map_err(|e| Error::io("preparing the heap's file", e))?;

@@ -265,6 +265,7 @@ impl Mapping {
             }
         }
         // The length must not be lost in a power failure once the header relies on it.
+        // SURVIVES unreached: of a real file; that of a simulated one is above. `ci/power-cut.sh` is for real ones.
         file.sync_all().map_err(|e| Error::io(format!("syncing {}", path.display()), e))
     }
 
@@ -280,6 +281,7 @@ impl Mapping {
     /// itself.
     pub(crate) fn sync(&self) -> Result<()> {
         let Backing::Shared { file, path, sync: false } = &self.backing else { return Ok(()) };
+        // SURVIVES unreached: of a real file. See the calls of this.
         file.sync_data().map_err(|e| Error::io(format!("syncing {}", path.display()), e))
     }
 
@@ -293,6 +295,7 @@ impl Mapping {
         }
         match &self.backing {
             Backing::Shared { file, path, .. } => {
+                // SURVIVES unreached: of a real file; that of simulated memory is below.
                 file.sync_data().map_err(|e| Error::io(format!("syncing {}", path.display()), e))
             }
             #[cfg(feature = "sim")]

@@ -375,17 +375,23 @@ impl HeapInner {
         if let Some(live) = live {
             meta.store_live_slots(self, &live);
         }
+        // SURVIVES unreached: only a real file that is mapped without `MAP_SYNC` has anything to sync here, in `Process` durability, where no power failure
+        // is survived; or in `Pmem`, forced on such a file, where the flushes would do if it were what they are told.
         self.mapping.sync()?;
         let Meta { header, media, .. } = meta;
         header.in_use = Use::Closed;
         // SAFETY: the header is mapped, and `meta` is locked.
         unsafe {
+            // SURVIVES drop flush: a heap that is not marked as closed is opened like one that a crash has left. SURVIVES delay flush: as above.
+            // SURVIVES drop fence: as above. SURVIVES delay fence: as above.
+            // SURVIVES delay write: the sync of the other slot, below, covers it. SURVIVES drop sync: as above. SURVIVES delay sync: as above.
             header.write(media, self.base());
             if shorter || self.wal().is_some() {
                 // The other slot, too: a log that is gone must not be missed, should this one be damaged; and a file that is shorter than either says is refused, should the other be damaged.
                 header.write(media, self.base());
             }
         }
+        // SURVIVES unreached: as above.
         self.mapping.sync()?;
         if let Some(wal) = self.wal() {
             if let Some(error) = wal.failure() {

@@ -226,6 +226,8 @@ pub(super) fn free_pages(
         }
     }
     if cleared {
+        // SURVIVES drop sync: a heap is opened like this to be made ready for a log. That opening ends with a header, which is synced with the entries, or
+        // not at all; and the next one, which is the first that takes spans, looks for what belongs to nobody again. SURVIVES delay sync: as above.
         media.fence();
     }
     pages

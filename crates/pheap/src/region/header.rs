@@ -107,7 +107,9 @@ impl RegionHeader {
         unsafe {
             media.store(self.words.cast(), zeros.as_ptr(), zeros.len());
             media.store(self.words.cast(), words.as_ptr().cast(), words.len() * 8);
+            // SURVIVES delay log-entry: it is in the same record then as the entry of the span table, which makes it count.
             media.flush(self.words.cast(), zeros.len());
+            // SURVIVES delay log-entry: as above.
             self.set_name(media, name);
         }
     }

@@ -322,6 +322,7 @@ impl<'a> Shared<'a> {
         guard::enter(heap.id(), false)?;
         if heap.wal().is_some() {
             // Without the lock, so that transactions go on meanwhile.
+            // SURVIVES drop: what counts is the second time, below, with the lock.
             if let Err(error) = region.wait_for_records(heap) {
                 guard::leave(heap.id());
                 return Err(error);

@@ -245,6 +245,38 @@ pub fn mutant() -> Option<Mutant> {
     MUTANT.get()
 }
 
+/// What a thread has noted and done, for the thread that has started it.
+#[derive(Debug, Default)]
+pub struct Noted {
+    hits: Hits,
+    fired: u64,
+}
+
+/// Whether this thread notes which sites it reaches.
+pub fn notes_sites() -> bool {
+    HITS.with_borrow(Option::is_some)
+}
+
+/// Ends the part of this thread: what it has noted, and how often its mutant was at work. It notes nothing more, and has no mutant.
+pub fn take_noted() -> Noted {
+    let noted = Noted { hits: HITS.take().unwrap_or_default(), fired: FIRED.get() };
+    set_mutant(None);
+    noted
+}
+
+/// Adds that to what this thread has noted and done.
+pub fn add_noted(noted: Noted) {
+    FIRED.set(FIRED.get() + noted.fired);
+    HITS.with_borrow_mut(|hits| {
+        let Some(hits) = hits else { return };
+        for (site, more) in noted.hits {
+            let reach = hits.entry(site).or_default();
+            reach.hits += more.hits;
+            reach.delays |= more.delays;
+        }
+    });
+}
+
 /// How often the mutant that is switched on has done something else than the crate would have.
 pub fn fired() -> u64 {
     FIRED.get() + FIRED_LOCKS.load(Ordering::Relaxed)

@@ -151,6 +151,8 @@ impl Wal {
             log.extend(layout.to_bytes().len() as u64, layout.file_offset(segments))?;
             log.sync()?;
             // The heap's file may have been changed by others, whose writes are not durable.
+            // SURVIVES drop: the header that makes this log count is in the same file, and synced before the first record. This is to know of a bad disk early.
+            // SURVIVES delay: as above.
             data.sync()?;
             Ok(log)
         });
@@ -352,6 +354,8 @@ impl Wal {
         let log = self.log.read().clone();
         log.extend(self.layout.file_offset(have), self.layout.file_offset(have + add))?;
         // A failure may be that of records which somebody else is about to sync, who would not be told again.
+        // SURVIVES drop: whoever syncs a record there syncs the length as well. This is so that such a sync has less to do.
+        // SURVIVES delay: as above.
         log.sync().inspect_err(|e| self.poison("syncing the log", e))?;
         self.state.lock().buffer.add_segments(have..have + add);
         Ok(())
