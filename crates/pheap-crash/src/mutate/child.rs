@@ -26,11 +26,13 @@ pub enum Effort {
     Thorough,
     /// And crashes in each recovery.
     Deep,
+    /// As the explorer does with programs that are short.
+    Wide,
 }
 
 impl Effort {
     /// From the quickest to the longest.
-    pub const ALL: [Effort; 3] = [Effort::Quick, Effort::Thorough, Effort::Deep];
+    pub const ALL: [Effort; 4] = [Effort::Quick, Effort::Thorough, Effort::Deep, Effort::Wide];
 
     /// What the explorer is told.
     pub fn limits(self) -> Limits {
@@ -45,6 +47,7 @@ impl Effort {
             Effort::Quick => Limits { deep_every: 16, ..Limits::quick(1) },
             Effort::Thorough => thorough,
             Effort::Deep => Limits { deep_every: 1, ..thorough },
+            Effort::Wide => Limits::wide(1),
         }
     }
 }
@@ -88,7 +91,8 @@ impl Drop for Mutated {
     }
 }
 
-/// Explores programs with a mutant until one fails that holds without it. `begins` is told which one is next.
+/// Explores programs with a mutant until one fails that holds without it: the first one with every effort, for it is known to be good, then all others.
+/// `begins` is told which one is next.
 ///
 /// # Errors
 /// A program that fails in any case.
@@ -101,8 +105,11 @@ pub fn search(
     let explorer = Explorer::new(Effort::Quick.limits())?;
     let started = Instant::now();
     let mut programs = 0;
-    for effort in Effort::ALL {
-        for case in cases {
+    let (first, others) = cases.split_at(cases.len().min(1));
+    for cases in [first, others] {
+        for (effort, case) in
+            Effort::ALL.into_iter().flat_map(|effort| cases.iter().map(move |case| (effort, case)))
+        {
             if started.elapsed() > budget {
                 break;
             }

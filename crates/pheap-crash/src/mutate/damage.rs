@@ -234,7 +234,9 @@ impl Damage {
             return Err(format!("there is no {self} to damage"));
         }
         for word in places.into_iter().flatten().step_by(8) {
-            for bit in [word * 8 + word / 8 % 64, word * 8 + (word / 8 * 37 + 11) % 64] {
+            // Of bitmaps, the lowest bits are those of slots that there are.
+            let low = if self == Damage::LiveSlots { 0..4 } else { 0..0 };
+            for bit in low.chain([word / 8 % 64, (word / 8 * 37 + 11) % 64]).map(|bit| word * 8 + bit) {
                 self.open(heap, bit)
                     .map_err(|error| format!("when bit {bit:#x} of the {self} is wrong, {error}"))?;
             }
@@ -253,10 +255,16 @@ impl Damage {
             Ok(run) => run,
         };
         run.check()?;
-        run.collect_all()?;
-        if run.exists(Which::A) {
-            run.one(One::Stuff, Which::A)?;
-            run.check()?;
+        // Into slots that seem to be free, and into those that are after a collection.
+        for collect in [false, true] {
+            if collect {
+                run.collect_all()?;
+            }
+            if run.exists(Which::A) {
+                run.one(One::Push, Which::A)?;
+                run.one(One::Stuff, Which::A)?;
+                run.check()?;
+            }
         }
         run.finish().map(|_| ())
     }

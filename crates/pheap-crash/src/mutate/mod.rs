@@ -42,9 +42,9 @@ use crate::Explorer;
 /// What to do.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
-    /// Only sites whose kind, file and line contain this: "txn/commit.rs:10".
-    #[arg(long, value_name = "TEXT")]
-    only: Option<String>,
+    /// Only sites whose kind, file and line contain one of these: "txn/commit.rs:10".
+    #[arg(long, value_name = "TEXT", value_delimiter = ',')]
+    only: Vec<String>,
     /// Only sites of this kind: flush, fence, log-entry, write, sync, checksum, lock.
     #[arg(long)]
     kind: Option<Kind>,
@@ -107,7 +107,8 @@ pub fn explore_all(cases: &[Case]) -> Result<BTreeMap<Site, Reached>, String> {
         note_sites(false);
         note_locks(false);
         result.map_err(|failure| format!("without any mutant, {failure}"))?;
-        order.push((case.rank(), started.elapsed(), number));
+        let time = started.elapsed();
+        order.push((case.rank(time), time, number));
     }
     order.sort_unstable();
     for (_, _, number) in order {
@@ -142,7 +143,7 @@ pub fn run(args: &Args) -> Result<bool, String> {
     );
     let wanted = |site: &Site| {
         args.kind.is_none_or(|kind| kind == site.kind)
-            && args.only.as_ref().is_none_or(|text| site.to_string().contains(text))
+            && (args.only.is_empty() || args.only.iter().any(|text| site.to_string().contains(text)))
     };
     let mutants: Vec<Mutant> = reached
         .iter()

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use super::child::Effort;
 use super::damage::{Damage, Heap, explore_copy};
@@ -78,9 +79,10 @@ enum Start {
 }
 
 impl Case {
-    /// What is tried first: what was made for this, then longer programs, which show more, then those of one operation.
-    pub fn rank(&self) -> u8 {
+    /// What is tried first: what was made for this, then longer programs, which show more, then those of one operation. `time` is what it takes.
+    pub fn rank(&self, time: Duration) -> u8 {
         match self {
+            Case::Damage(_) | Case::Situation(_) if time < Duration::from_millis(300) => 0,
             Case::Program(program) if program.failing.is_some() => 3,
             Case::Program(program) if program.ops.len() <= 1 => 2,
             Case::Program(_) => 1,
@@ -226,6 +228,8 @@ const LONGER: &[&str] = &[
     "wal small: fill a; checkpoint; fill b; fill a; power",
     "wal small: push a; set-amid-checkpoint; push a",
     "wal eager: push a; cut a; churn a",
+    // Big objects lie where small ones of another root were.
+    "wal: push b; push b; remove b; big a; big a; big a; big a; power",
     "wal lazy: set a; set b",
     "wal lazy: push a; sync; push b",
     "wal lazy: push a; checkpoint; push b",

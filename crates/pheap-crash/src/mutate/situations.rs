@@ -493,10 +493,10 @@ fn types(start: Start) -> Result<(), String> {
     };
     let medium = Medium::new(start.content.clone());
     let heap = open(&medium)?;
-    // Pages that are free, and not zero.
+    // Pages that are free, and not zero: whichever is the best fit for the type table.
     let root = record(&heap, "a")?;
-    for _ in 0..3 {
-        root.txn(|tx, _| tx.alloc_slice_copy(&[u64::MAX; 2048]).map(drop)).map_err(|e| e.to_string())?;
+    for words in [&[u64::MAX; 2048][..]; 24].into_iter().chain([&[u64::MAX; 900][..]; 24]) {
+        root.txn(|tx, _| tx.alloc_slice_copy(words).map(drop)).map_err(|e| e.to_string())?;
     }
     heap.collect().map_err(|error| error.to_string())?;
     drop(root);

@@ -117,8 +117,11 @@ impl Heap {
         // From here on its log must never be replayed: its memory is about to belong to others.
         let spans = region.retire(heap, |context| {
             // SAFETY: the region is locked.
+            // SURVIVES drop log-entry: all entries of its spans go in one record, below, and that of its header is among them.
+            // SURVIVES delay log-entry: as above.
             unsafe { region.header.set_removed(&context.media) };
             if !bug(Bug::ReuseBeforeRemoval) {
+                // SURVIVES drop log-entry: as above. SURVIVES delay log-entry: as above.
                 context.media.fence();
             }
             context.spans()

@@ -149,6 +149,7 @@ impl Wal {
         let mut current = self.log.write();
         let new = self.disk.create_log()?;
         let len = old.len()?;
+        // SURVIVES drop: what is written next makes it as long. This is to know of a full disk early.
         new.extend(0, len)?;
         let mut bytes = vec![0; 1 << 20];
         for at in (0..len).step_by(bytes.len()) {
