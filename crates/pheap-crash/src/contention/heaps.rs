@@ -181,7 +181,22 @@ pub(super) fn collections() -> Result<(), String> {
         heap.wait_ready().unwrap();
         list.collect().unwrap();
     };
-    run(20, &[&garbage, &garbage, &collect], &[&collect, &read, &read, &ready])
+    // Whose spans are free after that.
+    let (one, two) = (heap.root::<u64>("one").unwrap(), heap.root::<u64>("two").unwrap());
+    let large = |root: &Root<u64>| {
+        root.txn(|tx, _| tx.alloc_slice_copy(&[1u64; 2048]).map(drop)).unwrap();
+        let taken_back = root.txn(|tx, _| {
+            tx.alloc_slice_copy(&[1u64; 2048])?;
+            Err::<(), _>(Error::Unsupported("not today"))
+        });
+        assert!(taken_back.is_err());
+        root.collect().unwrap();
+    };
+    run(
+        20,
+        &[&garbage, &garbage, &collect, &|_| large(&one), &|_| large(&two)],
+        &[&collect, &read, &read, &ready, &|_| large(&one)],
+    )
 }
 
 /// A root that is migrated while others use it.

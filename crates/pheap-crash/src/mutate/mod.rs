@@ -164,9 +164,12 @@ pub fn run(args: &Args) -> Result<bool, String> {
         while running.len() < args.jobs.max(1)
             && let Some(mutant) = waiting.next()
         {
-            let hint = hints.of(&source, &mutant).and_then(|program| numbers.get(program));
+            // What notices the one often notices the other.
+            let both = [mutant.mutation, mutant.mutation.other()];
+            let both = both.map(|mutation| hints.of(&source, &Mutant { mutation, ..mutant }));
+            let hint = both.into_iter().flatten().filter_map(|program| numbers.get(program));
             let reach = &reached[&mutant.site].cases;
-            let which: Vec<usize> = hint.into_iter().chain(reach).copied().collect();
+            let which: Vec<usize> = hint.chain(reach).copied().collect();
             running.push(Child::start(&runner, mutant, &cases, &which, budget)?);
         }
         if running.is_empty() {

@@ -321,6 +321,7 @@ impl HeapInner {
         }
         self.stop_background();
         self.stop_checkpoints();
+        // SURVIVES unreached: for the simulator, whose threads have ended.
         self.meta.lock().roots.clear();
         // SAFETY: its threads have ended, and the one that calls this runs no transaction.
         unsafe { self.mapping.unmap() };

@@ -1,6 +1,8 @@
 //! How to open a heap.
 
+use std::num::NonZero;
 use std::path::Path;
+use std::sync::OnceLock;
 
 use super::mapping::PAGE;
 use super::{Heap, open};
@@ -232,7 +234,7 @@ impl Options {
     /// How many threads mark when somebody waits for it.
     pub(super) fn threads(&self) -> usize {
         match self.collect_threads {
-            0 => std::thread::available_parallelism().map_or(1, |n| n.get().min(8)),
+            0 => cores().min(8),
             threads => threads,
         }
     }
@@ -250,4 +252,10 @@ impl Options {
         }
         Ok(())
     }
+}
+
+/// Threads that can run at a time. Asked once: the answer takes longer than to open a small heap does.
+pub(super) fn cores() -> usize {
+    static CORES: OnceLock<usize> = OnceLock::new();
+    *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, NonZero::get))
 }

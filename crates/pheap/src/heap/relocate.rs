@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::arena::SpanKind;
 use super::header::{Header, MAX_BASES, is_base};
 use super::mapping::{Backing, Mapping, PAGE, is_tmpfs};
+use super::options::cores;
 use super::spans::Span;
 use super::types::TypeTable;
 use crate::error::{Error, Result};
@@ -128,10 +129,7 @@ unsafe fn swizzle(mapping: &Mapping, medium: &Medium, header: &Header, pieces: &
         // What it sees must be the same in each run.
         #[cfg(feature = "sim")]
         Medium::Sim(_) => 1,
-        _ => std::thread::available_parallelism()
-            .map_or(1, |n| n.get())
-            .min(MAX_THREADS)
-            .min(bytes / PER_THREAD + 1),
+        _ => cores().min(MAX_THREADS).min(bytes / PER_THREAD + 1),
     };
     // A fault in a tmpfs maps several pages, which is faster than to populate them; everywhere else it is not.
     let populates = mapping.with_file(|file| !is_tmpfs(file)).unwrap_or(mapping.is_read_only());

@@ -336,6 +336,8 @@ impl<'a> Shared<'a> {
         let shared = Shared { heap, region };
         if heap.wal().is_some() {
             // What was committed in between. With the lock, or it might never end.
+            // SURVIVES unreached: another thread must commit between the two waits, which is not in the hands of a program. Without the first one,
+            // it is this one that a reader waits in.
             region.wait_for_records(heap)?;
         }
         Ok(shared)

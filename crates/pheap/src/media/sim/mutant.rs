@@ -79,6 +79,14 @@ pub enum Mutation {
 }
 
 impl Mutation {
+    /// What else could be done at the same place.
+    pub fn other(self) -> Mutation {
+        match self {
+            Mutation::Drop => Mutation::Delay,
+            Mutation::Delay => Mutation::Drop,
+        }
+    }
+
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {

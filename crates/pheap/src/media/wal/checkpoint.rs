@@ -76,6 +76,8 @@ impl Wal {
     fn mark_folded(&self, end: u64) -> io::Result<()> {
         let log = self.log.read();
         log.write_all(fold::bytes(&self.seed.mark(end)), MARK)?;
+        // SURVIVES delay: one write may come before it then, to the segment that has been free for longest. Without the mark, recovery begins with one after that
+        // and replays what the heap's file has; or with that one, and finds nothing.
         log.sync()
     }
 
