@@ -65,6 +65,7 @@ pub(super) fn explore(start: Start) -> Result<(), String> {
         },
         |content| {
             let medium = Medium::new(content);
+            medium.be_silent();
             let heap = open(&medium)?;
             add(&heap, false)?;
             add(&heap, true)?;
