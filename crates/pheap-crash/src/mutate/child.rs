@@ -14,8 +14,8 @@ use super::programs::Case;
 use crate::subset::Breadth;
 use crate::{Explorer, Limits};
 
-/// A program that is at work for longer is taken to go on for ever. Most take a few milliseconds.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// A program that is at work for longer is taken to go on for ever. Most take a few milliseconds, and the longest some seconds.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How thoroughly programs are explored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
