@@ -1,0 +1,95 @@
+//! How systems look: a colour for each, the same in all charts, and a shape for each form of it.
+
+use plotters::style::RGBColor;
+
+/// The palette of Okabe and Ito, which people with any kind of colour vision can tell apart, and two greys.
+const BLUE: RGBColor = RGBColor(0, 114, 178);
+const VERMILION: RGBColor = RGBColor(213, 94, 0);
+const PURPLE: RGBColor = RGBColor(204, 121, 167);
+const GREEN: RGBColor = RGBColor(0, 158, 115);
+const ORANGE: RGBColor = RGBColor(230, 159, 0);
+const SKY: RGBColor = RGBColor(86, 180, 233);
+const DARK: RGBColor = RGBColor(60, 60, 60);
+const GREY: RGBColor = RGBColor(150, 150, 150);
+
+/// Text.
+pub(super) const INK: RGBColor = RGBColor(40, 40, 40);
+/// Text of less importance.
+pub(super) const FAINT_INK: RGBColor = RGBColor(105, 105, 105);
+/// Lines of the grid.
+pub(super) const GRID: RGBColor = RGBColor(215, 215, 215);
+/// Lines between those.
+pub(super) const FINE_GRID: RGBColor = RGBColor(240, 240, 240);
+
+/// In the order of legends, as systems call themselves and as they are called.
+const SYSTEMS: [(&str, &str, RGBColor); 8] = [
+    ("pheap", "pheap", BLUE),
+    ("pmdk", "PMDK", VERMILION),
+    ("redb", "redb", PURPLE),
+    ("heed", "LMDB (heed)", GREEN),
+    ("fjall", "fjall", ORANGE),
+    ("rusqlite", "SQLite", SKY),
+    ("volatile", "volatile Rust", DARK),
+    ("floor", "floor", GREY),
+];
+
+/// What a system is called where people read.
+pub(crate) fn display_name(system: &str) -> &str {
+    SYSTEMS.iter().find(|known| known.0 == system).map_or(system, |known| known.1)
+}
+
+/// Where a system comes in lists.
+pub(crate) fn rank(system: &str) -> usize {
+    SYSTEMS.iter().position(|known| known.0 == system).unwrap_or(SYSTEMS.len())
+}
+
+pub(super) fn color(system: &str) -> RGBColor {
+    SYSTEMS.iter().find(|known| known.0 == system).map_or(GREY, |known| known.2)
+}
+
+/// How a line runs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Stroke {
+    Solid,
+    Dashed,
+    Dotted,
+}
+
+/// What points look like.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Marker {
+    Circle,
+    Ring,
+    Square,
+    Triangle,
+    None,
+}
+
+/// A line, or a bar.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Look {
+    pub(super) system: &'static str,
+    pub(super) stroke: Stroke,
+    pub(super) marker: Marker,
+}
+
+impl Look {
+    pub(super) const fn new(system: &'static str, stroke: Stroke, marker: Marker) -> Look {
+        Look { system, stroke, marker }
+    }
+
+    /// The look of a system that comes in one form only.
+    pub(super) fn of_system(system: &str) -> Look {
+        let known = SYSTEMS.iter().find(|known| known.0 == system).map_or("", |known| known.0);
+        match known {
+            "floor" => Look::new(known, Stroke::Dashed, Marker::None),
+            "rusqlite" | "heed" => Look::new(known, Stroke::Solid, Marker::Square),
+            "fjall" => Look::new(known, Stroke::Solid, Marker::Triangle),
+            _ => Look::new(known, Stroke::Solid, Marker::Circle),
+        }
+    }
+
+    pub(super) fn color(&self) -> RGBColor {
+        color(self.system)
+    }
+}

@@ -1,0 +1,217 @@
+//! What `#[txn]` and `#[derive(Persist)]` add to a build: a generated program and an example, each built with and without them.
+
+mod program;
+
+use crate::Result;
+use crate::run::{Sink, lines_of};
+use program::{Side, program};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Instant, SystemTime};
+
+/// How many rows come.
+pub(crate) const ROWS: u64 = 15;
+
+/// The cargo that runs this program, or the one in the path.
+pub(crate) fn cargo() -> Command {
+    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
+
+/// What one does to build, as rows call it.
+const KINDS: [(&str, &[&str]); 3] =
+    [("check", &["check"]), ("build", &["build"]), ("release", &["build", "--release"])];
+
+/// How much is built, and how often.
+struct Plan {
+    functions: usize,
+    records: usize,
+    rounds: usize,
+    example: bool,
+}
+
+const FULL: Plan = Plan { functions: 1000, records: 50, rounds: 5, example: true };
+const QUICK: Plan = Plan { functions: 200, records: 10, rounds: 2, example: false };
+
+/// The example that is built: it has one function with the attribute.
+const EXAMPLE: &str = "churn";
+
+pub(crate) fn measure(repository: &Path, quick: bool, sink: &mut Sink) -> Result<()> {
+    let plan = if quick { QUICK } else { FULL };
+    let folder = tempfile::tempdir()?;
+    let workspace = Workspace::generate(folder.path(), repository, &plan)?;
+    for (kind, arguments) in KINDS {
+        for group in &workspace.groups {
+            workspace.measure(kind, arguments, group, &plan, sink)?;
+        }
+        if kind == "build" {
+            workspace.agree()?;
+        }
+    }
+    Ok(())
+}
+
+/// Crates that are built in turns, and what they count as.
+struct Group {
+    crates: Vec<&'static str>,
+    n: usize,
+}
+
+struct Workspace {
+    path: PathBuf,
+    groups: Vec<Group>,
+}
+
+impl Workspace {
+    fn generate(path: &Path, repository: &Path, plan: &Plan) -> Result<Workspace> {
+        let mut workspace = Workspace { path: path.to_owned(), groups: Vec::new() };
+        let pheap = format!("pheap = {{ path = {:?} }}\n", repository.join("crates/pheap"));
+        let sides = [("annotated", Side::Annotated), ("plain", Side::Plain), ("volatile", Side::Volatile)];
+        for (name, side) in sides {
+            let dependencies = if side == Side::Volatile { "" } else { pheap.as_str() };
+            workspace.add(name, dependencies, &[("main.rs", program(side, plan.functions, plan.records))])?;
+        }
+        workspace.groups.push(Group { crates: sides.map(|(name, _)| name).to_vec(), n: plan.functions });
+        if plan.example {
+            let sources = sources(&repository.join("examples").join(EXAMPLE))?;
+            let attributes: usize =
+                sources.iter().flat_map(|source| source.1.lines()).filter(|line| is_attribute(line)).count();
+            let without = |(name, text): &(String, String)| (name.clone(), without_attribute(text));
+            let plain: Vec<(String, String)> = sources.iter().map(without).collect();
+            let dependencies = format!(
+                "{pheap}clap = {{ version = \"4\", features = [\"derive\"] }}\nindicatif = \"0.18\"\n"
+            );
+            for (name, sources) in [("example", sources), ("example_plain", plain)] {
+                workspace.add(name, &dependencies, &sources)?;
+            }
+            workspace.groups.push(Group { crates: vec!["example", "example_plain"], n: attributes });
+        }
+        fs::write(
+            path.join("Cargo.toml"),
+            format!("[workspace]\nmembers = {:?}\nresolver = \"3\"\n", workspace.members()),
+        )?;
+        // The versions that the repository is tested with.
+        fs::copy(repository.join("Cargo.lock"), path.join("Cargo.lock"))?;
+        Ok(workspace)
+    }
+
+    fn members(&self) -> Vec<&'static str> {
+        self.groups.iter().flat_map(|group| group.crates.iter().copied()).collect()
+    }
+
+    fn add(&self, name: &str, dependencies: &str, sources: &[(impl AsRef<str>, String)]) -> Result<()> {
+        let source = self.path.join(name).join("src");
+        fs::create_dir_all(&source)?;
+        fs::write(
+            self.path.join(name).join("Cargo.toml"),
+            format!("[package]\nname = \"{name}\"\nedition = \"2024\"\n\n[dependencies]\n{dependencies}"),
+        )?;
+        for (file, text) in sources {
+            fs::write(source.join(file.as_ref()), text)?;
+        }
+        Ok(())
+    }
+
+    /// Builds the crates of a group in turns, after their dependencies.
+    fn measure(
+        &self,
+        kind: &str,
+        arguments: &[&str],
+        group: &Group,
+        plan: &Plan,
+        sink: &mut Sink,
+    ) -> Result<()> {
+        let mut times = vec![Vec::new(); group.crates.len()];
+        for round in 0..=plan.rounds {
+            for (name, times) in group.crates.iter().zip(&mut times) {
+                sink.say(format!("compile: cargo {}, {name}", arguments.join(" ")));
+                let seconds = self.build(arguments, name)?;
+                // The first time, dependencies are built.
+                if round > 0 {
+                    times.push(seconds);
+                }
+            }
+        }
+        for (name, mut times) in group.crates.iter().zip(times) {
+            times.sort_by(f64::total_cmp);
+            let (low, high) = (times[(times.len() - 1) / 2], times[times.len() / 2]);
+            sink.line(&format!(
+                r#"{{"system":"compile","bench":"compile_time","variant":"{name}:{kind}","n":{},"threads":1,"seconds":{:.6},"min":{:.6},"max":{:.6},"reps":{}}}"#,
+                group.n,
+                (low + high) / 2.0,
+                times[0],
+                times[times.len() - 1],
+                times.len()
+            ))?;
+        }
+        Ok(())
+    }
+
+    /// What it takes to build a crate whose source has changed.
+    fn build(&self, arguments: &[&str], name: &str) -> Result<f64> {
+        File::options()
+            .append(true)
+            .open(self.path.join(name).join("src/main.rs"))?
+            .set_modified(SystemTime::now())?;
+        let mut command = cargo();
+        command
+            .current_dir(&self.path)
+            .args(arguments)
+            .args(["-p", name, "--target-dir"])
+            .arg(self.path.join("target"));
+        // Nothing has changed, so an incremental build would do nothing.
+        command.env("CARGO_INCREMENTAL", "0");
+        let start = Instant::now();
+        lines_of(command, |_| Ok(()), |_| {})?;
+        Ok(start.elapsed().as_secs_f64())
+    }
+
+    /// An error unless the generated programs all compute the same.
+    fn agree(&self) -> Result<()> {
+        let mut first = None;
+        for name in &self.groups[0].crates {
+            let mut said = Vec::new();
+            let take = |line: &str| {
+                said.push(line.to_owned());
+                Ok(())
+            };
+            lines_of(Command::new(self.path.join("target/debug").join(name)), take, |_| {})?;
+            if *first.get_or_insert_with(|| said.clone()) != said {
+                return Err(
+                    format!("the generated program {name} computes something else than the first").into()
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The source files of a folder, by name.
+fn sources(folder: &Path) -> Result<Vec<(String, String)>> {
+    let mut sources = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        sources.push((entry.file_name().to_string_lossy().into_owned(), fs::read_to_string(entry.path())?));
+    }
+    sources.sort();
+    Ok(sources)
+}
+
+fn is_attribute(line: &str) -> bool {
+    line.trim_start().starts_with("#[txn]")
+}
+
+/// The text with all lines of `#[txn]` left out.
+fn without_attribute(text: &str) -> String {
+    text.lines().filter(|line| !is_attribute(line)).map(|line| format!("{line}\n")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_attribute_is_left_out() {
+        assert_eq!(without_attribute("a\n    #[txn] // why\nb\n"), "a\nb\n");
+    }
+}

@@ -1,0 +1,112 @@
+//! `docs/benchmarks/README.md`: text by people, and between markers what this program knows.
+
+mod compile;
+mod peers;
+mod ratios;
+mod setting;
+mod stores;
+
+use crate::Result;
+use crate::charts::Chart;
+use crate::choose::Rows;
+use crate::results::Results;
+use std::fmt::Write as _;
+
+/// What a report is that nobody has written anything for yet.
+pub(crate) const TEMPLATE: &str = include_str!("template.md");
+
+/// All blocks, by name.
+fn block(name: &str, results: &Results, rows: Rows<'_>, charts: &[&Chart]) -> Option<String> {
+    Some(match name {
+        "setting" => setting::table(results),
+        "figures" => figures(charts),
+        "ratios" => ratios::table(rows),
+        "peers" => peers::list(rows),
+        "stores" => stores::tables(rows),
+        "compile" => compile::table(rows),
+        _ => return None,
+    })
+}
+
+fn figures(charts: &[&Chart]) -> String {
+    let mut out = String::new();
+    for chart in charts {
+        let _ = writeln!(out, "![{}]({}.svg)\n", chart.title, chart.file);
+    }
+    out
+}
+
+/// The page with its blocks replaced: what is between `<!-- generated: NAME -->` and `<!-- end -->`.
+pub(crate) fn fill(page: &str, results: &Results, charts: &[&Chart]) -> Result<String> {
+    const BEGIN: &str = "<!-- generated: ";
+    const END: &str = "<!-- end -->";
+    let rows: Vec<_> = results.rows().collect();
+    let mut out = String::new();
+    let mut rest = page;
+    while let Some((before, after)) = rest.split_once(BEGIN) {
+        let (name, after) = after.split_once(" -->").ok_or("a marker of the page does not end")?;
+        let (_, after) = after
+            .split_once(END)
+            .ok_or_else(|| format!("the page has no {END} after the marker of `{name}`"))?;
+        let text = block(name, results, Rows(&rows), charts)
+            .ok_or_else(|| format!("the page has a marker of `{name}`, which there is not"))?;
+        let text = if text.trim().is_empty() { "Not measured." } else { text.trim() };
+        let _ = write!(out, "{before}{BEGIN}{name} -->\n\n{text}\n\n{END}");
+        rest = after;
+    }
+    out.push_str(rest);
+    Ok(out)
+}
+
+/// A table in Markdown; the first column is text, the others are numbers.
+fn table(header: &[&str], lines: &[Vec<String>]) -> String {
+    let mut out = format!("| {} |\n|{}\n", header.join(" | "), "---|".repeat(header.len()));
+    for line in lines {
+        let _ = writeln!(out, "| {} |", line.join(" | "));
+    }
+    out
+}
+
+/// Where there is nothing to say.
+const NOTHING: &str = "–";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINES: &str = include_str!("golden.jsonl");
+    const GOLDEN: &str = include_str!("golden.md");
+    const PAGE: &str = "# A page\n\nBy hand.\n\n<!-- generated: setting -->\nold\n<!-- end -->\n\n<!-- generated: ratios -->\n<!-- end -->\n\n\
+        <!-- generated: peers -->\n<!-- end -->\n\n<!-- generated: stores -->\n<!-- end -->\n\n\
+        <!-- generated: compile -->\n<!-- end -->\n\nMore by hand.\n";
+
+    #[test]
+    fn a_small_report_is_as_it_was() {
+        let results = Results::parse(LINES).unwrap();
+        let page = fill(PAGE, &results, &[]).unwrap();
+        assert_eq!(page, GOLDEN, "if that is meant: golden.md should be\n{page}");
+    }
+
+    #[test]
+    fn filling_a_page_again_changes_nothing() {
+        let results = Results::parse(LINES).unwrap();
+        for page in [PAGE, TEMPLATE] {
+            let once = fill(page, &results, &[]).unwrap();
+            assert_eq!(fill(&once, &results, &[]).unwrap(), once);
+        }
+    }
+
+    #[test]
+    fn marks_that_cannot_be_filled_are_errors() {
+        let results = Results::default();
+        let error = |page| fill(page, &results, &[]).unwrap_err().to_string();
+        assert!(error("<!-- generated: tables -->\n<!-- end -->").contains("`tables`"));
+        assert!(error("<!-- generated: ratios -->\n").contains("<!-- end -->"));
+    }
+
+    #[test]
+    fn what_was_not_measured_says_so() {
+        let page = fill("<!-- generated: ratios --><!-- end -->", &Results::default(), &[]).unwrap();
+        assert_eq!(page, "<!-- generated: ratios -->\n\nNot measured.\n\n<!-- end -->");
+    }
+}

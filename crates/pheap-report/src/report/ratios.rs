@@ -1,0 +1,143 @@
+//! pheap, divided by what was measured beside it.
+
+use super::{NOTHING, table as markdown};
+use crate::benches::{BENCHES, Bench};
+use crate::choose::{Choice, Code, Figure, Rows};
+use crate::numbers::{three_digits, time};
+use crate::row::Size;
+use crate::targets::{FLAT, Verdict, verdict};
+use std::fmt::Write as _;
+
+/// The benchmarks, with two lines for a size where straightforward code is not the fastest, of either side.
+pub(super) fn table(rows: Rows<'_>) -> String {
+    let mut lines = Vec::new();
+    let mut counts = (0, 0);
+    for bench in &BENCHES {
+        for size in rows.sizes(bench.name) {
+            let best = Line::new(rows, bench, size, Code::Best);
+            let written = Line::new(rows, bench, size, Code::Written)
+                .filter(|written| best.as_ref().is_none_or(|best| !best.is_of_same_rows(written)));
+            let both = written.is_some();
+            for line in [best, written].into_iter().flatten() {
+                if let Some(verdict) = &line.verdict {
+                    counts.0 += usize::from(verdict.met());
+                    counts.1 += 1;
+                }
+                lines.push(line.cells(both));
+            }
+        }
+    }
+    if lines.is_empty() {
+        return String::new();
+    }
+    let header = ["bench", "size", "code", "pheap", "÷ volatile", "÷ PMDK", "target", "of the target", "met"];
+    let mut out = markdown(&header, &lines);
+    if let Some(line) = flat(rows) {
+        let _ = write!(out, "\n{line}\n");
+    }
+    let _ = write!(out, "\n{} of {} targets in the table are met.\n", counts.0, counts.1);
+    out
+}
+
+struct Line<'a> {
+    bench: &'a Bench,
+    size: Size,
+    code: Code,
+    pheap: Figure,
+    volatile: Option<Figure>,
+    pmdk: Option<Figure>,
+    verdict: Option<Verdict>,
+}
+
+impl<'a> Line<'a> {
+    fn new(rows: Rows<'_>, bench: &'a Bench, size: Size, code: Code) -> Option<Line<'a>> {
+        Some(Line {
+            bench,
+            size,
+            code,
+            pheap: rows.find(bench, size, Choice::Pheap("pmem", code))?,
+            volatile: rows.find(bench, size, Choice::Volatile),
+            pmdk: rows.find(bench, size, Choice::Pmdk(code)),
+            verdict: verdict(rows, bench, size, code),
+        })
+    }
+
+    fn is_of_same_rows(&self, other: &Line<'_>) -> bool {
+        let variants = |line: &Line<'_>| {
+            (line.pheap.variant.clone(), line.pmdk.as_ref().map(|figure| figure.variant.clone()))
+        };
+        variants(self) == variants(other)
+    }
+
+    fn cells(&self, both: bool) -> Vec<String> {
+        let ratio = |other: &Option<Figure>, named: bool| match other {
+            None => NOTHING.to_owned(),
+            Some(other) => {
+                let ratio = three_digits(self.pheap.seconds / other.seconds);
+                if named { format!("{ratio} `{}`", other.variant) } else { ratio }
+            }
+        };
+        let code = match (both, self.code) {
+            (false, _) => "",
+            (true, Code::Best) => "best",
+            (true, Code::Written) => "plain",
+        };
+        let each = self.bench.operation.map_or(1.0, |_| self.size.n as f64);
+        let (bound, part, met) = match &self.verdict {
+            None => (NOTHING.into(), NOTHING.into(), NOTHING.into()),
+            Some(verdict) => {
+                let met = if verdict.met() { "yes" } else { "**no**" };
+                (verdict.bound.clone(), three_digits(verdict.ratio), met.to_owned())
+            }
+        };
+        vec![
+            format!("`{}`", self.bench.name),
+            size(self.size),
+            code.to_owned(),
+            format!("{} `{}`", time(self.pheap.seconds / each), self.pheap.variant),
+            ratio(&self.volatile, false),
+            ratio(&self.pmdk, true),
+            bound,
+            part,
+            met,
+        ]
+    }
+}
+
+/// A size, for people.
+pub(super) fn size(size: Size) -> String {
+    let mut out = match size.n {
+        n if n >= 1_000_000 && n % 1_000_000 == 0 => format!("{}M", n / 1_000_000),
+        n if n >= 10_000 && n % 1000 == 0 => format!("{}k", n / 1000),
+        n => n.to_string(),
+    };
+    if let Some(k) = size.k {
+        out = format!("k = {k}");
+    }
+    if size.threads > 1 {
+        let _ = write!(out, ", {} threads", size.threads);
+    }
+    out
+}
+
+/// Whether opening takes as long for large heaps as for small ones.
+fn flat(rows: Rows<'_>) -> Option<String> {
+    let bench = BENCHES.iter().find(|bench| bench.name == "fill_heap_open")?;
+    let figures: Vec<(u64, f64)> = rows
+        .sizes(bench.name)
+        .into_iter()
+        .filter_map(|size| Some((size.n, rows.find(bench, size, Choice::Pheap("pmem", Code::Best))?.seconds)))
+        .collect();
+    let (small, large) = (figures.first()?, figures.last()?);
+    if small.0 == large.0 {
+        return None;
+    }
+    let ratio = large.1 / small.1;
+    let met = if ratio <= FLAT { "met" } else { "**not met**" };
+    Some(format!(
+        "Opening {} MB after a kill takes {} × as long as opening {} MB (at most {FLAT}: {met}).",
+        large.0,
+        three_digits(ratio),
+        small.0
+    ))
+}

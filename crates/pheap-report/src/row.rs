@@ -1,0 +1,125 @@
+//! What the benchmarks print: a JSON object a line, as `benches/README.md` describes it.
+
+use crate::run::Part;
+use serde::Deserialize;
+
+/// One line. Fields that this program has no use for are ignored, so that benchmarks may add some.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+pub(crate) struct Row {
+    pub(crate) system: String,
+    pub(crate) bench: String,
+    #[serde(default)]
+    pub(crate) variant: String,
+    #[serde(default)]
+    pub(crate) n: u64,
+    #[serde(default = "one")]
+    pub(crate) threads: u64,
+    pub(crate) seconds: f64,
+    min: Option<f64>,
+    max: Option<f64>,
+    /// Runs, of which `seconds` is the median.
+    #[serde(default = "one")]
+    pub(crate) reps: u64,
+    /// Objects that a transaction changes.
+    #[serde(default)]
+    pub(crate) k: Option<u64>,
+    /// Operations a second, of stores.
+    pub(crate) per_second: Option<f64>,
+    /// Whether a store waits for the disk at each commit.
+    pub(crate) syncs_each_commit: Option<bool>,
+    #[serde(rename = "disk")]
+    disk: Option<String>,
+}
+
+fn one() -> u64 {
+    1
+}
+
+/// What rows have to have in common to be compared.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) struct Size {
+    pub(crate) n: u64,
+    pub(crate) threads: u64,
+    pub(crate) k: Option<u64>,
+}
+
+impl Row {
+    /// The row of a line.
+    pub(crate) fn parse(line: &str) -> Result<Row, serde_json::Error> {
+        let mut row: Row = serde_json::from_str(line)?;
+        // `pmem:k8` is `pmem` with eight objects.
+        let number = |part: &&str| part.strip_prefix('k').and_then(|k| k.parse().ok());
+        if let Some(part) = row.variant.split(':').find(|part| number(part).is_some()) {
+            row.k = number(&part);
+            row.variant = row.variant.split(':').filter(|other| *other != part).collect::<Vec<_>>().join(":");
+        }
+        Ok(row)
+    }
+
+    /// The program that prints such rows.
+    pub(crate) fn part(&self) -> Part {
+        match self.bench.as_str() {
+            "update8_sync" | "update8_nosync" | "insert_sync" | "insert_nosync" | "get" => Part::Stores,
+            "compile_time" => Part::Compile,
+            _ => Part::Paper,
+        }
+    }
+
+    pub(crate) fn size(&self) -> Size {
+        Size { n: self.n, threads: self.threads, k: self.k }
+    }
+
+    /// The fastest run.
+    pub(crate) fn min(&self) -> f64 {
+        self.min.unwrap_or(self.seconds)
+    }
+
+    /// The slowest run.
+    pub(crate) fn max(&self) -> f64 {
+        self.max.unwrap_or(self.seconds)
+    }
+
+    /// Whether part of the variant, between colons, is this.
+    pub(crate) fn has(&self, part: &str) -> bool {
+        self.variant.split(':').any(|other| other == part)
+    }
+
+    /// Whether no disk has been waited for, though one should have been.
+    pub(crate) fn disk_too_fast(&self) -> bool {
+        self.disk.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINE: &str = r#"{"system":"pheap","bench":"txn_objects","variant":"pmem:k8:undo","n":1000,"threads":1,
+        "seconds":0.5,"min":0.4,"max":0.75,"reps":7,"fences":3,"what_comes_next":[1,{}]}"#;
+
+    #[test]
+    fn a_row_is_read() {
+        let row = Row::parse(LINE).unwrap();
+        assert_eq!((row.system.as_str(), row.bench.as_str()), ("pheap", "txn_objects"));
+        assert_eq!(
+            (row.variant.as_str(), row.size()),
+            ("pmem:undo", Size { n: 1000, threads: 1, k: Some(8) })
+        );
+        assert_eq!((row.seconds, row.min(), row.max(), row.reps), (0.5, 0.4, 0.75, 7));
+        assert!(row.has("undo") && !row.has("und"));
+    }
+
+    #[test]
+    fn only_what_is_needed_has_to_be_there() {
+        let row = Row::parse(r#"{"system":"pmdk","bench":"sps","seconds":2}"#).unwrap();
+        assert_eq!((row.variant.as_str(), row.threads, row.min(), row.max()), ("", 1, 2.0, 2.0));
+        assert!(Row::parse(r#"{"system":"pmdk","bench":"sps"}"#).is_err());
+    }
+
+    #[test]
+    fn a_word_that_begins_with_k_is_no_number() {
+        let row = Row::parse(r#"{"system":"pheap","bench":"txn_objects","variant":"pmem:kept","seconds":1}"#)
+            .unwrap();
+        assert_eq!((row.variant.as_str(), row.k), ("pmem:kept", None));
+    }
+}
