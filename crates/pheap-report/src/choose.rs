@@ -119,9 +119,9 @@ impl<'a> Rows<'a> {
 }
 
 fn is_comparable(bench: &Bench, row: &Row, durability: &str) -> bool {
-    let known = |part: &str| part != "undo" && !bench.not_comparable.contains(&part);
+    // The one is there to see what undo logging costs, and what the other commits is not durable yet.
+    let known = |part: &str| !["undo", "on_demand"].contains(&part) && !bench.not_comparable.contains(&part);
     let mut parts = row.variant.split(':');
-    // Undo logging that is pinned is an option that nobody needs, there to see what it costs.
     parts.next() == Some(durability) && parts.all(known)
 }
 

@@ -21,13 +21,11 @@ pub(crate) struct Row {
     #[serde(default = "one")]
     pub(crate) reps: u64,
     /// Objects that a transaction changes.
-    #[serde(default)]
-    pub(crate) k: Option<u64>,
+    pub(crate) k: Option<f64>,
     /// Operations a second, of stores.
     pub(crate) per_second: Option<f64>,
     /// Whether a store waits for the disk at each commit.
     pub(crate) syncs_each_commit: Option<bool>,
-    #[serde(rename = "disk")]
     disk: Option<String>,
 }
 
@@ -66,7 +64,7 @@ impl Row {
     }
 
     pub(crate) fn size(&self) -> Size {
-        Size { n: self.n, threads: self.threads, k: self.k }
+        Size { n: self.n, threads: self.threads, k: self.k.map(|k| k.round() as u64) }
     }
 
     /// The fastest run.

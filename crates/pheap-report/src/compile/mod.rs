@@ -11,7 +11,7 @@ use std::process::Command;
 use std::time::{Instant, SystemTime};
 
 /// How many rows come.
-pub(crate) const ROWS: u64 = 15;
+pub(crate) const ROWS: u64 = 10;
 
 /// The cargo that runs this program, or the one in the path.
 pub(crate) fn cargo() -> Command {
@@ -19,8 +19,7 @@ pub(crate) fn cargo() -> Command {
 }
 
 /// What one does to build, as rows call it.
-const KINDS: [(&str, &[&str]); 3] =
-    [("check", &["check"]), ("build", &["build"]), ("release", &["build", "--release"])];
+const KINDS: [&str; 2] = ["check", "build"];
 
 /// How much is built, and how often.
 struct Plan {
@@ -31,7 +30,7 @@ struct Plan {
 }
 
 const FULL: Plan = Plan { functions: 1000, records: 50, rounds: 5, example: true };
-const QUICK: Plan = Plan { functions: 200, records: 10, rounds: 2, example: false };
+const QUICK: Plan = Plan { functions: 100, records: 5, rounds: 2, example: false };
 
 /// The example that is built: it has one function with the attribute.
 const EXAMPLE: &str = "churn";
@@ -40,22 +39,31 @@ pub(crate) fn measure(repository: &Path, quick: bool, sink: &mut Sink) -> Result
     let plan = if quick { QUICK } else { FULL };
     let folder = tempfile::tempdir()?;
     let workspace = Workspace::generate(folder.path(), repository, &plan)?;
-    for (kind, arguments) in KINDS {
+    for kind in KINDS {
+        sink.say(format!("compile: cargo {kind}, dependencies"));
+        workspace.build(kind, DEPENDENCIES)?;
         for group in &workspace.groups {
-            workspace.measure(kind, arguments, group, &plan, sink)?;
-        }
-        if kind == "build" {
-            workspace.agree()?;
+            workspace.measure(kind, group, plan.rounds, sink)?;
         }
     }
-    Ok(())
+    workspace.agree()
 }
+
+/// The name of a crate that has all dependencies, and nothing else.
+const DEPENDENCIES: &str = "dependencies";
 
 /// Crates that are built in turns, and what they count as.
 struct Group {
     crates: Vec<&'static str>,
     n: usize,
 }
+
+const MANIFEST: &str = "\
+[workspace]
+members = [\"*\"]
+exclude = [\"target\"]
+resolver = \"3\"
+";
 
 struct Workspace {
     path: PathBuf,
@@ -65,10 +73,10 @@ struct Workspace {
 impl Workspace {
     fn generate(path: &Path, repository: &Path, plan: &Plan) -> Result<Workspace> {
         let mut workspace = Workspace { path: path.to_owned(), groups: Vec::new() };
-        let pheap = format!("pheap = {{ path = {:?} }}\n", repository.join("crates/pheap"));
+        let mut all = format!("pheap = {{ path = {:?} }}\n", repository.join("crates/pheap"));
         let sides = [("annotated", Side::Annotated), ("plain", Side::Plain), ("volatile", Side::Volatile)];
         for (name, side) in sides {
-            let dependencies = if side == Side::Volatile { "" } else { pheap.as_str() };
+            let dependencies = if side == Side::Volatile { "" } else { all.as_str() };
             workspace.add(name, dependencies, &[("main.rs", program(side, plan.functions, plan.records))])?;
         }
         workspace.groups.push(Group { crates: sides.map(|(name, _)| name).to_vec(), n: plan.functions });
@@ -78,25 +86,21 @@ impl Workspace {
                 sources.iter().flat_map(|source| source.1.lines()).filter(|line| is_attribute(line)).count();
             let without = |(name, text): &(String, String)| (name.clone(), without_attribute(text));
             let plain: Vec<(String, String)> = sources.iter().map(without).collect();
-            let dependencies = format!(
-                "{pheap}clap = {{ version = \"4\", features = [\"derive\"] }}\nindicatif = \"0.18\"\n"
+            all.push_str(
+                "clap = { version = \"4\", features = [\"derive\"] }
+indicatif = \"0.18\"
+",
             );
             for (name, sources) in [("example", sources), ("example_plain", plain)] {
-                workspace.add(name, &dependencies, &sources)?;
+                workspace.add(name, &all, &sources)?;
             }
             workspace.groups.push(Group { crates: vec!["example", "example_plain"], n: attributes });
         }
-        fs::write(
-            path.join("Cargo.toml"),
-            format!("[workspace]\nmembers = {:?}\nresolver = \"3\"\n", workspace.members()),
-        )?;
+        workspace.add(DEPENDENCIES, &all, &[("main.rs", "fn main() {}\n".to_owned())])?;
+        fs::write(path.join("Cargo.toml"), MANIFEST)?;
         // The versions that the repository is tested with.
         fs::copy(repository.join("Cargo.lock"), path.join("Cargo.lock"))?;
         Ok(workspace)
-    }
-
-    fn members(&self) -> Vec<&'static str> {
-        self.groups.iter().flat_map(|group| group.crates.iter().copied()).collect()
     }
 
     fn add(&self, name: &str, dependencies: &str, sources: &[(impl AsRef<str>, String)]) -> Result<()> {
@@ -112,24 +116,13 @@ impl Workspace {
         Ok(())
     }
 
-    /// Builds the crates of a group in turns, after their dependencies.
-    fn measure(
-        &self,
-        kind: &str,
-        arguments: &[&str],
-        group: &Group,
-        plan: &Plan,
-        sink: &mut Sink,
-    ) -> Result<()> {
+    /// Builds the crates of a group in turns.
+    fn measure(&self, kind: &str, group: &Group, rounds: usize, sink: &mut Sink) -> Result<()> {
         let mut times = vec![Vec::new(); group.crates.len()];
-        for round in 0..=plan.rounds {
+        for round in 1..=rounds {
             for (name, times) in group.crates.iter().zip(&mut times) {
-                sink.say(format!("compile: cargo {}, {name}", arguments.join(" ")));
-                let seconds = self.build(arguments, name)?;
-                // The first time, dependencies are built.
-                if round > 0 {
-                    times.push(seconds);
-                }
+                sink.say(format!("compile: cargo {kind}, {name}, {round} of {rounds}"));
+                times.push(self.build(kind, name)?);
             }
         }
         for (name, mut times) in group.crates.iter().zip(times) {
@@ -148,16 +141,13 @@ impl Workspace {
     }
 
     /// What it takes to build a crate whose source has changed.
-    fn build(&self, arguments: &[&str], name: &str) -> Result<f64> {
-        File::options()
-            .append(true)
-            .open(self.path.join(name).join("src/main.rs"))?
-            .set_modified(SystemTime::now())?;
+    fn build(&self, kind: &str, name: &str) -> Result<f64> {
+        let source = File::options().append(true).open(self.path.join(name).join("src/main.rs"))?;
+        source.set_modified(SystemTime::now())?;
         let mut command = cargo();
         command
             .current_dir(&self.path)
-            .args(arguments)
-            .args(["-p", name, "--target-dir"])
+            .args([kind, "-p", name, "--target-dir"])
             .arg(self.path.join("target"));
         // Nothing has changed, so an incremental build would do nothing.
         command.env("CARGO_INCREMENTAL", "0");

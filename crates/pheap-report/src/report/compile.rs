@@ -6,8 +6,7 @@ use crate::numbers::{three_digits, time, with_commas};
 use crate::row::Row;
 
 /// What one does to build, as rows call it.
-const KINDS: [(&str, &str); 3] =
-    [("check", "cargo check"), ("build", "cargo build"), ("release", "cargo build --release")];
+const KINDS: [(&str, &str); 2] = [("check", "cargo check"), ("build", "cargo build")];
 
 pub(super) fn table(rows: Rows<'_>) -> String {
     let find = |variant: String| rows.of_bench("compile_time").find(|row| row.variant == variant);
