@@ -185,6 +185,11 @@ pub(crate) fn lines_of(
                 stderr.into_iter().flat_map(|stderr| BufReader::new(stderr).lines()).map_while(|l| l.ok())
             {
                 seen(line.trim());
+                if ["Compiling", "Checking", "Downloaded"]
+                    .contains(&line.split_whitespace().next().unwrap_or(""))
+                {
+                    continue;
+                }
                 let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
                 kept.push_back(line);
                 if kept.len() > KEPT {

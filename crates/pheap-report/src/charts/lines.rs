@@ -175,7 +175,14 @@ fn labels(area: &Area<'_>, chart: &LineChart) -> Result<()> {
     for ((line, end), y) in chart.lines.iter().zip(ends).zip(placed) {
         let faint = line.look.color().mix(0.5).stroke_width(1);
         let x = PLOT.right + 22;
-        area.draw(&PathElement::new(vec![(end.0 + 6, end.1), (PLOT.right + 4, end.1), (x - 2, y)], faint))?;
+        let edge = PLOT.right + 4;
+        if edge - end.0 < 60 {
+            area.draw(&PathElement::new(vec![(end.0 + 6, end.1), (edge, end.1), (x - 2, y)], faint))?;
+        } else {
+            // So that nobody takes it for a part of the line.
+            let path = [(end.0 + 8, end.1), (edge, end.1), (x - 2, y)];
+            area.draw(&DashedPathElement::new(path, 1, 6, faint))?;
+        }
         stroke(area, &[(x, y), (x + 34, y)], &line.look)?;
         marker(area, (x + 17, y), &line.look)?;
         area.draw(&Text::new(line.label.as_str(), (x + 42, y), text(15, &INK, HPos::Left, VPos::Center)))?;

@@ -157,7 +157,7 @@ pub(crate) const CHARTS: [Chart; 15] = [
     },
     Chart {
         file: "sps_recovery",
-        title: "Opening after a kill in the middle of sps (sps_recovery)",
+        title: "A heap opened after a kill before the commit of sps (sps_recovery)",
         kind: restart("sps_recovery", "elements, and swaps that are rolled back"),
     },
     Chart {
@@ -167,17 +167,17 @@ pub(crate) const CHARTS: [Chart; 15] = [
     },
     Chart {
         file: "fill_heap_open",
-        title: "Opening that heap after a kill, until it can be used (fill_heap_open)",
+        title: "A heap opened after a kill, until its first transaction (fill_heap_open)",
         kind: restart("fill_heap_open", "MB of objects"),
     },
     Chart {
         file: "update8_sync",
-        title: "Durable transactions on a disk, 8 bytes each (update8_sync)",
+        title: "Transactions that wait for the disk, 8 bytes each (update8_sync)",
         kind: Kind::Systems { bench: "update8_sync", y_title: "transactions a second" },
     },
     Chart {
         file: "update8_nosync",
-        title: "The same without waiting for the disk (update8_nosync)",
+        title: "Transactions that do not wait for the disk, 8 bytes each (update8_nosync)",
         kind: Kind::Systems { bench: "update8_nosync", y_title: "transactions a second" },
     },
     Chart {
