@@ -1,7 +1,5 @@
 //! Runs the benchmarks, or reads what they have printed, and makes charts and tables of it: `docs/benchmarks`.
 
-#![allow(unreachable_pub)] // nothing outside could reach anything: this is a program
-
 mod benches;
 mod charts;
 mod choose;

@@ -8,15 +8,17 @@ use crate::row::Size;
 use crate::targets::{FLAT, Verdict, verdict};
 use std::fmt::Write as _;
 
-/// The benchmarks, with two lines for a size where straightforward code is not the fastest, of either side.
+/// The benchmarks, with two lines for a size where straightforward code is not the fastest.
 pub(super) fn table(rows: Rows<'_>) -> String {
     let mut lines = Vec::new();
     let mut counts = (0, 0);
     for bench in &BENCHES {
         for size in rows.sizes(bench.name) {
             let best = Line::new(rows, bench, size, Code::Best);
-            let written = Line::new(rows, bench, size, Code::Written)
-                .filter(|written| best.as_ref().is_none_or(|best| !best.is_of_same_rows(written)));
+            let differs = |written: &Line<'_>| {
+                best.as_ref().is_none_or(|best| best.pheap.variant != written.pheap.variant)
+            };
+            let written = Line::new(rows, bench, size, Code::Written).filter(differs);
             let both = written.is_some();
             for line in [best, written].into_iter().flatten() {
                 if let Some(verdict) = &line.verdict {
@@ -45,7 +47,7 @@ struct Line<'a> {
     code: Code,
     pheap: Figure,
     volatile: Option<Figure>,
-    pmdk: Option<Figure>,
+    pmdk: [Option<Figure>; 2],
     verdict: Option<Verdict>,
 }
 
@@ -57,16 +59,9 @@ impl<'a> Line<'a> {
             code,
             pheap: rows.find(bench, size, Choice::Pheap("pmem", code))?,
             volatile: rows.find(bench, size, Choice::Volatile),
-            pmdk: rows.find(bench, size, Choice::Pmdk(code)),
+            pmdk: [Code::Best, Code::Written].map(|code| rows.find(bench, size, Choice::Pmdk(code))),
             verdict: verdict(rows, bench, size, code),
         })
-    }
-
-    fn is_of_same_rows(&self, other: &Line<'_>) -> bool {
-        let variants = |line: &Line<'_>| {
-            (line.pheap.variant.clone(), line.pmdk.as_ref().map(|figure| figure.variant.clone()))
-        };
-        variants(self) == variants(other)
     }
 
     fn cells(&self, both: bool) -> Vec<String> {
@@ -96,7 +91,8 @@ impl<'a> Line<'a> {
             code.to_owned(),
             format!("{} `{}`", time(self.pheap.seconds / each), self.pheap.variant),
             ratio(&self.volatile, false),
-            ratio(&self.pmdk, true),
+            ratio(&self.pmdk[0], true),
+            ratio(&self.pmdk[1], true),
             bound,
             part,
             met,
