@@ -34,6 +34,11 @@ const QUICK: Plan = Plan { functions: 100, records: 5, rounds: 2, example: false
 
 /// The example that is built: it has one function with the attribute.
 const EXAMPLE: &str = "churn";
+const EXAMPLE_DEPENDENCIES: &str = "\
+clap = { version = \"4\", features = [\"derive\"] }
+indicatif = \"0.18\"
+tempfile = \"3\"
+";
 
 pub(crate) fn measure(repository: &Path, quick: bool, sink: &mut Sink) -> Result<()> {
     let plan = if quick { QUICK } else { FULL };
@@ -86,11 +91,7 @@ impl Workspace {
                 sources.iter().flat_map(|source| source.1.lines()).filter(|line| is_attribute(line)).count();
             let without = |(name, text): &(String, String)| (name.clone(), without_attribute(text));
             let plain: Vec<(String, String)> = sources.iter().map(without).collect();
-            all.push_str(
-                "clap = { version = \"4\", features = [\"derive\"] }
-indicatif = \"0.18\"
-",
-            );
+            all.push_str(EXAMPLE_DEPENDENCIES);
             for (name, sources) in [("example", sources), ("example_plain", plain)] {
                 workspace.add(name, &all, &sources)?;
             }
