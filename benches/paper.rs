@@ -1,30 +1,35 @@
 //! The published micro-benchmarks, as JSON lines on standard output.
 //!
-//! `cargo bench --bench paper -- [--quick] [--only NAME[,NAME]] [--durability pmem|process] [--dir DIR]`
+//! `cargo bench --bench paper -- [--quick] [--only NAME[,NAME]] [--systems NAME[,NAME]] [--durability pmem|process|wal] [--dir DIR]`
 //!
 //! See `benches/README.md` for what the rows mean.
 
 use clap::Parser;
+use clap::builder::PossibleValuesParser;
 use pheap::Durability;
-use pheap_suite::measure::{Plan, Row, interleaved};
+use pheap_suite::groups::{self, Group, groups};
+use pheap_suite::measure::{Plan, Row};
+use pheap_suite::pmdk::Pmdk;
 use pheap_suite::targets::{Target, targets};
-use pheap_suite::{Case, Result, Setup, child};
-use pheap_suite::{binary_trees, fannkuch, fill, floor, nbody, pauses, relocate, replace, restart, sps, txn};
+use pheap_suite::{Result, Setup, child, floor};
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Measures pheap beside volatile Rust and the floor of the machine; prints JSON lines.
+/// Measures pheap beside volatile Rust, PMDK and the floor of the machine; prints JSON lines.
 #[derive(Parser)]
 #[command(bin_name = "cargo bench --bench paper --")]
 struct Args {
-    /// Small sizes and few repetitions; ends within two minutes.
+    /// Small sizes and few repetitions; ends within three minutes.
     #[arg(long)]
     quick: bool,
     /// Only these benchmarks.
-    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = NAMES)]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = names())]
     only: Vec<String>,
-    /// Only this durability (both if not given).
+    /// Only these systems.
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = groups::SYSTEMS, default_values = groups::SYSTEMS)]
+    systems: Vec<String>,
+    /// Only this durability (all if not given).
     #[arg(long, value_delimiter = ',')]
     durability: Vec<Medium>,
     /// Where the heap files go [default: /dev/shm, or else the temporary directory].
@@ -35,10 +40,16 @@ struct Args {
     bench: bool,
 }
 
+/// What `--only` knows: the workloads, then the rows of the floor.
+fn names() -> PossibleValuesParser {
+    groups::NAMES.iter().chain(&floor::NAMES).copied().into()
+}
+
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum Medium {
     Pmem,
     Process,
+    Wal,
 }
 
 impl From<Medium> for Durability {
@@ -46,84 +57,33 @@ impl From<Medium> for Durability {
         match medium {
             Medium::Pmem => Durability::Pmem,
             Medium::Process => Durability::Process,
+            Medium::Wal => Durability::Wal,
         }
     }
 }
 
-/// What `--only` knows: the workloads, then the rows of the floor.
-const NAMES: [&str; 15] = [
-    "txn_empty",
-    "txn_small",
-    "sps",
-    "nbody",
-    "fannkuch",
-    "binary_trees",
-    "alloc",
-    "fill_heap",
-    "fill_heap_open",
-    "fill_heap_marked",
-    "relocate",
-    "pauses",
-    "nt_line",
-    "nt_5_lines",
-    "clwb_line",
-];
-
-/// The cases of one workload and size, which are measured in turns.
-struct Group {
-    bench: &'static str,
-    n: u64,
-    cases: fn(&Setup, u64) -> Result<Vec<Case>>,
-    /// Whether the floor takes turns with them.
-    floor: bool,
-    /// For cases that take long: this many runs of one pass each, instead of those of the plan.
-    runs: Option<usize>,
-}
-
-impl Group {
-    fn measure(&self, setup: &Setup, plan: &Plan) -> Result<Vec<Row>> {
-        let mut cases = (self.cases)(setup, self.n)?;
-        if self.floor {
-            cases.extend(floor::cases(setup)?);
-        }
-        let plan = match self.runs {
-            Some(runs) => Plan { rounds: plan.rounds.min(runs), run: plan.run.min(ONE_PASS), ..*plan },
-            None => *plan,
-        };
-        interleaved(cases, &plan)
-    }
-}
-
-/// The workloads at the sizes of the published evaluation, so that results and checksums can be compared.
-fn groups(quick: bool) -> Vec<Group> {
-    let mut groups = Vec::new();
-    let mut add = |bench, cases, floor, runs, sizes: &[u64]| {
-        groups.extend(sizes.iter().map(|&n| Group { bench, n, cases, floor, runs }));
-    };
-    let sizes = |all: &'static [u64], quickly: &'static [u64]| if quick { quickly } else { all };
-    add("txn_empty", txn::empty, true, None, &[1_000_000]);
-    add("txn_small", txn::small, true, None, &[1_000_000]);
-    let swaps = sizes(&[1_000, 10_000, 100_000, 1_000_000, 10_000_000], &[1_000, 10_000, 100_000, 1_000_000]);
-    add("sps", sps::cases, true, None, swaps);
-    add("nbody", nbody::cases, true, None, sizes(&[10_000, 100_000, 1_000_000], &[10_000, 100_000]));
-    add("fannkuch", fannkuch::cases, false, None, sizes(&[7, 8, 9, 10], &[7, 8, 9]));
-    add("binary_trees", binary_trees::cases, false, None, sizes(&[12, 14, 16, 18], &[12, 16]));
-    add("alloc", replace::cases, false, None, sizes(&[2_000_000], &[500_000]));
-    let megabytes = sizes(&[64, 256, 1024], &[64]);
-    add("fill_heap", fill::cases, false, Some(5), megabytes);
-    add("fill_heap_open", restart::open_cases, false, Some(5), megabytes);
-    add("fill_heap_marked", restart::marked_cases, false, Some(5), megabytes);
-    add("relocate", relocate::cases, false, Some(5), sizes(&[1024], &[256]));
-    add("pauses", pauses::cases, false, Some(1), sizes(&[512], &[64]));
-    groups
-}
-
-const FULL: Plan = Plan { rounds: 11, run: Duration::from_millis(50), budget: Duration::from_secs(60) };
-const QUICK: Plan = Plan { rounds: 7, run: Duration::from_millis(20), budget: Duration::from_millis(4500) };
-/// Shorter than any pass.
-const ONE_PASS: Duration = Duration::from_nanos(1);
+const FULL: Plan = Plan {
+    rounds: 11,
+    run: Duration::from_millis(50),
+    budget: Duration::from_secs(15),
+    slow: Duration::from_secs(3),
+    share: Duration::from_secs(6),
+};
+const QUICK: Plan = Plan {
+    rounds: 7,
+    run: Duration::from_millis(10),
+    budget: Duration::from_millis(2500),
+    slow: Duration::from_millis(800),
+    share: Duration::from_millis(1200),
+};
 /// One pass of each case: only the checksums matter.
-const SMOKE: Plan = Plan { rounds: 1, run: Duration::ZERO, budget: Duration::ZERO };
+const SMOKE: Plan = Plan {
+    rounds: 1,
+    run: Duration::ZERO,
+    budget: Duration::ZERO,
+    slow: Duration::MAX,
+    share: Duration::MAX,
+};
 
 fn main() -> Result<()> {
     child::serve();
@@ -133,29 +93,40 @@ fn main() -> Result<()> {
         return if listing { Ok(()) } else { smoke_test() };
     }
     let args = Args::parse();
-    let mut setup = Setup::default();
-    if let Some(dir) = args.dir {
-        setup.dir = dir;
-    }
-    if !args.durability.is_empty() {
-        setup.durabilities = args.durability.iter().map(|&medium| medium.into()).collect();
-    }
     let plan = if args.quick { QUICK } else { FULL };
+    let setup = setup(&args)?;
     let mut groups = groups(args.quick);
     if !args.only.is_empty() {
         groups.retain(|group| args.only.iter().any(|name| name == group.bench));
         let floor_only = |name: &String| floor::NAMES.contains(&name.as_str());
-        if args.only.iter().any(floor_only) && !groups.iter().any(|group| group.floor) {
-            groups.push(Group {
-                bench: "floor",
-                n: 0,
-                cases: |_, _| Ok(Vec::new()),
-                floor: true,
-                runs: None,
-            });
+        if args.only.iter().any(floor_only) && !groups.iter().any(Group::has_floor) {
+            groups.push(Group::of_floor());
         }
     }
+    groups.retain(|group| group.makes_sense(&setup.durabilities));
     measure(&groups, &setup, &plan)
+}
+
+fn setup(args: &Args) -> Result<Setup> {
+    let mut setup = Setup { systems: args.systems.clone(), ..Setup::default() };
+    if let Some(dir) = &args.dir {
+        setup.dir.clone_from(dir);
+    }
+    setup.durabilities = match &args.durability[..] {
+        [] => vec![Durability::Pmem, Durability::Process, Durability::Wal],
+        some => some.iter().map(|&medium| medium.into()).collect(),
+    };
+    if setup.durabilities.contains(&Durability::Wal) && setup.is_tmpfs() {
+        eprintln!("wal: {} is in memory (tmpfs), so nothing waits for a disk there", setup.dir.display());
+    }
+    if setup.measures("pmdk") {
+        setup.pmdk = pmdk()?;
+    }
+    Ok(setup)
+}
+
+fn pmdk() -> Result<Option<Pmdk>> {
+    Pmdk::find(Path::new(env!("CARGO_TARGET_TMPDIR")))
 }
 
 /// Measures and prints. Rows of the floor come last: they have taken turns with every group.
@@ -187,15 +158,19 @@ fn measure(groups: &[Group], setup: &Setup, plan: &Plan) -> Result<()> {
 
 /// `cargo test --benches` runs this program without the arguments of either `cargo bench` or this program.
 fn called_by_cargo_test(args: &[String]) -> bool {
-    let ours = ["--bench", "--quick", "--only", "--durability", "--dir", "--help", "-h"];
+    let ours = ["--bench", "--quick", "--only", "--systems", "--durability", "--dir", "--help", "-h"];
     let given = |arg: &String| ours.contains(&arg.split('=').next().unwrap_or(arg));
     args.iter().any(|arg| arg == "--test") || !args.iter().any(given)
 }
 
 /// Every workload once, small: fails if any two systems compute different results.
 fn smoke_test() -> Result<()> {
-    let setup = Setup::default();
-    for mut group in groups(true) {
+    let durabilities = vec![Durability::Pmem, Durability::Process, Durability::Wal];
+    let setup = Setup { durabilities, pmdk: pmdk()?, ..Setup::default() };
+    let mut groups = groups(true);
+    // One size is enough.
+    groups.dedup_by_key(|group| (group.bench, group.extra));
+    for group in &mut groups {
         group.n = match group.bench {
             "fannkuch" => 7,
             "binary_trees" => 6,

@@ -33,7 +33,7 @@ fn in_memory<N: Boxed>(depth: u32) -> Result<Sample> {
 /// Each pass has a heap of its own, made and deleted outside the timed part. It grows by 1 MiB, so that the size of the file says
 /// something.
 fn on_heap(setup: &Setup, durability: Durability, depth: u32) -> Result<Sample> {
-    let heap = setup.heap_with(Options::new().durability(durability).arena_size(1 << 20))?;
+    let heap = setup.heap_with(&Options::new().durability(durability).arena_size(1 << 20))?;
     let mut trees = OnHeap { root: heap.heap.root("trees")? };
     let (sample, nodes) = heap.time(|| Ok(drive(&mut trees, depth)))?;
     let stats = heap.heap.stats();

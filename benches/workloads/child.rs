@@ -39,14 +39,19 @@ fn run(child: &str) -> Result<()> {
     let mut words = child.splitn(4, ' ');
     let mut word = || words.next().ok_or("a job has four words");
     let (name, durability, n, path) = (word()?, word()?, word()?.parse()?, Path::new(word()?));
-    let durability = if durability == "pmem" { Durability::Pmem } else { Durability::Process };
-    let job = crate::restart::JOBS.iter().find(|job| job.name == name).ok_or("there is no such job")?;
+    let durability = crate::scratch::named(durability).ok_or("there is no such durability")?;
+    let mut jobs = crate::restart::JOBS.iter().chain(&crate::recovery::JOBS);
+    let job = jobs.find(|job| job.name == name).ok_or("there is no such job")?;
     let figures = (job.work)(durability, n, path)?;
+    await_death(&figures)
+}
+
+/// Says what was measured; to be called where the process shall be killed. Returns only if the parent is gone.
+pub(crate) fn await_death(figures: &Figures) -> Result<()> {
     let line: String = figures.iter().map(|(name, figure)| format!("{name}={figure:?} ")).collect();
     let mut out = std::io::stdout();
     writeln!(out, "{}", line.trim_end())?;
     out.flush()?;
-    // Until the parent kills this process, or is gone itself.
     std::io::stdin().read_to_end(&mut Vec::new())?;
     Ok(())
 }

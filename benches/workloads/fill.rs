@@ -77,7 +77,7 @@ pub fn cases(setup: &Setup, n: u64) -> Result<Vec<Case>> {
 fn on_heap(setup: &Setup, durability: Durability, n: u64) -> Result<Sample> {
     let shape = Shape::new(n);
     let arena = shape.file_bytes().next_power_of_two();
-    let scratch = setup.heap_with(options(durability).arena_size(arena))?;
+    let scratch = setup.heap_with(&options(durability).arena_size(arena))?;
     let forest = scratch.heap.root("forest")?;
     let file = scratch.heap.path().ok_or("the heap has a file")?;
     let populate = pages::populate(file, shape.file_bytes())?;

@@ -11,6 +11,7 @@ pub mod fannkuch;
 pub mod fill;
 #[allow(unsafe_code)]
 pub mod floor;
+pub mod groups;
 pub mod measure;
 #[allow(unsafe_code)]
 mod mi_box;
@@ -18,6 +19,8 @@ pub mod nbody;
 #[allow(unsafe_code)]
 mod pages;
 pub mod pauses;
+pub mod pmdk;
+pub mod recovery;
 pub mod relocate;
 pub mod replace;
 pub mod restart;
@@ -25,6 +28,7 @@ pub mod rng;
 pub mod scratch;
 pub mod sps;
 pub mod targets;
+mod threads;
 pub mod txn;
 
 pub use measure::{Case, Sample};

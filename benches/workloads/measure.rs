@@ -2,7 +2,8 @@
 //!
 //! A *pass* is one execution of a workload at its size. A *run* is as many passes as it takes to be long enough
 //! for the clock and the scheduler. Runs of all cases of a group take turns (A B C A B C …), so that a slow minute
-//! of the machine hits all of them; a row reports the median run, divided by its passes.
+//! of the machine hits all of them; a row reports the median run, divided by its passes. A case that is slow takes part in
+//! the first rounds only.
 
 use crate::Result;
 use std::fmt::{self, Write as _};
@@ -106,7 +107,7 @@ impl AddAssign for Sample {
 
 /// One row to be: a workload on one system at one size.
 pub struct Case {
-    /// `pheap`, `volatile` or `floor`.
+    /// `pheap`, `volatile`, `pmdk` or `floor`.
     pub system: &'static str,
     /// The workload.
     pub bench: &'static str,
@@ -114,7 +115,12 @@ pub struct Case {
     pub variant: String,
     /// The size: operations in a pass, or a depth.
     pub n: u64,
-    pass: Box<dyn FnMut() -> Result<Sample>>,
+    /// How many threads share the work.
+    pub threads: u64,
+    /// Executes so many passes, and adds them up.
+    passes: Box<dyn FnMut(u64) -> Result<Sample>>,
+    /// Whether it may be asked for more than one pass.
+    whole_runs: bool,
     expected: Option<Checksum>,
 }
 
@@ -125,16 +131,35 @@ impl Case {
         bench: &'static str,
         variant: impl Into<String>,
         n: u64,
-        pass: impl FnMut() -> Result<Sample> + 'static,
+        mut pass: impl FnMut() -> Result<Sample> + 'static,
     ) -> Case {
-        Case { system, bench, variant: variant.into(), n, pass: Box::new(pass), expected: None }
+        let case = Case::of_runs(system, bench, variant, n, move |_| pass());
+        Case { whole_runs: false, ..case }
+    }
+
+    /// A case whose passes are executed elsewhere: `passes` gets their number, and adds them up itself.
+    pub fn of_runs(
+        system: &'static str,
+        bench: &'static str,
+        variant: impl Into<String>,
+        n: u64,
+        passes: impl FnMut(u64) -> Result<Sample> + 'static,
+    ) -> Case {
+        let (variant, passes) = (variant.into(), Box::new(passes));
+        Case { system, bench, variant, n, threads: 1, passes, whole_runs: true, expected: None }
+    }
+
+    /// The same, said to be of so many threads.
+    pub fn threads(self, threads: u64) -> Case {
+        Case { threads, ..self }
     }
 
     /// `passes` passes added up; all passes of a case must have the same checksum.
     pub fn run(&mut self, passes: u64) -> Result<Sample> {
         let mut sum = Sample::default();
-        for _ in 0..passes {
-            let sample = (self.pass)().map_err(|error| format!("{}: {error}", self.name()))?;
+        let (times, each) = if self.whole_runs { (1, passes) } else { (passes, 1) };
+        for _ in 0..times {
+            let sample = (self.passes)(each).map_err(|error| format!("{}: {error}", self.name()))?;
             if self.expected.is_some() && self.expected != sample.checksum {
                 return Err(format!("{}: the checksum changes from pass to pass", self.name()).into());
             }
@@ -161,16 +186,22 @@ impl Case {
         format!("{} {} {} {}", self.bench, self.n, self.system, self.variant)
     }
 
-    /// Warms up, and finds out how many passes make a run of `length`.
-    fn calibrate(&mut self, length: Duration) -> Result<u64> {
-        let length = length.as_secs_f64();
-        let (mut total, mut fastest) = (0.0, f64::INFINITY);
+    /// Warms up, and finds out how many passes make a run. If one pass takes as long as `plan.slow`, that was the first run.
+    fn calibrate(&mut self, plan: &Plan) -> Result<(u64, Option<Sample>)> {
+        let length = plan.run.as_secs_f64();
+        let (mut total, mut fastest, mut passes) = (0.0, f64::INFINITY, 1);
         while total < length {
-            let seconds = self.run(1)?.seconds.max(1e-9);
+            let start = Instant::now();
+            let sample = self.run(passes)?;
+            if passes == 1 && start.elapsed() >= plan.slow {
+                return Ok((1, Some(sample)));
+            }
+            let seconds = sample.seconds.max(1e-9);
             total += seconds;
-            fastest = seconds.min(fastest);
+            fastest = fastest.min(seconds / passes as f64);
+            passes *= 2;
         }
-        Ok((length / fastest).ceil().max(1.0) as u64)
+        Ok(((length / fastest).ceil().max(1.0) as u64, None))
     }
 }
 
@@ -183,6 +214,10 @@ pub struct Plan {
     pub run: Duration,
     /// No round starts after this time, so a group may end with fewer rounds.
     pub budget: Duration,
+    /// A case whose first pass takes as long as this is not warmed up: it was its first run.
+    pub slow: Duration,
+    /// No run of a case starts if it would have taken more than this in all, so a row may have fewer runs than others.
+    pub share: Duration,
 }
 
 /// The middle value, or the mean of the two in the middle.
@@ -204,6 +239,8 @@ pub struct Row {
     pub variant: String,
     /// See [`Case::n`].
     pub n: u64,
+    /// See [`Case::threads`].
+    pub threads: u64,
     /// Seconds a pass, one entry a run.
     pub seconds: Vec<f64>,
     /// Counts of the average pass.
@@ -222,8 +259,13 @@ impl Row {
 
     /// Whether both are of one case.
     pub fn is_of_case(&self, other: &Row) -> bool {
-        let case = |row: &Row| (row.system, row.bench, row.variant.clone(), row.n);
+        let case = |row: &Row| (row.system, row.bench, row.variant.clone(), row.n, row.threads);
         case(self) == case(other)
+    }
+
+    /// The median of the runs.
+    pub fn median(&self) -> f64 {
+        median(self.seconds.iter().copied())
     }
 
     /// One JSON object on one line.
@@ -231,12 +273,13 @@ impl Row {
         let min = self.seconds.iter().copied().fold(f64::INFINITY, f64::min);
         let max = self.seconds.iter().copied().fold(0.0, f64::max);
         let mut line = format!(
-            r#"{{"system":"{}","bench":"{}","variant":"{}","n":{},"threads":1,"seconds":{:.9},"min":{min:.9},"max":{max:.9},"reps":{}"#,
+            r#"{{"system":"{}","bench":"{}","variant":"{}","n":{},"threads":{},"seconds":{:.9},"min":{min:.9},"max":{max:.9},"reps":{}"#,
             self.system,
             self.bench,
             self.variant,
             self.n,
-            median(self.seconds.iter().copied()),
+            self.threads,
+            self.median(),
             self.seconds.len(),
         );
         if let Some(Counts { fences, flushed_lines, log_bytes }) = self.counts {
@@ -255,38 +298,77 @@ impl Row {
     }
 }
 
-/// Measures the cases of a group in turns. All cases of one bench and size must have the same checksum.
-pub fn interleaved(mut cases: Vec<Case>, plan: &Plan) -> Result<Vec<Row>> {
-    let start = Instant::now();
-    let mut passes = Vec::new();
-    for case in &mut cases {
-        passes.push(case.calibrate(plan.run)?);
+/// A case that is being measured.
+struct Turns {
+    case: Case,
+    /// Passes of a run.
+    passes: u64,
+    /// The run that calibration has been.
+    first: Option<Sample>,
+    /// Seconds a pass, one entry a run.
+    seconds: Vec<f64>,
+    sum: Sample,
+    /// What all runs have taken, untimed parts included, and what the last one has.
+    spent: Duration,
+    last: Duration,
+}
+
+impl Turns {
+    fn new(mut case: Case, plan: &Plan) -> Result<Turns> {
+        let start = Instant::now();
+        let (passes, first) = case.calibrate(plan)?;
+        let spent = if first.is_some() { start.elapsed() } else { Duration::ZERO };
+        Ok(Turns { case, passes, first, seconds: Vec::new(), sum: Sample::default(), spent, last: spent })
     }
-    let mut runs: Vec<(Vec<f64>, Sample)> = vec![Default::default(); cases.len()];
-    for round in 0..plan.rounds {
-        if round > 0 && start.elapsed() > plan.budget {
-            break;
-        }
-        for ((case, &passes), (seconds, sum)) in cases.iter_mut().zip(&passes).zip(&mut runs) {
-            let sample = case.run(passes)?;
-            seconds.push(sample.seconds / passes as f64);
-            *sum += sample;
-        }
+
+    /// One run, unless it would be one too many.
+    fn turn(&mut self, round: usize, plan: &Plan) -> Result<()> {
+        let sample = if let Some(first) = self.first.take() {
+            first
+        } else if round > 0 && self.spent + self.last > plan.share {
+            return Ok(());
+        } else {
+            let start = Instant::now();
+            let sample = self.case.run(self.passes)?;
+            self.last = start.elapsed();
+            self.spent += self.last;
+            sample
+        };
+        self.seconds.push(sample.seconds / self.passes as f64);
+        self.sum += sample;
+        Ok(())
     }
-    let rows = cases.into_iter().zip(passes).zip(runs).map(|((case, passes), (seconds, sum))| {
-        let total = passes * seconds.len() as u64;
+
+    fn row(self) -> Row {
+        let total = self.passes * self.seconds.len() as u64;
         let average = |count: u64| (count as f64 / total as f64).round() as u64;
-        let counts = sum.counts.map(|counts| Counts {
+        let counts = self.sum.counts.map(|counts| Counts {
             fences: average(counts.fences),
             flushed_lines: average(counts.flushed_lines),
             log_bytes: average(counts.log_bytes),
         });
-        let mut notes = sum.notes;
+        let mut notes = self.sum.notes;
         notes.0.iter_mut().for_each(|note| note.1 /= total as f64);
-        let Case { system, bench, variant, n, .. } = case;
-        Row { system, bench, variant, n, seconds, counts, checksum: sum.checksum, notes }
-    });
-    let rows: Vec<Row> = rows.collect();
+        let Case { system, bench, variant, n, threads, .. } = self.case;
+        let (seconds, checksum) = (self.seconds, self.sum.checksum);
+        Row { system, bench, variant, n, threads, seconds, counts, checksum, notes }
+    }
+}
+
+/// Measures the cases of a group in turns. All cases of one bench and size must have the same checksum.
+pub fn interleaved(cases: Vec<Case>, plan: &Plan) -> Result<Vec<Row>> {
+    let start = Instant::now();
+    let mut cases: Vec<Turns> =
+        cases.into_iter().map(|case| Turns::new(case, plan)).collect::<Result<_>>()?;
+    for round in 0..plan.rounds {
+        if round > 0 && start.elapsed() > plan.budget {
+            break;
+        }
+        for case in &mut cases {
+            case.turn(round, plan)?;
+        }
+    }
+    let rows: Vec<Row> = cases.into_iter().map(Turns::row).collect();
     agree(&rows)?;
     Ok(rows)
 }
@@ -294,7 +376,10 @@ pub fn interleaved(mut cases: Vec<Case>, plan: &Plan) -> Result<Vec<Row>> {
 /// An error unless rows of one bench and size have one checksum.
 fn agree(rows: &[Row]) -> Result<()> {
     for row in rows {
-        let first = rows.iter().find(|first| (first.bench, first.n) == (row.bench, row.n)).unwrap_or(row);
+        let first = rows
+            .iter()
+            .find(|first| (first.bench, first.n) == (row.bench, row.n) && first.checksum.is_some())
+            .unwrap_or(row);
         if let (Some(expected), Some(found)) = (first.checksum, row.checksum)
             && expected != found
         {

@@ -1,4 +1,4 @@
-//! A box in memory of mimalloc, beside `Box`, whose memory is of the system's allocator: one program compares both.
+//! Boxes in memory of mimalloc, beside `Box`, whose memory is of the system's allocator: one program compares both.
 
 use mimalloc::MiMalloc;
 use std::alloc::{GlobalAlloc as _, Layout, handle_alloc_error};
@@ -41,5 +41,50 @@ impl<T> Drop for MiBox<T> {
             self.0.drop_in_place();
             MiMalloc.dealloc(self.0.as_ptr().cast(), Layout::new::<T>());
         }
+    }
+}
+
+/// `Box<[u64]>` likewise.
+pub(crate) struct MiSlice(NonNull<[u64]>);
+
+// SAFETY: it owns its memory, which any thread may give back to mimalloc.
+unsafe impl Send for MiSlice {}
+
+impl MiSlice {
+    /// A slice of `words` equal words, at least one.
+    #[inline]
+    pub(crate) fn new(words: usize, value: u64) -> MiSlice {
+        let layout = Self::layout(words);
+        assert!(words > 0);
+        // SAFETY: the layout has a size, as was asserted.
+        let memory = unsafe { MiMalloc.alloc(layout) }.cast::<u64>();
+        let Some(memory) = NonNull::new(memory) else { handle_alloc_error(layout) };
+        for i in 0..words {
+            // SAFETY: new memory for `words` words, and `i < words`.
+            unsafe { memory.add(i).write(value) };
+        }
+        MiSlice(NonNull::slice_from_raw_parts(memory, words))
+    }
+
+    fn layout(words: usize) -> Layout {
+        Layout::array::<u64>(words).expect("a slice that is not too long")
+    }
+}
+
+impl Deref for MiSlice {
+    type Target = [u64];
+
+    #[inline]
+    fn deref(&self) -> &[u64] {
+        // SAFETY: words that were written by `new`, alive until `drop`, changed by nobody else.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl Drop for MiSlice {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: the memory and the layout of `new`, given up this once.
+        unsafe { MiMalloc.dealloc(self.0.as_ptr().cast(), Self::layout(self.0.len())) };
     }
 }

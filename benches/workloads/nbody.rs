@@ -1,8 +1,8 @@
 //! `nbody`: the Benchmarks Game's n-body, five bodies, `n` steps, on the heap one transaction a step.
 
 use crate::measure::Checksum;
-use crate::{Case, Result, Sample, Setup, scratch};
-use pheap::{Durability, P, Persist, Root, Txn, txn};
+use crate::{Case, Result, Sample, Setup};
+use pheap::{Options, P, Persist, Root, Txn, txn};
 use std::array::from_fn;
 use std::f64::consts::PI;
 
@@ -58,18 +58,20 @@ pub fn cases(setup: &Setup, n: u64) -> Result<Vec<Case>> {
         Case::new("volatile", "nbody", "array", n, array),
         Case::new("volatile", "nbody", "box", n, boxes),
     ];
-    for &durability in &setup.durabilities {
-        let name = scratch::name(durability);
-        cases.push(one_object(setup, durability, name.into(), n)?);
-        cases.push(five_objects(setup, durability, format!("{name}:objects"), n, advance_copy)?);
-        cases.push(five_objects(setup, durability, format!("{name}:objects_txn"), n, advance_in_place)?);
+    for (options, name) in setup.modes() {
+        cases.push(one_object(setup, &options, name.into(), n)?);
+        cases.push(five_objects(setup, &options, format!("{name}:objects"), n, advance_copy)?);
+        cases.push(five_objects(setup, &options, format!("{name}:objects_txn"), n, advance_in_place)?);
+    }
+    for (options, name) in setup.undo_modes() {
+        cases.push(one_object(setup, &options, format!("{name}:undo"), n)?);
     }
     Ok(cases)
 }
 
 /// The whole system is taken by one `&mut`.
-fn one_object(setup: &Setup, durability: Durability, variant: String, n: u64) -> Result<Case> {
-    let heap = setup.heap(durability)?;
+fn one_object(setup: &Setup, options: &Options, variant: String, n: u64) -> Result<Case> {
+    let heap = setup.heap_with(options)?;
     let root: Root<System> = heap.heap.root_or("system", |_| Ok(System { bodies: solar_system() }))?;
     Ok(Case::new("pheap", "nbody", variant, n, move || {
         root.txn(|tx, p| {
@@ -93,12 +95,12 @@ fn one_object(setup: &Setup, durability: Durability, variant: String, n: u64) ->
 /// Five objects, which `step` moves.
 fn five_objects(
     setup: &Setup,
-    durability: Durability,
+    options: &Options,
     variant: String,
     n: u64,
     step: impl for<'r> Fn(&mut Txn<'r>, [P<'r, Body>; BODIES]) + Copy + 'static,
 ) -> Result<Case> {
-    let heap = setup.heap(durability)?;
+    let heap = setup.heap_with(options)?;
     let root: Root<Objects> = heap.heap.root_or("bodies", |tx| {
         let [a, b, c, d, e] = solar_system().map(|body| tx.alloc(body));
         Ok(Objects { bodies: [a?, b?, c?, d?, e?] })

@@ -1,36 +1,45 @@
-//! `alloc`: steady-state replacement. A table of live objects of 16 to 256 bytes; each of `n` steps puts a new object in the place
+//! `alloc`: steady-state replacement. A table of live objects of 64 to 256 bytes; each of `n` steps puts a new object in the place
 //! of a random one. In volatile Rust that is a `malloc` and a `free`; on the heap the old object is garbage, and collected.
+//!
+//! Several threads share the steps, and the number of live objects: each has a table of its own, which is a root of the heap.
 
 use crate::measure::Checksum;
+use crate::mi_box::MiSlice;
 use crate::rng::{Rng, SEED};
-use crate::scratch::{self, Scratch};
+use crate::scratch::Scratch;
+use crate::threads::together;
 use crate::{Case, Result, Sample, Setup};
 use pheap::{P, Persist, Root, Txn, View, txn};
+use std::ops::Deref;
 use std::rc::Rc;
 
-/// Objects in the table.
+/// Objects in all tables.
 const LIVE: u64 = 100_000;
-/// Words of an object: 16 to 256 bytes.
-const WORDS: std::ops::RangeInclusive<u64> = 2..=32;
+/// Words of an object: 64 to 256 bytes.
+const WORDS: std::ops::RangeInclusive<u64> = 8..=32;
 /// Objects that are allocated in one transaction while a table is filled.
 const AT_ONCE: u64 = 10_000;
 /// Replacements in a transaction. The short path takes up to 32 objects.
 const SIZES: [(u64, &str); 2] = [(1000, "1000"), (30, "30")];
 
-/// All variants of `n` replacements.
-pub fn cases(setup: &Setup, n: u64) -> Result<Vec<Case>> {
-    let mut cases = vec![volatile(n)];
-    for &durability in &setup.durabilities {
-        // One table a durability, which its variants share; it is always full.
-        let heap = Rc::new(setup.heap(durability)?);
-        let table = Rc::new(Table::new(&heap.heap.root("table")?, LIVE)?);
-        for (at_once, name) in SIZES {
-            let variant = format!("{}:{name}", scratch::name(durability));
-            let (heap, table) = (heap.clone(), table.clone());
-            cases.push(Case::new("pheap", "alloc", variant, n, move || pass(&heap, &table, n, at_once)));
+/// All variants of `n` replacements by so many threads.
+pub fn cases(setup: &Setup, n: u64, threads: u64) -> Result<Vec<Case>> {
+    let mut cases = vec![
+        volatile("box", n, threads, |words, value| vec![value; words].into_boxed_slice()),
+        volatile("box-mimalloc", n, threads, MiSlice::new),
+    ];
+    for (options, name) in setup.modes() {
+        // Variants share their tables, which are always full.
+        let heap = Rc::new(setup.heap_with(&options)?);
+        let table = |t| Table::new(&heap.heap.root(&format!("table {t}"))?, LIVE / threads);
+        let tables: Rc<[Table]> = (0..threads).map(table).collect::<pheap::Result<_>>()?;
+        for (at_once, suffix) in SIZES {
+            let (heap, tables) = (heap.clone(), tables.clone());
+            let pass = move || pass(&heap, &tables, n, at_once);
+            cases.push(Case::new("pheap", "alloc", format!("{name}:{suffix}"), n, pass));
         }
     }
-    Ok(cases)
+    Ok(cases.into_iter().map(|case| case.threads(threads)).collect())
 }
 
 /// What is done, in order: the number of an object, and the words of the new one.
@@ -52,37 +61,60 @@ impl Steps {
     }
 }
 
-fn volatile(n: u64) -> Case {
-    let mut steps = Steps::new(!SEED);
-    let object = |words: usize, value: u64| vec![value; words].into_boxed_slice();
-    let mut table: Vec<Box<[u64]>> = (0..LIVE).map(|i| object(steps.words(), i)).collect();
-    Case::new("volatile", "alloc", "box", n, move || {
-        let mut steps = Steps::new(SEED);
-        let (sample, ()) = Sample::time(|| {
-            for i in 0..n {
-                let (place, words) = steps.next(LIVE);
+/// The steps of thread `t`.
+fn steps_of(t: usize) -> Steps {
+    Steps::new(SEED + t as u64)
+}
+
+fn volatile<S: Deref<Target = [u64]> + Send + 'static>(
+    name: &str,
+    n: u64,
+    threads: u64,
+    object: impl Fn(usize, u64) -> S + Copy + Sync + 'static,
+) -> Case {
+    let live = LIVE / threads;
+    let table = |_| {
+        let mut steps = Steps::new(!SEED);
+        (0..live).map(|i| object(steps.words(), i)).collect()
+    };
+    let mut tables: Vec<Vec<S>> = (0..threads).map(table).collect();
+    Case::new("volatile", "alloc", name, n, move || {
+        let seconds = together(tables.iter_mut().enumerate().collect(), |(t, table)| {
+            let mut steps = steps_of(t);
+            for i in 0..n / threads {
+                let (place, words) = steps.next(live);
                 table[place] = object(words, i);
             }
-        });
-        Ok(sample.with(checksum(table.iter().map(|object| &**object))))
+            Ok::<_, pheap::Error>(())
+        })?;
+        let sums = tables.iter().map(|table| checksum(table.iter().map(|object| &**object)));
+        Ok(Sample { seconds, ..Sample::default() }.with(total(sums)))
     })
 }
 
-fn pass(heap: &Scratch, table: &Table, n: u64, at_once: u64) -> Result<Sample> {
+fn pass(heap: &Scratch, tables: &[Table], n: u64, at_once: u64) -> Result<Sample> {
     let before = heap.heap.stats();
-    let mut steps = Steps::new(SEED);
-    let (sample, ()) = heap.time(|| {
-        for first in (0..n).step_by(at_once as usize) {
-            table.replace(&mut steps, first..n.min(first + at_once))?;
-        }
-        Ok(())
+    let each = n / tables.len() as u64;
+    let (sample, seconds) = heap.time(|| {
+        together(tables.iter().enumerate().collect(), |(t, table)| {
+            let mut steps = steps_of(t);
+            for first in (0..each).step_by(at_once as usize) {
+                table.replace(&mut steps, first..each.min(first + at_once))?;
+            }
+            Ok(())
+        })
     })?;
     let stats = heap.heap.stats();
-    Ok(sample
-        .with(table.checksum()?)
+    let sums: Vec<u64> = tables.iter().map(Table::checksum).collect::<pheap::Result<_>>()?;
+    Ok(Sample { seconds, ..sample }
+        .with(total(sums.into_iter()))
         .noting("file_bytes", stats.file_bytes as f64)
         .noting("collections", (stats.collections - before.collections) as f64)
         .noting("collecting_seconds", (stats.collecting - before.collecting).as_secs_f64()))
+}
+
+fn total(sums: impl Iterator<Item = u64>) -> Checksum {
+    Checksum::Int(sums.fold(0, u64::wrapping_add).into())
 }
 
 type Object<'r> = Option<P<'r, [u64]>>;
@@ -140,7 +172,7 @@ impl Table {
         })
     }
 
-    fn checksum(&self) -> pheap::Result<Checksum> {
+    fn checksum(&self) -> pheap::Result<u64> {
         self.root.read(|view, root| {
             let objects = &view[objects(view, root)];
             checksum(objects.iter().flatten().map(|&object| &view[object]))
@@ -186,9 +218,9 @@ impl Writer {
 pub(crate) const MEAN_BYTES: u64 = 8 + 4 * (*WORDS.start() + *WORDS.end());
 
 /// Looks at the first and the last word of each object.
-fn checksum<'a>(objects: impl Iterator<Item = &'a [u64]>) -> Checksum {
+fn checksum<'a>(objects: impl Iterator<Item = &'a [u64]>) -> u64 {
     let ends =
         |object: &[u64]| object[0].wrapping_add(object[object.len() - 1]).wrapping_mul(object.len() as u64);
     let terms = objects.zip(1..).map(|(object, i): (_, u64)| ends(object).wrapping_mul(i));
-    Checksum::Int(terms.fold(0, u64::wrapping_add).into())
+    terms.fold(0, u64::wrapping_add)
 }

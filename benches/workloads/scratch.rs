@@ -2,6 +2,7 @@
 
 use crate::Result;
 use crate::measure::{Counts, Sample};
+use crate::pmdk::Pmdk;
 use pheap::{Durability, Heap, Options};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
@@ -13,25 +14,30 @@ pub struct Setup {
     pub dir: PathBuf,
     /// How durable the measured heaps are; each makes rows of its own.
     pub durabilities: Vec<Durability>,
+    /// What is measured.
+    pub systems: Vec<String>,
+    /// The programs on libpmemobj, if they are measured.
+    pub pmdk: Option<Pmdk>,
 }
 
 impl Default for Setup {
-    /// Both durabilities that need no disk, in shared memory where there is any.
+    /// Both durabilities that need no disk, in shared memory where there is any; without PMDK.
     fn default() -> Self {
         let shm = Path::new("/dev/shm");
         let dir = if shm.is_dir() { shm.to_owned() } else { std::env::temp_dir() };
-        Setup { dir, durabilities: vec![Durability::Pmem, Durability::Process] }
+        let systems = crate::groups::SYSTEMS.map(String::from).to_vec();
+        Setup { dir, durabilities: vec![Durability::Pmem, Durability::Process], systems, pmdk: None }
     }
 }
 
 impl Setup {
     /// A new, empty heap.
     pub fn heap(&self, durability: Durability) -> Result<Scratch> {
-        self.heap_with(Options::new().durability(durability))
+        self.heap_with(&Options::new().durability(durability))
     }
 
     /// A new, empty heap that is opened with these options.
-    pub fn heap_with(&self, options: Options) -> Result<Scratch> {
+    pub fn heap_with(&self, options: &Options) -> Result<Scratch> {
         let dir = self.folder()?;
         let heap = options.open(heap_in(&dir))?;
         Ok(Scratch { heap, _dir: dir })
@@ -40,6 +46,31 @@ impl Setup {
     /// A directory for one heap.
     pub(crate) fn folder(&self) -> Result<TempDir> {
         Ok(tempfile::Builder::new().prefix("pheap-bench-").tempdir_in(&self.dir)?)
+    }
+
+    /// How heaps are opened, with names for `variant`: each durability.
+    pub(crate) fn modes(&self) -> impl Iterator<Item = (Options, &'static str)> {
+        self.durabilities.iter().map(|&durability| (Options::new().durability(durability), name(durability)))
+    }
+
+    /// The same with all transactions on the path of long ones, by undo log; for durabilities that write to the file in place.
+    pub(crate) fn undo_modes(&self) -> impl Iterator<Item = (Options, &'static str)> {
+        let mapped = |durability: &&Durability| **durability != Durability::Wal;
+        let pinned = |&durability: &Durability| {
+            (Options::new().durability(durability).pin_undo(true), name(durability))
+        };
+        self.durabilities.iter().filter(mapped).map(pinned)
+    }
+
+    /// Whether this system is measured.
+    pub fn measures(&self, system: &str) -> bool {
+        self.systems.iter().any(|measured| measured == system)
+    }
+
+    /// Whether the heaps are in memory that has no medium behind it, so that syncing a file does nothing.
+    pub fn is_tmpfs(&self) -> bool {
+        const TMPFS_MAGIC: i64 = 0x0102_1994;
+        rustix::fs::statfs(&self.dir).is_ok_and(|stat| i64::from(stat.f_type) == TMPFS_MAGIC)
     }
 }
 
@@ -53,8 +84,16 @@ pub fn name(durability: Durability) -> &'static str {
     match durability {
         Durability::Pmem => "pmem",
         Durability::Process => "process",
+        Durability::Wal => "wal",
         _ => "auto",
     }
+}
+
+/// The durability of this name.
+pub(crate) fn named(name: &str) -> Option<Durability> {
+    [Durability::Pmem, Durability::Process, Durability::Wal]
+        .into_iter()
+        .find(|&durability| self::name(durability) == name)
 }
 
 /// A heap in a directory of its own. Fields drop in order: first the heap is closed, then its files go.

@@ -2,21 +2,21 @@
 
 use crate::measure::Checksum;
 use crate::rng::{Rng, SEED};
-use crate::scratch::{self, Scratch};
+use crate::scratch::Scratch;
 use crate::{Case, Result, Sample, Setup};
-use pheap::{P, Persist, Root, Txn, txn};
+use pheap::{Heap, Options, P, Persist, Root, Txn, txn};
 use std::rc::Rc;
 
 /// The root of the heap.
 #[derive(Persist)]
 #[repr(C)]
-struct Array<'r> {
-    items: P<'r, [u64]>,
+pub(crate) struct Array<'r> {
+    pub(crate) items: P<'r, [u64]>,
 }
 
 /// How a transaction does the swaps.
 #[derive(Clone, Copy)]
-enum Swaps {
+pub(crate) enum Swaps {
     /// The whole array is logged once, then it is a slice like any other.
     SliceMut,
     /// Each swap logs its two elements: `tx.swap`.
@@ -28,22 +28,37 @@ enum Swaps {
 /// All variants at size `n`.
 pub fn cases(setup: &Setup, n: u64) -> Result<Vec<Case>> {
     let mut cases = vec![volatile(n)];
-    for &durability in &setup.durabilities {
-        // One array a durability, which its variants share.
-        let heap = Rc::new(setup.heap(durability)?);
-        let root: Root<Array> = heap
-            .heap
-            .root_or("array", |tx| Ok(Array { items: tx.alloc_slice(n as usize, |i| i as u64)? }))?;
-        let root = Rc::new(root);
-        for (swaps, suffix) in
-            [(Swaps::SliceMut, "slice_mut"), (Swaps::Element, "element"), (Swaps::ElementTxn, "element_txn")]
-        {
-            let variant = format!("{}:{suffix}", scratch::name(durability));
-            let (heap, root) = (heap.clone(), root.clone());
-            cases.push(Case::new("pheap", "sps", variant, n, move || pass(&heap, &root, n, swaps)));
-        }
+    let all =
+        [(Swaps::SliceMut, "slice_mut"), (Swaps::Element, "element"), (Swaps::ElementTxn, "element_txn")];
+    for (options, name) in setup.modes() {
+        cases.extend(on_heap(setup, &options, name, n, &all)?);
+    }
+    for (options, name) in setup.undo_modes() {
+        cases.extend(on_heap(setup, &options, name, n, &[(Swaps::Element, "element:undo")])?);
     }
     Ok(cases)
+}
+
+/// Variants that share one array.
+fn on_heap(
+    setup: &Setup,
+    options: &Options,
+    name: &str,
+    n: u64,
+    variants: &[(Swaps, &str)],
+) -> Result<Vec<Case>> {
+    let heap = Rc::new(setup.heap_with(options)?);
+    let root = Rc::new(array(&heap.heap, n)?);
+    let case = |&(swaps, suffix): &(Swaps, &str)| {
+        let (heap, root) = (heap.clone(), root.clone());
+        Case::new("pheap", "sps", format!("{name}:{suffix}"), n, move || pass(&heap, &root, n, swaps))
+    };
+    Ok(variants.iter().map(case).collect())
+}
+
+/// The array of a heap, made and filled if it is not there.
+pub(crate) fn array(heap: &Heap, n: u64) -> pheap::Result<Root<Array<'static>>> {
+    heap.root_or("array", |tx| Ok(Array { items: tx.alloc_slice(n as usize, |i| i as u64)? }))
 }
 
 fn volatile(n: u64) -> Case {
@@ -64,19 +79,24 @@ fn pass(heap: &Scratch, root: &Root<Array<'static>>, n: u64, swaps: Swaps) -> Re
     let (sample, ()) = heap.time(|| {
         root.txn(|tx, p| {
             let items = tx[p].items;
-            match swaps {
-                Swaps::SliceMut => {
-                    let slice = tx.slice_mut(items, ..);
-                    random_pairs(n, |i, j| slice.swap(i, j));
-                }
-                Swaps::Element => random_pairs(n, |i, j| tx.swap(items.at(i), items.at(j))),
-                Swaps::ElementTxn => random_pairs(n, |i, j| exchange(tx, items, i, j)),
-            }
+            swap_all(tx, items, n, swaps);
             Ok(())
         })
     })?;
     let sum = root.read(|view, p| checksum(&view[view[p].items]))?;
     Ok(sample.with(sum))
+}
+
+/// All swaps.
+pub(crate) fn swap_all<'r>(tx: &mut Txn<'r>, items: P<'r, [u64]>, n: u64, swaps: Swaps) {
+    match swaps {
+        Swaps::SliceMut => {
+            let slice = tx.slice_mut(items, ..);
+            random_pairs(n, |i, j| slice.swap(i, j));
+        }
+        Swaps::Element => random_pairs(n, |i, j| tx.swap(items.at(i), items.at(j))),
+        Swaps::ElementTxn => random_pairs(n, |i, j| exchange(tx, items, i, j)),
+    }
 }
 
 #[txn]
@@ -101,7 +121,7 @@ fn fill(array: &mut [u64]) {
     }
 }
 
-fn checksum(array: &[u64]) -> Checksum {
+pub(crate) fn checksum(array: &[u64]) -> Checksum {
     let terms = array.iter().zip(1..).map(|(item, i): (_, u64)| item.wrapping_mul(i));
     Checksum::Int(terms.fold(0, u64::wrapping_add).into())
 }

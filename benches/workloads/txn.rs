@@ -1,9 +1,10 @@
 //! `txn_empty`: `n` transactions that do nothing. `txn_small`: `n` transactions, each of which sets one 8-byte field
-//! of one object, going round 1024 objects of 64 bytes.
+//! of one object, going round 1024 objects of 64 bytes. `txn_objects`: each sets one such field in each of the next `k` objects.
 
 use crate::measure::Checksum;
-use crate::{Case, Result, Sample, Setup, scratch};
-use pheap::{Durability, P, Persist, Root, Txn, txn};
+use crate::scratch::{self, Scratch};
+use crate::{Case, Result, Sample, Setup};
+use pheap::{Durability, Options, P, Persist, Root, SyncPolicy, Txn, txn};
 use std::hint::black_box;
 
 /// The objects that `txn_small` goes round.
@@ -65,12 +66,49 @@ pub fn small(setup: &Setup, n: u64) -> Result<Vec<Case>> {
         Ok(sample.with(checksum(&objects)))
     };
     let mut cases = vec![Case::new("volatile", "txn_small", "vec", n, pass)];
-    for &durability in &setup.durabilities {
-        let name = scratch::name(durability);
-        cases.push(on_heap(setup, durability, name.into(), n, set)?);
-        cases.push(on_heap(setup, durability, format!("{name}:index_mut"), n, set_plainly)?);
+    for (options, name) in setup.modes() {
+        cases.push(small_on_heap(setup, &options, name.into(), n, set)?);
+        cases.push(small_on_heap(setup, &options, format!("{name}:index_mut"), n, set_plainly)?);
+    }
+    for (options, name) in setup.undo_modes() {
+        cases.push(small_on_heap(setup, &options, format!("{name}:undo"), n, set)?);
+    }
+    if setup.durabilities.contains(&Durability::Wal) {
+        let options = Options::new().durability(Durability::Wal).sync_policy(SyncPolicy::OnDemand);
+        cases.push(small_on_heap(setup, &options, "wal:on_demand".into(), n, set)?);
     }
     Ok(cases)
+}
+
+/// All variants of `txn_objects` with `k` objects in a transaction.
+pub fn objects(setup: &Setup, n: u64, k: u64) -> Result<Vec<Case>> {
+    let k = k as usize;
+    let mut objects = vec![Object::default(); OBJECTS];
+    let pass = move || {
+        let (sample, ()) = Sample::time(|| {
+            for i in 0..n {
+                let objects = black_box(&mut objects[..]);
+                for j in 0..k {
+                    objects[next(i, j, k)].field = i;
+                }
+            }
+        });
+        Ok(sample.with(checksum(&objects)).noting("k", k as f64))
+    };
+    let mut cases = vec![Case::new("volatile", "txn_objects", format!("vec:k{k}"), n, pass)];
+    for (options, name) in setup.modes() {
+        cases.push(objects_on_heap(setup, &options, format!("{name}:k{k}"), n, k)?);
+    }
+    for (options, name) in setup.undo_modes() {
+        cases.push(objects_on_heap(setup, &options, format!("{name}:k{k}:undo"), n, k)?);
+    }
+    Ok(cases)
+}
+
+/// Object `j` of the `k` objects of transaction `i`.
+#[inline]
+fn next(i: u64, j: usize, k: usize) -> usize {
+    (i as usize * k + j) % OBJECTS
 }
 
 /// Only the field is logged.
@@ -84,17 +122,23 @@ fn set_plainly<'r>(tx: &mut Txn<'r>, object: P<'r, Object>, value: u64) {
     tx[object].field = value;
 }
 
-fn on_heap(
+/// Sets the field of each of the `k` objects of transaction `i`; only these fields are logged.
+#[txn]
+fn set_all<'r>(tx: &mut Txn<'r>, objects: P<'r, [Object]>, i: u64, k: usize) {
+    for j in 0..k {
+        let object = objects.at(next(i, j, k));
+        tx[object].field = i;
+    }
+}
+
+fn small_on_heap(
     setup: &Setup,
-    durability: Durability,
+    options: &Options,
     variant: String,
     n: u64,
     set: impl for<'r> Fn(&mut Txn<'r>, P<'r, Object>, u64) + Copy + 'static,
 ) -> Result<Case> {
-    let heap = setup.heap(durability)?;
-    let root: Root<Objects> = heap
-        .heap
-        .root_or("objects", |tx| Ok(Objects { objects: tx.alloc_slice(OBJECTS, |_| Object::default())? }))?;
+    let (heap, root) = new_objects(setup, options)?;
     Ok(Case::new("pheap", "txn_small", variant, n, move || {
         let (sample, ()) = heap.time(|| {
             for i in 0..n {
@@ -106,9 +150,34 @@ fn on_heap(
             }
             Ok(())
         })?;
-        let sum = root.read(|view, p| checksum(&view[view[p].objects]))?;
-        Ok(sample.with(sum))
+        Ok(sample.with(root.read(|view, p| checksum(&view[view[p].objects]))?))
     }))
+}
+
+fn objects_on_heap(setup: &Setup, options: &Options, variant: String, n: u64, k: usize) -> Result<Case> {
+    let (heap, root) = new_objects(setup, options)?;
+    Ok(Case::new("pheap", "txn_objects", variant, n, move || {
+        let (sample, ()) = heap.time(|| {
+            for i in 0..n {
+                root.txn(|tx, p| {
+                    let objects = tx[p].objects;
+                    set_all(tx, objects, i, k);
+                    Ok(())
+                })?;
+            }
+            Ok(())
+        })?;
+        let sum = root.read(|view, p| checksum(&view[view[p].objects]))?;
+        Ok(sample.with(sum).noting("k", k as f64))
+    }))
+}
+
+fn new_objects(setup: &Setup, options: &Options) -> Result<(Scratch, Root<Objects<'static>>)> {
+    let heap = setup.heap_with(options)?;
+    let root = heap
+        .heap
+        .root_or("objects", |tx| Ok(Objects { objects: tx.alloc_slice(OBJECTS, |_| Object::default())? }))?;
+    Ok((heap, root))
 }
 
 fn checksum(objects: &[Object]) -> Checksum {

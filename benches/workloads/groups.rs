@@ -1,0 +1,151 @@
+//! The published micro-benchmarks: which workloads at which sizes, and what takes turns with them.
+
+use crate::measure::{Plan, Row, interleaved};
+use crate::pmdk::Extra;
+use crate::{Case, Result, Setup};
+use crate::{
+    binary_trees, fannkuch, fill, floor, nbody, pauses, recovery, relocate, replace, restart, sps, txn,
+};
+use pheap::Durability;
+use std::time::Duration;
+
+/// The names of the workloads.
+pub const NAMES: [&str; 14] = [
+    "txn_empty",
+    "txn_small",
+    "txn_objects",
+    "sps",
+    "sps_recovery",
+    "nbody",
+    "fannkuch",
+    "binary_trees",
+    "alloc",
+    "fill_heap",
+    "fill_heap_open",
+    "fill_heap_marked",
+    "relocate",
+    "pauses",
+];
+
+/// The systems that can be chosen.
+pub const SYSTEMS: [&str; 4] = ["pheap", "volatile", "pmdk", "floor"];
+
+/// The cases of one workload and size, which are measured in turns.
+pub struct Group {
+    /// The workload.
+    pub bench: &'static str,
+    /// Its size.
+    pub n: u64,
+    /// What else it has.
+    pub extra: Extra,
+    workload: Workload,
+    quick: bool,
+}
+
+/// A workload, and what it is measured with.
+#[derive(Clone, Copy)]
+struct Workload {
+    cases: fn(&Setup, u64, Extra) -> Result<Vec<Case>>,
+    /// Whether the floor takes turns with them.
+    floor: bool,
+    /// Whether a write-ahead log makes sense.
+    wal: bool,
+    /// For cases that take long: this many runs of one pass each, instead of those of the plan.
+    runs: Option<usize>,
+}
+
+impl Group {
+    /// The floor without a workload.
+    pub fn of_floor() -> Group {
+        let workload = Workload { cases: |_, _, _| Ok(Vec::new()), floor: true, wal: false, runs: None };
+        Group { bench: "floor", n: 0, workload, extra: Extra::None, quick: false }
+    }
+
+    /// Whether the floor takes turns with the cases.
+    pub fn has_floor(&self) -> bool {
+        self.workload.floor
+    }
+
+    /// Whether there is anything to measure with these durabilities.
+    pub fn makes_sense(&self, durabilities: &[Durability]) -> bool {
+        self.workload.wal || durabilities.iter().any(|&durability| durability != Durability::Wal)
+    }
+
+    /// Measures all cases.
+    pub fn measure(&self, setup: &Setup, plan: &Plan) -> Result<Vec<Row>> {
+        let mut setup = setup.clone();
+        let Workload { cases, floor, wal, runs } = self.workload;
+        setup.durabilities.retain(|&durability| wal || durability != Durability::Wal);
+        let mut cases = cases(&setup, self.n, self.extra)?;
+        if let Some(pmdk) = &setup.pmdk {
+            cases.extend(pmdk.cases(&setup, self.bench, self.n, self.extra, self.quick)?);
+        }
+        if floor {
+            cases.extend(floor::cases(&setup)?);
+        }
+        cases.retain(|case| setup.measures(case.system));
+        let plan = match runs {
+            Some(runs) => Plan { rounds: plan.rounds.min(runs), run: plan.run.min(ONE_PASS), ..*plan },
+            None => *plan,
+        };
+        interleaved(cases, &plan)
+    }
+}
+
+/// Shorter than any pass.
+const ONE_PASS: Duration = Duration::from_nanos(1);
+
+/// All groups, at the sizes of the published evaluation, so that results and checksums can be compared; or smaller.
+pub fn groups(quick: bool) -> Vec<Group> {
+    let workload = |cases| Workload { cases, floor: false, wal: false, runs: None };
+    let floor = |cases| Workload { floor: true, ..workload(cases) };
+    let log = |workload| Workload { wal: true, ..workload };
+    let runs = |runs, cases| Workload { runs: Some(runs), ..workload(cases) };
+    let sizes = |all: &'static [u64], quickly: &'static [u64]| if quick { quickly } else { all };
+    let mut groups = Vec::new();
+    let mut add = |bench, workload, extras: &[Extra], sizes: &[u64]| {
+        for &n in sizes {
+            groups.extend(extras.iter().map(|&extra| Group { bench, n, workload, extra, quick }));
+        }
+    };
+    let plain = &[Extra::None];
+
+    let transactions = sizes(&[1_000_000], &[200_000]);
+    add("txn_empty", floor(|setup, n, _| txn::empty(setup, n)), plain, transactions);
+    add("txn_small", log(floor(|setup, n, _| txn::small(setup, n))), plain, transactions);
+    let objects = [1, 2, 4, 8, 16].map(Extra::Objects);
+    add("txn_objects", log(floor(txn_objects)), &objects, sizes(&[200_000], &[50_000]));
+    let swaps = sizes(&[1_000, 10_000, 100_000, 1_000_000, 10_000_000], &[1_000, 10_000, 100_000, 1_000_000]);
+    add("sps", log(floor(|setup, n, _| sps::cases(setup, n))), plain, swaps);
+    add("sps_recovery", runs(5, |setup, n, _| recovery::cases(setup, n)), plain, swaps);
+    let steps = sizes(&[10_000, 100_000, 1_000_000], &[10_000, 100_000]);
+    add("nbody", floor(|setup, n, _| nbody::cases(setup, n)), plain, steps);
+    add(
+        "fannkuch",
+        workload(|setup, n, _| fannkuch::cases(setup, n)),
+        plain,
+        sizes(&[7, 8, 9, 10], &[7, 8, 9]),
+    );
+    let depths = sizes(&[12, 14, 16, 18], &[12, 16]);
+    add("binary_trees", log(workload(|setup, n, _| binary_trees::cases(setup, n))), plain, depths);
+    let threads = [1, 2, 4].map(Extra::Threads);
+    add("alloc", log(workload(alloc)), &threads, sizes(&[2_000_000], &[400_000]));
+    let megabytes = sizes(&[64, 256, 1024], &[64]);
+    add("fill_heap", runs(5, |setup, n, _| fill::cases(setup, n)), plain, megabytes);
+    add("fill_heap_open", log(runs(5, |setup, n, _| restart::open_cases(setup, n))), plain, megabytes);
+    add("fill_heap_marked", runs(5, |setup, n, _| restart::marked_cases(setup, n)), plain, megabytes);
+    add("relocate", runs(5, |setup, n, _| relocate::cases(setup, n)), plain, sizes(&[1024], &[256]));
+    add("pauses", runs(1, |setup, n, _| pauses::cases(setup, n)), plain, sizes(&[512], &[64]));
+    groups
+}
+
+fn txn_objects(setup: &Setup, n: u64, extra: Extra) -> Result<Vec<Case>> {
+    match extra {
+        Extra::Objects(k) => txn::objects(setup, n, k),
+        _ => Err("a transaction changes a number of objects".into()),
+    }
+}
+
+fn alloc(setup: &Setup, n: u64, extra: Extra) -> Result<Vec<Case>> {
+    replace::cases(setup, n, extra.threads())
+}

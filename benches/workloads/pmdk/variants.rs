@@ -1,0 +1,66 @@
+//! Which variants of the C programs are measured: the fastest ones that we could write, and what one writes who follows the examples.
+
+/// A variant, by its name in C, and the sizes from which on it takes too long.
+pub(crate) struct Variant {
+    pub(crate) name: &'static str,
+    largest: u64,
+    largest_quickly: u64,
+}
+
+impl Variant {
+    /// The largest size to measure.
+    pub(crate) fn largest(&self, quick: bool) -> u64 {
+        if quick { self.largest_quickly } else { self.largest }
+    }
+}
+
+const fn any(name: &'static str) -> Variant {
+    up_to(u64::MAX, u64::MAX, name)
+}
+
+const fn up_to(largest: u64, largest_quickly: u64, name: &'static str) -> Variant {
+    Variant { name, largest, largest_quickly }
+}
+
+/// The variants of a workload; none if there is no program for it.
+pub(crate) fn of(bench: &str) -> &'static [Variant] {
+    match bench {
+        "txn_empty" => const { &[any("tx")] },
+        "txn_small" => const { &[any("field8"), any("object64"), any("publish")] },
+        "txn_objects" => const { &[any("tx"), any("publish")] },
+        "sps" => {
+            const { &[any("tuned"), up_to(u64::MAX, 100_000, "field"), up_to(1_000_000, 1_000_000, "field_log")] }
+        }
+        "sps_recovery" => const { &[any("tuned"), any("field")] },
+        "nbody" => const { &[any("tuned"), any("field")] },
+        "fannkuch" => const { &[any("tuned"), any("field")] },
+        "binary_trees" => const { &[any("reserve"), up_to(16, 12, "tx"), up_to(16, 12, "tx_oid")] },
+        "alloc" => const { &[any("reserve"), any("tx_batch"), any("tx")] },
+        "fill_heap" => const { &[any("reserve"), any("tx")] },
+        "fill_heap_open" => const { &[any("tx")] },
+        _ => &[],
+    }
+}
+
+/// What a workload has besides its size.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Extra {
+    /// Nothing.
+    None,
+    /// Objects that a transaction changes.
+    Objects(u64),
+    /// Threads.
+    Threads(u64),
+}
+
+impl Extra {
+    /// The threads of a case.
+    pub fn threads(self) -> u64 {
+        if let Extra::Threads(threads) = self { threads } else { 1 }
+    }
+
+    /// The name of a variant, with the objects in it.
+    pub(crate) fn apply(self, variant: &str) -> String {
+        if let Extra::Objects(k) = self { format!("{variant}:k{k}") } else { variant.to_owned() }
+    }
+}
