@@ -65,14 +65,14 @@ impl From<Medium> for Durability {
 const FULL: Plan = Plan {
     rounds: 11,
     run: Duration::from_millis(50),
-    budget: Duration::from_secs(15),
+    budget: Duration::from_secs(12),
     slow: Duration::from_secs(3),
     share: Duration::from_secs(6),
 };
 const QUICK: Plan = Plan {
     rounds: 7,
     run: Duration::from_millis(10),
-    budget: Duration::from_millis(2500),
+    budget: Duration::from_millis(2000),
     slow: Duration::from_millis(800),
     share: Duration::from_millis(1200),
 };

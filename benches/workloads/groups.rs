@@ -110,11 +110,11 @@ pub fn groups(quick: bool) -> Vec<Group> {
     };
     let plain = &[Extra::None];
 
-    let transactions = sizes(&[1_000_000], &[200_000]);
+    let transactions = sizes(&[200_000], &[50_000]);
     add("txn_empty", floor(|setup, n, _| txn::empty(setup, n)), plain, transactions);
     add("txn_small", log(floor(|setup, n, _| txn::small(setup, n))), plain, transactions);
     let objects = [1, 2, 4, 8, 16].map(Extra::Objects);
-    add("txn_objects", log(floor(txn_objects)), &objects, sizes(&[200_000], &[50_000]));
+    add("txn_objects", log(floor(txn_objects)), &objects, sizes(&[100_000], &[20_000]));
     let swaps = sizes(&[1_000, 10_000, 100_000, 1_000_000, 10_000_000], &[1_000, 10_000, 100_000, 1_000_000]);
     add("sps", log(floor(|setup, n, _| sps::cases(setup, n))), plain, swaps);
     add("sps_recovery", runs(5, |setup, n, _| recovery::cases(setup, n)), plain, swaps);
@@ -129,7 +129,7 @@ pub fn groups(quick: bool) -> Vec<Group> {
     let depths = sizes(&[12, 14, 16, 18], &[12, 16]);
     add("binary_trees", log(workload(|setup, n, _| binary_trees::cases(setup, n))), plain, depths);
     let threads = [1, 2, 4].map(Extra::Threads);
-    add("alloc", log(workload(alloc)), &threads, sizes(&[2_000_000], &[400_000]));
+    add("alloc", log(workload(alloc)), &threads, sizes(&[2_000_000], &[200_000]));
     let megabytes = sizes(&[64, 256, 1024], &[64]);
     add("fill_heap", runs(5, |setup, n, _| fill::cases(setup, n)), plain, megabytes);
     add("fill_heap_open", log(runs(5, |setup, n, _| restart::open_cases(setup, n))), plain, megabytes);

@@ -212,7 +212,7 @@ pub struct Plan {
     pub rounds: usize,
     /// The shortest run.
     pub run: Duration,
-    /// No round starts after this time, so a group may end with fewer rounds.
+    /// No round starts when they have taken as long as this, so a group may end with fewer rounds.
     pub budget: Duration,
     /// A case whose first pass takes as long as this is not warmed up: it was its first run.
     pub slow: Duration,
@@ -357,9 +357,9 @@ impl Turns {
 
 /// Measures the cases of a group in turns. All cases of one bench and size must have the same checksum.
 pub fn interleaved(cases: Vec<Case>, plan: &Plan) -> Result<Vec<Row>> {
-    let start = Instant::now();
     let mut cases: Vec<Turns> =
         cases.into_iter().map(|case| Turns::new(case, plan)).collect::<Result<_>>()?;
+    let start = Instant::now();
     for round in 0..plan.rounds {
         if round > 0 && start.elapsed() > plan.budget {
             break;

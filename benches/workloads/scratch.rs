@@ -69,8 +69,8 @@ impl Setup {
 
     /// Whether the heaps are in memory that has no medium behind it, so that syncing a file does nothing.
     pub fn is_tmpfs(&self) -> bool {
-        const TMPFS_MAGIC: i64 = 0x0102_1994;
-        rustix::fs::statfs(&self.dir).is_ok_and(|stat| i64::from(stat.f_type) == TMPFS_MAGIC)
+        const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
+        rustix::fs::statfs(&self.dir).is_ok_and(|stat| stat.f_type == TMPFS_MAGIC)
     }
 }
 
