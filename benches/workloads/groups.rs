@@ -66,6 +66,11 @@ impl Group {
         self.workload.floor
     }
 
+    /// Whether heaps with a write-ahead log are among the cases.
+    pub fn may_have_log(&self) -> bool {
+        self.workload.wal
+    }
+
     /// Whether there is anything to measure with these durabilities.
     pub fn makes_sense(&self, durabilities: &[Durability]) -> bool {
         self.workload.wal || durabilities.iter().any(|&durability| durability != Durability::Wal)
@@ -115,17 +120,12 @@ pub fn groups(quick: bool) -> Vec<Group> {
     add("txn_small", log(floor(|setup, n, _| txn::small(setup, n))), plain, transactions);
     let objects = [1, 2, 4, 8, 16].map(Extra::Objects);
     add("txn_objects", log(floor(txn_objects)), &objects, sizes(&[100_000], &[20_000]));
-    let swaps = sizes(&[1_000, 10_000, 100_000, 1_000_000, 10_000_000], &[1_000, 10_000, 100_000, 1_000_000]);
+    let swaps = sizes(&[1_000, 10_000, 100_000, 1_000_000, 10_000_000], &[10_000, 1_000_000]);
     add("sps", log(floor(|setup, n, _| sps::cases(setup, n))), plain, swaps);
     add("sps_recovery", runs(5, |setup, n, _| recovery::cases(setup, n)), plain, swaps);
-    let steps = sizes(&[10_000, 100_000, 1_000_000], &[10_000, 100_000]);
+    let steps = sizes(&[10_000, 100_000, 1_000_000], &[100_000]);
     add("nbody", floor(|setup, n, _| nbody::cases(setup, n)), plain, steps);
-    add(
-        "fannkuch",
-        workload(|setup, n, _| fannkuch::cases(setup, n)),
-        plain,
-        sizes(&[7, 8, 9, 10], &[7, 8, 9]),
-    );
+    add("fannkuch", workload(|setup, n, _| fannkuch::cases(setup, n)), plain, sizes(&[7, 8, 9, 10], &[9]));
     let depths = sizes(&[12, 14, 16, 18], &[12, 16]);
     add("binary_trees", log(workload(|setup, n, _| binary_trees::cases(setup, n))), plain, depths);
     let threads = [1, 2, 4].map(Extra::Threads);

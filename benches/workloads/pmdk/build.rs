@@ -15,7 +15,7 @@ const LIBRARIES: [&str; 4] = ["-lpmemobj", "-lpmem", "-lpthread", "-lm"];
 pub(super) fn program(to: &Path) -> Result<Option<PathBuf>> {
     if !has_libpmemobj()? {
         eprintln!(
-            "PMDK is left out: no C compiler that finds libpmemobj (Debian: apt-get install -y gcc libpmemobj-dev libpmem-dev)"
+            "PMDK is left out, for want of a C compiler that finds libpmemobj: apt-get install -y libpmemobj-dev libpmem-dev"
         );
         return Ok(None);
     }

@@ -31,8 +31,8 @@ pub(crate) fn of(bench: &str) -> &'static [Variant] {
         "sps" => {
             const { &[any("tuned"), up_to(u64::MAX, 100_000, "field"), up_to(1_000_000, 1_000_000, "field_log")] }
         }
-        "sps_recovery" => const { &[any("tuned"), any("field")] },
-        "nbody" => const { &[any("tuned"), up_to(u64::MAX, 10_000, "field")] },
+        "sps_recovery" => const { &[any("tuned"), up_to(1_000_000, 1_000_000, "field")] },
+        "nbody" => const { &[any("tuned"), up_to(u64::MAX, 100_000, "field")] },
         "fannkuch" => const { &[any("tuned"), any("field")] },
         "binary_trees" => const { &[any("reserve"), up_to(16, 12, "tx"), up_to(16, 12, "tx_oid")] },
         "alloc" => const { &[any("reserve"), any("tx_batch"), any("tx")] },
