@@ -129,7 +129,7 @@ pub fn groups(quick: bool) -> Vec<Group> {
     let depths = sizes(&[12, 14, 16, 18], &[12, 16]);
     add("binary_trees", log(workload(|setup, n, _| binary_trees::cases(setup, n))), plain, depths);
     let threads = [1, 2, 4].map(Extra::Threads);
-    add("alloc", log(workload(alloc)), &threads, sizes(&[2_000_000], &[200_000]));
+    add("alloc", log(workload(alloc)), &threads, sizes(&[1_000_000], &[200_000]));
     let megabytes = sizes(&[64, 256, 1024], &[64]);
     add("fill_heap", runs(5, |setup, n, _| fill::cases(setup, n)), plain, megabytes);
     add("fill_heap_open", log(runs(5, |setup, n, _| restart::open_cases(setup, n))), plain, megabytes);
