@@ -65,8 +65,9 @@ impl<'a> Place<'a> {
         Expr::Verbatim(hygienic!(at tx.span() => *{
             #first
             #bindings
-            // SAFETY: the closure is made of fields and `element` only: it computes an address, and runs no code of the user's.
-            unsafe { #krate::Txn::__place(#tx, #key, |#object| &raw mut #place) }
+            let #object = #krate::Txn::__object(#tx, #key);
+            // SAFETY: the place is made of fields and `element` only: an address within the object, and no code of the user's.
+            unsafe { #krate::Txn::__place(#tx, #object, &raw mut #place) }
         }))
     }
 
@@ -78,13 +79,22 @@ impl<'a> Place<'a> {
             hygienic!(at index.span() => (*#krate::__private::element_checked(&raw mut #array, #index)?))
         });
         let krate = krate.at(tx.span());
+        let place = hygienic!(at tx.span() => ::core::option::Option::Some(&raw mut #place));
+        // A closure for `?` only.
+        let place = match self.has_elements() {
+            true => hygienic!(at tx.span() => (|| #place)()),
+            false => place,
+        };
         hygienic!(at tx.span() => {
             #bindings
+            let #object = #krate::Txn::__object(#tx, #key);
             // SAFETY: as in `logged`.
-            unsafe {
-                #krate::Txn::__ahead(#tx, #key, |#object| ::core::option::Option::Some(&raw mut #place));
-            }
+            unsafe { #krate::Txn::__ahead(#tx, #place); }
         })
+    }
+
+    fn has_elements(&self) -> bool {
+        self.steps.iter().any(|step| matches!(step, Step::Element(_)))
     }
 
     fn parts(&self, krate: &Crate, element: impl Fn(&TokenStream, &Ident) -> TokenStream) -> Parts<'_> {

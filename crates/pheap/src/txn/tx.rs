@@ -309,25 +309,32 @@ impl<'r, T: Pointee + ?Sized> IndexMut<P<'r, T>> for Txn<'r> {
 
 /// What `#[txn]` expands to.
 impl<'r> Txn<'r> {
-    /// Makes the place within `p` that `project` selects crash-safe, and returns it.
+    /// The object, for the places that the next two are asked for. No closures there: each one would be a function more to check and to translate.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn __object<T: Pointee + ?Sized>(&self, p: P<'r, T>) -> *mut T {
+        value_of(p)
+    }
+
+    /// Makes a place within an object crash-safe, and returns it.
     ///
     /// # Safety
-    /// `project` computes the address of a part of its argument, and does nothing else.
+    /// `object` is what [`__object`](Self::__object) of this transaction said, and `place` is within it.
     #[doc(hidden)]
     #[inline]
     pub unsafe fn __place<T: Pointee + ?Sized, F: Persist>(
         &mut self,
-        p: P<'r, T>,
-        project: impl FnOnce(*mut T) -> *mut F,
+        object: *mut T,
+        place: *mut F,
     ) -> &mut F {
-        let value = value_of(p);
-        if !self.__logs_in_place() && T::bytes(value) <= 256 {
+        if !self.__logs_in_place() && T::bytes(object) <= 256 {
             // The write set takes a small object as a whole: it compares words at commit anyway.
+            let offset = place.addr() - object.addr();
             // SAFETY: as for `index_mut`; a part of the object that is borrowed from `self`.
-            return unsafe { &mut *project(self.writable(value)) };
+            return unsafe { &mut *self.writable(object).byte_add(offset).cast::<F>() };
         }
         // SAFETY: as for `index_mut`, for a part of the object.
-        unsafe { &mut *self.writable(project(value)) }
+        unsafe { &mut *self.writable(place) }
     }
 
     /// Whether each store is logged on its own, so that a group saves fences.
@@ -350,18 +357,14 @@ impl<'r> Txn<'r> {
         unsafe { self.cx() }.mode
     }
 
-    /// Notes a place that will be written soon.
+    /// Notes a place that will be written soon, if there is one.
     ///
     /// # Safety
     /// As for [`__place`](Self::__place).
     #[doc(hidden)]
     #[inline]
-    pub unsafe fn __ahead<T: Pointee + ?Sized, F>(
-        &mut self,
-        p: P<'r, T>,
-        project: impl FnOnce(*mut T) -> Option<*mut F>,
-    ) {
-        if let Some(place) = project(value_of(p)) {
+    pub unsafe fn __ahead<F>(&mut self, place: Option<*mut F>) {
+        if let Some(place) = place {
             // SAFETY: for this call.
             unsafe { self.cx() }.ahead.push((place.cast::<u8>().expose_provenance(), size_of::<F>()));
         }
