@@ -436,7 +436,8 @@ impl Builder {
                 Log::new(base, identity.header, identity.generation, identity_of_log, segments.clone())
             })
             .collect();
-        let found = read_logs(&logs, header.mapped)?;
+        // SAFETY: the mapping outlives this function, and nothing is written before the logs are replayed but the header.
+        let found = unsafe { read_logs(&logs, header.mapped)? };
         // SAFETY: as above.
         let outlook = unsafe { Outlook::of(base, header.salt, &arenas, &spans, &regions, &found)? };
         let Outlook { spans, roots } = outlook;

@@ -7,9 +7,10 @@ use crate::media::{LINE, lines};
 /// Contiguous lines of this number are noted once.
 const RECENT_LINES: usize = 1024;
 
-/// Lines that may wait until the log is emptied, so that those that are written all the time are flushed seldom and the emptying is short.
-const KEPT: usize = 64;
-/// Lines that are flushed at a commit at most.
+/// Lines that may wait until the log is emptied, so that those that are written all the time are flushed seldom and the emptying is short. Fewer in a
+/// simulation, whose programs write less.
+const KEPT: usize = if cfg!(feature = "sim") { 64 } else { RECENT_LINES };
+/// Lines that are flushed at a commit, or none: a fence that waits for many takes little longer than one that waits for a few.
 const AT_A_TIME: usize = 32;
 
 /// Cache lines that wait to be flushed. A line that is written again and again is noted about once.
@@ -38,11 +39,13 @@ impl DirtyLines {
         }
     }
 
-    /// Takes a few of the oldest lines out, if there are many.
+    /// Takes some of the oldest lines out, if there are many.
     #[inline]
     pub(crate) fn drain_some(&mut self, mut line: impl FnMut(usize)) {
-        let many = self.lines.len().saturating_sub(KEPT);
-        for oldest in self.lines.drain(..many.min(AT_A_TIME)) {
+        if self.lines.len() < KEPT + AT_A_TIME {
+            return;
+        }
+        for oldest in self.lines.drain(..AT_A_TIME) {
             // If it is written again, it is noted again.
             let recent = &mut self.recent[oldest / LINE % RECENT_LINES];
             if *recent == oldest {

@@ -141,6 +141,11 @@ impl Log {
         self.segments[1..].iter().map(|seg| (seg.start, seg.len)).chain([(first, REGION_SIZE)])
     }
 
+    /// Where entries may lie: start and end.
+    pub(super) fn places(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.segments.iter().map(|segment| (segment.start, segment.end()))
+    }
+
     /// Adds a segment to the chain: durable, like the entries in it, after the next fence. So is before that what was flushed before.
     ///
     /// # Safety
@@ -326,8 +331,8 @@ impl Log {
     }
 
     /// Reads what a crash left: the complete entries of the current generation, and their kind.
-    pub(crate) fn scan(&self) -> Result<(Kind, Vec<Vec<u64>>)> {
-        let mut entries = Vec::new();
+    pub(crate) fn scan(&self) -> Result<(Kind, Vec<*const [u64]>)> {
+        let mut entries: Vec<*const [u64]> = Vec::new();
         let mut kind = Kind::Redo;
         let (mut segment, mut at) = (0, self.segments[0].first_entry());
         'entries: loop {
@@ -350,7 +355,7 @@ impl Log {
         }
     }
 
-    fn complete_entry(&self, at: u64, end: u64, sequence: u64) -> Option<Vec<u64>> {
+    fn complete_entry(&self, at: u64, end: u64, sequence: u64) -> Option<&[u64]> {
         if at + LINE as u64 > end {
             return None;
         }
@@ -364,7 +369,7 @@ impl Log {
         }
         // SAFETY: as above.
         let words = unsafe { std::slice::from_raw_parts(entry, len as usize) };
-        holds(words[0], checksum(self.seed(sequence, at), words)).then(|| words.to_vec())
+        holds(words[0], checksum(self.seed(sequence, at), words)).then_some(words)
     }
 }
 

@@ -22,18 +22,23 @@ pub(crate) struct Recovered {
     pub(crate) rolled_back: u64,
 }
 
-/// What a crash left in the logs.
+/// What a crash left in the logs. It stays where it is: an entry may be as large as the largest object.
 #[derive(Debug)]
 pub(crate) struct Found {
     recovered: Recovered,
-    /// In the order in which they are copied to their places.
-    entries: Vec<Vec<u64>>,
+    /// In the order in which they are copied to their places. They lie in the mapped logs, which nobody writes to: see [`read_logs`].
+    entries: Vec<*const [u64]>,
 }
 
 impl Found {
+    fn entries(&self) -> impl Iterator<Item = &[u64]> {
+        // SAFETY: by the promise of `read_logs`.
+        self.entries.iter().map(|&entry| unsafe { &*entry })
+    }
+
     /// What is going to be written, in this order.
     pub(crate) fn ranges(&self) -> impl Iterator<Item = Range<'_>> {
-        self.entries.iter().flat_map(|entry| ranges(entry))
+        self.entries().flat_map(ranges)
     }
 }
 
@@ -41,7 +46,10 @@ impl Found {
 ///
 /// # Errors
 /// If they could not be replayed.
-pub(crate) fn read_logs(logs: &[Log], mapped: u64) -> Result<Found> {
+///
+/// # Safety
+/// As long as there is what this returns, the logs stay mapped, and nobody but [`replay`] writes to the heap.
+pub(crate) unsafe fn read_logs(logs: &[Log], mapped: u64) -> Result<Found> {
     let mut found = Found { recovered: Recovered::default(), entries: Vec::new() };
     for log in logs {
         let (kind, mut entries) = log.scan()?;
@@ -54,7 +62,14 @@ pub(crate) fn read_logs(logs: &[Log], mapped: u64) -> Result<Found> {
         }
         found.entries.append(&mut entries);
     }
-    if found.ranges().any(|range| range.offset < HEADER_SIZE || range.end() > mapped) {
+    // Not even a damaged entry may write to those that come after it.
+    let mut of_logs: Vec<_> = logs.iter().flat_map(Log::places).collect();
+    of_logs.sort_unstable();
+    let in_log = |range: &Range<'_>| {
+        let before = of_logs.partition_point(|&(start, _)| start < range.end());
+        of_logs[..before].last().is_some_and(|&(_, end)| end > range.offset)
+    };
+    if found.ranges().any(|range| range.offset < HEADER_SIZE || range.end() > mapped || in_log(&range)) {
         return Err(Error::corrupt("a log entry lies outside of the heap"));
     }
     Ok(found)
@@ -63,7 +78,7 @@ pub(crate) fn read_logs(logs: &[Log], mapped: u64) -> Result<Found> {
 /// Writes what was found in `logs` to the heap that is mapped at `base`, and empties them.
 ///
 /// # Safety
-/// Nobody else accesses the heap, which has not changed since the logs were read.
+/// Nobody else accesses the heap, which has not changed since the logs were read. `found` is of these logs.
 pub(crate) unsafe fn replay(
     media: &Media,
     base: *mut u8,
@@ -73,7 +88,7 @@ pub(crate) unsafe fn replay(
     if bug(Bug::RecoveryResetsFirst) {
         reset(media, logs);
     }
-    for entry in &found.entries {
+    for entry in found.entries() {
         // SAFETY: the ranges were checked when they were read.
         unsafe { restore(media, base, entry) };
     }
