@@ -475,7 +475,7 @@ impl Builder {
             // SURVIVES delay write: on a disk it is done twice, and one of the two is enough. SURVIVES delay sync: as above.
             mark_in_use(&mapping, &medium, &media, &mut header)?;
         }
-        // SAFETY: as above.
+        // SAFETY: as above; `Outlook` has refused entries that lie over a log.
         let recovered = unsafe { replay(&media, base, &mut logs, &found)? };
         for ((identity, _), log) in regions.iter_mut().zip(&logs) {
             identity.generation = log.generation();

@@ -141,11 +141,6 @@ impl Log {
         self.segments[1..].iter().map(|seg| (seg.start, seg.len)).chain([(first, REGION_SIZE)])
     }
 
-    /// Where entries may lie: start and end.
-    pub(super) fn places(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        self.segments.iter().map(|segment| (segment.start, segment.end()))
-    }
-
     /// Adds a segment to the chain: durable, like the entries in it, after the next fence. So is before that what was flushed before.
     ///
     /// # Safety
@@ -330,8 +325,8 @@ impl Log {
         }
     }
 
-    /// Reads what a crash left: the complete entries of the current generation, and their kind.
-    pub(crate) fn scan(&self) -> Result<(Kind, Vec<*const [u64]>)> {
+    /// Reads what a crash left: the complete entries of the current generation, and their kind. Shows each one to `look`.
+    pub(crate) fn scan(&self, mut look: impl FnMut(&[u64])) -> Result<(Kind, Vec<*const [u64]>)> {
         let mut entries: Vec<*const [u64]> = Vec::new();
         let mut kind = Kind::Redo;
         let (mut segment, mut at) = (0, self.segments[0].first_entry());
@@ -347,6 +342,7 @@ impl Log {
                     }
                     kind = this;
                     (segment, at) = (i, start + (entry.len() as u64 * 8).next_multiple_of(LINE as u64));
+                    look(entry);
                     entries.push(entry);
                     continue 'entries;
                 }

@@ -7,11 +7,10 @@
 //! 3. When that is durable, each log gets a new generation, also if there was nothing to do: a complete record may lie behind
 //!    a torn one, and must not come back to life.
 
-use super::commit::restore;
 use super::log::{Kind, Log, Range, ranges};
 use crate::error::{Error, Result};
 use crate::heap::header::HEADER_SIZE;
-use crate::media::{Bug, Media, bug};
+use crate::media::{Bug, LINE, Media, bug};
 
 /// What the logs held.
 #[derive(Debug, Default, Clone, Copy)]
@@ -26,6 +25,7 @@ pub(crate) struct Recovered {
 #[derive(Debug)]
 pub(crate) struct Found {
     recovered: Recovered,
+    extent: Extent,
     /// In the order in which they are copied to their places. They lie in the mapped logs, which nobody writes to: see [`read_logs`].
     entries: Vec<*const [u64]>,
 }
@@ -50,9 +50,12 @@ impl Found {
 /// # Safety
 /// As long as there is what this returns, the logs stay mapped, and nobody but [`replay`] writes to the heap.
 pub(crate) unsafe fn read_logs(logs: &[Log], mapped: u64) -> Result<Found> {
-    let mut found = Found { recovered: Recovered::default(), entries: Vec::new() };
+    let (recovered, extent) = (Recovered::default(), Extent { ranges: 0, start: u64::MAX, end: 0 });
+    let mut found = Found { recovered, extent, entries: Vec::new() };
     for log in logs {
-        let (kind, mut entries) = log.scan()?;
+        // Each entry is looked at while it is at hand: all of them together may fit into no cache.
+        let (kind, mut entries) =
+            log.scan(|entry| ranges(entry).for_each(|range| found.extent.add(&range)))?;
         match kind {
             Kind::Redo => found.recovered.replayed += entries.len() as u64,
             Kind::Undo => {
@@ -62,23 +65,31 @@ pub(crate) unsafe fn read_logs(logs: &[Log], mapped: u64) -> Result<Found> {
         }
         found.entries.append(&mut entries);
     }
-    // Not even a damaged entry may write to those that come after it.
-    let mut of_logs: Vec<_> = logs.iter().flat_map(Log::places).collect();
-    of_logs.sort_unstable();
-    let in_log = |range: &Range<'_>| {
-        let before = of_logs.partition_point(|&(start, _)| start < range.end());
-        of_logs[..before].last().is_some_and(|&(_, end)| end > range.offset)
-    };
-    if found.ranges().any(|range| range.offset < HEADER_SIZE || range.end() > mapped || in_log(&range)) {
+    if found.extent.ranges > 0 && (found.extent.start < HEADER_SIZE || found.extent.end > mapped) {
         return Err(Error::corrupt("a log entry lies outside of the heap"));
     }
     Ok(found)
 }
 
+/// The part of the heap that ranges lie in.
+#[derive(Debug)]
+struct Extent {
+    ranges: u64,
+    start: u64,
+    end: u64,
+}
+
+impl Extent {
+    fn add(&mut self, range: &Range<'_>) {
+        let Extent { ranges, start, end } = *self;
+        *self = Extent { ranges: ranges + 1, start: start.min(range.offset), end: end.max(range.end()) };
+    }
+}
+
 /// Writes what was found in `logs` to the heap that is mapped at `base`, and empties them.
 ///
 /// # Safety
-/// Nobody else accesses the heap, which has not changed since the logs were read. `found` is of these logs.
+/// Nobody else accesses the heap, which has not changed since the logs were read. `found` is of these logs, and none of its ranges lies over one of them.
 pub(crate) unsafe fn replay(
     media: &Media,
     base: *mut u8,
@@ -88,10 +99,8 @@ pub(crate) unsafe fn replay(
     if bug(Bug::RecoveryResetsFirst) {
         reset(media, logs);
     }
-    for entry in found.entries() {
-        // SAFETY: the ranges were checked when they were read.
-        unsafe { restore(media, base, entry) };
-    }
+    // SAFETY: the ranges were checked when they were read.
+    unsafe { copy_to_places(media, base, found) };
     media.fence();
     media.check_fences()?;
     // A heap with a write-ahead log was closed before, with empty logs, and keeps them in volatile memory.
@@ -100,6 +109,59 @@ pub(crate) unsafe fn replay(
     }
     media.check_fences()?;
     Ok(found.recovered)
+}
+
+/// Copies all ranges to their places, and starts to flush them.
+///
+/// # Safety
+/// The ranges are mapped relative to `base`, and nobody else accesses them.
+unsafe fn copy_to_places(media: &Media, base: *mut u8, found: &Found) {
+    let mut lines = DenseLines::of(&found.extent);
+    for range in found.ranges() {
+        // SAFETY: by the caller's promise.
+        let place = unsafe { base.add(range.offset as usize) };
+        // SAFETY: as above.
+        unsafe { media.store_words(place.cast(), range.words) };
+        match &mut lines {
+            Some(lines) => lines.add(&range),
+            None => media.flush(place, range.words.len() * 8),
+        }
+    }
+    for offset in lines.iter().flat_map(DenseLines::offsets) {
+        // SAFETY: a line of a range.
+        media.flush(unsafe { base.add(offset) }, LINE);
+    }
+}
+
+/// Lines of a part of the heap in which a transaction has changed so much that each line is flushed once, not for each change.
+struct DenseLines {
+    /// Number of the first line.
+    first: u64,
+    bits: Vec<u64>,
+}
+
+impl DenseLines {
+    /// None yet. `None` if the ranges are few, and far from one another.
+    fn of(extent: &Extent) -> Option<DenseLines> {
+        let first = extent.start / LINE as u64;
+        let lines = extent.end.div_ceil(LINE as u64).checked_sub(first)?;
+        (lines < 64 * extent.ranges).then(|| DenseLines { first, bits: vec![0; lines.div_ceil(64) as usize] })
+    }
+
+    fn add(&mut self, range: &Range<'_>) {
+        for line in range.offset / LINE as u64..range.end().div_ceil(LINE as u64) {
+            let number = line - self.first;
+            self.bits[(number / 64) as usize] |= 1 << (number % 64);
+        }
+    }
+
+    /// Offsets in the heap.
+    fn offsets(&self) -> impl Iterator<Item = usize> {
+        let lines = (0..).zip(&self.bits).flat_map(|(word, &bits)| {
+            (0..64).filter(move |bit| bits >> bit & 1 == 1).map(move |bit| word * 64 + bit)
+        });
+        lines.map(|number: u64| (self.first + number) as usize * LINE)
+    }
 }
 
 fn reset(media: &Media, logs: &mut [Log]) {
