@@ -38,6 +38,9 @@ struct Args {
     /// How many threads update values.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 2, 4, 16])]
     threads: Vec<usize>,
+    /// How many entries are inserted [default: a million, or 50,000].
+    #[arg(long, value_name = "N")]
+    inserts: Option<usize>,
     /// What this program runs under strace.
     #[arg(long, hide = true, num_args = 5)]
     child: Option<Vec<String>>,
@@ -65,6 +68,7 @@ fn main() -> Result<()> {
     let mut plan = if args.quick { quick() } else { full() };
     plan.benches = or_all(args.only);
     plan.threads = args.threads;
+    plan.inserts = args.inserts.unwrap_or(plan.inserts);
     if !args.systems.is_empty() {
         plan.systems = args.systems;
     }
@@ -114,7 +118,18 @@ fn smoke_test() -> Plan {
 
 /// `cargo test --benches` runs this program without the arguments of either `cargo bench` or this program.
 fn called_by_cargo_test(words: &[String]) -> bool {
-    let ours = ["--bench", "--quick", "--only", "--systems", "--dir", "--threads", "--child", "--help", "-h"];
+    let ours = [
+        "--bench",
+        "--quick",
+        "--only",
+        "--systems",
+        "--dir",
+        "--threads",
+        "--inserts",
+        "--child",
+        "--help",
+        "-h",
+    ];
     let given = |word: &String| ours.contains(&word.split('=').next().unwrap_or(word));
     words.iter().any(|word| word == "--test") || !words.iter().any(given)
 }
