@@ -9,9 +9,9 @@ const RECENT_LINES: usize = 1024;
 
 /// Lines that may wait until the log is emptied, so that those that are written all the time are flushed seldom and the emptying is short. Fewer in a
 /// simulation, whose programs write less.
-const KEPT: usize = if cfg!(feature = "sim") { 64 } else { RECENT_LINES };
+const KEPT: usize = if cfg!(feature = "sim") { 8 } else { RECENT_LINES };
 /// Lines that are flushed at a commit, or none: a fence that waits for many takes little longer than one that waits for a few.
-const AT_A_TIME: usize = 32;
+const AT_A_TIME: usize = if cfg!(feature = "sim") { 4 } else { 32 };
 
 /// Cache lines that wait to be flushed. A line that is written again and again is noted about once.
 pub(crate) struct DirtyLines {
