@@ -111,6 +111,8 @@ step_bench_paper() {
     fi
     cargo bench --locked --bench paper -- --quick --only txn_empty,txn_small,txn_objects | tee "$LOGS/paper.jsonl"
     check_json_lines "$LOGS/paper.jsonl"
+    cargo run --locked --release --quiet -p pheap-report -- --from "$LOGS/paper.jsonl" --out "$LOGS/report"
+    test -s "$LOGS/report/README.md" && ls "$LOGS/report"/*.svg
     cargo bench --locked --bench collections -- --quick --n 20000 | tee "$LOGS/collections.jsonl"
     check_json_lines "$LOGS/collections.jsonl"
     cargo bench --locked --bench wal -- --quick | tee "$LOGS/wal.jsonl"

@@ -89,7 +89,7 @@ fn full() -> Plan {
         systems: System::ALL.to_vec(),
         threads: vec![1, 2, 4, 16],
         repeats: 3,
-        run: Duration::from_millis(1500),
+        run: Duration::from_millis(1000),
         values_synced: 1000,
         values_unsynced: 100_000,
         inserts: 1_000_000,

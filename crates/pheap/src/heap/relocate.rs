@@ -105,8 +105,7 @@ pub(super) unsafe fn relocate(
     header.bases.truncate(1);
     if !mapping.is_read_only() {
         // SAFETY: the header is mapped, and the heap is not open yet.
-        // SURVIVES drop fence: a list that has not shrunk lets the next opening look for pointers to rewrite once more, and find none.
-        // SURVIVES delay fence: as above. SURVIVES drop sync: as above. SURVIVES delay sync: as above.
+        // SURVIVES drop sync: a heap on a disk is moved to be closed, with headers and syncs of their own. SURVIVES delay sync: as above.
         unsafe { header.write(media, mapping.base()) };
     }
     Ok(())
