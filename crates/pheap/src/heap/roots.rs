@@ -205,7 +205,7 @@ impl HeapInner {
         region: &Region,
         init: impl FnOnce(&mut Txn<'_>) -> Result<*mut u8>,
     ) -> Result<u64> {
-        let exclusive = Exclusive::begin(self, region, region.ty())?;
+        let mut exclusive = Exclusive::begin(self, region, region.ty())?;
         // SAFETY: the region is locked until `exclusive` goes.
         let root = unsafe { init(&mut Txn::new(exclusive.hot(), region))? };
         let offset = (root.addr() - self.base().addr()) as u64;

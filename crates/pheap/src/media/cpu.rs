@@ -14,10 +14,10 @@ pub(crate) enum FlushInstruction {
 #[cfg(target_arch = "x86_64")]
 mod imp {
     use std::arch::asm;
-    use std::arch::x86_64::{__cpuid, __cpuid_count, __m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
+    use std::arch::x86_64::{__cpuid, __cpuid_count, _mm_sfence, _mm_stream_si64};
 
     use super::FlushInstruction;
-    use crate::media::lines;
+    use crate::media::{LINE_WORDS, lines};
 
     impl FlushInstruction {
         /// The best one that this processor has. `None` if it has none (or is not known here).
@@ -73,10 +73,14 @@ mod imp {
     /// looks at them.
     #[inline(always)]
     pub(crate) unsafe fn stream(dst: *mut u64, words: &[u64]) {
-        let (dst, src) = (dst.cast::<__m128i>(), words.as_ptr().cast::<__m128i>());
-        for i in 0..words.len() / 2 {
-            // SAFETY: within the two buffers by the caller's promise; SSE2 is part of x86-64.
-            unsafe { _mm_stream_si128(dst.add(i), _mm_loadu_si128(src.add(i))) };
+        let dst = dst.cast::<i64>();
+        for (i, line) in words.as_chunks::<LINE_WORDS>().0.iter().enumerate() {
+            for (j, &word) in line.iter().enumerate() {
+                // Word by word: what was written in words a moment ago cannot be loaded in larger pieces before it has left the processor's
+                // store queue, where it may be behind a fence.
+                // SAFETY: within `dst` by the caller's promise; SSE2 is part of x86-64.
+                unsafe { _mm_stream_si64(dst.add(i * LINE_WORDS + j), word as i64) };
+            }
         }
     }
 }

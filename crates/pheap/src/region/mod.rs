@@ -178,6 +178,7 @@ pub(crate) struct Exclusive<'a> {
     heap: &'a HeapInner,
     pub(crate) region: &'a Region,
     open: bool,
+    locked: bool,
     /// Whether this thread [leaves](guard::leave) the heap with it.
     last: bool,
 }
@@ -199,9 +200,9 @@ impl<'a> Exclusive<'a> {
     fn locked(heap: &'a HeapInner, region: &'a Region, ty: u32) -> Result<Exclusive<'a>> {
         region.lock.lock_exclusive();
         if region.serves(ty) {
-            Ok(Exclusive { heap, region, open: true, last: true })
+            Ok(Exclusive { heap, region, open: true, locked: true, last: true })
         } else {
-            Err(Exclusive { heap, region, open: false, last: true }.turned_away())
+            Err(Exclusive { heap, region, open: false, locked: true, last: true }.turned_away())
         }
     }
 
@@ -211,9 +212,9 @@ impl<'a> Exclusive<'a> {
             return Ok(None);
         }
         if region.serves(ty) {
-            Ok(Some(Exclusive { heap, region, open: true, last: false }))
+            Ok(Some(Exclusive { heap, region, open: true, locked: true, last: false }))
         } else {
-            Err(Exclusive { heap, region, open: false, last: false }.turned_away())
+            Err(Exclusive { heap, region, open: false, locked: true, last: false }.turned_away())
         }
     }
 
@@ -238,13 +239,14 @@ impl<'a> Exclusive<'a> {
 
     /// Commits the transaction and lets go of the region.
     #[inline(always)]
-    pub(crate) fn commit(self) -> Result<()> {
+    pub(crate) fn commit(&mut self) -> Result<()> {
         self.commit_and(|| {})
     }
 
     /// [`commit`](Self::commit), and if that has worked, calls `done` before anyone sees the region, its collector included.
+    // Takes a reference, for a processor would wait to move what was just written in parts.
     #[inline(always)]
-    pub(crate) fn commit_and(mut self, done: impl FnOnce()) -> Result<()> {
+    pub(crate) fn commit_and(&mut self, done: impl FnOnce()) -> Result<()> {
         self.open = false;
         let context = self.context();
         let result = commit::commit(context);
@@ -255,14 +257,15 @@ impl<'a> Exclusive<'a> {
         let heap = self.heap;
         let Some(wal) = heap.wal() else {
             self.context().collect_some();
+            self.let_go();
             return result.map_err(|error| *error);
         };
         let context = self.context();
         let position = context.media.position();
         context.collect_some();
-        result.map_err(|error| *error)?;
         // Others may have the region meanwhile. They will wait for their own records, which are behind this one.
-        drop(self);
+        self.let_go();
+        result.map_err(|error| *error)?;
         heap.acknowledge(wal, position)
     }
 
@@ -292,6 +295,19 @@ impl Exclusive<'_> {
             self.context().collect_some();
         }
     }
+
+    /// Lets go of the region, if that was not done before.
+    #[inline(always)]
+    fn let_go(&mut self) {
+        if !std::mem::take(&mut self.locked) {
+            return;
+        }
+        // SAFETY: locked in `locked` or `try_locked`, by this thread, and not let go of since.
+        unsafe { self.region.lock.unlock_exclusive() };
+        if self.last {
+            guard::leave(self.heap.id());
+        }
+    }
 }
 
 impl Drop for Exclusive<'_> {
@@ -300,11 +316,7 @@ impl Drop for Exclusive<'_> {
         if self.open {
             self.roll_back();
         }
-        // SAFETY: locked in `locked`, by this thread.
-        unsafe { self.region.lock.unlock_exclusive() };
-        if self.last {
-            guard::leave(self.heap.id());
-        }
+        self.let_go();
     }
 }
 
@@ -408,7 +420,7 @@ impl Region {
     pub(crate) fn retire<R>(&self, heap: &HeapInner, last: impl FnOnce(&mut Context) -> R) -> Result<R> {
         // The thread is not inside of the heap: its callers have looked. So nothing is entered, and nothing left.
         self.lock.lock_exclusive();
-        let exclusive = Exclusive { heap, region: self, open: false, last: false };
+        let exclusive = Exclusive { heap, region: self, open: false, locked: true, last: false };
         if self.is_gone() {
             return Err(Error::Closed);
         }

@@ -29,12 +29,19 @@ pub(crate) fn checksum(seed: u64, words: &[u64]) -> u64 {
             chains[i] = fold(chains[i] ^ block[2 * i], keys[(i + 1) % 4] ^ block[2 * i + 1]);
         }
     }
-    let (pairs, last) = tail.as_chunks::<2>();
-    for (chain, pair) in chains.iter_mut().zip(pairs) {
-        *chain = fold(*chain ^ pair[0], keys[3] ^ pair[1]);
+    // Not a loop, which would keep the chains in memory.
+    let n = tail.len();
+    if n >= 2 {
+        chains[0] = fold(chains[0] ^ tail[0], keys[3] ^ tail[1]);
+        if n >= 4 {
+            chains[1] = fold(chains[1] ^ tail[2], keys[3] ^ tail[3]);
+            if n >= 6 {
+                chains[2] = fold(chains[2] ^ tail[4], keys[3] ^ tail[5]);
+            }
+        }
     }
-    if let [last] = last {
-        chains[3] = fold(chains[3] ^ last, keys[0]);
+    if n % 2 == 1 {
+        chains[3] = fold(chains[3] ^ tail[n - 1], keys[0]);
     }
     let [a, b, c, d] = chains;
     fold(a ^ words.len() as u64 ^ c.rotate_left(32), b ^ d.rotate_left(32) ^ key)

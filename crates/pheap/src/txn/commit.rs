@@ -2,19 +2,16 @@
 
 use super::context::{Context, Mode, doomed_error};
 use super::log::{Kind, Staged, ranges};
-use super::staged::Compare;
 use crate::error::{Error, Result};
 use crate::heap::arena::ENTRY;
-use crate::media::{Bug, LINE, bug, cpu};
+use crate::media::{Bug, LINE, Media, bug, cpu};
+use crate::region::alloc::Allocator;
 
 /// Fresh objects of up to this many bytes go into the redo record; more are flushed before it.
 const FRESH_IN_RECORD: usize = 1024;
 /// The log of records grows to this many bytes before it is emptied for the first time: emptying costs two fences, and a flush
 /// for each line that was written.
 const RECORD_LOG: u64 = 256 << 10;
-
-/// The originals of so many copies are on their way while one is compared: of a large set not all are still at hand.
-const AHEAD: usize = 12;
 
 /// Whether a commit has worked. In one word: a `Result` with an `Error` in it is written in pieces, and copied as a whole, and a
 /// processor lets such a copy wait until the pieces have left its store queue, behind the fence.
@@ -32,7 +29,7 @@ pub(crate) fn commit(context: &mut Context) -> Done {
 
 fn commit_changes(context: &mut Context) -> Done {
     let result = match context.mode {
-        Mode::Short => commit_short(&mut [context]),
+        Mode::Short => commit_alone(context),
         Mode::Long => commit_long(&mut [context]),
         Mode::Doomed => Err(doomed_error().into()),
     };
@@ -74,42 +71,79 @@ pub(crate) fn commit_group(contexts: &mut [&mut Context]) -> Done {
 }
 
 /// One redo record, one fence.
-fn commit_short(contexts: &mut [&mut Context]) -> Done {
-    for context in contexts.iter_mut() {
-        context.set.zero_padding();
-        // SAFETY: the transaction's closure has returned.
-        unsafe { context.padded.zero() };
+#[inline(always)]
+fn commit_alone(context: &mut Context) -> Done {
+    if context.media.wal().is_some() {
+        return commit_short(&mut [context]);
     }
-    cpu::settle(std::ptr::null_mut());
+    prepare(context);
+    let base = context.heap().base().addr();
+    let Context { set, log, alloc, media, .. } = context;
+    log.staged.begin(Kind::Redo);
+    // SAFETY: `prepare` has made the bytes definite; the region is locked.
+    unsafe { log.staged.add_changes(set, base) };
+    let flushed = !alloc.is_untouched() && stage_allocated(alloc, media, base, &mut log.staged);
+    if log.staged.is_empty() && !flushed {
+        return Ok(()); // nothing has changed after all
+    }
+    commit_to_log(context, flushed)
+}
+
+/// The same for one root or several.
+fn commit_short(contexts: &mut [&mut Context]) -> Done {
     let mut record = std::mem::take(&mut contexts[0].log.staged);
     record.begin(Kind::Redo);
     let mut flushed = false;
     for context in contexts.iter_mut() {
-        stage_changes(context, &mut record);
-        for span in context.alloc.taken() {
-            // SAFETY: the two words of the encoded entry.
-            unsafe { record.add(span.entry_at, span.entry.to_words().as_ptr(), ENTRY as usize / 8) };
-        }
-        flushed |= stage_fresh(context, &mut record);
+        prepare(context);
+        let base = context.heap().base().addr();
+        let Context { set, alloc, media, .. } = &mut **context;
+        // SAFETY: as in `commit_alone`.
+        unsafe { record.add_changes(set, base) };
+        flushed |= !alloc.is_untouched() && stage_allocated(alloc, media, base, &mut record);
     }
     let lead = &mut *contexts[0];
     lead.log.staged = record;
     if lead.log.staged.is_empty() && !flushed {
-        return Ok(()); // nothing has changed after all
+        return Ok(());
     }
     if lead.media.wal().is_some() {
         return commit_to_wal(contexts);
     }
-    make_room(lead)?;
+    commit_to_log(lead, flushed)
+}
+
+/// What comes before the copies are compared with their originals.
+#[inline(always)]
+fn prepare(context: &mut Context) {
+    context.set.zero_padding();
+    if !context.padded.is_empty() {
+        // SAFETY: the transaction's closure has returned.
+        unsafe { context.padded.zero() };
+    }
+    cpu::settle(std::ptr::null_mut());
+    context.shade_originals();
+    let Context { set, gc, .. } = context;
+    if gc.remembered.is_active() {
+        set.copies().for_each(|(addr, _, words)| gc.remembered.add(addr, words * 8));
+    }
+}
+
+/// Makes the staged record durable in the log, and does what it says.
+#[inline(always)]
+fn commit_to_log(context: &mut Context, flushed: bool) -> Done {
+    if !context.log.has_room() {
+        make_room(context)?;
+    }
     if flushed && !bug(Bug::NoFlushOfFresh) {
         // Fresh objects are durable before the record that makes them reachable.
-        lead.media.fence();
+        context.media.fence();
     }
-    lead.log.append(&lead.media);
+    context.log.append(&context.media);
     if !bug(Bug::NoFenceAfterRecord) {
-        lead.media.fence();
+        context.media.fence();
     }
-    apply(lead);
+    apply(context);
     Ok(())
 }
 
@@ -139,35 +173,15 @@ fn share_position(contexts: &mut [&mut Context]) {
     contexts.iter().for_each(|context| context.media.set_position(position));
 }
 
-/// Adds the words that differ between the copies and their originals to the record.
-#[inline]
-fn stage_changes(context: &mut Context, record: &mut Staged) {
-    let base = context.heap().base().addr();
-    context.shade_originals();
-    let Context { set, gc, .. } = context;
-    let large = set.is_large();
-    let way = if large { Compare::InBlocks } else { Compare::WordByWord };
-    let mut ahead = set.copies().skip(AHEAD);
-    for (addr, copy, words) in set.copies() {
-        if large && let Some((addr, ..)) = ahead.next() {
-            cpu::prefetch(std::ptr::without_provenance(addr));
-        }
-        gc.remembered.add(addr, words * 8);
-        let original = std::ptr::with_exposed_provenance(addr);
-        // SAFETY: copy and original have this many words. Their bytes are definite: `settle` has seen to it.
-        unsafe { record.add_changes((addr - base) as u64, copy, original, words, way) };
+/// Adds the spans that a transaction has taken to the record, and its fresh objects, or starts to flush these if they are many. Returns whether it
+/// did the latter.
+#[inline(never)]
+fn stage_allocated(alloc: &mut Allocator, media: &Media, base: usize, record: &mut Staged) -> bool {
+    for span in alloc.taken() {
+        // SAFETY: the two words of the encoded entry.
+        unsafe { record.add(span.entry_at, span.entry.to_words().as_ptr(), ENTRY as usize / 8) };
     }
-}
-
-/// Adds the fresh objects to the record, or starts to flush them if they are many. Returns whether it did the latter.
-#[inline]
-fn stage_fresh(context: &mut Context, record: &mut Staged) -> bool {
-    let base = context.heap().base().addr();
-    let Context { alloc, media, .. } = context;
     let fresh = alloc.fresh_ranges();
-    if fresh.is_empty() {
-        return false;
-    }
     let inline = fresh.iter().map(|(start, end)| end - start).sum::<usize>() <= FRESH_IN_RECORD;
     for &(start, end) in fresh {
         let ptr = std::ptr::with_exposed_provenance::<u64>(start);
@@ -182,11 +196,8 @@ fn stage_fresh(context: &mut Context, record: &mut Staged) -> bool {
 }
 
 /// Makes room for the staged record: by growing the log while it is small, else by emptying it.
-#[inline]
+#[cold]
 fn make_room(context: &mut Context) -> Result<()> {
-    if context.log.has_room() {
-        return Ok(());
-    }
     if context.log.capacity() < RECORD_LOG && context.grow_log().is_ok() {
         return Ok(());
     }
@@ -202,13 +213,14 @@ fn apply(context: &mut Context) {
     // Their records are durable. The next fence waits for them, so that little is left when the log is emptied; if it is that of another processor, the
     // unlocking of the region between the two has: an atomic read-modify-write waits for `clwb` as a fence does.
     dirty.drain_some(|line| media.flush(std::ptr::without_provenance(line), LINE));
+    let needs_flush = media.needs_flush();
     for range in log.staged.ranges() {
         // SAFETY: a range of a live object, a fresh one or an entry of the span table; no reference to it is alive, for the
         // transaction's closure has returned.
         unsafe {
             let dst = base.add(range.offset as usize);
             media.store_words(dst.cast(), range.words);
-            if media.needs_flush() {
+            if needs_flush {
                 dirty.add(dst.addr(), range.words.len() * 8);
             }
         }

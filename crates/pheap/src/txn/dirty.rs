@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::media::{LINE, lines};
+use crate::media::LINE;
 
 /// Contiguous lines of this number are noted once.
 const RECENT_LINES: usize = 1024;
@@ -30,12 +30,14 @@ impl Default for DirtyLines {
 impl DirtyLines {
     #[inline]
     pub(crate) fn add(&mut self, addr: usize, len: usize) {
-        for line in lines(addr, len) {
+        let mut line = addr & !(LINE - 1);
+        while line < addr + len {
             let recent = &mut self.recent[line / LINE % RECENT_LINES];
             if *recent != line {
                 *recent = line;
                 self.lines.push_back(line);
             }
+            line += LINE;
         }
     }
 

@@ -15,7 +15,7 @@
 use super::checksum::checksum;
 pub(crate) use super::staged::{Range, Staged, head, ranges};
 use crate::error::{Error, Result};
-use crate::media::{Bug, LINE, LINE_WORDS, Media, bug, holds};
+use crate::media::{Bug, LINE, Media, bug, holds};
 use crate::region::header::{REGION_SIZE, RegionHeader};
 
 /// Words of undo that go into one entry at most.
@@ -161,12 +161,13 @@ impl Log {
     }
 
     /// Whether there is room for the staged entry.
+    #[inline(always)]
     pub(crate) fn has_room(&self) -> bool {
         self.kept.is_some() || self.place(self.staged.bytes()).is_some()
     }
 
     /// The segment and offset for an entry of this many bytes: here, or at the beginning of a later segment.
-    #[inline]
+    #[inline(always)]
     fn place(&self, bytes: u64) -> Option<(usize, u64)> {
         if bytes <= self.left { Some((self.segment, self.at)) } else { self.place_later(bytes) }
     }
@@ -190,20 +191,15 @@ impl Log {
         }
         if let Some(kept) = &mut self.kept {
             self.undo.push(kept.len() as u64);
-            self.staged.words[1] |= self.staged.words.len() as u64;
+            self.staged.note_length();
             kept.extend_from_slice(&self.staged.words);
             self.sequence += 1;
             return;
         }
         let (segment, at) = self.place(self.staged.bytes()).expect("the caller has made room");
         let seed = self.seed(self.sequence, at);
-        let words = &mut self.staged.words;
-        let used = words.len();
-        words[1] |= used as u64;
-        words[0] = checksum(seed, words);
-        while !words.len().is_multiple_of(LINE_WORDS) {
-            words.push(0);
-        }
+        let words = self.staged.seal();
+        words[0] = checksum(seed, &words[..words[1] as u32 as usize]);
         // SAFETY: `place` found room in a segment, which belongs to this log alone.
         unsafe { media.append(self.base.add(at as usize).cast(), words) };
         if words[1] >> 32 != 0 {
@@ -213,7 +209,6 @@ impl Log {
         self.at = at + words.len() as u64 * 8;
         self.left = self.segments[segment].end() - self.at;
         self.sequence += 1;
-        words.truncate(used);
     }
 
     /// Appends the old content of these ranges (address, bytes; whole words) as undo entries, behind one fence.

@@ -30,6 +30,11 @@ impl Padded {
         }
     }
 
+    #[inline(always)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
     /// Zeroes the padding of all values.
     ///
     /// # Safety

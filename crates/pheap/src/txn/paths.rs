@@ -13,7 +13,38 @@ use crate::media::cpu;
 /// For all of these: `cx` is the context of an open transaction of this thread, to which no reference is alive.
 impl Context {
     /// Where to write `len` bytes at `addr`: the place is crash-safe on return.
+    #[inline(always)]
     pub(crate) unsafe fn writable(
+        cx: *mut Context,
+        addr: usize,
+        len: usize,
+        align: usize,
+        padding: Option<Padding>,
+    ) -> *mut u8 {
+        // SAFETY: by the contract of all of these.
+        unsafe {
+            if (*cx).mode == Mode::Short && len > 0 {
+                let (filter, lines) = ((*cx).hot().filter.get(), filter_bits(addr, len));
+                let found = if filter & lines == 0 { Find::Nothing } else { (*cx).set.find(addr, len) };
+                match found {
+                    Find::Copy(copy) => return copy,
+                    Find::Nothing if !(*cx).alloc.has_fresh() => {
+                        if let Some(copy) = (*cx).set.insert(addr, len, align, padding) {
+                            // The copy is of whole words, which are in the same lines.
+                            (*cx).hot().filter.set(filter | lines);
+                            return copy;
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            Context::writable_or_spill(cx, addr, len, align, padding)
+        }
+    }
+
+    /// The same for what the write set does not hold, and may not take.
+    #[inline(never)]
+    unsafe fn writable_or_spill(
         cx: *mut Context,
         addr: usize,
         len: usize,
@@ -66,8 +97,7 @@ impl Context {
         // SAFETY: a live object, of which the set holds nothing.
         let copy = unsafe { self.set.insert(addr, len, align, padding) }?;
         let filter = &self.hot().filter;
-        // The copy is of whole words.
-        filter.set(filter.get() | filter_bits(addr & !7, (addr & 7) + len.next_multiple_of(8)));
+        filter.set(filter.get() | filter_bits(addr, len));
         Some(copy)
     }
 
@@ -86,7 +116,7 @@ impl Context {
         // SAFETY: passed on to the caller.
         let copy = unsafe { self.set.widen(addr, len, align, padding) }?;
         let filter = &self.hot().filter;
-        filter.set(filter.get() | filter_bits(addr & !7, (addr & 7) + len.next_multiple_of(8)));
+        filter.set(filter.get() | filter_bits(addr, len));
         Some(copy)
     }
 

@@ -4,12 +4,16 @@
 use std::panic::Location;
 
 use super::log::Kind;
+use super::write_set::WriteSet;
 #[cfg(feature = "sim")]
 use crate::media::sim::mutant;
 use crate::media::{LINE, LINE_WORDS, copy_words};
 
 /// Ranges are counted in 24 bits.
 const MAX_RANGE: usize = (1 << 24) - 1;
+
+/// The originals of so many copies are on their way while one is compared: of a large set not all are still at hand.
+const AHEAD: usize = 12;
 
 /// An entry under construction.
 #[derive(Debug, Default)]
@@ -63,36 +67,51 @@ impl Staged {
         }
     }
 
-    /// Adds the words of `new` that differ from `old`, which is at heap offset `offset`.
+    /// Adds the words that differ between the copies of the write set and their originals, in the heap that begins at address `base`.
     ///
     /// # Safety
-    /// Both are valid for reads of `words` words, all of them with definite bytes.
-    #[inline]
+    /// Copies and originals have definite bytes, and nobody writes the originals meanwhile.
+    #[inline(always)]
     #[cfg_attr(feature = "sim", track_caller)]
-    pub(crate) unsafe fn add_changes(
-        &mut self,
-        offset: u64,
-        new: *const u64,
-        old: *const u64,
-        words: usize,
-        way: Compare,
-    ) {
-        #[cfg(feature = "sim")]
-        if mutant::is_dropped(mutant::Kind::LogEntry, Location::caller()) {
-            return;
-        }
-        // At worst every third word begins a range. Room for all, so that the loop need not look.
-        self.words.reserve(words + words / 2 + 2 + LINE_WORDS);
+    pub(crate) unsafe fn add_changes(&mut self, set: &WriteSet, base: usize) {
+        // At worst every fifth word of a copy begins a range. Room for all, so that the loop need not look.
+        self.words.reserve(set.words() + set.words() / 4 + set.len() + LINE_WORDS);
+        let start = self.words.as_mut_ptr();
         // SAFETY: there is room; the caller has promised the rest.
         unsafe {
-            let start = self.words.as_mut_ptr();
-            let end = start.add(self.words.len());
-            let end = if way == Compare::WordByWord || words < MANY {
-                stage_changes_of_few(end, offset, new, old, words)
-            } else {
-                stage_changes(end, offset, new, old, words)
-            };
+            let mut end = start.add(self.words.len());
+            for (number, (addr, copy, words)) in set.copies().enumerate() {
+                #[cfg(feature = "sim")]
+                if mutant::is_dropped(mutant::Kind::LogEntry, Location::caller()) {
+                    continue;
+                }
+                let (offset, original) = ((addr - base) as u64, std::ptr::with_exposed_provenance(addr));
+                if set.is_large() {
+                    set.prefetch(number + AHEAD);
+                }
+                end = stage_changes(end, offset, copy, original, words);
+            }
             self.words.set_len(end.offset_from_unsigned(start));
+        }
+    }
+
+    /// Writes the entry's length into it.
+    #[inline]
+    pub(super) fn note_length(&mut self) {
+        self.words[1] |= self.words.len() as u64;
+    }
+
+    /// The entry with its length, and zeros up to a whole number of lines: all but its checksum.
+    #[inline]
+    pub(super) fn seal(&mut self) -> &mut [u64] {
+        self.note_length();
+        self.words.reserve(LINE_WORDS);
+        let len = self.words.len();
+        // SAFETY: there is room for a line more, which is as much as is missing at most.
+        unsafe {
+            let start = self.words.as_mut_ptr();
+            start.add(len).cast::<[u64; LINE_WORDS]>().write([0; LINE_WORDS]);
+            std::slice::from_raw_parts_mut(start, len.next_multiple_of(LINE_WORDS))
         }
     }
 
@@ -108,58 +127,17 @@ impl Staged {
     }
 }
 
-/// How to find the words that differ.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Compare {
-    /// With a branch for each: where a program does the same again and again they are well predicted.
-    WordByWord,
-    /// Without, where there are many: for copies of which any word may differ.
-    InBlocks,
-}
-
-/// So many words make a difference to that.
-const MANY: usize = 8;
+/// So many words that did not change, between two that did, are written with them: another range would take a head, and time at every step after this.
+const GAP: usize = 3;
 
 /// Writes the ranges of words that differ, with their heads, to `out`, and says where they end.
 ///
-/// # Safety
-/// Both are valid for reads of `words` words, all of them with definite bytes. `out` has room: at worst every third word begins a range.
-#[inline(always)]
-unsafe fn stage_changes_of_few(
-    mut out: *mut u64,
-    offset: u64,
-    new: *const u64,
-    old: *const u64,
-    words: usize,
-) -> *mut u64 {
-    // SAFETY: `i < words` in both; for `out` by the caller's promise.
-    unsafe {
-        let differs = |i: usize| new.add(i).read() != old.add(i).read();
-        let mut i = 0;
-        while i < words {
-            if !differs(i) {
-                i += 1;
-                continue;
-            }
-            let (first, at) = (i, out);
-            // A word that did not change, between two that did, is shorter than the head of another range.
-            while i < words && (differs(i) || (i + 1 < words && differs(i + 1))) {
-                out = out.add(1);
-                out.write(new.add(i).read());
-                i += 1;
-            }
-            at.write(head(offset + first as u64 * 8, i - first));
-            out = out.add(1);
-        }
-    }
-    out
-}
-
-/// The same for many words. A range ends after each 64 of them.
+/// With branches, so that a processor that guesses them right (most programs do the same again and again) need not wait for values that have just
+/// been computed. Without loads of more than a word, which cannot be served from stores of words that are still on their way.
 ///
 /// # Safety
-/// As for `stage_changes_of_few`.
-#[inline(never)]
+/// Both are valid for reads of `words` words, all of them with definite bytes. `out` has room: at worst each fifth word begins a range.
+#[inline(never)] // its caller has too many values to keep as it is
 unsafe fn stage_changes(
     mut out: *mut u64,
     offset: u64,
@@ -167,45 +145,31 @@ unsafe fn stage_changes(
     old: *const u64,
     words: usize,
 ) -> *mut u64 {
-    let mut done = 0;
-    while done < words {
-        let n = (words - done).min(64);
-        // SAFETY: `done + n <= words`; for `out` by the caller's promise.
-        unsafe {
-            let (new, offset) = (new.add(done), offset + done as u64 * 8);
-            let mut changed = differences(new, old.add(done), n);
-            changed |= (changed << 1) & (changed >> 1);
-            while changed != 0 {
-                let first = changed.trailing_zeros() as usize;
-                let run = (changed >> first).trailing_ones() as usize;
-                out.write(head(offset + first as u64 * 8, run));
-                for i in 0..run {
-                    out.add(1 + i).write(new.add(first + i).read());
-                }
-                out = out.add(1 + run);
-                // The carry clears the run.
-                changed &= changed.wrapping_add(1 << first);
+    let mut i = 0;
+    // SAFETY: `i < words` in both; for `out` by the caller's promise.
+    unsafe {
+        let differs = |i: usize| new.add(i).read() != old.add(i).read();
+        loop {
+            while i + 4 <= words && !(differs(i) || differs(i + 1) || differs(i + 2) || differs(i + 3)) {
+                i += 4;
             }
+            while i < words && !differs(i) {
+                i += 1;
+            }
+            if i >= words {
+                return out;
+            }
+            let (first, at) = (i, out);
+            out = out.add(1);
+            // Up to the last of the next four that differs, as long as there is one.
+            while let Some(n) = (1..=GAP + 1).rev().find(|n| i + n <= words && differs(i + n - 1)) {
+                (0..n).for_each(|j| out.add(j).write(new.add(i + j).read()));
+                (out, i) = (out.add(n), i + n);
+            }
+            at.write(head(offset + first as u64 * 8, i - first));
+            i += GAP + 1;
         }
-        done += n;
     }
-    out
-}
-
-/// Which of up to 64 words differ, as bits.
-///
-/// # Safety
-/// Both are valid for reads of `n` words with definite bytes.
-#[inline(always)]
-unsafe fn differences(new: *const u64, old: *const u64, n: usize) -> u64 {
-    // SAFETY: `i < n` in both, by the callers below.
-    let differs = |i: usize| unsafe { u64::from(new.add(i).read() != old.add(i).read()) };
-    let (mut bits, mut done) = (0, 0);
-    while done + 8 <= n {
-        bits |= (0..8).fold(0, |bits, i| bits | differs(done + i) << i) << done;
-        done += 8;
-    }
-    (done..n).fold(bits, |bits, i| bits | differs(i) << i)
 }
 
 /// A range of an entry: where it goes, and its words.
@@ -258,29 +222,35 @@ mod tests {
 
     proptest! {
         #[test]
-        fn both_ways_to_compare_find_the_same(
+        fn what_is_staged_turns_the_old_words_into_the_new_ones(
             old in prop::collection::vec(0u64..3, 1..200),
             changes in prop::collection::vec((any::<prop::sample::Index>(), 0u64..3), 0..80),
         ) {
             let mut new = old.clone();
             changes.iter().for_each(|(at, value)| new[at.index(old.len())] = *value);
-            for way in [Compare::WordByWord, Compare::InBlocks] {
-                let mut staged = Staged::default();
-                staged.begin(Kind::Redo);
-                // SAFETY: both have so many words.
-                unsafe { staged.add_changes(4096, new.as_ptr(), old.as_ptr(), old.len(), way) };
-                let mut applied = old.clone();
-                for range in staged.ranges() {
-                    let first = (range.offset as usize - 4096) / 8;
-                    let words = first..first + range.words.len();
-                    prop_assert!(new[words.start] != old[words.start] && new[words.end - 1] != old[words.end - 1]
-                        || words.start % 64 == 0 || words.end % 64 == 0);
-                    applied[words].copy_from_slice(range.words);
-                }
-                prop_assert_eq!(&applied, &new);
-                let changed = (0..old.len()).filter(|&i| new[i] != old[i]).count();
-                prop_assert!(staged.range_words() <= 2 * changed + changed.min(1));
+            let mut staged = Staged::default();
+            staged.begin(Kind::Redo);
+            staged.words.reserve(old.len() + old.len() / 4 + 1);
+            // SAFETY: both have so many words, and there is room.
+            unsafe {
+                let start = staged.words.as_mut_ptr();
+                let end = stage_changes(start.add(2), 4096, new.as_ptr(), old.as_ptr(), old.len());
+                staged.words.set_len(end.offset_from_unsigned(start));
             }
+            prop_assert!(staged.words.len() <= staged.words.capacity());
+            let mut applied = old.clone();
+            let mut last = None;
+            for range in staged.ranges() {
+                let first = (range.offset as usize - 4096) / 8;
+                let words = first..first + range.words.len();
+                prop_assert!(new[words.start] != old[words.start] && new[words.end - 1] != old[words.end - 1]);
+                prop_assert!(last.is_none_or(|last| last + GAP < words.start));
+                let same = |i: &usize| new[*i] == old[*i];
+                prop_assert!(words.clone().collect::<Vec<_>>().split(|i| !same(i)).all(|gap| gap.len() <= 2 * GAP));
+                last = Some(words.end);
+                applied[words].copy_from_slice(range.words);
+            }
+            prop_assert_eq!(&applied, &new);
         }
     }
 }

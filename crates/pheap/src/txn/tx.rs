@@ -280,7 +280,6 @@ impl<'r> Txn<'r> {
     ///
     /// # Safety
     /// A live value of this region.
-    #[inline]
     pub(crate) unsafe fn writable<T: Pointee + ?Sized>(&mut self, value: *mut T) -> *mut T {
         let (addr, len) = (value.cast::<u8>().expose_provenance(), T::bytes(value));
         // SAFETY: a transaction's context, to which nobody keeps a reference.

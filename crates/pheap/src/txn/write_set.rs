@@ -5,15 +5,20 @@
 mod widen;
 
 use std::cell::Cell;
+use std::mem::MaybeUninit;
 
 use super::buffer::{Buffer, CAPACITY};
 use super::line_index::{AT_ONCE, LineIndex, MAX_LINES, first_and_last};
 use super::padded::Padding;
-use crate::media::{LINE, copy_words};
+use crate::media::{LINE, cpu};
 
 /// Objects at most, and where the explorer of crashes is to see short and long transactions alike.
 pub(crate) const MAX_ENTRIES: usize = 8192;
 pub(crate) const FEW_ENTRIES: usize = 32;
+/// So many entries are looked at one by one, rather than through an index. Fewer in a simulation, whose programs write less.
+const UNINDEXED: usize = if cfg!(feature = "sim") { 4 } else { 16 };
+/// There is always room for so many.
+const KEPT: usize = 32;
 /// Bytes of an object at most.
 const MAX_OBJECT: usize = 1024;
 /// Look-ups of long ranges may take so many steps, then the transaction is better off without a write set.
@@ -22,6 +27,7 @@ const PATIENCE: usize = 1 << 20;
 const QUIET: u32 = 1000;
 
 // The objects and the lines that they cover at most can be numbered.
+const _: () = assert!(UNINDEXED <= KEPT);
 const _: () = assert!(MAX_ENTRIES <= u16::MAX as usize && CAPACITY / LINE + 2 * MAX_ENTRIES <= MAX_LINES);
 
 /// A copy.
@@ -87,6 +93,8 @@ pub(crate) struct WriteSet {
     recent: Recent,
     index: LineIndex,
     buffer: Buffer,
+    /// Of all entries, at least.
+    words: usize,
     /// Objects at most.
     limit: usize,
     padded: Vec<PaddedCopy>,
@@ -102,10 +110,11 @@ impl WriteSet {
     /// A set for `limit` objects.
     pub(crate) fn new(limit: usize) -> WriteSet {
         WriteSet {
-            entries: Vec::with_capacity(32),
+            entries: Vec::with_capacity(KEPT),
             recent: Recent { addr: Cell::new(0), copy: Cell::new(std::ptr::null_mut()), len: Cell::new(0) },
             index: LineIndex::new(),
             buffer: Buffer::new(),
+            words: 0,
             limit,
             padded: Vec::new(),
             long: Long::default(),
@@ -126,6 +135,26 @@ impl WriteSet {
         self.index.is_large()
     }
 
+    /// The number of copies.
+    #[inline(always)]
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Words of all copies, or more.
+    #[inline(always)]
+    pub(crate) fn words(&self) -> usize {
+        self.words
+    }
+
+    /// Starts to load the original of a copy, if there are so many.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, number: usize) {
+        if let Some(entry) = self.entries.get(number) {
+            cpu::prefetch(std::ptr::without_provenance(entry.addr));
+        }
+    }
+
     /// Forgets all copies. References to them must be gone.
     #[inline(always)]
     pub(crate) fn clear(&mut self) {
@@ -141,6 +170,7 @@ impl WriteSet {
     pub(crate) fn forget(&mut self) {
         self.index.clear();
         self.entries.clear();
+        self.words = 0;
         self.padded.clear();
         self.recent.len.set(0);
         self.long.len.set(0);
@@ -159,15 +189,18 @@ impl WriteSet {
             self.index.shrink();
             self.buffer.clear();
             self.buffer.shrink(1);
-            self.entries.shrink_to(32);
+            self.entries.shrink_to(KEPT);
             self.padded.shrink_to(32);
             (self.grown, self.quiet) = (false, 0);
         }
     }
 
     /// Looks for the copy of `len` bytes at `addr`, at least one.
-    #[inline(always)]
+    #[inline(never)]
     pub(crate) fn find(&self, addr: usize, len: usize) -> Find {
+        if self.entries.len() <= UNINDEXED {
+            return self.find_among_few(addr, len);
+        }
         if self.index.is_large() {
             let at = addr.wrapping_sub(self.recent.addr.get());
             let recent_len = self.recent.len.get();
@@ -177,13 +210,22 @@ impl WriteSet {
             if self.index.rules_out(addr, len) {
                 return Find::Nothing;
             }
-        } else if self.entries.is_empty() {
-            return Find::Nothing;
         }
         self.find_by_lines(addr, len)
     }
 
-    #[inline(never)]
+    /// Looks at each entry.
+    #[inline]
+    fn find_among_few(&self, addr: usize, len: usize) -> Find {
+        // The one that was made last is often the one that is asked for.
+        match self.entries.iter().rev().find(|entry| entry.overlaps(addr, len)) {
+            Some(entry) if entry.covers(addr, len) => Find::Copy(entry.copy_of(addr)),
+            Some(_) => Find::Part,
+            None => Find::Nothing,
+        }
+    }
+
+    #[inline]
     fn find_by_lines(&self, addr: usize, len: usize) -> Find {
         let (first, last) = first_and_last(addr, len);
         if let Some(found) = self.find_in_line(first, addr, len) {
@@ -254,7 +296,7 @@ impl WriteSet {
     ///
     /// # Safety
     /// The object is mapped, in whole words.
-    #[inline]
+    #[inline(always)]
     pub(crate) unsafe fn insert(
         &mut self,
         addr: usize,
@@ -263,8 +305,8 @@ impl WriteSet {
         padding: Option<Padding>,
     ) -> Option<*mut u8> {
         // Whole words: two bytes of one word, written apart, must not undo each other.
-        let start = addr & !7;
-        let whole = (addr + len - start).next_multiple_of(8);
+        let start = if align >= 8 { addr } else { addr & !7 };
+        let whole = (addr - start + len).next_multiple_of(8);
         if whole > MAX_OBJECT || self.entries.len() == self.limit || align > LINE {
             return None;
         }
@@ -275,23 +317,60 @@ impl WriteSet {
             }
         }
         let copy = self.buffer.take(whole, align.max(8))?;
-        let entry = Entry { addr: start, copy, len: whole };
-        let (first, last) = first_and_last(start, whole);
-        self.index.insert(first, last, self.entries.len() as u16);
-        if self.entries.len() == self.entries.capacity() {
-            self.grow();
+        // SAFETY: the original is mapped; the copy is as long.
+        unsafe {
+            let original = std::ptr::with_exposed_provenance::<MaybeUninit<u64>>(start);
+            copy.cast::<MaybeUninit<u64>>().copy_from_nonoverlapping(original, whole / 8);
         }
-        self.entries.push(entry);
+        let entry = Entry { addr: start, copy, len: whole };
+        self.add(entry);
         if self.index.is_large() {
             self.recent.set(entry);
         }
-        // SAFETY: the original is mapped; the copy is as long.
-        unsafe { copy_words(copy.cast(), std::ptr::with_exposed_provenance(start), whole / 8) };
         let value = entry.copy_of(addr);
         if let Some(padding) = padding {
             self.padded.push(PaddedCopy { padding, copy: value, original: addr });
         }
         Some(value)
+    }
+
+    /// Adds an entry that overlaps no other.
+    #[inline(always)]
+    fn add(&mut self, Entry { addr, copy, len }: Entry) {
+        self.words += len / 8;
+        let number = self.entries.len();
+        if number >= UNINDEXED {
+            return self.add_indexed(addr, copy, len);
+        }
+        // Not `push`, whose way out would have the entry put together in memory first.
+        // SAFETY: there is room for so many from the beginning, and the set never gives it back.
+        unsafe {
+            self.entries.as_mut_ptr().add(number).write(Entry { addr, copy, len });
+            self.entries.set_len(number + 1);
+        }
+    }
+
+    #[inline(never)]
+    fn add_indexed(&mut self, addr: usize, copy: *mut u8, len: usize) {
+        if self.entries.len() == UNINDEXED {
+            (0..UNINDEXED).for_each(|number| self.index_entry(number));
+        }
+        if self.entries.len() == self.entries.capacity() {
+            self.grow();
+        }
+        self.entries.push(Entry { addr, copy, len });
+        self.index_entry(self.entries.len() - 1);
+    }
+
+    /// Enters the lines of an entry into the index.
+    #[inline(always)]
+    fn index_entry(&mut self, number: usize) {
+        let Entry { addr, len, .. } = self.entries[number];
+        // Nothing asks for an entry that a wider one has replaced.
+        if len > 0 {
+            let (first, last) = first_and_last(addr, len);
+            self.index.insert(first, last, number as u16);
+        }
     }
 
     /// Makes room for more entries.

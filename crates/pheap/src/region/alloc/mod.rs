@@ -373,10 +373,16 @@ impl Allocator {
         self.taken.iter().map(|(_, span)| span)
     }
 
+    /// Whether the open transaction has made any object.
+    #[inline(always)]
+    pub(crate) fn has_fresh(&self) -> bool {
+        !self.saved.is_empty() || !self.fresh.is_empty()
+    }
+
     /// Whether `addr` lies in an object of the open transaction.
     #[inline]
     pub(crate) fn is_fresh(&mut self, addr: usize) -> bool {
-        if self.saved.is_empty() && self.fresh.is_empty() {
+        if !self.has_fresh() {
             return false;
         }
         let Allocator { hot, saved, classes, fresh, .. } = self;

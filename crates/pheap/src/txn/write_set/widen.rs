@@ -2,7 +2,7 @@
 //!
 //! So a struct can be read after one of its fields was written by itself: `field!(shop.prices).push(tx, 1)`, then `tx[shop].prices.len()`.
 
-use super::{Entry, MAX_OBJECT, PaddedCopy, WriteSet};
+use super::{Entry, MAX_OBJECT, PaddedCopy, UNINDEXED, WriteSet};
 use crate::media::{LINE, copy_words};
 use crate::txn::line_index::first_and_last;
 use crate::txn::padded::Padding;
@@ -26,16 +26,7 @@ impl WriteSet {
         if whole > MAX_OBJECT || self.entries.len() == self.limit || align > LINE {
             return None;
         }
-        let (first, last) = first_and_last(start, whole);
-        let mut parts: Vec<u16> = Vec::new();
-        for line in first..=last {
-            self.index.find(line, |number| {
-                if self.entries[number as usize].overlaps(start, whole) && !parts.contains(&number) {
-                    parts.push(number);
-                }
-                None::<()>
-            });
-        }
+        let parts = self.overlapping(start, whole);
         let is_within = |entry: &Entry| start <= entry.addr && entry.addr + entry.len <= start + whole;
         if parts.is_empty() || !parts.iter().all(|&part| is_within(&self.entries[part as usize])) {
             return None;
@@ -53,16 +44,31 @@ impl WriteSet {
         }
         self.recent.len.set(0);
         self.widened += 1;
-        self.index.insert(first, last, self.entries.len() as u16);
-        if self.entries.len() == self.entries.capacity() {
-            self.grow();
-        }
-        self.entries.push(entry);
+        self.add(entry);
         let value = entry.copy_of(addr);
         if let Some(padding) = padding {
             self.padded.push(PaddedCopy { padding, copy: value, original: addr });
         }
         Some(value)
+    }
+
+    /// The numbers of the entries that have to do with a range.
+    fn overlapping(&self, addr: usize, len: usize) -> Vec<u16> {
+        let overlaps = |number: &u16| self.entries[*number as usize].overlaps(addr, len);
+        if self.entries.len() <= UNINDEXED {
+            return (0..self.entries.len() as u16).filter(overlaps).collect();
+        }
+        let mut parts: Vec<u16> = Vec::new();
+        let (first, last) = first_and_last(addr, len);
+        for line in first..=last {
+            self.index.find(line, |number| {
+                if overlaps(&number) && !parts.contains(&number) {
+                    parts.push(number);
+                }
+                None::<()>
+            });
+        }
+        parts
     }
 }
 
