@@ -7,21 +7,22 @@
 //! A bit that is asked for must exist. Debug builds panic otherwise; others may answer for one of the last word's spare bits.
 
 use std::fmt;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 const BITS: usize = u64::BITS as usize;
 
-/// Bits with the numbers 0 to `len`, exclusive.
+/// Bits with the numbers 0 to `len`, exclusive. They take no memory until one is set.
 pub struct Bitmap {
     /// Bits behind the last one are zero.
-    words: Box<[AtomicU64]>,
+    words: OnceLock<Box<[AtomicU64]>>,
     len: usize,
 }
 
 impl Bitmap {
     /// Zeros.
     pub fn new(len: usize) -> Bitmap {
-        Bitmap { words: (0..len.div_ceil(BITS)).map(|_| AtomicU64::new(0)).collect(), len }
+        Bitmap { words: OnceLock::new(), len }
     }
 
     /// How many bits there are.
@@ -39,7 +40,8 @@ impl Bitmap {
     /// Whether the bit is set.
     #[inline]
     pub fn test(&self, bit: usize) -> bool {
-        self.word_of(bit).load(Relaxed) >> (bit % BITS) & 1 != 0
+        debug_assert!(bit < self.len, "bit {bit} of {}", self.len);
+        self.stored().get(bit / BITS).is_some_and(|word| word.load(Relaxed) >> (bit % BITS) & 1 != 0)
     }
 
     /// Sets a bit, while no other thread changes any. Returns whether it was zero.
@@ -84,7 +86,7 @@ impl Bitmap {
     /// How many bits are set.
     #[inline]
     pub fn count_ones(&self) -> usize {
-        self.words().map(|word| word.count_ones() as usize).sum()
+        self.stored().iter().map(|word| word.load(Relaxed).count_ones() as usize).sum()
     }
 
     /// The first bit from `from` on that is zero, and how many zeros there are from it up to the next one bit or the end.
@@ -97,13 +99,16 @@ impl Bitmap {
     /// The numbers of the bits that are set, in order. Bits that are set meanwhile may be missing.
     #[inline]
     pub fn ones(&self) -> impl Iterator<Item = usize> + '_ {
-        self.words().enumerate().flat_map(|(i, word)| Ones { word, first: i * BITS })
+        self.stored()
+            .iter()
+            .enumerate()
+            .flat_map(|(i, word)| Ones { word: word.load(Relaxed), first: i * BITS })
     }
 
     /// Clears all bits, while no other thread changes any.
     #[inline]
     pub fn clear(&self) {
-        self.words.iter().for_each(|word| word.store(0, Relaxed));
+        self.stored().iter().for_each(|word| word.store(0, Relaxed));
     }
 
     /// Takes over the bits of a map of the same length, while no other thread changes any.
@@ -113,13 +118,18 @@ impl Bitmap {
     #[inline]
     pub fn copy_from(&self, from: &Bitmap) {
         assert_eq!(self.len, from.len, "bitmaps differ in length");
-        self.words.iter().zip(&from.words).for_each(|(to, from)| to.store(from.load(Relaxed), Relaxed));
+        match from.stored() {
+            [] => self.clear(),
+            from => self.all().iter().zip(from).for_each(|(to, from)| to.store(from.load(Relaxed), Relaxed)),
+        }
     }
 
     /// The bits, 64 a word, the first in the lowest place. What the last word has beyond them is zero.
     #[inline]
     pub fn words(&self) -> impl Iterator<Item = u64> + '_ {
-        self.words.iter().map(|word| word.load(Relaxed))
+        let stored = self.stored();
+        let rest = std::iter::repeat_n(0, self.len.div_ceil(BITS) - stored.len());
+        stored.iter().map(|word| word.load(Relaxed)).chain(rest)
     }
 
     /// Takes over bits from [`words`](Self::words), while no other thread changes any. Bits of the last word beyond the map are left out.
@@ -127,10 +137,10 @@ impl Bitmap {
     /// # Panics
     /// If the number of words is not that of a map of this length.
     pub fn load(&self, words: &[u64]) {
-        assert_eq!(self.words.len(), words.len(), "bitmaps differ in length");
-        self.words.iter().zip(words).for_each(|(to, &from)| to.store(from, Relaxed));
+        assert_eq!(self.len.div_ceil(BITS), words.len(), "bitmaps differ in length");
+        self.all().iter().zip(words).for_each(|(to, &from)| to.store(from, Relaxed));
         if !self.len.is_multiple_of(BITS)
-            && let Some(last) = self.words.last()
+            && let Some(last) = self.all().last()
         {
             last.store(last.load(Relaxed) & ones_below(self.len % BITS), Relaxed);
         }
@@ -139,7 +149,19 @@ impl Bitmap {
     #[inline(always)]
     fn word_of(&self, bit: usize) -> &AtomicU64 {
         debug_assert!(bit < self.len, "bit {bit} of {}", self.len);
-        &self.words[bit / BITS]
+        &self.all()[bit / BITS]
+    }
+
+    /// The words, or none if no bit was ever set.
+    #[inline(always)]
+    fn stored(&self) -> &[AtomicU64] {
+        self.words.get().map_or(&[], |words| words)
+    }
+
+    /// The words.
+    #[inline(always)]
+    fn all(&self) -> &[AtomicU64] {
+        self.words.get_or_init(|| (0..self.len.div_ceil(BITS)).map(|_| AtomicU64::new(0)).collect())
     }
 
     /// Applies `change` to the words of a range of bits, with the mask of those that belong to it.
@@ -150,25 +172,31 @@ impl Bitmap {
             "{count} bits from {first} on, of {}",
             self.len
         );
-        if count == 0 {
+        let changes_zeros = change(0, u64::MAX) != 0;
+        if count == 0 || !changes_zeros && self.stored().is_empty() {
             return;
         }
+        let words = self.all();
         let (head, last) = (first / BITS, (first + count - 1) / BITS);
         let from = u64::MAX << (first % BITS);
         let to = u64::MAX >> (BITS - 1 - (first + count - 1) % BITS);
         let apply = |word: &AtomicU64, mask| word.store(change(word.load(Relaxed), mask), Relaxed);
         if head == last {
-            return apply(&self.words[head], from & to);
+            return apply(&words[head], from & to);
         }
-        apply(&self.words[head], from);
-        self.words[head + 1..last].iter().for_each(|word| apply(word, u64::MAX));
-        apply(&self.words[last], to);
+        apply(&words[head], from);
+        words[head + 1..last].iter().for_each(|word| apply(word, u64::MAX));
+        apply(&words[last], to);
     }
 
     /// The first bit from `from` on that is set in the words that `view` makes of those of the map.
     #[inline]
     fn find(&self, from: usize, view: impl Fn(u64) -> u64) -> Option<usize> {
-        let words = self.words.get(from / BITS..)?;
+        let stored = self.stored();
+        if stored.is_empty() {
+            return (view(0) != 0 && from < self.len).then_some(from);
+        }
+        let words = stored.get(from / BITS..)?;
         let mut mask = u64::MAX << (from % BITS);
         for (i, word) in words.iter().enumerate() {
             let found = view(word.load(Relaxed)) & mask;

@@ -29,7 +29,7 @@ const CALLS: &[(&str, &[Kind])] = &[
     ("log.append(", &[Kind::LogEntry]),
     (".append_undo(", &[Kind::LogEntry, Kind::Fence]),
     ("record.add(", &[Kind::LogEntry]),
-    ("record.add_changes(", &[Kind::LogEntry]),
+    (".add_changes(", &[Kind::LogEntry]),
     ("media.record(", &[Kind::LogEntry]),
     (".record_staged(", &[Kind::LogEntry]),
     (".take_noted(", &[Kind::LogEntry]),

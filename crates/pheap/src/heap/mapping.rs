@@ -309,11 +309,8 @@ impl Mapping {
 
     /// Maps this many pages ahead of their first use, which is cheaper than one fault each. Only a hint.
     pub(crate) fn populate(&self, offset: u64, len: u64) {
-        const MADV_POPULATE_WRITE: libc::c_int = 23; // Linux 5.14
-        // SAFETY: the range is mapped; populating changes no byte of it.
-        unsafe {
-            libc::madvise(self.base.as_ptr().add(offset as usize).cast(), len as usize, MADV_POPULATE_WRITE)
-        };
+        // SAFETY: the range is mapped.
+        unsafe { populate_pages(self.base.as_ptr().add(offset as usize), len as usize) };
     }
 
     /// Gives the private copies of these pages back: they show the file again. Only for a heap with a write-ahead log.
@@ -425,5 +422,23 @@ pub(crate) fn is_tmpfs(file: &File) -> bool {
     unsafe {
         let mut stat: libc::statfs = std::mem::zeroed();
         libc::fstatfs(file.as_raw_fd(), &raw mut stat) == 0 && stat.f_type as i64 == TMPFS_MAGIC
+    }
+}
+/// # Safety
+/// The pages are mapped.
+unsafe fn populate_pages(start: *mut u8, len: usize) {
+    const MADV_POPULATE_WRITE: libc::c_int = 23; // Linux 5.14
+    // SAFETY: by the caller's promise; populating changes no byte. A kernel that does not know it refuses, and nothing is lost.
+    unsafe { libc::madvise(start.cast(), len, MADV_POPULATE_WRITE) };
+}
+
+/// Maps the whole pages of ordinary memory that is about to be written. Only a hint.
+pub(crate) fn populate<T>(memory: &[T]) {
+    let bytes = memory.as_ptr_range();
+    let (start, end) =
+        (bytes.start.addr().next_multiple_of(PAGE as usize), bytes.end.addr() & !(PAGE as usize - 1));
+    if start < end {
+        // SAFETY: part of `memory`.
+        unsafe { populate_pages(memory.as_ptr().cast_mut().cast::<u8>().with_addr(start), end - start) };
     }
 }

@@ -439,7 +439,7 @@ impl Builder {
         // SAFETY: the mapping outlives this function, and nothing is written before the logs are replayed but the header.
         let found = unsafe { read_logs(&logs, header.mapped)? };
         // SAFETY: as above.
-        let outlook = unsafe { Outlook::of(base, header.salt, &arenas, &spans, &regions, &found)? };
+        let outlook = unsafe { Outlook::of(base, header.salt, &arenas, spans, &regions, &found)? };
         let Outlook { spans, roots } = outlook;
         for ((identity, _), root) in regions.iter_mut().zip(roots) {
             (identity.root, identity.ty) = root;
@@ -498,11 +498,10 @@ impl Builder {
 
     /// Opens the heap.
     pub(super) fn finish(self, options: &Options, file: Option<OpenFile>) -> Heap {
-        let Builder { mapping, medium, meta, recovered, regions, spans, page_map, live } = self;
-        let mut of_region: HashMap<u32, Vec<Span>> = HashMap::new();
-        for span in spans.iter().filter(|span| matches!(span.entry.kind, SpanKind::Small | SpanKind::Large)) {
-            of_region.entry(span.entry.region).or_default().push(*span);
-        }
+        let Builder { mapping, medium, meta, recovered, regions, mut spans, page_map, live } = self;
+        spans.retain(Span::holds_objects);
+        spans.sort_by_key(|span| span.entry.region); // often one region has them all, and this takes no time
+        page_map.populate(meta.header.mapped);
         let state = if mapping.is_read_only() { READ_ONLY } else { OPEN };
         let inner = Arc::new(HeapInner {
             mapping,
@@ -530,9 +529,10 @@ impl Builder {
             let (name, id) = (identity.name.clone(), identity.id);
             // SAFETY: the regions were read from this heap, and are used through handles that keep it.
             let mut region = unsafe { meta.region(Arc::as_ptr(&inner), identity, segments) };
-            let spans = of_region.remove(&id).unwrap_or_default();
-            let spans = spans.into_iter().map(|span| (span, meta.types.pointer_map(span.entry.ty))).collect();
-            region.load(spans, live.as_ref());
+            let first = spans.partition_point(|span| span.entry.region < id);
+            let spans = spans[first..].chunk_by(|a, b| a.entry.region == b.entry.region).next();
+            let spans = spans.filter(|spans| spans[0].entry.region == id).unwrap_or(&[]);
+            region.load(spans, |ty| meta.types.pointer_map(ty), live.as_ref());
             meta.roots.insert(name, Arc::new(region));
         }
         drop(meta);

@@ -83,7 +83,7 @@ impl Outlook {
         base: *const u8,
         salt: u64,
         arenas: &[Arena],
-        spans: &[Span],
+        spans: Vec<Span>,
         regions: &[Surveyed],
         found: &Found,
     ) -> Result<Outlook> {
@@ -92,18 +92,10 @@ impl Outlook {
         let offset_of = |word: *mut u64| (word.addr() - base.addr()) as u64;
         let headers = regions.iter().map(|(identity, _)| identity.header);
         let logged = headers.clone().flat_map(RegionHeader::logged_words).map(offset_of).collect();
-        let replayed = replayed_metadata(arenas, spans, &logged, found)?;
+        let replayed = replayed_metadata(arenas, &spans, &logged, found)?;
         let word = |at: u64| replayed.get(&at).copied().unwrap_or_else(|| stored(at));
 
-        let later = if replayed.is_empty() { spans.to_vec() } else { spans_in(arenas, word)? };
-        // All but the type of a root, which a migration changes.
-        let metadata = |spans: &[Span]| -> Vec<(u64, SpanEntry)> {
-            let spans = spans.iter().filter(|span| !span.holds_objects());
-            spans.map(|span| (span.offset, SpanEntry { ty: 0, ..span.entry })).collect()
-        };
-        if metadata(spans) != metadata(&later) {
-            return Err(Error::corrupt("a log changes spans that hold no objects"));
-        }
+        let later = later(arenas, spans, &replayed, word)?;
         let root = |header: RegionHeader| {
             let (_, ty) = header.read_through(salt, |at| word(offset_of(at)))?;
             Ok((root_in(word(offset_of(header.root_word())))?, ty))
@@ -111,6 +103,38 @@ impl Outlook {
         let roots = headers.map(root).collect::<Result<_>>()?;
         Ok(Outlook { spans: later, roots })
     }
+}
+
+/// The spans when the logs have been replayed. Only the tables that they change are read once more.
+fn later(
+    arenas: &[Arena],
+    spans: Vec<Span>,
+    replayed: &HashMap<u64, u64>,
+    word: impl Fn(u64) -> u64,
+) -> Result<Vec<Span>> {
+    let changes = |arena: &Arena| replayed.keys().any(|&at| (arena.start..arena.first_free()).contains(&at));
+    let changed: Vec<bool> = arenas.iter().map(changes).collect();
+    if !changed.contains(&true) {
+        return Ok(spans);
+    }
+    let mut later = Vec::with_capacity(spans.len());
+    for (arena, changed) in arenas.iter().zip(changed) {
+        if changed {
+            later.extend(spans_in(&[*arena], &word)?);
+        } else {
+            let at = |offset| spans.partition_point(|span| span.offset < offset);
+            later.extend_from_slice(&spans[at(arena.start)..at(arena.end())]);
+        }
+    }
+    // All but the type of a root, which a migration changes.
+    let metadata = |spans: &[Span]| -> Vec<(u64, SpanEntry)> {
+        let spans = spans.iter().filter(|span| !span.holds_objects());
+        spans.map(|span| (span.offset, SpanEntry { ty: 0, ..span.entry })).collect()
+    };
+    if metadata(&spans) != metadata(&later) {
+        return Err(Error::corrupt("a log changes spans that hold no objects"));
+    }
+    Ok(later)
 }
 
 /// The words of span tables, and the `logged` ones of regions, that the logs are going to change. No log of ours has anything to say about other metadata.

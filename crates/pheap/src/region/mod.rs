@@ -110,12 +110,17 @@ impl Region {
     }
 
     /// Gives a region that was read from the medium the spans of its objects, and which slots of them are live, if that is known.
-    pub(crate) fn load(&mut self, spans: Vec<(Span, Arc<PointerMap>)>, live: Option<&LiveSlots>) {
+    /// `pointers` gives the map of a type.
+    pub(crate) fn load(
+        &mut self,
+        spans: &[Span],
+        pointers: impl FnMut(u32) -> Arc<PointerMap>,
+        live: Option<&LiveSlots>,
+    ) {
         let context = self.context.get_mut();
         let heap = context.heap();
-        context
-            .alloc
-            .load(&heap.page_map, spans.into_iter(), |span| live.is_some_and(|live| live.load(span)));
+        let is_live = |span: &alloc::span::ObjectSpan| live.is_some_and(|live| live.load(span));
+        context.alloc.load(&heap.page_map, spans, pointers, is_live);
         context.gc.incomplete = context.alloc.spans.iter().any(|span| span.live.is_empty());
         if live.is_none() && !heap.is_read_only() {
             context.begin_opening();

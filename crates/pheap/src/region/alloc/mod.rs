@@ -330,10 +330,13 @@ impl Allocator {
     pub(crate) fn load(
         &mut self,
         map: &PageMap,
-        loaded: impl Iterator<Item = (Span, Arc<PointerMap>)>,
+        loaded: &[Span],
+        mut pointers: impl FnMut(u32) -> Arc<PointerMap>,
         mut live: impl FnMut(&ObjectSpan) -> bool,
     ) {
-        for (span, pointers) in loaded {
+        self.spans.reserve(loaded.len());
+        for &span in loaded {
+            let pointers = pointers(span.entry.ty);
             let class = match span.entry.kind {
                 SpanKind::Small => self.class_of(span.entry.ty, span.entry.slot, pointers.clone()),
                 _ => NO_CLASS,

@@ -6,7 +6,7 @@ use pheap_gc::bitmap::Bitmap;
 
 use crate::heap::Span;
 use crate::heap::arena::SpanKind;
-use crate::heap::mapping::PAGE;
+use crate::heap::mapping::{PAGE, populate};
 use crate::heap::page_map::PageMap;
 use crate::layout::PointerMap;
 use crate::media::{Bug, bug};
@@ -119,6 +119,12 @@ pub(crate) struct Spans {
 }
 
 impl Spans {
+    /// Makes room for so many spans more, in memory that is at hand.
+    pub(super) fn reserve(&mut self, spans: usize) {
+        self.spans.reserve_exact(spans);
+        populate(self.spans.spare_capacity_mut());
+    }
+
     /// Adds a span, and returns its number.
     pub(super) fn add(&mut self, map: &PageMap, span: ObjectSpan) -> u32 {
         let (offset, bytes) = (span.span.offset, span.bytes);
