@@ -313,12 +313,13 @@ pub(crate) fn rollback_group(contexts: &mut [&mut Context]) {
         let base = lead.heap().base();
         let Context { log, media, .. } = lead;
         // A log in the middle of records has no undo entries; see `retire_records`.
-        let entries = log.undo_entries();
-        for entry in &entries {
+        let mut restored = false;
+        for entry in log.undo_entries() {
             // SAFETY: old content of ranges of live objects; no reference to them is alive.
             unsafe { restore(media, base, entry) };
+            restored = true;
         }
-        if !entries.is_empty() {
+        if restored {
             if media.wal().is_none() {
                 media.fence();
             }
@@ -347,7 +348,7 @@ pub(crate) fn rollback_group(contexts: &mut [&mut Context]) {
 /// # Safety
 /// The ranges are mapped relative to `base`, and nobody else accesses them.
 #[cfg_attr(feature = "sim", track_caller)]
-pub(crate) unsafe fn restore(media: &crate::media::Media, base: *mut u8, entry: &[u64]) {
+unsafe fn restore(media: &Media, base: *mut u8, entry: &[u64]) {
     for range in ranges(entry) {
         // SAFETY: by the caller's promise.
         unsafe {

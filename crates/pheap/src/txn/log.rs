@@ -303,20 +303,20 @@ impl Log {
     }
 
     /// The undo entries of the open transaction, newest first.
-    pub(crate) fn undo_entries(&self) -> Vec<Vec<u64>> {
-        self.undo.iter().rev().map(|&at| self.entry_at(at)).collect()
+    pub(crate) fn undo_entries(&self) -> impl Iterator<Item = &[u64]> {
+        self.undo.iter().rev().map(|&at| self.entry_at(at))
     }
 
-    fn entry_at(&self, at: u64) -> Vec<u64> {
+    fn entry_at(&self, at: u64) -> &[u64] {
         if let Some(kept) = &self.kept {
             let entry = &kept[at as usize..];
-            return entry[..entry[1] as u32 as usize].to_vec();
+            return &entry[..entry[1] as u32 as usize];
         }
-        // SAFETY: an entry that this log has written, in a mapped segment.
+        // SAFETY: an entry that this log has written, in a mapped segment, where nothing is written before the log is reset.
         unsafe {
             let entry = self.base.add(at as usize).cast::<u64>();
             let len = entry.add(1).read() as u32 as usize;
-            std::slice::from_raw_parts(entry, len).to_vec()
+            std::slice::from_raw_parts(entry, len)
         }
     }
 

@@ -9,6 +9,7 @@ struct Node<'r> {
 }
 
 fn forge<'r>(at: std::ptr::NonNull<u8>) -> P<'r, Node<'r>> {
+    // SAFETY: there is no such function to call.
     unsafe { P::from_addr(at) }
 }
 
