@@ -17,7 +17,7 @@ fn fold(a: u64, b: u64) -> u64 {
 }
 
 /// The checksum of all words but the first, in whose place stands the seed.
-#[inline]
+#[inline(always)]
 pub(crate) fn checksum(seed: u64, words: &[u64]) -> u64 {
     let key = fold(seed ^ KEYS[0], KEYS[1]);
     let keys = KEYS.map(|constant| constant ^ key);

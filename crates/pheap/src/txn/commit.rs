@@ -206,7 +206,7 @@ fn make_room(context: &mut Context) -> Result<()> {
 }
 
 /// Copies the record that was appended last to its places.
-#[inline]
+#[inline(always)]
 fn apply(context: &mut Context) {
     let base = context.heap().base();
     let Context { log, media, dirty, .. } = context;
@@ -275,7 +275,7 @@ fn commit_long(contexts: &mut [&mut Context]) -> Done {
 }
 
 /// Tidies up after a commit.
-#[inline]
+#[inline(always)]
 fn finish(context: &mut Context) {
     if !context.alloc.is_untouched() {
         context.remember_fresh();
@@ -291,7 +291,7 @@ fn finish(context: &mut Context) {
     end(context);
 }
 
-#[inline]
+#[inline(always)]
 fn end(context: &mut Context) {
     context.media.no_more_stores();
     context.set.clear();

@@ -182,7 +182,7 @@ impl Log {
     }
 
     /// Appends the staged entry, for which there [is room](Self::has_room). Durable after the next fence.
-    #[inline]
+    #[inline(always)]
     #[cfg_attr(feature = "sim", track_caller)]
     pub(crate) fn append(&mut self, media: &Media) {
         #[cfg(feature = "sim")]
