@@ -65,7 +65,7 @@ impl<'a> Group<'a> {
             // Entered once, left once: by the one that goes last.
             let last = locked.len() - 1;
             for (i, one) in locked.iter_mut().enumerate() {
-                one.last = i == last;
+                one.set_last(i == last);
             }
             return Ok(locked);
         }
@@ -106,7 +106,7 @@ impl<'a> Group<'a> {
             one.context().group.clear();
             one.end_held(committed);
             one.context().collect_some();
-            one.open = false;
+            one.end_transaction();
         }
         self.locked.clear();
     }

@@ -182,11 +182,16 @@ impl Region {
 pub(crate) struct Exclusive<'a> {
     heap: &'a HeapInner,
     pub(crate) region: &'a Region,
-    open: bool,
-    locked: bool,
-    /// Whether this thread [leaves](guard::leave) the heap with it.
-    last: bool,
+    /// [`OPEN`], [`LOCKED`] and [`LAST`]. A word: padding between flags would be copied along with them.
+    state: usize,
 }
+
+/// The transaction is neither committed nor rolled back.
+const OPEN: usize = 1;
+/// The region is not let go of.
+const LOCKED: usize = 2;
+/// This thread [leaves](guard::leave) the heap with the region.
+const LAST: usize = 4;
 
 impl<'a> Exclusive<'a> {
     /// Waits for the region, whose root is to be of type `ty`, and opens a transaction on it.
@@ -205,9 +210,9 @@ impl<'a> Exclusive<'a> {
     fn locked(heap: &'a HeapInner, region: &'a Region, ty: u32) -> Result<Exclusive<'a>> {
         region.lock.lock_exclusive();
         if region.serves(ty) {
-            Ok(Exclusive { heap, region, open: true, locked: true, last: true })
+            Ok(Exclusive { heap, region, state: OPEN | LOCKED | LAST })
         } else {
-            Err(Exclusive { heap, region, open: false, locked: true, last: true }.turned_away())
+            Err(Exclusive { heap, region, state: LOCKED | LAST }.turned_away())
         }
     }
 
@@ -217,9 +222,9 @@ impl<'a> Exclusive<'a> {
             return Ok(None);
         }
         if region.serves(ty) {
-            Ok(Some(Exclusive { heap, region, open: true, locked: true, last: false }))
+            Ok(Some(Exclusive { heap, region, state: OPEN | LOCKED }))
         } else {
-            Err(Exclusive { heap, region, open: false, locked: true, last: false }.turned_away())
+            Err(Exclusive { heap, region, state: LOCKED }.turned_away())
         }
     }
 
@@ -252,7 +257,7 @@ impl<'a> Exclusive<'a> {
     // Takes a reference, for a processor would wait to move what was just written in parts.
     #[inline(always)]
     pub(crate) fn commit_and(&mut self, done: impl FnOnce()) -> Result<()> {
-        self.open = false;
+        self.end_transaction();
         let context = self.context();
         let result = commit::commit(context);
         if result.is_ok() {
@@ -304,21 +309,33 @@ impl Exclusive<'_> {
     /// Lets go of the region, if that was not done before.
     #[inline(always)]
     fn let_go(&mut self) {
-        if !std::mem::take(&mut self.locked) {
+        if self.state & LOCKED == 0 {
             return;
         }
         // SAFETY: locked in `locked` or `try_locked`, by this thread, and not let go of since.
         unsafe { self.region.lock.unlock_exclusive() };
-        if self.last {
+        if self.state & LAST != 0 {
             guard::leave(self.heap.id());
         }
+        self.state = 0;
+    }
+
+    /// The transaction has been committed or rolled back, or is about to be.
+    #[inline(always)]
+    fn end_transaction(&mut self) {
+        self.state &= !OPEN;
+    }
+
+    /// Says that this thread leaves the heap with this region, or with another one.
+    fn set_last(&mut self, last: bool) {
+        self.state = self.state & !LAST | if last { LAST } else { 0 };
     }
 }
 
 impl Drop for Exclusive<'_> {
     #[inline]
     fn drop(&mut self) {
-        if self.open {
+        if self.state & OPEN != 0 {
             self.roll_back();
         }
         self.let_go();
@@ -425,7 +442,7 @@ impl Region {
     pub(crate) fn retire<R>(&self, heap: &HeapInner, last: impl FnOnce(&mut Context) -> R) -> Result<R> {
         // The thread is not inside of the heap: its callers have looked. So nothing is entered, and nothing left.
         self.lock.lock_exclusive();
-        let exclusive = Exclusive { heap, region: self, open: false, locked: true, last: false };
+        let exclusive = Exclusive { heap, region: self, state: LOCKED };
         if self.is_gone() {
             return Err(Error::Closed);
         }
