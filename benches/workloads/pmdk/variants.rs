@@ -34,7 +34,7 @@ pub(crate) fn of(bench: &str) -> &'static [Variant] {
         "sps_recovery" => const { &[any("tuned"), up_to(1_000_000, 1_000_000, "field")] },
         "nbody" => const { &[any("tuned"), up_to(100_000, 100_000, "field")] },
         "fannkuch" => const { &[any("tuned"), any("field")] },
-        "binary_trees" => const { &[any("reserve"), up_to(16, 12, "tx"), up_to(16, 12, "tx_oid")] },
+        "binary_trees" => const { &[up_to(16, 12, "reserve"), up_to(14, 12, "tx"), up_to(14, 12, "tx_oid")] },
         "alloc" => const { &[any("reserve"), any("tx_batch"), any("tx")] },
         "fill_heap" => const { &[any("reserve"), any("tx")] },
         "fill_heap_open" => const { &[any("tx")] },
