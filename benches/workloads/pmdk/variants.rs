@@ -1,6 +1,6 @@
 //! Which variants of the C programs are measured: the fastest ones that we could write, and what one writes who follows the examples.
 
-/// A variant, by its name in C, and the sizes from which on it takes too long.
+/// A variant, by its name in C, and the largest sizes at which it does not take too long.
 pub(crate) struct Variant {
     pub(crate) name: &'static str,
     largest: u64,

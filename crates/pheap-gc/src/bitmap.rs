@@ -4,7 +4,7 @@
 //! [`test`](Bitmap::test) and [`set_shared`](Bitmap::set_shared) at once. What orders them with everything else (a lock, for
 //! instance) is up to the user.
 //!
-//! A bit that is asked for must exist. Debug builds panic otherwise; others may answer for one of the last word's spare bits.
+//! A bit that is asked for must exist. Debug builds panic otherwise; others may, or give any answer.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 const BITS: usize = u64::BITS as usize;
 
-/// Bits with the numbers 0 to `len`, exclusive. They take no memory until one is set.
+/// Bits with the numbers 0 to `len`, exclusive. They take no memory until one is set, or bits are loaded.
 pub struct Bitmap {
     /// Bits behind the last one are zero.
     words: OnceLock<Box<[AtomicU64]>>,
@@ -152,7 +152,7 @@ impl Bitmap {
         &self.all()[bit / BITS]
     }
 
-    /// The words, or none if no bit was ever set.
+    /// The words, or none if they take no memory.
     #[inline(always)]
     fn stored(&self) -> &[AtomicU64] {
         self.words.get().map_or(&[], |words| words)

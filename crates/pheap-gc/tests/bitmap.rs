@@ -12,6 +12,7 @@ enum Op {
     ClearRange(usize, usize),
     Clear,
     Reload,
+    CopyFromNew,
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -23,6 +24,7 @@ fn op() -> impl Strategy<Value = Op> {
         3 => (number(), number()).prop_map(|(first, count)| Op::ClearRange(first, count)),
         1 => Just(Op::Clear),
         1 => Just(Op::Reload),
+        1 => Just(Op::CopyFromNew),
     ]
 }
 
@@ -69,6 +71,10 @@ proptest! {
                     loaded.load(&map.words().collect::<Vec<_>>());
                     copied.copy_from(&loaded);
                     map = copied;
+                }
+                Op::CopyFromNew => {
+                    map.copy_from(&Bitmap::new(len));
+                    model.fill(false);
                 }
             }
             prop_assert_eq!(&bits(&map), &model);

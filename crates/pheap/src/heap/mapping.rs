@@ -424,8 +424,10 @@ pub(crate) fn is_tmpfs(file: &File) -> bool {
         libc::fstatfs(file.as_raw_fd(), &raw mut stat) == 0 && stat.f_type as i64 == TMPFS_MAGIC
     }
 }
+/// Maps these pages for writing. Only a hint.
+///
 /// # Safety
-/// The pages are mapped.
+/// They are mapped, as far as the program is concerned.
 unsafe fn populate_pages(start: *mut u8, len: usize) {
     const MADV_POPULATE_WRITE: libc::c_int = 23; // Linux 5.14
     // SAFETY: by the caller's promise; populating changes no byte. A kernel that does not know it refuses, and nothing is lost.

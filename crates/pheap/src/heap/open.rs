@@ -500,8 +500,13 @@ impl Builder {
     pub(super) fn finish(self, options: &Options, file: Option<OpenFile>) -> Heap {
         let Builder { mapping, medium, meta, recovered, regions, mut spans, page_map, live } = self;
         spans.retain(Span::holds_objects);
+        if let (Some(first), Some(last)) = (spans.first(), spans.last()) {
+            let (start, len) = (first.offset, last.end() - first.offset);
+            if spans.iter().map(|span| span.end() - span.offset).sum::<u64>() >= len / 2 {
+                page_map.populate(start, len);
+            }
+        }
         spans.sort_by_key(|span| span.entry.region); // often one region has them all, and this takes no time
-        page_map.populate(meta.header.mapped);
         let state = if mapping.is_read_only() { READ_ONLY } else { OPEN };
         let inner = Arc::new(HeapInner {
             mapping,

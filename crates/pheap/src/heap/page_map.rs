@@ -23,9 +23,9 @@ impl PageMap {
         Ok(PageMap { pages: Table::new((reserved / PAGE) as usize)? })
     }
 
-    /// Gets the memory for the pages of a heap of this size, which are about to be [set](Self::set). Only a hint.
-    pub(crate) fn populate(&self, mapped: u64) {
-        populate(&self.entries()[..(mapped / PAGE) as usize]);
+    /// Gets the memory for these pages, most of which are about to be [set](Self::set). Only a hint.
+    pub(crate) fn populate(&self, offset: u64, len: u64) {
+        populate(self.range(offset, len));
     }
 
     #[inline(always)]

@@ -112,8 +112,11 @@ fn later(
     replayed: &HashMap<u64, u64>,
     word: impl Fn(u64) -> u64,
 ) -> Result<Vec<Span>> {
-    let changes = |arena: &Arena| replayed.keys().any(|&at| (arena.start..arena.first_free()).contains(&at));
-    let changed: Vec<bool> = arenas.iter().map(changes).collect();
+    let mut changed = vec![false; arenas.len()];
+    for &at in replayed.keys() {
+        let number = arenas.partition_point(|arena| arena.end() <= at);
+        changed[number] |= at < arenas[number].first_free();
+    }
     if !changed.contains(&true) {
         return Ok(spans);
     }

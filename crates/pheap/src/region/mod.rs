@@ -178,7 +178,7 @@ impl Region {
     }
 }
 
-/// A region that this thread has for itself. Dropping it rolls the transaction back.
+/// A region that this thread has for itself. Dropping it rolls the transaction back, unless it was committed, which lets go of the region, too.
 pub(crate) struct Exclusive<'a> {
     heap: &'a HeapInner,
     pub(crate) region: &'a Region,
@@ -238,7 +238,8 @@ impl<'a> Exclusive<'a> {
     #[inline(always)]
     #[allow(clippy::mut_from_ref)] // one context per lock, and its users are one after the other
     pub(crate) fn context(&self) -> &mut Context {
-        // SAFETY: the lock is held; no reference into the context is kept across calls.
+        debug_assert!(self.state & LOCKED != 0, "the region was let go of");
+        // SAFETY: the lock is held, for nobody asks after a commit; no reference into the context is kept across calls.
         unsafe { &mut *self.region.context.get() }
     }
 
@@ -309,15 +310,15 @@ impl Exclusive<'_> {
     /// Lets go of the region, if that was not done before.
     #[inline(always)]
     fn let_go(&mut self) {
-        if self.state & LOCKED == 0 {
+        let state = std::mem::take(&mut self.state);
+        if state & LOCKED == 0 {
             return;
         }
-        // SAFETY: locked in `locked` or `try_locked`, by this thread, and not let go of since.
+        // SAFETY: locked by this thread, when this was made, and not let go of since.
         unsafe { self.region.lock.unlock_exclusive() };
-        if self.state & LAST != 0 {
+        if state & LAST != 0 {
             guard::leave(self.heap.id());
         }
-        self.state = 0;
     }
 
     /// The transaction has been committed or rolled back, or is about to be.

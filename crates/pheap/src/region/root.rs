@@ -83,7 +83,7 @@ impl<T: Persist> Root<T> {
         f: impl for<'r> FnOnce(&mut Txn<'r>, P<'r, T::At<'r>>) -> Result<R, E>,
     ) -> Result<R, E> {
         let mut exclusive = Exclusive::begin(&self.heap, &self.region, self.ty)?;
-        // SAFETY: the region is locked until `exclusive` goes; `f` works for all brands, so nothing that has this one leaves it.
+        // SAFETY: the region is locked until `exclusive` is committed or goes; `f` works for all brands, so nothing that has this one leaves it.
         match unsafe { f(&mut Txn::new(exclusive.hot(), &self.region), self.object()) } {
             Ok(result) => {
                 exclusive.commit()?;

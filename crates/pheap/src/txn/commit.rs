@@ -89,7 +89,7 @@ fn commit_alone(context: &mut Context) -> Done {
     commit_to_log(context, flushed)
 }
 
-/// The same for one root or several.
+/// The same for several roots, or with a write-ahead log.
 fn commit_short(contexts: &mut [&mut Context]) -> Done {
     let mut record = std::mem::take(&mut contexts[0].log.staged);
     record.begin(Kind::Redo);

@@ -30,6 +30,7 @@ impl Default for DirtyLines {
 impl DirtyLines {
     #[inline]
     pub(crate) fn add(&mut self, addr: usize, len: usize) {
+        debug_assert!(len > 0);
         let mut line = addr & !(LINE - 1);
         while line < addr + len {
             let recent = &mut self.recent[line / LINE % RECENT_LINES];

@@ -1,8 +1,8 @@
 //! Which entries of a write set cover a cache line.
 //!
-//! A hash table with chains, by line. While it is small, the caller's filter of 64 bits answers most questions before they come here.
-//! Of a large one the filter says nothing any more; then there is a larger filter, in which the lines of an object are bits side by side, so
-//! that one test answers for all of them.
+//! A hash table with chains, by line. A write set uses it when it has more entries than it looks at one by one. While the index is small, only the caller's
+//! filter of 64 bits comes before it; that soon says nothing any more, so a large one has a larger filter, in which the lines of an object are bits side by
+//! side, so that one test answers for all of them.
 
 use crate::media::LINE;
 

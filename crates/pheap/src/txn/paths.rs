@@ -42,7 +42,8 @@ impl Context {
         }
     }
 
-    /// The same for what the write set does not hold, and may not take.
+    /// The same where the write set has no copy of all of it, and cannot simply take one: parts of it have copies, it may be fresh, it does not fit, or the
+    /// transaction is not short.
     #[inline(never)]
     unsafe fn writable_or_spill(
         cx: *mut Context,

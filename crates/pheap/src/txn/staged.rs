@@ -7,7 +7,7 @@ use super::log::Kind;
 use super::write_set::WriteSet;
 #[cfg(feature = "sim")]
 use crate::media::sim::mutant;
-use crate::media::{LINE, LINE_WORDS, copy_words};
+use crate::media::{LINE, LINE_WORDS, copy_words, cpu};
 
 /// Ranges are counted in 24 bits.
 const MAX_RANGE: usize = (1 << 24) - 1;
@@ -74,20 +74,24 @@ impl Staged {
     #[inline(always)]
     #[cfg_attr(feature = "sim", track_caller)]
     pub(crate) unsafe fn add_changes(&mut self, set: &WriteSet, base: usize) {
-        // At worst every fifth word of a copy begins a range. Room for all, so that the loop need not look.
-        self.words.reserve(set.words() + set.words() / 4 + set.len() + LINE_WORDS);
+        // A copy takes a word more than it has, at most: each range but the first has more words before it that are in none than a head takes. Room for
+        // all, so that the loop need not look.
+        self.words.reserve(set.words() + set.len() + LINE_WORDS);
         let start = self.words.as_mut_ptr();
         // SAFETY: there is room; the caller has promised the rest.
         unsafe {
             let mut end = start.add(self.words.len());
-            for (number, (addr, copy, words)) in set.copies().enumerate() {
+            let mut ahead = set.copies().skip(AHEAD);
+            for (addr, copy, words) in set.copies() {
                 #[cfg(feature = "sim")]
                 if mutant::is_dropped(mutant::Kind::LogEntry, Location::caller()) {
                     continue;
                 }
                 let (offset, original) = ((addr - base) as u64, std::ptr::with_exposed_provenance(addr));
-                if set.is_large() {
-                    set.prefetch(number + AHEAD);
+                if set.is_large()
+                    && let Some((addr, ..)) = ahead.next()
+                {
+                    cpu::prefetch(std::ptr::without_provenance(addr));
                 }
                 end = stage_changes(end, offset, copy, original, words);
             }
@@ -136,7 +140,7 @@ const GAP: usize = 3;
 /// been computed. Without loads of more than a word, which cannot be served from stores of words that are still on their way.
 ///
 /// # Safety
-/// Both are valid for reads of `words` words, all of them with definite bytes. `out` has room: at worst each fifth word begins a range.
+/// Both are valid for reads of `words` words, all of them with definite bytes. `out` has room for a word more.
 #[inline(never)] // its caller has too many values to keep as it is
 unsafe fn stage_changes(
     mut out: *mut u64,
@@ -230,7 +234,7 @@ mod tests {
             changes.iter().for_each(|(at, value)| new[at.index(old.len())] = *value);
             let mut staged = Staged::default();
             staged.begin(Kind::Redo);
-            staged.words.reserve(old.len() + old.len() / 4 + 1);
+            staged.words.reserve_exact(old.len() + 1);
             // SAFETY: both have so many words, and there is room.
             unsafe {
                 let start = staged.words.as_mut_ptr();
@@ -246,7 +250,7 @@ mod tests {
                 prop_assert!(new[words.start] != old[words.start] && new[words.end - 1] != old[words.end - 1]);
                 prop_assert!(last.is_none_or(|last| last + GAP < words.start));
                 let same = |i: &usize| new[*i] == old[*i];
-                prop_assert!(words.clone().collect::<Vec<_>>().split(|i| !same(i)).all(|gap| gap.len() <= 2 * GAP));
+                prop_assert!(words.clone().collect::<Vec<_>>().split(|i| !same(i)).all(|gap| gap.len() <= GAP));
                 last = Some(words.end);
                 applied[words].copy_from_slice(range.words);
             }

@@ -10,7 +10,7 @@ use std::mem::MaybeUninit;
 use super::buffer::{Buffer, CAPACITY};
 use super::line_index::{AT_ONCE, LineIndex, MAX_LINES, first_and_last};
 use super::padded::Padding;
-use crate::media::{LINE, cpu};
+use crate::media::LINE;
 
 /// Objects at most, and where the explorer of crashes is to see short and long transactions alike.
 pub(crate) const MAX_ENTRIES: usize = 8192;
@@ -26,8 +26,8 @@ const PATIENCE: usize = 1 << 20;
 /// So many transactions in a row that need little memory, and the set gives back what a larger one needed.
 const QUIET: u32 = 1000;
 
-// The objects and the lines that they cover at most can be numbered.
 const _: () = assert!(UNINDEXED <= KEPT);
+// The objects and the lines that they cover at most can be numbered.
 const _: () = assert!(MAX_ENTRIES <= u16::MAX as usize && CAPACITY / LINE + 2 * MAX_ENTRIES <= MAX_LINES);
 
 /// A copy.
@@ -145,14 +145,6 @@ impl WriteSet {
     #[inline(always)]
     pub(crate) fn words(&self) -> usize {
         self.words
-    }
-
-    /// Starts to load the original of a copy, if there are so many.
-    #[inline(always)]
-    pub(crate) fn prefetch(&self, number: usize) {
-        if let Some(entry) = self.entries.get(number) {
-            cpu::prefetch(std::ptr::without_provenance(entry.addr));
-        }
     }
 
     /// Forgets all copies. References to them must be gone.
@@ -295,7 +287,7 @@ impl WriteSet {
     /// Copies the object of `len` bytes at `addr`, of which the set holds nothing yet. `None` if it does not fit.
     ///
     /// # Safety
-    /// The object is mapped, in whole words.
+    /// The object is mapped, in whole words, and `addr` is a multiple of `align`.
     #[inline(always)]
     pub(crate) unsafe fn insert(
         &mut self,
@@ -306,6 +298,7 @@ impl WriteSet {
     ) -> Option<*mut u8> {
         // Whole words: two bytes of one word, written apart, must not undo each other.
         let start = if align >= 8 { addr } else { addr & !7 };
+        debug_assert!(start.is_multiple_of(8));
         let whole = (addr - start + len).next_multiple_of(8);
         if whole > MAX_OBJECT || self.entries.len() == self.limit || align > LINE {
             return None;

@@ -119,10 +119,10 @@ pub(crate) struct Spans {
 }
 
 impl Spans {
-    /// Makes room for so many spans more, in memory that is at hand.
+    /// Makes room for so many spans, in memory that is at hand, and for some more, so that the next one need not move them all.
     pub(super) fn reserve(&mut self, spans: usize) {
-        self.spans.reserve_exact(spans);
-        populate(self.spans.spare_capacity_mut());
+        self.spans.reserve_exact(spans + spans / 8);
+        populate(&self.spans.spare_capacity_mut()[..spans]);
     }
 
     /// Adds a span, and returns its number.
