@@ -65,7 +65,7 @@ impl From<Medium> for Durability {
 const FULL: Plan = Plan {
     rounds: 11,
     run: Duration::from_millis(50),
-    budget: Duration::from_secs(6),
+    budget: Duration::from_secs(4),
     slow: Duration::from_secs(2),
     share: Duration::from_secs(4),
 };

@@ -99,7 +99,7 @@ impl Run<'_> {
         match (name, self.quick) {
             (_, true) => drop(command.arg("--quick")),
             // Fewer threads and entries, to save time: a million take some stores half a minute, each time.
-            ("stores", false) => drop(command.args(["--threads", "1,4,16", "--inserts", "200000"])),
+            ("stores", false) => drop(command.args(["--threads", "1,4,16", "--inserts", "150000"])),
             _ => {}
         }
         if let Some(dir) = dir {
