@@ -476,10 +476,11 @@ pub(crate) unsafe fn copy_words(dst: *mut u64, src: *const u64, len: usize) {
 }
 
 /// Addresses of the lines that hold `len` bytes at `addr`.
+#[inline(always)]
 pub(crate) fn lines(addr: usize, len: usize) -> impl Iterator<Item = usize> {
-    let first = addr & !(LINE - 1);
-    let last = if len == 0 { first } else { (addr + len - 1) & !(LINE - 1) };
-    (first..=last).step_by(LINE).take(if len == 0 { 0 } else { usize::MAX })
+    let first = addr / LINE;
+    let end = if len == 0 { first } else { (addr + len - 1) / LINE + 1 };
+    (first..end).map(|line| line * LINE)
 }
 
 /// Whether a seeded bug is switched on. Always `false` outside the crash explorer's builds.

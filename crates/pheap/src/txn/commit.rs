@@ -77,7 +77,7 @@ fn commit_alone(context: &mut Context) -> Done {
         return commit_short(&mut [context]);
     }
     prepare(context);
-    let base = context.heap().base().addr();
+    let base = context.base();
     let Context { set, log, alloc, media, .. } = context;
     log.staged.begin(Kind::Redo);
     // SAFETY: `prepare` has made the bytes definite; the region is locked.
@@ -96,7 +96,7 @@ fn commit_short(contexts: &mut [&mut Context]) -> Done {
     let mut flushed = false;
     for context in contexts.iter_mut() {
         prepare(context);
-        let base = context.heap().base().addr();
+        let base = context.base();
         let Context { set, alloc, media, .. } = &mut **context;
         // SAFETY: as in `commit_alone`.
         unsafe { record.add_changes(set, base) };
@@ -232,7 +232,7 @@ fn commit_long(contexts: &mut [&mut Context]) -> Done {
     // Entries of the span table are metadata: logged like objects, so that a crash leaks no span.
     let mut entries = Vec::new();
     for context in contexts.iter() {
-        let base = context.heap().base().addr();
+        let base = context.base();
         entries.extend(context.alloc.taken().map(|span| (base + span.entry_at as usize, ENTRY as usize)));
     }
     if !entries.is_empty() {

@@ -132,6 +132,7 @@ impl Context {
         unsafe { &*self.heap }
     }
 
+    #[inline(always)]
     pub(super) fn base(&self) -> usize {
         self.heap().base().addr()
     }

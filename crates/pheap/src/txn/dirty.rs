@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::media::LINE;
+use crate::media::{LINE, lines};
 
 /// Contiguous lines of this number are noted once.
 const RECENT_LINES: usize = 1024;
@@ -30,15 +30,12 @@ impl Default for DirtyLines {
 impl DirtyLines {
     #[inline]
     pub(crate) fn add(&mut self, addr: usize, len: usize) {
-        debug_assert!(len > 0);
-        let mut line = addr & !(LINE - 1);
-        while line < addr + len {
+        for line in lines(addr, len) {
             let recent = &mut self.recent[line / LINE % RECENT_LINES];
             if *recent != line {
                 *recent = line;
                 self.lines.push_back(line);
             }
-            line += LINE;
         }
     }
 
