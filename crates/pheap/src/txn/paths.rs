@@ -23,9 +23,12 @@ impl Context {
     ) -> *mut u8 {
         // SAFETY: by the contract of all of these.
         unsafe {
+            let mut found = Find::Nothing;
             if (*cx).mode == Mode::Short && len > 0 {
                 let (filter, lines) = ((*cx).hot().filter.get(), filter_bits(addr, len));
-                let found = if filter & lines == 0 { Find::Nothing } else { (*cx).set.find(addr, len) };
+                if filter & lines != 0 {
+                    found = (*cx).set.find(addr, len);
+                }
                 match found {
                     Find::Copy(copy) => return copy,
                     Find::Nothing if !(*cx).alloc.has_fresh() => {
@@ -38,7 +41,7 @@ impl Context {
                     _ => {}
                 }
             }
-            Context::writable_or_spill(cx, addr, len, align, padding)
+            Context::writable_or_spill(cx, addr, len, align, padding, matches!(found, Find::Part))
         }
     }
 
@@ -51,6 +54,7 @@ impl Context {
         len: usize,
         align: usize,
         padding: Option<Padding>,
+        in_part: bool,
     ) -> *mut u8 {
         let in_place = std::ptr::with_exposed_provenance_mut::<u8>(addr);
         if len == 0 {
@@ -59,7 +63,7 @@ impl Context {
         // SAFETY: by the contract of all of these; each borrow ends before the next call that takes the pointer.
         unsafe {
             if (*cx).mode == Mode::Short {
-                if let Some(place) = (*cx).writable_in_set(addr, len, align, padding) {
+                if let Some(place) = (*cx).writable_in_set(addr, len, align, padding, in_part) {
                     return place;
                 }
                 Context::spill(cx);
@@ -76,7 +80,7 @@ impl Context {
         }
     }
 
-    /// A copy in the write set, or the place itself if it is fresh. `None` if the transaction must spill.
+    /// A copy in the write set, which has none or, if `in_part`, copies of parts only; or the place itself if it is fresh. `None` if the transaction must spill.
     #[inline]
     fn writable_in_set(
         &mut self,
@@ -84,12 +88,11 @@ impl Context {
         len: usize,
         align: usize,
         padding: Option<Padding>,
+        in_part: bool,
     ) -> Option<*mut u8> {
-        match self.set.find(addr, len) {
-            Find::Copy(copy) => return Some(copy),
+        if in_part {
             // SAFETY: a live object; `&mut Txn` is what a write takes, so nobody has a reference to a copy.
-            Find::Part => return unsafe { self.widen(addr, len, align, padding) },
-            Find::Nothing => {}
+            return unsafe { self.widen(addr, len, align, padding) };
         }
         if self.alloc.is_fresh(addr) {
             self.note_padding(addr, padding);
