@@ -7,6 +7,8 @@
 //!
 //! [loom]: https://docs.rs/loom
 
+pub(crate) mod bias;
+mod fence;
 #[cfg(all(test, pheap_loom))]
 pub(crate) mod model;
 #[cfg(all(feature = "sim", not(all(test, pheap_loom))))]
@@ -31,6 +33,21 @@ pub(crate) use parking_lot::{Mutex as StaticMutex, RawRwLock};
 #[cfg(all(feature = "sim", not(all(test, pheap_loom))))]
 pub(crate) use watched::{Mutex as StaticMutex, RawRwLock};
 
+/// What those use who wait for the owner of a [bias](bias::Bias).
+#[cfg(all(test, pheap_loom))]
+use model::{Condvar as BiasCondvar, Mutex as BiasMutex};
+#[cfg(not(all(test, pheap_loom)))]
+use parking_lot::{Condvar as BiasCondvar, Mutex as BiasMutex};
+
+/// Whether locks may be entered without being taken. Not while it is watched who takes them.
+#[inline(always)]
+pub(crate) fn may_be_biased() -> bool {
+    #[cfg(all(feature = "sim", not(all(test, pheap_loom))))]
+    return !crate::media::sim::mutant::watches_locks();
+    #[cfg(not(all(feature = "sim", not(all(test, pheap_loom)))))]
+    true
+}
+
 /// Says that a lock which is not of this module is about to be looked at here: for mutants.
 #[cfg(not(all(feature = "sim", not(all(test, pheap_loom)))))]
 #[inline(always)]
@@ -45,6 +62,14 @@ pub(crate) enum Mistake {
     PublishBeforeSync,
     /// A leader begins although another one is at work.
     TwoLeaders,
+    /// Who evicts the owner of a bias does not make sure that it knows.
+    NoHeavyFence,
+    /// An owner does not look whether it still is one, when others can see that it is inside.
+    NoSecondLook,
+    /// All owners of a bias say at the same place that they are inside.
+    OneSlot,
+    /// An owner that leaves wakes nobody if it is no longer named as the owner.
+    WakeEvictedOnly,
     /// Others can come in between, where a held pointer is let go of and where it is seen whether that was the last one.
     LetGoTwice,
 }

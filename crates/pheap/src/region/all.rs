@@ -6,7 +6,6 @@ use super::alloc::span::ObjectSpan;
 use super::{Region, guard};
 use crate::error::Result;
 use crate::heap::HeapInner;
-use crate::sync::{RawLock as _, RawLockRecursive as _};
 
 /// Regions that this thread shares with other readers: transactions on them wait, reads go on.
 pub(crate) struct SharedAll<'a> {

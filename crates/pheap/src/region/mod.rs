@@ -7,6 +7,7 @@ mod group;
 pub(crate) mod guard;
 pub(crate) mod header;
 pub(crate) mod held;
+mod lock;
 mod root;
 
 use std::cell::UnsafeCell;
@@ -19,20 +20,21 @@ use crate::heap::bitmaps::LiveSlots;
 use crate::heap::{HeapInner, Span};
 use crate::layout::PointerMap;
 use crate::media::{Counters, Gauge, Media};
-use crate::sync::{Mutex, RawLock as _, RawLockRecursive as _, RawLockTimed as _, RawRwLock};
+use crate::sync::Mutex;
 use crate::txn::commit;
 use crate::txn::context::{Context, Hot};
 use crate::txn::log::Log;
 use collect::Collector;
 use header::RegionHeader;
 use held::HeldTable;
+use lock::RegionLock;
 
 pub(crate) use group::Group;
 pub use root::Root;
 
 /// A region while the heap is open.
 pub(crate) struct Region {
-    lock: RawRwLock,
+    lock: RegionLock,
     /// Guarded by the lock. Its address does not change.
     context: Box<UnsafeCell<Context>>,
     hot: Box<Hot>,
@@ -96,7 +98,7 @@ impl Region {
             Box::new(UnsafeCell::new(unsafe { Context::new(heap, id, media, log, gc, &raw const *hot) }));
         hot.context.set(context.get());
         Region {
-            lock: RawRwLock::INIT,
+            lock: RegionLock::new(),
             context,
             hot,
             listed: AtomicU32::new(ty),

@@ -92,6 +92,17 @@ impl Condvar {
         *guard.inner() = Some(self.0.wait(inner).expect("no panics"));
     }
 
+    /// Not for models: it waits for as long as it takes.
+    #[track_caller]
+    pub(crate) fn wait_until<T>(
+        &self,
+        guard: &mut MutexGuard<'_, T>,
+        _: Instant,
+    ) -> parking_lot::WaitTimeoutResult {
+        self.wait(guard);
+        unreachable!("a model that gives up waiting")
+    }
+
     #[track_caller]
     pub(crate) fn notify_all(&self) {
         if !is_dropped(Location::caller()) {

@@ -30,7 +30,6 @@ use super::held::HeldTable;
 use super::{Region, State};
 use crate::heap::{HeapInner, bitmaps};
 use crate::media::{Bug, LINE, bug};
-use crate::sync::RawLock as _;
 use crate::txn::context::Context;
 use remembered::Remembered;
 use tracer::{Object, Tracer};

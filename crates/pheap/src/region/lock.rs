@@ -1,0 +1,223 @@
+//! The lock of a region: one thread has it for itself, or several share it to read. It is biased to a thread that has it again and again.
+
+use std::time::{Duration, Instant};
+
+use crate::sync::bias::{Bias, this_thread};
+use crate::sync::{RawLock as _, RawLockRecursive as _, RawLockTimed as _, RawRwLock, may_be_biased};
+
+pub(crate) struct RegionLock {
+    bias: Bias,
+    lock: RawRwLock,
+}
+
+impl RegionLock {
+    pub(crate) fn new() -> RegionLock {
+        RegionLock { bias: Bias::new(), lock: RawRwLock::INIT }
+    }
+
+    /// Waits until this thread has the region for itself. It has not, in any way.
+    #[inline(always)]
+    #[cfg_attr(feature = "sim", track_caller)]
+    pub(crate) fn lock_exclusive(&self) {
+        if !self.enter_biased() {
+            self.wait_exclusive();
+        }
+    }
+
+    #[inline(never)] // who is here often is not for long
+    #[cfg_attr(feature = "sim", track_caller)]
+    fn wait_exclusive(&self) {
+        self.lock.lock_exclusive();
+        self.bias.has_locked(this_thread(), || None);
+    }
+
+    /// [`lock_exclusive`](Self::lock_exclusive), if that needs no waiting.
+    #[cfg_attr(feature = "sim", track_caller)]
+    pub(crate) fn try_lock_exclusive(&self) -> bool {
+        self.enter_biased() || self.lock.try_lock_exclusive() && self.evicts_until(Instant::now)
+    }
+
+    /// [`lock_exclusive`](Self::lock_exclusive), if that needs no longer.
+    #[cfg_attr(feature = "sim", track_caller)]
+    pub(crate) fn try_lock_exclusive_for(&self, patience: Duration) -> bool {
+        let end = Instant::now() + patience;
+        self.enter_biased() || self.lock.try_lock_exclusive_for(patience) && self.evicts_until(|| end)
+    }
+
+    /// Non-temporal stores have been fenced: an owner leaves without an instruction that would wait for them, and others could come to see them too late.
+    ///
+    /// # Safety
+    /// This thread has the region for itself.
+    #[inline(always)]
+    pub(crate) unsafe fn unlock_exclusive(&self) {
+        if !self.bias.leave() {
+            // SAFETY: by the caller's promise; and it has taken the lock, for it has not entered without.
+            unsafe { self.unlock_taken() };
+        }
+    }
+
+    /// # Safety
+    /// This thread has taken the lock for itself.
+    #[inline(never)]
+    unsafe fn unlock_taken(&self) {
+        self.bias.before_unlock();
+        // SAFETY: by the caller's promise.
+        unsafe { self.lock.unlock_exclusive() };
+    }
+
+    #[inline(always)]
+    fn enter_biased(&self) -> bool {
+        may_be_biased() && self.bias.enter(this_thread())
+    }
+
+    /// The lock is taken. Waits for an owner, and if it is still inside at `end`, gives the lock back.
+    fn evicts_until(&self, end: impl FnOnce() -> Instant) -> bool {
+        let alone = self.bias.has_locked(this_thread(), || Some(end()));
+        if !alone {
+            // SAFETY: taken by this thread, just before.
+            unsafe { self.lock.unlock_exclusive() };
+        }
+        alone
+    }
+
+    /// Waits until nobody has the region for itself. One thread may do so several times; but not while others wait, for it would wait for them.
+    #[inline]
+    #[cfg_attr(feature = "sim", track_caller)]
+    pub(crate) fn lock_shared(&self) {
+        self.lock.lock_shared();
+        self.bias.has_shared(this_thread());
+    }
+
+    /// [`lock_shared`](Self::lock_shared), also if this thread shares the region already.
+    #[inline(always)]
+    #[cfg_attr(feature = "sim", track_caller)]
+    pub(crate) fn lock_shared_recursive(&self) {
+        self.lock.lock_shared_recursive();
+        self.bias.has_shared(this_thread());
+    }
+
+    /// # Safety
+    /// This thread shares the region.
+    #[inline(always)]
+    pub(crate) unsafe fn unlock_shared(&self) {
+        // SAFETY: by the caller's promise.
+        unsafe { self.lock.unlock_shared() };
+    }
+}
+
+#[cfg(all(test, not(pheap_loom)))]
+mod tests {
+    use std::cell::UnsafeCell;
+    use std::thread;
+
+    use super::*;
+    use crate::sync::bias::STREAK;
+
+    struct Guarded {
+        lock: RegionLock,
+        value: UnsafeCell<u64>,
+    }
+
+    // SAFETY: the value is touched with the lock only.
+    unsafe impl Sync for Guarded {}
+
+    impl Guarded {
+        fn new() -> Guarded {
+            Guarded { lock: RegionLock::new(), value: UnsafeCell::new(0) }
+        }
+
+        /// Changes the value, which was locked in some way.
+        fn change(&self) {
+            // SAFETY: this thread has it for itself, and lets go of it here.
+            unsafe {
+                let before = self.value.get().read();
+                self.value.get().write(before + 1);
+                self.lock.unlock_exclusive();
+            }
+        }
+
+        fn change_often(&self, times: u64) {
+            for _ in 0..times {
+                self.lock.lock_exclusive();
+                self.change();
+            }
+        }
+
+        fn read(&self) -> u64 {
+            self.lock.lock_shared_recursive();
+            // SAFETY: this thread shares it, and lets go of it here.
+            unsafe {
+                let value = self.value.get().read();
+                self.lock.unlock_shared();
+                value
+            }
+        }
+    }
+
+    #[test]
+    fn nobody_meets_an_owner() {
+        let guarded = Guarded::new();
+        let rounds = 20;
+        let changed: u64 = thread::scope(|scope| {
+            let owners = [(); 3].map(|()| {
+                scope.spawn(|| {
+                    let mut tried = 0;
+                    for round in 0..rounds {
+                        guarded.change_often(3 * STREAK);
+                        let has_it = match round % 2 {
+                            0 => guarded.lock.try_lock_exclusive(),
+                            _ => guarded.lock.try_lock_exclusive_for(Duration::from_micros(50)),
+                        };
+                        if has_it {
+                            guarded.change();
+                            tried += 1;
+                        }
+                        let seen = guarded.read();
+                        assert!(guarded.read() >= seen);
+                    }
+                    3 * STREAK * rounds + tried
+                })
+            });
+            owners.into_iter().map(|owner| owner.join().unwrap()).sum()
+        });
+        assert_eq!(guarded.read(), changed);
+    }
+
+    #[test]
+    fn others_wait_for_an_owner_or_give_up() {
+        let guarded = Guarded::new();
+        guarded.change_often(STREAK + 1);
+        for _ in 0..2 {
+            guarded.lock.lock_exclusive();
+            thread::scope(|scope| {
+                let tries = scope.spawn(|| {
+                    let patience = Duration::from_millis(1);
+                    guarded.lock.try_lock_exclusive() || guarded.lock.try_lock_exclusive_for(patience)
+                });
+                assert!(!tries.join().unwrap());
+                let reads = scope.spawn(|| guarded.read());
+                guarded.change();
+                reads.join().unwrap();
+            });
+            assert!(guarded.lock.try_lock_exclusive());
+            guarded.change();
+            guarded.change_often(STREAK + 1);
+        }
+        assert_eq!(guarded.read(), 3 * (STREAK + 1) + 4);
+    }
+
+    #[test]
+    fn an_owner_reads_and_enters_again() {
+        let guarded = Guarded::new();
+        guarded.change_often(STREAK + 1);
+        // Where others run beside this one that watch locks, they are taken.
+        #[cfg(not(feature = "sim"))]
+        assert_eq!(guarded.lock.bias.is_owned(), crate::sync::bias::is_supported());
+        assert_eq!(guarded.read(), STREAK + 1);
+        guarded.change_often(1);
+        thread::scope(|scope| {
+            scope.spawn(|| guarded.change_often(STREAK + 1));
+        });
+        assert_eq!(guarded.read(), 2 * STREAK + 3);
+    }
+}
