@@ -44,7 +44,8 @@ impl RegionLock {
         self.enter_biased() || self.lock.try_lock_exclusive_for(patience) && self.evicts_until(|| end)
     }
 
-    /// Non-temporal stores have been fenced: an owner leaves without an instruction that would wait for them, and others could come to see them too late.
+    /// Whoever has the region next, on whatever processor, can rely on it that lines which were flushed before this are written back before its first fence has
+    /// passed: the lock ends with an atomic read-modify-write, which waits for `clwb` as a fence does; and who evicts an owner lets it pass a fence.
     ///
     /// # Safety
     /// This thread has the region for itself.

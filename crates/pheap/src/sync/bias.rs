@@ -221,6 +221,8 @@ impl Bias {
         if !self.wait_until_outside(evicted.slot(), end) {
             return false;
         }
+        // It has left with a plain store, which waits for nothing: neither for lines that it has flushed without a fence nor for non-temporal stores.
+        fence::heavy();
         let _ = self.owner.compare_exchange(evicted.0, Owner::NOBODY.0, Release, Relaxed);
         true
     }

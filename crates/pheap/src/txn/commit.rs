@@ -210,8 +210,8 @@ fn make_room(context: &mut Context) -> Result<()> {
 fn apply(context: &mut Context) {
     let base = context.heap().base();
     let Context { log, media, dirty, .. } = context;
-    // Their records are durable. The next fence waits for them, so that little is left when the log is emptied; if it is that of another processor, the
-    // unlocking of the region between the two has: an atomic read-modify-write waits for `clwb` as a fence does.
+    // Their records are durable. The next fence waits for them, so that little is left when the log is emptied; also if it is that of another processor: see
+    // `RegionLock::unlock_exclusive`.
     dirty.drain_some(|line| media.flush(std::ptr::without_provenance(line), LINE));
     let needs_flush = media.needs_flush();
     for range in log.staged.ranges() {
