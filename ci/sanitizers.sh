@@ -58,4 +58,4 @@ fi
 for name; do tests+=(--test "$name"); done
 
 cargo +nightly test --locked "${arguments[@]}" --target "$host" -p pheap "${tests[@]}"
-cargo +nightly test --locked "${arguments[@]}" --target "$host" -p pheap-gc
+cargo +nightly test --locked "${arguments[@]}" --target "$host" -p pheap-gc --tests

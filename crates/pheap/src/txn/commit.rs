@@ -298,6 +298,7 @@ fn end(context: &mut Context) {
     context.home_pending = false;
     context.padded.clear();
     context.hot().filter.set(0);
+    context.grain.end_transaction();
     context.mode = Mode::Short;
 }
 

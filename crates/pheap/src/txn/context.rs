@@ -4,6 +4,7 @@ use std::cell::Cell;
 
 use super::dirty::DirtyLines;
 use super::doomed::Doomed;
+use super::grain::Grain;
 use super::log::{Log, Segment};
 use super::padded::Padded;
 use super::word_map::WordMap;
@@ -63,6 +64,7 @@ pub(crate) struct Context {
     pub(crate) gc: Collector,
     pub(crate) mode: Mode,
     pub(crate) set: WriteSet,
+    pub(crate) grain: Grain,
     pub(crate) logged: WordMap,
     pub(crate) doomed: Doomed,
     /// Whether copies in the set are still to be moved: another root of the transaction has spilled, and there may be a `&mut` to one of them.
@@ -112,6 +114,7 @@ impl Context {
             gc,
             mode: Mode::Short,
             set: WriteSet::new(limit),
+            grain: Grain::default(),
             home_pending: false,
             logged: WordMap::default(),
             doomed: Doomed::default(),

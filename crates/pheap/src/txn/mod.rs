@@ -20,6 +20,7 @@ pub(crate) mod commit;
 pub(crate) mod context;
 mod dirty;
 mod doomed;
+mod grain;
 mod line_index;
 pub(crate) mod log;
 mod many;

@@ -6,6 +6,9 @@ use super::write_set::{Find, filter_bits};
 use crate::error::Result;
 use crate::media::cpu;
 
+/// Bytes of an object that a store to one of its fields may take a copy of, at most.
+const SMALL: usize = 256;
+
 /// The paths of a write. They take a pointer, and borrow from it piece by piece: a spill reaches the other contexts of the
 /// transaction through [`group`](Context::group), this one among them.
 ///
@@ -30,7 +33,10 @@ impl Context {
                     found = (*cx).set.find(addr, len);
                 }
                 match found {
-                    Find::Copy(copy) => return copy,
+                    Find::Copy(copy) => {
+                        (*cx).grain.note_again();
+                        return copy;
+                    }
                     Find::Nothing if !(*cx).alloc.has_fresh() => {
                         if let Some(copy) = (*cx).set.insert(addr, len, align, padding) {
                             // The copy is of whole words, which are in the same lines.
@@ -43,6 +49,33 @@ impl Context {
             }
             Context::writable_or_spill(cx, addr, len, align, padding, matches!(found, Find::Part))
         }
+    }
+
+    /// Whether a store to a `place` within an `object` (address, bytes) is to take all of the object.
+    ///
+    /// # Safety
+    /// As for [`writable`](Self::writable).
+    #[inline(always)]
+    pub(crate) unsafe fn takes_object(
+        cx: *const Context,
+        object: (usize, usize),
+        place: (usize, usize),
+    ) -> bool {
+        // SAFETY: for these looks.
+        let cx = unsafe { &*cx };
+        if cx.mode == Mode::Long || object.1 > SMALL {
+            return false;
+        }
+        // The write set compares words at commit anyway.
+        !cx.grain.is_fields()
+            || cx.hot().filter.get() & filter_bits(place.0, place.1) != 0 && cx.has_other_part(object, place)
+    }
+
+    /// Whether there is a copy of some other part of an object than this place.
+    #[inline(never)]
+    fn has_other_part(&self, object: (usize, usize), place: (usize, usize)) -> bool {
+        !matches!(self.set.find(place.0, place.1), Find::Copy(_))
+            && !matches!(self.set.find(object.0, object.1), Find::Nothing)
     }
 
     /// The same where the write set has no copy of all of it, and cannot simply take one: parts of it have copies, it may be fresh, it does not fit, or the
@@ -117,6 +150,7 @@ impl Context {
         align: usize,
         padding: Option<Padding>,
     ) -> Option<*mut u8> {
+        self.grain.note_part();
         // SAFETY: passed on to the caller.
         let copy = unsafe { self.set.widen(addr, len, align, padding) }?;
         let filter = &self.hot().filter;
@@ -148,7 +182,10 @@ impl Context {
         unsafe {
             if (*cx).mode == Mode::Short {
                 match (*cx).set.find(addr, len) {
-                    Find::Copy(copy) => return copy,
+                    Find::Copy(copy) => {
+                        (*cx).grain.note_again();
+                        return copy;
+                    }
                     Find::Nothing => return in_place,
                     Find::Part => match (*cx).widen(addr, len, align, padding) {
                         Some(copy) => return copy,

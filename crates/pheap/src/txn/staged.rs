@@ -149,10 +149,14 @@ unsafe fn stage_changes(
     old: *const u64,
     words: usize,
 ) -> *mut u64 {
-    let mut i = 0;
-    // SAFETY: `i < words` in both; for `out` by the caller's promise.
+    // SAFETY: what is looked at is before `words` in both; for `out` by the caller's promise.
     unsafe {
         let differs = |i: usize| new.add(i).read() != old.add(i).read();
+        let copy = |out: *mut u64, i: usize, n: usize| {
+            (0..n).for_each(|j| out.add(j).write(new.add(i + j).read()));
+            (out.add(n), i + n)
+        };
+        let mut i = 0;
         loop {
             while i + 4 <= words && !(differs(i) || differs(i + 1) || differs(i + 2) || differs(i + 3)) {
                 i += 4;
@@ -165,10 +169,29 @@ unsafe fn stage_changes(
             }
             let (first, at) = (i, out);
             out = out.add(1);
-            // Up to the last of the next four that differs, as long as there is one.
-            while let Some(n) = (1..=GAP + 1).rev().find(|n| i + n <= words && differs(i + n - 1)) {
-                (0..n).for_each(|j| out.add(j).write(new.add(i + j).read()));
-                (out, i) = (out.add(n), i + n);
+            // Up to the last of the next four that differs, as long as there is one. Each case on its own, so that it is straight code.
+            'range: {
+                while i + GAP < words {
+                    (out, i) = if differs(i + 3) {
+                        copy(out, i, 4)
+                    } else if differs(i + 2) {
+                        copy(out, i, 3)
+                    } else if differs(i + 1) {
+                        copy(out, i, 2)
+                    } else if differs(i) {
+                        copy(out, i, 1)
+                    } else {
+                        break 'range;
+                    };
+                }
+                let left = words - i;
+                if left > 2 && differs(i + 2) {
+                    (out, i) = copy(out, i, 3);
+                } else if left > 1 && differs(i + 1) {
+                    (out, i) = copy(out, i, 2);
+                } else if left > 0 && differs(i) {
+                    (out, i) = copy(out, i, 1);
+                }
             }
             at.write(head(offset + first as u64 * 8, i - first));
             i += GAP + 1;

@@ -33,6 +33,12 @@ impl<'r> Deref for Txn<'r> {
     }
 }
 
+/// Address and length of a value.
+#[inline(always)]
+fn bytes_of<T: Pointee + ?Sized>(value: *mut T) -> (usize, usize) {
+    (value.cast::<u8>().expose_provenance(), T::bytes(value))
+}
+
 /// How to zero the padding of the value at `value`, if it can have any.
 #[inline(always)]
 pub(super) fn padding_of<T: Pointee + ?Sized>(value: *mut T) -> Option<Padding> {
@@ -281,7 +287,7 @@ impl<'r> Txn<'r> {
     /// # Safety
     /// A live value of this region.
     pub(crate) unsafe fn writable<T: Pointee + ?Sized>(&mut self, value: *mut T) -> *mut T {
-        let (addr, len) = (value.cast::<u8>().expose_provenance(), T::bytes(value));
+        let (addr, len) = bytes_of(value);
         // SAFETY: a transaction's context, to which nobody keeps a reference.
         let place = unsafe { Context::writable(self.context(), addr, len, T::ALIGN, padding_of(value)) };
         T::relocated(value, place)
@@ -326,8 +332,8 @@ impl<'r> Txn<'r> {
         object: *mut T,
         place: *mut F,
     ) -> &mut F {
-        if !self.__logs_in_place() && T::bytes(object) <= 256 {
-            // The write set takes a small object as a whole: it compares words at commit anyway.
+        // SAFETY: a transaction's context, to which nobody keeps a reference.
+        if unsafe { Context::takes_object(self.context(), bytes_of(object), bytes_of(place)) } {
             let offset = place.addr() - object.addr();
             // SAFETY: as for `index_mut`; a part of the object that is borrowed from `self`.
             return unsafe { &mut *self.writable(object).byte_add(offset).cast::<F>() };

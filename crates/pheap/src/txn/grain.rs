@@ -1,0 +1,72 @@
+//! Whether a store to a field takes a copy of its object, if that is small, or of the field.
+//!
+//! A copy of the object costs more to make and to compare, and is found by whatever looks at the object again. A program that stores to one field of each object
+//! is better off with copies of fields. Which one it is, transactions before tell: most programs do the same again and again.
+
+/// Transactions in a row that do not look again at what they have written, before stores take fields. Fewer in a simulation, whose programs are short.
+const PATIENCE: u32 = if cfg!(feature = "sim") { 2 } else { 8 };
+
+/// What stores to fields take, and why.
+#[derive(Debug, Default)]
+pub(crate) struct Grain {
+    fields: bool,
+    /// Whether this transaction has looked again at something that it had a copy of.
+    again: bool,
+    /// Transactions in a row that have not.
+    quiet: u32,
+}
+
+impl Grain {
+    /// Whether stores to fields take the fields alone.
+    #[inline(always)]
+    pub(crate) fn is_fields(&self) -> bool {
+        self.fields
+    }
+
+    /// Notes that something was looked at of which there is a copy.
+    #[inline(always)]
+    pub(crate) fn note_again(&mut self) {
+        self.again = true;
+    }
+
+    /// Notes that there is a copy of a part only of what was looked at.
+    #[cold]
+    pub(crate) fn note_part(&mut self) {
+        *self = Grain { again: true, ..Grain::default() };
+    }
+
+    #[inline(always)]
+    pub(crate) fn end_transaction(&mut self) {
+        if !self.fields {
+            self.quiet = if self.again { 0 } else { self.quiet + 1 };
+            self.again = false;
+            self.fields = self.quiet == PATIENCE;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_taken_after_some_quiet_transactions_until_an_object_is_met_in_parts() {
+        let mut grain = Grain::default();
+        let quiet = |grain: &mut Grain, n| (0..n).for_each(|_| grain.end_transaction());
+        quiet(&mut grain, PATIENCE - 1);
+        grain.note_again();
+        quiet(&mut grain, PATIENCE);
+        assert!(!grain.is_fields());
+        quiet(&mut grain, 1);
+        assert!(grain.is_fields());
+        grain.note_again(); // the same field
+        quiet(&mut grain, 2 * PATIENCE);
+        assert!(grain.is_fields());
+        grain.note_part();
+        assert!(!grain.is_fields());
+        quiet(&mut grain, PATIENCE);
+        assert!(!grain.is_fields());
+        quiet(&mut grain, 1);
+        assert!(grain.is_fields());
+    }
+}
