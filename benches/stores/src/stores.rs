@@ -4,7 +4,6 @@
 //!
 //! See `benches/README.md` for what the rows mean.
 
-mod btree;
 mod cases;
 mod report;
 mod run;

@@ -131,7 +131,7 @@ impl System {
     /// In what it keeps keys.
     pub(crate) fn structure(self) -> &'static str {
         match self {
-            System::Pheap => "B+-tree of the benchmark",
+            System::Pheap => "B+-tree (`PBTreeMap`)",
             System::Redb => "copy-on-write B-tree",
             System::Heed => "copy-on-write B+-tree",
             System::Fjall => "LSM tree",

@@ -1,7 +1,6 @@
-use super::{Key, Session, Store, Values, missing, value_of};
+use super::{Key, Session, Store, Value, Values, missing, value_of};
 use crate::Result;
-use crate::btree::{self, Tree};
-use ::pheap::{Durability, Heap, Options, P, Persist, Root, SyncPolicy};
+use ::pheap::{Durability, Heap, Options, P, PBTreeMap, Persist, Root, SyncPolicy};
 use std::path::Path;
 
 /// The values of one thread, a root of their own.
@@ -55,7 +54,7 @@ impl Store for Pheap {
 /// Roots cost something, so only those are made that are used.
 struct InPheap {
     numbers: Option<Root<Numbers<'static>>>,
-    tree: Option<Root<Tree<'static>>>,
+    tree: Option<Root<PBTreeMap<'static, Key, Value>>>,
 }
 
 impl InPheap {
@@ -63,7 +62,7 @@ impl InPheap {
         self.numbers.as_ref().ok_or_else(missing)
     }
 
-    fn tree(&self) -> Result<&Root<Tree<'static>>> {
+    fn tree(&self) -> Result<&Root<PBTreeMap<'static, Key, Value>>> {
         self.tree.as_ref().ok_or_else(missing)
     }
 }
@@ -84,13 +83,13 @@ impl Session for InPheap {
     fn insert(&mut self, keys: &[Key]) -> Result<()> {
         Ok(self
             .tree()?
-            .txn(|tx, tree| keys.iter().try_for_each(|key| btree::insert(tx, tree, key, &value_of(key))))?)
+            .txn(|tx, tree| keys.iter().try_for_each(|key| tree.insert(tx, key, value_of(key)).map(drop)))?)
     }
 
     fn get(&mut self, keys: &[Key], see: &mut dyn FnMut(&Key, &[u8])) -> Result<()> {
         self.tree()?.read(|view, tree| {
             for key in keys {
-                see(key, btree::get(view, tree, key).ok_or_else(missing)?);
+                see(key, tree.get(view, key).ok_or_else(missing)?);
             }
             Ok(())
         })?
