@@ -18,7 +18,7 @@ use super::mapping::{Backing, Mapping, PAGE, is_tmpfs, supports_map_sync};
 use super::options::{Durability, Options};
 use super::page_map::PageMap;
 use super::pages::Pages;
-use super::spans::{Span, all_spans};
+use super::spans::{Span, read_spans};
 use super::survey::{Outlook, Surveyed, check_roots, free_pages, read_regions};
 use super::types::TypeTable;
 use super::{Heap, HeapInner, Meta, OPEN, READ_ONLY, logged, relocate};
@@ -419,7 +419,7 @@ impl Builder {
         unsafe { medium.mapped(base, header.mapped) };
 
         // SAFETY: as above.
-        let spans = unsafe { all_spans(base, &arenas)? };
+        let spans = unsafe { read_spans(base, &arenas, &page_map)? };
         let mut regions = read_regions(base, &header, &spans)?;
         let extents: HashMap<u64, u64> = spans
             .iter()
@@ -500,12 +500,6 @@ impl Builder {
     pub(super) fn finish(self, options: &Options, file: Option<OpenFile>) -> Heap {
         let Builder { mapping, medium, meta, recovered, regions, mut spans, page_map, live } = self;
         spans.retain(Span::holds_objects);
-        if let (Some(first), Some(last)) = (spans.first(), spans.last()) {
-            let (start, len) = (first.offset, last.end() - first.offset);
-            if spans.iter().map(|span| span.end() - span.offset).sum::<u64>() >= len / 2 {
-                page_map.populate(start, len);
-            }
-        }
         spans.sort_by_key(|span| span.entry.region); // often one region has them all, and this takes no time
         let state = if mapping.is_read_only() { READ_ONLY } else { OPEN };
         let inner = Arc::new(HeapInner {

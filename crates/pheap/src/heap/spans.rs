@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::arena::{Arena, ENTRY, SpanEntry, SpanKind};
 use super::mapping::PAGE;
+use super::page_map::PageMap;
 use super::types::Writer;
 use super::{HeapInner, Meta};
 use crate::error::{Error, Result};
@@ -227,6 +228,52 @@ impl Meta {
         }
         spans.iter().for_each(|&(offset, len)| self.pages.give(offset, len));
     }
+}
+
+/// Bytes of a heap whose tables take a few times as long to read as another thread takes to start. Fewer where tests have small heaps, but not as few as those that
+/// are simulated.
+const PER_THREAD: u64 = if cfg!(feature = "sim") { 32 << 20 } else { 512 << 20 };
+/// More would wait for the memory.
+const READERS: u64 = 8;
+
+/// Reads the span tables of a heap that is being opened, those of a large one by several threads, and gets the memory for what `page_map` will say of the spans.
+/// Both take time for each page of the heap: cache misses here, and page faults there.
+///
+/// # Safety
+/// The arenas are mapped relative to `base`, and nobody writes to the tables meanwhile.
+pub(super) unsafe fn read_spans(base: *const u8, arenas: &[Arena], page_map: &PageMap) -> Result<Vec<Span>> {
+    let base = base.expose_provenance();
+    let read = |arenas: &[Arena]| {
+        // SAFETY: by the caller's promise.
+        let spans = unsafe { all_spans(std::ptr::with_exposed_provenance(base), arenas)? };
+        if let (Some(first), Some(last)) = (spans.first(), spans.last()) {
+            let (start, len) = (first.offset, last.end() - first.offset);
+            if spans.iter().map(|span| span.end() - span.offset).sum::<u64>() >= len / 2 {
+                page_map.populate(start, len);
+            }
+        }
+        Ok(spans)
+    };
+    let bytes = arenas.last().map_or(0, Arena::end);
+    let threads = (bytes / PER_THREAD).clamp(1, READERS) as usize;
+    std::thread::scope(|scope| {
+        let mut parts = arenas.chunks(arenas.len().div_ceil(threads).max(1));
+        let mine = parts.next().unwrap_or(&[]);
+        let start = |part| {
+            let thread = std::thread::Builder::new().name("pheap opening".to_owned());
+            (part, thread.spawn_scoped(scope, move || read(part)))
+        };
+        let others: Vec<_> = parts.map(start).collect();
+        let mut spans = read(mine)?;
+        for (part, thread) in others {
+            let part = match thread {
+                Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+                Err(_) => read(part), // the system has no thread left
+            };
+            spans.append(&mut part?);
+        }
+        Ok(spans)
+    })
 }
 
 /// Reads the span tables.
