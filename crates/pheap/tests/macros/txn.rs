@@ -352,7 +352,11 @@ fn fields_and_objects_agree_whatever_came_before() {
         let root: Root<Node> = heap.root("node").unwrap();
         for round in 0..30 {
             for i in 0..round {
-                root.txn(|tx, p| Ok(set_one(tx, p, i))).unwrap();
+                root.txn(|tx, p| {
+                    set_one(tx, p, i);
+                    Ok(())
+                })
+                .unwrap();
             }
             let value = 100 * round;
             let commits = round % 3 > 0;
