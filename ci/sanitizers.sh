@@ -58,4 +58,5 @@ fi
 for name; do tests+=(--test "$name"); done
 
 cargo +nightly test --locked "${arguments[@]}" --target "$host" -p pheap "${tests[@]}"
+# Not those in documentation, which are built without the sanitizer that the library is built with.
 cargo +nightly test --locked "${arguments[@]}" --target "$host" -p pheap-gc --tests

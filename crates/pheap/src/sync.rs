@@ -27,13 +27,13 @@ pub(crate) use watched::{Condvar, Mutex, MutexGuard, RwLock, is_left_out};
 pub(crate) use parking_lot::lock_api::{
     RawRwLock as RawLock, RawRwLockRecursive as RawLockRecursive, RawRwLockTimed as RawLockTimed,
 };
-/// The lock of a region, and what it can do; and that of a `static`. The models leave both alone.
+/// What is below the lock of a region; and the lock of a `static`. The models leave both alone.
 #[cfg(any(not(feature = "sim"), all(test, pheap_loom)))]
 pub(crate) use parking_lot::{Mutex as StaticMutex, RawRwLock};
 #[cfg(all(feature = "sim", not(all(test, pheap_loom))))]
 pub(crate) use watched::{Mutex as StaticMutex, RawRwLock};
 
-/// What those use who wait for the owner of a [bias](bias::Bias).
+/// What those use who wait for the owner of a [bias](bias::Bias). Never watched: while locks are, there is no owner.
 #[cfg(all(test, pheap_loom))]
 use model::{Condvar as BiasCondvar, Mutex as BiasMutex};
 #[cfg(not(all(test, pheap_loom)))]

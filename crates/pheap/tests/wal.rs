@@ -386,6 +386,53 @@ fn aborted_transactions_leave_nothing() {
     }
 }
 
+/// It gives pages back to the page cache, but not those of a transaction or a read that is open on this thread; however often that has had the region before.
+#[test]
+fn a_checkpoint_within_a_transaction_or_a_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, copy) = (dir.path().join("a"), dir.path().join("b"));
+    let heap = options().memory_limit(64 << 10).open(&path).unwrap();
+    let list = heap.root::<Node>("list").unwrap();
+    for i in 0..1100 {
+        list.txn(|tx, list| push(tx, list, i)).unwrap();
+    }
+    let all = |value: u64| {
+        list.read(|view, list| {
+            assert_eq!(view[list].value, 1100);
+            let mut next = view[list].next;
+            heap.checkpoint().unwrap();
+            while let Some(node) = next {
+                assert_eq!(view[node].value, value);
+                next = view[node].next;
+            }
+        })
+        .unwrap();
+    };
+    for round in 1..4 {
+        list.txn(|tx, list| {
+            // More than a write set takes.
+            let slice = tx.alloc_slice(200_000, |i| i as u64)?;
+            let mut next = tx[list].next;
+            while let Some(node) = next {
+                tx[node].value = round;
+                next = tx[node].next;
+            }
+            heap.checkpoint().unwrap();
+            tx[slice].fill(round);
+            heap.checkpoint().unwrap();
+            assert!(tx[slice].iter().all(|value| *value == round));
+            Ok(())
+        })
+        .unwrap();
+        all(round);
+    }
+    heap.sync().unwrap();
+    crash(&path, &copy);
+    let after = options().open(&copy).unwrap();
+    assert_eq!(sum(&after.existing_root("list").unwrap()), (1100, 3 * 1100));
+    assert!(after.check().unwrap().is_clean());
+}
+
 #[test]
 fn roots_come_and_go() {
     let dir = tempfile::tempdir().unwrap();

@@ -54,8 +54,14 @@ const CALLS: &[(&str, &[Kind])] = &[
     ("self.reach(", &[Kind::FileSync]),
     (".lock()", &[Kind::Lock]),
     (".lock_exclusive()", &[Kind::Lock]),
+    (".lock_shared()", &[Kind::Lock]),
     (".lock_shared_recursive()", &[Kind::Lock]),
-    (".try_lock", &[Kind::Lock]),
+    (".lock_aside()", &[Kind::Lock]),
+    (".try_lock()", &[Kind::Lock]),
+    (".try_lock_exclusive()", &[Kind::Lock]),
+    (".try_lock_for(", &[Kind::Lock]),
+    (".try_lock_shared()", &[Kind::Lock]),
+    (".try_lock_aside_for(", &[Kind::Lock]),
     ("self.log.read()", &[Kind::Lock]),
     ("self.log.write()", &[Kind::Lock]),
     ("holds(", &[Kind::Checksum]),
@@ -226,7 +232,7 @@ mod tests {
         let source = Source::read().unwrap();
         assert!(source.helpers.len() > 20, "{:?}", source.helpers);
         // What only other helpers call.
-        let inner = ["append_with_room", "lock", "read", "write"];
+        let inner = ["append_with_room", "lock", "read", "wait_exclusive", "write"];
         for helper in source.helpers.iter().filter(|helper| !inner.contains(&helper.as_str())) {
             let named = |call: &str| call.contains(&format!("{helper}("));
             assert!(CALLS.iter().any(|(call, _)| named(call)), "calls of `{helper}` are not looked for");

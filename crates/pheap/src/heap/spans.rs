@@ -230,8 +230,8 @@ impl Meta {
     }
 }
 
-/// Bytes of a heap whose tables take a few times as long to read as another thread takes to start. Fewer where tests have small heaps, but not as few as those that
-/// are simulated.
+/// Bytes of a heap whose tables take a few times as long to read as another thread takes to start. Fewer in builds with the simulator, so that tests have several threads
+/// without large heaps; simulated heaps are smaller yet.
 const PER_THREAD: u64 = if cfg!(feature = "sim") { 32 << 20 } else { 512 << 20 };
 /// More would wait for the memory.
 const READERS: u64 = 8;

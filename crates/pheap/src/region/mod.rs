@@ -419,7 +419,7 @@ impl Region {
         patience: Duration,
         mut f: impl FnMut(u64, u64),
     ) -> Option<usize> {
-        if !self.lock.try_lock_exclusive_for(patience) {
+        if !self.lock.try_lock_aside_for(patience) {
             return None;
         }
         let mut next = None;
@@ -444,7 +444,7 @@ impl Region {
     /// Waits for the region, empties its log, and runs `last`. Nobody can have the region any more after that.
     pub(crate) fn retire<R>(&self, heap: &HeapInner, last: impl FnOnce(&mut Context) -> R) -> Result<R> {
         // The thread is not inside of the heap: its callers have looked. So nothing is entered, and nothing left.
-        self.lock.lock_exclusive();
+        self.lock.lock_aside();
         let exclusive = Exclusive { heap, region: self, state: LOCKED };
         if self.is_gone() {
             return Err(Error::Closed);

@@ -60,7 +60,7 @@ impl<T: Persist> Root<T> {
     /// order everywhere, as with any two locks; roots of one heap are opened together with [`pheap::txn`](crate::txn()).
     ///
     /// # Cost
-    /// A transaction without writes and allocations costs a lock. One that changes a few small objects costs one fence; see the
+    /// A transaction without writes and allocations costs a lock, at most. One that changes a few small objects costs one fence; see the
     /// crate's documentation for longer ones.
     ///
     /// # Errors

@@ -31,7 +31,7 @@ pub(crate) const STREAK: u64 = if cfg!(all(test, pheap_loom)) {
     1000
 };
 
-/// A thread, with the slot that it has at one lock, and whether it is being evicted. The number of threads is not limited by what is left of the word.
+/// A thread, with the slot that it has at one lock, and whether it is being evicted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Owner(u64);
 
@@ -103,13 +103,15 @@ impl Bias {
         Owner(self.owner.load(Relaxed))
     }
 
-    /// Enters without the lock, if `me` is the owner. It is not inside already.
+    /// Enters without the lock, if `me` is the owner. It must not be inside already, nor have the lock.
     #[inline(always)]
     pub(crate) fn enter(&self, me: u64) -> bool {
         let owner = self.owner();
         if owner.thread() != me || owner.is_evicted() {
             return false;
         }
+        #[cfg(not(all(test, pheap_loom)))]
+        debug_assert!(!self.inside[owner.slot()].load(Relaxed), "this thread is inside already");
         self.inside[owner.slot()].store(true, Relaxed);
         fence::light();
         if self.owner() == owner || mistake(Mistake::NoSecondLook) {
@@ -155,19 +157,21 @@ impl Bias {
         self.owner() != Owner::NOBODY
     }
 
-    /// `me` has got the lock for itself. Waits until the owner is outside, and is none any more, at most until `end`. Returns whether that is so.
+    /// Whether some thread has entered without the lock, at this moment.
+    pub(crate) fn is_entered(&self) -> bool {
+        let owner = self.owner();
+        owner != Owner::NOBODY && self.inside[owner.slot()].load(Relaxed)
+    }
+
+    /// Notes that `me` has got the lock for itself, and has [evicted](Self::evict) the owner.
     #[inline]
-    pub(crate) fn has_locked(&self, me: u64, end: impl FnOnce() -> Option<Instant>) -> bool {
-        if !self.evict(end) {
-            return false;
-        }
+    pub(crate) fn note(&self, me: u64) {
         let streak = if self.last.load(Relaxed) == me { self.streak.load(Relaxed) } else { 0 };
         self.last.store(me, Relaxed);
         self.streak.store(streak + 1, Relaxed);
-        true
     }
 
-    /// `me` has got the lock, shared with others. Waits as [`has_locked`](Self::has_locked) does, but for as long as it takes.
+    /// `me` has got the lock, shared with others. [Evicts](Self::evict) the owner.
     #[inline]
     pub(crate) fn has_shared(&self, me: u64) {
         if self.owner().thread() == me {
@@ -194,14 +198,16 @@ impl Bias {
         let me = self.last.load(Relaxed);
         let is_free = |thread: u64| thread == 0 || thread == me;
         let slot = self.threads.iter().position(|thread| is_free(thread.load(Relaxed)));
+        // There is none when others have them all: slots are never given back.
         if let Some(slot) = slot.filter(|_| fence::is_supported()) {
             self.threads[slot].store(me, Relaxed);
             self.owner.store(Owner::new(me, slot).0, Relaxed);
         }
     }
 
+    /// Waits until the owner is outside and is none any more, at most until `end`. Returns whether that is so. The caller has the lock.
     #[inline]
-    fn evict(&self, end: impl FnOnce() -> Option<Instant>) -> bool {
+    pub(crate) fn evict(&self, end: impl FnOnce() -> Option<Instant>) -> bool {
         // Another reader may have waited for the owner. What that has written is seen by all of them.
         let owner = Owner(self.owner.load(Acquire));
         owner == Owner::NOBODY || self.evict_owner(owner, end())

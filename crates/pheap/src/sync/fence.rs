@@ -47,8 +47,8 @@ mod system {
             // Slower, by milliseconds, and without registration.
             || membarrier(libc::MEMBARRIER_CMD_GLOBAL) == 0;
         if !fenced {
-            // A filter of system calls was installed since. A processor needs less than microseconds until its stores can be seen, and one
-            // that leaves a thread passes a fence.
+            // A filter of system calls was installed since. A processor needs less than microseconds until its stores can be seen and its
+            // write-backs are done, and one that leaves a thread passes a fence. Nothing promises that, but there is nothing else to do.
             std::thread::sleep(Duration::from_millis(10));
         }
     }

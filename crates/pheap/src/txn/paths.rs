@@ -66,9 +66,11 @@ impl Context {
         if cx.mode == Mode::Long || object.1 > SMALL {
             return false;
         }
-        // The write set compares words at commit anyway.
+        // A part in lines of which the place has none is not noticed. That costs a copy more, no harm.
         !cx.grain.is_fields()
-            || cx.hot().filter.get() & filter_bits(place.0, place.1) != 0 && cx.has_other_part(object, place)
+            || place.1 > 0
+                && cx.hot().filter.get() & filter_bits(place.0, place.1) != 0
+                && cx.has_other_part(object, place)
     }
 
     /// Whether there is a copy of some other part of an object than this place.

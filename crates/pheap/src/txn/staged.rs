@@ -133,6 +133,8 @@ impl Staged {
 
 /// So many words that did not change, between two that did, are written with them: another range would take a head, and time at every step after this.
 const GAP: usize = 3;
+// So many are looked at together below.
+const _: () = assert!(GAP == 3);
 
 /// Writes the ranges of words that differ, with their heads, to `out`, and says where they end.
 ///

@@ -451,7 +451,7 @@ impl Region {
                 unsafe { self.0.lock.unlock_exclusive() };
             }
         }
-        self.lock.lock_exclusive();
+        self.lock.lock_aside();
         let _unlock = Unlock(self);
         // SAFETY: the lock is held.
         (!self.is_gone()).then(|| work(unsafe { &mut *self.context.get() }))

@@ -1,14 +1,27 @@
 //! A biased lock in a model: nobody is inside with somebody else, what one has written the next one sees, and nobody waits for ever.
 
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 use loom::cell::UnsafeCell;
-use loom::sync::RwLock;
+use loom::sync::{RwLock, RwLockWriteGuard};
 use loom::thread;
 
 use super::Bias;
 use crate::sync::Mistake;
 use crate::sync::model::{Seed, explore, finds};
+
+/// The lock, taken. What a model finds is a panic, and loom cannot do anything more after that.
+struct Taken<'a>(ManuallyDrop<RwLockWriteGuard<'a, ()>>);
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            // SAFETY: once, for it is dropped once.
+            unsafe { ManuallyDrop::drop(&mut self.0) };
+        }
+    }
+}
 
 /// What a region is, as far as its lock goes.
 struct Guarded {
@@ -24,8 +37,9 @@ impl Guarded {
 
     fn change(&self, me: u64) {
         let taken = (!self.bias.enter(me)).then(|| {
-            let guard = self.lock.write().unwrap();
-            assert!(self.bias.has_locked(me, || None));
+            let guard = Taken(ManuallyDrop::new(self.lock.write().unwrap()));
+            assert!(self.bias.evict(|| None));
+            self.bias.note(me);
             guard
         });
         // SAFETY: the model finds out whether anyone else is there.
@@ -89,7 +103,9 @@ fn a_late_owner() {
         })
     });
     guarded.change(1);
-    others.map(|other| other.join().unwrap());
+    for other in others {
+        other.join().unwrap();
+    }
     assert_eq!(guarded.read(1), 5);
 }
 
