@@ -15,8 +15,8 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Instant;
 
 use super::fence;
-#[cfg(all(test, not(any(pheap_loom, feature = "sim"))))]
-pub(crate) use super::fence::is_supported;
+#[cfg(test)]
+pub(crate) use super::fence::will_be_supported;
 use super::{AtomicBool, AtomicU64, BiasCondvar, BiasMutex, Mistake, mistake};
 
 /// Threads that a lock is biased to, in all its time.
@@ -152,7 +152,7 @@ impl Bias {
         self.left.notify_all();
     }
 
-    #[cfg(all(test, not(any(pheap_loom, feature = "sim"))))]
+    #[cfg(test)]
     pub(crate) fn is_owned(&self) -> bool {
         self.owner() != Owner::NOBODY
     }

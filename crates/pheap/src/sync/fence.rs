@@ -15,11 +15,20 @@ pub(super) fn light() {
 #[cfg(all(test, pheap_loom))]
 pub(super) use self::model::{heavy, is_supported};
 #[cfg(not(all(test, pheap_loom)))]
-pub(crate) use self::system::{heavy, is_supported};
+pub(super) use self::system::{heavy, is_supported};
+
+/// [`is_supported`], when it is known.
+#[cfg(test)]
+pub(crate) fn will_be_supported() -> bool {
+    #[cfg(not(pheap_loom))]
+    return system::will_be_supported();
+    #[cfg(pheap_loom)]
+    is_supported()
+}
 
 #[cfg(not(all(test, pheap_loom)))]
 mod system {
-    use std::sync::LazyLock;
+    use std::sync::atomic::{AtomicU8, Ordering};
     use std::time::Duration;
 
     fn membarrier(command: libc::c_int) -> libc::c_long {
@@ -27,22 +36,49 @@ mod system {
         unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) }
     }
 
-    /// Whether [`heavy`] may be called.
-    pub(crate) fn is_supported() -> bool {
-        static REGISTERED: LazyLock<bool> = LazyLock::new(|| {
-            let commands = membarrier(libc::MEMBARRIER_CMD_QUERY);
-            let needed = libc::c_long::from(
-                libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED | libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED,
-            );
-            commands >= 0
-                && commands & needed == needed
-                && membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0
-        });
-        *REGISTERED
+    /// Whether [`heavy`] may be called: not known, being found out, no, yes.
+    static SUPPORT: AtomicU8 = AtomicU8::new(UNKNOWN);
+    const UNKNOWN: u8 = 0;
+    const ASKED: u8 = 1;
+    const NO: u8 = 2;
+    const YES: u8 = 3;
+
+    /// Whether [`heavy`] may be called. The first time this is asked, it is not known yet, and found out in the background: a process with several threads
+    /// waits for ten milliseconds until it is registered.
+    pub(in crate::sync) fn is_supported() -> bool {
+        let support = SUPPORT.load(Ordering::Acquire);
+        if support == UNKNOWN
+            && SUPPORT.compare_exchange(UNKNOWN, ASKED, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        {
+            let asks = || SUPPORT.store(if register() { YES } else { NO }, Ordering::Release);
+            let thread = std::thread::Builder::new().name("pheap fences".to_owned()).spawn(asks);
+            if thread.is_err() {
+                SUPPORT.store(NO, Ordering::Release);
+            }
+        }
+        support == YES
+    }
+
+    #[cfg(test)]
+    pub(super) fn will_be_supported() -> bool {
+        while !is_supported() && SUPPORT.load(Ordering::Acquire) != NO {
+            std::thread::yield_now();
+        }
+        is_supported()
+    }
+
+    fn register() -> bool {
+        let commands = membarrier(libc::MEMBARRIER_CMD_QUERY);
+        let needed = libc::c_long::from(
+            libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED | libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED,
+        );
+        commands >= 0
+            && commands & needed == needed
+            && membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0
     }
 
     /// Lets all threads of the process pass a fence.
-    pub(crate) fn heavy() {
+    pub(in crate::sync) fn heavy() {
         let fenced = membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0
             // Slower, by milliseconds, and without registration.
             || membarrier(libc::MEMBARRIER_CMD_GLOBAL) == 0;
@@ -56,11 +92,11 @@ mod system {
 
 #[cfg(all(test, pheap_loom))]
 mod model {
-    pub(crate) fn is_supported() -> bool {
+    pub(in crate::sync) fn is_supported() -> bool {
         true
     }
 
-    pub(crate) fn heavy() {
+    pub(in crate::sync) fn heavy() {
         loom::sync::atomic::fence(loom::sync::atomic::Ordering::SeqCst);
     }
 }
