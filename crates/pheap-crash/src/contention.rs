@@ -24,6 +24,7 @@ pub type Contention = (&'static str, fn() -> Result<(), String>);
 pub fn programs() -> &'static [Contention] {
     &[
         ("transactions", heaps::transactions),
+        ("given up", heaps::given_up),
         ("roots", heaps::roots),
         ("looking", heaps::looking),
         ("collections", heaps::collections),
@@ -75,7 +76,8 @@ fn run(rounds: u64, works: &[Work<'_>], beside: &[Work<'_>]) -> Result<(), Strin
         for work in beside {
             scope.spawn(move || {
                 start.wait();
-                let goes_on = |_: &u64| at_work.load(Ordering::Relaxed) > 0 || goes_on();
+                // Once at least, however late it begins.
+                let goes_on = |&n: &u64| n == 0 || at_work.load(Ordering::Relaxed) > 0 || goes_on();
                 (0..).take_while(|_| meetings() == 0).take_while(goes_on).for_each(work);
             });
         }

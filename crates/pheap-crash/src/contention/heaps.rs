@@ -57,6 +57,20 @@ pub(super) fn length(root: &Root<List<'static>>) -> pheap::Result<u64> {
     })
 }
 
+/// Transactions that take spans and are given up, so that the spans are given back.
+pub(super) fn given_up() -> Result<(), String> {
+    let heap = heap();
+    let (a, b) = (heap.root::<List>("a").unwrap(), heap.root::<List>("b").unwrap());
+    let give_up = |root: &Root<List<'static>>| {
+        let given_up = root.txn(|tx, _| -> pheap::Result<()> {
+            tx.alloc_slice(8 << 10, |i| i as u64)?;
+            Err(Error::abort("given up"))
+        });
+        assert!(matches!(given_up, Err(Error::Aborted(_))));
+    };
+    run(20, &[&|_| give_up(&a), &|_| give_up(&b)], &[&|_| drop(heap.stats())])
+}
+
 /// Transactions and reads of one root and of two, and pointers that are held and let go of elsewhere.
 pub(super) fn transactions() -> Result<(), String> {
     let heap = heap();

@@ -66,7 +66,6 @@ impl HeapInner {
 
     /// Gives back a span that is not recorded.
     pub(crate) fn give_back(&self, span: &Span) {
-        // SURVIVES unreached: free pages are part of what is locked, and not to be had without that.
         self.meta.lock().pages.give(span.offset, u64::from(span.entry.pages) * PAGE);
     }
 
