@@ -76,8 +76,12 @@ impl Context {
     /// Whether there is a copy of some other part of an object than this place.
     #[inline(never)]
     fn has_other_part(&self, object: (usize, usize), place: (usize, usize)) -> bool {
-        !matches!(self.set.find(place.0, place.1), Find::Copy(_))
-            && !matches!(self.set.find(object.0, object.1), Find::Nothing)
+        // Mostly nothing, and then one look is enough: in a large transaction the filter says little.
+        match self.set.find(object.0, object.1) {
+            Find::Nothing => false,
+            Find::Copy(_) => true,
+            Find::Part => !matches!(self.set.find(place.0, place.1), Find::Copy(_)),
+        }
     }
 
     /// The same where the write set has no copy of all of it, and cannot simply take one: parts of it have copies, it may be fresh, it does not fit, or the
