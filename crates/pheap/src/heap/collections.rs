@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use super::options::marking_threads;
 use super::pauses::{Histogram, Pauses};
 use super::{Heap, HeapInner};
 use crate::error::{Error, Result};
@@ -14,6 +15,9 @@ use crate::sync::Mutex;
 
 /// A region with fewer bytes is marked by one thread.
 const WORTH_THREADS: u64 = 8 << 20;
+/// How long marking in the background leaves whoever has opened the heap alone. A new thread may be given its parent's processor, also if others are idle,
+/// and the parent would wait longer than the opening has taken.
+const HEAD_START: Duration = Duration::from_millis(1);
 
 /// What is known of a heap's collections.
 #[derive(Default)]
@@ -102,7 +106,8 @@ impl HeapInner {
     fn drive(&self, region: &Region) {
         let mark =
             || while region.mark_beside_readers(self) == Stage::Working && !self.collections.stops() {};
-        let threads = if region.span_bytes() < WORTH_THREADS { 1 } else { self.collect_threads };
+        let threads =
+            if region.span_bytes() < WORTH_THREADS { 1 } else { marking_threads(self.collect_threads) };
         std::thread::scope(|scope| {
             for _ in 1..threads {
                 scope.spawn(mark);
@@ -128,6 +133,7 @@ impl HeapInner {
             let shared = shared;
             // SAFETY: `stop_background` waits for this thread before the heap goes.
             let heap = unsafe { &*shared.0 };
+            std::thread::park_timeout(HEAD_START); // or until it is to stop
             let regions: Vec<Arc<Region>> = heap.meta.lock().roots.values().cloned().collect();
             for region in regions {
                 while !heap.collections.stops() && region.mark_beside_readers(heap) == Stage::Working {}
@@ -147,6 +153,7 @@ impl HeapInner {
         // SURVIVES drop: only one thread closes a heap, and it is open by then.
         let thread = self.collections.background.lock().take();
         if let Some(thread) = thread {
+            thread.thread().unpark();
             let _ = thread.join();
         }
     }

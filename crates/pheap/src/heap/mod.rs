@@ -120,6 +120,7 @@ pub(crate) struct HeapInner {
     pub(crate) arena_unit: u64,
     /// In percent of what is live.
     pub(crate) collect_growth: u64,
+    /// See [`Options::collect_threads`].
     collect_threads: usize,
     pub(crate) collect_least: u64,
     pub(crate) page_map: PageMap,

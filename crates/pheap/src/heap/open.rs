@@ -73,7 +73,7 @@ fn open_locked(options: &Options, path: &Path, file: &mut File) -> Result<Builde
 }
 
 fn read_header(file: &mut File, path: &Path) -> Result<Found> {
-    let mut bytes = Vec::new();
+    let mut bytes = Vec::with_capacity(HEADER_SIZE as usize);
     let io_error = |e| Error::io(format!("reading {}", path.display()), e);
     file.take(HEADER_SIZE).read_to_end(&mut bytes).map_err(io_error)?;
     let found = header::read(&bytes, path)?;
@@ -509,7 +509,7 @@ impl Builder {
             max_size: options.max_size,
             arena_unit: meta.header.arena_unit,
             collect_growth: options.collect_growth.into(),
-            collect_threads: options.threads(),
+            collect_threads: options.collect_threads,
             collect_least: options.collect_least,
             page_map,
             collections: Collections::default(),

@@ -231,14 +231,6 @@ impl Options {
         super::simulated::open_disk(self, disk.clone())
     }
 
-    /// How many threads mark when somebody waits for it.
-    pub(super) fn threads(&self) -> usize {
-        match self.collect_threads {
-            0 => cores().min(8),
-            threads => threads,
-        }
-    }
-
     fn check(&self) -> Result<()> {
         if !self.arena_size.is_power_of_two() || self.arena_size < 8 * PAGE {
             return Err(Error::InvalidOption(
@@ -254,7 +246,12 @@ impl Options {
     }
 }
 
-/// Threads that can run at a time. Asked once: the answer takes longer than to open a small heap does.
+/// How many threads mark when somebody waits for it, if the option says `threads`.
+pub(super) fn marking_threads(threads: usize) -> usize {
+    if threads == 0 { cores().min(8) } else { threads }
+}
+
+/// Threads that can run at a time. Asked once, and not before it matters: the answer takes longer than to open a small heap does.
 pub(super) fn cores() -> usize {
     static CORES: OnceLock<usize> = OnceLock::new();
     *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, NonZero::get))

@@ -22,13 +22,13 @@ mod imp {
     impl FlushInstruction {
         /// The best one that this processor has. `None` if it has none (or is not known here).
         pub(crate) fn detect() -> Option<FlushInstruction> {
-            let (max, features) = (__cpuid(0).eax, __cpuid(1).edx);
-            let extended = if max >= 7 { __cpuid_count(7, 0).ebx } else { 0 };
+            // As few questions as it takes: a virtual machine's host answers them, which can take longer than all system calls of an opening.
+            let extended = if __cpuid(0).eax >= 7 { __cpuid_count(7, 0).ebx } else { 0 };
             if extended & 1 << 24 != 0 {
                 Some(FlushInstruction::Clwb)
             } else if extended & 1 << 23 != 0 {
                 Some(FlushInstruction::Clflushopt)
-            } else if features & 1 << 19 != 0 {
+            } else if __cpuid(1).edx & 1 << 19 != 0 {
                 Some(FlushInstruction::Clflush)
             } else {
                 None
