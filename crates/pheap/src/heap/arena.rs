@@ -1,12 +1,15 @@
 //! Arenas and their span tables: which pages belong to whom.
 //!
-//! An arena is a run of pages of the file, a multiple of the heap's arena unit. It begins with an [`ArenaHead`], followed by its
-//! span table: one entry of two words for each page, filled in at the first page of a span and zero elsewhere.
+//! An arena is a run of pages of the file, a multiple of the heap's arena unit. It begins with a page for its head, followed by its
+//! span table: one entry of two words for each page, filled in at the first page of a span and zero elsewhere. Entries are not in the order of their pages: those that
+//! opening a heap looks at, of long spans one behind the other, lie together.
 
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::header::HEADER_SIZE;
 use super::mapping::PAGE;
+use super::stored::Stored;
+use super::word::{checked, with_check};
 use crate::error::{Error, Result};
 use crate::media::{Media, holds};
 
@@ -14,6 +17,14 @@ const MAGIC: u64 = u64::from_le_bytes(*b"\x89PARENA\n");
 const HEAD_WORDS: usize = 8;
 /// Bytes of an entry of the span table.
 pub(crate) const ENTRY: u64 = 16;
+/// Entries of neighbouring pages that lie together: a cache line of them.
+const LINE: u64 = 4;
+/// Word of the head that says up to where pages were ever used: not one of those with a checksum, which never change.
+const USED: usize = HEAD_WORDS;
+/// Parts of an arena: this many times is that word written until all of it is used.
+const STEPS: u64 = 16;
+/// Pages that are so many apart have their lines of entries beside one another: the length of most spans of a region that is not small.
+const APART: u64 = 256;
 
 /// An arena, as known while the heap is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +33,10 @@ pub(crate) struct Arena {
     pub(crate) start: u64,
     /// Length in bytes.
     pub(crate) size: u64,
+    /// Offset behind the pages that were ever part of a span, or may have been.
+    pub(crate) used: u64,
+    /// Whether the entries of the span table are in the order of their pages: in small arenas, and in those of format 1.
+    in_order: bool,
 }
 
 /// What a span is for.
@@ -86,11 +101,18 @@ impl SpanEntry {
 }
 
 impl Arena {
+    /// An arena of which nothing was ever used.
+    pub(crate) fn new(start: u64, size: u64) -> Arena {
+        let arena = Arena { start, size, used: 0, in_order: !(size / PAGE).is_multiple_of(APART) };
+        Arena { used: arena.first_free(), ..arena }
+    }
+
     fn head(&self) -> u64 {
         self.start + if self.start == 0 { HEADER_SIZE } else { 0 }
     }
 
-    fn table(&self) -> u64 {
+    /// Offset of the span table.
+    pub(crate) fn table(&self) -> u64 {
         self.head() + PAGE
     }
 
@@ -107,25 +129,44 @@ impl Arena {
     /// Offset of the entry for the page at `offset`.
     pub(crate) fn entry(&self, offset: u64) -> u64 {
         debug_assert!((self.first_free()..self.end()).contains(&offset));
-        self.table() + (offset - self.start) / PAGE * ENTRY
+        let number = if self.in_order {
+            (offset - self.start) / PAGE
+        } else {
+            let page = (offset - self.first_free()) / PAGE;
+            let (row, column) = (page % APART / LINE, page / APART);
+            (row * self.columns() + column) * LINE + page % LINE
+        };
+        self.table() + number * ENTRY
     }
 
     /// Whether the byte at `offset` is part of an entry of the span table.
     pub(crate) fn has_entries_at(&self, offset: u64) -> bool {
-        (self.entry(self.first_free())..self.table() + self.size / PAGE * ENTRY).contains(&offset)
+        let number = offset.wrapping_sub(self.table()) / ENTRY;
+        let at = if self.in_order {
+            self.start + number.saturating_mul(PAGE)
+        } else {
+            let (row, column) = (number / LINE / self.columns(), number / LINE % self.columns());
+            self.first_free() + (column * APART + row * LINE + number % LINE) * PAGE
+        };
+        number < self.size / PAGE && (self.first_free()..self.end()).contains(&at)
+    }
+
+    /// Lines of entries that lie beside one another.
+    fn columns(&self) -> u64 {
+        self.size / PAGE / APART
     }
 
     /// Bytes that an arena at `start` needs for itself and `pages` pages.
     pub(crate) fn size_for(start: u64, pages: u64, unit: u64) -> u64 {
         let mut size = (pages * PAGE).next_multiple_of(unit);
-        while (Arena { start, size }).first_free() + pages * PAGE > start + size {
+        while Arena::new(start, size).first_free() + pages * PAGE > start + size {
             size += unit;
         }
         size
     }
 
     fn head_words(&self, salt: u64) -> [u64; HEAD_WORDS] {
-        let mut words = [MAGIC, self.start, self.size, 0, 0, 0, 0, 0];
+        let mut words = [MAGIC, self.start, self.size, if self.in_order { 0 } else { APART }, 0, 0, 0, 0];
         let bytes: Vec<u8> = [&words[..], &[salt]].concat().iter().flat_map(|w| w.to_le_bytes()).collect();
         words[HEAD_WORDS - 1] = xxh3_64(&bytes);
         words
@@ -137,39 +178,78 @@ impl Arena {
     /// The arena is mapped, relative to `base`, and no one else knows it yet.
     #[cfg_attr(feature = "sim", track_caller)]
     pub(crate) unsafe fn write(&self, media: &Media, base: *mut u8, salt: u64) {
-        let words = self.head_words(salt);
+        let mut words = [0; USED + 1];
+        words[..HEAD_WORDS].copy_from_slice(&self.head_words(salt));
+        words[USED] = with_check(self.used);
         // SAFETY: by the caller's promise.
         unsafe {
             let head = base.add(self.head() as usize);
-            media.store(head, words.as_ptr().cast(), HEAD_WORDS * 8);
-            media.persist_directly(base, head, HEAD_WORDS * 8);
+            media.store(head, words.as_ptr().cast(), size_of_val(&words));
+            media.persist_directly(base, head, size_of_val(&words));
         }
     }
 
-    /// Reads the head of the arena at `start`.
+    /// Notes that the pages before the byte at `end` are going to be used. Returns whether that is new, and so to be [written](Self::write_used).
+    pub(super) fn use_until(&mut self, end: u64) -> bool {
+        let new = end > self.used;
+        if new {
+            let step = (self.size / STEPS).next_multiple_of(PAGE);
+            self.used = (self.start + (end - self.start).next_multiple_of(step)).min(self.end());
+        }
+        new
+    }
+
+    /// Writes up to where pages are used; durable after a fence. Before that, no entry of such a page may be written.
     ///
     /// # Safety
-    /// The heap is mapped at `base` up to `mapped`, and its metadata are not written meanwhile.
-    pub(crate) unsafe fn read(base: *const u8, start: u64, mapped: u64, salt: u64) -> Result<Arena> {
+    /// The arena is mapped, relative to `base`, and the caller holds the lock on the metadata.
+    #[cfg_attr(feature = "sim", track_caller)]
+    pub(super) unsafe fn write_used(&self, media: &Media, base: *mut u8) {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            let word = base.add(self.head() as usize).cast::<u64>().add(USED);
+            media.store_word(word, with_check(self.used));
+            media.flush(word.cast(), 8);
+        }
+    }
+
+    /// Reads the head of the arena at `start` of a heap of `mapped` bytes.
+    pub(crate) fn read(stored: Stored<'_>, start: u64, mapped: u64, salt: u64) -> Result<Arena> {
         let bad = || Error::corrupt(format!("the arena at byte {start} has a wrong head"));
-        let head = Arena { start, size: 0 }.head();
+        let head = Arena::new(start, 0).head();
         if head + PAGE > mapped {
             return Err(bad());
         }
-        // SAFETY: within what is mapped, as was just checked.
-        let words: [u64; HEAD_WORDS] = unsafe { base.add(head as usize).cast::<[u64; HEAD_WORDS]>().read() };
-        let arena = Arena { start, size: words[2] };
-        let fits = words[2].is_multiple_of(PAGE) && words[2] > 0 && words[2] <= mapped - start;
-        if !fits || !holds(words, arena.head_words(salt)) || arena.first_free() >= arena.end() {
-            Err(bad())
-        } else {
-            Ok(arena)
+        let words: [u64; USED + 1] = stored.words(head)?;
+        let (size, apart) = (words[2], words[3]);
+        if !size.is_multiple_of(PAGE) || size == 0 || size > mapped - start {
+            return Err(bad());
         }
+        let mut arena = Arena::new(start, size);
+        arena.in_order |= apart == 0;
+        if !holds(&words[..HEAD_WORDS], &arena.head_words(salt)[..]) || arena.first_free() >= arena.end() {
+            return Err(bad());
+        }
+        let used = match words[USED] {
+            0 => arena.end(), // format 1 does not say
+            word => checked(word, "the use of an arena")?,
+        };
+        if !(arena.first_free()..=arena.end()).contains(&used) || !used.is_multiple_of(PAGE) {
+            return Err(bad());
+        }
+        Ok(Arena { used, ..arena })
     }
+}
+
+/// The one that the byte at `offset` lies in, of all arenas of a heap in order.
+pub(crate) fn arena_of(arenas: &[Arena], offset: u64) -> Arena {
+    arenas[arenas.partition_point(|arena| arena.end() <= offset)]
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     #[test]
@@ -190,10 +270,38 @@ mod tests {
     fn an_arena_has_room_for_what_it_was_made_for() {
         for start in [0, 1 << 26] {
             for pages in [1, 16_000, 16_384, 100_000] {
-                let arena = Arena { start, size: Arena::size_for(start, pages, 1 << 26) };
+                let arena = Arena::new(start, Arena::size_for(start, pages, 1 << 26));
                 assert!(arena.end() - arena.first_free() >= pages * PAGE);
-                assert!(arena.entry(arena.end() - PAGE) + ENTRY <= arena.first_free());
             }
         }
+    }
+
+    #[test]
+    fn each_page_has_its_entry() {
+        for (start, size) in
+            [(0, 1 << 26), (1 << 26, 3 << 26), (1 << 26, 100 * PAGE), (0, 8 * PAGE), (0, 257 << 12)]
+        {
+            for in_order in [false, true] {
+                let arena = Arena::new(start, size);
+                let arena = Arena { in_order: in_order || arena.in_order, ..arena };
+                let pages = (arena.first_free()..arena.end()).step_by(PAGE as usize);
+                let entries: HashSet<u64> = pages.clone().map(|page| arena.entry(page)).collect();
+                assert_eq!(entries.len(), pages.count());
+                let at: HashSet<u64> =
+                    (start..arena.end()).step_by(16).filter(|&at| arena.has_entries_at(at)).collect();
+                assert!(
+                    at == entries && entries.iter().all(|at| at + ENTRY <= arena.first_free()),
+                    "{arena:?}"
+                );
+            }
+        }
+        let arena = Arena::new(1 << 26, 1 << 26);
+        let heads: Vec<u64> =
+            (0..63).map(|i| arena.entry(arena.first_free() + (i << 20)) - arena.table()).collect();
+        assert_eq!(
+            heads,
+            (0..63).map(|i| i * 64).collect::<Vec<_>>(),
+            "one page of entries for spans of a megabyte"
+        );
     }
 }

@@ -126,7 +126,7 @@ impl Drop for Partial {
 impl HeapInner {
     /// Writes the heap to an empty file. The caller sees to it that nobody changes it.
     fn copy(&self, meta: &mut Meta, to: &File) -> io::Result<()> {
-        let cloned = self.mapping.with_file(|file| {
+        let cloned = self.mapping.shared_file().map(|file| {
             let permissions = file.metadata()?.permissions();
             to.set_permissions(permissions)?;
             // What was stored into the map is in the page cache, from which the kernel writes it to disk before it shares the blocks.
@@ -155,7 +155,7 @@ impl HeapInner {
         // SAFETY: the arenas are mapped, and their tables are not changed while `meta` is locked.
         let spans = unsafe { all_spans(self.base(), &meta.arenas) }.map_err(io::Error::other)?;
         let tables = meta.arenas.iter().map(|arena| (arena.start.max(HEADER_SIZE), arena.first_free()));
-        let spans = spans.iter().map(|span| (span.offset, span.offset + u64::from(span.entry.pages) * PAGE));
+        let spans = spans.iter().map(|span| (span.offset, span.end()));
         for (mut at, end) in tables.chain(spans) {
             while at < end {
                 let len = (end - at).min(CHUNK);

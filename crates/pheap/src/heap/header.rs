@@ -14,7 +14,7 @@ use crate::media::{Media, holds};
 /// Bytes of the two slots.
 pub(crate) const HEADER_SIZE: u64 = 2 * PAGE;
 /// The format that this program writes, and the newest that it reads.
-pub(crate) const FORMAT: u32 = 1;
+pub(crate) const FORMAT: u32 = 2;
 /// First word of a slot. Not text, so that no text file can have it.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"\x89PHEAP\r\n");
 
@@ -37,6 +37,8 @@ pub(crate) enum Use {
 /// The content of a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
+    /// What was read. What is written is of the [newest](FORMAT) one.
+    pub(crate) format: u32,
     pub(crate) sequence: u64,
     pub(crate) uuid: u128,
     /// Arenas are multiples of this many bytes.
@@ -101,6 +103,7 @@ impl Header {
             });
         }
         let header = Header {
+            format,
             sequence: w[2],
             uuid: u128::from(w[3]) | u128::from(w[4]) << 64,
             arena_unit: w[5],
@@ -168,6 +171,7 @@ impl Header {
     #[cfg_attr(feature = "sim", track_caller)]
     pub(crate) unsafe fn write(&mut self, media: &Media, base: *mut u8) {
         self.sequence += 1;
+        self.format = FORMAT;
         let words = self.to_words();
         // SAFETY: a slot is a page.
         unsafe {
@@ -252,6 +256,7 @@ mod tests {
 
     fn header(sequence: u64) -> Header {
         Header {
+            format: FORMAT,
             sequence,
             uuid: 7 << 70 | 3,
             arena_unit: 1 << 26,

@@ -7,7 +7,7 @@ use std::fmt;
 
 use super::check::map::{Astray, HeapMap, Place};
 use super::check::trace::read_integer;
-use super::header::{FORMAT, Use};
+use super::header::Use;
 use super::options::Durability;
 use super::{Heap, open};
 use crate::error::{Error, Result};
@@ -81,7 +81,7 @@ impl Heap {
         let meta = self.inner().meta.lock();
         let header = &meta.header;
         HeapInfo {
-            format: FORMAT,
+            format: header.format,
             uuid: header.uuid,
             base: header.bases.first().copied().unwrap_or(0),
             reserved: header.reserved,

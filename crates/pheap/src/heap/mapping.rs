@@ -154,10 +154,10 @@ impl Mapping {
         }
     }
 
-    /// Looks at the file, if stores go to one.
-    pub(crate) fn with_file<R>(&self, look: impl FnOnce(&File) -> R) -> Option<R> {
+    /// The file, if stores go to one.
+    pub(crate) fn shared_file(&self) -> Option<&File> {
         match &self.backing {
-            Backing::Shared { file, .. } => Some(look(file)),
+            Backing::Shared { file, .. } => Some(file),
             _ => None,
         }
     }

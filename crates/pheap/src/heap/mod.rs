@@ -23,9 +23,11 @@ mod roots;
 #[cfg(feature = "sim")]
 mod simulated;
 mod spans;
+pub(crate) mod stored;
 mod survey;
 pub(crate) mod table;
 mod types;
+pub(crate) mod word;
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -11,14 +11,15 @@ use super::arena::{Arena, SpanEntry, SpanKind};
 use super::bitmaps::LiveSlots;
 use super::check;
 use super::collections::Collections;
-use super::header::{self, Found, HEADER_SIZE, Header, Use};
+use super::header::{self, FORMAT, Found, HEADER_SIZE, Header, Use};
 use super::holes;
 use super::lock::{self, OpenFile};
 use super::mapping::{Backing, Mapping, PAGE, is_tmpfs, supports_map_sync};
 use super::options::{Durability, Options};
 use super::page_map::PageMap;
 use super::pages::Pages;
-use super::spans::{Span, read_spans};
+use super::spans::{Span, spans_in, write_entry};
+use super::stored::Stored;
 use super::survey::{Outlook, Surveyed, check_roots, free_pages, read_regions};
 use super::types::TypeTable;
 use super::{Heap, HeapInner, Meta, OPEN, READ_ONLY, logged, relocate};
@@ -253,6 +254,7 @@ pub(super) fn new_header(options: &Options) -> Header {
     let [a, b, salt] = random();
     let unit = options.arena_size;
     Header {
+        format: FORMAT,
         sequence: 0,
         uuid: u128::from(a) | u128::from(b) << 64,
         arena_unit: unit,
@@ -341,20 +343,18 @@ impl Builder {
         let page_map = PageMap::new(header.reserved)?;
         let media = Media::new(medium.clone());
         let base = mapping.base();
-        let arena = Arena { start: 0, size: header.mapped };
+        let mut arena = Arena::new(0, header.mapped);
         let mut pages = Pages::default();
         pages.give(arena.first_free(), arena.end() - arena.first_free());
         header.types = pages.take(PAGE).expect("an arena has pages");
+        arena.use_until(header.types + PAGE);
         header.bases = vec![base.addr() as u64];
         let entry = SpanEntry { kind: SpanKind::Types, slot: 0, pages: 1, ty: 0, region: 0 };
-        let words = entry.to_words();
         // SAFETY: the first arena is mapped, and zero. The header, which makes all of it valid, is written last.
         unsafe {
             medium.mapped(base, header.mapped);
             header::begin_creation(&media, base);
-            let at = base.add(arena.entry(header.types) as usize);
-            media.store(at, words.as_ptr().cast(), 16);
-            media.flush(at, 16);
+            write_entry(&media, base, arena.entry(header.types), entry.to_words());
             arena.write(&media, base, header.salt);
         }
         // Before the header says that it is all there. Then twice: as long as one slot is empty, a damaged other one looks like a creation
@@ -409,22 +409,22 @@ impl Builder {
         let base = mapping.base();
         let mut arenas = Vec::new();
         let mut start = 0;
+        // SAFETY: mapped up to `mapped`; nobody else has the heap until it is open, and until it is recovered only its header is written.
+        let stored = unsafe { Stored::of(&mapping) };
         while start < header.mapped {
-            // SAFETY: mapped up to `mapped`; nobody else has the heap until it is open.
-            let arena = unsafe { Arena::read(base, start, header.mapped, header.salt)? };
+            let arena = Arena::read(stored, start, header.mapped, header.salt)?;
             start = arena.end();
             arenas.push(arena);
         }
         // SAFETY: as above.
         unsafe { medium.mapped(base, header.mapped) };
 
-        // SAFETY: as above.
-        let spans = unsafe { read_spans(base, &arenas, &page_map)? };
-        let mut regions = read_regions(base, &header, &spans)?;
+        let spans = spans_in(stored, &arenas, &HashMap::new())?;
+        let mut regions = read_regions(stored, &header, &spans)?;
         let extents: HashMap<u64, u64> = spans
             .iter()
             .filter(|span| span.entry.kind == SpanKind::Types)
-            .map(|span| (span.offset, u64::from(span.entry.pages) * PAGE))
+            .map(|span| (span.offset, span.bytes()))
             .collect();
         // SAFETY: as above.
         let mut types =
@@ -438,9 +438,7 @@ impl Builder {
             .collect();
         // SAFETY: the mapping outlives this function, and nothing is written before the logs are replayed but the header.
         let found = unsafe { read_logs(&logs, header.mapped)? };
-        // SAFETY: as above.
-        let outlook = unsafe { Outlook::of(base, header.salt, &arenas, spans, &regions, &found)? };
-        let Outlook { spans, roots } = outlook;
+        let Outlook { spans, roots } = Outlook::of(stored, header.salt, &arenas, spans, &regions, &found)?;
         for ((identity, _), root) in regions.iter_mut().zip(roots) {
             (identity.root, identity.ty) = root;
         }

@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::mapping::{PAGE, populate};
+use super::mapping::PAGE;
 use super::table::Table;
 use crate::error::Result;
 
@@ -21,11 +21,6 @@ impl PageMap {
     /// A map for a heap of at most `reserved` bytes, which belong to no span.
     pub(crate) fn new(reserved: u64) -> Result<PageMap> {
         Ok(PageMap { pages: Table::new((reserved / PAGE) as usize)? })
-    }
-
-    /// Gets the memory for these pages, most of which are about to be [set](Self::set). Only a hint.
-    pub(crate) fn populate(&self, offset: u64, len: u64) {
-        populate(self.range(offset, len));
     }
 
     #[inline(always)]

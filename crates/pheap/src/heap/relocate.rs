@@ -131,7 +131,7 @@ unsafe fn swizzle(mapping: &Mapping, medium: &Medium, header: &Header, pieces: &
         _ => cores().min(MAX_THREADS).min(bytes / PER_THREAD + 1),
     };
     // A fault in a tmpfs maps several pages, which is faster than to populate them; everywhere else it is not.
-    let populates = mapping.with_file(|file| !is_tmpfs(file)).unwrap_or(mapping.is_read_only());
+    let populates = mapping.shared_file().map_or(mapping.is_read_only(), |file| !is_tmpfs(file));
     let next = AtomicUsize::new(0);
     let work = || {
         let media = Media::new(medium.clone());
@@ -166,7 +166,7 @@ pub(super) struct Piece {
 
 impl Piece {
     fn of(span: &Span, pointers: Arc<PointerMap>) -> Vec<Piece> {
-        let bytes = (u64::from(span.entry.pages) * PAGE) as usize;
+        let bytes = span.bytes() as usize;
         let slot = if span.entry.kind == SpanKind::Small { span.entry.slot as usize } else { bytes };
         // Slots of other sizes are those of a damaged table.
         if !pointers.has_pointers() || slot == 0 || !slot.is_multiple_of(8) {

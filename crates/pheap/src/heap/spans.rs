@@ -1,11 +1,12 @@
 //! Spans: runs of pages that belong to a region.
 
-use std::ops::RangeInclusive;
+use std::collections::HashMap;
+use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
-use super::arena::{Arena, ENTRY, SpanEntry, SpanKind};
+use super::arena::{Arena, SpanEntry, SpanKind, arena_of};
 use super::mapping::PAGE;
-use super::page_map::PageMap;
+use super::stored::Stored;
 use super::types::Writer;
 use super::{HeapInner, Meta};
 use crate::error::{Error, Result};
@@ -26,7 +27,12 @@ pub(crate) struct Span {
 impl Span {
     /// Offset of what is behind it.
     pub(crate) fn end(&self) -> u64 {
-        self.offset + u64::from(self.entry.pages) * PAGE
+        self.offset + self.bytes()
+    }
+
+    /// How long it is.
+    pub(crate) fn bytes(&self) -> u64 {
+        u64::from(self.entry.pages) * PAGE
     }
 
     /// Whether it is for objects, not for metadata.
@@ -48,25 +54,26 @@ impl HeapInner {
         let whole = |bytes: &u64| bytes.max(&1).next_multiple_of(PAGE);
         let (offset, len) = meta.pages.take_up_to(whole(bytes.end()), whole(bytes.start()))?;
         let pages = u32::try_from(len / PAGE).ok()?;
-        let entry_at = meta.arena_of(offset).entry(offset);
-        Some(Span { offset, entry_at, entry: SpanEntry { pages, ..entry } })
+        Some(meta.taken(self, offset, SpanEntry { pages, ..entry }))
     }
 
     /// Frees recorded spans of a region whose log is empty, or names nothing in them.
     pub(crate) fn free_object_spans(&self, media: &Media, spans: &[Span]) {
+        let mut meta = self.meta.lock();
         for span in spans.iter().filter(|_| !bug(Bug::KeepEmptySpans)) {
             // SAFETY: the entry of a span of the caller's region.
-            unsafe { self.write_entry(media, span.entry_at, [0, 0]) };
+            unsafe {
+                clear_entry(media, self.base(), &meta.arena_of(span.offset), span.offset, span.bytes())
+            };
         }
         // Before others can record spans in these pages.
         media.fence();
-        let mut meta = self.meta.lock();
-        spans.iter().for_each(|span| meta.pages.give(span.offset, u64::from(span.entry.pages) * PAGE));
+        spans.iter().for_each(|span| meta.pages.give(span.offset, span.bytes()));
     }
 
     /// Gives back a span that is not recorded.
     pub(crate) fn give_back(&self, span: &Span) {
-        self.meta.lock().pages.give(span.offset, u64::from(span.entry.pages) * PAGE);
+        self.meta.lock().pages.give(span.offset, span.bytes());
     }
 
     /// Writes the entry of a span that no transaction records; durable on return.
@@ -83,12 +90,8 @@ impl HeapInner {
     /// The entry is that of a span that the caller has for itself.
     #[cfg_attr(feature = "sim", track_caller)]
     pub(crate) unsafe fn write_entry(&self, media: &Media, entry_at: u64, words: [u64; 2]) {
-        // SAFETY: span tables are mapped; nobody else writes this entry.
-        unsafe {
-            let entry = self.base().add(entry_at as usize);
-            media.store(entry, words.as_ptr().cast(), 16);
-            media.flush(entry, 16);
-        }
+        // SAFETY: span tables are mapped; the rest is the caller's promise.
+        unsafe { write_entry(media, self.base(), entry_at, words) };
     }
 
     /// Faults in the pages of a span, unless that was done.
@@ -120,19 +123,36 @@ impl Meta {
                 self.pages.take(len).expect("the new arena has that many pages")
             }
         };
-        let arena = self.arena_of(offset);
-        Ok(Span { offset, entry_at: arena.entry(offset), entry: SpanEntry { pages, ..entry } })
+        Ok(self.taken(heap, offset, SpanEntry { pages, ..entry }))
+    }
+
+    /// A span whose pages were taken just now.
+    fn taken(&mut self, heap: &HeapInner, offset: u64, entry: SpanEntry) -> Span {
+        let number = self.arenas.partition_point(|arena| arena.end() <= offset);
+        let arena = &mut self.arenas[number];
+        let span = Span { offset, entry_at: arena.entry(offset), entry };
+        let before = arena.used;
+        if arena.use_until(span.end()) {
+            // SAFETY: arenas are mapped, this is locked, and nobody has these pages.
+            unsafe {
+                clear_hidden(&self.media, heap.base(), arena, before..arena.used);
+                arena.write_used(&self.media, heap.base());
+            }
+            // Before anybody can record the span.
+            self.media.fence();
+        }
+        span
     }
 
     pub(super) fn arena_of(&self, offset: u64) -> Arena {
-        self.arenas[self.arenas.partition_point(|arena| arena.end() <= offset)]
+        arena_of(&self.arenas, offset)
     }
 
     /// Adds an arena with room for `pages`.
     fn grow(&mut self, heap: &HeapInner, pages: u64) -> Result<()> {
         let Meta { header, media, arenas, .. } = self;
         let start = header.mapped;
-        let arena = Arena { start, size: Arena::size_for(start, pages, header.arena_unit) };
+        let arena = Arena::new(start, Arena::size_for(start, pages, header.arena_unit));
         if arena.end() > heap.mapping.reserved() {
             return Err(Error::ReservationFull { need: arena.end(), reserved: heap.mapping.reserved() });
         }
@@ -200,7 +220,7 @@ impl Meta {
             len,
             SpanEntry { kind: SpanKind::Types, slot: 0, pages: 0, ty: 0, region: 0 },
         )?;
-        let len = u64::from(span.entry.pages) * PAGE;
+        let len = span.bytes();
         let zeros = vec![0u8; len as usize];
         // SAFETY: the span is new, and part of the table only when it is zero, and recorded: that ends at the first record that is not complete.
         unsafe {
@@ -217,9 +237,9 @@ impl Meta {
     /// # Safety
     /// The region is marked as removed, durably, and nobody has it.
     pub(super) unsafe fn free_spans(&mut self, heap: &HeapInner, spans: &[(u64, u64)]) {
-        for &(offset, _) in spans {
+        for &(offset, len) in spans {
             // SAFETY: by the caller's promise.
-            unsafe { heap.write_entry(&self.media, self.arena_of(offset).entry(offset), [0, 0]) };
+            unsafe { clear_entry(&self.media, heap.base(), &self.arena_of(offset), offset, len) };
         }
         // Before others can record spans in these pages.
         if !bug(Bug::ReuseBeforeRemoval) {
@@ -229,83 +249,89 @@ impl Meta {
     }
 }
 
-/// Bytes of a heap whose tables take a few times as long to read as another thread takes to start. Fewer in builds with the simulator, so that tests have several threads
-/// without large heaps; simulated heaps are smaller yet.
-const PER_THREAD: u64 = if cfg!(feature = "sim") { 32 << 20 } else { 512 << 20 };
-/// More would wait for the memory.
-const READERS: u64 = 8;
-
-/// Reads the span tables of a heap that is being opened, those of a large one by several threads, and gets the memory for what `page_map` will say of the spans.
-/// Both take time for each page of the heap: cache misses here, and page faults there.
+/// Writes an entry of the span table; durable after a fence.
 ///
 /// # Safety
-/// The arenas are mapped relative to `base`, and nobody writes to the tables meanwhile.
-pub(super) unsafe fn read_spans(base: *const u8, arenas: &[Arena], page_map: &PageMap) -> Result<Vec<Span>> {
-    let base = base.expose_provenance();
-    let read = |arenas: &[Arena]| {
-        // SAFETY: by the caller's promise.
-        let spans = unsafe { all_spans(std::ptr::with_exposed_provenance(base), arenas)? };
-        if let (Some(first), Some(last)) = (spans.first(), spans.last()) {
-            let (start, len) = (first.offset, last.end() - first.offset);
-            if spans.iter().map(|span| span.end() - span.offset).sum::<u64>() >= len / 2 {
-                page_map.populate(start, len);
-            }
+/// The table is mapped relative to `base`, and the entry is that of pages that belong to nobody, or to the caller alone.
+#[cfg_attr(feature = "sim", track_caller)]
+pub(super) unsafe fn write_entry(media: &Media, base: *mut u8, entry_at: u64, words: [u64; 2]) {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let entry = base.add(entry_at as usize);
+        media.store(entry, words.as_ptr().cast(), 16);
+        media.flush(entry, 16);
+    }
+}
+
+/// Clears the entry of a span of so many bytes; durable after a fence.
+///
+/// # Safety
+/// As for [`write_entry`]. The span lies in the arena.
+#[cfg_attr(feature = "sim", track_caller)]
+pub(super) unsafe fn clear_entry(media: &Media, base: *mut u8, arena: &Arena, offset: u64, bytes: u64) {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        if clear_hidden(media, base, arena, offset + PAGE..offset + bytes) {
+            media.fence();
         }
-        Ok(spans)
-    };
-    let bytes = arenas.last().map_or(0, Arena::end);
-    let threads = (bytes / PER_THREAD).clamp(1, READERS) as usize;
-    std::thread::scope(|scope| {
-        let mut parts = arenas.chunks(arenas.len().div_ceil(threads).max(1));
-        let mine = parts.next().unwrap_or(&[]);
-        let start = |part| {
-            let thread = std::thread::Builder::new().name("pheap opening".to_owned());
-            (part, thread.spawn_scoped(scope, move || read(part)))
-        };
-        let others: Vec<_> = parts.map(start).collect();
-        let mut spans = read(mine)?;
-        for (part, thread) in others {
-            let part = match thread {
-                Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-                Err(_) => read(part), // the system has no thread left
-            };
-            spans.append(&mut part?);
-        }
-        Ok(spans)
-    })
+        write_entry(media, base, arena.entry(offset), [0, 0]);
+    }
+}
+
+/// Clears the entries of pages that opening a heap does not look at, before they come to light. Returns whether there was anything: only damage writes there.
+///
+/// # Safety
+/// As for [`write_entry`], for the pages at these offsets. They lie in the arena.
+unsafe fn clear_hidden(media: &Media, base: *mut u8, arena: &Arena, pages: Range<u64>) -> bool {
+    let entries = pages.step_by(PAGE as usize).map(|page| arena.entry(page));
+    // SAFETY: tables are mapped; the rest is the caller's promise.
+    let hidden = entries.filter(|&at| unsafe { base.add(at as usize).read_volatile() } != 0);
+    // SAFETY: as above.
+    hidden.inspect(|&at| unsafe { write_entry(media, base, at, [0, 0]) }).count() > 0
 }
 
 /// Reads the span tables.
 ///
 /// # Safety
-/// The arenas are mapped relative to `base`.
-pub(super) unsafe fn all_spans(base: *const u8, arenas: &[Arena]) -> Result<Vec<Span>> {
-    // SAFETY: only asked for words of the tables, which are mapped.
-    spans_in(arenas, |at| unsafe { base.add(at as usize).cast::<u64>().read_volatile() })
+/// The arenas are mapped relative to `base`, and nobody writes to their tables meanwhile.
+pub(super) unsafe fn all_spans(base: *mut u8, arenas: &[Arena]) -> Result<Vec<Span>> {
+    // SAFETY: by the caller's promise.
+    spans_in(unsafe { Stored::at(base) }, arenas, &HashMap::new())
 }
 
-/// The spans that the tables of these arenas hold. `word` gives the word of a table at an offset in the heap.
-pub(super) fn spans_in(arenas: &[Arena], word: impl Fn(u64) -> u64) -> Result<Vec<Span>> {
+/// The spans that the tables of these arenas hold, if some of their words are `replaced`. Entries of the pages that a span has behind its first one are not looked at: they mean
+/// nothing, and there are many.
+pub(super) fn spans_in(
+    stored: Stored<'_>,
+    arenas: &[Arena],
+    replaced: &HashMap<u64, u64>,
+) -> Result<Vec<Span>> {
     let mut spans = Vec::new();
     for arena in arenas {
+        // Mostly, this is all that is needed.
+        let first: [u64; PAGE as usize / 8] = stored.words(arena.table())?;
+        let words_at = |at: u64| match (at - arena.table()) as usize / 8 {
+            word if word + 1 < first.len() => [first[word], first[word + 1]],
+            _ => stored.mapped(at),
+        };
         let mut offset = arena.first_free();
-        while offset < arena.end() {
+        while offset < arena.used {
             let entry_at = arena.entry(offset);
-            let words = [word(entry_at), word(entry_at + 8)];
+            let mut words = words_at(entry_at);
+            for (at, word) in [entry_at, entry_at + 8].iter().zip(&mut words) {
+                *word = replaced.get(at).copied().unwrap_or(*word);
+            }
             let mut len = PAGE;
             if let Some(entry) = SpanEntry::from_words(words)? {
-                len = u64::from(entry.pages) * PAGE;
-                if len == 0 || len > arena.end() - offset {
+                let span = Span { offset, entry_at, entry };
+                len = span.bytes();
+                if len == 0 || len > arena.used - offset {
                     return Err(Error::corrupt(format!(
                         "the span at byte {offset} has {} pages",
                         entry.pages
                     )));
                 }
-                // What is hidden there would come to light when the span is freed.
-                if (1..u64::from(entry.pages)).any(|page| word(entry_at + page * ENTRY) as u8 != 0) {
-                    return Err(Error::corrupt(format!("the span at byte {offset} has another one in it")));
-                }
-                spans.push(Span { offset, entry_at, entry });
+                spans.push(span);
             }
             offset += len;
         }

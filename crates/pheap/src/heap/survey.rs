@@ -1,14 +1,16 @@
 //! What is found in a heap that is being opened: its regions, what their logs are going to change in the metadata, and the pages that no
 //! one owns.
 
+use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 
-use super::arena::{Arena, SpanEntry, SpanKind};
+use super::arena::{Arena, SpanEntry, SpanKind, arena_of};
 use super::header::Header;
 use super::mapping::PAGE;
 use super::pages::Pages;
 use super::roots::first_segment;
-use super::spans::{Span, spans_in};
+use super::spans::{Span, clear_entry, spans_in};
+use super::stored::Stored;
 use super::types::TypeTable;
 use crate::error::{Error, Result};
 use crate::media::Media;
@@ -22,21 +24,21 @@ pub(super) type Surveyed = (Identity, Vec<Segment>);
 
 /// The regions that were not removed. Which of them have a root, and of which type, may be known to their logs only: see [`Outlook::of`]. A
 /// crash may have left the words that say so half written.
-pub(super) fn read_regions(base: *mut u8, header: &Header, spans: &[Span]) -> Result<Vec<Surveyed>> {
+pub(super) fn read_regions(stored: Stored<'_>, header: &Header, spans: &[Span]) -> Result<Vec<Surveyed>> {
     let logs: HashMap<u64, (u32, u64)> = spans
         .iter()
         .filter(|span| span.entry.kind == SpanKind::Log)
-        .map(|span| (span.offset, (span.entry.region, u64::from(span.entry.pages) * PAGE)))
+        .map(|span| (span.offset, (span.entry.region, span.bytes())))
         .collect();
     let mut regions = Vec::new();
     let mut candidates: Vec<_> = spans.iter().filter(|span| span.entry.kind == SpanKind::Region).collect();
     candidates.sort_by_key(|span| span.offset);
     for span in candidates {
-        if u64::from(span.entry.pages) * PAGE != crate::region::header::REGION_SIZE {
+        if span.bytes() != crate::region::header::REGION_SIZE {
             return Err(Error::corrupt(format!("the region at byte {} has a wrong size", span.offset)));
         }
-        // SAFETY: the span of a region; nobody else has the heap until it is open.
-        let header_at = unsafe { RegionHeader::at(base, span.offset) };
+        // SAFETY: the span of a region; nobody writes to what is stored.
+        let header_at = unsafe { RegionHeader::at(stored.base(), span.offset) };
         // SAFETY: as above.
         let id = unsafe { header_at.id() };
         if id == u32::MAX {
@@ -52,7 +54,7 @@ pub(super) fn read_regions(base: *mut u8, header: &Header, spans: &[Span]) -> Re
                 header_at.read(header.salt)?; // no log has anything to say about it
                 continue;
             }
-            let segments = Log::chain(base, first_segment(span.offset), of_region)?;
+            let segments = Log::chain(stored, first_segment(span.offset), of_region)?;
             let identity = Identity {
                 id,
                 ty: 0,
@@ -77,40 +79,36 @@ pub(super) struct Outlook {
 }
 
 impl Outlook {
-    /// # Safety
-    /// The heap with these arenas is mapped at `base`, and not written meanwhile.
-    pub(super) unsafe fn of(
-        base: *const u8,
+    pub(super) fn of(
+        stored: Stored<'_>,
         salt: u64,
         arenas: &[Arena],
         spans: Vec<Span>,
         regions: &[Surveyed],
         found: &Found,
     ) -> Result<Outlook> {
-        // SAFETY: tables and regions are mapped.
-        let stored = |at: u64| unsafe { base.add(at as usize).cast::<u64>().read_volatile() };
-        let offset_of = |word: *mut u64| (word.addr() - base.addr()) as u64;
+        let offset_of = |word: *mut u64| (word.addr() - stored.base().addr()) as u64;
         let headers = regions.iter().map(|(identity, _)| identity.header);
         let logged = headers.clone().flat_map(RegionHeader::logged_words).map(offset_of).collect();
         let replayed = replayed_metadata(arenas, &spans, &logged, found)?;
-        let word = |at: u64| replayed.get(&at).copied().unwrap_or_else(|| stored(at));
-
-        let later = later(arenas, spans, &replayed, word)?;
+        // SAFETY: asked for words of the headers of regions, which are mapped, and not written.
+        let stored_word = |at: *mut u64| unsafe { at.read_volatile() };
+        let word = |at| replayed.get(&offset_of(at)).copied().unwrap_or_else(|| stored_word(at));
         let root = |header: RegionHeader| {
-            let (_, ty) = header.read_through(salt, |at| word(offset_of(at)))?;
-            Ok((root_in(word(offset_of(header.root_word())))?, ty))
+            let (_, ty) = header.read_through(salt, word)?;
+            Ok((root_in(word(header.root_word()))?, ty))
         };
         let roots = headers.map(root).collect::<Result<_>>()?;
-        Ok(Outlook { spans: later, roots })
+        Ok(Outlook { spans: later(stored, arenas, spans, &replayed)?, roots })
     }
 }
 
 /// The spans when the logs have been replayed. Only the tables that they change are read once more.
 fn later(
+    stored: Stored<'_>,
     arenas: &[Arena],
     spans: Vec<Span>,
     replayed: &HashMap<u64, u64>,
-    word: impl Fn(u64) -> u64,
 ) -> Result<Vec<Span>> {
     let mut changed = vec![false; arenas.len()];
     for &at in replayed.keys() {
@@ -123,7 +121,7 @@ fn later(
     let mut later = Vec::with_capacity(spans.len());
     for (arena, changed) in arenas.iter().zip(changed) {
         if changed {
-            later.extend(spans_in(&[*arena], &word)?);
+            later.extend(spans_in(stored, &[*arena], replayed)?);
         } else {
             let at = |offset| spans.partition_point(|span| span.offset < offset);
             later.extend_from_slice(&spans[at(arena.start)..at(arena.end())]);
@@ -151,10 +149,7 @@ fn replayed_metadata(
         arenas.iter().map(|arena| (arena.start, arena.first_free())).collect();
     metadata.extend(spans.iter().filter(|span| !span.holds_objects()).map(|span| (span.offset, span.end())));
     metadata.sort_unstable();
-    let in_table = |at: u64| {
-        let arena = arenas[arenas.partition_point(|arena| arena.end() <= at)];
-        arena.has_entries_at(at)
-    };
+    let in_table = |at: u64| arena_of(arenas, at).has_entries_at(at);
     let mut replayed = HashMap::new();
     for range in found.ranges() {
         let first = metadata.partition_point(|&(_, end)| end <= range.offset);
@@ -217,37 +212,36 @@ pub(super) fn free_pages(
         .collect();
     let live: HashSet<u32> = regions.iter().map(|(identity, _)| identity.id).collect();
     let starts: HashSet<u64> = regions.iter().map(|(identity, _)| identity.offset).collect();
+    // Most spans are of the region that the one before is of.
+    let known = Cell::new(None);
+    let is_live = |region| {
+        let is_live = known.get() == Some(region) || live.contains(&region);
+        known.set(is_live.then_some(region));
+        is_live
+    };
     let mut pages = Pages::default();
     let mut cleared = false;
-    let mut free_from: HashMap<u64, u64> =
-        arenas.iter().map(|arena| (arena.start, arena.first_free())).collect();
-    for span in spans {
-        let entry = span.entry;
-        let owned = match entry.kind {
-            SpanKind::Region => starts.contains(&span.offset),
-            SpanKind::Log => segments.contains_key(&span.offset),
-            SpanKind::Types => types.has_extent(span.offset),
-            SpanKind::Small | SpanKind::Large => live.contains(&entry.region),
-        };
-        if !owned {
-            cleared = true;
-            // SAFETY: the entry of a span that belongs to nobody.
-            unsafe {
-                let at = base.add(span.entry_at as usize);
-                media.store(at, [0u64; 2].as_ptr().cast(), 16);
-                media.flush(at, 16);
+    let mut spans = spans.iter().peekable();
+    for &arena in arenas {
+        let mut free = arena.first_free();
+        while let Some(span) = spans.next_if(|span| span.offset < arena.end()) {
+            let owned = match span.entry.kind {
+                SpanKind::Region => starts.contains(&span.offset),
+                SpanKind::Log => segments.contains_key(&span.offset),
+                SpanKind::Types => types.has_extent(span.offset),
+                SpanKind::Small | SpanKind::Large => is_live(span.entry.region),
+            };
+            if !owned {
+                cleared = true;
+                // SAFETY: the entry of a span that belongs to nobody.
+                unsafe { clear_entry(media, base, &arena, span.offset, span.bytes()) };
+                continue;
             }
-            continue;
+            if span.offset > free {
+                pages.give(free, span.offset - free);
+            }
+            free = span.end();
         }
-        let arena = arenas[arenas.partition_point(|arena| arena.end() <= span.offset)];
-        let free = free_from.get_mut(&arena.start).expect("each arena is in it");
-        if span.offset > *free {
-            pages.give(*free, span.offset - *free);
-        }
-        *free = span.offset + u64::from(entry.pages) * PAGE;
-    }
-    for arena in arenas {
-        let free = free_from[&arena.start];
         if arena.end() > free {
             pages.give(free, arena.end() - free);
         }

@@ -6,6 +6,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::{Error, Result};
 use crate::heap::mapping::PAGE;
+use crate::heap::word::{VALUE_BITS, checked, with_check};
 use crate::media::{Media, holds};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"\x89PREGIO\n");
@@ -26,24 +27,6 @@ const NAME_WORDS: usize = 3 + (MAX_NAME + 1) / 8; // sequence, length, text, che
 
 /// What the word says that marks a removed region.
 const REMOVED_MARK: u64 = u64::from_le_bytes(*b"removed\0");
-/// Generations and offsets have 48 bits; the other 16 of their words are a check, for such a word is written at once and alone.
-const VALUE_BITS: u32 = 48;
-
-fn with_check(value: u64) -> u64 {
-    debug_assert!(value >> VALUE_BITS == 0);
-    value | xxh3_64(&value.to_le_bytes()) >> VALUE_BITS << VALUE_BITS
-}
-
-#[cfg_attr(feature = "sim", track_caller)]
-fn checked(word: u64, what: &str) -> Result<u64> {
-    let value = word & ((1 << VALUE_BITS) - 1);
-    if holds(word, with_check(value)) {
-        Ok(value)
-    } else {
-        Err(Error::corrupt(format!("the {what} of a region is damaged")))
-    }
-}
-
 /// The word that records where the root object is.
 pub(crate) fn root_word(offset: u64) -> u64 {
     with_check(offset)
@@ -51,7 +34,7 @@ pub(crate) fn root_word(offset: u64) -> u64 {
 
 /// The offset that such a word records, 0 if none.
 pub(crate) fn root_in(word: u64) -> Result<u64> {
-    if word == 0 { Ok(0) } else { checked(word, "root") }
+    if word == 0 { Ok(0) } else { checked(word, "the root of a region") }
 }
 
 /// Where a region's header is mapped.
@@ -201,7 +184,7 @@ impl RegionHeader {
     /// The header is mapped, and the region is locked or not open yet.
     pub(crate) unsafe fn generation(self) -> Result<u64> {
         // SAFETY: by the caller's promise.
-        let generation = checked(unsafe { self.get(GENERATION) }, "log generation")?;
+        let generation = checked(unsafe { self.get(GENERATION) }, "the log generation of a region")?;
         // A first generation has 47 bits, so that it can never have been counted up this far.
         if generation >> (VALUE_BITS - 8) == 0xff {
             return Err(Error::corrupt("the log generation of a region is out of range"));

@@ -122,7 +122,7 @@ impl Region {
         let context = self.context.get_mut();
         let heap = context.heap();
         let is_live = |span: &alloc::span::ObjectSpan| live.is_some_and(|live| live.load(span));
-        context.alloc.load(&heap.page_map, spans, pointers, is_live);
+        context.alloc.load(spans, pointers, is_live);
         context.gc.incomplete = context.alloc.spans.iter().any(|span| span.live.is_empty());
         if live.is_none() && !heap.is_read_only() {
             context.begin_opening();

@@ -12,7 +12,6 @@ use super::write_set::{FEW_ENTRIES, MAX_ENTRIES, WriteSet};
 use crate::error::{Error, Result};
 use crate::heap::HeapInner;
 use crate::heap::arena::{SpanEntry, SpanKind};
-use crate::heap::mapping::PAGE;
 use crate::layout::desc::Desc;
 use crate::media::{Bug, LINE, Media, bug};
 use crate::region::alloc::{Allocator, Needs, Request};
@@ -284,7 +283,7 @@ fn grow_log(heap: &HeapInner, region: u32, media: &Media, log: &mut Log, bytes: 
     let size = (bytes + LINE as u64).max(log.capacity().min(MAX));
     let entry = SpanEntry { kind: SpanKind::Log, slot: 0, pages: 0, ty: 0, region };
     let span = heap.take_span(size, entry)?;
-    let len = u64::from(span.entry.pages) * PAGE;
+    let len = span.bytes();
     // SAFETY: the span was taken for this log just now. `link` makes its entry durable before anything leads there.
     unsafe {
         heap.write_entry(media, span.entry_at, span.entry.to_words());

@@ -15,6 +15,7 @@
 use super::checksum::checksum;
 pub(crate) use super::staged::{Range, Staged, head, ranges};
 use crate::error::{Error, Result};
+use crate::heap::stored::Stored;
 use crate::media::{Bug, LINE, Media, bug, holds};
 use crate::region::header::{REGION_SIZE, RegionHeader};
 
@@ -98,19 +99,15 @@ impl Log {
     }
 
     /// Follows the chain of segments from the one at `first`. `span_len` gives the length of the log span at an offset.
-    ///
-    /// # Safety
-    /// The heap is mapped at `base`.
-    pub(crate) unsafe fn chain(
-        base: *const u8,
+    pub(crate) fn chain(
+        stored: Stored<'_>,
         first: Segment,
         span_len: impl Fn(u64) -> Option<u64>,
     ) -> Result<Vec<Segment>> {
         let mut chain = vec![first];
         loop {
             let last = chain[chain.len() - 1];
-            // SAFETY: a segment is mapped, or `span_len` would not know it.
-            let next = unsafe { base.add(last.start as usize).cast::<u64>().read() };
+            let [next] = stored.words(last.start)?;
             if next == 0 {
                 return Ok(chain);
             }

@@ -20,18 +20,16 @@ pub(super) fn lost_root(file: &File, header: &Header) -> Result<Option<String>> 
     let (mut owners, mut others, mut tables) = (HashSet::new(), HashSet::new(), Vec::new());
     let mut start = 0;
     while start < header.mapped {
-        let arena = Arena { start, size: size_of_arena(file, start)?.clamp(PAGE, header.mapped - start) };
-        let entries = (arena.end() - arena.first_free()) / PAGE;
-        let mut table = vec![0; (entries * 16) as usize];
-        file.read_exact_at(&mut table, arena.entry(arena.first_free()))?;
-        let entry = |i: u64| {
-            let at = i as usize * 16;
+        let arena = Arena::new(start, size_of_arena(file, start)?.clamp(PAGE, header.mapped - start));
+        let mut table = vec![0; (arena.first_free() - arena.table()) as usize];
+        file.read_exact_at(&mut table, arena.table())?;
+        let entry = |offset: u64| {
+            let at = (arena.entry(offset) - arena.table()) as usize;
             SpanEntry::from_words([word_at(&table, at), word_at(&table, at + 8)]).ok().flatten()
         };
-        let (mut i, mut candidates) = (0, Vec::new());
-        while i < entries {
-            let offset = arena.first_free() + i * PAGE;
-            let span = entry(i);
+        let (mut offset, mut candidates) = (arena.first_free(), Vec::new());
+        while offset < arena.end() {
+            let span = entry(offset);
             match span.map(|span| (span.kind, span.region)) {
                 Some((SpanKind::Region, region)) => drop(owners.insert(region)),
                 Some((SpanKind::Small | SpanKind::Large, region)) => {
@@ -40,7 +38,7 @@ pub(super) fn lost_root(file: &File, header: &Header) -> Result<Option<String>> 
                 }
                 _ => candidates.push(offset),
             }
-            i += span.map_or(1, |span| u64::from(span.pages).max(1));
+            offset += span.map_or(1, |span| u64::from(span.pages).max(1)) * PAGE;
         }
         tables.push(candidates);
         start = arena.end();

@@ -4,10 +4,11 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::ops::Range;
 
 use super::plan::{Parts, Plan, header_of, holds};
 use crate::error::Result;
-use crate::heap::arena::{SpanEntry, SpanKind};
+use crate::heap::arena::{Arena, SpanEntry, SpanKind, arena_of};
 use crate::heap::mapping::PAGE;
 use crate::heap::spans::all_spans;
 use crate::heap::{HeapInner, Meta};
@@ -116,8 +117,19 @@ impl HeapMap {
         // SAFETY: the arenas are mapped.
         for span in unsafe { all_spans(base, &meta.arenas)? } {
             map.add_span(span.offset, span.entry);
-            // SAFETY: as above; the pages lie in the span's arena, or it would not have been found.
-            unsafe { map.check_inside(span.entry_at, span.offset, span.entry.pages) };
+            // SAFETY: as above.
+            let inside = unsafe {
+                map.first_entry(&arena_of(&meta.arenas, span.offset), span.offset + PAGE..span.end())
+            };
+            if let Some(at) = inside {
+                map.problems.push(format!("the spans at bytes {} and {at} overlap", span.offset));
+            }
+        }
+        for arena in &meta.arenas {
+            // SAFETY: as above.
+            if let Some(at) = unsafe { map.first_entry(arena, arena.used..arena.end()) } {
+                map.problems.push(format!("there is a span at byte {at}, where nothing was ever used"));
+            }
         }
         // SAFETY: as above.
         unsafe { map.read_roots(base, meta) };
@@ -196,20 +208,14 @@ impl HeapMap {
         }
     }
 
-    /// Entries of pages within a span are empty.
+    /// The first of these pages of an arena that has an entry of its own.
     ///
     /// # Safety
-    /// The entries are mapped.
-    unsafe fn check_inside(&mut self, entry_at: u64, offset: u64, pages: u32) {
-        for page in 1..u64::from(pages) {
-            // SAFETY: by the caller's promise; entries are two words.
-            let word = unsafe { self.word(entry_at + page * 16) };
-            if word as u8 != 0 {
-                let at = offset + page * PAGE;
-                self.problems.push(format!("the spans at bytes {offset} and {at} overlap"));
-                return;
-            }
-        }
+    /// The table is mapped.
+    unsafe fn first_entry(&self, arena: &Arena, pages: Range<u64>) -> Option<u64> {
+        // SAFETY: by the caller's promise.
+        let kind = |page: u64| unsafe { self.word(arena.entry(page)) } as u8;
+        pages.step_by(PAGE as usize).find(|&page| kind(page) != 0)
     }
 
     /// The class of a type; the number itself, if there is no such type.

@@ -23,7 +23,6 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::heap::arena::{SpanEntry, SpanKind};
 use crate::heap::mapping::PAGE;
-use crate::heap::page_map::PageMap;
 use crate::heap::{HeapInner, Span};
 use crate::layout::PointerMap;
 use crate::layout::desc::Desc;
@@ -295,7 +294,7 @@ impl Allocator {
         object: u64,
         pointers: Arc<PointerMap>,
     ) -> Option<usize> {
-        heap.populate(span.offset, u64::from(span.entry.pages) * PAGE);
+        heap.populate(span.offset, span.bytes());
         let large = span.entry.kind == SpanKind::Large;
         let class = match large {
             true => NO_CLASS,
@@ -329,40 +328,43 @@ impl Allocator {
     /// not, all are, until they have been marked and [swept](crate::region::collect).
     pub(crate) fn load(
         &mut self,
-        map: &PageMap,
         loaded: &[Span],
         mut pointers: impl FnMut(u32) -> Arc<PointerMap>,
         mut live: impl FnMut(&ObjectSpan) -> bool,
     ) {
         self.spans.reserve(loaded.len());
-        for &span in loaded {
-            let pointers = pointers(span.entry.ty);
-            let class = match span.entry.kind {
-                SpanKind::Small => self.class_of(span.entry.ty, span.entry.slot, pointers.clone()),
+        let of = |span: &Span| (span.entry.kind, span.entry.ty, span.entry.slot);
+        for alike in loaded.chunk_by(|a, b| of(a) == of(b)) {
+            let (kind, ty, slot) = of(&alike[0]);
+            let pointers = pointers(ty);
+            let class = match kind {
+                SpanKind::Small => self.class_of(ty, slot, pointers.clone()),
                 _ => NO_CLASS,
             };
-            let mut new = ObjectSpan::new(span, class, pointers);
-            if live(&new) {
-                new.used = new.live.count_ones() as u32;
-            } else {
-                new.forget_live();
-            }
-            let (slot, bytes, used, slots) = (new.slot, new.bytes, new.used, new.slots);
-            if !new.live.is_empty() {
-                self.usage.objects += u64::from(used);
-                self.usage.bytes += u64::from(used) * slot;
-            }
-            new.listed = class != NO_CLASS && used < slots;
-            let listed = new.listed;
-            let number = self.spans.add(map, new);
-            if let Some(class) = self.classes.get_mut(class as usize) {
-                class.owned += bytes;
-                if listed {
-                    class.partial.push(number);
-                }
+            for &span in alike {
+                self.load_span(ObjectSpan::new(span, class, pointers.clone()), &mut live);
             }
         }
         self.classes.iter_mut().for_each(|class| class.partial.reverse());
+    }
+
+    fn load_span(&mut self, mut span: ObjectSpan, live: &mut impl FnMut(&ObjectSpan) -> bool) {
+        if live(&span) {
+            span.used = span.live.count_ones() as u32;
+            self.usage.objects += u64::from(span.used);
+            self.usage.bytes += u64::from(span.used) * span.slot;
+        } else {
+            span.forget_live();
+        }
+        span.listed = span.class != NO_CLASS && span.used < span.slots;
+        let (class, bytes, listed) = (span.class, span.bytes, span.listed);
+        let number = self.spans.load(span);
+        if let Some(class) = self.classes.get_mut(class as usize) {
+            class.owned += bytes;
+            if listed {
+                class.partial.push(number);
+            }
+        }
     }
 
     /// Whether the open transaction has not even tried to allocate, nor freed anything.

@@ -6,7 +6,7 @@ use pheap_gc::bitmap::Bitmap;
 
 use crate::heap::Span;
 use crate::heap::arena::SpanKind;
-use crate::heap::mapping::{PAGE, populate};
+use crate::heap::mapping::populate;
 use crate::heap::page_map::PageMap;
 use crate::layout::PointerMap;
 use crate::media::{Bug, bug};
@@ -45,7 +45,7 @@ pub(crate) struct ObjectSpan {
 impl ObjectSpan {
     /// A span whose slots are all free.
     pub(super) fn new(span: Span, class: u32, pointers: Arc<PointerMap>) -> ObjectSpan {
-        let bytes = u64::from(span.entry.pages) * PAGE;
+        let bytes = span.bytes();
         let (slot, slots, reciprocal) = match span.entry.kind {
             SpanKind::Small => {
                 let slot = u64::from(span.entry.slot).max(8);
@@ -115,6 +115,8 @@ impl ObjectSpan {
 #[derive(Default)]
 pub(crate) struct Spans {
     spans: Vec<Option<ObjectSpan>>,
+    /// Where the spans lay that the region had when its heap was opened, in this order, by number. The page map knows one of them when an object of it was looked for.
+    loaded: Vec<u64>,
     free: Vec<u32>,
 }
 
@@ -123,6 +125,15 @@ impl Spans {
     pub(super) fn reserve(&mut self, spans: usize) {
         self.spans.reserve_exact(spans + spans / 8);
         populate(&self.spans.spare_capacity_mut()[..spans]);
+        self.loaded.reserve_exact(spans);
+    }
+
+    /// Adds a span that the region has had before, and that lies behind all that were added so far. Returns its number.
+    pub(super) fn load(&mut self, span: ObjectSpan) -> u32 {
+        debug_assert!(self.loaded.len() == self.spans.len() && self.loaded.last() < Some(&span.span.offset));
+        self.loaded.push(span.span.offset);
+        self.spans.push(Some(span));
+        self.spans.len() as u32 - 1
     }
 
     /// Adds a span, and returns its number.
@@ -171,9 +182,20 @@ impl Spans {
     /// The span and slot that the byte at heap offset `offset` lies in.
     #[inline(always)]
     pub(crate) fn find(&self, map: &PageMap, offset: u64) -> Option<(u32, u32)> {
-        let number = map.get(offset)?;
+        let Some(number) = map.get(offset) else { return self.find_loaded(map, offset) };
         let slot = self.get(number)?.slot_of(offset)?;
         Some((number, slot))
+    }
+
+    /// [`find`](Self::find) for what the map does not know, but will if it is there.
+    #[cold]
+    #[inline(never)]
+    fn find_loaded(&self, map: &PageMap, offset: u64) -> Option<(u32, u32)> {
+        let number = self.loaded.partition_point(|&start| start <= offset).checked_sub(1)? as u32;
+        // The number may belong to another span by now.
+        let span = self.get(number).filter(|span| offset.wrapping_sub(span.span.offset) < span.bytes)?;
+        map.set(span.span.offset, span.bytes, Some(number));
+        Some((number, span.slot_of(offset)?))
     }
 }
 
