@@ -147,7 +147,7 @@ impl Heap {
         };
         match what {
             Damage::Header => vec![header..header + 512],
-            Damage::Arena => vec![2 * PAGE..2 * PAGE + 64],
+            Damage::Arena => vec![2 * PAGE..2 * PAGE + 72],
             // Magic, id, type; where the root is; state, generation; checksum.
             Damage::Region => region(&[0..48, 56..64]),
             // Each root has had one only.

@@ -21,8 +21,9 @@ pub(crate) const ENTRY: u64 = 16;
 const LINE: u64 = 4;
 /// Word of the head that says up to where pages were ever used: not one of those with a checksum, which never change.
 const USED: usize = HEAD_WORDS;
-/// Parts of an arena: this many times is that word written until all of it is used.
+/// How far that word runs ahead: a part of the arena, and pages at least.
 const STEPS: u64 = 16;
+const LEAST_STEP: u64 = 4 * PAGE;
 /// Pages that are so many apart have their lines of entries beside one another: the length of most spans of a region that is not small.
 const APART: u64 = 256;
 
@@ -142,13 +143,16 @@ impl Arena {
     /// Whether the byte at `offset` is part of an entry of the span table.
     pub(crate) fn has_entries_at(&self, offset: u64) -> bool {
         let number = offset.wrapping_sub(self.table()) / ENTRY;
-        let at = if self.in_order {
-            self.start + number.saturating_mul(PAGE)
+        if number >= self.size / PAGE {
+            return false;
+        }
+        let page = if self.in_order {
+            self.start + number * PAGE
         } else {
             let (row, column) = (number / LINE / self.columns(), number / LINE % self.columns());
             self.first_free() + (column * APART + row * LINE + number % LINE) * PAGE
         };
-        number < self.size / PAGE && (self.first_free()..self.end()).contains(&at)
+        (self.first_free()..self.end()).contains(&page)
     }
 
     /// Lines of entries that lie beside one another.
@@ -193,7 +197,7 @@ impl Arena {
     pub(super) fn use_until(&mut self, end: u64) -> bool {
         let new = end > self.used;
         if new {
-            let step = (self.size / STEPS).next_multiple_of(PAGE);
+            let step = (self.size / STEPS).next_multiple_of(PAGE).max(LEAST_STEP);
             self.used = (self.start + (end - self.start).next_multiple_of(step)).min(self.end());
         }
         new
