@@ -276,7 +276,7 @@ fn is_sound(heap: &Heap) -> Result<()> {
     Ok(())
 }
 
-/// Span tables have no checksums.
+/// Span tables have no checksums, but for a few bits.
 #[test]
 fn damaged_span_tables_are_found() -> Result<()> {
     let dir = tempdir();

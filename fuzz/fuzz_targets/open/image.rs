@@ -85,10 +85,11 @@ impl Image {
         let head = head(arena.start);
         let table = head + PAGE;
         let table_end = table + arena.len() / PAGE * 16;
-        self.add(HEAP, [head..head + HEAD * 8, table..table_end]);
-        let mut page = table_end.next_multiple_of(PAGE);
+        self.add(HEAP, [head..head + (HEAD + 1) * 8, table..table_end]);
+        let first = table_end.next_multiple_of(PAGE);
+        let mut page = first;
         while page < arena.end {
-            let entry = self.word(HEAP, table + (page - arena.start) / PAGE * 16);
+            let entry = self.word(HEAP, table + entry_number(&arena, first, page) * 16);
             let len = ((entry >> 32) as usize).max(1) * PAGE;
             match entry as u8 {
                 1 => {
@@ -204,4 +205,14 @@ impl Image {
 /// Where the head of the arena at `start` is.
 pub fn head(start: usize) -> usize {
     start + if start == 0 { 2 * PAGE } else { 0 }
+}
+
+/// Which entry of an arena's table is that of a page, if the first page that can be used is at `first`.
+fn entry_number(arena: &Range<usize>, first: usize, page: usize) -> usize {
+    let pages = arena.len() / PAGE;
+    if !pages.is_multiple_of(256) {
+        return (page - arena.start) / PAGE;
+    }
+    let page = (page - first) / PAGE;
+    (page % 256 / 4 * (pages / 256) + page / 256) * 4 + page % 4
 }

@@ -103,6 +103,17 @@ impl Image {
                 let sum = xxh3_64(&[&words[..(HEAD - 1) * 8], &[0; 8], &salt_bytes].concat());
                 self.set_word(HEAP, head + (HEAD - 1) * 8, sum);
             }
+            self.reseal_word(head + HEAD * 8);
+            let table = head + PAGE;
+            for entry in (table..table + arena.len() / PAGE * 16).step_by(16) {
+                const CHECK: u64 = 0xff << 24;
+                let word = self.word(HEAP, entry);
+                if word & CHECK != 0 {
+                    let word = word & !CHECK;
+                    let check = (word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56).max(1) << 24;
+                    self.set_word(HEAP, entry, word | check);
+                }
+            }
         }
         for &region in &seals.regions {
             self.reseal_region(region, salt_bytes);
@@ -145,17 +156,20 @@ impl Image {
         }
     }
 
+    /// A word with its own check.
+    fn reseal_word(&mut self, at: usize) {
+        if self.word(HEAP, at) != 0 {
+            let value = self.word(HEAP, at) & VALUE;
+            self.set_word(HEAP, at, value | xxh3_64(&value.to_le_bytes()) >> 48 << 48);
+        }
+    }
+
     fn reseal_region(&mut self, region: usize, salt: [u8; 8]) {
         if let Some(words) = self.files[HEAP].get(region..region + 24) {
             let sum = xxh3_64(&[words, &salt].concat());
             self.set_word(HEAP, region + 7 * 8, sum);
         }
-        for word in [ROOT, GENERATION].map(|word| region + word * 8) {
-            if self.word(HEAP, word) != 0 {
-                let value = self.word(HEAP, word) & VALUE;
-                self.set_word(HEAP, word, value | xxh3_64(&value.to_le_bytes()) >> 48 << 48);
-            }
-        }
+        [ROOT, GENERATION].into_iter().for_each(|word| self.reseal_word(region + word * 8));
         for slot in [512, 1024] {
             const WORDS: usize = 34;
             let slot = region + slot;

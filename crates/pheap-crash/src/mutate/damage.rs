@@ -23,6 +23,8 @@ pub enum Damage {
     Header,
     /// The head of an arena.
     Arena,
+    /// The entries of a span table.
+    Entries,
     /// What a region's header says once.
     Region,
     /// A name of a root.
@@ -39,9 +41,10 @@ pub enum Damage {
 
 impl Damage {
     /// All of them.
-    pub const ALL: [Damage; 8] = [
+    pub const ALL: [Damage; 9] = [
         Damage::Header,
         Damage::Arena,
+        Damage::Entries,
         Damage::Region,
         Damage::Name,
         Damage::Types,
@@ -54,6 +57,7 @@ impl Damage {
         match self {
             Damage::Header => "header",
             Damage::Arena => "arena",
+            Damage::Entries => "entries",
             Damage::Region => "region",
             Damage::Name => "name",
             Damage::Types => "types",
@@ -70,6 +74,8 @@ impl Damage {
             Damage::Arena | Damage::Region | Damage::Name | Damage::LogHead => Some(false),
             // The end of the table may be of no root.
             Damage::Types => None,
+            // A check that is wrong may look like none: format 1 had none.
+            Damage::Entries => None,
         }
     }
 
@@ -148,6 +154,11 @@ impl Heap {
         match what {
             Damage::Header => vec![header..header + 512],
             Damage::Arena => vec![2 * PAGE..2 * PAGE + 72],
+            Damage::Entries => (3 * PAGE..4 * PAGE)
+                .step_by(16)
+                .map(|at| at..at + 8)
+                .filter(|word| self.word(word.start) != 0)
+                .collect(),
             // Magic, id, type; where the root is; state, generation; checksum.
             Damage::Region => region(&[0..48, 56..64]),
             // Each root has had one only.

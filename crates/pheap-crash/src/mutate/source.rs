@@ -24,6 +24,7 @@ const CALLS: &[(&str, &[Kind])] = &[
     ("write_entry(", &[Kind::Flush]),
     ("clear_entry(", &[Kind::Flush]),
     (".write_used(", &[Kind::Flush]),
+    (".store_through(", &[Kind::Flush]),
     (".record_span(", &[Kind::Flush, Kind::Fence]),
     (" restore(", &[Kind::Flush]),
     ("log.reset(", &[Kind::Flush, Kind::Fence]),

@@ -18,9 +18,11 @@ const HEAD_WORDS: usize = 8;
 /// Bytes of an entry of the span table.
 pub(crate) const ENTRY: u64 = 16;
 /// Entries of neighbouring pages that lie together: a cache line of them.
-const LINE: u64 = 4;
+const TOGETHER: u64 = 4;
 /// Word of the head that says up to where pages were ever used: not one of those with a checksum, which never change.
 const USED: usize = HEAD_WORDS;
+/// The bits of an entry's first word that check the others.
+const CHECK: u64 = 0xff << 24;
 /// How far that word runs ahead: a part of the arena, and pages at least.
 const STEPS: u64 = 16;
 const LEAST_STEP: u64 = 4 * PAGE;
@@ -71,17 +73,22 @@ pub(crate) struct SpanEntry {
 
 impl SpanEntry {
     pub(crate) fn to_words(self) -> [u64; 2] {
-        debug_assert!(self.slot < 1 << 24);
-        [
-            self.kind as u64 | u64::from(self.slot) << 8 | u64::from(self.pages) << 32,
-            u64::from(self.ty) | u64::from(self.region) << 32,
-        ]
+        debug_assert!(self.slot < 1 << 16);
+        let word = self.kind as u64 | u64::from(self.slot) << 8 | u64::from(self.pages) << 32;
+        [word | Self::check(word), u64::from(self.ty) | u64::from(self.region) << 32]
+    }
+
+    /// Bits 24 to 31 of the first word: the upper ones of a product, which change with each bit of the others. 0 is what format 1 has there.
+    fn check(word: u64) -> u64 {
+        ((word & !CHECK).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56).max(1) << 24
     }
 
     /// `None` for a free page (or one within a span), an error for what no pheap writes.
     pub(crate) fn from_words([a, b]: [u64; 2]) -> Result<Option<SpanEntry>> {
+        if a == 0 {
+            return Ok(None);
+        }
         let kind = match a as u8 {
-            0 => return Ok(None),
             1 => SpanKind::Region,
             2 => SpanKind::Log,
             3 => SpanKind::Types,
@@ -91,9 +98,12 @@ impl SpanEntry {
                 return Err(Error::corrupt(format!("a span table holds a span of the unknown kind {other}")));
             }
         };
+        if a & CHECK != 0 && !holds(a & CHECK, SpanEntry::check(a)) {
+            return Err(Error::corrupt("an entry of a span table is damaged"));
+        }
         Ok(Some(SpanEntry {
             kind,
-            slot: (a >> 8) as u32 & 0xff_ffff,
+            slot: (a >> 8) as u32 & 0xffff,
             pages: (a >> 32) as u32,
             ty: b as u32,
             region: (b >> 32) as u32,
@@ -134,13 +144,13 @@ impl Arena {
             (offset - self.start) / PAGE
         } else {
             let page = (offset - self.first_free()) / PAGE;
-            let (row, column) = (page % APART / LINE, page / APART);
-            (row * self.columns() + column) * LINE + page % LINE
+            let (row, column) = (page % APART / TOGETHER, page / APART);
+            (row * self.columns() + column) * TOGETHER + page % TOGETHER
         };
         self.table() + number * ENTRY
     }
 
-    /// Whether the byte at `offset` is part of an entry of the span table.
+    /// Whether the byte at `offset` is part of the entry of a page that is in use, or was.
     pub(crate) fn has_entries_at(&self, offset: u64) -> bool {
         let number = offset.wrapping_sub(self.table()) / ENTRY;
         if number >= self.size / PAGE {
@@ -149,10 +159,10 @@ impl Arena {
         let page = if self.in_order {
             self.start + number * PAGE
         } else {
-            let (row, column) = (number / LINE / self.columns(), number / LINE % self.columns());
-            self.first_free() + (column * APART + row * LINE + number % LINE) * PAGE
+            let (row, column) = (number / TOGETHER / self.columns(), number / TOGETHER % self.columns());
+            self.first_free() + (column * APART + row * TOGETHER + number % TOGETHER) * PAGE
         };
-        (self.first_free()..self.end()).contains(&page)
+        (self.first_free()..self.used).contains(&page)
     }
 
     /// Lines of entries that lie beside one another.
@@ -258,16 +268,16 @@ mod tests {
 
     #[test]
     fn entries_survive_their_encoding() {
-        let entry = SpanEntry {
-            kind: SpanKind::Large,
-            slot: 0xfe_dcba,
-            pages: 0x9abc_def0,
-            ty: 77,
-            region: u32::MAX,
-        };
+        let entry =
+            SpanEntry { kind: SpanKind::Large, slot: 0xfedc, pages: 0x9abc_def0, ty: 77, region: u32::MAX };
         assert_eq!(SpanEntry::from_words(entry.to_words()).unwrap(), Some(entry));
         assert_eq!(SpanEntry::from_words([0, 5]).unwrap(), None);
         assert!(SpanEntry::from_words([9, 5]).is_err());
+        let [word, other] = entry.to_words();
+        for bit in 0..64 {
+            assert!(SpanEntry::from_words([word ^ 1 << bit, other]).is_err(), "bit {bit}");
+        }
+        assert_eq!(SpanEntry::from_words([word & !CHECK, other]).unwrap(), Some(entry), "format 1");
     }
 
     #[test]
@@ -287,7 +297,7 @@ mod tests {
         {
             for in_order in [false, true] {
                 let arena = Arena::new(start, size);
-                let arena = Arena { in_order: in_order || arena.in_order, ..arena };
+                let arena = Arena { in_order: in_order || arena.in_order, used: arena.end(), ..arena };
                 let pages = (arena.first_free()..arena.end()).step_by(PAGE as usize);
                 let entries: HashSet<u64> = pages.clone().map(|page| arena.entry(page)).collect();
                 assert_eq!(entries.len(), pages.count());

@@ -51,6 +51,8 @@ pub(crate) struct Mapping {
     base: NonNull<u8>,
     reserved: u64,
     backing: Backing,
+    /// Whether stores go to a file in a tmpfs.
+    tmpfs: bool,
     unmapped: AtomicBool,
     /// The process that reserved it, as counted by [`lock::forks`].
     forks: u64,
@@ -80,7 +82,8 @@ impl Mapping {
         lock::watch_forks();
         let new = |base, backing| {
             let unmapped = AtomicBool::new(false);
-            Mapping { base, reserved, backing, unmapped, forks: lock::forks() }
+            let tmpfs = matches!(&backing, Backing::Shared { file, .. } if is_tmpfs(file));
+            Mapping { base, reserved, backing, tmpfs, unmapped, forks: lock::forks() }
         };
         #[cfg(feature = "sim")]
         if let Some(kept) = maps::take(base, reserved, matches!(backing, Backing::Simulated(_))) {
@@ -307,10 +310,23 @@ impl Mapping {
         }
     }
 
-    /// Maps this many pages ahead of their first use, which is cheaper than one fault each. Only a hint.
+    /// Maps the pages of this range ahead of their first use, which is cheaper than one fault each. Only a hint.
     pub(crate) fn populate(&self, offset: u64, len: u64) {
+        self.map_ahead(offset, len, MADV_POPULATE_WRITE);
+    }
+
+    /// [`populate`](Self::populate) for pages that hold something: they are about to be written again.
+    pub(crate) fn populate_again(&self, offset: u64, len: u64) {
+        // In a tmpfs a page that is mapped to be read can be written, too, and a fault that reads maps those around it that hold something.
+        self.map_ahead(offset, len, if self.tmpfs { MADV_POPULATE_READ } else { MADV_POPULATE_WRITE });
+    }
+
+    fn map_ahead(&self, offset: u64, len: u64, advice: libc::c_int) {
+        let first = offset & !(PAGE - 1);
         // SAFETY: the range is mapped.
-        unsafe { populate_pages(self.base.as_ptr().add(offset as usize), len as usize) };
+        unsafe {
+            populate_pages(self.base.as_ptr().add(first as usize), (offset + len - first) as usize, advice);
+        }
     }
 
     /// Gives the private copies of these pages back: they show the file again. Only for a heap with a write-ahead log.
@@ -424,14 +440,17 @@ pub(crate) fn is_tmpfs(file: &File) -> bool {
         libc::fstatfs(file.as_raw_fd(), &raw mut stat) == 0 && stat.f_type as i64 == TMPFS_MAGIC
     }
 }
-/// Maps these pages for writing. Only a hint.
+/// Of Linux 5.14: as if all pages were read, or written.
+const MADV_POPULATE_READ: libc::c_int = 22;
+const MADV_POPULATE_WRITE: libc::c_int = 23;
+
+/// Maps these pages. Only a hint.
 ///
 /// # Safety
 /// They are mapped, as far as the program is concerned.
-unsafe fn populate_pages(start: *mut u8, len: usize) {
-    const MADV_POPULATE_WRITE: libc::c_int = 23; // Linux 5.14
+unsafe fn populate_pages(start: *mut u8, len: usize, advice: libc::c_int) {
     // SAFETY: by the caller's promise; populating changes no byte. A kernel that does not know it refuses, and nothing is lost.
-    unsafe { libc::madvise(start.cast(), len, MADV_POPULATE_WRITE) };
+    unsafe { libc::madvise(start.cast(), len, advice) };
 }
 
 /// Maps the whole pages of ordinary memory that is about to be written. Only a hint.
@@ -441,6 +460,12 @@ pub(crate) fn populate<T>(memory: &[T]) {
         (bytes.start.addr().next_multiple_of(PAGE as usize), bytes.end.addr() & !(PAGE as usize - 1));
     if start < end {
         // SAFETY: part of `memory`.
-        unsafe { populate_pages(memory.as_ptr().cast_mut().cast::<u8>().with_addr(start), end - start) };
+        unsafe {
+            populate_pages(
+                memory.as_ptr().cast_mut().cast::<u8>().with_addr(start),
+                end - start,
+                MADV_POPULATE_WRITE,
+            );
+        };
     }
 }

@@ -410,7 +410,7 @@ impl Builder {
         let mut arenas = Vec::new();
         let mut start = 0;
         // SAFETY: mapped up to `mapped`; nobody else has the heap until it is open, and until it is recovered only its header is written.
-        let stored = unsafe { Stored::of(&mapping) };
+        let stored = unsafe { Stored::of(&mapping, header.mapped) };
         while start < header.mapped {
             let arena = Arena::read(stored, start, header.mapped, header.salt)?;
             start = arena.end();
@@ -474,7 +474,7 @@ impl Builder {
             mark_in_use(&mapping, &medium, &media, &mut header)?;
         }
         // SAFETY: as above; `Outlook` has refused entries that lie over a log.
-        let recovered = unsafe { replay(&media, base, &mut logs, &found)? };
+        let recovered = unsafe { replay(&media, &mapping, &mut logs, &found)? };
         for ((identity, _), log) in regions.iter_mut().zip(&logs) {
             identity.generation = log.generation();
         }

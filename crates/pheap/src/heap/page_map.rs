@@ -28,14 +28,15 @@ impl PageMap {
         self.pages.entries()
     }
 
-    /// The number of the span that the byte at `offset` lies in.
+    /// The number of the span that the byte at `offset` lies in, if it was [set](Self::set).
     #[inline(always)]
     pub(crate) fn get(&self, offset: u64) -> Option<u32> {
         let entry = self.entries().get((offset / PAGE) as usize)?.load(Ordering::Relaxed);
         (entry & !POPULATED).checked_sub(1)
     }
 
-    /// Says which span these pages belong to from now on.
+    /// Says which span these pages belong to from now on. Several threads may say the same at once; nobody [populates](Self::set_populated) the pages meanwhile: that is for spans
+    /// that were taken just now.
     pub(crate) fn set(&self, offset: u64, len: u64, span: Option<u32>) {
         let value = span.map_or(0, |number| number + 1);
         for entry in self.range(offset, len) {

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::arena::SpanKind;
 use super::header::{Header, MAX_BASES, is_base};
-use super::mapping::{Backing, Mapping, PAGE, is_tmpfs};
+use super::mapping::{Backing, Mapping};
 use super::options::cores;
 use super::spans::Span;
 use super::types::TypeTable;
@@ -130,12 +130,10 @@ unsafe fn swizzle(mapping: &Mapping, medium: &Medium, header: &Header, pieces: &
         Medium::Sim(_) => 1,
         _ => cores().min(MAX_THREADS).min(bytes / PER_THREAD + 1),
     };
-    // A fault in a tmpfs maps several pages, which is faster than to populate them; everywhere else it is not.
-    let populates = mapping.shared_file().map_or(mapping.is_read_only(), |file| !is_tmpfs(file));
     let next = AtomicUsize::new(0);
     let work = || {
         let media = Media::new(medium.clone());
-        let mut swizzler = Swizzler::new(&media, header, populates);
+        let mut swizzler = Swizzler::new(&media, header);
         while let Some(piece) = pieces.get(next.fetch_add(1, Ordering::Relaxed)) {
             // SAFETY: a part of a span, and no other thread has the same.
             unsafe { piece.swizzle(mapping, &mut swizzler) };
@@ -194,11 +192,7 @@ impl Piece {
     /// # Safety
     /// The heap is mapped, and nobody else accesses the piece.
     unsafe fn swizzle(&self, mapping: &Mapping, swizzler: &mut Swizzler<'_>) {
-        if swizzler.populates {
-            let start = self.first + self.window.start as u64;
-            let page = start & !(PAGE - 1);
-            mapping.populate(page, start + self.bytes() as u64 - page);
-        }
+        mapping.populate_again(self.first + self.window.start as u64, self.bytes() as u64);
         // SAFETY: slots of a span, which is mapped; pointers of one piece are in no other.
         unsafe {
             let first = mapping.base().add(self.first as usize);
@@ -215,16 +209,14 @@ struct Swizzler<'a> {
     mask: u64,
     current: u64,
     others: &'a [u64],
-    /// Whether to fault pages in ahead.
-    populates: bool,
     /// The line that is to be flushed next; 0 if there is none.
     line: usize,
 }
 
 impl Swizzler<'_> {
-    fn new<'a>(media: &'a Media, header: &'a Header, populates: bool) -> Swizzler<'a> {
+    fn new<'a>(media: &'a Media, header: &'a Header) -> Swizzler<'a> {
         let (&current, others) = header.bases.split_first().expect("a heap has a base");
-        Swizzler { media, mask: !(header.reserved - 1), current, others, populates, line: 0 }
+        Swizzler { media, mask: !(header.reserved - 1), current, others, line: 0 }
     }
 
     /// # Safety

@@ -59,15 +59,17 @@ impl HeapInner {
 
     /// Frees recorded spans of a region whose log is empty, or names nothing in them.
     pub(crate) fn free_object_spans(&self, media: &Media, spans: &[Span]) {
-        let mut meta = self.meta.lock();
-        for span in spans.iter().filter(|_| !bug(Bug::KeepEmptySpans)) {
+        let arenas: Vec<Arena> = {
+            let meta = self.meta.lock();
+            spans.iter().map(|span| meta.arena_of(span.offset)).collect()
+        };
+        for (span, arena) in spans.iter().zip(&arenas).filter(|_| !bug(Bug::KeepEmptySpans)) {
             // SAFETY: the entry of a span of the caller's region.
-            unsafe {
-                clear_entry(media, self.base(), &meta.arena_of(span.offset), span.offset, span.bytes())
-            };
+            unsafe { clear_entry(media, self.base(), arena, span.offset, span.bytes()) };
         }
         // Before others can record spans in these pages.
         media.fence();
+        let mut meta = self.meta.lock();
         spans.iter().for_each(|span| meta.pages.give(span.offset, span.bytes()));
     }
 
@@ -135,7 +137,9 @@ impl Meta {
         if arena.use_until(span.end()) {
             // SAFETY: arenas are mapped, this is locked, and nobody has these pages.
             unsafe {
-                clear_hidden(&self.media, heap.base(), arena, before..arena.used);
+                if clear_hidden(&self.media, heap.base(), arena, before..arena.used) {
+                    self.media.fence();
+                }
                 arena.write_used(&self.media, heap.base());
             }
             // Before anybody can record the span.
@@ -297,7 +301,8 @@ unsafe fn clear_hidden(media: &Media, base: *mut u8, arena: &Arena, pages: Range
 /// The arenas are mapped relative to `base`, and nobody writes to their tables meanwhile.
 pub(super) unsafe fn all_spans(base: *mut u8, arenas: &[Arena]) -> Result<Vec<Span>> {
     // SAFETY: by the caller's promise.
-    spans_in(unsafe { Stored::at(base) }, arenas, &HashMap::new())
+    let stored = unsafe { Stored::at(base, arenas.last().map_or(0, Arena::end)) };
+    spans_in(stored, arenas, &HashMap::new())
 }
 
 /// The spans that the tables of these arenas hold, if some of their words are `replaced`. Entries of the pages that a span has behind its first one are not looked at: they mean

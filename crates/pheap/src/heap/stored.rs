@@ -13,24 +13,25 @@ use crate::error::{Error, Result};
 #[derive(Clone, Copy)]
 pub(crate) struct Stored<'a> {
     base: *mut u8,
+    len: u64,
     file: Option<&'a File>,
 }
 
 impl<'a> Stored<'a> {
-    /// What is mapped.
+    /// The first `len` bytes of what is mapped.
     ///
     /// # Safety
-    /// While this is used, what is asked for stays mapped, and nobody writes to it.
-    pub(super) unsafe fn of(mapping: &'a Mapping) -> Stored<'a> {
-        Stored { base: mapping.base(), file: mapping.shared_file() }
+    /// They are, and while this is used, nobody writes to what is asked for.
+    pub(super) unsafe fn of(mapping: &'a Mapping, len: u64) -> Stored<'a> {
+        Stored { base: mapping.base(), len, file: mapping.shared_file() }
     }
 
-    /// What is mapped at `base`, which is likely to be in use.
+    /// So many bytes that are mapped at `base`, and likely to be in use.
     ///
     /// # Safety
     /// As for [`of`](Self::of).
-    pub(super) unsafe fn at(base: *mut u8) -> Stored<'static> {
-        Stored { base, file: None }
+    pub(super) unsafe fn at(base: *mut u8, len: u64) -> Stored<'static> {
+        Stored { base, len, file: None }
     }
 
     /// Where it is mapped.
@@ -39,6 +40,12 @@ impl<'a> Stored<'a> {
     }
 
     /// So many words from offset `at` on.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    ///
+    /// # Panics
+    /// If there are no such words.
     pub(crate) fn words<const N: usize>(self, at: u64) -> Result<[u64; N]> {
         let Some(file) = self.file else { return Ok(self.mapped(at)) };
         let mut bytes = [[0; 8]; N];
@@ -50,8 +57,8 @@ impl<'a> Stored<'a> {
     /// [`words`](Self::words), through the mapping: for places around which more is going to be asked for.
     #[inline]
     pub(super) fn mapped<const N: usize>(self, at: u64) -> [u64; N] {
-        debug_assert!(at.is_multiple_of(8));
-        // SAFETY: by the promise of whoever made this.
+        assert!(at.is_multiple_of(8) && at + N as u64 * 8 <= self.len, "there are no {N} words at byte {at}");
+        // SAFETY: within what is mapped; the rest is the promise of whoever made this.
         unsafe { self.base.add(at as usize).cast::<[u64; N]>().read_volatile() }
     }
 }

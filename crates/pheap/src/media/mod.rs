@@ -228,6 +228,30 @@ impl Media {
         }
     }
 
+    /// Copies words to their place and starts to write them back, like [`store_words`](Self::store_words) and [`flush`](Self::flush): many of them, which nobody is about to
+    /// look at. They are not loaded into the cache for it.
+    ///
+    /// # Safety
+    /// As for [`store`](Self::store); `dst` is aligned.
+    #[cfg_attr(feature = "sim", track_caller)]
+    pub(crate) unsafe fn store_through(&self, dst: *mut u64, words: &[u64]) {
+        let before = match &self.medium {
+            Medium::Pmem(_) => dst.align_offset(LINE).min(words.len()),
+            _ => words.len(),
+        };
+        let (first, rest) = words.split_at(before);
+        let (lines, last) = rest.split_at(rest.len() / LINE_WORDS * LINE_WORDS);
+        // SAFETY: parts of the place, by the caller's promise; the one in the middle is whole lines.
+        unsafe {
+            let (middle, end) = (dst.add(before), dst.add(before + lines.len()));
+            for (dst, words) in [(dst, first), (end, last)] {
+                self.store_words(dst, words);
+                self.flush(dst.cast(), words.len() * 8);
+            }
+            cpu::stream(middle, lines);
+        }
+    }
+
     /// Stores a commit word: whole or not at all, after everything before it in program order.
     ///
     /// # Safety

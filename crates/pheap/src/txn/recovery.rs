@@ -10,6 +10,7 @@
 use super::log::{Kind, Log, Range, ranges};
 use crate::error::{Error, Result};
 use crate::heap::header::HEADER_SIZE;
+use crate::heap::mapping::Mapping;
 use crate::media::{Bug, LINE, Media, bug};
 
 /// What the logs held.
@@ -86,13 +87,13 @@ impl Extent {
     }
 }
 
-/// Writes what was found in `logs` to the heap that is mapped at `base`, and empties them.
+/// Writes what was found in `logs` to their heap, and empties them.
 ///
 /// # Safety
 /// Nobody else accesses the heap, which has not changed since the logs were read. `found` is of these logs, and none of its ranges lies over one of them.
 pub(crate) unsafe fn replay(
     media: &Media,
-    base: *mut u8,
+    mapping: &Mapping,
     logs: &mut [Log],
     found: &Found,
 ) -> Result<Recovered> {
@@ -100,7 +101,7 @@ pub(crate) unsafe fn replay(
         reset(media, logs);
     }
     // SAFETY: the ranges were checked when they were read.
-    unsafe { copy_to_places(media, base, found) };
+    unsafe { copy_to_places(media, mapping, found) };
     media.fence();
     media.check_fences()?;
     // A heap with a write-ahead log was closed before, with empty logs, and keeps them in volatile memory.
@@ -111,15 +112,29 @@ pub(crate) unsafe fn replay(
     Ok(found.recovered)
 }
 
+/// Words of a range that is written past the cache, and whose pages are worth a system call.
+const LONG: usize = 8 << 10 >> 3;
+
 /// Copies all ranges to their places, and starts to flush them.
 ///
 /// # Safety
-/// The ranges are mapped relative to `base`, and nobody else accesses them.
-unsafe fn copy_to_places(media: &Media, base: *mut u8, found: &Found) {
+/// The ranges are mapped, and nobody else accesses them.
+unsafe fn copy_to_places(media: &Media, mapping: &Mapping, found: &Found) {
+    let base = mapping.base();
+    let Extent { start, end, .. } = found.extent;
     let mut lines = DenseLines::of(&found.extent);
+    if lines.is_some() {
+        mapping.populate_again(start, end - start);
+    }
     for range in found.ranges() {
         // SAFETY: by the caller's promise.
         let place = unsafe { base.add(range.offset as usize) };
+        if range.words.len() >= LONG {
+            mapping.populate_again(range.offset, range.words.len() as u64 * 8);
+            // SAFETY: as above.
+            unsafe { media.store_through(place.cast(), range.words) };
+            continue;
+        }
         // SAFETY: as above.
         unsafe { media.store_words(place.cast(), range.words) };
         match &mut lines {

@@ -10,17 +10,14 @@ use std::io::Result;
 use std::os::unix::fs::FileExt;
 
 use crate::heap::arena::{Arena, SpanEntry, SpanKind};
-use crate::heap::header::{HEADER_SIZE, Header};
+use crate::heap::header::Header;
 use crate::heap::mapping::PAGE;
 use crate::region::header::RegionHeader;
 
-/// What to say about a root that was lost, if one was. The arenas of the file have been found in order; its logs were not
-/// replayed in it.
-pub(super) fn lost_root(file: &File, header: &Header) -> Result<Option<String>> {
+/// What to say about a root that was lost, if one was. The logs were not replayed in the file, which has these arenas.
+pub(super) fn lost_root(file: &File, header: &Header, arenas: &[Arena]) -> Result<Option<String>> {
     let (mut owners, mut others, mut tables) = (HashSet::new(), HashSet::new(), Vec::new());
-    let mut start = 0;
-    while start < header.mapped {
-        let arena = Arena::new(start, size_of_arena(file, start)?.clamp(PAGE, header.mapped - start));
+    for arena in arenas {
         let mut table = vec![0; (arena.first_free() - arena.table()) as usize];
         file.read_exact_at(&mut table, arena.table())?;
         let entry = |offset: u64| {
@@ -41,7 +38,6 @@ pub(super) fn lost_root(file: &File, header: &Header) -> Result<Option<String>> 
             offset += span.map_or(1, |span| u64::from(span.pages).max(1)) * PAGE;
         }
         tables.push(candidates);
-        start = arena.end();
     }
     if others.is_subset(&owners) {
         return Ok(None);
@@ -65,13 +61,6 @@ pub(super) fn lost_root(file: &File, header: &Header) -> Result<Option<String>> 
 }
 
 /// What the head of the arena at `start` says.
-fn size_of_arena(file: &File, start: u64) -> Result<u64> {
-    let head = start + if start == 0 { HEADER_SIZE } else { 0 };
-    let mut size = [0; 8];
-    file.read_exact_at(&mut size, head + 16)?;
-    Ok(u64::from_le_bytes(size))
-}
-
 fn word_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(*bytes[at..].first_chunk().expect("there are whole words"))
 }

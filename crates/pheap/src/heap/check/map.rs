@@ -214,7 +214,7 @@ impl HeapMap {
     /// The table is mapped.
     unsafe fn first_entry(&self, arena: &Arena, pages: Range<u64>) -> Option<u64> {
         // SAFETY: by the caller's promise.
-        let kind = |page: u64| unsafe { self.word(arena.entry(page)) } as u8;
+        let kind = |page: u64| unsafe { self.word(arena.entry(page)) };
         pages.step_by(PAGE as usize).find(|&page| kind(page) != 0)
     }
 

@@ -172,10 +172,11 @@ pub(super) fn verify(options: &Options, path: &Path, file: &File, header: &Heade
     let private = options.clone().read_only(true);
     let heap = super::open::open_private(&private, path, again, header.clone())?;
     let report = heap.check()?;
+    let arenas = heap.inner().meta.lock().arenas.clone();
     drop(heap);
     let mut problems = report.problems;
-    if let Some(lost) =
-        lost::lost_root(file, header).map_err(|e| Error::io(format!("reading {}", path.display()), e))?
+    if let Some(lost) = lost::lost_root(file, header, &arenas)
+        .map_err(|e| Error::io(format!("reading {}", path.display()), e))?
     {
         problems.insert(0, lost);
     }

@@ -14,7 +14,7 @@ use super::format::{Seed as Salt, read_all};
 use super::{Settings, Wal};
 use crate::error::{Error, Result};
 use crate::heap::SyncPolicy;
-use crate::heap::header::{HEADER_SIZE, Header, Use};
+use crate::heap::header::{FORMAT, HEADER_SIZE, Header, Use};
 use crate::sync::Mistake;
 use crate::sync::model::{Seed, explore, finds};
 use crate::txn::log::{Range, ranges};
@@ -29,6 +29,7 @@ struct Log {
 
 fn header() -> Header {
     Header {
+        format: FORMAT,
         sequence: 1,
         uuid: 7 << 64 | 9,
         arena_unit: 1 << 20,

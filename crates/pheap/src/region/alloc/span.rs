@@ -6,7 +6,7 @@ use pheap_gc::bitmap::Bitmap;
 
 use crate::heap::Span;
 use crate::heap::arena::SpanKind;
-use crate::heap::mapping::populate;
+use crate::heap::mapping::{PAGE, populate};
 use crate::heap::page_map::PageMap;
 use crate::layout::PointerMap;
 use crate::media::{Bug, bug};
@@ -194,7 +194,11 @@ impl Spans {
         let number = self.loaded.partition_point(|&start| start <= offset).checked_sub(1)? as u32;
         // The number may belong to another span by now.
         let span = self.get(number).filter(|span| offset.wrapping_sub(span.span.offset) < span.bytes)?;
-        map.set(span.span.offset, span.bytes, Some(number));
+        match span.span.entry.kind {
+            SpanKind::Small => map.set(span.span.offset, span.bytes, Some(number)),
+            // It may have millions of pages, of which few are looked for.
+            _ => map.set(offset & !(PAGE - 1), PAGE, Some(number)),
+        }
         Some((number, span.slot_of(offset)?))
     }
 }
@@ -203,6 +207,7 @@ impl Spans {
 mod tests {
     use super::*;
     use crate::heap::arena::SpanEntry;
+
     use crate::layout::desc::Desc;
     use crate::layout::{Graph, Persist};
 
@@ -211,6 +216,31 @@ mod tests {
         let pointers = Arc::new(PointerMap::of(&Graph::of(desc).types[0]));
         let entry = SpanEntry { kind, slot, pages, ty: 0, region: 1 };
         ObjectSpan::new(Span { offset, entry_at: 0, entry }, NO_CLASS, pointers)
+    }
+
+    #[test]
+    fn spans_that_were_loaded_are_found_as_long_as_they_are_there() {
+        let map = PageMap::new(1 << 30).unwrap();
+        let mut spans = Spans::default();
+        spans.reserve(3);
+        spans.load(span(SpanKind::Small, 2 * PAGE, 3, 64));
+        spans.load(span(SpanKind::Large, 8 * PAGE, 4, 0));
+        spans.load(span(SpanKind::Small, 12 * PAGE, 1, 4096));
+        let found = |spans: &Spans, page: u64| spans.find(&map, page * PAGE);
+        for _ in 0..2 {
+            let pages = [1, 2, 4, 5, 7, 8, 11, 12, 13].map(|page| found(&spans, page));
+            let expected = [None, Some((0, 0)), Some((0, 128)), None, None];
+            assert_eq!(pages[..5], expected);
+            assert_eq!(pages[5..], [Some((1, 0)), Some((1, 0)), Some((2, 0)), None]);
+        }
+        // Of a large one, only what was looked for is in the map.
+        assert_eq!([8, 9, 10, 11].map(|page| map.get(page * PAGE)), [Some(1), None, None, Some(1)]);
+        spans.remove(&map, 1);
+        assert_eq!([8, 9, 11].map(|page| found(&spans, page)), [None; 3]);
+        // Its number goes to another span, and its pages to another region.
+        assert_eq!(spans.add(&map, span(SpanKind::Small, 20 * PAGE, 1, 64)), 1);
+        map.set(9 * PAGE, PAGE, Some(0));
+        assert_eq!([8, 9, 20].map(|page| found(&spans, page)), [None, None, Some((1, 0))]);
     }
 
     #[test]
