@@ -138,6 +138,7 @@ impl Meta {
             // SAFETY: arenas are mapped, this is locked, and nobody has these pages.
             unsafe {
                 if clear_hidden(&self.media, heap.base(), arena, before..arena.used) {
+                    // SURVIVES unreached: as in `clear_hidden`.
                     self.media.fence();
                 }
                 arena.write_used(&self.media, heap.base());
