@@ -17,17 +17,17 @@ const MAGIC: u64 = u64::from_le_bytes(*b"\x89PARENA\n");
 const HEAD_WORDS: usize = 8;
 /// Bytes of an entry of the span table.
 pub(crate) const ENTRY: u64 = 16;
-/// Entries of neighbouring pages that lie together: a cache line of them.
-const TOGETHER: u64 = 4;
-/// Word of the head that says up to where pages were ever used: not one of those with a checksum, which never change.
-const USED: usize = HEAD_WORDS;
 /// The bits of an entry's first word that check the others.
 const CHECK: u64 = 0xff << 24;
+/// Entries of neighbouring pages that lie together: a cache line of them.
+const TOGETHER: u64 = 4;
+/// Pages that are so many apart have their lines of entries beside one another: the length of most spans of a region that is not small.
+const APART: u64 = 256;
+/// Word of the head that says up to where pages were ever used: not one of those with a checksum, which never change.
+const USED: usize = HEAD_WORDS;
 /// How far that word runs ahead: a part of the arena, and pages at least.
 const STEPS: u64 = 16;
 const LEAST_STEP: u64 = 4 * PAGE;
-/// Pages that are so many apart have their lines of entries beside one another: the length of most spans of a region that is not small.
-const APART: u64 = 256;
 
 /// An arena, as known while the heap is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
