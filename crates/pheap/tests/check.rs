@@ -287,10 +287,11 @@ fn damaged_span_tables_are_found() -> Result<()> {
     assert!(entries.len() >= 16);
     let mut messages = BTreeSet::new();
     for entry in entries {
-        for (byte, flip) in
-            [(0, 1), (0, 4), (0, 0xff), (1, 8), (3, 0x80), (4, 1), (8, 1), (11, 1), (12, 3), (15, 1)]
-        {
+        let flips = [(0, 1), (0, 4), (0, 0xff), (1, 8), (3, 0x80), (4, 1), (8, 1), (11, 1), (12, 3), (15, 1)];
+        // With their check, and without, as in format 1.
+        for ((byte, flip), mask) in flips.into_iter().flat_map(|flip| [(flip, 0xff), (flip, 0)]) {
             let mut bytes = good.clone();
+            bytes[entry + 3] &= mask;
             bytes[entry + byte] ^= flip;
             let path = dir.path().join("x");
             fs::write(&path, &bytes).unwrap();

@@ -56,6 +56,8 @@ fn a_span_inside_of_another() -> Result<()> {
     let mut bytes = killed();
     let [region] = entries(&bytes, 1)[..] else { panic!("there is one, of two pages") };
     bytes.copy_within(region..region + 16, region + 16);
+    let [types] = entries(&bytes, 3)[..] else { panic!("there is one, of a page") };
+    assert_eq!((types, region), (TABLE, TABLE + 16));
     let dir = tempdir();
     let path = dir.path().join("x");
     fs::write(&path, &bytes).unwrap();
@@ -80,9 +82,9 @@ fn a_span_where_nothing_was_ever_used() -> Result<()> {
     let path = dir.path().join("x");
     let mut bytes = sample(&path);
     let last = TABLE + (bytes.len() / PAGE - 4 - 1) * 16;
-    for (entry, kind) in [(last, 9), (last - 16, 4)] {
-        assert!(bytes[entry..entry + 16] == [0; 16]);
-        bytes[entry] = kind;
+    for (at, byte) in [(last, 9), (last - 16, 4), (last - 32 + 5, 1)] {
+        assert!(bytes[at & !15..][..16] == [0; 16]);
+        bytes[at] = byte;
     }
     fs::write(&path, &bytes).unwrap();
     is_corrupt(&small().verify(true).open(&path).unwrap_err(), "where nothing was ever used");

@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use common::*;
-use pheap::{Error, Heap, P, Persist, Result, Root, Txn, View};
+use pheap::{Durability, Error, Heap, P, Persist, Result, Root, Txn, View};
 use proptest::prelude::*;
 
 #[derive(Persist, Clone, Copy, Default, PartialEq, Debug)]
@@ -97,6 +97,40 @@ fn rolls_back(change: impl for<'r> Fn(&mut Txn<'r>, P<'r, Data<'r>>)) {
             .unwrap();
         assert_eq!(root.read(dump).unwrap(), inside);
     }
+}
+
+/// More words in a piece than recovery writes one by one.
+#[test]
+fn large_transactions_that_a_crash_has_cut_short() -> Result<()> {
+    #[derive(Persist)]
+    #[repr(C)]
+    struct Large<'r> {
+        words: P<'r, [u64]>,
+    }
+    const WORDS: u64 = 20_001;
+    for durability in [Durability::Pmem, Durability::Process] {
+        let dir = tempdir();
+        let (path, killed) = (dir.path().join("x"), dir.path().join("killed"));
+        let options = small().durability(durability);
+        let heap = options.open(&path)?;
+        let root: Root<Large> =
+            heap.root_or("large", |tx| Ok(Large { words: tx.alloc_slice(WORDS as usize, |i| i as u64)? }))?;
+        root.txn(|tx, large| {
+            let words = tx[large].words;
+            // Not from the beginning of a line on, and in the middle once more.
+            tx.slice_mut(words, 3..).iter_mut().for_each(|word| *word += 1);
+            tx.slice_mut(words, 1..5).fill(7);
+            tx.slice_mut(words, 9000..15_000).fill(8);
+            std::fs::copy(&path, &killed).unwrap();
+            Ok(())
+        })?;
+        let heap = options.open(&killed)?;
+        assert!(heap.stats().rolled_back_entries > 1);
+        let root: Root<Large> = heap.existing_root("large")?;
+        root.read(|view, large| assert!(view[view[large].words].iter().copied().eq(0..WORDS)))?;
+        assert!(heap.check()?.is_clean());
+    }
+    Ok(())
 }
 
 #[test]

@@ -110,8 +110,7 @@ impl Image {
                 let word = self.word(HEAP, entry);
                 if word & CHECK != 0 {
                     let word = word & !CHECK;
-                    let check = (word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56).max(1) << 24;
-                    self.set_word(HEAP, entry, word | check);
+                    self.set_word(HEAP, entry, word | (word % 255 + 1) << 24);
                 }
             }
         }

@@ -71,11 +71,9 @@ impl Damage {
     fn opens(self) -> Option<bool> {
         match self {
             Damage::Header | Damage::LiveSlots | Damage::LogMark => Some(true),
-            Damage::Arena | Damage::Region | Damage::Name | Damage::LogHead => Some(false),
+            Damage::Arena | Damage::Entries | Damage::Region | Damage::Name | Damage::LogHead => Some(false),
             // The end of the table may be of no root.
             Damage::Types => None,
-            // A check that is wrong may look like none: format 1 had none.
-            Damage::Entries => None,
         }
     }
 
@@ -247,7 +245,10 @@ impl Damage {
         for word in places.into_iter().flatten().step_by(8) {
             // Of bitmaps, the lowest bits are those of slots that there are.
             let low = if self == Damage::LiveSlots { 0..4 } else { 0..0 };
-            for bit in low.chain([word / 8 % 64, (word / 8 * 37 + 11) % 64]).map(|bit| word * 8 + bit) {
+            let bits = low.chain([word / 8 % 64, (word / 8 * 37 + 11) % 64]);
+            // An entry without a check is one of format 1.
+            let bits = bits.filter(|bit| self != Damage::Entries || !(24..32).contains(bit));
+            for bit in bits.map(|bit| word * 8 + bit) {
                 self.open(heap, bit)
                     .map_err(|error| format!("when bit {bit:#x} of the {self} is wrong, {error}"))?;
             }

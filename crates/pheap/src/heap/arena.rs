@@ -78,9 +78,9 @@ impl SpanEntry {
         [word | Self::check(word), u64::from(self.ty) | u64::from(self.region) << 32]
     }
 
-    /// Bits 24 to 31 of the first word: the upper ones of a product, which change with each bit of the others. 0 is what format 1 has there.
+    /// Bits 24 to 31 of the first word: what is left of the others when they are divided by 255, to which each bit adds something. Plus 1, for 0 is what format 1 has there.
     fn check(word: u64) -> u64 {
-        ((word & !CHECK).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56).max(1) << 24
+        ((word & !CHECK) % 255 + 1) << 24
     }
 
     /// `None` for a free page (or one within a span), an error for what no pheap writes.
@@ -268,14 +268,20 @@ mod tests {
 
     #[test]
     fn entries_survive_their_encoding() {
-        let entry =
-            SpanEntry { kind: SpanKind::Large, slot: 0xfedc, pages: 0x9abc_def0, ty: 77, region: u32::MAX };
-        assert_eq!(SpanEntry::from_words(entry.to_words()).unwrap(), Some(entry));
+        for (slot, pages) in
+            [(0, 1), (8, 256), (32, 144), (0x8000, 9), (0xffff, u32::MAX), (0xfedc, 0x9abc_def0)]
+        {
+            survives_its_encoding(SpanEntry { kind: SpanKind::Large, slot, pages, ty: 77, region: u32::MAX });
+        }
         assert_eq!(SpanEntry::from_words([0, 5]).unwrap(), None);
         assert!(SpanEntry::from_words([9, 5]).is_err());
+    }
+
+    fn survives_its_encoding(entry: SpanEntry) {
+        assert_eq!(SpanEntry::from_words(entry.to_words()).unwrap(), Some(entry));
         let [word, other] = entry.to_words();
-        for bit in 0..64 {
-            assert!(SpanEntry::from_words([word ^ 1 << bit, other]).is_err(), "bit {bit}");
+        for flipped in (0..64).map(|bit| word ^ 1 << bit).filter(|flipped| flipped & CHECK != 0) {
+            assert!(SpanEntry::from_words([flipped, other]).is_err(), "{word:#x}, {flipped:#x}");
         }
         assert_eq!(SpanEntry::from_words([word & !CHECK, other]).unwrap(), Some(entry), "format 1");
     }

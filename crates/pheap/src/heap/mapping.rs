@@ -321,6 +321,13 @@ impl Mapping {
         self.map_ahead(offset, len, if self.tmpfs { MADV_POPULATE_READ } else { MADV_POPULATE_WRITE });
     }
 
+    /// [`populate_again`](Self::populate_again) for a range of which not all may be written: only where that changes nothing.
+    pub(crate) fn populate_around(&self, offset: u64, len: u64) {
+        if self.tmpfs {
+            self.populate_again(offset, len);
+        }
+    }
+
     fn map_ahead(&self, offset: u64, len: u64, advice: libc::c_int) {
         let first = offset & !(PAGE - 1);
         // SAFETY: the range is mapped.

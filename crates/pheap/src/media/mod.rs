@@ -248,7 +248,11 @@ impl Media {
                 self.store_words(dst, words);
                 self.flush(dst.cast(), words.len() * 8);
             }
-            cpu::stream(middle, lines);
+            if !lines.is_empty() {
+                self.counters.flushed_lines.add((lines.len() / LINE_WORDS) as u64);
+                cpu::stream(middle, lines);
+                cpu::fence(); // before anybody touches these lines again
+            }
         }
     }
 
@@ -588,6 +592,22 @@ pub enum Bug {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_stored_through_arrives_wherever_it_begins() {
+        let mediums = FlushInstruction::detect().map(Medium::Pmem).into_iter().chain([Medium::Process]);
+        for media in mediums.map(Media::new) {
+            for (first, len) in (0..10).flat_map(|first| [0, 1, 7, 8, 9, 64, 100].map(|len| (first, len))) {
+                let mut place = vec![0u64; 128];
+                let words: Vec<u64> = (1..=len).collect();
+                // SAFETY: within the vector.
+                unsafe { media.store_through(place.as_mut_ptr().add(first), &words) };
+                media.fence();
+                assert_eq!(place[first..][..words.len()], words);
+                assert!(place[..first].iter().chain(&place[first + words.len()..]).all(|&word| word == 0));
+            }
+        }
+    }
 
     #[test]
     fn lines_cover_each_byte_once() {

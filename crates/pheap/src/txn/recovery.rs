@@ -124,7 +124,7 @@ unsafe fn copy_to_places(media: &Media, mapping: &Mapping, found: &Found) {
     let Extent { start, end, .. } = found.extent;
     let mut lines = DenseLines::of(&found.extent);
     if lines.is_some() {
-        mapping.populate_again(start, end - start);
+        mapping.populate_around(start, end - start);
     }
     for range in found.ranges() {
         // SAFETY: by the caller's promise.

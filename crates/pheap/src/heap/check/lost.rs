@@ -60,7 +60,6 @@ pub(super) fn lost_root(file: &File, header: &Header, arenas: &[Arena]) -> Resul
     Ok(None)
 }
 
-/// What the head of the arena at `start` says.
 fn word_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(*bytes[at..].first_chunk().expect("there are whole words"))
 }
