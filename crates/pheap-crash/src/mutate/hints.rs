@@ -59,6 +59,11 @@ impl Hints {
         self.programs.insert(name(source, mutant), program.to_owned());
     }
 
+    /// Forgets what had noticed a mutant.
+    pub fn forget(&mut self, source: &Source, mutant: &Mutant) {
+        self.programs.remove(&name(source, mutant));
+    }
+
     /// Forgets mutants that are not there any more.
     pub fn keep(&mut self, source: &Source, mutants: &[Mutant]) {
         let names: Vec<String> = mutants.iter().map(|mutant| name(source, mutant)).collect();

@@ -177,8 +177,9 @@ pub fn run(args: &Args) -> Result<bool, String> {
         }
         // In order, so that the output is.
         let (mutant, verdict) = running.remove(0).wait()?;
-        if let Verdict::Killed { program, .. } = &verdict {
-            hints.add(&source, &mutant, program);
+        match &verdict {
+            Verdict::Killed { program, .. } => hints.add(&source, &mutant, program),
+            Verdict::Survived { .. } => hints.forget(&source, &mutant),
         }
         score.add(mutant, Outcome::from(verdict), args.verbose);
     }
