@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{breaks, breaks_or_not, explorer, holds, holds_at_a_glance, limits};
+use common::{breaks, breaks_or_not, breaks_within, explorer, holds, holds_at_a_glance, limits};
 use pheap::sim::Bug;
 use pheap_crash::Limits;
 
@@ -264,7 +264,8 @@ fn a_crash_in_recovery_is_a_crash_like_any_other() {
         }
     }
     assert!(explorer.totals().deep > 20, "too few recoveries were explored");
-    let failure = breaks(Bug::RecoveryResetsFirst, "set a; both");
+    let every = Limits { deep_every: 1, ..limits() };
+    let failure = breaks_within(every, Bug::RecoveryResetsFirst, "set a; both").expect("it does harm");
     assert_eq!(failure.crashes.len(), 2, "only a crash within recovery shows it");
 }
 

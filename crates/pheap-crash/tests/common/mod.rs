@@ -58,7 +58,12 @@ pub fn breaks(bug: Bug, text: &str) -> Failure {
 
 /// As [`breaks`], if it does.
 pub fn breaks_or_not(bug: Bug, text: &str) -> Option<Failure> {
-    let mut explorer = explorer(Limits { breadth: Breadth { random: 64, ..limits().breadth }, ..limits() });
+    breaks_within(limits(), bug, text)
+}
+
+/// As [`breaks`], if it does within these limits.
+pub fn breaks_within(limits: Limits, bug: Bug, text: &str) -> Option<Failure> {
+    let mut explorer = explorer(Limits { breadth: Breadth { random: 64, ..limits.breadth }, ..limits });
     let _seeded = Seeded::new(bug);
     explorer.explore(&program(text), true).err().map(|failure| *failure)
 }
