@@ -227,7 +227,7 @@ impl Run {
 
     /// The second part: looks at what the heap holds, which should be `state`, if that is known.
     pub fn settle(&mut self, state: Option<State>) -> Result<(), String> {
-        let found = self.observe()?;
+        let found = self.observe_opened()?;
         if let Some(state) = state {
             self.state = state;
             self.compare(&found)?;

@@ -94,6 +94,11 @@ fn what_became_free_is_lost() {
 #[test]
 fn a_recovery_meets_a_bad_disk() {
     assert_eq!(survives("crashed wal: set a\nat 0 first 14 | fail-log-sync-1: ready; abort a"), 1);
+    // Or the first thing that is read.
+    let program = "map-churn a; pop a; replace b; migrate a; big a; free-big a; big a";
+    let then = "wal small fail-log-write-1: carry a; pair a; pair a";
+    assert_eq!(survives(&format!("eager: {program}\nat 8 none | {then}")), 1);
+    assert_eq!(survives(&format!("eager fail-data-create-7-full: {program}\nat 8 none | {then}")), 1);
     for call in 0..5 {
         survives(&format!(
             "eager wal: set b\nat 48 all | fail-log-sync-{call}-evict: rename b; ready; replace b"

@@ -26,6 +26,11 @@ impl Run {
     /// Opens the heap, and reads it.
     pub(super) fn reopen(&mut self) -> Result<State, String> {
         self.open_heap()?;
+        self.observe_opened()
+    }
+
+    /// Reads a heap that was opened just now.
+    pub(super) fn observe_opened(&mut self) -> Result<State, String> {
         match self.observe() {
             // A check writes what it waits for, and the disk may fail then as well.
             Err(_) if self.is_failing() => {
