@@ -1,0 +1,79 @@
+//! Mistakes that can be made on purpose, to see that tests find them.
+
+/// Whether a seeded bug is switched on. Always `false` outside the crash explorer's builds.
+#[inline(always)]
+pub(crate) fn bug(_bug: Bug) -> bool {
+    #[cfg(feature = "sim")]
+    return super::sim::bug_is(_bug);
+    #[cfg(not(feature = "sim"))]
+    false
+}
+
+/// Protocol bugs that the crash explorer must find; see `pheap-crash`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+#[cfg_attr(not(feature = "sim"), allow(unreachable_pub))]
+pub enum Bug {
+    /// A redo record is not fenced before the transaction is acknowledged.
+    NoFenceAfterRecord,
+    /// An undo entry is not fenced before the store that it covers.
+    NoFenceAfterUndo,
+    /// A store in place has no undo entry.
+    NoUndoEntry,
+    /// Data is not flushed before the undo log is retired.
+    NoFlushBeforeCommit,
+    /// The redo log is reset before its data is durable.
+    ResetBeforeData,
+    /// The reset of the log is not durable when the log is written again.
+    NoFenceAfterReset,
+    /// A root's removal is not durable when its memory is given to another.
+    ReuseBeforeRemoval,
+    /// Each root of a transaction gets a record of its own.
+    RecordPerRoot,
+    /// The logs of the other roots still hold records when a transaction over several roots is recorded.
+    StaleOtherLogs,
+    /// Recovery leaves the generation of the logs as it is.
+    KeepGeneration,
+    /// Fresh objects that are too large for the record are not durable before it.
+    NoFlushOfFresh,
+    /// Recovery retires the log before the data that it restored is durable.
+    RecoveryResetsFirst,
+    /// The header does not know of a new base while pointers move there.
+    MoveUnlisted,
+    /// Pointers that have moved are not flushed before the header forgets the old base.
+    NoFlushOfMoved,
+    /// The header forgets the old base before pointers move.
+    ShrinkBeforeMoved,
+    /// A sweep frees slots and spans while the log has records that name them.
+    SweepKeepsRecords,
+    /// The entries of spans that a sweep has emptied stay in the span table.
+    KeepEmptySpans,
+    /// What is freed at a commit can be allocated while the log has records that name it.
+    FreeAtOnce,
+    /// A short transaction does not tell the marker which pointers it overwrites.
+    NoShadeAtCommit,
+    /// Nor does a long one.
+    NoShadeAtLogging,
+    /// Objects that are allocated while their region is being marked are not marked.
+    NewObjectsUnmarked,
+    /// A cycle begins within a transaction, so that it misses what that has unlinked.
+    CycleInTransaction,
+    /// Opening a heap leaves the live slots named that an orderly close has stored.
+    KeepLiveSlots,
+    /// A transaction is acknowledged before its record in the write-ahead log is synced.
+    NoSyncOfLog,
+    /// Segments of the write-ahead log are used again before the heap's file is synced.
+    RecycleBeforeData,
+    /// A checkpoint writes records to the heap's file that are not durable in the log.
+    FoldUnsynced,
+    /// Recovery goes on in the next segment of the write-ahead log although the one before ends in a torn record.
+    SkipSegmentEnd,
+    /// Private pages are given back before a checkpoint has written what is in them.
+    DropEarly,
+    /// A migration stores the type of a root outside of its transaction.
+    TypeUnlogged,
+    /// A collection that begins when a root was just migrated begins with the old one.
+    CycleFromOldRoot,
+    /// Recovery relies on what a killed process has stored, which may be in a cache only.
+    TrustLeftovers,
+}
