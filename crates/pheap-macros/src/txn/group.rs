@@ -38,11 +38,15 @@ impl<'a> Group<'a> {
     /// before may be used there for the last time, as it may in the plain code.
     pub(super) fn announcement(&self, krate: &Crate) -> TokenStream {
         let tx = self.places[0].tx;
-        let places = self.places.iter().map(|place| place.announced(krate));
+        let mut places: Vec<_> = self.places.iter().map(|place| place.announced(krate)).collect();
+        let last = places.pop();
         let krate = krate.at(tx.span());
         hygienic!(at tx.span() => if #krate::Txn::__logs_in_place(#tx) {
             #(#places)*
-            #krate::Txn::__ahead_done(#tx);
+            if #krate::Txn::__is_ahead(#tx) {
+                #last
+                #krate::Txn::__ahead_done(#tx);
+            }
         })
     }
 }

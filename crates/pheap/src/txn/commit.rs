@@ -299,6 +299,8 @@ fn end(context: &mut Context) {
     context.padded.clear();
     context.hot().filter.set(0);
     context.grain.end_transaction();
+    context.set.set_limit(context.weariness.first());
+    context.weariness.end_transaction();
     context.mode = Mode::Short;
 }
 

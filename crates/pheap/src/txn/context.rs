@@ -7,6 +7,7 @@ use super::doomed::Doomed;
 use super::grain::Grain;
 use super::log::{Log, Segment};
 use super::padded::Padded;
+use super::weariness::Weariness;
 use super::word_map::WordMap;
 use super::write_set::{FEW_ENTRIES, MAX_ENTRIES, WriteSet};
 use crate::error::{Error, Result};
@@ -56,6 +57,8 @@ pub(crate) enum Mode {
 /// Everything about a region that its lock guards.
 pub(crate) struct Context {
     pub(crate) heap: *const HeapInner,
+    /// Where the heap begins.
+    base: usize,
     pub(crate) region: u32,
     pub(crate) media: Media,
     pub(crate) log: Log,
@@ -64,6 +67,7 @@ pub(crate) struct Context {
     pub(crate) mode: Mode,
     pub(crate) set: WriteSet,
     pub(crate) grain: Grain,
+    pub(super) weariness: Weariness,
     pub(crate) logged: WordMap,
     pub(crate) doomed: Doomed,
     /// Whether copies in the set are still to be moved: another root of the transaction has spilled, and there may be a `&mut` to one of them.
@@ -96,7 +100,8 @@ impl Context {
         hot: *const Hot,
     ) -> Context {
         // SAFETY: the heap is there, by the caller's promise.
-        let limit = if unsafe { (*heap).is_simulated() } {
+        let heap_ref = unsafe { &*heap };
+        let limit = if heap_ref.is_simulated() {
             FEW_ENTRIES
         } else if media.is_slow() {
             MAX_ENTRIES
@@ -104,16 +109,19 @@ impl Context {
             // Without fences the undo log is hardly more expensive.
             MAX_ENTRIES / 2
         };
+        let weariness = Weariness::new(limit);
         Context {
             heap,
+            base: heap_ref.base().addr(),
             region,
             media,
             log,
             alloc: Allocator::default(),
             gc,
             mode: Mode::Short,
-            set: WriteSet::new(limit),
+            set: WriteSet::new(weariness.first()),
             grain: Grain::default(),
+            weariness,
             home_pending: false,
             logged: WordMap::default(),
             doomed: Doomed::default(),
@@ -136,7 +144,7 @@ impl Context {
 
     #[inline(always)]
     pub(super) fn base(&self) -> usize {
-        self.heap().base().addr()
+        self.base
     }
 
     #[inline(always)]

@@ -10,8 +10,8 @@ const PATIENCE: u32 = if cfg!(feature = "sim") { 2 } else { 8 };
 #[derive(Debug, Default)]
 pub(crate) struct Grain {
     fields: bool,
-    /// Whether this transaction has looked again at something that it had a copy of.
-    again: bool,
+    /// How often this transaction has looked again at something that it had a copy of.
+    again: u32,
     /// Transactions in a row that have not.
     quiet: u32,
 }
@@ -23,23 +23,24 @@ impl Grain {
         self.fields
     }
 
-    /// Notes that something was looked at of which there is a copy.
+    /// Notes that something was looked at of which there is a copy. Returns how often that was so in this transaction.
     #[inline(always)]
-    pub(crate) fn note_again(&mut self) {
-        self.again = true;
+    pub(crate) fn note_again(&mut self) -> u32 {
+        self.again += 1;
+        self.again
     }
 
     /// Notes that there is a copy of a part only of what was looked at.
     #[cold]
     pub(crate) fn note_part(&mut self) {
-        *self = Grain { again: true, ..Grain::default() };
+        *self = Grain { again: self.again + 1, ..Grain::default() };
     }
 
     #[inline(always)]
     pub(crate) fn end_transaction(&mut self) {
+        let again = std::mem::take(&mut self.again);
         if !self.fields {
-            self.quiet = if self.again { 0 } else { self.quiet + 1 };
-            self.again = false;
+            self.quiet = if again > 0 { 0 } else { self.quiet + 1 };
             self.fields = self.quiet == PATIENCE;
         }
     }

@@ -7,6 +7,7 @@
 //! | [`context`] | the state of the open transaction |
 //! | [`paths`] | what a write does; the change from the short to the long path |
 //! | [`write_set`], [`line_index`], [`buffer`] | short: copies of what is written |
+//! | [`grain`], [`weariness`] | what copies are of, and when there are better none |
 //! | [`commit`], [`dirty`] | and a redo record, one fence |
 //! | [`log`], [`staged`], [`checksum`] | what both are written to |
 //! | [`padded`] | what no record should hold |
@@ -30,6 +31,7 @@ pub(crate) mod recovery;
 mod staged;
 mod tx;
 mod view;
+mod weariness;
 mod word_map;
 mod write_set;
 

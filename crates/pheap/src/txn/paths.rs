@@ -1,10 +1,13 @@
 //! What a write does: into a copy, or in place behind the undo log; and the change from the one to the other.
 
+use std::ops::Range;
+
 use super::context::{Context, Mode};
 use super::padded::Padding;
+use super::word_map::BLOCK;
 use super::write_set::{Find, filter_bits};
 use crate::error::Result;
-use crate::media::cpu;
+use crate::media::{LINE, cpu};
 
 /// Bytes of an object that a store to one of its fields may take a copy of, at most.
 const SMALL: usize = 256;
@@ -33,10 +36,7 @@ impl Context {
                     found = (*cx).set.find(addr, len);
                 }
                 match found {
-                    Find::Copy(copy) => {
-                        (*cx).grain.note_again();
-                        return copy;
-                    }
+                    Find::Copy(copy) if !(*cx).looks_again() => return copy,
                     Find::Nothing if !(*cx).alloc.has_fresh() => {
                         if let Some(copy) = (*cx).set.insert(addr, len, align, padding) {
                             // The copy is of whole words, which are in the same lines.
@@ -46,12 +46,21 @@ impl Context {
                     }
                     _ => {}
                 }
+            } else if padding.is_none() && (*cx).is_in_place(addr, len, align) {
+                return std::ptr::with_exposed_provenance_mut(addr);
             }
-            Context::writable_or_spill(cx, addr, len, align, padding, matches!(found, Find::Part))
+            Context::writable_or_spill(cx, addr, len, align, padding, found)
         }
     }
 
-    /// Whether a store to a `place` within an `object` (address, bytes) is to take all of the object.
+    /// Notes that a copy was found. Whether the transaction is better off without copies from here on.
+    #[inline(always)]
+    fn looks_again(&mut self) -> bool {
+        let looks = self.grain.note_again();
+        self.weariness.is_asked(looks) && self.is_tired(looks)
+    }
+
+    /// Whether a store to a `place` within an `object` (address, bytes) is to take all of the object, in a short transaction.
     ///
     /// # Safety
     /// As for [`writable`](Self::writable).
@@ -63,7 +72,7 @@ impl Context {
     ) -> bool {
         // SAFETY: for these looks.
         let cx = unsafe { &*cx };
-        if cx.mode == Mode::Long || object.1 > SMALL {
+        if object.1 > SMALL {
             return false;
         }
         // A part in lines of which the place has none is not noticed. That costs a copy more, no harm.
@@ -85,7 +94,7 @@ impl Context {
     }
 
     /// The same where the write set has no copy of all of it, and cannot simply take one: parts of it have copies, it may be fresh, it does not fit, or the
-    /// transaction is not short.
+    /// transaction is not short. Or there is a copy, which is not to be used any more.
     #[inline(never)]
     unsafe fn writable_or_spill(
         cx: *mut Context,
@@ -93,7 +102,7 @@ impl Context {
         len: usize,
         align: usize,
         padding: Option<Padding>,
-        in_part: bool,
+        found: Find,
     ) -> *mut u8 {
         let in_place = std::ptr::with_exposed_provenance_mut::<u8>(addr);
         if len == 0 {
@@ -102,7 +111,10 @@ impl Context {
         // SAFETY: by the contract of all of these; each borrow ends before the next call that takes the pointer.
         unsafe {
             if (*cx).mode == Mode::Short {
-                if let Some(place) = (*cx).writable_in_set(addr, len, align, padding, in_part) {
+                let in_part = matches!(found, Find::Part);
+                if !matches!(found, Find::Copy(_))
+                    && let Some(place) = (*cx).writable_in_set(addr, len, align, padding, in_part)
+                {
                     return place;
                 }
                 Context::spill(cx);
@@ -136,6 +148,9 @@ impl Context {
         if self.alloc.is_fresh(addr) {
             self.note_padding(addr, padding);
             return Some(std::ptr::with_exposed_provenance_mut(addr));
+        }
+        if self.set.len() == self.set.limit() && !self.may_go_on() {
+            return None;
         }
         // SAFETY: a live object, of which the set holds nothing.
         let copy = unsafe { self.set.insert(addr, len, align, padding) }?;
@@ -188,10 +203,8 @@ impl Context {
         unsafe {
             if (*cx).mode == Mode::Short {
                 match (*cx).set.find(addr, len) {
-                    Find::Copy(copy) => {
-                        (*cx).grain.note_again();
-                        return copy;
-                    }
+                    Find::Copy(copy) if !(*cx).looks_again() => return copy,
+                    Find::Copy(_) => Context::spill(cx),
                     Find::Nothing => return in_place,
                     Find::Part => match (*cx).widen(addr, len, align, padding) {
                         Some(copy) => return copy,
@@ -394,12 +407,18 @@ impl Context {
     fn new_ranges(&mut self, places: &[(usize, usize)]) -> Vec<(usize, usize)> {
         let base = self.base();
         let mut new = std::mem::take(&mut self.scratch);
+        // All are looked up first: a program has not come back to a block because it asks for two places of it at once.
         for &(addr, len) in places {
             if len > 0 && !self.alloc.is_fresh(addr) {
-                let offset = addr - base;
-                self.logged.insert(offset, offset + len, |offset, bytes| new.push((base + offset, bytes)));
+                new.push(self.range_to_log(addr - base, addr - base + len));
             }
         }
+        let wanted = new.len();
+        for i in 0..wanted {
+            let (start, end) = new[i];
+            self.logged.insert(start, end, |offset, bytes| new.push((base + offset, bytes)));
+        }
+        new.drain(..wanted);
         for &(addr, len) in &new {
             self.shade(addr, len);
             self.media.expect_stores(std::ptr::without_provenance(addr), len);
@@ -407,17 +426,70 @@ impl Context {
         new
     }
 
-    /// Whether both places can be written where they are.
+    /// What to log for a store to `start..end` (offsets in the heap): that, or from the second store to a block of an object on, all of the block.
+    ///
+    /// A fence, or just making an entry, costs more than the seven lines of old content that go with it then, and most programs that have come back to a block
+    /// will again. At worst, if they come back once, the log is five times as long. Large objects whose elements are changed in any order get two fences
+    /// for 64 words.
     #[inline]
-    pub(crate) fn are_logged(&self, a: usize, b: usize, len: usize) -> bool {
-        let base = self.base();
-        !self.home_pending
-            && self.logged.contains(a - base, a - base + len)
-            && self.logged.contains(b - base, b - base + len)
+    fn range_to_log(&self, start: usize, end: usize) -> (usize, usize) {
+        // The record of a write-ahead log will hold all lines of which anything was logged here.
+        let block = if self.media.wal().is_some() { LINE } else { BLOCK };
+        if !self.logged.is_begun(start, block) || self.logged.contains(start, end) {
+            return (start, end);
+        }
+        let Some(object) = self.object_at(start) else {
+            return (start, end); // metadata
+        };
+        (object.start.max(start & !(block - 1)), object.end.min(end.next_multiple_of(block)))
+    }
+
+    /// Where the object lies (offsets in the heap) that the byte at `offset` belongs to, with what is free behind it.
+    pub(super) fn object_at(&self, offset: usize) -> Option<Range<usize>> {
+        let (number, slot) = self.alloc.spans.find(&self.heap().page_map, offset as u64)?;
+        let span = self.alloc.spans.get(number)?;
+        let start = span.offset_of(slot) as usize;
+        Some(start..start + span.slot as usize)
+    }
+
+    /// Whether a place can be written where it is, for its transaction is long and has logged it.
+    #[inline(always)]
+    pub(crate) fn is_in_place(&self, addr: usize, len: usize, align: usize) -> bool {
+        self.mode == Mode::Long && len > 0 && self.is_logged(addr, len, align)
+    }
+
+    /// Whether one byte or more are in the undo log of a transaction that is long, and in their place.
+    #[inline(always)]
+    pub(crate) fn is_logged(&self, addr: usize, len: usize, align: usize) -> bool {
+        let offset = addr - self.base();
+        let logged = match len <= align && align <= 8 {
+            true => self.logged.contains_word(offset),
+            false => self.logged.contains(offset, offset + len),
+        };
+        logged && !self.home_pending
+    }
+
+    /// Notes a place in `ahead`, unless it is in the undo log.
+    #[inline]
+    pub(crate) fn note_ahead(&mut self, addr: usize, len: usize, align: usize) {
+        if len > 0 && !self.is_logged(addr, len, align) {
+            self.ahead.push((addr, len));
+        }
     }
 
     /// Logs the places that were noted in `ahead`, behind one fence.
+    #[inline]
     pub(crate) unsafe fn log_ahead(cx: *mut Context) {
+        // SAFETY: as in `writable`.
+        unsafe {
+            if !(*cx).ahead.is_empty() {
+                Context::log_noted(cx);
+            }
+        }
+    }
+
+    /// As [`log_ahead`](Self::log_ahead), of which this is the rare part.
+    unsafe fn log_noted(cx: *mut Context) {
         // SAFETY: as in `writable`.
         unsafe {
             let mut ahead = std::mem::take(&mut (*cx).ahead);

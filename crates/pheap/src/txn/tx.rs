@@ -227,18 +227,25 @@ impl<'r> Txn<'r> {
             // SAFETY: borrowed for one call each. The two are live objects of one type, not the same, hence apart; if both are in the
             // undo log, they can be written where they are.
             unsafe {
-                if self.cx().are_logged(addr_a, addr_b, len) {
+                if [addr_a, addr_b].iter().all(|&addr| self.cx().is_logged(addr, len, align_of::<T>())) {
                     return std::ptr::swap(a, b);
                 }
                 self.announce(&[(a.cast(), len), (b.cast(), len)]);
             }
         }
-        // SAFETY: as above. The second call may move the first one's copy to its place (a spill), so the first is asked for again.
-        unsafe {
-            self.writable(a);
-            let b = self.writable(b);
-            let a = self.writable(a);
-            std::ptr::swap(a, b);
+        loop {
+            let before = (self.mode(), self.widened());
+            // SAFETY: as above. The second call may change where the first object is written: with the mode, by a wider copy, or in a transaction
+            // that is doomed. That one has copies of both by then, which stay where they are.
+            unsafe {
+                let (first, second) = (self.writable(a), self.writable(b));
+                if before.0 == Mode::Doomed {
+                    return std::ptr::swap(self.writable(a), second);
+                }
+                if (self.mode(), self.widened()) == before {
+                    return std::ptr::swap(first, second);
+                }
+            }
         }
     }
 
@@ -332,11 +339,18 @@ impl<'r> Txn<'r> {
         object: *mut T,
         place: *mut F,
     ) -> &mut F {
-        // SAFETY: a transaction's context, to which nobody keeps a reference.
-        if unsafe { Context::takes_object(self.context(), bytes_of(object), bytes_of(place)) } {
-            let offset = place.addr() - object.addr();
-            // SAFETY: as for `index_mut`; a part of the object that is borrowed from `self`.
-            return unsafe { &mut *self.writable(object).byte_add(offset).cast::<F>() };
+        let (addr, len) = bytes_of(place);
+        if self.mode() == Mode::Short {
+            // SAFETY: a transaction's context, to which nobody keeps a reference.
+            if unsafe { Context::takes_object(self.context(), bytes_of(object), (addr, len)) } {
+                let offset = place.addr() - object.addr();
+                // SAFETY: as for `index_mut`; a part of the object that is borrowed from `self`.
+                return unsafe { &mut *self.writable(object).byte_add(offset).cast::<F>() };
+            }
+        // SAFETY: for this look.
+        } else if !<F as Pointee>::PADDED && unsafe { self.cx() }.is_in_place(addr, len, align_of::<F>()) {
+            // SAFETY: as for `index_mut`.
+            return unsafe { &mut *place };
         }
         // SAFETY: as for `index_mut`, for a part of the object.
         unsafe { &mut *self.writable(place) }
@@ -371,8 +385,20 @@ impl<'r> Txn<'r> {
     pub unsafe fn __ahead<F>(&mut self, place: Option<*mut F>) {
         if let Some(place) = place {
             // SAFETY: for this call.
-            unsafe { self.cx() }.ahead.push((place.cast::<u8>().expose_provenance(), size_of::<F>()));
+            unsafe { self.cx() }.note_ahead(
+                place.cast::<u8>().expose_provenance(),
+                size_of::<F>(),
+                align_of::<F>(),
+            );
         }
+    }
+
+    /// Whether any place was noted. If not, the last one of a group need not be: it can just as well be logged by itself.
+    #[doc(hidden)]
+    #[inline]
+    pub fn __is_ahead(&self) -> bool {
+        // SAFETY: for this look.
+        !unsafe { self.cx() }.ahead.is_empty()
     }
 
     /// Logs all places noted, behind one fence.

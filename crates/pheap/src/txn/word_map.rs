@@ -8,7 +8,7 @@ use crate::media::LINE;
 const CHUNK: usize = 1 << 20;
 const CHUNK_BITS: usize = CHUNK / 8;
 /// Bytes of heap in a word of the map.
-const SPAN: usize = 64 * 8;
+pub(crate) const BLOCK: usize = 64 * 8;
 
 struct Chunk {
     in_use: bool,
@@ -106,6 +106,13 @@ impl WordMap {
         true
     }
 
+    /// Whether the word is in the set that `offset` lies in.
+    #[inline(always)]
+    pub(crate) fn contains_word(&self, offset: usize) -> bool {
+        let Some(Some(chunk)) = self.chunks.get(offset / CHUNK) else { return false };
+        chunk.bits[offset % CHUNK / BLOCK] >> (offset / 8 % 64) & 1 != 0
+    }
+
     /// Whether the words of `offset..end` are all in the set. Cheap for a word or two.
     #[inline]
     pub(crate) fn contains(&self, offset: usize, end: usize) -> bool {
@@ -117,6 +124,14 @@ impl WordMap {
         }
         let mask = (u64::MAX >> (63 - (b - a))) << (a % 64);
         chunk.bits[a / 64] & mask == mask
+    }
+
+    /// Whether any word is in the set of the `len` bytes, a block or a line of it, that `offset` lies in.
+    #[inline]
+    pub(crate) fn is_begun(&self, offset: usize, len: usize) -> bool {
+        let Some(Some(chunk)) = self.chunks.get(offset / CHUNK) else { return false };
+        let mask = u64::MAX >> (64 - len / 8) << (offset % BLOCK / len * len / 8);
+        chunk.bits[offset % CHUNK / BLOCK] & mask != 0
     }
 
     /// Empties the set, calling `line` with the offset of each cache line that holds a word of it.
@@ -132,7 +147,7 @@ impl WordMap {
                     let bits = std::mem::take(&mut chunk.bits[slot]);
                     for (j, byte) in bits.to_le_bytes().into_iter().enumerate() {
                         if byte != 0 {
-                            line(index * CHUNK + slot * SPAN + j * LINE);
+                            line(index * CHUNK + slot * BLOCK + j * LINE);
                         }
                     }
                 }
@@ -169,6 +184,14 @@ mod tests {
                 prop_assert_eq!(&new, &expected);
                 everything.extend(expected);
                 prop_assert!(map.contains(start * 8, start * 8 + 8));
+                for word in [start, start + len - 1, start + len, start.wrapping_sub(1) % 500_000] {
+                    prop_assert_eq!(map.contains_word(word * 8 + 5), model.contains(&word));
+                }
+                for bytes in [BLOCK, LINE] {
+                    let first = start * 8 / bytes * bytes / 8;
+                    let is_begun = model.range(first..first + bytes / 8).next().is_some();
+                    prop_assert_eq!(map.is_begun(start * 8 + 7, bytes), is_begun);
+                }
             }
             let mut lines = BTreeSet::new();
             map.drain_lines(|offset| assert!(lines.insert(offset), "flushed twice"));

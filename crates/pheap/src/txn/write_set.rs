@@ -95,7 +95,7 @@ pub(crate) struct WriteSet {
     buffer: Buffer,
     /// Of all entries, at least.
     words: usize,
-    /// Objects at most.
+    /// Objects at most, before anyone asks whether there may be more.
     limit: usize,
     padded: Vec<PaddedCopy>,
     long: Long,
@@ -107,7 +107,7 @@ pub(crate) struct WriteSet {
 }
 
 impl WriteSet {
-    /// A set for `limit` objects.
+    /// A set for `limit` objects, until it gets [another limit](Self::set_limit).
     pub(crate) fn new(limit: usize) -> WriteSet {
         WriteSet {
             entries: Vec::with_capacity(KEPT),
@@ -139,6 +139,18 @@ impl WriteSet {
     #[inline(always)]
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
+    }
+
+    /// The number of copies that do fit.
+    #[inline(always)]
+    pub(crate) fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// Has the set take so many copies.
+    #[inline(always)]
+    pub(crate) fn set_limit(&mut self, limit: usize) {
+        self.limit = limit;
     }
 
     /// Words of all copies, or more.
