@@ -67,7 +67,7 @@ unsafe impl Sync for Mapping {}
 ///
 /// # Safety
 /// The range is the caller's.
-unsafe fn keep_from_children(start: *mut libc::c_void, len: u64) {
+pub(crate) unsafe fn keep_from_children(start: *mut libc::c_void, len: u64) {
     // SAFETY: changes nothing in this process.
     unsafe { libc::madvise(start, len as usize, libc::MADV_DONTFORK) };
 }

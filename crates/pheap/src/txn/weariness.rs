@@ -33,7 +33,7 @@ impl Weariness {
     /// For write sets of at most so many copies. (It is a small number in simulations, whose programs are short, and half as many as otherwise where a spill has
     /// no fences.)
     pub(crate) fn new(most: usize) -> Weariness {
-        let first_looks = (most as u32 / 16).max(24);
+        let first_looks = (most as u32 / 16).max(84);
         let each = (most as u32 / 512).max(2);
         Weariness { looks: first_looks, first_looks, each, first: (most / 64).max(8), most }
     }

@@ -5,43 +5,67 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::storage::{Disk, Storage};
+use super::window::Window;
 
 /// What the name of a log ends with.
 const SUFFIX: &str = ".wal";
 
 #[derive(Debug)]
-struct OnDisk(File);
+struct OnDisk {
+    file: File,
+    window: OnceLock<Window>,
+}
+
+impl OnDisk {
+    fn new(file: File) -> OnDisk {
+        OnDisk { file, window: OnceLock::new() }
+    }
+}
 
 impl Storage for OnDisk {
     fn read_some(&self, buf: &mut [u8], at: u64) -> io::Result<usize> {
-        self.0.read_at(buf, at)
+        self.file.read_at(buf, at)
     }
 
     fn write_some(&self, bytes: &[u8], at: u64) -> io::Result<usize> {
-        self.0.write_at(bytes, at)
+        // SAFETY: what `map` and `extend_now` ask for.
+        if self.window.get().is_some_and(|window| unsafe { window.write(bytes, at) }) {
+            return Ok(bytes.len());
+        }
+        self.file.write_at(bytes, at)
     }
 
     fn sync_now(&self) -> io::Result<()> {
         // SURVIVES unreached: this is what a simulated sync stands for.
-        self.0.sync_data()
+        self.file.sync_data()
     }
 
     fn len(&self) -> io::Result<u64> {
-        Ok(self.0.metadata()?.len())
+        Ok(self.file.metadata()?.len())
     }
 
     fn extend_now(&self, from: u64, to: u64) -> io::Result<()> {
         let zeros = vec![0; (to - from).min(1 << 20) as usize];
         let written = (from..to).step_by(zeros.len().max(1)).try_for_each(|at| {
             let len = (to - at).min(zeros.len() as u64);
-            self.0.write_all_at(&zeros[..len as usize], at)
+            self.file.write_all_at(&zeros[..len as usize], at)
         });
         written.inspect_err(|_| {
-            let _ = self.0.set_len(from); // gives back what a part of it took
-        })
+            let _ = self.file.set_len(from); // gives back what a part of it took
+        })?;
+        if let Some(window) = self.window.get() {
+            window.grow(to);
+        }
+        Ok(())
+    }
+
+    fn map(&self, len: u64) -> bool {
+        let Ok(end) = self.len() else { return false };
+        let window = Window::new(&self.file, end, len);
+        window.is_some_and(|window| self.window.set(window).is_ok())
     }
 
     fn is_linked(&self) -> io::Result<bool> {
@@ -50,7 +74,7 @@ impl Storage for OnDisk {
         // SAFETY: `statx` is plain data, for which zeros are valid, and the call fills it.
         let (result, stat) = unsafe {
             let mut stat: libc::statx = std::mem::zeroed();
-            let fd = self.0.as_raw_fd();
+            let fd = self.file.as_raw_fd();
             (libc::statx(fd, c"".as_ptr(), libc::AT_EMPTY_PATH, libc::STATX_NLINK, &raw mut stat), stat)
         };
         if result == 0 { Ok(stat.stx_nlink > 0) } else { Err(io::Error::last_os_error()) }
@@ -69,7 +93,7 @@ impl Files {
     pub(crate) fn new(file: &File, path: &Path) -> io::Result<Files> {
         let mut log = fs::canonicalize(path)?.into_os_string();
         log.push(SUFFIX);
-        Ok(Files { data: Arc::new(OnDisk(file.try_clone()?)), log: log.into() })
+        Ok(Files { data: Arc::new(OnDisk::new(file.try_clone()?)), log: log.into() })
     }
 
     fn sync_directory(&self) -> io::Result<()> {
@@ -90,11 +114,11 @@ impl Disk for Files {
 
     fn open_log(&self) -> io::Result<Option<Arc<dyn Storage>>> {
         match File::options().read(true).write(true).open(&self.log) {
-            Ok(file) => Ok(Some(Arc::new(OnDisk(file)))),
+            Ok(file) => Ok(Some(Arc::new(OnDisk::new(file)))),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
             // Those who only read need no more.
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => match File::open(&self.log) {
-                Ok(file) => Ok(Some(Arc::new(OnDisk(file)))),
+                Ok(file) => Ok(Some(Arc::new(OnDisk::new(file)))),
                 Err(_) => Err(e),
             },
             Err(e) => Err(e),
@@ -102,11 +126,11 @@ impl Disk for Files {
     }
 
     fn create_log(&self) -> io::Result<Arc<dyn Storage>> {
-        let mode = self.data.0.metadata()?.mode() & 0o777;
+        let mode = self.data.file.metadata()?.mode() & 0o777;
         let file = File::options().read(true).write(true).create_new(true).mode(mode).open(&self.log)?;
         // SURVIVES unreached: as above.
         self.sync_directory()?;
-        Ok(Arc::new(OnDisk(file)))
+        Ok(Arc::new(OnDisk::new(file)))
     }
 
     fn remove_log(&self) -> io::Result<()> {

@@ -1,6 +1,5 @@
 //! Brings the records of a log to the heap's file, page by page.
 
-use std::collections::HashMap;
 use std::io;
 
 use super::storage::Storage;
@@ -9,77 +8,88 @@ use crate::heap::mapping::PAGE;
 use crate::txn::log::{Range, ranges};
 
 const PAGE_WORDS: usize = PAGE as usize / 8;
-/// Pages that are put together before they are written.
-const PAGES: usize = 4096;
-/// Pages that are written at once.
+/// Words of records that are collected before they are written. The more, the less often is a page written that many records change.
+const MOST: usize = 64 << 20 >> 3;
+/// Pages that are read and written at once.
 const RUN: usize = 256;
 
-/// Pages of the heap's file with the new bytes in them, written when they are many.
+/// What records put into one page.
+struct Piece {
+    page: u64,
+    /// Where in `words`: the newer, the farther behind.
+    at: u32,
+    /// Where in the page, and how many words.
+    first: u16,
+    len: u16,
+}
+
+/// New bytes for the heap's file, written when they are many.
 pub(crate) struct Fold<'a> {
     data: &'a dyn Storage,
-    /// Place in `words` of a page, by its number.
-    places: HashMap<u64, usize>,
+    pieces: Vec<Piece>,
     words: Vec<u64>,
     written: u64,
 }
 
 impl<'a> Fold<'a> {
     pub(crate) fn new(data: &'a dyn Storage) -> Fold<'a> {
-        Fold { data, places: HashMap::new(), words: Vec::new(), written: 0 }
+        Fold { data, pieces: Vec::new(), words: Vec::new(), written: 0 }
     }
 
     /// Adds the ranges of a record, which is newer than all before it.
     pub(crate) fn add(&mut self, record: &[u64]) -> io::Result<()> {
-        ranges(record).try_for_each(|range| self.add_range(&range))
-    }
-
-    fn add_range(&mut self, range: &Range<'_>) -> io::Result<()> {
-        debug_assert!(range.offset >= HEADER_SIZE, "the header is never logged");
-        let mut done = 0;
-        while done < range.words.len() {
-            let at = range.offset + done as u64 * 8;
-            let first = (at % PAGE) as usize / 8;
-            let n = (PAGE_WORDS - first).min(range.words.len() - done);
-            let page = self.page(at / PAGE, n < PAGE_WORDS)?;
-            page[first..first + n].copy_from_slice(&range.words[done..done + n]);
-            done += n;
+        if self.words.len() + record.len() > MOST {
+            self.write()?;
         }
+        ranges(record).for_each(|range| self.add_range(&range));
         Ok(())
     }
 
-    /// A page of the file, with what was added to it. All of it will be overwritten unless it `keeps` something.
-    fn page(&mut self, number: u64, keeps: bool) -> io::Result<&mut [u64]> {
-        if let Some(&place) = self.places.get(&number) {
-            return Ok(&mut self.words[place..place + PAGE_WORDS]);
+    fn add_range(&mut self, range: &Range<'_>) {
+        debug_assert!(range.offset >= HEADER_SIZE, "the header is never logged");
+        let mut done = 0;
+        while done < range.words.len() {
+            let offset = range.offset + done as u64 * 8;
+            let first = (offset % PAGE) as usize / 8;
+            let len = (PAGE_WORDS - first).min(range.words.len() - done);
+            let at = (self.words.len() + done) as u32;
+            self.pieces.push(Piece { page: offset / PAGE, at, first: first as u16, len: len as u16 });
+            done += len;
         }
-        if self.places.len() == PAGES {
-            self.write()?;
-        }
-        let place = self.words.len();
-        self.words.resize(place + PAGE_WORDS, 0);
-        if keeps {
-            // A file that is shorter ends in zeros, as it were.
-            self.data.read_up_to(bytes_mut(&mut self.words[place..]), number * PAGE)?;
-        }
-        self.places.insert(number, place);
-        Ok(&mut self.words[place..place + PAGE_WORDS])
+        self.words.extend_from_slice(range.words);
     }
 
+    /// Writes the pages that were added to: each once, in their order, and neighbours together.
     fn write(&mut self) -> io::Result<()> {
-        let mut pages: Vec<(u64, usize)> = self.places.drain().collect();
-        pages.sort_unstable();
-        let mut run: Vec<u64> = Vec::with_capacity(RUN * PAGE_WORDS);
-        let mut first = 0;
-        for (i, &(number, place)) in pages.iter().enumerate() {
-            run.extend_from_slice(&self.words[place..place + PAGE_WORDS]);
-            let goes_on = pages.get(i + 1).is_some_and(|next| next.0 == number + 1) && i + 1 - first < RUN;
-            if !goes_on {
-                self.data.write_all(bytes(&run), pages[first].0 * PAGE)?;
-                self.written += run.len() as u64 * 8;
-                run.clear();
-                first = i + 1;
+        self.pieces.sort_unstable_by_key(|piece| (piece.page, piece.at));
+        let mut run = vec![0; RUN * PAGE_WORDS];
+        let mut rest = &self.pieces[..];
+        while let Some(&Piece { page: first, .. }) = rest.first() {
+            let mut end = first;
+            let goes_on = |piece: &&Piece| {
+                let fits = piece.page <= end && piece.page < first + RUN as u64;
+                if fits {
+                    end = piece.page + 1;
+                }
+                fits
+            };
+            let pieces;
+            (pieces, rest) = rest.split_at(rest.iter().take_while(goes_on).count());
+            let pages = &mut run[..(end - first) as usize * PAGE_WORDS];
+            if pieces.iter().any(|piece| usize::from(piece.len) < PAGE_WORDS) {
+                let bytes = bytes_mut(pages);
+                let have = self.data.read_up_to(bytes, first * PAGE)?;
+                bytes[have..].fill(0); // a file that is shorter ends in zeros, as it were
             }
+            for piece in pieces {
+                let to = (piece.page - first) as usize * PAGE_WORDS + usize::from(piece.first);
+                let (from, len) = (piece.at as usize, usize::from(piece.len));
+                pages[to..to + len].copy_from_slice(&self.words[from..from + len]);
+            }
+            self.data.write_all(bytes(pages), first * PAGE)?;
+            self.written += pages.len() as u64 * 8;
         }
+        self.pieces.clear();
         self.words.clear();
         Ok(())
     }

@@ -5,8 +5,9 @@ use std::io;
 use std::panic::Location;
 use std::sync::atomic::Ordering;
 
+use super::buffer::Chunk;
 use super::storage::Storage;
-use super::{State, Wal, fold};
+use super::{State, Wal, fold, most_mapped};
 use crate::error::{Error, Result};
 use crate::heap::SyncPolicy;
 #[cfg(feature = "sim")]
@@ -103,17 +104,31 @@ impl Wal {
         state.writing = true;
         let chunks = state.buffer.take();
         let end = state.buffer.end();
-        let written = MutexGuard::unlocked(state, || {
-            // Locked meanwhile: the log may not get another file in between.
-            let log = self.log.read();
-            chunks.iter().try_for_each(|chunk| log.write_all(fold::bytes(&chunk.words), chunk.file_offset))
-        });
+        let written = MutexGuard::unlocked(state, || self.write_chunks(&chunks));
         state.writing = false;
+        self.note_written(state, chunks, end, written);
+        self.changed.notify_all();
+    }
+
+    /// [`write_buffer`](Self::write_buffer) where that takes less time than to let others have the lock meanwhile. Nobody waits for it.
+    pub(super) fn write_at_once(&self, state: &mut State) {
+        let chunks = state.buffer.take();
+        let end = state.buffer.end();
+        let written = self.write_chunks(&chunks);
+        self.note_written(state, chunks, end, written);
+    }
+
+    fn write_chunks(&self, chunks: &[Chunk]) -> io::Result<()> {
+        // Locked meanwhile: the log may not get another file in between.
+        let log = self.log.read();
+        chunks.iter().try_for_each(|chunk| log.write_all(fold::bytes(&chunk.words), chunk.file_offset))
+    }
+
+    fn note_written(&self, state: &mut State, chunks: Vec<Chunk>, end: u64, written: io::Result<()>) {
         match written {
             Ok(()) => {
                 self.written.fetch_max(end, Ordering::Release);
                 state.buffer.give_back(chunks);
-                self.changed.notify_all();
             }
             Err(e) => self.fail(state, &format!("writing {}", self.disk.log_path().display()), &e),
         }
@@ -157,6 +172,9 @@ impl Wal {
             new.write_all(&bytes[..have], at)?;
         }
         new.sync()?;
+        if self.at_once {
+            new.map(most_mapped(self.layout, self.settings));
+        }
         *current = new;
         Ok(())
     }

@@ -21,6 +21,7 @@ mod recovery;
 pub(crate) mod storage;
 #[cfg(test)]
 mod tests;
+mod window;
 
 use std::io;
 use std::sync::Arc;
@@ -61,6 +62,8 @@ pub(crate) struct Wal {
     layout: Layout,
     seed: Seed,
     settings: Settings,
+    /// Whether records are written where they are appended, under the lock.
+    at_once: bool,
     state: Mutex<State>,
     /// Something has been written, synced or freed, or has failed.
     changed: Condvar,
@@ -132,6 +135,11 @@ impl Failure {
     }
 }
 
+/// How much of a log is mapped, at most: all of it, unless a large transaction has it grow beyond its limit.
+fn most_mapped(layout: Layout, settings: Settings) -> u64 {
+    layout.file_offset(settings.log_limit.div_ceil(layout.segment))
+}
+
 fn is_full(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG))
 }
@@ -169,6 +177,7 @@ impl Wal {
         })?;
         let buffer = Buffer::new(layout, seed, segments);
         let end = buffer.end();
+        let at_once = settings.policy == SyncPolicy::OnDemand && log.map(most_mapped(layout, settings));
         Ok(Arc::new(Wal {
             disk,
             log: RwLock::new(log),
@@ -176,6 +185,7 @@ impl Wal {
             layout,
             seed,
             settings,
+            at_once,
             state: Mutex::new(State {
                 buffer,
                 writing: false,
@@ -286,6 +296,9 @@ impl Wal {
             .buffer
             .append(ranges.inspect(|range| self.pages.note(range.offset, range.words.len() as u64 * 8)));
         let end = state.buffer.end();
+        if self.at_once {
+            self.write_at_once(&mut state);
+        }
         let grown = end - state.folded > self.settings.log_limit / 2
             || !state.full_disk
                 && state.buffer.free_segments() == 0

@@ -43,6 +43,12 @@ pub(crate) trait Storage: Send + Sync + Debug {
     /// What the operating system says.
     fn extend_now(&self, from: u64, to: u64) -> io::Result<()>;
 
+    /// Makes writes to the first `len` bytes so cheap that they may be made under a lock: copies in memory that the kernel has, and writes some time, or at a sync.
+    /// As with other writes, what is written at one time is written by one thread, and the file never becomes shorter. Whether that is so; if not, nothing has changed.
+    fn map(&self, _len: u64) -> bool {
+        false
+    }
+
     /// The sectors in which the file differs from this copy, as ranges of bytes.
     ///
     /// # Errors
