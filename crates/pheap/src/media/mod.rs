@@ -175,11 +175,23 @@ impl Media {
         self.medium.wal()
     }
 
-    /// Writes whole lines that will not be read soon (log entries); durable after the next fence.
+    /// Begins to write a log entry of which only the first word is missing: all lines but the first are on their way while that is made, if they are to pass the cache.
     ///
     /// # Safety
-    /// `dst` is aligned to a line and valid for writes of `words`, which are whole lines; nothing else accesses it meanwhile.
-    #[inline]
+    /// As for [`append`](Self::append), which must follow.
+    #[inline(always)]
+    pub(crate) unsafe fn append_ahead(&self, dst: *mut u64, words: &[u64]) {
+        if let Medium::Pmem(_) = &self.medium {
+            // SAFETY: by the caller's promise.
+            unsafe { cpu::stream(dst.add(LINE_WORDS), words.get_unchecked(LINE_WORDS..)) };
+        }
+    }
+
+    /// Writes whole lines that will not be read soon (a log entry), all but the first of which [may be written](Self::append_ahead). Durable after the next fence.
+    ///
+    /// # Safety
+    /// `dst` is aligned to a line and valid for writes of `words`, which are a line or more; nothing else accesses it meanwhile.
+    #[inline(always)]
     pub(crate) unsafe fn append(&self, dst: *mut u64, words: &[u64]) {
         debug_assert!(dst.addr().is_multiple_of(LINE) && words.len().is_multiple_of(LINE_WORDS));
         self.counters.log_bytes.add(words.len() as u64 * 8);
@@ -189,7 +201,7 @@ impl Media {
                 unsafe { dst.copy_from_nonoverlapping(words.as_ptr(), words.len()) };
             }
             // SAFETY: by the caller's promise.
-            Medium::Pmem(_) => unsafe { cpu::stream(dst, words) },
+            Medium::Pmem(_) => unsafe { cpu::stream(dst, words.get_unchecked(..LINE_WORDS)) },
             #[cfg(feature = "sim")]
             Medium::Sim(sim) => {
                 // SAFETY: by the caller's promise.

@@ -196,9 +196,13 @@ impl Log {
         let (segment, at) = self.place(self.staged.bytes()).expect("the caller has made room");
         let seed = self.seed(self.sequence, at);
         let words = self.staged.seal();
-        words[0] = checksum(seed, &words[..words[1] as u32 as usize]);
         // SAFETY: `place` found room in a segment, which belongs to this log alone.
-        unsafe { media.append(self.base.add(at as usize).cast(), words) };
+        unsafe {
+            let entry = self.base.add(at as usize).cast();
+            media.append_ahead(entry, words);
+            words[0] = checksum(seed, &words[..words[1] as u32 as usize]);
+            media.append(entry, words);
+        }
         if words[1] >> 32 != 0 {
             self.undo.push(at);
         }

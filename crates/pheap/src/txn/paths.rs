@@ -46,10 +46,28 @@ impl Context {
                     }
                     _ => {}
                 }
-            } else if padding.is_none() && (*cx).is_in_place(addr, len, align) {
-                return std::ptr::with_exposed_provenance_mut(addr);
+            } else {
+                return Context::writable_in_long(cx, addr, len, align, padding);
             }
             Context::writable_or_spill(cx, addr, len, align, padding, found)
+        }
+    }
+
+    /// The same in a transaction that is not short. By itself, for what it takes would be at the expense of those that are.
+    #[inline(never)]
+    unsafe fn writable_in_long(
+        cx: *mut Context,
+        addr: usize,
+        len: usize,
+        align: usize,
+        padding: Option<Padding>,
+    ) -> *mut u8 {
+        // SAFETY: as in `writable`.
+        unsafe {
+            if padding.is_none() && (*cx).is_in_place(addr, len, align) {
+                return std::ptr::with_exposed_provenance_mut(addr);
+            }
+            Context::writable_or_spill(cx, addr, len, align, padding, Find::Nothing)
         }
     }
 
