@@ -62,6 +62,8 @@ pub(crate) enum Mistake {
     PublishBeforeSync,
     /// A leader begins although another one is at work.
     TwoLeaders,
+    /// Who appends to a mapped log writes while another thread writes what came before.
+    OvertakeWriter,
     /// Who evicts the owner of a bias does not make sure that it knows.
     NoHeavyFence,
     /// An owner does not look whether it still is one, when others can see that it is inside.

@@ -147,6 +147,24 @@ fn of_slices() {
     });
 }
 
+/// In a long transaction the second store has the block logged, so the others are in the undo log without having been written.
+#[test]
+fn of_elements_that_were_swapped() {
+    each_path("swapped elements", |tx, d| {
+        let (many, choices) = (tx[d].many, tx[d].choices);
+        for i in 0..3 {
+            tx[many.at(i)] = gaps(7);
+            tx[choices.at(i)] = dirty(Choice::Small(5));
+        }
+        for i in 0..3 {
+            tx.swap(many.at(i), many.at(10 + i));
+            tx.swap(choices.at(i), choices.at(10 + i));
+            tx[many.at(i)] = gaps(6);
+            tx[choices.at(i)] = dirty(Choice::None);
+        }
+    });
+}
+
 #[test]
 fn of_fields_that_are_structs() {
     #[txn]

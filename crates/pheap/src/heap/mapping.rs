@@ -441,12 +441,18 @@ pub(crate) fn supports_map_sync(file: &File, len: u64) -> bool {
 /// Whether `file` lives in memory only (tmpfs), so that no power failure is survived whatever one does.
 pub(crate) fn is_tmpfs(file: &File) -> bool {
     const TMPFS_MAGIC: i64 = 0x0102_1994;
+    file_system(file) == Some(TMPFS_MAGIC)
+}
+
+/// The kind of file system that a file is in, by its magic number.
+pub(crate) fn file_system(file: &File) -> Option<i64> {
     // SAFETY: `statfs` is plain data, for which zeros are valid, and the call fills it.
     unsafe {
         let mut stat: libc::statfs = std::mem::zeroed();
-        libc::fstatfs(file.as_raw_fd(), &raw mut stat) == 0 && stat.f_type as i64 == TMPFS_MAGIC
+        (libc::fstatfs(file.as_raw_fd(), &raw mut stat) == 0).then_some(stat.f_type as i64)
     }
 }
+
 /// Of Linux 5.14: as if all pages were read, or written.
 const MADV_POPULATE_READ: libc::c_int = 22;
 const MADV_POPULATE_WRITE: libc::c_int = 23;

@@ -9,7 +9,7 @@ mod collections;
 pub(crate) mod header;
 mod holes;
 mod inspect;
-mod lock;
+pub(crate) mod lock;
 mod logged;
 pub(crate) mod mapping;
 mod migrate;

@@ -187,7 +187,7 @@ impl Media {
         }
     }
 
-    /// Writes whole lines that will not be read soon (a log entry), all but the first of which [may be written](Self::append_ahead). Durable after the next fence.
+    /// Writes whole lines that will not be read soon: a log entry, which [`append_ahead`](Self::append_ahead) was told of. Durable after the next fence.
     ///
     /// # Safety
     /// `dst` is aligned to a line and valid for writes of `words`, which are a line or more; nothing else accesses it meanwhile.

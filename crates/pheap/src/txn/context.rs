@@ -251,6 +251,15 @@ impl Context {
         grow_log(self.heap(), self.region, &self.media, &mut self.log, bytes)
     }
 
+    /// Whether the log is long enough for so many bytes of undo entries; it is made longer for that if it can be.
+    pub(super) fn has_log_for(&mut self, bytes: u64) -> bool {
+        let missing = bytes.saturating_sub(self.log.capacity());
+        // With a write-ahead log, undo entries are kept in memory.
+        self.media.wal().is_some()
+            || missing == 0
+            || grow_log(self.heap(), self.region, &self.media, &mut self.log, missing).is_ok()
+    }
+
     /// Makes the data of all records durable and empties the log.
     pub(crate) fn retire_records(&mut self) {
         if self.log.is_empty() {

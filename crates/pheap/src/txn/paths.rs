@@ -190,6 +190,9 @@ impl Context {
         padding: Option<Padding>,
     ) -> Option<*mut u8> {
         self.grain.note_part();
+        if self.set.len() == self.set.limit() && !self.may_go_on() {
+            return None;
+        }
         // SAFETY: passed on to the caller.
         let copy = unsafe { self.set.widen(addr, len, align, padding) }?;
         let filter = &self.hot().filter;
@@ -448,7 +451,7 @@ impl Context {
     ///
     /// A fence, or just making an entry, costs more than the seven lines of old content that go with it then, and most programs that have come back to a block
     /// will again. At worst, if they come back once, the log is five times as long. Large objects whose elements are changed in any order get two fences
-    /// for 64 words.
+    /// for 64 words. (Other objects in the block count as well: to tell them apart would take a look at more than a word of the map.)
     #[inline]
     fn range_to_log(&self, start: usize, end: usize) -> (usize, usize) {
         // The record of a write-ahead log will hold all lines of which anything was logged here.

@@ -227,7 +227,9 @@ impl<'r> Txn<'r> {
             // SAFETY: borrowed for one call each. The two are live objects of one type, not the same, hence apart; if both are in the
             // undo log, they can be written where they are.
             unsafe {
-                if [addr_a, addr_b].iter().all(|&addr| self.cx().is_logged(addr, len, align_of::<T>())) {
+                // What may have padding is to be noted, logged or not.
+                let is_logged = |addr| self.cx().is_logged(addr, len, align_of::<T>());
+                if !<T as Pointee>::PADDED && is_logged(addr_a) && is_logged(addr_b) {
                     return std::ptr::swap(a, b);
                 }
                 self.announce(&[(a.cast(), len), (b.cast(), len)]);

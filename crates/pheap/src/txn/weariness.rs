@@ -47,7 +47,7 @@ impl Weariness {
     /// Whether the `looks`th look at a copy is one of those at which it is asked.
     #[inline(always)]
     pub(crate) fn is_asked(&self, looks: u32) -> bool {
-        looks == self.looks
+        looks >= self.looks
     }
 
     #[inline(always)]
@@ -61,19 +61,33 @@ impl Context {
     #[cold]
     pub(super) fn is_tired(&mut self, looks: u32) -> bool {
         let enough = self.weariness.first_looks + self.weariness.each * self.set.len() as u32;
-        self.weariness.looks = enough.max(looks + 1);
-        looks >= enough
+        if looks < enough {
+            self.weariness.looks = enough;
+            return false;
+        }
+        self.weariness.looks = 2 * looks;
+        self.may_leave()
     }
 
     /// Whether a transaction that wants one more copy than the write set takes is to have it; then there is room for it.
     #[cold]
     pub(super) fn may_go_on(&mut self) -> bool {
         let copies = self.set.len();
-        if copies >= self.weariness.most || self.is_dense() {
+        if copies >= self.weariness.most || self.is_dense() && self.may_leave() {
             return false;
         }
         self.set.set_limit((2 * copies).min(self.weariness.most));
         true
+    }
+
+    /// Whether there is room for undo entries, for some at least: a transaction that fits into its write set is not to fail for want of it.
+    fn may_leave(&mut self) -> bool {
+        let bytes = 8 * self.weariness.most as u64;
+        match self.group.first() {
+            // SAFETY: the contexts of a group are distinct, this thread has the locks of all, and nobody has a reference to another one now.
+            Some(&lead) if !std::ptr::eq(lead, self) => unsafe { (*lead).has_log_for(bytes) },
+            _ => self.has_log_for(bytes),
+        }
     }
 
     /// Whether the copies lie close together in large objects.
@@ -81,8 +95,8 @@ impl Context {
         let mut table = [0u64; TABLE / 64];
         let mut blocks = 0;
         for (addr, ..) in self.set.copies() {
-            // Neighbours have different bits; and if others share theirs, these are so many that it makes no difference.
-            let bit = addr / BLOCK % TABLE;
+            // Some may share a bit by accident, but not because they are at equal distances.
+            let bit = (addr / BLOCK).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (usize::BITS - TABLE.ilog2());
             blocks += usize::from(table[bit / 64] >> (bit % 64) & 1 == 0);
             table[bit / 64] |= 1 << (bit % 64);
         }

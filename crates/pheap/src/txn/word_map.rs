@@ -7,7 +7,7 @@ use crate::media::LINE;
 /// Bytes of heap in a chunk of the map.
 const CHUNK: usize = 1 << 20;
 const CHUNK_BITS: usize = CHUNK / 8;
-/// Bytes of heap in a word of the map.
+/// Bytes of heap in a word of the map, which are what a long transaction logs at once.
 pub(crate) const BLOCK: usize = 64 * 8;
 
 struct Chunk {

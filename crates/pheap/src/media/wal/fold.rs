@@ -8,7 +8,7 @@ use crate::heap::mapping::PAGE;
 use crate::txn::log::{Range, ranges};
 
 const PAGE_WORDS: usize = PAGE as usize / 8;
-/// Words of records that are collected before they are written. The more, the less often is a page written that many records change.
+/// Words of memory, for records, that are filled before they are written. The more, the less often is a page written that many records change.
 const MOST: usize = 64 << 20 >> 3;
 /// Pages that are read and written at once.
 const RUN: usize = 256;
@@ -38,7 +38,7 @@ impl<'a> Fold<'a> {
 
     /// Adds the ranges of a record, which is newer than all before it.
     pub(crate) fn add(&mut self, record: &[u64]) -> io::Result<()> {
-        if self.words.len() + record.len() > MOST {
+        if self.words.len() + record.len() + size_of::<Piece>() / 8 * self.pieces.len() > MOST {
             self.write()?;
         }
         ranges(record).for_each(|range| self.add_range(&range));
@@ -61,6 +61,9 @@ impl<'a> Fold<'a> {
 
     /// Writes the pages that were added to: each once, in their order, and neighbours together.
     fn write(&mut self) -> io::Result<()> {
+        if self.pieces.is_empty() {
+            return Ok(());
+        }
         self.pieces.sort_unstable_by_key(|piece| (piece.page, piece.at));
         let mut run = vec![0; RUN * PAGE_WORDS];
         let mut rest = &self.pieces[..];

@@ -219,8 +219,8 @@ pub(crate) fn read_all(file: &dyn Storage, layout: Layout, seed: Seed, path: &Pa
     let mut places = BTreeMap::new();
     for index in 0..layout.segments(file.len().map_err(error)?) {
         let words = line(layout.file_offset(index)).map_err(error)?;
-        // SURVIVES drop: a head is one line, which no crash tears; and the records of a segment that seems to be another one are not those of its positions,
-        // of which their checksums know.
+        // SURVIVES drop: a head is one line, which no crash tears (unless the log is mapped); and the records of a segment that seems to be another one are
+        // not those of its positions, of which their checksums know.
         if holds(words, seed.segment_head(layout.start(words[1]), words[1], words[2])) {
             places.insert(words[1], (index, words[2]));
         }

@@ -110,7 +110,7 @@ impl Wal {
         self.changed.notify_all();
     }
 
-    /// [`write_buffer`](Self::write_buffer) where that takes less time than to let others have the lock meanwhile. Nobody waits for it.
+    /// [`write_buffer`](Self::write_buffer) where that takes less time than to let others have the lock meanwhile. Nobody writes, so nobody waits for what is written.
     pub(super) fn write_at_once(&self, state: &mut State) {
         let chunks = state.buffer.take();
         let end = state.buffer.end();

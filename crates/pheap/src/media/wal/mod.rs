@@ -31,7 +31,7 @@ use crate::error::{Error, Result};
 use crate::heap::SyncPolicy;
 use crate::heap::header::Header;
 use crate::heap::mapping::PAGE;
-use crate::sync::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, RwLock};
+use crate::sync::{AtomicBool, AtomicU64, Condvar, Mistake, Mutex, MutexGuard, RwLock, mistake};
 use crate::txn::log::Range;
 use buffer::Buffer;
 use format::{HEAD, Layout, Seed};
@@ -137,7 +137,8 @@ impl Failure {
 
 /// How much of a log is mapped, at most: all of it, unless a large transaction has it grow beyond its limit.
 fn most_mapped(layout: Layout, settings: Settings) -> u64 {
-    layout.file_offset(settings.log_limit.div_ceil(layout.segment))
+    const ENOUGH: u64 = 1 << 40;
+    layout.file_offset(settings.log_limit.min(ENOUGH).div_ceil(layout.segment))
 }
 
 fn is_full(error: &io::Error) -> bool {
@@ -296,7 +297,8 @@ impl Wal {
             .buffer
             .append(ranges.inspect(|range| self.pages.note(range.offset, range.words.len() as u64 * 8)));
         let end = state.buffer.end();
-        if self.at_once {
+        // Another thread may be writing what came before, the head of the first segment: then this waits for it, as in any log.
+        if self.at_once && (!state.writing || mistake(Mistake::OvertakeWriter)) {
             self.write_at_once(&mut state);
         }
         let grown = end - state.folded > self.settings.log_limit / 2

@@ -18,7 +18,7 @@ use crate::heap::header::{FORMAT, HEADER_SIZE, Header, Use};
 use crate::sync::Mistake;
 use crate::sync::model::{Seed, explore, finds};
 use crate::txn::log::{Range, ranges};
-use disk::ModelDisk;
+use disk::{Image, ModelDisk};
 
 /// A log, and the threads that use it.
 #[derive(Clone)]
@@ -46,16 +46,16 @@ fn header() -> Header {
 }
 
 impl Log {
-    /// With a log of two segments that may not grow.
-    fn new(policy: SyncPolicy) -> Log {
-        let disk = ModelDisk::new();
+    /// With a log of two segments that may not grow, in a file that can be mapped or not.
+    fn new(policy: SyncPolicy, maps: bool) -> Log {
+        let disk = ModelDisk::new(maps);
         let settings = Settings { policy, log_limit: 64 << 10, memory_limit: 1 << 30 };
         let wal = Wal::create(disk.clone(), &header(), settings).expect("a log");
         Log { wal, disk }
     }
 
     fn every_commit() -> Log {
-        Log::new(SyncPolicy::EveryCommit)
+        Log::new(SyncPolicy::EveryCommit, true)
     }
 
     /// Where thread `thread` stores its words.
@@ -77,12 +77,20 @@ impl Log {
     /// What a power cut would now leave of what the thread has stored.
     fn durable(&self, thread: u64) -> u64 {
         let (data, log) = self.disk.after_power_cut();
+        self.newest(&log, thread).unwrap_or_else(|| data.word(Log::place(thread)))
+    }
+
+    /// What the end of the process would now leave of it, in the log.
+    fn survives_kill(&self, thread: u64) -> Option<u64> {
+        self.newest(&self.disk.log_after_kill(), thread)
+    }
+
+    fn newest(&self, log: &Image, thread: u64) -> Option<u64> {
         let salt = Salt::new(header().salt, self.wal.id());
-        let found = read_all(&log, self.wal.layout, salt, Path::new("log")).expect("a log");
+        let found = read_all(log, self.wal.layout, salt, Path::new("log")).expect("a log");
         let place = Log::place(thread);
         let logged = found.records.iter().flat_map(|record| ranges(record));
-        let newest = logged.filter(|range| range.offset == place).map(|range| range.words[0]).last();
-        newest.unwrap_or_else(|| data.word(place))
+        logged.filter(|range| range.offset == place).map(|range| range.words[0]).last()
     }
 
     /// Commits some transactions: each is durable when it is acknowledged.
@@ -139,10 +147,16 @@ fn commits_beside_a_checkpoint() {
 }
 
 /// Transactions wait for the kernel only, and one thread asks for a sync.
-fn sync_on_demand() {
-    let log = Log::new(SyncPolicy::OnDemand);
-    let other = log.spawn(|log| log.commit(1, 1).expect("the disk is fine"));
-    log.commit(0, 1).expect("the disk is fine");
+fn sync_on_demand(maps: bool) {
+    let log = Log::new(SyncPolicy::OnDemand, maps);
+    let commit = |log: &Log, thread| {
+        log.commit(thread, 1).expect("the disk is fine");
+        assert_eq!(log.survives_kill(thread), Some(1), "acknowledged, but not in the file");
+    };
+    let other = log.spawn(move |log| commit(log, 1));
+    // With nothing but the head of the first segment in it, perhaps.
+    log.wal.sync().expect("the disk is fine");
+    commit(&log, 0);
     log.wal.sync().expect("the disk is fine");
     assert_eq!(log.durable(0), 1);
     other.join().unwrap();
@@ -285,11 +299,12 @@ fn closing_waits_for_writers() {
 type Program = (&'static str, fn(), usize);
 
 /// The programs, with how often a thread is stopped where it could go on.
-const PROGRAMS: [Program; 14] = [
+const PROGRAMS: [Program; 15] = [
     ("two commit", two_commit, 4),
     ("three commit", three_commit, 3),
     ("commits beside a checkpoint", commits_beside_a_checkpoint, 3),
-    ("sync on demand", sync_on_demand, 5),
+    ("sync on demand", || sync_on_demand(false), 4),
+    ("sync on demand, mapped", || sync_on_demand(true), 4),
     ("a sync fails", a_sync_fails, 3),
     ("the second sync fails", the_second_sync_fails, 5),
     ("a checkpoint fails", a_checkpoint_fails, 3),
@@ -325,4 +340,5 @@ fn mistakes_are_found() {
     for mistake in [Mistake::PublishBeforeSync, Mistake::TwoLeaders] {
         assert!(finds(Seed::Mistake(mistake), 2, two_commit), "{mistake:?}");
     }
+    assert!(finds(Seed::Mistake(Mistake::OvertakeWriter), 2, || sync_on_demand(true)));
 }

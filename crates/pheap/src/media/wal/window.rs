@@ -1,4 +1,7 @@
 //! A log that is mapped: a record is there as soon as it is copied, also if this process ends, and no system call is needed for that.
+//!
+//! A store to a page that the file has cannot fail where the file system overwrites it in its place. Others need space for another one, and if there is
+//! none, the process would be killed by a signal; their logs are written by system calls, which return an error.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -6,7 +9,11 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::format::HEAD;
-use crate::heap::mapping::keep_from_children;
+use crate::heap::lock;
+use crate::heap::mapping::{file_system, keep_from_children};
+
+/// File systems that overwrite what a file has: ext2 to ext4, tmpfs, ramfs. Not XFS, on which a copy of the log may share its blocks.
+const OVERWRITING: [i64; 3] = [0xef53, 0x0102_1994, 0x8584_58f6];
 
 /// The segments of a log, mapped and shared. Its head is not: that has sectors which are to be written whole.
 #[derive(Debug)]
@@ -15,6 +22,8 @@ pub(super) struct Window {
     len: usize,
     /// Position in the file up to which it has pages.
     end: AtomicU64,
+    /// The process that mapped it, as counted by [`lock::forks`].
+    forks: u64,
 }
 
 // SAFETY: nothing but addresses; what is written through them is not read through them.
@@ -23,8 +32,11 @@ unsafe impl Send for Window {}
 unsafe impl Sync for Window {}
 
 impl Window {
-    /// Maps the bytes of the file from its head up to `to`, of which there are those up to `end`. `None` if the file system cannot.
+    /// Maps the bytes of the file from its head up to `to`, of which there are those up to `end`. `None` if the file system cannot, or should not.
     pub(super) fn new(file: &File, end: u64, to: u64) -> Option<Window> {
+        if !file_system(file).is_some_and(|kind| OVERWRITING.contains(&kind)) {
+            return None;
+        }
         let len = to.checked_sub(HEAD).filter(|&len| len > 0)? as usize;
         let (protection, flags) =
             (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_NORESERVE);
@@ -38,7 +50,7 @@ impl Window {
         // SAFETY: mapped just now.
         unsafe { keep_from_children(start, len as u64) };
         let start = NonNull::new(start.cast()).expect("not at 0");
-        Some(Window { start, len, end: AtomicU64::new(end) })
+        Some(Window { start, len, end: AtomicU64::new(end), forks: lock::forks() })
     }
 
     /// The file has pages up to `end` now, and keeps them.
@@ -66,8 +78,11 @@ impl Window {
 
 impl Drop for Window {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new`, and this is the last use.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
+        // In a forked child these addresses belong to someone else by now, or to nobody.
+        if self.forks == lock::forks() {
+            // SAFETY: mapped by `new`, and this is the last use.
+            unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
+        }
     }
 }
 
@@ -81,6 +96,10 @@ mod tests {
     fn only_what_the_file_has_pages_for_is_written_through_a_window() {
         let file = tempfile::tempfile().unwrap();
         file.set_len(HEAD + 8192).unwrap();
+        if !file_system(&file).is_some_and(|kind| OVERWRITING.contains(&kind)) {
+            assert!(Window::new(&file, HEAD + 8192, HEAD + (1 << 20)).is_none());
+            return;
+        }
         let window = Window::new(&file, HEAD + 8192, HEAD + (1 << 20)).unwrap();
         // SAFETY: this thread is the only one, and the file does not become shorter.
         let write = |bytes: &[u8], at| unsafe { window.write(bytes, at) };

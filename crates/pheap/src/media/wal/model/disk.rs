@@ -46,12 +46,15 @@ pub(super) struct ModelFile {
     /// How many syncs succeed before one fails.
     syncs: AtomicUsize,
     linked: AtomicBool,
+    /// Whether it can be mapped.
+    maps: bool,
 }
 
 impl ModelFile {
-    fn new() -> Arc<ModelFile> {
+    fn new(maps: bool) -> Arc<ModelFile> {
         let content = Mutex::new(Content { len: 0, writes: Vec::new() });
-        Arc::new(ModelFile { content, syncs: AtomicUsize::new(usize::MAX), linked: AtomicBool::new(true) })
+        let (syncs, linked) = (AtomicUsize::new(usize::MAX), AtomicBool::new(true));
+        Arc::new(ModelFile { content, syncs, linked, maps })
     }
 
     /// Lets a sync fail, after so many more.
@@ -71,9 +74,13 @@ impl ModelFile {
 
     /// What a power cut leaves.
     fn after_power_cut(&self) -> Content {
+        self.with(|fate| fate == Fate::Durable)
+    }
+
+    fn with(&self, of: impl Fn(Fate) -> bool) -> Content {
         let content = self.content.lock();
-        let durable = content.writes.iter().filter(|write| write.2 == Fate::Durable).cloned().collect();
-        Content { len: content.len, writes: durable }
+        let writes = content.writes.iter().filter(|write| of(write.2)).cloned().collect();
+        Content { len: content.len, writes }
     }
 }
 
@@ -111,6 +118,10 @@ impl Storage for ModelFile {
         Ok(())
     }
 
+    fn map(&self, _: u64) -> bool {
+        self.maps
+    }
+
     fn is_linked(&self) -> io::Result<bool> {
         Ok(self.linked.load(Relaxed))
     }
@@ -121,16 +132,22 @@ impl Storage for ModelFile {
 pub(super) struct ModelDisk {
     pub(super) data: Arc<ModelFile>,
     logs: std::sync::Mutex<Vec<Arc<ModelFile>>>,
+    maps: bool,
 }
 
 impl ModelDisk {
-    pub(super) fn new() -> Arc<ModelDisk> {
-        Arc::new(ModelDisk { data: ModelFile::new(), logs: std::sync::Mutex::default() })
+    pub(super) fn new(maps: bool) -> Arc<ModelDisk> {
+        Arc::new(ModelDisk { data: ModelFile::new(false), logs: std::sync::Mutex::default(), maps })
     }
 
     /// The log that has the name.
     pub(super) fn log(&self) -> Arc<ModelFile> {
         self.logs.lock().unwrap().last().expect("it was created").clone()
+    }
+
+    /// The log, after the process was killed.
+    pub(super) fn log_after_kill(&self) -> Image {
+        Image(self.log().with(|_| true))
     }
 
     /// The heap's file and its log, after a power cut.
@@ -156,7 +173,7 @@ impl Disk for ModelDisk {
     }
 
     fn create_log(&self) -> io::Result<Arc<dyn Storage>> {
-        let log = ModelFile::new();
+        let log = ModelFile::new(self.maps);
         self.logs.lock().unwrap().push(log.clone());
         Ok(log)
     }
