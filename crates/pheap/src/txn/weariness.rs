@@ -2,7 +2,7 @@
 //!
 //! Copies spare a transaction the fences of an undo log, but each access to one is a look-up. Behind the undo log an access is a look at a bit, or nothing, and
 //! costs a fence or two for each block of an object that is changed. So there are two signs that a transaction is on the wrong path: it comes back to its copies
-//! [again and again](Weariness::is_tired), or they lie [close together](is_dense) in large objects. In both cases the change is made when the copies have
+//! [again and again](Context::is_tired), or they lie [close together](Context::is_dense) in large objects. In both cases the change is made when the copies have
 //! cost about as much as it will, so that nobody pays more than about twice what the better choice would have cost.
 
 use super::context::Context;
