@@ -438,9 +438,11 @@ pub(crate) fn supports_map_sync(file: &File, len: u64) -> bool {
     true
 }
 
+/// What [`file_system`] says of a tmpfs.
+pub(crate) const TMPFS_MAGIC: i64 = 0x0102_1994;
+
 /// Whether `file` lives in memory only (tmpfs), so that no power failure is survived whatever one does.
 pub(crate) fn is_tmpfs(file: &File) -> bool {
-    const TMPFS_MAGIC: i64 = 0x0102_1994;
     file_system(file) == Some(TMPFS_MAGIC)
 }
 

@@ -26,7 +26,7 @@ impl Grain {
     /// Notes that something was looked at of which there is a copy. Returns how often that was so in this transaction.
     #[inline(always)]
     pub(crate) fn note_again(&mut self) -> u32 {
-        self.again += 1;
+        self.again = self.again.wrapping_add(1);
         self.again
     }
 

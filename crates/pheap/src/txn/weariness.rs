@@ -65,7 +65,7 @@ impl Context {
             self.weariness.looks = enough;
             return false;
         }
-        self.weariness.looks = 2 * looks;
+        self.weariness.looks = looks.saturating_mul(2);
         self.may_leave()
     }
 

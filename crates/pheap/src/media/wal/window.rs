@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::format::HEAD;
 use crate::heap::lock;
-use crate::heap::mapping::{file_system, keep_from_children};
+use crate::heap::mapping::{TMPFS_MAGIC, file_system, keep_from_children};
 
 /// File systems that overwrite what a file has: ext2 to ext4, tmpfs, ramfs. Not XFS, on which a copy of the log may share its blocks.
-const OVERWRITING: [i64; 3] = [0xef53, 0x0102_1994, 0x8584_58f6];
+const OVERWRITING: [i64; 3] = [0xef53, TMPFS_MAGIC, 0x8584_58f6];
 
 /// The segments of a log, mapped and shared. Its head is not: that has sectors which are to be written whole.
 #[derive(Debug)]
