@@ -3,7 +3,7 @@
 use pheap::sim::{Bug, set_bug};
 
 /// All of them.
-pub const BUGS: [Bug; 28] = [
+pub const BUGS: [Bug; 29] = [
     Bug::NoFenceAfterRecord,
     Bug::NoFenceAfterUndo,
     Bug::NoUndoEntry,
@@ -31,6 +31,7 @@ pub const BUGS: [Bug; 28] = [
     Bug::DropEarly,
     Bug::TypeUnlogged,
     Bug::CycleFromOldRoot,
+    Bug::KeepStaleCopies,
     Bug::TrustLeftovers,
 ];
 

@@ -42,6 +42,7 @@ fn programs(wal: bool) -> impl Iterator<Item = Program> {
         "eager pin: push a; cut a; churn a",
         "eager: replace a",
         "eager: migrate a; collect; churn a",
+        "map-insert a; map-abort a; map-remove a",
     ];
     let longer: &[&str] = if wal { &on_disk } else { &in_memory };
     let longer: Vec<Program> = longer.iter().map(|text| text.parse().expect("a program")).collect();
@@ -109,6 +110,7 @@ each! {
     pages_that_are_dropped_before_they_are_in_the_file: DropEarly,
     a_type_that_changes_without_its_root: TypeUnlogged,
     a_cycle_that_begins_with_an_old_root: CycleFromOldRoot,
+    a_copy_that_outlives_a_rollback: KeepStaleCopies,
     a_recovery_that_relies_on_what_is_in_a_cache: TrustLeftovers,
 }
 

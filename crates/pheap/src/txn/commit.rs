@@ -288,13 +288,18 @@ fn finish(context: &mut Context) {
             context.log_is_empty();
         }
     }
+    if context.mode == Mode::Short {
+        context.set.keep();
+    } else {
+        context.set.clear();
+    }
     end(context);
 }
 
+/// Forgets the transaction. The write set is up to the caller.
 #[inline(always)]
 fn end(context: &mut Context) {
     context.media.no_more_stores();
-    context.set.clear();
     context.home_pending = false;
     context.padded.clear();
     context.hot().filter.set(0);
@@ -342,6 +347,11 @@ pub(crate) fn rollback_group(contexts: &mut [&mut Context]) {
         context.logged.drain_lines(|_| {});
         context.doomed.clear();
         context.alloc.rollback(heap);
+        if bug(Bug::KeepStaleCopies) {
+            context.set.keep();
+        } else {
+            context.set.clear();
+        }
         end(context);
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Its memory grows with what a transaction writes, and is given back after many transactions that write little.
 
+mod kept;
 mod widen;
 
 use std::cell::Cell;
@@ -90,6 +91,8 @@ struct Long {
 /// Copies of objects. They stay where they are: references to them live as long as the transaction.
 pub(crate) struct WriteSet {
     entries: Vec<Entry>,
+    /// So many entries are still there from the transaction before, unless newer ones are in their places: see [`keep`](Self::keep).
+    kept: usize,
     recent: Recent,
     index: LineIndex,
     buffer: Buffer,
@@ -111,6 +114,7 @@ impl WriteSet {
     pub(crate) fn new(limit: usize) -> WriteSet {
         WriteSet {
             entries: Vec::with_capacity(KEPT),
+            kept: 0,
             recent: Recent { addr: Cell::new(0), copy: Cell::new(std::ptr::null_mut()), len: Cell::new(0) },
             index: LineIndex::new(),
             buffer: Buffer::new(),
@@ -172,6 +176,7 @@ impl WriteSet {
     /// Forgets all copies, but leaves them where they are: there are references to them.
     #[inline(always)]
     pub(crate) fn forget(&mut self) {
+        self.kept = 0;
         self.index.clear();
         self.entries.clear();
         self.words = 0;
@@ -322,12 +327,14 @@ impl WriteSet {
             }
         }
         let copy = self.buffer.take(whole, align.max(8))?;
-        // SAFETY: the original is mapped; the copy is as long.
-        unsafe {
-            let original = std::ptr::with_exposed_provenance::<MaybeUninit<u64>>(start);
-            copy.cast::<MaybeUninit<u64>>().copy_from_nonoverlapping(original, whole / 8);
-        }
         let entry = Entry { addr: start, copy, len: whole };
+        if !self.is_kept(entry) {
+            // SAFETY: the original is mapped; the copy is as long.
+            unsafe {
+                let original = std::ptr::with_exposed_provenance::<MaybeUninit<u64>>(start);
+                copy.cast::<MaybeUninit<u64>>().copy_from_nonoverlapping(original, whole / 8);
+            }
+        }
         self.add(entry);
         if self.index.is_large() {
             self.recent.set(entry);
