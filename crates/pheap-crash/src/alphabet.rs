@@ -42,13 +42,15 @@ pub fn alphabet(setting: Setting) -> Vec<Op> {
             Checkpoint, Close, Collect, Convert, Create, Kill, Migrate, Move, Power, Relocate, Remove,
             Rename, SetAmid, Sync, Torn,
         };
-        use One::{Abort, Big, Churn, Cut, Grow, Many, Pair, PopFree, Push, Replace, Set, Stuff, Wide};
+        use One::{
+            Abort, Big, Churn, Cut, Grow, Many, Pair, PopFree, Push, Replace, Set, Stuff, Weary, Wide,
+        };
         let a = match setting {
             _ if moved => vec![Set, Push, PopFree, Grow],
             _ if eager || crashed => vec![Push, PopFree, Cut, Stuff, Replace, Churn],
             _ if full => vec![Set, Push, Big, Grow, Wide],
             _ if lazy => vec![Set, Push, Many, Grow],
-            _ => vec![Set, Pair, Push, PopFree, Many, Big, Grow, Wide, Replace, Abort],
+            _ => vec![Set, Pair, Push, PopFree, Many, Weary, Big, Grow, Wide, Replace, Abort],
         };
         let changes = match setting {
             _ if moved => vec![Relocate, Move, Torn, Collect, Checkpoint],
@@ -181,6 +183,7 @@ pub fn alphabet(setting: Setting) -> Vec<Op> {
                 One::Many,
                 One::Overlap,
                 One::Widen,
+                One::Weary,
                 One::Big,
                 One::Grow,
                 One::Wide,

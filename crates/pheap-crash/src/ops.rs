@@ -20,6 +20,8 @@ const FILL: usize = 512;
 
 /// Nodes that are allocated at once: more than a span has.
 const STUFF: u64 = 5;
+/// Stores of [`One::Weary`]: as many as make a transaction over four objects leave its write set in a simulation, and some more.
+const WEARY: u64 = 100;
 
 /// A root for a new heap, or instead of one that was removed.
 pub fn create(heap: &pheap::Heap, name: &str, value: u64) -> pheap::Result<Handle> {
@@ -168,6 +170,13 @@ fn widen<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, value: u64) -> pheap::Resul
     Ok(())
 }
 
+/// Looks so often at its copies of four elements that it leaves them, in the middle.
+fn weary<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, value: u64) -> pheap::Result<()> {
+    let slice = slice(tx, p);
+    (0..WEARY).for_each(|i| tx[slice.at(i as usize % 4)] = value + i);
+    Ok(())
+}
+
 /// A large object, most of it zero: what is zero on the medium already cannot be torn, and costs the explorer time.
 #[txn]
 fn large<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, elements: &[u64]) -> pheap::Result<()> {
@@ -283,6 +292,10 @@ pub fn one(root: &Handle, model: &mut RootState, what: One, value: u64) -> pheap
             done = root.txn(|tx, p| write(tx, p, value));
             model.slice[1] = value;
             model.slice[20] = model.slice.iter().fold(0u64, |sum, x| sum.wrapping_add(*x));
+        }
+        One::Weary => {
+            done = root.txn(|tx, p| weary(tx, p, value));
+            model.slice.iter_mut().zip(WEARY - 4..).take(4).for_each(|(x, i)| *x = value + i);
         }
         One::Big | One::Grow => {
             let elements = if what == One::Big { sparse(BIG, 16, value) } else { sparse(GROW, 512, value) };

@@ -45,6 +45,8 @@ pub enum One {
     Overlap,
     /// Writes an element, and reads the slice.
     Widen,
+    /// Writes elements again and again, until the transaction goes on without copies.
+    Weary,
     /// Allocates an object that is too large for a redo record.
     Big,
     /// Allocates an object that needs a new arena.
@@ -158,7 +160,7 @@ pub enum Op {
     Change(Change),
 }
 
-const ONE: [(One, &str); 47] = [
+const ONE: [(One, &str); 48] = [
     (One::Set, "set"),
     (One::Pair, "pair"),
     (One::Bytes, "bytes"),
@@ -169,6 +171,7 @@ const ONE: [(One, &str); 47] = [
     (One::Many, "many"),
     (One::Overlap, "overlap"),
     (One::Widen, "widen"),
+    (One::Weary, "weary"),
     (One::Big, "big"),
     (One::Grow, "grow"),
     (One::Wide, "wide"),

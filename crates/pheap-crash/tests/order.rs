@@ -52,7 +52,15 @@ fn the_reset_is_durable_before_the_log_is_written_again() {
 
 #[test]
 fn old_content_is_durable_before_it_is_overwritten() {
-    holds(&["many a", "overlap a", "widen a", "widen a; overlap a; widen a", "big a; wide a", "pin: pair a"]);
+    holds(&[
+        "many a",
+        "overlap a",
+        "widen a",
+        "widen a; overlap a; widen a",
+        "weary a; set a",
+        "big a; wide a",
+        "pin: pair a",
+    ]);
     for program in ["many a", "overlap a"] {
         breaks(Bug::NoFenceAfterUndo, program);
         breaks(Bug::NoUndoEntry, program);

@@ -149,6 +149,7 @@ const LONGER: &[&str] = &[
     "pin: grow a; wide a",
     "pin: grow a; wide a; wide a",
     "widen a; overlap a; widen a",
+    "weary a; abort a; weary a",
     "abort-long a; push a",
     "pin: abort a; push a",
     "both-abort; both",
