@@ -17,7 +17,7 @@ mod imp {
     use std::arch::x86_64::{__cpuid, __cpuid_count, _mm_sfence};
 
     use super::FlushInstruction;
-    use crate::media::{LINE_WORDS, lines};
+    use crate::media::{LINE, LINE_WORDS, lines};
 
     impl FlushInstruction {
         /// The best one that this processor has. `None` if it has none (or is not known here).
@@ -73,6 +73,7 @@ mod imp {
     /// looks at them.
     #[inline(always)]
     pub(crate) unsafe fn stream(dst: *mut u64, words: &[u64]) {
+        debug_assert!(dst.addr().is_multiple_of(LINE));
         for (i, line) in words.as_chunks::<LINE_WORDS>().0.iter().enumerate() {
             // Two words at a time, but loaded one by one: what was written in words a moment ago cannot be loaded in larger pieces before it has left
             // the processor's store queue, where it may be behind a fence. The compiler would join the loads.

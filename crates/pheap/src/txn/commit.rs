@@ -288,11 +288,8 @@ fn finish(context: &mut Context) {
             context.log_is_empty();
         }
     }
-    if context.mode == Mode::Short {
-        context.set.keep();
-    } else {
-        context.set.clear();
-    }
+    debug_assert!(context.mode == Mode::Short || context.set.is_empty());
+    context.set.keep();
     end(context);
 }
 

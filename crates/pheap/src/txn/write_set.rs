@@ -2,6 +2,7 @@
 //!
 //! Its memory grows with what a transaction writes, and is given back after many transactions that write little.
 
+mod entries;
 mod kept;
 mod widen;
 
@@ -12,14 +13,13 @@ use super::buffer::{Buffer, CAPACITY};
 use super::line_index::{AT_ONCE, LineIndex, MAX_LINES, first_and_last};
 use super::padded::Padding;
 use crate::media::LINE;
+use entries::Entries;
 
 /// Objects at most, and where the explorer of crashes is to see short and long transactions alike.
 pub(crate) const MAX_ENTRIES: usize = 8192;
 pub(crate) const FEW_ENTRIES: usize = 32;
 /// So many entries are looked at one by one, rather than through an index. Fewer in a simulation, whose programs write less.
 const UNINDEXED: usize = if cfg!(feature = "sim") { 4 } else { 16 };
-/// There is always room for so many.
-const KEPT: usize = 32;
 /// Bytes of an object at most.
 const MAX_OBJECT: usize = 1024;
 /// Look-ups of long ranges may take so many steps, then the transaction is better off without a write set.
@@ -27,7 +27,6 @@ const PATIENCE: usize = 1 << 20;
 /// So many transactions in a row that need little memory, and the set gives back what a larger one needed.
 const QUIET: u32 = 1000;
 
-const _: () = assert!(UNINDEXED <= KEPT);
 // The objects and the lines that they cover at most can be numbered.
 const _: () = assert!(MAX_ENTRIES <= u16::MAX as usize && CAPACITY / LINE + 2 * MAX_ENTRIES <= MAX_LINES);
 
@@ -90,8 +89,8 @@ struct Long {
 
 /// Copies of objects. They stay where they are: references to them live as long as the transaction.
 pub(crate) struct WriteSet {
-    entries: Vec<Entry>,
-    /// So many entries are still there from the transaction before, unless newer ones are in their places: see [`keep`](Self::keep).
+    entries: Entries,
+    /// So many of the transaction before, unless newer ones have taken their places, are [kept](Self::keep).
     kept: usize,
     recent: Recent,
     index: LineIndex,
@@ -113,7 +112,7 @@ impl WriteSet {
     /// A set for `limit` objects, until it gets [another limit](Self::set_limit).
     pub(crate) fn new(limit: usize) -> WriteSet {
         WriteSet {
-            entries: Vec::with_capacity(KEPT),
+            entries: Entries::new(),
             kept: 0,
             recent: Recent { addr: Cell::new(0), copy: Cell::new(std::ptr::null_mut()), len: Cell::new(0) },
             index: LineIndex::new(),
@@ -198,7 +197,7 @@ impl WriteSet {
             self.index.shrink();
             self.buffer.clear();
             self.buffer.shrink(1);
-            self.entries.shrink_to(KEPT);
+            self.entries = Entries::new();
             self.padded.shrink_to(32);
             (self.grown, self.quiet) = (false, 0);
         }
@@ -354,12 +353,8 @@ impl WriteSet {
         if number >= UNINDEXED {
             return self.add_indexed(addr, copy, len);
         }
-        // Not `push`, whose way out would have the entry put together in memory first.
-        // SAFETY: there is room for so many from the beginning, and the set never gives it back.
-        unsafe {
-            self.entries.as_mut_ptr().add(number).write(Entry { addr, copy, len });
-            self.entries.set_len(number + 1);
-        }
+        // SAFETY: there is room for so many from the beginning.
+        unsafe { self.entries.push(Entry { addr, copy, len }) };
     }
 
     #[inline(never)]
@@ -367,10 +362,11 @@ impl WriteSet {
         if self.entries.len() == UNINDEXED {
             (0..UNINDEXED).for_each(|number| self.index_entry(number));
         }
-        if self.entries.len() == self.entries.capacity() {
+        if self.entries.len() == self.entries.room() {
             self.grow();
         }
-        self.entries.push(Entry { addr, copy, len });
+        // SAFETY: there is room now.
+        unsafe { self.entries.push(Entry { addr, copy, len }) };
         self.index_entry(self.entries.len() - 1);
     }
 
@@ -388,7 +384,7 @@ impl WriteSet {
     /// Makes room for more entries.
     #[cold]
     fn grow(&mut self) {
-        self.entries.reserve(self.entries.capacity());
+        self.entries.grow();
         self.grown = true;
     }
 
@@ -419,6 +415,8 @@ impl WriteSet {
 }
 
 impl Entry {
+    const NOTHING: Entry = Entry { addr: 0, copy: std::ptr::null_mut(), len: 0 };
+
     #[inline(always)]
     fn covers(&self, addr: usize, len: usize) -> bool {
         let at = addr.wrapping_sub(self.addr);
@@ -558,9 +556,9 @@ mod tests {
         for _ in 0..2 {
             write(&mut set, 5000);
             (1..QUIET).for_each(|_| write(&mut set, 10));
-            assert!(set.grown && set.entries.capacity() >= 5000);
+            assert!(set.grown && set.entries.room() >= 5000);
             write(&mut set, 10);
-            assert!(!set.grown && set.entries.capacity() < 5000);
+            assert!(!set.grown && set.entries.room() < 5000);
         }
     }
 

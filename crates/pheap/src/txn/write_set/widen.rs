@@ -39,7 +39,7 @@ impl WriteSet {
             for &part in &parts {
                 let part = &mut self.entries[part as usize];
                 copy_words(entry.copy_of(part.addr).cast(), part.copy.cast(), part.len / 8);
-                *part = Entry { addr: 0, copy: part.copy, len: 0 };
+                *part = Entry::NOTHING;
             }
         }
         self.recent.len.set(0);
