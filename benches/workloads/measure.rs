@@ -205,6 +205,9 @@ impl Case {
     }
 }
 
+/// So many runs a median is worth having of, where they are quick.
+const FEW: usize = 3;
+
 /// How long to measure.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
@@ -212,7 +215,7 @@ pub struct Plan {
     pub rounds: usize,
     /// The shortest run.
     pub run: Duration,
-    /// No round starts when they have taken as long as this, so a group may end with fewer rounds.
+    /// No round starts when they have taken as long as this, so a group may end with fewer rounds; but cases of which three runs take no more than half of it have these.
     pub budget: Duration,
     /// A case whose first pass takes as long as this is not warmed up: it was its first run.
     pub slow: Duration,
@@ -321,11 +324,11 @@ impl Turns {
         Ok(Turns { case, passes, first, seconds: Vec::new(), sum: Sample::default(), spent, last: spent })
     }
 
-    /// One run, unless it would be one too many.
-    fn turn(&mut self, round: usize, plan: &Plan) -> Result<()> {
+    /// One run, unless all would take more than `share` with it.
+    fn turn(&mut self, round: usize, share: Duration) -> Result<()> {
         let sample = if let Some(first) = self.first.take() {
             first
-        } else if round > 0 && self.spent + self.last > plan.share {
+        } else if round > 0 && self.spent + self.last > share {
             return Ok(());
         } else {
             let start = Instant::now();
@@ -361,11 +364,13 @@ pub fn interleaved(cases: Vec<Case>, plan: &Plan) -> Result<Vec<Row>> {
         cases.into_iter().map(|case| Turns::new(case, plan)).collect::<Result<_>>()?;
     let start = Instant::now();
     for round in 0..plan.rounds {
-        if round > 0 && start.elapsed() > plan.budget {
+        let is_late = round > 0 && start.elapsed() > plan.budget;
+        if is_late && round >= FEW {
             break;
         }
+        let share = if is_late { plan.share.min(plan.budget / 2) } else { plan.share };
         for case in &mut cases {
-            case.turn(round, plan)?;
+            case.turn(round, share)?;
         }
     }
     let rows: Vec<Row> = cases.into_iter().map(Turns::row).collect();

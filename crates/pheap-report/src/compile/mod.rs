@@ -29,7 +29,7 @@ struct Plan {
     example: bool,
 }
 
-const FULL: Plan = Plan { functions: 1000, records: 50, rounds: 5, example: true };
+const FULL: Plan = Plan { functions: 1000, records: 50, rounds: 4, example: true };
 const QUICK: Plan = Plan { functions: 100, records: 5, rounds: 2, example: false };
 
 /// The example that is built: it has one function with the attribute.
