@@ -31,7 +31,7 @@ const QUIET: u32 = 1000;
 const _: () = assert!(MAX_ENTRIES <= u16::MAX as usize && CAPACITY / LINE + 2 * MAX_ENTRIES <= MAX_LINES);
 
 /// A copy.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 struct Entry {
     /// First address (a multiple of 8) of the original.
     addr: usize,

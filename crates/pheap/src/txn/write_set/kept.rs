@@ -28,7 +28,7 @@ impl WriteSet {
             return false;
         }
         // What this transaction has taken from the buffer so far lies before the copy, or in other pieces; nothing is taken twice.
-        let is_kept = self.entries.left_over().is_some_and(|last| last.is(entry));
+        let is_kept = self.entries.left_over() == Some(&entry);
         debug_assert!(!is_kept || bug(Bug::KeepStaleCopies) || entry.is_as_original());
         if !is_kept {
             // A program that writes other objects now is not to be asked again.
@@ -39,11 +39,6 @@ impl WriteSet {
 }
 
 impl Entry {
-    #[inline(always)]
-    fn is(&self, other: Entry) -> bool {
-        self.addr == other.addr && self.copy == other.copy && self.len == other.len
-    }
-
     /// Whether the copy holds the same words as its original.
     fn is_as_original(&self) -> bool {
         let original = std::ptr::with_exposed_provenance::<u64>(self.addr);
