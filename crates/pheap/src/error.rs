@@ -79,6 +79,30 @@ pub enum Error {
     )]
     NotClosed,
 
+    /// The heap was in use with `Process` durability and was not closed, and the kernel does not say whether the machine has been down since: there is no
+    /// `/proc` now, or there was none when the heap was opened. Without it, no heap of a process that was killed opens with this durability, but in a tmpfs.
+    #[error(
+        "{} was in use with `Durability::Process`, and whether the machine has been down since, so that it may be torn, cannot be told without /proc; mount it before \
+         heaps are opened, or use `Durability::Wal`. What is there opens with `Options::verify(true)`, if nothing is wrong with it",
+        path.display()
+    )]
+    BootUnknown {
+        /// The file.
+        path: PathBuf,
+    },
+
+    /// The file is a copy that was made while the heap was in use, by a program or after it had been killed. What was copied while transactions went
+    /// on may be torn, however good it looks. It was not touched.
+    #[error(
+        "{} is a copy of a heap that was in use when it was made, so it may be torn; make copies with `Heap::backup` or `pheap backup`, or of closed heaps. If \
+         nobody changed the heap meanwhile, open the copy once with `Options::restored(true)`, which checks all of it first",
+        path.display()
+    )]
+    Copied {
+        /// The file.
+        path: PathBuf,
+    },
+
     /// The heap was in use with [`Durability::Wal`](crate::Durability::Wal), and its log is not beside it: a copy of the heap without its log, or the log
     /// was removed.
     #[error(

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::identity::Identity;
 use super::mapping::PAGE;
 use crate::error::{Error, Result};
 use crate::media::{Media, holds};
@@ -14,7 +15,7 @@ use crate::media::{Media, holds};
 /// Bytes of the two slots.
 pub(crate) const HEADER_SIZE: u64 = 2 * PAGE;
 /// The format that this program writes, and the newest that it reads.
-pub(crate) const FORMAT: u32 = 2;
+pub(crate) const FORMAT: u32 = 3;
 /// First word of a slot. Not text, so that no text file can have it.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"\x89PHEAP\r\n");
 
@@ -60,6 +61,8 @@ pub(crate) struct Header {
     pub(crate) live_slots: (u64, u64),
     /// Number of the newest write-ahead log: the one in use, if one is.
     pub(crate) log: u64,
+    /// The file that the heap was last in use in.
+    pub(crate) identity: Identity,
 }
 
 impl Header {
@@ -85,6 +88,7 @@ impl Header {
         w[17] = self.types;
         (w[18], w[19]) = self.live_slots;
         w[20] = self.log;
+        (w[21], w[22], w[23]) = (self.identity.device, self.identity.inode, self.identity.file_system);
         w[WORDS - 1] = checksum(&w);
         w
     }
@@ -122,6 +126,7 @@ impl Header {
             types: w[17],
             live_slots: (w[18], w[19]),
             log: w[20],
+            identity: Identity { device: w[21], inode: w[22], file_system: w[23] },
         };
         let sane = header.arena_unit.is_power_of_two()
             && header.arena_unit >= 8 * PAGE
@@ -269,6 +274,7 @@ mod tests {
             types: 4096,
             live_slots: (8192, 80),
             log: 3,
+            identity: Identity { device: 4, inode: 5, file_system: 6 },
         }
     }
 

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::identity::statfs;
 use super::lock;
 #[cfg(feature = "sim")]
 use super::simulated::{Source, maps};
@@ -438,21 +439,17 @@ pub(crate) fn supports_map_sync(file: &File, len: u64) -> bool {
     true
 }
 
-/// What [`file_system`] says of a tmpfs.
-pub(crate) const TMPFS_MAGIC: i64 = 0x0102_1994;
-
 /// Whether `file` lives in memory only (tmpfs), so that no power failure is survived whatever one does.
 pub(crate) fn is_tmpfs(file: &File) -> bool {
     file_system(file) == Some(TMPFS_MAGIC)
 }
 
+/// What [`file_system`] says of a tmpfs.
+pub(crate) const TMPFS_MAGIC: i64 = 0x0102_1994;
+
 /// The kind of file system that a file is in, by its magic number.
 pub(crate) fn file_system(file: &File) -> Option<i64> {
-    // SAFETY: `statfs` is plain data, for which zeros are valid, and the call fills it.
-    unsafe {
-        let mut stat: libc::statfs = std::mem::zeroed();
-        (libc::fstatfs(file.as_raw_fd(), &raw mut stat) == 0).then_some(stat.f_type as i64)
-    }
+    statfs(file).ok().map(|stat| stat.f_type as i64)
 }
 
 /// Of Linux 5.14: as if all pages were read, or written.

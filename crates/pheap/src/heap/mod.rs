@@ -8,6 +8,7 @@ mod checkpoints;
 mod collections;
 pub(crate) mod header;
 mod holes;
+pub(crate) mod identity;
 mod inspect;
 pub(crate) mod lock;
 mod logged;
@@ -361,8 +362,9 @@ impl HeapInner {
         meta.roots.clear();
         // SAFETY: every region is gone, and metadata are only touched with `meta` locked and the heap open.
         unsafe { self.mapping.unmap() };
-        self.mapping.unlock();
+        // One that is opened to be checked first shares the lock of who is going to open it.
         if let Some(file) = &self.file {
+            self.mapping.unlock();
             file.forget();
         }
         closed

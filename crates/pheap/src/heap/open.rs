@@ -13,6 +13,7 @@ use super::check;
 use super::collections::Collections;
 use super::header::{self, FORMAT, Found, HEADER_SIZE, Header, Use};
 use super::holes;
+use super::identity::{Identity, boot_id, is_same_boot};
 use super::lock::{self, OpenFile};
 use super::mapping::{Backing, Mapping, PAGE, is_tmpfs, supports_map_sync};
 use super::options::{Durability, Options};
@@ -111,9 +112,7 @@ fn open_found(
     if have < header.mapped {
         return Err(Error::Truncated { path: path.to_owned(), have, need: header.mapped });
     }
-    if header.in_use == Use::Process && header.boot != boot_id() && !options.verify {
-        return Err(Error::NotClosed);
-    }
+    check_use(options, path, &file, &header)?;
     let leftover = Leftover::read(&**disk, &header)?;
     if options.read_only {
         // What a killed process has left may be in the page cache only, and what is shown must not be lost.
@@ -141,6 +140,29 @@ fn open_found(
     };
     builder.recovered.replayed += leftover.transactions();
     Ok(builder)
+}
+
+/// Refuses a heap in use that may be torn: a copy of one, or one that the kernel has not written to its disk.
+fn check_use(options: &Options, path: &Path, file: &File, header: &Header) -> Result<()> {
+    if header.in_use == Use::Closed || options.restored {
+        return Ok(());
+    }
+    let now = Identity::of(file).map_err(|e| Error::io(format!("looking at {}", path.display()), e))?;
+    let boot = boot_id();
+    // Files in memory do not outlive their boot, and the name of a tmpfs is made when it is mounted.
+    let named = header.identity.file_system;
+    let same_boot =
+        is_same_boot(header.boot, boot) || is_tmpfs(file) && named != 0 && named == now.file_system;
+    if header.identity.is_other(&now, same_boot, header.in_use == Use::Process) {
+        return Err(Error::Copied { path: path.to_owned() });
+    }
+    if header.in_use != Use::Process || same_boot || options.verify {
+        Ok(())
+    } else if header.boot == 0 || boot == 0 {
+        Err(Error::BootUnknown { path: path.to_owned() })
+    } else {
+        Err(Error::NotClosed)
+    }
 }
 
 /// A heap of its own in memory, with its logs replayed: nothing in the file is changed.
@@ -267,6 +289,7 @@ pub(super) fn new_header(options: &Options) -> Header {
         types: 0,
         live_slots: (0, 0),
         log: 0,
+        identity: Identity::default(),
     }
 }
 
@@ -287,12 +310,6 @@ fn random<const N: usize>() -> [u64; N] {
     words
 }
 
-/// What the kernel calls this boot, or 0 if it does not say.
-fn boot_id() -> u128 {
-    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    u128::from_str_radix(&text.trim().replace('-', ""), 16).unwrap_or(0)
-}
-
 /// Marks the heap as in use, durably before it is changed: after a power failure, the disk may have any of the pages that were
 /// stored later, and must not have the mark of a closed heap beside them.
 #[cfg_attr(feature = "sim", track_caller)]
@@ -309,6 +326,9 @@ fn mark_in_use(mapping: &Mapping, medium: &Medium, media: &Media, header: &mut H
         _ => Use::Pmem,
     };
     header.boot = if medium.is_simulated() { 0 } else { boot_id() };
+    // A file that cannot be looked at is one that nothing is known of.
+    let file = mapping.file().filter(|_| !medium.is_simulated());
+    header.identity = file.and_then(|file| Identity::of(file).ok()).unwrap_or_default();
     // What it names will not be true any more.
     if !bug(Bug::KeepLiveSlots) {
         header.live_slots = (0, 0);

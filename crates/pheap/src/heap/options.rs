@@ -61,6 +61,7 @@ pub struct Options {
     pub(crate) max_size: u64,
     pub(crate) pin_undo: bool,
     pub(crate) verify: bool,
+    pub(crate) restored: bool,
     pub(crate) collect_growth: u32,
     pub(crate) collect_threads: usize,
     pub(crate) collect_least: u64,
@@ -80,6 +81,7 @@ impl Default for Options {
             max_size: u64::MAX,
             pin_undo: false,
             verify: false,
+            restored: false,
             collect_growth: 100,
             collect_threads: 0,
             collect_least: 4 << 20,
@@ -188,6 +190,16 @@ impl Options {
         self
     }
 
+    /// Opens a file that is a copy of a heap in use, which is [`Error::Copied`] otherwise: for one that was copied or restored on purpose, when nobody changed
+    /// the heap. Without meaning for other files.
+    ///
+    /// All of the heap is [checked](Options::verify) first, its log included, and nothing in the file is changed if something is wrong. That does not tell whether a copy has
+    /// all that was committed. From then on the heap is at home in this file, and opens without this option.
+    pub fn restored(mut self, restored: bool) -> Options {
+        self.restored = restored;
+        self
+    }
+
     /// Every transaction takes the path of long ones. For tests and measurements.
     #[doc(hidden)]
     pub fn pin_undo(mut self, pin: bool) -> Options {
@@ -199,7 +211,8 @@ impl Options {
     ///
     /// # Errors
     /// [`Error::NotAHeap`], [`Error::Truncated`], [`Error::NewerFormat`], [`Error::Corrupt`] for files that are not (or no longer) good
-    /// heaps, which are left as they are; [`Error::Locked`] and [`Error::AlreadyOpen`] for heaps that are in use;
+    /// heaps, which are left as they are; [`Error::Locked`] and [`Error::AlreadyOpen`] for heaps that are in use; [`Error::Copied`], [`Error::NotClosed`] and
+    /// [`Error::BootUnknown`] for those that may be torn;
     /// [`Error::NoPermission`], [`Error::OutOfSpace`], [`Error::AddressInUse`], [`Error::Io`].
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Heap> {
         self.check()?;

@@ -78,4 +78,8 @@ pub enum Bug {
     KeepStaleCopies,
     /// Recovery relies on what a killed process has stored, which may be in a cache only.
     TrustLeftovers,
+    /// A copy of a file in use is opened as if it were that file.
+    TakeCopies,
+    /// Where the kernel does not say which boot it is, it is the one before.
+    UnknownBootIsThis,
 }

@@ -14,7 +14,7 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::header::Header;
+use super::header::{Header, Use};
 use super::options::Options;
 use super::{Heap, HeapInner, Meta};
 use crate::error::{Error, Result};
@@ -162,13 +162,11 @@ impl Still<'_> {
 
 /// For [`Options::verify`]: checks a file before it is opened, and before anything in it is changed. Its logs are replayed in memory.
 pub(super) fn verify(options: &Options, path: &Path, file: &File, header: &Header) -> Result<()> {
-    if !options.verify {
+    let is_copy = options.restored && header.in_use != Use::Closed;
+    if !options.verify && !is_copy {
         return Ok(());
     }
-    // Not the handle that has the lock: closing the heap would let go of it.
-    use std::os::fd::AsRawFd;
-    let again = File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))
-        .map_err(|e| Error::io(format!("opening {} again", path.display()), e))?;
+    let again = file.try_clone().map_err(|e| Error::io(format!("opening {} again", path.display()), e))?;
     let private = options.clone().read_only(true);
     let heap = super::open::open_private(&private, path, again, header.clone())?;
     let report = heap.check()?;

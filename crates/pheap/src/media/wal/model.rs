@@ -15,6 +15,7 @@ use super::{Settings, Wal};
 use crate::error::{Error, Result};
 use crate::heap::SyncPolicy;
 use crate::heap::header::{FORMAT, HEADER_SIZE, Header, Use};
+use crate::heap::identity::Identity;
 use crate::sync::Mistake;
 use crate::sync::model::{Seed, explore, finds};
 use crate::txn::log::{Range, ranges};
@@ -42,6 +43,7 @@ fn header() -> Header {
         types: 0,
         live_slots: (0, 0),
         log: 0,
+        identity: Identity::default(),
     }
 }
 
