@@ -82,10 +82,13 @@ impl Files {
     /// Puts the copies in the place of the files.
     pub fn take_copies(&mut self) {
         for name in self.both() {
-            let _ = fs::remove_file(&name);
             let copy = with(&name, ".copy");
             if copy.exists() {
-                fs::rename(copy, &name).expect("the copy can be moved");
+                // Into the same file, or it would be refused as a copy of one in use.
+                fs::copy(&copy, &name).expect("the file can be written");
+                fs::remove_file(copy).expect("the copy is there");
+            } else {
+                let _ = fs::remove_file(&name);
             }
         }
         self.copied = false;

@@ -16,8 +16,8 @@ struct Finding {
     problems: Vec<String>,
 }
 
-pub fn check(file: &Path, as_json: bool, out: &mut dyn Write) -> Result {
-    let Finding { report, problems } = examine(file)?;
+pub fn check(how: &Options, file: &Path, as_json: bool, out: &mut dyn Write) -> Result {
+    let Finding { report, problems } = examine(how, file)?;
     let clean = problems.is_empty() && report.as_ref().is_some_and(Report::is_clean);
     if as_json {
         let report = report.unwrap_or_default();
@@ -42,20 +42,26 @@ pub fn check(file: &Path, as_json: bool, out: &mut dyn Write) -> Result {
 }
 
 /// Opening with `verify` finds all that a heap's own check does, and roots that were lost, but says less.
-fn examine(file: &Path) -> Result<Finding> {
-    let reader = Options::new().read_only(true);
+fn examine(how: &Options, file: &Path) -> Result<Finding> {
+    let reader = how.clone().read_only(true);
     let report = |options: Options| options.open(file).and_then(|heap| heap.check());
     let mut problems = Vec::new();
-    match report(reader.clone().verify(true)) {
+    match report(reader.clone().verify(true).restored(true)) {
         Ok(found) => {
             // A heap that is sound, and was never closed.
-            if let Err(Error::NotClosed) = reader.open(file) {
-                problems.push(
-                    "the heap was in use with `Durability::Process` when the machine went down: every object is one, but the \
-                     last transactions may be there in parts"
-                        .to_owned(),
-                );
-            }
+            let what = match reader.open(file) {
+                Err(Error::NotClosed) => {
+                    "the heap was in use with `Durability::Process` when the machine went down"
+                }
+                Err(Error::BootUnknown { .. }) => {
+                    "the heap was in use with `Durability::Process`, and perhaps the machine went down"
+                }
+                Err(Error::Copied { .. }) => "this is a copy of a heap that was in use when it was made",
+                _ => return Ok(Finding { report: Some(found), problems }),
+            };
+            problems.push(format!(
+                "{what}: every object is one, but the last transactions may be there in parts"
+            ));
             Ok(Finding { report: Some(found), problems })
         }
         Err(error @ Error::Corrupt { .. }) => match report(reader) {

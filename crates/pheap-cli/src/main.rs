@@ -25,6 +25,9 @@ use pheap::{Error, Heap, Options};
 struct Args {
     #[command(subcommand)]
     command: Command,
+    /// The file is a copy of a heap that was in use, made when nobody changed it: check all of it, and take it for what it is
+    #[arg(long, global = true)]
+    restored: bool,
 }
 
 #[derive(Subcommand, Debug)]
@@ -102,7 +105,7 @@ fn main() -> ExitCode {
     let args = Args::parse();
     let stdout = io::stdout().lock();
     let mut out = BufWriter::new(stdout);
-    let result = run(&args.command, &mut out).and_then(|outcome| Ok(out.flush().map(|()| outcome)?));
+    let result = run(&args, &mut out).and_then(|outcome| Ok(out.flush().map(|()| outcome)?));
     let message = match result {
         Ok(Outcome::Well) => return ExitCode::SUCCESS,
         Ok(Outcome::Unsound) => return ExitCode::from(1),
@@ -116,31 +119,32 @@ fn main() -> ExitCode {
     ExitCode::from(2)
 }
 
-fn run(command: &Command, out: &mut dyn Write) -> Result {
-    match command {
-        Command::Info(args) => show::info(&open(&args.file)?, args.json, out),
-        Command::Roots(args) => show::roots(&open(&args.file)?, args.json, out),
-        Command::Types(args) => show::types(&open(&args.file)?, args.json, out),
-        Command::Stats(args) => show::stats(&open(&args.file)?, args.json, out),
-        Command::Check(args) => check::check(&args.file, args.json, out),
-        Command::Dump(args) => dump::dump(&open(&args.file)?, args, out),
+fn run(args: &Args, out: &mut dyn Write) -> Result {
+    let how = &Options::new().restored(args.restored);
+    match &args.command {
+        Command::Info(args) => show::info(&open(how, &args.file)?, args.json, out),
+        Command::Roots(args) => show::roots(&open(how, &args.file)?, args.json, out),
+        Command::Types(args) => show::types(&open(how, &args.file)?, args.json, out),
+        Command::Stats(args) => show::stats(&open(how, &args.file)?, args.json, out),
+        Command::Check(args) => check::check(how, &args.file, args.json, out),
+        Command::Dump(args) => dump::dump(&open(how, &args.file)?, args, out),
         Command::Collect(args) => {
-            drop(open(&args.file)?); // what is no heap yet must not become one
-            let heap = Options::new().verify(true).open(&args.file)?;
+            drop(open(how, &args.file)?); // what is no heap yet must not become one
+            let heap = how.clone().verify(true).open(&args.file)?;
             let outcome = show::collect(&heap, args.json, out)?;
             heap.close()?;
             Ok(outcome)
         }
         Command::Backup { file, to } => {
-            open(file)?.backup(to)?;
+            open(how, file)?.backup(to)?;
             Ok(Outcome::Well)
         }
     }
 }
 
 /// Opens a heap to look at it.
-fn open(file: &Path) -> Result<Heap> {
-    Ok(Options::new().read_only(true).open(file)?)
+fn open(how: &Options, file: &Path) -> Result<Heap> {
+    Ok(how.clone().read_only(true).open(file)?)
 }
 
 /// An error in words for someone who has no program to change.
@@ -155,6 +159,17 @@ fn explain(error: &Error) -> String {
                              torn; `pheap check` says what is wrong with it"
                 .to_owned()
         }
+        Error::BootUnknown { path } => format!(
+            "{} was in use with `Durability::Process`, and whether the machine has been down since cannot be told without /proc; `pheap check` says whether anything \
+             is wrong with it",
+            path.display()
+        ),
+        Error::Copied { path } => format!(
+            "{} is a copy of a heap that was in use when it was made, so it may be torn; make copies with `pheap backup`, or by the program that has the heap open. If nobody \
+             changed the heap meanwhile, `--restored` opens the copy, once all of it has been checked",
+            path.display()
+        ),
+        Error::NotAFile { path, kind } => format!("{} is {kind}, not a file", path.display()),
         Error::NoSuchRoot(name) => format!("there is no root {name:?}; `pheap roots` lists those that exist"),
         error => error.to_string(),
     }

@@ -366,10 +366,27 @@ fn files_are_not_changed() -> Result<()> {
         tx[index].files = None;
         Ok(())
     })?;
-    fs::copy(&open, &crashed).unwrap(); // as a crash at this moment leaves it
+    fs::copy(&open, &crashed).unwrap();
+    // In the middle of nothing, as is known here, but not to the program.
+    let nothing = place.path("nothing");
+    for (command, more) in [
+        ("info", vec![]),
+        ("dump", vec!["index"]),
+        ("backup", vec![nothing.to_str().unwrap()]),
+        ("collect", vec![]),
+    ] {
+        let message = ends_with(&pheap(command, &crashed, &more), 2);
+        assert!(
+            message.contains("a copy of a heap that was in use") && message.contains("--restored"),
+            "{message}"
+        );
+    }
+    let found = pheap("check", &crashed, &[]);
+    assert_eq!(found.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&found.stdout).contains("a copy of a heap that was in use"));
     for (path, state) in [(&closed, "closed"), (&crashed, "process")] {
         let before = (fs::read(path).unwrap(), fs::metadata(path).unwrap().modified().unwrap());
-        assert_eq!(json("info", path, &["--json"])["state"], state);
+        assert_eq!(json("info", path, &["--json", "--restored"])["state"], state);
         for (command, more) in [
             ("info", vec![]),
             ("roots", vec![]),
@@ -379,7 +396,7 @@ fn files_are_not_changed() -> Result<()> {
             ("dump", vec!["index"]),
             ("backup", vec![place.path(state).to_str().unwrap()]),
         ] {
-            text(command, path, &more);
+            text(command, path, &[more, vec!["--restored"]].concat());
             let after = (fs::read(path).unwrap(), fs::metadata(path).unwrap().modified().unwrap());
             assert!(before == after, "{command} has changed the heap");
         }
@@ -407,6 +424,7 @@ fn what_cannot_be_done_is_said() -> Result<()> {
     for command in ["info", "check", "dump"] {
         says(pheap(command, &text_file, &[]), "is not a pheap file");
     }
+    says(pheap("info", text_file.parent().unwrap(), &[]), "is a directory");
     says(pheap("backup", &path, &[text_file.to_str().unwrap()]), "exists");
     assert_eq!(fs::read(&text_file).unwrap(), b"hello");
 

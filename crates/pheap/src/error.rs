@@ -27,6 +27,27 @@ pub enum Error {
         path: PathBuf,
     },
 
+    /// What is at the path is no file: a directory, a FIFO, a socket or a device. It was not opened.
+    #[error("{} is {kind}, and a heap is an ordinary file; give the path of one, which may be new", path.display())]
+    NotAFile {
+        /// The path.
+        path: PathBuf,
+        /// What is there.
+        kind: &'static str,
+    },
+
+    /// The file of the open heap was removed, or another one took its name: what is in the heap will be gone when its last handle is. Transactions that do not have
+    /// to grow the file go on, and [`Heap::backup`](crate::Heap::backup) saves what they have committed.
+    #[error(
+        "{} was removed while the heap was open, and what is in it will be gone when it is closed; save it with `Heap::backup`, to the same path or another one, and \
+         open that",
+        path.display()
+    )]
+    Removed {
+        /// The file, as it was opened.
+        path: PathBuf,
+    },
+
     /// The file is shorter than its header says.
     #[error(
         "{} is truncated: {have} of {need} bytes are there; restore it from a copy (a copy must be complete)",

@@ -155,6 +155,69 @@ fn a_file_that_is_there_stays() -> Result<()> {
     Ok(())
 }
 
+/// A program that was killed while it made a copy has left a part of it. In a container, the next one has the same number.
+#[test]
+fn what_killed_programs_have_left_is_in_nobodys_way() -> Result<()> {
+    let dir = tempdir();
+    let left = |name: String| {
+        let path = dir.path().join(name);
+        fs::write(&path, "left by a program that was killed").unwrap();
+        path
+    };
+    let own = std::process::id();
+    let older: Vec<_> = (0..4).map(|i| left(format!(".b.{own}-{i}.partial"))).collect();
+    let stale = left(".b.00c0ffee00c0ffee.partial".to_owned());
+    let others =
+        ["b.00c0ffee00c0ffee.partial", ".b.c0ffee.partial", ".bb.00c0ffee00c0ffee.partial", ".b.partial"];
+    let others = others.map(|name| left(name.to_owned()));
+    // In the works, somewhere else.
+    let living = left(".b.0123456789abcdef.partial".to_owned());
+    let works = fs::File::open(&living).unwrap();
+    works.try_lock().unwrap();
+    let fifo = dir.path().join(".b.0000000000000001.partial");
+    let name = std::ffi::CString::new(fifo.to_str().unwrap()).unwrap();
+    // SAFETY: a call with a string.
+    assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+
+    let heap = Heap::in_memory()?;
+    heap.root::<u64>("n")?;
+    heap.backup(dir.path().join("b"))?;
+    assert!(!stale.exists() && living.exists() && fifo.exists());
+    assert!(others.iter().chain(&older).all(|path| path.exists()));
+    drop(works);
+    let _ = fs::remove_file(dir.path().join("b"));
+    heap.backup(dir.path().join("b"))?;
+    assert!(!living.exists());
+    Ok(())
+}
+
+/// Copies to one place: one of them gets there, none takes another one's file.
+#[test]
+fn copies_at_a_time() -> Result<()> {
+    let dir = tempdir();
+    let heap = small().in_memory()?;
+    account(&heap, "a", ALL)?;
+    account(&heap, "b", 0)?;
+    for round in 0..20 {
+        let target = dir.path().join(format!("{round}"));
+        let made = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(|| heap.backup(&target))).collect();
+            let results = threads.into_iter().map(|thread| thread.join().unwrap());
+            results
+                .filter_map(|result| match result {
+                    Ok(()) => Some(()),
+                    Err(Error::Io { source, .. }) if source.kind() == ErrorKind::AlreadyExists => None,
+                    Err(error) => panic!("{error}"),
+                })
+                .count()
+        });
+        assert_eq!(made, 1);
+        audit(&small().open(&target)?)?;
+    }
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 20);
+    Ok(())
+}
+
 #[test]
 fn heaps_of_all_kinds_are_copied() -> Result<()> {
     let dir = tempdir();

@@ -1,5 +1,9 @@
 //! Collections: what is unreachable becomes free, what is reachable stays.
 
+#[path = "common/killed.rs"]
+mod killed;
+
+use killed::{copy_as_killed, forget_file};
 use pheap::{Durability, Heap, Held, Options, P, Persist, Root, Txn, View};
 
 type Slice<'r> = Option<P<'r, [u64]>>;
@@ -313,7 +317,7 @@ fn what_a_crash_leaves_behind_is_found_and_freed() {
         Ok(())
     })
     .unwrap();
-    std::fs::copy(&path, &copy).unwrap();
+    copy_as_killed(&path, &copy);
     let live = heap.stats().live_objects - 30_000;
     drop(root);
     heap.close().unwrap();
@@ -469,6 +473,7 @@ fn a_damaged_header_brings_no_stale_bitmaps_back() {
     for slot in 0..2 {
         let mut bytes = std::fs::read(&path).unwrap();
         bytes[slot * 4096 + 20] ^= 1;
+        forget_file(&mut bytes);
         std::fs::write(&copy, &bytes).unwrap();
         let heap = small().open(&copy).unwrap();
         assert!(
@@ -496,7 +501,7 @@ fn statistics_know_what_they_do_not_know() {
         Ok(())
     })
     .unwrap();
-    std::fs::copy(&path, &copy).unwrap();
+    copy_as_killed(&path, &copy);
     let live = heap.stats().live_objects;
     let frozen = small().read_only(true).open(&copy).unwrap();
     assert!(!frozen.stats().ready);

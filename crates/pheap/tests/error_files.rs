@@ -5,6 +5,7 @@ mod common;
 
 use std::fs;
 
+use common::killed::*;
 use common::sample::*;
 use common::*;
 use pheap::{Error, Result, Root};
@@ -29,10 +30,45 @@ fn a_file_of_another_kind_is_not_a_heap() {
 }
 
 #[test]
-fn a_directory_is_an_error_of_the_system() {
+fn a_directory_that_is_not_there_is_an_error_of_the_system() {
     let dir = tempdir();
-    assert!(matches!(small().open(dir.path()), Err(Error::Io { .. })));
     assert!(matches!(small().open(dir.path().join("no/such/directory")), Err(Error::Io { .. })));
+}
+
+/// Nothing waits for somebody to write into it, nor does a device do whatever devices do.
+#[test]
+fn what_is_no_file_is_not_opened() {
+    let dir = tempdir();
+    let path = |name: &str| dir.path().join(name);
+    fs::create_dir(path("directory")).unwrap();
+    let name = std::ffi::CString::new(path("fifo").to_str().unwrap()).unwrap();
+    // SAFETY: a call with a string.
+    assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+    let _socket = std::os::unix::net::UnixListener::bind(path("socket")).unwrap();
+    std::os::unix::fs::symlink(path("fifo"), path("link")).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", path("zero")).unwrap();
+    let names = [
+        ("directory", "a directory"),
+        ("fifo", "a FIFO"),
+        ("socket", "a socket"),
+        ("link", "a FIFO"),
+        ("zero", "a device"),
+    ];
+    for (name, is) in names {
+        for options in [small(), small().read_only(true), small().verify(true)] {
+            let error = options.open(path(name)).expect_err("it is no file");
+            assert!(matches!(&error, Error::NotAFile { kind, .. } if *kind == is), "{name}: {error}");
+        }
+    }
+    // What the message says.
+    small().open(path("directory").join("new")).unwrap().close().unwrap();
+    // Nor is a copy written there.
+    let heap = pheap::Heap::in_memory().unwrap();
+    for (name, _) in names {
+        let error = heap.backup(path(name)).unwrap_err();
+        let exists = |error: &std::io::Error| error.kind() == std::io::ErrorKind::AlreadyExists;
+        assert!(matches!(&error, Error::Io { source, .. } if exists(source)), "{error}");
+    }
 }
 
 #[test]
@@ -100,18 +136,18 @@ fn a_longer_file_than_the_header_says_is_fine() -> Result<()> {
 fn a_newer_format() {
     let error = altered(|bytes| {
         let slot = newest_slot(bytes);
-        patch_header(bytes, slot, 1, 3);
+        patch_header(bytes, slot, 1, 4);
     });
-    assert!(matches!(error, Error::NewerFormat { found: 3, supported: 2 }), "{error}");
+    assert!(matches!(error, Error::NewerFormat { found: 4, supported: 3 }), "{error}");
 }
 
 #[test]
 fn an_unknown_feature_flag() {
     let error = altered(|bytes| {
         let slot = newest_slot(bytes);
-        patch_header(bytes, slot, 1, 1 << 40 | 2);
+        patch_header(bytes, slot, 1, 1 << 40 | 3);
     });
-    assert!(matches!(error, Error::NewerFormat { found: 0x100_0000_0002, .. }), "{error}");
+    assert!(matches!(error, Error::NewerFormat { found: 0x100_0000_0003, .. }), "{error}");
 }
 
 #[test]
@@ -135,7 +171,7 @@ fn a_bad_header_in_the_first_session_is_no_empty_heap() -> Result<()> {
     let heap = small().open(&path)?;
     let root: Root<u64> = heap.root("n")?;
     root.txn(|tx, n| Ok(tx[n] = 7))?;
-    let image = fs::read(&path).unwrap();
+    let image = as_killed(&path);
     drop(root);
     heap.close()?;
     for slot in [0, PAGE] {
@@ -182,7 +218,7 @@ fn a_bad_header_after_growth_is_noticed_or_made_good() -> Result<()> {
         tx[r].items = Some(items);
         Ok(())
     })?;
-    let mut image = fs::read(&path).unwrap();
+    let mut image = as_killed(&path);
     let slot = newest_slot(&image);
     image[slot + 20] ^= 1;
     fs::write(&copy, &image).unwrap();
@@ -307,7 +343,7 @@ fn a_heap_that_the_machine_went_down_with() -> Result<()> {
     sample(&path);
     let mut bytes = {
         let heap = small().open(&path)?;
-        let bytes = fs::read(&path).unwrap();
+        let bytes = as_killed(&path);
         heap.close()?;
         bytes
     };

@@ -4,6 +4,7 @@ mod common;
 
 use std::fs;
 
+use common::killed::*;
 use common::sample::*;
 use common::*;
 use pheap::{Error, Result, Root};
@@ -32,7 +33,7 @@ fn killed() -> Vec<u8> {
     let path = dir.path().join("x");
     let heap = small().open(&path).unwrap();
     let _root: Root<Record> = heap.root("record").unwrap();
-    fs::read(&path).unwrap()
+    as_killed(&path)
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod common;
 
 use std::fs;
 
+use common::killed::*;
 use common::*;
 use pheap::{Options, P, Persist, Result, Root};
 use xxhash_rust::xxh3::xxh3_64;
@@ -88,7 +89,7 @@ fn a_heap_of_format_1_goes_on() -> Result<()> {
     for name in names {
         fill(&heap.root(name)?, 0, 15_000)?;
     }
-    assert!(heap.info().arenas >= 2 && heap.info().format == 2);
+    assert!(heap.info().arenas >= 2 && heap.info().format == 3);
     heap.close()?;
     let mut bytes = fs::read(&path).unwrap();
     in_format_1(&mut bytes);
@@ -110,11 +111,11 @@ fn a_heap_of_format_1_goes_on() -> Result<()> {
     assert!(heap.check()?.is_clean());
     // As a crash would leave it.
     let killed = dir.path().join("killed");
-    fs::copy(&path, &killed).unwrap();
+    copy_as_killed(&path, &killed);
     heap.close()?;
     for path in [killed, path] {
         let heap = options().verify(true).open(&path)?;
-        assert_eq!(heap.info().format, 2);
+        assert_eq!(heap.info().format, 3);
         for name in names {
             holds(&heap.existing_root(name)?, 40_000)?;
         }

@@ -2,6 +2,7 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use pheap::{Heap, PHashMap, PString, PVec, Persist, Root, field};
 
@@ -9,11 +10,17 @@ use pheap::{Heap, PHashMap, PString, PVec, Persist, Root, field};
 struct Counting;
 
 static USED: AtomicUsize = AtomicUsize::new(0);
+/// The most that was used since it was set.
+static MOST: AtomicUsize = AtomicUsize::new(0);
+
+/// Tests of this file count alone.
+static ALONE: Mutex<()> = Mutex::new(());
 
 // SAFETY: the system's allocator does it.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        USED.fetch_add(layout.size(), Ordering::Relaxed);
+        let used = USED.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
+        MOST.fetch_max(used, Ordering::Relaxed);
         // SAFETY: passed on to the caller.
         unsafe { System.alloc(layout) }
     }
@@ -40,6 +47,7 @@ struct All<'r> {
 /// The same work, again and again: it needs no more memory the hundredth time than the tenth.
 #[test]
 fn transactions_leak_nothing() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let heap = Heap::in_memory().unwrap();
     let root: Root<All> = heap.root("all").unwrap();
     let round = || {
@@ -59,4 +67,27 @@ fn transactions_leak_nothing() {
     (0..90).for_each(|_| round());
     let more = USED.load(Ordering::Relaxed).saturating_sub(before);
     assert!(more < 100_000, "{more} bytes more");
+}
+
+/// Of so many roots, each is noted once, not once for each of the others.
+#[test]
+fn a_transaction_over_thousands_of_roots_is_small() {
+    const ROOTS: usize = 4000;
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    for pin_undo in [false, true] {
+        let heap = pheap::Options::new().pin_undo(pin_undo).in_memory().unwrap();
+        let roots: Vec<Root<u64>> = (0..ROOTS).map(|i| heap.root(&i.to_string()).unwrap()).collect();
+        for round in 0..2 {
+            let before = USED.load(Ordering::Relaxed);
+            MOST.store(before, Ordering::Relaxed);
+            pheap::txn(&roots[..], |mut shards| {
+                (0..shards.len()).for_each(|i| shards.with(i, |tx, n| tx[n] += 1));
+                Ok(())
+            })
+            .unwrap();
+            let most = MOST.load(Ordering::Relaxed) - before;
+            assert!(most < ROOTS * 4096, "round {round}: {} bytes for each root", most / ROOTS);
+        }
+        assert!(roots.iter().all(|root| root.read(|view, n| view[n]).unwrap() == 2));
+    }
 }

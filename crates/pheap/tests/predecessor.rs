@@ -18,6 +18,7 @@ mod common;
 use std::fs;
 use std::path::Path;
 
+use common::killed::*;
 use common::*;
 use pheap::{Error, Heap, Options, P, Persist, Result, Root, Txn, View};
 
@@ -136,9 +137,9 @@ fn all_or_nothing(test: &str, change: Change) {
         // What the file holds in the middle of the transaction is what a crash at that moment leaves.
         let mut images = Vec::new();
         let _ = root.txn(|tx, d| {
-            images.push(fs::read(&file).unwrap());
+            images.push(as_killed(&file));
             change(tx, d)?;
-            images.push(fs::read(&file).unwrap());
+            images.push(as_killed(&file));
             Err::<(), _>(Error::abort("no"))
         });
         drop(root);
@@ -451,7 +452,7 @@ fn a_torn_record_is_noticed() -> Result<()> {
     let heap = small().open(&path)?;
     let root = fresh(&heap)?;
     root.txn(|tx, d| Ok(tx[d].count = 1))?;
-    let (before, old) = (fs::read(&path).unwrap(), root.read(dump)?);
+    let (before, old) = (as_killed(&path), root.read(dump)?);
     root.txn(|tx, d| {
         let (bytes, wide) = (tx[d].bytes.unwrap(), tx[d].wide.unwrap());
         tx[bytes].fill(0xee);
@@ -500,7 +501,7 @@ fn a_record_behind_a_torn_one_stays_dead() -> Result<()> {
     let (path, copy) = (dir.path().join("x"), dir.path().join("copy"));
     let heap = small().open(&path)?;
     let root: Root<u64> = heap.root("n")?;
-    let mut images = vec![fs::read(&path).unwrap()];
+    let mut images = vec![as_killed(&path)];
     for i in 1..=3 {
         root.txn(|tx, n| Ok(tx[n] = i))?;
         images.push(fs::read(&path).unwrap());

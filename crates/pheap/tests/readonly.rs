@@ -5,6 +5,7 @@ mod common;
 
 use std::fs;
 
+use common::killed::*;
 use common::*;
 use pheap::{Error, Options, P, Persist, Result, Root};
 
@@ -86,6 +87,7 @@ fn a_record_is_replayed_in_memory() -> Result<()> {
     let after = fs::read(&path).unwrap();
     let log = find(&after, b"\x89PREGIO\n")[0] + PAGE;
     image[log..log + PAGE].copy_from_slice(&after[log..log + PAGE]);
+    forget_file(&mut image);
     fs::write(&copy, &image).unwrap();
     drop((root, heap));
     let heap = reader().open(&copy)?;

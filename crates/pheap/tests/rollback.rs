@@ -5,6 +5,7 @@ mod common;
 use std::fmt::Debug;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
+use common::killed::*;
 use common::*;
 use pheap::{Durability, Error, Heap, P, Persist, Result, Root, Txn, View};
 use proptest::prelude::*;
@@ -121,7 +122,7 @@ fn large_transactions_that_a_crash_has_cut_short() -> Result<()> {
             tx.slice_mut(words, 3..).iter_mut().for_each(|word| *word += 1);
             tx.slice_mut(words, 1..5).fill(7);
             tx.slice_mut(words, 9000..15_000).fill(8);
-            std::fs::copy(&path, &killed).unwrap();
+            copy_as_killed(&path, &killed);
             Ok(())
         })?;
         let heap = options.open(&killed)?;

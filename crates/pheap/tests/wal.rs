@@ -1,8 +1,12 @@
 //! Heaps with a write-ahead log: what is in which file, what a kill leaves, conversions, and limits.
 
+#[path = "common/killed.rs"]
+mod killed;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use killed::copy_as_killed;
 use pheap::{Durability, Error, Heap, Options, P, Persist, Root, SyncPolicy, Txn};
 
 const ARENA: u64 = 1 << 20;
@@ -19,7 +23,7 @@ fn log_of(path: &Path) -> PathBuf {
 
 /// What a crash now would leave: both files as they are.
 fn crash(path: &Path, to: &Path) {
-    fs::copy(path, to).unwrap();
+    copy_as_killed(path, to);
     fs::copy(log_of(path), log_of(to)).unwrap();
 }
 
@@ -111,7 +115,7 @@ fn every_durability_finds_what_another_has_left() {
             assert_eq!(sum(&list), (100 * expected, 100 * expected));
             if crashed {
                 let copy = dir.path().join("b");
-                fs::copy(&path, &copy).unwrap();
+                copy_as_killed(&path, &copy);
                 if kind == Durability::Wal {
                     fs::copy(log_of(&path), log_of(&copy)).unwrap();
                 }
@@ -243,7 +247,7 @@ fn a_torn_log_ends_where_it_is_torn() {
     let used = log.iter().rposition(|&byte| byte != 0).unwrap() + 1;
     let mut seen = Vec::new();
     for cut in (4096 + 64..used + 64).step_by(24) {
-        fs::copy(&path, &copy).unwrap();
+        copy_as_killed(&path, &copy);
         let mut torn = log.clone();
         torn[cut..].fill(0);
         fs::write(log_of(&copy), &torn).unwrap();

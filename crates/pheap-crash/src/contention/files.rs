@@ -72,7 +72,7 @@ pub(super) fn after_a_crash() -> Result<(), String> {
     replace(&list, 3000).unwrap();
     for _ in 0..4 {
         copy_of(&path, &copy);
-        let heap = in_file().open(&copy).unwrap();
+        let heap = in_file().restored(true).open(&copy).unwrap();
         let list = heap.existing_root::<List>("list").unwrap();
         let ready = |_| {
             heap.wait_ready().unwrap();

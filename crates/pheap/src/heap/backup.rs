@@ -1,15 +1,17 @@
 //! Copies of a heap that is in use.
 
-use std::fs::{self, File};
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::header::{HEADER_SIZE, Header, Use};
 use super::mapping::PAGE;
+use super::open::random;
+use super::removed::has_name;
 use super::spans::all_spans;
 use super::{Heap, HeapInner, Meta};
 use crate::error::{Error, Result};
@@ -23,7 +25,9 @@ impl Heap {
     ///
     /// Transactions wait until the copy is there; reads go on. Where the file system can share the blocks of two files (btrfs, XFS), the
     /// copy takes next to no time and space; elsewhere it takes both for the pages that are in use. The file appears under its name when
-    /// it is complete and durable. A program that is killed meanwhile may leave a file called `.NAME.NUMBERS.partial` beside it.
+    /// it is complete and durable. A program that is killed meanwhile leaves a file called `.NAME.NUMBER.partial` beside it, which the next backup to `path` removes.
+    ///
+    /// This is the way to copy a heap that is open. What other programs copy of its file meanwhile may be torn: it is refused as [`Error::Copied`].
     ///
     /// # Errors
     /// [`Error::Io`] of the kind [`AlreadyExists`](io::ErrorKind::AlreadyExists) if there is a file at `path`, which is left as it is, or
@@ -70,15 +74,26 @@ struct Partial {
 
 impl Partial {
     fn create(target: &Path) -> io::Result<Partial> {
-        static COUNT: AtomicU64 = AtomicU64::new(0);
         let name = target.file_name().ok_or(io::ErrorKind::InvalidInput)?;
-        let mut partial = std::ffi::OsString::from(".");
-        partial.push(name);
-        partial.push(format!(".{}-{}.partial", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed)));
-        let path = target.with_file_name(partial);
-        // Nobody else's until it gets the mode of the heap.
-        let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
-        Ok(Partial { file, path: Some(path) })
+        remove_stale(target, name);
+        loop {
+            let [number] = random();
+            let path = target.with_file_name(partial_name(name, number));
+            // Nobody else's until it gets the mode of the heap.
+            let file = match File::options().read(true).write(true).create_new(true).mode(0o600).open(&path) {
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => continue,
+                opened => opened?,
+            };
+            let partial = Partial { file, path: Some(path) };
+            // Locked as long as somebody works on it: one that is not was left by a program that was killed.
+            match partial.file.try_lock() {
+                // Somebody who tidies up was here first.
+                Err(TryLockError::WouldBlock) => continue,
+                Ok(()) if !has_name(&partial.file)? => continue,
+                // Or the file system has no locks. Then nobody tidies up.
+                _ => return Ok(partial),
+            }
+        }
     }
 
     /// Gives the file its name, durably, unless another file has it.
@@ -109,6 +124,8 @@ impl Partial {
                 e => return Err(e),
             }
         }
+        // Whoever waits for it to appear may open it at once.
+        let _ = self.file.unlock();
         let parent = target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         // SURVIVES unreached: as for the file itself.
         File::open(parent)?.sync_all()
@@ -119,6 +136,44 @@ impl Drop for Partial {
     fn drop(&mut self) {
         if let Some(path) = &self.path {
             let _ = fs::remove_file(path);
+        }
+        // Not by closing it: a child that was forked meanwhile has it open, too.
+        let _ = self.file.unlock();
+    }
+}
+
+const PARTIAL: &str = ".partial";
+
+/// What a copy is called that is not complete.
+fn partial_name(name: &OsStr, number: u64) -> OsString {
+    let mut partial = OsString::from(".");
+    partial.push(name);
+    partial.push(format!(".{number:016x}{PARTIAL}"));
+    partial
+}
+
+/// Removes what killed programs have left of copies to `target`. What cannot be removed is only in the way of nobody.
+fn remove_stale(target: &Path, name: &OsStr) {
+    let parent = target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let Ok(entries) = fs::read_dir(parent) else { return };
+    let number = |entry: &OsStr| {
+        let rest = entry.as_bytes().strip_prefix(b".")?.strip_prefix(name.as_bytes())?.strip_prefix(b".")?;
+        let digits = std::str::from_utf8(rest.strip_suffix(PARTIAL.as_bytes())?).ok()?;
+        u64::from_str_radix(digits, 16).ok()
+    };
+    for entry in entries.flatten() {
+        let is_partial = |number| partial_name(name, number) == entry.file_name();
+        if !number(&entry.file_name()).is_some_and(is_partial)
+            || !entry.file_type().is_ok_and(|kind| kind.is_file())
+        {
+            continue;
+        }
+        let how = libc::O_NONBLOCK | libc::O_NOFOLLOW;
+        let Ok(file) = File::options().read(true).custom_flags(how).open(entry.path()) else { continue };
+        // Its maker has the lock as long as it has that name.
+        if file.try_lock().is_ok() {
+            let _ = fs::remove_file(entry.path());
+            let _ = file.unlock();
         }
     }
 }

@@ -25,11 +25,12 @@ impl Heap {
     ///
     /// # Errors
     /// [`Error::OutcomeUnknown`](crate::Error::OutcomeUnknown) if the disk fails; [`Error::Failed`](crate::Error::Failed) if it has failed before;
-    /// [`Error::Closed`](crate::Error::Closed), [`Error::Forked`](crate::Error::Forked).
+    /// [`Error::Removed`](crate::Error::Removed) if the heap's file was; [`Error::Closed`](crate::Error::Closed), [`Error::Forked`](crate::Error::Forked).
     pub fn sync(&self) -> Result<()> {
         let heap = self.inner();
         heap.check_open()?;
-        heap.wal().map_or(Ok(()), |wal| heap.note_failure(wal.sync()))
+        heap.wal().map_or(Ok(()), |wal| heap.note_failure(wal.sync()))?;
+        heap.check_named()
     }
 
     /// Brings what the log holds to the heap's file, with [`Durability::Wal`](crate::Durability::Wal), as is done in the background when the log has
@@ -40,7 +41,8 @@ impl Heap {
     pub fn checkpoint(&self) -> Result<()> {
         let heap = self.inner();
         heap.check_open()?;
-        heap.wal().map_or(Ok(()), |wal| heap.note_failure(wal.checkpoint(|| heap.drop_copies(wal))))
+        heap.wal().map_or(Ok(()), |wal| heap.note_failure(wal.checkpoint(|| heap.drop_copies(wal))))?;
+        heap.check_named()
     }
 }
 

@@ -105,9 +105,6 @@ pub(crate) fn boot_id() -> u128 {
 
 /// Whether a heap that was in use in boot `then` is certainly opened in the same one.
 pub(crate) fn is_same_boot(then: u128, now: u128) -> bool {
-    if bug(Bug::UnknownBootIsThis) {
-        return then == now;
-    }
     then == now && now != 0
 }
 

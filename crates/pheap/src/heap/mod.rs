@@ -19,7 +19,9 @@ mod options;
 pub(crate) mod page_map;
 mod pages;
 mod pauses;
+mod regular;
 mod relocate;
+mod removed;
 mod roots;
 #[cfg(feature = "sim")]
 mod simulated;
@@ -118,6 +120,8 @@ const FAILED: u8 = 3;
 pub(crate) struct HeapInner {
     mapping: Mapping,
     state: AtomicU8,
+    /// Whether the file had a name when it was opened, and is to keep one.
+    has_name: bool,
     pin_undo: bool,
     max_size: u64,
     pub(crate) arena_unit: u64,
@@ -236,9 +240,10 @@ impl Heap {
     ///
     /// # Errors
     /// [`Error::Nested`] if this thread is inside a transaction or read of the heap, [`Error::Closed`] if it is closed already,
-    /// [`Error::Io`] if the disk failed: the heap is then closed, but not marked so.
+    /// [`Error::Io`] if the disk failed: the heap is then closed, but not marked so. [`Error::Removed`] if the heap's file was: then the heap stays open until its last handle
+    /// is gone, so that another one can [save](Heap::backup) what is in it.
     pub fn close(self) -> Result<()> {
-        self.inner.close()
+        self.inner.close(false)
     }
 
     pub(crate) fn inner(&self) -> &Arc<HeapInner> {
@@ -331,7 +336,8 @@ impl HeapInner {
         unsafe { self.mapping.unmap() };
     }
 
-    fn close(&self) -> Result<()> {
+    /// Closes the heap; also one whose file was removed, if it is the `last` time that anybody could use it.
+    fn close(&self, last: bool) -> Result<()> {
         if self.forks != lock::forks() {
             return Err(Error::Forked);
         }
@@ -340,6 +346,9 @@ impl HeapInner {
         }
         let _creation = self.creation.lock();
         let regions: Vec<Arc<Region>> = self.meta.lock().roots.values().cloned().collect();
+        if !last && self.state.load(Ordering::Relaxed) != CLOSED {
+            self.check_named()?;
+        }
         if self.state.swap(CLOSED, Ordering::Relaxed) == CLOSED {
             return Err(Error::Closed);
         }
@@ -416,6 +425,6 @@ impl Drop for HeapInner {
             std::mem::forget(self.checkpoints.get_mut().take()); // and so has this one
         }
         // The last handle is gone, so no transaction runs. A forked child must leave the file alone.
-        let _ = self.close();
+        let _ = self.close(true);
     }
 }

@@ -23,7 +23,7 @@ use super::spans::{Span, spans_in, write_entry};
 use super::stored::Stored;
 use super::survey::{Outlook, Surveyed, check_roots, free_pages, read_regions};
 use super::types::TypeTable;
-use super::{Heap, HeapInner, Meta, OPEN, READ_ONLY, logged, relocate};
+use super::{Heap, HeapInner, Meta, OPEN, READ_ONLY, logged, regular, relocate, removed};
 use crate::error::{Error, Result};
 use crate::media::cpu::FlushInstruction;
 use crate::media::wal::Leftover;
@@ -35,19 +35,9 @@ use crate::txn::log::Log;
 use crate::txn::recovery::{Recovered, read_logs, replay};
 
 pub(super) fn open_file(options: &Options, path: &Path) -> Result<Heap> {
-    let io_error = |context: &str, e: io::Error| match e.kind() {
-        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-            Error::NoPermission { path: path.to_owned() }
-        }
-        _ => Error::io(format!("{context} {}", path.display()), e),
-    };
-    let mut file = OpenOptions::new()
-        .read(true)
-        .write(!options.read_only)
-        .create(!options.read_only)
-        .truncate(false)
-        .open(path)
-        .map_err(|e| io_error("opening", e))?;
+    let mut how = OpenOptions::new();
+    how.read(true).write(!options.read_only).create(!options.read_only).truncate(false);
+    let mut file = regular::open(&mut how, path)?;
     let lock = OpenFile::lock(&file, path, options.read_only)?;
     match open_locked(options, path, &mut file) {
         Ok(builder) => Ok(builder.finish(options, Some(lock))),
@@ -302,7 +292,8 @@ fn sync_directory(path: &Path) -> Result<()> {
         .map_err(|e| Error::io(format!("syncing the directory {}", parent.display()), e))
 }
 
-fn random<const N: usize>() -> [u64; N] {
+/// Numbers that nobody could guess.
+pub(super) fn random<const N: usize>() -> [u64; N] {
     let mut words = [0u64; N];
     // SAFETY: the buffer has this many bytes. Up to 256 of them come whole.
     let got = unsafe { libc::getrandom(words.as_mut_ptr().cast(), N * 8, 0) };
@@ -520,7 +511,10 @@ impl Builder {
         spans.retain(Span::holds_objects);
         spans.sort_by_key(|span| span.entry.region); // often one region has them all, and this takes no time
         let state = if mapping.is_read_only() { READ_ONLY } else { OPEN };
+        // One that had none to begin with, or whose file system does not count them, is nobody's loss.
+        let named = mapping.file().is_some_and(|file| removed::has_name(file).unwrap_or(false));
         let inner = Arc::new(HeapInner {
+            has_name: named && !mapping.is_read_only(),
             mapping,
             state: AtomicU8::new(state),
             pin_undo: options.pin_undo,

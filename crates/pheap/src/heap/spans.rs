@@ -155,6 +155,7 @@ impl Meta {
 
     /// Adds an arena with room for `pages`.
     fn grow(&mut self, heap: &HeapInner, pages: u64) -> Result<()> {
+        heap.check_named()?;
         let Meta { header, media, arenas, .. } = self;
         let start = header.mapped;
         let arena = Arena::new(start, Arena::size_for(start, pages, header.arena_unit));

@@ -80,6 +80,6 @@ pub enum Bug {
     TrustLeftovers,
     /// A copy of a file in use is opened as if it were that file.
     TakeCopies,
-    /// Where the kernel does not say which boot it is, it is the one before.
-    UnknownBootIsThis,
+    /// Nobody looks whether the file of an open heap still has a name.
+    OverlookRemoval,
 }

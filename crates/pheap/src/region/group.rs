@@ -1,5 +1,7 @@
 //! Several regions at once, for one transaction over them.
 
+use std::rc::Rc;
+
 use super::{Exclusive, Region, guard};
 use crate::error::{Error, Result};
 use crate::heap::HeapInner;
@@ -19,29 +21,24 @@ impl<'a> Group<'a> {
     pub(crate) fn begin(heap: &'a HeapInner, regions: &[(&'a Region, u32)]) -> Result<Group<'a>> {
         heap.check_writable()?;
         heap.wait_for_memory();
-        let mut sorted: Vec<(&'a Region, u32)> = regions.to_vec();
+        let mut numbers: Vec<usize> = (0..regions.len()).collect();
         // By their place in the heap: the same in each run, so that what a crash leaves can be reproduced.
-        sorted.sort_by_key(|(region, _)| region.header.addr());
+        numbers.sort_by_key(|&number| regions[number].0.header.addr());
+        let sorted: Vec<(&'a Region, u32)> = numbers.iter().map(|&number| regions[number]).collect();
         if let Some(twice) = sorted.windows(2).find(|pair| std::ptr::eq(pair[0].0, pair[1].0)) {
             return Err(Error::DuplicateRoot { root: twice[0].0.name.lock().clone() });
         }
         let locked = Group::lock_all(heap, &sorted)?;
-        let members: Vec<*mut Context> = sorted.iter().map(|(region, _)| region.context.get()).collect();
+        // One list for all of them, or it would take their number squared.
+        let members: Rc<[*mut Context]> = sorted.iter().map(|(region, _)| region.context.get()).collect();
         for one in &locked {
-            one.context().group.clone_from(&members);
+            one.context().group = Some(members.clone());
         }
         for one in &locked {
             one.context().begin();
         }
-        let order = regions
-            .iter()
-            .map(|(region, _)| {
-                sorted
-                    .iter()
-                    .position(|(other, _)| std::ptr::eq(*other, *region))
-                    .expect("it is the same list")
-            })
-            .collect();
+        let mut order = vec![0; regions.len()];
+        numbers.iter().enumerate().for_each(|(place, &number)| order[number] = place);
         Ok(Group { locked, order })
     }
 
@@ -103,7 +100,7 @@ impl<'a> Group<'a> {
 
     fn end(&mut self, committed: bool) {
         for one in &mut self.locked {
-            one.context().group.clear();
+            one.context().group = None;
             one.end_held(committed);
             one.context().collect_some();
             one.end_transaction();

@@ -1,6 +1,7 @@
 //! The state of the open transaction of a region: which path it is on, and what it has touched.
 
 use std::cell::Cell;
+use std::rc::Rc;
 
 use super::dirty::DirtyLines;
 use super::doomed::Doomed;
@@ -83,8 +84,8 @@ pub(crate) struct Context {
     /// Slots of held pointers that this transaction has made.
     pub(crate) held: Vec<u32>,
     hot: *const Hot,
-    /// All contexts of a transaction over several roots; empty if there is one root only.
-    pub(crate) group: Vec<*mut Context>,
+    /// All contexts of a transaction over several roots; none if there is one root only. Only the thread that has them all locked touches the count.
+    pub(crate) group: Option<Rc<[*mut Context]>>,
     txn: u64,
 }
 
@@ -131,7 +132,7 @@ impl Context {
             scratch: Vec::new(),
             held: Vec::new(),
             hot,
-            group: Vec::new(),
+            group: None,
             txn: 0,
         }
     }
@@ -171,7 +172,7 @@ impl Context {
         self.set.is_empty()
             && self.alloc.is_untouched()
             && (self.mode == Mode::Short
-                || (self.mode == Mode::Long && self.log.is_empty() && self.group.is_empty()))
+                || (self.mode == Mode::Long && self.log.is_empty() && self.group.is_none()))
     }
 
     /// A new object of zero or more bytes.

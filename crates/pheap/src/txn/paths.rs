@@ -289,25 +289,28 @@ impl Context {
         }
     }
 
-    /// The contexts of this transaction; this one among them.
-    unsafe fn members(cx: *mut Context) -> Vec<*mut Context> {
-        // SAFETY: as in `writable`.
-        let group = unsafe { (*cx).group.clone() };
-        if group.is_empty() { vec![cx] } else { group }
-    }
-
     /// The context whose log takes the entries of all.
     unsafe fn lead(cx: *mut Context) -> *mut Context {
         // SAFETY: as in `writable`.
         let group = unsafe { &(*cx).group };
-        group.first().copied().unwrap_or(cx)
+        group.as_ref().map_or(cx, |group| group[0])
+    }
+
+    /// The contexts of this transaction, one after the other; this one among them.
+    ///
+    /// # Safety
+    /// As for `writable`.
+    unsafe fn members(cx: *mut Context) -> impl Iterator<Item = *mut Context> {
+        // SAFETY: by the caller's promise.
+        let group = unsafe { (*cx).group.clone() };
+        let number = group.as_ref().map_or(1, |group| group.len());
+        (0..number).map(move |i| group.as_ref().map_or(cx, |group| group[i]))
     }
 
     unsafe fn spill_all(cx: *mut Context) -> Result<()> {
         let mut originals = Vec::new();
         // SAFETY: as in `writable`: the contexts of a group are distinct, and this thread has the locks of all.
-        let members = unsafe { Context::members(cx) };
-        for &member in &members {
+        for member in unsafe { Context::members(cx) } {
             // SAFETY: as above.
             let member = unsafe { &mut *member };
             debug_assert_eq!(member.mode, Mode::Short);
@@ -323,7 +326,8 @@ impl Context {
             // SAFETY: as above.
             unsafe { (*Context::lead(cx)).append_undo(&originals)? };
         }
-        for &member in &members {
+        // SAFETY: as in `writable`: the contexts of a group are distinct, and this thread has the locks of all.
+        for member in unsafe { Context::members(cx) } {
             // SAFETY: as above.
             let other = unsafe { &mut *member };
             if member == cx {

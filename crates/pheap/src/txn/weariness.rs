@@ -83,7 +83,7 @@ impl Context {
     /// Whether there is room for undo entries, for some at least: a transaction that fits into its write set is not to fail for want of it.
     fn may_leave(&mut self) -> bool {
         let bytes = 8 * self.weariness.most as u64;
-        match self.group.first() {
+        match self.group.as_ref().and_then(|group| group.first()) {
             // SAFETY: the contexts of a group are distinct, this thread has the locks of all, and nobody has a reference to another one now.
             Some(&lead) if !std::ptr::eq(lead, self) => unsafe { (*lead).has_log_for(bytes) },
             _ => self.has_log_for(bytes),

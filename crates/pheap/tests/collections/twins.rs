@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use pheap::{Durability, Heap, Options, P, Persist, Result, Root, Txn, View};
 use proptest::prelude::*;
 
+use crate::killed::copy_as_killed;
+
 /// A collection, and how it is compared with its twin.
 pub(crate) trait Twins {
     /// The root: the collection, or a struct that holds it.
@@ -163,7 +165,7 @@ impl<T: Twins> Bed<T> {
             Step::Kill => {
                 let old = self.path();
                 self.file += 1;
-                std::fs::copy(old, self.path()).expect("a copy of the file");
+                copy_as_killed(&old, &self.path());
                 self.root = None;
                 self.heap = None;
                 self.open(options(self.pin_undo));

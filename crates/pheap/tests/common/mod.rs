@@ -1,6 +1,7 @@
 //! What the tests share: small heaps, child processes, and the bytes of a heap file.
 #![allow(dead_code)] // each test program uses a part of it
 
+pub(crate) mod killed;
 pub(crate) mod sample;
 
 use std::os::unix::process::ExitStatusExt;

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use pheap::{Error, Options, P, Persist, Root};
 
+use super::killed::as_killed;
 use super::{small, tempdir};
 
 #[derive(Persist, Default)]
@@ -26,7 +27,7 @@ pub(crate) fn sample(path: &Path) -> Vec<u8> {
     })
     .unwrap();
     heap.close().unwrap();
-    fs::read(path).unwrap()
+    as_killed(path) // the older header is that of the heap in use
 }
 
 /// What opening a file with these bytes says. The file must be the same afterwards.

@@ -104,7 +104,7 @@ fn many_roots_at_a_time_with_a_write_ahead_log() -> Result<()> {
     });
     // As a kill leaves it.
     let copy = dir.path().join("y");
-    fs::copy(&path, &copy).unwrap();
+    copy_as_killed(&path, &copy);
     fs::copy(dir.path().join("x.wal"), dir.path().join("y.wal")).unwrap();
     heap.close()?;
     fs::remove_file(&path).unwrap();

@@ -11,6 +11,7 @@ mod versions;
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
+use common::killed::*;
 use common::*;
 use pheap::{Error, Heap, Held, P, Persist, Result, Root};
 use versions::*;

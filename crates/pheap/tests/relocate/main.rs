@@ -9,6 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use common::killed::*;
 use common::*;
 use pheap::{Durability, Error, Heap, Options, P, Persist, Result, Root};
 use world::*;
@@ -121,7 +122,8 @@ fn what_the_logs_hold_moves_too() -> Result<()> {
         });
         assert!(aborted.is_err());
         let (mut replayed, mut rolled_back) = (0, 0);
-        for bytes in killed {
+        for mut bytes in killed {
+            forget_file(&mut bytes);
             fs::write(&copy, &bytes).unwrap();
             for base in [second, third, second] {
                 let heap = options.clone().base(base).open(&copy)?;
@@ -177,7 +179,7 @@ fn a_copy_that_is_only_read_moves_in_memory() -> Result<()> {
     let heap = small().open(&path)?;
     let root = fill(&heap, 200)?;
     let expected = contents(&root);
-    fs::copy(&path, &copy).unwrap(); // with records in its log
+    copy_as_killed(&path, &copy); // with records in its log
     let bytes = fs::read(&copy).unwrap();
     for options in [small(), at(place())] {
         let reader = options.read_only(true).open(&copy)?;

@@ -58,5 +58,5 @@ fn copy(path: &Path, to: &Path) {
     if log(path).exists() {
         std::fs::copy(log(path), log(to)).unwrap();
     }
-    std::fs::copy(path, to).unwrap();
+    common::killed::copy_as_killed(path, to);
 }
