@@ -14,7 +14,7 @@ use crate::media::{Media, holds};
 /// Bytes of the two slots.
 pub(crate) const HEADER_SIZE: u64 = 2 * PAGE;
 /// The format that this program writes, and the newest that it reads.
-pub(crate) const FORMAT: u32 = 2;
+pub(crate) const FORMAT: u32 = 3;
 /// First word of a slot. Not text, so that no text file can have it.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"\x89PHEAP\r\n");
 
@@ -60,6 +60,8 @@ pub(crate) struct Header {
     pub(crate) live_slots: (u64, u64),
     /// Number of the newest write-ahead log: the one in use, if one is.
     pub(crate) log: u64,
+    /// What tells this log apart from one that a copy of the heap has counted alike.
+    pub(crate) log_nonce: u64,
 }
 
 impl Header {
@@ -85,6 +87,7 @@ impl Header {
         w[17] = self.types;
         (w[18], w[19]) = self.live_slots;
         w[20] = self.log;
+        w[25] = self.log_nonce;
         w[WORDS - 1] = checksum(&w);
         w
     }
@@ -122,6 +125,7 @@ impl Header {
             types: w[17],
             live_slots: (w[18], w[19]),
             log: w[20],
+            log_nonce: w[25],
         };
         let sane = header.arena_unit.is_power_of_two()
             && header.arena_unit >= 8 * PAGE
@@ -269,6 +273,7 @@ mod tests {
             types: 4096,
             live_slots: (8192, 80),
             log: 3,
+            log_nonce: 9,
         }
     }
 

@@ -55,6 +55,7 @@ pub use inspect::{Elements, Field, Fields, HeapInfo, Object, Pointer, TypeInfo, 
 pub use options::{Durability, Options, SyncPolicy};
 pub use pauses::Pauses;
 pub use roots::RootInfo;
+pub(crate) use open::random;
 pub(crate) use spans::Span;
 
 /// An open heap: a file of Rust objects, mapped into memory.
@@ -352,6 +353,9 @@ impl HeapInner {
             wal.quiesce(); // a thread that has failed, or is about to, may still write
         }
         let mut meta = self.meta.lock();
+        if let Some(wal) = self.wal().filter(|_| !self.is_simulated()) {
+            wal.begin_to_close();
+        }
         let closed = match self.wal().and_then(|wal| wal.failure()) {
             // What the disk has is for the next opening to find out.
             Some(error) => Err(error),
@@ -402,6 +406,7 @@ impl HeapInner {
                 return Err(error);
             }
             wal.remove();
+            wal.keep_data_found()?;
         }
         if shorter { self.mapping.shrink_file(header.mapped) } else { Ok(()) }
     }

@@ -78,4 +78,10 @@ pub enum Bug {
     KeepStaleCopies,
     /// Recovery relies on what a killed process has stored, which may be in a cache only.
     TrustLeftovers,
+    /// Nobody looks whether a log still has its name.
+    TrustLogName,
+    /// Of copies of a heap, the logs with the same number are taken for the same.
+    LogsCountAlike,
+    /// A handle is told that its root is gone, or has another type, before that is durable.
+    TellAtOnce,
 }
