@@ -94,7 +94,11 @@ impl Medium {
     pub fn new(content: Content) -> Medium {
         match content {
             Content::Memory(words, pending) => Medium::Memory(Arc::new(Sim::with_pending(words, &pending))),
-            Content::Disk(image, pending) => Medium::Disk(Arc::new(SimDisk::with_pending(image, &pending))),
+            Content::Disk(image, pending) => {
+                let disk = SimDisk::with_pending(image, &pending);
+                disk.tear();
+                Medium::Disk(Arc::new(disk))
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 use pheap::sim::{Bug, set_bug};
 
 /// All of them.
-pub const BUGS: [Bug; 29] = [
+pub const BUGS: [Bug; 32] = [
     Bug::NoFenceAfterRecord,
     Bug::NoFenceAfterUndo,
     Bug::NoUndoEntry,
@@ -33,6 +33,9 @@ pub const BUGS: [Bug; 29] = [
     Bug::CycleFromOldRoot,
     Bug::KeepStaleCopies,
     Bug::TrustLeftovers,
+    Bug::TrustLogName,
+    Bug::LogsCountAlike,
+    Bug::TellAtOnce,
 ];
 
 /// The bug with this name.

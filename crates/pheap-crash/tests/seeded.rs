@@ -6,6 +6,7 @@ use common::explorer;
 use pheap::sim::Bug;
 use pheap_crash::Program;
 use pheap_crash::alphabet::{all, settings};
+use pheap_crash::mutate::situations::Situation;
 use pheap_crash::seeded::{BUGS, Seeded};
 use pheap_crash::{Failure, Limits};
 
@@ -68,11 +69,33 @@ fn is_found(bug: Bug) {
     println!("{bug:?} is found by `{}`:\n{failure}", failure.program);
 }
 
+/// For bugs that no program of one thread shows: one of the situations does, all of them tried.
+fn is_found_in_a_situation(bug: Bug) {
+    let found = Situation::all().find_map(|situation| {
+        let start = situation.start().unwrap_or_else(|error| panic!("{situation}: {error}"));
+        let _seeded = Seeded::new(bug);
+        situation.explore(start).err().map(|error| format!("in the situation `{situation}`: {error}"))
+    });
+    println!("{bug:?} is found {}", found.unwrap_or_else(|| panic!("{bug:?} is not found")));
+}
+
+#[test]
+fn without_a_bug_nothing_is_found_in_any_situation() {
+    for situation in Situation::all() {
+        let start = situation.start().unwrap_or_else(|error| panic!("{situation}: {error}"));
+        situation.explore(start).unwrap_or_else(|error| panic!("{situation}: {error}"));
+    }
+}
+
+fn needs_a_situation(bug: Bug) -> bool {
+    matches!(bug, Bug::TrustLogName | Bug::LogsCountAlike | Bug::TellAtOnce)
+}
+
 macro_rules! each {
     ($($name:ident: $bug:ident,)*) => {
         $(#[test]
         fn $name() {
-            is_found(Bug::$bug);
+            if needs_a_situation(Bug::$bug) { is_found_in_a_situation(Bug::$bug) } else { is_found(Bug::$bug) }
         })*
 
         #[test]
@@ -112,6 +135,9 @@ each! {
     a_cycle_that_begins_with_an_old_root: CycleFromOldRoot,
     a_copy_that_outlives_a_rollback: KeepStaleCopies,
     a_recovery_that_relies_on_what_is_in_a_cache: TrustLeftovers,
+    a_log_that_nobody_would_find: TrustLogName,
+    a_log_of_a_copy: LogsCountAlike,
+    a_handle_that_is_told_too_soon: TellAtOnce,
 }
 
 fn nothing_is_found(wal: bool) {

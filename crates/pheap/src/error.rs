@@ -127,7 +127,8 @@ pub enum Error {
     /// The heap was in use with [`Durability::Wal`](crate::Durability::Wal), and its log is not beside it: a copy of the heap without its log, or the log
     /// was removed.
     #[error(
-        "{} is missing, which holds the newest transactions of the heap; put it back, or restore the heap and its log from a copy",
+        "{} is missing, which holds the newest transactions of the heap; put it back (if the heap was opened by another name, or renamed, its log lies beside that name: rename it to this), or \
+         restore the heap and its log from a copy",
         path.display()
     )]
     LogMissing {
@@ -145,6 +146,29 @@ pub enum Error {
         path: PathBuf,
         /// What is wrong with it.
         why: String,
+    },
+
+    /// With [`Durability::Wal`](crate::Durability::Wal), a heap has a log beside it. Here the log would lie in another file system than the heap: the heap's file
+    /// is mounted by itself (a single file that is given to a container, for example). Elsewhere, the log would be missing. Nothing was touched.
+    #[error(
+        "{} is mounted by itself, so the log beside it would be missing where the heap is opened in its directory; mount that directory instead of the file",
+        path.display()
+    )]
+    MountedAlone {
+        /// The file.
+        path: PathBuf,
+    },
+
+    /// While the heap was open with [`Durability::Wal`](crate::Durability::Wal), somebody removed its file, or put another file where its log belongs. What would be
+    /// committed from now on could not be found by the next opening, so the heap can neither be read nor written any more. If the heap's file is still there,
+    /// [closing](crate::Heap::close) the heap brings all that was committed to it.
+    #[error(
+        "the files of the heap are not where an opening would find them ({reason}); close the heap, which brings what was committed to its file if that is still there, \
+         move the other file away, and open the heap again"
+    )]
+    Misplaced {
+        /// Which file, and what is wrong.
+        reason: String,
     },
 
     /// The transaction has taken place in memory, but the disk failed while its log was written: whether it survives is known when the heap is

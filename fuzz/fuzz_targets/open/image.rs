@@ -149,9 +149,9 @@ impl Image {
 
     /// The write-ahead log.
     fn add_log(&mut self, salt: u64) {
-        self.add(LOG, [0..64, 512..576]);
-        let (id, segment) = (self.word(LOG, 32), self.word(LOG, 40) as usize);
-        let seeds = WalSeeds::new(salt, id);
+        self.add(LOG, [0..64, 512..576, 1024..1088]);
+        let (id, segment, nonce) = (self.word(LOG, 32), self.word(LOG, 40) as usize, self.word(LOG, 48));
+        let seeds = WalSeeds::new(salt, id, nonce);
         self.seals.wal = Some(seeds);
         let mut start = PAGE;
         while start + segment <= self.files[LOG].len() {

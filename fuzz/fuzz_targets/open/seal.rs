@@ -50,8 +50,9 @@ pub fn log_seed(identity: u64, generation: u64, sequence: u64, at: u64) -> u64 {
 pub struct WalSeeds(u64);
 
 impl WalSeeds {
-    pub fn new(salt: u64, id: u64) -> WalSeeds {
-        WalSeeds(salt ^ id.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29))
+    pub fn new(salt: u64, id: u64, nonce: u64) -> WalSeeds {
+        let nonce = nonce.wrapping_mul(0xe703_7ed1_a0b4_28db).rotate_left(37);
+        WalSeeds(salt ^ id.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29) ^ nonce)
     }
 
     pub fn at(self, position: u64) -> u64 {
@@ -188,9 +189,9 @@ impl Image {
             self.set_word(LOG, 56, sum);
         }
         let segment = self.word(LOG, 40);
-        let mark = (512, u64::MAX);
+        let marks = [(512, u64::MAX), (1024, u64::MAX)];
         let heads = segments.iter().map(|&at| (at, self.word(LOG, at + 8).wrapping_mul(segment)));
-        for (at, position) in heads.chain([mark]).collect::<Vec<_>>() {
+        for (at, position) in heads.chain(marks).collect::<Vec<_>>() {
             let words: Vec<u64> = (0..LINE / 8).map(|i| self.word(LOG, at + i * 8)).collect();
             if words.iter().any(|&word| word != 0) {
                 self.set_word(LOG, at, checksum(seeds.at(position), &words));

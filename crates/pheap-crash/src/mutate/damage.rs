@@ -37,11 +37,13 @@ pub enum Damage {
     LogHead,
     /// Where it says what is in the heap's file already.
     LogMark,
+    /// The head of a segment of it that is not in use.
+    LogSegment,
 }
 
 impl Damage {
     /// All of them.
-    pub const ALL: [Damage; 9] = [
+    pub const ALL: [Damage; 10] = [
         Damage::Header,
         Damage::Arena,
         Damage::Entries,
@@ -51,6 +53,7 @@ impl Damage {
         Damage::LiveSlots,
         Damage::LogHead,
         Damage::LogMark,
+        Damage::LogSegment,
     ];
 
     fn name(self) -> &'static str {
@@ -64,13 +67,14 @@ impl Damage {
             Damage::LiveSlots => "live-slots",
             Damage::LogHead => "log-head",
             Damage::LogMark => "log-mark",
+            Damage::LogSegment => "log-segment",
         }
     }
 
     /// Whether the heap must open all the same, or must not.
     fn opens(self) -> Option<bool> {
         match self {
-            Damage::Header | Damage::LiveSlots | Damage::LogMark => Some(true),
+            Damage::Header | Damage::LiveSlots | Damage::LogMark | Damage::LogSegment => Some(true),
             Damage::Arena | Damage::Entries | Damage::Region | Damage::Name | Damage::LogHead => Some(false),
             // The end of the table may be of no root.
             Damage::Types => None,
@@ -78,7 +82,7 @@ impl Damage {
     }
 
     fn in_log(self) -> bool {
-        matches!(self, Damage::LogHead | Damage::LogMark)
+        matches!(self, Damage::LogHead | Damage::LogMark | Damage::LogSegment)
     }
 }
 
@@ -175,7 +179,13 @@ impl Heap {
                 vec![at..at + len]
             }
             Damage::LogHead => vec![0..64],
-            Damage::LogMark => vec![512..576],
+            Damage::LogMark => vec![512..576, 1024..1088],
+            Damage::LogSegment => {
+                let log = self.log.as_deref().unwrap_or_default();
+                let segment = u64::from_le_bytes(*log[40..].first_chunk().expect("a log has a head"));
+                let second = PAGE + segment as usize;
+                vec![second..second + 24]
+            }
         }
     }
 
@@ -243,8 +253,8 @@ impl Damage {
             return Err(format!("there is no {self} to damage"));
         }
         for word in places.into_iter().flatten().step_by(8) {
-            // Of bitmaps, the lowest bits are those of slots that there are.
-            let low = if self == Damage::LiveSlots { 0..4 } else { 0..0 };
+            // Of bitmaps, the lowest bits are those of slots that there are; of numbers of segments, those of others.
+            let low = if matches!(self, Damage::LiveSlots | Damage::LogSegment) { 0..4 } else { 0..0 };
             let bits = low.chain([word / 8 % 64, (word / 8 * 37 + 11) % 64]);
             // An entry without a check is one of format 1.
             let bits = bits.filter(|bit| self != Damage::Entries || !(24..32).contains(bit));

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use pheap::sim::disk::{DiskImage, SimDisk, Which as File, differences};
 use pheap::sim::mutant::{add_noted, mutant, note_sites, notes_sites, set_mutant, take_noted};
+use pheap::sim::{seeded_bug, set_bug};
 use pheap::{Durability, Error, Heap, Options, Root};
 
 use crate::explore::address;
@@ -42,10 +43,16 @@ pub enum Situation {
     CommitBoth,
     /// It checks the heap.
     Check,
+    /// It finds that the root is gone, which the other thread has removed.
+    Removed,
+    /// It finds that the root has another type, which the other thread has given it.
+    Migrated,
     /// A heap that was closed with nothing of it durable gets a write-ahead log.
     Unsynced,
     /// A write-ahead log is that of another heap, or an older one.
     ForeignLog,
+    /// It is that of a copy of the heap.
+    Twins,
     /// Somebody removes the log of a heap that is open.
     LogRemoved,
     /// A crash has left spans that belong to nobody, and an object takes the pages of many of them.
@@ -58,15 +65,18 @@ pub enum Situation {
     Types,
 }
 
-const ALL: [(Situation, &str); 13] = [
+const ALL: [(Situation, &str); 16] = [
     (Situation::Read, "a reader waits"),
     (Situation::Commit, "a reading transaction waits"),
     (Situation::GiveUp, "a failing transaction waits"),
     (Situation::GiveUpBoth, "a failing transaction over two roots waits"),
     (Situation::CommitBoth, "a reading transaction over two roots waits"),
     (Situation::Check, "a check waits"),
+    (Situation::Removed, "a handle of a root that is removed waits"),
+    (Situation::Migrated, "a handle of a root that is migrated waits"),
     (Situation::Unsynced, "a file that nobody has synced"),
     (Situation::ForeignLog, "a log of another heap"),
+    (Situation::Twins, "a log of a copy"),
     (Situation::LogRemoved, "a log that is removed"),
     (Situation::Reused, "pages that a crash has left"),
     (Situation::ReusedOnDisk, "pages that a crash has left on a disk"),
@@ -125,6 +135,7 @@ impl Situation {
         catching(|| match self {
             Situation::ForeignLog => foreign_log(&start.files),
             Situation::LogRemoved => log_removed(start),
+            Situation::Twins => twins(start),
             Situation::Types => types::explore(start),
             Situation::Reused => reused(&start, false),
             Situation::ReusedOnDisk => reused(&start, true),
@@ -146,11 +157,12 @@ impl Situation {
         let (told, heard) = channel();
         let (result, done) = channel();
         let other = (a.clone(), b, heap.clone());
-        let (mutant, notes) = (mutant(), notes_sites());
+        let (mutant, notes, bug) = (mutant(), notes_sites(), seeded_bug());
         let amid = move || {
             let reader = std::thread::spawn(move || {
                 set_mutant(mutant);
                 note_sites(notes);
+                set_bug(bug);
                 let seen = self.look(&other.0, &other.1, &other.2);
                 drop(other);
                 let _ = told.send(seen);
@@ -160,11 +172,15 @@ impl Situation {
             let _ = result.send((early, reader));
         };
         disk.amid_sync(File::Log, Some(Box::new(amid)));
-        a.txn(|tx, p| {
-            tx[p].x = 77;
-            Ok(())
-        })
-        .map_err(|error| error.to_string())?;
+        let done_here = match self {
+            Situation::Removed => heap.remove_root("a"),
+            Situation::Migrated => heap.migrate::<Record, u64>("a", |_, _| Ok(7)).map(drop),
+            _ => a.txn(|tx, p| {
+                tx[p].x = 77;
+                Ok(())
+            }),
+        };
+        done_here.map_err(|error| error.to_string())?;
         let (early, reader) = done.recv().map_err(|_| "nothing was synced".to_owned())?;
         add_noted(reader.join().map_err(|_| "the other thread panics".to_owned())?);
         drop((a, heap));
@@ -179,6 +195,14 @@ impl Situation {
         let mut seen = None;
         match self {
             Situation::Check => seen = heap.check().ok().map(|_| 77),
+            Situation::Removed | Situation::Migrated => {
+                let told = |result: pheap::Result<()>| {
+                    matches!(result, Err(Error::Closed | Error::Migrated { .. } | Error::NoSuchRoot(_)))
+                };
+                let by_handle = told(a.read(|_, _| ())) || told(a.txn(|_, _| Ok(())));
+                let by_name = self == Situation::Removed && told(heap.existing_root::<Record>("a").map(drop));
+                seen = (by_handle || by_name).then_some(77);
+            }
             Situation::Read => seen = a.read(|view, p| view[p].x).ok(),
             Situation::Commit => {
                 let _ = a.txn(|tx, p| {
@@ -342,6 +366,41 @@ fn unsynced(start: Start) -> Result<(), String> {
     let last = trace.states.len() - 1;
     let acknowledged = |point: &Moment| point.acknowledged().1 == last;
     crash_everywhere(before, &points, acknowledged, |content| must_hold(content, &state))
+}
+
+/// Two copies of a heap, each in use: their logs have the same number.
+fn twins(start: Start) -> Result<(), String> {
+    let Content::Disk(closed, _) = start.content.on_disk() else { unreachable!("it is one now") };
+    let setting = options(Setting { wal: true, ..Setting::default() }, None);
+    let in_use = |copy: u32| {
+        let disk = Arc::new(SimDisk::new(closed.clone()));
+        disk.set_copy(copy);
+        let heap = setting.simulate_disk(&disk).map_err(|error| format!("opening fails: {error}"))?;
+        let changed = record(&heap, "a")?.txn(|tx, p| {
+            tx[p].x = u64::from(copy);
+            Ok(())
+        });
+        changed.map_err(|error| error.to_string())?;
+        Ok::<DiskImage, String>(disk.view())
+    };
+    let (one, two) = (in_use(1)?, in_use(2)?);
+    for (what, data) in [("another copy", &two.data), ("a copy that is closed", &closed.data)] {
+        let disk = Arc::new(SimDisk::new(DiskImage { data: data.clone(), log: one.log.clone() }));
+        match setting.simulate_disk(&disk) {
+            Err(Error::ForeignLog { .. }) if disk.view().log == one.log => {}
+            Err(error) => return Err(format!("{what}: opening says {error}, or the log has changed")),
+            Ok(_) => return Err(format!("{what}: nobody notices")),
+        }
+    }
+    for (image, expected) in [(one, 1), (two, 2)] {
+        let heap =
+            setting.simulate_disk(&Arc::new(SimDisk::new(image))).map_err(|error| error.to_string())?;
+        let found = record(&heap, "a")?.read(|view, p| view[p].x).map_err(|error| error.to_string())?;
+        if found != expected {
+            return Err(format!("with its own log, a copy holds {found}, not {expected}"));
+        }
+    }
+    Ok(())
 }
 
 fn log_removed(start: Start) -> Result<(), String> {

@@ -63,6 +63,8 @@ pub(crate) struct Header {
     pub(crate) log: u64,
     /// The file that the heap was last in use in.
     pub(crate) identity: Identity,
+    /// What tells this log apart from one that a copy of the heap has counted alike.
+    pub(crate) log_nonce: u64,
 }
 
 impl Header {
@@ -89,6 +91,7 @@ impl Header {
         (w[18], w[19]) = self.live_slots;
         w[20] = self.log;
         (w[21], w[22], w[23]) = (self.identity.device, self.identity.inode, self.identity.file_system);
+        w[25] = self.log_nonce;
         w[WORDS - 1] = checksum(&w);
         w
     }
@@ -127,6 +130,7 @@ impl Header {
             live_slots: (w[18], w[19]),
             log: w[20],
             identity: Identity { device: w[21], inode: w[22], file_system: w[23] },
+            log_nonce: w[25],
         };
         let sane = header.arena_unit.is_power_of_two()
             && header.arena_unit >= 8 * PAGE
@@ -275,6 +279,7 @@ mod tests {
             live_slots: (8192, 80),
             log: 3,
             identity: Identity { device: 4, inode: 5, file_system: 6 },
+            log_nonce: 9,
         }
     }
 

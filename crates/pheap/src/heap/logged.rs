@@ -52,8 +52,7 @@ fn write_header(header: &mut Header, disk: &dyn Disk) -> io::Result<()> {
         header.sequence += 1;
         // SURVIVES delay write: the header of the round before is durable then, and says the same.
         disk.data().write_all(&header.to_bytes(), header.slot() as u64 * PAGE)?;
-        // SURVIVES delay sync: it comes after the write of the next round; a slot is one sector, which is torn by no disk of the model.
-        disk.data().sync()?;
+        disk.data().sync()?; // one at a time, for a disk may tear what it writes
     }
     Ok(())
 }
@@ -69,7 +68,7 @@ pub(super) fn retire_old_log(header: &mut Header, disk: &dyn Disk) -> Result<()>
 
 /// Removes a log that no heap needs.
 pub(super) fn remove_old_log(disk: &dyn Disk) -> Result<()> {
-    let removed = disk.open_log().and_then(|log| if log.is_some() { disk.remove_log() } else { Ok(()) });
+    let removed = disk.open_log().and_then(|log| log.map_or(Ok(()), |log| disk.remove_log(&*log)));
     removed.map_err(|e| Error::io(format!("removing the old log {}", disk.log_path().display()), e))
 }
 
@@ -88,19 +87,11 @@ fn prepare(place: &Place<'_>, header: Header, disk: &dyn Disk) -> Result<Header>
     close(place.open(Medium::Synced(synced.clone()), false, header)?, &synced)
 }
 
-/// Marks a heap that was opened for this as closed.
+/// Ends the use of a heap that was opened for this. It is complete, but for its header, which goes on to say that the heap is in use as it was here: a crash before the
+/// one that names the log leaves a heap that is prepared again.
 pub(super) fn close(builder: Builder, synced: &SyncedFile) -> Result<Header> {
-    let Builder { mapping, meta, .. } = builder;
-    let (mut header, media) = (meta.header, meta.media);
-    header.in_use = Use::Closed;
-    for _ in 0..2 {
-        // SAFETY: the header is mapped, and the heap is not open yet.
-        // SURVIVES drop sync: a log is made next, and that syncs the heap's file before anything relies on it.
-        // SURVIVES delay sync: as above.
-        unsafe { header.write(&media, mapping.base()) };
-    }
     synced.check().map_err(|e| Error::io("preparing the heap's file", e))?;
-    Ok(header)
+    Ok(Header { in_use: Use::Closed, ..builder.meta.header })
 }
 
 /// Opens a heap whose log is settled.

@@ -55,6 +55,7 @@ use types::TypeTable;
 
 pub use check::{Report, Usage};
 pub use inspect::{Elements, Field, Fields, HeapInfo, Object, Pointer, TypeInfo, Value};
+pub(crate) use open::random;
 pub use options::{Durability, Options, SyncPolicy};
 pub use pauses::Pauses;
 pub use roots::RootInfo;
@@ -362,6 +363,9 @@ impl HeapInner {
             wal.quiesce(); // a thread that has failed, or is about to, may still write
         }
         let mut meta = self.meta.lock();
+        if let Some(wal) = self.wal().filter(|_| !self.is_simulated()) {
+            wal.begin_to_close();
+        }
         let closed = match self.wal().and_then(|wal| wal.failure()) {
             // What the disk has is for the next opening to find out.
             Some(error) => Err(error),
@@ -413,6 +417,7 @@ impl HeapInner {
                 return Err(error);
             }
             wal.remove();
+            wal.keep_data_found()?;
         }
         if shorter { self.mapping.shrink_file(header.mapped) } else { Ok(()) }
     }

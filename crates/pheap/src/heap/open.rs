@@ -117,10 +117,14 @@ fn open_found(
         builder.recovered.replayed += leftover.transactions();
         return Ok(builder);
     }
+    let chosen = choose(options, &file)?;
+    if matches!(chosen, Chosen::Wal) {
+        disk.may_have_log()?;
+    }
     holes::fill(&file, path, header.mapped)?;
     let place = Place { path, file: &file, base: options.base };
     let mut header = logged::settle(&place, header, disk, &leftover)?;
-    let mut builder = match choose(options, &file)? {
+    let mut builder = match chosen {
         Chosen::Mapped(medium, sync) => {
             tracing::info!(path = %path.display(), ?medium, "opened a heap");
             logged::retire_old_log(&mut header, &**disk)?;
@@ -202,6 +206,11 @@ fn create_file(options: &Options, path: &Path, file: File, disk: &Arc<dyn Disk>)
     // Cuts off what an interrupted creation left.
     mapping.grow_file(0, header.mapped)?;
     let chosen = choose(options, &file)?;
+    if matches!(chosen, Chosen::Wal) {
+        disk.may_have_log().inspect_err(|_| {
+            let _ = file.set_len(0); // as it was
+        })?;
+    }
     // SURVIVES unreached: a simulated disk has no directory; `ci/power-cut.sh` is for this.
     sync_directory(path)?;
     match chosen {
@@ -280,6 +289,7 @@ pub(super) fn new_header(options: &Options) -> Header {
         live_slots: (0, 0),
         log: 0,
         identity: Identity::default(),
+        log_nonce: 0,
     }
 }
 
@@ -293,7 +303,7 @@ fn sync_directory(path: &Path) -> Result<()> {
 }
 
 /// Numbers that nobody could guess.
-pub(super) fn random<const N: usize>() -> [u64; N] {
+pub(crate) fn random<const N: usize>() -> [u64; N] {
     let mut words = [0u64; N];
     // SAFETY: the buffer has this many bytes. Up to 256 of them come whole.
     let got = unsafe { libc::getrandom(words.as_mut_ptr().cast(), N * 8, 0) };
@@ -311,7 +321,7 @@ fn mark_in_use(mapping: &Mapping, medium: &Medium, media: &Media, header: &mut H
     header.in_use = match medium {
         Medium::Process => Use::Process,
         Medium::Wal(wal) => {
-            header.log = wal.id();
+            (header.log, header.log_nonce) = (wal.id(), wal.nonce());
             Use::Wal
         }
         _ => Use::Pmem,
@@ -372,12 +382,10 @@ impl Builder {
         // that was cut short.
         // SURVIVES unreached: only a real file that is mapped without `MAP_SYNC` has anything to sync here.
         mapping.sync()?;
-        // SURVIVES drop sync: the file is about to be closed again, with two headers and two syncs more, before anybody uses it.
-        // SURVIVES delay sync: as above.
         mark_in_use(&mapping, &medium, &media, &mut header)?;
         // SURVIVES delay flush: nothing is in the heap before the next fence, so it may be created anew.
         // SURVIVES drop fence: as above. SURVIVES delay fence: as above.
-        // SURVIVES drop sync: as for the first one. SURVIVES delay sync: as above.
+        // SURVIVES drop sync: before anybody uses the heap, the header names a log, with another sync. SURVIVES delay sync: as above.
         mark_in_use(&mapping, &medium, &media, &mut header)?;
         let types = TypeTable::create(header.types, PAGE);
         let meta =

@@ -127,9 +127,13 @@ impl Heap {
             context.spans()
         })?;
         let mut meta = heap.meta.lock();
-        meta.roots.remove(name);
         // SAFETY: it was marked as removed just now, and is gone for everyone.
         unsafe { meta.free_spans(heap, &spans) };
+        // Before anyone is told that there is no such root.
+        let durable = if bug(Bug::TellAtOnce) { Ok(()) } else { heap.acknowledge_all() };
+        meta.roots.remove(name);
+        drop(meta);
+        durable?;
         heap.acknowledge_all()
     }
 

@@ -82,4 +82,10 @@ pub enum Bug {
     TakeCopies,
     /// Nobody looks whether the file of an open heap still has a name.
     OverlookRemoval,
+    /// Nobody looks whether a log still has its name.
+    TrustLogName,
+    /// Of copies of a heap, the logs with the same number are taken for the same.
+    LogsCountAlike,
+    /// A handle is told that its root is gone, or has another type, before that is durable.
+    TellAtOnce,
 }

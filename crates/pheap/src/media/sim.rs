@@ -42,6 +42,11 @@ pub fn set_bug(bug: Option<Bug>) {
     BUG.set(bug);
 }
 
+/// The one that this thread has, for threads that it starts.
+pub fn seeded_bug() -> Option<Bug> {
+    BUG.get()
+}
+
 pub(crate) fn bug_is(bug: Bug) -> bool {
     BUG.get() == Some(bug)
 }

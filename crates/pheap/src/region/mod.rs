@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::heap::bitmaps::LiveSlots;
 use crate::heap::{HeapInner, Span};
 use crate::layout::PointerMap;
-use crate::media::{Counters, Gauge, Media};
+use crate::media::{Bug, Counters, Gauge, Media, bug};
 use crate::sync::Mutex;
 use crate::txn::commit;
 use crate::txn::context::{Context, Hot};
@@ -164,8 +164,14 @@ impl Region {
         self.serves.load(Ordering::Relaxed) == ty
     }
 
-    fn why_not(&self) -> Error {
-        if self.is_gone() { Error::Closed } else { Error::Migrated { root: self.name.lock().clone() } }
+    /// Why a handle gets nothing, once that is durable: it may not be found again after a crash.
+    fn why_not(&self, heap: &HeapInner) -> Error {
+        let why =
+            if self.is_gone() { Error::Closed } else { Error::Migrated { root: self.name.lock().clone() } };
+        if bug(Bug::TellAtOnce) {
+            return why;
+        }
+        self.wait_for_records(heap).err().unwrap_or(why)
     }
 
     /// Whether the region's memory may not be touched any more.
@@ -234,7 +240,9 @@ impl<'a> Exclusive<'a> {
     #[cold]
     #[inline(never)]
     fn turned_away(self) -> Error {
-        self.region.why_not()
+        let (heap, region) = (self.heap, self.region);
+        drop(self); // others need not wait as well
+        region.why_not(heap)
     }
 
     #[inline(always)]
@@ -386,7 +394,9 @@ impl Shared<'_> {
     #[cold]
     #[inline(never)]
     fn turned_away(self) -> Error {
-        self.region.why_not()
+        let (heap, region) = (self.heap, self.region);
+        drop(self);
+        region.why_not(heap)
     }
 }
 

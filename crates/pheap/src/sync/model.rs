@@ -92,6 +92,12 @@ impl Condvar {
         *guard.inner() = Some(self.0.wait(inner).expect("no panics"));
     }
 
+    /// Somebody comes before the time is over.
+    #[track_caller]
+    pub(crate) fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, _: Duration) {
+        self.wait(guard);
+    }
+
     /// Not for models: it waits for as long as it takes.
     #[track_caller]
     pub(crate) fn wait_until<T>(

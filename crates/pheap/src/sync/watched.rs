@@ -234,6 +234,17 @@ impl Condvar {
         });
     }
 
+    /// [`wait`](Self::wait), but not longer than this.
+    #[track_caller]
+    pub(crate) fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, patience: Duration) {
+        let notified = self.notified.lock().unwrap_or_else(PoisonError::into_inner);
+        let changed = &self.changed;
+        MutexGuard::unlocked(guard, move || {
+            let before = *notified;
+            drop(changed.wait_timeout_while(notified, patience, |now| *now == before));
+        });
+    }
+
     pub(crate) fn notify_all(&self) {
         *self.notified.lock().unwrap_or_else(PoisonError::into_inner) += 1;
         self.changed.notify_all();

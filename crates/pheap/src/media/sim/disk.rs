@@ -1,8 +1,10 @@
 //! A disk that remembers what a power failure would leave behind: the heap's file, and its log beside it.
 //!
-//! The model: files are sectors of 512 bytes. A sector reaches the disk whole or not at all. A successful sync of a file makes all that was
+//! The model: files are sectors of 512 bytes. A successful sync of a file makes all that was
 //! written to it durable; of what was written since, any subset of sectors may have reached the disk, and of a sector that was
-//! written several times, any of its versions. A process that is killed loses nothing that it has written: the page cache has it.
+//! written several times, any of its versions. If the disk [tears](SimDisk::tear), a sector of the log or of the heap's header may also be there in part, some of its words
+//! old and some new: the disk is no better than that, or the kernel has written a mapped page while it was stored to. (Of other sectors of the heap's file, the log has
+//! the content until they are durable.) A process that is killed loses nothing that it has written: the page cache has it.
 //!
 //! A sync that fails leaves what it should have made durable *in limbo*, as Linux does: it can be read, for the page cache has it, but no later
 //! sync brings it to the disk, unless it is written again. And it can be read no longer when the page cache forgets it; see
@@ -17,14 +19,16 @@ mod tests;
 
 use std::fmt;
 use std::io;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use faults::Faults;
 pub use faults::{Call, Fault, ShortWrites};
-use xxhash_rust::xxh3::Xxh3;
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
-use crate::media::wal::storage::{Disk, Storage, different_sectors};
+use crate::heap::header::HEADER_SIZE;
+use crate::heap::mapping::PAGE;
+use crate::media::wal::storage::{Disk, FileId, Kept, Storage, different_sectors};
 
 /// Bytes of a sector.
 pub const SECTOR: usize = 512;
@@ -120,12 +124,34 @@ struct Pending {
     limbo: bool,
     /// The next sync passes it by.
     late: bool,
+    /// Only a part of what comes next.
+    torn: bool,
 }
 
 impl Pending {
     fn new(change: DiskChange) -> Pending {
-        Pending { change, limbo: false, late: false }
+        Pending { change, limbo: false, late: false, torn: false }
     }
+}
+
+/// Some words of `new` among those of `old`, always the same ones; `None` if they differ in less than two.
+fn torn(number: u32, old: &[u8; SECTOR], new: &[u8; SECTOR]) -> Option<[u8; SECTOR]> {
+    let differs = |word: &usize| old[word * 8..][..8] != new[word * 8..][..8];
+    let words: Vec<usize> = (0..SECTOR / 8).filter(differs).collect();
+    if words.len() < 2 {
+        return None;
+    }
+    let mut bits = xxh3_64(new) ^ u64::from(number);
+    if (0..words.len()).all(|i| bits >> i & 1 == 1) || (0..words.len()).all(|i| bits >> i & 1 == 0) {
+        bits ^= 1;
+    }
+    let mut torn = *old;
+    for (i, word) in words.into_iter().enumerate() {
+        if bits >> i & 1 == 1 {
+            torn[word * 8..][..8].copy_from_slice(&new[word * 8..][..8]);
+        }
+    }
+    Some(torn)
 }
 
 #[derive(Debug, Default)]
@@ -146,8 +172,12 @@ struct State {
     acknowledged: (usize, usize),
     faults: Faults,
     amid: Amid,
+    /// Sectors may be torn.
+    tears: bool,
     /// What is written is late.
     writes_late: bool,
+    /// Which of several copies of a heap this is.
+    copy: u64,
     /// A file that is to be synced after the next write.
     sync_owed: Option<(Which, u64)>,
 }
@@ -191,6 +221,16 @@ impl SimDisk {
         let mut state = self.lock();
         state.acknowledged = (n, safe);
         state.point("acknowledgement");
+    }
+
+    /// Lets a crash tear sectors of the log, and of the header of the heap's file.
+    pub fn tear(&self) {
+        self.lock().tears = true;
+    }
+
+    /// Says which of several disks with copies of one heap this is.
+    pub fn set_copy(&self, copy: u32) {
+        self.lock().copy = u64::from(copy) << 1;
     }
 
     /// Notes no points: nobody will ask for them.
@@ -358,6 +398,12 @@ impl State {
         self.pending.push(Pending { late: self.writes_late, ..Pending::new(change) });
     }
 
+    /// A part of what is going to be written next.
+    fn write_torn(&mut self, which: Which, number: u32, torn: [u8; SECTOR]) {
+        let change = DiskChange::Sector(which, number, Arc::new(torn));
+        self.pending.push(Pending { late: self.writes_late, torn: true, ..Pending::new(change) });
+    }
+
     fn make_durable(&mut self, change: DiskChange) {
         self.durable.apply(&change);
         self.fresh_durable.push(change);
@@ -371,6 +417,9 @@ impl State {
                 let late = pending.late && !ready(&pending.change);
                 kept.push(Pending { late, ..pending });
                 continue;
+            }
+            if pending.torn {
+                continue; // the whole of it comes next
             }
             if let DiskChange::Sector(which, number, _) = pending.change {
                 kept.retain(
@@ -405,8 +454,8 @@ impl DiskChange {
 }
 
 impl Disk for SimDisk {
-    fn log_path(&self) -> &Path {
-        Path::new("<simulated log>")
+    fn log_path(&self) -> PathBuf {
+        "<simulated log>".into()
     }
 
     fn is_simulated(&self) -> bool {
@@ -442,16 +491,38 @@ impl Disk for SimDisk {
         Ok(Arc::new(SimFile { state: self.state.clone(), which: Which::Log, number }))
     }
 
-    fn remove_log(&self) -> io::Result<()> {
+    fn keep_log(&self, log: &dyn Storage) -> io::Result<Kept> {
+        let state = self.lock();
+        if state.view.log.is_none() {
+            Ok(Kept::Lost)
+        } else if log.id().inode == state.log_number {
+            Ok(Kept::Here)
+        } else {
+            Err(io::Error::from_raw_os_error(libc::EEXIST))
+        }
+    }
+
+    fn keep_data(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn remove_log(&self, log: &dyn Storage) -> io::Result<()> {
         let mut state = self.lock();
         state.faults.check(Which::Log, Call::Remove)?;
-        if state.view.log.is_none() {
-            return Err(io::Error::from_raw_os_error(libc::ENOENT));
+        if state.view.log.is_none() || log.id().inode != state.log_number {
+            return Ok(());
         }
         state.orphan = state.view.log.clone().unwrap_or_default();
         state.log_number += 1;
         state.write(DiskChange::NoLog);
         Ok(())
+    }
+
+    /// The same in each run, and another one after each opening, for that changes the header.
+    fn nonce(&self) -> u64 {
+        let state = self.lock();
+        let data = &state.view.data;
+        xxh3_64(&data[..data.len().min(HEADER_SIZE as usize)]) ^ state.copy | 1
     }
 }
 
@@ -507,8 +578,16 @@ impl Storage for SimFile {
             if let Some(old) = old.get(start..old.len().min(start + SECTOR)) {
                 sector[..old.len()].copy_from_slice(old);
             }
+            let before = sector;
             let (from, to) = (at.max(start), (at + len).min(start + SECTOR));
             sector[from - start..to - start].copy_from_slice(&bytes[from - at..to - at]);
+            let is_header = (number * SECTOR).is_multiple_of(PAGE as usize) && start < HEADER_SIZE as usize;
+            if state.tears
+                && (self.which == Which::Log || is_header)
+                && let Some(torn) = torn(number as u32, &before, &sector)
+            {
+                state.write_torn(self.which, number as u32, torn);
+            }
             state.write(DiskChange::Sector(self.which, number as u32, Arc::new(sector)));
         }
         if let Some((which, number)) = state.sync_owed.take() {
@@ -587,7 +666,7 @@ impl Storage for SimFile {
         true // any write is cheap
     }
 
-    fn is_linked(&self) -> io::Result<bool> {
-        Ok(self.has_name(&lock(&self.state)))
+    fn id(&self) -> FileId {
+        FileId { device: self.which as u64, inode: self.number }
     }
 }

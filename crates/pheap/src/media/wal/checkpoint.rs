@@ -2,12 +2,18 @@
 
 use std::io;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use super::Wal;
 use super::fold::{self, Fold};
-use super::format::{MARK, Records};
+use super::format::{MARKS, Records};
+use super::{Folded, Wal};
 use crate::error::{Error, Result};
+use crate::heap::SyncPolicy;
 use crate::media::{Bug, LINE, bug};
+use crate::sync::MutexGuard;
+
+/// How often it is looked whether the log still has its name, where nobody waits for syncs.
+const LOOK: Duration = Duration::from_secs(1);
 
 impl Wal {
     /// Writes to the heap's file, and syncs it: for the header and new arenas, which no record covers.
@@ -36,6 +42,8 @@ impl Wal {
     /// # Errors
     /// What failed; the log then refuses everything.
     pub(crate) fn checkpoint(&self, after: impl FnOnce()) -> Result<()> {
+        // What is durable already was found by whoever synced it. It may have been moved since.
+        self.keep_found()?;
         let mut folded = self.folded.lock();
         let (end, live) = {
             let state = self.state.lock();
@@ -46,21 +54,21 @@ impl Wal {
             self.pages.next_epoch();
             (state.buffer.end(), state.buffer.live())
         };
-        if *folded < end {
+        if folded.to < end {
             self.reach(end, !bug(Bug::FoldUnsynced))?;
-            let result = self.fold(*folded, end, &live).and_then(|written| {
+            let result = self.fold(folded.to, end, &live).and_then(|written| {
                 self.counters.checkpoint_bytes.fetch_add(written, Ordering::Relaxed);
                 if !bug(Bug::RecycleBeforeData) {
                     self.data.sync()?;
                 }
-                self.mark_folded(end)
+                self.mark_folded(end, folded.mark)
             });
             let mut state = self.state.lock();
             if let Err(e) = result {
                 self.fail(&mut state, "writing a checkpoint to the heap's file", &e);
                 return Err(state.failure.as_ref().expect("it has failed").error());
             }
-            *folded = end;
+            *folded = Folded { to: end, mark: 1 - folded.mark };
             state.folded = end;
             state.buffer.recycle(end);
             state.full_disk = false;
@@ -73,9 +81,10 @@ impl Wal {
     }
 
     /// Lets recovery begin at a position, durably: of the segments before it that are used again, the disk may have any part at any time.
-    fn mark_folded(&self, end: u64) -> io::Result<()> {
+    /// The other mark stays as it is until this one is there.
+    fn mark_folded(&self, end: u64, mark: usize) -> io::Result<()> {
         let log = self.log.read();
-        log.write_all(fold::bytes(&self.seed.mark(end)), MARK)?;
+        log.write_all(fold::bytes(&self.seed.mark(end)), MARKS[mark])?;
         // SURVIVES delay: one write may come before it then, to the segment that has been free for longest. Without the mark, recovery begins with one after that
         // and replays what the heap's file has; or with that one, and finds nothing.
         log.sync()
@@ -108,6 +117,25 @@ impl Wal {
         fold.finish()
     }
 
+    /// The heap is going to be closed: all goes to its file, and then nobody has to find the log. So if the log cannot be found, and that is all, the heap can be used
+    /// for this once more. Nothing is appended any more.
+    pub(crate) fn begin_to_close(&self) {
+        let _ = self.keep_found(); // kept as a failure
+        let mut state = self.state.lock();
+        if state.failure.take_if(|failure| failure.misplaced).is_some() {
+            self.closing.store(true, Ordering::Relaxed);
+            self.failed.store(false, Ordering::Release);
+        }
+    }
+
+    /// Fails if the heap's file cannot be found any more.
+    ///
+    /// # Errors
+    /// [`Error::Misplaced`].
+    pub(crate) fn keep_data_found(&self) -> Result<()> {
+        self.disk.keep_data().map_err(|e| Error::Misplaced { reason: e.to_string() })
+    }
+
     /// Waits until no thread writes to a file. Nothing is appended any more, and there is no thread in the background.
     pub(crate) fn quiesce(&self) {
         let _folded = self.folded.lock();
@@ -137,8 +165,18 @@ impl Wal {
     /// Waits until a checkpoint is asked for. `false` if the thread is to end.
     pub(crate) fn wait_for_request(&self) -> bool {
         let mut state = self.state.lock();
+        let mut seen = state.buffer.end();
         while !state.checkpoint && !state.stop && state.failure.is_none() {
-            self.requested.wait(&mut state);
+            if self.settings.policy == SyncPolicy::EveryCommit {
+                self.requested.wait(&mut state);
+                continue;
+            }
+            // Commits make no system call that could tell them that the log has lost its name.
+            let _ = self.requested.wait_for(&mut state, LOOK);
+            if seen != state.buffer.end() {
+                seen = state.buffer.end();
+                let _ = MutexGuard::unlocked(&mut state, || self.keep_found());
+            }
         }
         !state.stop && state.failure.is_none()
     }
@@ -155,6 +193,7 @@ impl Wal {
             // So that no transaction has to. If it fails, one that needs it will find out why.
             let grown = self.grow(1);
             self.state.lock().full_disk = grown.is_err();
+            let _ = self.keep_found(); // a failure is kept, for all others to see
         }
         let memory = self.pages.bytes() > self.memory_trigger.load(Ordering::Relaxed);
         if full || memory || behind > self.settings.log_limit / 2 {

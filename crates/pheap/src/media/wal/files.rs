@@ -2,26 +2,27 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use super::storage::{Disk, Storage};
+use super::cache;
+use super::names::{FileId, Names, Stat};
+use super::storage::{Disk, Kept, Storage};
 use super::window::Window;
-
-/// What the name of a log ends with.
-const SUFFIX: &str = ".wal";
+use crate::error::{Error, Result};
 
 #[derive(Debug)]
 struct OnDisk {
     file: File,
+    id: FileId,
     window: OnceLock<Window>,
 }
 
 impl OnDisk {
-    fn new(file: File) -> OnDisk {
-        OnDisk { file, window: OnceLock::new() }
+    fn new(file: File) -> io::Result<OnDisk> {
+        let id = Stat::of(&file)?.id;
+        Ok(OnDisk { file, id, window: OnceLock::new() })
     }
 }
 
@@ -68,16 +69,16 @@ impl Storage for OnDisk {
         window.is_some_and(|window| self.window.set(window).is_ok())
     }
 
-    fn is_linked(&self) -> io::Result<bool> {
-        // Asked for nothing but this. Asking for times as well would make Linux (6.13 and newer) give the next write an exact one, and write the
-        // inode with each sync: a quarter of the time of a commit.
-        // SAFETY: `statx` is plain data, for which zeros are valid, and the call fills it.
-        let (result, stat) = unsafe {
-            let mut stat: libc::statx = std::mem::zeroed();
-            let fd = self.file.as_raw_fd();
-            (libc::statx(fd, c"".as_ptr(), libc::AT_EMPTY_PATH, libc::STATX_NLINK, &raw mut stat), stat)
-        };
-        if result == 0 { Ok(stat.stx_nlink > 0) } else { Err(io::Error::last_os_error()) }
+    fn id(&self) -> FileId {
+        self.id
+    }
+
+    fn file(&self) -> Option<&File> {
+        Some(&self.file)
+    }
+
+    fn shows_writes(&self, at: u64) -> io::Result<bool> {
+        cache::shows_writes(&self.file, at)
     }
 }
 
@@ -85,55 +86,127 @@ impl Storage for OnDisk {
 #[derive(Debug)]
 pub(crate) struct Files {
     data: Arc<OnDisk>,
-    log: PathBuf,
+    /// Of the standard library: no thread ever waits for it long, and what it guards is looked at again before it is relied on.
+    names: Mutex<Names>,
 }
 
 impl Files {
     /// `file` is the one at `path`, or what that links to: the log lies beside the file itself, whatever it was opened as.
     pub(crate) fn new(file: &File, path: &Path) -> io::Result<Files> {
-        let mut log = fs::canonicalize(path)?.into_os_string();
-        log.push(SUFFIX);
-        Ok(Files { data: Arc::new(OnDisk::new(file.try_clone()?)), log: log.into() })
+        let data = OnDisk::new(file.try_clone()?)?;
+        let mut names = Names::of(&fs::canonicalize(path)?)?;
+        if !names.heap_is(data.id)? {
+            names = Names::now(file)?; // it was renamed just now
+        }
+        Ok(Files { data: Arc::new(data), names: Mutex::new(names) })
     }
 
-    fn sync_directory(&self) -> io::Result<()> {
-        let directory = self.log.parent().unwrap_or(Path::new("/"));
-        // SURVIVES unreached: a simulated disk has no directory: a log that it makes has its name, durably.
-        File::open(directory)?.sync_all()
+    fn names(&self) -> MutexGuard<'_, Names> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks for the heap's file where it was, and if it is not there, everywhere: the names that it has now, if they have changed.
+    fn renamed(&self, names: &Names) -> io::Result<Option<Names>> {
+        if names.heap_is(self.data.id)? { Ok(None) } else { Names::now(&self.data.file).map(Some) }
+    }
+
+    /// Sees to it that the log is where the next opening will look for it.
+    #[cold]
+    fn put_back(&self, names: &mut Names, log: &dyn Storage) -> io::Result<Kept> {
+        let old = match self.renamed(names)? {
+            Some(now) => Some(std::mem::replace(names, now)),
+            None => None,
+        };
+        match names.log_id()? {
+            Some(id) if id == log.id() => {} // whoever has renamed the heap has renamed the log as well
+            Some(_) => {
+                let what = format!(
+                    "{} is another file, where the log of the heap belongs",
+                    names.log_path().display()
+                );
+                return Err(io::Error::new(io::ErrorKind::AlreadyExists, what));
+            }
+            // It may have no name at all, or the file system no links.
+            None if log.file().is_none_or(|file| names.link_log(file).is_err()) => return Ok(Kept::Lost),
+            None => {}
+        }
+        names.sync()?;
+        if let Some(old) = old {
+            // The heap was renamed alone. Another one with its old name must not find this log there.
+            let _ = old.unlink_log(log.id());
+        }
+        Ok(Kept::Here)
     }
 }
 
 impl Disk for Files {
-    fn log_path(&self) -> &Path {
-        &self.log
+    fn log_path(&self) -> PathBuf {
+        self.names().log_path()
     }
 
     fn data(&self) -> Arc<dyn Storage> {
         self.data.clone()
     }
 
+    fn may_have_log(&self) -> Result<()> {
+        let names = self.names();
+        let look = || io::Result::Ok((Stat::of(&self.data.file)?, names.stat()?));
+        let (heap, directory) =
+            look().map_err(|e| Error::io(format!("looking at {}", names.heap_path().display()), e))?;
+        // Devices say less: some file systems give those of a directory others than its files.
+        let same = match (heap.mount, directory.mount) {
+            (Some(heap), Some(directory)) => heap == directory,
+            _ => heap.id.device == directory.id.device,
+        };
+        if same { Ok(()) } else { Err(Error::MountedAlone { path: names.heap_path() }) }
+    }
+
     fn open_log(&self) -> io::Result<Option<Arc<dyn Storage>>> {
-        match File::options().read(true).write(true).open(&self.log) {
-            Ok(file) => Ok(Some(Arc::new(OnDisk::new(file)))),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        let names = self.names();
+        let opened = match names.open_log(libc::O_RDWR | libc::O_NOFOLLOW, 0) {
             // Those who only read need no more.
-            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => match File::open(&self.log) {
-                Ok(file) => Ok(Some(Arc::new(OnDisk::new(file)))),
-                Err(_) => Err(e),
-            },
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+                names.open_log(libc::O_RDONLY | libc::O_NOFOLLOW, 0).map_err(|_| e)
+            }
+            other => other,
+        };
+        match opened {
+            Ok(file) => Ok(Some(Arc::new(OnDisk::new(file)?))),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(e) => Err(e),
         }
     }
 
     fn create_log(&self) -> io::Result<Arc<dyn Storage>> {
         let mode = self.data.file.metadata()?.mode() & 0o777;
-        let file = File::options().read(true).write(true).create_new(true).mode(mode).open(&self.log)?;
-        // SURVIVES unreached: as above.
-        self.sync_directory()?;
-        Ok(Arc::new(OnDisk::new(file)))
+        let names = self.names();
+        let file = names.open_log(libc::O_RDWR | libc::O_CREAT | libc::O_EXCL, mode)?;
+        // SURVIVES unreached: a simulated disk has no directory.
+        names.sync()?;
+        Ok(Arc::new(OnDisk::new(file)?))
     }
 
-    fn remove_log(&self) -> io::Result<()> {
-        fs::remove_file(&self.log)
+    fn keep_log(&self, log: &dyn Storage) -> io::Result<Kept> {
+        let mut names = self.names();
+        if names.heap_is(self.data.id)? && names.log_id()? == Some(log.id()) {
+            return Ok(Kept::Here);
+        }
+        self.put_back(&mut names, log)
+    }
+
+    fn keep_data(&self) -> io::Result<()> {
+        let mut names = self.names();
+        if let Some(now) = self.renamed(&names)? {
+            *names = now;
+        }
+        Ok(())
+    }
+
+    fn remove_log(&self, log: &dyn Storage) -> io::Result<()> {
+        self.names().unlink_log(log.id())
+    }
+
+    fn nonce(&self) -> u64 {
+        crate::heap::random::<1>()[0] | 1
     }
 }

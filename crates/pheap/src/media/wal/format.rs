@@ -22,11 +22,16 @@ use std::path::Path;
 
 /// Bytes before the first segment.
 pub(crate) const HEAD: u64 = 4096;
-/// Where the first page holds the position up to which the heap's file has everything: in a sector of its own.
-pub(crate) const MARK: u64 = 512;
+/// Where the first page holds the position up to which the heap's file has everything: twice, each in a sector of its own, of which one is written at a time. So
+/// one is whole, also on a disk that tears what it writes when the power fails.
+pub(crate) const MARKS: [u64; 2] = [512, 1024];
 /// First word of the file. Not text, so that no text file can have it.
 const MAGIC: u64 = u64::from_le_bytes(*b"\x89PHEWAL\n");
-const FORMAT: u64 = 1;
+const FORMAT: u64 = 2;
+/// The one that had neither a nonce nor a second mark.
+const FIRST_FORMAT: u64 = 1;
+/// Bytes of a segment, at most. What is made is far shorter.
+const MOST_SEGMENT: u64 = 1 << 30;
 const HEAD_WORDS: usize = 8;
 /// In the second word of a record: the next record belongs to the same transaction.
 pub(crate) const MORE: u64 = 1 << 33;
@@ -42,6 +47,8 @@ pub(crate) struct Layout {
     pub(crate) uuid: u128,
     /// Counts the logs of the heap.
     pub(crate) id: u64,
+    /// Tells the logs of copies of one heap apart, which count alike. 0 in logs of the first format.
+    pub(crate) nonce: u64,
     /// Bytes of a segment.
     pub(crate) segment: u64,
 }
@@ -62,7 +69,7 @@ impl Layout {
     /// The first bytes of the file.
     pub(crate) fn to_bytes(self) -> Vec<u8> {
         let mut words =
-            [MAGIC, FORMAT, self.uuid as u64, (self.uuid >> 64) as u64, self.id, self.segment, 0, 0];
+            [MAGIC, FORMAT, self.uuid as u64, (self.uuid >> 64) as u64, self.id, self.segment, self.nonce, 0];
         words[HEAD_WORDS - 1] = head_sum(&words);
         words.iter().flat_map(|word| word.to_le_bytes()).collect()
     }
@@ -72,9 +79,15 @@ impl Layout {
         position / self.segment
     }
 
-    /// Position at which a segment begins.
+    /// Position at which a segment begins, of those that there are.
     pub(crate) fn start(&self, sequence: u64) -> u64 {
         sequence * self.segment
+    }
+
+    /// The positions of a segment with a number that may be anything. `None` for one that no log has.
+    pub(crate) fn positions(&self, sequence: u64) -> Option<std::ops::Range<u64>> {
+        let start = sequence.checked_mul(self.segment)?;
+        Some(start..start.checked_add(self.segment)?)
     }
 
     /// Where the segment with this place in the file begins.
@@ -111,11 +124,16 @@ pub(crate) fn read_head(file: &dyn Storage) -> io::Result<Head> {
     if !holds(words[HEAD_WORDS - 1], head_sum(&words)) {
         return Ok(Head::Damaged(uuid));
     }
-    let segment = words[5];
-    if words[1] != FORMAT || !segment.is_multiple_of(HEAD) || segment < 2 * PIECE as u64 * 8 {
+    let (format, segment, nonce) = (words[1], words[5], words[6]);
+    let known = match format {
+        FIRST_FORMAT => nonce == 0,
+        FORMAT => nonce != 0,
+        _ => false,
+    };
+    if !known || !segment.is_multiple_of(HEAD) || !(2 * PIECE as u64 * 8..=MOST_SEGMENT).contains(&segment) {
         return Ok(Head::Foreign("a newer pheap wrote it"));
     }
-    Ok(Head::Log(Layout { uuid, id: words[4], segment }))
+    Ok(Head::Log(Layout { uuid, id: words[4], nonce, segment }))
 }
 
 /// What the checksums of a log are seeded with.
@@ -124,8 +142,9 @@ pub(crate) struct Seed(u64);
 
 impl Seed {
     /// `salt` is the heap's, so that nobody can make a record by choosing the bytes that he stores.
-    pub(crate) fn new(salt: u64, id: u64) -> Seed {
-        Seed(salt ^ id.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29))
+    pub(crate) fn new(salt: u64, layout: Layout) -> Seed {
+        let nonce = layout.nonce.wrapping_mul(0xe703_7ed1_a0b4_28db).rotate_left(37);
+        Seed(salt ^ layout.id.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29) ^ nonce)
     }
 
     fn at(self, position: u64) -> u64 {
@@ -219,27 +238,33 @@ pub(crate) fn read_all(file: &dyn Storage, layout: Layout, seed: Seed, path: &Pa
     let mut places = BTreeMap::new();
     for index in 0..layout.segments(file.len().map_err(error)?) {
         let words = line(layout.file_offset(index)).map_err(error)?;
-        // SURVIVES drop: a head is one line, which no crash tears (unless the log is mapped); and the records of a segment that seems to be another one are
-        // not those of its positions, of which their checksums know.
-        if holds(words, seed.segment_head(layout.start(words[1]), words[1], words[2])) {
+        // Torn, or damaged: the number may be any.
+        let Some(positions) = layout.positions(words[1]) else { continue };
+        if holds(words, seed.segment_head(positions.start, words[1], words[2])) {
             places.insert(words[1], (index, words[2]));
         }
     }
-    let mark = line(MARK).map_err(error)?;
-    let folded = if holds(mark, seed.mark(mark[1])) { mark[1] } else { layout.start(1) };
+    let mut folded = layout.start(1);
+    for place in MARKS {
+        let mark = line(place).map_err(error)?;
+        if holds(mark, seed.mark(mark[1])) && mark[1].is_multiple_of(LINE as u64) {
+            folded = folded.max(mark[1]);
+        }
+    }
     let mut found = Found::default();
     let mut open: Vec<Vec<u64>> = Vec::new();
     let mut at = folded;
     let first = layout.sequence(folded);
     for sequence in first.. {
         let Some(&(index, previous_end)) = places.get(&sequence) else { break };
-        let start = layout.start(sequence) + LINE as u64;
+        let Some(positions) = layout.positions(sequence) else { break };
+        let start = positions.start + LINE as u64;
         // Else the one before ends in a record that is torn.
         if sequence > first && !holds(previous_end, at) && !bug(Bug::SkipSegmentEnd) {
             break;
         }
         at = at.max(start);
-        let rest = layout.start(sequence + 1) - at;
+        let rest = positions.end.saturating_sub(at);
         let mut records = Records::read(file, layout, seed, index, at, rest).map_err(error)?;
         while let Some(record) = records.next() {
             let more = record[1] & MORE != 0;

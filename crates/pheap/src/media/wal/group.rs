@@ -6,7 +6,7 @@ use std::panic::Location;
 use std::sync::atomic::Ordering;
 
 use super::buffer::Chunk;
-use super::storage::Storage;
+use super::storage::Kept;
 use super::{State, Wal, fold, most_mapped};
 use crate::error::{Error, Result};
 use crate::heap::SyncPolicy;
@@ -59,6 +59,9 @@ impl Wal {
             return Err(failure);
         }
         let end = self.end();
+        if self.durable.load(Ordering::Acquire) >= end {
+            return self.keep_found(); // nobody else is going to look for the log
+        }
         self.reach(end, true)
     }
 
@@ -141,27 +144,66 @@ impl Wal {
         if mistake(Mistake::PublishBeforeSync) {
             self.durable.fetch_max(end, Ordering::Release);
         }
-        let synced = MutexGuard::unlocked(state, || {
-            // SURVIVES drop: only who syncs replaces the file, and one thread does at a time.
+        let (synced, kept) = MutexGuard::unlocked(state, || {
             let log = self.log.read().clone();
-            if log.is_linked()? { log.sync() } else { self.replace_log(&*log) }
+            let synced = log.sync();
+            // Behind the sync, so that it is known as late as can be. Whoever replaces the log meanwhile syncs what this one has.
+            let kept = if synced.is_ok() { self.keep() } else { Ok(()) };
+            (synced, kept)
         });
         state.syncing = false;
         match synced {
-            Ok(()) => {
-                self.durable.fetch_max(end, Ordering::Release);
-                self.counters.syncs.fetch_add(1, Ordering::Relaxed);
-                self.changed.notify_all();
-            }
+            Ok(()) => self.note_kept(state, &kept),
             Err(e) => self.fail(state, &format!("syncing {}", self.disk.log_path().display()), &e),
         }
+        if state.failure.is_none() {
+            self.durable.fetch_max(end, Ordering::Release);
+            self.counters.syncs.fetch_add(1, Ordering::Relaxed);
+            self.changed.notify_all();
+        }
+    }
+
+    /// Sees to it that the next opening finds the log.
+    fn keep(&self) -> io::Result<()> {
+        if bug(Bug::TrustLogName) || self.closing.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let log = self.log.read().clone();
+        match self.disk.keep_log(&*log)? {
+            Kept::Here => Ok(()),
+            Kept::Lost => self.replace_log(),
+        }
+    }
+
+    fn note_kept(&self, state: &mut State, kept: &io::Result<()>) {
+        if let Err(e) = kept {
+            self.fail_with(state, "looking for the log", e, true);
+        }
+    }
+
+    /// [`keep`](Self::keep) where nothing was synced.
+    ///
+    /// # Errors
+    /// The log cannot be put where the next opening would find it, and refuses everything from now on.
+    pub(crate) fn keep_found(&self) -> Result<()> {
+        if let Some(failure) = self.failure() {
+            return Err(failure);
+        }
+        let kept = self.keep();
+        let mut state = self.state.lock();
+        self.note_kept(&mut state, &kept);
+        state.failure.as_ref().map_or(Ok(()), |failure| Err(failure.error()))
     }
 
     /// Somebody has removed the log's name: gives it a new file with the same content.
     #[cold]
-    fn replace_log(&self, old: &dyn Storage) -> io::Result<()> {
+    fn replace_log(&self) -> io::Result<()> {
         let _growth = self.growth.lock();
         let mut current = self.log.write();
+        if self.disk.keep_log(&**current)? == Kept::Here {
+            return Ok(()); // another thread was faster
+        }
+        let old = current.clone();
         let new = self.disk.create_log()?;
         let len = old.len()?;
         // SURVIVES drop: what is written next makes it as long. This is to know of a full disk early.

@@ -9,6 +9,7 @@
 //! After a failed write or sync it is not known what the disk has: the log then refuses everything, until the heap is opened again.
 
 mod buffer;
+mod cache;
 mod checkpoint;
 pub(crate) mod files;
 mod fold;
@@ -16,6 +17,7 @@ pub(crate) mod format;
 mod group;
 #[cfg(all(test, pheap_loom))]
 mod model;
+mod names;
 mod pages;
 mod recovery;
 pub(crate) mod storage;
@@ -43,6 +45,10 @@ pub(crate) use recovery::{Leftover, fold_leftover};
 /// Bytes that transactions leave in the log for what cannot fail: records of metadata.
 const RESERVE: u64 = 64 << 10;
 
+/// Why a heap cannot have a log here.
+const HIDES_WRITES: &str = "`Durability::Wal` needs a file system that shows in a mapped file at once what is written to the file, as all local ones do; \
+    put the heap on another file system, or use `Durability::Process`";
+
 /// How a log is used.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
@@ -67,14 +73,16 @@ pub(crate) struct Wal {
     state: Mutex<State>,
     /// Something has been written, synced or freed, or has failed.
     changed: Condvar,
+    /// The heap is being closed, and will need no log: nobody has to find it.
+    closing: AtomicBool,
     /// The thread in the background is asked to do something. Apart, for it would wake up at each commit.
     requested: Condvar,
     /// Positions up to which the log has been handed to the kernel, and synced.
     written: AtomicU64,
     durable: AtomicU64,
     failed: AtomicBool,
-    /// Held during a checkpoint: the position up to which the heap's file has everything.
-    folded: Mutex<u64>,
+    /// Held during a checkpoint.
+    folded: Mutex<Folded>,
     /// Where the heap is mapped.
     base: AtomicUsize,
     /// Held while the log's file grows.
@@ -83,6 +91,15 @@ pub(crate) struct Wal {
     /// How many bytes of them call for a checkpoint: more than the last one has left.
     memory_trigger: AtomicU64,
     counters: Counters,
+}
+
+/// How far the heap's file is.
+#[derive(Debug)]
+struct Folded {
+    /// Position up to which it has everything.
+    to: u64,
+    /// Which of the [marks](format::MARKS) is the older one.
+    mark: usize,
 }
 
 /// What was done with a log.
@@ -123,14 +140,20 @@ struct Failure {
     what: String,
     code: Option<i32>,
     kind: io::ErrorKind,
+    text: String,
+    /// The disk is fine, but the files are not where the next opening would look for them.
+    misplaced: bool,
 }
 
 impl Failure {
     fn source(&self) -> io::Error {
-        self.code.map_or_else(|| io::Error::new(self.kind, self.what.clone()), io::Error::from_raw_os_error)
+        self.code.map_or_else(|| io::Error::new(self.kind, self.text.clone()), io::Error::from_raw_os_error)
     }
 
     fn error(&self) -> Error {
+        if self.misplaced {
+            return Error::Misplaced { reason: self.text.clone() };
+        }
         Error::Failed { reason: format!("{}: {}", self.what, self.source()) }
     }
 }
@@ -149,32 +172,31 @@ impl Wal {
     /// Makes a new log for a heap whose file is complete. The header must say so before the first record counts.
     pub(crate) fn create(disk: Arc<dyn Disk>, header: &Header, settings: Settings) -> Result<Arc<Wal>> {
         let segment = (settings.log_limit / 16).clamp(64 << 10, 1 << 20).next_multiple_of(HEAD);
-        let layout = Layout { uuid: header.uuid, id: header.log + 1, segment };
-        let seed = Seed::new(header.salt, layout.id);
+        let layout = Layout { uuid: header.uuid, id: header.log + 1, nonce: disk.nonce(), segment };
+        let seed = Seed::new(header.salt, layout);
         let segments = 2;
         let data = disk.data();
-        let mut made = false;
-        let created = disk.create_log().and_then(|log| {
-            made = true;
-            log.write_all(&layout.to_bytes(), 0)?;
-            log.extend(layout.to_bytes().len() as u64, layout.file_offset(segments))?;
-            log.sync()?;
-            // The heap's file may have been changed by others, whose writes are not durable.
-            // SURVIVES drop: the header that makes this log count is in the same file, and synced before the first record. This is to know of a bad disk early.
-            // SURVIVES delay: as above.
-            data.sync()?;
-            Ok(log)
-        });
-        let log = created.map_err(|e| {
-            if made {
-                let _ = disk.remove_log();
-            }
+        let error = |e: io::Error| {
             let context = format!("creating the log {}", disk.log_path().display());
             if is_full(&e) {
                 Error::OutOfSpace { reason: format!("{context}: {e}") }
             } else {
                 Error::io(context, e)
             }
+        };
+        let log = disk.create_log().map_err(error)?;
+        let fill = || {
+            log.write_all(&layout.to_bytes(), 0)?;
+            log.extend(layout.to_bytes().len() as u64, layout.file_offset(segments))?;
+            let shows_writes = log.shows_writes(layout.file_offset(0))?;
+            log.sync()?;
+            Ok(shows_writes)
+        };
+        let filled = fill().map_err(error).and_then(|shows_writes| {
+            if shows_writes { Ok(()) } else { Err(Error::Unsupported(HIDES_WRITES)) }
+        });
+        filled.inspect_err(|_| {
+            let _ = disk.remove_log(&*log);
         })?;
         let buffer = Buffer::new(layout, seed, segments);
         let end = buffer.end();
@@ -201,11 +223,12 @@ impl Wal {
                 rounds: 0,
             }),
             changed: Condvar::new(),
+            closing: AtomicBool::new(false),
             requested: Condvar::new(),
             written: AtomicU64::new(0),
             durable: AtomicU64::new(0),
             failed: AtomicBool::new(false),
-            folded: Mutex::new(end),
+            folded: Mutex::new(Folded { to: end, mark: 0 }),
             base: AtomicUsize::new(0),
             growth: Mutex::new(()),
             pages: PrivatePages::new(header.reserved)?,
@@ -217,6 +240,11 @@ impl Wal {
     /// Number of the log among those of its heap.
     pub(crate) fn id(&self) -> u64 {
         self.layout.id
+    }
+
+    /// What tells it apart from logs of copies of the heap.
+    pub(crate) fn nonce(&self) -> u64 {
+        self.layout.nonce
     }
 
     pub(crate) fn is_simulated(&self) -> bool {
@@ -255,10 +283,16 @@ impl Wal {
     }
 
     fn fail(&self, state: &mut State, what: &str, error: &io::Error) {
+        self.fail_with(state, what, error, false);
+    }
+
+    fn fail_with(&self, state: &mut State, what: &str, error: &io::Error, misplaced: bool) {
         state.failure.get_or_insert_with(|| Failure {
             what: what.to_owned(),
             code: error.raw_os_error(),
             kind: error.kind(),
+            text: error.to_string(),
+            misplaced,
         });
         self.failed.store(true, Ordering::Release);
         self.changed.notify_all();
@@ -330,7 +364,7 @@ impl Wal {
             let missing = need.saturating_sub(state.buffer.room());
             let grown = MutexGuard::unlocked(state, || self.grow(missing));
             match grown {
-                Ok(()) => return Ok(()),
+                Ok(()) => return MutexGuard::unlocked(state, || self.keep_found()),
                 Err(e) if emptied => {
                     let context = format!("the log {} cannot grow: {e}", self.disk.log_path().display());
                     return Err(if is_full(&e) {
@@ -376,10 +410,10 @@ impl Wal {
         Ok(())
     }
 
-    /// Ends the use of a log whose heap is closed: all is in the heap's file, and its header says so.
+    /// Ends the use of a log whose heap is closed: all is in the heap's file, and its header says so. A log of another heap that has come to lie there stays.
     pub(crate) fn remove(&self) {
         // If that fails, the next opening sees that the log is an old one.
-        let _ = self.disk.remove_log();
+        let _ = self.disk.remove_log(&**self.log.read());
     }
 }
 

@@ -44,6 +44,7 @@ fn header() -> Header {
         live_slots: (0, 0),
         log: 0,
         identity: Identity::default(),
+        log_nonce: 0,
     }
 }
 
@@ -88,7 +89,7 @@ impl Log {
     }
 
     fn newest(&self, log: &Image, thread: u64) -> Option<u64> {
-        let salt = Salt::new(header().salt, self.wal.id());
+        let salt = Salt::new(header().salt, self.wal.layout);
         let found = read_all(log, self.wal.layout, salt, Path::new("log")).expect("a log");
         let place = Log::place(thread);
         let logged = found.records.iter().flat_map(|record| ranges(record));

@@ -1,13 +1,14 @@
 //! What a crash has left in the log of a heap that is about to be opened.
 
 use std::io;
+use std::sync::Arc;
 
 use super::fold::Fold;
-use super::format::{Found, Head, Seed, read_all, read_head};
+use super::format::{Found, Head, Layout, MARKS, Seed, read_all, read_head};
 use super::storage::{Disk, Storage};
 use crate::error::{Error, Result};
 use crate::heap::header::{HEADER_SIZE, Header, Use};
-use crate::media::holds;
+use crate::media::{Bug, LINE, bug, holds};
 use crate::txn::log::{Range, ranges};
 
 /// The records of a log that are not in the heap's file yet, or not for sure.
@@ -22,11 +23,19 @@ impl Leftover {
     /// # Errors
     /// [`Error::LogMissing`], [`Error::ForeignLog`], [`Error::Corrupt`] if it cannot be replayed, [`Error::Io`].
     pub(crate) fn read(disk: &dyn Disk, header: &Header) -> Result<Leftover> {
-        let path = disk.log_path();
+        let path = &disk.log_path();
         let error = |e| Error::io(format!("reading {}", path.display()), e);
         let foreign = |why: &str| Error::ForeignLog { path: path.to_owned(), why: why.to_owned() };
-        let log = disk.open_log().map_err(error)?;
-        let head = log.as_deref().map(read_head).transpose().map_err(error)?;
+        // Not a file at all, or a link to one, perhaps.
+        let is_none = |e: &io::Error| {
+            matches!(e.raw_os_error(), Some(libc::ELOOP | libc::EISDIR | libc::ESPIPE | libc::ENXIO))
+        };
+        let opened = disk.open_log().and_then(|log| {
+            let head = log.as_deref().map(read_head).transpose()?;
+            Ok((log, head))
+        });
+        let (log, head) =
+            opened.map_err(|e| if is_none(&e) { foreign("it is no ordinary file") } else { error(e) })?;
         if header.in_use != Use::Wal {
             return match head {
                 None | Some(Head::Nothing) => Ok(Leftover::default()),
@@ -36,8 +45,16 @@ impl Leftover {
                 Some(Head::Log(layout)) if !holds(layout.uuid, header.uuid) => {
                     Err(foreign("it belongs to another heap"))
                 }
-                Some(Head::Log(layout)) if layout.id <= header.log + 1 => Ok(Leftover::default()),
-                Some(Head::Log(_)) => Err(foreign("it is newer than the heap")),
+                Some(Head::Log(layout)) if layout.id > header.log + 1 => {
+                    Err(foreign("it is newer than the heap"))
+                }
+                Some(Head::Log(layout)) if is_own(layout, header) => Ok(Leftover::default()),
+                Some(Head::Log(layout))
+                    if layout.id == header.log + 1 && is_unused(&log, layout).map_err(error)? =>
+                {
+                    Ok(Leftover::default())
+                }
+                Some(Head::Log(_)) => Err(foreign(OF_A_COPY)),
                 Some(Head::Foreign(why)) => Err(foreign(why)),
             };
         }
@@ -52,9 +69,10 @@ impl Leftover {
             (_, Some(Head::Log(layout))) if !holds(layout.id, header.log) => {
                 return Err(foreign("it is an older or newer one of the same heap"));
             }
+            (_, Some(Head::Log(layout))) if !is_own(layout, header) => return Err(foreign(OF_A_COPY)),
             (Some(log), Some(Head::Log(layout))) => (log, layout),
         };
-        let found = read_all(&*log, layout, Seed::new(header.salt, layout.id), path)?;
+        let found = read_all(&*log, layout, Seed::new(header.salt, layout), path)?;
         let leftover = Leftover { found };
         if leftover.ranges().any(|range| range.offset < HEADER_SIZE || range.end() > header.mapped) {
             return Err(Error::corrupt("a record of the log lies outside of the heap"));
@@ -71,6 +89,29 @@ impl Leftover {
     pub(crate) fn transactions(&self) -> u64 {
         self.found.transactions
     }
+}
+
+const OF_A_COPY: &str = "it is that of a copy of the heap";
+
+/// Whether a log with the right number is the one that the header names, and not one that another copy of the heap has counted alike.
+fn is_own(layout: Layout, header: &Header) -> bool {
+    // Those of the first format have 0, and so have the headers of heaps that made them.
+    holds(layout.nonce, header.log_nonce) || bug(Bug::LogsCountAlike)
+}
+
+/// Whether nothing was ever written to a log but its head: a heap that was going to use it did not come to that.
+fn is_unused(log: &Option<Arc<dyn Storage>>, layout: Layout) -> io::Result<bool> {
+    let Some(log) = log else { return Ok(true) };
+    // A record begins a segment, and a checkpoint has seen one.
+    let segments = (0..layout.segments(log.len()?)).map(|index| layout.file_offset(index));
+    for place in MARKS.into_iter().chain(segments) {
+        let mut line = [0; LINE];
+        log.read_up_to(&mut line, place)?;
+        if line != [0; LINE] {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Brings what a crash has left in the log to the heap's file, durably. Doing so twice changes nothing more.

@@ -1,12 +1,15 @@
 //! What a write-ahead log needs of the files: its own and that of the heap. The seam for disks that fail.
 
 use std::fmt::Debug;
+use std::fs::File;
 use std::io;
 #[cfg(feature = "sim")]
 use std::panic::Location;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 
+pub(crate) use super::names::FileId;
+use crate::error::Result;
 #[cfg(feature = "sim")]
 use crate::media::sim::mutant::{Kind, Mutation, is_dropped, reached};
 
@@ -60,11 +63,21 @@ pub(crate) trait Storage: Send + Sync + Debug {
         Ok(different_sectors(&file[..have], copy))
     }
 
-    /// Whether the file still has a name.
+    /// Which file it is, whatever it is called.
+    fn id(&self) -> FileId;
+
+    /// The file itself, if it is one of the operating system.
+    fn file(&self) -> Option<&File> {
+        None
+    }
+
+    /// Whether a private mapping shows at once what is written to the file. It is tried out on a page that nobody looks at, which ends as zeros.
     ///
     /// # Errors
     /// What the operating system says.
-    fn is_linked(&self) -> io::Result<bool>;
+    fn shows_writes(&self, _at: u64) -> io::Result<bool> {
+        Ok(true)
+    }
 
     /// [`write_some`](Self::write_some), of which the next sync makes nothing durable, only the one after it.
     ///
@@ -159,14 +172,31 @@ fn write_all(bytes: &[u8], at: u64, write_some: impl Fn(&[u8], u64) -> io::Resul
     Ok(())
 }
 
+/// What became of a log that was looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kept {
+    /// It is where the next opening will look for it, durably.
+    Here,
+    /// Nothing is there, and it cannot be put there: there must be a new file.
+    Lost,
+}
+
 /// The heap's file, and the place for its log beside it.
 pub(crate) trait Disk: Send + Sync + Debug {
     /// Where the log is, for messages.
-    fn log_path(&self) -> &Path;
+    fn log_path(&self) -> PathBuf;
 
     /// Whether runs must be repeatable: no threads that nobody asked for.
     fn is_simulated(&self) -> bool {
         false
+    }
+
+    /// Fails if a log would lie where it is not found by whoever opens the heap elsewhere.
+    ///
+    /// # Errors
+    /// [`Error::MountedAlone`](crate::Error::MountedAlone), [`Error::Io`](crate::Error::Io).
+    fn may_have_log(&self) -> Result<()> {
+        Ok(())
     }
 
     /// The heap's file. Its length does not change through this.
@@ -184,11 +214,26 @@ pub(crate) trait Disk: Send + Sync + Debug {
     /// What the operating system says.
     fn create_log(&self) -> io::Result<Arc<dyn Storage>>;
 
-    /// Removes the log. Durable some time later.
+    /// Sees to it that the next opening finds this log: that it has its name, beside the heap's file, wherever that is now.
+    ///
+    /// # Errors
+    /// The heap's file cannot be found by any name, or another file has the log's.
+    fn keep_log(&self, log: &dyn Storage) -> io::Result<Kept>;
+
+    /// Sees to it that the next opening finds the heap's file, which may need no log.
+    ///
+    /// # Errors
+    /// It cannot be found by any name.
+    fn keep_data(&self) -> io::Result<()>;
+
+    /// Removes the name of this log, and of no other. Durable some time later.
     ///
     /// # Errors
     /// What the operating system says.
-    fn remove_log(&self) -> io::Result<()>;
+    fn remove_log(&self, log: &dyn Storage) -> io::Result<()>;
+
+    /// A number for a new log: another one for each, whichever copy of the heap it is for.
+    fn nonce(&self) -> u64;
 }
 
 /// The sectors of `copy` that differ from those of `file`, as ranges of bytes. Behind its end, a file has zeros.

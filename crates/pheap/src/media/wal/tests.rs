@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::ops::Range as Bytes;
 use std::path::Path;
 use std::sync::Mutex;
 
@@ -9,13 +10,13 @@ use proptest::prelude::*;
 
 use super::buffer::Buffer;
 use super::fold::{Fold, bytes};
-use super::format::{Head, Layout, MARK, Seed, read_all, read_head};
-use super::storage::Storage;
+use super::format::{Head, Layout, MARKS, Seed, read_all, read_head};
+use super::storage::{FileId, Storage};
 use crate::heap::header::HEADER_SIZE;
 use crate::heap::mapping::PAGE;
 use crate::txn::log::{Range, ranges};
 
-const LAYOUT: Layout = Layout { uuid: 7 << 64 | 9, id: 3, segment: 64 << 10 };
+const LAYOUT: Layout = Layout { uuid: 7 << 64 | 9, id: 3, nonce: 5, segment: 64 << 10 };
 
 #[derive(Debug, Default)]
 struct InMemory(Mutex<Vec<u8>>);
@@ -50,8 +51,8 @@ impl Storage for InMemory {
         Ok(())
     }
 
-    fn is_linked(&self) -> io::Result<bool> {
-        Ok(true)
+    fn id(&self) -> FileId {
+        FileId { device: 0, inode: 0 }
     }
 }
 
@@ -73,7 +74,7 @@ struct Log {
 impl Log {
     fn new(segments: u64) -> Log {
         let file = InMemory::default();
-        let seed = Seed::new(99, LAYOUT.id);
+        let seed = Seed::new(99, LAYOUT);
         (&file as &dyn Storage).write_all(&LAYOUT.to_bytes(), 0).unwrap();
         file.extend_now(0, LAYOUT.file_offset(segments)).unwrap();
         Log { buffer: Buffer::new(LAYOUT, seed, segments), file, seed }
@@ -101,7 +102,7 @@ impl Log {
     fn checkpoint(&mut self) {
         self.write();
         let end = self.buffer.end();
-        (&self.file as &dyn Storage).write_all(bytes(&self.seed.mark(end)), MARK).unwrap();
+        (&self.file as &dyn Storage).write_all(bytes(&self.seed.mark(end)), MARKS[0]).unwrap();
         self.buffer.recycle(end);
     }
 
@@ -221,9 +222,11 @@ fn a_head_says_whose_log_it_is() {
     log.append(&content(&vec![(5, 5)], 1));
     log.write();
     assert_eq!(log.replay().1, 1);
-    log.seed = Seed::new(99, LAYOUT.id + 1);
+    log.seed = Seed::new(99, Layout { id: LAYOUT.id + 1, ..LAYOUT });
     assert_eq!(log.replay().1, 0);
-    log.seed = Seed::new(98, LAYOUT.id);
+    log.seed = Seed::new(98, LAYOUT);
+    assert_eq!(log.replay().1, 0);
+    log.seed = Seed::new(99, Layout { nonce: LAYOUT.nonce + 1, ..LAYOUT });
     assert_eq!(log.replay().1, 0);
 }
 
@@ -304,4 +307,180 @@ fn a_transaction_over_several_roots_takes_no_position_back() {
     let before = positions();
     garbage();
     assert!(positions().into_iter().zip(before).all(|(after, before)| after >= before));
+}
+
+/// Where what is not a record lies in a log of so many segments.
+fn heads(segments: u64) -> Vec<Bytes<usize>> {
+    let starts = MARKS.into_iter().chain((0..segments).map(|index| LAYOUT.file_offset(index)));
+    starts.map(|at| at as usize..at as usize + 64).collect()
+}
+
+/// A log that was used again and again, of three segments, of which the first is free; and what it holds.
+fn used() -> (Log, BTreeMap<u64, u64>) {
+    let mut log = Log::new(3);
+    let one = |number: u64| content(&vec![(number * 40, 30)], number);
+    let (mut number, mut folded) = (0, 0);
+    while LAYOUT.sequence(log.buffer.end()) < 6 {
+        log.append(&one(number));
+        number += 1;
+        if log.buffer.free_segments() == 0 {
+            log.checkpoint();
+            folded = number;
+        }
+    }
+    log.write();
+    (log, model((folded..number).map(one).collect::<Vec<_>>().iter()))
+}
+
+proptest! {
+    /// Whatever is in the place of heads and marks: what is read is what was written, up to some point; or it is an error.
+    #[test]
+    fn no_head_or_mark_is_too_strange(
+        damage in prop::collection::vec((any::<prop::sample::Index>(), 0usize..8, prop_oneof![
+            any::<u64>(), Just(u64::MAX), Just(u64::MAX / LAYOUT.segment), Just(u64::MAX / LAYOUT.segment + 1), 0u64..20,
+        ], any::<bool>()), 1..6),
+    ) {
+        let (log, _) = used();
+        let heads = heads(3);
+        for (head, word, value, sealed) in damage {
+            let head = heads[head.index(heads.len())].clone();
+            let mut file = log.file.0.lock().unwrap();
+            file[head.start + word * 8..][..8].copy_from_slice(&value.to_le_bytes());
+            let words: Vec<u64> =
+                file[head.clone()].chunks(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect();
+            if sealed {
+                // By somebody who knows the salt. It is nonsense, but it has a checksum.
+                let position = if (head.start as u64) < super::format::HEAD { u64::MAX } else { words[1].wrapping_mul(LAYOUT.segment) };
+                let mut words = words;
+                log.seed.seal(position, &mut words);
+                file[head].copy_from_slice(bytes(&words));
+            }
+        }
+        let (heap, _) = log.replay();
+        // Only what was once appended is found.
+        prop_assert!(heap.iter().all(|(at, word)| word >> 20 == (at - HEADER_SIZE) / 8));
+    }
+
+    /// What is no log does not look like one, or is read to its end.
+    #[test]
+    fn no_beginning_of_a_file_is_too_strange(
+        words in prop::collection::vec(prop_oneof![any::<u64>(), 0u64..9, Just(u64::MAX), Just(LAYOUT.segment), Just(1 << 63)], 6),
+        sealed in any::<bool>(),
+    ) {
+        let (log, _) = used();
+        let mut head: [u64; 8] = std::array::from_fn(|i| {
+            u64::from_le_bytes(log.file.0.lock().unwrap()[i * 8..][..8].try_into().unwrap())
+        });
+        head[1..7].copy_from_slice(&words);
+        head[2] = LAYOUT.uuid as u64;
+        if sealed {
+            head[7] = xxhash_rust::xxh3::xxh3_64(bytes(&head[..7]));
+        }
+        log.file.0.lock().unwrap()[..64].copy_from_slice(bytes(&head));
+        if let Head::Log(layout) = read_head(&log.file).unwrap() {
+            read_all(&log.file, layout, Seed::new(99, layout), Path::new("log")).unwrap();
+        }
+    }
+}
+
+#[test]
+fn damaged_heads_of_free_segments_and_one_damaged_mark_change_nothing() {
+    let (log, whole) = used();
+    assert_eq!(log.replay().0, whole);
+    let free = heads(3).into_iter().skip(MARKS.len()).find(|head| {
+        let file = log.file.0.lock().unwrap();
+        let sequence = u64::from_le_bytes(file[head.start + 8..][..8].try_into().unwrap());
+        !log.buffer.live().iter().any(|&(live, _)| live == sequence)
+    });
+    let free = free.expect("a segment is free");
+    let good = log.file.0.lock().unwrap().clone();
+    for sequence in (0..9).chain([u64::MAX, u64::MAX / LAYOUT.segment, u64::MAX / LAYOUT.segment + 1]) {
+        log.file.0.lock().unwrap()[free.start + 8..][..8].copy_from_slice(&sequence.to_le_bytes());
+        assert_eq!(log.replay().0, whole, "{sequence}");
+    }
+    *log.file.0.lock().unwrap() = good;
+}
+
+/// Marks are written in turns, so one of them is whole when the power fails.
+#[test]
+fn a_torn_mark_leaves_the_other_one() {
+    let mut log = Log::new(4);
+    let one = |number: u64| content(&vec![(number * 40, 30)], number);
+    let mut number = 0;
+    for mark in [0, 1] {
+        while LAYOUT.sequence(log.buffer.end()) < 2 + 2 * mark {
+            log.append(&one(number));
+            number += 1;
+        }
+        log.write();
+        let end = log.buffer.end();
+        (&log.file as &dyn Storage).write_all(bytes(&log.seed.mark(end)), MARKS[mark as usize]).unwrap();
+        if mark == 0 {
+            log.buffer.recycle(end);
+        }
+    }
+    let folded = number;
+    log.append(&one(number));
+    log.write();
+    assert_eq!(log.replay().1, 1, "the newer mark counts");
+    log.file.0.lock().unwrap()[MARKS[1] as usize] ^= 1;
+    let (heap, found) = log.replay();
+    assert!(found > 1 && heap.contains_key(&one(folded)[0].0), "without it, the older one does");
+}
+
+/// The log of a heap that a program was killed with which knew of no nonces.
+#[test]
+fn a_log_of_the_first_format_is_still_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let [path, log_path, copy, copy_log] =
+        ["heap", "heap.wal", "old", "old.wal"].map(|name| dir.path().join(name));
+    let options =
+        crate::Options::new().durability(crate::Durability::Wal).arena_size(1 << 20).log_limit(1 << 20);
+    let heap = options.open(&path).unwrap();
+    let root = heap.root::<u64>("n").unwrap();
+    for value in 1..=5 {
+        root.txn(|tx, p| {
+            tx[p] = value;
+            Ok(())
+        })
+        .unwrap();
+    }
+    let (mut data, log) = (std::fs::read(&path).unwrap(), std::fs::read(&log_path).unwrap());
+    let word = |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..][..8].try_into().unwrap());
+    // What that program would have written: headers of format 2, and records with other seeds.
+    for slot in [0, PAGE as usize] {
+        let mut words: Vec<u64> = (0..63).map(|i| word(&data, slot + i * 8)).collect();
+        words[1] = 2;
+        words[21..63].fill(0);
+        words.push(xxhash_rust::xxh3::xxh3_64(bytes(&words)));
+        data[slot..slot + 512].copy_from_slice(bytes(&words));
+    }
+    let log = InMemory(Mutex::new(log));
+    let Head::Log(layout) = read_head(&log).unwrap() else { panic!("no log") };
+    let salt = word(&data, 64);
+    let found = read_all(&log, layout, Seed::new(salt, layout), Path::new("log")).unwrap();
+    let old = Layout { nonce: 0, ..layout };
+    let mut head: Vec<u64> =
+        old.to_bytes().chunks(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect();
+    head[1] = 1;
+    head[7] = xxhash_rust::xxh3::xxh3_64(bytes(&head[..7]));
+    let mut written = bytes(&head).to_vec();
+    written.resize(old.file_offset(2) as usize, 0);
+    let mut buffer = Buffer::new(old, Seed::new(salt, old), 2);
+    for record in &found.records {
+        buffer.append(ranges(record));
+    }
+    for chunk in buffer.take() {
+        written[chunk.file_offset as usize..][..chunk.words.len() * 8].copy_from_slice(bytes(&chunk.words));
+    }
+    std::fs::write(&copy, &data).unwrap();
+    std::fs::write(&copy_log, &written).unwrap();
+    let heap = options.open(&copy).unwrap();
+    assert!(heap.stats().replayed_records > 0);
+    assert_eq!(heap.root::<u64>("n").unwrap().read(|view, p| view[p]).unwrap(), 5);
+    heap.close().unwrap();
+    // A log of the new format is none of a heap of the old one.
+    std::fs::write(&copy, &data).unwrap();
+    std::fs::write(&copy_log, &*log.0.lock().unwrap()).unwrap();
+    assert!(matches!(options.open(&copy), Err(crate::Error::ForeignLog { .. })));
 }

@@ -164,8 +164,8 @@ fn an_extension_is_durable_after_a_sync() {
 fn a_removal_is_durable_after_any_sync() {
     let (disk, log) = disk(2);
     log.write_some(&filled(1), 0).unwrap();
-    disk.remove_log().unwrap();
-    assert!(disk.open_log().unwrap().is_none() && !log.is_linked().unwrap());
+    disk.remove_log(&*log).unwrap();
+    assert!(disk.open_log().unwrap().is_none() && disk.keep_log(&*log).unwrap() == Kept::Lost);
     assert_eq!(point(&disk).pending, [sector(Which::Log, 0, 1), DiskChange::NoLog]);
     disk.data().sync().unwrap();
     assert_eq!(disk.durable().log, None);
@@ -182,10 +182,14 @@ fn a_new_log_is_durable_on_return_and_has_nothing_of_the_old_one() {
     let (disk, old) = disk(2);
     old.write_some(&filled(1), 0).unwrap();
     assert_eq!(error(disk.create_log()), libc::EEXIST);
-    disk.remove_log().unwrap();
+    disk.remove_log(&*old).unwrap();
     let new = disk.create_log().unwrap();
     assert_eq!(disk.take_points().pop().unwrap().pending.len(), 3);
-    assert!(point(&disk).pending.is_empty() && new.is_linked().unwrap() && !old.is_linked().unwrap());
+    assert!(
+        point(&disk).pending.is_empty()
+            && disk.keep_log(&*new).unwrap() == Kept::Here
+            && disk.keep_log(&*old).is_err()
+    );
     assert_eq!((disk.durable().log, new.len().unwrap()), (Some(Vec::new()), 0));
 }
 
@@ -194,11 +198,11 @@ fn a_log_can_disappear_and_be_another() {
     let (disk, log) = disk(2);
     log.write_some(&filled(1), 0).unwrap();
     disk.set_log(None);
-    assert!(disk.open_log().unwrap().is_none() && !log.is_linked().unwrap());
+    assert!(disk.open_log().unwrap().is_none() && disk.keep_log(&*log).unwrap() == Kept::Lost);
     assert!(point(&disk).pending.is_empty());
     disk.set_log(Some(filled(9)));
     let other = disk.open_log().unwrap().unwrap();
-    assert!(other.is_linked().unwrap() && !log.is_linked().unwrap());
+    assert!(disk.keep_log(&*other).unwrap() == Kept::Here && disk.keep_log(&*log).is_err());
     let mut image = DiskImage::default();
     point(&disk).durable.iter().for_each(|change| image.apply(change));
     assert_eq!(image.log, Some(filled(9)));
@@ -262,4 +266,35 @@ fn a_small_log_loses_nothing_that_it_acknowledged() {
         }
     }
     assert!(images > 20);
+}
+
+#[test]
+fn a_sector_can_be_there_in_part() {
+    let (disk, log) = disk(4);
+    disk.tear();
+    log.write_some(&filled(1), 512).unwrap();
+    let first = point(&disk).pending;
+    let [DiskChange::Sector(Which::Log, 1, part), whole] = &first[..] else { panic!("{first:?}") };
+    assert!(*whole == sector(Which::Log, 1, 1) && part.contains(&0) && part.contains(&1));
+    assert!(part.chunks(8).all(|word| word == [0; 8] || word == [1; 8]), "a word is whole");
+    assert_eq!(disk.view().log.unwrap()[512..1024], filled(1));
+    log.sync().unwrap();
+    assert_eq!(point(&disk).durable, [whole.clone()]);
+    // Of the heap's file, the header only; and never less than a word.
+    log.write_some(&[7; 8], 0).unwrap();
+    disk.data().write_some(&filled(2), 0).unwrap();
+    disk.data().write_some(&filled(2), 512).unwrap();
+    let pending = point(&disk).pending;
+    assert_eq!(pending.len(), 4, "{pending:?}");
+    assert!(
+        matches!(pending[1], DiskChange::Sector(Which::Data, 0, _))
+            && pending[2] == sector(Which::Data, 0, 2)
+    );
+    // What a failed sync has left stays a part, or the whole.
+    log.write_some(&filled(3), 1024).unwrap();
+    disk.fail(fault(Which::Log, Call::Datasync, 0, libc::EIO));
+    assert!(log.sync().is_err());
+    let mut first = true;
+    disk.evict(|| std::mem::take(&mut first));
+    assert!(disk.view().log.unwrap()[1024..1536].iter().all(|&byte| byte == 0 || byte == 3));
 }

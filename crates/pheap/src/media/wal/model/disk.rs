@@ -1,11 +1,11 @@
 //! Files of which only what was synced counts, and whose operations other threads can come between.
 
 use std::io;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-use crate::media::wal::storage::{Disk, Storage};
+use crate::media::wal::storage::{Disk, FileId, Kept, Storage};
 use crate::sync::Mutex;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,8 +122,8 @@ impl Storage for ModelFile {
         self.maps
     }
 
-    fn is_linked(&self) -> io::Result<bool> {
-        Ok(self.linked.load(Relaxed))
+    fn id(&self) -> FileId {
+        FileId { device: 0, inode: std::ptr::from_ref(self).addr() as u64 }
     }
 }
 
@@ -160,8 +160,8 @@ impl ModelDisk {
 }
 
 impl Disk for ModelDisk {
-    fn log_path(&self) -> &Path {
-        Path::new("model.wal")
+    fn log_path(&self) -> PathBuf {
+        "model.wal".into()
     }
 
     fn data(&self) -> Arc<dyn Storage> {
@@ -178,8 +178,22 @@ impl Disk for ModelDisk {
         Ok(log)
     }
 
-    fn remove_log(&self) -> io::Result<()> {
+    fn keep_log(&self, log: &dyn Storage) -> io::Result<Kept> {
+        let current = self.log();
+        let is_here = current.linked.load(Relaxed) && current.id() == log.id();
+        Ok(if is_here { Kept::Here } else { Kept::Lost })
+    }
+
+    fn keep_data(&self) -> io::Result<()> {
         Ok(())
+    }
+
+    fn remove_log(&self, _: &dyn Storage) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn nonce(&self) -> u64 {
+        1
     }
 }
 
@@ -216,7 +230,7 @@ impl Storage for Image {
         Err(io::ErrorKind::ReadOnlyFilesystem.into())
     }
 
-    fn is_linked(&self) -> io::Result<bool> {
-        Ok(true)
+    fn id(&self) -> FileId {
+        FileId { device: 0, inode: 0 }
     }
 }

@@ -1,0 +1,186 @@
+//! Names of files, and which files they are.
+//!
+//! A name is looked up in a directory that is open, so that it does not matter what becomes of the names of directories; and the file that has
+//! a name is told apart from others by what the kernel calls it, not by the name.
+
+use std::ffi::{CStr, CString, OsStr, OsString};
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+/// What the name of a log ends with.
+const SUFFIX: &str = ".wal";
+
+/// Device and inode: no two files have the same while one of them is open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FileId {
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
+}
+
+/// What the kernel says of a file.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Stat {
+    pub(super) id: FileId,
+    /// How many names it has.
+    pub(super) links: u32,
+    /// The mount that it was reached through, if the kernel says so (Linux 5.8).
+    pub(super) mount: Option<u64>,
+}
+
+/// Of Linux 5.8.
+const STATX_MNT_ID: u32 = 0x1000;
+
+/// Asks for `what`. Never for times: Linux (6.13 and newer) would give the next write an exact one, and write the inode with each sync, which is a quarter of the time
+/// of a commit.
+fn statx(directory: RawFd, name: &CStr, flags: libc::c_int, what: u32) -> io::Result<Stat> {
+    // SAFETY: `statx` is plain data, for which zeros are valid, and the call fills it; the name is a string.
+    let (result, stat) = unsafe {
+        let mut stat: libc::statx = std::mem::zeroed();
+        (libc::statx(directory, name.as_ptr(), flags, what, &raw mut stat), stat)
+    };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let id = FileId {
+        device: u64::from(stat.stx_dev_major) << 32 | u64::from(stat.stx_dev_minor),
+        inode: stat.stx_ino,
+    };
+    let mount = (stat.stx_mask & what & STATX_MNT_ID != 0).then_some(stat.stx_mnt_id);
+    Ok(Stat { id, links: stat.stx_nlink, mount })
+}
+
+impl Stat {
+    /// Of a file that is open.
+    pub(super) fn of(file: &File) -> io::Result<Stat> {
+        let what = libc::STATX_INO | libc::STATX_NLINK | STATX_MNT_ID;
+        statx(file.as_raw_fd(), c"", libc::AT_EMPTY_PATH, what)
+    }
+}
+
+/// A heap's file and its log, as two names in a directory.
+#[derive(Debug)]
+pub(super) struct Names {
+    directory: File,
+    /// What the directory was called: for messages.
+    path: PathBuf,
+    heap: CString,
+    log: CString,
+}
+
+impl Names {
+    /// Those of the file at `path`, which is not a link.
+    pub(super) fn of(path: &Path) -> io::Result<Names> {
+        let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+        let mut log = name.to_owned();
+        log.push(SUFFIX);
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let c_parent = CString::new(parent.as_os_str().as_bytes())?;
+        let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC;
+        // SAFETY: a call with a string.
+        let fd = unsafe { libc::open(c_parent.as_ptr(), flags) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: opened just now, and nobody else's.
+        let directory = unsafe { File::from_raw_fd(fd) };
+        let (heap, log) = (CString::new(name.as_bytes())?, CString::new(log.into_vec())?);
+        Ok(Names { directory, path: parent.to_owned(), heap, log })
+    }
+
+    /// Those that a file has now, wherever it was opened; its directories may have other names than they had.
+    pub(super) fn now(file: &File) -> io::Result<Names> {
+        let stat = Stat::of(file)?;
+        let removed = |why: &str| io::Error::new(io::ErrorKind::NotFound, why.to_owned());
+        if stat.links == 0 {
+            return Err(removed("the heap's file has been removed"));
+        }
+        let moved = || removed("the heap's file has been renamed, and it is not known to what");
+        let path = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).map_err(|_| moved())?;
+        let names = Names::of(&path).map_err(|_| moved())?;
+        if names.heap_is(stat.id)? { Ok(names) } else { Err(moved()) }
+    }
+
+    /// Where the log is, or was when it was last looked at.
+    pub(super) fn log_path(&self) -> PathBuf {
+        self.path.join(OsStr::from_bytes(self.log.as_bytes()))
+    }
+
+    /// The same for the heap's file.
+    pub(super) fn heap_path(&self) -> PathBuf {
+        self.path.join(OsStr::from_bytes(self.heap.as_bytes()))
+    }
+
+    fn id(&self, name: &CStr) -> io::Result<Option<FileId>> {
+        match statx(self.directory.as_raw_fd(), name, libc::AT_SYMLINK_NOFOLLOW, libc::STATX_INO) {
+            Ok(stat) => Ok(Some(stat.id)),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Whether this is the heap's file.
+    pub(super) fn heap_is(&self, id: FileId) -> io::Result<bool> {
+        Ok(self.id(&self.heap)? == Some(id))
+    }
+
+    /// Which file has the name of the log.
+    pub(super) fn log_id(&self) -> io::Result<Option<FileId>> {
+        self.id(&self.log)
+    }
+
+    /// Opens the file that has the name of the log, which is one and no link to one.
+    pub(super) fn open_log(&self, flags: libc::c_int, mode: u32) -> io::Result<File> {
+        self.open(&self.log, flags, mode)
+    }
+
+    fn open(&self, name: &CStr, flags: libc::c_int, mode: u32) -> io::Result<File> {
+        // Nothing waits for the other end of a FIFO.
+        let flags = flags | libc::O_CLOEXEC | libc::O_NONBLOCK;
+        loop {
+            // SAFETY: a call with a string.
+            let fd = unsafe { libc::openat(self.directory.as_raw_fd(), name.as_ptr(), flags, mode) };
+            if fd >= 0 {
+                // SAFETY: opened just now, and nobody else's.
+                return Ok(unsafe { File::from_raw_fd(fd) });
+            }
+            match io::Error::last_os_error() {
+                e if e.kind() == io::ErrorKind::Interrupted => {}
+                e => return Err(e),
+            }
+        }
+    }
+
+    /// Gives the log's name to this file as well, unless another one has it.
+    pub(super) fn link_log(&self, file: &File) -> io::Result<()> {
+        let this = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let this = CString::new(OsString::from(this).into_vec())?;
+        let (to, flags) = (self.directory.as_raw_fd(), libc::AT_SYMLINK_FOLLOW);
+        // SAFETY: a call with two strings.
+        let result = unsafe { libc::linkat(libc::AT_FDCWD, this.as_ptr(), to, self.log.as_ptr(), flags) };
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// Removes the log's name from this file, if it has it.
+    pub(super) fn unlink_log(&self, id: FileId) -> io::Result<()> {
+        if self.log_id()? != Some(id) {
+            return Ok(());
+        }
+        // SAFETY: a call with a string.
+        let result = unsafe { libc::unlinkat(self.directory.as_raw_fd(), self.log.as_ptr(), 0) };
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// Makes the names in the directory durable.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        // SURVIVES unreached: a simulated disk has no directory: a log that it makes has its name, durably.
+        self.open(c".", libc::O_RDONLY | libc::O_DIRECTORY, 0)?.sync_all()
+    }
+
+    /// The mount and the device of the directory.
+    pub(super) fn stat(&self) -> io::Result<Stat> {
+        Stat::of(&self.directory)
+    }
+}

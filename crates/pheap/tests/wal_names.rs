@@ -1,0 +1,381 @@
+//! Which file is the log of a heap: names that change while the heap is open, mounts, copies, and what lies in a log's place.
+
+mod common;
+
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, symlink};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use common::{role, run_well, tempdir};
+use pheap::{Durability, Error, Heap, Options, Root, SyncPolicy};
+
+fn options() -> Options {
+    Options::new().durability(Durability::Wal).arena_size(1 << 20).reserve(1 << 30).log_limit(1 << 20)
+}
+
+fn log_of(path: &Path) -> PathBuf {
+    let mut log = path.as_os_str().to_owned();
+    log.push(".wal");
+    log.into()
+}
+
+fn number(heap: &Heap) -> Root<u64> {
+    heap.root("number").unwrap()
+}
+
+fn set(root: &Root<u64>, to: u64) -> pheap::Result<()> {
+    root.txn(|tx, n| {
+        tx[n] = to;
+        Ok(())
+    })
+}
+
+fn get(heap: &Heap) -> u64 {
+    number(heap).read(|view, n| view[n]).unwrap()
+}
+
+/// What an opening finds when the process is killed now.
+fn after_kill(path: &Path) -> pheap::Result<u64> {
+    let dir = tempdir();
+    let copy = dir.path().join("copy");
+    fs::copy(path, &copy).unwrap();
+    if log_of(path).exists() {
+        fs::copy(log_of(path), log_of(&copy)).unwrap();
+    }
+    options().open(&copy).map(|heap| get(&heap))
+}
+
+/// Waits until this is so, for a while.
+fn soon(what: impl Fn() -> bool) -> bool {
+    let end = Instant::now() + Duration::from_secs(60);
+    while Instant::now() < end {
+        if what() {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    false
+}
+
+const POLICIES: [SyncPolicy; 2] = [SyncPolicy::EveryCommit, SyncPolicy::OnDemand];
+
+#[test]
+fn a_log_that_loses_its_name_gets_it_back() {
+    type Lose = fn(&Path);
+    let ways: [(&str, Lose); 3] = [
+        ("removed", |log| fs::remove_file(log).unwrap()),
+        ("renamed", |log| fs::rename(log, log.with_extension("old")).unwrap()),
+        ("linked, and removed", |log| {
+            fs::hard_link(log, log.with_extension("kept")).unwrap();
+            fs::remove_file(log).unwrap();
+        }),
+    ];
+    for policy in POLICIES {
+        for (what, lose) in ways {
+            let dir = tempdir();
+            let path = dir.path().join("h");
+            let heap = options().sync_policy(policy).open(&path).unwrap();
+            let root = number(&heap);
+            set(&root, 1).unwrap();
+            let mut value = 1;
+            let steps: [(&str, fn(&Heap)); 2] =
+                [("sync", |heap| heap.sync().unwrap()), ("checkpoint", |heap| heap.checkpoint().unwrap())];
+            for (step, make) in steps {
+                lose(&log_of(&path));
+                value += 1;
+                set(&root, value).unwrap();
+                if policy == SyncPolicy::OnDemand {
+                    make(&heap);
+                }
+                assert_eq!(after_kill(&path).ok(), Some(value), "{what}, {policy:?}, {step}");
+            }
+            // Also if nothing was committed meanwhile.
+            lose(&log_of(&path));
+            heap.sync().unwrap();
+            assert_eq!(after_kill(&path).ok(), Some(value), "{what}, {policy:?}");
+            if policy == SyncPolicy::OnDemand {
+                // And if nobody asks for anything.
+                lose(&log_of(&path));
+                set(&root, 77).unwrap();
+                assert!(soon(|| log_of(&path).exists()), "{what}: nobody looks for the log");
+                assert_eq!(after_kill(&path).ok(), Some(77), "{what}");
+                value = 77;
+            }
+            drop(root);
+            heap.close().unwrap();
+            assert!(!log_of(&path).exists());
+            assert_eq!(get(&options().open(&path).unwrap()), value);
+        }
+    }
+}
+
+#[test]
+fn a_heap_that_was_moved_aside_leaves_the_log_of_the_next_one_alone() {
+    let dir = tempdir();
+    let at = |name: &str| dir.path().join(name);
+    let first = options().open(at("h")).unwrap();
+    set(&number(&first), 1).unwrap();
+    fs::rename(at("h"), at("old")).unwrap();
+    fs::rename(log_of(&at("h")), log_of(&at("old"))).unwrap();
+    let second = options().open(at("h")).unwrap();
+    set(&number(&second), 2).unwrap();
+    set(&number(&first), 3).unwrap();
+    assert_eq!(after_kill(&at("old")).unwrap(), 3);
+    first.close().unwrap();
+    assert!(log_of(&at("h")).exists(), "the log of another heap is gone");
+    assert!(!log_of(&at("old")).exists());
+    assert_eq!(after_kill(&at("h")).unwrap(), 2);
+    assert_eq!(get(&options().open(at("old")).unwrap()), 3);
+}
+
+#[test]
+fn a_log_follows_its_heap() {
+    for policy in POLICIES {
+        let dir = tempdir();
+        let at = |name: &str| dir.path().join(name);
+        fs::create_dir(at("sub")).unwrap();
+        let heap = options().sync_policy(policy).open(at("h")).unwrap();
+        let root = number(&heap);
+        for (value, from, to) in [(2, "h", "renamed"), (3, "renamed", "sub/h"), (4, "sub/h", "h")] {
+            fs::rename(at(from), at(to)).unwrap();
+            set(&root, value).unwrap();
+            heap.sync().unwrap();
+            assert!(log_of(&at(to)).exists() && !log_of(&at(from)).exists(), "{from} to {to}");
+            assert_eq!(after_kill(&at(to)).unwrap(), value);
+        }
+        // Directories have whatever names they like.
+        fs::rename(at("h"), at("sub/h")).unwrap();
+        heap.sync().unwrap();
+        fs::rename(at("sub"), at("sub2")).unwrap();
+        set(&root, 5).unwrap();
+        heap.sync().unwrap();
+        assert_eq!(after_kill(&at("sub2/h")).unwrap(), 5);
+        drop(root);
+        heap.close().unwrap();
+        assert_eq!(fs::read_dir(at("sub2")).unwrap().count(), 1, "nothing but the heap is left");
+        assert_eq!(get(&options().open(at("sub2/h")).unwrap()), 5);
+    }
+}
+
+/// Another file has the name of the log, or of the log that the heap would have where it is now.
+#[test]
+fn another_file_in_the_place_of_the_log_is_noticed_and_left_alone() {
+    for renamed in [false, true] {
+        let dir = tempdir();
+        let (path, new) = (dir.path().join("h"), dir.path().join("new"));
+        let heap = options().open(&path).unwrap();
+        let root = number(&heap);
+        set(&root, 1).unwrap();
+        let path = if renamed {
+            fs::write(log_of(&new), b"precious").unwrap();
+            fs::rename(&path, &new).unwrap();
+            new
+        } else {
+            fs::write(&new, b"precious").unwrap();
+            fs::rename(&new, log_of(&path)).unwrap();
+            path
+        };
+        let error = set(&root, 2).unwrap_err();
+        assert!(
+            matches!(&error, Error::OutcomeUnknown { source } if source.to_string().contains("another file")),
+            "{error}"
+        );
+        let error = set(&root, 3).unwrap_err();
+        assert!(matches!(error, Error::Misplaced { .. }), "{error}");
+        assert!(matches!(root.read(|view, n| view[n]), Err(Error::Misplaced { .. })));
+        assert!(matches!(heap.sync(), Err(Error::Misplaced { .. })));
+        drop(root);
+        // Closed, a heap needs no log.
+        heap.close().unwrap();
+        assert_eq!(fs::read(log_of(&path)).unwrap(), b"precious");
+        assert!(matches!(options().open(&path), Err(Error::ForeignLog { .. })));
+        fs::remove_file(log_of(&path)).unwrap();
+        assert_eq!(get(&options().open(&path).unwrap()), 2);
+    }
+}
+
+#[test]
+fn a_heap_that_was_removed_says_so() {
+    let dir = tempdir();
+    let path = dir.path().join("h");
+    for also in [false, true] {
+        let heap = options().open(&path).unwrap();
+        let root = number(&heap);
+        set(&root, 1).unwrap();
+        fs::remove_file(&path).unwrap();
+        if also {
+            fs::remove_file(log_of(&path)).unwrap();
+        }
+        let error = set(&root, 2).unwrap_err();
+        assert!(
+            matches!(&error, Error::OutcomeUnknown { source } if source.to_string().contains("removed")),
+            "{error}"
+        );
+        assert!(matches!(set(&root, 3), Err(Error::Misplaced { .. })));
+        drop(root);
+        assert!(matches!(heap.close(), Err(Error::Misplaced { .. })));
+        let _ = fs::remove_file(log_of(&path));
+
+        // Noticed at the end only.
+        let heap = options().open(&path).unwrap();
+        set(&number(&heap), 1).unwrap();
+        fs::remove_file(&path).unwrap();
+        assert!(matches!(heap.close(), Err(Error::Misplaced { .. })));
+        let _ = fs::remove_file(log_of(&path));
+    }
+}
+
+#[test]
+fn a_heap_of_several_names_has_one_log() {
+    let dir = tempdir();
+    let at = |name: &str| dir.path().join(name);
+    fs::create_dir(at("sub")).unwrap();
+    let heap = options().open(at("h")).unwrap();
+    symlink(at("h"), at("sub/link")).unwrap();
+    heap.close().unwrap();
+    // A link to the file: the log lies beside the file.
+    let heap = options().open(at("sub/link")).unwrap();
+    set(&number(&heap), 1).unwrap();
+    assert!(log_of(&at("h")).exists() && !log_of(&at("sub/link")).exists());
+    assert_eq!(after_kill(&at("h")).unwrap(), 1);
+    // Another name of the same file: what is missing there is named, and nothing is lost.
+    fs::hard_link(at("h"), at("sub/hard")).unwrap();
+    let dead = dir.path().join("dead");
+    fs::create_dir(&dead).unwrap();
+    fs::copy(at("h"), dead.join("h")).unwrap();
+    fs::copy(log_of(&at("h")), log_of(&dead.join("h"))).unwrap();
+    fs::hard_link(dead.join("h"), dead.join("other")).unwrap();
+    match options().open(dead.join("other")) {
+        Err(Error::LogMissing { path }) => {
+            assert_eq!(path, fs::canonicalize(&dead).unwrap().join("other.wal"))
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(get(&options().open(dead.join("h")).unwrap()), 1);
+    // And if the name goes that the heap was opened by, the log does not stay behind with nobody to know.
+    fs::remove_file(at("h")).unwrap();
+    assert!(matches!(set(&number(&heap), 2), Err(Error::OutcomeUnknown { .. })));
+}
+
+#[test]
+fn links_and_other_things_are_no_logs() {
+    let dir = tempdir();
+    let (path, log) = (dir.path().join("h"), log_of(&dir.path().join("h")));
+    let foreign = |what: &str| {
+        let opened = options().open(&path);
+        assert!(matches!(opened, Err(Error::ForeignLog { .. })), "{what}: {opened:?}");
+    };
+    for closed in [false, true] {
+        fs::create_dir(&log).unwrap();
+        foreign("a directory");
+        fs::remove_dir(&log).unwrap();
+        fs::write(dir.path().join("target"), b"").unwrap();
+        symlink(dir.path().join("target"), &log).unwrap();
+        foreign("a link");
+        fs::remove_file(&log).unwrap();
+        let name = std::ffi::CString::new(log.as_os_str().as_encoded_bytes()).unwrap();
+        // SAFETY: a call with a string.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        foreign("a FIFO");
+        fs::remove_file(&log).unwrap();
+        if !closed {
+            options().open(&path).unwrap().close().unwrap();
+        }
+    }
+}
+
+#[test]
+fn logs_of_copies_are_not_taken_for_one_another() {
+    let dir = tempdir();
+    let at = |name: &str| dir.path().join(name);
+    let heap = options().open(at("a")).unwrap();
+    set(&number(&heap), 1).unwrap();
+    heap.close().unwrap();
+    fs::copy(at("a"), at("b")).unwrap();
+    fs::copy(at("a"), at("closed")).unwrap();
+    let (a, b) = (options().open(at("a")).unwrap(), options().open(at("b")).unwrap());
+    set(&number(&a), 100).unwrap();
+    set(&number(&b), 200).unwrap();
+    // The log of one has come to lie beside the other, and beside one that is closed.
+    for victim in ["b", "closed"] {
+        fs::copy(at(victim), at("c")).unwrap();
+        fs::copy(log_of(&at("a")), log_of(&at("c"))).unwrap();
+        let log = fs::read(log_of(&at("c"))).unwrap();
+        let opened = options().open(at("c"));
+        assert!(matches!(opened, Err(Error::ForeignLog { .. })), "{victim}: {opened:?}");
+        assert!(fs::read(log_of(&at("c"))).unwrap() == log, "it is needed elsewhere");
+    }
+    assert_eq!((after_kill(&at("a")).unwrap(), after_kill(&at("b")).unwrap()), (100, 200));
+}
+
+#[test]
+fn a_damaged_head_of_a_segment_is_no_head() {
+    let dir = tempdir();
+    let (path, copy) = (dir.path().join("h"), dir.path().join("c"));
+    let heap = options().open(&path).unwrap();
+    set(&number(&heap), 5).unwrap();
+    let segment = 4096 + (64 << 10); // the second one, which is free
+    for word in [u64::MAX, u64::MAX / (64 << 10), u64::MAX / (64 << 10) + 1, 1, 0] {
+        fs::copy(&path, &copy).unwrap();
+        fs::copy(log_of(&path), log_of(&copy)).unwrap();
+        let log = File::options().write(true).open(log_of(&copy)).unwrap();
+        for place in 0..3 {
+            log.write_all_at(&word.to_le_bytes(), segment + 8 * place).unwrap();
+        }
+        assert_eq!(get(&options().open(&copy).unwrap()), 5, "{word:#x}");
+    }
+}
+
+/// A single file that is mounted into a container.
+#[test]
+fn a_heap_that_is_mounted_by_itself_is_refused() {
+    if let Some((_, dir)) = role() {
+        let call = |path: &Path| std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).unwrap();
+        let (heap, alone, container) =
+            (call(&dir.join("h")), call(&dir.join("container/h")), call(&dir.join("container")));
+        let null = std::ptr::null();
+        // SAFETY: plain system calls with strings that live; the mounts are seen by this process only, and go with it.
+        let mounted = unsafe {
+            let private = libc::unshare(libc::CLONE_NEWNS) == 0
+                && libc::mount(null, c"/".as_ptr(), null, libc::MS_REC | libc::MS_PRIVATE, null.cast()) == 0
+                && libc::mount(c"none".as_ptr(), container.as_ptr(), c"tmpfs".as_ptr(), 0, null.cast()) == 0;
+            if private {
+                fs::write(dir.join("container/h"), b"").unwrap();
+                fs::write(dir.join("beside"), b"").unwrap();
+            }
+            let beside = call(&dir.join("beside"));
+            private
+                && libc::mount(heap.as_ptr(), alone.as_ptr(), null, libc::MS_BIND, null.cast()) == 0
+                // In the same file system, too, a log would lie beside the wrong name.
+                && libc::mount(heap.as_ptr(), beside.as_ptr(), null, libc::MS_BIND, null.cast()) == 0
+        };
+        if !mounted {
+            eprintln!("skipped: cannot mount anything here: {}", std::io::Error::last_os_error());
+            return;
+        }
+        for name in ["container/h", "beside"] {
+            let path = dir.join(name);
+            for made in [false, true] {
+                if made {
+                    let heap = options().open(dir.join("h")).unwrap();
+                    set(&number(&heap), 1).unwrap();
+                }
+                let before = fs::read(&path).unwrap();
+                let opened = options().open(&path);
+                assert!(matches!(opened, Err(Error::MountedAlone { .. })), "{name}: {opened:?}");
+                assert!(fs::read(&path).unwrap() == before && !log_of(&path).exists(), "{name}");
+                // Without a log, it may be.
+                if made {
+                    options().durability(Durability::Process).open(&path).unwrap().close().unwrap();
+                }
+            }
+            fs::write(&path, b"").unwrap();
+        }
+        return;
+    }
+    let dir = tempdir();
+    fs::write(dir.path().join("h"), b"").unwrap();
+    fs::create_dir(dir.path().join("container")).unwrap();
+    run_well("a_heap_that_is_mounted_by_itself_is_refused", "mounter", dir.path());
+}
