@@ -210,6 +210,15 @@ pub enum Error {
         root: String,
     },
 
+    /// A heap cannot keep objects of this type, because its type table could not describe it. Nothing was changed; other types are as good as before.
+    #[error("a heap cannot keep objects of type `{type_name}`: {why}")]
+    UnsupportedType {
+        /// The type, or the part of it that is the matter.
+        type_name: String,
+        /// What is the matter, and what to do about it.
+        why: String,
+    },
+
     /// This thread already holds a root of this heap, and waiting for another could wait for ever.
     #[error(
         "this thread is inside a transaction or read of the same heap already; pass `tx` on instead, or open the roots together with `pheap::txn`"

@@ -127,7 +127,7 @@ impl Heap {
         let heap = self.inner();
         heap.check_open()?;
         let find = || heap.to_migrate(name, <Old as Persist>::desc(), <New as Persist>::desc());
-        if find().is_none() {
+        if find()?.is_none() {
             return Ok(false);
         }
         heap.check_writable()?;
@@ -135,7 +135,7 @@ impl Heap {
             return Err(Error::Nested);
         }
         let _creation = heap.lock_creation()?;
-        let Some((region, old)) = find() else {
+        let Some((region, old)) = find()? else {
             return Ok(false); // somebody else was faster
         };
         let (new, _) = heap.register(<New as Persist>::desc())?;
@@ -161,11 +161,17 @@ impl Heap {
 
 impl HeapInner {
     /// The region of the root, and the number of `old`, if that is the type of the root, and `new` is another one.
-    fn to_migrate(&self, name: &str, old: &'static Desc, new: &'static Desc) -> Option<(Arc<Region>, u32)> {
+    fn to_migrate(
+        &self,
+        name: &str,
+        old: &'static Desc,
+        new: &'static Desc,
+    ) -> Result<Option<(Arc<Region>, u32)>> {
         let mut meta = self.meta.lock();
-        let region = meta.roots.get(name)?.clone();
-        let old = meta.types.known(old).filter(|&old| old == region.ty())?;
-        (meta.types.known(new) != Some(old)).then_some((region, old))
+        let Some(region) = meta.roots.get(name).cloned() else { return Ok(None) };
+        let ty = region.ty();
+        let found = meta.types.is(ty, old)? && !meta.types.is(ty, new)?;
+        Ok(found.then_some((region, ty)))
     }
 
     /// Commits a transaction that has made the object at `offset`, which becomes the root. Nobody creates or removes roots meanwhile.

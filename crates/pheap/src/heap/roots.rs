@@ -6,7 +6,7 @@ use super::arena::{SpanEntry, SpanKind};
 use super::{Heap, HeapInner, Meta};
 use crate::error::{Error, Result};
 use crate::layout::desc::Desc;
-use crate::layout::{Graph, Persist, difference};
+use crate::layout::Persist;
 use crate::media::{Bug, LINE, Media, bug};
 use crate::region::header::{MAX_NAME, REGION_SIZE, RegionHeader, root_word};
 use crate::region::{Exclusive, Identity, Region, Root, guard};
@@ -222,12 +222,11 @@ impl HeapInner {
     /// Fails unless the root of `region` has the layout that `desc` describes. Returns the number of that.
     fn check_type(&self, region: &Region, name: &str, desc: &'static Desc) -> Result<u32> {
         let mut meta = self.meta.lock();
-        let (known, ty) = (meta.types.known(desc), region.ty());
-        if known == Some(ty) {
+        let ty = region.ty();
+        if meta.types.is(ty, desc)? {
             return Ok(ty);
         }
-        let difference = difference((&meta.types.types, ty), (&Graph::of(desc).types, 0))
-            .unwrap_or_else(|| "  the two are the same but for their names".to_owned());
+        let difference = meta.types.difference(ty, desc)?.unwrap_or_default();
         Err(Error::TypeMismatch { root: name.to_owned(), difference })
     }
 }

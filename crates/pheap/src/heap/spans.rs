@@ -209,7 +209,7 @@ impl Meta {
         if let Some(number) = self.types.find(desc) {
             return Ok(number);
         }
-        let new = self.types.prepare(desc);
+        let new = self.types.prepare(desc)?;
         let extent = match self.types.extent_needed(&new) {
             Some(len) => Some(self.new_extent(heap, len)?),
             None => None,

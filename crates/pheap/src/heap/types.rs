@@ -7,9 +7,10 @@
 //! | 0..8 | checksum, salted, of the rest and of the record's offset |
 //! | 8..12 | length of the payload |
 //! | 12..16 | number of types in it |
-//! | 16.. | per type: fingerprint (8 bytes), layout |
+//! | 16.. | per type: 8 bytes that are not used (a fingerprint, once), layout |
 //!
-//! All types that one program adds at a time are one record, so that they may refer to one another and appear together.
+//! All types that one program adds at a time are one record, so that they may refer to one another and appear together. Nothing is written that
+//! could not be read again, and nothing is read that no compiler could have laid out.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,15 +20,17 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::mapping::PAGE;
 use crate::error::{Error, Result};
 use crate::layout::desc::Desc;
-use crate::layout::{Graph, PointerMap, TypeLayout, decode, difference, encode};
+use crate::layout::{Graph, PointerMap, TypeLayout, check_layout, decode, difference, encode, fingerprints};
 use crate::media::{LINE, Media, holds};
 
 /// The table, as known while the heap is open.
 #[derive(Debug, Default)]
 pub(crate) struct TypeTable {
     pub(crate) types: Vec<TypeLayout>,
+    /// Candidates only. Computed, never stored: what is in the file might not fit the types.
     by_fingerprint: HashMap<u64, Vec<u32>>,
-    by_desc: HashMap<usize, u32>,
+    /// By address.
+    by_desc: HashMap<usize, (&'static Desc, u32)>,
     pointer_maps: HashMap<u32, Arc<PointerMap>>,
     /// Offset and length of the last extent, and where its next record goes.
     extent: (u64, u64),
@@ -75,7 +78,10 @@ impl TypeTable {
                 table.end += size;
             }
             match u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes")) {
-                0 => return Ok(table),
+                0 => {
+                    table.index();
+                    return Ok(table);
+                }
                 next => {
                     table.extent = (next, extent_len(next).ok_or_else(bad)?);
                     table.end = next + LINE as u64;
@@ -86,23 +92,20 @@ impl TypeTable {
         Err(bad()) // extents double, so a longer chain is a circle
     }
 
-    fn load(&mut self, mut payload: &[u8], count: u32) -> Result<()> {
-        for _ in 0..count {
-            let (print, rest) = payload
-                .split_first_chunk()
-                .ok_or_else(|| Error::corrupt("a record of the type table is cut off"))?;
-            payload = rest;
-            let layout = decode(&mut payload)?;
-            self.by_fingerprint.entry(u64::from_le_bytes(*print)).or_default().push(self.types.len() as u32);
-            self.types.push(layout);
+    /// Makes the types be found by their fingerprints.
+    fn index(&mut self) {
+        for (print, number) in fingerprints(&self.types).into_iter().zip(0..) {
+            self.by_fingerprint.entry(print).or_default().push(number);
         }
-        let (types, mut dangling) = (self.types.len() as u32, false);
-        self.types.iter().for_each(|ty| ty.for_each_pointer(&mut |to| dangling |= to >= types));
-        if dangling {
-            Err(Error::corrupt("a type points to one that is not in the type table"))
-        } else {
-            Ok(())
-        }
+    }
+
+    /// Adds the types of a record.
+    fn load(&mut self, payload: &[u8], count: u32) -> Result<()> {
+        let mut new = Vec::new();
+        read_layouts(payload, count, &mut new)?;
+        check_layouts(&self.types, &new).map_err(Error::corrupt)?;
+        self.types.append(&mut new);
+        Ok(())
     }
 
     /// Whether there is an extent of the table at this offset.
@@ -112,17 +115,37 @@ impl TypeTable {
 
     /// The number of a type that is known.
     pub(crate) fn find(&self, desc: &'static Desc) -> Option<u32> {
-        self.by_desc.get(&std::ptr::from_ref(desc).addr()).copied()
+        self.by_desc.get(&std::ptr::from_ref(desc).addr()).map(|&(_, number)| number)
     }
 
     /// The number of a type, if the table has it.
-    pub(crate) fn known(&mut self, desc: &'static Desc) -> Option<u32> {
-        let number = self.find(desc).or_else(|| {
-            let new = self.prepare(desc);
-            new.is_empty().then_some(new.number)
-        })?;
+    ///
+    /// # Errors
+    /// [`Error::UnsupportedType`].
+    fn known(&mut self, desc: &'static Desc) -> Result<Option<u32>> {
+        let number = match self.find(desc) {
+            Some(number) => number,
+            None => match self.prepare(desc)? {
+                new if new.is_empty() => new.number,
+                _ => return Ok(None),
+            },
+        };
         self.remember(desc, number);
-        Some(number)
+        Ok(Some(number))
+    }
+
+    /// Whether the type with this number is that of a description.
+    ///
+    /// # Errors
+    /// [`Error::UnsupportedType`].
+    pub(crate) fn is(&mut self, number: u32, desc: &'static Desc) -> Result<bool> {
+        // The table could have a type twice.
+        Ok(self.known(desc)? == Some(number) || self.difference(number, desc)?.is_none())
+    }
+
+    /// Where the type with this number and that of a description differ, if they do.
+    pub(crate) fn difference(&self, number: u32, desc: &'static Desc) -> Result<Option<String>> {
+        Ok(difference((&self.types, number), (&Graph::of(desc)?.types, 0)))
     }
 
     /// Where the pointers of a type are.
@@ -132,18 +155,21 @@ impl TypeTable {
     }
 
     /// Notes that a description is of the type with this number.
-    pub(crate) fn remember(&mut self, desc: &'static Desc, number: u32) {
-        self.by_desc.insert(std::ptr::from_ref(desc).addr(), number);
+    fn remember(&mut self, desc: &'static Desc, number: u32) {
+        self.by_desc.insert(std::ptr::from_ref(desc).addr(), (desc, number));
     }
 
     /// What has to be written so that the table has a type: the type, and all that it can reach and that is not there yet.
-    pub(crate) fn prepare(&self, desc: &'static Desc) -> NewTypes {
-        let graph = Graph::of(desc);
-        let prints = graph.fingerprints();
+    ///
+    /// # Errors
+    /// [`Error::UnsupportedType`] if the table could not be read with it.
+    pub(crate) fn prepare(&self, desc: &'static Desc) -> Result<NewTypes> {
+        let graph = Graph::of(desc)?;
+        let prints = fingerprints(&graph.types);
         let mut new: Vec<usize> = Vec::new();
         let mut numbers = Vec::with_capacity(prints.len());
         for (i, print) in prints.iter().enumerate() {
-            // A fingerprint is a hint: names and fields are free text, so anyone can make two types that share one.
+            // A fingerprint is a hint: names and fields are the program's, so anyone can make two types that share one.
             let here = (graph.types.as_slice(), i as u32);
             let mut known = self.by_fingerprint.get(print).into_iter().flatten().copied();
             let known = known.find(|&number| difference((&self.types, number), here).is_none());
@@ -162,11 +188,57 @@ impl TypeTable {
         let types: Vec<_> =
             new.iter().map(|&i| (prints[i], graph.types[i].renumbered(&|to| numbers[to as usize]))).collect();
         let mut payload = Vec::new();
-        for (print, layout) in &types {
-            payload.extend_from_slice(&print.to_le_bytes());
+        for (_, layout) in &types {
+            payload.extend_from_slice(&[0; 8]);
             encode(layout, &mut payload);
         }
-        NewTypes { desc, number: numbers[0], types, payload }
+        let new = NewTypes { desc, number: numbers[0], types, payload };
+        self.must_be_readable(&new)?;
+        Ok(new)
+    }
+
+    /// Fails unless these types would be found again, behind those that are there.
+    fn must_be_readable(&self, new: &NewTypes) -> Result<()> {
+        let refused = |why: String| Error::UnsupportedType {
+            type_name: new.types.first().map_or_else(String::new, |(_, ty)| ty.name.clone()),
+            why,
+        };
+        if new.is_empty() {
+            return Ok(());
+        }
+        let count = u32::try_from(new.types.len()).ok().filter(|_| u32::try_from(new.payload.len()).is_ok());
+        let count = count.ok_or_else(|| refused("there is too much to be said about it".to_owned()))?;
+        let mut read = Vec::new();
+        read_layouts(&new.payload, count, &mut read).map_err(|e| refused(e.to_string()))?;
+        check_layouts(&self.types, &read).map_err(refused)?;
+        let same = read.iter().eq(new.types.iter().map(|(_, ty)| ty));
+        if same { Ok(()) } else { Err(refused("its description cannot be read again".to_owned())) }
+    }
+
+    /// What this table, which was read when the heap was opened and has been added to since, has that does not follow from `stored`, which is what
+    /// is in the heap now.
+    pub(crate) fn problems(&self, stored: &TypeTable) -> Vec<String> {
+        let mut problems = Vec::new();
+        if self.types != stored.types {
+            problems.push("the type table is not the one that the heap was opened with".to_owned());
+        }
+        for (print, number) in fingerprints(&self.types).into_iter().zip(0..) {
+            if !self.by_fingerprint.get(&print).is_some_and(|numbers| numbers.contains(&number)) {
+                problems.push(format!("type {number} is not found by its fingerprint"));
+            }
+        }
+        for &(desc, number) in self.by_desc.values() {
+            if !matches!(self.difference(number, desc), Ok(None)) {
+                problems.push(format!("type {number} is taken for another one"));
+            }
+        }
+        for (&number, map) in &self.pointer_maps {
+            let layout = self.types.get(number as usize);
+            if layout.is_none_or(|layout| **map != PointerMap::of(layout)) {
+                problems.push(format!("the pointers of type {number} are looked for elsewhere"));
+            }
+        }
+        problems
     }
 
     /// Length of the extent that is needed before these types can be [added](Self::add), if one is.
@@ -224,6 +296,27 @@ impl TypeTable {
     }
 }
 
+/// Appends the layouts of a record.
+fn read_layouts(mut payload: &[u8], count: u32, types: &mut Vec<TypeLayout>) -> Result<()> {
+    for _ in 0..count {
+        payload = payload.get(8..).ok_or_else(|| Error::corrupt("a record of the type table is cut off"))?;
+        types.push(decode(&mut payload)?);
+    }
+    Ok(())
+}
+
+/// What is wrong with types that come behind those that are there, if something is.
+fn check_layouts(there: &[TypeLayout], new: &[TypeLayout]) -> Result<(), String> {
+    let name = |to: u32| {
+        let to = to as usize;
+        there.get(to).or_else(|| new.get(to.checked_sub(there.len())?)).map(|ty| ty.name.as_str())
+    };
+    for (ty, number) in new.iter().zip(there.len()..) {
+        check_layout(ty, &name).map_err(|what| format!("type {number}, {what}"))?;
+    }
+    Ok(())
+}
+
 /// Types that are about to be added to the table.
 pub(crate) struct NewTypes {
     desc: &'static Desc,
@@ -258,4 +351,42 @@ fn record_at(bytes: &[u8], at: u64, offset: u64, salt: u64) -> Option<(&[u8], u3
 
 fn checksum(rest: &[u8], offset: u64, salt: u64) -> u64 {
     xxh3_64(&[rest, &offset.to_le_bytes(), &salt.to_le_bytes()].concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::pairs::{describe_root, pair};
+    use proptest::prelude::*;
+
+    /// A table with the type alone, as an opening reads it.
+    fn table_of(desc: &'static Desc) -> TypeTable {
+        let mut table = TypeTable::default();
+        let new = table.prepare(desc).unwrap();
+        table.load(&new.payload, new.types.len() as u32).unwrap();
+        table.index();
+        table
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(500))]
+
+        #[test]
+        fn a_type_is_found_and_one_that_differs_is_not(seed in any::<u64>()) {
+            let (world, other, what) = pair(seed);
+            let mut table = table_of(describe_root(&world, 1));
+            let types = table.types.len();
+            for copies in [1, 3] {
+                let again = describe_root(&world, copies);
+                prop_assert_eq!(table.known(again).unwrap(), Some(0));
+                prop_assert!(table.is(0, again).unwrap());
+                prop_assert_eq!(table_of(again).types.len(), types, "a type is written twice");
+            }
+            let other = describe_root(&other, 2);
+            prop_assert!(!table.is(0, other).unwrap(), "{}", what);
+            prop_assert_ne!(table.known(other).unwrap(), Some(0), "{}", what);
+            prop_assert!(!table_of(other).is(0, describe_root(&world, 1)).unwrap(), "{}", what);
+            prop_assert_eq!(table.problems(&table), Vec::<String>::new());
+        }
+    }
 }

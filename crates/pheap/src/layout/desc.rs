@@ -2,6 +2,8 @@
 //!
 //! Edges are functions, because a constant that contained itself (`Node` → `P<Node>` → `Node`) would be a cycle.
 
+use super::names::is_id;
+
 /// Names a type without evaluating its description.
 pub type DescFn = fn() -> &'static Desc;
 
@@ -17,8 +19,9 @@ impl Name {
     /// The id of a user's type.
     ///
     /// # Panics
-    /// If it begins with `pheap::`. Derived code calls this in a constant, so that is an error of the compiler's.
+    /// If it begins with `pheap::`, or has characters that no id has. Derived code calls this in a constant, so that is an error of the compiler's.
     pub const fn new(id: &'static str) -> Name {
+        assert!(is_id(id), "an id consists of letters, digits, and `_`, `.`, `-`, `/` and `:`");
         let bytes = id.as_bytes();
         let mut i = 0;
         while i < OWN.len() && i < bytes.len() && bytes[i] == OWN[i] {

@@ -3,7 +3,8 @@
 //! One byte says the kind; numbers are LEB128; strings have their length before them.
 
 use super::desc::Prim;
-use super::graph::{FieldLayout, Shape, TypeLayout, VariantLayout};
+use super::graph::{FieldLayout, MAX_DEPTH, Shape, TypeLayout, VariantLayout};
+use super::names::{is_identifier, is_type_name};
 use crate::error::{Error, Result};
 
 const ARRAY: u8 = 32;
@@ -14,9 +15,6 @@ const ENUM: u8 = 36;
 const SLICE: u8 = 37;
 const STR: u8 = 38;
 const SLOT: u8 = 39;
-
-/// By-value nesting deeper than this is taken for corruption rather than followed.
-const MAX_DEPTH: u32 = 64;
 
 /// Appends `ty` to `out`.
 pub(crate) fn encode(ty: &TypeLayout, out: &mut Vec<u8>) {
@@ -132,13 +130,21 @@ impl Decoder<'_, '_> {
         Some(std::str::from_utf8(text).ok()?.to_owned())
     }
 
+    fn type_name(&mut self) -> Option<String> {
+        self.string().filter(|name| is_type_name(name))
+    }
+
+    fn identifier(&mut self) -> Option<String> {
+        self.string().filter(|name| is_identifier(name))
+    }
+
     fn prim(&mut self) -> Option<Prim> {
         Prim::ALL.get(self.byte()? as usize).copied()
     }
 
     fn fields(&mut self, depth: u32) -> Option<Vec<FieldLayout>> {
         (0..self.count()?)
-            .map(|_| Some(FieldLayout { name: self.string()?, offset: self.u64()?, ty: self.ty(depth)? }))
+            .map(|_| Some(FieldLayout { name: self.identifier()?, offset: self.u64()?, ty: self.ty(depth)? }))
             .collect()
     }
 
@@ -146,7 +152,7 @@ impl Decoder<'_, '_> {
         if depth > MAX_DEPTH {
             return None;
         }
-        let (name, size, align) = (self.string()?, self.u64()?, self.u64()?);
+        let (name, size, align) = (self.type_name()?, self.u64()?, self.u64()?);
         let shape = match self.byte()? {
             ARRAY => Shape::Array { len: self.u64()?, elem: Box::new(self.ty(depth + 1)?) },
             PTR => Shape::Ptr { nullable: false, to: self.number()?.try_into().ok()? },
@@ -157,7 +163,7 @@ impl Decoder<'_, '_> {
                 let variants = (0..self.count()?)
                     .map(|_| {
                         Some(VariantLayout {
-                            name: self.string()?,
+                            name: self.identifier()?,
                             tag: self.number()? as i128,
                             fields: self.fields(depth + 1)?,
                         })
@@ -186,7 +192,7 @@ mod tests {
             Just(Shape::Str),
         ];
         let named = |shape: BoxedStrategy<Shape>| {
-            ("[a-z]{0,9}", any::<u64>(), any::<u64>(), shape)
+            ("[a-z]{1,9}", any::<u64>(), any::<u64>(), shape)
                 .prop_map(|(name, size, align, shape)| TypeLayout { name, size, align, shape })
         };
         named(leaf.boxed()).prop_recursive(4, 40, 5, move |inner| {
@@ -210,7 +216,7 @@ mod tests {
                 fields.prop_map(Shape::Struct),
                 variants.prop_map(|variants| Shape::Enum { tag: Prim::U8, variants }),
             ];
-            ("[a-z]{0,9}", any::<u64>(), any::<u64>(), shape)
+            ("[a-z]{1,9}", any::<u64>(), any::<u64>(), shape)
                 .prop_map(|(name, size, align, shape)| TypeLayout { name, size, align, shape })
         })
     }

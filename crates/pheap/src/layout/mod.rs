@@ -1,13 +1,24 @@
 //! What may live in a heap, and how it is laid out there.
 
+mod compare;
 pub(crate) mod desc;
+mod describe;
 mod encode;
 mod graph;
+mod names;
+#[cfg(test)]
+pub(crate) mod pairs;
 mod pointers;
+mod possible;
 
+pub(crate) use compare::difference;
+pub(crate) use describe::describe;
 pub(crate) use encode::{decode, encode, encode_as};
-pub(crate) use graph::{FieldLayout, Graph, Shape, TypeLayout, VariantLayout, describe, difference};
+pub(crate) use graph::{FieldLayout, Graph, Shape, TypeLayout, VariantLayout, fingerprints};
 pub(crate) use pointers::PointerMap;
+pub(crate) use possible::check as check_layout;
+#[cfg(test)]
+pub(crate) use possible::prim_layout;
 
 use crate::ptr::P;
 use desc::{Desc, Kind, Name, Prim};

@@ -16,12 +16,12 @@ mod tests;
 const SPELLED_OUT: usize = 64;
 
 /// Where the pointers of a type are.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct PointerMap {
     kind: Kind,
 }
 
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 enum Kind {
     Sized(Places),
     /// The elements begin at word `first`; word 0 says how many there are.
@@ -33,7 +33,7 @@ enum Kind {
 }
 
 /// The pointers of a sized value, in words from its start.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 struct Places {
     /// Those among the first 64 words, a bit each.
     near: u64,
@@ -43,14 +43,14 @@ struct Places {
     parts: Box<[Part]>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 enum Part {
     Array { at: usize, len: usize, elements: Elements },
     Enum(Choice),
 }
 
 /// Values of one type, one after the other.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 struct Elements {
     /// Words of an element.
     stride: usize,
@@ -58,7 +58,7 @@ struct Elements {
 }
 
 /// A value whose tag says which pointers it has.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 struct Choice {
     at: usize,
     words: usize,

@@ -11,6 +11,7 @@ use crate::error::Result;
 use crate::heap::arena::{Arena, SpanEntry, SpanKind, arena_of};
 use crate::heap::mapping::PAGE;
 use crate::heap::spans::all_spans;
+use crate::heap::types::TypeTable;
 use crate::heap::{HeapInner, Meta};
 use crate::layout::{Shape, TypeLayout, encode_as};
 use crate::region::header::{REGION_SIZE, RegionHeader};
@@ -115,7 +116,18 @@ impl HeapMap {
         };
         map.read_types();
         // SAFETY: the arenas are mapped.
-        for span in unsafe { all_spans(base, &meta.arenas)? } {
+        let spans = unsafe { all_spans(base, &meta.arenas)? };
+        let extents = spans.iter().filter(|span| span.entry.kind == SpanKind::Types);
+        let extents: HashMap<u64, u64> = extents.map(|span| (span.offset, span.bytes())).collect();
+        // SAFETY: the heap is mapped, and the caller has the lock on its metadata.
+        let stored = unsafe {
+            TypeTable::read(base, meta.header.salt, meta.header.types, |at| extents.get(&at).copied())
+        };
+        match stored {
+            Ok(stored) => map.problems.extend(meta.types.problems(&stored)),
+            Err(error) => map.problems.push(error.to_string()),
+        }
+        for span in spans {
             map.add_span(span.offset, span.entry);
             // SAFETY: as above.
             let inside = unsafe {
@@ -138,7 +150,7 @@ impl HeapMap {
 
     fn read_types(&mut self) {
         for (number, ty) in self.types.iter().enumerate() {
-            match Plan::of(ty) {
+            match Plan::of(ty, &self.types) {
                 Ok(plan) => self.plans.push(Some(plan)),
                 Err(what) => {
                     self.problems.push(format!("type {number}, {what}"));

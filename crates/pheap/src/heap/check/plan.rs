@@ -1,10 +1,10 @@
-//! What to look at in an object, compiled from the layout of its type, once that layout has been found possible.
+//! What to look at in an object, compiled from the layout of its type, once that layout has been found [possible](check_layout).
 
 use std::cmp::Ordering;
 
 use super::own::{Rule, own_key};
 use crate::layout::desc::Prim;
-use crate::layout::{FieldLayout, Shape, TypeLayout, VariantLayout, slice_header};
+use crate::layout::{FieldLayout, Shape, TypeLayout, check_layout, slice_header};
 
 /// What to look at in the objects of a type.
 #[derive(Debug)]
@@ -72,24 +72,15 @@ pub(super) enum Op {
 }
 
 impl Plan {
-    /// The plan for a type, or what is wrong with its layout.
-    pub(super) fn of(ty: &TypeLayout) -> Result<Plan, String> {
+    /// The plan for a type of a list, or what is wrong with its layout.
+    pub(super) fn of(ty: &TypeLayout, types: &[TypeLayout]) -> Result<Plan, String> {
+        check_layout(ty, &|to| types.get(to as usize).map(|ty| ty.name.as_str()))?;
         let parts = match &ty.shape {
             Shape::Slice(elem) => {
-                validate(elem)?;
-                if ty.size != 0 || ty.align != elem.align {
-                    return Err("the size or alignment is not that of a slice".to_owned());
-                }
                 Parts::Slice { header: header_of(elem), stride: elem.size, ops: ops_of(elem) }
             }
-            Shape::Str if ty.size != 0 || ty.align != 1 => {
-                return Err("the size or alignment is not that of a string".to_owned());
-            }
             Shape::Str => Parts::Str,
-            _ => {
-                validate(ty)?;
-                Parts::Sized(ops_of(ty))
-            }
+            _ => Parts::Sized(ops_of(ty)),
         };
         Ok(Plan { size: ty.size, align: ty.align, parts })
     }
@@ -107,94 +98,6 @@ impl Plan {
 /// Where the elements of a slice begin.
 pub(super) fn header_of(elem: &TypeLayout) -> u64 {
     slice_header(elem.align as usize) as u64
-}
-
-/// Bytes of a value without parts.
-fn size_of_prim(prim: Prim) -> u64 {
-    match prim {
-        Prim::Unit => 0,
-        Prim::U8 | Prim::I8 | Prim::Bool => 1,
-        Prim::U16 | Prim::I16 => 2,
-        Prim::U32 | Prim::I32 | Prim::F32 | Prim::Char => 4,
-        Prim::U64 | Prim::I64 | Prim::F64 => 8,
-        Prim::U128 | Prim::I128 => 16,
-    }
-}
-
-/// Fails unless a sized type is one that a compiler could have laid out.
-fn validate(ty: &TypeLayout) -> Result<(), String> {
-    let fail = |what: &str| Err(format!("`{}`: {what}", ty.name));
-    if !ty.align.is_power_of_two()
-        || ty.align > 1 << 29
-        || !ty.size.is_multiple_of(ty.align)
-        || ty.size >> 47 != 0
-    {
-        return fail("no type has this size and alignment");
-    }
-    match &ty.shape {
-        Shape::Slice(_) | Shape::Str => return fail("held by value, without a size"),
-        Shape::Prim(prim) if ty.size != size_of_prim(*prim) || ty.align > ty.size.max(1) => {
-            return fail("not the size and alignment of such a number");
-        }
-        Shape::Prim(_) => {}
-        Shape::Ptr { .. } if (ty.size, ty.align) != (8, 8) => {
-            return fail("not the size and alignment of a pointer");
-        }
-        Shape::Ptr { .. } => {}
-        Shape::Array { elem, len } => {
-            validate(elem)?;
-            if elem.size.checked_mul(*len) != Some(ty.size) || elem.align != ty.align {
-                return fail("the size or alignment is not that of its elements");
-            }
-        }
-        Shape::Struct(fields) => validate_fields(ty, 0, fields)?,
-        Shape::Slot(of) => {
-            validate(of)?;
-            if (of.size, of.align) != (ty.size, ty.align) {
-                return fail("the size or alignment is not that of its value");
-            }
-        }
-        Shape::Enum { tag, variants } => {
-            let integer = !matches!(tag, Prim::Bool | Prim::Char | Prim::Unit | Prim::F32 | Prim::F64);
-            let size = size_of_prim(*tag);
-            if !integer || size > ty.size {
-                return fail("the tag is not an integer that fits");
-            }
-            for VariantLayout { name, fields, .. } in variants {
-                validate_fields(ty, size, fields).map_err(|e| format!("{e} (variant `{name}`)"))?;
-            }
-            let mut tags: Vec<i128> = variants.iter().map(|variant| variant.tag).collect();
-            tags.sort_unstable();
-            if tags.windows(2).any(|pair| pair[0] == pair[1]) {
-                return fail("two variants have one tag");
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Fields lie within their type, aligned, behind its tag, and not one upon the other.
-fn validate_fields(ty: &TypeLayout, tag: u64, fields: &[FieldLayout]) -> Result<(), String> {
-    let mut ranges = Vec::new();
-    for field in fields {
-        validate(&field.ty)?;
-        let end = field.offset.checked_add(field.ty.size);
-        let fits = end.is_some_and(|end| end <= ty.size)
-            && field.offset.is_multiple_of(field.ty.align)
-            && field.ty.align <= ty.align;
-        if !fits {
-            return Err(format!("`{}`: field `{}` does not fit into it", ty.name, field.name));
-        }
-        if field.ty.size > 0 {
-            ranges.push((field.offset, field.offset + field.ty.size));
-        }
-    }
-    ranges.push((0, tag));
-    ranges.sort_unstable();
-    if ranges.windows(2).any(|pair| pair[0].1 > pair[1].0) {
-        return Err(format!("`{}`: its fields overlap", ty.name));
-    }
-    Ok(())
 }
 
 fn ops_of(ty: &TypeLayout) -> Vec<Op> {
@@ -291,10 +194,11 @@ pub(super) fn holds(ty: &TypeLayout, at: u64, target: &TypeLayout) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layout::prim_layout;
 
     fn prim(prim: Prim) -> TypeLayout {
-        let size = size_of_prim(prim);
-        TypeLayout { name: prim.name().to_owned(), size, align: size.max(1), shape: Shape::Prim(prim) }
+        let (size, align) = prim_layout(prim);
+        TypeLayout { name: prim.name().to_owned(), size, align, shape: Shape::Prim(prim) }
     }
 
     fn field(name: &str, offset: u64, ty: TypeLayout) -> FieldLayout {
@@ -312,36 +216,6 @@ mod tests {
             size,
             align,
             shape: Shape::Array { elem: Box::new(elem), len },
-        }
-    }
-
-    #[test]
-    fn impossible_layouts_are_refused() {
-        let good = record(16, 8, vec![field("a", 0, prim(Prim::U64)), field("b", 8, prim(Prim::Bool))]);
-        assert!(Plan::of(&good).is_ok());
-        let slice = |elem: TypeLayout| TypeLayout {
-            name: "slice".to_owned(),
-            size: 0,
-            align: elem.align,
-            shape: Shape::Slice(Box::new(elem)),
-        };
-        let bad = [
-            record(12, 8, vec![]),
-            record(8, 3, vec![]),
-            record(8, 8, vec![field("outside", 8, prim(Prim::U64))]),
-            record(16, 8, vec![field("unaligned", 4, prim(Prim::U64))]),
-            record(16, 4, vec![field("aligned better than the struct", 0, prim(Prim::U64))]),
-            record(16, 8, vec![field("a", 0, prim(Prim::U64)), field("upon a", 4, prim(Prim::U32))]),
-            record(8, 8, vec![field("wraps", u64::MAX - 7, prim(Prim::U64))]),
-            record(8, 8, vec![field("no size", 0, slice(prim(Prim::U8)))]),
-            TypeLayout { size: 16, ..array(prim(Prim::U64), 3) },
-            TypeLayout { size: 0, ..array(prim(Prim::U64), 1 << 61) },
-            TypeLayout { size: 4, ..prim(Prim::U64) },
-            TypeLayout { size: 8, ..slice(prim(Prim::U64)) },
-            slice(slice(prim(Prim::U64))),
-        ];
-        for ty in bad {
-            assert!(Plan::of(&ty).is_err(), "{ty:?}");
         }
     }
 

@@ -11,7 +11,7 @@ use crate::{P, Persist, Pointee};
 
 /// The words of an object of `len` words with this content that the map visits.
 fn words(desc: &'static Desc, content: &[u64]) -> Vec<usize> {
-    visited(&PointerMap::of(&Graph::of(desc).types[0]), content, 0..content.len() * 8)
+    visited(&PointerMap::of(&Graph::of(desc).unwrap().types[0]), content, 0..content.len() * 8)
 }
 
 fn visited(map: &PointerMap, content: &[u64], window: Range<usize>) -> Vec<usize> {
@@ -123,13 +123,13 @@ fn pointers_of_slices() {
     let wide = <[Wide] as Pointee>::desc(); // aligned to 16, hence behind 16 bytes
     let minus = [-2i64 as u64, -1i64 as u64, 1, 1, 1, 1];
     assert_eq!(words(wide, &[&[2, 0][..], &minus, &minus].concat()), [5, 11]);
-    assert!(!PointerMap::of(&Graph::of(<str as Pointee>::desc()).types[0]).has_pointers());
-    assert!(!PointerMap::of(&Graph::of(<[u64] as Pointee>::desc()).types[0]).has_pointers());
+    assert!(!PointerMap::of(&Graph::of(<str as Pointee>::desc()).unwrap().types[0]).has_pointers());
+    assert!(!PointerMap::of(&Graph::of(<[u64] as Pointee>::desc()).unwrap().types[0]).has_pointers());
 }
 
 #[test]
 fn a_window_shows_what_it_overlaps() {
-    let map = PointerMap::of(&Graph::of(<[Node] as Pointee>::desc()).types[0]);
+    let map = PointerMap::of(&Graph::of(<[Node] as Pointee>::desc()).unwrap().types[0]);
     let content = [&[4][..], &[9; 20]].concat();
     assert_eq!(visited(&map, &content, 0..8), [0; 0]);
     assert_eq!(visited(&map, &content, 16..17), [2]);

@@ -1,0 +1,170 @@
+//! Whether two types are the same, and if not, where they differ.
+//!
+//! What is compared is structure: at every level the kind of type, its name, size and alignment (so the stride of arrays, too), lengths, names, offsets and
+//! tags; and the types that pointers lead to, in pairs, along every path. Text is made of the difference that was found, for people.
+
+use std::collections::BTreeSet;
+use std::fmt::Display;
+
+use super::describe::{describe, text_of};
+use super::graph::{FieldLayout, Shape, TypeLayout, VariantLayout};
+
+/// Types by their number in a list.
+pub(crate) type InList<'a> = (&'a [TypeLayout], u32);
+
+/// Where two types, or types that they reach along the same path of pointers, differ, for people; `None` if nowhere. The first is
+/// the one in the heap.
+pub(crate) fn difference(stored: InList<'_>, program: InList<'_>) -> Option<String> {
+    let mut comparison = Comparison { stored: stored.0, program: program.0, pairs: vec![(stored.1, program.1)] };
+    let mut seen = BTreeSet::new();
+    while let Some(pair) = comparison.pairs.pop() {
+        if !seen.insert(pair) {
+            continue;
+        }
+        let Some(old) = stored.0.get(pair.0 as usize) else {
+            return Some(format!("  the heap's type table lacks type {}", pair.0));
+        };
+        let new = &program.0[pair.1 as usize];
+        if let Err(difference) = comparison.types(old, new) {
+            let (old, new) = (describe(old, stored.0), describe(new, program.0));
+            return Some(format!("  in the heap:    {old}\n  in the program: {new}\n  {}", difference.text()));
+        }
+    }
+    None
+}
+
+struct Comparison<'a> {
+    stored: &'a [TypeLayout],
+    program: &'a [TypeLayout],
+    /// Targets of pointers that are to be compared.
+    pairs: Vec<(u32, u32)>,
+}
+
+/// Where two types differ.
+#[derive(Default)]
+struct Difference {
+    /// The way to the place, from the last step to the first.
+    path: Vec<String>,
+    /// What it is that differs. Empty if the types there have nothing in common: whoever holds them can say it best.
+    what: String,
+}
+
+impl Difference {
+    fn new(what: String) -> Difference {
+        Difference { path: Vec::new(), what }
+    }
+
+    fn unequal(what: &str, old: impl Display, new: impl Display) -> Difference {
+        Difference::new(format!("the {what} differ: {old} in the heap, {new} in the program"))
+    }
+
+    /// The difference, seen from one step further out.
+    fn below(mut self, step: impl Display) -> Difference {
+        if !self.what.is_empty() {
+            self.path.push(step.to_string());
+        }
+        self
+    }
+
+    fn text(mut self) -> String {
+        if self.what.is_empty() {
+            return "the two are different types".to_owned();
+        }
+        self.path.reverse();
+        let path = self.path.concat();
+        match path.trim_start_matches('.') {
+            "" => self.what,
+            path => format!("in `{path}`: {}", self.what),
+        }
+    }
+}
+
+type Compared = Result<(), Difference>;
+
+impl Comparison<'_> {
+    /// Compares two types by what they hold by value, and notes the targets of their pointers.
+    fn types(&mut self, old: &TypeLayout, new: &TypeLayout) -> Compared {
+        match (&old.shape, &new.shape) {
+            (Shape::Prim(a), Shape::Prim(b)) if a == b => {}
+            (Shape::Str, Shape::Str) => {}
+            (Shape::Ptr { nullable: a, to: old }, Shape::Ptr { nullable: b, to: new }) if a == b => {
+                self.pairs.push((*old, *new));
+            }
+            (Shape::Array { elem: old, len: a }, Shape::Array { elem: new, len: b }) if a == b => {
+                self.types(old, new).map_err(|e| e.below("[_]"))?;
+            }
+            (Shape::Slice(old), Shape::Slice(new)) => self.types(old, new).map_err(|e| e.below("[_]"))?,
+            (Shape::Slot(old), Shape::Slot(new)) => self.types(old, new)?,
+            (Shape::Struct(a), Shape::Struct(b)) => self.fields(a, b)?,
+            (Shape::Enum { tag: a, variants: old }, Shape::Enum { tag: b, variants: new }) => {
+                if a != b {
+                    return Err(Difference::unequal("types of the tags", a.name(), b.name()));
+                }
+                self.variants(old, new)?;
+            }
+            _ => return Err(Difference::default()),
+        }
+        if old.name != new.name {
+            // Those of other types follow from what they are made of.
+            return Err(match old.shape {
+                Shape::Struct(_) | Shape::Enum { .. } => {
+                    Difference::unequal("names", format_args!("`{}`", old.name), format_args!("`{}`", new.name))
+                }
+                _ => Difference::default(),
+            });
+        }
+        if (old.size, old.align) != (new.size, new.align) {
+            let of = |ty: &TypeLayout| format!("{} bytes aligned to {}", ty.size, ty.align);
+            return Err(Difference::unequal("sizes or alignments", of(old), of(new)));
+        }
+        Ok(())
+    }
+
+    fn fields(&mut self, old: &[FieldLayout], new: &[FieldLayout]) -> Compared {
+        for i in 0..old.len().max(new.len()) {
+            let (old, new) = match (old.get(i), new.get(i)) {
+                (Some(old), Some(new)) => (old, new),
+                (old, new) => return Err(only("field", old.map(|f| &f.name), new.map(|f| &f.name))),
+            };
+            let here = (&old.name, old.offset) == (&new.name, new.offset);
+            let within = if here { self.types(&old.ty, &new.ty) } else { Err(Difference::default()) };
+            match within {
+                Err(Difference { what, .. }) if what.is_empty() => {
+                    let (stored, program) = (text_of(&old.ty, self.stored), text_of(&new.ty, self.program));
+                    return Err(Difference::new(format!(
+                        "field {i} differs: `{}: {stored}` at byte {} in the heap, `{}: {program}` at byte {} in the program",
+                        old.name, old.offset, new.name, new.offset
+                    )));
+                }
+                within => within.map_err(|e| e.below(format_args!(".{}", old.name)))?,
+            }
+        }
+        Ok(())
+    }
+
+    fn variants(&mut self, old: &[VariantLayout], new: &[VariantLayout]) -> Compared {
+        for i in 0..old.len().max(new.len()) {
+            let (old, new) = match (old.get(i), new.get(i)) {
+                (Some(old), Some(new)) => (old, new),
+                (old, new) => return Err(only("variant", old.map(|v| &v.name), new.map(|v| &v.name))),
+            };
+            if (&old.name, old.tag) != (&new.name, new.tag) {
+                return Err(Difference::new(format!(
+                    "variant {i} differs: `{} = {}` in the heap, `{} = {}` in the program",
+                    old.name, old.tag, new.name, new.tag
+                )));
+            }
+            self.fields(&old.fields, &new.fields).map_err(|e| e.below(format_args!(".{}", old.name)))?;
+        }
+        Ok(())
+    }
+}
+
+/// A part that one of the two has and the other one lacks.
+fn only(part: &str, old: Option<&String>, new: Option<&String>) -> Difference {
+    Difference::new(match (old, new) {
+        (Some(name), _) => format!("{part} `{name}` is in the heap only"),
+        (None, Some(name)) => format!("{part} `{name}` is in the program only"),
+        (None, None) => String::new(),
+    })
+}

@@ -1,0 +1,123 @@
+//! Of which characters the names in descriptions consist.
+//!
+//! Names are put together to longer ones (`Pair<u64, P<str>>`) and shown in sentences, so an id has none of the characters that have a meaning
+//! there. The derive holds to it, and the type table is believed nothing else.
+
+/// Whether an id consists of letters, digits and `_`, `.`, `-`, `/` and `:`. All that is not ASCII counts as a letter: which characters identifiers
+/// have beyond that, only the compiler knows.
+pub(super) const fn is_id(id: &str) -> bool {
+    let bytes = id.as_bytes();
+    let mut i = 0;
+    while i < bytes.len() {
+        if !is_id_byte(bytes[i]) {
+            return false;
+        }
+        i += 1;
+    }
+    !bytes.is_empty()
+}
+
+const fn is_id_byte(byte: u8) -> bool {
+    is_identifier_byte(byte) || matches!(byte, b'.' | b'-' | b'/' | b':')
+}
+
+const fn is_identifier_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_' || !byte.is_ascii()
+}
+
+/// Whether this can name a field or a variant: an identifier, or a number in a tuple.
+pub(super) fn is_identifier(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(is_identifier_byte)
+}
+
+/// Whether this can name a type: an id, perhaps with arguments, `()`, `[T; N]` or `[T]`.
+pub(super) fn is_type_name(name: &str) -> bool {
+    let mut rest = name;
+    // What is open; on the heap, for a `P<P<…>>` may be long.
+    let mut open = Vec::new();
+    loop {
+        // Here a type begins.
+        if let Some(behind) = rest.strip_prefix('[') {
+            rest = behind;
+            open.push(b'[');
+            continue;
+        }
+        if let Some(behind) = rest.strip_prefix("()") {
+            rest = behind;
+        } else {
+            let len = rest.bytes().take_while(|&byte| is_id_byte(byte)).count();
+            if len == 0 {
+                return false;
+            }
+            rest = &rest[len..];
+            if let Some(behind) = rest.strip_prefix('<') {
+                rest = behind;
+                open.push(b'<');
+                continue;
+            }
+        }
+        // Here one has ended.
+        loop {
+            match open.last() {
+                None => return rest.is_empty(),
+                Some(b'<') => {
+                    if let Some(behind) = rest.strip_prefix(", ") {
+                        rest = behind;
+                        break;
+                    }
+                    let Some(behind) = rest.strip_prefix('>') else { return false };
+                    rest = behind;
+                }
+                Some(_) => {
+                    if let Some(behind) = rest.strip_prefix("; ") {
+                        rest = behind.trim_start_matches(|c: char| c.is_ascii_digit());
+                        if rest.len() == behind.len() {
+                            return false;
+                        }
+                    }
+                    let Some(behind) = rest.strip_prefix(']') else { return false };
+                    rest = behind;
+                }
+            }
+            open.pop();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_have_no_characters_of_the_text_around_them() {
+        for good in ["Node", "shop.order", "race-car/2", "pheap::PVec", "übung", "数", "type", "_", "3d"] {
+            assert!(is_id(good) && is_type_name(good), "{good}");
+        }
+        for bad in ["", "a b", "a<b", "a>", "a,", "{", "}", "[a", "a;", "@8", "a\n", "a\0", "(", "B { p: P<u64> @0 }, c"] {
+            assert!(!is_id(bad), "{bad}");
+        }
+        assert!(is_identifier("größe") && is_identifier("0") && is_identifier("r_1"));
+        assert!(!is_identifier("") && !is_identifier("a.b") && !is_identifier("p: u64 @0, n"));
+    }
+
+    #[test]
+    fn names_of_types_are_well_formed() {
+        for good in [
+            "()",
+            "[(); 3]",
+            "[[u64; 2]]",
+            "Option<P<[pheap::Pair<P<str>, [Slot<u8>; 7]>]>>",
+            "A<(), B<C>, [D]>",
+        ] {
+            assert!(is_type_name(good), "{good}");
+        }
+        for bad in [
+            "", "(", "[", "[]", "[u64; ]", "[u64; x]", "[u64;2]", "A<>", "A<B", "A<B,C>", "A<B>>", "A<B> ", "A]", "A, B",
+            "A<B>C", "[A; 2>",
+        ] {
+            assert!(!is_type_name(bad), "{bad}");
+        }
+        // However deep.
+        assert!(is_type_name(&format!("{}u8{}", "P<".repeat(100_000), ">".repeat(100_000))));
+    }
+}
