@@ -3,7 +3,6 @@
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, quote};
 use syn::punctuated::Punctuated;
-use syn::spanned::Spanned;
 use syn::visit_mut::{self, VisitMut};
 use syn::{
     GenericParam, Generics, Lifetime, LifetimeParam, PredicateType, Token, Type, TypeParamBound,
@@ -11,12 +10,6 @@ use syn::{
 };
 
 use super::parse::Input;
-use crate::hygienic;
-
-/// Yet another one, for [`check`].
-fn other_lifetime() -> Lifetime {
-    Lifetime::new("'__other", Span::mixed_site())
-}
 
 /// The name of the other brand. Users do not write `'__at`.
 pub(super) fn lifetime() -> Lifetime {
@@ -63,22 +56,6 @@ pub(super) fn generics(input: &Input<'_>) -> Generics {
         clause.predicates.extend(predicates);
     }
     generics
-}
-
-/// A statement that compiles only if a field's type, at another brand, is what it is when the brand is replaced in its text.
-///
-/// An alias can hide a brand: `type Leak = P<'static, u64>` has none to replace, and a pointer at `'static` could leave its
-/// transaction. Only the compiler knows what an alias stands for.
-pub(super) fn check(input: &Input<'_>, ty: &Type) -> TokenStream {
-    // Never `Persist`, which is an error already.
-    if matches!(ty, Type::Tuple(_) | Type::Reference(_)) {
-        return TokenStream::new();
-    }
-    let krate = &input.options.krate;
-    let at = other_lifetime();
-    let mut other = ty.clone();
-    Rebrand { input, at: at.clone(), changed: false }.visit_type_mut(&mut other);
-    hygienic!(at ty.span() => let _: for<#at> fn(<#ty as #krate::Persist>::At<#at>, #other) = |one, same| { let _ = [one, same]; };)
 }
 
 /// All bounds of type parameters, written in either place.

@@ -13,7 +13,12 @@ use crate::hygienic;
 pub(super) fn expand(input: &Input<'_>) -> Option<TokenStream> {
     let at = input.options.serde?;
     let krate = &input.options.krate;
-    let derive = Derive { input, serde: quote!(#krate::__private::serde), brand: brand(input) };
+    let derive = Derive {
+        input,
+        serde: quote!(#krate::__private::serde),
+        core: quote!(#krate::__private::core),
+        brand: brand(input),
+    };
     let (export, import) = (derive.export(), derive.import());
     let key = input.options.key.map(|_| derive.key());
     Some(hygienic!(at at => #krate::__private::with_serde! { #export #import #key }))
@@ -29,6 +34,7 @@ struct Derive<'a> {
     input: &'a Input<'a>,
     /// Path to what the code uses.
     serde: TokenStream,
+    core: TokenStream,
     brand: Lifetime,
 }
 
@@ -119,6 +125,7 @@ impl Derive<'_> {
 
     /// A type that is a key is exported and imported as itself.
     fn key(&self) -> TokenStream {
+        let core = &self.core;
         let (serde, brand) = (&self.serde, &self.brand);
         let which = quote!(#serde::ExchangeKey);
         self.implement(
@@ -131,14 +138,14 @@ impl Derive<'_> {
                     __query: &Self,
                     __at: #serde::Exporter<'_, #brand>,
                     __serializer: __S,
-                ) -> ::core::result::Result<__S::Ok, __S::Error> {
+                ) -> #core::result::Result<__S::Ok, __S::Error> {
                     #serde::Export::export(__query, __at, __serializer)
                 }
 
                 fn import_key<'__de, __D: #serde::Deserializer<'__de>>(
                     __into: &mut #serde::Importer<'_, #brand>,
                     __deserializer: __D,
-                ) -> ::core::result::Result<Self, __D::Error> {
+                ) -> #core::result::Result<Self, __D::Error> {
                     #serde::Import::import(__into, __deserializer)
                 }
             },
@@ -148,6 +155,7 @@ impl Derive<'_> {
     // --- out ---------------------------------------------------------------------------------------------------------------
 
     fn export(&self) -> TokenStream {
+        let core = &self.core;
         let (serde, brand) = (&self.serde, &self.brand);
         let body = match self.input.data {
             Data::Struct(data) => {
@@ -175,7 +183,7 @@ impl Derive<'_> {
                     &self,
                     __at: #serde::Exporter<'_, #brand>,
                     __serializer: __S,
-                ) -> ::core::result::Result<__S::Ok, __S::Error> {
+                ) -> #core::result::Result<__S::Ok, __S::Error> {
                     #body
                 }
             },
@@ -251,6 +259,7 @@ impl Derive<'_> {
     // --- in ----------------------------------------------------------------------------------------------------------------
 
     fn import(&self) -> TokenStream {
+        let core = &self.core;
         let (serde, brand) = (&self.serde, &self.brand);
         let (body, variants) = match self.input.data {
             Data::Struct(data) => (self.import_struct(&Parts::of(&data.fields)), None),
@@ -267,7 +276,7 @@ impl Derive<'_> {
                 fn import<'__de, __D: #serde::Deserializer<'__de>>(
                     __into: &mut #serde::Importer<'_, #brand>,
                     __deserializer: __D,
-                ) -> ::core::result::Result<Self, __D::Error> {
+                ) -> #core::result::Result<Self, __D::Error> {
                     #body
                 }
             },
@@ -276,6 +285,7 @@ impl Derive<'_> {
     }
 
     fn import_struct(&self, parts: &Parts<'_>) -> TokenStream {
+        let core = &self.core;
         let (serde, name) = (&self.serde, self.name());
         let value = parts.braced();
         let expecting = match parts.form {
@@ -298,7 +308,7 @@ impl Derive<'_> {
         };
         hygienic! {
             #read
-            ::core::result::Result::Ok(Self #value)
+            #core::result::Result::Ok(Self #value)
         }
     }
 
@@ -329,6 +339,7 @@ impl Derive<'_> {
     }
 
     fn variants(&self, data: &syn::DataEnum) -> TokenStream {
+        let core = &self.core;
         let (serde, brand, name) = (&self.serde, &self.brand, self.name());
         let expecting = format!("enum {name}");
         let names = data.variants.iter().map(|variant| variant.ident.unraw().to_string());
@@ -355,22 +366,22 @@ impl Derive<'_> {
             };
             hygienic!(#index => {
                 #read
-                ::core::result::Result::Ok(Self::#variant #value)
+                #core::result::Result::Ok(Self::#variant #value)
             })
         });
         let items = hygienic! {
-            const NAME: &'static ::core::primitive::str = #name;
-            const EXPECTING: &'static ::core::primitive::str = #expecting;
-            const NAMES: &'static [&'static ::core::primitive::str] = &[#(#names),*];
+            const NAME: &'static #core::primitive::str = #name;
+            const EXPECTING: &'static #core::primitive::str = #expecting;
+            const NAMES: &'static [&'static #core::primitive::str] = &[#(#names),*];
 
             fn import_variant<'__de, __A: #serde::VariantAccess<'__de>>(
-                __index: ::core::primitive::usize,
+                __index: #core::primitive::usize,
                 __into: &mut #serde::Importer<'_, #brand>,
                 __variant: __A,
-            ) -> ::core::result::Result<Self, __A::Error> {
+            ) -> #core::result::Result<Self, __A::Error> {
                 match __index {
                     #(#arms)*
-                    _ => ::core::unreachable!("the index of a variant"),
+                    _ => #core::unreachable!("the index of a variant"),
                 }
             }
         };

@@ -20,11 +20,15 @@ pub(super) fn impl_key(input: &Input<'_>) -> TokenStream {
         }
         Shape::Enum(variants) => {
             let tag = input.repr.int.as_ref().expect("validated: an enum has a primitive repr");
-            let arms = variants.iter().zip(discriminants(tag, variants)).map(|(variant, tag)| {
+            let arms = variants.iter().zip(discriminants(variants)).map(|(variant, (start, steps))| {
                 let (name, (pattern, hash)) = (variant.name, hash_fields(input, &variant.fields));
+                let primitive = hygienic!(#krate::__private::core::primitive);
                 hygienic! {
                     Self::#name #pattern => {
-                        __hasher.write(&(#tag).to_le_bytes());
+                        __hasher.write(&const {
+                            let __start: #primitive::#tag = #start;
+                            (__start.wrapping_add(#steps) as #primitive::i128).to_le_bytes()
+                        });
                         #hash
                     }
                 }
@@ -38,21 +42,7 @@ pub(super) fn impl_key(input: &Input<'_>) -> TokenStream {
         Shape::Union(_) => unreachable!("validated: not a union"),
     };
     hygienic! {
-        #[automatically_derived]
-        // SAFETY: the query is the key.
-        unsafe impl<'__r> #krate::collections::MapKey<'__r> for #name {
-            type Query = Self;
-
-            #[inline]
-            fn query<'__v>(&'__v self, _: &'__v #krate::View<'__r>) -> &'__v Self {
-                self
-            }
-
-            #[inline]
-            fn from_query(_: &#krate::Txn<'__r>, __query: &Self) -> #krate::Result<Self> {
-                ::core::result::Result::Ok(*__query)
-            }
-        }
+        #krate::__private::persist_key! { #name }
 
         #[automatically_derived]
         impl<'__r> #krate::collections::HashKey<'__r> for #name {

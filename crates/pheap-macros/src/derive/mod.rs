@@ -4,7 +4,6 @@ mod brand;
 mod exchange;
 mod expand;
 mod key;
-mod layout;
 mod parse;
 mod validate;
 

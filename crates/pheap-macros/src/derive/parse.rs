@@ -5,7 +5,7 @@ use quote::{ToTokens, quote};
 use syn::ext::IdentExt;
 use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
-use syn::{Attribute, Data, DeriveInput, Expr, Generics, LitStr, Member, Meta, Path, Token, Type};
+use syn::{Attribute, Data, DeriveInput, Expr, Generics, LitInt, LitStr, Member, Meta, Path, Token, Type};
 
 use crate::errors::Errors;
 
@@ -39,12 +39,13 @@ pub(super) struct Field<'a> {
 }
 
 /// The `#[repr(..)]` hints that matter, each with its place.
-#[derive(Default)]
 pub(super) struct Repr {
     pub(super) c: Option<Span>,
     pub(super) transparent: Option<Span>,
     pub(super) packed: Option<Span>,
     pub(super) int: Option<Ident>,
+    /// The largest `align(..)`, or 1.
+    pub(super) align: u64,
 }
 
 /// What `#[persist(..)]` says.
@@ -109,7 +110,7 @@ impl Field<'_> {
 
 impl Repr {
     fn parse(attrs: &[Attribute], errors: &mut Errors) -> Self {
-        let mut repr = Repr::default();
+        let mut repr = Repr { c: None, transparent: None, packed: None, int: None, align: 1 };
         for attr in attrs.iter().filter(|attr| attr.path().is_ident("repr")) {
             match attr.parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated) {
                 Ok(hints) => hints.iter().for_each(|hint| repr.add(hint)),
@@ -129,7 +130,14 @@ impl Repr {
             | "isize" => {
                 self.int = Some(name.clone());
             }
-            // `align(N)` changes offsets and size, and these we take from the compiler. The rest is an error of rustc's own.
+            // What is no number is an error of rustc's own.
+            "align" => {
+                let align = hint.require_list().and_then(|list| list.parse_args::<LitInt>());
+                if let Ok(Ok(align)) = align.map(|align| align.base10_parse()) {
+                    self.align = self.align.max(align);
+                }
+            }
+            // As is the rest.
             _ => {}
         }
     }

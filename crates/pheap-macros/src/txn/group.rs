@@ -41,13 +41,7 @@ impl<'a> Group<'a> {
         let mut places: Vec<_> = self.places.iter().map(|place| place.announced(krate)).collect();
         let last = places.pop();
         let krate = krate.at(tx.span());
-        hygienic!(at tx.span() => if #krate::Txn::__logs_in_place(#tx) {
-            #(#places)*
-            if #krate::Txn::__is_ahead(#tx) {
-                #last
-                #krate::Txn::__ahead_done(#tx);
-            }
-        })
+        hygienic!(at tx.span() => #krate::__private::place_group! { (#tx) { #(#places;)* } { #last } })
     }
 }
 

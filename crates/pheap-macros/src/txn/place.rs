@@ -54,82 +54,40 @@ impl<'a> Place<'a> {
 
     /// The same place, crash-safe from here on. `first` is run when the right side of the assignment has been evaluated, and
     /// before anything else.
-    ///
-    /// The key and the indices get names in the order in which Rust would evaluate them, but before the transaction is borrowed.
     pub(super) fn logged(&self, krate: &Crate, first: Option<&TokenStream>) -> Expr {
-        let Parts { tx, bindings, key, object, place } = self.parts(krate, |array, index| {
-            let krate = krate.at(index.span());
-            hygienic!(at index.span() => (*#krate::__private::element(&raw mut #array, #index)))
-        });
-        let krate = krate.at(tx.span());
-        Expr::Verbatim(hygienic!(at tx.span() => *{
+        let (krate, place) = (krate.at(self.tx.span()), self.described(&TokenStream::new()));
+        Expr::Verbatim(hygienic!(at self.tx.span() => *{
             #first
-            #bindings
-            let #object = #krate::Txn::__object(#tx, #key);
-            // SAFETY: the place is made of fields and `element` only: an address within the object, and no code of the user's.
-            unsafe { #krate::Txn::__place(#tx, #object, &raw mut #place) }
+            #krate::__private::place! { #place }
         }))
     }
 
     /// A statement that notes the place for the log.
     pub(super) fn announced(&self, krate: &Crate) -> TokenStream {
-        // An index out of bounds must panic where it stands, after the stores in front of it: here it announces nothing.
-        let Parts { tx, bindings, key, object, place } = self.parts(krate, |array, index| {
-            let krate = krate.at(index.span());
-            hygienic!(at index.span() => (*#krate::__private::element_checked(&raw mut #array, #index)?))
-        });
-        let krate = krate.at(tx.span());
-        let place = hygienic!(at tx.span() => ::core::option::Option::Some(&raw mut #place));
-        // A closure for `?` only.
-        let place = match self.has_elements() {
-            true => hygienic!(at tx.span() => (|| #place)()),
-            false => place,
-        };
-        hygienic!(at tx.span() => {
-            #bindings
-            let #object = #krate::Txn::__object(#tx, #key);
-            // SAFETY: as in `logged`.
-            unsafe { #krate::Txn::__ahead(#tx, #place); }
-        })
+        let question = hygienic!(at self.tx.span() => ?);
+        let (krate, place) = (krate.at(self.tx.span()), self.described(&question));
+        hygienic!(at self.tx.span() => #krate::__private::place_ahead! { #place })
     }
 
-    fn has_elements(&self) -> bool {
-        self.steps.iter().any(|step| matches!(step, Step::Element(_)))
-    }
-
-    fn parts(&self, krate: &Crate, element: impl Fn(&TokenStream, &Ident) -> TokenStream) -> Parts<'_> {
-        let key = self.key;
-        // The place of the user's expression in the source is where an error about its type belongs.
-        let key_name = Ident::new("__key", Span::mixed_site().located_at(key.span()));
-        let object = Ident::new("__object", Span::mixed_site());
-        let krate = krate.at(key.span());
-        let mut bindings = hygienic!(at key.span() => let #key_name: #krate::P<'_, _> = #key;);
-        let mut place = hygienic!(at self.tx.span() => (*#object));
+    /// For the macros of pheap: the transaction, the key, the indices with their names, and the steps. `element` stands behind each index there.
+    fn described(&self, element: &TokenStream) -> TokenStream {
+        let (tx, key) = (self.tx, self.key);
+        let mut indices = TokenStream::new();
+        let mut steps = TokenStream::new();
         for (i, step) in self.steps.iter().enumerate() {
-            place = match step {
-                Step::Field(member) => hygienic!(at member.span() => #place.#member),
+            match step {
+                Step::Field(member) => steps.extend(hygienic!(at member.span() => .#member)),
                 Step::Element(index) => {
-                    let name =
-                        format_ident!("__index{i}", span = Span::mixed_site().located_at(index.span()));
-                    bindings
-                        .extend(hygienic!(at index.span() => let #name: ::core::primitive::usize = #index;));
-                    element(&place, &name)
+                    // The place of the user's expression in the source is where an error about its type belongs.
+                    let span = Span::mixed_site().located_at(index.span());
+                    let name = format_ident!("__index{i}", span = span);
+                    indices.extend(hygienic!(at index.span() => #name = #index,));
+                    steps.extend(hygienic!(at index.span() => [#name #element]));
                 }
-            };
+            }
         }
-        Parts { tx: self.tx, bindings, key: key_name, object, place }
+        hygienic!(at tx.span() => (#tx) (#key) [#indices] #steps)
     }
-}
-
-struct Parts<'a> {
-    tx: &'a Ident,
-    /// `let key = ..; let index0 = ..;`
-    bindings: TokenStream,
-    key: Ident,
-    /// The name of the raw pointer to the object ...
-    object: Ident,
-    /// ... and the place, seen from there.
-    place: TokenStream,
 }
 
 /// Whether `[index]` may select one element. What surely does not is left to the type's own `IndexMut`.

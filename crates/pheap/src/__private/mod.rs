@@ -1,6 +1,18 @@
 //! What the macros expand to.
+//!
+//! All code that is `unsafe` is in `macro_rules!` of this crate, which name everything by `$crate`, and never in what the procedural macros write: these
+//! name pheap by a path of the user's choice, at which anything may be. So each of these `macro_rules!` is to be safe whatever it is given; what the
+//! procedural macros have looked at is checked here once more, by the compiler, on the type as it is in the end.
+
+mod persist;
+mod places;
+mod shape;
 
 use std::ops::Deref;
+
+/// By this path, since `::core` may be something else in a user's crate (`extern crate self as core`).
+#[doc(hidden)]
+pub use ::core;
 
 #[cfg(feature = "serde")]
 pub use crate::exchange::derived as serde;
@@ -24,7 +36,18 @@ macro_rules! __with_serde {
     };
 }
 
+pub use crate::__persist_enum as persist_enum;
+pub use crate::__persist_key as persist_key;
+pub use crate::__persist_nothing as persist_nothing;
+pub use crate::__persist_struct as persist_struct;
+pub use crate::__place as place;
+pub use crate::__place_ahead as place_ahead;
+pub use crate::__place_group as place_group;
 pub use crate::__with_serde as with_serde;
+pub use shape::{
+    AsDerived, Slot, Tag, assert_c, assert_counted, assert_tag, assert_transparent, c_slots, found, gaps,
+    unlike,
+};
 
 /// Zeroes the bytes `base + from .. base + to`.
 ///

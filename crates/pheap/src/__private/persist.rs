@@ -1,0 +1,326 @@
+//! The impls that `#[derive(Persist)]` expands to.
+
+/// `Persist` for a struct.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __persist_struct {
+    (
+        [$($generics:tt)*] $name:ident $this:ty where [$($clause:tt)*]
+        at $brand:lifetime $at:ty,
+        id $id:ident $text:literal [$($parameter:ident)*]
+        repr $repr:ident $align:literal $gaps:literal
+        { $($index:literal $member:tt: $ty:ty as $label:literal $binding:ident)* }
+    ) => {
+        #[automatically_derived]
+        #[allow(deprecated, unused_variables)]
+        // SAFETY: what the trait asks for is asserted in the bodies, for the type as it is: layout, fields, brand, no drop glue. `Deref` would be a
+        // conflict with the impl below.
+        unsafe impl $($generics)* $crate::Persist for $this $($clause)* {
+            type At<$brand> = $at;
+
+            const PADDED: $crate::__private::core::primitive::bool = {
+                $crate::__persist_no_drop!($name);
+                $crate::__private::assert_counted(&[$($index),*]);
+                let fields: &[$crate::__private::Slot] = &[$(
+                    $crate::__private::Slot::of::<$ty>($crate::__private::core::mem::offset_of!(Self, $member))
+                ),*];
+                $crate::__persist_repr!($repr $align, fields);
+                // Fields do not overlap: there is a gap if, and only if, the parts add up to less than the whole.
+                $crate::__private::core::mem::size_of::<Self>()
+                    != 0 $(+ $crate::__private::core::mem::size_of::<$ty>())*
+                    $(|| <$ty as $crate::Persist>::PADDED)*
+            };
+
+            const POINTERS: $crate::__private::core::primitive::bool = false $(|| <$ty as $crate::Persist>::POINTERS)*;
+
+            fn desc() -> &'static $crate::__private::Desc {
+                const {
+                    // The type has these fields and no others, of these types.
+                    let _: fn(&mut Self) = |this| {
+                        let $name { $($member: $binding),* } = this;
+                        $(let $binding = $crate::__private::found($binding); let _: $crate::__private::AsDerived<$ty> = $binding;)*
+                    };
+                    // And so it is at any brand. An alias can hide one: `type Leak = P<'static, u64>`.
+                    $(let _: for<'o> fn(
+                        &mut <Self as $crate::Persist>::At<'o>,
+                        $crate::__private::AsDerived<<$ty as $crate::Persist>::At<'o>>,
+                    ) = |this, $binding| {
+                        let $name { $member: found, .. } = this;
+                        let _ = [$crate::__private::found(found), $binding];
+                    };)*
+                    // For its assertions: nothing lives in a heap without its description.
+                    let _: $crate::__private::core::primitive::bool = <Self as $crate::Persist>::PADDED;
+                    &$crate::__private::Desc {
+                        name: $crate::__private::Name::$id($text),
+                        args: &[$(<$parameter as $crate::Persist>::desc),*],
+                        size: $crate::__private::core::mem::size_of::<Self>(),
+                        align: $crate::__private::core::mem::align_of::<Self>(),
+                        kind: $crate::__private::Kind::Struct {
+                            fields: &[$($crate::__private::Field {
+                                name: $label,
+                                offset: $crate::__private::core::mem::offset_of!(Self, $member),
+                                ty: <$ty as $crate::Persist>::desc,
+                            }),*],
+                        },
+                    }
+                }
+            }
+
+            #[inline]
+            unsafe fn zero_padding(this: *mut Self) {
+                let base = this.cast::<$crate::__private::core::primitive::u8>();
+                $crate::__persist_zero!(
+                    $repr base, 0, $gaps,
+                    [$($crate::__private::Slot::of::<$ty>($crate::__private::core::mem::offset_of!(Self, $member))),*],
+                    $($index $ty),*
+                );
+            }
+        }
+
+        $crate::__persist_not_deref!([$($generics)*] $this where [$($clause)*]);
+    };
+}
+
+/// `Persist` for an enum.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __persist_enum {
+    (
+        [$($generics:tt)*] $name:ident $this:ty where [$($clause:tt)*]
+        at $brand:lifetime $at:ty,
+        id $id:ident $text:literal [$($parameter:ident)*]
+        repr $tag:ident $align:literal
+        { $(
+            $variant:ident as $variant_label:literal = ($start:expr) + $steps:literal, $gaps:literal
+            { $($index:literal $member:tt: $ty:ty as $label:literal $binding:ident)* }
+        )* }
+    ) => {
+        #[automatically_derived]
+        #[allow(deprecated, unused_variables, unreachable_patterns)]
+        // SAFETY: what the trait asks for is asserted in the bodies, for the type as it is: layout, fields, brand, no drop glue. `Deref` would be a
+        // conflict with the impl below.
+        unsafe impl $($generics)* $crate::Persist for $this $($clause)* {
+            type At<$brand> = $at;
+
+            const PADDED: $crate::__private::core::primitive::bool = {
+                $crate::__persist_no_drop!($name);
+                $($crate::__private::assert_counted(&[$($index),*]);)*
+                let tag = $crate::__private::core::mem::size_of::<$crate::__private::core::primitive::$tag>();
+                $crate::__private::assert_tag::<Self>(tag);
+                let mut value = $crate::__private::core::mem::MaybeUninit::<Self>::uninit();
+                $crate::__private::assert_c::<Self>($align, tag, &[$(
+                    &{
+                        let tag: $crate::__private::core::primitive::$tag = $start;
+                        let tag = tag.wrapping_add($steps);
+                        // SAFETY: there is room for a tag, as was asserted above.
+                        unsafe { value.as_mut_ptr().cast::<$crate::__private::core::primitive::$tag>().write_unaligned(tag) };
+                        // SAFETY: what is read is the tag, or what the compiler finds to be none, which is an error then: this is evaluated by the
+                        // compiler only. Fields are not read: the references say where they are.
+                        let slots: [$crate::__private::Slot; $gaps - 1] = match unsafe { &*value.as_ptr() } {
+                            Self::$variant { $($member: $binding),* } => [$(
+                                // SAFETY: a field of this value.
+                                unsafe { $crate::__private::Slot::at(value.as_ptr(), $binding) }
+                            ),*],
+                            _ => $crate::__private::unlike(),
+                        };
+                        slots
+                    }
+                ),*]);
+                // Fields do not overlap: there is a gap if, and only if, the parts add up to less than the whole.
+                false $(
+                    || $crate::__private::core::mem::size_of::<Self>()
+                        != tag $(+ $crate::__private::core::mem::size_of::<$ty>())*
+                    $(|| <$ty as $crate::Persist>::PADDED)*
+                )*
+            };
+
+            const POINTERS: $crate::__private::core::primitive::bool = false $($(|| <$ty as $crate::Persist>::POINTERS)*)*;
+
+            fn desc() -> &'static $crate::__private::Desc {
+                const {
+                    // The type has these variants and no others, with these fields and no others, of these types.
+                    let _: fn(&mut Self) = |this| match *this {
+                        $($name::$variant { $($member: ref mut $binding),* } => {
+                            $(let $binding = $crate::__private::found($binding); let _: $crate::__private::AsDerived<$ty> = $binding;)*
+                        })*
+                    };
+                    // And so it is at any brand. An alias can hide one: `type Leak = P<'static, u64>`.
+                    $($(let _: for<'o> fn(
+                        &mut <Self as $crate::Persist>::At<'o>,
+                        $crate::__private::AsDerived<<$ty as $crate::Persist>::At<'o>>,
+                    ) = |this, $binding| match this {
+                        $name::$variant { $member: found, .. } => {
+                            let _ = [$crate::__private::found(found), $binding];
+                        }
+                        _ => {}
+                    };)*)*
+                    // For its assertions: nothing lives in a heap without its description.
+                    let _: $crate::__private::core::primitive::bool = <Self as $crate::Persist>::PADDED;
+                    &$crate::__private::Desc {
+                        name: $crate::__private::Name::$id($text),
+                        args: &[$(<$parameter as $crate::Persist>::desc),*],
+                        size: $crate::__private::core::mem::size_of::<Self>(),
+                        align: $crate::__private::core::mem::align_of::<Self>(),
+                        kind: $crate::__private::Kind::Enum {
+                            tag: <$crate::__private::core::primitive::$tag as $crate::__private::Tag>::PRIM,
+                            variants: &[$($crate::__private::Variant {
+                                name: $variant_label,
+                                tag: {
+                                    let tag: $crate::__private::core::primitive::$tag = $start;
+                                    tag.wrapping_add($steps) as $crate::__private::core::primitive::i128
+                                },
+                                fields: &{
+                                    let slots = $crate::__persist_slots!($tag $($ty),*);
+                                    [$($crate::__private::Field {
+                                        name: $label,
+                                        offset: slots[$index].offset,
+                                        ty: <$ty as $crate::Persist>::desc,
+                                    }),*]
+                                },
+                            }),*],
+                        },
+                    }
+                }
+            }
+
+            #[inline]
+            unsafe fn zero_padding(this: *mut Self) {
+                let base = this.cast::<$crate::__private::core::primitive::u8>();
+                // SAFETY: `this` points to a valid value, by the contract of `zero_padding`. The reference serves to find out which variant it is.
+                match unsafe { &*this } {
+                    $(Self::$variant { .. } => {
+                        $crate::__persist_zero!(
+                            C base, $crate::__private::core::mem::size_of::<$crate::__private::core::primitive::$tag>(), $gaps,
+                            $crate::__persist_slots!($tag $($ty),*),
+                            $($index $ty),*
+                        );
+                    })*
+                }
+            }
+        }
+
+        $crate::__persist_not_deref!([$($generics)*] $this where [$($clause)*]);
+    };
+}
+
+/// Nothing in a heap is ever dropped. The assertion is in `PADDED`, because the fields are known to be `Persist` where that has a value: `Drop` is then
+/// the type's own, and a `String` is reported once, as the field that it is.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __persist_no_drop {
+    ($name:ident) => {
+        $crate::__private::core::assert!(
+            !$crate::__private::core::mem::needs_drop::<Self>(),
+            $crate::__private::core::concat!(
+                "nothing in a persistent heap is ever dropped: remove the `Drop` of `",
+                $crate::__private::core::stringify!($name),
+                "`"
+            )
+        );
+    };
+}
+
+/// Asserts that a struct has this `repr`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __persist_repr {
+    (C $align:literal, $fields:ident) => {
+        $crate::__private::assert_c::<Self>($align, 0, &[$fields]);
+    };
+    (transparent $align:literal, $fields:ident) => {
+        $crate::__private::assert_transparent::<Self>($fields);
+    };
+}
+
+/// Where the fields of a variant lie.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __persist_slots {
+    ($tag:ident $($ty:ty),*) => {
+        $crate::__private::c_slots(
+            $crate::__private::core::mem::size_of::<$crate::__private::core::primitive::$tag>(),
+            [$($crate::__private::Slot::of::<$ty>(0)),*],
+        )
+    };
+}
+
+/// Zeroes the gaps, and the padding inside of the fields. (`repr(transparent)` does not say where its empty fields are, and needs no padding of its own.)
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __persist_zero {
+    (C $base:ident, $head:expr, $gaps:literal, $slots:expr, $($index:literal $ty:ty),*) => {
+        $crate::__persist_zero!(transparent $base, $head, $gaps, $slots, $($index $ty),*);
+        let gaps: [($crate::__private::core::primitive::usize, $crate::__private::core::primitive::usize); $gaps] =
+            const { $crate::__private::gaps($head, $slots, $crate::__private::core::mem::size_of::<Self>()) };
+        // SAFETY: gaps between the fields of a value, to which `base` points, and behind them.
+        unsafe {
+            $($crate::__private::zero($base, gaps[$index].0, gaps[$index].1);)*
+            $crate::__private::zero($base, gaps[$gaps - 1].0, gaps[$gaps - 1].1);
+        }
+    };
+    (transparent $base:ident, $head:expr, $gaps:literal, $slots:expr, $($index:literal $ty:ty),*) => {
+        let slots: [$crate::__private::Slot; $gaps - 1] = const { $slots };
+        $(if <$ty as $crate::Persist>::PADDED {
+            // SAFETY: a field of a valid value, to which `base` points.
+            unsafe { <$ty as $crate::Persist>::zero_padding($base.add(slots[$index].offset).cast::<$ty>()) };
+        })*
+    };
+}
+
+/// A second impl for every `Deref` type is in `pheap`, so that a user's `Deref` is a conflict: `tx[p].a.b = v` under `#[txn]` must not find a `DerefMut`
+/// on its way.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __persist_not_deref {
+    ([$($generics:tt)*] $this:ty where [$($clause:tt)*]) => {
+        #[automatically_derived]
+        impl $($generics)* $crate::__private::NotDeref for $this $($clause)* {}
+    };
+}
+
+/// `Persist` for a type that did not pass: it stands for it in other errors, and cannot be used.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __persist_nothing {
+    ([$($generics:tt)*] $name:ident $this:ty where [$($clause:tt)*] at $brand:lifetime $at:ty) => {
+        #[automatically_derived]
+        #[allow(deprecated)]
+        // SAFETY: nothing lives in a heap without its description, and this never returns one.
+        unsafe impl $($generics)* $crate::Persist for $this $($clause)* {
+            type At<$brand> = $at;
+
+            const PADDED: $crate::__private::core::primitive::bool = false;
+
+            const POINTERS: $crate::__private::core::primitive::bool = false;
+
+            fn desc() -> &'static $crate::__private::Desc {
+                $crate::__private::core::panic!("this type did not compile")
+            }
+
+            unsafe fn zero_padding(_: *mut Self) {}
+        }
+    };
+}
+
+/// `MapKey` for a type that is a key itself.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __persist_key {
+    ($name:ident) => {
+        #[automatically_derived]
+        // SAFETY: the query is the key.
+        unsafe impl<'r> $crate::collections::MapKey<'r> for $name {
+            type Query = Self;
+
+            #[inline]
+            fn query<'v>(&'v self, _: &'v $crate::View<'r>) -> &'v Self {
+                self
+            }
+
+            #[inline]
+            fn from_query(_: &$crate::Txn<'r>, query: &Self) -> $crate::Result<Self> {
+                $crate::__private::core::result::Result::Ok(*query)
+            }
+        }
+    };
+}

@@ -1,0 +1,155 @@
+//! Whether a type is what the derive took it for. An attribute macro that stands behind `#[derive(Persist)]` may have changed it since; then this is
+//! an error of the compiler's: all of it is evaluated in constants.
+
+use std::marker::PhantomData;
+
+use crate::layout::desc::Prim;
+
+/// The type of a field, exactly: no coercion and no subtyping makes one of these into another.
+pub struct AsDerived<T>(PhantomData<fn(T) -> T>);
+
+/// The type that the field has.
+pub fn found<T>(_: &mut T) -> AsDerived<T> {
+    AsDerived(PhantomData)
+}
+
+/// Where a field lies.
+#[derive(Clone, Copy)]
+pub struct Slot {
+    /// In bytes, from the start of the struct or enum.
+    pub offset: usize,
+    size: usize,
+    align: usize,
+}
+
+impl Slot {
+    /// A field of type `T` at this offset.
+    pub const fn of<T>(offset: usize) -> Slot {
+        Slot { offset, size: size_of::<T>(), align: align_of::<T>() }
+    }
+
+    /// A field where it is found in the value at `base`.
+    ///
+    /// # Safety
+    /// `field` is within the value.
+    pub const unsafe fn at<S, T>(base: *const S, field: &T) -> Slot {
+        // SAFETY: two addresses within one value.
+        let offset = unsafe { std::ptr::from_ref(field).byte_offset_from(base) };
+        Slot::of::<T>(offset as usize)
+    }
+
+    const fn end(self) -> usize {
+        self.offset + self.size
+    }
+}
+
+/// For a message: an attribute has changed the type.
+#[cold]
+#[track_caller]
+pub const fn unlike() -> ! {
+    panic!(
+        "this type is not laid out as `#[derive(Persist)]` has seen it: an attribute below the derive has changed it since; put the derive below that attribute"
+    )
+}
+
+/// The fields of a `repr(C)` struct, or of a variant behind its tag, which ends at `head`. Their offsets need not be given.
+pub const fn c_slots<const N: usize>(head: usize, mut fields: [Slot; N]) -> [Slot; N] {
+    let (mut end, mut i) = (head, 0);
+    while i < N {
+        fields[i].offset = end.next_multiple_of(fields[i].align);
+        end = fields[i].end();
+        i += 1;
+    }
+    fields
+}
+
+/// Asserts that the fields (of each variant) lie as `repr(C)` would have it, and that nothing else takes room. The tag is as long as its alignment is.
+#[track_caller]
+pub const fn assert_c<T>(declared_align: usize, tag: usize, variants: &[&[Slot]]) {
+    let mut align = if declared_align > tag { declared_align } else { tag };
+    align = if align > 1 { align } else { 1 };
+    let mut longest = tag;
+    let mut v = 0;
+    while v < variants.len() {
+        let (mut end, mut i) = (tag, 0);
+        while i < variants[v].len() {
+            let field = variants[v][i];
+            if field.offset != end.next_multiple_of(field.align) {
+                unlike();
+            }
+            end = field.end();
+            align = if field.align > align { field.align } else { align };
+            i += 1;
+        }
+        longest = if end > longest { end } else { longest };
+        v += 1;
+    }
+    if align_of::<T>() != align || size_of::<T>() != longest.next_multiple_of(align) {
+        unlike();
+    }
+}
+
+/// Asserts that the fields lie as in a `repr(transparent)` struct: one of them is all there is.
+#[track_caller]
+pub const fn assert_transparent<T>(fields: &[Slot]) {
+    let (mut size, mut align, mut i) = (0, 1, 0);
+    while i < fields.len() {
+        let field = fields[i];
+        if !field.offset.is_multiple_of(field.align) || field.end() > size_of::<T>() {
+            unlike();
+        }
+        size += field.size;
+        align = if field.align > align { field.align } else { align };
+        i += 1;
+    }
+    if size_of::<T>() != size || align_of::<T>() != align {
+        unlike();
+    }
+}
+
+/// Asserts that the enum `T` has a tag of so many bytes. (One without `repr` says here that it has 8, whatever it has.)
+#[track_caller]
+pub const fn assert_tag<T>(tag: usize) {
+    if size_of::<std::mem::Discriminant<T>>() != tag || size_of::<T>() < tag {
+        unlike();
+    }
+}
+
+/// Asserts that these are 0, 1, 2 and so on.
+pub const fn assert_counted(indices: &[usize]) {
+    let mut i = 0;
+    while i < indices.len() {
+        assert!(indices[i] == i);
+        i += 1;
+    }
+}
+
+/// The type of a tag.
+pub trait Tag {
+    /// As it is described.
+    const PRIM: Prim;
+}
+
+macro_rules! tags {
+    ($($ty:ident $prim:ident),*) => { $(impl Tag for $ty { const PRIM: Prim = Prim::$prim; })* };
+}
+
+tags!(u8 U8, u16 U16, u32 U32, u64 U64, u128 U128, i8 I8, i16 I16, i32 I32, i64 I64, i128 I128);
+
+/// From where to where there is padding before each field, and behind the last; `M` is `N + 1`.
+pub const fn gaps<const N: usize, const M: usize>(
+    head: usize,
+    fields: [Slot; N],
+    size: usize,
+) -> [(usize, usize); M] {
+    assert!(M == N + 1);
+    let mut gaps = [(0, 0); M];
+    let (mut end, mut i) = (head, 0);
+    while i < N {
+        gaps[i] = (end, fields[i].offset);
+        end = fields[i].end();
+        i += 1;
+    }
+    gaps[N] = (end, size);
+    gaps
+}

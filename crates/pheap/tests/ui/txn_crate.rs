@@ -1,0 +1,53 @@
+//! `crate = ".."` names pheap, and does not let code of the user's into an `unsafe` block.
+#![forbid(unsafe_code)]
+
+use pheap::{P, Persist, Txn, txn};
+
+#[derive(Persist, Default)]
+#[repr(C)]
+pub struct Pair {
+    x: u64,
+    y: u64,
+}
+
+mod fake {
+    pub use pheap::P;
+    pub struct Txn<'r>(std::marker::PhantomData<P<'r, ()>>);
+    impl<'r> Txn<'r> {
+        pub fn __object(_: &mut pheap::Txn<'r>, _: P<'r, super::Pair>) -> *mut super::Pair {
+            std::ptr::without_provenance_mut(0x4141_4140)
+        }
+        #[allow(non_upper_case_globals)]
+        pub const __place: for<'a> unsafe fn(&'a mut pheap::Txn<'r>, *mut super::Pair, *mut u64) -> &'a mut u64 =
+            pheap::Txn::<'r>::__place::<super::Pair, u64>;
+    }
+}
+
+#[txn(crate = "crate::fake")]
+fn set<'r>(tx: &mut Txn<'r>, p: P<'r, Pair>) {
+    tx[p].y = 42;
+}
+
+/// Such a macro would have to be `unsafe` itself.
+mod faker {
+    pub mod __private {
+        macro_rules! place {
+            (($tx:tt) ($key:tt) [] .$field:ident) => {
+                unsafe { &mut *(std::ptr::without_provenance_mut::<u64>(0x4141_4140)) }
+            };
+        }
+        pub(crate) use place;
+    }
+}
+
+#[txn(crate = "crate::faker")]
+fn set_otherwise<'r>(tx: &mut Txn<'r>, p: P<'r, Pair>) {
+    tx[p].y = 42;
+}
+
+/// Looks like a field, and would run code of the user's.
+fn wait<'r>(tx: &mut Txn<'r>, p: P<'r, Pair>) {
+    let _ = async { *pheap::__private::place!((tx) (p) [] .await.x) = 42 };
+}
+
+fn main() {}
