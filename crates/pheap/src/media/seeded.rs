@@ -58,6 +58,8 @@ pub enum Bug {
     NewObjectsUnmarked,
     /// A cycle begins within a transaction, so that it misses what that has unlinked.
     CycleInTransaction,
+    /// A rollback lets a class go on in the span that it was filling before, although a sweep has freed that meanwhile.
+    RollbackToSwept,
     /// Opening a heap leaves the live slots named that an orderly close has stored.
     KeepLiveSlots,
     /// A transaction is acknowledged before its record in the write-ahead log is synced.

@@ -2,6 +2,7 @@
 
 use super::{Allocator, NO_SPAN};
 use crate::heap::HeapInner;
+use crate::media::{Bug, bug};
 
 /// A class as it was before the open transaction.
 pub(super) struct Saved {
@@ -10,6 +11,16 @@ pub(super) struct Saved {
     end: usize,
     current: u32,
     cursor: u32,
+}
+
+impl Saved {
+    /// A span is gone: its number will be another one's, and its pages somebody else's.
+    fn forget(&mut self, span: u32) {
+        if self.current == span {
+            // No slot of the run that the class had is left, for those would be marked.
+            (self.current, self.cursor, self.next) = (NO_SPAN, 0, self.end);
+        }
+    }
 }
 
 /// Slots that the open transaction has taken, to fill them one after the other.
@@ -31,15 +42,21 @@ impl Allocator {
         }
     }
 
+    /// A span was swept away. If that happens in a transaction, its rollback must not bring the span back.
+    pub(super) fn forget_saved(&mut self, span: u32) {
+        if !bug(Bug::RollbackToSwept) {
+            self.saved.iter_mut().for_each(|saved| saved.forget(span));
+        }
+    }
+
     /// Takes back what the transaction has allocated.
     pub(crate) fn rollback(&mut self, heap: &HeapInner) {
         self.hot = Default::default();
         for saved in self.saved.drain(..) {
             let Saved { class, next, end, current, cursor } = saved;
             let class = &mut self.classes[class as usize];
-            // It is still there, also if a collection was completed in this transaction: that one began when the heap was opened, and spans
-            // that were filled since hold objects that it has to keep.
-            // Slots before the cursor may have become free meanwhile.
+            // Slots before the cursor may have become free meanwhile: a collection that was running may have been completed, and the log
+            // have been emptied.
             let cursor = if class.current == current { cursor.min(class.cursor) } else { cursor };
             (class.next, class.end, class.current, class.cursor) = (next, end, current, cursor);
             class.fresh_from = next;

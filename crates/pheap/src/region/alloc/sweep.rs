@@ -49,6 +49,7 @@ impl Allocator {
                 let class = &mut self.classes[removed.class as usize];
                 class.owned -= removed.bytes;
                 self.unlist |= removed.listed;
+                self.forget_saved(number);
             }
             return Swept::Empty(removed.span);
         }
