@@ -55,9 +55,16 @@ step_docs() {
     RUSTDOCFLAGS="-D warnings" cargo doc --locked -p pheap --no-deps
 }
 
+# As users build it: without pheap-crash, which switches the simulator on for all of a workspace. `tests/features.rs` looks whether that is so.
+step_tests_as_shipped() {
+    rm -f "$LOGS/tests_as_shipped.log"
+    PHEAP_BUILD=shipped cargo test --locked --workspace --exclude pheap-crash --features pheap/serde 2>&1 | tee "$LOGS/tests_as_shipped.log"
+}
+
+# With the crash lab and its simulator.
 step_tests() {
     rm -f "$LOGS/tests.log"
-    cargo test --workspace --all-features 2>&1 | tee "$LOGS/tests.log"
+    PHEAP_BUILD=lab cargo test --locked --workspace --all-features 2>&1 | tee "$LOGS/tests.log"
     # What is said without the feature.
     cargo test -p pheap --test ui -- ui trybuild=without_serde
 }
@@ -69,11 +76,15 @@ step_models() {
 
 # The lines of the tests' output that count, again.
 test_results() {
-    [[ " ${STEPS[*]} " == *" tests "* && -s "$LOGS/tests.log" ]] || return 0
-    printf '\n==== results of cargo test --workspace --all-features\n'
-    grep -E '^(test result: | +Running | +Doc-tests |error)|\.\.\. FAILED|panicked at' "$LOGS/tests.log" || true
-    awk '/^test result: / { passed += $4; failed += $6; ignored += $8 }
-         END { printf "tests: %d passed, %d failed, %d ignored\n", passed, failed, ignored }' "$LOGS/tests.log"
+    local step log
+    for step in tests_as_shipped tests; do
+        log="$LOGS/$step.log"
+        [[ " ${STEPS[*]} " == *" $step "* && -s "$log" ]] || continue
+        printf '\n==== results of %s\n' "$step"
+        grep -E '^(test result: | +Running | +Doc-tests |error)|\.\.\. FAILED|panicked at' "$log" || true
+        awk '/^test result: / { passed += $4; failed += $6; ignored += $8 }
+             END { printf "tests: %d passed, %d failed, %d ignored\n", passed, failed, ignored }' "$log"
+    done
 }
 
 # The examples: a list, a bank that is killed and counted, a key-value store, and an index that is killed and goes on.
