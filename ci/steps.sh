@@ -213,3 +213,40 @@ step_power_cut() {
         fi
     done
 }
+
+# The rest is for .ci/nightly.
+
+# Runs the tests of pheap and pheap-gc under a sanitizer.
+sanitizer() {
+    if ! has_nightly; then
+        note "the $1 sanitizer was skipped: no nightly toolchain"
+        return
+    fi
+    ci/sanitizers.sh "$1" 2>&1 | tee "$LOGS/$1-sanitizer.log"
+}
+
+# All tests but `ui`. Leaks are looked for, too.
+step_address_sanitizer() {
+    sanitizer address
+}
+
+# All tests that it can run: every heap with a write-ahead log has a thread of its own, so there are threads in most of them.
+step_thread_sanitizer() {
+    sanitizer thread
+}
+
+# Two threads at every place where a lock is taken.
+step_all_locks() {
+    PHEAP_ALL_LOCKS=1 cargo test --locked -p pheap-crash --test contention -- --nocapture
+}
+
+# With each flush, fence, log entry, write, sync, checksum test and lock left out, one at a time, some program fails.
+step_mutants() {
+    cargo run --locked --release -p pheap-crash -- mutate --jobs 2 | tee "$LOGS/mutants.log"
+}
+
+step_more_crashes() {
+    cargo run --locked --release -p pheap-crash -- --quick | tee "$LOGS/more-crashes.log"
+    tail -n 1 "$LOGS/more-crashes.log" > "$LOGS/more-crashes.json"
+    check_json_lines "$LOGS/more-crashes.json"
+}
