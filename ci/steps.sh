@@ -55,9 +55,16 @@ step_docs() {
     RUSTDOCFLAGS="-D warnings" cargo doc --locked -p pheap --no-deps
 }
 
+# As users build it: without pheap-crash, which switches the simulator on for all of a workspace. `tests/features.rs` looks whether that is so.
+step_tests_as_shipped() {
+    rm -f "$LOGS/tests_as_shipped.log"
+    PHEAP_BUILD=shipped cargo test --locked --workspace --exclude pheap-crash --features pheap/serde 2>&1 | tee "$LOGS/tests_as_shipped.log"
+}
+
+# With the crash lab and its simulator.
 step_tests() {
     rm -f "$LOGS/tests.log"
-    cargo test --workspace --all-features 2>&1 | tee "$LOGS/tests.log"
+    PHEAP_BUILD=lab cargo test --locked --workspace --all-features 2>&1 | tee "$LOGS/tests.log"
     # What is said without the feature.
     cargo test -p pheap --test ui -- ui trybuild=without_serde
 }
@@ -69,11 +76,15 @@ step_models() {
 
 # The lines of the tests' output that count, again.
 test_results() {
-    [[ " ${STEPS[*]} " == *" tests "* && -s "$LOGS/tests.log" ]] || return 0
-    printf '\n==== results of cargo test --workspace --all-features\n'
-    grep -E '^(test result: | +Running | +Doc-tests |error)|\.\.\. FAILED|panicked at' "$LOGS/tests.log" || true
-    awk '/^test result: / { passed += $4; failed += $6; ignored += $8 }
-         END { printf "tests: %d passed, %d failed, %d ignored\n", passed, failed, ignored }' "$LOGS/tests.log"
+    local step log
+    for step in tests_as_shipped tests; do
+        log="$LOGS/$step.log"
+        [[ " ${STEPS[*]} " == *" $step "* && -s "$log" ]] || continue
+        printf '\n==== results of %s\n' "$step"
+        grep -E '^(test result: | +Running | +Doc-tests |error)|\.\.\. FAILED|panicked at' "$log" || true
+        awk '/^test result: / { passed += $4; failed += $6; ignored += $8 }
+             END { printf "tests: %d passed, %d failed, %d ignored\n", passed, failed, ignored }' "$log"
+    done
 }
 
 # The examples: a list, a bank that is killed and counted, a key-value store, and an index that is killed and goes on.
@@ -201,4 +212,41 @@ step_power_cut() {
             return "$status"
         fi
     done
+}
+
+# The rest is for .ci/nightly.
+
+# Runs the tests of pheap and pheap-gc under a sanitizer.
+sanitizer() {
+    if ! has_nightly; then
+        note "the $1 sanitizer was skipped: no nightly toolchain"
+        return
+    fi
+    ci/sanitizers.sh "$1" 2>&1 | tee "$LOGS/$1-sanitizer.log"
+}
+
+# All tests but `ui`. Leaks are looked for, too.
+step_address_sanitizer() {
+    sanitizer address
+}
+
+# All tests that it can run: every heap with a write-ahead log has a thread of its own, so there are threads in most of them.
+step_thread_sanitizer() {
+    sanitizer thread
+}
+
+# Two threads at every place where a lock is taken.
+step_all_locks() {
+    PHEAP_ALL_LOCKS=1 cargo test --locked -p pheap-crash --test contention -- --nocapture
+}
+
+# With each flush, fence, log entry, write, sync, checksum test and lock left out, one at a time, some program fails.
+step_mutants() {
+    cargo run --locked --release -p pheap-crash -- mutate --jobs 2 | tee "$LOGS/mutants.log"
+}
+
+step_more_crashes() {
+    cargo run --locked --release -p pheap-crash -- --quick | tee "$LOGS/more-crashes.log"
+    tail -n 1 "$LOGS/more-crashes.log" > "$LOGS/more-crashes.json"
+    check_json_lines "$LOGS/more-crashes.json"
 }

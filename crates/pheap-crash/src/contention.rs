@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 use pheap::Options;
 use pheap::sim::mutant::{fired, meetings};
 
+use crate::tuning::SMALL;
+
 /// A program: its name, and what runs it.
 pub type Contention = (&'static str, fn() -> Result<(), String>);
 
@@ -95,7 +97,7 @@ fn outcome() -> Result<(), String> {
 
 /// Options for small heaps.
 fn small() -> Options {
-    Options::new().arena_size(1 << 20).reserve(1 << 30)
+    Options::new().tuning(SMALL).arena_size(1 << 20).reserve(1 << 30)
 }
 
 /// A folder for a heap, removed in the end.

@@ -17,6 +17,7 @@
 //! | [`model`] | what a heap should hold |
 //! | [`objects`], [`layouts`], [`shelf`], [`ops`] | the persistent types; what operations do |
 //! | [`medium`], [`fault`] | simulated memory and disks, and calls that fail |
+//! | [`tuning`] | numbers for short programs |
 //! | [`run`] | running a program on a simulated medium |
 //! | [`image`], [`disk_image`], [`subset`] | what a crash leaves behind |
 //! | [`explore`] | crashing everywhere |
@@ -51,6 +52,7 @@ pub mod shelf;
 pub mod shrink;
 pub mod steered;
 pub mod subset;
+pub mod tuning;
 
 pub use explore::{Explorer, Limits};
 pub use program::Program;

@@ -18,6 +18,7 @@ use crate::model::{RootState, State};
 use crate::objects::{Handles, Node, base, handle};
 use crate::ops;
 use crate::program::{Both, Change, One, Op, Setting, Shelved, Which};
+use crate::tuning::SMALL;
 
 pub use catch::catching;
 pub use fail::Calls;
@@ -87,7 +88,7 @@ const ACKNOWLEDGEMENT: &str = "acknowledgement";
 
 /// How heaps are opened.
 pub(crate) fn options(setting: Setting, base: Option<u64>) -> Options {
-    let mut options = Options::new().arena_size(ARENA).reserve(16 << 20).pin_undo(setting.pin);
+    let mut options = Options::new().tuning(SMALL).arena_size(ARENA).reserve(16 << 20).pin_undo(setting.pin);
     // One thread, so that runs can be repeated.
     options = options.collect_threads(1);
     if setting.full {

@@ -10,6 +10,7 @@ mod media;
 mod ptr;
 mod region;
 mod sync;
+mod tuning;
 mod txn;
 
 pub use collections::{PBTreeMap, PBTreeSet, PHashMap, PHashSet, PString, PVec, PVecDeque};

@@ -10,7 +10,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 
 use libfuzzer_sys::fuzz_target;
+use pheap::sim::Tuning;
 use pheap::{Error, Heap, Options, P, Root, Txn, field};
+use pheap_crash::tuning::SMALL;
 use pheap_fuzz::Files;
 
 mod content;
@@ -55,6 +57,7 @@ struct World {
 impl World {
     fn new(program: &Program, dir: &Path) -> World {
         let mut options = Options::new()
+            .tuning(Tuning { copies: Tuning::SHIPPED.copies, ..SMALL })
             .arena_size(64 << 10)
             .reserve(1 << 28)
             .max_size(if program.small { 256 << 10 } else { 16 << 20 })

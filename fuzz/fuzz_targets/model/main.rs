@@ -10,7 +10,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use libfuzzer_sys::fuzz_target;
+use pheap::sim::Tuning;
 use pheap::{Error, Heap, Held, Options, Root};
+use pheap_crash::tuning::SMALL;
 use pheap_fuzz::Files;
 
 mod ops;
@@ -64,6 +66,7 @@ struct World {
 impl World {
     fn new(program: &Program, dir: &Path) -> World {
         let options = Options::new()
+            .tuning(Tuning { copies: Tuning::SHIPPED.copies, ..SMALL })
             .arena_size(1 << (15 + u32::from(program.arena % 4)))
             .reserve(1 << 28)
             .max_size(if program.small { 400 << 10 } else { 16 << 20 })

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use pheap::sim::Sim;
 use pheap::sim::disk::{DiskImage, SimDisk};
 use pheap::{Durability, Error, Heap, Options, Result, Root};
+use pheap_crash::tuning::SMALL;
 
 use crate::content::{Collections, List, Slices};
 use crate::image::{HEAP, Image, LOG, PAGE};
@@ -13,6 +14,7 @@ use crate::image::{HEAP, Image, LOG, PAGE};
 /// How all heaps are opened here.
 pub fn options() -> Options {
     Options::new()
+        .tuning(SMALL)
         .arena_size(32 << 10)
         .reserve(1 << 26)
         .max_size(1 << 20)

@@ -23,6 +23,7 @@ use crate::program::{One, Program, Setting, Which};
 use crate::rng::Rng;
 use crate::run::{Run, catching, options, ready};
 use crate::subset::Breadth;
+use crate::tuning::SMALL;
 
 /// How long another thread has to do what it must not.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -261,6 +262,7 @@ fn files_in(folder: &Path) -> Result<Vec<HeapAndLog>, String> {
 
 fn file_options() -> Options {
     Options::new()
+        .tuning(SMALL)
         .arena_size(64 << 10)
         .reserve(16 << 20)
         .durability(Durability::Wal)

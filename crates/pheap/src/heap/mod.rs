@@ -43,6 +43,7 @@ use crate::error::{Error, Result};
 use crate::media::{Counters, Media, Medium};
 use crate::region::{Region, guard};
 use crate::sync::Mutex;
+use crate::tuning::Tuning;
 use crate::txn::recovery::Recovered;
 use arena::Arena;
 use collections::Collections;
@@ -131,6 +132,7 @@ pub(crate) struct HeapInner {
     /// See [`Options::collect_threads`].
     collect_threads: usize,
     pub(crate) collect_least: u64,
+    pub(crate) tuning: Tuning,
     pub(crate) page_map: PageMap,
     pub(crate) collections: Collections,
     /// The thread that makes checkpoints.

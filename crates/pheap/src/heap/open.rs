@@ -531,6 +531,7 @@ impl Builder {
             collect_growth: options.collect_growth.into(),
             collect_threads: options.collect_threads,
             collect_least: options.collect_least,
+            tuning: options.tuning,
             page_map,
             collections: Collections::default(),
             checkpoints: Mutex::default(),

@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 use super::mapping::PAGE;
 use super::{Heap, open};
 use crate::error::{Error, Result};
+use crate::tuning::Tuning;
 
 /// What committed transactions survive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -65,6 +66,7 @@ pub struct Options {
     pub(crate) collect_growth: u32,
     pub(crate) collect_threads: usize,
     pub(crate) collect_least: u64,
+    pub(crate) tuning: Tuning,
 }
 
 impl Default for Options {
@@ -85,6 +87,7 @@ impl Default for Options {
             collect_growth: 100,
             collect_threads: 0,
             collect_least: 4 << 20,
+            tuning: Tuning::SHIPPED,
         }
     }
 }
@@ -226,6 +229,14 @@ impl Options {
     pub fn in_memory(&self) -> Result<Heap> {
         self.check()?;
         open::open_memory(self)
+    }
+
+    /// Other numbers than those that are shipped.
+    #[cfg(feature = "sim")]
+    #[doc(hidden)]
+    pub fn tuning(mut self, tuning: crate::sim::Tuning) -> Options {
+        self.tuning = tuning;
+        self
     }
 
     /// A heap on a simulated medium, mapped at the address that the image was made for.

@@ -4,8 +4,9 @@
 #[inline(always)]
 pub(crate) fn bug(_bug: Bug) -> bool {
     #[cfg(feature = "sim")]
-    return super::sim::bug_is(_bug);
-    #[cfg(not(feature = "sim"))]
+    if super::sim::bug_is(_bug) {
+        return true;
+    }
     false
 }
 

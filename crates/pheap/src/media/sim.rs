@@ -24,6 +24,7 @@ use xxhash_rust::xxh3::Xxh3;
 pub use super::Bug;
 use super::{LINE, LINE_WORDS, lines};
 use crate::heap::Heap;
+pub use crate::tuning::Tuning;
 
 fn bytes(words: &[u64]) -> &[u8] {
     // SAFETY: any words are bytes.

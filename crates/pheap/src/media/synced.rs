@@ -42,18 +42,21 @@ impl SyncedFile {
         if self.failed.load(Ordering::Relaxed) {
             return;
         }
+        if self.write_copy().and_then(|()| self.file.sync_now()).is_err() {
+            self.failed.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Writes what has changed in a map that is a copy.
+    fn write_copy(&self) -> std::io::Result<()> {
         #[cfg(feature = "sim")]
-        let written = self.copy.map_or(Ok(()), |(base, len)| {
+        if let Some((base, len)) = self.copy {
             // SAFETY: so many bytes are mapped there, and the program does not store to them while it waits for a fence.
             let copy =
                 unsafe { std::slice::from_raw_parts(std::ptr::with_exposed_provenance::<u8>(base), len) };
-            self.file.write_changes(copy)
-        });
-        #[cfg(not(feature = "sim"))]
-        let written = Ok(());
-        if written.and_then(|()| self.file.sync_now()).is_err() {
-            self.failed.store(true, Ordering::Relaxed);
+            self.file.write_changes(copy)?;
         }
+        Ok(())
     }
 
     /// Fails if a sync has failed.

@@ -91,14 +91,14 @@ impl Region {
         let held: Arc<HeldTable> = Arc::default();
         let state = Arc::new(State { root: AtomicU64::new(root), ..State::default() });
         // SAFETY: the heap is there, by the caller's promise.
-        let least = unsafe { (*heap).collect_least };
+        let (least, streak) = unsafe { ((*heap).collect_least, (*heap).tuning.streak) };
         let gc = Collector::new(state.clone(), held.clone(), least);
         // SAFETY: passed on to the caller; `hot` is owned by the region.
         let context =
             Box::new(UnsafeCell::new(unsafe { Context::new(heap, id, media, log, gc, &raw const *hot) }));
         hot.context.set(context.get());
         Region {
-            lock: RegionLock::new(),
+            lock: RegionLock::new(streak),
             context,
             hot,
             listed: AtomicU32::new(ty),

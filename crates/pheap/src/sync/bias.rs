@@ -22,15 +22,6 @@ use super::{AtomicBool, AtomicU64, BiasCondvar, BiasMutex, Mistake, mistake};
 /// Threads that a lock is biased to, in all its time.
 const SLOTS: usize = 4;
 
-/// How often in a row a thread takes a lock for itself before it becomes the owner. An eviction takes about as long as some hundred locked instructions.
-pub(crate) const STREAK: u64 = if cfg!(all(test, pheap_loom)) {
-    1
-} else if cfg!(feature = "sim") {
-    3 // so that tests have many evictions
-} else {
-    1000
-};
-
 /// A thread, with the slot that it has at one lock, and whether it is being evicted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Owner(u64);
@@ -80,19 +71,23 @@ pub(crate) struct Bias {
     /// Who was the last one that has had the lock for itself, and how often in a row.
     last: PlainU64,
     streak: PlainU64,
+    /// How often it takes to become the owner.
+    enough: u64,
     /// Who waits for the owner.
     waiting: BiasMutex<()>,
     left: BiasCondvar,
 }
 
 impl Bias {
-    pub(crate) fn new() -> Bias {
+    /// A thread that has had the lock for itself `enough` times in a row becomes the owner.
+    pub(crate) fn new(enough: u64) -> Bias {
         Bias {
             owner: AtomicU64::new(Owner::NOBODY.0),
             inside: std::array::from_fn(|_| AtomicBool::new(false)),
             threads: Default::default(),
             last: PlainU64::new(0),
             streak: PlainU64::new(0),
+            enough,
             waiting: BiasMutex::new(()),
             left: BiasCondvar::new(),
         }
@@ -187,7 +182,7 @@ impl Bias {
     /// Makes the thread that has the lock for itself, and is about to let go of it, the owner, if it has had it often enough.
     #[inline]
     pub(crate) fn before_unlock(&self) {
-        if self.streak.load(Relaxed) >= STREAK {
+        if self.streak.load(Relaxed) >= self.enough {
             self.grant();
         }
     }

@@ -10,7 +10,7 @@ use super::log::{Log, Segment};
 use super::padded::Padded;
 use super::weariness::Weariness;
 use super::word_map::WordMap;
-use super::write_set::{FEW_ENTRIES, MAX_ENTRIES, WriteSet};
+use super::write_set::{MAX_ENTRIES, WriteSet};
 use crate::error::{Error, Result};
 use crate::heap::HeapInner;
 use crate::heap::arena::{SpanEntry, SpanKind};
@@ -102,14 +102,10 @@ impl Context {
     ) -> Context {
         // SAFETY: the heap is there, by the caller's promise.
         let heap_ref = unsafe { &*heap };
-        let limit = if heap_ref.is_simulated() {
-            FEW_ENTRIES
-        } else if media.is_slow() {
-            MAX_ENTRIES
-        } else {
-            // Without fences the undo log is hardly more expensive.
-            MAX_ENTRIES / 2
-        };
+        let tuning = &heap_ref.tuning;
+        let copies = tuning.copies.min(MAX_ENTRIES);
+        // Without fences the undo log is hardly more expensive.
+        let limit = if media.is_slow() { copies } else { copies / 2 };
         let weariness = Weariness::new(limit);
         Context {
             heap,
@@ -120,13 +116,13 @@ impl Context {
             alloc: Allocator::default(),
             gc,
             mode: Mode::Short,
-            set: WriteSet::new(weariness.first()),
-            grain: Grain::default(),
+            set: WriteSet::new(weariness.first(), tuning),
+            grain: Grain::new(tuning.patience),
             weariness,
             home_pending: false,
             logged: WordMap::default(),
             doomed: Doomed::default(),
-            dirty: DirtyLines::default(),
+            dirty: DirtyLines::new(tuning),
             padded: Padded::default(),
             ahead: Vec::new(),
             scratch: Vec::new(),

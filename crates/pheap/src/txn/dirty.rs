@@ -3,15 +3,10 @@
 use std::collections::VecDeque;
 
 use crate::media::{LINE, lines};
+use crate::tuning::Tuning;
 
 /// Contiguous lines of this number are noted once.
 const RECENT_LINES: usize = 1024;
-
-/// Lines that may wait until the log is emptied, so that those that are written all the time are flushed seldom and the emptying is short. Fewer in a
-/// simulation, whose programs write less.
-const KEPT: usize = if cfg!(feature = "sim") { 8 } else { RECENT_LINES };
-/// Lines that are flushed at a commit, or none: a fence that waits for many takes little longer than one that waits for a few.
-const AT_A_TIME: usize = if cfg!(feature = "sim") { 4 } else { 32 };
 
 /// Cache lines that wait to be flushed. A line that is written again and again is noted about once.
 pub(crate) struct DirtyLines {
@@ -19,15 +14,21 @@ pub(crate) struct DirtyLines {
     lines: VecDeque<usize>,
     /// By a hash of the line: the one that was noted last.
     recent: [usize; RECENT_LINES],
-}
-
-impl Default for DirtyLines {
-    fn default() -> DirtyLines {
-        DirtyLines { lines: VecDeque::new(), recent: [usize::MAX; RECENT_LINES] }
-    }
+    /// So many that some are flushed, and how many then.
+    many: usize,
+    some: usize,
 }
 
 impl DirtyLines {
+    pub(crate) fn new(tuning: &Tuning) -> DirtyLines {
+        DirtyLines {
+            lines: VecDeque::new(),
+            recent: [usize::MAX; RECENT_LINES],
+            many: tuning.kept_lines + tuning.lines_at_a_time,
+            some: tuning.lines_at_a_time,
+        }
+    }
+
     #[inline]
     pub(crate) fn add(&mut self, addr: usize, len: usize) {
         for line in lines(addr, len) {
@@ -42,10 +43,10 @@ impl DirtyLines {
     /// Takes some of the oldest lines out, if there are many.
     #[inline]
     pub(crate) fn drain_some(&mut self, mut line: impl FnMut(usize)) {
-        if self.lines.len() < KEPT + AT_A_TIME {
+        if self.lines.len() < self.many {
             return;
         }
-        for oldest in self.lines.drain(..AT_A_TIME) {
+        for oldest in self.lines.drain(..self.some) {
             // If it is written again, it is noted again.
             let recent = &mut self.recent[oldest / LINE % RECENT_LINES];
             if *recent == oldest {

@@ -3,20 +3,23 @@
 //! A copy of the object costs more to make and to compare, and is found by whatever looks at the object again. A program that stores to one field of each object
 //! is better off with copies of fields. Which one it is, transactions before tell: most programs do the same again and again.
 
-/// Transactions in a row that do not look again at what they have written, before stores take fields. Fewer in a simulation, whose programs are short.
-const PATIENCE: u32 = if cfg!(feature = "sim") { 2 } else { 8 };
-
 /// What stores to fields take, and why.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Grain {
     fields: bool,
     /// How often this transaction has looked again at something that it had a copy of.
     again: u32,
     /// Transactions in a row that have not.
     quiet: u32,
+    /// [`Tuning::patience`](crate::tuning::Tuning::patience).
+    patience: u32,
 }
 
 impl Grain {
+    pub(crate) fn new(patience: u32) -> Grain {
+        Grain { fields: false, again: 0, quiet: 0, patience }
+    }
+
     /// Whether stores to fields take the fields alone.
     #[inline(always)]
     pub(crate) fn is_fields(&self) -> bool {
@@ -33,7 +36,7 @@ impl Grain {
     /// Notes that there is a copy of a part only of what was looked at.
     #[cold]
     pub(crate) fn note_part(&mut self) {
-        *self = Grain { again: self.again + 1, ..Grain::default() };
+        *self = Grain { again: self.again + 1, ..Grain::new(self.patience) };
     }
 
     #[inline(always)]
@@ -41,7 +44,7 @@ impl Grain {
         let again = std::mem::take(&mut self.again);
         if !self.fields {
             self.quiet = if again > 0 { 0 } else { self.quiet + 1 };
-            self.fields = self.quiet == PATIENCE;
+            self.fields = self.quiet == self.patience;
         }
     }
 }
@@ -49,10 +52,13 @@ impl Grain {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tuning::Tuning;
+
+    const PATIENCE: u32 = Tuning::SHIPPED.patience;
 
     #[test]
     fn fields_are_taken_after_some_quiet_transactions_until_an_object_is_met_in_parts() {
-        let mut grain = Grain::default();
+        let mut grain = Grain::new(PATIENCE);
         let quiet = |grain: &mut Grain, n| (0..n).for_each(|_| grain.end_transaction());
         quiet(&mut grain, PATIENCE - 1);
         grain.note_again();

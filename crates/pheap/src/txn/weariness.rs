@@ -30,7 +30,7 @@ pub(crate) struct Weariness {
 }
 
 impl Weariness {
-    /// For write sets of at most so many copies. (It is a small number in simulations, whose programs are short, and half as many as otherwise where a spill has
+    /// For write sets of at most so many copies. (It is a small number in the crash lab, whose programs are short, and half as many as otherwise where a spill has
     /// no fences.)
     pub(crate) fn new(most: usize) -> Weariness {
         let first_looks = (most as u32 / 16).max(84);

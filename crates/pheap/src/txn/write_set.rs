@@ -13,13 +13,11 @@ use super::buffer::{Buffer, CAPACITY};
 use super::line_index::{AT_ONCE, LineIndex, MAX_LINES, first_and_last};
 use super::padded::Padding;
 use crate::media::LINE;
-use entries::Entries;
+use crate::tuning::Tuning;
+use entries::{Entries, ROOM};
 
-/// Objects at most, and where the explorer of crashes is to see short and long transactions alike.
+/// Objects at most, whatever the [`Tuning`] says.
 pub(crate) const MAX_ENTRIES: usize = 8192;
-pub(crate) const FEW_ENTRIES: usize = 32;
-/// So many entries are looked at one by one, rather than through an index. Fewer in a simulation, whose programs write less.
-const UNINDEXED: usize = if cfg!(feature = "sim") { 4 } else { 16 };
 /// Bytes of an object at most.
 const MAX_OBJECT: usize = 1024;
 /// Look-ups of long ranges may take so many steps, then the transaction is better off without a write set.
@@ -99,6 +97,8 @@ pub(crate) struct WriteSet {
     words: usize,
     /// Objects at most, before anyone asks whether there may be more.
     limit: usize,
+    /// So many entries are looked at one by one, rather than through the index. There is always [room](ROOM) for them.
+    unindexed: usize,
     padded: Vec<PaddedCopy>,
     long: Long,
     /// How many times copies were replaced by wider ones.
@@ -110,7 +110,7 @@ pub(crate) struct WriteSet {
 
 impl WriteSet {
     /// A set for `limit` objects, until it gets [another limit](Self::set_limit).
-    pub(crate) fn new(limit: usize) -> WriteSet {
+    pub(crate) fn new(limit: usize, tuning: &Tuning) -> WriteSet {
         WriteSet {
             entries: Entries::new(),
             kept: 0,
@@ -119,6 +119,7 @@ impl WriteSet {
             buffer: Buffer::new(),
             words: 0,
             limit,
+            unindexed: tuning.unindexed.min(ROOM),
             padded: Vec::new(),
             long: Long::default(),
             widened: 0,
@@ -206,7 +207,7 @@ impl WriteSet {
     /// Looks for the copy of `len` bytes at `addr`, at least one.
     #[inline(never)]
     pub(crate) fn find(&self, addr: usize, len: usize) -> Find {
-        if self.entries.len() <= UNINDEXED {
+        if self.entries.len() <= self.unindexed {
             return self.find_among_few(addr, len);
         }
         if self.index.is_large() {
@@ -350,17 +351,17 @@ impl WriteSet {
     fn add(&mut self, Entry { addr, copy, len }: Entry) {
         self.words += len / 8;
         let number = self.entries.len();
-        if number >= UNINDEXED {
+        if number >= self.unindexed {
             return self.add_indexed(addr, copy, len);
         }
-        // SAFETY: there is room for so many from the beginning.
+        // SAFETY: there is room for `ROOM` from the beginning, and `new` has made `unindexed` no more than that.
         unsafe { self.entries.push(Entry { addr, copy, len }) };
     }
 
     #[inline(never)]
     fn add_indexed(&mut self, addr: usize, copy: *mut u8, len: usize) {
-        if self.entries.len() == UNINDEXED {
-            (0..UNINDEXED).for_each(|number| self.index_entry(number));
+        if self.entries.len() == self.unindexed {
+            (0..self.unindexed).for_each(|number| self.index_entry(number));
         }
         if self.entries.len() == self.entries.room() {
             self.grow();
@@ -459,7 +460,7 @@ mod tests {
     fn bytes_of_one_word_share_a_copy() {
         let words = [u64::from_le_bytes([1, 2, 3, 4, 5, 6, 7, 8]), 9];
         let addr = words.as_ptr().expose_provenance();
-        let mut set = WriteSet::new(MAX_ENTRIES);
+        let mut set = WriteSet::new(MAX_ENTRIES, &Tuning::SHIPPED);
         // SAFETY: `words` is readable, and the copies hold bytes.
         unsafe {
             *set.insert(addr, 1, 1, None).unwrap() = 10;
@@ -481,7 +482,7 @@ mod tests {
         }
         let words = [u64::MAX; 3];
         let addr = words.as_ptr().expose_provenance() + 12; // the second element of a slice
-        let mut set = WriteSet::new(MAX_ENTRIES);
+        let mut set = WriteSet::new(MAX_ENTRIES, &Tuning::SHIPPED);
         // SAFETY: `words` is readable, and the copy holds bytes.
         unsafe {
             set.insert(addr, 12, 4, Some(Padding { zero, len: 0 })).unwrap();
@@ -496,7 +497,7 @@ mod tests {
     fn copies_are_found_by_any_part_of_them() {
         let words = vec![0u64; 4000];
         let addr = words.as_ptr().expose_provenance();
-        let mut set = WriteSet::new(MAX_ENTRIES);
+        let mut set = WriteSet::new(MAX_ENTRIES, &Tuning::SHIPPED);
         let mut held: Vec<(usize, usize)> = Vec::new();
         let mut random = 1u64;
         for _ in 0..3000 {
@@ -527,7 +528,7 @@ mod tests {
     fn what_does_not_fit_is_refused() {
         let big = vec![0u64; CAPACITY / 8 + 200];
         let addr = big.as_ptr().expose_provenance();
-        let mut set = WriteSet::new(MAX_ENTRIES);
+        let mut set = WriteSet::new(MAX_ENTRIES, &Tuning::SHIPPED);
         // SAFETY: `big` is readable.
         unsafe {
             assert!(set.insert(addr, MAX_OBJECT + 8, 8, None).is_none());
@@ -535,7 +536,7 @@ mod tests {
                 assert!(set.insert(addr + i * MAX_OBJECT, MAX_OBJECT, 8, None).is_some());
             }
             assert!(set.insert(addr + CAPACITY, 8, 8, None).is_none());
-            let mut few = WriteSet::new(2);
+            let mut few = WriteSet::new(2, &Tuning::SHIPPED);
             assert!(few.insert(addr, 8, 8, None).is_some() && few.insert(addr + 8, 8, 8, None).is_some());
             assert!(few.insert(addr + 16, 8, 8, None).is_none());
         }
@@ -545,7 +546,7 @@ mod tests {
     fn memory_is_given_back_after_many_small_transactions() {
         let words = vec![0u64; 100_000];
         let addr = words.as_ptr().expose_provenance();
-        let mut set = WriteSet::new(MAX_ENTRIES);
+        let mut set = WriteSet::new(MAX_ENTRIES, &Tuning::SHIPPED);
         let write = |set: &mut WriteSet, n: usize| {
             for i in 0..n {
                 // SAFETY: `words` is readable.
@@ -567,7 +568,7 @@ mod tests {
         let words = vec![0u64; 40_000];
         let addr = words.as_ptr().expose_provenance();
         let (first, second) = ((addr + 160_000, 80_000), (addr + 160_008, 80_000));
-        let mut set = WriteSet::new(MAX_ENTRIES);
+        let mut set = WriteSet::new(MAX_ENTRIES, &Tuning::SHIPPED);
         let insert = |set: &mut WriteSet, i: usize| {
             // SAFETY: `words` is readable.
             assert!(unsafe { set.insert(addr + i * 16, 8, 8, None) }.is_some());

@@ -2,6 +2,7 @@
 #![allow(clippy::unit_arg)] // `Ok(tx[p] = 1)` is a transaction in one line
 
 mod bank;
+mod biased;
 mod close;
 mod collect;
 #[path = "../common/mod.rs"]
@@ -17,13 +18,22 @@ use pheap::{Durability, Heap, Options, SyncPolicy};
 fn kinds() -> Vec<(&'static str, Options)> {
     let small = || Options::new().arena_size(MIB).reserve(1 << 30).collect_least(4 << 10).collect_threads(2);
     let log = || small().durability(Durability::Wal).log_limit(256 << 10).memory_limit(256 << 10);
-    vec![
+    #[allow(unused_mut)] // unless the lab is built
+    let mut kinds = vec![
         ("process", small().durability(Durability::Process)),
         ("long transactions", small().durability(Durability::Process).pin_undo(true)),
         ("pmem", small().durability(Durability::Pmem)),
         ("log", log()),
         ("log, synced on demand", log().sync_policy(SyncPolicy::OnDemand)),
-    ]
+    ];
+    // Here threads get a lock without taking it, and lose that again, all the time.
+    #[cfg(feature = "sim")]
+    {
+        let tuning = pheap::sim::Tuning { streak: 3, ..pheap::sim::Tuning::SHIPPED };
+        kinds.push(("process, often biased", small().durability(Durability::Process).tuning(tuning)));
+        kinds.push(("pmem, often biased", small().durability(Durability::Pmem).tuning(tuning)));
+    }
+    kinds
 }
 
 /// Runs `test` with a heap of each kind. Afterwards the heap is sound, and so is what a later program finds of it.

@@ -32,7 +32,7 @@ struct Guarded {
 
 impl Guarded {
     fn new() -> Arc<Guarded> {
-        Arc::new(Guarded { bias: Bias::new(), lock: RwLock::new(()), value: UnsafeCell::new(0) })
+        Arc::new(Guarded { bias: Bias::new(1), lock: RwLock::new(()), value: UnsafeCell::new(0) })
     }
 
     fn change(&self, me: u64) {

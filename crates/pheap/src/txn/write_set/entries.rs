@@ -2,12 +2,10 @@
 
 use std::ops::{Deref, DerefMut};
 
-use super::{Entry, UNINDEXED};
+use super::Entry;
 
 /// There is always room for so many.
-const ROOM: usize = 32;
-
-const _: () = assert!(UNINDEXED <= ROOM);
+pub(super) const ROOM: usize = 32;
 
 /// A list that remembers what was in it before it was cleared.
 pub(super) struct Entries {

@@ -52,6 +52,7 @@ impl Entry {
 mod tests {
     use super::super::{Find, MAX_ENTRIES};
     use super::*;
+    use crate::tuning::Tuning;
     use proptest::prelude::*;
 
     #[test]
@@ -86,7 +87,7 @@ mod tests {
             (&[a, b], &[(100, 8), b], &[false, false]),
         ];
         for (first, second, expected) in cases {
-            let mut set = WriteSet::new(MAX_ENTRIES);
+            let mut set = WriteSet::new(MAX_ENTRIES, &Tuning::SHIPPED);
             take(&mut set, first);
             set.keep();
             assert_eq!(take(&mut set, second), expected, "{first:?}, then {second:?}");
@@ -104,7 +105,7 @@ mod tests {
             ),
         ) {
             let mut words = vec![0u64; 30 * 4 + 16];
-            let mut set = WriteSet::new(MAX_ENTRIES);
+            let mut set = WriteSet::new(MAX_ENTRIES, &Tuning::SHIPPED);
             let mut value = 0;
             for (repeated, ranges, is_committed) in transactions {
                 let addr = words.as_mut_ptr().expose_provenance();

@@ -2,7 +2,7 @@
 //!
 //! So a struct can be read after one of its fields was written by itself: `field!(shop.prices).push(tx, 1)`, then `tx[shop].prices.len()`.
 
-use super::{Entry, MAX_OBJECT, PaddedCopy, UNINDEXED, WriteSet};
+use super::{Entry, MAX_OBJECT, PaddedCopy, WriteSet};
 use crate::media::{LINE, copy_words};
 use crate::txn::line_index::first_and_last;
 use crate::txn::padded::Padding;
@@ -55,7 +55,7 @@ impl WriteSet {
     /// The numbers of the entries that have to do with a range.
     fn overlapping(&self, addr: usize, len: usize) -> Vec<u16> {
         let overlaps = |number: &u16| self.entries[*number as usize].overlaps(addr, len);
-        if self.entries.len() <= UNINDEXED {
+        if self.entries.len() <= self.unindexed {
             return (0..self.entries.len() as u16).filter(overlaps).collect();
         }
         let mut parts: Vec<u16> = Vec::new();
@@ -76,12 +76,13 @@ impl WriteSet {
 mod tests {
     use super::super::{Find, MAX_ENTRIES};
     use super::*;
+    use crate::tuning::Tuning;
 
     #[test]
     fn parts_become_one_copy() {
         let words: Vec<u64> = (0..64).collect();
         let addr = words.as_ptr().expose_provenance();
-        let mut set = WriteSet::new(MAX_ENTRIES);
+        let mut set = WriteSet::new(MAX_ENTRIES, &Tuning::SHIPPED);
         // SAFETY: `words` is readable, and the copies hold words.
         unsafe {
             *set.insert(addr + 8, 8, 8, None).unwrap().cast::<u64>() = 100;

@@ -1,0 +1,7 @@
+//! What heaps of the lab are tuned to. What ships is made for programs that do much; those of the lab are short, and are to come to both sides of each number.
+
+use pheap::sim::Tuning;
+
+/// For heaps of the lab.
+pub const SMALL: Tuning =
+    Tuning { copies: 32, unindexed: 4, kept_lines: 8, lines_at_a_time: 4, patience: 2, streak: 3 };
