@@ -78,4 +78,14 @@ pub enum Bug {
     KeepStaleCopies,
     /// Recovery relies on what a killed process has stored, which may be in a cache only.
     TrustLeftovers,
+    /// Reads come before transactions that wait.
+    ReadsOvertake,
+    /// Reads wait behind transactions also if their thread has a root already.
+    NestedReadsWait,
+    /// A transaction over several roots does not keep reads away from those that it could not have.
+    OpenGates,
+    /// A forked child keeps the parent's files open.
+    ForksKeepFiles,
+    /// A forked child rolls back the transaction of the parent in which it was made.
+    ForksRollBack,
 }

@@ -14,8 +14,10 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::fork::OwnFile;
 use super::header::Header;
 use super::options::Options;
+use super::roots::Creation;
 use super::{Heap, HeapInner, Meta};
 use crate::error::{Error, Result};
 use crate::region::all::SharedAll;
@@ -130,7 +132,7 @@ pub(super) struct Still<'a> {
     heap: &'a HeapInner,
     // In this order: the regions are let go before the next root may be removed.
     regions: SharedAll<'a>,
-    _creation: MutexGuard<'a, ()>,
+    _creation: Creation<'a>,
 }
 
 impl HeapInner {
@@ -140,7 +142,7 @@ impl HeapInner {
         if guard::is_inside(self.id()) {
             return Err(Error::Nested); // who removes a root holds `creation` and waits for its readers
         }
-        let creation = self.creation.lock();
+        let creation = Creation::lock(self);
         self.check_open()?;
         let regions: Vec<Arc<Region>> = self.meta.lock().roots.values().cloned().collect();
         Ok(Still { heap: self, regions: SharedAll::begin(self, regions)?, _creation: creation })
@@ -170,7 +172,7 @@ pub(super) fn verify(options: &Options, path: &Path, file: &File, header: &Heade
     let again = File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))
         .map_err(|e| Error::io(format!("opening {} again", path.display()), e))?;
     let private = options.clone().read_only(true);
-    let heap = super::open::open_private(&private, path, again, header.clone())?;
+    let heap = super::open::open_private(&private, path, OwnFile::new(again), header.clone())?;
     let report = heap.check()?;
     let arenas = heap.inner().meta.lock().arenas.clone();
     drop(heap);

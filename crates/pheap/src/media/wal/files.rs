@@ -9,18 +9,19 @@ use std::sync::{Arc, OnceLock};
 
 use super::storage::{Disk, Storage};
 use super::window::Window;
+use crate::heap::fork::OwnFile;
 
 /// What the name of a log ends with.
 const SUFFIX: &str = ".wal";
 
 #[derive(Debug)]
 struct OnDisk {
-    file: File,
+    file: OwnFile,
     window: OnceLock<Window>,
 }
 
 impl OnDisk {
-    fn new(file: File) -> OnDisk {
+    fn new(file: OwnFile) -> OnDisk {
         OnDisk { file, window: OnceLock::new() }
     }
 }
@@ -90,10 +91,10 @@ pub(crate) struct Files {
 
 impl Files {
     /// `file` is the one at `path`, or what that links to: the log lies beside the file itself, whatever it was opened as.
-    pub(crate) fn new(file: &File, path: &Path) -> io::Result<Files> {
+    pub(crate) fn new(file: OwnFile, path: &Path) -> io::Result<Files> {
         let mut log = fs::canonicalize(path)?.into_os_string();
         log.push(SUFFIX);
-        Ok(Files { data: Arc::new(OnDisk::new(file.try_clone()?)), log: log.into() })
+        Ok(Files { data: Arc::new(OnDisk::new(file)), log: log.into() })
     }
 
     fn sync_directory(&self) -> io::Result<()> {
@@ -114,11 +115,11 @@ impl Disk for Files {
 
     fn open_log(&self) -> io::Result<Option<Arc<dyn Storage>>> {
         match File::options().read(true).write(true).open(&self.log) {
-            Ok(file) => Ok(Some(Arc::new(OnDisk::new(file)))),
+            Ok(file) => Ok(Some(Arc::new(OnDisk::new(OwnFile::new(file))))),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
             // Those who only read need no more.
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => match File::open(&self.log) {
-                Ok(file) => Ok(Some(Arc::new(OnDisk::new(file)))),
+                Ok(file) => Ok(Some(Arc::new(OnDisk::new(OwnFile::new(file))))),
                 Err(_) => Err(e),
             },
             Err(e) => Err(e),
@@ -130,7 +131,7 @@ impl Disk for Files {
         let file = File::options().read(true).write(true).create_new(true).mode(mode).open(&self.log)?;
         // SURVIVES unreached: as above.
         self.sync_directory()?;
-        Ok(Arc::new(OnDisk::new(file)))
+        Ok(Arc::new(OnDisk::new(OwnFile::new(file))))
     }
 
     fn remove_log(&self) -> io::Result<()> {
