@@ -85,6 +85,7 @@ impl Heap {
     /// [`Error::NoSuchRoot`], [`Error::RootExists`], [`Error::InvalidName`], [`Error::ReadOnly`], [`Error::Nested`].
     pub fn rename_root(&self, old: &str, new: &str) -> Result<()> {
         let heap = self.inner();
+        heap.check_not_forked()?;
         if guard::is_inside(heap.id()) {
             return Err(Error::Nested);
         }
@@ -111,6 +112,7 @@ impl Heap {
     /// [`Error::NoSuchRoot`], [`Error::ReadOnly`], [`Error::Nested`] if this thread is inside a transaction or read of the heap.
     pub fn remove_root(&self, name: &str) -> Result<()> {
         let heap = self.inner();
+        heap.check_not_forked()?;
         if guard::is_inside(heap.id()) {
             return Err(Error::Nested);
         }
