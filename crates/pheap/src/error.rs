@@ -307,8 +307,12 @@ pub enum Error {
     #[error("{0}")]
     Unsupported(&'static str),
 
-    /// This process was forked from the one that opened the heap; only that one may use it.
-    #[error("the heap was opened before `fork`; open it in the child instead of sharing it")]
+    /// This process was forked from the one that opened the heap; only that one may use it. What it had open is not open here, so the child can open the heap by its
+    /// path, once the parent has closed it or ended. (Until then that is [`Locked`](Error::Locked).) A program that wants to go on in a child opens the heap after
+    /// `fork`, or closes it before. A child that was forked within a transaction cannot go on with it; that is the parent's.
+    #[error(
+        "the heap was opened by the process that this one was forked from; open it here by its path when that one has closed it or ended, or open it after `fork` only"
+    )]
     Forked,
 
     /// What was to be imported is not what the type asks for, or no data of its format at all. Nothing that is in use was changed.

@@ -8,7 +8,8 @@
 //! [loom]: https://docs.rs/loom
 
 pub(crate) mod bias;
-mod fence;
+pub(crate) mod fence;
+pub(crate) mod gate;
 #[cfg(all(test, pheap_loom))]
 pub(crate) mod model;
 #[cfg(all(feature = "sim", not(all(test, pheap_loom))))]
@@ -38,6 +39,19 @@ pub(crate) use watched::{Mutex as StaticMutex, RawRwLock};
 use model::{Condvar as BiasCondvar, Mutex as BiasMutex};
 #[cfg(not(all(test, pheap_loom)))]
 use parking_lot::{Condvar as BiasCondvar, Mutex as BiasMutex};
+
+/// Shows `f` what a mutex guards. In a forked child, which is not to lock it, nobody does; so what is there stays as it is, and is whole if nobody had locked it when the child was made: else
+/// `None`.
+pub(crate) fn look_at<T, R>(mutex: &Mutex<T>, forked: bool, f: impl FnOnce(&T) -> R) -> Option<R> {
+    if !forked {
+        return Some(f(&mutex.lock()));
+    }
+    #[cfg(not(all(test, pheap_loom)))]
+    // SAFETY: nobody has locked it, and nobody ever will.
+    return (!mutex.is_locked()).then(|| f(unsafe { &*mutex.data_ptr() }));
+    #[cfg(all(test, pheap_loom))]
+    None
+}
 
 /// Whether locks may be entered without being taken. Not while it is watched who takes them.
 #[inline(always)]

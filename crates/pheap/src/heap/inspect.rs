@@ -9,7 +9,7 @@ use super::check::map::{Astray, HeapMap, Place};
 use super::check::trace::read_integer;
 use super::header::Use;
 use super::options::Durability;
-use super::{Heap, open};
+use super::{Heap, Meta, open};
 use crate::error::{Error, Result};
 use crate::layout::desc::Prim;
 use crate::layout::{FieldLayout, Shape, TypeLayout, describe, slice_header};
@@ -31,7 +31,7 @@ pub struct TypeInfo {
 }
 
 /// What the header of a heap says, and some numbers.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HeapInfo {
     /// Version of the file format.
@@ -62,23 +62,17 @@ pub struct HeapInfo {
 }
 
 impl Heap {
-    /// All types that objects in the heap ever had, by number.
+    /// All types that objects in the heap ever had, by number. (In a forked child, none if the heap was being changed.)
     pub fn types(&self) -> Vec<TypeInfo> {
-        let meta = self.inner().meta.lock();
-        let types = &meta.types.types;
-        let info = |(number, ty): (usize, &TypeLayout)| TypeInfo {
-            number: number as u32,
-            name: ty.name.clone(),
-            layout: describe(ty, types),
-            size: ty.size,
-            align: ty.align,
-        };
-        types.iter().enumerate().map(info).collect()
+        self.inner().look_at_meta(types_of).unwrap_or_default()
     }
 
-    /// What the header says.
+    /// What the header says. (In a forked child, nothing if the heap was being changed.)
     pub fn info(&self) -> HeapInfo {
-        let meta = self.inner().meta.lock();
+        self.inner().look_at_meta(|meta| self.info_of(meta)).unwrap_or_default()
+    }
+
+    fn info_of(&self, meta: &Meta) -> HeapInfo {
         let header = &meta.header;
         HeapInfo {
             format: header.format,
@@ -120,6 +114,18 @@ impl Heap {
             Err(what) => Err(Error::corrupt(format!("root {root:?} {what}"))),
         }
     }
+}
+
+fn types_of(meta: &Meta) -> Vec<TypeInfo> {
+    let types = &meta.types.types;
+    let info = |(number, ty): (usize, &TypeLayout)| TypeInfo {
+        number: number as u32,
+        name: ty.name.clone(),
+        layout: describe(ty, types),
+        size: ty.size,
+        align: ty.align,
+    };
+    types.iter().enumerate().map(info).collect()
 }
 
 /// An object, or a value inside of one that a pointer leads to.

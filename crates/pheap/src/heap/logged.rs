@@ -30,7 +30,7 @@ pub(super) fn settle(
         return Ok(header);
     }
     // Before anything changes: is this a good heap?
-    let mapping = relocate::reserve(None, &header, Backing::Private { file: place.again()? })?;
+    let mapping = relocate::reserve(None, &header, Backing::Private { file: place.file.clone() })?;
     drop(Builder::existing(mapping, Medium::Process, header.clone(), leftover)?);
     if needs_log { settle_checked(header, &**disk, leftover) } else { Ok(header) }
 }
@@ -103,7 +103,7 @@ pub(super) fn open(
 ) -> Result<Builder> {
     let mut base = place.base;
     loop {
-        let backing = Backing::Logged { file: place.again()?, path: place.path.to_owned() };
+        let backing = Backing::Logged { file: place.file.clone(), path: place.path.to_owned() };
         let mapping = relocate::reserve(base, &header, backing)?;
         let at = mapping.base().addr() as u64;
         if header.in_use == Use::Closed && header.bases == [at] {

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::fork::{self, Listed, OwnFile};
 use super::identity::statfs;
-use super::lock;
 #[cfg(feature = "sim")]
 use super::simulated::{Source, maps};
 use crate::error::{Error, Result};
@@ -30,15 +30,15 @@ const PLACES: std::ops::Range<u64> = 0x7b00_0000_0000..0x7e00_0000_0000;
 pub(crate) enum Backing {
     /// A file that stores go to.
     Shared {
-        file: File,
+        file: OwnFile,
         path: PathBuf,
         /// Mapped with `MAP_SYNC`: a page fault returns only when the file system's metadata is durable.
         sync: bool,
     },
     /// A file that is only read: stores stay in this process.
-    Private { file: File },
+    Private { file: OwnFile },
     /// A file that a write-ahead log writes: stores stay in this process.
-    Logged { file: File, path: PathBuf },
+    Logged { file: OwnFile, path: PathBuf },
     /// Nothing but memory.
     Memory,
     /// A copy of what a simulated medium holds.
@@ -55,8 +55,9 @@ pub(crate) struct Mapping {
     /// Whether stores go to a file in a tmpfs.
     tmpfs: bool,
     unmapped: AtomicBool,
-    /// The process that reserved it, as counted by [`lock::forks`].
+    /// The process that reserved it, as counted by [`fork::forks`].
     forks: u64,
+    listed: Listed,
 }
 
 // SAFETY: a mapping is a range of addresses; who may touch which part is the business of the regions' locks.
@@ -80,11 +81,13 @@ fn last_os_error() -> io::Error {
 impl Mapping {
     /// Reserves `reserved` bytes at `base`.
     pub(crate) fn reserve(base: u64, reserved: u64, backing: Backing) -> Result<Mapping, (Error, Backing)> {
-        lock::watch_forks();
-        let new = |base, backing| {
+        fork::watch();
+        let new = |base: NonNull<u8>, backing| {
             let unmapped = AtomicBool::new(false);
             let tmpfs = matches!(&backing, Backing::Shared { file, .. } if is_tmpfs(file));
-            Mapping { base, reserved, backing, tmpfs, unmapped, forks: lock::forks() }
+            // Before a file is mapped there.
+            let listed = Listed::addresses(base.as_ptr().addr(), reserved as usize);
+            Mapping { base, reserved, backing, tmpfs, unmapped, forks: fork::forks(), listed }
         };
         #[cfg(feature = "sim")]
         if let Some(kept) = maps::take(base, reserved, matches!(backing, Backing::Simulated(_))) {
@@ -362,7 +365,8 @@ impl Mapping {
     /// Nobody accesses the heap any more.
     pub(crate) unsafe fn unmap(&self) {
         // In a forked child these addresses are not mapped, or belong to someone else by now.
-        if self.forks == lock::forks() && !self.unmapped.swap(true, Ordering::Relaxed) {
+        if self.forks == fork::forks() && !self.unmapped.swap(true, Ordering::Relaxed) {
+            self.listed.remove();
             #[cfg(feature = "sim")]
             if let Backing::Simulated(_) = &self.backing {
                 return maps::keep(self.base, self.reserved);

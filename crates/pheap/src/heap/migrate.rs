@@ -176,6 +176,7 @@ impl HeapInner {
 
     /// Commits a transaction that has made the object at `offset`, which becomes the root. Nobody creates or removes roots meanwhile.
     fn commit_migration(&self, mut exclusive: Exclusive<'_>, offset: u64, ty: u32) -> Result<()> {
+        self.check_not_forked()?;
         let (region, base) = (exclusive.region, self.base());
         let at = (region.header.addr() - base.addr()) as u64;
         let (salt, entry_at) = {

@@ -6,6 +6,7 @@ pub(crate) mod bitmaps;
 pub(crate) mod check;
 mod checkpoints;
 mod collections;
+pub(crate) mod fork;
 pub(crate) mod header;
 mod holes;
 pub(crate) mod identity;
@@ -42,7 +43,7 @@ use std::time::Duration;
 use crate::error::{Error, Result};
 use crate::media::{Counters, Media, Medium};
 use crate::region::{Region, guard};
-use crate::sync::Mutex;
+use crate::sync::{Mutex, look_at};
 use crate::tuning::Tuning;
 use crate::txn::recovery::Recovered;
 use arena::Arena;
@@ -201,9 +202,13 @@ impl Heap {
         self.inner.mapping.path()
     }
 
-    /// Counters since the heap was opened. Those of a running transaction may be included.
+    /// Counters since the heap was opened. Those of a running transaction may be included. (In a forked child they are what they were, or 0 if the heap was
+    /// being changed.)
     pub fn stats(&self) -> Stats {
-        let meta = self.inner.meta.lock();
+        self.inner.look_at_meta(|meta| self.stats_of(meta)).unwrap_or_default()
+    }
+
+    fn stats_of(&self, meta: &Meta) -> Stats {
         let (pauses, collecting) = self.inner.collections.pauses();
         let mut stats = Stats {
             ready: true,
@@ -287,14 +292,25 @@ impl HeapInner {
     }
 
     /// Whether this process was forked from the one that opened the heap.
+    #[inline(always)]
     pub(crate) fn is_forked(&self) -> bool {
-        self.forks != lock::forks()
+        self.forks != fork::forks()
+    }
+
+    /// Fails in a process that was forked from the one that opened the heap.
+    pub(crate) fn check_not_forked(&self) -> Result<()> {
+        if self.is_forked() { Err(Error::Forked) } else { Ok(()) }
+    }
+
+    /// Shows `f` the metadata. `None` only in a forked child, if they were being changed.
+    fn look_at_meta<R>(&self, f: impl FnOnce(&Meta) -> R) -> Option<R> {
+        look_at(&self.meta, self.is_forked(), f)
     }
 
     /// Fails unless objects can be read.
     #[inline(always)]
     pub(crate) fn check_open(&self) -> Result<()> {
-        if self.forks != lock::forks() {
+        if self.forks != fork::forks() {
             return Err(Error::Forked);
         }
         if self.state.load(Ordering::Relaxed) < CLOSED { Ok(()) } else { Err(self.why_not_open()) }
@@ -317,7 +333,7 @@ impl HeapInner {
     #[inline(always)]
     pub(crate) fn check_writable(&self) -> Result<()> {
         let state = self.state.load(Ordering::Relaxed);
-        if state == OPEN && self.forks == lock::forks() { Ok(()) } else { Err(self.why_not_writable()) }
+        if state == OPEN && self.forks == fork::forks() { Ok(()) } else { Err(self.why_not_writable()) }
     }
 
     #[cold]
@@ -341,7 +357,7 @@ impl HeapInner {
 
     /// Closes the heap; also one whose file was removed, if it is the `last` time that anybody could use it.
     fn close(&self, last: bool) -> Result<()> {
-        if self.forks != lock::forks() {
+        if self.forks != fork::forks() {
             return Err(Error::Forked);
         }
         if guard::is_inside(self.id()) {
@@ -427,7 +443,7 @@ impl HeapInner {
 
 impl Drop for HeapInner {
     fn drop(&mut self) {
-        if self.forks != lock::forks() {
+        if self.forks != fork::forks() {
             self.collections.forget_background(); // it has stayed with the parent
             std::mem::forget(self.checkpoints.get_mut().take()); // and so has this one
         }

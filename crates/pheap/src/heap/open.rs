@@ -11,10 +11,11 @@ use super::arena::{Arena, SpanEntry, SpanKind};
 use super::bitmaps::LiveSlots;
 use super::check;
 use super::collections::Collections;
+use super::fork::{self, OwnFile};
 use super::header::{self, FORMAT, Found, HEADER_SIZE, Header, Use};
 use super::holes;
 use super::identity::{Identity, boot_id, is_same_boot};
-use super::lock::{self, OpenFile};
+use super::lock::OpenFile;
 use super::mapping::{Backing, Mapping, PAGE, is_tmpfs, supports_map_sync};
 use super::options::{Durability, Options};
 use super::page_map::PageMap;
@@ -37,9 +38,9 @@ use crate::txn::recovery::{Recovered, read_logs, replay};
 pub(super) fn open_file(options: &Options, path: &Path) -> Result<Heap> {
     let mut how = OpenOptions::new();
     how.read(true).write(!options.read_only).create(!options.read_only).truncate(false);
-    let mut file = regular::open(&mut how, path)?;
+    let file = OwnFile::open(|| regular::open(&mut how, path))?;
     let lock = OpenFile::lock(&file, path, options.read_only)?;
-    match open_locked(options, path, &mut file) {
+    match open_locked(options, path, file) {
         Ok(builder) => Ok(builder.finish(options, Some(lock))),
         Err(error) => {
             lock.forget();
@@ -49,11 +50,10 @@ pub(super) fn open_file(options: &Options, path: &Path) -> Result<Heap> {
 }
 
 /// Opens the heap in a file that nobody else has.
-fn open_locked(options: &Options, path: &Path, file: &mut File) -> Result<Builder> {
-    let found = read_header(file, path)?;
+fn open_locked(options: &Options, path: &Path, file: OwnFile) -> Result<Builder> {
+    let found = read_header(&file, path)?;
     let again = |e| Error::io(format!("opening {}", path.display()), e);
-    let disk: Arc<dyn Disk> = Arc::new(Files::new(file, path).map_err(again)?);
-    let file = file.try_clone().map_err(again)?;
+    let disk: Arc<dyn Disk> = Arc::new(Files::new(file.clone(), path).map_err(again)?);
     match found {
         Found::Header(header) => {
             check::verify(options, path, &file, &header)?;
@@ -64,10 +64,10 @@ fn open_locked(options: &Options, path: &Path, file: &mut File) -> Result<Builde
     }
 }
 
-fn read_header(file: &mut File, path: &Path) -> Result<Found> {
+fn read_header(mut file: &File, path: &Path) -> Result<Found> {
     let mut bytes = Vec::with_capacity(HEADER_SIZE as usize);
     let io_error = |e| Error::io(format!("reading {}", path.display()), e);
-    file.take(HEADER_SIZE).read_to_end(&mut bytes).map_err(io_error)?;
+    (&mut file).take(HEADER_SIZE).read_to_end(&mut bytes).map_err(io_error)?;
     let found = header::read(&bytes, path)?;
     // Files of other kinds begin with zeros, too. The first thing that a creation stores is the magic.
     if matches!(found, Found::Nothing)
@@ -80,7 +80,7 @@ fn read_header(file: &mut File, path: &Path) -> Result<Found> {
 }
 
 /// Whether the file is zero from here on.
-fn rest_is_zero(file: &mut File) -> io::Result<bool> {
+fn rest_is_zero(mut file: &File) -> io::Result<bool> {
     let mut buffer = vec![0; 1 << 20];
     loop {
         match file.read(&mut buffer)? {
@@ -94,7 +94,7 @@ fn rest_is_zero(file: &mut File) -> io::Result<bool> {
 fn open_found(
     options: &Options,
     path: &Path,
-    file: File,
+    file: OwnFile,
     header: Header,
     disk: &Arc<dyn Disk>,
 ) -> Result<Builder> {
@@ -160,8 +160,9 @@ fn check_use(options: &Options, path: &Path, file: &File, header: &Header) -> Re
 }
 
 /// A heap of its own in memory, with its logs replayed: nothing in the file is changed.
-pub(super) fn open_private(options: &Options, path: &Path, file: File, header: Header) -> Result<Heap> {
-    let files = Files::new(&file, path).map_err(|e| Error::io(format!("opening {}", path.display()), e))?;
+pub(super) fn open_private(options: &Options, path: &Path, file: OwnFile, header: Header) -> Result<Heap> {
+    let files =
+        Files::new(file.clone(), path).map_err(|e| Error::io(format!("opening {}", path.display()), e))?;
     let disk: Arc<dyn Disk> = Arc::new(files);
     Ok(open_found(options, path, file, header, &disk)?.finish(options, None))
 }
@@ -169,31 +170,27 @@ pub(super) fn open_private(options: &Options, path: &Path, file: File, header: H
 /// A file, and where it is to be mapped.
 pub(super) struct Place<'a> {
     pub(super) path: &'a Path,
-    pub(super) file: &'a File,
+    pub(super) file: &'a OwnFile,
     pub(super) base: Option<u64>,
 }
 
 impl Place<'_> {
-    pub(super) fn again(&self) -> Result<File> {
-        self.file.try_clone().map_err(|e| Error::io(format!("opening {}", self.path.display()), e))
-    }
-
-    fn shared(&self, sync: bool) -> Result<Backing> {
-        Ok(Backing::Shared { file: self.again()?, path: self.path.to_owned(), sync })
+    fn shared(&self, sync: bool) -> Backing {
+        Backing::Shared { file: self.file.clone(), path: self.path.to_owned(), sync }
     }
 
     /// Opens a heap whose file stores go to.
     pub(super) fn open(&self, medium: Medium, sync: bool, mut header: Header) -> Result<Builder> {
         if relocate::has_no_room(&header, self.base) {
-            let mapping = relocate::reserve(None, &header, self.shared(sync)?)?;
+            let mapping = relocate::reserve(None, &header, self.shared(sync))?;
             header = Builder::existing(mapping, medium.clone(), header, &Leftover::default())?.meta.header;
         }
-        let mapping = relocate::reserve(self.base, &header, self.shared(sync)?)?;
+        let mapping = relocate::reserve(self.base, &header, self.shared(sync))?;
         Builder::existing(mapping, medium, header, &Leftover::default())
     }
 }
 
-fn create_file(options: &Options, path: &Path, file: File, disk: &Arc<dyn Disk>) -> Result<Builder> {
+fn create_file(options: &Options, path: &Path, file: OwnFile, disk: &Arc<dyn Disk>) -> Result<Builder> {
     let header = new_header(options);
     if header.mapped > options.max_size {
         return Err(Error::OutOfSpace { reason: "the maximal size is less than one arena".to_owned() });
@@ -202,7 +199,7 @@ fn create_file(options: &Options, path: &Path, file: File, disk: &Arc<dyn Disk>)
     Leftover::read(&**disk, &header)?;
     logged::remove_old_log(&**disk)?;
     let place = Place { path, file: &file, base: options.base };
-    let mut mapping = relocate::reserve(options.base, &header, place.shared(false)?)?;
+    let mut mapping = relocate::reserve(options.base, &header, place.shared(false))?;
     // Cuts off what an interrupted creation left.
     mapping.grow_file(0, header.mapped)?;
     let chosen = choose(options, &file)?;
@@ -537,7 +534,7 @@ impl Builder {
             checkpoints: Mutex::default(),
             medium,
             hash_secret: [meta.header.uuid as u64, (meta.header.uuid >> 64) as u64],
-            forks: lock::forks(),
+            forks: fork::forks(),
             recovered,
             meta: Mutex::new(meta),
             creation: Mutex::new(()),

@@ -1,12 +1,13 @@
 //! The directory of roots: a region for each, found by scanning the span tables when a heap is opened.
 
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 use super::arena::{SpanEntry, SpanKind};
 use super::{Heap, HeapInner, Meta};
 use crate::error::{Error, Result};
-use crate::layout::desc::Desc;
 use crate::layout::Persist;
+use crate::layout::desc::Desc;
 use crate::media::{Bug, LINE, Media, bug};
 use crate::region::header::{MAX_NAME, REGION_SIZE, RegionHeader, root_word};
 use crate::region::{Exclusive, Identity, Region, Root, guard};
@@ -66,14 +67,16 @@ impl Heap {
         Ok(unsafe { Root::new(heap.clone(), region, ty) })
     }
 
-    /// All roots, by name.
+    /// All roots, by name. (In a forked child, none if the heap was being changed.)
     pub fn roots(&self) -> Vec<RootInfo> {
-        let meta = self.inner().meta.lock();
-        let info = |(name, region): (&String, &Arc<Region>)| RootInfo {
-            name: name.clone(),
-            type_name: meta.types.types[region.ty() as usize].name.clone(),
+        let roots = |meta: &Meta| {
+            let info = |(name, region): (&String, &Arc<Region>)| RootInfo {
+                name: name.clone(),
+                type_name: meta.types.types[region.ty() as usize].name.clone(),
+            };
+            meta.roots.iter().map(info).collect()
         };
-        meta.roots.iter().map(info).collect()
+        self.inner().look_at_meta(roots).unwrap_or_default()
     }
 
     /// Gives a root another name, durably, or not at all. Handles stay valid.
@@ -82,6 +85,7 @@ impl Heap {
     /// [`Error::NoSuchRoot`], [`Error::RootExists`], [`Error::InvalidName`], [`Error::ReadOnly`], [`Error::Nested`].
     pub fn rename_root(&self, old: &str, new: &str) -> Result<()> {
         let heap = self.inner();
+        heap.check_not_forked()?;
         if guard::is_inside(heap.id()) {
             return Err(Error::Nested);
         }
@@ -108,6 +112,7 @@ impl Heap {
     /// [`Error::NoSuchRoot`], [`Error::ReadOnly`], [`Error::Nested`] if this thread is inside a transaction or read of the heap.
     pub fn remove_root(&self, name: &str) -> Result<()> {
         let heap = self.inner();
+        heap.check_not_forked()?;
         if guard::is_inside(heap.id()) {
             return Err(Error::Nested);
         }
@@ -185,6 +190,7 @@ impl Unfinished<'_> {
 impl Drop for Unfinished<'_> {
     fn drop(&mut self) {
         if let Some(region) = &self.region
+            && !self.heap.is_forked()
             && let Ok(spans) = region.retire(self.heap, |context| context.spans())
         {
             // SAFETY: a region without a root counts as removed, and nobody else has seen it.
@@ -193,10 +199,33 @@ impl Drop for Unfinished<'_> {
     }
 }
 
+/// Keeps roots as they are. In a forked child, what the parent has locked stays so.
+pub(super) struct Creation<'a> {
+    heap: &'a HeapInner,
+    guard: ManuallyDrop<MutexGuard<'a, ()>>,
+}
+
+impl<'a> Creation<'a> {
+    #[cfg_attr(feature = "sim", track_caller)]
+    pub(super) fn lock(heap: &'a HeapInner) -> Creation<'a> {
+        Creation { heap, guard: ManuallyDrop::new(heap.creation.lock()) }
+    }
+}
+
+impl Drop for Creation<'_> {
+    fn drop(&mut self) {
+        if !self.heap.is_forked() {
+            // SAFETY: once, for it is dropped once.
+            unsafe { ManuallyDrop::drop(&mut self.guard) };
+        }
+    }
+}
+
 impl HeapInner {
     /// Keeps other threads from creating, renaming and removing roots, and from closing the heap.
-    pub(super) fn lock_creation(&self) -> Result<MutexGuard<'_, ()>> {
-        let guard = self.creation.lock();
+    pub(super) fn lock_creation(&self) -> Result<Creation<'_>> {
+        self.check_writable()?; // in a forked child, it may be locked for ever
+        let guard = Creation::lock(self);
         self.check_writable()?; // it may have been closed meanwhile
         // A log that refuses records does not say so where metadata are changed.
         self.check_log()?;
@@ -212,6 +241,7 @@ impl HeapInner {
         let mut exclusive = Exclusive::begin(self, region, region.ty())?;
         // SAFETY: the region is locked until `exclusive` goes.
         let root = unsafe { init(&mut Txn::new(exclusive.hot(), region))? };
+        self.check_not_forked()?;
         let offset = (root.addr() - self.base().addr()) as u64;
         // SAFETY: a word of the region's header, which nothing refers to.
         unsafe { write_word(&exclusive, region.header.root_word(), root_word(offset)) };

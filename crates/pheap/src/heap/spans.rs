@@ -44,12 +44,14 @@ impl Span {
 impl HeapInner {
     /// Takes a span of at least `bytes`, growing the file if need be. `entry.pages` is filled in.
     pub(crate) fn take_span(&self, bytes: u64, entry: SpanEntry) -> Result<Span> {
+        self.check_not_forked()?; // in a transaction of the parent
         let mut meta = self.meta.lock();
         meta.take_span(self, bytes, entry)
     }
 
     /// Takes a span of so many bytes, the more the better, if there is one without growing the file.
     pub(crate) fn take_free_span(&self, bytes: &RangeInclusive<u64>, entry: SpanEntry) -> Option<Span> {
+        self.check_not_forked().ok()?;
         let mut meta = self.meta.lock();
         let whole = |bytes: &u64| bytes.max(&1).next_multiple_of(PAGE);
         let (offset, len) = meta.pages.take_up_to(whole(bytes.end()), whole(bytes.start()))?;
@@ -108,6 +110,7 @@ impl HeapInner {
 
     /// The number of a type in the type table, which is added if it is new, and where its pointers are.
     pub(crate) fn register(&self, desc: &'static Desc) -> Result<(u32, Arc<PointerMap>)> {
+        self.check_not_forked()?;
         let mut meta = self.meta.lock();
         let number = meta.register(self, desc)?;
         Ok((number, meta.types.pointer_map(number)))

@@ -91,4 +91,14 @@ pub enum Bug {
     LogsCountAlike,
     /// A handle is told that its root is gone, or has another type, before that is durable.
     TellAtOnce,
+    /// Reads come before transactions that wait.
+    ReadsOvertake,
+    /// Reads wait behind transactions also if their thread has a root already.
+    NestedReadsWait,
+    /// A transaction over several roots does not keep reads away from those that it could not have.
+    OpenGates,
+    /// A forked child keeps the parent's files open.
+    ForksKeepFiles,
+    /// A forked child rolls back the transaction of the parent in which it was made.
+    ForksRollBack,
 }

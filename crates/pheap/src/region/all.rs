@@ -23,7 +23,9 @@ impl<'a> SharedAll<'a> {
         guard::enter(heap.id(), false)?;
         for region in &regions {
             // A transaction never waits for a second root while it has one, so each of these ends.
-            region.lock.lock_shared_recursive();
+            // Also of the first one: whoever calls this keeps others from creating roots, and these may have a region of another heap. Besides, no two of
+            // them overlap.
+            region.lock.lock_shared(true);
         }
         let all = SharedAll { heap, locked: regions };
         // As a read does: nothing is shown that may be lost.
@@ -52,7 +54,8 @@ impl SharedAll<'_> {
 
 impl Drop for SharedAll<'_> {
     fn drop(&mut self) {
-        for region in &self.locked {
+        // A forked child leaves the locks to the parent.
+        for region in self.locked.iter().filter(|_| !self.heap.is_forked()) {
             // SAFETY: locked in `begin`, by this thread.
             unsafe { region.lock.unlock_shared() };
         }

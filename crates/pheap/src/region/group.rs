@@ -5,6 +5,7 @@ use std::rc::Rc;
 use super::{Exclusive, Region, guard};
 use crate::error::{Error, Result};
 use crate::heap::HeapInner;
+use crate::media::{Bug, bug};
 use crate::txn::commit;
 use crate::txn::context::{Context, Hot};
 
@@ -43,9 +44,11 @@ impl<'a> Group<'a> {
     }
 
     /// Waits for one region at a time, and only while it has none: another thread may hold one of them in a read, and wait for
-    /// the next one there.
+    /// the next one there. If it cannot have them all, those who come to read, and have nothing, wait until it can: else there might always be somebody in one
+    /// of them.
     fn lock_all(heap: &'a HeapInner, regions: &[(&'a Region, u32)]) -> Result<Vec<Exclusive<'a>>> {
         let mut wait_for = 0;
+        let mut gates = None;
         'again: loop {
             guard::enter(heap.id(), true)?;
             let (region, ty) = regions[wait_for];
@@ -55,6 +58,9 @@ impl<'a> Group<'a> {
                 let next = if i == wait_for { first.take() } else { Exclusive::try_locked(heap, region)? };
                 let Some(next) = next else {
                     wait_for = i;
+                    if !bug(Bug::OpenGates) {
+                        gates.get_or_insert_with(|| Gates::close(regions));
+                    }
                     continue 'again; // lets go of all
                 };
                 locked.push(next);
@@ -77,6 +83,9 @@ impl<'a> Group<'a> {
     }
 
     pub(crate) fn commit(mut self) -> Result<()> {
+        if self.abandon_if_forked() {
+            return Err(Error::Forked);
+        }
         let result = commit::commit_group(&mut self.contexts());
         let heap = self.locked[0].heap;
         let position = self.locked.iter().map(|one| one.context().media.position()).max().unwrap_or(0);
@@ -90,7 +99,19 @@ impl<'a> Group<'a> {
         let heap = self.locked[0].heap;
         let regions: Vec<&Region> = self.locked.iter().map(|one| one.region).collect();
         drop(self);
+        if heap.is_forked() {
+            return Ok(()); // as for one region
+        }
         regions.iter().try_for_each(|region| region.wait_for_records(heap))
+    }
+
+    /// In a forked child: leaves the transaction to the parent.
+    fn abandon_if_forked(&mut self) -> bool {
+        let is_forked = self.locked.first().is_some_and(|one| one.heap.is_forked());
+        if is_forked {
+            self.locked.clear(); // each of them is open, and abandons its region
+        }
+        is_forked
     }
 
     fn contexts(&mut self) -> Vec<&mut Context> {
@@ -109,9 +130,25 @@ impl<'a> Group<'a> {
     }
 }
 
+/// The gates of these regions, closed.
+struct Gates<'a>(&'a [(&'a Region, u32)]);
+
+impl<'a> Gates<'a> {
+    fn close(regions: &'a [(&'a Region, u32)]) -> Gates<'a> {
+        regions.iter().for_each(|(region, _)| region.lock.gate.close());
+        Gates(regions)
+    }
+}
+
+impl Drop for Gates<'_> {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|(region, _)| region.lock.gate.open());
+    }
+}
+
 impl Drop for Group<'_> {
     fn drop(&mut self) {
-        if !self.locked.is_empty() {
+        if !self.abandon_if_forked() && !self.locked.is_empty() {
             commit::rollback_group(&mut self.contexts());
             self.end(false);
         }

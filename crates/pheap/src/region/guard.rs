@@ -62,6 +62,17 @@ pub(crate) fn leave(heap: usize) {
     });
 }
 
+/// Whether this thread was inside of a heap already, this one or another, when it [entered](enter) the newest one.
+#[inline(always)]
+pub(crate) fn is_nested() -> bool {
+    SCOPES.with(|scopes| scopes.count.get() > 1)
+}
+
+/// Whether this thread is inside of any heap.
+pub(crate) fn is_inside_any() -> bool {
+    SCOPES.with(|scopes| scopes.count.get() > 0)
+}
+
 /// Whether this thread is inside of a root of `heap`.
 pub(crate) fn is_inside(heap: usize) -> bool {
     SCOPES.with(|scopes| scopes.inside[..scopes.count.get()].iter().any(|cell| cell.get().heap == heap))

@@ -4,6 +4,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
+use crate::heap::fork;
 use crate::layout::Pointee;
 use crate::sync::{Mistake, Mutex, MutexGuard, mistake};
 
@@ -23,9 +24,17 @@ pub struct Held<T: Pointee + ?Sized> {
 }
 
 /// What a region's held pointers point to.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct HeldTable {
     slots: Mutex<Slots>,
+    /// The process that it belongs to, as counted by [`fork::forks`]. In children, it may be locked for ever.
+    forks: u64,
+}
+
+impl Default for HeldTable {
+    fn default() -> HeldTable {
+        HeldTable { slots: Mutex::default(), forks: fork::forks() }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -55,6 +64,10 @@ enum State {
 impl HeldTable {
     /// Holds the object at `addr`. Unless `published`, it counts only once its transaction has been committed.
     pub(crate) fn hold<T: Pointee + ?Sized>(self: &Arc<Self>, addr: usize, published: bool) -> Held<T> {
+        if self.is_forked() {
+            // Its transaction cannot be committed here.
+            return Held { table: self.clone(), slot: 0, generation: 0, target: PhantomData };
+        }
         let mut table = self.slots.lock();
         let state = if published { State::Published } else { State::Pending };
         let slot = table.free.pop().unwrap_or_else(|| {
@@ -64,6 +77,10 @@ impl HeldTable {
         let entry = &mut table.slots[slot as usize];
         *entry = Slot { addr, generation: entry.generation.wrapping_add(1), references: 1, state };
         Held { table: self.clone(), slot, generation: entry.generation, target: PhantomData }
+    }
+
+    fn is_forked(&self) -> bool {
+        self.forks != fork::forks()
     }
 
     /// Publishes (or kills) what a transaction has made.
@@ -93,6 +110,9 @@ impl HeldTable {
         if !std::ptr::eq(self, Arc::as_ptr(&held.table)) {
             return Err(Error::NotHeld);
         }
+        if self.is_forked() {
+            return Err(Error::Forked);
+        }
         let table = self.slots.lock();
         let slot = table.slots[held.slot as usize];
         if slot.generation != held.generation || slot.state == State::Dead {
@@ -110,13 +130,18 @@ impl<T: Pointee + ?Sized> Held<T> {
 
 impl<T: Pointee + ?Sized> Clone for Held<T> {
     fn clone(&self) -> Self {
-        self.table.slots.lock().slots[self.slot as usize].references += 1;
+        if !self.table.is_forked() {
+            self.table.slots.lock().slots[self.slot as usize].references += 1;
+        }
         Held { table: self.table.clone(), ..*self }
     }
 }
 
 impl<T: Pointee + ?Sized> Drop for Held<T> {
     fn drop(&mut self) {
+        if self.table.is_forked() {
+            return;
+        }
         let mut table = self.table.slots.lock();
         table.slots[self.slot as usize].references -= 1;
         if mistake(Mistake::LetGoTwice) {

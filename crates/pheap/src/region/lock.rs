@@ -1,19 +1,28 @@
 //! The lock of a region: one thread has it for itself, or several share it to read. It is biased to a thread that has it again and again.
+//!
+//! **Turns.** Readers that overlap must not keep a transaction away for ever: who comes to read waits behind transactions that wait. Not so a thread that has
+//! a region already, of this heap or of another one: a transaction that waits for its region would wait for the thread, and the thread for the transaction. (Two
+//! threads that nest two roots in opposite orders, beside a transaction on each, would wait in a circle.) A transaction over several roots waits for one of them at
+//! a time, so it cannot be queued at all of them; instead it closes a [gate](Gate) at each, at which those wait who come to read and have nothing.
 
 use std::time::{Duration, Instant};
 
+use crate::media::{Bug, bug};
 use crate::sync::bias::{Bias, this_thread};
+use crate::sync::gate::Gate;
 use crate::sync::{RawLock as _, RawLockRecursive as _, RawLockTimed as _, RawRwLock, may_be_biased};
 
 pub(crate) struct RegionLock {
     bias: Bias,
     lock: RawRwLock,
+    /// Closed by transactions over several roots.
+    pub(super) gate: Gate,
 }
 
 impl RegionLock {
     /// The lock is biased to a thread that has taken it `streak` times in a row.
     pub(crate) fn new(streak: u64) -> RegionLock {
-        RegionLock { bias: Bias::new(streak), lock: RawRwLock::INIT }
+        RegionLock { bias: Bias::new(streak), lock: RawRwLock::INIT, gate: Gate::new() }
     }
 
     /// Waits until this thread has the region for itself, for a transaction. It must have it in no way before.
@@ -91,19 +100,17 @@ impl RegionLock {
         alone
     }
 
-    /// Waits until nobody has the region for itself. One thread may do so several times; but not while others wait, for it would wait for them.
-    #[inline]
-    #[cfg_attr(feature = "sim", track_caller)]
-    pub(crate) fn lock_shared(&self) {
-        self.lock.lock_shared();
-        self.bias.has_shared(this_thread());
-    }
-
-    /// [`lock_shared`](Self::lock_shared), also if this thread shares the region already.
+    /// Waits until nobody has the region for itself. `nested` says that this thread has a region already, perhaps this one, which it shares then. If it has none, it
+    /// waits behind those that want the region for themselves, too.
     #[inline(always)]
     #[cfg_attr(feature = "sim", track_caller)]
-    pub(crate) fn lock_shared_recursive(&self) {
-        self.lock.lock_shared_recursive();
+    pub(crate) fn lock_shared(&self, nested: bool) {
+        if nested && !bug(Bug::NestedReadsWait) || bug(Bug::ReadsOvertake) {
+            self.lock.lock_shared_recursive();
+        } else {
+            self.gate.pass();
+            self.lock.lock_shared();
+        }
         self.bias.has_shared(this_thread());
     }
 
@@ -158,7 +165,7 @@ mod tests {
         }
 
         fn read(&self) -> u64 {
-            self.lock.lock_shared_recursive();
+            self.lock.lock_shared(false);
             // SAFETY: this thread shares it, and lets go of it here.
             unsafe {
                 let value = self.value.get().read();
@@ -239,7 +246,7 @@ mod tests {
         assert!(!guarded.lock.try_lock_aside_for(Duration::from_millis(1)));
         guarded.change();
         guarded.change_often(STREAK + 1);
-        guarded.lock.lock_shared_recursive();
+        guarded.lock.lock_shared(false);
         assert!(!guarded.lock.try_lock_aside_for(Duration::from_millis(1)));
         // SAFETY: this thread shares it.
         unsafe { guarded.lock.unlock_shared() };
@@ -251,5 +258,65 @@ mod tests {
             scope.spawn(|| guarded.change_often(STREAK + 1));
         });
         assert_eq!(guarded.read(), changes + 2 * STREAK + 5);
+    }
+
+    impl Guarded {
+        /// Waits until somebody waits who wants the lock for himself.
+        fn until_somebody_waits(&self) {
+            while self.lock.lock.try_lock_shared() {
+                // SAFETY: locked just now.
+                unsafe { self.lock.lock.unlock_shared() };
+                thread::yield_now();
+            }
+        }
+    }
+
+    #[test]
+    fn who_has_nothing_reads_after_a_transaction_that_waits() {
+        let guarded = Guarded::new();
+        let order = std::sync::Mutex::new(Vec::new());
+        let note = |who| order.lock().unwrap().push(who);
+        guarded.lock.lock_shared(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                guarded.lock.lock_exclusive();
+                note("transaction");
+                guarded.change();
+            });
+            guarded.until_somebody_waits();
+            scope.spawn(|| {
+                guarded.lock.lock_shared(false);
+                note("read");
+                // SAFETY: this thread shares it.
+                unsafe { guarded.lock.unlock_shared() };
+            });
+            // It must not wait for who waits for this thread.
+            guarded.lock.lock_shared(true);
+            note("nested");
+            // SAFETY: this thread shares it, twice.
+            unsafe { guarded.lock.unlock_shared() };
+            // The other read has time to come in, if it can.
+            thread::sleep(Duration::from_millis(30));
+            // SAFETY: as before.
+            unsafe { guarded.lock.unlock_shared() };
+        });
+        assert_eq!(*order.lock().unwrap(), ["nested", "transaction", "read"]);
+    }
+
+    #[test]
+    fn a_nested_read_passes_a_closed_gate() {
+        let guarded = Guarded::new();
+        guarded.lock.gate.close();
+        guarded.lock.lock_shared(true);
+        thread::scope(|scope| {
+            let read = scope.spawn(|| guarded.read());
+            thread::sleep(Duration::from_millis(10));
+            assert!(!read.is_finished());
+            guarded.lock.gate.open();
+        });
+        // SAFETY: this thread shares it.
+        unsafe { guarded.lock.unlock_shared() };
+        guarded.lock.lock_exclusive();
+        guarded.change();
     }
 }

@@ -20,7 +20,7 @@ use crate::heap::bitmaps::LiveSlots;
 use crate::heap::{HeapInner, Span};
 use crate::layout::PointerMap;
 use crate::media::{Bug, Counters, Gauge, Media, bug};
-use crate::sync::Mutex;
+use crate::sync::{Mutex, look_at};
 use crate::txn::commit;
 use crate::txn::context::{Context, Hot};
 use crate::txn::log::Log;
@@ -158,6 +158,10 @@ impl Region {
         self.serves.store(ty, Ordering::Relaxed);
     }
 
+    fn look_at_name(&self, forked: bool) -> String {
+        look_at(&self.name, forked, String::clone).unwrap_or_default()
+    }
+
     /// Whether handles for roots of this type may have what is in the region, which is locked.
     #[inline(always)]
     fn serves(&self, ty: u32) -> bool {
@@ -268,6 +272,9 @@ impl<'a> Exclusive<'a> {
     // Takes a reference, for a processor would wait to move what was just written in parts.
     #[inline(always)]
     pub(crate) fn commit_and(&mut self, done: impl FnOnce()) -> Result<()> {
+        if self.heap.is_forked() {
+            return self.abandon();
+        }
         self.end_transaction();
         let context = self.context();
         let result = commit::commit(context);
@@ -295,6 +302,9 @@ impl<'a> Exclusive<'a> {
     pub(crate) fn give_up(self) -> Result<()> {
         let (heap, region) = (self.heap, self.region);
         drop(self);
+        if heap.is_forked() {
+            return Ok(()); // what it has read cannot be waited for, and the caller has an error already
+        }
         region.wait_for_records(heap)
     }
 
@@ -308,6 +318,15 @@ impl<'a> Exclusive<'a> {
 }
 
 impl Exclusive<'_> {
+    /// In a forked child: leaves the transaction to the parent. Its region is not here, and its lock is that of a thread there.
+    #[cold]
+    fn abandon(&mut self) -> Result<()> {
+        if std::mem::take(&mut self.state) & LAST != 0 {
+            guard::leave(self.heap.id());
+        }
+        Err(Error::Forked)
+    }
+
     #[cold]
     fn roll_back(&self) {
         if !self.region.is_gone() {
@@ -347,6 +366,10 @@ impl Drop for Exclusive<'_> {
     #[inline]
     fn drop(&mut self) {
         if self.state & OPEN != 0 {
+            if self.heap.is_forked() && !bug(Bug::ForksRollBack) {
+                let _ = self.abandon();
+                return;
+            }
             self.roll_back();
         }
         self.let_go();
@@ -373,8 +396,7 @@ impl<'a> Shared<'a> {
                 return Err(error);
             }
         }
-        // Recursive, for reads may nest, and a transaction that waits must not come between two of one thread.
-        region.lock.lock_shared_recursive();
+        region.lock.lock_shared(guard::is_nested());
         if !region.serves(ty) {
             return Err(Shared { heap, region }.turned_away());
         }
@@ -403,8 +425,11 @@ impl Shared<'_> {
 impl Drop for Shared<'_> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: locked in `begin`, by this thread.
-        unsafe { self.region.lock.unlock_shared() };
+        // A forked child leaves the lock to the parent.
+        if !self.heap.is_forked() {
+            // SAFETY: locked in `begin`, by this thread.
+            unsafe { self.region.lock.unlock_shared() };
+        }
         guard::leave(self.heap.id());
     }
 }

@@ -33,7 +33,9 @@ impl<T> Clone for Root<T> {
 
 impl<T> fmt::Debug for Root<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Root").field("name", &*self.region.name.lock()).finish_non_exhaustive()
+        f.debug_struct("Root")
+            .field("name", &self.region.look_at_name(self.heap.is_forked()))
+            .finish_non_exhaustive()
     }
 }
 
@@ -44,9 +46,9 @@ impl<T: Persist> Root<T> {
         Root { heap, region, ty, marker: PhantomData }
     }
 
-    /// The root's name.
+    /// The root's name. (In a forked child, it is empty if the root was being renamed.)
     pub fn name(&self) -> String {
-        self.region.name.lock().clone()
+        self.region.look_at_name(self.heap.is_forked())
     }
 
     /// Runs `f` as one transaction: all of it happens, durably before this returns, or nothing.
@@ -98,6 +100,10 @@ impl<T: Persist> Root<T> {
 
     /// Runs `f`, which may read and not write. Reads of one root run beside each other, but not beside a transaction. With
     /// [`Durability::Wal`](crate::Durability::Wal), a read waits first until what it is going to see is durable.
+    ///
+    /// Reads may nest, of several roots and heaps, in any order. A read that is not nested waits behind transactions that wait for the root, so that reads which
+    /// overlap keep none away for ever. A nested one does not; so a root that is read within other reads only, by threads that overlap without end, is
+    /// better read first. Inside, do not wait for a thread that needs the same root, also to read: it may be behind a transaction that waits for this read.
     ///
     /// # Errors
     /// [`Error::Nested`] if this thread is inside a transaction of the heap; [`Error::Closed`], [`Error::Migrated`], [`Error::Forked`]; with `Wal`,

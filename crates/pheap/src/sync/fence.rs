@@ -26,10 +26,16 @@ pub(crate) fn will_be_supported() -> bool {
     is_supported()
 }
 
+/// After a fork, in the child, where only the thread is that has called it.
+pub(crate) fn forked() {
+    #[cfg(not(all(test, pheap_loom)))]
+    system::forked();
+}
+
 #[cfg(not(all(test, pheap_loom)))]
 mod system {
+    use std::io;
     use std::sync::atomic::{AtomicU8, Ordering};
-    use std::time::Duration;
 
     fn membarrier(command: libc::c_int) -> libc::c_long {
         // SAFETY: a system call that takes no addresses.
@@ -44,7 +50,7 @@ mod system {
     const YES: u8 = 3;
 
     /// Whether [`heavy`] may be called. The first time this is asked, it is not known yet, and found out in the background: a process with several threads
-    /// waits for ten milliseconds until it is registered.
+    /// waits for ten milliseconds until it is registered. Later it is tried again each time: a filter of system calls may have been installed.
     pub(in crate::sync) fn is_supported() -> bool {
         let support = SUPPORT.load(Ordering::Acquire);
         if support == UNKNOWN
@@ -56,15 +62,20 @@ mod system {
                 SUPPORT.store(NO, Ordering::Release);
             }
         }
-        support == YES
+        support == YES && fence().is_ok()
     }
 
     #[cfg(test)]
     pub(super) fn will_be_supported() -> bool {
-        while !is_supported() && SUPPORT.load(Ordering::Acquire) != NO {
+        while !is_supported() && !matches!(SUPPORT.load(Ordering::Acquire), NO | YES) {
             std::thread::yield_now();
         }
         is_supported()
+    }
+
+    /// A child has no thread that finds out. It is registered if its parent was.
+    pub(super) fn forked() {
+        let _ = SUPPORT.compare_exchange(ASKED, UNKNOWN, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     fn register() -> bool {
@@ -77,16 +88,32 @@ mod system {
             && membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0
     }
 
-    /// Lets all threads of the process pass a fence.
-    pub(in crate::sync) fn heavy() {
+    /// Lets all threads of the process pass a fence, in one of the ways that the kernel promises it in.
+    fn fence() -> io::Result<()> {
         let fenced = membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0
+            // A process that was restored from a checkpoint may not be registered any more.
+            || register() && membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0
             // Slower, by milliseconds, and without registration.
             || membarrier(libc::MEMBARRIER_CMD_GLOBAL) == 0;
-        if !fenced {
-            // A filter of system calls was installed since. A processor needs less than microseconds until its stores can be seen and its
-            // write-backs are done, and one that leaves a thread passes a fence. Nothing promises that, but there is nothing else to do.
-            std::thread::sleep(Duration::from_millis(10));
+        if fenced { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// Lets all threads of the process pass a fence.
+    pub(in crate::sync) fn heavy() {
+        if let Err(error) = fence() {
+            forbidden(&error);
         }
+    }
+
+    /// There is an owner, so there was such a fence when the lock became biased. Now there is none, for a filter of system calls was installed since. Without one, nothing says
+    /// whether the owner is inside, however long one waits. What a crash leaves is whole, and what two threads at once would leave is not.
+    #[cold]
+    fn forbidden(error: &io::Error) -> ! {
+        eprintln!(
+            "pheap: membarrier(2) is refused ({error}), and was not when a heap of this process was used first. This thread cannot know any more whether another one \
+             is inside of a transaction, so the process ends, which no heap minds. Allow membarrier in the filter of system calls, or install that before the heap is opened."
+        );
+        std::process::abort()
     }
 }
 
@@ -100,3 +127,6 @@ mod model {
         loom::sync::atomic::fence(loom::sync::atomic::Ordering::SeqCst);
     }
 }
+
+#[cfg(all(test, not(pheap_loom)))]
+mod tests;

@@ -136,7 +136,10 @@ impl World {
             }
             4..8 => self.commit(),
             8 => self.ask("sync"),
-            9 => self.ask(if self.below(2) == 0 { "checkpoint" } else { "grow" }),
+            9 => {
+                let what = if self.below(2) == 0 { "checkpoint" } else { "grow" };
+                self.ask(what)
+            }
             10 | 11 => self.ask("close"),
             12 => {
                 self.kill();

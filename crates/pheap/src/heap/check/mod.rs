@@ -10,12 +10,13 @@ mod plan;
 pub(super) mod trace;
 
 use std::fmt;
-use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::fork::OwnFile;
 use super::header::{Header, Use};
 use super::options::Options;
+use super::roots::Creation;
 use super::{Heap, HeapInner, Meta};
 use crate::error::{Error, Result};
 use crate::region::all::SharedAll;
@@ -130,7 +131,7 @@ pub(super) struct Still<'a> {
     heap: &'a HeapInner,
     // In this order: the regions are let go before the next root may be removed.
     regions: SharedAll<'a>,
-    _creation: MutexGuard<'a, ()>,
+    _creation: Creation<'a>,
 }
 
 impl HeapInner {
@@ -140,7 +141,7 @@ impl HeapInner {
         if guard::is_inside(self.id()) {
             return Err(Error::Nested); // who removes a root holds `creation` and waits for its readers
         }
-        let creation = self.creation.lock();
+        let creation = Creation::lock(self);
         self.check_open()?;
         let regions: Vec<Arc<Region>> = self.meta.lock().roots.values().cloned().collect();
         Ok(Still { heap: self, regions: SharedAll::begin(self, regions)?, _creation: creation })
@@ -161,14 +162,13 @@ impl Still<'_> {
 }
 
 /// For [`Options::verify`]: checks a file before it is opened, and before anything in it is changed. Its logs are replayed in memory.
-pub(super) fn verify(options: &Options, path: &Path, file: &File, header: &Header) -> Result<()> {
+pub(super) fn verify(options: &Options, path: &Path, file: &OwnFile, header: &Header) -> Result<()> {
     let is_copy = options.restored && header.in_use != Use::Closed;
     if !options.verify && !is_copy {
         return Ok(());
     }
-    let again = file.try_clone().map_err(|e| Error::io(format!("opening {} again", path.display()), e))?;
     let private = options.clone().read_only(true);
-    let heap = super::open::open_private(&private, path, again, header.clone())?;
+    let heap = super::open::open_private(&private, path, file.clone(), header.clone())?;
     let report = heap.check()?;
     let arenas = heap.inner().meta.lock().arenas.clone();
     drop(heap);

@@ -11,16 +11,17 @@ use super::names::{FileId, Names, Stat};
 use super::storage::{Disk, Kept, Storage};
 use super::window::Window;
 use crate::error::{Error, Result};
+use crate::heap::fork::OwnFile;
 
 #[derive(Debug)]
 struct OnDisk {
-    file: File,
+    file: OwnFile,
     id: FileId,
     window: OnceLock<Window>,
 }
 
 impl OnDisk {
-    fn new(file: File) -> io::Result<OnDisk> {
+    fn new(file: OwnFile) -> io::Result<OnDisk> {
         let id = Stat::of(&file)?.id;
         Ok(OnDisk { file, id, window: OnceLock::new() })
     }
@@ -92,11 +93,11 @@ pub(crate) struct Files {
 
 impl Files {
     /// `file` is the one at `path`, or what that links to: the log lies beside the file itself, whatever it was opened as.
-    pub(crate) fn new(file: &File, path: &Path) -> io::Result<Files> {
-        let data = OnDisk::new(file.try_clone()?)?;
+    pub(crate) fn new(file: OwnFile, path: &Path) -> io::Result<Files> {
+        let data = OnDisk::new(file)?;
         let mut names = Names::of(&fs::canonicalize(path)?)?;
         if !names.heap_is(data.id)? {
-            names = Names::now(file)?; // it was renamed just now
+            names = Names::now(&data.file)?; // it was renamed just now
         }
         Ok(Files { data: Arc::new(data), names: Mutex::new(names) })
     }
@@ -171,7 +172,7 @@ impl Disk for Files {
             other => other,
         };
         match opened {
-            Ok(file) => Ok(Some(Arc::new(OnDisk::new(file)?))),
+            Ok(file) => Ok(Some(Arc::new(OnDisk::new(OwnFile::new(file))?))),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(e) => Err(e),
         }
@@ -180,7 +181,7 @@ impl Disk for Files {
     fn create_log(&self) -> io::Result<Arc<dyn Storage>> {
         let mode = self.data.file.metadata()?.mode() & 0o777;
         let names = self.names();
-        let file = names.open_log(libc::O_RDWR | libc::O_CREAT | libc::O_EXCL, mode)?;
+        let file = OwnFile::new(names.open_log(libc::O_RDWR | libc::O_CREAT | libc::O_EXCL, mode)?);
         // SURVIVES unreached: a simulated disk has no directory.
         names.sync()?;
         Ok(Arc::new(OnDisk::new(file)?))

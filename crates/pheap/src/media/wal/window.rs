@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::format::HEAD;
-use crate::heap::lock;
+use crate::heap::fork;
 use crate::heap::mapping::{TMPFS_MAGIC, file_system, keep_from_children};
 
 /// File systems that overwrite what a file has: ext2 to ext4, tmpfs, ramfs. Not XFS, on which a copy of the log may share its blocks.
@@ -22,7 +22,7 @@ pub(super) struct Window {
     len: usize,
     /// Position in the file up to which it has pages.
     end: AtomicU64,
-    /// The process that mapped it, as counted by [`lock::forks`].
+    /// The process that mapped it, as counted by [`fork::forks`].
     forks: u64,
 }
 
@@ -50,7 +50,7 @@ impl Window {
         // SAFETY: mapped just now.
         unsafe { keep_from_children(start, len as u64) };
         let start = NonNull::new(start.cast()).expect("not at 0");
-        Some(Window { start, len, end: AtomicU64::new(end), forks: lock::forks() })
+        Some(Window { start, len, end: AtomicU64::new(end), forks: fork::forks() })
     }
 
     /// The file has pages up to `end` now, and keeps them.
@@ -79,7 +79,7 @@ impl Window {
 impl Drop for Window {
     fn drop(&mut self) {
         // In a forked child these addresses belong to someone else by now, or to nobody.
-        if self.forks == lock::forks() {
+        if self.forks == fork::forks() {
             // SAFETY: mapped by `new`, and this is the last use.
             unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
         }

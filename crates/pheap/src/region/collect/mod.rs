@@ -27,7 +27,7 @@ use pheap_gc::{Budget, Marking, Progress};
 
 use super::alloc::Usage;
 use super::held::HeldTable;
-use super::{Region, State};
+use super::{Region, State, guard};
 use crate::heap::{HeapInner, bitmaps};
 use crate::media::{Bug, LINE, bug};
 use crate::txn::context::Context;
@@ -411,8 +411,7 @@ impl Drop for Locked<'_> {
 impl Region {
     /// A slice of marking, beside readers and other threads that do the same.
     pub(crate) fn mark_beside_readers(&self, heap: &HeapInner) -> Stage {
-        // Not recursive: transactions that wait come first.
-        self.lock.lock_shared();
+        self.lock.lock_shared(guard::is_inside_any());
         let locked = Locked(self);
         let start = Instant::now();
         let stage = if self.is_gone() {

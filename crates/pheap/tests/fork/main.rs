@@ -1,7 +1,13 @@
 //! A forked process has the handles of its parent, and may not use them.
 #![allow(clippy::unit_arg)] // `Ok(tx[p] = 1)` is a transaction in one line
 
+mod busy;
+#[path = "../common/mod.rs"]
 mod common;
+mod files;
+mod within;
+
+use std::time::{Duration, Instant};
 
 use common::*;
 use pheap::{Error, Heap, P, Persist, Result, Root};
@@ -15,18 +21,39 @@ struct Data<'r> {
 
 /// Runs `f` in a forked child; what it returns.
 fn forked(f: impl FnOnce() -> bool) -> bool {
-    // SAFETY: the child runs a few calls that take no lock that another thread may hold here (each test is a process of its own,
-    // see `alone`), and then ends without running anything of this process's.
+    ends_well(fork(f))
+}
+
+/// Starts a child that runs `f`; its number.
+fn fork(f: impl FnOnce() -> bool) -> libc::pid_t {
+    // SAFETY: the child runs a few calls that wait for no lock that another thread may hold here (each test is a process of its own,
+    // see `alone`; and not to wait for such a lock of the heap is what is tested), and then ends without running anything of this process's.
     let pid = unsafe { libc::fork() };
     assert!(pid >= 0);
     if pid == 0 {
-        let ok = std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)).unwrap_or(false);
-        // SAFETY: ends this process at once.
-        unsafe { libc::_exit(if ok { 42 } else { 1 }) };
+        end(std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)).unwrap_or(false));
     }
-    let mut status = 0;
-    // SAFETY: waits for the child from above.
-    assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+    pid
+}
+
+/// Ends a child.
+fn end(well: bool) -> ! {
+    // SAFETY: ends this process at once.
+    unsafe { libc::_exit(if well { 42 } else { 1 }) };
+}
+
+/// Waits for a child, which is killed if it waits for ever.
+fn ends_well(child: libc::pid_t) -> bool {
+    let (mut status, start) = (0, Instant::now());
+    // SAFETY: the child is this process's, and was not waited for.
+    while unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) } == 0 {
+        if start.elapsed() > Duration::from_secs(60) {
+            // SAFETY: as before.
+            unsafe { libc::kill(child, libc::SIGKILL) };
+            eprintln!("child {child} hangs");
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    }
     libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 42
 }
 

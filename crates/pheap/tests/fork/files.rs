@@ -1,0 +1,236 @@
+//! What a child has of the parent's files: nothing, from the beginning.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use pheap::{Durability, Error, Heap, Options, Result, Root, SyncPolicy};
+
+use crate::common::*;
+use crate::{Data, alone, ends_well, fork, forked, is_forked};
+
+/// Every durability, with a name.
+fn durabilities() -> [(&'static str, Options); 4] {
+    let wal = |policy| small().durability(Durability::Wal).sync_policy(policy).log_limit(MIB);
+    [
+        ("process", small()),
+        ("pmem", small().durability(Durability::Pmem)),
+        ("wal", wal(SyncPolicy::EveryCommit)),
+        ("lazy", wal(SyncPolicy::OnDemand)),
+    ]
+}
+
+/// The heap at `path`, and what is in it counted on.
+fn opened(options: &Options, path: &Path) -> Result<(Heap, Root<Data<'static>>, u64)> {
+    let heap = options.open(path)?;
+    let root: Root<Data> = heap.root("data")?;
+    let count = root.txn(|tx, d| {
+        tx[d].count += 1;
+        Ok(tx[d].count)
+    })?;
+    Ok((heap, root, count))
+}
+
+/// Whether this process has the file open.
+fn has_open(path: &Path) -> bool {
+    let Ok(wanted) = std::fs::metadata(path) else { return false };
+    (0..1024).any(|fd| {
+        // SAFETY: `stat` is plain data, for which zeros are valid, and the call fills it.
+        let (result, stat) = unsafe {
+            let mut stat: libc::stat = std::mem::zeroed();
+            (libc::fstat(fd, &raw mut stat), stat)
+        };
+        result == 0 && stat.st_dev == wanted.dev() && stat.st_ino == wanted.ino()
+    })
+}
+
+fn log_of(path: &Path) -> PathBuf {
+    let mut log = path.as_os_str().to_owned();
+    log.push(".wal");
+    log.into()
+}
+
+/// Waits, but not for ever.
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < Duration::from_secs(60), "{what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_child_has_neither_heap_nor_log_open() -> Result<()> {
+    alone("files::a_child_has_neither_heap_nor_log_open", |path| {
+        for (name, options) in durabilities() {
+            let path = path.with_extension(name);
+            let (heap, root, _) = opened(&options, &path)?;
+            assert!(has_open(&path));
+            let nothing_open = || !has_open(&path) && !has_open(&log_of(&path)) && is_forked(heap.sync());
+            assert!(forked(nothing_open), "{name}");
+            // Nor has its own child, also when it has dropped what it had.
+            let mut handles = Some((heap.clone(), root.clone()));
+            assert!(forked(|| {
+                drop(handles.take());
+                let other = std::fs::File::open("/dev/null").unwrap();
+                let well = forked(|| other.metadata().is_ok());
+                well && other.metadata().is_ok()
+            }));
+            drop((root, handles));
+            heap.close()?;
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn a_child_without_a_number_to_spare() -> Result<()> {
+    alone("files::a_child_without_a_number_to_spare", |path| {
+        let (heap, _root, _) = opened(&small(), path)?;
+        let limit = libc::rlimit { rlim_cur: 64, rlim_max: 64 };
+        // SAFETY: a call with a value.
+        unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
+        let mut all = Vec::new();
+        while let Ok(file) = std::fs::File::open("/dev/null") {
+            all.push(file);
+        }
+        assert!(forked(|| !has_open(path) && all.iter().all(|file| file.metadata().is_ok())));
+        drop(all);
+        heap.close()
+    })
+}
+
+#[test]
+fn the_lock_goes_with_the_parent() {
+    for (name, _) in durabilities() {
+        let dir = tempdir();
+        let path = dir.path().join(name);
+        run_killed("files::leaves_children", name, &path);
+        let options = durabilities().into_iter().find(|other| other.0 == name).unwrap().1;
+        // At once, although two children live.
+        let (_, _, count) = opened(&options, &path).unwrap();
+        assert_eq!(count, 2, "{name}");
+        std::fs::write(path.with_extension("end"), "").unwrap();
+    }
+}
+
+/// The other process of the test above. It is killed, and its children live on.
+#[test]
+fn leaves_children() {
+    let Some((name, path)) = role() else { return };
+    let options = durabilities().into_iter().find(|other| other.0 == name).unwrap().1;
+    let _heap = opened(&options, &path).unwrap();
+    let end = path.with_extension("end");
+    fork(|| {
+        wait_until("the test ends", || end.exists() || !end.parent().unwrap().exists());
+        true
+    });
+    let mut program = Command::new("sleep");
+    program.arg("5").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    drop(program.spawn().unwrap());
+    die();
+}
+
+#[test]
+fn the_lock_goes_with_a_parent_that_opens_while_it_forks() {
+    for round in 0..5 {
+        let dir = tempdir();
+        let path = dir.path().join("x");
+        run_killed("files::opens_and_forks", "both", &path);
+        assert!(opened(&small(), &path).is_ok(), "round {round}");
+        std::fs::write(path.with_extension("end"), "").unwrap();
+    }
+}
+
+/// The other process of the test above.
+#[test]
+fn opens_and_forks() {
+    let Some((_, path)) = role() else { return };
+    let (end, start) = (path.with_extension("end"), Instant::now());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            loop {
+                let (heap, ..) = opened(&small(), &path).unwrap();
+                if start.elapsed() > Duration::from_millis(50) {
+                    die();
+                }
+                drop(heap);
+            }
+        });
+        scope.spawn(|| {
+            for _ in 0..200 {
+                fork(|| {
+                    wait_until("the test ends", || end.exists() || !end.parent().unwrap().exists());
+                    true
+                });
+            }
+        });
+    });
+}
+
+/// What [`Error::Forked`] says can be done.
+#[test]
+fn the_advice_works() {
+    for (name, options) in durabilities() {
+        let dir = tempdir();
+        let path = dir.path().join(name);
+        // A parent that closes the heap.
+        run_well("files::follows_the_advice", name, &path);
+        // One that is killed.
+        run_killed("files::is_killed_meanwhile", name, &path);
+        let done = path.with_extension("done");
+        wait_until("the child has opened the heap", || done.exists());
+        assert_eq!(std::fs::read_to_string(done).unwrap(), "4", "{name}");
+        assert_eq!(opened(&options, &path).unwrap().2, 5, "{name}");
+    }
+}
+
+/// Is refused, is locked out, waits until `may` says that it may go on, and opens the heap.
+fn follow(options: &Options, root: &Root<Data<'static>>, path: &Path, may: impl Fn() -> bool) -> Option<u64> {
+    let refused = is_forked(root.read(|_, _| ()));
+    let locked = matches!(options.open(path), Err(Error::Locked { .. }));
+    std::fs::write(path.with_extension("tried"), "").unwrap();
+    wait_until("the parent is done", may);
+    let (heap, _, count) = opened(options, path).unwrap();
+    // The old handles are still good for nothing.
+    let still = is_forked(root.read(|_, _| ()));
+    heap.close().unwrap();
+    (refused && locked && still).then_some(count)
+}
+
+/// The other process of the test above.
+#[test]
+fn follows_the_advice() {
+    let Some((name, path)) = role() else { return };
+    let options = durabilities().into_iter().find(|other| other.0 == name).unwrap().1;
+    let (heap, root, _) = opened(&options, &path).unwrap();
+    let closed = path.with_extension("closed");
+    let child = fork(|| follow(&options, &root, &path, || closed.exists()) == Some(2));
+    let tried = path.with_extension("tried");
+    wait_until("the child has tried", || tried.exists());
+    std::fs::remove_file(tried).unwrap();
+    heap.close().unwrap();
+    std::fs::write(closed, "").unwrap();
+    assert!(ends_well(child));
+}
+
+/// The other process of the test above, the second time.
+#[test]
+fn is_killed_meanwhile() {
+    let Some((name, path)) = role() else { return };
+    let options = durabilities().into_iter().find(|other| other.0 == name).unwrap().1;
+    let (_heap, root, _) = opened(&options, &path).unwrap();
+    // SAFETY: calls without arguments, here and in the child.
+    let parent = unsafe { libc::getpid() };
+    fork(|| {
+        // SAFETY: as before.
+        let count = follow(&options, &root, &path, || unsafe { libc::getppid() } != parent).unwrap();
+        std::fs::write(path.with_extension("new"), count.to_string()).unwrap();
+        std::fs::rename(path.with_extension("new"), path.with_extension("done")).unwrap();
+        true
+    });
+    let tried = path.with_extension("tried");
+    wait_until("the child has tried", || tried.exists());
+    die();
+}

@@ -1,0 +1,217 @@
+//! Who waits for a root gets it, whoever else comes: in turns, for a test with a clock finds out how busy the machine is.
+#![allow(clippy::unit_arg)] // `Ok(tx[p] = 1)` is a transaction in one line
+
+mod common;
+
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::*;
+use pheap::{Heap, Result, Root};
+
+/// Reads that may begin before a transaction that waits has its turn.
+const ENOUGH: u64 = 20_000;
+/// How long a read waits for the next one to begin. Nothing but the time that a test takes depends on it.
+const PATIENCE: Duration = Duration::from_millis(2);
+
+/// Two readers of a root, of which one is always inside, as far as the lock lets them.
+struct Relay<'a> {
+    root: &'a Root<u64>,
+    begun: AtomicU64,
+    /// How many had begun when it was said that somebody waits; none before.
+    waits_since: AtomicU64,
+}
+
+impl<'a> Relay<'a> {
+    fn new(root: &'a Root<u64>) -> Relay<'a> {
+        Relay { root, begun: AtomicU64::new(0), waits_since: AtomicU64::new(u64::MAX) }
+    }
+
+    fn run(&self, done: &AtomicBool) {
+        while !done.load(Ordering::Relaxed) && !self.is_over() {
+            let stay = |_: &pheap::View<'_>, _: pheap::P<'_, u64>| {
+                let (mine, start) = (self.begun.fetch_add(1, Ordering::Relaxed) + 1, Instant::now());
+                while self.begun.load(Ordering::Relaxed) == mine && start.elapsed() < PATIENCE {
+                    thread::yield_now();
+                }
+            };
+            self.root.read(stay).unwrap();
+        }
+    }
+
+    fn turns(&self) -> u64 {
+        self.begun.load(Ordering::Relaxed).saturating_sub(self.waits_since.load(Ordering::Relaxed))
+    }
+
+    fn is_over(&self) -> bool {
+        self.turns() > ENOUGH
+    }
+
+    fn somebody_waits(&self) {
+        self.waits_since.store(self.begun.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+}
+
+/// Whether a thread of this process sleeps.
+fn sleeps(thread: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).unwrap_or_default();
+    stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('S'))
+}
+
+/// How many reads of each root begin before `work` is done, which has begun to wait.
+fn turns(roots: &[&Root<u64>], work: impl FnOnce() + Send) -> Vec<u64> {
+    let relays: Vec<Relay<'_>> = roots.iter().map(|root| Relay::new(root)).collect();
+    let (done, worker) = (AtomicBool::new(false), AtomicI32::new(0));
+    thread::scope(|scope| {
+        for relay in &relays {
+            (0..2).for_each(|_| drop(scope.spawn(|| relay.run(&done))));
+        }
+        while relays.iter().any(|relay| relay.begun.load(Ordering::Relaxed) < 10) {
+            thread::yield_now();
+        }
+        scope.spawn(|| {
+            // SAFETY: a call without arguments.
+            worker.store(unsafe { libc::gettid() }, Ordering::Relaxed);
+            work();
+            done.store(true, Ordering::Relaxed);
+        });
+        while !done.load(Ordering::Relaxed) && !sleeps(worker.load(Ordering::Relaxed)) {
+            thread::yield_now();
+        }
+        relays.iter().for_each(Relay::somebody_waits);
+    });
+    relays.iter().map(Relay::turns).collect()
+}
+
+fn two_roots() -> Result<(Heap, Root<u64>, Root<u64>)> {
+    let heap = small().in_memory()?;
+    let (a, b) = (heap.root("a")?, heap.root("b")?);
+    Ok((heap, a, b))
+}
+
+fn add(root: &Root<u64>) {
+    root.txn(|tx, n| Ok(tx[n] += 1)).unwrap();
+}
+
+#[test]
+fn a_transaction_beside_reads_that_overlap() -> Result<()> {
+    let (heap, a, _) = two_roots()?;
+    // The lock may be biased to another thread, or to nobody.
+    for before in [0, 3000] {
+        (0..before).for_each(|_| add(&a));
+        let turns = turns(&[&a], || add(&a));
+        // Each of the two readers may have got the lock before, and not have counted itself.
+        assert!(turns[0] <= 2, "{turns:?}");
+        let collected = self::turns(&[&a], || heap.collect().unwrap());
+        // It has the lock several times.
+        assert!(collected[0] < ENOUGH, "{collected:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_transaction_over_two_roots_beside_reads_of_both() -> Result<()> {
+    let (_heap, a, b) = two_roots()?;
+    let both = || {
+        pheap::txn((&a, &b), |((ta, a), (tb, b))| {
+            ta[a] += 1;
+            Ok(tb[b] += 1)
+        })
+        .unwrap();
+    };
+    for _ in 0..3 {
+        let turns = turns(&[&a, &b], both);
+        assert!(turns.iter().all(|&turns| turns < ENOUGH), "{turns:?}");
+    }
+    Ok(())
+}
+
+/// Runs `work`, and fails if it does not end.
+fn ends(work: impl FnOnce() + Send + 'static) {
+    let (tell, told) = mpsc::channel();
+    let worker = thread::spawn(move || {
+        work();
+        tell.send(()).unwrap();
+    });
+    if told.recv_timeout(Duration::from_secs(120)) == Err(mpsc::RecvTimeoutError::Timeout) {
+        panic!("threads wait for one another");
+    }
+    worker.join().unwrap();
+}
+
+#[test]
+fn nested_reads_in_opposite_orders_beside_transactions() -> Result<()> {
+    let (_heap, a, b) = two_roots()?;
+    let (_other, c, d) = two_roots()?;
+    ends(move || {
+        thread::scope(|scope| {
+            // Of one heap, of two, and of one root twice.
+            let orders = [[&a, &b, &a], [&b, &a, &b], [&a, &c, &b], [&c, &a, &d], [&d, &b, &c]];
+            for [first, second, third] in orders {
+                scope.spawn(move || {
+                    for _ in 0..2000 {
+                        let sum = first.read(|view, x| {
+                            thread::yield_now();
+                            let inner = second.read(|view, x| {
+                                thread::yield_now();
+                                view[x] + third.read(|view, x| view[x]).unwrap()
+                            });
+                            view[x] + inner.unwrap()
+                        });
+                        assert!(sum.unwrap() < 1_000_000);
+                    }
+                });
+            }
+            for root in [&a, &b, &c, &d] {
+                scope.spawn(move || (0..1000).for_each(|_| add(root)));
+            }
+            for (one, other) in [(&a, &b), (&d, &c)] {
+                scope.spawn(move || {
+                    for _ in 0..500 {
+                        let both = pheap::txn((one, other), |((ta, a), (tb, b))| {
+                            ta[a] += 1;
+                            Ok(tb[b] += 1)
+                        });
+                        both.unwrap();
+                    }
+                });
+            }
+            // A transaction that reads a root of another heap.
+            scope.spawn(|| {
+                for _ in 0..500 {
+                    a.txn(|tx, x| Ok(tx[x] += c.read(|view, y| view[y])? % 2)).unwrap();
+                }
+            });
+        });
+        let seen = [&b, &c, &d].map(|root| root.read(|view, x| view[x]).unwrap());
+        assert_eq!(seen, [1500, 1500, 1500]);
+    });
+    Ok(())
+}
+
+#[test]
+fn reads_beside_transactions_that_overlap() -> Result<()> {
+    let (_heap, a, b) = two_roots()?;
+    ends(move || {
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for turn in 0..4 {
+                let (a, b, done) = (&a, &b, &done);
+                scope.spawn(move || {
+                    while !done.load(Ordering::Relaxed) {
+                        let roots = if turn % 2 == 0 { (a, b) } else { (b, a) };
+                        match turn {
+                            0 | 1 => pheap::txn(roots, |((tx, x), _)| Ok(tx[x] += 1)).unwrap(),
+                            _ => add(a),
+                        }
+                    }
+                });
+            }
+            (0..200).for_each(|_| assert!(a.read(|view, x| view[x]).unwrap() < u64::MAX));
+            done.store(true, Ordering::Relaxed);
+        });
+    });
+    Ok(())
+}
