@@ -58,7 +58,7 @@ impl Identity {
     pub(crate) fn of(file: &File) -> io::Result<Identity> {
         let metadata = file.metadata()?;
         let stat = statfs(file)?;
-        let kind = stat.f_type as i64;
+        let kind = kind_of(&stat);
         let when = |known: bool, number: u64| if known { number } else { 0 };
         // Devices without a driver are numbered as they are mounted, and files in memory do not outlive that.
         let has_device = libc::major(metadata.dev()) != 0 || matches!(kind, TMPFS | RAMFS);
@@ -92,6 +92,12 @@ impl Identity {
             || differ(self.file_system, now.file_system)
             || same_boot && (is_torn_by_snapshots || !is_named) && differ(self.device, now.device)
     }
+}
+
+/// The kind of file system, by its magic number.
+#[allow(clippy::unnecessary_cast)] // of another type elsewhere
+pub(crate) fn kind_of(stat: &libc::statfs) -> i64 {
+    stat.f_type as i64
 }
 
 /// What the operating system says of the file system that a file is in.
@@ -176,7 +182,7 @@ mod tests {
         assert_eq!(Identity::of(&a).unwrap(), of_a);
         std::fs::rename(dir.path().join("a"), dir.path().join("c")).unwrap();
         assert_eq!(Identity::of(&File::open(dir.path().join("c")).unwrap()).unwrap(), of_a);
-        let kind = statfs(&a).unwrap().f_type as i64;
+        let kind = kind_of(&statfs(&a).unwrap());
         assert_eq!(of_a.is_other(&of_b, true, true), HAVE_INODES.contains(&kind));
     }
 }
