@@ -78,9 +78,15 @@ fn main() -> ExitCode {
         Err(error) if error.downcast_ref().is_some_and(is_broken_pipe) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");
-            use pheap::Error::{Corrupt, NotClosed, Truncated, TypeMismatch};
-            if let Some(Corrupt { .. } | NotClosed | Truncated { .. } | TypeMismatch { .. }) =
-                error.downcast_ref()
+            use pheap::Error::{BootUnknown, Copied, Corrupt, NotClosed, Truncated, TypeMismatch};
+            if let Some(
+                BootUnknown { .. }
+                | Copied { .. }
+                | Corrupt { .. }
+                | NotClosed
+                | Truncated { .. }
+                | TypeMismatch { .. },
+            ) = error.downcast_ref()
             {
                 eprintln!(
                     "this is only an index, though: delete {}, and run this again",

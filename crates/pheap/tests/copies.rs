@@ -139,6 +139,27 @@ fn a_copy_that_somebody_answers_for_is_opened() -> Result<()> {
     Ok(())
 }
 
+/// Put back in the place of the original, which is gone: mostly with the same inode.
+#[test]
+fn a_copy_is_one_where_the_original_was() -> Result<()> {
+    let dir = tempdir();
+    let (path, copy) = (dir.path().join("x"), dir.path().join("copy"));
+    let heap = small().open(&path)?;
+    set(&heap.root("numbers")?, 1)?;
+    let bytes = fs::read(&path).unwrap();
+    let known = word(&bytes, newest_slot(&bytes) + 24 * 8) != 0;
+    heap.close()?;
+    for _ in 0..10 {
+        fs::write(&copy, &bytes).unwrap();
+        fs::remove_file(&path).unwrap();
+        fs::copy(&copy, &path).unwrap();
+        let opened = small().read_only(true).open(&path);
+        assert!(matches!(opened, Err(Error::Copied { .. })) || !known);
+        fs::remove_file(&copy).unwrap();
+    }
+    Ok(())
+}
+
 /// All of it is looked at before anything is written.
 #[test]
 fn a_copy_that_is_damaged_is_not_opened() -> Result<()> {
@@ -223,12 +244,14 @@ fn a_heap_that_a_crash_has_left_is_never_taken_for_a_copy() -> Result<()> {
         assert!(known == inode || known == 0);
         opens(&[])?;
         opens(&[(14, 4711), (21, 0x1234)])?; // another boot, in which the device is called something else
-        opens(&[(21, 0), (22, 0), (23, 0)])?; // nothing is known
+        opens(&[(21, 0), (22, 0), (23, 0), (24, 0)])?; // nothing is known
         if known != 0 {
             assert!(matches!(opens(&[(14, 4711), (22, inode + 1)]), Err(Error::Copied { .. })));
         }
-        if word(&image, slot + 23 * 8) != 0 {
-            assert!(matches!(opens(&[(14, 4711), (23, 99)]), Err(Error::Copied { .. })));
+        for number in [23, 24] {
+            if word(&image, slot + number * 8) != 0 {
+                assert!(matches!(opens(&[(14, 4711), (number, 99)]), Err(Error::Copied { .. })));
+            }
         }
     }
     Ok(())

@@ -250,7 +250,7 @@ fn mapped() -> Result<Image> {
     drop(heap);
     // In use in no file that is known, or this would be refused as a copy.
     for slot in bytes.chunks_exact_mut(PAGE).take(2) {
-        slot[21 * 8..24 * 8].fill(0);
+        slot[21 * 8..25 * 8].fill(0);
         let sum = xxhash_rust::xxh3::xxh3_64(&slot[..63 * 8]);
         slot[63 * 8..64 * 8].copy_from_slice(&sum.to_le_bytes());
     }

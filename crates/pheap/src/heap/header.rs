@@ -90,7 +90,7 @@ impl Header {
         w[17] = self.types;
         (w[18], w[19]) = self.live_slots;
         w[20] = self.log;
-        (w[21], w[22], w[23]) = (self.identity.device, self.identity.inode, self.identity.file_system);
+        w[21..25].copy_from_slice(&self.identity.to_words());
         w[25] = self.log_nonce;
         w[WORDS - 1] = checksum(&w);
         w
@@ -129,7 +129,7 @@ impl Header {
             types: w[17],
             live_slots: (w[18], w[19]),
             log: w[20],
-            identity: Identity { device: w[21], inode: w[22], file_system: w[23] },
+            identity: Identity::from_words([w[21], w[22], w[23], w[24]]),
             log_nonce: w[25],
         };
         let sane = header.arena_unit.is_power_of_two()
@@ -278,7 +278,7 @@ mod tests {
             types: 4096,
             live_slots: (8192, 80),
             log: 3,
-            identity: Identity { device: 4, inode: 5, file_system: 6 },
+            identity: Identity { device: 4, inode: 5, file_system: 6, created: 7 },
             log_nonce: 9,
         }
     }

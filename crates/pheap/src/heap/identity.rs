@@ -4,10 +4,11 @@
 //! A file system that cannot be trusted with one of the numbers has 0 for it, which is compared with nothing: a heap that a crash has left is never
 //! taken for a copy, however the machine has changed by the time it is opened. So some copies are not noticed.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
+use std::time::UNIX_EPOCH;
 
 use super::mapping::TMPFS_MAGIC as TMPFS;
 use crate::media::{Bug, bug};
@@ -21,6 +22,8 @@ pub(crate) struct Identity {
     pub(crate) inode: u64,
     /// What the file system is called, or 0 if that is not its own for ever.
     pub(crate) file_system: u64,
+    /// When the file was created, in nanoseconds since 1970, or 0. The inode of a file that was removed may be given to the next one.
+    pub(crate) created: u64,
 }
 
 // Kinds of file systems, as `statfs` has them.
@@ -55,7 +58,7 @@ impl Identity {
     pub(crate) fn of(file: &File) -> io::Result<Identity> {
         let metadata = file.metadata()?;
         let stat = statfs(file)?;
-        let kind = stat.f_type as i64;
+        let kind = kind_of(&stat);
         let when = |known: bool, number: u64| if known { number } else { 0 };
         // Devices without a driver are numbered as they are mounted, and files in memory do not outlive that.
         let has_device = libc::major(metadata.dev()) != 0 || matches!(kind, TMPFS | RAMFS);
@@ -63,7 +66,16 @@ impl Identity {
             device: when(has_device, metadata.dev()),
             inode: when(HAVE_INODES.contains(&kind), metadata.ino()),
             file_system: when(HAVE_NAMES.contains(&kind), name_of(&stat)),
+            created: when(HAVE_INODES.contains(&kind), created(&metadata)),
         })
+    }
+
+    pub(crate) fn to_words(self) -> [u64; 4] {
+        [self.device, self.inode, self.file_system, self.created]
+    }
+
+    pub(crate) fn from_words([device, inode, file_system, created]: [u64; 4]) -> Identity {
+        Identity { device, inode, file_system, created }
     }
 
     /// Whether `self`, which was written down in a file, is certainly not that of the file that has it now. Devices are compared within one boot only, and, as
@@ -76,9 +88,16 @@ impl Identity {
         }
         let is_named = self.file_system != 0 && now.file_system != 0;
         differ(self.inode, now.inode)
+            || differ(self.created, now.created)
             || differ(self.file_system, now.file_system)
             || same_boot && (is_torn_by_snapshots || !is_named) && differ(self.device, now.device)
     }
+}
+
+/// The kind of file system, by its magic number.
+#[allow(clippy::unnecessary_cast)] // of another type elsewhere
+pub(crate) fn kind_of(stat: &libc::statfs) -> i64 {
+    stat.f_type as i64
 }
 
 /// What the operating system says of the file system that a file is in.
@@ -89,6 +108,11 @@ pub(crate) fn statfs(file: &File) -> io::Result<libc::statfs> {
         (libc::fstatfs(file.as_raw_fd(), &raw mut stat), stat)
     };
     if result == 0 { Ok(stat) } else { Err(io::Error::last_os_error()) }
+}
+
+fn created(metadata: &Metadata) -> u64 {
+    let since = metadata.created().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    since.map_or(0, |since| since.as_nanos() as u64)
 }
 
 fn name_of(stat: &libc::statfs) -> u64 {
@@ -112,11 +136,11 @@ pub(crate) fn is_same_boot(then: u128, now: u128) -> bool {
 mod tests {
     use super::*;
 
-    const THIS: Identity = Identity { device: 0x801, inode: 12, file_system: 77 };
+    const THIS: Identity = Identity { device: 0x801, inode: 12, file_system: 77, created: 1234 };
 
     #[test]
     fn what_is_not_known_is_not_compared() {
-        let now = Identity { device: 0x802, inode: 13, file_system: 78 };
+        let now = Identity { device: 0x802, inode: 13, file_system: 78, created: 1235 };
         for same_boot in [false, true] {
             for torn in [false, true] {
                 assert!(!Identity::default().is_other(&now, same_boot, torn));
@@ -124,6 +148,7 @@ mod tests {
                 assert!(!THIS.is_other(&THIS, same_boot, torn));
                 assert!(THIS.is_other(&Identity { inode: 13, ..THIS }, same_boot, torn));
                 assert!(THIS.is_other(&Identity { file_system: 78, ..THIS }, same_boot, torn));
+                assert!(THIS.is_other(&Identity { created: 1235, ..THIS }, same_boot, torn));
             }
         }
     }
@@ -157,7 +182,7 @@ mod tests {
         assert_eq!(Identity::of(&a).unwrap(), of_a);
         std::fs::rename(dir.path().join("a"), dir.path().join("c")).unwrap();
         assert_eq!(Identity::of(&File::open(dir.path().join("c")).unwrap()).unwrap(), of_a);
-        let kind = statfs(&a).unwrap().f_type as i64;
+        let kind = kind_of(&statfs(&a).unwrap());
         assert_eq!(of_a.is_other(&of_b, true, true), HAVE_INODES.contains(&kind));
     }
 }

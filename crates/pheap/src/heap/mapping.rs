@@ -7,8 +7,13 @@ use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+<<<<<<< HEAD
 use super::fork::{self, Listed, OwnFile};
 use super::identity::statfs;
+=======
+use super::identity::{kind_of, statfs};
+use super::lock;
+>>>>>>> files
 #[cfg(feature = "sim")]
 use super::simulated::{Source, maps};
 use crate::error::{Error, Result};
@@ -453,7 +458,7 @@ pub(crate) const TMPFS_MAGIC: i64 = 0x0102_1994;
 
 /// The kind of file system that a file is in, by its magic number.
 pub(crate) fn file_system(file: &File) -> Option<i64> {
-    statfs(file).ok().map(|stat| stat.f_type as i64)
+    statfs(file).ok().map(|stat| kind_of(&stat))
 }
 
 /// Of Linux 5.14: as if all pages were read, or written.

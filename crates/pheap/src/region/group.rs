@@ -22,10 +22,10 @@ impl<'a> Group<'a> {
     pub(crate) fn begin(heap: &'a HeapInner, regions: &[(&'a Region, u32)]) -> Result<Group<'a>> {
         heap.check_writable()?;
         heap.wait_for_memory();
-        let mut numbers: Vec<usize> = (0..regions.len()).collect();
+        let place = |(region, _): &(&'a Region, u32)| region.header.addr();
+        let mut sorted: Vec<(&'a Region, u32)> = regions.to_vec();
         // By their place in the heap: the same in each run, so that what a crash leaves can be reproduced.
-        numbers.sort_by_key(|&number| regions[number].0.header.addr());
-        let sorted: Vec<(&'a Region, u32)> = numbers.iter().map(|&number| regions[number]).collect();
+        sorted.sort_by_key(place);
         if let Some(twice) = sorted.windows(2).find(|pair| std::ptr::eq(pair[0].0, pair[1].0)) {
             return Err(Error::DuplicateRoot { root: twice[0].0.name.lock().clone() });
         }
@@ -38,8 +38,10 @@ impl<'a> Group<'a> {
         for one in &locked {
             one.context().begin();
         }
-        let mut order = vec![0; regions.len()];
-        numbers.iter().enumerate().for_each(|(place, &number)| order[number] = place);
+        let order = regions
+            .iter()
+            .map(|one| sorted.binary_search_by_key(&place(one), place).expect("it is the same list"))
+            .collect();
         Ok(Group { locked, order })
     }
 

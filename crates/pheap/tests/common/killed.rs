@@ -25,7 +25,7 @@ pub(crate) fn forget_file(bytes: &mut [u8]) {
     for slot in bytes.chunks_exact_mut(PAGE).take(2) {
         // One that is damaged stays so.
         if slot.starts_with(b"\x89PHEAP\r\n") && slot[63 * 8..64 * 8] == sum(slot) {
-            slot[21 * 8..24 * 8].fill(0);
+            slot[21 * 8..25 * 8].fill(0);
             let sum = sum(slot);
             slot[63 * 8..64 * 8].copy_from_slice(&sum);
         }
