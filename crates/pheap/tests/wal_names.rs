@@ -65,8 +65,12 @@ fn a_log_that_loses_its_name_gets_it_back() {
     type Lose = fn(&Path);
     let ways: [(&str, Lose); 3] = [
         ("removed", |log| fs::remove_file(log).unwrap()),
-        ("renamed", |log| fs::rename(log, log.with_extension("old")).unwrap()),
+        ("renamed", |log| {
+            let _ = fs::remove_file(log.with_extension("old")); // or renaming the one to the other would do nothing
+            fs::rename(log, log.with_extension("old")).unwrap();
+        }),
         ("linked, and removed", |log| {
+            let _ = fs::remove_file(log.with_extension("kept"));
             fs::hard_link(log, log.with_extension("kept")).unwrap();
             fs::remove_file(log).unwrap();
         }),
@@ -177,7 +181,10 @@ fn another_file_in_the_place_of_the_log_is_noticed_and_left_alone() {
             path
         };
         let error = set(&root, 2).unwrap_err();
-        assert!(matches!(&error, Error::OutcomeUnknown { source } if source.to_string().contains("another file")), "{error}");
+        assert!(
+            matches!(&error, Error::OutcomeUnknown { source } if source.to_string().contains("another file")),
+            "{error}"
+        );
         let error = set(&root, 3).unwrap_err();
         assert!(matches!(error, Error::Misplaced { .. }), "{error}");
         assert!(matches!(root.read(|view, n| view[n]), Err(Error::Misplaced { .. })));
@@ -205,7 +212,10 @@ fn a_heap_that_was_removed_says_so() {
             fs::remove_file(log_of(&path)).unwrap();
         }
         let error = set(&root, 2).unwrap_err();
-        assert!(matches!(&error, Error::OutcomeUnknown { source } if source.to_string().contains("removed")), "{error}");
+        assert!(
+            matches!(&error, Error::OutcomeUnknown { source } if source.to_string().contains("removed")),
+            "{error}"
+        );
         assert!(matches!(set(&root, 3), Err(Error::Misplaced { .. })));
         drop(root);
         assert!(matches!(heap.close(), Err(Error::Misplaced { .. })));
@@ -241,7 +251,9 @@ fn a_heap_of_several_names_has_one_log() {
     fs::copy(log_of(&at("h")), log_of(&dead.join("h"))).unwrap();
     fs::hard_link(dead.join("h"), dead.join("other")).unwrap();
     match options().open(dead.join("other")) {
-        Err(Error::LogMissing { path }) => assert_eq!(path, fs::canonicalize(&dead).unwrap().join("other.wal")),
+        Err(Error::LogMissing { path }) => {
+            assert_eq!(path, fs::canonicalize(&dead).unwrap().join("other.wal"))
+        }
         other => panic!("{other:?}"),
     }
     assert_eq!(get(&options().open(dead.join("h")).unwrap()), 1);
@@ -324,7 +336,8 @@ fn a_damaged_head_of_a_segment_is_no_head() {
 fn a_heap_that_is_mounted_by_itself_is_refused() {
     if let Some((_, dir)) = role() {
         let call = |path: &Path| std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).unwrap();
-        let (heap, alone, container) = (call(&dir.join("h")), call(&dir.join("container/h")), call(&dir.join("container")));
+        let (heap, alone, container) =
+            (call(&dir.join("h")), call(&dir.join("container/h")), call(&dir.join("container")));
         let null = std::ptr::null();
         // SAFETY: plain system calls with strings that live; the mounts are seen by this process only, and go with it.
         let mounted = unsafe {

@@ -52,10 +52,10 @@ use types::TypeTable;
 
 pub use check::{Report, Usage};
 pub use inspect::{Elements, Field, Fields, HeapInfo, Object, Pointer, TypeInfo, Value};
+pub(crate) use open::random;
 pub use options::{Durability, Options, SyncPolicy};
 pub use pauses::Pauses;
 pub use roots::RootInfo;
-pub(crate) use open::random;
 pub(crate) use spans::Span;
 
 /// An open heap: a file of Rust objects, mapped into memory.
@@ -353,7 +353,7 @@ impl HeapInner {
             wal.quiesce(); // a thread that has failed, or is about to, may still write
         }
         let mut meta = self.meta.lock();
-        if let Some(wal) = self.wal().filter(|_| !self.is_simulated()) {
+        if let Some(wal) = self.wal() {
             wal.begin_to_close();
         }
         let closed = match self.wal().and_then(|wal| wal.failure()) {

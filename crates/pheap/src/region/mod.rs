@@ -166,11 +166,8 @@ impl Region {
 
     /// Why a handle gets nothing, once that is durable: it may not be found again after a crash.
     fn why_not(&self, heap: &HeapInner) -> Error {
-        let why = if self.is_gone() {
-            Error::Closed
-        } else {
-            Error::Migrated { root: self.name.lock().clone() }
-        };
+        let why =
+            if self.is_gone() { Error::Closed } else { Error::Migrated { root: self.name.lock().clone() } };
         if bug(Bug::TellAtOnce) {
             return why;
         }

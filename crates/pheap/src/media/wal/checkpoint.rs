@@ -4,9 +4,9 @@ use std::io;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::{Folded, Wal};
 use super::fold::{self, Fold};
 use super::format::{MARKS, Records};
+use super::{Folded, Wal};
 use crate::error::{Error, Result};
 use crate::heap::SyncPolicy;
 use crate::media::{Bug, LINE, bug};

@@ -120,7 +120,10 @@ impl Files {
         match names.log_id()? {
             Some(id) if id == log.id() => {} // whoever has renamed the heap has renamed the log as well
             Some(_) => {
-                let what = format!("{} is another file, where the log of the heap belongs", names.log_path().display());
+                let what = format!(
+                    "{} is another file, where the log of the heap belongs",
+                    names.log_path().display()
+                );
                 return Err(io::Error::new(io::ErrorKind::AlreadyExists, what));
             }
             // It may have no name at all, or the file system no links.

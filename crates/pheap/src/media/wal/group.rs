@@ -6,7 +6,8 @@ use std::panic::Location;
 use std::sync::atomic::Ordering;
 
 use super::buffer::Chunk;
-use super::storage::Kept;
+use super::format::HEAD;
+use super::storage::{Kept, Storage};
 use super::{State, Wal, fold, most_mapped};
 use crate::error::{Error, Result};
 use crate::heap::SyncPolicy;
@@ -205,19 +206,29 @@ impl Wal {
         }
         let old = current.clone();
         let new = self.disk.create_log()?;
-        let len = old.len()?;
-        // SURVIVES drop: what is written next makes it as long. This is to know of a full disk early.
-        new.extend(0, len)?;
-        let mut bytes = vec![0; 1 << 20];
-        for at in (0..len).step_by(bytes.len()) {
-            let have = old.read_up_to(&mut bytes, at)?;
-            new.write_all(&bytes[..have], at)?;
-        }
-        new.sync()?;
+        copy(&*old, &*new).inspect_err(|_| {
+            let _ = self.disk.remove_log(&*new); // or it would seem to be all that there was
+        })?;
         if self.at_once {
             new.map(most_mapped(self.layout, self.settings));
         }
         *current = new;
         Ok(())
     }
+}
+
+/// Copies a log, with what says that it is one at the end: a part of it must not be taken for the whole.
+fn copy(old: &dyn Storage, new: &dyn Storage) -> io::Result<()> {
+    let len = old.len()?;
+    // SURVIVES drop: what is written next makes it as long. This is to know of a full disk early.
+    new.extend(0, len)?;
+    let mut bytes = vec![0; 1 << 20];
+    for at in (HEAD..len).step_by(bytes.len()) {
+        let have = old.read_up_to(&mut bytes, at)?;
+        new.write_all(&bytes[..have], at)?;
+    }
+    new.sync()?;
+    let have = old.read_up_to(&mut bytes[..HEAD as usize], 0)?;
+    new.write_all(&bytes[..have], 0)?;
+    new.sync()
 }

@@ -152,7 +152,7 @@ impl Failure {
 
     fn error(&self) -> Error {
         if self.misplaced {
-            return Error::Misplaced { reason: self.text.clone() };
+            return Error::Misplaced { reason: format!("{}: {}", self.what, self.text) };
         }
         Error::Failed { reason: format!("{}: {}", self.what, self.source()) }
     }

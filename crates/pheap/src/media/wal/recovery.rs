@@ -27,12 +27,15 @@ impl Leftover {
         let error = |e| Error::io(format!("reading {}", path.display()), e);
         let foreign = |why: &str| Error::ForeignLog { path: path.to_owned(), why: why.to_owned() };
         // Not a file at all, or a link to one, perhaps.
-        let is_none = |e: &io::Error| matches!(e.raw_os_error(), Some(libc::ELOOP | libc::EISDIR | libc::ESPIPE | libc::ENXIO));
+        let is_none = |e: &io::Error| {
+            matches!(e.raw_os_error(), Some(libc::ELOOP | libc::EISDIR | libc::ESPIPE | libc::ENXIO))
+        };
         let opened = disk.open_log().and_then(|log| {
             let head = log.as_deref().map(read_head).transpose()?;
             Ok((log, head))
         });
-        let (log, head) = opened.map_err(|e| if is_none(&e) { foreign("it is no ordinary file") } else { error(e) })?;
+        let (log, head) =
+            opened.map_err(|e| if is_none(&e) { foreign("it is no ordinary file") } else { error(e) })?;
         if header.in_use != Use::Wal {
             return match head {
                 None | Some(Head::Nothing) => Ok(Leftover::default()),
@@ -46,7 +49,9 @@ impl Leftover {
                     Err(foreign("it is newer than the heap"))
                 }
                 Some(Head::Log(layout)) if is_own(layout, header) => Ok(Leftover::default()),
-                Some(Head::Log(layout)) if layout.id == header.log + 1 && is_unused(&log, layout).map_err(error)? => {
+                Some(Head::Log(layout))
+                    if layout.id == header.log + 1 && is_unused(&log, layout).map_err(error)? =>
+                {
                     Ok(Leftover::default())
                 }
                 Some(Head::Log(_)) => Err(foreign(OF_A_COPY)),

@@ -432,12 +432,18 @@ fn a_torn_mark_leaves_the_other_one() {
 #[test]
 fn a_log_of_the_first_format_is_still_read() {
     let dir = tempfile::tempdir().unwrap();
-    let [path, log_path, copy, copy_log] = ["heap", "heap.wal", "old", "old.wal"].map(|name| dir.path().join(name));
-    let options = crate::Options::new().durability(crate::Durability::Wal).arena_size(1 << 20).log_limit(1 << 20);
+    let [path, log_path, copy, copy_log] =
+        ["heap", "heap.wal", "old", "old.wal"].map(|name| dir.path().join(name));
+    let options =
+        crate::Options::new().durability(crate::Durability::Wal).arena_size(1 << 20).log_limit(1 << 20);
     let heap = options.open(&path).unwrap();
     let root = heap.root::<u64>("n").unwrap();
     for value in 1..=5 {
-        root.txn(|tx, p| { tx[p] = value; Ok(()) }).unwrap();
+        root.txn(|tx, p| {
+            tx[p] = value;
+            Ok(())
+        })
+        .unwrap();
     }
     let (mut data, log) = (std::fs::read(&path).unwrap(), std::fs::read(&log_path).unwrap());
     let word = |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..][..8].try_into().unwrap());
@@ -454,7 +460,8 @@ fn a_log_of_the_first_format_is_still_read() {
     let salt = word(&data, 64);
     let found = read_all(&log, layout, Seed::new(salt, layout), Path::new("log")).unwrap();
     let old = Layout { nonce: 0, ..layout };
-    let mut head: Vec<u64> = old.to_bytes().chunks(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect();
+    let mut head: Vec<u64> =
+        old.to_bytes().chunks(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect();
     head[1] = 1;
     head[7] = xxhash_rust::xxh3::xxh3_64(bytes(&head[..7]));
     let mut written = bytes(&head).to_vec();

@@ -185,7 +185,11 @@ fn a_new_log_is_durable_on_return_and_has_nothing_of_the_old_one() {
     disk.remove_log(&*old).unwrap();
     let new = disk.create_log().unwrap();
     assert_eq!(disk.take_points().pop().unwrap().pending.len(), 3);
-    assert!(point(&disk).pending.is_empty() && disk.keep_log(&*new).unwrap() == Kept::Here && disk.keep_log(&*old).is_err());
+    assert!(
+        point(&disk).pending.is_empty()
+            && disk.keep_log(&*new).unwrap() == Kept::Here
+            && disk.keep_log(&*old).is_err()
+    );
     assert_eq!((disk.durable().log, new.len().unwrap()), (Some(Vec::new()), 0));
 }
 
@@ -282,7 +286,10 @@ fn a_sector_can_be_there_in_part() {
     disk.data().write_some(&filled(2), 512).unwrap();
     let pending = point(&disk).pending;
     assert_eq!(pending.len(), 4, "{pending:?}");
-    assert!(matches!(pending[1], DiskChange::Sector(Which::Data, 0, _)) && pending[2] == sector(Which::Data, 0, 2));
+    assert!(
+        matches!(pending[1], DiskChange::Sector(Which::Data, 0, _))
+            && pending[2] == sector(Which::Data, 0, 2)
+    );
     // What a failed sync has left stays a part, or the whole.
     log.write_some(&filled(3), 1024).unwrap();
     disk.fail(fault(Which::Log, Call::Datasync, 0, libc::EIO));
