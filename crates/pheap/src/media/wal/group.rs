@@ -153,14 +153,14 @@ impl Wal {
             (synced, kept)
         });
         state.syncing = false;
-        match synced {
-            Ok(()) => self.note_kept(state, &kept),
-            Err(e) => self.fail(state, &format!("syncing {}", self.disk.log_path().display()), &e),
-        }
-        if state.failure.is_none() {
-            self.durable.fetch_max(end, Ordering::Release);
-            self.counters.syncs.fetch_add(1, Ordering::Relaxed);
-            self.changed.notify_all();
+        match (synced, kept) {
+            (Ok(()), Ok(())) => {
+                self.durable.fetch_max(end, Ordering::Release);
+                self.counters.syncs.fetch_add(1, Ordering::Relaxed);
+                self.changed.notify_all();
+            }
+            (Ok(()), kept) => self.note_kept(state, &kept),
+            (Err(e), _) => self.fail(state, &format!("syncing {}", self.disk.log_path().display()), &e),
         }
     }
 
@@ -169,8 +169,9 @@ impl Wal {
         if bug(Bug::TrustLogName) || self.closing.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let log = self.log.read().clone();
-        match self.disk.keep_log(&*log)? {
+        // Locked meanwhile, or the one that has replaced this log would seem to be a foreign one.
+        let kept = self.disk.keep_log(&**self.log.read())?;
+        match kept {
             Kept::Here => Ok(()),
             Kept::Lost => self.replace_log(),
         }
