@@ -16,7 +16,7 @@ use pheap::sim::{seeded_bug, set_bug};
 use pheap::{Error, Heap, Root};
 
 use crate::explore::address;
-use crate::medium::{Content, Medium, Moment, Snapshot};
+use crate::medium::{Content, Moment, Snapshot};
 use crate::model::State;
 use crate::objects::Record;
 use crate::program::{One, Program, Setting, Which};

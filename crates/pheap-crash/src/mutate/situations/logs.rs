@@ -153,7 +153,7 @@ pub(super) fn log_removed(start: Start) -> Result<(), String> {
         .map_err(|error| format!("after the log was removed, {error}"))?;
     // Meanwhile it is missed, or whole: a part of it must not be taken for all there was.
     let whole = |content| match Run::open(Setting::default(), content, None, 3) {
-        Err(error) if error.contains(" is missing") => Ok(()),
+        Err(error) if error.contains(" is missing") || error.contains(" is not the log") => Ok(()),
         Err(error) => Err(error),
         Ok(run) if [&at_first, &state].contains(&run.state()) => run.finish().map(drop),
         Ok(run) => Err(state.difference(run.state())),
