@@ -65,8 +65,12 @@ fn a_log_that_loses_its_name_gets_it_back() {
     type Lose = fn(&Path);
     let ways: [(&str, Lose); 3] = [
         ("removed", |log| fs::remove_file(log).unwrap()),
-        ("renamed", |log| fs::rename(log, log.with_extension("old")).unwrap()),
+        ("renamed", |log| {
+            let _ = fs::remove_file(log.with_extension("old")); // or renaming the one to the other would do nothing
+            fs::rename(log, log.with_extension("old")).unwrap();
+        }),
         ("linked, and removed", |log| {
+            let _ = fs::remove_file(log.with_extension("kept"));
             fs::hard_link(log, log.with_extension("kept")).unwrap();
             fs::remove_file(log).unwrap();
         }),

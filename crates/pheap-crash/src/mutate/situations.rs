@@ -1,10 +1,10 @@
 //! What no program of one thread and known types shows: other threads, files of other heaps, types by the dozen.
 
+mod logs;
 mod types;
 
 use std::fmt;
 use std::ops::ControlFlow;
-use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -13,17 +13,16 @@ use std::time::Duration;
 use pheap::sim::disk::{DiskImage, SimDisk, Which as File, differences};
 use pheap::sim::mutant::{add_noted, mutant, note_sites, notes_sites, set_mutant, take_noted};
 use pheap::sim::{seeded_bug, set_bug};
-use pheap::{Durability, Error, Heap, Options, Root};
+use pheap::{Error, Heap, Root};
 
 use crate::explore::address;
-use crate::medium::{Content, Medium, Moment, Snapshot};
+use crate::medium::{Content, Moment, Snapshot};
 use crate::model::State;
-use crate::objects::{Record, handle};
+use crate::objects::Record;
 use crate::program::{One, Program, Setting, Which};
 use crate::rng::Rng;
 use crate::run::{Run, catching, options, ready};
 use crate::subset::Breadth;
-use crate::tuning::SMALL;
 
 /// How long another thread has to do what it must not.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -123,7 +122,7 @@ impl Situation {
     pub fn start(self) -> Result<Start, String> {
         let _address = address();
         let [_, _, (content, state), _] = ready()?;
-        let files = if self == Situation::ForeignLog { files()? } else { Vec::new() };
+        let files = if self == Situation::ForeignLog { logs::files()? } else { Vec::new() };
         Ok(Start { content, state, files })
     }
 
@@ -134,9 +133,9 @@ impl Situation {
     pub fn explore(self, start: Start) -> Result<(), String> {
         let _address = address();
         catching(|| match self {
-            Situation::ForeignLog => foreign_log(&start.files),
-            Situation::LogRemoved => log_removed(start),
-            Situation::Twins => twins(start),
+            Situation::ForeignLog => logs::foreign_log(&start.files),
+            Situation::LogRemoved => logs::log_removed(start),
+            Situation::Twins => logs::twins(start),
             Situation::Types => types::explore(start),
             Situation::Reused => reused(&start, false),
             Situation::ReusedOnDisk => reused(&start, true),
@@ -200,9 +199,11 @@ impl Situation {
                 let told = |result: pheap::Result<()>| {
                     matches!(result, Err(Error::Closed | Error::Migrated { .. } | Error::NoSuchRoot(_)))
                 };
-                let by_handle = told(a.read(|_, _| ())) || told(a.txn(|_, _| Ok(())));
-                let by_name = self == Situation::Removed && told(heap.existing_root::<Record>("a").map(drop));
-                seen = (by_handle || by_name).then_some(77);
+                // A read would wait for what it might see before it even looks at the root.
+                let by_handle = told(a.txn(|_, _| Ok(())));
+                let by_name =
+                    || self == Situation::Removed && told(heap.existing_root::<Record>("a").map(drop));
+                seen = (by_handle || by_name()).then_some(77);
             }
             Situation::Read => seen = a.read(|view, p| view[p].x).ok(),
             Situation::Commit => {
@@ -233,86 +234,6 @@ impl Situation {
 
 fn record(heap: &Heap, name: &str) -> Result<Root<Record<'static>>, String> {
     heap.existing_root(name).map_err(|error| error.to_string())
-}
-
-/// The bytes of two files.
-type HeapAndLog = (Vec<u8>, Vec<u8>);
-
-/// Two heaps in files, of which a crash has left the logs, and the first one again, after it was closed and opened.
-fn files() -> Result<Vec<HeapAndLog>, String> {
-    let folder = std::env::temp_dir().join(format!("pheap-mutate-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).map_err(|e| e.to_string())?;
-    let made = files_in(&folder);
-    let _ = std::fs::remove_dir_all(&folder);
-    made
-}
-
-fn files_in(folder: &Path) -> Result<Vec<HeapAndLog>, String> {
-    let mut made = Vec::new();
-    for name in ["one", "two", "one"] {
-        let path = folder.join(name);
-        let heap = file_options().open(&path).map_err(|error| error.to_string())?;
-        let root: Root<u64> = heap.root("n").map_err(|error| error.to_string())?;
-        add_one(&root)?;
-        let read = |path: &Path| std::fs::read(path).map_err(|error| error.to_string());
-        made.push((read(&path)?, read(&folder.join(format!("{name}.wal")))?));
-    }
-    Ok(made)
-}
-
-fn file_options() -> Options {
-    Options::new()
-        .tuning(SMALL)
-        .arena_size(64 << 10)
-        .reserve(16 << 20)
-        .durability(Durability::Wal)
-        .log_limit(1 << 20)
-        .collect_threads(1)
-}
-
-fn add_one(root: &Root<u64>) -> Result<(), String> {
-    root.txn(|tx, p| {
-        tx[p] += 1;
-        Ok(())
-    })
-    .map_err(|error| error.to_string())
-}
-
-fn foreign_log(files: &[(Vec<u8>, Vec<u8>)]) -> Result<(), String> {
-    let [one, two, again] = files else { return Err("three heaps are needed".to_owned()) };
-    let open = |data: &[u8], log: Option<Vec<u8>>| -> (Arc<SimDisk>, pheap::Result<Heap>) {
-        let disk = Arc::new(SimDisk::new(DiskImage { data: data.to_vec(), log }));
-        let heap = file_options().simulate_disk(&disk);
-        (disk, heap)
-    };
-    let must_be_refused = |what: &str, (_, result): (Arc<SimDisk>, pheap::Result<Heap>)| match result {
-        Err(Error::ForeignLog { .. }) => Ok(()),
-        Err(error) => Err(format!("{what}: opening says {error}")),
-        Ok(_) => Err(format!("{what}: nobody notices")),
-    };
-    let damaged = |log: &[u8]| {
-        let mut log = log.to_vec();
-        log[40] ^= 1;
-        Some(log)
-    };
-    must_be_refused("the log of another heap", open(&one.0, Some(two.1.clone())))?;
-    must_be_refused("an older log", open(&again.0, Some(one.1.clone())))?;
-    // The heap that was not closed, closed.
-    let (disk, heap) = open(&one.0, Some(one.1.clone()));
-    heap.and_then(Heap::close).map_err(|error| format!("with its own log: {error}"))?;
-    let closed = disk.view();
-    if closed.log.is_some() {
-        return Err("a heap that was closed has a log".to_owned());
-    }
-    must_be_refused("closed, with the log of another heap", open(&closed.data, Some(two.1.clone())))?;
-    must_be_refused("closed, with the damaged log of another heap", open(&closed.data, damaged(&two.1)))?;
-    let (_, heap) = open(&closed.data, damaged(&one.1));
-    let heap = heap.map_err(|error| format!("closed, with a damaged log of its own: {error}"))?;
-    let root: Root<u64> = heap.root("n").map_err(|error| error.to_string())?;
-    match root.read(|view, p| view[p]) {
-        Ok(1) => Ok(()),
-        other => Err(format!("closed, with a damaged log of its own, the heap holds {other:?}, not 1")),
-    }
 }
 
 /// Lets the power fail at each wanted point of a medium that has begun with `start`, and looks at what is left.
@@ -368,66 +289,6 @@ fn unsynced(start: Start) -> Result<(), String> {
     let last = trace.states.len() - 1;
     let acknowledged = |point: &Moment| point.acknowledged().1 == last;
     crash_everywhere(before, &points, acknowledged, |content| must_hold(content, &state))
-}
-
-/// Two copies of a heap, each in use: their logs have the same number.
-fn twins(start: Start) -> Result<(), String> {
-    let Content::Disk(closed, _) = start.content.on_disk() else { unreachable!("it is one now") };
-    let setting = options(Setting { wal: true, ..Setting::default() }, None);
-    let in_use = |copy: u32| {
-        let disk = Arc::new(SimDisk::new(closed.clone()));
-        disk.set_copy(copy);
-        let heap = setting.simulate_disk(&disk).map_err(|error| format!("opening fails: {error}"))?;
-        let changed = record(&heap, "a")?.txn(|tx, p| {
-            tx[p].x = u64::from(copy);
-            Ok(())
-        });
-        changed.map_err(|error| error.to_string())?;
-        Ok::<DiskImage, String>(disk.view())
-    };
-    let (one, two) = (in_use(1)?, in_use(2)?);
-    for (what, data) in [("another copy", &two.data), ("a copy that is closed", &closed.data)] {
-        let disk = Arc::new(SimDisk::new(DiskImage { data: data.clone(), log: one.log.clone() }));
-        match setting.simulate_disk(&disk) {
-            Err(Error::ForeignLog { .. }) if disk.view().log == one.log => {}
-            Err(error) => return Err(format!("{what}: opening says {error}, or the log has changed")),
-            Ok(_) => return Err(format!("{what}: nobody notices")),
-        }
-    }
-    for (image, expected) in [(one, 1), (two, 2)] {
-        let heap =
-            setting.simulate_disk(&Arc::new(SimDisk::new(image))).map_err(|error| error.to_string())?;
-        let found = record(&heap, "a")?.read(|view, p| view[p].x).map_err(|error| error.to_string())?;
-        if found != expected {
-            return Err(format!("with its own log, a copy holds {found}, not {expected}"));
-        }
-    }
-    Ok(())
-}
-
-fn log_removed(start: Start) -> Result<(), String> {
-    let medium = Medium::new(start.content.on_disk());
-    let setting = Setting { wal: true, ..Setting::default() };
-    let heap = medium.open(&options(setting, None)).map_err(|error| format!("opening fails: {error}"))?;
-    let root = handle(&heap, &mut Default::default(), "a").map_err(|error| error.to_string())?;
-    let mut state = start.state;
-    let mut set = |value: u64| {
-        let model = state.roots.get_mut("a").ok_or("there is no root")?;
-        crate::ops::one(&root, model, One::Set, value).map_err(|error| error.to_string())
-    };
-    set(5)?;
-    let disk = medium.disk().ok_or("there is no disk")?;
-    medium.take_points();
-    let before = medium.durable();
-    disk.set_log(None);
-    set(6)?;
-    // The log has another file now, and what was acknowledged is in it.
-    medium.acknowledge(2, 2);
-    let acknowledged = |point: &Moment| point.acknowledged().0 == 2;
-    let points = medium.take_points();
-    drop((root, heap));
-    crash_everywhere(before, &points, acknowledged, |content| must_hold(content, &state))
-        .map_err(|error| format!("after the log was removed, {error}"))
 }
 
 /// Roots with spans of many sizes, side by side.

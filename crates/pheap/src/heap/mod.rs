@@ -381,7 +381,7 @@ impl HeapInner {
             wal.quiesce(); // a thread that has failed, or is about to, may still write
         }
         let mut meta = self.meta.lock();
-        if let Some(wal) = self.wal().filter(|_| !self.is_simulated()) {
+        if let Some(wal) = self.wal() {
             wal.begin_to_close();
         }
         let closed = match self.wal().and_then(|wal| wal.failure()) {

@@ -22,7 +22,8 @@ pub enum Durability {
     Pmem,
     /// The end of the process and the loss of power, on any file system: what a transaction changes is appended to a log, in a file of the
     /// same name with `.wal` at its end, and synced before the transaction returns (see [`SyncPolicy`]). Checkpoints bring it to the
-    /// heap's file in the background.
+    /// heap's file in the background. Both files may be renamed while the heap is open, the log follows the heap. A file that is mounted by itself,
+    /// into a container for example, is refused ([`Error::MountedAlone`](crate::Error::MountedAlone)): mount its directory.
     Wal,
     /// The end of the process at any instant (`kill -9`, abort, panic), but not of the machine.
     Process,

@@ -172,7 +172,7 @@ impl Wal {
                 continue;
             }
             // Commits make no system call that could tell them that the log has lost its name.
-            let _ = self.requested.wait_for(&mut state, LOOK);
+            self.requested.wait_for(&mut state, LOOK);
             if seen != state.buffer.end() {
                 seen = state.buffer.end();
                 let _ = MutexGuard::unlocked(&mut state, || self.keep_found());

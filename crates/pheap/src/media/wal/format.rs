@@ -106,6 +106,22 @@ fn head_sum(words: &[u64; HEAD_WORDS]) -> u64 {
     xxh3_64(&bytes)
 }
 
+/// Whether these may be some words of a head that was being written, without the first one: the disk may have any of them.
+fn is_torn(words: &[u64; HEAD_WORDS]) -> bool {
+    [0, FIRST_FORMAT, FORMAT].contains(&words[1]) && words[5].is_multiple_of(HEAD) && words[5] <= MOST_SEGMENT
+}
+
+/// Whether a file is as long as a new log at most, and has nothing but a head.
+fn is_zero_behind_head(file: &dyn Storage) -> io::Result<bool> {
+    const MOST: u64 = HEAD + (2 << 20);
+    if file.len()? > MOST {
+        return Ok(false);
+    }
+    let mut rest = vec![0; MOST as usize];
+    let have = file.read_up_to(&mut rest, HEAD_WORDS as u64 * 8)?;
+    Ok(rest[..have].iter().all(|&byte| byte == 0))
+}
+
 /// Reads the head of a file.
 pub(crate) fn read_head(file: &dyn Storage) -> io::Result<Head> {
     let mut bytes = [0; HEAD_WORDS * 8];
@@ -116,6 +132,9 @@ pub(crate) fn read_head(file: &dyn Storage) -> io::Result<Head> {
     // It is written first of all, from the front.
     let written = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
     if written <= 32 && (words[0] == MAGIC || MAGIC.to_le_bytes().starts_with(&bytes[..written.min(8)])) {
+        return Ok(Head::Nothing);
+    }
+    if words[0] == 0 && is_torn(&words) && is_zero_behind_head(file)? {
         return Ok(Head::Nothing);
     }
     if have < 8 || words[0] != MAGIC {

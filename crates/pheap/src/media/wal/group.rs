@@ -6,7 +6,8 @@ use std::panic::Location;
 use std::sync::atomic::Ordering;
 
 use super::buffer::Chunk;
-use super::storage::Kept;
+use super::format::HEAD;
+use super::storage::{Kept, Storage};
 use super::{State, Wal, fold, most_mapped};
 use crate::error::{Error, Result};
 use crate::heap::SyncPolicy;
@@ -152,14 +153,14 @@ impl Wal {
             (synced, kept)
         });
         state.syncing = false;
-        match synced {
-            Ok(()) => self.note_kept(state, &kept),
-            Err(e) => self.fail(state, &format!("syncing {}", self.disk.log_path().display()), &e),
-        }
-        if state.failure.is_none() {
-            self.durable.fetch_max(end, Ordering::Release);
-            self.counters.syncs.fetch_add(1, Ordering::Relaxed);
-            self.changed.notify_all();
+        match (synced, kept) {
+            (Ok(()), Ok(())) => {
+                self.durable.fetch_max(end, Ordering::Release);
+                self.counters.syncs.fetch_add(1, Ordering::Relaxed);
+                self.changed.notify_all();
+            }
+            (Ok(()), kept) => self.note_kept(state, &kept),
+            (Err(e), _) => self.fail(state, &format!("syncing {}", self.disk.log_path().display()), &e),
         }
     }
 
@@ -168,8 +169,9 @@ impl Wal {
         if bug(Bug::TrustLogName) || self.closing.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let log = self.log.read().clone();
-        match self.disk.keep_log(&*log)? {
+        // Locked meanwhile, or the one that has replaced this log would seem to be a foreign one.
+        let kept = self.disk.keep_log(&**self.log.read())?;
+        match kept {
             Kept::Here => Ok(()),
             Kept::Lost => self.replace_log(),
         }
@@ -205,19 +207,29 @@ impl Wal {
         }
         let old = current.clone();
         let new = self.disk.create_log()?;
-        let len = old.len()?;
-        // SURVIVES drop: what is written next makes it as long. This is to know of a full disk early.
-        new.extend(0, len)?;
-        let mut bytes = vec![0; 1 << 20];
-        for at in (0..len).step_by(bytes.len()) {
-            let have = old.read_up_to(&mut bytes, at)?;
-            new.write_all(&bytes[..have], at)?;
-        }
-        new.sync()?;
+        copy(&*old, &*new).inspect_err(|_| {
+            let _ = self.disk.remove_log(&*new); // or it would seem to be all that there was
+        })?;
         if self.at_once {
             new.map(most_mapped(self.layout, self.settings));
         }
         *current = new;
         Ok(())
     }
+}
+
+/// Copies a log, with what says that it is one at the end: a part of it must not be taken for the whole.
+fn copy(old: &dyn Storage, new: &dyn Storage) -> io::Result<()> {
+    let len = old.len()?;
+    // SURVIVES drop: what is written next makes it as long. This is to know of a full disk early.
+    new.extend(0, len)?;
+    let mut bytes = vec![0; 1 << 20];
+    for at in (HEAD..len).step_by(bytes.len()) {
+        let have = old.read_up_to(&mut bytes, at)?;
+        new.write_all(&bytes[..have], at)?;
+    }
+    new.sync()?;
+    let have = old.read_up_to(&mut bytes[..HEAD as usize], 0)?;
+    new.write_all(&bytes[..have], 0)?;
+    new.sync()
 }

@@ -152,7 +152,7 @@ impl Failure {
 
     fn error(&self) -> Error {
         if self.misplaced {
-            return Error::Misplaced { reason: self.text.clone() };
+            return Error::Misplaced { reason: format!("{}: {}", self.what, self.text) };
         }
         Error::Failed { reason: format!("{}: {}", self.what, self.source()) }
     }
@@ -413,6 +413,7 @@ impl Wal {
     /// Ends the use of a log whose heap is closed: all is in the heap's file, and its header says so. A log of another heap that has come to lie there stays.
     pub(crate) fn remove(&self) {
         // If that fails, the next opening sees that the log is an old one.
+        // SURVIVES drop: the heap is being closed, or was not opened, and nobody replaces the log any more.
         let _ = self.disk.remove_log(&**self.log.read());
     }
 }

@@ -39,7 +39,9 @@ impl Leftover {
         if header.in_use != Use::Wal {
             return match head {
                 None | Some(Head::Nothing) => Ok(Leftover::default()),
-                Some(Head::Damaged(uuid)) if holds(uuid, header.uuid) => Ok(Leftover::default()),
+                Some(Head::Damaged(uuid)) if holds(is_part(uuid, header.uuid), true) => {
+                    Ok(Leftover::default())
+                }
                 Some(Head::Damaged(_)) => Err(foreign("it belongs to another heap")),
                 // Left by a crash between the end of its use and its removal, or while it was made.
                 Some(Head::Log(layout)) if !holds(layout.uuid, header.uuid) => {
@@ -97,6 +99,11 @@ const OF_A_COPY: &str = "it is that of a copy of the heap";
 fn is_own(layout: Layout, header: &Header) -> bool {
     // Those of the first format have 0, and so have the headers of heaps that made them.
     holds(layout.nonce, header.log_nonce) || bug(Bug::LogsCountAlike)
+}
+
+/// Whether this is what a head that was never completed may say of a uuid: a disk has any words of it.
+fn is_part(found: u128, uuid: u128) -> bool {
+    [0, 64].iter().all(|half| [0, (uuid >> half) as u64].contains(&((found >> half) as u64)))
 }
 
 /// Whether nothing was ever written to a log but its head: a heap that was going to use it did not come to that.

@@ -217,6 +217,23 @@ fn a_head_says_whose_log_it_is() {
         let expected = if len <= 32 { Head::Nothing } else { Head::Damaged(LAYOUT.uuid) };
         assert_eq!(read_head(&file).unwrap(), expected, "{len}");
     }
+    // Torn while it was written: whatever words are there.
+    for words in 0u32..256 {
+        let mut torn = [vec![0; head.len()], vec![0; 5000]].concat();
+        for word in (0..8).filter(|word| words >> word & 1 == 1) {
+            torn[word * 8..][..8].copy_from_slice(&head[word * 8..][..8]);
+        }
+        let found = read_head(&InMemory(Mutex::new(torn.clone()))).unwrap();
+        let is_whole = words == 255 || words == 191 && head[48..56] == [0; 8];
+        assert!(
+            matches!(found, Head::Nothing | Head::Damaged(_)) || is_whole && found == Head::Log(LAYOUT),
+            "{words:#b}: {found:?}"
+        );
+        // With anything behind it, it is a file of somebody, or a log that was in use.
+        torn[4500] = 1;
+        let found = read_head(&InMemory(Mutex::new(torn))).unwrap();
+        assert!(found != Head::Nothing || words & 0b1111_0000 == 0, "{words:#b}");
+    }
     // No record of another log is taken for one of this.
     let mut log = log;
     log.append(&content(&vec![(5, 5)], 1));

@@ -279,7 +279,7 @@ fn a_sector_can_be_there_in_part() {
     assert!(part.chunks(8).all(|word| word == [0; 8] || word == [1; 8]), "a word is whole");
     assert_eq!(disk.view().log.unwrap()[512..1024], filled(1));
     log.sync().unwrap();
-    assert_eq!(point(&disk).durable, [whole.clone()]);
+    assert_eq!(point(&disk).durable, std::slice::from_ref(whole));
     // Of the heap's file, the header only; and never less than a word.
     log.write_some(&[7; 8], 0).unwrap();
     disk.data().write_some(&filled(2), 0).unwrap();
