@@ -15,7 +15,8 @@ pub(crate) type InList<'a> = (&'a [TypeLayout], u32);
 /// Where two types, or types that they reach along the same path of pointers, differ, for people; `None` if nowhere. The first is
 /// the one in the heap.
 pub(crate) fn difference(stored: InList<'_>, program: InList<'_>) -> Option<String> {
-    let mut comparison = Comparison { stored: stored.0, program: program.0, pairs: vec![(stored.1, program.1)] };
+    let mut comparison =
+        Comparison { stored: stored.0, program: program.0, pairs: vec![(stored.1, program.1)] };
     let mut seen = BTreeSet::new();
     while let Some(pair) = comparison.pairs.pop() {
         if !seen.insert(pair) {
@@ -27,7 +28,10 @@ pub(crate) fn difference(stored: InList<'_>, program: InList<'_>) -> Option<Stri
         let new = &program.0[pair.1 as usize];
         if let Err(difference) = comparison.types(old, new) {
             let (old, new) = (describe(old, stored.0), describe(new, program.0));
-            return Some(format!("  in the heap:    {old}\n  in the program: {new}\n  {}", difference.text()));
+            return Some(format!(
+                "  in the heap:    {old}\n  in the program: {new}\n  {}",
+                difference.text()
+            ));
         }
     }
     None
@@ -107,9 +111,11 @@ impl Comparison<'_> {
         if old.name != new.name {
             // Those of other types follow from what they are made of.
             return Err(match old.shape {
-                Shape::Struct(_) | Shape::Enum { .. } => {
-                    Difference::unequal("names", format_args!("`{}`", old.name), format_args!("`{}`", new.name))
-                }
+                Shape::Struct(_) | Shape::Enum { .. } => Difference::unequal(
+                    "names",
+                    format_args!("`{}`", old.name),
+                    format_args!("`{}`", new.name),
+                ),
                 _ => Difference::default(),
             });
         }

@@ -101,8 +101,7 @@ pub(crate) fn fingerprints(types: &[TypeLayout]) -> Vec<u64> {
         write(&mut bytes);
         xxh3_64(&bytes)
     };
-    let mut hashes: Vec<u64> =
-        types.iter().map(|ty| hash(&|bytes| encode_as(ty, bytes, &|_| 0))).collect();
+    let mut hashes: Vec<u64> = types.iter().map(|ty| hash(&|bytes| encode_as(ty, bytes, &|_| 0))).collect();
     for _ in 0..ROUNDS {
         let further = |(ty, own): (&TypeLayout, &u64)| {
             hash(&|bytes| {

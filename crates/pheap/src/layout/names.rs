@@ -93,7 +93,22 @@ mod tests {
         for good in ["Node", "shop.order", "race-car/2", "pheap::PVec", "übung", "数", "type", "_", "3d"] {
             assert!(is_id(good) && is_type_name(good), "{good}");
         }
-        for bad in ["", "a b", "a<b", "a>", "a,", "{", "}", "[a", "a;", "@8", "a\n", "a\0", "(", "B { p: P<u64> @0 }, c"] {
+        for bad in [
+            "",
+            "a b",
+            "a<b",
+            "a>",
+            "a,",
+            "{",
+            "}",
+            "[a",
+            "a;",
+            "@8",
+            "a\n",
+            "a\0",
+            "(",
+            "B { p: P<u64> @0 }, c",
+        ] {
             assert!(!is_id(bad), "{bad}");
         }
         assert!(is_identifier("größe") && is_identifier("0") && is_identifier("r_1"));
@@ -112,8 +127,8 @@ mod tests {
             assert!(is_type_name(good), "{good}");
         }
         for bad in [
-            "", "(", "[", "[]", "[u64; ]", "[u64; x]", "[u64;2]", "A<>", "A<B", "A<B,C>", "A<B>>", "A<B> ", "A]", "A, B",
-            "A<B>C", "[A; 2>",
+            "", "(", "[", "[]", "[u64; ]", "[u64; x]", "[u64;2]", "A<>", "A<B", "A<B,C>", "A<B>>", "A<B> ",
+            "A]", "A, B", "A<B>C", "[A; 2>",
         ] {
             assert!(!is_type_name(bad), "{bad}");
         }

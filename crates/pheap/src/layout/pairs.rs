@@ -180,7 +180,9 @@ impl World {
                     Target::Str => {}
                 },
                 Ty::Named(i) if !replace(&mut found[i], true) => {
-                    todo.extend(self.defs[i].variants.iter().flat_map(|(_, _, parts)| parts).map(|p| p.1.clone()));
+                    todo.extend(
+                        self.defs[i].variants.iter().flat_map(|(_, _, parts)| parts).map(|p| p.1.clone()),
+                    );
                 }
                 Ty::Named(_) => {}
             }

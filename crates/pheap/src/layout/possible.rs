@@ -227,7 +227,11 @@ mod tests {
             record(0, 1, vec![]),
             record(64, 64, vec![field("a", 0, prim(Prim::U8))]),
             record(16, 8, vec![field("a", 0, prim(Prim::U64)), field("b", 8, prim(Prim::Bool))]),
-            record(8, 4, vec![field("a", 0, prim(Prim::U8)), field("u", 1, unit()), field("b", 4, prim(Prim::Char))]),
+            record(
+                8,
+                4,
+                vec![field("a", 0, prim(Prim::U8)), field("u", 1, unit()), field("b", 4, prim(Prim::Char))],
+            ),
             // `repr(transparent)`
             record(8, 8, vec![field("u", 0, unit()), field("a", 0, prim(Prim::U64)), field("v", 0, unit())]),
             record(8, 8, vec![field("u", 8, unit()), field("a", 0, prim(Prim::U64))]),
@@ -279,7 +283,12 @@ mod tests {
             named("[u32]", slice(wide())),
             slice(slice(wide())),
             named("string", TypeLayout { size: 0, align: 1, shape: Shape::Str, ..wide() }),
-            TypeLayout { name: "Slot<u64>".to_owned(), size: 16, align: 8, shape: Shape::Slot(Box::new(wide())) },
+            TypeLayout {
+                name: "Slot<u64>".to_owned(),
+                size: 16,
+                align: 8,
+                shape: Shape::Slot(Box::new(wide())),
+            },
             pointer("P<Record>", false),
             choice(1, 1, Prim::U8, vec![]),
             choice(1, 1, Prim::U8, vec![variant("A", 256, vec![])]),
