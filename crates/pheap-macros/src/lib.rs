@@ -52,6 +52,7 @@ pub(crate) use hygienic;
 ///
 /// * `#[persist(id = "shop.order")]`: the name under which the heap knows the type, instead of its Rust name. Set it before
 ///   you rename a type that has data.
+///   It consists of letters, digits, `_`, `.`, `-`, `/` and `:` (letters need not be ASCII), and does not begin with `pheap::`.
 /// * `#[persist(key)]`: the type can be a key of `PHashMap` and `PBTreeMap`, looked up by itself. It must be `Copy`, `Eq` and `Ord`, have no
 ///   parameters, and fields that are keys of this kind themselves (numbers, `bool`, `char`, `[u8; N]`, other types with `#[persist(key)]`).
 /// * `#[persist(serde)]`: values can be exported and imported by way of serde, represented as serde's own derives do it. It needs the feature `serde` of

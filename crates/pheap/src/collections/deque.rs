@@ -79,8 +79,9 @@ impl<T: Persist> Ring<T> {
     /// Where element `index` lies, or would lie if the ring were longer.
     #[inline(always)]
     fn place(self, index: usize) -> usize {
-        let place = self.head + index;
-        if place < self.slots.len { place } else { place - self.slots.len }
+        // In this order, for a ring of elements without bytes may be longer than can be counted twice.
+        let before_end = self.slots.len - self.head;
+        if index < before_end { self.head + index } else { index - before_end }
     }
 
     /// The slot of element `index`.
@@ -178,7 +179,8 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
         if ring.len < ring.slots.len {
             return Ok(ring);
         }
-        self.set_capacity(tx, (2 * ring.len).max(4))
+        let least = ring.len.checked_add(1).ok_or(Error::TooLarge { bytes: u64::MAX })?;
+        self.set_capacity(tx, least.max(ring.len.saturating_mul(2)).max(4))
     }
 
     /// Moves to another buffer, in which the elements begin at its start.
@@ -291,7 +293,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
         let ring = tx[self].ring();
         let least = ring.len.checked_add(more).ok_or(Error::TooLarge { bytes: u64::MAX })?;
         if least > ring.slots.len {
-            self.set_capacity(tx, least.max(2 * ring.slots.len).max(4))?;
+            self.set_capacity(tx, least.max(ring.slots.len.saturating_mul(2)).max(4))?;
         }
         Ok(())
     }

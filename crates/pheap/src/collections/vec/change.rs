@@ -43,7 +43,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
     fn grow(self, tx: &mut Txn<'r>, more: usize) -> Result<(Slots<T>, usize)> {
         let (slots, len) = self.parts(tx);
         let least = len.checked_add(more).ok_or(Error::TooLarge { bytes: u64::MAX })?;
-        self.set_capacity(tx, least.max(2 * slots.len).max(4))
+        self.set_capacity(tx, least.max(slots.len.saturating_mul(2)).max(4))
     }
 
     /// Moves to another buffer.

@@ -392,7 +392,8 @@ impl HeapMap {
         // SAFETY: as in `lies_in`.
         let len = unsafe { self.word(start) };
         match len.checked_mul(stride) {
-            Some(bytes) if bytes <= span.slot - header && len <= isize::MAX as u64 => Ok(len),
+            // Elements without bytes: as many as one likes.
+            Some(bytes) if bytes <= span.slot - header => Ok(len),
             _ => Err(len),
         }
     }
