@@ -3,7 +3,7 @@
 use pheap::sim::{Bug, set_bug};
 
 /// All of them.
-pub const BUGS: [Bug; 29] = [
+pub const BUGS: [Bug; 30] = [
     Bug::NoFenceAfterRecord,
     Bug::NoFenceAfterUndo,
     Bug::NoUndoEntry,
@@ -23,6 +23,7 @@ pub const BUGS: [Bug; 29] = [
     Bug::NoShadeAtLogging,
     Bug::NewObjectsUnmarked,
     Bug::CycleInTransaction,
+    Bug::RollbackToSwept,
     Bug::KeepLiveSlots,
     Bug::NoSyncOfLog,
     Bug::RecycleBeforeData,
