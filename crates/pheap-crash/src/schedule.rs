@@ -96,7 +96,8 @@ impl Stage {
                 2..4 => settings[plain_on_disk],
                 4 => any(&mut rng).and(any(&mut rng)).unwrap_or_default(),
                 5 => {
-                    let short: Vec<_> = settings.iter().filter(|setting| setting.is_short_of_room()).collect();
+                    let short: Vec<_> =
+                        settings.iter().filter(|setting| setting.is_short_of_room()).collect();
                     any(&mut rng).and(*short[rng.below(short.len())]).unwrap_or_default()
                 }
                 _ => any(&mut rng),
