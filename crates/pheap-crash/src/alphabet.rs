@@ -3,7 +3,7 @@
 use crate::program::{Both, Change, One, Op, Program, Setting, Which};
 
 /// The settings that programs are enumerated in.
-pub fn settings() -> [Setting; 18] {
+pub fn settings() -> [Setting; 22] {
     let setting = Setting::default();
     let wal = Setting { wal: true, ..setting };
     [
@@ -16,12 +16,16 @@ pub fn settings() -> [Setting; 18] {
         Setting { eager: true, pin: true, ..setting },
         Setting { eager: true, crashed: true, ..setting },
         Setting { crashed: true, moved: true, ..setting },
+        Setting { eager: true, full: true, ..setting },
+        Setting { eager: true, full: true, pin: true, ..setting },
+        Setting { crashed: true, full: true, ..setting },
         wal,
         Setting { lazy: true, ..wal },
         Setting { small: true, ..wal },
         Setting { empty: true, ..wal },
         Setting { full: true, small: true, ..wal },
         Setting { eager: true, ..wal },
+        Setting { eager: true, full: true, ..wal },
         Setting { crashed: true, ..wal },
         Setting { crashed: true, moved: true, ..wal },
         Setting { lazy: true, small: true, short: true, ..wal },
@@ -37,6 +41,18 @@ pub fn alphabet(setting: Setting) -> Vec<Op> {
         names.iter().map(|name| name.parse().expect("it is an operation")).collect::<Vec<Op>>()
     };
     let Setting { empty, pin, full, swapped, eager, crashed, moved, wal, lazy, .. } = setting;
+    if setting.is_short_of_room() {
+        use One::{
+            AbortFree, Cut, FreeBig, Grow, PopFree, Push, Replace, TooMuch, Waste, Without, WithoutLong,
+        };
+        let a = [Push, Cut, Waste, TooMuch, Without, WithoutLong, Replace];
+        let mut ops = [one(&a, A), one(&[Waste, TooMuch], B), others(&["both-without", "collect"])].concat();
+        if !pin && !crashed && !wal {
+            ops.extend(one(&[PopFree, AbortFree, Grow, FreeBig], A));
+            ops.extend(others(&["both-push", "close", "torn", "map-fill a", "vec-push a"]));
+        }
+        return ops;
+    }
     if wal && !empty {
         use Change::{
             Checkpoint, Close, Collect, Convert, Create, Kill, Migrate, Move, Power, Relocate, Remove,

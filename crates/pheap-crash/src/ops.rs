@@ -20,6 +20,11 @@ const FILL: usize = 512;
 
 /// Nodes that are allocated at once: more than a span has.
 const STUFF: u64 = 5;
+/// Elements of an object of which a span has [`WASTE`].
+const WASTED: usize = 127;
+const WASTE: usize = 4;
+/// Elements of an object for which no heap of the lab has room.
+const TOO_MUCH: usize = 4 << 20;
 /// Stores of [`One::Weary`]: as many as make a transaction over four objects leave its write set in a simulation, and some more.
 const WEARY: u64 = 100;
 
@@ -185,6 +190,32 @@ fn large<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, elements: &[u64]) -> pheap:
     Ok(())
 }
 
+/// Objects of a class of their own that nobody links.
+fn waste<'r>(tx: &Txn<'r>, value: u64) -> pheap::Result<()> {
+    let elements = sparse(WASTED, 32, value);
+    (0..WASTE).try_for_each(|_| tx.alloc_slice_copy(&elements).map(drop))
+}
+
+/// Asks for more than there is: a collection that is running ends here.
+fn too_much(tx: &Txn<'_>) -> pheap::Result<()> {
+    match tx.alloc_slice(TOO_MUCH, |_| 0u64) {
+        Err(Error::ReservationFull { .. } | Error::OutOfSpace { .. }) => Ok(()),
+        Err(error) => Err(error),
+        Ok(_) => Err(Error::abort("there was room for more than there is")),
+    }
+}
+
+/// Only this transaction knows the list when the collection ends.
+fn without<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, value: u64) -> pheap::Result<()> {
+    let list = tx[p].list;
+    tx[p].list = None;
+    tx.alloc_slice_copy(&sparse(WASTED, 32, value))?;
+    too_much(tx)?;
+    let node = tx.alloc(Node::new(value, list))?;
+    tx[p].list = Some(node);
+    Ok(())
+}
+
 /// `len` numbers, of which every `step`th is not zero.
 fn sparse(len: usize, step: usize, value: u64) -> Vec<u64> {
     (0..len).map(|i| if i % step == step - 1 { value + i as u64 } else { 0 }).collect()
@@ -339,6 +370,28 @@ pub fn one(root: &Handle, model: &mut RootState, what: One, value: u64) -> pheap
             });
             return aborted(result);
         }
+        One::Waste => done = root.txn(|tx, _| waste(tx, value)),
+        One::TooMuch => {
+            let result = root.txn(|tx, p| {
+                tx.alloc_slice_copy(&sparse(WASTED, 32, value))?;
+                push(tx, p, value)?;
+                too_much(tx)?;
+                Err::<(), _>(Error::abort("as it should"))
+            });
+            return aborted(result);
+        }
+        One::Without => {
+            done = root.txn(|tx, p| without(tx, p, value));
+            model.list.insert(0, value);
+        }
+        One::WithoutLong => {
+            done = root.txn(|tx, p| {
+                many(tx, p, value)?;
+                without(tx, p, value)
+            });
+            model.slice.iter_mut().enumerate().for_each(|(i, x)| *x = value + i as u64);
+            model.list.insert(0, value);
+        }
         One::Abort | One::AbortLong => {
             let result = root.txn(|tx, p| {
                 set(tx, p, value)?;
@@ -389,6 +442,12 @@ fn change_both<'r, 's>(
             push(ta, a, value)?;
             push(tb, b, value + 1)?;
         }
+        Both::Without => {
+            push(tb, b, value + 1)?;
+            without(ta, a, value)?;
+            too_much(tb)?;
+            waste(tb, value)?;
+        }
         Both::Replace => {
             replace(ta, a, &elements(value))?;
             let old = replace(tb, b, &elements(value + 1))?;
@@ -433,7 +492,7 @@ pub fn both(
             model_b.x = value + 1;
             model_a.slice.iter_mut().enumerate().for_each(|(i, x)| *x = value + i as u64);
         }
-        Both::Push => {
+        Both::Push | Both::Without => {
             model_a.list.insert(0, value);
             model_b.list.insert(0, value + 1);
         }

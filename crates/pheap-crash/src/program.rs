@@ -79,6 +79,14 @@ pub enum One {
     Churn,
     /// Fails after what it has freed and allocated.
     AbortFree,
+    /// Allocates objects that are never linked: as many as a span has.
+    Waste,
+    /// Allocates, and fails when it has asked for more than there is, so that a collection that was running has ended.
+    TooMuch,
+    /// Takes the list off, asks for more than there is, does without, and links the list again, behind a new node.
+    Without,
+    /// And sets all elements of the slice before.
+    WithoutLong,
     /// Fails after short writes.
     Abort,
     /// Fails after long ones.
@@ -102,6 +110,8 @@ pub enum Both {
     Many,
     /// Allocates a node in each, and links it.
     Push,
+    /// Allocates a node in each, asks both for more than there is, and links the nodes.
+    Without,
     /// Replaces both slices.
     Replace,
     /// Fails after writes to both.
@@ -160,7 +170,7 @@ pub enum Op {
     Change(Change),
 }
 
-const ONE: [(One, &str); 48] = [
+const ONE: [(One, &str); 52] = [
     (One::Set, "set"),
     (One::Pair, "pair"),
     (One::Bytes, "bytes"),
@@ -188,6 +198,10 @@ const ONE: [(One, &str); 48] = [
     (One::FreeBig, "free-big"),
     (One::Churn, "churn"),
     (One::AbortFree, "abort-free"),
+    (One::Waste, "waste"),
+    (One::TooMuch, "too-much"),
+    (One::Without, "without"),
+    (One::WithoutLong, "without-long"),
     (One::Abort, "abort"),
     (One::AbortLong, "abort-long"),
     (One::Panic, "panic"),
@@ -211,10 +225,11 @@ const ONE: [(One, &str); 48] = [
     (One::Shelved(Shelved::MapPanic), "map-panic"),
 ];
 
-const OTHERS: [(Op, &str); 23] = [
+const OTHERS: [(Op, &str); 24] = [
     (Op::Both(Both::Set), "both"),
     (Op::Both(Both::Many), "both-many"),
     (Op::Both(Both::Push), "both-push"),
+    (Op::Both(Both::Without), "both-without"),
     (Op::Both(Both::Replace), "both-replace"),
     (Op::Both(Both::Abort), "both-abort"),
     (Op::Both(Both::Map), "both-map"),
@@ -304,6 +319,19 @@ impl Setting {
     /// Whether programs start with roots that have [lists](USED) and large objects, and some garbage.
     pub fn is_used(self) -> bool {
         self.eager || self.crashed
+    }
+
+    /// Whether the heap is nearly full, and a collection running most of the time.
+    pub fn is_short_of_room(self) -> bool {
+        self.full && self.is_used()
+    }
+
+    /// What both settings say. `None` if that makes no sense: what is empty is not used.
+    pub fn and(mut self, mut other: Setting) -> Option<Setting> {
+        for ((_, one), (_, other)) in self.flags().into_iter().zip(other.flags()) {
+            *one |= *other;
+        }
+        (!self.empty || !self.is_used()).then_some(self)
     }
 }
 

@@ -89,11 +89,18 @@ impl Stage {
         let settings = settings();
         let plain_on_disk = settings.iter().position(|setting| setting.wal).unwrap_or(0);
         loop {
-            // Most without a setting, or with a log only.
+            let any = |rng: &mut Rng| settings[rng.below(settings.len())];
+            // Many without a setting, or with a log only; some with two at once, some nearly full.
             let setting = match rng.below(8) {
                 0..2 => settings[0],
                 2..4 => settings[plain_on_disk],
-                _ => settings[rng.below(settings.len())],
+                4 => any(&mut rng).and(any(&mut rng)).unwrap_or_default(),
+                5 => {
+                    let short: Vec<_> =
+                        settings.iter().filter(|setting| setting.is_short_of_room()).collect();
+                    any(&mut rng).and(*short[rng.below(short.len())]).unwrap_or_default()
+                }
+                _ => any(&mut rng),
             };
             let (len, ops) = (3 + rng.below(6), alphabet(setting));
             let ops = (0..len).map(|_| ops[rng.below(ops.len())]).collect();

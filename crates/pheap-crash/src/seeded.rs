@@ -3,7 +3,7 @@
 use pheap::sim::{Bug, set_bug};
 
 /// All of them.
-pub const BUGS: [Bug; 32] = [
+pub const BUGS: [Bug; 33] = [
     Bug::NoFenceAfterRecord,
     Bug::NoFenceAfterUndo,
     Bug::NoUndoEntry,
@@ -23,6 +23,7 @@ pub const BUGS: [Bug; 32] = [
     Bug::NoShadeAtLogging,
     Bug::NewObjectsUnmarked,
     Bug::CycleInTransaction,
+    Bug::RollbackToSwept,
     Bug::KeepLiveSlots,
     Bug::NoSyncOfLog,
     Bug::RecycleBeforeData,

@@ -176,7 +176,7 @@ fn what_is_new_while_a_cycle_runs_stays() {
 }
 
 #[test]
-fn only_a_cycle_that_began_between_two_transactions_may_end_within_one() {
+fn a_cycle_begins_between_two_transactions_and_may_end_within_one() {
     // The object needs a new arena, and the cycle of the opening ends first; the node that is not linked meanwhile stays.
     holds_at_a_glance(&[
         "crashed: carry a; stuff a",
@@ -186,6 +186,26 @@ fn only_a_cycle_that_began_between_two_transactions_may_end_within_one() {
     // No cycle is running.
     holds_at_a_glance(&["push a; carry a; stuff a", "pin: push a; carry a; stuff a"]);
     breaks(Bug::CycleInTransaction, "pin: push a; carry a");
+    // There is no room, and the cycle that is running ends: the transaction goes on, or is rolled back.
+    holds_at_a_glance(&[
+        "full eager: waste a; without a; push a; collect",
+        "full eager: waste a; without-long a; cut a; collect",
+        "full eager pin: waste a; without a; push a; collect",
+        "eager: waste b; both-without; both-without; collect",
+        "full eager wal: waste a; without-long a; torn; without a",
+    ]);
+}
+
+#[test]
+fn what_a_cycle_has_freed_within_a_transaction_stays_free_when_that_is_rolled_back() {
+    holds_at_a_glance(&[
+        "full eager: waste a; too-much a; waste a; push a; collect",
+        "full eager pin: waste a; too-much a; waste a; push a; collect",
+        "eager wal: waste a; too-much a; waste a; push a; collect",
+        "full crashed: waste a; too-much a; waste a; push a; collect",
+    ]);
+    breaks(Bug::RollbackToSwept, "full eager: waste a; too-much a; waste a");
+    breaks(Bug::RollbackToSwept, "full eager pin: waste a; too-much a; waste a");
 }
 
 #[test]

@@ -3,9 +3,12 @@
 mod common;
 
 use common::explorer;
+use pheap::sim::Bug;
 use pheap_crash::Program;
 use pheap_crash::alphabet::{alphabet, settings};
 use pheap_crash::rng::Rng;
+use pheap_crash::schedule::Stage;
+use pheap_crash::seeded::Seeded;
 use pheap_crash::{Explorer, Limits};
 
 fn explore(explorer: &mut Explorer, len: usize, count: usize, seed: u64) {
@@ -31,4 +34,19 @@ fn programs_of_four_to_eight_operations() {
     for len in 4..=8 {
         explore(&mut explorer, len, 8, 2);
     }
+}
+
+/// By programs that were not written for it. No crash is needed, only a heap that is nearly full.
+#[test]
+fn a_rollback_into_a_span_that_was_swept_is_found_by_chance() {
+    const PROGRAMS: usize = 2000;
+    let explorer = explorer(Limits::quick(1));
+    let programs = (0..).map(|i| Stage::random(1, i)).filter(|program| program.setting.is_short_of_room());
+    let found = {
+        let _seeded = Seeded::new(Bug::RollbackToSwept);
+        programs.take(PROGRAMS).enumerate().find(|(_, program)| explorer.run(program).is_err())
+    };
+    let (number, program) = found.expect("a program that finds it");
+    println!("number {number} finds it: {program}");
+    assert!(explorer.run(&program).is_ok());
 }

@@ -43,6 +43,7 @@ fn programs(wal: bool) -> impl Iterator<Item = Program> {
         "eager pin: push a; cut a; churn a",
         "eager: replace a",
         "eager: migrate a; collect; churn a",
+        "full eager: waste a; too-much a; waste a",
         "map-insert a; map-abort a; map-remove a",
     ];
     let longer: &[&str] = if wal { &on_disk } else { &in_memory };
@@ -131,6 +132,7 @@ each! {
     a_pointer_that_a_long_transaction_hides_from_the_marker: NoShadeAtLogging,
     new_objects_that_are_not_marked: NewObjectsUnmarked,
     a_cycle_that_begins_within_a_transaction: CycleInTransaction,
+    a_rollback_into_a_span_that_was_swept: RollbackToSwept,
     live_slots_of_a_heap_that_was_not_closed: KeepLiveSlots,
     a_commit_before_its_record_is_synced: NoSyncOfLog,
     a_segment_that_is_recycled_before_the_data_is_synced: RecycleBeforeData,

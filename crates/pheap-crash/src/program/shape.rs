@@ -36,7 +36,7 @@ impl Shape {
                     return None;
                 }
                 match one {
-                    One::Push => self.listed[i] += 1,
+                    One::Push | One::Without | One::WithoutLong => self.listed[i] += 1,
                     One::Pop | One::PopFree | One::Cut => self.listed[i] = self.listed[i].checked_sub(1)?,
                     One::Hold => (self.listed[i], self.held[i]) = (self.listed[i].checked_sub(1)?, true),
                     One::LetGo | One::Relink if !self.held[i] => return None,
@@ -54,7 +54,7 @@ impl Shape {
                 }
             }
             Op::Both(_) if self.exists != [true; 2] => return None,
-            Op::Both(Both::Push) => self.listed = self.listed.map(|n| n + 1),
+            Op::Both(Both::Push | Both::Without) => self.listed = self.listed.map(|n| n + 1),
             Op::Both(Both::Map) => self.mapped = [self.mapped[0] + 1, self.mapped[1] + 2],
             Op::Both(_) => {}
             Op::Change(Change::CreateA) if self.exists[0] => return None,

@@ -202,7 +202,11 @@ fn make_room(context: &mut Context) -> Result<()> {
         return Ok(());
     }
     context.retire_records();
-    if context.log.has_room() { Ok(()) } else { context.grow_log() }
+    if context.log.has_room() {
+        return Ok(());
+    }
+    // If there is no space, there should be for the next one.
+    context.grow_log().inspect_err(|_| context.gc.wanted = true)
 }
 
 /// Copies the record that was appended last to its places.

@@ -9,6 +9,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod kinds;
+mod swept;
 mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

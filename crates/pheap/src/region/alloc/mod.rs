@@ -15,6 +15,8 @@ mod rollback;
 mod size;
 pub(crate) mod span;
 mod sweep;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
