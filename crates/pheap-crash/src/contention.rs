@@ -6,7 +6,9 @@
 #![allow(clippy::unit_arg)] // transactions of one assignment
 
 mod files;
+mod forks;
 mod heaps;
+mod turns;
 mod wal;
 
 use std::path::{Path, PathBuf};
@@ -15,6 +17,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use pheap::Options;
+use pheap::sim::Bug;
 use pheap::sim::mutant::{fired, meetings};
 
 use crate::tuning::SMALL;
@@ -45,6 +48,24 @@ pub fn programs() -> &'static [Contention] {
         ("closing a log", wal::closing),
         ("a failing disk", wal::failing),
         ("a failing disk without a thread", wal::failing_alone),
+        ("turns", || turns::turns(None)),
+        ("nested", || turns::nested(None)),
+        ("forks", || forks::forks(None)),
+        ("left behind", || forks::left_behind(None)),
+    ]
+}
+
+/// Those that find bugs in who waits for whom, and what they find, if it is switched on in all of their threads.
+pub type Seeded = (Bug, &'static str, fn(Option<Bug>) -> Result<(), String>);
+
+/// All of these.
+pub fn seeded() -> &'static [Seeded] {
+    &[
+        (Bug::ReadsOvertake, "turns", turns::turns),
+        (Bug::OpenGates, "turns", turns::turns),
+        (Bug::NestedReadsWait, "nested", turns::nested),
+        (Bug::ForksRollBack, "forks", forks::forks),
+        (Bug::ForksKeepFiles, "left behind", forks::left_behind),
     ]
 }
 

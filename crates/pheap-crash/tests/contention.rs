@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use pheap::sim::mutant::{Kind, Mutant, Mutation, Site, note_locks, set_mutant, sites};
-use pheap_crash::contention::programs;
+use pheap_crash::contention::{programs, seeded};
 
 /// Whether the source argues that nobody notices if the lock is left out.
 fn survives(site: Site) -> bool {
@@ -52,4 +52,14 @@ fn every_lock_counts() {
         .map(|(site, _)| site)
         .collect();
     assert!(missed.is_empty(), "{missed:?}");
+}
+
+#[test]
+fn every_bug_in_who_waits_for_whom_is_found() {
+    for &(bug, name, program) in seeded() {
+        assert_eq!(program(None), Ok(()), "{name}");
+        let found = program(Some(bug));
+        println!("{bug:?}: {found:?}");
+        assert!(found.is_err(), "{name} does not notice {bug:?}");
+    }
 }

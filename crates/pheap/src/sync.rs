@@ -42,6 +42,7 @@ use parking_lot::{Condvar as BiasCondvar, Mutex as BiasMutex};
 
 /// Shows `f` what a mutex guards. In a forked child, which is not to lock it, nobody does; so what is there stays as it is, and is whole if nobody had locked it when the child was made: else
 /// `None`.
+#[cfg_attr(feature = "sim", track_caller)]
 pub(crate) fn look_at<T, R>(mutex: &Mutex<T>, forked: bool, f: impl FnOnce(&T) -> R) -> Option<R> {
     if !forked {
         return Some(f(&mutex.lock()));

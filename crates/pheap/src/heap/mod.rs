@@ -303,6 +303,7 @@ impl HeapInner {
     }
 
     /// Shows `f` the metadata. `None` only in a forked child, if they were being changed.
+    #[cfg_attr(feature = "sim", track_caller)]
     fn look_at_meta<R>(&self, f: impl FnOnce(&Meta) -> R) -> Option<R> {
         look_at(&self.meta, self.is_forked(), f)
     }

@@ -158,6 +158,7 @@ impl Region {
         self.serves.store(ty, Ordering::Relaxed);
     }
 
+    #[cfg_attr(feature = "sim", track_caller)]
     fn look_at_name(&self, forked: bool) -> String {
         look_at(&self.name, forked, String::clone).unwrap_or_default()
     }

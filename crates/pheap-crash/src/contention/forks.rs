@@ -1,0 +1,165 @@
+//! Children of processes that have a heap open.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use pheap::sim::{Bug, set_bug};
+use pheap::{Durability, Error, Heap, Root};
+
+use super::heaps::{List, length, replace};
+use super::{Folder, outcome, small};
+use crate::rng::Rng;
+
+/// How long a child may take.
+const LONG: Duration = Duration::from_secs(20);
+
+/// Runs `f` in a child. Fails if that ends in another way than by `f`, or not at all.
+pub(super) fn in_child(f: impl FnOnce() -> bool) -> Result<(), String> {
+    ended(fork(f))
+}
+
+fn fork(f: impl FnOnce() -> bool) -> libc::pid_t {
+    // SAFETY: what the child does with heaps of its parent waits for nothing of theirs, or that is what is to be found out; then it ends at once.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0, "no more processes");
+    if child == 0 {
+        end(catch_unwind(AssertUnwindSafe(f)).unwrap_or(false));
+    }
+    child
+}
+
+fn end(well: bool) -> ! {
+    // SAFETY: ends this process.
+    unsafe { libc::_exit(if well { 0 } else { 1 }) }
+}
+
+/// Waits for a child.
+fn ended(child: libc::pid_t) -> Result<(), String> {
+    let (mut status, start) = (0, Instant::now());
+    // SAFETY: a child of this process, which was not waited for.
+    while unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) } == 0 {
+        if start.elapsed() > LONG {
+            // SAFETY: as before; and then its number can be anybody's.
+            unsafe {
+                libc::kill(child, libc::SIGKILL);
+                libc::waitpid(child, &raw mut status, 0);
+            }
+            return Err("a child waits for ever".to_owned());
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    if status == 0 { Ok(()) } else { Err(format!("a child has ended with {status:#x}")) }
+}
+
+fn is_forked<T>(result: pheap::Result<T>) -> bool {
+    matches!(result, Err(Error::Forked))
+}
+
+/// What a child does with a heap of its parent.
+fn use_there(rng: &mut Rng, heap: &Heap, list: &Root<List<'static>>) -> bool {
+    match rng.below(6) {
+        0 => is_forked(replace(list, 5)),
+        1 => is_forked(length(list)),
+        2 => is_forked(heap.root::<u64>("new")) && is_forked(heap.remove_root("new")),
+        3 => is_forked(heap.check()) && is_forked(heap.collect()) && is_forked(heap.sync()),
+        4 => is_forked(heap.clone().close()),
+        _ => {
+            drop((heap.stats(), heap.roots(), heap.info(), list.name()));
+            true
+        }
+    }
+}
+
+/// Children that are made at any moment, and within transactions, while threads do this and that.
+pub(super) fn forks(bug: Option<Bug>) -> Result<(), String> {
+    let heap = small().collect_least(4096).in_memory().unwrap();
+    let (list, other) = (heap.root::<List>("list").unwrap(), heap.root::<List>("other").unwrap());
+    let done = AtomicBool::new(false);
+    let replaces = || replace(&list, 50).unwrap();
+    let looks = || drop((length(&other).unwrap(), replace(&other, 500), heap.stats()));
+    let makes = || drop((heap.root::<u64>("new"), heap.remove_root("new"), heap.collect()));
+    let works: [&(dyn Fn() + Sync); 3] = [&replaces, &looks, &makes];
+    let result = std::thread::scope(|scope| {
+        for work in works {
+            let done = &done;
+            scope.spawn(move || {
+                while !done.load(Ordering::Relaxed) {
+                    work();
+                }
+            });
+        }
+        let result = (1..=40).try_for_each(|round| {
+            set_bug(bug);
+            let mut rng = Rng::new(&[round]);
+            if round % 2 == 0 {
+                return in_child(|| (0..4).all(|_| use_there(&mut rng, &heap, &list)));
+            }
+            let (mut is_child, mut child) = (false, Ok(()));
+            let failed = catch_unwind(AssertUnwindSafe(|| {
+                list.txn(|tx, list| {
+                    tx[list] = List::default();
+                    // SAFETY: as in `fork`.
+                    let pid = unsafe { libc::fork() };
+                    is_child = pid == 0;
+                    match round % 3 {
+                        0 if is_child => Err(Error::abort("in the child")),
+                        // Not by a panic, which says so, for which it may have to wait.
+                        1 if is_child => resume_unwind(Box::new("in the child")),
+                        _ if is_child => Ok(()),
+                        _ => Ok(child = ended(pid)),
+                    }
+                })
+            }));
+            if is_child {
+                let refused = match round % 3 {
+                    0 => matches!(failed, Ok(Err(Error::Aborted(_)))),
+                    1 => failed.is_err(),
+                    _ => matches!(failed, Ok(Err(Error::Forked))),
+                };
+                end(refused && use_there(&mut rng, &heap, &list));
+            }
+            child
+        });
+        set_bug(None);
+        done.store(true, Ordering::Relaxed);
+        result
+    });
+    result?;
+    if !heap.check().unwrap().is_clean() {
+        return Err("the heap is damaged".to_owned());
+    }
+    outcome()
+}
+
+/// A process that ends without closing its heap, while its child lives on.
+pub(super) fn left_behind(bug: Option<Bug>) -> Result<(), String> {
+    for durability in [Durability::Process, Durability::Pmem, Durability::Wal] {
+        let folder = Folder::new();
+        let (path, end) = (folder.path("a"), folder.path("end"));
+        let options = small().durability(durability);
+        in_child(|| {
+            set_bug(bug);
+            let heap = options.open(&path).unwrap();
+            heap.root::<u64>("n").unwrap().txn(|tx, n| Ok(tx[n] += 1)).unwrap();
+            fork(|| {
+                let start = Instant::now();
+                while !end.exists() && start.elapsed() < LONG {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                true
+            });
+            self::end(true)
+        })?;
+        // Not at once: until the child has come to run, it has what its parent had.
+        let start = Instant::now();
+        let mut opened = options.open(&path).map(drop);
+        while matches!(opened, Err(Error::Locked { .. })) && start.elapsed() < LONG / 4 {
+            std::thread::sleep(Duration::from_millis(1));
+            opened = options.open(&path).map(drop);
+        }
+        std::fs::write(end, "").unwrap();
+        opened.map_err(|error| format!("{durability:?}, with the child of its last user: {error}"))?;
+    }
+    outcome()
+}

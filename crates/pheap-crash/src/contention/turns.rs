@@ -1,0 +1,87 @@
+//! Threads that could wait for ever, for those who come later, or for one another.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pheap::sim::{Bug, set_bug};
+use pheap::{Heap, Root};
+
+use super::forks::in_child;
+use super::{outcome, small};
+
+/// Reads of a root that may begin while somebody does a few transactions on it.
+const ENOUGH: u64 = 200_000;
+/// How long a read waits for the next one to begin. Only the time that the program takes depends on it.
+const PATIENCE: Duration = Duration::from_millis(1);
+
+fn roots() -> (Heap, [Root<u64>; 2]) {
+    let heap = small().in_memory().unwrap();
+    let roots = ["a", "b"].map(|name| heap.root(name).unwrap());
+    (heap, roots)
+}
+
+/// Two readers of each of two roots, of which one is always inside as far as the lock lets them, and a thread with transactions on one and on both.
+pub(super) fn turns(bug: Option<Bug>) -> Result<(), String> {
+    let (_heap, roots) = roots();
+    let (done, begun) = (AtomicBool::new(false), [const { AtomicU64::new(0) }; 2]);
+    let relay = |root: &Root<u64>, begun: &AtomicU64| {
+        set_bug(bug);
+        while !done.load(Ordering::Relaxed) && begun.load(Ordering::Relaxed) < ENOUGH {
+            let read = root.read(|_, _| {
+                let (mine, start) = (begun.fetch_add(1, Ordering::Relaxed) + 1, Instant::now());
+                while begun.load(Ordering::Relaxed) == mine && start.elapsed() < PATIENCE {
+                    thread::yield_now();
+                }
+            });
+            read.unwrap();
+        }
+    };
+    thread::scope(|scope| {
+        for (root, begun) in roots.iter().zip(&begun) {
+            (0..2).for_each(|_| drop(scope.spawn(|| relay(root, begun))));
+        }
+        scope.spawn(|| {
+            set_bug(bug);
+            for _ in 0..3 {
+                roots[0].txn(|tx, n| Ok(tx[n] += 1)).unwrap();
+                let both = pheap::txn((&roots[0], &roots[1]), |((ta, a), (tb, b))| {
+                    ta[a] += 1;
+                    Ok(tb[b] += 1)
+                });
+                both.unwrap();
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+    });
+    if begun.iter().any(|begun| begun.load(Ordering::Relaxed) >= ENOUGH) {
+        return Err("reads that overlap have kept a transaction away".to_owned());
+    }
+    outcome()
+}
+
+/// Reads in reads, in opposite orders, beside transactions on each root.
+pub(super) fn nested(bug: Option<Bug>) -> Result<(), String> {
+    in_child(|| {
+        let (_heap, [a, b]) = roots();
+        thread::scope(|scope| {
+            for (first, second) in [(&a, &b), (&b, &a), (&a, &a)] {
+                scope.spawn(move || {
+                    set_bug(bug);
+                    for _ in 0..2000 {
+                        let inner = first.read(|_, _| {
+                            thread::yield_now();
+                            second.read(|view, n| view[n]).unwrap()
+                        });
+                        assert!(inner.unwrap() <= 4000);
+                    }
+                });
+            }
+            for root in [&a, &b] {
+                scope.spawn(move || (0..2000).for_each(|_| root.txn(|tx, n| Ok(tx[n] += 1)).unwrap()));
+            }
+        });
+        true
+    })?;
+    outcome()
+}
