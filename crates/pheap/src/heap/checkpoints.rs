@@ -139,19 +139,14 @@ impl HeapInner {
             }
         };
         wal.set_background(true);
-        match std::thread::Builder::new().name("pheap checkpoints".into()).spawn(work) {
-            // SURVIVES drop: nobody else has the heap yet.
-            Ok(thread) => *self.checkpoints.lock() = Some(thread),
-            // Then transactions make them.
-            Err(_) => wal.set_background(false),
+        if !self.checkpoints.start("pheap checkpoints", work) {
+            wal.set_background(false); // then transactions make them
         }
     }
 
     /// Ends that thread. No region is locked by this thread.
     pub(super) fn stop_checkpoints(&self) {
-        // SURVIVES drop: only one thread closes a heap, and it is open by then.
-        let thread = self.checkpoints.lock().take();
-        if let (Some(thread), Some(wal)) = (thread, self.wal()) {
+        if let (Some(thread), Some(wal)) = (self.checkpoints.take(), self.wal()) {
             wal.stop_background();
             let _ = thread.join();
         }

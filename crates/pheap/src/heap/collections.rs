@@ -2,16 +2,15 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::options::marking_threads;
 use super::pauses::{Histogram, Pauses};
+use super::worker::Worker;
 use super::{Heap, HeapInner};
 use crate::error::{Error, Result};
 use crate::region::collect::Stage;
 use crate::region::{Region, guard};
-use crate::sync::Mutex;
 
 /// A region with fewer bytes is marked by one thread.
 const WORTH_THREADS: u64 = 8 << 20;
@@ -26,7 +25,7 @@ pub(crate) struct Collections {
     pauses: Histogram,
     /// Tells the thread in the background to end.
     stop: AtomicBool,
-    background: Mutex<Option<JoinHandle<()>>>,
+    background: Worker,
 }
 
 impl Collections {
@@ -141,18 +140,13 @@ impl HeapInner {
             }
         };
         // Without a thread, the work is done by those who allocate.
-        if let Ok(thread) = std::thread::Builder::new().name("pheap marking".into()).spawn(work) {
-            // SURVIVES drop: nobody else has the heap yet.
-            *self.collections.background.lock() = Some(thread);
-        }
+        self.collections.background.start("pheap marking", work);
     }
 
     /// Ends the thread in the background. No region is locked by this thread.
     pub(super) fn stop_background(&self) {
         self.collections.stop.store(true, Ordering::Relaxed);
-        // SURVIVES drop: only one thread closes a heap, and it is open by then.
-        let thread = self.collections.background.lock().take();
-        if let Some(thread) = thread {
+        if let Some(thread) = self.collections.background.take() {
             thread.thread().unpark();
             let _ = thread.join();
         }
@@ -160,9 +154,9 @@ impl HeapInner {
 }
 
 impl Collections {
-    /// A thread does not survive a fork, and can neither be waited for nor let go of in the child.
+    /// In a forked child.
     pub(super) fn forget_background(&mut self) {
-        std::mem::forget(self.background.get_mut().take());
+        self.background.forget();
     }
 
     fn stops(&self) -> bool {

@@ -189,6 +189,28 @@ impl Header {
             media.persist_directly(base, slot, WORDS * 8);
         }
     }
+
+    /// [Writes](Self::write) the header to both slots, one after the other: one is whole at any time, and should one be damaged later, the other says the same.
+    /// `sync` is called in between.
+    ///
+    /// # Errors
+    /// Those of `sync`.
+    ///
+    /// # Safety
+    /// As for [`write`](Self::write).
+    pub(crate) unsafe fn write_both(
+        &mut self,
+        media: &Media,
+        base: *mut u8,
+        sync: impl Fn() -> Result<()>,
+    ) -> Result<()> {
+        // SAFETY: by the caller's promise, the slots are mapped and nobody else writes them.
+        unsafe { self.write(media, base) };
+        sync()?;
+        // SAFETY: by the caller's promise, the slots are mapped and nobody else writes them.
+        unsafe { self.write(media, base) };
+        Ok(())
+    }
 }
 
 /// Whether a heap with a reservation of this many bytes can be mapped at `base`. As all its bases are multiples of the reservation, the

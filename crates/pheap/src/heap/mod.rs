@@ -32,12 +32,12 @@ mod survey;
 pub(crate) mod table;
 mod types;
 pub(crate) mod word;
+mod worker;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
@@ -54,6 +54,7 @@ use mapping::Mapping;
 use page_map::PageMap;
 use pages::Pages;
 use types::TypeTable;
+use worker::Worker;
 
 pub use check::{Report, Usage};
 pub use inspect::{Elements, Field, Fields, HeapInfo, Object, Pointer, TypeInfo, Value};
@@ -137,7 +138,7 @@ pub(crate) struct HeapInner {
     pub(crate) page_map: PageMap,
     pub(crate) collections: Collections,
     /// The thread that makes checkpoints.
-    checkpoints: Mutex<Option<JoinHandle<()>>>,
+    checkpoints: Worker,
     medium: Medium,
     /// With what keys are hashed. The same for the heap's whole life, and nothing that anyone else could choose.
     pub(crate) hash_secret: [u64; 2],
@@ -419,16 +420,8 @@ impl HeapInner {
         let Meta { header, media, .. } = meta;
         header.in_use = Use::Closed;
         // SAFETY: the header is mapped, and `meta` is locked.
-        unsafe {
-            // SURVIVES drop flush: a heap that is not marked as closed is opened like one that a crash has left. SURVIVES delay flush: as above.
-            // SURVIVES drop fence: as above. SURVIVES delay fence: as above.
-            // SURVIVES delay write: the sync of the other slot, below, covers it. SURVIVES drop sync: as above. SURVIVES delay sync: as above.
-            header.write(media, self.base());
-            if shorter || self.wal().is_some() {
-                // The other slot, too: a log that is gone must not be missed, should this one be damaged; and a file that is shorter than either says is refused, should the other be damaged.
-                header.write(media, self.base());
-            }
-        }
+        // Both slots: should one be damaged later, the other must not say that the heap is in use, nor miss a log that is gone, nor a file that is longer.
+        unsafe { header.write_both(media, self.base(), || Ok(()))? };
         // SURVIVES unreached: as above.
         self.mapping.sync()?;
         if let Some(wal) = self.wal() {
@@ -446,7 +439,7 @@ impl Drop for HeapInner {
     fn drop(&mut self) {
         if self.forks != fork::forks() {
             self.collections.forget_background(); // it has stayed with the parent
-            std::mem::forget(self.checkpoints.get_mut().take()); // and so has this one
+            self.checkpoints.forget(); // and so has this one
         }
         // The last handle is gone, so no transaction runs. A forked child must leave the file alone.
         let _ = self.close(true);

@@ -24,6 +24,7 @@ use super::spans::{Span, spans_in, write_entry};
 use super::stored::Stored;
 use super::survey::{Outlook, Surveyed, check_roots, free_pages, read_regions};
 use super::types::TypeTable;
+use super::worker::Worker;
 use super::{Heap, HeapInner, Meta, OPEN, READ_ONLY, logged, regular, relocate, removed};
 use crate::error::{Error, Result};
 use crate::media::cpu::FlushInstruction;
@@ -308,10 +309,22 @@ pub(crate) fn random<const N: usize>() -> [u64; N] {
     words
 }
 
+/// How many slots of the header are written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Slots {
+    One,
+    Both,
+}
+
 /// Marks the heap as in use, durably before it is changed: after a power failure, the disk may have any of the pages that were
 /// stored later, and must not have the mark of a closed heap beside them.
-#[cfg_attr(feature = "sim", track_caller)]
-fn mark_in_use(mapping: &Mapping, medium: &Medium, media: &Media, header: &mut Header) -> Result<()> {
+fn mark_in_use(
+    mapping: &Mapping,
+    medium: &Medium,
+    media: &Media,
+    header: &mut Header,
+    slots: Slots,
+) -> Result<()> {
     if mapping.is_read_only() {
         return Ok(());
     }
@@ -331,9 +344,16 @@ fn mark_in_use(mapping: &Mapping, medium: &Medium, media: &Media, header: &mut H
     if !bug(Bug::KeepLiveSlots) {
         header.live_slots = (0, 0);
     }
+    // SURVIVES unreached: only a real file that is mapped without `MAP_SYNC` has anything to sync here.
+    let sync = || mapping.sync();
     // SAFETY: the header is mapped, and the heap is not open yet.
-    unsafe { header.write(media, mapping.base()) };
-    mapping.sync()
+    unsafe {
+        match slots {
+            Slots::One => header.write(media, mapping.base()),
+            Slots::Both => header.write_both(media, mapping.base(), sync)?,
+        }
+    }
+    sync()
 }
 
 /// A heap that is almost open.
@@ -375,15 +395,11 @@ impl Builder {
             write_entry(&media, base, arena.entry(header.types), entry.to_words());
             arena.write(&media, base, header.salt);
         }
-        // Before the header says that it is all there. Then twice: as long as one slot is empty, a damaged other one looks like a creation
+        // Before the header says that it is all there. Then both slots: as long as one is empty, a damaged other one looks like a creation
         // that was cut short.
         // SURVIVES unreached: only a real file that is mapped without `MAP_SYNC` has anything to sync here.
         mapping.sync()?;
-        mark_in_use(&mapping, &medium, &media, &mut header)?;
-        // SURVIVES delay flush: nothing is in the heap before the next fence, so it may be created anew.
-        // SURVIVES drop fence: as above. SURVIVES delay fence: as above.
-        // SURVIVES drop sync: before anybody uses the heap, the header names a log, with another sync. SURVIVES delay sync: as above.
-        mark_in_use(&mapping, &medium, &media, &mut header)?;
+        mark_in_use(&mapping, &medium, &media, &mut header, Slots::Both)?;
         let types = TypeTable::create(header.types, PAGE);
         let meta =
             Meta { header, media, arenas: vec![arena], pages, types, roots: BTreeMap::new(), next_region: 1 };
@@ -480,14 +496,9 @@ impl Builder {
         let moves = relocate::rebase(&mut header, base.addr() as u64);
         // Both slots, if it was closed or moves: when one is damaged later, the other must not say that it is closed, with bitmaps that are
         // true no more; and it must know of the new base.
-        let slots = match moves {
-            true if bug(Bug::MoveUnlisted) => 0,
-            false if !was_closed => 1,
-            _ => 2,
-        };
-        for _ in 0..slots {
-            // SURVIVES delay write: on a disk it is done twice, and one of the two is enough. SURVIVES delay sync: as above.
-            mark_in_use(&mapping, &medium, &media, &mut header)?;
+        let slots = if moves || was_closed { Slots::Both } else { Slots::One };
+        if !(moves && bug(Bug::MoveUnlisted)) {
+            mark_in_use(&mapping, &medium, &media, &mut header, slots)?;
         }
         // SAFETY: as above; `Outlook` has refused entries that lie over a log.
         let recovered = unsafe { replay(&media, &mapping, &mut logs, &found)? };
@@ -531,7 +542,7 @@ impl Builder {
             tuning: options.tuning,
             page_map,
             collections: Collections::default(),
-            checkpoints: Mutex::default(),
+            checkpoints: Worker::default(),
             medium,
             hash_secret: [meta.header.uuid as u64, (meta.header.uuid >> 64) as u64],
             forks: fork::forks(),

@@ -184,12 +184,7 @@ impl Meta {
             arena.write(media, heap.base(), header.salt);
             header.mapped = arena.end();
             // Both slots: if one is damaged later, the other must know of the arena, too.
-            // SURVIVES delay write: a slot is one sector, which is torn by no disk of the model, so both may be under way at a time.
-            // SURVIVES drop sync: as above. SURVIVES delay sync: as above.
-            header.write(media, heap.base());
-            // SURVIVES delay flush: the slot before knows as much; whoever writes over that fences before: the head of the next arena, or recovery.
-            // SURVIVES drop fence: as above. SURVIVES delay fence: as above. SURVIVES delay sync: as above.
-            header.write(media, heap.base());
+            header.write_both(media, heap.base(), || Ok(()))?;
         }
         arenas.push(arena);
         self.pages.give(arena.first_free(), arena.end() - arena.first_free());

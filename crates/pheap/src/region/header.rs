@@ -90,10 +90,13 @@ impl RegionHeader {
         unsafe {
             media.store(self.words.cast(), zeros.as_ptr(), zeros.len());
             media.store(self.words.cast(), words.as_ptr().cast(), words.len() * 8);
+            media.store(
+                self.words.cast::<u8>().add(NAME_SLOTS[0]),
+                name_slot(1, name).as_ptr(),
+                NAME_WORDS * 8,
+            );
             // SURVIVES delay log-entry: it is in the same record then as the entry of the span table, which makes it count.
-            media.flush(self.words.cast(), zeros.len());
-            // SURVIVES delay log-entry: as above.
-            self.set_name(media, name);
+            media.persist(self.words.cast(), zeros.len());
         }
     }
 
@@ -242,12 +245,7 @@ impl RegionHeader {
         // SAFETY: by the caller's promise.
         let sequences = unsafe { self.names() }.map(|slot| slot.map_or(0, |(sequence, _)| sequence));
         let older = usize::from(sequences[0] > sequences[1]);
-        let mut bytes = [0; NAME_WORDS * 8];
-        bytes[..8].copy_from_slice(&(sequences[1 - older] + 1).to_le_bytes());
-        bytes[8..16].copy_from_slice(&(name.len() as u64).to_le_bytes());
-        bytes[16..16 + name.len()].copy_from_slice(name.as_bytes());
-        let sum = xxh3_64(&bytes[..(NAME_WORDS - 1) * 8]);
-        bytes[(NAME_WORDS - 1) * 8..].copy_from_slice(&sum.to_le_bytes());
+        let bytes = name_slot(sequences[1 - older] + 1, name);
         // SAFETY: within the header's page.
         unsafe {
             let slot = self.words.cast::<u8>().add(NAME_SLOTS[older]);
@@ -255,4 +253,15 @@ impl RegionHeader {
             media.persist(slot, bytes.len());
         }
     }
+}
+
+/// What a slot holds for a name.
+fn name_slot(sequence: u64, name: &str) -> [u8; NAME_WORDS * 8] {
+    let mut bytes = [0; NAME_WORDS * 8];
+    bytes[..8].copy_from_slice(&sequence.to_le_bytes());
+    bytes[8..16].copy_from_slice(&(name.len() as u64).to_le_bytes());
+    bytes[16..16 + name.len()].copy_from_slice(name.as_bytes());
+    let sum = xxh3_64(&bytes[..(NAME_WORDS - 1) * 8]);
+    bytes[(NAME_WORDS - 1) * 8..].copy_from_slice(&sum.to_le_bytes());
+    bytes
 }

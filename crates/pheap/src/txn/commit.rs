@@ -339,9 +339,8 @@ pub(crate) fn rollback_group(contexts: &mut [&mut Context]) {
         let heap = context.heap();
         if let Some(wal) = context.media.wal() {
             for &(start, end) in context.alloc.fresh_ranges() {
-                // SURVIVES drop: this is about memory only: what is noted here are pages that differ from the file, and hold nothing.
-                // SURVIVES delay: as above.
-                context.media.flush(std::ptr::without_provenance(start), end - start);
+                // Pages that differ from the file, and hold nothing.
+                wal.pages.note((start - wal.base()) as u64, (end - start) as u64);
             }
             context.media.forget_noted(wal);
         }
