@@ -137,7 +137,7 @@ impl<T: Pointee + ?Sized> std::fmt::Debug for Held<T> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(pheap_loom)))]
 mod tests {
     use super::*;
 
