@@ -215,7 +215,7 @@ macro_rules! __persist_header {
     ([] []) => {};
     ([$($generics:tt)*] [$($clause:tt)*]) => {
         const _: () = {
-            #[allow(dead_code, single_use_lifetimes)]
+            #[allow(dead_code, single_use_lifetimes, clippy::extra_unused_lifetimes)]
             trait __Header {
                 fn header $($generics)* () $($clause)*;
             }
