@@ -1,4 +1,7 @@
 //! The macros of the `pheap` crate, which re-exports them: [`macro@Persist`] and [`macro@txn`].
+//!
+//! They write no `unsafe`: they say what they have seen to `macro_rules!` of `pheap` (its `__private`), which check it. For the path to `pheap` is the user's to
+//! choose, and what is `unsafe` must not name anything by it.
 
 mod derive;
 mod errors;
@@ -44,6 +47,7 @@ pub(crate) use hygienic;
 /// * **Fields that are `Persist`**: fixed-width numbers, `bool`, `char`, arrays, `P`, `Option<P>`, and types that derive it.
 /// * **At most one lifetime**, the brand of the transaction.
 /// * **No `Drop`** (nothing in a heap is ever dropped) **and no `Deref`** (a store through it could not be seen).
+/// * **No attribute macro below it** that changes the type: put the derive below that attribute.
 ///
 /// Type parameters get a `Persist` bound. Bounds written on the type itself must hold at every brand, so `struct Pair<T: Copy>`
 /// is `Persist` where `T::At<'a>: Copy` for every `'a`; most bounds are better placed on the functions that need them.

@@ -181,9 +181,9 @@ pub enum Error {
         source: std::io::Error,
     },
 
-    /// The disk failed earlier. What is in memory may be more than what is on the disk, so the heap can neither be read nor written until it is opened again,
-    /// which finds all that was acknowledged.
-    #[error("the heap's disk failed ({reason}); open the heap again, which recovers all that was committed")]
+    /// The disk failed earlier, or a panic has interrupted pheap where a transaction was neither undone nor done. What is in memory may be more than what is on the
+    /// disk, or half of something, so the heap can neither be read nor written until it is opened again, which finds all that was acknowledged.
+    #[error("the heap has failed ({reason}); open it again, which recovers all that was committed")]
     Failed {
         /// What failed.
         reason: String,

@@ -1,7 +1,6 @@
 //! A place that can be made crash-safe by itself: `tx[key].field.0[index]`.
 
-use proc_macro2::{Ident, Span, TokenStream};
-use quote::format_ident;
+use proc_macro2::{Ident, Literal, TokenStream};
 use syn::spanned::Spanned;
 use syn::{Attribute, Expr, Lit, Member};
 
@@ -69,20 +68,21 @@ impl<'a> Place<'a> {
         hygienic!(at self.tx.span() => #krate::__private::place_ahead! { #place })
     }
 
-    /// For the macros of pheap: the transaction, the key, the indices with their names, and the steps. `element` stands behind each index there.
+    /// For the macros of pheap: the transaction, the key, the indices, and the steps, in which the number of an index stands for it. `element` stands behind each
+    /// of these.
     fn described(&self, element: &TokenStream) -> TokenStream {
         let (tx, key) = (self.tx, self.key);
         let mut indices = TokenStream::new();
         let mut steps = TokenStream::new();
-        for (i, step) in self.steps.iter().enumerate() {
+        let mut number = 0;
+        for step in &self.steps {
             match step {
                 Step::Field(member) => steps.extend(hygienic!(at member.span() => .#member)),
                 Step::Element(index) => {
-                    // The place of the user's expression in the source is where an error about its type belongs.
-                    let span = Span::mixed_site().located_at(index.span());
-                    let name = format_ident!("__index{i}", span = span);
-                    indices.extend(hygienic!(at index.span() => #name = #index,));
-                    steps.extend(hygienic!(at index.span() => [#name #element]));
+                    let which = Literal::usize_unsuffixed(number);
+                    indices.extend(hygienic!(at index.span() => #index,));
+                    steps.extend(hygienic!(at index.span() => [#which #element]));
+                    number += 1;
                 }
             }
         }

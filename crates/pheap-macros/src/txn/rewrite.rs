@@ -12,7 +12,7 @@ use super::scope::Names;
 /// Rewrites the assignments to places of the transactions in `names`.
 ///
 /// A rewrite that is wrong (say, a macro has given a name to something else) is a type error, never an unsound program: what is
-/// emitted names `pheap::Txn` in full, and nothing that the user wrote is inside of an `unsafe` block but names of fields.
+/// emitted calls macros of pheap, which are safe whatever they are given.
 pub(super) fn rewrite(krate: &Crate, names: Names, body: &mut Block) {
     Rewriter { krate, names, first: None }.visit_block_mut(body);
 }

@@ -11,6 +11,8 @@ macro_rules! __persist_struct {
         repr $repr:ident $align:literal $gaps:literal
         { $($index:literal $member:tt: $ty:ty as $label:literal $binding:ident)* }
     ) => {
+        $crate::__persist_header!([$($generics)*] [$($clause)*]);
+
         #[automatically_derived]
         #[allow(deprecated, unused_variables)]
         // SAFETY: what the trait asks for is asserted in the bodies, for the type as it is: layout, fields, brand, no drop glue. `Deref` would be a
@@ -95,6 +97,8 @@ macro_rules! __persist_enum {
             { $($index:literal $member:tt: $ty:ty as $label:literal $binding:ident)* }
         )* }
     ) => {
+        $crate::__persist_header!([$($generics)*] [$($clause)*]);
+
         #[automatically_derived]
         #[allow(deprecated, unused_variables, unreachable_patterns)]
         // SAFETY: what the trait asks for is asserted in the bodies, for the type as it is: layout, fields, brand, no drop glue. `Deref` would be a
@@ -203,6 +207,22 @@ macro_rules! __persist_enum {
     };
 }
 
+/// An error unless the generics and the clause of an impl are that: with a block in them they would bring a body of their own for an `unsafe impl`, and begin
+/// some other item with ours. In front of a `;`, where only functions and constants may be, there is no way to go on behind it.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __persist_header {
+    ([] []) => {};
+    ([$($generics:tt)*] [$($clause:tt)*]) => {
+        const _: () = {
+            #[allow(dead_code, single_use_lifetimes, clippy::extra_unused_lifetimes)]
+            trait __Header {
+                fn header $($generics)* () $($clause)*;
+            }
+        };
+    };
+}
+
 /// Nothing in a heap is ever dropped. The assertion is in `PADDED`, because the fields are known to be `Persist` where that has a value: `Drop` is then
 /// the type's own, and a `String` is reported once, as the field that it is.
 #[doc(hidden)]
@@ -283,6 +303,8 @@ macro_rules! __persist_not_deref {
 #[macro_export]
 macro_rules! __persist_nothing {
     ([$($generics:tt)*] $name:ident $this:ty where [$($clause:tt)*] at $brand:lifetime $at:ty) => {
+        $crate::__persist_header!([$($generics)*] [$($clause)*]);
+
         #[automatically_derived]
         #[allow(deprecated)]
         // SAFETY: nothing lives in a heap without its description, and this never returns one.

@@ -1,19 +1,19 @@
 //! What a store under `#[txn]` expands to.
 
-/// A place that a transaction has made crash-safe, as a `&mut`: `place!((tx) (key) [index0 = i] .field [index0] .0)`.
+/// A place that a transaction has made crash-safe, as a `&mut`: `place!((tx) (key) [i, j] .field [0] .0 [1])`, where `[0]` stands for the first index.
 ///
 /// The key and the indices are evaluated in the order in which Rust would, but before the transaction is borrowed, and outside of the `unsafe` block.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __place {
-    (($tx:expr) ($key:expr) [$($index:ident = $value:expr,)*] $($steps:tt)*) => {{
+    (($tx:expr) ($key:expr) [$($index:expr,)*] $($steps:tt)*) => {{
         let key: $crate::P<'_, _> = $key;
-        $(let $index: $crate::__private::core::primitive::usize = $value;)*
+        let indices: [$crate::__private::core::primitive::usize; _] = [$($index),*];
         let tx: &mut $crate::Txn<'_> = $tx;
         let object = $crate::Txn::__object(tx, key);
         // SAFETY: the place is made of fields and `element` only, and no type in a heap is `Deref`: an address within the object, and no code of the
         // user's. The key has the brand of the transaction.
-        unsafe { $crate::Txn::__place(tx, object, &raw mut $crate::__place_in!((*object) $($steps)*)) }
+        unsafe { $crate::Txn::__place(tx, object, &raw mut $crate::__place_in!(indices (*object) $($steps)*)) }
     }};
 }
 
@@ -21,14 +21,14 @@ macro_rules! __place {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __place_ahead {
-    (($tx:expr) ($key:expr) [$($index:ident = $value:expr,)*] $($steps:tt)*) => {{
+    (($tx:expr) ($key:expr) [$($index:expr,)*] $($steps:tt)*) => {{
         let key: $crate::P<'_, _> = $key;
-        $(let $index: $crate::__private::core::primitive::usize = $value;)*
+        let indices: [$crate::__private::core::primitive::usize; _] = [$($index),*];
         let tx: &mut $crate::Txn<'_> = $tx;
         let object = $crate::Txn::__object(tx, key);
         // SAFETY: the place is made of fields and `element_checked` only, and no type in a heap is `Deref`: an address within the object, and no
         // code of the user's. The key has the brand of the transaction.
-        unsafe { $crate::Txn::__ahead(tx, $crate::__place_checked!([$($index)*] (*object) $($steps)*)) }
+        unsafe { $crate::Txn::__ahead(tx, $crate::__place_checked!([$($index)*] indices (*object) $($steps)*)) }
     }};
 }
 
@@ -51,14 +51,16 @@ macro_rules! __place_group {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __place_in {
-    ($place:tt) => { $place };
-    ($place:tt . await $($steps:tt)*) => { $crate::__private::core::compile_error!("`.await` is not a field") };
-    ($place:tt . $field:tt $($steps:tt)*) => { $crate::__place_in!(($place.$field) $($steps)*) };
-    ($place:tt [$index:ident] $($steps:tt)*) => {
-        $crate::__place_in!((*$crate::__private::element(&raw mut $place, $index)) $($steps)*)
+    ($indices:ident $place:tt) => { $place };
+    ($indices:ident $place:tt . await $($steps:tt)*) => {
+        $crate::__private::core::compile_error!("`.await` is not a field")
     };
-    ($place:tt [$index:ident ?] $($steps:tt)*) => {
-        $crate::__place_in!((*$crate::__private::element_checked(&raw mut $place, $index)?) $($steps)*)
+    ($indices:ident $place:tt . $field:tt $($steps:tt)*) => { $crate::__place_in!($indices ($place.$field) $($steps)*) };
+    ($indices:ident $place:tt [$index:literal] $($steps:tt)*) => {
+        $crate::__place_in!($indices (*$crate::__private::element(&raw mut $place, $indices[$index])) $($steps)*)
+    };
+    ($indices:ident $place:tt [$index:literal ?] $($steps:tt)*) => {
+        $crate::__place_in!($indices (*$crate::__private::element_checked(&raw mut $place, $indices[$index])?) $($steps)*)
     };
 }
 
@@ -70,5 +72,5 @@ macro_rules! __place_checked {
         $crate::__private::core::option::Option::Some(&raw mut $crate::__place_in!($($steps)*))
     };
     // A closure for `?` only.
-    ([$($index:ident)+] $($steps:tt)*) => { (|| $crate::__place_checked!([] $($steps)*))() };
+    ([$($index:tt)+] $($steps:tt)*) => { (|| $crate::__place_checked!([] $($steps)*))() };
 }

@@ -122,17 +122,21 @@ impl HeapInner {
             let (wal, shared) = (wal_of_thread, shared);
             // SAFETY: `stop_checkpoints` waits for this thread before the heap goes.
             let heap = unsafe { &*shared.0 };
-            /// Also after a panic, or others would wait for this thread.
-            struct Ended<'a>(&'a Wal);
+            /// Also after a panic, or others would wait for this thread; what it has left half done nobody else goes on with.
+            struct Ended<'a>(&'a Wal, &'a HeapInner, bool);
             impl Drop for Ended<'_> {
                 fn drop(&mut self) {
+                    if !self.2 {
+                        self.1.set_panicked();
+                    }
                     self.0.set_background(false);
                 }
             }
-            let ended = Ended(&wal);
+            let mut ended = Ended(&wal, heap, false);
             while wal.wait_for_request() {
                 wal.work(|| heap.drop_copies(&wal));
             }
+            ended.2 = true;
             drop(ended);
             if wal.failure().is_some() {
                 heap.set_failed();

@@ -7,13 +7,8 @@ use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-<<<<<<< HEAD
 use super::fork::{self, Listed, OwnFile};
-use super::identity::statfs;
-=======
 use super::identity::{kind_of, statfs};
-use super::lock;
->>>>>>> files
 #[cfg(feature = "sim")]
 use super::simulated::{Source, maps};
 use crate::error::{Error, Result};

@@ -117,8 +117,14 @@ pub struct Stats {
 const OPEN: u8 = 0;
 const READ_ONLY: u8 = 1;
 const CLOSED: u8 = 2;
-/// The disk has failed.
+/// The disk has failed, or something has panicked that must not.
 const FAILED: u8 = 3;
+
+const PANICKED: &str = "a panic has interrupted the end of a transaction, or a collection";
+
+fn panicked() -> Error {
+    Error::Failed { reason: PANICKED.to_owned() }
+}
 
 /// What handles, roots and regions share.
 pub(crate) struct HeapInner {
@@ -322,7 +328,17 @@ impl HeapInner {
     fn why_not_open(&self) -> Error {
         match self.wal().and_then(|wal| wal.failure()) {
             Some(error) if self.state.load(Ordering::Relaxed) == FAILED => error,
+            None if self.state.load(Ordering::Relaxed) == FAILED => panicked(),
             _ => Error::Closed,
+        }
+    }
+
+    /// Lets nobody use the heap any more: a panic has left part of it between two states. What was acknowledged is on the disk, or in the system's memory, as it
+    /// would be if the process had died.
+    pub(crate) fn set_panicked(&self) {
+        self.set_failed();
+        if let Some(wal) = self.wal() {
+            wal.poison(PANICKED, &std::io::Error::other("see what it has printed"));
         }
     }
 
@@ -376,8 +392,12 @@ impl HeapInner {
         self.stop_background();
         self.stop_checkpoints();
         let mut live = Some(Vec::new());
+        let mut is_whole = true;
         for region in regions {
-            region.retire(self, |context| live = live.take().and_then(|live| context.live_slots(live)))?;
+            let retired =
+                region.retire(self, |context| live = live.take().and_then(|live| context.live_slots(live)));
+            // One that a panic has left between two states is for the next opening to bring to one of them.
+            is_whole &= retired.is_ok();
         }
         if let Some(wal) = self.wal() {
             wal.quiesce(); // a thread that has failed, or is about to, may still write
@@ -389,6 +409,7 @@ impl HeapInner {
         let closed = match self.wal().and_then(|wal| wal.failure()) {
             // What the disk has is for the next opening to find out.
             Some(error) => Err(error),
+            None if !is_whole => Err(panicked()),
             None if self.is_read_only() => Ok(()),
             None => self.mark_closed(&mut meta, live),
         };

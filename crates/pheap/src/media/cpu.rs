@@ -144,10 +144,12 @@ pub(crate) fn prefetch(addr: *const u8) {
     let _ = addr;
 }
 
-/// Tells the compiler that the bytes at `addr` may have been written by someone else, with some definite values.
+/// Tells the compiler that bytes may have been written by someone else, with some definite values: those at `addr`, and all whose address was exposed.
 ///
 /// Padding bytes of a value have no definite value in Rust's model, yet checksums and comparisons look at every byte. An opaque
-/// block of assembly that could have stored to them makes them definite, and costs nothing.
+/// block of assembly that could have stored to them makes them definite, and costs nothing. What it could have stored to is what it can have a pointer
+/// to: memory that it is given, or whose provenance was [exposed](pointer::expose_provenance). All of a heap is, since it is mapped, and so are the copies of
+/// a write set, since they have memory. So a commit need not name them: `addr` may be null.
 #[inline(always)]
 pub(crate) fn settle(addr: *mut u8) {
     #[cfg(not(miri))]

@@ -32,7 +32,9 @@ pub(crate) use checked::holds;
 use cpu::FlushInstruction;
 #[cfg_attr(not(feature = "sim"), allow(unreachable_pub))]
 pub use seeded::Bug;
-pub(crate) use seeded::bug;
+#[cfg(test)]
+pub(crate) use seeded::panics;
+pub(crate) use seeded::{bug, may_panic};
 pub(crate) use synced::SyncedFile;
 use wal::Wal;
 
@@ -193,6 +195,7 @@ impl Media {
     /// `dst` is aligned to a line and valid for writes of `words`, which are a line or more; nothing else accesses it meanwhile.
     #[inline(always)]
     pub(crate) unsafe fn append(&self, dst: *mut u64, words: &[u64]) {
+        may_panic();
         debug_assert!(dst.addr().is_multiple_of(LINE) && words.len().is_multiple_of(LINE_WORDS));
         self.counters.log_bytes.add(words.len() as u64 * 8);
         match &self.medium {
@@ -220,6 +223,7 @@ impl Media {
     /// `src` is valid for reads and `dst` for writes of `len` bytes; they do not overlap; nothing else accesses `dst` meanwhile.
     #[inline]
     pub(crate) unsafe fn store(&self, dst: *mut u8, src: *const u8, len: usize) {
+        may_panic();
         match &self.medium {
             #[cfg(feature = "sim")]
             // SAFETY: by the caller's promise.
@@ -235,6 +239,7 @@ impl Media {
     /// As for `store`; `dst` is aligned.
     #[inline(always)]
     pub(crate) unsafe fn store_words(&self, dst: *mut u64, words: &[u64]) {
+        may_panic();
         match &self.medium {
             #[cfg(feature = "sim")]
             // SAFETY: by the caller's promise.
@@ -278,6 +283,7 @@ impl Media {
     /// `dst` is aligned and valid for writes of 8 bytes, and only ever accessed as an atomic or under the same lock.
     #[inline]
     pub(crate) unsafe fn store_word(&self, dst: *mut u64, value: u64) {
+        may_panic();
         compiler_fence(Ordering::SeqCst);
         #[cfg(feature = "sim")]
         if let Medium::Sim(sim) = &self.medium {
@@ -327,6 +333,7 @@ impl Media {
     #[inline]
     #[cfg_attr(feature = "sim", track_caller)]
     pub(crate) fn fence(&self) {
+        may_panic();
         #[cfg(feature = "sim")]
         if self.keeps_from_fencing(Location::caller()) {
             return;
@@ -398,6 +405,7 @@ impl Media {
 
     #[inline(never)]
     fn record_noted(&self, wal: &Wal, is_metadata: bool) -> Result<()> {
+        may_panic();
         let mut noted = self.noted.borrow_mut();
         if noted.is_empty() {
             return Ok(());
@@ -436,6 +444,7 @@ impl Media {
     #[inline]
     #[cfg_attr(feature = "sim", track_caller)]
     pub(crate) fn record_staged(&self, wal: &Wal, staged: &Staged) -> Result<()> {
+        may_panic();
         #[cfg(feature = "sim")]
         if sim::mutant::is_dropped(sim::mutant::Kind::LogEntry, Location::caller()) {
             return Ok(());

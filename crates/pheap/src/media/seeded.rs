@@ -10,6 +10,40 @@ pub(crate) fn bug(_bug: Bug) -> bool {
     false
 }
 
+/// A place where a test of this crate can let the thread panic, as it would if there were a mistake in pheap. Nothing in a program.
+#[inline(always)]
+pub(crate) fn may_panic() {
+    #[cfg(test)]
+    panics::here();
+}
+
+/// Panics that tests ask for.
+#[cfg(test)]
+pub(crate) mod panics {
+    use std::cell::Cell;
+
+    thread_local! {
+        static LEFT: Cell<Option<u32>> = const { Cell::new(None) };
+    }
+
+    /// Lets this thread panic when it has passed so many places.
+    pub(crate) fn after(places: u32) {
+        LEFT.set(Some(places));
+    }
+
+    /// Whether it has not come to that. It will not, any more.
+    pub(crate) fn never_mind() -> bool {
+        LEFT.take().is_some()
+    }
+
+    pub(super) fn here() {
+        if let Some(left) = LEFT.get() {
+            LEFT.set(left.checked_sub(1));
+            assert!(left > 0, "asked for by a test");
+        }
+    }
+}
+
 /// Protocol bugs that the crash explorer must find; see `pheap-crash`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]

@@ -15,6 +15,8 @@ pub(crate) struct Group<'a> {
     locked: Vec<Exclusive<'a>>,
     /// Number in `locked` of each region, in the order of the caller.
     order: Vec<usize>,
+    /// Whether the transaction has ended, and what comes after that has not.
+    is_ending: bool,
 }
 
 impl<'a> Group<'a> {
@@ -42,7 +44,7 @@ impl<'a> Group<'a> {
             .iter()
             .map(|one| sorted.binary_search_by_key(&place(one), place).expect("it is the same list"))
             .collect();
-        Ok(Group { locked, order })
+        Ok(Group { locked, order, is_ending: false })
     }
 
     /// Waits for one region at a time, and only while it has none: another thread may hold one of them in a read, and wait for
@@ -122,13 +124,31 @@ impl<'a> Group<'a> {
     }
 
     fn end(&mut self, committed: bool) {
+        self.is_ending = true;
         for one in &mut self.locked {
             one.context().group = None;
             one.end_held(committed);
             one.context().collect_some();
-            one.end_transaction();
         }
-        self.locked.clear();
+        self.locked.drain(..).for_each(Exclusive::ended);
+    }
+
+    /// Rolls a transaction back that was given up, or that a panic has interrupted, before its commit or within; unless only a crash leaves it whole.
+    #[cold]
+    fn roll_back(&mut self) {
+        if self.is_ending || self.locked.iter().any(|one| one.context().is_between) {
+            return self.locked.iter().for_each(|one| one.region.fail());
+        }
+        struct Unwound<'a>(Vec<&'a Region>);
+        impl Drop for Unwound<'_> {
+            fn drop(&mut self) {
+                self.0.iter().for_each(|region| region.fail());
+            }
+        }
+        let unwound = Unwound(self.locked.iter().map(|one| one.region).collect());
+        commit::rollback_group(&mut self.contexts());
+        self.end(false);
+        std::mem::forget(unwound);
     }
 }
 
@@ -151,8 +171,7 @@ impl Drop for Gates<'_> {
 impl Drop for Group<'_> {
     fn drop(&mut self) {
         if !self.abandon_if_forked() && !self.locked.is_empty() {
-            commit::rollback_group(&mut self.contexts());
-            self.end(false);
+            self.roll_back();
         }
     }
 }

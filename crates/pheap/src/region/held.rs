@@ -47,8 +47,8 @@ struct Slots {
 struct Slot {
     addr: usize,
     generation: u32,
-    /// `Held`s that refer to it.
-    references: u32,
+    /// `Held`s that refer to it. As many as there can be: each has a reference to the table as well, and these stop the program before they are 2^63.
+    references: u64,
     state: State,
 }
 
@@ -71,8 +71,9 @@ impl HeldTable {
         let mut table = self.slots.lock();
         let state = if published { State::Published } else { State::Pending };
         let slot = table.free.pop().unwrap_or_else(|| {
+            let slot = u32::try_from(table.slots.len()).expect("a root has no more than 2^32 held pointers");
             table.slots.push(Slot { addr: 0, generation: 0, references: 0, state });
-            table.slots.len() as u32 - 1
+            slot
         });
         let entry = &mut table.slots[slot as usize];
         *entry = Slot { addr, generation: entry.generation.wrapping_add(1), references: 1, state };
@@ -158,5 +159,28 @@ impl<T: Pointee + ?Sized> Drop for Held<T> {
 impl<T: Pointee + ?Sized> std::fmt::Debug for Held<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Held").field("slot", &self.slot).field("generation", &self.generation).finish()
+    }
+}
+
+#[cfg(all(test, not(pheap_loom)))]
+mod tests {
+    use super::*;
+
+    /// As if a program had copied the pointer so often and forgotten the copies, which is safe, and takes a minute.
+    #[test]
+    fn more_copies_than_fit_into_half_a_word() {
+        let table: Arc<HeldTable> = Arc::default();
+        let held: Held<u64> = table.hold(8, true);
+        table.slots.lock().slots[0].references = u64::from(u32::MAX);
+        drop(held.clone());
+        let copies = [held.clone(), held.clone()];
+        drop(copies);
+        let mut found = Vec::new();
+        table.for_each(|addr| found.push(addr));
+        assert_eq!(found, [8]);
+        assert_eq!(table.get(&held).unwrap(), 8);
+        let other: Held<u64> = table.hold(16, true);
+        assert_ne!(other.slot(), held.slot());
+        assert_eq!(table.get(&held).unwrap(), 8);
     }
 }

@@ -8,6 +8,8 @@ pub(crate) mod guard;
 pub(crate) mod header;
 pub(crate) mod held;
 mod lock;
+#[cfg(test)]
+mod panics;
 mod root;
 
 use std::cell::UnsafeCell;
@@ -19,7 +21,7 @@ use crate::error::{Error, Result};
 use crate::heap::bitmaps::LiveSlots;
 use crate::heap::{HeapInner, Span};
 use crate::layout::PointerMap;
-use crate::media::{Bug, Counters, Gauge, Media, bug};
+use crate::media::{Bug, Counters, Gauge, Media, bug, may_panic};
 use crate::sync::{Mutex, look_at};
 use crate::txn::commit;
 use crate::txn::context::{Context, Hot};
@@ -185,9 +187,20 @@ impl Region {
         self.serves.load(Ordering::Relaxed) == GONE
     }
 
-    /// Keeps everyone away from a region that may be no longer sound.
+    /// Keeps everyone away from a region.
     fn give_up(&self) {
         self.serves.store(GONE, Ordering::Relaxed);
+    }
+
+    /// Keeps everyone away from a region that a panic has left between two states, and from the heap: as after a crash, the next opening finds a state that is
+    /// whole. This thread has the region locked.
+    #[cold]
+    #[inline(never)]
+    fn fail(&self) {
+        // SAFETY: the lock is held, if only for reading; where the heap is never changes.
+        let heap = unsafe { (*self.context.get()).heap() };
+        heap.set_panicked();
+        self.give_up();
     }
 }
 
@@ -195,7 +208,7 @@ impl Region {
 pub(crate) struct Exclusive<'a> {
     heap: &'a HeapInner,
     pub(crate) region: &'a Region,
-    /// [`OPEN`], [`LOCKED`] and [`LAST`]. A word: padding between flags would be copied along with them.
+    /// [`OPEN`], [`ENDING`], [`LOCKED`] and [`LAST`]. A word: padding between flags would be copied along with them.
     state: usize,
 }
 
@@ -205,6 +218,8 @@ const OPEN: usize = 1;
 const LOCKED: usize = 2;
 /// This thread [leaves](guard::leave) the heap with the region.
 const LAST: usize = 4;
+/// The transaction has ended, and what comes after that has not.
+const ENDING: usize = 8;
 
 impl<'a> Exclusive<'a> {
     /// Waits for the region, whose root is to be of type `ty`, and opens a transaction on it.
@@ -247,7 +262,7 @@ impl<'a> Exclusive<'a> {
     fn turned_away(self) -> Error {
         let (heap, region) = (self.heap, self.region);
         drop(self); // others need not wait as well
-        region.why_not(heap)
+        heap.check_open().err().unwrap_or_else(|| region.why_not(heap))
     }
 
     #[inline(always)]
@@ -276,9 +291,9 @@ impl<'a> Exclusive<'a> {
         if self.heap.is_forked() {
             return self.abandon();
         }
-        self.end_transaction();
         let context = self.context();
         let result = commit::commit(context);
+        self.end_transaction();
         if result.is_ok() {
             done();
         }
@@ -311,6 +326,7 @@ impl<'a> Exclusive<'a> {
 
     #[inline(always)]
     fn end_held(&self, committed: bool) {
+        may_panic();
         let made = &mut self.context().held;
         if !made.is_empty() {
             self.region.held.end_transaction(made, committed);
@@ -328,13 +344,22 @@ impl Exclusive<'_> {
         Err(Error::Forked)
     }
 
+    /// Rolls a transaction back that was given up, or that a panic has interrupted, before its commit or within; unless only a crash leaves it whole.
     #[cold]
-    fn roll_back(&self) {
-        if !self.region.is_gone() {
-            commit::rollback(self.context());
-            self.end_held(false);
-            self.context().collect_some();
+    fn roll_back(&mut self) {
+        if self.region.is_gone() {
+            return;
         }
+        if self.state & ENDING != 0 || self.context().is_between {
+            return self.region.fail();
+        }
+        let unwound = Unwound(self);
+        let context = unwound.0.context();
+        context.group = None;
+        commit::rollback(context);
+        unwound.0.end_held(false);
+        unwound.0.context().collect_some();
+        std::mem::forget(unwound);
     }
 
     /// Lets go of the region, if that was not done before.
@@ -351,10 +376,15 @@ impl Exclusive<'_> {
         }
     }
 
-    /// The transaction has been committed or rolled back, or is about to be.
+    /// The transaction has been committed or rolled back.
     #[inline(always)]
     fn end_transaction(&mut self) {
-        self.state &= !OPEN;
+        self.state = self.state & !OPEN | ENDING;
+    }
+
+    /// Lets go of the region when the transaction has ended, and all that comes after that.
+    fn ended(mut self) {
+        self.state &= !(OPEN | ENDING);
     }
 
     /// Says that this thread leaves the heap with this region, or with another one.
@@ -366,7 +396,7 @@ impl Exclusive<'_> {
 impl Drop for Exclusive<'_> {
     #[inline]
     fn drop(&mut self) {
-        if self.state & OPEN != 0 {
+        if self.state & (OPEN | ENDING) != 0 {
             if self.heap.is_forked() && !bug(Bug::ForksRollBack) {
                 let _ = self.abandon();
                 return;
@@ -374,6 +404,16 @@ impl Drop for Exclusive<'_> {
             self.roll_back();
         }
         self.let_go();
+    }
+}
+
+/// Dropped in a panic only: within a rollback, or what comes after it.
+struct Unwound<'e, 'a>(&'e mut Exclusive<'a>);
+
+impl Drop for Unwound<'_, '_> {
+    fn drop(&mut self) {
+        self.0.region.fail();
+        self.0.let_go();
     }
 }
 
@@ -418,8 +458,8 @@ impl Shared<'_> {
     #[inline(never)]
     fn turned_away(self) -> Error {
         let (heap, region) = (self.heap, self.region);
-        drop(self);
-        region.why_not(heap)
+        drop(self); // others need not wait as well
+        heap.check_open().err().unwrap_or_else(|| region.why_not(heap))
     }
 }
 
@@ -458,6 +498,9 @@ impl Region {
         if !self.lock.try_lock_aside_for(patience) {
             return None;
         }
+        // SAFETY: where the heap is never changes.
+        let heap = unsafe { (*self.context.get()).heap() };
+        let _locked = Exclusive { heap, region: self, state: LOCKED };
         let mut next = None;
         if !self.is_gone() {
             // SAFETY: the lock is held, and no other reference to the context is made meanwhile.
@@ -472,8 +515,6 @@ impl Region {
                 seen += span.bytes;
             }
         }
-        // SAFETY: locked above, by this thread.
-        unsafe { self.lock.unlock_exclusive() };
         next
     }
 
@@ -481,16 +522,18 @@ impl Region {
     pub(crate) fn retire<R>(&self, heap: &HeapInner, last: impl FnOnce(&mut Context) -> R) -> Result<R> {
         // The thread is not inside of the heap: its callers have looked. So nothing is entered, and nothing left.
         self.lock.lock_aside();
-        let exclusive = Exclusive { heap, region: self, state: LOCKED };
         if self.is_gone() {
+            Exclusive { heap, region: self, state: LOCKED }.ended();
             return Err(Error::Closed);
         }
+        let exclusive = Exclusive { heap, region: self, state: LOCKED | ENDING };
         let context = exclusive.context();
         if !heap.is_read_only() {
             context.retire_records();
         }
         let result = last(context);
         self.give_up();
+        exclusive.ended();
         Ok(result)
     }
 }

@@ -61,6 +61,8 @@ impl Buffer {
         if index == self.pieces.len() {
             // SAFETY: the layout has a size.
             let piece = unsafe { alloc(layout) };
+            // So that `settle` is about the copies, too.
+            piece.expose_provenance();
             self.pieces.push(NonNull::new(piece).unwrap_or_else(|| handle_alloc_error(layout)));
         }
         self.used += 1;

@@ -4,7 +4,7 @@ use super::context::{Context, Mode, doomed_error};
 use super::log::{Kind, Staged, ranges};
 use crate::error::{Error, Result};
 use crate::heap::arena::ENTRY;
-use crate::media::{Bug, LINE, Media, bug, cpu};
+use crate::media::{Bug, LINE, Media, bug, cpu, may_panic};
 use crate::region::alloc::Allocator;
 
 /// Fresh objects of up to this many bytes go into the redo record; more are flushed before it.
@@ -121,6 +121,7 @@ fn prepare(context: &mut Context) {
         // SAFETY: the transaction's closure has returned.
         unsafe { context.padded.zero() };
     }
+    may_panic();
     cpu::settle(std::ptr::null_mut());
     context.shade_originals();
     let Context { set, gc, .. } = context;
@@ -132,6 +133,8 @@ fn prepare(context: &mut Context) {
 /// Makes the staged record durable in the log, and does what it says.
 #[inline(always)]
 fn commit_to_log(context: &mut Context, flushed: bool) -> Done {
+    // Once the record is in the log, it is known after a crash only whether the transaction has taken place.
+    context.is_between = true;
     if !context.log.has_room() {
         make_room(context)?;
     }
@@ -150,6 +153,7 @@ fn commit_to_log(context: &mut Context, flushed: bool) -> Done {
 /// Appends the staged record to the write-ahead log.
 #[inline(never)]
 fn commit_to_wal(contexts: &mut [&mut Context]) -> Done {
+    contexts[0].is_between = true; // as in `commit_to_log`
     for context in contexts.iter() {
         if let Some(wal) = context.media.wal() {
             // Fresh objects that are not in the record: nothing points to them yet, so this may come before it.
@@ -245,6 +249,7 @@ fn commit_long(contexts: &mut [&mut Context]) -> Done {
     for context in contexts.iter_mut() {
         context.come_home();
         let base = context.heap().base();
+        may_panic();
         // SAFETY: the transaction's closure has returned.
         unsafe { context.padded.zero() };
         let Context { alloc, logged, media, gc, .. } = &mut **context;
@@ -266,6 +271,7 @@ fn commit_long(contexts: &mut [&mut Context]) -> Done {
             }
         });
     }
+    contexts[0].is_between = true; // as in `commit_to_log`
     if let Some(wal) = contexts[0].media.wal() {
         contexts[1..].iter().for_each(|context| contexts[0].media.take_noted(&context.media));
         contexts[0].media.record(wal)?;
@@ -282,6 +288,8 @@ fn commit_long(contexts: &mut [&mut Context]) -> Done {
 #[inline(always)]
 fn finish(context: &mut Context) {
     if !context.alloc.is_untouched() {
+        context.is_between = true; // a commit without a record, or the second root of one
+        may_panic();
         context.remember_fresh();
         context.alloc.commit(context.heap());
         context.publish_usage();
@@ -292,6 +300,7 @@ fn finish(context: &mut Context) {
             context.log_is_empty();
         }
     }
+    may_panic();
     debug_assert!(context.mode == Mode::Short || context.set.is_empty());
     context.set.keep();
     end(context);
@@ -308,6 +317,7 @@ fn end(context: &mut Context) {
     context.set.set_limit(context.weariness.first());
     context.weariness.end_transaction();
     context.mode = Mode::Short;
+    context.is_between = false;
 }
 
 /// Undoes the transaction of one root.
@@ -317,6 +327,8 @@ pub(crate) fn rollback(context: &mut Context) {
 
 /// Undoes a transaction over several roots.
 pub(crate) fn rollback_group(contexts: &mut [&mut Context]) {
+    contexts.iter_mut().for_each(|context| context.is_between = true);
+    may_panic();
     let lead = &mut *contexts[0];
     if lead.mode != Mode::Short {
         let base = lead.heap().base();
@@ -347,6 +359,7 @@ pub(crate) fn rollback_group(contexts: &mut [&mut Context]) {
         context.logged.drain_lines(|_| {});
         context.doomed.clear();
         context.alloc.rollback(heap);
+        may_panic();
         if bug(Bug::KeepStaleCopies) {
             context.set.keep();
         } else {

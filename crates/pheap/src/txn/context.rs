@@ -66,6 +66,8 @@ pub(crate) struct Context {
     pub(crate) alloc: Allocator,
     pub(crate) gc: Collector,
     pub(crate) mode: Mode,
+    /// Whether a panic now would leave the region between two states, neither of which can be reached any more. See [`between_states`](Self::between_states).
+    pub(crate) is_between: bool,
     pub(crate) set: WriteSet,
     pub(crate) grain: Grain,
     pub(super) weariness: Weariness,
@@ -116,6 +118,7 @@ impl Context {
             alloc: Allocator::default(),
             gc,
             mode: Mode::Short,
+            is_between: false,
             set: WriteSet::new(weariness.first(), tuning),
             grain: Grain::new(tuning.patience),
             weariness,
@@ -150,6 +153,15 @@ impl Context {
         unsafe { &*self.hot }
     }
 
+    /// Runs `work`, in which the region's own structures change: if it panics, nothing is left that a rollback could rely on.
+    #[inline(always)]
+    pub(crate) fn between_states<R>(&mut self, work: impl FnOnce(&mut Context) -> R) -> R {
+        let before = std::mem::replace(&mut self.is_between, true);
+        let result = work(self);
+        self.is_between = before;
+        result
+    }
+
     /// Starts a transaction.
     #[inline]
     pub(crate) fn begin(&mut self) {
@@ -177,7 +189,9 @@ impl Context {
         let addr = match self.alloc.try_alloc(&request) {
             Some(addr) => addr,
             // The parts, not a reference: that would put the request into memory for the fast path, too.
-            None => self.alloc_slow(request.desc, request.bytes, request.align, request.unsized_)?,
+            None => self.between_states(|context| {
+                context.alloc_slow(request.desc, request.bytes, request.align, request.unsized_)
+            })?,
         };
         let ptr = std::ptr::with_exposed_provenance_mut::<u8>(addr);
         self.media.expect_stores(ptr, request.bytes as usize);
@@ -259,10 +273,12 @@ impl Context {
 
     /// Makes the data of all records durable and empties the log.
     pub(crate) fn retire_records(&mut self) {
-        if self.log.is_empty() {
-            return;
+        if !self.log.is_empty() {
+            self.between_states(Context::retire_some_records);
         }
-        use crate::media::{Bug, bug};
+    }
+
+    fn retire_some_records(&mut self) {
         let flush = |context: &mut Context| {
             let media = &context.media;
             context.dirty.drain(|line| media.flush(std::ptr::without_provenance(line), LINE));

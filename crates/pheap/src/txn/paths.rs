@@ -350,6 +350,8 @@ impl Context {
     /// Writes the copies over their originals, which are in the undo log.
     fn move_copies_home(&mut self) {
         let base = self.base();
+        // They may have been written since the originals were logged: those of another root were left to whoever had its `Txn`.
+        cpu::settle(std::ptr::null_mut());
         let Context { set, logged, media, .. } = self;
         for (addr, copy, words) in set.copies() {
             logged.insert(addr - base, addr - base + words * 8, |_, _| {});

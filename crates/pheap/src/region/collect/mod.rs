@@ -132,7 +132,7 @@ impl Context {
     #[inline(always)]
     pub(crate) fn collect_some(&mut self) {
         if !self.gc.is_idle() || self.alloc.usage.allocated >= self.gc.soon() || self.gc.wanted {
-            self.pay();
+            self.between_states(Context::pay);
         }
     }
 
@@ -399,12 +399,18 @@ pub(crate) enum Stage {
 }
 
 /// A region that a collection has locked beside readers. Dropping it lets go of the lock, also in a panic.
-struct Locked<'a>(&'a Region);
+struct Locked<'a> {
+    region: &'a Region,
+    is_finished: bool,
+}
 
 impl Drop for Locked<'_> {
     fn drop(&mut self) {
+        if !self.is_finished {
+            self.region.fail();
+        }
         // SAFETY: locked by whoever made this, on this thread.
-        unsafe { self.0.lock.unlock_shared() };
+        unsafe { self.region.lock.unlock_shared() };
     }
 }
 
@@ -412,7 +418,7 @@ impl Region {
     /// A slice of marking, beside readers and other threads that do the same.
     pub(crate) fn mark_beside_readers(&self, heap: &HeapInner) -> Stage {
         self.lock.lock_shared(guard::is_inside_any());
-        let locked = Locked(self);
+        let mut locked = Locked { region: self, is_finished: false };
         let start = Instant::now();
         let stage = if self.is_gone() {
             Stage::Idle
@@ -430,6 +436,7 @@ impl Region {
                 Stage::Idle
             }
         };
+        locked.is_finished = true;
         drop(locked);
         if stage != Stage::Idle {
             heap.collections.pause(start.elapsed());
@@ -439,21 +446,23 @@ impl Region {
 
     /// Runs `work` with the region locked, unless it is gone. The thread is not inside of the heap.
     fn alone<R>(&self, work: impl FnOnce(&mut Context) -> R) -> Option<R> {
-        /// Lets go of the region, of which nothing is certain any more if `work` has panicked.
-        struct Unlock<'a>(&'a Region);
+        /// Lets go of the region, of which nothing is certain any more if `work` has not come to its end.
+        struct Unlock<'a>(&'a Region, bool);
         impl Drop for Unlock<'_> {
             fn drop(&mut self) {
-                if std::thread::panicking() {
-                    self.0.give_up();
+                if !self.1 {
+                    self.0.fail();
                 }
                 // SAFETY: locked below, by this thread.
                 unsafe { self.0.lock.unlock_exclusive() };
             }
         }
         self.lock.lock_aside();
-        let _unlock = Unlock(self);
+        let mut unlock = Unlock(self, false);
         // SAFETY: the lock is held.
-        (!self.is_gone()).then(|| work(unsafe { &mut *self.context.get() }))
+        let result = (!self.is_gone()).then(|| work(unsafe { &mut *self.context.get() }));
+        unlock.1 = true;
+        result
     }
 
     /// A slice of whatever is next, with the region locked. Returns whether a cycle is still running.

@@ -1,0 +1,148 @@
+//! What a panic within pheap leaves behind, wherever it comes: nothing half done, for this process or for the next one.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::media::panics;
+use crate::{Durability, Error, Heap, Options, P, Root};
+
+type Numbers<'r> = Option<P<'r, [u64]>>;
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Kind {
+    /// One root, changed by a redo record.
+    Short,
+    /// One root, changed in place.
+    Long,
+    /// Two roots.
+    Both,
+}
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum End {
+    Commit,
+    GiveUp,
+}
+
+/// All numbers of both roots are the same, in a state that is whole.
+fn value(a: &Root<Numbers<'_>>, b: &Root<Numbers<'_>>, kind: Kind) -> Result<u64, Error> {
+    let read = |root: &Root<Numbers<'_>>| {
+        root.read(|view, p| {
+            let numbers = &view[view[p].unwrap()];
+            assert!(numbers.iter().all(|&number| number == numbers[0]), "{numbers:?}");
+            numbers[0]
+        })
+    };
+    let (a, b) = (read(a)?, read(b)?);
+    assert_eq!(b, if kind == Kind::Both { a } else { 1 });
+    Ok(a)
+}
+
+fn roots(heap: &Heap) -> (Root<Numbers<'static>>, Root<Numbers<'static>>) {
+    let root = |name| heap.root_or(name, |tx| Ok(Some(tx.alloc_slice(40, |_| 1)?))).unwrap();
+    (root("a"), root("b"))
+}
+
+/// A transaction that panics behind so many places of its end; whether it did not come to that.
+fn run(a: &Root<Numbers<'static>>, b: &Root<Numbers<'static>>, kind: Kind, end: End, places: u32) -> bool {
+    macro_rules! set {
+        ($tx:ident, $p:ident, $value:expr) => {{
+            let old = $tx[$p].unwrap();
+            $tx.slice_mut(old, ..).fill(7);
+            let new = $tx.alloc_slice(40, |_| $value)?;
+            $tx[$p] = Some(new);
+        }};
+    }
+    let end = move || {
+        panics::after(places);
+        match end {
+            End::Commit => Ok(()),
+            End::GiveUp => Err(Error::abort("given up")),
+        }
+    };
+    let result = catch_unwind(AssertUnwindSafe(|| match kind {
+        Kind::Both => crate::txn((a, b), |((ta, pa), (tb, pb))| {
+            set!(ta, pa, 2);
+            set!(tb, pb, 2);
+            end()
+        }),
+        _ => a.txn(|tx, p| {
+            set!(tx, p, 2);
+            end()
+        }),
+    }));
+    let never = panics::never_mind();
+    assert!(never == result.is_ok());
+    never
+}
+
+/// A panic at each place of the end of a transaction. Returns how often it was rolled back, and how often the heap has failed.
+fn everywhere(durability: Durability, kind: Kind, end: End) -> (u32, u32) {
+    let (mut undone, mut failed) = (0, 0);
+    for places in 0.. {
+        let what = format!("{durability:?} {kind:?} {end:?} {places}");
+        let dir = tempfile::tempdir().unwrap();
+        let open = || {
+            let options = Options::new().durability(durability).pin_undo(kind == Kind::Long);
+            options.open(dir.path().join("heap")).unwrap()
+        };
+        let heap = open();
+        let (a, b) = roots(&heap);
+        let never = run(&a, &b, kind, end, places);
+        let seen = match value(&a, &b, kind) {
+            Ok(value) if never => {
+                assert_eq!(value, if end == End::Commit { 2 } else { 1 }, "{what}");
+                Some(value)
+            }
+            Ok(seen) => {
+                assert_eq!(seen, 1, "{what}");
+                undone += 1;
+                // And it goes on.
+                assert!(run(&a, &b, kind, End::Commit, u32::MAX), "{what}");
+                assert_eq!(value(&a, &b, kind).unwrap(), 2, "{what}");
+                Some(2)
+            }
+            Err(error) => {
+                assert!(!never && matches!(error, Error::Failed { .. }), "{what}: {error}");
+                assert!(matches!(b.txn(|_, _| Ok(())), Err(Error::Failed { .. })), "{what}");
+                assert!(matches!(heap.root::<u64>("c"), Err(Error::Failed { .. })), "{what}");
+                failed += 1;
+                None
+            }
+        };
+        drop((a, b));
+        let closed = heap.close();
+        assert!(
+            if seen.is_some() { closed.is_ok() } else { matches!(closed, Err(Error::Failed { .. })) },
+            "{what}: {closed:?}"
+        );
+        let heap = open();
+        let (a, b) = roots(&heap);
+        let found = value(&a, &b, kind).unwrap();
+        assert!(seen.map_or(found == 1 || found == 2 && end == End::Commit, |seen| seen == found), "{what}");
+        assert!(heap.check().unwrap().is_clean(), "{what}");
+        if never {
+            return (undone, failed);
+        }
+    }
+    unreachable!()
+}
+
+#[test]
+fn a_panic_within_a_commit_leaves_nothing_half_done() {
+    for durability in [Durability::Pmem, Durability::Process, Durability::Wal] {
+        for kind in [Kind::Short, Kind::Long, Kind::Both] {
+            let (undone, failed) = everywhere(durability, kind, End::Commit);
+            assert!(undone > 0 && failed > 0, "{durability:?} {kind:?}: {undone} {failed}");
+        }
+    }
+}
+
+#[test]
+fn a_panic_within_a_rollback_leaves_nothing_half_done() {
+    for durability in [Durability::Pmem, Durability::Wal] {
+        for kind in [Kind::Short, Kind::Long, Kind::Both] {
+            let (_, failed) = everywhere(durability, kind, End::GiveUp);
+            assert!(failed > 0, "{durability:?} {kind:?}");
+        }
+    }
+}
