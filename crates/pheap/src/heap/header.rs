@@ -205,6 +205,8 @@ impl Header {
         sync: impl Fn() -> Result<()>,
     ) -> Result<()> {
         // SAFETY: by the caller's promise, the slots are mapped and nobody else writes them.
+        // SURVIVES delay write: on a disk of the model a slot, which is one sector, is written or not, so both may be under way at a time.
+        // SURVIVES drop sync: as above. SURVIVES delay sync: as above.
         unsafe { self.write(media, base) };
         sync()?;
         // SAFETY: by the caller's promise, the slots are mapped and nobody else writes them.
