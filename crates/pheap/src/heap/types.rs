@@ -265,6 +265,7 @@ impl TypeTable {
                 let link = writer.base.add(self.extent.0 as usize);
                 writer.media.store_word(link.cast(), extent.0);
                 // Before the record or with it: one that nothing leads to is not there.
+                // SURVIVES delay: a record that goes with it is fenced next, and no type of that is in use before.
                 writer.media.flush(link, 8);
             }
             self.extent = extent;
