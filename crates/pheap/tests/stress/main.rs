@@ -13,7 +13,7 @@ mod swept;
 mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, RwLock};
 use std::time::{Duration, Instant};
@@ -316,7 +316,7 @@ impl<'a> Run<'a> {
     }
 
     /// Opens a copy, looks at what is in it, and uses it for a while: what is live is not known there yet.
-    fn check_copy(&self, copied: &PathBuf, states: Vec<State>, random: &mut Rng) {
+    fn check_copy(&self, copied: &Path, states: Vec<State>, random: &mut Rng) {
         count(&self.counts.copies);
         let heap = open_copy(&self.kind.verified(), copied);
         let run = Run::new(&heap, self.kind, self.dir, copied, states, self.counts);

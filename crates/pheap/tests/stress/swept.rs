@@ -5,13 +5,15 @@ use pheap::{Durability, Error, Heap, Options, P, Persist, Root};
 use super::is_sound;
 use super::kinds::tempdir;
 
+type Block<'r> = P<'r, [u64; 64]>;
+
 #[derive(Persist, Default)]
 #[repr(C)]
 struct Top<'r> {
     list: Option<P<'r, Node<'r>>>,
     numbers: Option<P<'r, [Option<P<'r, Number>>]>>,
     five: Option<P<'r, [u64; 5]>>,
-    blocks: Option<P<'r, [Option<P<'r, [u64; 64]>>]>>,
+    blocks: Option<P<'r, [Option<Block<'r>>]>>,
 }
 
 #[derive(Persist)]
