@@ -63,6 +63,7 @@ const POLICIES: [SyncPolicy; 2] = [SyncPolicy::EveryCommit, SyncPolicy::OnDemand
 #[test]
 fn a_log_that_loses_its_name_gets_it_back() {
     type Lose = fn(&Path);
+    type Step = fn(&Heap);
     let ways: [(&str, Lose); 3] = [
         ("removed", |log| fs::remove_file(log).unwrap()),
         ("renamed", |log| {
@@ -83,7 +84,7 @@ fn a_log_that_loses_its_name_gets_it_back() {
             let root = number(&heap);
             set(&root, 1).unwrap();
             let mut value = 1;
-            let steps: [(&str, fn(&Heap)); 2] =
+            let steps: [(&str, Step); 2] =
                 [("sync", |heap| heap.sync().unwrap()), ("checkpoint", |heap| heap.checkpoint().unwrap())];
             for (step, make) in steps {
                 lose(&log_of(&path));

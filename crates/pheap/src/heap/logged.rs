@@ -78,11 +78,15 @@ pub(super) fn create(mapping: Mapping, synced: SyncedFile, header: Header) -> Re
     close(Builder::new(mapping, Medium::Synced(synced.clone()), header)?, &synced)
 }
 
+/// Makes durable what was read of the heap: a process that was killed may have left it to the kernel, the newest header as well. While the next header is
+/// written, a disk that tears sectors must have one that is whole.
+pub(super) fn make_durable(disk: &dyn Disk) -> Result<()> {
+    disk.data().sync().map_err(|e| Error::io("syncing the heap's file", e))
+}
+
 /// Replays the logs of regions and moves pointers, in the file, and closes the heap.
 fn prepare(place: &Place<'_>, header: Header, disk: &dyn Disk) -> Result<Header> {
-    // What it was in use as may have left everything to the kernel.
-    // SURVIVES unreached: of a simulated disk, the first fence of what follows syncs the whole file.
-    place.file.sync_all().map_err(|e| Error::io(format!("syncing {}", place.path.display()), e))?;
+    make_durable(disk)?;
     let synced = Arc::new(SyncedFile::new(disk.data()));
     close(place.open(Medium::Synced(synced.clone()), false, header)?, &synced)
 }
@@ -128,6 +132,7 @@ pub(super) fn open_at(
         log_limit: options.log_limit,
         memory_limit: options.memory_limit,
     };
+    make_durable(&**disk)?;
     retire_old_log(&mut header, &**disk)?;
     let wal = Wal::create(disk.clone(), &header, settings)?;
     wal.set_base(mapping.base().addr());
