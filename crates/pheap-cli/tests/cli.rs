@@ -258,7 +258,7 @@ fn tables_say_what_there_is() {
     let (_place, path) = Place::with_index();
     let info = json("info", &path, &["--json"]);
     assert!(["wal", "pmem", "process"].iter().any(|offered| info["offered"] == *offered));
-    assert_eq!((&info["format"], &info["state"], &info["roots"]), (&json!(2), &json!("closed"), &json!(1)));
+    assert_eq!((&info["format"], &info["state"], &info["roots"]), (&json!(3), &json!("closed"), &json!(1)));
     assert_eq!(info["file_bytes"], fs::metadata(&path).unwrap().len());
     assert!(text("info", &path, &[]).contains("1048576 bytes (1.0 MiB)"));
 
