@@ -48,14 +48,10 @@ pub fn programs() -> &'static [Contention] {
         ("closing a log", wal::closing),
         ("a failing disk", wal::failing),
         ("a failing disk without a thread", wal::failing_alone),
-        ("turns", || turns::turns(None)),
-        ("nested", || turns::nested(None)),
-        ("forks", || forks::forks(None)),
-        ("left behind", || forks::left_behind(None)),
     ]
 }
 
-/// Those that find bugs in who waits for whom, and what they find, if it is switched on in all of their threads.
+/// Other programs, which find bugs in who waits for whom: the bug, if it is switched on in all of their threads.
 pub type Seeded = (Bug, &'static str, fn(Option<Bug>) -> Result<(), String>);
 
 /// All of these.
