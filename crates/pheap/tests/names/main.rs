@@ -457,23 +457,14 @@ fn heaps_without_logs() {
     all(&["process", "pmem"]);
 }
 
-/// Logs are found by their names, which is not enough: until they are found by what they are, only if it is asked for.
-fn with_logs() -> bool {
-    std::env::var_os("PHEAP_NAMES_LOGS").is_some()
-}
-
 #[test]
 fn heaps_with_logs() {
-    if with_logs() {
-        all(&["wal"]);
-    }
+    all(&["wal"]);
 }
 
 #[test]
 fn heaps_of_all_kinds() {
-    if with_logs() {
-        all(&["process", "pmem", "wal"]);
-    }
+    all(&["process", "pmem", "wal"]);
 }
 
 #[cfg(feature = "sim")]

@@ -88,7 +88,7 @@ pub(crate) fn copy(path: &Path, to: &Path) {
 
 /// Opens what may be a [`copy`] of a heap that is, or was, in use.
 pub(crate) fn open_copy(options: &Options, path: &Path) -> Heap {
-    options.open(path).unwrap()
+    options.clone().restored(true).open(path).unwrap()
 }
 
 pub(crate) fn remove(path: &Path) {
