@@ -7,6 +7,7 @@ use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use common::killed::copy_as_killed;
 use common::{role, run_well, tempdir};
 use pheap::{Durability, Error, Heap, Options, Root, SyncPolicy};
 
@@ -39,9 +40,9 @@ fn get(heap: &Heap) -> u64 {
 fn after_kill(path: &Path) -> pheap::Result<u64> {
     let dir = tempdir();
     let copy = dir.path().join("copy");
-    fs::copy(path, &copy).unwrap();
+    copy_as_killed(path, &copy);
     if log_of(path).exists() {
-        fs::copy(log_of(path), log_of(&copy)).unwrap();
+        copy_as_killed(&log_of(path), &log_of(&copy));
     }
     options().open(&copy).map(|heap| get(&heap))
 }
@@ -219,14 +220,14 @@ fn a_heap_that_was_removed_says_so() {
         );
         assert!(matches!(set(&root, 3), Err(Error::Misplaced { .. })));
         drop(root);
-        assert!(matches!(heap.close(), Err(Error::Misplaced { .. })));
+        assert!(matches!(heap.close(), Err(Error::Removed { .. })));
         let _ = fs::remove_file(log_of(&path));
 
         // Noticed at the end only.
         let heap = options().open(&path).unwrap();
         set(&number(&heap), 1).unwrap();
         fs::remove_file(&path).unwrap();
-        assert!(matches!(heap.close(), Err(Error::Misplaced { .. })));
+        assert!(matches!(heap.close(), Err(Error::Removed { .. })));
         let _ = fs::remove_file(log_of(&path));
     }
 }
@@ -248,8 +249,8 @@ fn a_heap_of_several_names_has_one_log() {
     fs::hard_link(at("h"), at("sub/hard")).unwrap();
     let dead = dir.path().join("dead");
     fs::create_dir(&dead).unwrap();
-    fs::copy(at("h"), dead.join("h")).unwrap();
-    fs::copy(log_of(&at("h")), log_of(&dead.join("h"))).unwrap();
+    copy_as_killed(&at("h"), &dead.join("h"));
+    copy_as_killed(&log_of(&at("h")), &log_of(&dead.join("h")));
     fs::hard_link(dead.join("h"), dead.join("other")).unwrap();
     match options().open(dead.join("other")) {
         Err(Error::LogMissing { path }) => {
@@ -297,15 +298,15 @@ fn logs_of_copies_are_not_taken_for_one_another() {
     let heap = options().open(at("a")).unwrap();
     set(&number(&heap), 1).unwrap();
     heap.close().unwrap();
-    fs::copy(at("a"), at("b")).unwrap();
-    fs::copy(at("a"), at("closed")).unwrap();
+    copy_as_killed(&at("a"), &at("b"));
+    copy_as_killed(&at("a"), &at("closed"));
     let (a, b) = (options().open(at("a")).unwrap(), options().open(at("b")).unwrap());
     set(&number(&a), 100).unwrap();
     set(&number(&b), 200).unwrap();
     // The log of one has come to lie beside the other, and beside one that is closed.
     for victim in ["b", "closed"] {
-        fs::copy(at(victim), at("c")).unwrap();
-        fs::copy(log_of(&at("a")), log_of(&at("c"))).unwrap();
+        copy_as_killed(&at(victim), &at("c"));
+        copy_as_killed(&log_of(&at("a")), &log_of(&at("c")));
         let log = fs::read(log_of(&at("c"))).unwrap();
         let opened = options().open(at("c"));
         assert!(matches!(opened, Err(Error::ForeignLog { .. })), "{victim}: {opened:?}");
@@ -322,8 +323,8 @@ fn a_damaged_head_of_a_segment_is_no_head() {
     set(&number(&heap), 5).unwrap();
     let segment = 4096 + (64 << 10); // the second one, which is free
     for word in [u64::MAX, u64::MAX / (64 << 10), u64::MAX / (64 << 10) + 1, 1, 0] {
-        fs::copy(&path, &copy).unwrap();
-        fs::copy(log_of(&path), log_of(&copy)).unwrap();
+        copy_as_killed(&path, &copy);
+        copy_as_killed(&log_of(&path), &log_of(&copy));
         let log = File::options().write(true).open(log_of(&copy)).unwrap();
         for place in 0..3 {
             log.write_all_at(&word.to_le_bytes(), segment + 8 * place).unwrap();

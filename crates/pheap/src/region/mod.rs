@@ -394,8 +394,18 @@ impl Exclusive<'_> {
 }
 
 impl Drop for Exclusive<'_> {
-    #[inline]
+    #[inline(always)] // for who has committed there is nothing to do here
     fn drop(&mut self) {
+        if self.state != 0 {
+            self.dropped();
+        }
+    }
+}
+
+impl Exclusive<'_> {
+    #[cold]
+    #[inline(never)]
+    fn dropped(&mut self) {
         if self.state & (OPEN | ENDING) != 0 {
             if self.heap.is_forked() && !bug(Bug::ForksRollBack) {
                 let _ = self.abandon();

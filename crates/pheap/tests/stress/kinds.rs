@@ -58,6 +58,7 @@ impl Kind {
             .collect_threads(1)
             .log_limit(256 << 10)
             .memory_limit(256 << 10)
+            .restored(true) // lives go on in copies
     }
 
     /// The same, and looks at all of the heap first.
@@ -88,7 +89,7 @@ pub(crate) fn copy(path: &Path, to: &Path) {
 
 /// Opens what may be a [`copy`] of a heap that is, or was, in use.
 pub(crate) fn open_copy(options: &Options, path: &Path) -> Heap {
-    options.clone().restored(true).open(path).unwrap()
+    options.open(path).unwrap()
 }
 
 pub(crate) fn remove(path: &Path) {
