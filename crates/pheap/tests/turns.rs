@@ -4,7 +4,7 @@
 mod common;
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
-use std::sync::mpsc;
+use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -187,6 +187,47 @@ fn nested_reads_in_opposite_orders_beside_transactions() -> Result<()> {
         });
         let seen = [&b, &c, &d].map(|root| root.read(|view, x| view[x]).unwrap());
         assert_eq!(seen, [1500, 1500, 1500]);
+    });
+    Ok(())
+}
+
+/// A transaction over `a` and `b` waits for one on `b`, and keeps reads of `a` away meanwhile; but that one waits for a lock that the reader has.
+#[test]
+fn a_read_that_the_other_root_waits_for() -> Result<()> {
+    let (_heap, a, b) = two_roots()?;
+    ends(move || {
+        let (own, both) = (Mutex::new(()), AtomicI32::new(0));
+        let (b_is_taken, own_is_taken) = (&AtomicBool::new(false), &AtomicBool::new(false));
+        let until = |flag: &AtomicBool| {
+            while !flag.load(Ordering::Relaxed) {
+                thread::yield_now();
+            }
+        };
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let waits = b.txn(|tx, b| {
+                    b_is_taken.store(true, Ordering::Relaxed);
+                    until(own_is_taken);
+                    let _own = own.lock().unwrap();
+                    Ok(tx[b] += 1)
+                });
+                waits.unwrap();
+            });
+            until(b_is_taken);
+            let guard = own.lock().unwrap();
+            own_is_taken.store(true, Ordering::Relaxed);
+            scope.spawn(|| {
+                // SAFETY: a call without arguments.
+                both.store(unsafe { libc::gettid() }, Ordering::Relaxed);
+                pheap::txn((&a, &b), |((ta, a), _)| Ok(ta[a] += 1)).unwrap();
+            });
+            while !sleeps(both.load(Ordering::Relaxed)) {
+                thread::yield_now();
+            }
+            assert_eq!(a.read(|view, a| view[a]).unwrap(), 0);
+            drop(guard);
+        });
+        assert_eq!(a.read(|view, a| view[a]).unwrap() + b.read(|view, b| view[b]).unwrap(), 2);
     });
     Ok(())
 }

@@ -42,7 +42,10 @@ macro_rules! __persist_struct {
                         let $name { $($member: $binding),* } = this;
                         $(let $binding = $crate::__private::found($binding); let _: $crate::__private::AsDerived<$ty> = $binding;)*
                     };
-                    // And so it is at any brand. An alias can hide one: `type Leak = P<'static, u64>`.
+                    // And so it is at any brand: it is the same type, also if it has no fields, and each field is. An alias can hide a brand: `type Leak = P<'static, u64>`.
+                    let _: for<'o> fn(&mut <Self as $crate::Persist>::At<'o>) = |this| {
+                        let $name { .. } = this;
+                    };
                     $(let _: for<'o> fn(
                         &mut <Self as $crate::Persist>::At<'o>,
                         $crate::__private::AsDerived<<$ty as $crate::Persist>::At<'o>>,
@@ -118,8 +121,11 @@ macro_rules! __persist_enum {
                         let tag = tag.wrapping_add($steps);
                         // SAFETY: there is room for a tag, as was asserted above.
                         unsafe { value.as_mut_ptr().cast::<$crate::__private::core::primitive::$tag>().write_unaligned(tag) };
+                        // Of an enum with one variant, a pattern does not read the tag.
                         // SAFETY: what is read is the tag, or what the compiler finds to be none, which is an error then: this is evaluated by the
-                        // compiler only. Fields are not read: the references say where they are.
+                        // compiler only.
+                        let _ = $crate::__private::core::mem::discriminant(unsafe { &*value.as_ptr() });
+                        // SAFETY: the tag is one, as was found above. Fields are not read: the references say where they are.
                         let slots: [$crate::__private::Slot; $gaps - 1] = match unsafe { &*value.as_ptr() } {
                             Self::$variant { $($member: $binding),* } => [$(
                                 // SAFETY: a field of this value.
@@ -148,7 +154,10 @@ macro_rules! __persist_enum {
                             $(let $binding = $crate::__private::found($binding); let _: $crate::__private::AsDerived<$ty> = $binding;)*
                         })*
                     };
-                    // And so it is at any brand. An alias can hide one: `type Leak = P<'static, u64>`.
+                    // And so it is at any brand: it is the same type, also if it has no fields, and each field is. An alias can hide a brand: `type Leak = P<'static, u64>`.
+                    let _: for<'o> fn(&mut <Self as $crate::Persist>::At<'o>) = |this| match this {
+                        $($name::$variant { .. } => {})*
+                    };
                     $($(let _: for<'o> fn(
                         &mut <Self as $crate::Persist>::At<'o>,
                         $crate::__private::AsDerived<<$ty as $crate::Persist>::At<'o>>,

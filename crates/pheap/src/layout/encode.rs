@@ -87,11 +87,21 @@ fn string(out: &mut Vec<u8>, s: &str) {
 
 /// Takes one layout off the front of `bytes`.
 pub(crate) fn decode(bytes: &mut &[u8]) -> Result<TypeLayout> {
-    Decoder { bytes }.ty(0).ok_or_else(|| Error::corrupt("a record of the type table is malformed"))
+    let mut decoder = Decoder { bytes, no_name: None };
+    let ty = decoder.ty(0);
+    ty.ok_or_else(|| match decoder.no_name {
+        Some(name) => Error::corrupt(format!(
+            "a record of the type table has the name {name:?}, with characters that no id has; if an earlier version of pheap has written it, that one can open the heap, and \
+             migrate it to types with other ids"
+        )),
+        None => Error::corrupt("a record of the type table is malformed"),
+    })
 }
 
 struct Decoder<'a, 'b> {
     bytes: &'a mut &'b [u8],
+    /// Text where the name of a type should be.
+    no_name: Option<String>,
 }
 
 impl Decoder<'_, '_> {
@@ -131,7 +141,12 @@ impl Decoder<'_, '_> {
     }
 
     fn type_name(&mut self) -> Option<String> {
-        self.string().filter(|name| is_type_name(name))
+        let name = self.string()?;
+        if is_type_name(&name) {
+            return Some(name);
+        }
+        self.no_name = Some(name.chars().take(100).collect());
+        None
     }
 
     fn identifier(&mut self) -> Option<String> {
@@ -229,6 +244,14 @@ mod tests {
             let mut rest = bytes.as_slice();
             prop_assert_eq!(decode(&mut rest).unwrap(), ty);
             prop_assert!(rest.is_empty());
+        }
+
+        #[test]
+        fn what_has_no_name_is_told(name in "[a-z]{1,9}[ (]", ty in any_layout()) {
+            let mut bytes = Vec::new();
+            encode(&TypeLayout { name: name.clone(), ..ty }, &mut bytes);
+            let told = decode(&mut bytes.as_slice()).unwrap_err().to_string();
+            prop_assert!(told.contains(&name), "{}", told);
         }
 
         #[test]

@@ -338,15 +338,22 @@ impl Exclusive<'_> {
     /// In a forked child: leaves the transaction to the parent. Its region is not here, and its lock is that of a thread there.
     #[cold]
     fn abandon(&mut self) -> Result<()> {
+        self.leave_group();
         if std::mem::take(&mut self.state) & LAST != 0 {
             guard::leave(self.heap.id());
         }
         Err(Error::Forked)
     }
 
+    /// Lets go of the list of a transaction over several roots, also if the region is never used again: the last ones that have it may drop it in any thread.
+    fn leave_group(&self) {
+        self.context().group = None;
+    }
+
     /// Rolls a transaction back that was given up, or that a panic has interrupted, before its commit or within; unless only a crash leaves it whole.
     #[cold]
     fn roll_back(&mut self) {
+        self.leave_group();
         if self.region.is_gone() {
             return;
         }
@@ -354,9 +361,7 @@ impl Exclusive<'_> {
             return self.region.fail();
         }
         let unwound = Unwound(self);
-        let context = unwound.0.context();
-        context.group = None;
-        commit::rollback(context);
+        commit::rollback(unwound.0.context());
         unwound.0.end_held(false);
         unwound.0.context().collect_some();
         std::mem::forget(unwound);

@@ -15,6 +15,14 @@ enum Kind {
     Long,
     /// Two roots.
     Both,
+    /// Two roots, the second one without a new object.
+    OneNew,
+}
+
+impl Kind {
+    fn is_of_both(self) -> bool {
+        matches!(self, Kind::Both | Kind::OneNew)
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -33,7 +41,7 @@ fn value(a: &Root<Numbers<'_>>, b: &Root<Numbers<'_>>, kind: Kind) -> Result<u64
         })
     };
     let (a, b) = (read(a)?, read(b)?);
-    assert_eq!(b, if kind == Kind::Both { a } else { 1 });
+    assert_eq!(b, if kind.is_of_both() { a } else { 1 });
     Ok(a)
 }
 
@@ -65,6 +73,12 @@ fn run(a: &Root<Numbers<'static>>, b: &Root<Numbers<'static>>, kind: Kind, end: 
             set!(tb, pb, 2);
             end()
         }),
+        Kind::OneNew => crate::txn((a, b), |((ta, pa), (tb, pb))| {
+            set!(ta, pa, 2);
+            let numbers = tb[pb].unwrap();
+            tb.slice_mut(numbers, ..).fill(2);
+            end()
+        }),
         _ => a.txn(|tx, p| {
             set!(tx, p, 2);
             end()
@@ -88,6 +102,11 @@ fn everywhere(durability: Durability, kind: Kind, end: End) -> (u32, u32) {
         let heap = open();
         let (a, b) = roots(&heap);
         let never = run(&a, &b, kind, end, places);
+        // What the two shared is for one thread: their last handles may be dropped by two.
+        for root in [&a, &b] {
+            // SAFETY: no other thread has a transaction, and none writes to this.
+            assert!(unsafe { (*root.region.context.get()).group.is_none() }, "{what}");
+        }
         let seen = match value(&a, &b, kind) {
             Ok(value) if never => {
                 assert_eq!(value, if end == End::Commit { 2 } else { 1 }, "{what}");
@@ -130,7 +149,7 @@ fn everywhere(durability: Durability, kind: Kind, end: End) -> (u32, u32) {
 #[test]
 fn a_panic_within_a_commit_leaves_nothing_half_done() {
     for durability in [Durability::Pmem, Durability::Process, Durability::Wal] {
-        for kind in [Kind::Short, Kind::Long, Kind::Both] {
+        for kind in [Kind::Short, Kind::Long, Kind::Both, Kind::OneNew] {
             let (undone, failed) = everywhere(durability, kind, End::Commit);
             assert!(undone > 0 && failed > 0, "{durability:?} {kind:?}: {undone} {failed}");
         }
@@ -140,7 +159,7 @@ fn a_panic_within_a_commit_leaves_nothing_half_done() {
 #[test]
 fn a_panic_within_a_rollback_leaves_nothing_half_done() {
     for durability in [Durability::Pmem, Durability::Wal] {
-        for kind in [Kind::Short, Kind::Long, Kind::Both] {
+        for kind in [Kind::Short, Kind::Long, Kind::Both, Kind::OneNew] {
             let (_, failed) = everywhere(durability, kind, End::GiveUp);
             assert!(failed > 0, "{durability:?} {kind:?}");
         }

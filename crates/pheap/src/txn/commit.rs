@@ -64,7 +64,11 @@ pub(crate) fn commit_group(contexts: &mut [&mut Context]) -> Done {
         })
     };
     match &result {
-        Ok(()) => contexts.iter_mut().for_each(|context| finish(context)),
+        Ok(()) => {
+            // Until all of them have finished, the transaction is one that has taken place, and cannot be rolled back.
+            contexts.iter_mut().for_each(|context| context.is_between = true);
+            contexts.iter_mut().for_each(|context| finish(context));
+        }
         Err(_) => rollback_group(contexts),
     }
     result

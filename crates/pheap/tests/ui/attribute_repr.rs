@@ -54,4 +54,12 @@ enum Renumbered {
     Two = 1 + FIRST,
 }
 
+/// Nobody reads the tag of such an enum but a collection.
+#[derive(Persist)]
+#[replace(FIRST, 2)]
+#[repr(u8)]
+enum Alone {
+    One(u64) = FIRST,
+}
+
 fn main() {}

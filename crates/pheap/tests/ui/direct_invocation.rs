@@ -1,0 +1,36 @@
+//! The `macro_rules!` behind the derive are safe whatever they are given. The type at another brand is the same type, also if there are no fields by which that shows;
+//! and an enum with one variant has the tag that is described.
+#![forbid(unsafe_code)]
+
+use pheap::P;
+use pheap::__private::{persist_enum, persist_struct};
+
+#[repr(C)]
+pub struct Empty;
+
+persist_struct! { [] Empty Empty where [] at '__at [u64; 100], id new "Empty" [] repr C 1 1 {} }
+
+#[repr(u8)]
+pub enum Switch {
+    Off,
+    On,
+}
+
+persist_enum! {
+    [] Switch Switch where [] at '__at [u64; 100], id new "Switch" [] repr u8 1
+    { Off as "Off" = (0) + 0, 1 {} On as "On" = (0) + 1, 1 {} }
+}
+
+#[repr(u8)]
+pub enum Only<'r> {
+    One(P<'r, u64>) = 5,
+}
+
+persist_enum! {
+    [<'r>] Only Only<'r> where [] at '__at Only<'__at>, id new "Only" [] repr u8 1
+    { One as "One" = (3) + 0, 2 { 0 0: P<'r, u64> as "0" field } }
+}
+
+const TAGGED: bool = <Only<'static> as pheap::Persist>::PADDED;
+
+fn main() {}
