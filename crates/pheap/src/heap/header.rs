@@ -20,6 +20,8 @@ pub(crate) const FORMAT: u32 = 3;
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"\x89PHEAP\r\n");
 
 const WORDS: usize = 64;
+/// Bytes of a slot that count.
+pub(crate) const SLOT_SIZE: usize = WORDS * 8;
 /// How many bases a header can list.
 pub(crate) const MAX_BASES: usize = 4;
 /// First address that belongs to the kernel.
@@ -205,8 +207,6 @@ impl Header {
         sync: impl Fn() -> Result<()>,
     ) -> Result<()> {
         // SAFETY: by the caller's promise, the slots are mapped and nobody else writes them.
-        // SURVIVES delay write: on a disk of the model a slot, which is one sector, is written or not, so both may be under way at a time.
-        // SURVIVES drop sync: as above. SURVIVES delay sync: as above.
         unsafe { self.write(media, base) };
         sync()?;
         // SAFETY: by the caller's promise, the slots are mapped and nobody else writes them.

@@ -7,7 +7,7 @@
 use std::io;
 use std::sync::Arc;
 
-use super::header::{HEADER_SIZE, Header, Use};
+use super::header::{HEADER_SIZE, Header, SLOT_SIZE, Use};
 use super::mapping::{Backing, Mapping, PAGE};
 use super::open::{Builder, Place};
 use super::options::Options;
@@ -37,7 +37,7 @@ pub(super) fn settle(
 
 /// [`settle`], of a heap that was found good.
 pub(super) fn settle_checked(mut header: Header, disk: &dyn Disk, leftover: &Leftover) -> Result<Header> {
-    let settled = fold_leftover(disk, leftover).and_then(|()| {
+    let settled = write_again(disk, &header).and_then(|()| fold_leftover(disk, leftover)).and_then(|()| {
         header.in_use = Use::Closed;
         header.live_slots = (0, 0);
         write_header(&mut header, disk)
@@ -50,7 +50,6 @@ pub(super) fn settle_checked(mut header: Header, disk: &dyn Disk, leftover: &Lef
 fn write_header(header: &mut Header, disk: &dyn Disk) -> io::Result<()> {
     for _ in 0..2 {
         header.sequence += 1;
-        // SURVIVES delay write: the header of the round before is durable then, and says the same.
         disk.data().write_all(&header.to_bytes(), header.slot() as u64 * PAGE)?;
         disk.data().sync()?; // one at a time, for a disk may tear what it writes
     }
@@ -80,13 +79,23 @@ pub(super) fn create(mapping: Mapping, synced: SyncedFile, header: Header) -> Re
 
 /// Makes durable what was read of the heap: a process that was killed may have left it to the kernel, the newest header as well. While the next header is
 /// written, a disk that tears sectors must have one that is whole.
-pub(super) fn make_durable(disk: &dyn Disk) -> Result<()> {
-    disk.data().sync().map_err(|e| Error::io("syncing the heap's file", e))
+pub(super) fn make_durable(disk: &dyn Disk, header: &Header) -> Result<()> {
+    let durable = write_again(disk, header).and_then(|()| disk.data().sync());
+    durable.map_err(|e| Error::io("syncing the heap's file", e))
+}
+
+/// Writes the header that was read as it is, for the next sync: if one has failed, the page cache may say what the disk has in part only, and the next sync finds
+/// nothing to do.
+fn write_again(disk: &dyn Disk, header: &Header) -> io::Result<()> {
+    let (data, at) = (disk.data(), header.slot() as u64 * PAGE);
+    let mut bytes = [0; SLOT_SIZE];
+    let len = data.read_up_to(&mut bytes, at)?;
+    data.write_all(&bytes[..len], at)
 }
 
 /// Replays the logs of regions and moves pointers, in the file, and closes the heap.
 fn prepare(place: &Place<'_>, header: Header, disk: &dyn Disk) -> Result<Header> {
-    make_durable(disk)?;
+    make_durable(disk, &header)?;
     let synced = Arc::new(SyncedFile::new(disk.data()));
     close(place.open(Medium::Synced(synced.clone()), false, header)?, &synced)
 }
@@ -132,7 +141,7 @@ pub(super) fn open_at(
         log_limit: options.log_limit,
         memory_limit: options.memory_limit,
     };
-    make_durable(&**disk)?;
+    make_durable(&**disk, &header)?;
     retire_old_log(&mut header, &**disk)?;
     let wal = Wal::create(disk.clone(), &header, settings)?;
     wal.set_base(mapping.base().addr());

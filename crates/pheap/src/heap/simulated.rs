@@ -122,7 +122,7 @@ pub(super) fn open_disk(options: &Options, disk: Arc<dyn Disk>) -> Result<Heap> 
     }
     let mut mapping = map(&header)?;
     if header.in_use != Use::Closed || header.bases != [mapping.base().addr() as u64] {
-        logged::make_durable(&*disk)?;
+        logged::make_durable(&*disk, &header)?;
         let synced = Arc::new(synced(&mapping, &header));
         let builder = Builder::existing(mapping, Medium::Synced(synced.clone()), header, &nothing)?;
         header = logged::close(builder, &synced)?;

@@ -260,15 +260,8 @@ impl TypeTable {
         writer: &Writer<'_>,
         extent: Option<(u64, u64)>,
     ) -> u32 {
+        let ends = self.extent.0;
         if let Some(extent) = extent {
-            // SAFETY: the first word of the extent that ends here; the new one is zero, hence empty.
-            unsafe {
-                let link = writer.base.add(self.extent.0 as usize);
-                writer.media.store_word(link.cast(), extent.0);
-                // Before the record or with it: one that nothing leads to is not there.
-                // SURVIVES delay: a record that goes with it is fenced next, and no type of that is in use before.
-                writer.media.flush(link, 8);
-            }
             self.extent = extent;
             self.end = extent.0 + LINE as u64;
             self.extents.push(extent.0);
@@ -287,6 +280,15 @@ impl TypeTable {
                 writer.media.persist(dst, record.len());
             }
             self.end += record.len() as u64;
+        }
+        if let Some((next, _)) = extent {
+            // SAFETY: the first word of the extent that ended the table; the next one is recorded, and zero but for the record.
+            unsafe {
+                let link = writer.base.add(ends as usize);
+                writer.media.store_word(link.cast(), next);
+                // Last, for what nothing leads to is not there; and before any of these types is in use.
+                writer.media.persist(link, 8);
+            }
         }
         for (print, layout) in new.types {
             self.by_fingerprint.entry(print).or_default().push(self.types.len() as u32);

@@ -12,6 +12,9 @@ use crate::run::options;
 /// Fewer words than an extent has.
 const EXTENT: usize = 500;
 
+/// Fences after a new extent at which the power fails.
+const SOON: u32 = 12;
+
 /// Arrays of so many lengths are as many types.
 fn some_types(tx: &mut Txn<'_>, first: bool) -> pheap::Result<()> {
     macro_rules! alloc {
@@ -54,14 +57,15 @@ pub(super) fn explore(start: Start) -> Result<(), String> {
     medium.acknowledge(1, 1);
     let points = medium.take_points();
     drop(heap);
-    let number = Cell::new(0u64);
+    let (number, new) = (Cell::new(0u64), Cell::new(0));
     crash_everywhere(
         before,
         &points,
-        // A new extent is many words. Of all else, some points will do: one type is written as the others are.
+        // A new extent is many words, and what comes soon after may rely on it. Of all else, some points will do: one type is written as the others are.
         |point| {
             number.set(number.get() + 1);
-            point.pending() > EXTENT || number.get().is_multiple_of(32)
+            new.set(if point.pending() > EXTENT { SOON } else { new.get().saturating_sub(1) });
+            new.get() > 0 || number.get().is_multiple_of(32)
         },
         |content| {
             let medium = Medium::new(content);
