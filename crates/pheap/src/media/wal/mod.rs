@@ -287,13 +287,16 @@ impl Wal {
     }
 
     fn fail_with(&self, state: &mut State, what: &str, error: &io::Error, misplaced: bool) {
-        state.failure.get_or_insert_with(|| Failure {
-            what: what.to_owned(),
-            code: error.raw_os_error(),
-            kind: error.kind(),
-            text: error.to_string(),
-            misplaced,
-        });
+        // The first one says why; but one that closing the heap gets over hides no other.
+        if state.failure.as_ref().is_none_or(|failure| failure.misplaced && !misplaced) {
+            state.failure = Some(Failure {
+                what: what.to_owned(),
+                code: error.raw_os_error(),
+                kind: error.kind(),
+                text: error.to_string(),
+                misplaced,
+            });
+        }
         self.failed.store(true, Ordering::Release);
         self.changed.notify_all();
         self.requested.notify_all();
