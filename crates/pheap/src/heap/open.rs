@@ -142,7 +142,8 @@ fn check_use(options: &Options, path: &Path, file: &File, header: &Header) -> Re
     if header.in_use == Use::Closed || options.restored {
         return Ok(());
     }
-    let now = Identity::of(file).map_err(|e| Error::io(format!("looking at {}", path.display()), e))?;
+    // A file that cannot be looked at is one that nothing is known of.
+    let now = Identity::of(file).unwrap_or_default();
     let boot = boot_id();
     // Files in memory do not outlive their boot, and the name of a tmpfs is made when it is mounted.
     let named = header.identity.file_system;

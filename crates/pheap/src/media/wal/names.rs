@@ -42,14 +42,39 @@ fn statx(directory: RawFd, name: &CStr, flags: libc::c_int, what: u32) -> io::Re
         (libc::statx(directory, name.as_ptr(), flags, what, &raw mut stat), stat)
     };
     if result != 0 {
+        return match io::Error::last_os_error() {
+            // An old kernel, or a container whose rules do not know of the call.
+            e if matches!(e.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => {
+                fstatat(directory, name, flags)
+            }
+            e => Err(e),
+        };
+    }
+    let id = FileId { device: device(stat.stx_dev_major, stat.stx_dev_minor), inode: stat.stx_ino };
+    let mount = (stat.stx_mask & what & STATX_MNT_ID != 0).then_some(stat.stx_mnt_id);
+    Ok(Stat { id, links: stat.stx_nlink, mount })
+}
+
+fn device(major: u32, minor: u32) -> u64 {
+    u64::from(major) << 32 | u64::from(minor)
+}
+
+/// [`statx`] as it was before there was that call.
+#[allow(clippy::unnecessary_cast)] // of other types elsewhere
+fn fstatat(directory: RawFd, name: &CStr, flags: libc::c_int) -> io::Result<Stat> {
+    // SAFETY: `stat` is plain data, for which zeros are valid, and the call fills it; the name is a string.
+    let (result, stat) = unsafe {
+        let mut stat: libc::stat = std::mem::zeroed();
+        (libc::fstatat(directory, name.as_ptr(), &raw mut stat, flags), stat)
+    };
+    if result != 0 {
         return Err(io::Error::last_os_error());
     }
     let id = FileId {
-        device: u64::from(stat.stx_dev_major) << 32 | u64::from(stat.stx_dev_minor),
-        inode: stat.stx_ino,
+        device: device(libc::major(stat.st_dev) as u32, libc::minor(stat.st_dev) as u32),
+        inode: stat.st_ino as u64,
     };
-    let mount = (stat.stx_mask & what & STATX_MNT_ID != 0).then_some(stat.stx_mnt_id);
-    Ok(Stat { id, links: stat.stx_nlink, mount })
+    Ok(Stat { id, links: stat.st_nlink as u32, mount: None })
 }
 
 impl Stat {
@@ -182,5 +207,27 @@ impl Names {
     /// The mount and the device of the directory.
     pub(super) fn stat(&self) -> io::Result<Stat> {
         Stat::of(&self.directory)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_calls_say_the_same() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("h");
+        let file = File::create(&path).unwrap();
+        fs::hard_link(&path, dir.path().join("other")).unwrap();
+        let names = Names::of(&path).unwrap();
+        let new = Stat::of(&file).unwrap();
+        let old = [
+            fstatat(file.as_raw_fd(), c"", libc::AT_EMPTY_PATH).unwrap(),
+            fstatat(names.directory.as_raw_fd(), &names.heap, libc::AT_SYMLINK_NOFOLLOW).unwrap(),
+        ];
+        assert!(old.iter().all(|old| (old.id, old.links) == (new.id, 2) && old.mount.is_none()));
+        let missing = fstatat(names.directory.as_raw_fd(), &names.log, libc::AT_SYMLINK_NOFOLLOW);
+        assert_eq!(missing.unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 }
