@@ -186,9 +186,11 @@ impl Wal {
         };
         let log = disk.create_log().map_err(error)?;
         let fill = || {
+            let end = layout.file_offset(segments);
+            log.extend(0, end)?;
+            // In a page where nothing is looked for, and before the head: what a crash leaves of it is no log, and none that was ever used.
+            let shows_writes = log.shows_writes(end - PAGE)?;
             log.write_all(&layout.to_bytes(), 0)?;
-            log.extend(layout.to_bytes().len() as u64, layout.file_offset(segments))?;
-            let shows_writes = log.shows_writes(layout.file_offset(0))?;
             log.sync()?;
             Ok(shows_writes)
         };
