@@ -412,7 +412,13 @@ fn a_damaged_head_of_a_segment_is_no_head() {
 /// A single file that is mounted into a container.
 #[test]
 fn a_heap_that_is_mounted_by_itself_is_refused() {
-    if let Some((_, dir)) = role() {
+    const TEST: &str = "a_heap_that_is_mounted_by_itself_is_refused";
+    if let Some((role, dir)) = role() {
+        if role == "killed" {
+            let heap = options().open(dir.join("h")).unwrap();
+            set(&number(&heap), 2).unwrap();
+            die();
+        }
         let call = |path: &Path| std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).unwrap();
         let (heap, alone, container) =
             (call(&dir.join("h")), call(&dir.join("container/h")), call(&dir.join("container")));
@@ -447,6 +453,13 @@ fn a_heap_that_is_mounted_by_itself_is_refused() {
                 let opened = options().open(&path);
                 assert!(matches!(opened, Err(Error::MountedAlone { .. })), "{name}: {opened:?}");
                 assert!(fs::read(&path).unwrap() == before && !log_of(&path).exists(), "{name}");
+                // Nor is one whose log lies elsewhere told that it has none.
+                if made {
+                    run_killed(TEST, "killed", &dir);
+                    let opened = options().open(&path);
+                    assert!(matches!(opened, Err(Error::MountedAlone { .. })), "{name}: {opened:?}");
+                    assert_eq!(get(&options().open(dir.join("h")).unwrap()), 2);
+                }
                 // Without a log, it may be.
                 if made {
                     options().durability(Durability::Process).open(&path).unwrap().close().unwrap();
@@ -459,7 +472,7 @@ fn a_heap_that_is_mounted_by_itself_is_refused() {
     let dir = tempdir();
     fs::write(dir.path().join("h"), b"").unwrap();
     fs::create_dir(dir.path().join("container")).unwrap();
-    run_well("a_heap_that_is_mounted_by_itself_is_refused", "mounter", dir.path());
+    run_well(TEST, "mounter", dir.path());
 }
 
 /// Of a heap whose program was killed: to look at it changes nothing.

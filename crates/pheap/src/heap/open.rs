@@ -104,7 +104,11 @@ fn open_found(
         return Err(Error::Truncated { path: path.to_owned(), have, need: header.mapped });
     }
     check_use(options, path, &file, &header)?;
-    let leftover = Leftover::read(&**disk, &header)?;
+    let leftover = Leftover::read(&**disk, &header).map_err(|error| match error {
+        // Perhaps it lies beside the heap elsewhere.
+        Error::LogMissing { .. } => disk.may_have_log().err().unwrap_or(error),
+        error => error,
+    })?;
     if options.read_only {
         // What a killed process has left may be in the page cache only, and what is shown must not be lost.
         if leftover.transactions() > 0
