@@ -171,10 +171,10 @@ pub enum Error {
         reason: String,
     },
 
-    /// The transaction has taken place in memory, but the disk failed while its log was written: whether it survives is known when the heap is
-    /// opened again. The heap cannot be used until then.
+    /// The transaction has taken place in memory, but the disk failed while its log was written, or the log could not be found afterwards: whether it survives is known
+    /// when the heap is opened again. The heap cannot be used until then; if it is only that the files are [not where they belong](Error::Misplaced), closing it saves the transaction.
     #[error(
-        "the disk failed while the transaction was written ({source}); whether it has taken place is known when the heap is opened again"
+        "the disk failed while the transaction was written, or its log cannot be found ({source}); close the heap, and whether the transaction has taken place is known when it is opened again"
     )]
     OutcomeUnknown {
         /// The operating system's answer.

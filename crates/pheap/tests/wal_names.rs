@@ -3,12 +3,11 @@
 mod common;
 
 use std::fs::{self, File};
-use std::os::unix::fs::{FileExt, symlink};
+use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use common::killed::copy_as_killed;
-use common::{role, run_well, tempdir};
+use common::{die, role, run_killed, run_well, tempdir};
 use pheap::{Durability, Error, Heap, Options, Root, SyncPolicy};
 
 fn options() -> Options {
@@ -40,11 +39,16 @@ fn get(heap: &Heap) -> u64 {
 fn after_kill(path: &Path) -> pheap::Result<u64> {
     let dir = tempdir();
     let copy = dir.path().join("copy");
-    copy_as_killed(path, &copy);
+    fs::copy(path, &copy).unwrap();
     if log_of(path).exists() {
-        copy_as_killed(&log_of(path), &log_of(&copy));
+        fs::copy(log_of(path), log_of(&copy)).unwrap();
     }
-    options().open(&copy).map(|heap| get(&heap))
+    copied().open(&copy).map(|heap| get(&heap))
+}
+
+/// For copies that are made when nobody changes the heap.
+fn copied() -> Options {
+    options().restored(true)
 }
 
 /// Waits until this is so, for a while.
@@ -104,8 +108,8 @@ fn a_log_that_loses_its_name_gets_it_back() {
                 // And if nobody asks for anything.
                 lose(&log_of(&path));
                 set(&root, 77).unwrap();
-                let is_back = || log_of(&path).exists() && after_kill(&path).ok() == Some(77);
-                assert!(soon(is_back), "{what}: nobody looks for the log");
+                // It is there as soon as it is complete.
+                assert!(soon(|| after_kill(&path).ok() == Some(77)), "{what}: nobody looks for the log");
                 value = 77;
             }
             drop(root);
@@ -201,6 +205,73 @@ fn another_file_in_the_place_of_the_log_is_noticed_and_left_alone() {
     }
 }
 
+/// What the log has refused is not in the heap's file, though this process has it: which pages are free, for one.
+#[test]
+fn what_was_refused_is_not_taken_for_done_when_the_heap_is_closed() {
+    let dir = tempdir();
+    let (path, new) = (dir.path().join("h"), dir.path().join("new"));
+    let heap = options().open(&path).unwrap();
+    let (root, other) = (number(&heap), heap.root::<u64>("other").unwrap());
+    set(&root, 7).unwrap();
+    std::thread::scope(|scope| {
+        let mut removal = None;
+        root.txn(|_, _| {
+            // It waits for this transaction.
+            removal = Some(scope.spawn(|| heap.remove_root("number")));
+            std::thread::sleep(Duration::from_millis(200));
+            fs::write(&new, b"precious").unwrap();
+            fs::rename(&new, log_of(&path)).unwrap();
+            let set = scope.spawn(|| set(&other, 1)).join().unwrap();
+            assert!(matches!(set, Err(Error::OutcomeUnknown { .. })));
+            Ok(())
+        })
+        .unwrap();
+        assert!(removal.unwrap().join().unwrap().is_err());
+    });
+    drop((root, other));
+    heap.close().unwrap();
+    fs::remove_file(log_of(&path)).unwrap();
+    let heap = options().verify(true).open(&path).unwrap();
+    assert_eq!(get(&heap), 7);
+    assert!(heap.check().unwrap().is_clean());
+}
+
+/// A service that is started with more rights than it keeps.
+#[test]
+fn a_program_may_give_up_the_right_to_look_into_the_directory() {
+    // SAFETY: no arguments.
+    if unsafe { libc::geteuid() } != 0 {
+        eprintln!("skipped: there are no rights to give up");
+        return;
+    }
+    for removed in [false, true] {
+        let dir = tempdir();
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o700)).unwrap();
+        let path = dir.path().join("h");
+        let heap = options().open(&path).unwrap();
+        let root = number(&heap);
+        set(&root, 1).unwrap();
+        if removed {
+            fs::remove_file(log_of(&path)).unwrap();
+        }
+        let commit = || {
+            // SAFETY: a number. It counts for this thread alone, which ends.
+            unsafe { libc::setfsuid(65534) };
+            assert!(fs::metadata(&path).is_err());
+            let committed = set(&root, 2);
+            heap.sync().and(committed)
+        };
+        let committed = std::thread::scope(|scope| scope.spawn(commit).join().unwrap());
+        assert_eq!(committed.is_err(), removed, "{committed:?}");
+        if !removed {
+            assert_eq!(after_kill(&path).unwrap(), 2);
+        }
+        drop(root);
+        heap.close().unwrap();
+        assert_eq!(get(&options().open(&path).unwrap()), 2);
+    }
+}
+
 #[test]
 fn a_heap_that_was_removed_says_so() {
     let dir = tempdir();
@@ -220,14 +291,19 @@ fn a_heap_that_was_removed_says_so() {
         );
         assert!(matches!(set(&root, 3), Err(Error::Misplaced { .. })));
         drop(root);
-        assert!(matches!(heap.close(), Err(Error::Removed { .. })));
+        assert!(matches!(heap.close(), Err(Error::Misplaced { .. })));
         let _ = fs::remove_file(log_of(&path));
 
-        // Noticed at the end only.
+        // Noticed at the end only: what is there can be saved.
         let heap = options().open(&path).unwrap();
         set(&number(&heap), 1).unwrap();
         fs::remove_file(&path).unwrap();
-        assert!(matches!(heap.close(), Err(Error::Removed { .. })));
+        assert!(matches!(heap.clone().close(), Err(Error::Removed { .. })));
+        heap.backup(&path).unwrap();
+        drop(heap);
+        let _ = fs::remove_file(log_of(&path));
+        assert_eq!(get(&options().open(&path).unwrap()), 1);
+        fs::remove_file(&path).unwrap();
         let _ = fs::remove_file(log_of(&path));
     }
 }
@@ -249,16 +325,16 @@ fn a_heap_of_several_names_has_one_log() {
     fs::hard_link(at("h"), at("sub/hard")).unwrap();
     let dead = dir.path().join("dead");
     fs::create_dir(&dead).unwrap();
-    copy_as_killed(&at("h"), &dead.join("h"));
-    copy_as_killed(&log_of(&at("h")), &log_of(&dead.join("h")));
+    fs::copy(at("h"), dead.join("h")).unwrap();
+    fs::copy(log_of(&at("h")), log_of(&dead.join("h"))).unwrap();
     fs::hard_link(dead.join("h"), dead.join("other")).unwrap();
-    match options().open(dead.join("other")) {
+    match copied().open(dead.join("other")) {
         Err(Error::LogMissing { path }) => {
             assert_eq!(path, fs::canonicalize(&dead).unwrap().join("other.wal"))
         }
         other => panic!("{other:?}"),
     }
-    assert_eq!(get(&options().open(dead.join("h")).unwrap()), 1);
+    assert_eq!(get(&copied().open(dead.join("h")).unwrap()), 1);
     // And if the name goes that the heap was opened by, the log does not stay behind with nobody to know.
     fs::remove_file(at("h")).unwrap();
     assert!(matches!(set(&number(&heap), 2), Err(Error::OutcomeUnknown { .. })));
@@ -298,17 +374,17 @@ fn logs_of_copies_are_not_taken_for_one_another() {
     let heap = options().open(at("a")).unwrap();
     set(&number(&heap), 1).unwrap();
     heap.close().unwrap();
-    copy_as_killed(&at("a"), &at("b"));
-    copy_as_killed(&at("a"), &at("closed"));
+    fs::copy(at("a"), at("b")).unwrap();
+    fs::copy(at("a"), at("closed")).unwrap();
     let (a, b) = (options().open(at("a")).unwrap(), options().open(at("b")).unwrap());
     set(&number(&a), 100).unwrap();
     set(&number(&b), 200).unwrap();
     // The log of one has come to lie beside the other, and beside one that is closed.
     for victim in ["b", "closed"] {
-        copy_as_killed(&at(victim), &at("c"));
-        copy_as_killed(&log_of(&at("a")), &log_of(&at("c")));
+        fs::copy(at(victim), at("c")).unwrap();
+        fs::copy(log_of(&at("a")), log_of(&at("c"))).unwrap();
         let log = fs::read(log_of(&at("c"))).unwrap();
-        let opened = options().open(at("c"));
+        let opened = copied().open(at("c"));
         assert!(matches!(opened, Err(Error::ForeignLog { .. })), "{victim}: {opened:?}");
         assert!(fs::read(log_of(&at("c"))).unwrap() == log, "it is needed elsewhere");
     }
@@ -323,20 +399,26 @@ fn a_damaged_head_of_a_segment_is_no_head() {
     set(&number(&heap), 5).unwrap();
     let segment = 4096 + (64 << 10); // the second one, which is free
     for word in [u64::MAX, u64::MAX / (64 << 10), u64::MAX / (64 << 10) + 1, 1, 0] {
-        copy_as_killed(&path, &copy);
-        copy_as_killed(&log_of(&path), &log_of(&copy));
+        fs::copy(&path, &copy).unwrap();
+        fs::copy(log_of(&path), log_of(&copy)).unwrap();
         let log = File::options().write(true).open(log_of(&copy)).unwrap();
         for place in 0..3 {
             log.write_all_at(&word.to_le_bytes(), segment + 8 * place).unwrap();
         }
-        assert_eq!(get(&options().open(&copy).unwrap()), 5, "{word:#x}");
+        assert_eq!(get(&copied().open(&copy).unwrap()), 5, "{word:#x}");
     }
 }
 
 /// A single file that is mounted into a container.
 #[test]
 fn a_heap_that_is_mounted_by_itself_is_refused() {
-    if let Some((_, dir)) = role() {
+    const TEST: &str = "a_heap_that_is_mounted_by_itself_is_refused";
+    if let Some((role, dir)) = role() {
+        if role == "killed" {
+            let heap = options().open(dir.join("h")).unwrap();
+            set(&number(&heap), 2).unwrap();
+            die();
+        }
         let call = |path: &Path| std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).unwrap();
         let (heap, alone, container) =
             (call(&dir.join("h")), call(&dir.join("container/h")), call(&dir.join("container")));
@@ -371,6 +453,13 @@ fn a_heap_that_is_mounted_by_itself_is_refused() {
                 let opened = options().open(&path);
                 assert!(matches!(opened, Err(Error::MountedAlone { .. })), "{name}: {opened:?}");
                 assert!(fs::read(&path).unwrap() == before && !log_of(&path).exists(), "{name}");
+                // Nor is one whose log lies elsewhere told that it has none.
+                if made {
+                    run_killed(TEST, "killed", &dir);
+                    let opened = options().open(&path);
+                    assert!(matches!(opened, Err(Error::MountedAlone { .. })), "{name}: {opened:?}");
+                    assert_eq!(get(&options().open(dir.join("h")).unwrap()), 2);
+                }
                 // Without a log, it may be.
                 if made {
                     options().durability(Durability::Process).open(&path).unwrap().close().unwrap();
@@ -383,5 +472,41 @@ fn a_heap_that_is_mounted_by_itself_is_refused() {
     let dir = tempdir();
     fs::write(dir.path().join("h"), b"").unwrap();
     fs::create_dir(dir.path().join("container")).unwrap();
-    run_well("a_heap_that_is_mounted_by_itself_is_refused", "mounter", dir.path());
+    run_well(TEST, "mounter", dir.path());
+}
+
+/// Of a heap whose program was killed: to look at it changes nothing.
+#[test]
+fn a_log_on_a_read_only_file_system_is_read() {
+    if let Some((role, dir)) = role() {
+        let path = dir.join("h");
+        if role == "writer" {
+            let heap = options().open(&path).unwrap();
+            set(&number(&heap), 5).unwrap();
+            die();
+        }
+        let call = std::ffi::CString::new(dir.as_os_str().as_encoded_bytes()).unwrap();
+        let null = std::ptr::null();
+        // SAFETY: plain system calls with strings that live; the mounts are seen by this process only, and go with it.
+        let mounted = unsafe {
+            libc::unshare(libc::CLONE_NEWNS) == 0
+                && libc::mount(null, c"/".as_ptr(), null, libc::MS_REC | libc::MS_PRIVATE, null.cast()) == 0
+                && libc::mount(call.as_ptr(), call.as_ptr(), null, libc::MS_BIND, null.cast()) == 0
+                && {
+                    let how = libc::MS_REMOUNT | libc::MS_BIND | libc::MS_RDONLY;
+                    libc::mount(null, call.as_ptr(), null, how, null.cast()) == 0
+                }
+        };
+        if !mounted {
+            eprintln!("skipped: cannot mount anything here: {}", std::io::Error::last_os_error());
+            return;
+        }
+        assert!(matches!(options().open(&path), Err(Error::NoPermission { .. })));
+        assert_eq!(get(&options().read_only(true).open(&path).unwrap()), 5);
+        return;
+    }
+    let dir = tempdir();
+    let test = "a_log_on_a_read_only_file_system_is_read";
+    run_killed(test, "writer", dir.path());
+    run_well(test, "reader", dir.path());
 }

@@ -16,7 +16,7 @@ use crate::media::{Bug, bug};
 /// What tells one file from others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Identity {
-    /// The device, as it is called in this boot, or 0.
+    /// The device or the file system, as it is called in this boot, or 0.
     pub(crate) device: u64,
     /// The inode, or 0 if the file system may give the same file another one later.
     pub(crate) inode: u64,
@@ -46,9 +46,10 @@ const HAVE_INODES: [i64; 10] = [
     0x6969,      // NFS
 ];
 
-/// Those whose `f_fsid` comes from a number that the file system itself has: of ext4 and btrfs, one on the disk; of tmpfs, one made when it was
-/// mounted. XFS, for one, makes it of the device's number.
-const HAVE_NAMES: [i64; 3] = [TMPFS, EXT, BTRFS];
+/// Those whose `f_fsid` comes from a number that the file system itself has: of ext4, one on the disk; of tmpfs, one made when it was
+/// mounted. XFS, for one, makes it of the device's number; and btrfs does in part, or makes it anew when a clone is mounted: so it tells subvolumes apart in
+/// one boot, like a device.
+const HAVE_NAMES: [i64; 2] = [TMPFS, EXT];
 
 impl Identity {
     /// That of an open file.
@@ -62,8 +63,9 @@ impl Identity {
         let when = |known: bool, number: u64| if known { number } else { 0 };
         // Devices without a driver are numbered as they are mounted, and files in memory do not outlive that.
         let has_device = libc::major(metadata.dev()) != 0 || matches!(kind, TMPFS | RAMFS);
+        let device = if kind == BTRFS { name_of(&stat) } else { when(has_device, metadata.dev()) };
         Ok(Identity {
-            device: when(has_device, metadata.dev()),
+            device,
             inode: when(HAVE_INODES.contains(&kind), metadata.ino()),
             file_system: when(HAVE_NAMES.contains(&kind), name_of(&stat)),
             created: when(HAVE_INODES.contains(&kind), created(&metadata)),

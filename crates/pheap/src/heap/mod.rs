@@ -383,7 +383,8 @@ impl HeapInner {
         }
         let _creation = self.creation.lock();
         let regions: Vec<Arc<Region>> = self.meta.lock().roots.values().cloned().collect();
-        if !last && self.state.load(Ordering::Relaxed) != CLOSED {
+        // One that has failed cannot be saved any more.
+        if !last && self.state.load(Ordering::Relaxed) < CLOSED {
             self.check_named()?;
         }
         if self.state.swap(CLOSED, Ordering::Relaxed) == CLOSED {
@@ -403,15 +404,16 @@ impl HeapInner {
             wal.quiesce(); // a thread that has failed, or is about to, may still write
         }
         let mut meta = self.meta.lock();
-        if let Some(wal) = self.wal() {
-            wal.begin_to_close();
+        let refused = self.wal().is_some_and(|wal| wal.begin_to_close());
+        if refused {
+            live = None;
         }
         let closed = match self.wal().and_then(|wal| wal.failure()) {
             // What the disk has is for the next opening to find out.
             Some(error) => Err(error),
             None if !is_whole => Err(panicked()),
             None if self.is_read_only() => Ok(()),
-            None => self.mark_closed(&mut meta, live),
+            None => self.mark_closed(&mut meta, live, !refused),
         };
         meta.roots.clear();
         // SAFETY: every region is gone, and metadata are only touched with `meta` locked and the heap open.
@@ -424,10 +426,11 @@ impl HeapInner {
         closed
     }
 
-    /// Marks the heap as closed, once the disk has everything. `live` are the live slots, if they are known.
-    fn mark_closed(&self, meta: &mut Meta, live: Option<Vec<u64>>) -> Result<()> {
+    /// Marks the heap as closed, once the disk has everything. `live` are the live slots, if they are known. `is_recorded` if every change of the metadata was recorded:
+    /// else pages that are free here may be in use in the file.
+    fn mark_closed(&self, meta: &mut Meta, live: Option<Vec<u64>>, is_recorded: bool) -> Result<()> {
         // A simulated medium cannot be cut off.
-        let shorter = !self.is_simulated() && meta.drop_free_arenas();
+        let shorter = is_recorded && !self.is_simulated() && meta.drop_free_arenas();
         if let Some(wal) = self.wal() {
             // First of all: records of what was in these pages must not come after what is written there directly.
             wal.checkpoint(|| {})?;

@@ -104,7 +104,11 @@ fn open_found(
         return Err(Error::Truncated { path: path.to_owned(), have, need: header.mapped });
     }
     check_use(options, path, &file, &header)?;
-    let leftover = Leftover::read(&**disk, &header)?;
+    let leftover = Leftover::read(&**disk, &header).map_err(|error| match error {
+        // Perhaps it lies beside the heap elsewhere.
+        Error::LogMissing { .. } => disk.may_have_log().err().unwrap_or(error),
+        error => error,
+    })?;
     if options.read_only {
         // What a killed process has left may be in the page cache only, and what is shown must not be lost.
         if leftover.transactions() > 0
@@ -142,7 +146,8 @@ fn check_use(options: &Options, path: &Path, file: &File, header: &Header) -> Re
     if header.in_use == Use::Closed || options.restored {
         return Ok(());
     }
-    let now = Identity::of(file).map_err(|e| Error::io(format!("looking at {}", path.display()), e))?;
+    // A file that cannot be looked at is one that nothing is known of.
+    let now = Identity::of(file).unwrap_or_default();
     let boot = boot_id();
     // Files in memory do not outlive their boot, and the name of a tmpfs is made when it is mounted.
     let named = header.identity.file_system;

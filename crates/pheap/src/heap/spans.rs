@@ -159,6 +159,7 @@ impl Meta {
     /// Adds an arena with room for `pages`.
     fn grow(&mut self, heap: &HeapInner, pages: u64) -> Result<()> {
         heap.check_named()?;
+        heap.check_log()?;
         let Meta { header, media, arenas, .. } = self;
         let start = header.mapped;
         let arena = Arena::new(start, Arena::size_for(start, pages, header.arena_unit));
@@ -185,6 +186,11 @@ impl Meta {
             header.mapped = arena.end();
             // Both slots: if one is damaged later, the other must know of the arena, too.
             header.write_both(media, heap.base(), || Ok(()))?;
+        }
+        // A log that refuses what is written does not say so here; and what is not in the file must be in no header, for one may be written at the end.
+        if let Err(error) = heap.check_log() {
+            header.mapped = start;
+            return Err(error);
         }
         arenas.push(arena);
         self.pages.give(arena.first_free(), arena.end() - arena.first_free());

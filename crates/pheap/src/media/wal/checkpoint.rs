@@ -118,14 +118,16 @@ impl Wal {
     }
 
     /// The heap is going to be closed: all goes to its file, and then nobody has to find the log. So if the log cannot be found, and that is all, the heap can be used
-    /// for this once more. Nothing is appended any more.
-    pub(crate) fn begin_to_close(&self) {
+    /// for this once more. Nothing is appended any more. Returns whether the log may have refused something before.
+    pub(crate) fn begin_to_close(&self) -> bool {
+        let refused = self.failure().is_some();
         let _ = self.keep_found(); // kept as a failure
         let mut state = self.state.lock();
         if state.failure.take_if(|failure| failure.misplaced).is_some() {
             self.closing.store(true, Ordering::Relaxed);
             self.failed.store(false, Ordering::Release);
         }
+        refused
     }
 
     /// Fails if the heap's file cannot be found any more.

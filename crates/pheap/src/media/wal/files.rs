@@ -111,6 +111,23 @@ impl Files {
         if names.heap_is(self.data.id)? { Ok(None) } else { Names::now(&self.data.file).map(Some) }
     }
 
+    /// All that is known to a program that has given up the right to look into the directory since it opened the heap: whether the files have names. What they
+    /// are, whoever renames them has to see to.
+    #[cold]
+    fn check_links(&self, log: Option<&File>) -> io::Result<()> {
+        for (what, file) in [("file", Some(&*self.data.file)), ("log", log)] {
+            if let Some(file) = file
+                && Stat::of(file)?.links == 0
+            {
+                let why = format!(
+                    "the heap's {what} has been removed, and this program may not look into its directory any more"
+                );
+                return Err(io::Error::new(io::ErrorKind::NotFound, why));
+            }
+        }
+        Ok(())
+    }
+
     /// Sees to it that the log is where the next opening will look for it.
     #[cold]
     fn put_back(&self, names: &mut Names, log: &dyn Storage) -> io::Result<Kept> {
@@ -140,6 +157,11 @@ impl Files {
     }
 }
 
+/// Whether a file may be opened to be read at most.
+fn is_read_only(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
+}
+
 impl Disk for Files {
     fn log_path(&self) -> PathBuf {
         self.names().log_path()
@@ -166,9 +188,7 @@ impl Disk for Files {
         let names = self.names();
         let opened = match names.open_log(libc::O_RDWR | libc::O_NOFOLLOW, 0) {
             // Those who only read need no more.
-            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
-                names.open_log(libc::O_RDONLY | libc::O_NOFOLLOW, 0).map_err(|_| e)
-            }
+            Err(e) if is_read_only(&e) => names.open_log(libc::O_RDONLY | libc::O_NOFOLLOW, 0).map_err(|_| e),
             other => other,
         };
         match opened {
@@ -189,16 +209,25 @@ impl Disk for Files {
 
     fn keep_log(&self, log: &dyn Storage) -> io::Result<Kept> {
         let mut names = self.names();
-        if names.heap_is(self.data.id)? && names.log_id()? == Some(log.id()) {
-            return Ok(Kept::Here);
+        let is_here = || io::Result::Ok(names.heap_is(self.data.id)? && names.log_id()? == Some(log.id()));
+        match is_here() {
+            Ok(true) => Ok(Kept::Here),
+            Ok(false) => self.put_back(&mut names, log),
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+                self.check_links(log.file())?;
+                Ok(Kept::Here)
+            }
+            Err(e) => Err(e),
         }
-        self.put_back(&mut names, log)
     }
 
     fn keep_data(&self) -> io::Result<()> {
         let mut names = self.names();
-        if let Some(now) = self.renamed(&names)? {
-            *names = now;
+        match self.renamed(&names) {
+            Ok(Some(now)) => *names = now,
+            Ok(None) => {}
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => self.check_links(None)?,
+            Err(e) => return Err(e),
         }
         Ok(())
     }

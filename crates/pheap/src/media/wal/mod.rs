@@ -186,9 +186,11 @@ impl Wal {
         };
         let log = disk.create_log().map_err(error)?;
         let fill = || {
+            let end = layout.file_offset(segments);
+            log.extend(0, end)?;
+            // In a page where nothing is looked for, and before the head: what a crash leaves of it is no log, and none that was ever used.
+            let shows_writes = log.shows_writes(end - PAGE)?;
             log.write_all(&layout.to_bytes(), 0)?;
-            log.extend(layout.to_bytes().len() as u64, layout.file_offset(segments))?;
-            let shows_writes = log.shows_writes(layout.file_offset(0))?;
             log.sync()?;
             Ok(shows_writes)
         };
@@ -287,13 +289,16 @@ impl Wal {
     }
 
     fn fail_with(&self, state: &mut State, what: &str, error: &io::Error, misplaced: bool) {
-        state.failure.get_or_insert_with(|| Failure {
-            what: what.to_owned(),
-            code: error.raw_os_error(),
-            kind: error.kind(),
-            text: error.to_string(),
-            misplaced,
-        });
+        // The first one says why; but one that closing the heap gets over hides no other.
+        if state.failure.as_ref().is_none_or(|failure| failure.misplaced && !misplaced) {
+            state.failure = Some(Failure {
+                what: what.to_owned(),
+                code: error.raw_os_error(),
+                kind: error.kind(),
+                text: error.to_string(),
+                misplaced,
+            });
+        }
         self.failed.store(true, Ordering::Release);
         self.changed.notify_all();
         self.requested.notify_all();

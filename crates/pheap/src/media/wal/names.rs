@@ -33,23 +33,53 @@ pub(super) struct Stat {
 /// Of Linux 5.8.
 const STATX_MNT_ID: u32 = 0x1000;
 
+/// Makes a system call that returns a negative number when it fails, again if a signal has come in between: on network file systems any call may say so.
+fn call(mut call: impl FnMut() -> libc::c_int) -> io::Result<libc::c_int> {
+    loop {
+        match call() {
+            done if done >= 0 => return Ok(done),
+            _ => match io::Error::last_os_error() {
+                e if e.kind() == io::ErrorKind::Interrupted => {}
+                e => return Err(e),
+            },
+        }
+    }
+}
+
 /// Asks for `what`. Never for times: Linux (6.13 and newer) would give the next write an exact one, and write the inode with each sync, which is a quarter of the time
 /// of a commit.
 fn statx(directory: RawFd, name: &CStr, flags: libc::c_int, what: u32) -> io::Result<Stat> {
-    // SAFETY: `statx` is plain data, for which zeros are valid, and the call fills it; the name is a string.
-    let (result, stat) = unsafe {
-        let mut stat: libc::statx = std::mem::zeroed();
-        (libc::statx(directory, name.as_ptr(), flags, what, &raw mut stat), stat)
+    // SAFETY: plain data, for which zeros are valid.
+    let mut stat: libc::statx = unsafe { std::mem::zeroed() };
+    // SAFETY: the name is a string, and the call fills `stat`.
+    match call(|| unsafe { libc::statx(directory, name.as_ptr(), flags, what, &raw mut stat) }) {
+        // An old kernel, or a container whose rules do not know of the call.
+        Err(e) if matches!(e.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => {
+            return fstatat(directory, name, flags);
+        }
+        done => done?,
     };
-    if result != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    let id = FileId {
-        device: u64::from(stat.stx_dev_major) << 32 | u64::from(stat.stx_dev_minor),
-        inode: stat.stx_ino,
-    };
+    let id = FileId { device: device(stat.stx_dev_major, stat.stx_dev_minor), inode: stat.stx_ino };
     let mount = (stat.stx_mask & what & STATX_MNT_ID != 0).then_some(stat.stx_mnt_id);
     Ok(Stat { id, links: stat.stx_nlink, mount })
+}
+
+fn device(major: u32, minor: u32) -> u64 {
+    u64::from(major) << 32 | u64::from(minor)
+}
+
+/// [`statx`] as it was before there was that call.
+#[allow(clippy::unnecessary_cast)] // of other types elsewhere
+fn fstatat(directory: RawFd, name: &CStr, flags: libc::c_int) -> io::Result<Stat> {
+    // SAFETY: plain data, for which zeros are valid.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: the name is a string, and the call fills `stat`.
+    call(|| unsafe { libc::fstatat(directory, name.as_ptr(), &raw mut stat, flags) })?;
+    let id = FileId {
+        device: device(libc::major(stat.st_dev) as u32, libc::minor(stat.st_dev) as u32),
+        inode: stat.st_ino as u64,
+    };
+    Ok(Stat { id, links: stat.st_nlink as u32, mount: None })
 }
 
 impl Stat {
@@ -80,10 +110,7 @@ impl Names {
         let c_parent = CString::new(parent.as_os_str().as_bytes())?;
         let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC;
         // SAFETY: a call with a string.
-        let fd = unsafe { libc::open(c_parent.as_ptr(), flags) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
+        let fd = call(|| unsafe { libc::open(c_parent.as_ptr(), flags) })?;
         // SAFETY: opened just now, and nobody else's.
         let directory = unsafe { File::from_raw_fd(fd) };
         let (heap, log) = (CString::new(name.as_bytes())?, CString::new(log.into_vec())?);
@@ -139,18 +166,11 @@ impl Names {
     fn open(&self, name: &CStr, flags: libc::c_int, mode: u32) -> io::Result<File> {
         // Nothing waits for the other end of a FIFO.
         let flags = flags | libc::O_CLOEXEC | libc::O_NONBLOCK;
-        loop {
-            // SAFETY: a call with a string.
-            let fd = unsafe { libc::openat(self.directory.as_raw_fd(), name.as_ptr(), flags, mode) };
-            if fd >= 0 {
-                // SAFETY: opened just now, and nobody else's.
-                return Ok(unsafe { File::from_raw_fd(fd) });
-            }
-            match io::Error::last_os_error() {
-                e if e.kind() == io::ErrorKind::Interrupted => {}
-                e => return Err(e),
-            }
-        }
+        let directory = self.directory.as_raw_fd();
+        // SAFETY: a call with a string.
+        let fd = call(|| unsafe { libc::openat(directory, name.as_ptr(), flags, mode) })?;
+        // SAFETY: opened just now, and nobody else's.
+        Ok(unsafe { File::from_raw_fd(fd) })
     }
 
     /// Gives the log's name to this file as well, unless another one has it.
@@ -159,8 +179,8 @@ impl Names {
         let this = CString::new(OsString::from(this).into_vec())?;
         let (to, flags) = (self.directory.as_raw_fd(), libc::AT_SYMLINK_FOLLOW);
         // SAFETY: a call with two strings.
-        let result = unsafe { libc::linkat(libc::AT_FDCWD, this.as_ptr(), to, self.log.as_ptr(), flags) };
-        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+        let link = || unsafe { libc::linkat(libc::AT_FDCWD, this.as_ptr(), to, self.log.as_ptr(), flags) };
+        call(link).map(drop)
     }
 
     /// Removes the log's name from this file, if it has it.
@@ -169,8 +189,7 @@ impl Names {
             return Ok(());
         }
         // SAFETY: a call with a string.
-        let result = unsafe { libc::unlinkat(self.directory.as_raw_fd(), self.log.as_ptr(), 0) };
-        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+        call(|| unsafe { libc::unlinkat(self.directory.as_raw_fd(), self.log.as_ptr(), 0) }).map(drop)
     }
 
     /// Makes the names in the directory durable.
@@ -182,5 +201,27 @@ impl Names {
     /// The mount and the device of the directory.
     pub(super) fn stat(&self) -> io::Result<Stat> {
         Stat::of(&self.directory)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_calls_say_the_same() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("h");
+        let file = File::create(&path).unwrap();
+        fs::hard_link(&path, dir.path().join("other")).unwrap();
+        let names = Names::of(&path).unwrap();
+        let new = Stat::of(&file).unwrap();
+        let old = [
+            fstatat(file.as_raw_fd(), c"", libc::AT_EMPTY_PATH).unwrap(),
+            fstatat(names.directory.as_raw_fd(), &names.heap, libc::AT_SYMLINK_NOFOLLOW).unwrap(),
+        ];
+        assert!(old.iter().all(|old| (old.id, old.links) == (new.id, 2) && old.mount.is_none()));
+        let missing = fstatat(names.directory.as_raw_fd(), &names.log, libc::AT_SYMLINK_NOFOLLOW);
+        assert_eq!(missing.unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 }

@@ -3,16 +3,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range as Bytes;
-use std::path::Path;
-use std::sync::Mutex;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
 use proptest::prelude::*;
 
 use super::buffer::Buffer;
 use super::fold::{Fold, bytes};
 use super::format::{Head, Layout, MARKS, Seed, read_all, read_head};
-use super::storage::{FileId, Storage};
-use crate::heap::header::HEADER_SIZE;
+use super::storage::{Disk, FileId, Kept, Storage};
+use super::{Leftover, Settings, Wal};
+use crate::heap::SyncPolicy;
+use crate::heap::header::{HEADER_SIZE, Header, Use};
+use crate::heap::identity::Identity;
 use crate::heap::mapping::PAGE;
 use crate::txn::log::{Range, ranges};
 
@@ -500,4 +503,114 @@ fn a_log_of_the_first_format_is_still_read() {
     std::fs::write(&copy, &data).unwrap();
     std::fs::write(&copy_log, &*log.0.lock().unwrap()).unwrap();
     assert!(matches!(options.open(&copy), Err(crate::Error::ForeignLog { .. })));
+}
+
+/// A disk whose log is tried out, of which it has a copy from the middle of that.
+#[derive(Debug, Default)]
+struct Tried {
+    log: Arc<InMemory>,
+    amid: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Storage for Tried {
+    fn read_some(&self, buf: &mut [u8], at: u64) -> io::Result<usize> {
+        self.log.read_some(buf, at)
+    }
+
+    fn write_some(&self, bytes: &[u8], at: u64) -> io::Result<usize> {
+        self.log.write_some(bytes, at)
+    }
+
+    fn sync_now(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.log.len()
+    }
+
+    fn extend_now(&self, from: u64, to: u64) -> io::Result<()> {
+        self.log.extend_now(from, to)
+    }
+
+    fn id(&self) -> FileId {
+        self.log.id()
+    }
+
+    fn shows_writes(&self, at: u64) -> io::Result<bool> {
+        self.log.write_some(&4u64.to_le_bytes(), at)?;
+        self.amid.lock().unwrap().clone_from(&self.log.0.lock().unwrap());
+        self.log.write_some(&[0; 8], at)?;
+        Ok(true)
+    }
+}
+
+impl Disk for Tried {
+    fn log_path(&self) -> PathBuf {
+        "log".into()
+    }
+
+    fn data(&self) -> Arc<dyn Storage> {
+        Arc::new(InMemory::default())
+    }
+
+    fn open_log(&self) -> io::Result<Option<Arc<dyn Storage>>> {
+        Ok(Some(self.log.clone()))
+    }
+
+    fn create_log(&self) -> io::Result<Arc<dyn Storage>> {
+        Ok(Arc::new(Tried { log: self.log.clone(), amid: self.amid.clone() }))
+    }
+
+    fn keep_log(&self, _: &dyn Storage) -> io::Result<Kept> {
+        Ok(Kept::Here)
+    }
+
+    fn keep_data(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn remove_log(&self, _: &dyn Storage) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn nonce(&self) -> u64 {
+        7
+    }
+}
+
+/// A program is killed while a new log is tried out: the heap is a closed one, and what lies there is of no use.
+#[test]
+fn what_is_left_of_trying_out_a_log_is_none() {
+    let header = Header {
+        format: 3,
+        sequence: 2,
+        uuid: LAYOUT.uuid,
+        arena_unit: 1 << 20,
+        mapped: 1 << 20,
+        reserved: 1 << 30,
+        salt: 99,
+        bases: vec![1 << 40],
+        boot: 0,
+        in_use: Use::Closed,
+        types: PAGE,
+        live_slots: (0, 0),
+        log: 3,
+        identity: Identity::default(),
+        log_nonce: 5,
+    };
+    let settings = Settings { policy: SyncPolicy::EveryCommit, log_limit: 1 << 20, memory_limit: 1 << 20 };
+    let disk = Tried::default();
+    let wal =
+        Wal::create(Arc::new(Tried { log: disk.log.clone(), amid: disk.amid.clone() }), &header, settings);
+    drop(wal.unwrap());
+    let whole = disk.log.0.lock().unwrap().clone();
+    let amid = std::mem::take(&mut *disk.amid.lock().unwrap());
+    assert!(!amid.is_empty());
+    // As it was at that moment; and with the head, which a disk may have before it has the rest.
+    let with_head = [&whole[..PAGE as usize], &amid[PAGE as usize..]].concat();
+    for left in [whole, amid, with_head] {
+        *disk.log.0.lock().unwrap() = left;
+        assert_eq!(Leftover::read(&disk, &header).unwrap().transactions(), 0);
+    }
 }
