@@ -140,7 +140,8 @@ impl Source {
                 self.helpers.push(name);
                 passed = end_of_block(&lines, head);
             }
-            if code == "#[cfg(test)]" && lines.get(i + 1).is_some_and(|next| next.contains("mod tests {")) {
+            let of_tests = code == "#[cfg(test)]" || code.starts_with("#[cfg(all(test,");
+            if of_tests && lines.get(i + 1).is_some_and(|next| next.contains("mod tests {")) {
                 passed = lines.len();
             }
             if code.starts_with("if bug(") && i >= passed {
