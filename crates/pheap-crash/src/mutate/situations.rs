@@ -1,4 +1,4 @@
-//! What no program of one thread and known types shows: other threads, files of other heaps, types by the dozen.
+//! What no program of one thread and known types shows: other threads, files of other heaps, types of which there is much to say.
 
 mod logs;
 mod types;
@@ -61,7 +61,7 @@ pub enum Situation {
     ReusedOnDisk,
     /// Segments of a log are used again while it is not durable that nobody needs what they held.
     Recycled,
-    /// So many types that the type table needs another extent.
+    /// A type of which there is so much to say that the type table needs another extent.
     Types,
 }
 
@@ -81,7 +81,7 @@ const ALL: [(Situation, &str); 16] = [
     (Situation::Reused, "pages that a crash has left"),
     (Situation::ReusedOnDisk, "pages that a crash has left on a disk"),
     (Situation::Recycled, "segments that are used again"),
-    (Situation::Types, "many types"),
+    (Situation::Types, "a large type"),
 ];
 
 impl fmt::Display for Situation {

@@ -55,6 +55,9 @@ const CALLS: &[(&str, &[Kind])] = &[
     (".acknowledge_all()", &[Kind::FileSync]),
     (".wait_for_records(", &[Kind::FileSync]),
     ("self.reach(", &[Kind::FileSync]),
+    ("look_at_meta(", &[Kind::Lock]),
+    ("look_at_name(", &[Kind::Lock]),
+    (" look_at(", &[Kind::Lock]),
     (".lock()", &[Kind::Lock]),
     (".lock_exclusive()", &[Kind::Lock]),
     (".lock_shared()", &[Kind::Lock]),
@@ -140,7 +143,8 @@ impl Source {
                 self.helpers.push(name);
                 passed = end_of_block(&lines, head);
             }
-            if code == "#[cfg(test)]" && lines.get(i + 1).is_some_and(|next| next.contains("mod tests {")) {
+            let of_tests = code == "#[cfg(test)]" || code.starts_with("#[cfg(all(test,");
+            if of_tests && lines.get(i + 1).is_some_and(|next| next.contains("mod tests {")) {
                 passed = lines.len();
             }
             if code.starts_with("if bug(") && i >= passed {

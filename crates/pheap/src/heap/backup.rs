@@ -86,6 +86,7 @@ impl Partial {
             };
             let partial = Partial { file, path: Some(path) };
             // Locked as long as somebody works on it: one that is not was left by a program that was killed.
+            // SURVIVES unreached: copies are real files, which the simulator does not make; `tests/backup.rs` and `tests/names` are for this.
             match partial.file.try_lock() {
                 // Somebody who tidies up was here first.
                 Err(TryLockError::WouldBlock) => continue,
@@ -171,6 +172,7 @@ fn remove_stale(target: &Path, name: &OsStr) {
         let how = libc::O_NONBLOCK | libc::O_NOFOLLOW;
         let Ok(file) = File::options().read(true).custom_flags(how).open(entry.path()) else { continue };
         // Its maker has the lock as long as it has that name.
+        // SURVIVES unreached: copies are real files, which the simulator does not make.
         if file.try_lock().is_ok() {
             let _ = fs::remove_file(entry.path());
             let _ = file.unlock();

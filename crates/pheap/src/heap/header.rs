@@ -193,7 +193,7 @@ impl Header {
     }
 
     /// [Writes](Self::write) the header to both slots, one after the other: one is whole at any time, and should one be damaged later, the other says the same.
-    /// `sync` is called in between.
+    /// `sync` is called after each.
     ///
     /// # Errors
     /// Those of `sync`.
@@ -206,11 +206,11 @@ impl Header {
         base: *mut u8,
         sync: impl Fn() -> Result<()>,
     ) -> Result<()> {
-        // SAFETY: by the caller's promise, the slots are mapped and nobody else writes them.
-        unsafe { self.write(media, base) };
-        sync()?;
-        // SAFETY: by the caller's promise, the slots are mapped and nobody else writes them.
-        unsafe { self.write(media, base) };
+        for _ in 0..2 {
+            // SAFETY: by the caller's promise, the slots are mapped and nobody else writes them.
+            unsafe { self.write(media, base) };
+            sync()?;
+        }
         Ok(())
     }
 }

@@ -314,22 +314,9 @@ pub(crate) fn random<const N: usize>() -> [u64; N] {
     words
 }
 
-/// How many slots of the header are written.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Slots {
-    One,
-    Both,
-}
-
 /// Marks the heap as in use, durably before it is changed: after a power failure, the disk may have any of the pages that were
 /// stored later, and must not have the mark of a closed heap beside them.
-fn mark_in_use(
-    mapping: &Mapping,
-    medium: &Medium,
-    media: &Media,
-    header: &mut Header,
-    slots: Slots,
-) -> Result<()> {
+fn mark_in_use(mapping: &Mapping, medium: &Medium, media: &Media, header: &mut Header) -> Result<()> {
     if mapping.is_read_only() {
         return Ok(());
     }
@@ -351,14 +338,10 @@ fn mark_in_use(
     }
     // SURVIVES unreached: only a real file that is mapped without `MAP_SYNC` has anything to sync here.
     let sync = || mapping.sync();
+    // Both slots: when one is damaged later, the other must not say that the heap is closed, with bitmaps that are true no more; and it must know of a new base.
+    // As long as one is empty, a damaged other one looks like a creation that was cut short.
     // SAFETY: the header is mapped, and the heap is not open yet.
-    unsafe {
-        match slots {
-            Slots::One => header.write(media, mapping.base()),
-            Slots::Both => header.write_both(media, mapping.base(), sync)?,
-        }
-    }
-    sync()
+    unsafe { header.write_both(media, mapping.base(), sync) }
 }
 
 /// A heap that is almost open.
@@ -400,11 +383,10 @@ impl Builder {
             write_entry(&media, base, arena.entry(header.types), entry.to_words());
             arena.write(&media, base, header.salt);
         }
-        // Before the header says that it is all there. Then both slots: as long as one is empty, a damaged other one looks like a creation
-        // that was cut short.
+        // Before the header says that it is all there.
         // SURVIVES unreached: only a real file that is mapped without `MAP_SYNC` has anything to sync here.
         mapping.sync()?;
-        mark_in_use(&mapping, &medium, &media, &mut header, Slots::Both)?;
+        mark_in_use(&mapping, &medium, &media, &mut header)?;
         let types = TypeTable::create(header.types, PAGE);
         let meta =
             Meta { header, media, arenas: vec![arena], pages, types, roots: BTreeMap::new(), next_region: 1 };
@@ -499,11 +481,8 @@ impl Builder {
         }
         // From here on the file changes.
         let moves = relocate::rebase(&mut header, base.addr() as u64);
-        // Both slots, if it was closed or moves: when one is damaged later, the other must not say that it is closed, with bitmaps that are
-        // true no more; and it must know of the new base.
-        let slots = if moves || was_closed { Slots::Both } else { Slots::One };
         if !(moves && bug(Bug::MoveUnlisted)) {
-            mark_in_use(&mapping, &medium, &media, &mut header, slots)?;
+            mark_in_use(&mapping, &medium, &media, &mut header)?;
         }
         // SAFETY: as above; `Outlook` has refused entries that lie over a log.
         let recovered = unsafe { replay(&media, &mapping, &mut logs, &found)? };

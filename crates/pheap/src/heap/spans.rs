@@ -232,13 +232,11 @@ impl Meta {
         )?;
         let len = span.bytes();
         let zeros = vec![0u8; len as usize];
-        // SAFETY: the span is new, and part of the table only when it is zero, and recorded: that ends at the first record that is not complete.
+        // SAFETY: the span is new. It becomes durable, and so does its entry, with the first record, and part of the table after that.
         unsafe {
-            let start = heap.base().add(span.offset as usize);
-            self.media.store(start, zeros.as_ptr(), zeros.len());
-            self.media.flush(start, zeros.len());
+            self.media.store(heap.base().add(span.offset as usize), zeros.as_ptr(), zeros.len());
+            heap.write_entry(&self.media, span.entry_at, span.entry.to_words());
         }
-        heap.record_span(&span, &self.media);
         Ok((span.offset, len))
     }
 

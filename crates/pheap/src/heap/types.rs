@@ -250,7 +250,7 @@ impl TypeTable {
     }
 
     /// Writes types to the table, durably, and returns the number of the one that was asked for. `extent` is the one that is
-    /// [needed](Self::extent_needed): zero, recorded as a span, and as long as was said.
+    /// [needed](Self::extent_needed): zero and recorded as a span, neither durably, and as long as was said.
     ///
     /// # Safety
     /// `writer` is the heap that this table was read from, and the caller holds the lock on its metadata.
@@ -277,7 +277,9 @@ impl TypeTable {
             unsafe {
                 let dst = writer.base.add(self.end as usize);
                 writer.media.store(dst, record.as_ptr(), record.len());
-                writer.media.persist(dst, record.len());
+                // All of a new extent, for a record that is not complete ends the table.
+                let (from, len) = extent.unwrap_or((self.end, record.len() as u64));
+                writer.media.persist(writer.base.add(from as usize), len as usize);
             }
             self.end += record.len() as u64;
         }

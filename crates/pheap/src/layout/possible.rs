@@ -150,12 +150,12 @@ fn in_order((mut end, mut align): (u64, u64), list: &[FieldLayout]) -> Option<(u
 }
 
 /// Whether the type may be larger and better aligned than its parts ask for, by as much as `align(..)` makes it.
-fn holds(ty: &TypeLayout, end: u64, align: u64) -> bool {
+fn fits(ty: &TypeLayout, end: u64, align: u64) -> bool {
     ty.align >= align && end.next_multiple_of(ty.align) == ty.size
 }
 
 fn is_repr_c(ty: &TypeLayout, list: &[FieldLayout]) -> bool {
-    in_order((0, 1), list).is_some_and(|(end, align)| holds(ty, end, align))
+    in_order((0, 1), list).is_some_and(|(end, align)| fits(ty, end, align))
 }
 
 /// `repr(transparent)`: one field, and others without size and alignment, which the compiler may put anywhere.
@@ -177,7 +177,7 @@ fn is_tagged(ty: &TypeLayout, tag: Prim, variants: &[VariantLayout]) -> bool {
         let Some((end, align)) = in_order(prim_layout(tag), &variant.fields) else { return false };
         whole = (whole.0.max(end), whole.1.max(align));
     }
-    holds(ty, whole.0, whole.1)
+    fits(ty, whole.0, whole.1)
 }
 
 #[cfg(test)]

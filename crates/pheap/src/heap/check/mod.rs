@@ -170,6 +170,7 @@ pub(super) fn verify(options: &Options, path: &Path, file: &OwnFile, header: &He
     let private = options.clone().read_only(true);
     let heap = super::open::open_private(&private, path, file.clone(), header.clone())?;
     let report = heap.check()?;
+    // SURVIVES drop: a heap that was opened for this, and nobody else has.
     let arenas = heap.inner().meta.lock().arenas.clone();
     drop(heap);
     let mut problems = report.problems;

@@ -103,6 +103,7 @@ impl Files {
     }
 
     fn names(&self) -> MutexGuard<'_, Names> {
+        // SURVIVES unreached: only real files have names.
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -44,6 +44,8 @@ impl Leftover {
                 }
                 Some(Head::Damaged(_)) => Err(foreign("it belongs to another heap")),
                 // Left by a crash between the end of its use and its removal, or while it was made.
+                // SURVIVES drop: it is not the heap's own by its nonce, either, and one that was never used is needed by nobody. This is to say what it is, and for
+                // logs of format 1, which have no nonce.
                 Some(Head::Log(layout)) if !holds(layout.uuid, header.uuid) => {
                     Err(foreign("it belongs to another heap"))
                 }
@@ -65,9 +67,11 @@ impl Leftover {
             (None, _) | (_, None | Some(Head::Nothing)) => return Err(missing()),
             (_, Some(Head::Foreign(why))) => return Err(foreign(why)),
             (_, Some(Head::Damaged(_))) => return Err(foreign("its head is damaged")),
+            // SURVIVES drop: its nonce is not the header's, either. This is to say what it is, and for logs of format 1, which have none.
             (_, Some(Head::Log(layout))) if !holds(layout.uuid, header.uuid) => {
                 return Err(foreign("it belongs to another heap"));
             }
+            // SURVIVES drop: as for another heap's.
             (_, Some(Head::Log(layout))) if !holds(layout.id, header.log) => {
                 return Err(foreign("it is an older or newer one of the same heap"));
             }
