@@ -12,8 +12,9 @@ use super::{outcome, small};
 
 /// Reads of a root that may begin while somebody does a few transactions on it.
 const ENOUGH: u64 = 200_000;
-/// How long a read waits for the next one to begin. Only the time that the program takes depends on it.
-const PATIENCE: Duration = Duration::from_millis(1);
+/// How long a read waits for the next one to begin: long enough for that to be given a processor, and less than who waits at a gate. Where transactions get their turns, that is
+/// what each of these takes.
+const PATIENCE: Duration = Duration::from_millis(50);
 
 fn roots() -> (Heap, [Root<u64>; 2]) {
     let heap = small().in_memory().unwrap();
