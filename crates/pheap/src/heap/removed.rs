@@ -5,10 +5,10 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
 
 use super::HeapInner;
 use crate::error::{Error, Result};
+use crate::media::wal::names::Stat;
 use crate::media::{Bug, bug};
 
 /// Whether a file has a name.
@@ -16,14 +16,7 @@ use crate::media::{Bug, bug};
 /// # Errors
 /// What the operating system says.
 pub(crate) fn has_name(file: &File) -> io::Result<bool> {
-    // Asked for nothing but this: asking for times as well would make Linux (6.13 and newer) give the next write an exact one.
-    // SAFETY: `statx` is plain data, for which zeros are valid, and the call fills it.
-    let (result, stat) = unsafe {
-        let mut stat: libc::statx = std::mem::zeroed();
-        let fd = file.as_raw_fd();
-        (libc::statx(fd, c"".as_ptr(), libc::AT_EMPTY_PATH, libc::STATX_NLINK, &raw mut stat), stat)
-    };
-    if result == 0 { Ok(stat.stx_nlink > 0) } else { Err(io::Error::last_os_error()) }
+    Stat::of(file).map(|stat| stat.links > 0)
 }
 
 impl HeapInner {

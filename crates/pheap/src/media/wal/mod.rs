@@ -17,7 +17,7 @@ pub(crate) mod format;
 mod group;
 #[cfg(all(test, pheap_loom))]
 mod model;
-mod names;
+pub(crate) mod names;
 mod pages;
 mod recovery;
 pub(crate) mod storage;

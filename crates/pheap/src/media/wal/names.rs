@@ -22,10 +22,10 @@ pub(crate) struct FileId {
 
 /// What the kernel says of a file.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Stat {
+pub(crate) struct Stat {
     pub(super) id: FileId,
     /// How many names it has.
-    pub(super) links: u32,
+    pub(crate) links: u32,
     /// The mount that it was reached through, if the kernel says so (Linux 5.8).
     pub(super) mount: Option<u64>,
 }
@@ -84,7 +84,7 @@ fn fstatat(directory: RawFd, name: &CStr, flags: libc::c_int) -> io::Result<Stat
 
 impl Stat {
     /// Of a file that is open.
-    pub(super) fn of(file: &File) -> io::Result<Stat> {
+    pub(crate) fn of(file: &File) -> io::Result<Stat> {
         let what = libc::STATX_INO | libc::STATX_NLINK | STATX_MNT_ID;
         statx(file.as_raw_fd(), c"", libc::AT_EMPTY_PATH, what)
     }
