@@ -24,7 +24,9 @@ fn number(heap: &Heap) -> Root<u64> {
     heap.root("number").unwrap()
 }
 
+/// Commits, but not within the millisecond in which a commit relies on the names that were seen before.
 fn set(root: &Root<u64>, to: u64) -> pheap::Result<()> {
+    std::thread::sleep(Duration::from_millis(2));
     root.txn(|tx, n| {
         tx[n] = to;
         Ok(())

@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use super::cache;
 use super::names::{FileId, Names, Stat};
@@ -83,10 +84,16 @@ impl Storage for OnDisk {
     }
 }
 
+/// How long a commit relies on the names that were seen last. Somebody may always rename a file just after a look; this makes "just after" a moment longer, and two
+/// system calls for each commit, which are much beside the sync of a fast disk, two for each millisecond.
+const MOMENT: Duration = Duration::from_millis(1);
+
 /// The file of a heap, and the one beside it for its log.
 #[derive(Debug)]
 pub(crate) struct Files {
     data: Arc<OnDisk>,
+    /// When the log was last found where it belongs.
+    found: Mutex<Option<Instant>>,
     /// Of the standard library: no thread ever waits for it long, and what it guards is looked at again before it is relied on.
     names: Mutex<Names>,
 }
@@ -99,7 +106,7 @@ impl Files {
         if !names.heap_is(data.id)? {
             names = Names::now(&data.file)?; // it was renamed just now
         }
-        Ok(Files { data: Arc::new(data), names: Mutex::new(names) })
+        Ok(Files { data: Arc::new(data), found: Mutex::new(None), names: Mutex::new(names) })
     }
 
     fn names(&self) -> MutexGuard<'_, Names> {
@@ -220,6 +227,18 @@ impl Disk for Files {
             }
             Err(e) => Err(e),
         }
+    }
+
+    fn keep_log_lately(&self, log: &dyn Storage) -> io::Result<Kept> {
+        let now = Instant::now();
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        if found.is_some_and(|found| now - found < MOMENT) {
+            return Ok(Kept::Here);
+        }
+        *found = None;
+        let kept = self.keep_log(log)?;
+        *found = (kept == Kept::Here).then_some(now);
+        Ok(kept)
     }
 
     fn keep_data(&self) -> io::Result<()> {

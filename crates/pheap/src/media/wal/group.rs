@@ -59,11 +59,8 @@ impl Wal {
         if let Some(failure) = self.failure() {
             return Err(failure);
         }
-        let end = self.end();
-        if self.durable.load(Ordering::Acquire) >= end {
-            return self.keep_found(); // nobody else is going to look for the log
-        }
-        self.reach(end, true)
+        self.reach(self.end(), true)?;
+        self.keep_found()
     }
 
     /// Position behind the last record.
@@ -149,7 +146,7 @@ impl Wal {
             let log = self.log.read().clone();
             let synced = log.sync();
             // Behind the sync, so that it is known as late as can be. Whoever replaces the log meanwhile syncs what this one has.
-            let kept = if synced.is_ok() { self.keep() } else { Ok(()) };
+            let kept = if synced.is_ok() { self.keep(|log| self.disk.keep_log_lately(log)) } else { Ok(()) };
             (synced, kept)
         });
         state.syncing = false;
@@ -165,12 +162,12 @@ impl Wal {
     }
 
     /// Sees to it that the next opening finds the log.
-    fn keep(&self) -> io::Result<()> {
+    fn keep(&self, look: impl FnOnce(&dyn Storage) -> io::Result<Kept>) -> io::Result<()> {
         if bug(Bug::TrustLogName) || self.closing.load(Ordering::Relaxed) {
             return Ok(());
         }
         // Locked meanwhile, or the one that has replaced this log would seem to be a foreign one.
-        let kept = self.disk.keep_log(&**self.log.read())?;
+        let kept = look(&**self.log.read())?;
         match kept {
             Kept::Here => Ok(()),
             Kept::Lost => self.replace_log(),
@@ -183,7 +180,7 @@ impl Wal {
         }
     }
 
-    /// [`keep`](Self::keep) where nothing was synced.
+    /// [`keep`](Self::keep), with a look at what is there now.
     ///
     /// # Errors
     /// The log cannot be put where the next opening would find it, and refuses everything from now on.
@@ -191,7 +188,7 @@ impl Wal {
         if let Some(failure) = self.failure() {
             return Err(failure);
         }
-        let kept = self.keep();
+        let kept = self.keep(|log| self.disk.keep_log(log));
         let mut state = self.state.lock();
         self.note_kept(&mut state, &kept);
         state.failure.as_ref().map_or(Ok(()), |failure| Err(failure.error()))

@@ -220,6 +220,14 @@ pub(crate) trait Disk: Send + Sync + Debug {
     /// The heap's file cannot be found by any name, or another file has the log's.
     fn keep_log(&self, log: &dyn Storage) -> io::Result<Kept>;
 
+    /// [`keep_log`](Self::keep_log) for who asks after each commit: may be answered from what was seen a moment ago.
+    ///
+    /// # Errors
+    /// Those of [`keep_log`](Self::keep_log).
+    fn keep_log_lately(&self, log: &dyn Storage) -> io::Result<Kept> {
+        self.keep_log(log)
+    }
+
     /// Sees to it that the next opening finds the heap's file, which may need no log.
     ///
     /// # Errors
