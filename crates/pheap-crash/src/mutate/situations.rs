@@ -136,7 +136,7 @@ impl Situation {
             Situation::ForeignLog => logs::foreign_log(&start.files),
             Situation::LogRemoved => logs::log_removed(start),
             Situation::Twins => logs::twins(start),
-            Situation::Types => types::explore(start),
+            Situation::Types => types::explore(&start),
             Situation::Reused => reused(&start, false),
             Situation::ReusedOnDisk => reused(&start, true),
             Situation::Recycled => recycled(start),

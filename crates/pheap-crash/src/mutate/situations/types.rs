@@ -1,6 +1,6 @@
 //! A type of which there is so much to say that the type table needs another extent.
 
-use pheap::{Heap, Persist};
+use pheap::{Heap, P, Persist};
 
 use super::{Start, crash_everywhere, must_hold, record};
 use crate::medium::Medium;
@@ -29,16 +29,34 @@ of_eight!(Leaf, u64);
 of_eight!(Branch, Leaf);
 of_eight!(Tree, Branch);
 
+/// Small itself: few words reach the medium with what names its type.
+#[derive(Persist, Default)]
+#[repr(C)]
+struct Garden<'r> {
+    tree: Option<P<'r, Tree>>,
+}
+
 /// Fewer words than an extent has.
 const EXTENT: usize = 500;
 const NAME: &str = "tree";
 
+/// Creates a root of the type.
 fn create(heap: &Heap) -> Result<(), String> {
     heap.root::<Tree>(NAME).map(drop).map_err(|error| error.to_string())
 }
 
-/// Creates a root of the type, and lets the power fail everywhere.
-pub(super) fn explore(start: Start) -> Result<(), String> {
+/// Makes an object that could lead to one of the type, in a transaction, whose one fence makes durable what names the type.
+fn allocate(heap: &Heap) -> Result<(), String> {
+    let root = record(heap, "a")?;
+    root.txn(|tx, _| tx.alloc(Garden::default()).map(drop)).map_err(|error| error.to_string())
+}
+
+/// Uses the type for the first time, and lets the power fail everywhere.
+pub(super) fn explore(start: &Start) -> Result<(), String> {
+    [create, allocate].into_iter().try_for_each(|first_use| first_used(start, first_use))
+}
+
+fn first_used(start: &Start, first_use: fn(&Heap) -> Result<(), String>) -> Result<(), String> {
     let open = |medium: &Medium| {
         medium.open(&options(Setting::default(), None)).map_err(|error| format!("opening fails: {error}"))
     };
@@ -53,7 +71,7 @@ pub(super) fn explore(start: Start) -> Result<(), String> {
     drop(root);
     medium.take_points();
     let before = medium.durable();
-    create(&heap)?;
+    first_use(&heap)?;
     medium.acknowledge(1, 1);
     let points = medium.take_points();
     drop(heap);
