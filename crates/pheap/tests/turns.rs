@@ -183,21 +183,6 @@ fn a_transaction_over_two_roots_beside_transactions_on_each() -> Result<()> {
         let turns = turns_beside([&a, &b], threads, enough, stay, both);
         assert!(turns.iter().all(|&turns| turns < enough / 2), "{threads} threads: {turns:?}");
     }
-    // Over two of the four each, so that there is always somebody on two of them, and others that come at every opening of their gates.
-    let heap = small().in_memory()?;
-    let roots = ["a", "b", "c", "d"].map(|name| heap.root::<u64>(name).unwrap());
-    let [a, b, c, d] = &roots;
-    let pair = |root: &Root<u64>| {
-        let other = if root.name() == "a" { b } else { d };
-        let done = pheap::txn((root, other), |((tx, n), _)| {
-            thread::sleep(LONG);
-            Ok(tx[n] += 1)
-        });
-        done.unwrap();
-    };
-    let all = || pheap::txn((a, b, c, d), |((tx, n), ..)| Ok(tx[n] += 1)).unwrap();
-    let turns = turns_beside([a, c], 3, enough, pair, all);
-    assert!(turns.iter().all(|&turns| turns < enough / 2), "pairs: {turns:?}");
     Ok(())
 }
 

@@ -194,3 +194,35 @@ impl Drop for Group<'_> {
         }
     }
 }
+
+#[cfg(all(test, not(pheap_loom)))]
+mod tests {
+    use std::thread;
+    use std::time::Duration;
+
+    use crate::sync::gate::Closer;
+    use crate::{Options, Root};
+
+    #[test]
+    fn who_comes_for_a_transaction_waits_at_a_closed_gate() {
+        let heap = Options::new().reserve(1 << 30).in_memory().unwrap();
+        let [a, b]: [Root<u64>; 2] = ["a", "b"].map(|name| heap.root(name).unwrap());
+        let (both, closer) = (|| crate::txn((&b, &a), |((tx, b), _)| Ok(tx[b] += 1)), Closer::patient());
+        a.region.lock.gate.close(closer);
+        thread::scope(|scope| {
+            let several = scope.spawn(both);
+            let one = scope.spawn(|| a.txn(|tx, a| Ok(tx[a] += 1)));
+            let collects = scope.spawn(|| heap.collect().map(drop));
+            thread::sleep(Duration::from_millis(50));
+            assert!([several.is_finished(), one.is_finished(), collects.is_finished()] == [false; 3]);
+            // Who is inside of another heap does not.
+            let other = Options::new().reserve(1 << 30).in_memory().unwrap();
+            let outer: Root<u64> = other.root("outer").unwrap();
+            outer.txn(|_, _| both()).unwrap();
+            outer.txn(|_, _| a.txn(|tx, a| Ok(tx[a] += 1))).unwrap();
+            a.region.lock.gate.open(closer);
+        });
+        let counts = [&a, &b].map(|root| root.read(|view, n| view[n]).unwrap());
+        assert_eq!(counts, [2, 2]);
+    }
+}

@@ -328,7 +328,7 @@ mod tests {
 
     #[test]
     fn a_nested_read_passes_a_closed_gate() {
-        let (guarded, closer) = (Guarded::new(), Closer::new());
+        let (guarded, closer) = (Guarded::new(), Closer::patient());
         guarded.lock.gate.close(closer);
         guarded.lock.lock_shared(true);
         thread::scope(|scope| {

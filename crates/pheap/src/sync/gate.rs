@@ -51,6 +51,14 @@ impl Closer {
     }
 }
 
+#[cfg(test)]
+impl Closer {
+    /// For whom others wait longer than any test takes.
+    pub(crate) fn patient() -> Closer {
+        Closer { until: Instant::now() + Duration::from_secs(3600), ..Closer::new() }
+    }
+}
+
 impl Gate {
     pub(crate) const fn new() -> Gate {
         Gate { closed: AtomicU64::new(0), closers: Mutex::new(Vec::new()), changed: Condvar::new() }
@@ -108,13 +116,10 @@ mod tests {
 
     use super::*;
 
-    const LONG: Duration = Duration::from_secs(3600);
-
     #[test]
     fn who_comes_waits_for_those_who_came_before() {
         let gate = Gate::new();
-        let patient = || Closer { until: Instant::now() + LONG, ..Closer::new() };
-        let [first, second] = [patient(), patient()];
+        let [first, second] = [Closer::patient(), Closer::patient()];
         gate.close(first);
         gate.close(second);
         thread::scope(|scope| {
@@ -124,7 +129,7 @@ mod tests {
             gate.open(first);
             thread::sleep(Duration::from_millis(20));
             assert!(!waits.is_finished(), "another one still has it closed");
-            let later = patient();
+            let later = Closer::patient();
             gate.close(later);
             gate.open(second);
             waits.join().unwrap();
@@ -147,7 +152,7 @@ mod tests {
             closer.until = Instant::now();
         }
         assert_eq!(last, LONGEST);
-        closer.until = Instant::now() + LONG;
+        closer.until = Closer::patient().until;
         let before = closer.until;
         assert!(!closer.lengthen());
         assert_eq!(closer.until, before);
