@@ -196,6 +196,7 @@ impl Drop for Group<'_> {
 }
 
 #[cfg(all(test, not(pheap_loom)))]
+#[allow(clippy::unit_arg)] // transactions of one assignment
 mod tests {
     use std::thread;
     use std::time::Duration;
