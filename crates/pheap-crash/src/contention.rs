@@ -59,6 +59,7 @@ pub fn seeded() -> &'static [Seeded] {
     &[
         (Bug::ReadsOvertake, "turns", turns::turns),
         (Bug::OpenGates, "turns", turns::turns),
+        (Bug::GatesForReads, "transactions in turns", turns::transactions),
         (Bug::NestedReadsWait, "nested", turns::nested),
         (Bug::ForksRollBack, "forks", forks::forks),
         (Bug::ForksKeepFiles, "left behind", forks::left_behind),

@@ -128,6 +128,76 @@ fn a_transaction_over_two_roots_beside_reads_of_both() -> Result<()> {
     Ok(())
 }
 
+/// How many turns on each root begin while `both` has a transaction over them: so many threads have one turn after the other on each, until it is done or they have had
+/// `enough`.
+fn turns_beside(
+    roots: [&Root<u64>; 2],
+    threads: usize,
+    enough: u64,
+    turn: impl Fn(&Root<u64>) + Sync,
+    both: impl FnOnce(),
+) -> [u64; 2] {
+    let (begun, done) = ([const { AtomicU64::new(0) }; 2], AtomicBool::new(false));
+    let count = |begun: &AtomicU64| begun.load(Ordering::Relaxed);
+    let goes_on = || !done.load(Ordering::Relaxed) && begun.iter().all(|begun| count(begun) < enough);
+    let (goes_on, turn) = (&goes_on, &turn);
+    let before = thread::scope(|scope| {
+        for (root, begun) in roots.into_iter().zip(&begun) {
+            for _ in 0..threads {
+                scope.spawn(move || {
+                    while goes_on() {
+                        begun.fetch_add(1, Ordering::Relaxed);
+                        turn(root);
+                    }
+                });
+            }
+        }
+        while begun.iter().any(|begun| count(begun) < threads as u64) {
+            thread::yield_now();
+        }
+        let before = begun.each_ref().map(count);
+        both();
+        done.store(true, Ordering::Relaxed);
+        before
+    });
+    std::array::from_fn(|i| count(&begun[i]) - before[i])
+}
+
+/// Longer than parking_lot lets others overtake: the lock goes from one thread that waits to the next.
+const LONG: Duration = Duration::from_millis(2);
+
+#[test]
+fn a_transaction_over_two_roots_beside_transactions_on_each() -> Result<()> {
+    let (_heap, a, b) = two_roots()?;
+    let enough = 400;
+    let stay = |root: &Root<u64>| {
+        let done = root.txn(|tx, n| {
+            thread::sleep(LONG);
+            Ok(tx[n] += 1)
+        });
+        done.unwrap();
+    };
+    let both = || pheap::txn((&a, &b), |((ta, a), (tb, b))| Ok((ta[a] += 1, tb[b] += 1))).map(drop).unwrap();
+    // With one thread, the lock is free for a moment between two transactions, but hardly ever when somebody looks.
+    for threads in [1, 2, 3] {
+        let turns = turns_beside([&a, &b], threads, enough, stay, both);
+        assert!(turns.iter().all(|&turns| turns < enough / 2), "{threads} threads: {turns:?}");
+    }
+    Ok(())
+}
+
+/// The reads take longer than those who come wait at first, and are so many that there is always one inside.
+#[test]
+fn a_transaction_over_two_roots_beside_many_long_reads() -> Result<()> {
+    let (_heap, a, b) = two_roots()?;
+    let enough = 200;
+    let both = || pheap::txn((&a, &b), |((ta, a), (tb, b))| Ok((ta[a] += 1, tb[b] += 1))).map(drop).unwrap();
+    let stay = |root: &Root<u64>| root.read(|_, _| thread::sleep(Duration::from_millis(150))).unwrap();
+    let turns = turns_beside([&a, &b], 8, enough, stay, both);
+    assert!(turns.iter().all(|&turns| turns < enough / 2), "{turns:?}");
+    Ok(())
+}
+
 /// Runs `work`, and fails if it does not end.
 fn ends(work: impl FnOnce() + Send + 'static) {
     let (tell, told) = mpsc::channel();

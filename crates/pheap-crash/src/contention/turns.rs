@@ -61,6 +61,44 @@ pub(super) fn turns(bug: Option<Bug>) -> Result<(), String> {
     outcome()
 }
 
+/// Transactions on a root that may begin while somebody has one on two.
+const ENOUGH_TRANSACTIONS: u64 = 300;
+
+/// Two threads for each of two roots, with transactions on it that are so long that the lock goes from one to the other, and a thread with a transaction on both.
+pub(super) fn transactions(bug: Option<Bug>) -> Result<(), String> {
+    let (_heap, roots) = roots();
+    let (done, begun) = (AtomicBool::new(false), [const { AtomicU64::new(0) }; 2]);
+    let count = |begun: &AtomicU64| begun.load(Ordering::Relaxed);
+    let stay = |root: &Root<u64>, begun: &AtomicU64| {
+        set_bug(bug);
+        while !done.load(Ordering::Relaxed) && count(begun) < ENOUGH_TRANSACTIONS {
+            let transaction = root.txn(|tx, n| {
+                begun.fetch_add(1, Ordering::Relaxed);
+                thread::sleep(Duration::from_millis(2));
+                Ok(tx[n] += 1)
+            });
+            transaction.unwrap();
+        }
+    };
+    thread::scope(|scope| {
+        for (root, begun) in roots.iter().zip(&begun) {
+            (0..2).for_each(|_| drop(scope.spawn(|| stay(root, begun))));
+        }
+        scope.spawn(|| {
+            set_bug(bug);
+            while begun.iter().any(|begun| count(begun) < 2) {
+                thread::yield_now();
+            }
+            pheap::txn((&roots[0], &roots[1]), |((tx, n), _)| Ok(tx[n] += 1)).unwrap();
+            done.store(true, Ordering::Relaxed);
+        });
+    });
+    if begun.iter().any(|begun| count(begun) >= ENOUGH_TRANSACTIONS) {
+        return Err("transactions on one root have kept one on two away".to_owned());
+    }
+    outcome()
+}
+
 /// Reads in reads, in opposite orders, beside transactions on each root.
 pub(super) fn nested(bug: Option<Bug>) -> Result<(), String> {
     in_child(|| {

@@ -131,6 +131,8 @@ pub enum Bug {
     NestedReadsWait,
     /// A transaction over several roots does not keep reads away from those that it could not have.
     OpenGates,
+    /// It keeps reads away only, and not other transactions.
+    GatesForReads,
     /// A forked child keeps the parent's files open.
     ForksKeepFiles,
     /// A forked child rolls back the transaction of the parent in which it was made.

@@ -6,6 +6,7 @@ use super::{Exclusive, Region, guard};
 use crate::error::{Error, Result};
 use crate::heap::HeapInner;
 use crate::media::{Bug, bug};
+use crate::sync::gate::Closer;
 use crate::txn::commit;
 use crate::txn::context::{Context, Hot};
 
@@ -48,22 +49,29 @@ impl<'a> Group<'a> {
     }
 
     /// Waits for one region at a time, and only while it has none: another thread may hold one of them in a read, and wait for
-    /// the next one there. If it cannot have them all, those who come to read, and have nothing, wait until it can: else there might always be somebody in one
+    /// the next one there. If it cannot have them all, those who come later and have nothing wait until it can: else there might always be somebody in one
     /// of them.
     fn lock_all(heap: &'a HeapInner, regions: &[(&'a Region, u32)]) -> Result<Vec<Exclusive<'a>>> {
+        if !bug(Bug::GatesForReads) {
+            // Before any gate is closed here: who waits at one keeps nobody away.
+            regions.iter().for_each(|(region, _)| region.lock.gate.pass(guard::is_inside_any));
+        }
         let mut wait_for = 0;
-        let mut gates = None;
+        let mut gates: Option<Gates<'_>> = None;
         'again: loop {
             guard::enter(heap.id(), true)?;
             let (region, ty) = regions[wait_for];
+            region.lock.lock_collected();
             let mut first = Some(Exclusive::locked(heap, region, ty)?);
             let mut locked: Vec<Exclusive<'a>> = Vec::with_capacity(regions.len());
             for (i, &region) in regions.iter().enumerate() {
                 let next = if i == wait_for { first.take() } else { Exclusive::try_locked(heap, region)? };
                 let Some(next) = next else {
                     wait_for = i;
-                    if !bug(Bug::OpenGates) {
-                        gates.get_or_insert_with(|| Gates::close(regions));
+                    match &mut gates {
+                        None if bug(Bug::OpenGates) => {}
+                        None => gates = Some(Gates::close(regions)),
+                        Some(gates) => gates.lengthen(),
                     }
                     continue 'again; // lets go of all
                 };
@@ -153,18 +161,29 @@ impl<'a> Group<'a> {
 }
 
 /// The gates of these regions, closed.
-struct Gates<'a>(&'a [(&'a Region, u32)]);
+struct Gates<'a> {
+    regions: &'a [(&'a Region, u32)],
+    closer: Closer,
+}
 
 impl<'a> Gates<'a> {
     fn close(regions: &'a [(&'a Region, u32)]) -> Gates<'a> {
-        regions.iter().for_each(|(region, _)| region.lock.gate.close());
-        Gates(regions)
+        let closer = Closer::new();
+        regions.iter().for_each(|(region, _)| region.lock.gate.close(closer));
+        Gates { regions, closer }
+    }
+
+    /// Keeps others away for longer, if they have come in meanwhile.
+    fn lengthen(&mut self) {
+        if self.closer.lengthen() {
+            self.regions.iter().for_each(|(region, _)| region.lock.gate.update(self.closer));
+        }
     }
 }
 
 impl Drop for Gates<'_> {
     fn drop(&mut self) {
-        self.0.iter().for_each(|(region, _)| region.lock.gate.open());
+        self.regions.iter().for_each(|(region, _)| region.lock.gate.open(self.closer));
     }
 }
 
@@ -173,5 +192,38 @@ impl Drop for Group<'_> {
         if !self.abandon_if_forked() && !self.locked.is_empty() {
             self.roll_back();
         }
+    }
+}
+
+#[cfg(all(test, not(pheap_loom)))]
+#[allow(clippy::unit_arg)] // transactions of one assignment
+mod tests {
+    use std::thread;
+    use std::time::Duration;
+
+    use crate::sync::gate::Closer;
+    use crate::{Options, Root};
+
+    #[test]
+    fn who_comes_for_a_transaction_waits_at_a_closed_gate() {
+        let heap = Options::new().reserve(1 << 30).in_memory().unwrap();
+        let [a, b]: [Root<u64>; 2] = ["a", "b"].map(|name| heap.root(name).unwrap());
+        let (both, closer) = (|| crate::txn((&b, &a), |((tx, b), _)| Ok(tx[b] += 1)), Closer::patient());
+        a.region.lock.gate.close(closer);
+        thread::scope(|scope| {
+            let several = scope.spawn(both);
+            let one = scope.spawn(|| a.txn(|tx, a| Ok(tx[a] += 1)));
+            let collects = scope.spawn(|| heap.collect().map(drop));
+            thread::sleep(Duration::from_millis(50));
+            assert!([several.is_finished(), one.is_finished(), collects.is_finished()] == [false; 3]);
+            // Who is inside of another heap does not.
+            let other = Options::new().reserve(1 << 30).in_memory().unwrap();
+            let outer: Root<u64> = other.root("outer").unwrap();
+            outer.txn(|_, _| both()).unwrap();
+            outer.txn(|_, _| a.txn(|tx, a| Ok(tx[a] += 1))).unwrap();
+            a.region.lock.gate.open(closer);
+        });
+        let counts = [&a, &b].map(|root| root.read(|view, n| view[n]).unwrap());
+        assert_eq!(counts, [2, 2]);
     }
 }

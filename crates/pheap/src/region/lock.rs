@@ -3,10 +3,12 @@
 //! **Turns.** Readers that overlap must not keep a transaction away for ever: who comes to read waits behind transactions that wait. Not so a thread that has
 //! a region already, of this heap or of another one: a transaction that waits for its region would wait for the thread, and the thread for the transaction. (Two
 //! threads that nest two roots in opposite orders, beside a transaction on each, would wait in a circle.) A transaction over several roots waits for one of them at
-//! a time, so it cannot be queued at all of them; instead it closes a [gate](Gate) at each, at which those wait who come to read and have nothing.
+//! a time, so it cannot be queued at all of them; instead it closes a [gate](Gate) at each, at which those wait who come and have nothing, be it to read, for a
+//! transaction or to collect.
 
 use std::time::{Duration, Instant};
 
+use super::guard;
 use crate::media::{Bug, bug};
 use crate::sync::bias::{Bias, this_thread};
 use crate::sync::gate::Gate;
@@ -25,7 +27,9 @@ impl RegionLock {
         RegionLock { bias: Bias::new(streak), lock: RawRwLock::INIT, gate: Gate::new() }
     }
 
-    /// Waits until this thread has the region for itself, for a transaction. It must have it in no way before.
+    /// Waits until this thread has the region for itself, for a transaction on it alone. It must have it in no way before, and be [inside](guard::enter) of its heap.
+    ///
+    /// Who enters as the owner of the bias does not look at the gate: who has closed it evicts the owner before it waits a second time.
     #[inline(always)]
     #[cfg_attr(feature = "sim", track_caller)]
     pub(crate) fn lock_exclusive(&self) {
@@ -37,6 +41,24 @@ impl RegionLock {
     #[inline(never)] // who is here often is not for long
     #[cfg_attr(feature = "sim", track_caller)]
     fn wait_exclusive(&self) {
+        // Also if the lock is free: it may be only for the moment between two transactions of this thread, and who collects locks would not meet that.
+        if !bug(Bug::GatesForReads) {
+            self.gate.pass(guard::is_nested);
+        }
+        self.take_exclusive();
+    }
+
+    /// [`lock_exclusive`](Self::lock_exclusive), for who collects several regions.
+    #[cfg_attr(feature = "sim", track_caller)]
+    pub(crate) fn lock_collected(&self) {
+        if !self.enter_biased() {
+            self.take_exclusive();
+        }
+    }
+
+    #[inline(always)]
+    #[cfg_attr(feature = "sim", track_caller)]
+    fn take_exclusive(&self) {
         self.lock.lock_exclusive();
         self.bias.evict(|| None);
         self.bias.note(this_thread());
@@ -108,7 +130,7 @@ impl RegionLock {
         if nested && !bug(Bug::NestedReadsWait) || bug(Bug::ReadsOvertake) {
             self.lock.lock_shared_recursive();
         } else {
-            self.gate.pass();
+            self.gate.pass(|| false);
             self.lock.lock_shared();
         }
         self.bias.has_shared(this_thread());
@@ -130,6 +152,7 @@ mod tests {
 
     use super::*;
     use crate::sync::bias::will_be_supported;
+    use crate::sync::gate::Closer;
     use crate::tuning::Tuning;
 
     const STREAK: u64 = Tuning::SHIPPED.streak;
@@ -305,14 +328,14 @@ mod tests {
 
     #[test]
     fn a_nested_read_passes_a_closed_gate() {
-        let guarded = Guarded::new();
-        guarded.lock.gate.close();
+        let (guarded, closer) = (Guarded::new(), Closer::patient());
+        guarded.lock.gate.close(closer);
         guarded.lock.lock_shared(true);
         thread::scope(|scope| {
             let read = scope.spawn(|| guarded.read());
             thread::sleep(Duration::from_millis(10));
             assert!(!read.is_finished());
-            guarded.lock.gate.open();
+            guarded.lock.gate.open(closer);
         });
         // SAFETY: this thread shares it.
         unsafe { guarded.lock.unlock_shared() };

@@ -228,15 +228,15 @@ impl<'a> Exclusive<'a> {
         heap.check_writable()?;
         guard::enter(heap.id(), true)?;
         heap.wait_for_memory();
+        region.lock.lock_exclusive();
         let exclusive = Exclusive::locked(heap, region, ty)?;
         exclusive.context().begin();
         Ok(exclusive)
     }
 
-    /// Takes the lock. The thread has [entered](guard::enter) the heap, and leaves it if this fails.
+    /// The lock was taken. The thread has [entered](guard::enter) the heap, and leaves it if this fails.
     #[inline(always)]
     fn locked(heap: &'a HeapInner, region: &'a Region, ty: u32) -> Result<Exclusive<'a>> {
-        region.lock.lock_exclusive();
         if region.serves(ty) {
             Ok(Exclusive { heap, region, state: OPEN | LOCKED | LAST })
         } else {

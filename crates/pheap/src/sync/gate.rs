@@ -1,4 +1,4 @@
-//! A gate in front of a lock, at which those wait who come to read, while somebody else collects several locks.
+//! A gate in front of a lock, at which those wait who come, while somebody else collects several locks.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -6,53 +6,162 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-/// How long somebody waits at most. Who has closed the gate may wait for something else, which may wait for who waits here: a transaction on a root that these do not
-/// even read, for a lock of the program's. Those who come one after the other, after so much time each, leave room for the others between them.
+/// How long somebody waits at most, the first time. Who has closed the gate may wait for something else, which may wait for who waits here: a transaction on a root that these do not
+/// even read, for a lock of the program's. So nobody waits for ever.
 const PATIENCE: Duration = Duration::from_millis(100);
+/// How long it is at most after it was [lengthened](Closer::lengthen).
+const LONGEST: Duration = PATIENCE.saturating_mul(64);
 
 /// Nothing depends on the gate but who comes first, so that looking at it costs one load.
 pub(crate) struct Gate {
     /// By how many it is closed.
     closed: AtomicU64,
-    /// How often one of them has opened it.
-    opened: Mutex<u64>,
+    closers: Mutex<Vec<Closer>>,
     changed: Condvar,
+}
+
+/// Somebody who closes gates.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Closer {
+    /// Later ones have higher numbers.
+    number: u64,
+    patience: Duration,
+    /// The same for all who wait, so that those who have waited in vain come in together, and leave room behind them; however many they are.
+    until: Instant,
+}
+
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+impl Closer {
+    pub(crate) fn new() -> Closer {
+        let number = NEXT.fetch_add(1, Relaxed);
+        Closer { number, patience: PATIENCE, until: Instant::now() + PATIENCE }
+    }
+
+    /// The closer has not got all that it wants. If others need not wait for it any more, they do from now on, and twice as long: those whose turns take longer
+    /// than the patience would otherwise come again and again. So they never wait much longer than the closer has. Returns whether that is so.
+    pub(crate) fn lengthen(&mut self) -> bool {
+        let now = Instant::now();
+        let is_over = now >= self.until;
+        if is_over {
+            self.patience = (2 * self.patience).min(LONGEST);
+            self.until = now + self.patience;
+        }
+        is_over
+    }
+}
+
+#[cfg(test)]
+impl Closer {
+    /// For whom others wait longer than any test takes.
+    pub(crate) fn patient() -> Closer {
+        Closer { until: Instant::now() + Duration::from_secs(3600), ..Closer::new() }
+    }
 }
 
 impl Gate {
     pub(crate) const fn new() -> Gate {
-        Gate { closed: AtomicU64::new(0), opened: Mutex::new(0), changed: Condvar::new() }
+        Gate { closed: AtomicU64::new(0), closers: Mutex::new(Vec::new()), changed: Condvar::new() }
     }
 
-    /// Waits while it is closed, but at most until one of those who have closed it opens it: there may always be another one. And not for [ever](PATIENCE).
+    /// Waits for those who have closed it by now, and not for later ones: there may always be another one. Nor [longer](Closer::until) than they may ask for. Not at all if
+    /// the thread has something already, for which they may wait.
     #[inline(always)]
-    pub(crate) fn pass(&self) {
-        if self.closed.load(Relaxed) != 0 {
+    pub(crate) fn pass(&self, has_something: impl FnOnce() -> bool) {
+        if self.closed.load(Relaxed) != 0 && !has_something() {
             self.wait();
         }
     }
 
     #[cold]
     fn wait(&self) {
-        let end = Instant::now() + PATIENCE;
-        let mut opened = self.opened.lock();
-        let before = *opened;
-        while self.closed.load(Relaxed) != 0 && *opened == before {
-            if self.changed.wait_until(&mut opened, end).timed_out() {
+        let mut closers = self.closers.lock();
+        let next = NEXT.load(Relaxed);
+        let is_before = |closer: &&Closer| closer.number < next;
+        // What is lengthened meanwhile is for those who come from then on.
+        let Some(end) = closers.iter().filter(is_before).map(|closer| closer.until).max() else { return };
+        while closers.iter().any(|closer| is_before(&closer)) {
+            if self.changed.wait_until(&mut closers, end).timed_out() {
                 return;
             }
         }
     }
 
     /// Closes it, until the caller [opens](Self::open) it.
-    pub(crate) fn close(&self) {
-        self.closed.fetch_add(1, Relaxed);
+    pub(crate) fn close(&self, closer: Closer) {
+        let mut closers = self.closers.lock();
+        closers.push(closer);
+        self.closed.store(closers.len() as u64, Relaxed);
     }
 
-    pub(crate) fn open(&self) {
-        let mut opened = self.opened.lock();
-        *opened += 1;
-        self.closed.fetch_sub(1, Relaxed);
+    /// Tells those who come that the closer has [lengthened](Closer::lengthen) their patience.
+    pub(crate) fn update(&self, closer: Closer) {
+        let mut closers = self.closers.lock();
+        if let Some(known) = closers.iter_mut().find(|known| known.number == closer.number) {
+            *known = closer;
+        }
+    }
+
+    pub(crate) fn open(&self, closer: Closer) {
+        let mut closers = self.closers.lock();
+        closers.retain(|known| known.number != closer.number);
+        self.closed.store(closers.len() as u64, Relaxed);
         self.changed.notify_all();
+    }
+}
+
+#[cfg(all(test, not(pheap_loom)))]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn who_comes_waits_for_those_who_came_before() {
+        let gate = Gate::new();
+        let [first, second] = [Closer::patient(), Closer::patient()];
+        gate.close(first);
+        gate.close(second);
+        thread::scope(|scope| {
+            let waits = scope.spawn(|| gate.pass(|| false));
+            thread::sleep(Duration::from_millis(20));
+            gate.pass(|| true);
+            gate.open(first);
+            thread::sleep(Duration::from_millis(20));
+            assert!(!waits.is_finished(), "another one still has it closed");
+            let later = Closer::patient();
+            gate.close(later);
+            gate.open(second);
+            waits.join().unwrap();
+            gate.open(later);
+        });
+        gate.pass(|| false);
+    }
+
+    #[test]
+    fn patience_ends_for_all_at_once_and_is_lengthened_when_it_is_over() {
+        let gate = Gate::new();
+        let mut closer = Closer { until: Instant::now(), ..Closer::new() };
+        gate.close(closer);
+        gate.pass(|| false);
+        let mut last = PATIENCE;
+        for _ in 0..10 {
+            assert!(closer.lengthen());
+            assert!(closer.patience == (2 * last).min(LONGEST));
+            last = closer.patience;
+            closer.until = Instant::now();
+        }
+        assert_eq!(last, LONGEST);
+        closer.until = Closer::patient().until;
+        let before = closer.until;
+        assert!(!closer.lengthen());
+        assert_eq!(closer.until, before);
+        gate.update(closer);
+        thread::scope(|scope| {
+            let waits = scope.spawn(|| gate.pass(|| false));
+            thread::sleep(Duration::from_millis(20));
+            assert!(!waits.is_finished());
+            gate.open(closer);
+        });
     }
 }

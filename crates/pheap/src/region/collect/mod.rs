@@ -457,6 +457,7 @@ impl Region {
                 unsafe { self.0.lock.unlock_exclusive() };
             }
         }
+        self.lock.gate.pass(guard::is_inside_any);
         self.lock.lock_aside();
         let mut unlock = Unlock(self, false);
         // SAFETY: the lock is held.
