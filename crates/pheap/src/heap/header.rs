@@ -277,13 +277,17 @@ pub(crate) fn read(bytes: &[u8], path: &Path) -> Result<Found> {
 
 /// Marks the file as one whose creation has begun.
 ///
+/// # Errors
+/// That the medium's fence has failed: nothing else must be stored then.
+///
 /// # Safety
 /// The first page is mapped at `base`, and nobody else has the file.
 #[cfg_attr(feature = "sim", track_caller)]
-pub(crate) unsafe fn begin_creation(media: &Media, base: *mut u8) {
+pub(crate) unsafe fn begin_creation(media: &Media, base: *mut u8) -> Result<()> {
     // SAFETY: by the caller's promise.
     unsafe { media.store_word(base.cast(), MAGIC) };
     media.persist(base, 8);
+    media.check_fences()
 }
 
 #[cfg(test)]

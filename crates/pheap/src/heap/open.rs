@@ -382,11 +382,12 @@ impl Builder {
         // SAFETY: the first arena is mapped, and zero. The header, which makes all of it valid, is written last.
         unsafe {
             medium.mapped(base, header.mapped);
-            header::begin_creation(&media, base);
+            header::begin_creation(&media, base)?;
             write_entry(&media, base, arena.entry(header.types), entry.to_words());
             arena.write(&media, base, header.salt);
         }
         // Before the header says that it is all there.
+        media.check_fences()?;
         // SURVIVES unreached: only a real file that is mapped without `MAP_SYNC` has anything to sync here.
         mapping.sync()?;
         mark_in_use(&mapping, &medium, &media, &mut header)?;

@@ -14,8 +14,8 @@ use super::options::Durability;
 use super::{Heap, Options, logged, relocate};
 use crate::error::{Error, Result};
 use crate::media::sim::Sim;
-use crate::media::wal::Leftover;
 use crate::media::wal::storage::{Disk, Storage};
+use crate::media::wal::{Leftover, write_again};
 use crate::media::{Medium, SyncedFile};
 
 pub(super) use source::Source;
@@ -98,8 +98,10 @@ pub(super) fn open_disk(options: &Options, disk: Arc<dyn Disk>) -> Result<Heap> 
             Leftover::read(&*disk, &header)?;
             logged::remove_old_log(&*disk)?;
             let mapping = map(&header)?;
-            let len = data.len().map_err(|e| Error::io("looking at the simulated file", e))?;
-            mapping.grow_file(len.min(header.mapped), header.mapped)?;
+            let error = |e| Error::io("making the simulated file", e);
+            // Of a real file, what an interrupted creation left is cut off, so that no part of it is in the page cache only.
+            write_again(&*data, 0).map_err(error)?;
+            mapping.grow_file(data.len().map_err(error)?.min(header.mapped), header.mapped)?;
             let synced = synced(&mapping, &header);
             logged::create(mapping, synced, header)?
         }

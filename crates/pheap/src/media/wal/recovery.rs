@@ -44,8 +44,8 @@ impl Leftover {
                 }
                 Some(Head::Damaged(_)) => Err(foreign("it belongs to another heap")),
                 // Left by a crash between the end of its use and its removal, or while it was made.
-                // SURVIVES drop: it is not the heap's own by its nonce, either, and one that was never used is needed by nobody. This is to say what it is, and for
-                // logs of format 1, which have no nonce.
+                // SURVIVES drop: it is not the heap's own by its nonce, either, and one that was never used has nothing to lose (though the heap that was killed before it wrote
+                // anything to it would say that it is missing). This is to say what it is, and for logs of format 1, which have no nonce.
                 Some(Head::Log(layout)) if !holds(layout.uuid, header.uuid) => {
                     Err(foreign("it belongs to another heap"))
                 }
