@@ -100,7 +100,9 @@ pub(super) fn open_disk(options: &Options, disk: Arc<dyn Disk>) -> Result<Heap> 
             let mapping = map(&header)?;
             let error = |e| Error::io("making the simulated file", e);
             // Of a real file, what an interrupted creation left is cut off, so that no part of it is in the page cache only.
-            write_again(&*data, 0).map_err(error)?;
+            if !is_zero(&*data)? {
+                write_again(&*data, 0).map_err(error)?;
+            }
             mapping.grow_file(data.len().map_err(error)?.min(header.mapped), header.mapped)?;
             let synced = synced(&mapping, &header);
             logged::create(mapping, synced, header)?
