@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use pheap::sim::disk::{Call, Fault, Which};
 
-use crate::program::{Change, Op, Program, Setting};
+use crate::program::{Change, Op, Program};
 
 /// One call that fails, or all of its kind from then on, if it is to make a file longer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -80,19 +80,15 @@ impl Failing {
 
     /// All that can fail in a program that makes so many calls of each kind.
     pub fn of(program: &Program, calls: impl Fn(Which, Call) -> usize) -> Vec<Failing> {
-        let Setting { empty, crashed, moved, wal, .. } = program.setting;
-        let changes = [Change::Convert, Change::Relocate, Change::Move].map(Op::Change);
-        let prepared = empty || crashed || moved || !wal || program.ops.iter().any(|op| changes.contains(op));
-        let mut all = Failing::all(prepared, calls);
+        let mut all = Failing::all(calls);
         // What comes from memory is lost if it cannot be made durable.
         let converts = program.ops.contains(&Op::Change(Change::Convert));
         all.retain(|failing| !(converts && failing.evict));
         all
     }
 
-    /// All that can fail if so many calls of each kind are made. A heap that is made ready for its log (`prepared`) is changed in its
-    /// file, which cannot be trusted after a failed sync, until it is the disk's content that is read again.
-    pub fn all(prepared: bool, calls: impl Fn(Which, Call) -> usize) -> Vec<Failing> {
+    /// All that can fail if so many calls of each kind are made.
+    pub fn all(calls: impl Fn(Which, Call) -> usize) -> Vec<Failing> {
         let mut all = Vec::new();
         for ((which, _), (call, _)) in
             FILES.iter().flat_map(|file| CALLS.iter().map(move |call| (*file, *call)))
@@ -102,9 +98,6 @@ impl Failing {
                 match call {
                     Call::Extend | Call::Create => all.push(Failing { full: true, ..failing }),
                     Call::Write => all.extend([failing, Failing { full: true, ..failing }]),
-                    Call::Datasync if which == Which::Data && prepared => {
-                        all.push(Failing { evict: true, ..failing });
-                    }
                     Call::Datasync => all.extend([failing, Failing { evict: true, ..failing }]),
                     _ => all.push(failing),
                 }
@@ -123,7 +116,7 @@ mod tests {
 
     #[test]
     fn a_failure_is_its_text() {
-        let all = Failing::all(false, |_, _| 2);
+        let all = Failing::all(|_, _| 2);
         assert_eq!(all.len(), 2 * 2 * (7 + 2));
         for failing in all {
             assert_eq!(failing.to_string().parse(), Ok(failing));

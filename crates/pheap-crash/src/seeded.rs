@@ -3,7 +3,7 @@
 use pheap::sim::{Bug, set_bug};
 
 /// All of them.
-pub const BUGS: [Bug; 33] = [
+pub const BUGS: [Bug; 37] = [
     Bug::NoFenceAfterRecord,
     Bug::NoFenceAfterUndo,
     Bug::NoUndoEntry,
@@ -37,6 +37,10 @@ pub const BUGS: [Bug; 33] = [
     Bug::TrustLogName,
     Bug::LogsCountAlike,
     Bug::TellAtOnce,
+    Bug::TrustPageCache,
+    Bug::TrustHeader,
+    Bug::OverlookFences,
+    Bug::SyncHeadersAtOnce,
 ];
 
 /// The bug with this name.

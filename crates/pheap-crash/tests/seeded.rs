@@ -95,7 +95,20 @@ fn without_a_bug_nothing_is_found_in_any_situation() {
 }
 
 fn needs_a_situation(bug: Bug) -> bool {
-    matches!(bug, Bug::TrustLogName | Bug::LogsCountAlike | Bug::TellAtOnce)
+    use Bug::{
+        LogsCountAlike, OverlookFences, SyncHeadersAtOnce, TellAtOnce, TrustHeader, TrustLogName,
+        TrustPageCache,
+    };
+    matches!(
+        bug,
+        TrustLogName
+            | LogsCountAlike
+            | TellAtOnce
+            | TrustPageCache
+            | TrustHeader
+            | OverlookFences
+            | SyncHeadersAtOnce
+    )
 }
 
 macro_rules! each {
@@ -146,6 +159,10 @@ each! {
     a_log_that_nobody_would_find: TrustLogName,
     a_log_of_a_copy: LogsCountAlike,
     a_handle_that_is_told_too_soon: TellAtOnce,
+    what_a_failed_sync_has_left_in_the_page_cache: TrustPageCache,
+    a_header_over_the_only_one_that_is_whole: TrustHeader,
+    a_header_after_one_that_is_not_durable: OverlookFences,
+    headers_of_a_closed_heap_that_are_synced_together: SyncHeadersAtOnce,
 }
 
 fn nothing_is_found(wal: bool) {

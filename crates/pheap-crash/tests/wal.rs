@@ -4,6 +4,7 @@ mod common;
 
 use common::{breaks, explorer, holds, limits};
 use pheap::sim::Bug;
+use pheap_crash::seeded::Seeded;
 use pheap_crash::{Limits, Program};
 
 #[test]
@@ -95,6 +96,31 @@ fn any_call_may_fail_when_synced_on_demand() {
 #[test]
 fn any_call_may_fail_when_a_heap_comes_from_memory() {
     survives_faults(&["push a; convert; push a", "wal empty: create a; push a", "wal crashed: push a"]);
+}
+
+#[test]
+fn any_call_may_fail_while_a_heap_moves() {
+    survives_faults(&["wal: push a; relocate", "wal crashed moved: push a"]);
+}
+
+/// Whether a call that fails, with this bug, breaks one of these programs.
+fn fails_with(bug: Bug, programs: &[&str]) -> bool {
+    let mut explorer = explorer(Limits { after_every: 4, ..Limits::quick(1) });
+    programs.iter().any(|text| {
+        let failing = explorer.failing(&text.parse().unwrap()).unwrap();
+        let _seeded = Seeded::new(bug);
+        failing.iter().any(|program| {
+            let failure = explorer.explore(program, false).err();
+            failure.inspect(|failure| println!("{bug:?}:\n{failure}")).is_some()
+        })
+    })
+}
+
+#[test]
+fn what_a_failed_sync_has_left_in_the_page_cache_is_written_again() {
+    for program in ["wal: push a; move", "push a; convert"] {
+        assert!(fails_with(Bug::TrustPageCache, &[program]), "it does no harm to `{program}`");
+    }
 }
 
 #[test]

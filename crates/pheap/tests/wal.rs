@@ -262,22 +262,6 @@ fn a_torn_log_ends_where_it_is_torn() {
 }
 
 #[test]
-fn a_log_that_is_removed_meanwhile_is_written_again() {
-    let dir = tempfile::tempdir().unwrap();
-    let (path, copy) = (dir.path().join("a"), dir.path().join("b"));
-    let heap = options().open(&path).unwrap();
-    let root = number(&heap);
-    set(&root, 1);
-    fs::remove_file(log_of(&path)).unwrap();
-    set(&root, 2);
-    crash(&path, &copy);
-    assert_eq!(get(&number(&options().open(&copy).unwrap())), 2);
-    set(&root, 3);
-    heap.close().unwrap();
-    assert_eq!(get(&number(&options().open(&path).unwrap())), 3);
-}
-
-#[test]
 fn on_demand_survives_the_process_and_syncs_when_told() {
     let dir = tempfile::tempdir().unwrap();
     let (path, copy) = (dir.path().join("a"), dir.path().join("b"));

@@ -1,6 +1,7 @@
 //! What no program of one thread and known types shows: other threads, files of other heaps, types of which there is much to say.
 
 mod logs;
+mod mapped;
 mod types;
 
 use std::fmt;
@@ -21,7 +22,7 @@ use crate::model::State;
 use crate::objects::Record;
 use crate::program::{One, Program, Setting, Which};
 use crate::rng::Rng;
-use crate::run::{Run, catching, options, ready};
+use crate::run::{Ready, Run, catching, options, ready};
 use crate::subset::Breadth;
 
 /// How long another thread has to do what it must not.
@@ -63,9 +64,11 @@ pub enum Situation {
     Recycled,
     /// A type of which there is so much to say that the type table needs another extent.
     Types,
+    /// A heap is opened as `Process` when a sync has failed, or a process was killed.
+    Mapped,
 }
 
-const ALL: [(Situation, &str); 16] = [
+const ALL: [(Situation, &str); 17] = [
     (Situation::Read, "a reader waits"),
     (Situation::Commit, "a reading transaction waits"),
     (Situation::GiveUp, "a failing transaction waits"),
@@ -82,6 +85,7 @@ const ALL: [(Situation, &str); 16] = [
     (Situation::ReusedOnDisk, "pages that a crash has left on a disk"),
     (Situation::Recycled, "segments that are used again"),
     (Situation::Types, "a large type"),
+    (Situation::Mapped, "a file that is mapped when a sync has failed"),
 ];
 
 impl fmt::Display for Situation {
@@ -107,6 +111,8 @@ pub struct Start {
     state: State,
     /// Heaps of files: the heap, and its log.
     files: Vec<(Vec<u8>, Vec<u8>)>,
+    /// All that programs start with.
+    ready: Ready,
 }
 
 impl Situation {
@@ -121,9 +127,10 @@ impl Situation {
     /// If that cannot be made.
     pub fn start(self) -> Result<Start, String> {
         let _address = address();
-        let [_, _, (content, state), _] = ready()?;
+        let ready = ready()?;
+        let (content, state) = ready[2].clone();
         let files = if self == Situation::ForeignLog { logs::files()? } else { Vec::new() };
-        Ok(Start { content, state, files })
+        Ok(Start { content, state, files, ready })
     }
 
     /// Lets it happen.
@@ -137,6 +144,7 @@ impl Situation {
             Situation::LogRemoved => logs::log_removed(start),
             Situation::Twins => logs::twins(start),
             Situation::Types => types::explore(&start),
+            Situation::Mapped => mapped::explore(&start.ready),
             Situation::Reused => reused(&start, false),
             Situation::ReusedOnDisk => reused(&start, true),
             Situation::Recycled => recycled(start),

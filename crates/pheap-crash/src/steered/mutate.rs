@@ -49,7 +49,7 @@ impl Words {
                 settings.push(alone);
             }
         }
-        let failing = Failing::all(false, |_, _| 8);
+        let failing = Failing::all(|_, _| 8);
         Words { ops, settings, failing }
     }
 

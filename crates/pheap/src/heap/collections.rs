@@ -118,7 +118,7 @@ impl HeapInner {
 
     /// Whether runs must be repeatable: no threads that nobody asked for, no looking at clocks.
     pub(crate) fn is_simulated(&self) -> bool {
-        self.medium.is_simulated()
+        self.medium.is_simulated() || self.mapping.is_simulated()
     }
 
     /// Marks what is live in a heap that was just opened, in a thread of its own.

@@ -10,7 +10,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::identity::Identity;
 use super::mapping::PAGE;
 use crate::error::{Error, Result};
-use crate::media::{Media, holds};
+use crate::media::{Bug, Media, bug, holds};
 
 /// Bytes of the two slots.
 pub(crate) const HEADER_SIZE: u64 = 2 * PAGE;
@@ -193,10 +193,10 @@ impl Header {
     }
 
     /// [Writes](Self::write) the header to both slots, one after the other: one is whole at any time, and should one be damaged later, the other says the same.
-    /// `sync` is called after each.
+    /// `sync` is called after each. The second one is not stored if the first one is not durable.
     ///
     /// # Errors
-    /// Those of `sync`.
+    /// Those of `sync`, and of the medium's fences.
     ///
     /// # Safety
     /// As for [`write`](Self::write).
@@ -209,6 +209,9 @@ impl Header {
         for _ in 0..2 {
             // SAFETY: by the caller's promise, the slots are mapped and nobody else writes them.
             unsafe { self.write(media, base) };
+            if !bug(Bug::OverlookFences) {
+                media.check_fences()?;
+            }
             sync()?;
         }
         Ok(())
@@ -274,13 +277,17 @@ pub(crate) fn read(bytes: &[u8], path: &Path) -> Result<Found> {
 
 /// Marks the file as one whose creation has begun.
 ///
+/// # Errors
+/// That the medium's fence has failed: nothing else must be stored then.
+///
 /// # Safety
 /// The first page is mapped at `base`, and nobody else has the file.
 #[cfg_attr(feature = "sim", track_caller)]
-pub(crate) unsafe fn begin_creation(media: &Media, base: *mut u8) {
+pub(crate) unsafe fn begin_creation(media: &Media, base: *mut u8) -> Result<()> {
     // SAFETY: by the caller's promise.
     unsafe { media.store_word(base.cast(), MAGIC) };
     media.persist(base, 8);
+    media.check_fences()
 }
 
 #[cfg(test)]

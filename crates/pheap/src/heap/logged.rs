@@ -14,8 +14,8 @@ use super::options::Options;
 use super::relocate;
 use crate::error::{Error, Result};
 use crate::media::wal::storage::Disk;
-use crate::media::wal::{Leftover, Settings, Wal, fold_leftover};
-use crate::media::{Medium, SyncedFile};
+use crate::media::wal::{Leftover, Settings, Wal, fold_leftover, write_again};
+use crate::media::{Bug, Medium, SyncedFile, bug};
 
 /// Brings what a crash has left in the log to the heap's file, and marks that as closed. A log that the heap does not need is left to the caller, who
 /// may [retire](retire_old_log) it then: the heap is good.
@@ -37,11 +37,12 @@ pub(super) fn settle(
 
 /// [`settle`], of a heap that was found good.
 pub(super) fn settle_checked(mut header: Header, disk: &dyn Disk, leftover: &Leftover) -> Result<Header> {
-    let settled = write_again(disk, &header).and_then(|()| fold_leftover(disk, leftover)).and_then(|()| {
-        header.in_use = Use::Closed;
-        header.live_slots = (0, 0);
-        write_header(&mut header, disk)
-    });
+    let settled =
+        write_header_again(disk, &header).and_then(|()| fold_leftover(disk, leftover)).and_then(|()| {
+            header.in_use = Use::Closed;
+            header.live_slots = (0, 0);
+            write_header(&mut header, disk)
+        });
     settled.map_err(|e| Error::io("bringing the log to the heap's file", e))?;
     Ok(header)
 }
@@ -56,10 +57,14 @@ fn write_header(header: &mut Header, disk: &dyn Disk) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes a log that the header says is not needed any more. If the call failed that should have made this durable, it may say so in the page
-/// cache only, so it is written again.
-pub(super) fn retire_old_log(header: &mut Header, disk: &dyn Disk) -> Result<()> {
+/// Makes durable what was read of a heap whose log is settled, and removes a log that the header says is not needed any more: before anything of the heap is changed,
+/// whatever it is opened as. `whole`: see [`make_durable`].
+pub(super) fn retire_old_log(header: &mut Header, disk: &dyn Disk, whole: bool) -> Result<()> {
+    if !bug(Bug::TrustHeader) {
+        make_durable(disk, header, whole)?;
+    }
     if disk.open_log().is_ok_and(|log| log.is_some()) {
+        // Both slots: should one be damaged later, the other must not say that there is a log.
         write_header(header, disk).map_err(|e| Error::io("writing the header", e))?;
     }
     remove_old_log(disk)
@@ -77,25 +82,36 @@ pub(super) fn create(mapping: Mapping, synced: SyncedFile, header: Header) -> Re
     close(Builder::new(mapping, Medium::Synced(synced.clone()), header)?, &synced)
 }
 
-/// Makes durable what was read of the heap: a process that was killed may have left it to the kernel, the newest header as well. While the next header is
-/// written, a disk that tears sectors must have one that is whole.
-pub(super) fn make_durable(disk: &dyn Disk, header: &Header) -> Result<()> {
-    let durable = write_again(disk, header).and_then(|()| disk.data().sync());
+/// Makes durable what was read of the heap's file: the newest header, or the `whole` of it. A process that was killed may have left it to the kernel; and if a sync has failed,
+/// the page cache may say what the disk has in part only, and the next sync finds nothing to do. So it is written once more, as it is. While the next header is written, a disk that
+/// tears sectors must have one that is whole.
+///
+/// The whole file, if it was changed in place and not closed: pointers that the page cache has moved, and logs and entries that it has emptied, are not looked at again, and
+/// a header that is written next would rely on them.
+fn make_durable(disk: &dyn Disk, header: &Header, whole: bool) -> Result<()> {
+    let data = disk.data();
+    let durable = write_header_again(disk, header).and_then(|()| {
+        if whole && !bug(Bug::TrustPageCache) { write_again(&*data, HEADER_SIZE) } else { data.sync() }
+    });
     durable.map_err(|e| Error::io("syncing the heap's file", e))
 }
 
-/// Writes the header that was read as it is, for the next sync: if one has failed, the page cache may say what the disk has in part only, and the next sync finds
-/// nothing to do.
-fn write_again(disk: &dyn Disk, header: &Header) -> io::Result<()> {
+/// Writes the header that was read as it is, for the next sync.
+fn write_header_again(disk: &dyn Disk, header: &Header) -> io::Result<()> {
     let (data, at) = (disk.data(), header.slot() as u64 * PAGE);
     let mut bytes = [0; SLOT_SIZE];
     let len = data.read_up_to(&mut bytes, at)?;
     data.write_all(&bytes[..len], at)
 }
 
+/// Makes a heap durable that is going to be [prepared](prepare).
+pub(super) fn make_durable_to_prepare(disk: &dyn Disk, header: &Header) -> Result<()> {
+    make_durable(disk, header, header.in_use != Use::Closed)
+}
+
 /// Replays the logs of regions and moves pointers, in the file, and closes the heap.
 fn prepare(place: &Place<'_>, header: Header, disk: &dyn Disk) -> Result<Header> {
-    make_durable(disk, &header)?;
+    make_durable_to_prepare(disk, &header)?;
     let synced = Arc::new(SyncedFile::new(disk.data()));
     close(place.open(Medium::Synced(synced.clone()), false, header)?, &synced)
 }
@@ -141,8 +157,7 @@ pub(super) fn open_at(
         log_limit: options.log_limit,
         memory_limit: options.memory_limit,
     };
-    make_durable(&**disk, &header)?;
-    retire_old_log(&mut header, &**disk)?;
+    retire_old_log(&mut header, &**disk, false)?;
     let wal = Wal::create(disk.clone(), &header, settings)?;
     wal.set_base(mapping.base().addr());
     let opened = Builder::existing(mapping, Medium::Wal(wal.clone()), header, &Leftover::default());

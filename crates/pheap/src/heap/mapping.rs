@@ -186,6 +186,15 @@ impl Mapping {
         }
     }
 
+    /// Whether it shows a simulated medium.
+    pub(crate) fn is_simulated(&self) -> bool {
+        #[cfg(feature = "sim")]
+        if let Backing::Simulated(_) = &self.backing {
+            return true;
+        }
+        false
+    }
+
     pub(crate) fn is_read_only(&self) -> bool {
         matches!(self.backing, Backing::Private { .. })
     }
@@ -286,7 +295,14 @@ impl Mapping {
 
     /// Waits until the file's disk has everything that was stored so far. Nothing to do in memory, or for a map that is durable by
     /// itself.
+    #[cfg_attr(feature = "sim", track_caller)]
     pub(crate) fn sync(&self) -> Result<()> {
+        #[cfg(feature = "sim")]
+        if let Backing::Simulated(source) = &self.backing {
+            // SAFETY: it was copied there when it was mapped; a heap is opened and closed by one thread.
+            return unsafe { source.sync_mapped(self.base) }
+                .map_err(|e| Error::io("syncing a simulated file", e));
+        }
         let Backing::Shared { file, path, sync: false } = &self.backing else { return Ok(()) };
         // SURVIVES unreached: of a real file. See the calls of this.
         file.sync_data().map_err(|e| Error::io(format!("syncing {}", path.display()), e))
@@ -368,7 +384,10 @@ impl Mapping {
         if self.forks == fork::forks() && !self.unmapped.swap(true, Ordering::Relaxed) {
             self.listed.remove();
             #[cfg(feature = "sim")]
-            if let Backing::Simulated(_) = &self.backing {
+            if let Backing::Simulated(source) = &self.backing {
+                // The kernel has what was stored, whatever becomes of the process.
+                // SAFETY: it was copied there when it was mapped, and nobody accesses the heap any more.
+                let _ = unsafe { source.write_stores(self.base) };
                 return maps::keep(self.base, self.reserved);
             }
             // SAFETY: the range belongs to this mapping, this once.

@@ -132,7 +132,9 @@ fn open_found(
     let mut builder = match chosen {
         Chosen::Mapped(medium, sync) => {
             tracing::info!(path = %path.display(), ?medium, "opened a heap");
-            logged::retire_old_log(&mut header, &**disk)?;
+            // Without `MAP_SYNC`, that is what a heap says that was being made ready for a log, which may have failed. (What is in memory outlives no power failure.)
+            let was_prepared = header.in_use == Use::Pmem && !sync && !is_tmpfs(&file);
+            logged::retire_old_log(&mut header, &**disk, was_prepared)?;
             place.open(medium, sync, header)?
         }
         Chosen::Wal => logged::open(options, &place, header, disk)?,
@@ -328,9 +330,10 @@ fn mark_in_use(mapping: &Mapping, medium: &Medium, media: &Media, header: &mut H
         }
         _ => Use::Pmem,
     };
-    header.boot = if medium.is_simulated() { 0 } else { boot_id() };
+    let is_simulated = medium.is_simulated() || mapping.is_simulated();
+    header.boot = if is_simulated { 0 } else { boot_id() };
     // A file that cannot be looked at is one that nothing is known of.
-    let file = mapping.file().filter(|_| !medium.is_simulated());
+    let file = mapping.file().filter(|_| !is_simulated);
     header.identity = file.and_then(|file| Identity::of(file).ok()).unwrap_or_default();
     // What it names will not be true any more.
     if !bug(Bug::KeepLiveSlots) {
@@ -379,11 +382,12 @@ impl Builder {
         // SAFETY: the first arena is mapped, and zero. The header, which makes all of it valid, is written last.
         unsafe {
             medium.mapped(base, header.mapped);
-            header::begin_creation(&media, base);
+            header::begin_creation(&media, base)?;
             write_entry(&media, base, arena.entry(header.types), entry.to_words());
             arena.write(&media, base, header.salt);
         }
         // Before the header says that it is all there.
+        media.check_fences()?;
         // SURVIVES unreached: only a real file that is mapped without `MAP_SYNC` has anything to sync here.
         mapping.sync()?;
         mark_in_use(&mapping, &medium, &media, &mut header)?;

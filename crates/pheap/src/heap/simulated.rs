@@ -5,15 +5,17 @@ mod source;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use super::header::{self, Found, HEADER_SIZE, Header, Use};
 use super::mapping::{Backing, Mapping, PAGE};
 use super::open::{Builder, new_header};
+use super::options::Durability;
 use super::{Heap, Options, logged, relocate};
 use crate::error::{Error, Result};
 use crate::media::sim::Sim;
-use crate::media::wal::Leftover;
 use crate::media::wal::storage::{Disk, Storage};
+use crate::media::wal::{Leftover, write_again};
 use crate::media::{Medium, SyncedFile};
 
 pub(super) use source::Source;
@@ -69,7 +71,7 @@ fn is_zero(file: &dyn Storage) -> Result<bool> {
     Ok(bytes.iter().all(|&byte| byte == 0))
 }
 
-/// Opens a heap with a write-ahead log. Its map is a copy of the file.
+/// Opens a heap with a write-ahead log, whose map is a copy of the file; or, with [`Durability::Process`], one whose map is the page cache.
 pub(super) fn open_disk(options: &Options, disk: Arc<dyn Disk>) -> Result<Heap> {
     let data = disk.data();
     let path = Path::new("<simulated>");
@@ -88,14 +90,20 @@ pub(super) fn open_disk(options: &Options, disk: Arc<dyn Disk>) -> Result<Heap> 
     if matches!(found, Found::Nothing) && first.iter().all(|&byte| byte == 0) && !is_zero(&*data)? {
         return Err(Error::NotAHeap { path: path.to_owned() });
     }
+    let is_mapped = options.durability == Durability::Process;
     let mut header = match found {
+        Found::Nothing if is_mapped => return Err(Error::Unsupported("a simulated heap is made with a log")),
         Found::Nothing => {
             let header = Header { uuid: 1, salt: 0x5eed, ..new_header(options) };
             Leftover::read(&*disk, &header)?;
             logged::remove_old_log(&*disk)?;
             let mapping = map(&header)?;
-            let len = data.len().map_err(|e| Error::io("looking at the simulated file", e))?;
-            mapping.grow_file(len.min(header.mapped), header.mapped)?;
+            let error = |e| Error::io("making the simulated file", e);
+            // Of a real file, what an interrupted creation left is cut off, so that no part of it is in the page cache only.
+            if !is_zero(&*data)? {
+                write_again(&*data, 0).map_err(error)?;
+            }
+            mapping.grow_file(data.len().map_err(error)?.min(header.mapped), header.mapped)?;
             let synced = synced(&mapping, &header);
             logged::create(mapping, synced, header)?
         }
@@ -106,6 +114,10 @@ pub(super) fn open_disk(options: &Options, disk: Arc<dyn Disk>) -> Result<Heap> 
             }
             let leftover = Leftover::read(&*disk, &header)?;
             replayed = leftover.transactions();
+            // Each opening is of another boot, but for those that are told that it is not.
+            if header.in_use == Use::Process && !options.verify {
+                return Err(Error::NotClosed);
+            }
             if header.in_use == Use::Wal {
                 let builder = Builder::existing(map(&header)?, Medium::Process, header.clone(), &leftover)?;
                 drop(builder);
@@ -120,9 +132,17 @@ pub(super) fn open_disk(options: &Options, disk: Arc<dyn Disk>) -> Result<Heap> 
         drop(open_disk(&listed, disk.clone())?);
         return open_disk(options, disk);
     }
+    if is_mapped {
+        let was_prepared = header.in_use == Use::Pmem;
+        logged::retire_old_log(&mut header, &*disk, was_prepared)?;
+        let base = options.base.unwrap_or(header.bases[0]);
+        let source = Source::Mapped(disk.data(), AtomicU64::new(0));
+        let mapping = relocate::reserve_at(base, header.reserved, Backing::Simulated(source))?;
+        return Ok(Builder::existing(mapping, Medium::Process, header, &nothing)?.finish(options, None));
+    }
     let mut mapping = map(&header)?;
     if header.in_use != Use::Closed || header.bases != [mapping.base().addr() as u64] {
-        logged::make_durable(&*disk, &header)?;
+        logged::make_durable_to_prepare(&*disk, &header)?;
         let synced = Arc::new(synced(&mapping, &header));
         let builder = Builder::existing(mapping, Medium::Synced(synced.clone()), header, &nothing)?;
         header = logged::close(builder, &synced)?;

@@ -125,6 +125,14 @@ pub enum Bug {
     LogsCountAlike,
     /// A handle is told that its root is gone, or has another type, before that is durable.
     TellAtOnce,
+    /// What failed syncs have left in the page cache, while a heap was made ready for a log, is taken to be on the disk.
+    TrustPageCache,
+    /// The next header is written while nobody knows whether the one that was read is on the disk.
+    TrustHeader,
+    /// The second slot of the header is written though the sync of the first one has failed.
+    OverlookFences,
+    /// Both slots of the header of a closed heap are synced together.
+    SyncHeadersAtOnce,
     /// Reads come before transactions that wait.
     ReadsOvertake,
     /// Reads wait behind transactions also if their thread has a root already.

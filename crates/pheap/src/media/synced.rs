@@ -38,8 +38,9 @@ impl SyncedFile {
     }
 
     pub(crate) fn sync(&self) {
-        // What follows a failure should not reach the disk without what came before.
+        // What follows a failure should not reach the disk without what came before. (It may: the file is mapped, so the kernel has it.)
         if self.failed.load(Ordering::Relaxed) {
+            let _ = self.write_copy();
             return;
         }
         if self.write_copy().and_then(|()| self.file.sync_now()).is_err() {

@@ -379,6 +379,13 @@ impl State {
         self.pending.push(Pending { late: self.writes_late, ..Pending::new(change) });
     }
 
+    /// Whether the disk has this sector, and will have no other until another one is written.
+    fn is_durable(&mut self, which: Which, number: u32, sector: &[u8; SECTOR]) -> bool {
+        let at = number as usize * SECTOR;
+        let has = self.durable.file(which).and_then(|file| file.get(at..at + SECTOR));
+        has == Some(sector) && !self.pending.iter().any(|pending| pending.change.is_in(which, number))
+    }
+
     /// A part of what is going to be written next.
     fn write_torn(&mut self, which: Which, number: u32, torn: [u8; SECTOR]) {
         let change = DiskChange::Sector(which, number, Arc::new(torn));
@@ -426,6 +433,15 @@ impl State {
 }
 
 impl DiskChange {
+    /// Whether the sector may be another one by this.
+    fn is_in(&self, file: Which, sector: u32) -> bool {
+        match self {
+            DiskChange::Sector(which, number, _) => (*which, *number) == (file, sector),
+            DiskChange::Length(..) => false,
+            DiskChange::NewLog | DiskChange::NoLog => file == Which::Log,
+        }
+    }
+
     fn is_of(&self, file: Which) -> bool {
         match self {
             DiskChange::Sector(which, ..) | DiskChange::Length(which, _) => *which == file,

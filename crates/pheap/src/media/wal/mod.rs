@@ -40,7 +40,7 @@ use format::{HEAD, Layout, Seed};
 use pages::PrivatePages;
 use storage::{Disk, Storage};
 
-pub(crate) use recovery::{Leftover, fold_leftover};
+pub(crate) use recovery::{Leftover, fold_leftover, write_again};
 
 /// Bytes that transactions leave in the log for what cannot fail: records of metadata.
 const RESERVE: u64 = 64 << 10;

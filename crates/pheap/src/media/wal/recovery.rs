@@ -44,8 +44,8 @@ impl Leftover {
                 }
                 Some(Head::Damaged(_)) => Err(foreign("it belongs to another heap")),
                 // Left by a crash between the end of its use and its removal, or while it was made.
-                // SURVIVES drop: it is not the heap's own by its nonce, either, and one that was never used is needed by nobody. This is to say what it is, and for
-                // logs of format 1, which have no nonce.
+                // SURVIVES drop: it is not the heap's own by its nonce, either, and one that was never used has nothing to lose (though the heap that was killed before it wrote
+                // anything to it would say that it is missing). This is to say what it is, and for logs of format 1, which have no nonce.
                 Some(Head::Log(layout)) if !holds(layout.uuid, header.uuid) => {
                     Err(foreign("it belongs to another heap"))
                 }
@@ -130,7 +130,7 @@ pub(crate) fn fold_leftover(disk: &dyn Disk, leftover: &Leftover) -> io::Result<
     if !leftover.found.records.is_empty()
         && let Some(log) = disk.open_log()?
     {
-        write_again(&*log)?;
+        write_again(&*log, 0)?;
     }
     let data = disk.data();
     let mut fold = Fold::new(&*data);
@@ -141,17 +141,17 @@ pub(crate) fn fold_leftover(disk: &dyn Disk, leftover: &Leftover) -> io::Result<
     data.sync()
 }
 
-/// Makes what was read of the log durable, for a part of a record must not reach the heap's file before all of it is on the disk. It may be in
-/// the page cache only: a process that was killed has not synced it; and if a sync has failed, the next one finds nothing to do.
-fn write_again(log: &dyn Storage) -> io::Result<()> {
-    let mut bytes = vec![0; log.len()?.min(1 << 20) as usize];
-    let mut at = 0;
+/// Makes durable what was read of a file, from here on: it is written once more, as it is. It may be in the page cache only: a process that was killed has not synced it; and if a
+/// sync has failed, the next one finds nothing to do. (Of a log, a part of a record must not reach the heap's file before all of it is on the disk.)
+pub(crate) fn write_again(file: &dyn Storage, from: u64) -> io::Result<()> {
+    let mut bytes = vec![0; file.len()?.min(1 << 20) as usize];
+    let mut at = from;
     loop {
-        let n = log.read_up_to(&mut bytes, at)?;
+        let n = file.read_up_to(&mut bytes, at)?;
         if n == 0 {
-            return log.sync();
+            return file.sync();
         }
-        log.write_all(&bytes[..n], at)?;
+        file.write_all(&bytes[..n], at)?;
         at += n as u64;
     }
 }

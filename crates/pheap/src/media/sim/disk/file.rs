@@ -85,6 +85,9 @@ impl Storage for SimFile {
             let before = sector;
             let (from, to) = (at.max(start), (at + len).min(start + SECTOR));
             sector[from - start..to - start].copy_from_slice(&bytes[from - at..to - at]);
+            if sector == before && state.is_durable(self.which, number as u32, &sector) {
+                continue;
+            }
             let is_header = (number * SECTOR).is_multiple_of(PAGE as usize) && start < HEADER_SIZE as usize;
             if state.tears
                 && (self.which == Which::Log || is_header)

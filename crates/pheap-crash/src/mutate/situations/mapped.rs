@@ -1,0 +1,113 @@
+//! A heap that is opened as `Process`, in a file on a disk: what was read may be in the page cache only, because a sync has failed, or a process was killed.
+
+use std::sync::Arc;
+
+use pheap::sim::disk::{Call, DiskImage, Fault, SimDisk, Which as File};
+use pheap::{Durability, Error, Heap};
+
+use super::{crash_everywhere, must_hold};
+use crate::medium::{Content, Medium, Moment, Snapshot};
+use crate::model::State;
+use crate::objects::{Handles, handle, observe};
+use crate::ops;
+use crate::program::{One, Setting};
+use crate::rng::Rng;
+use crate::run::{Ready, Run, options};
+
+/// Where a heap is that has moved.
+const ELSEWHERE: u64 = 0x5e00 << 32;
+const EIO: i32 = 5;
+/// How many processes are killed at a point, and two.
+const KILLS: usize = 1;
+
+/// Each sync of a heap's file fails, once, while the heap is made ready for a log, has one, and is closed.
+pub(super) fn explore([_, _, closed, crashed]: &Ready) -> Result<(), String> {
+    for (what, (content, state), base) in [
+        ("a closed heap", closed, None),
+        ("a closed heap that moves", closed, Some(ELSEWHERE)),
+        ("a heap that was not closed", crashed, None),
+    ] {
+        let Content::Disk(image, _) = content.clone().on_disk() else { unreachable!("it is one now") };
+        for after in 0.. {
+            let wrong = |error| format!("{what}, of which sync {after} fails: {error}");
+            let disk = disk(image.clone());
+            disk.fail(Fault { which: File::Data, call: Call::Datasync, after, times: 1, error: EIO });
+            let logged = options(Setting::default(), base).simulate_disk(&disk).and_then(Heap::close);
+            let failed = disk.failed() > 0;
+            if let (Err(error), false) = (logged, failed) {
+                return Err(wrong(error.to_string()));
+            }
+            disk.heal();
+            let points = use_mapped(&disk, state, 5).map_err(wrong)?;
+            if !failed {
+                killed(&points, state)?;
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn disk(image: DiskImage) -> Arc<SimDisk> {
+    let disk = SimDisk::new(image);
+    disk.tear();
+    Arc::new(disk)
+}
+
+/// Opens the heap as `Process`, changes it to `value`, closes it, and lets the power fail everywhere. Returns what happened, and what was durable before.
+fn use_mapped(disk: &Arc<SimDisk>, state: &State, value: u64) -> Result<(Content, Vec<Moment>), String> {
+    let medium = Medium::Disk(disk.clone());
+    medium.take_points();
+    let before = medium.durable();
+    // In the boot in which it was in use.
+    let mapped = options(Setting::default(), None).durability(Durability::Process).verify(true);
+    let heap =
+        mapped.simulate_disk(disk).map_err(|error| format!("opening it as `Process` fails: {error}"))?;
+    let mut handles = Handles::new();
+    let first = observe(&heap, &mut handles)?;
+    let set = |last: &mut State, value: u64| {
+        let root = handle(&heap, &mut Handles::new(), "a").map_err(|error| error.to_string())?;
+        let model = last.roots.get_mut("a").ok_or("there is no root")?;
+        ops::one(&root, model, One::Set, value).map_err(|error| error.to_string())
+    };
+    let (mut last, mut expected) = (first.clone(), state.clone());
+    set(&mut last, value)?;
+    set(&mut expected, value)?; // a process that was killed may have set it to another one
+    if expected != last {
+        return Err(expected.difference(&last));
+    }
+    handles.clear();
+    heap.close().map_err(|error| format!("closing it fails: {error}"))?;
+    medium.acknowledge(1, 1);
+    let points = medium.take_points();
+    let closed = |point: &Moment| point.acknowledged().1 == 1;
+    crash_everywhere(before.clone(), &points, closed, |content| must_hold(content, &last))
+        .map_err(|error| format!("closed, {error}"))?;
+    // Before, it may be refused. That must be because nobody has closed it, whatever the disk has torn.
+    let refused = Error::NotClosed.to_string();
+    let whole = |content| match Run::open(Setting::default(), content, None, 3) {
+        Err(error) if error.contains(&refused) => Ok(()),
+        Err(error) => Err(error),
+        Ok(run) if [state, &first, &last].contains(&run.state()) => run.finish().map(drop),
+        Ok(run) => Err(state.difference(run.state())),
+    };
+    crash_everywhere(before.clone(), &points, |_| true, whole)?;
+    Ok((before, points))
+}
+
+/// Kills that process everywhere, and another one opens what it has left to the kernel.
+fn killed((before, points): &(Content, Vec<Moment>), state: &State) -> Result<(), String> {
+    let mut now = Snapshot::new(before.clone());
+    for (at, point) in points.iter().enumerate() {
+        now.advance(point);
+        for chosen in point.kills(KILLS, &mut Rng::new(&[at as u64])) {
+            let (changes, _) = now.choose(point, &chosen, true);
+            let Content::Disk(image, pending) = now.with(&changes) else { unreachable!("it is one") };
+            let disk = SimDisk::with_pending(image, &pending);
+            disk.tear();
+            use_mapped(&Arc::new(disk), state, 6)
+                .map_err(|error| format!("a process is killed at point {at} ({}): {error}", point.at()))?;
+        }
+    }
+    Ok(())
+}
