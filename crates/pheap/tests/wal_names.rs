@@ -27,6 +27,10 @@ fn number(heap: &Heap) -> Root<u64> {
 /// Commits, but not within the millisecond in which a commit relies on the names that were seen before.
 fn set(root: &Root<u64>, to: u64) -> pheap::Result<()> {
     std::thread::sleep(Duration::from_millis(2));
+    commit(root, to)
+}
+
+fn commit(root: &Root<u64>, to: u64) -> pheap::Result<()> {
     root.txn(|tx, n| {
         tx[n] = to;
         Ok(())
@@ -129,11 +133,10 @@ fn a_commit_that_did_not_look_is_looked_after() {
     let path = dir.path().join("h");
     let heap = options().open(&path).unwrap();
     let root = number(&heap);
-    let commit = |to| root.txn(|tx, n| Ok(tx[n] = to)).unwrap();
     for value in 1..=1000 {
         set(&root, 0).unwrap();
         fs::remove_file(log_of(&path)).unwrap();
-        commit(value);
+        commit(&root, value).unwrap();
         if log_of(&path).exists() {
             continue; // it was not soon enough, and has looked
         }

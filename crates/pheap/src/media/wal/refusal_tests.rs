@@ -20,7 +20,11 @@ impl Setup {
         let folder = tempfile::tempdir().unwrap();
         let heap = Setup::open(&folder);
         let root: Root<u64> = heap.root("n").unwrap();
-        root.txn(|tx, n| Ok(tx[n] = 7)).unwrap();
+        root.txn(|tx, n| {
+            tx[n] = 7;
+            Ok(())
+        })
+        .unwrap();
         Setup { folder, heap }
     }
 
