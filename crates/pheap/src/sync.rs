@@ -79,6 +79,10 @@ pub(crate) enum Mistake {
     TwoLeaders,
     /// Who appends to a mapped log writes while another thread writes what came before.
     OvertakeWriter,
+    /// A file is synced again after a sync of it has failed.
+    ForgetFailedSync,
+    /// A file is synced while another thread does so.
+    SyncsMeet,
     /// Who evicts the owner of a bias does not make sure that it knows.
     NoHeavyFence,
     /// An owner does not look whether it still is one, when others can see that it is inside.

@@ -9,6 +9,7 @@
 //! first, and gives up instead of locking or *unlocking* anything: a lock that others wait for has a part of itself elsewhere, under another lock.
 
 use std::fs::File;
+use std::io;
 use std::ops::Deref;
 use std::os::fd::{AsRawFd, RawFd};
 use std::ptr;
@@ -17,6 +18,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, AtomicUsize};
 
 use super::lock;
+use super::syncs::Syncs;
 use crate::media::{Bug, bug};
 use crate::sync::fence;
 
@@ -212,13 +214,15 @@ struct Own {
     // In this order: not listed any more when the number may become another file's.
     _listed: Listed,
     file: File,
+    syncs: Syncs,
 }
 
 impl OwnFile {
     /// A file on which no lock is going to be taken.
     pub(crate) fn new(file: File) -> OwnFile {
         watch();
-        OwnFile(Arc::new(Own { _listed: Listed::descriptor(file.as_raw_fd()), file }))
+        let listed = Listed::descriptor(file.as_raw_fd());
+        OwnFile(Arc::new(Own { _listed: listed, file, syncs: Syncs::new() }))
     }
 
     /// A file that a lock is going to be taken on. `open` may be called several times.
@@ -240,6 +244,15 @@ impl OwnFile {
             drop(file);
             std::thread::yield_now();
         }
+    }
+
+    /// Waits until the disk has what was written to the file, and what is needed to read that: its length, for one. Nobody syncs it in another way.
+    ///
+    /// # Errors
+    /// What the operating system says, now or when it was synced before.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        // SURVIVES unreached: of a real file, as is each call of this.
+        self.0.syncs.sync(|| self.0.file.sync_data())
     }
 }
 

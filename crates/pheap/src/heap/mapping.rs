@@ -282,7 +282,7 @@ impl Mapping {
         }
         // The length must not be lost in a power failure once the header relies on it.
         // SURVIVES unreached: of a real file; that of a simulated one is above. `ci/power-cut.sh` is for real ones.
-        file.sync_all().map_err(|e| Error::io(format!("syncing {}", path.display()), e))
+        file.sync().map_err(|e| Error::io(format!("syncing {}", path.display()), e))
     }
 
     /// Cuts the file off behind the first `len` bytes, which is all that the heap has of it.
@@ -305,7 +305,7 @@ impl Mapping {
         }
         let Backing::Shared { file, path, sync: false } = &self.backing else { return Ok(()) };
         // SURVIVES unreached: of a real file. See the calls of this.
-        file.sync_data().map_err(|e| Error::io(format!("syncing {}", path.display()), e))
+        file.sync().map_err(|e| Error::io(format!("syncing {}", path.display()), e))
     }
 
     /// Makes durable what anybody has stored to the file, also if it was not flushed. On persistent memory the kernel knows which pages were written, and
@@ -319,7 +319,7 @@ impl Mapping {
         match &self.backing {
             Backing::Shared { file, path, .. } => {
                 // SURVIVES unreached: of a real file; that of simulated memory is below.
-                file.sync_data().map_err(|e| Error::io(format!("syncing {}", path.display()), e))
+                file.sync().map_err(|e| Error::io(format!("syncing {}", path.display()), e))
             }
             #[cfg(feature = "sim")]
             Backing::Simulated(source) => {

@@ -29,6 +29,7 @@ mod simulated;
 mod spans;
 pub(crate) mod stored;
 mod survey;
+pub(crate) mod syncs;
 pub(crate) mod table;
 mod types;
 pub(crate) mod word;

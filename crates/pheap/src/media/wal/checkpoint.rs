@@ -12,7 +12,7 @@ use crate::heap::SyncPolicy;
 use crate::media::{Bug, LINE, bug};
 use crate::sync::MutexGuard;
 
-/// How often it is looked whether the log still has its name, where nobody waits for syncs.
+/// How often it is looked whether the log still has its name, if commits do not.
 const LOOK: Duration = Duration::from_secs(1);
 
 impl Wal {
@@ -167,16 +167,16 @@ impl Wal {
     /// Waits until a checkpoint is asked for. `false` if the thread is to end.
     pub(crate) fn wait_for_request(&self) -> bool {
         let mut state = self.state.lock();
-        let mut seen = state.buffer.end();
         while !state.checkpoint && !state.stop && state.failure.is_none() {
-            if self.settings.policy == SyncPolicy::EveryCommit {
+            let on_demand = self.settings.policy == SyncPolicy::OnDemand;
+            if !on_demand && !state.unseen {
                 self.requested.wait(&mut state);
                 continue;
             }
-            // Commits make no system call that could tell them that the log has lost its name.
+            // Commits make no system call that could tell them that the log has lost its name; or the last ones have not, so soon after others.
             self.requested.wait_for(&mut state, LOOK);
-            if seen != state.buffer.end() {
-                seen = state.buffer.end();
+            if std::mem::take(&mut state.unseen) || on_demand && state.looked != state.buffer.end() {
+                state.looked = state.buffer.end();
                 let _ = MutexGuard::unlocked(&mut state, || self.keep_found());
             }
         }

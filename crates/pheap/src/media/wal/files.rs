@@ -43,7 +43,7 @@ impl Storage for OnDisk {
 
     fn sync_now(&self) -> io::Result<()> {
         // SURVIVES unreached: this is what a simulated sync stands for.
-        self.file.sync_data()
+        self.file.sync()
     }
 
     fn len(&self) -> io::Result<u64> {
@@ -233,7 +233,7 @@ impl Disk for Files {
         let now = Instant::now();
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         if found.is_some_and(|found| now - found < MOMENT) {
-            return Ok(Kept::Here);
+            return Ok(Kept::HereBefore);
         }
         *found = None;
         let kept = self.keep_log(log)?;

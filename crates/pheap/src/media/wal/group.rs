@@ -142,41 +142,58 @@ impl Wal {
         if mistake(Mistake::PublishBeforeSync) {
             self.durable.fetch_max(end, Ordering::Release);
         }
-        let (synced, kept) = MutexGuard::unlocked(state, || {
+        let synced = MutexGuard::unlocked(state, || {
             let log = self.log.read().clone();
             let synced = log.sync();
             // Behind the sync, so that it is known as late as can be. Whoever replaces the log meanwhile syncs what this one has.
-            let kept = if synced.is_ok() { self.keep(|log| self.disk.keep_log_lately(log)) } else { Ok(()) };
-            (synced, kept)
+            synced.map(|()| self.keep(|log| self.disk.keep_log_lately(log)))
         });
         state.syncing = false;
-        match (synced, kept) {
-            (Ok(()), Ok(())) => {
-                self.durable.fetch_max(end, Ordering::Release);
-                self.counters.syncs.fetch_add(1, Ordering::Relaxed);
-                self.changed.notify_all();
+        match synced {
+            Ok(kept) => {
+                if self.note_kept(state, &kept) {
+                    self.durable.fetch_max(end, Ordering::Release);
+                    self.counters.syncs.fetch_add(1, Ordering::Relaxed);
+                    self.changed.notify_all();
+                }
             }
-            (Ok(()), kept) => self.note_kept(state, &kept),
-            (Err(e), _) => self.fail(state, &format!("syncing {}", self.disk.log_path().display()), &e),
+            Err(e) => self.fail(state, &format!("syncing {}", self.disk.log_path().display()), &e),
         }
     }
 
     /// Sees to it that the next opening finds the log.
-    fn keep(&self, look: impl FnOnce(&dyn Storage) -> io::Result<Kept>) -> io::Result<()> {
-        if bug(Bug::TrustLogName) || self.closing.load(Ordering::Relaxed) {
-            return Ok(());
+    fn keep(&self, look: impl FnOnce(&dyn Storage) -> io::Result<Kept>) -> io::Result<Kept> {
+        let kept = {
+            // Locked meanwhile, or the one that has replaced this log would seem to be a foreign one.
+            let log = self.log.read();
+            if bug(Bug::TrustLogName) || self.closing.load(Ordering::Relaxed) {
+                return Ok(Kept::Here);
+            }
+            look(&**log)?
+        };
+        if kept == Kept::Lost {
+            self.replace_log()?;
         }
-        // Locked meanwhile, or the one that has replaced this log would seem to be a foreign one.
-        let kept = look(&**self.log.read())?;
-        match kept {
-            Kept::Here => Ok(()),
-            Kept::Lost => self.replace_log(),
-        }
+        Ok(kept)
     }
 
-    fn note_kept(&self, state: &mut State, kept: &io::Result<()>) {
-        if let Err(e) = kept {
-            self.fail_with(state, "looking for the log", e, true);
+    /// Notes what has come of a look. Returns whether the next opening finds the log, or needs none.
+    fn note_kept(&self, state: &mut State, kept: &io::Result<Kept>) -> bool {
+        match kept {
+            // Looked for when the heap was not being closed yet.
+            Err(_) if self.closing.load(Ordering::Relaxed) => true,
+            Err(e) => {
+                self.fail_with(state, "looking for the log", e, true);
+                false
+            }
+            Ok(Kept::HereBefore) => {
+                // The thread in the background is to look again: there may be no other commit that does.
+                if !std::mem::replace(&mut state.unseen, true) {
+                    self.requested.notify_all();
+                }
+                true
+            }
+            Ok(_) => true,
         }
     }
 
@@ -196,9 +213,12 @@ impl Wal {
 
     /// Somebody has removed the log's name: gives it a new file with the same content.
     #[cold]
-    fn replace_log(&self) -> io::Result<()> {
+    pub(super) fn replace_log(&self) -> io::Result<()> {
         let _growth = self.growth.lock();
         let mut current = self.log.write();
+        if self.closing.load(Ordering::Relaxed) {
+            return Ok(()); // it was removed by this process
+        }
         if self.disk.keep_log(&**current)? == Kept::Here {
             return Ok(()); // another thread was faster
         }

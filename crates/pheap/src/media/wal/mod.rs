@@ -20,6 +20,8 @@ mod model;
 pub(crate) mod names;
 mod pages;
 mod recovery;
+#[cfg(test)]
+mod refusal_tests;
 pub(crate) mod storage;
 #[cfg(test)]
 mod tests;
@@ -73,7 +75,8 @@ pub(crate) struct Wal {
     state: Mutex<State>,
     /// Something has been written, synced or freed, or has failed.
     changed: Condvar,
-    /// The heap is being closed, and will need no log: nobody has to find it.
+    /// The heap is being closed, and will need no log: nobody has to find it, and none is made. Changed with the state locked or, when the log is removed, with `log`
+    /// locked to be written.
     closing: AtomicBool,
     /// The thread in the background is asked to do something. Apart, for it would wake up at each commit.
     requested: Condvar,
@@ -127,6 +130,10 @@ struct State {
     checkpoint: bool,
     /// Whether a transaction waits for room.
     full: bool,
+    /// Whether a commit has relied on a look at the names before it, and nobody has looked since.
+    unseen: bool,
+    /// Where the log ended when the thread in the background last looked.
+    looked: u64,
     /// Whether the log could not grow ahead, and no checkpoint has come since.
     full_disk: bool,
     stop: bool,
@@ -220,6 +227,8 @@ impl Wal {
                 background: false,
                 checkpoint: false,
                 full: false,
+                unseen: false,
+                looked: end,
                 full_disk: false,
                 stop: false,
                 rounds: 0,
@@ -325,8 +334,11 @@ impl Wal {
                 break;
             }
             let made = self.make_room(&mut state, need);
-            if is_metadata && let Err(error) = &made {
-                // It has been stored already, and others will rely on it.
+            if is_metadata
+                && let Err(error) = &made
+                && state.failure.is_none()
+            {
+                // It has been stored already, and others will rely on it. (If the log itself has failed, that says why, and whether closing the heap gets over it.)
                 self.fail(&mut state, "recording metadata", &io::Error::other(error.to_string()));
             }
             made?;
@@ -417,9 +429,12 @@ impl Wal {
 
     /// Ends the use of a log whose heap is closed: all is in the heap's file, and its header says so. A log of another heap that has come to lie there stays.
     pub(crate) fn remove(&self) {
+        // Locked for as long as it takes: a thread that still syncs would otherwise see that the log has no name, and make a new one.
+        // SURVIVES drop: that thread has seen the heap open, several syncs ago, and no program can have it wait for that long.
+        let log = self.log.write();
+        self.closing.store(true, Ordering::Relaxed);
         // If that fails, the next opening sees that the log is an old one.
-        // SURVIVES drop: the heap is being closed, or was not opened, and nobody replaces the log any more.
-        let _ = self.disk.remove_log(&**self.log.read());
+        let _ = self.disk.remove_log(&**log);
     }
 }
 

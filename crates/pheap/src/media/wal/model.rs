@@ -214,6 +214,26 @@ fn a_checkpoint_fails() {
     background.join().unwrap();
 }
 
+/// Of two threads that sync the log, for different reasons, one is told that it has failed.
+fn a_sync_of_another_thread_fails() {
+    let log = Log::every_commit();
+    log.disk.log().fail_after(0);
+    let other = log.spawn(|log| drop(log.wal.grow(1)));
+    outcome(&log, 0);
+    other.join().unwrap();
+}
+
+/// The same of the heap's file, to which another thread has written a header.
+fn a_sync_beside_a_checkpoint_fails() {
+    let log = Log::every_commit();
+    log.commits(0, 1..=1);
+    log.disk.data.fail_after(0);
+    let other = log.spawn(|log| drop(log.wal.write_through(&[1; 8], 0)));
+    let _ = log.wal.checkpoint(|| {});
+    other.join().unwrap();
+    assert_eq!(log.durable(0), 1, "acknowledged, but not durable");
+}
+
 /// The thread in the background ends by itself when the log has failed.
 fn a_failure_ends_the_thread_in_the_background() {
     let log = Log::every_commit();
@@ -302,7 +322,7 @@ fn closing_waits_for_writers() {
 type Program = (&'static str, fn(), usize);
 
 /// The programs, with how often a thread is stopped where it could go on.
-const PROGRAMS: [Program; 15] = [
+const PROGRAMS: [Program; 17] = [
     ("two commit", two_commit, 4),
     ("three commit", three_commit, 3),
     ("commits beside a checkpoint", commits_beside_a_checkpoint, 3),
@@ -311,6 +331,8 @@ const PROGRAMS: [Program; 15] = [
     ("a sync fails", a_sync_fails, 3),
     ("the second sync fails", the_second_sync_fails, 5),
     ("a checkpoint fails", a_checkpoint_fails, 3),
+    ("a sync of another thread fails", a_sync_of_another_thread_fails, 4),
+    ("a sync beside a checkpoint fails", a_sync_beside_a_checkpoint_fails, 4),
     ("a failure ends the thread in the background", a_failure_ends_the_thread_in_the_background, 3),
     ("full, without a thread in the background", full_without_a_thread, 3),
     ("full, with a thread in the background", full_with_a_thread, 2),
@@ -342,6 +364,11 @@ fn every_order_is_good_and_every_notification_counts() {
 fn mistakes_are_found() {
     for mistake in [Mistake::PublishBeforeSync, Mistake::TwoLeaders] {
         assert!(finds(Seed::Mistake(mistake), 2, two_commit), "{mistake:?}");
+    }
+    for mistake in [Mistake::ForgetFailedSync, Mistake::SyncsMeet] {
+        for program in [a_sync_of_another_thread_fails, a_sync_beside_a_checkpoint_fails] {
+            assert!(finds(Seed::Mistake(mistake), 2, program), "{mistake:?}");
+        }
     }
     assert!(finds(Seed::Mistake(Mistake::OvertakeWriter), 2, || sync_on_demand(true)));
 }

@@ -177,6 +177,8 @@ fn write_all(bytes: &[u8], at: u64, write_some: impl Fn(&[u8], u64) -> io::Resul
 pub(crate) enum Kept {
     /// It is where the next opening will look for it, durably.
     Here,
+    /// It was there a moment ago, and nobody has looked since.
+    HereBefore,
     /// Nothing is there, and it cannot be put there: there must be a new file.
     Lost,
 }
@@ -220,7 +222,7 @@ pub(crate) trait Disk: Send + Sync + Debug {
     /// The heap's file cannot be found by any name, or another file has the log's.
     fn keep_log(&self, log: &dyn Storage) -> io::Result<Kept>;
 
-    /// [`keep_log`](Self::keep_log) for who asks after each commit: may be answered from what was seen a moment ago.
+    /// [`keep_log`](Self::keep_log) for who asks after each commit: may be answered from what was seen a moment ago, by [`Kept::HereBefore`].
     ///
     /// # Errors
     /// Those of [`keep_log`](Self::keep_log).

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
+use crate::heap::syncs::Syncs;
 use crate::media::wal::storage::{Disk, FileId, Kept, Storage};
 use crate::sync::Mutex;
 
@@ -43,8 +44,10 @@ impl Content {
 #[derive(Debug)]
 pub(super) struct ModelFile {
     content: Mutex<Content>,
-    /// How many syncs succeed before one fails.
-    syncs: AtomicUsize,
+    /// As in the real ones.
+    syncs: Syncs,
+    /// How many succeed before one fails. The one after that is told nothing any more.
+    left: AtomicUsize,
     linked: AtomicBool,
     /// Whether it can be mapped.
     maps: bool,
@@ -53,13 +56,13 @@ pub(super) struct ModelFile {
 impl ModelFile {
     fn new(maps: bool) -> Arc<ModelFile> {
         let content = Mutex::new(Content { len: 0, writes: Vec::new() });
-        let (syncs, linked) = (AtomicUsize::new(usize::MAX), AtomicBool::new(true));
-        Arc::new(ModelFile { content, syncs, linked, maps })
+        let (left, linked) = (AtomicUsize::new(usize::MAX), AtomicBool::new(true));
+        Arc::new(ModelFile { content, syncs: Syncs::new(), left, linked, maps })
     }
 
     /// Lets a sync fail, after so many more.
     pub(super) fn fail_after(&self, syncs: usize) {
-        self.syncs.store(syncs, Relaxed);
+        self.left.store(syncs, Relaxed);
     }
 
     /// Removes the name.
@@ -75,6 +78,19 @@ impl ModelFile {
     /// What a power cut leaves.
     fn after_power_cut(&self) -> Content {
         self.with(|fate| fate == Fate::Durable)
+    }
+
+    /// As the kernel does it: what could not be written is told once.
+    fn sync_once(&self) -> io::Result<()> {
+        // What comes while the disk is at work need not be covered.
+        let covered = self.content.lock().writes.len();
+        let left = self.left.load(Relaxed);
+        self.left.store(left.checked_sub(1).unwrap_or(usize::MAX), Relaxed);
+        let mut content = self.content.lock();
+        for write in content.writes[..covered].iter_mut().filter(|write| write.2 == Fate::Written) {
+            write.2 = if left == 0 { Fate::Lost } else { Fate::Durable };
+        }
+        if left == 0 { Err(io::Error::from_raw_os_error(libc::EIO)) } else { Ok(()) }
     }
 
     fn with(&self, of: impl Fn(Fate) -> bool) -> Content {
@@ -97,15 +113,7 @@ impl Storage for ModelFile {
     }
 
     fn sync_now(&self) -> io::Result<()> {
-        // What comes while the disk is at work need not be covered.
-        let covered = self.content.lock().writes.len();
-        let left = self.syncs.load(Relaxed);
-        self.syncs.store(left.saturating_sub(1), Relaxed);
-        let mut content = self.content.lock();
-        for write in content.writes[..covered].iter_mut().filter(|write| write.2 == Fate::Written) {
-            write.2 = if left == 0 { Fate::Lost } else { Fate::Durable };
-        }
-        if left == 0 { Err(io::Error::from_raw_os_error(libc::EIO)) } else { Ok(()) }
+        self.syncs.sync(|| self.sync_once())
     }
 
     fn len(&self) -> io::Result<u64> {
