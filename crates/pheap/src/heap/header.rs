@@ -35,6 +35,8 @@ pub(crate) enum Use {
     Pmem,
     /// The newest transactions are in the write-ahead log.
     Wal,
+    /// It was being made ready for such a log, in its file.
+    Prepared,
 }
 
 /// The content of a slot.
@@ -88,6 +90,7 @@ impl Header {
             Use::Process => 1,
             Use::Pmem => 2,
             Use::Wal => 3,
+            Use::Prepared => 4,
         };
         w[17] = self.types;
         (w[18], w[19]) = self.live_slots;
@@ -126,6 +129,7 @@ impl Header {
                 1 => Use::Process,
                 2 => Use::Pmem,
                 3 => Use::Wal,
+                4 => Use::Prepared,
                 other => return Err(Error::corrupt(format!("the header says {other} for how it is in use"))),
             },
             types: w[17],

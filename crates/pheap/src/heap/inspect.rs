@@ -87,7 +87,7 @@ impl Heap {
                 Use::Closed => None,
                 Use::Process => Some(Durability::Process),
                 Use::Pmem => Some(Durability::Pmem),
-                Use::Wal => Some(Durability::Wal),
+                Use::Wal | Use::Prepared => Some(Durability::Wal),
             },
             offered: self.inner().mapping.file().map(open::offered),
             types: meta.types.types.len() as u64,

@@ -57,13 +57,10 @@ fn write_header(header: &mut Header, disk: &dyn Disk) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes durable what was read of a heap whose log is settled, and removes a log that the header says is not needed any more: before anything of the heap is changed,
-/// whatever it is opened as. `whole`: see [`make_durable`].
-pub(super) fn retire_old_log(header: &mut Header, disk: &dyn Disk, whole: bool) -> Result<()> {
-    if !bug(Bug::TrustHeader) {
-        make_durable(disk, header, whole)?;
-    }
+/// Removes a log that the header says is not needed any more.
+pub(super) fn retire_old_log(header: &mut Header, disk: &dyn Disk) -> Result<()> {
     if disk.open_log().is_ok_and(|log| log.is_some()) {
+        make_durable(disk, header, false)?;
         // Both slots: should one be damaged later, the other must not say that there is a log.
         write_header(header, disk).map_err(|e| Error::io("writing the header", e))?;
     }
@@ -102,6 +99,15 @@ fn write_header_again(disk: &dyn Disk, header: &Header) -> io::Result<()> {
     let mut bytes = [0; SLOT_SIZE];
     let len = data.read_up_to(&mut bytes, at)?;
     data.write_all(&bytes[..len], at)
+}
+
+/// Makes a heap durable that is going to be used without a log, in a file that a sync of may have failed; all of it if that was when it was [prepared](prepare). (A file `in_memory`
+/// outlives no power failure.)
+pub(super) fn make_durable_to_map(disk: &dyn Disk, header: &Header, in_memory: bool) -> Result<()> {
+    if bug(Bug::TrustHeader) {
+        return Ok(());
+    }
+    make_durable(disk, header, header.in_use == Use::Prepared && !in_memory)
 }
 
 /// Makes a heap durable that is going to be [prepared](prepare).
@@ -157,7 +163,8 @@ pub(super) fn open_at(
         log_limit: options.log_limit,
         memory_limit: options.memory_limit,
     };
-    retire_old_log(&mut header, &**disk, false)?;
+    make_durable(&**disk, &header, false)?;
+    retire_old_log(&mut header, &**disk)?;
     let wal = Wal::create(disk.clone(), &header, settings)?;
     wal.set_base(mapping.base().addr());
     let opened = Builder::existing(mapping, Medium::Wal(wal.clone()), header, &Leftover::default());

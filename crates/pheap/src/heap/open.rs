@@ -132,9 +132,11 @@ fn open_found(
     let mut builder = match chosen {
         Chosen::Mapped(medium, sync) => {
             tracing::info!(path = %path.display(), ?medium, "opened a heap");
-            // Without `MAP_SYNC`, that is what a heap says that was being made ready for a log, which may have failed. (What is in memory outlives no power failure.)
-            let was_prepared = header.in_use == Use::Pmem && !sync && !is_tmpfs(&file);
-            logged::retire_old_log(&mut header, &**disk, was_prepared)?;
+            // With `MAP_SYNC`, no sync can have failed, and recovery makes durable what it reads.
+            if !sync {
+                logged::make_durable_to_map(&**disk, &header, is_tmpfs(&file))?;
+            }
+            logged::retire_old_log(&mut header, &**disk)?;
             place.open(medium, sync, header)?
         }
         Chosen::Wal => logged::open(options, &place, header, disk)?,
@@ -328,6 +330,7 @@ fn mark_in_use(mapping: &Mapping, medium: &Medium, media: &Media, header: &mut H
             (header.log, header.log_nonce) = (wal.id(), wal.nonce());
             Use::Wal
         }
+        Medium::Synced(_) => Use::Prepared,
         _ => Use::Pmem,
     };
     let is_simulated = medium.is_simulated() || mapping.is_simulated();

@@ -133,8 +133,8 @@ pub(super) fn open_disk(options: &Options, disk: Arc<dyn Disk>) -> Result<Heap> 
         return open_disk(options, disk);
     }
     if is_mapped {
-        let was_prepared = header.in_use == Use::Pmem;
-        logged::retire_old_log(&mut header, &*disk, was_prepared)?;
+        logged::make_durable_to_map(&*disk, &header, false)?;
+        logged::retire_old_log(&mut header, &*disk)?;
         let base = options.base.unwrap_or(header.bases[0]);
         let source = Source::Mapped(disk.data(), AtomicU64::new(0));
         let mapping = relocate::reserve_at(base, header.reserved, Backing::Simulated(source))?;

@@ -69,14 +69,14 @@ impl Gate {
     #[inline(always)]
     pub(crate) fn pass(&self, has_something: impl FnOnce() -> bool) {
         if self.closed.load(Relaxed) != 0 && !has_something() {
-            self.wait();
+            self.wait(NEXT.load(Relaxed));
         }
     }
 
+    /// Waits for those with a lower number than `next`.
     #[cold]
-    fn wait(&self) {
+    fn wait(&self, next: u64) {
         let mut closers = self.closers.lock();
-        let next = NEXT.load(Relaxed);
         let is_before = |closer: &&Closer| closer.number < next;
         // What is lengthened meanwhile is for those who come from then on.
         let Some(end) = closers.iter().filter(is_before).map(|closer| closer.until).max() else { return };
@@ -118,12 +118,13 @@ mod tests {
 
     #[test]
     fn who_comes_waits_for_those_who_came_before() {
-        let gate = Gate::new();
+        let gate = &Gate::new();
         let [first, second] = [Closer::patient(), Closer::patient()];
         gate.close(first);
         gate.close(second);
         thread::scope(|scope| {
-            let waits = scope.spawn(|| gate.pass(|| false));
+            let next = NEXT.load(Relaxed);
+            let waits = scope.spawn(move || gate.wait(next));
             thread::sleep(Duration::from_millis(20));
             gate.pass(|| true);
             gate.open(first);

@@ -175,7 +175,7 @@ impl Wal {
             }
             // Commits make no system call that could tell them that the log has lost its name; or the last ones have not, so soon after others.
             self.requested.wait_for(&mut state, LOOK);
-            if std::mem::take(&mut state.unseen) || on_demand && state.looked != state.buffer.end() {
+            if state.unseen || on_demand && state.looked != state.buffer.end() {
                 state.looked = state.buffer.end();
                 let _ = MutexGuard::unlocked(&mut state, || self.keep_found());
             }

@@ -187,8 +187,10 @@ impl Wal {
                 false
             }
             Ok(Kept::HereBefore) => {
-                // The thread in the background is to look again: there may be no other commit that does.
-                if !std::mem::replace(&mut state.unseen, true) {
+                // The thread in the background is to look again: there may be no other commit that does. With `OnDemand` it comes by itself.
+                if !std::mem::replace(&mut state.unseen, true)
+                    && self.settings.policy == SyncPolicy::EveryCommit
+                {
                     self.requested.notify_all();
                 }
                 true
@@ -202,8 +204,12 @@ impl Wal {
     /// # Errors
     /// The log cannot be put where the next opening would find it, and refuses everything from now on.
     pub(crate) fn keep_found(&self) -> Result<()> {
-        if let Some(failure) = self.failure() {
-            return Err(failure);
+        {
+            let mut state = self.state.lock();
+            if let Some(failure) = &state.failure {
+                return Err(failure.error());
+            }
+            state.unseen = false; // before the look, which may come too early for a commit beside it
         }
         let kept = self.keep(|log| self.disk.keep_log(log));
         let mut state = self.state.lock();
