@@ -222,6 +222,8 @@ sanitizer() {
         note "the $1 sanitizer was skipped: no nightly toolchain"
         return
     fi
+    # It watches the standard library, too.
+    [ "$1" != thread ] || rustup component add rust-src --toolchain nightly
     ci/sanitizers.sh "$1" 2>&1 | tee "$LOGS/$1-sanitizer.log"
 }
 

@@ -63,6 +63,7 @@ const CALLS: &[(&str, &[Kind])] = &[
     (".lock_shared()", &[Kind::Lock]),
     (".lock_shared_recursive()", &[Kind::Lock]),
     (".lock_aside()", &[Kind::Lock]),
+    (".lock_collected()", &[Kind::Lock]),
     (".try_lock()", &[Kind::Lock]),
     (".try_lock_exclusive()", &[Kind::Lock]),
     (".try_lock_for(", &[Kind::Lock]),
