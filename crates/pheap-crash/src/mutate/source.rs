@@ -240,7 +240,7 @@ mod tests {
         let source = Source::read().unwrap();
         assert!(source.helpers.len() > 20, "{:?}", source.helpers);
         // What only other helpers call.
-        let inner = ["append_with_room", "lock", "read", "wait_exclusive", "write"];
+        let inner = ["append_with_room", "lock", "read", "take_exclusive", "wait_exclusive", "write"];
         for helper in source.helpers.iter().filter(|helper| !inner.contains(&helper.as_str())) {
             let named = |call: &str| call.contains(&format!("{helper}("));
             assert!(CALLS.iter().any(|(call, _)| named(call)), "calls of `{helper}` are not looked for");
