@@ -439,8 +439,6 @@ impl HeapInner {
         if let Some(live) = live {
             meta.store_live_slots(self, &live);
         }
-        // SURVIVES unreached: only a real file that is mapped without `MAP_SYNC` has anything to sync here, in `Process` durability, where no power failure
-        // is survived; or in `Pmem`, forced on such a file, where the flushes would do if it were what they are told.
         self.mapping.sync()?;
         let Meta { header, media, .. } = meta;
         header.in_use = Use::Closed;

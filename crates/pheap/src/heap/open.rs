@@ -342,7 +342,6 @@ fn mark_in_use(mapping: &Mapping, medium: &Medium, media: &Media, header: &mut H
     if !bug(Bug::KeepLiveSlots) {
         header.live_slots = (0, 0);
     }
-    // SURVIVES unreached: only a real file that is mapped without `MAP_SYNC` has anything to sync here.
     let sync = || mapping.sync();
     // Both slots: when one is damaged later, the other must not say that the heap is closed, with bitmaps that are true no more; and it must know of a new base.
     // As long as one is empty, a damaged other one looks like a creation that was cut short.

@@ -78,6 +78,7 @@ impl Source {
     pub(in crate::heap) unsafe fn sync_mapped(&self, base: NonNull<u8>) -> io::Result<()> {
         let Source::Mapped(file, _) = self else { return Ok(()) };
         // SAFETY: by the caller's promise.
-        unsafe { self.write_stores(base) }.and_then(|()| file.sync())
+        unsafe { self.write_stores(base) }?;
+        file.sync() // not in a closure, of which nobody would know who has called it
     }
 }
