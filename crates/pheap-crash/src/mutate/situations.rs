@@ -27,7 +27,7 @@ use crate::subset::Breadth;
 
 /// How long another thread has to do what it must not.
 const PATIENCE: Duration = Duration::from_millis(100);
-const BREADTH: Breadth = Breadth { exhaustive: 4, corners: 4, random: 8 };
+const BREADTH: Breadth = Breadth { exhaustive: 8, corners: 4, random: 8 };
 
 /// A situation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
