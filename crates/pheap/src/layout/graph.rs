@@ -237,27 +237,33 @@ impl TypeLayout {
 
     /// The type with the targets of its pointers renumbered.
     pub(crate) fn renumbered(&self, renumber: &impl Fn(u32) -> u32) -> TypeLayout {
-        let fields = |fields: &[FieldLayout]| -> Vec<FieldLayout> {
-            fields.iter().map(|f| FieldLayout { ty: f.ty.renumbered(renumber), ..f.clone() }).collect()
+        let inner = |ty: &TypeLayout| Box::new(ty.renumbered(renumber));
+        let fields = |fields: &[FieldLayout]| {
+            let field = |f: &FieldLayout| FieldLayout {
+                name: f.name.clone(),
+                offset: f.offset,
+                ty: f.ty.renumbered(renumber),
+            };
+            fields.iter().map(field).collect()
         };
         let shape = match &self.shape {
+            Shape::Prim(prim) => Shape::Prim(*prim),
             Shape::Ptr { nullable, to } => Shape::Ptr { nullable: *nullable, to: renumber(*to) },
-            Shape::Array { elem, len } => {
-                Shape::Array { elem: Box::new(elem.renumbered(renumber)), len: *len }
-            }
-            Shape::Slice(elem) => Shape::Slice(Box::new(elem.renumbered(renumber))),
-            Shape::Slot(of) => Shape::Slot(Box::new(of.renumbered(renumber))),
+            Shape::Array { elem, len } => Shape::Array { elem: inner(elem), len: *len },
+            Shape::Slice(elem) => Shape::Slice(inner(elem)),
+            Shape::Str => Shape::Str,
+            Shape::Slot(of) => Shape::Slot(inner(of)),
             Shape::Struct(list) => Shape::Struct(fields(list)),
-            Shape::Enum { tag, variants } => Shape::Enum {
-                tag: *tag,
-                variants: variants
-                    .iter()
-                    .map(|v| VariantLayout { name: v.name.clone(), tag: v.tag, fields: fields(&v.fields) })
-                    .collect(),
-            },
-            Shape::Prim(_) | Shape::Str => self.shape.clone(),
+            Shape::Enum { tag, variants } => {
+                let variant = |v: &VariantLayout| VariantLayout {
+                    name: v.name.clone(),
+                    tag: v.tag,
+                    fields: fields(&v.fields),
+                };
+                Shape::Enum { tag: *tag, variants: variants.iter().map(variant).collect() }
+            }
         };
-        TypeLayout { shape, ..self.clone() }
+        TypeLayout { name: self.name.clone(), size: self.size, align: self.align, shape }
     }
 }
 

@@ -32,6 +32,9 @@ pub(super) fn is_identifier(name: &str) -> bool {
 
 /// Whether this can name a type: an id, perhaps with arguments, `()`, `[T; N]` or `[T]`.
 pub(super) fn is_type_name(name: &str) -> bool {
+    if is_id(name) {
+        return true;
+    }
     let mut rest = name;
     // What is open; on the heap, for a `P<P<…>>` may be long.
     let mut open = Vec::new();

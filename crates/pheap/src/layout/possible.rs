@@ -16,7 +16,7 @@ pub(crate) fn check(ty: &TypeLayout, names: Names<'_>) -> Result<(), String> {
         Shape::Slice(elem) => {
             value(elem, names)?;
             must((ty.size, ty.align) == (0, elem.align), ty, "the size or alignment is not that of a slice")?;
-            must(ty.name == format!("[{}]", elem.name), ty, "the name is not that of its elements")
+            must(around(ty, "[", "]") == Some(&elem.name), ty, "the name is not that of its elements")
         }
         Shape::Str => {
             must((ty.size, ty.align) == (0, 1), ty, "the size or alignment is not that of a string")?;
@@ -24,6 +24,11 @@ pub(crate) fn check(ty: &TypeLayout, names: Names<'_>) -> Result<(), String> {
         }
         _ => value(ty, names),
     }
+}
+
+/// What the name of a type has between these two parts.
+fn around<'t>(ty: &'t TypeLayout, before: &str, after: &str) -> Option<&'t str> {
+    ty.name.strip_prefix(before)?.strip_suffix(after)
 }
 
 fn must(holds: bool, ty: &TypeLayout, what: &str) -> Result<(), String> {
@@ -90,8 +95,8 @@ fn value(ty: &TypeLayout, names: Names<'_>) -> Result<(), String> {
             let target = names(*to);
             must(target.is_some(), ty, "points to a type that is not in the type table")?;
             let target = target.unwrap_or_default();
-            let name = if *nullable { format!("Option<P<{target}>>") } else { format!("P<{target}>") };
-            must(ty.name == name, ty, "the name is not that of what it points to")?;
+            let (before, after) = if *nullable { ("Option<P<", ">>") } else { ("P<", ">") };
+            must(around(ty, before, after) == Some(target), ty, "the name is not that of what it points to")?;
             must(same == (8, 8), ty, "not the size and alignment of a pointer")
         }
         Shape::Array { elem, len } => {
@@ -102,7 +107,7 @@ fn value(ty: &TypeLayout, names: Names<'_>) -> Result<(), String> {
         }
         Shape::Slot(of) => {
             value(of, names)?;
-            must(ty.name == format!("Slot<{}>", of.name), ty, "the name is not that of its value")?;
+            must(around(ty, "Slot<", ">") == Some(&of.name), ty, "the name is not that of its value")?;
             must(same == (of.size, of.align), ty, "the size or alignment is not that of its value")
         }
         Shape::Struct(list) => {
