@@ -5,11 +5,13 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use pheap::Options;
+use pheap::sim::disk::Which::Data;
+use pheap::sim::disk::{Call, Fault};
 use pheap::sim::{Bug, Sim};
+use pheap::{Durability, Options};
 use pheap_crash::Program;
 use pheap_crash::image::Image;
-use pheap_crash::medium::{Content, Moment};
+use pheap_crash::medium::{Content, Medium, Moment, Snapshot};
 use pheap_crash::model::State;
 use pheap_crash::objects::{Handles, observe};
 use pheap_crash::program::{One, Setting, Which};
@@ -183,6 +185,67 @@ fn relocations_can_be_cut_short_again_and_again() {
         }
     }
     assert!(listed.contains(&4), "{listed:?}");
+}
+
+/// An image whose header lists as many bases as it can, what it holds, and another base.
+fn full_list() -> (Vec<u64>, State, u64) {
+    let (mut image, state) = left_by("push a; push b; both-push").unwrap().swap_remove(0);
+    for (i, base) in BASES.into_iter().cycle().skip(1).take(20).enumerate() {
+        let newest = if image[2] > image[512 + 2] { 0 } else { 512 };
+        let (count, listed) = (image[newest + 9], &image[newest + 10..newest + 14]);
+        if count == 4 && !listed.contains(&base) {
+            return (image, state, base);
+        }
+        let opened = open(&image, base, Breadth { exhaustive: 1, corners: 1, random: 3 }, i as u64).unwrap();
+        image = opened.crashes[opened.crashes.len() * 3 / 4].clone();
+    }
+    panic!("the list is never full");
+}
+
+/// On a disk that tears what it writes, of which a sync fails and then the power, while two relocations follow one another: one header is whole at any time.
+#[test]
+fn a_disk_fails_while_relocations_are_completed() {
+    let _addresses = ADDRESSES.lock().unwrap_or_else(PoisonError::into_inner);
+    let (image, state, base) = full_list();
+    let content = Content::Memory(image, Vec::new()).on_disk();
+    for durability in [Durability::Wal, Durability::Process] {
+        let options = Options::new().arena_size(64 << 10).reserve(1 << 30).base(base).durability(durability);
+        let mut openings = 0;
+        for after in 0.. {
+            let medium = Medium::new(content.clone());
+            let fault = Fault { which: Data, call: Call::Datasync, after, times: 1, error: 5 };
+            medium.spoil(Some(fault), false);
+            let opened = catching(|| Ok(medium.open(&options))).unwrap();
+            let (failed, points) = (medium.failed() > 0, medium.take_points());
+            assert_eq!(opened.is_err(), failed, "{opened:?}");
+            drop(opened);
+            let mut now = Snapshot::new(content.clone());
+            for (i, point) in points.iter().enumerate() {
+                now.advance(point);
+                let mut rng = Rng::new(&[after as u64, i as u64]);
+                let _: ControlFlow<()> = point.subsets(BREADTH, &mut rng, |chosen| {
+                    let (changes, _) = now.choose(point, chosen, false);
+                    let left = Medium::new(now.with(&changes));
+                    let opened = catching(|| match left.open(&options) {
+                        // It was in use when the power failed.
+                        Err(pheap::Error::NotClosed) if durability == Durability::Process => Ok(None),
+                        Err(error) => Err(error.to_string()),
+                        Ok(heap) => observe(&heap, &mut Handles::new()).map(Some),
+                    });
+                    let opened =
+                        opened.unwrap_or_else(|e| panic!("{durability:?}, sync {after}, point {i}: {e}"));
+                    opened.iter().for_each(|found| check(&state, found, "after that").unwrap());
+                    openings += 1;
+                    ControlFlow::Continue(())
+                });
+            }
+            if !failed {
+                break;
+            }
+        }
+        println!("{durability:?}: {openings} openings");
+        assert!(openings > 50, "there was hardly anything to explore");
+    }
 }
 
 fn is_found(bug: Bug) {

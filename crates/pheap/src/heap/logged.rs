@@ -75,8 +75,7 @@ pub(super) fn remove_old_log(disk: &dyn Disk) -> Result<()> {
 
 /// Makes a heap in an empty file, and closes it.
 pub(super) fn create(mapping: Mapping, synced: SyncedFile, header: Header) -> Result<Header> {
-    let synced = Arc::new(synced);
-    close(Builder::new(mapping, Medium::Synced(synced.clone()), header)?, &synced)
+    close(Builder::new(mapping, Medium::Synced(Arc::new(synced)), header)?)
 }
 
 /// Makes durable what was read of the heap's file: the newest header, or the `whole` of it. A process that was killed may have left it to the kernel; and if a sync has failed,
@@ -118,15 +117,14 @@ pub(super) fn make_durable_to_prepare(disk: &dyn Disk, header: &Header) -> Resul
 /// Replays the logs of regions and moves pointers, in the file, and closes the heap.
 fn prepare(place: &Place<'_>, header: Header, disk: &dyn Disk) -> Result<Header> {
     make_durable_to_prepare(disk, &header)?;
-    let synced = Arc::new(SyncedFile::new(disk.data()));
-    close(place.open(Medium::Synced(synced.clone()), false, header)?, &synced)
+    let medium = Medium::Synced(Arc::new(SyncedFile::new(disk.data())));
+    close(place.open(medium, false, header)?)
 }
 
 /// Ends the use of a heap that was opened for this. It is complete, but for its header, which goes on to say that the heap is in use as it was here: a crash before the
 /// one that names the log leaves a heap that is prepared again.
-pub(super) fn close(builder: Builder, synced: &SyncedFile) -> Result<Header> {
-    synced.check().map_err(|e| Error::io("preparing the heap's file", e))?;
-    Ok(Header { in_use: Use::Closed, ..builder.meta.header })
+pub(super) fn close(builder: Builder) -> Result<Header> {
+    Ok(Header { in_use: Use::Closed, ..builder.into_header()? })
 }
 
 /// Opens a heap whose log is settled.

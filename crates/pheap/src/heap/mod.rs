@@ -401,20 +401,17 @@ impl HeapInner {
             // One that a panic has left between two states is for the next opening to bring to one of them.
             is_whole &= retired.is_ok();
         }
-        if let Some(wal) = self.wal() {
-            wal.quiesce(); // a thread that has failed, or is about to, may still write
-        }
         let mut meta = self.meta.lock();
         let refused = self.wal().is_some_and(|wal| wal.begin_to_close());
         if refused {
             live = None;
         }
-        let closed = match self.wal().and_then(|wal| wal.failure()) {
+        let closed = match self.wal().map_or(Ok(()), |wal| wal.may_write()) {
             // What the disk has is for the next opening to find out.
-            Some(error) => Err(error),
-            None if !is_whole => Err(panicked()),
-            None if self.is_read_only() => Ok(()),
-            None => self.mark_closed(&mut meta, live, !refused),
+            Err(error) => Err(error),
+            Ok(()) if !is_whole => Err(panicked()),
+            Ok(()) if self.is_read_only() => Ok(()),
+            Ok(()) => self.mark_closed(&mut meta, live, !refused),
         };
         meta.roots.clear();
         // SAFETY: every region is gone, and metadata are only touched with `meta` locked and the heap open.
@@ -451,9 +448,7 @@ impl HeapInner {
             self.mapping.sync()?;
         }
         if let Some(wal) = self.wal() {
-            if let Some(error) = wal.failure() {
-                return Err(error);
-            }
+            wal.may_write()?;
             wal.remove();
             wal.keep_data_found()?;
         }

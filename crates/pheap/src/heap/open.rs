@@ -190,14 +190,24 @@ impl Place<'_> {
     }
 
     /// Opens a heap whose file stores go to.
-    pub(super) fn open(&self, medium: Medium, sync: bool, mut header: Header) -> Result<Builder> {
-        if relocate::has_no_room(&header, self.base) {
-            let mapping = relocate::reserve(None, &header, self.shared(sync))?;
-            header = Builder::existing(mapping, medium.clone(), header, &Leftover::default())?.meta.header;
-        }
-        let mapping = relocate::reserve(self.base, &header, self.shared(sync))?;
-        Builder::existing(mapping, medium, header, &Leftover::default())
+    pub(super) fn open(&self, medium: Medium, sync: bool, header: Header) -> Result<Builder> {
+        open_in_place(header, self.base, |header, base| {
+            let mapping = relocate::reserve(base, &header, self.shared(sync))?;
+            Builder::existing(mapping, medium.clone(), header, &Leftover::default())
+        })
     }
+}
+
+/// Opens a heap whose medium stores go to, at `base`, by `open`: twice, if a relocation must be completed first.
+pub(super) fn open_in_place(
+    mut header: Header,
+    base: Option<u64>,
+    open: impl Fn(Header, Option<u64>) -> Result<Builder>,
+) -> Result<Builder> {
+    if relocate::has_no_room(&header, base) {
+        header = open(header, None)?.into_header()?;
+    }
+    open(header, base)
 }
 
 fn create_file(options: &Options, path: &Path, file: OwnFile, disk: &Arc<dyn Disk>) -> Result<Builder> {
@@ -509,6 +519,14 @@ impl Builder {
         }
         let meta = Meta { header, media, arenas, pages, types, roots: BTreeMap::new(), next_region };
         Ok(Builder { mapping, medium, meta, recovered, regions, spans, page_map, live })
+    }
+
+    /// Gives the heap up, for another opening. Its header is durable: the next one goes over the other slot, and a disk may tear what it writes.
+    pub(super) fn into_header(self) -> Result<Header> {
+        self.meta.media.check_fences()?;
+        // SURVIVES drop: a map of a simulated disk is fenced or, with `Process`, of no use after a power failure.
+        self.mapping.sync()?;
+        Ok(self.meta.header)
     }
 
     /// Opens the heap.

@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicU64;
 
 use super::header::{self, Found, HEADER_SIZE, Header, Use};
 use super::mapping::{Backing, Mapping, PAGE};
-use super::open::{Builder, new_header};
+use super::open::{Builder, new_header, open_in_place};
 use super::options::Durability;
 use super::{Heap, Options, logged, relocate};
 use crate::error::{Error, Result};
@@ -36,14 +36,7 @@ pub(super) fn open_simulated(options: &Options, sim: &Arc<Sim>) -> Result<Heap> 
         Found::Header(header) => header.clone(),
         Found::Nothing => Header { uuid: 1, salt: 0x5eed, ..new_header(options) },
     };
-    if relocate::has_no_room(&header, options.base) {
-        let listed = Options { base: Some(header.bases[0]), ..options.clone() };
-        drop(open_simulated(&listed, sim)?);
-        return open_simulated(options, sim);
-    }
-    let base = options.base.unwrap_or_else(|| header.bases.first().copied().unwrap_or(BASE));
-    let mapping =
-        relocate::reserve_at(base, header.reserved, Backing::Simulated(Source::Memory(sim.clone())))?;
+    let map = |header: &Header, base| reserve(header, base, Source::Memory(sim.clone()));
     let medium = Medium::Sim(sim.clone());
     let len = header.mapped.max(sim.len()).next_multiple_of(PAGE);
     if len > header.mapped && matches!(found, Found::Header(_)) {
@@ -51,16 +44,21 @@ pub(super) fn open_simulated(options: &Options, sim: &Arc<Sim>) -> Result<Heap> 
         sim.truncate(header.mapped as usize / 8);
     }
     let builder = match found {
-        Found::Header(_) => {
-            mapping.map(0, header.mapped)?;
-            Builder::existing_mapped(mapping, medium, header)?
-        }
+        Found::Header(_) => open_in_place(header, options.base, |header, base| {
+            Builder::existing(map(&header, base)?, medium.clone(), header, &Leftover::default())
+        })?,
         Found::Nothing => {
             sim.truncate(0);
-            Builder::new(mapping, medium, header)?
+            Builder::new(map(&header, options.base)?, medium, header)?
         }
     };
     Ok(builder.finish(options, None))
+}
+
+/// Reserves the addresses of a heap.
+fn reserve(header: &Header, base: Option<u64>, source: Source) -> Result<Mapping> {
+    let base = base.unwrap_or_else(|| header.bases.first().copied().unwrap_or(BASE));
+    relocate::reserve_at(base, header.reserved, Backing::Simulated(source))
 }
 
 /// Whether a file holds nothing but zeros.
@@ -77,10 +75,7 @@ pub(super) fn open_disk(options: &Options, disk: Arc<dyn Disk>) -> Result<Heap> 
     let path = Path::new("<simulated>");
     let mut first = vec![0; HEADER_SIZE as usize];
     let have = data.read_up_to(&mut first, 0).map_err(|e| Error::io("reading the simulated file", e))?;
-    let map = |header: &Header| -> Result<Mapping> {
-        let base = options.base.unwrap_or_else(|| header.bases.first().copied().unwrap_or(BASE));
-        relocate::reserve_at(base, header.reserved, Backing::Simulated(Source::Disk(disk.data())))
-    };
+    let map = |header: &Header, base| reserve(header, base, Source::Disk(disk.data()));
     let synced = |mapping: &Mapping, header: &Header| {
         SyncedFile::new(disk.data()).with_copy(mapping.base(), header.mapped)
     };
@@ -97,7 +92,7 @@ pub(super) fn open_disk(options: &Options, disk: Arc<dyn Disk>) -> Result<Heap> 
             let header = Header { uuid: 1, salt: 0x5eed, ..new_header(options) };
             Leftover::read(&*disk, &header)?;
             logged::remove_old_log(&*disk)?;
-            let mapping = map(&header)?;
+            let mapping = map(&header, options.base)?;
             let error = |e| Error::io("making the simulated file", e);
             // Of a real file, what an interrupted creation left is cut off, so that no part of it is in the page cache only.
             if !is_zero(&*data)? {
@@ -119,34 +114,32 @@ pub(super) fn open_disk(options: &Options, disk: Arc<dyn Disk>) -> Result<Heap> 
                 return Err(Error::NotClosed);
             }
             if header.in_use == Use::Wal {
-                let builder = Builder::existing(map(&header)?, Medium::Process, header.clone(), &leftover)?;
-                drop(builder);
+                drop(Builder::existing(map(&header, None)?, Medium::Process, header.clone(), &leftover)?);
                 logged::settle_checked(header, &*disk, &leftover)?
             } else {
                 header
             }
         }
     };
-    if relocate::has_no_room(&header, options.base) {
-        let listed = Options { base: Some(header.bases[0]), ..options.clone() };
-        drop(open_disk(&listed, disk.clone())?);
-        return open_disk(options, disk);
-    }
     if is_mapped {
         logged::make_durable_to_map(&*disk, &header, false)?;
         logged::retire_old_log(&mut header, &*disk)?;
-        let base = options.base.unwrap_or(header.bases[0]);
-        let source = Source::Mapped(disk.data(), AtomicU64::new(0));
-        let mapping = relocate::reserve_at(base, header.reserved, Backing::Simulated(source))?;
-        return Ok(Builder::existing(mapping, Medium::Process, header, &nothing)?.finish(options, None));
+        let builder = open_in_place(header, options.base, |header, base| {
+            let source = Source::Mapped(disk.data(), AtomicU64::new(0));
+            Builder::existing(reserve(&header, base, source)?, Medium::Process, header, &nothing)
+        })?;
+        return Ok(builder.finish(options, None));
     }
-    let mut mapping = map(&header)?;
+    let mut mapping = map(&header, options.base)?;
     if header.in_use != Use::Closed || header.bases != [mapping.base().addr() as u64] {
+        drop(mapping);
         logged::make_durable_to_prepare(&*disk, &header)?;
-        let synced = Arc::new(synced(&mapping, &header));
-        let builder = Builder::existing(mapping, Medium::Synced(synced.clone()), header, &nothing)?;
-        header = logged::close(builder, &synced)?;
-        mapping = map(&header)?;
+        header = logged::close(open_in_place(header, options.base, |header, base| {
+            let mapping = map(&header, base)?;
+            let medium = Medium::Synced(Arc::new(synced(&mapping, &header)));
+            Builder::existing(mapping, medium, header, &nothing)
+        })?)?;
+        mapping = map(&header, options.base)?;
     }
     let mut builder = logged::open_at(options, mapping, header, &disk)?;
     builder.recovered.replayed += replayed;

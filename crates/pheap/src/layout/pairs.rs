@@ -5,6 +5,7 @@
 
 use std::cell::RefCell;
 use std::mem::replace;
+use std::sync::Mutex;
 
 use proptest::prelude::*;
 
@@ -372,8 +373,12 @@ struct Program<'w> {
     random: Rng,
 }
 
-fn leak<T>(list: Vec<T>) -> &'static [T] {
-    Box::leak(list.into_boxed_slice())
+/// What is never given back: sanitizers take it for lost unless there is a pointer to it.
+static KEPT: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+
+fn keep<T: ?Sized>(leaked: &'static T) -> &'static T {
+    KEPT.lock().unwrap().push(std::ptr::from_ref(leaked).cast::<()>().expose_provenance());
+    leaked
 }
 
 impl Program<'_> {
@@ -387,7 +392,7 @@ impl Program<'_> {
     }
 
     fn set(n: usize, name: Name, args: &'static [DescFn], (size, align): (usize, usize), kind: Kind) {
-        let desc = Box::leak(Box::new(Desc { name, args, size, align, kind }));
+        let desc = keep(Box::leak(Box::new(Desc { name, args, size, align, kind })));
         DESCS.with_borrow_mut(|descs| descs[n] = Some(desc));
     }
 
@@ -431,16 +436,24 @@ impl Program<'_> {
             let fields: Vec<_> = parts
                 .iter()
                 .zip(offsets)
-                .map(|((name, ty), offset)| Field { name: name.clone().leak(), offset, ty: self.ty(ty) })
+                .map(|((name, ty), offset)| Field {
+                    name: keep(name.clone().leak()),
+                    offset,
+                    ty: self.ty(ty),
+                })
                 .collect();
-            variants.push(Variant { name: name.clone().leak(), tag: *tag, fields: leak(fields) });
+            variants.push(Variant {
+                name: keep(name.clone().leak()),
+                tag: *tag,
+                fields: keep(fields.leak()),
+            });
         }
         let kind = match def.tag {
-            Some(tag) => Kind::Enum { tag, variants: leak(variants) },
+            Some(tag) => Kind::Enum { tag, variants: keep(variants.leak()) },
             None => Kind::Struct { fields: variants[0].fields },
         };
         let layout = self.world.layout(&Ty::Named(i));
-        Self::set(n, Name::new(def.id.clone().leak()), leak(args), layout, kind);
+        Self::set(n, Name::new(keep(def.id.clone().leak())), keep(args.leak()), layout, kind);
         function
     }
 }

@@ -153,10 +153,10 @@ impl<'a> Group<'a> {
                 self.0.iter().for_each(|region| region.fail());
             }
         }
-        let unwound = Unwound(self.locked.iter().map(|one| one.region).collect());
+        let mut unwound = Unwound(self.locked.iter().map(|one| one.region).collect());
         commit::rollback_group(&mut self.contexts());
         self.end(false);
-        std::mem::forget(unwound);
+        unwound.0.clear();
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::fold::{self, Fold};
 use super::format::{MARKS, Records};
-use super::{Folded, Wal};
+use super::{Failure, Folded, State, Wal};
 use crate::error::{Error, Result};
 use crate::heap::SyncPolicy;
 use crate::media::{Bug, LINE, bug};
@@ -23,9 +23,7 @@ impl Wal {
     #[cfg_attr(feature = "sim", track_caller)]
     pub(crate) fn write_through(&self, bytes: &[u8], at: u64) -> Result<()> {
         // What follows a failure could reach the disk without what came before.
-        if let Some(failure) = self.failure() {
-            return Err(failure);
-        }
+        self.may_write()?;
         self.pages.note(at, bytes.len() as u64);
         let mut written = self.data.write_all(bytes, at);
         if written.is_ok() {
@@ -42,20 +40,26 @@ impl Wal {
     /// # Errors
     /// What failed; the log then refuses everything.
     pub(crate) fn checkpoint(&self, after: impl FnOnce()) -> Result<()> {
-        // What is durable already was found by whoever synced it. It may have been moved since.
-        self.keep_found()?;
+        self.may_write()?;
+        let closing = self.closing.load(Ordering::Relaxed);
+        if !closing {
+            // What is durable already was found by whoever synced it. It may have been moved since.
+            self.keep_found()?;
+        }
         let mut folded = self.folded.lock();
         let (end, live) = {
             let state = self.state.lock();
-            if let Some(failure) = &state.failure {
-                return Err(failure.error());
-            }
+            self.check(&state)?;
             // In this order, under this lock: what is recorded in the new epoch is behind `end`.
             self.pages.next_epoch();
             (state.buffer.end(), state.buffer.live())
         };
         if folded.to < end {
-            self.reach(end, !bug(Bug::FoldUnsynced))?;
+            if closing {
+                self.write_rest()?;
+            } else {
+                self.reach(end, !bug(Bug::FoldUnsynced))?;
+            }
             let result = self.fold(folded.to, end, &live).and_then(|written| {
                 self.counters.checkpoint_bytes.fetch_add(written, Ordering::Relaxed);
                 if !bug(Bug::RecycleBeforeData) {
@@ -117,17 +121,56 @@ impl Wal {
         fold.finish()
     }
 
-    /// The heap is going to be closed: all goes to its file, and then nobody has to find the log. So if the log cannot be found, and that is all, the heap can be used
-    /// for this once more. Nothing is appended any more. Returns whether the log may have refused something before.
+    /// The heap is going to be closed: all goes to its file, and then nobody has to find the log. So if the log cannot be found, and that is all, who closes the heap
+    /// can use it once more. All others are still told that it has failed: until the heap is closed, nobody would find what they have written. Nothing is
+    /// appended any more, and there is no thread in the background. Returns whether the log may have refused something before.
     pub(crate) fn begin_to_close(&self) -> bool {
         let refused = self.failure().is_some();
         let _ = self.keep_found(); // kept as a failure
-        let mut state = self.state.lock();
-        if state.failure.take_if(|failure| failure.misplaced).is_some() {
+        let state = self.quiesce();
+        if state.failure.as_ref().is_some_and(|failure| failure.misplaced) {
             self.closing.store(true, Ordering::Relaxed);
-            self.failed.store(false, Ordering::Release);
         }
         refused
+    }
+
+    /// Waits until no thread writes to a file: one that has failed, or is about to, may still do so, or think that it has found the log.
+    pub(super) fn quiesce(&self) -> MutexGuard<'_, State> {
+        let _folded = self.folded.lock();
+        let mut state = self.state.lock();
+        while state.writing || state.syncing {
+            self.changed.wait(&mut state);
+        }
+        state
+    }
+
+    /// Fails if the log has, unless that does not keep the heap from being [closed](Self::begin_to_close).
+    ///
+    /// # Errors
+    /// [`Error::Failed`], [`Error::Misplaced`].
+    pub(crate) fn may_write(&self) -> Result<()> {
+        if self.failed.load(Ordering::Acquire) { self.check(&self.state.lock()) } else { Ok(()) }
+    }
+
+    fn check(&self, state: &State) -> Result<()> {
+        let gets_over = |failure: &Failure| failure.misplaced && self.closing.load(Ordering::Relaxed);
+        match &state.failure {
+            Some(failure) if !gets_over(failure) => Err(failure.error()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Hands what is left in the buffer to the disk when the heap is being closed. Nobody is told that it is durable: a crash before the heap is closed would leave it in a log that the
+    /// next opening does not find.
+    fn write_rest(&self) -> Result<()> {
+        let mut state = self.state.lock();
+        self.write_at_once(&mut state);
+        self.check(&state)?;
+        // SURVIVES unreached: a simulated log cannot be misplaced. Somebody may put a real one back after a power failure.
+        self.log.read().sync().map_err(|e| {
+            self.fail(&mut state, "syncing the log", &e);
+            Error::io("syncing the log", e)
+        })
     }
 
     /// Fails if the heap's file cannot be found any more.
@@ -136,15 +179,6 @@ impl Wal {
     /// [`Error::Misplaced`].
     pub(crate) fn keep_data_found(&self) -> Result<()> {
         self.disk.keep_data().map_err(|e| Error::Misplaced { reason: e.to_string() })
-    }
-
-    /// Waits until no thread writes to a file. Nothing is appended any more, and there is no thread in the background.
-    pub(crate) fn quiesce(&self) {
-        let _folded = self.folded.lock();
-        let mut state = self.state.lock();
-        while state.writing || state.syncing {
-            self.changed.wait(&mut state);
-        }
     }
 }
 

@@ -143,6 +143,8 @@ impl Files {
             Some(now) => Some(std::mem::replace(names, now)),
             None => None,
         };
+        // From here on, also for other threads: whoever has renamed something need not have waited for the disk.
+        names.change();
         match names.log_id()? {
             Some(id) if id == log.id() => {} // whoever has renamed the heap has renamed the log as well
             Some(_) => {
@@ -208,7 +210,7 @@ impl Disk for Files {
 
     fn create_log(&self) -> io::Result<Arc<dyn Storage>> {
         let mode = self.data.file.metadata()?.mode() & 0o777;
-        let names = self.names();
+        let mut names = self.names();
         let file = OwnFile::new(names.open_log(libc::O_RDWR | libc::O_CREAT | libc::O_EXCL, mode)?);
         // SURVIVES unreached: a simulated disk has no directory.
         names.sync()?;
@@ -217,8 +219,7 @@ impl Disk for Files {
 
     fn keep_log(&self, log: &dyn Storage) -> io::Result<Kept> {
         let mut names = self.names();
-        let is_here = || io::Result::Ok(names.heap_is(self.data.id)? && names.log_id()? == Some(log.id()));
-        match is_here() {
+        match names.are(self.data.id, log.id()) {
             Ok(true) => Ok(Kept::Here),
             Ok(false) => self.put_back(&mut names, log),
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {

@@ -180,8 +180,6 @@ impl Wal {
     /// Notes what has come of a look. Returns whether the next opening finds the log, or needs none.
     fn note_kept(&self, state: &mut State, kept: &io::Result<Kept>) -> bool {
         match kept {
-            // Looked for when the heap was not being closed yet.
-            Err(_) if self.closing.load(Ordering::Relaxed) => true,
             Err(e) => {
                 self.fail_with(state, "looking for the log", e, true);
                 false

@@ -10,6 +10,8 @@ use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use crate::heap::syncs::Syncs;
+
 /// What the name of a log ends with.
 const SUFFIX: &str = ".wal";
 
@@ -98,6 +100,10 @@ pub(super) struct Names {
     path: PathBuf,
     heap: CString,
     log: CString,
+    /// Of the directory.
+    syncs: Syncs,
+    /// Whether the names that were seen last may not be durable.
+    unsynced: bool,
 }
 
 impl Names {
@@ -114,7 +120,7 @@ impl Names {
         // SAFETY: opened just now, and nobody else's.
         let directory = unsafe { File::from_raw_fd(fd) };
         let (heap, log) = (CString::new(name.as_bytes())?, CString::new(log.into_vec())?);
-        Ok(Names { directory, path: parent.to_owned(), heap, log })
+        Ok(Names { directory, path: parent.to_owned(), heap, log, syncs: Syncs::new(), unsynced: false })
     }
 
     /// Those that a file has now, wherever it was opened; its directories may have other names than they had.
@@ -192,10 +198,23 @@ impl Names {
         call(|| unsafe { libc::unlinkat(self.directory.as_raw_fd(), self.log.as_ptr(), 0) }).map(drop)
     }
 
+    /// Notes that names have changed, or may have. They are not relied on before they are [durable](Self::sync).
+    pub(super) fn change(&mut self) {
+        self.unsynced = true;
+    }
+
+    /// Whether these names are the files' now, durably.
+    pub(super) fn are(&self, heap: FileId, log: FileId) -> io::Result<bool> {
+        Ok(!self.unsynced && self.heap_is(heap)? && self.log_id()? == Some(log))
+    }
+
     /// Makes the names in the directory durable.
-    pub(super) fn sync(&self) -> io::Result<()> {
+    pub(super) fn sync(&mut self) -> io::Result<()> {
         // SURVIVES unreached: a simulated disk has no directory: a log that it makes has its name, durably.
-        self.open(c".", libc::O_RDONLY | libc::O_DIRECTORY, 0)?.sync_all()
+        let sync = || self.open(c".", libc::O_RDONLY | libc::O_DIRECTORY, 0)?.sync_all();
+        self.syncs.sync(sync)?;
+        self.unsynced = false;
+        Ok(())
     }
 
     /// The mount and the device of the directory.
@@ -204,9 +223,27 @@ impl Names {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(pheap_loom)))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_that_could_not_be_synced_are_not_relied_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("h");
+        let [heap, log] = [&path, &dir.path().join("h.wal")].map(|path| File::create(path).unwrap());
+        let [heap, log] = [heap, log].map(|file| Stat::of(&file).unwrap().id);
+        let mut names = Names::of(&path).unwrap();
+        assert!(names.are(heap, log).unwrap());
+        names.change();
+        names.sync().unwrap();
+        assert!(names.are(heap, log).unwrap());
+        names.change();
+        assert!(!names.are(heap, log).unwrap());
+        names.syncs.sync(|| Err(io::Error::from_raw_os_error(libc::EIO))).unwrap_err();
+        // The kernel would say that all is well now.
+        assert!(names.sync().is_err() && !names.are(heap, log).unwrap());
+    }
 
     #[test]
     fn both_calls_say_the_same() {

@@ -49,6 +49,8 @@ pub(super) struct ModelFile {
     /// How many succeed before one fails. The one after that is told nothing any more.
     left: AtomicUsize,
     linked: AtomicBool,
+    /// Whether another file lies where this one belongs.
+    misplaced: AtomicBool,
     /// Whether it can be mapped.
     maps: bool,
 }
@@ -57,7 +59,8 @@ impl ModelFile {
     fn new(maps: bool) -> Arc<ModelFile> {
         let content = Mutex::new(Content { len: 0, writes: Vec::new() });
         let (left, linked) = (AtomicUsize::new(usize::MAX), AtomicBool::new(true));
-        Arc::new(ModelFile { content, syncs: Syncs::new(), left, linked, maps })
+        let misplaced = AtomicBool::new(false);
+        Arc::new(ModelFile { content, syncs: Syncs::new(), left, linked, misplaced, maps })
     }
 
     /// Lets a sync fail, after so many more.
@@ -68,6 +71,11 @@ impl ModelFile {
     /// Removes the name.
     pub(super) fn unlink(&self) {
         self.linked.store(false, Relaxed);
+    }
+
+    /// Puts another file in its place.
+    pub(super) fn misplace(&self) {
+        self.misplaced.store(true, Relaxed);
     }
 
     /// How many there were.
@@ -188,6 +196,9 @@ impl Disk for ModelDisk {
 
     fn keep_log(&self, log: &dyn Storage) -> io::Result<Kept> {
         let current = self.log();
+        if current.misplaced.load(Relaxed) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
         let is_here = current.linked.load(Relaxed) && current.id() == log.id();
         Ok(if is_here { Kept::Here } else { Kept::Lost })
     }
