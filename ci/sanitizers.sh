@@ -18,9 +18,9 @@ skipped=" ui "
 tests=()
 arguments=()
 case $kind in
-    # Its map of the memory does not overlap the places of heaps. Leaks are looked for as well.
+    # Its map of the memory does not overlap the places of heaps. Leaks are looked for as well. A child of `fork` that touches what it may not is to die as usual.
     address)
-        export RUSTFLAGS="-Zsanitizer=address"
+        export RUSTFLAGS="-Zsanitizer=address" ASAN_OPTIONS="handle_segv=0"
         ;;
     leak)
         export RUSTFLAGS="-Zsanitizer=leak"
@@ -57,6 +57,6 @@ if [ $# -eq 0 ]; then
 fi
 for name; do tests+=(--test "$name"); done
 
-cargo +nightly test --locked "${arguments[@]}" --target "$host" -p pheap "${tests[@]}"
+cargo +nightly test --locked --no-fail-fast "${arguments[@]}" --target "$host" -p pheap "${tests[@]}"
 # Not those in documentation, which are built without the sanitizer that the library is built with.
 cargo +nightly test --locked "${arguments[@]}" --target "$host" -p pheap-gc --tests
