@@ -167,8 +167,8 @@ step_random_layout() {
         return
     fi
     CARGO_TARGET_DIR="$TARGET/random-layout" RUSTFLAGS="-Zrandomize-layout" \
-        cargo +nightly test --locked -p pheap --lib --test model --test macros --test collections --test collect \
-        --test write_set --test padding --test migrate
+        cargo +nightly test --locked -p pheap --lib --test macros --test collections --test heaps \
+        --test transactions --test migrate
 }
 
 # The seeds of each target and the first few thousand inputs after them, from a fixed seed, so that a run says something about the change and not

@@ -86,7 +86,7 @@ impl Partial {
             };
             let partial = Partial { file, path: Some(path) };
             // Locked as long as somebody works on it: one that is not was left by a program that was killed.
-            // SURVIVES unreached: copies are real files, which the simulator does not make; `tests/backup.rs` and `tests/names` are for this.
+            // SURVIVES unreached: copies are real files, which the simulator does not make; `tests/files/backup.rs` and `tests/names` are for this.
             match partial.file.try_lock() {
                 // Somebody who tidies up was here first.
                 Err(TryLockError::WouldBlock) => continue,

@@ -295,7 +295,7 @@ unsafe fn clear_hidden(media: &Media, base: *mut u8, arena: &Arena, pages: Range
     // SAFETY: tables are mapped; the rest is the caller's promise.
     let hidden = entries.filter(|&at| unsafe { base.add(at as usize).cast::<u64>().read_volatile() } != 0);
     // SAFETY: as above.
-    // SURVIVES unreached: no program of the crash lab goes on with a heap that is damaged; `tests/error_order.rs` does.
+    // SURVIVES unreached: no program of the crash lab goes on with a heap that is damaged; `tests/errors/order.rs` does.
     hidden.inspect(|&at| unsafe { write_entry(media, base, at, [0, 0]) }).count() > 0
 }
 

@@ -40,7 +40,11 @@ pub(crate) fn role() -> Option<(String, PathBuf)> {
 
 /// A process that runs the test called `test` in this role.
 pub(crate) fn child(test: &str, role: &str, path: &Path) -> Command {
-    let mut command = Command::new(std::env::current_exe().expect("a path"));
+    let this = || Command::new(std::env::current_exe().expect("a path"));
+    // Without the test, the program would do nothing, and say that all is well.
+    let listed = this().args([test, "--exact", "--list"]).output().expect("the names of the tests").stdout;
+    assert!(String::from_utf8_lossy(&listed).contains(": test"), "there is no test {test}");
+    let mut command = this();
     command.args([test, "--exact", "--nocapture", "--test-threads=1"]);
     command.env(ROLE, role).env(PLACE, path).stdout(Stdio::null());
     command

@@ -1,9 +1,6 @@
 //! Collections: what is unreachable becomes free, what is reachable stays.
 
-#[path = "common/killed.rs"]
-mod killed;
-
-use killed::{copy_as_killed, forget_file};
+use crate::common::killed::{copy_as_killed, forget_file};
 use pheap::{Durability, Heap, Held, Options, P, Persist, Root, Txn, View};
 
 type Slice<'r> = Option<P<'r, [u64]>>;

@@ -1,11 +1,9 @@
 //! Heaps of format 1, whose span tables are in the order of their pages, say nothing about their use, and have no checks. Made here of new ones.
 
-mod common;
-
 use std::fs;
 
-use common::killed::*;
-use common::*;
+use crate::common::killed::*;
+use crate::common::*;
 use pheap::{Options, P, Persist, Result, Root};
 use xxhash_rust::xxh3::xxh3_64;
 

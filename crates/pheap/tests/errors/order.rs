@@ -1,12 +1,10 @@
 //! All of a heap is checked before anything of it is written, also what only its logs know.
 
-mod common;
-
 use std::fs;
 
-use common::killed::*;
-use common::sample::*;
-use common::*;
+use crate::common::killed::*;
+use crate::common::sample::*;
+use crate::common::*;
 use pheap::{Error, Result, Root};
 
 /// Offset of the span table of the first arena.

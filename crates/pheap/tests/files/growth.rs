@@ -1,9 +1,7 @@
 //! Heaps that grow, and objects of all sizes and alignments.
 #![allow(clippy::unit_arg)] // `Ok(tx[p] = 1)` is a transaction in one line
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use pheap::{Durability, Options, P, Persist, Result, Root};
 
 #[derive(Persist)]

@@ -1,12 +1,10 @@
 //! Read-only, closed and removed: what handles say.
 #![allow(clippy::unit_arg)] // `Ok(tx[p] = 1)` is a transaction in one line
 
-mod common;
-
 use std::fs;
 
-use common::sample::*;
-use common::*;
+use crate::common::sample::*;
+use crate::common::*;
 use pheap::{Error, Heap, Result, Root};
 
 #[test]

@@ -1,11 +1,9 @@
 //! Copies of one transaction serve the next one, but only if nothing else came between: whatever did, objects are what they should be.
 
-mod common;
-
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use common::*;
+use crate::common::*;
 use pheap::{Durability, Error, Heap, Options, P, Persist, Result, Root, SyncPolicy, Txn};
 use proptest::prelude::*;
 

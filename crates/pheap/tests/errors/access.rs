@@ -1,13 +1,11 @@
 //! Who may open a heap, and how.
 #![allow(clippy::unit_arg)] // `Ok(tx[p] = 1)` is a transaction in one line
 
-mod common;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use common::sample::*;
-use common::*;
+use crate::common::sample::*;
+use crate::common::*;
 use pheap::{Error, Options, Result};
 
 #[test]
@@ -20,7 +18,7 @@ fn locked_by_another_process() -> Result<()> {
     let dir = tempdir();
     let path = dir.path().join("x");
     sample(&path);
-    let child = start("locked_by_another_process", "holder", &path);
+    let child = start("access::locked_by_another_process", "holder", &path);
     for options in [small(), small().read_only(true)] {
         assert!(matches!(options.open(&path), Err(Error::Locked { .. })));
     }
@@ -94,7 +92,7 @@ fn no_permission() -> Result<()> {
     let before = sample(&path);
     fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).unwrap();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o555)).unwrap();
-    run_well("no_permission", "user", &path);
+    run_well("access::no_permission", "user", &path);
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
     assert!(fs::read(&path).unwrap() == before);
     Ok(())

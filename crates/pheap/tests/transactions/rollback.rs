@@ -1,12 +1,10 @@
 //! Whatever stores into an object, a rolled back transaction leaves it exactly as it was: on the short path and on the long one.
 
-mod common;
-
 use std::fmt::Debug;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use common::killed::*;
-use common::*;
+use crate::common::killed::*;
+use crate::common::*;
 use pheap::{Durability, Error, Heap, P, Persist, Result, Root, Txn, View};
 use proptest::prelude::*;
 

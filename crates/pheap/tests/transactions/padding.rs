@@ -1,10 +1,8 @@
 //! Padding has no value in Rust. In the file it is zero, so that nothing of the program's memory leaks into it.
 
-mod common;
-
 use std::fs;
 
-use common::*;
+use crate::common::*;
 use pheap::{P, Persist, Result, Root, Txn, txn};
 
 /// 32 bytes, of which 7 + 4 + 6 are padding; 15 are the value.

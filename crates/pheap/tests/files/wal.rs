@@ -1,12 +1,9 @@
 //! Heaps with a write-ahead log: what is in which file, what a kill leaves, conversions, and limits.
 
-#[path = "common/killed.rs"]
-mod killed;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use killed::copy_as_killed;
+use crate::common::killed::copy_as_killed;
 use pheap::{Durability, Error, Heap, Options, P, Persist, Root, SyncPolicy, Txn};
 
 const ARENA: u64 = 1 << 20;

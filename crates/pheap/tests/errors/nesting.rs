@@ -1,9 +1,7 @@
 //! One thread, one transaction.
 #![allow(clippy::unit_arg)] // `Ok(tx[p] = 1)` is a transaction in one line
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use pheap::{Error, Result, Root};
 
 fn is_nested<T>(result: Result<T>) -> bool {

@@ -1,13 +1,11 @@
 //! No space: the transaction is rolled back, and the heap goes on.
 #![allow(clippy::unit_arg)] // `Ok(tx[p] = 1)` is a transaction in one line
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 
-use common::sample::*;
-use common::*;
+use crate::common::sample::*;
+use crate::common::*;
 use pheap::{Error, Options, Result, Root};
 
 /// Makes lists of blocks until there is no space; what that says. The heap is full, but usable.
@@ -98,7 +96,7 @@ fn the_file_may_not_grow() {
         return;
     }
     let dir = tempdir();
-    run_well("the_file_may_not_grow", "limited", &dir.path().join("x"));
+    run_well("space::the_file_may_not_grow", "limited", &dir.path().join("x"));
 }
 
 #[test]
@@ -136,7 +134,7 @@ fn the_disk_is_full() {
         return;
     }
     let dir = tempdir();
-    run_well("the_disk_is_full", "mounter", dir.path());
+    run_well("space::the_disk_is_full", "mounter", dir.path());
 }
 
 /// The old content of a transaction does not fit in what is left: it goes on in memory, and fails in the end.

@@ -1,9 +1,7 @@
 //! Several threads that look at one root together.
 #![allow(clippy::unit_arg)] // `Ok(tx[p] = 1)` is a transaction in one line
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use pheap::{P, Persist, Result, Root, Shared};
 
 #[derive(Persist)]

@@ -1,12 +1,10 @@
 //! The file of an open heap is removed, renamed, or replaced.
 #![allow(clippy::unit_arg)] // `Ok(tx[p] = 1)` is a transaction in one line
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 
-use common::*;
+use crate::common::*;
 use pheap::{Durability, Error, Heap, Options, Result, Root};
 
 const KINDS: [Durability; 2] = [Durability::Process, Durability::Pmem];

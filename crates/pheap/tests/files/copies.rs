@@ -1,15 +1,13 @@
 //! Files of heaps that were in use: those that a killed program has left open again, copies of them do not, unless somebody answers for them.
 #![allow(clippy::unit_arg)] // `Ok(tx[p] = 1)` is a transaction in one line
 
-mod common;
-
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::killed::*;
-use common::*;
+use crate::common::killed::*;
+use crate::common::*;
 use pheap::{Durability, Error, Options, P, Persist, Result, Root};
 
 const KINDS: [Durability; 3] = [Durability::Process, Durability::Pmem, Durability::Wal];
@@ -100,7 +98,7 @@ fn a_copy_of_a_heap_in_use_is_refused() -> Result<()> {
 /// What the message says, second: of a heap that nobody changed meanwhile.
 #[test]
 fn a_copy_that_somebody_answers_for_is_opened() -> Result<()> {
-    const TEST: &str = "a_copy_that_somebody_answers_for_is_opened";
+    const TEST: &str = "copies::a_copy_that_somebody_answers_for_is_opened";
     if let Some((role, path)) = role() {
         let kind = KINDS.into_iter().find(|kind| format!("{kind:?}") == role).unwrap();
         let heap = of(kind).open(path)?;
@@ -186,7 +184,7 @@ fn a_copy_that_is_damaged_is_not_opened() -> Result<()> {
 /// Other names of the same file, and closed heaps wherever they come from.
 #[test]
 fn what_is_no_copy_of_a_heap_in_use_opens() -> Result<()> {
-    const TEST: &str = "what_is_no_copy_of_a_heap_in_use_opens";
+    const TEST: &str = "copies::what_is_no_copy_of_a_heap_in_use_opens";
     if let Some((_, path)) = role() {
         let heap = small().open(path)?;
         set(&heap.root("numbers")?, 7)?;
@@ -281,7 +279,7 @@ fn in_namespace(test: &str, mounts: &str, role: &str, path: &Path) -> Option<boo
 /// Where `/proc` is not mounted, nobody knows whether the machine has been down.
 #[test]
 fn an_unknown_boot_is_not_this_one() -> Result<()> {
-    const TEST: &str = "an_unknown_boot_is_not_this_one";
+    const TEST: &str = "copies::an_unknown_boot_is_not_this_one";
     if let Some((role, path)) = role() {
         let options = small();
         match role.as_str() {
@@ -346,7 +344,7 @@ fn an_unknown_boot_is_not_this_one() -> Result<()> {
 /// What is in a tmpfs has never seen another boot.
 #[test]
 fn a_tmpfs_knows_its_boot() -> Result<()> {
-    const TEST: &str = "a_tmpfs_knows_its_boot";
+    const TEST: &str = "copies::a_tmpfs_knows_its_boot";
     if let Some((role, path)) = role() {
         let heap = small().open(path)?;
         let root = heap.root("numbers")?;

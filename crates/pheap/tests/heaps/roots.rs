@@ -1,11 +1,9 @@
 //! The directory of roots.
 #![allow(clippy::unit_arg)] // `Ok(tx[p] = 1)` is a transaction in one line
 
-mod common;
-
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use common::*;
+use crate::common::*;
 use pheap::{Error, Heap, P, Persist, Result, Root};
 
 #[derive(Persist, Default)]

@@ -1,13 +1,11 @@
 //! `Heap::check` and `Options::verify`: what is wrong with a heap is found, and nothing else.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::*;
+use crate::common::*;
 use pheap::{Durability, Error, Heap, Options, P, Persist, Report, Result, Root, Txn, View};
 
 /// Something of everything.
@@ -357,7 +355,7 @@ fn flipped_bytes_are_errors_or_sound() -> Result<()> {
 /// The logs count: they are replayed, in memory, before the check.
 #[test]
 fn a_crashed_heap_is_verified_with_its_logs() -> Result<()> {
-    const TEST: &str = "a_crashed_heap_is_verified_with_its_logs";
+    const TEST: &str = "check::a_crashed_heap_is_verified_with_its_logs";
     if let Some((role, path)) = role() {
         let heap = tiny().pin_undo(role == "long").open(&path)?;
         let root = heap.root_or::<Zoo>("one", zoo)?;

@@ -1,10 +1,8 @@
 //! Pointers that are kept between transactions.
 
-mod common;
-
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use common::*;
+use crate::common::*;
 use pheap::{Error, Held, P, Persist, Result, Root};
 
 #[derive(Persist)]

@@ -13,13 +13,11 @@
 //! second line of an object). The explorer of crash images in `pheap-crash` looks for these.
 #![allow(clippy::unit_arg)] // `Ok(tx[p] = 1)` is a transaction in one line
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 
-use common::killed::*;
-use common::*;
+use crate::common::killed::*;
+use crate::common::*;
 use pheap::{Error, Heap, Options, P, Persist, Result, Root, Txn, View};
 
 #[derive(Persist, Default)]
@@ -168,7 +166,7 @@ fn open(options: &Options, path: &Path) -> Root<Data<'static>> {
 
 #[test]
 fn n1_stores_to_bytes_0_2_1_of_a_word() {
-    all_or_nothing("n1_stores_to_bytes_0_2_1_of_a_word", |tx, d| {
+    all_or_nothing("predecessor::n1_stores_to_bytes_0_2_1_of_a_word", |tx, d| {
         let bytes = tx[d].bytes.unwrap();
         for i in [0, 2, 1] {
             let byte = bytes.at(i);
@@ -180,7 +178,7 @@ fn n1_stores_to_bytes_0_2_1_of_a_word() {
 
 #[test]
 fn n2_an_object_across_two_lines_then_a_field_in_the_second() {
-    all_or_nothing("n2_an_object_across_two_lines_then_a_field_in_the_second", |tx, d| {
+    all_or_nothing("predecessor::n2_an_object_across_two_lines_then_a_field_in_the_second", |tx, d| {
         let wide = tx[d].wide.unwrap();
         tx[wide] = Wide { words: [7; 12], tail: 8 };
         tx[wide].words[11] = 9;
@@ -200,12 +198,12 @@ fn n2_with_the_field_by_itself() {
         tx[d].count += 1;
         Ok(())
     }
-    all_or_nothing("n2_with_the_field_by_itself", change);
+    all_or_nothing("predecessor::n2_with_the_field_by_itself", change);
 }
 
 #[test]
 fn n3_a_pointer_set_to_none_then_new_allocations() {
-    all_or_nothing("n3_a_pointer_set_to_none_then_new_allocations", |tx, d| {
+    all_or_nothing("predecessor::n3_a_pointer_set_to_none_then_new_allocations", |tx, d| {
         tx[d].list = None;
         for value in 0..5000 {
             let node = tx.alloc(Node { value: value + 1_000_000, next: None })?;
@@ -220,7 +218,7 @@ fn n3_a_pointer_set_to_none_then_new_allocations() {
 
 #[test]
 fn n4_copies_into_a_slice() {
-    all_or_nothing("n4_copies_into_a_slice", |tx, d| {
+    all_or_nothing("predecessor::n4_copies_into_a_slice", |tx, d| {
         let (bytes, numbers) = (tx[d].bytes.unwrap(), tx[d].numbers.unwrap());
         tx[bytes][3..9].copy_from_slice(b"copied");
         tx[bytes].copy_within(..10, 40);
@@ -238,7 +236,7 @@ fn n5_appending() {
         tx[d].numbers = Some(new);
         Ok(())
     }
-    all_or_nothing("n5_appending", |tx, d| {
+    all_or_nothing("predecessor::n5_appending", |tx, d| {
         for i in 0..10 {
             append(tx, d, 10_000 + i)?;
         }
@@ -257,7 +255,7 @@ fn n6_functions_that_know_nothing_of_transactions() {
         *wide = Wide::default();
         wide.tail = 5;
     }
-    all_or_nothing("n6_functions_that_know_nothing_of_transactions", |tx, d| {
+    all_or_nothing("predecessor::n6_functions_that_know_nothing_of_transactions", |tx, d| {
         let (numbers, wide) = (tx[d].numbers.unwrap(), tx[d].wide.unwrap());
         scramble(&mut tx[numbers]);
         wipe(&mut tx[wide]);
@@ -292,7 +290,7 @@ fn n7_after_a_panic_the_next_transaction_stands_for_itself() -> Result<()> {
     for path in ["short", "long"] {
         let file = dir.path().join(path);
         drop(fresh(&options(path).open(&file)?)?);
-        run_killed("n7_after_a_panic_the_next_transaction_stands_for_itself", path, &file);
+        run_killed("predecessor::n7_after_a_panic_the_next_transaction_stands_for_itself", path, &file);
         let root = open(&options(path), &file);
         let seen =
             root.read(|view, d| (view[d].count, view[view[d].numbers.unwrap()].iter().sum::<u64>()))?;
@@ -365,7 +363,7 @@ fn n9_killed_during_the_first_initialisation() -> Result<()> {
 
 #[test]
 fn n9_killed_while_the_first_root_is_made() -> Result<()> {
-    const TEST: &str = "n9_killed_while_the_first_root_is_made";
+    const TEST: &str = "predecessor::n9_killed_while_the_first_root_is_made";
     if let Some((role, path)) = role() {
         let heap = small().open(&path)?;
         if role == "opened" {
@@ -430,7 +428,7 @@ fn n10_much_ordinary_memory_before_opening() -> Result<()> {
     let dir = tempdir();
     let path = dir.path().join("x");
     drop(fresh(&small().open(&path)?)?);
-    run_well("n10_much_ordinary_memory_before_opening", "hoarder", &path);
+    run_well("predecessor::n10_much_ordinary_memory_before_opening", "hoarder", &path);
     assert_eq!(open(&small(), &path).read(|view, d| view[d].count)?, 200 << 20);
     Ok(())
 }
@@ -531,7 +529,7 @@ fn a_record_behind_a_torn_one_stays_dead() -> Result<()> {
 /// Fresh log memory may hold entries of a log that was there before.
 #[test]
 fn stale_entries_in_the_memory_of_a_new_log_are_dead() -> Result<()> {
-    const TEST: &str = "stale_entries_in_the_memory_of_a_new_log_are_dead";
+    const TEST: &str = "predecessor::stale_entries_in_the_memory_of_a_new_log_are_dead";
     if let Some((role, path)) = role() {
         let heap = small().open(&path)?;
         for round in 0..20u64 {
@@ -563,7 +561,7 @@ fn stale_entries_in_the_memory_of_a_new_log_are_dead() -> Result<()> {
 /// A new root was not flushed: it is there when `root` has returned.
 #[test]
 fn a_new_root_survives() -> Result<()> {
-    const TEST: &str = "a_new_root_survives";
+    const TEST: &str = "predecessor::a_new_root_survives";
     if let Some((role, path)) = role() {
         let heap = small().open(&path)?;
         match role.as_str() {
@@ -637,7 +635,7 @@ fn a_string_constant_comes_back_with_its_text() -> Result<()> {
         })?;
         die();
     }
-    run_killed("a_string_constant_comes_back_with_its_text", "writer", &path);
+    run_killed("predecessor::a_string_constant_comes_back_with_its_text", "writer", &path);
     let root = open(&small(), &path);
     root.read(|view, d| {
         let text = view[d].text.unwrap();

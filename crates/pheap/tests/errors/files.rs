@@ -1,13 +1,11 @@
 //! Files that are no heaps, or no good ones: each is an error, and is left as it was.
 #![allow(clippy::unit_arg)] // `Ok(tx[p] = 1)` is a transaction in one line
 
-mod common;
-
 use std::fs;
 
-use common::killed::*;
-use common::sample::*;
-use common::*;
+use crate::common::killed::*;
+use crate::common::sample::*;
+use crate::common::*;
 use pheap::{Error, Result, Root};
 
 #[test]
@@ -192,7 +190,7 @@ fn a_bad_header_in_the_first_session_is_no_empty_heap() -> Result<()> {
 /// The other header is older: it does not know of the arena that the heap has grown by.
 #[test]
 fn a_bad_header_after_growth_is_noticed_or_made_good() -> Result<()> {
-    const TEST: &str = "a_bad_header_after_growth_is_noticed_or_made_good";
+    const TEST: &str = "files::a_bad_header_after_growth_is_noticed_or_made_good";
     let sum = |root: &Root<Record>| root.read(|view, r| view[view[r].items.unwrap()].iter().sum::<u64>());
     if let Some((_, path)) = role() {
         match small().open(&path) {

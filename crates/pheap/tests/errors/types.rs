@@ -1,11 +1,9 @@
 //! Roots of another type.
 #![allow(clippy::unit_arg)] // `Ok(tx[p] = 1)` is a transaction in one line
 
-mod common;
-
 use std::fs;
 
-use common::*;
+use crate::common::*;
 use pheap::{P, Persist, Result};
 
 /// Makes a root of one type and opens it as another; what that says.

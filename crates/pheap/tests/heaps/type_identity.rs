@@ -1,12 +1,10 @@
 //! A heap takes two types for one only if nothing differs, at any level; and it keeps no type that it could not read again.
 #![allow(dead_code)] // layouts count
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 
-use common::*;
+use crate::common::*;
 use pheap::{Error, Heap, P, PBTreeMap, PHashMap, PVec, PVecDeque, Persist, Result, Root};
 use xxhash_rust::xxh3::xxh3_64;
 

@@ -1,12 +1,10 @@
 //! Heaps that are only looked at.
 #![allow(clippy::unit_arg)] // `Ok(tx[p] = 1)` is a transaction in one line
 
-mod common;
-
 use std::fs;
 
-use common::killed::*;
-use common::*;
+use crate::common::killed::*;
+use crate::common::*;
 use pheap::{Error, Options, P, Persist, Result, Root};
 
 #[derive(Persist, Default)]
@@ -35,7 +33,7 @@ fn options_are_for_reading(options: &Options) -> bool {
 
 #[test]
 fn after_a_kill_it_recovers_in_memory() -> Result<()> {
-    const TEST: &str = "after_a_kill_it_recovers_in_memory";
+    const TEST: &str = "readonly::after_a_kill_it_recovers_in_memory";
     if let Some((role, path)) = role() {
         let heap = small().pin_undo(role.contains("long")).open(&path)?;
         let root: Root<Data> = heap.root("data")?;
@@ -100,7 +98,7 @@ fn a_record_is_replayed_in_memory() -> Result<()> {
 
 #[test]
 fn two_readers_in_two_processes() -> Result<()> {
-    const TEST: &str = "two_readers_in_two_processes";
+    const TEST: &str = "readonly::two_readers_in_two_processes";
     if let Some((_, path)) = role() {
         let heap = reader().open(&path)?;
         let root: Root<u64> = heap.existing_root("n")?;
@@ -130,7 +128,7 @@ fn two_readers_in_two_processes() -> Result<()> {
 
 #[test]
 fn a_writer_keeps_readers_out() -> Result<()> {
-    const TEST: &str = "a_writer_keeps_readers_out";
+    const TEST: &str = "readonly::a_writer_keeps_readers_out";
     if let Some((_, path)) = role() {
         assert!(matches!(reader().open(&path), Err(Error::Locked { .. })));
         return Ok(());

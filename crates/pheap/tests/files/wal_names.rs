@@ -1,13 +1,11 @@
 //! Which file is the log of a heap: names that change while the heap is open, mounts, copies, and what lies in a log's place.
 
-mod common;
-
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use common::{die, role, run_killed, run_well, tempdir};
+use crate::common::{die, role, run_killed, run_well, tempdir};
 use pheap::{Durability, Error, Heap, Options, Root, SyncPolicy};
 
 fn options() -> Options {
@@ -438,7 +436,7 @@ fn a_damaged_head_of_a_segment_is_no_head() {
 /// A single file that is mounted into a container.
 #[test]
 fn a_heap_that_is_mounted_by_itself_is_refused() {
-    const TEST: &str = "a_heap_that_is_mounted_by_itself_is_refused";
+    const TEST: &str = "wal_names::a_heap_that_is_mounted_by_itself_is_refused";
     if let Some((role, dir)) = role() {
         if role == "killed" {
             let heap = options().open(dir.join("h")).unwrap();
@@ -532,7 +530,7 @@ fn a_log_on_a_read_only_file_system_is_read() {
         return;
     }
     let dir = tempdir();
-    let test = "a_log_on_a_read_only_file_system_is_read";
+    let test = "wal_names::a_log_on_a_read_only_file_system_is_read";
     run_killed(test, "writer", dir.path());
     run_well(test, "reader", dir.path());
 }

@@ -1,15 +1,13 @@
 //! `Heap::backup`: copies of a heap that is in use.
 #![allow(clippy::unit_arg)] // `Ok(tx[p] = 1)` is a transaction in one line
 
-mod common;
-
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::*;
+use crate::common::*;
 use pheap::{Error, Heap, P, Persist, Result, Root};
 
 /// An account, and a list of what happened to it.
@@ -86,7 +84,7 @@ fn audit_copy(path: &Path) -> Result<u64> {
 
 #[test]
 fn copies_made_while_money_moves() -> Result<()> {
-    const TEST: &str = "copies_made_while_money_moves";
+    const TEST: &str = "backup::copies_made_while_money_moves";
     if let Some((_, dir)) = role() {
         // In a process of its own, in which the addresses of the original are free.
         let mut names: Vec<_> = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -267,7 +265,7 @@ fn heaps_of_all_kinds_are_copied() -> Result<()> {
 /// What a killed program has left in its logs is in the copy.
 #[test]
 fn a_crashed_heap_is_copied_as_it_was_recovered() -> Result<()> {
-    const TEST: &str = "a_crashed_heap_is_copied_as_it_was_recovered";
+    const TEST: &str = "backup::a_crashed_heap_is_copied_as_it_was_recovered";
     if let Some((role, path)) = role() {
         let heap = small().pin_undo(role == "long").open(&path)?;
         let (a, b) = (account(&heap, "a", ALL)?, account(&heap, "b", 0)?);

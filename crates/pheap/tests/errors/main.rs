@@ -1,0 +1,11 @@
+//! What goes wrong is told, by an error that says what to do, and nothing is lost.
+
+mod access;
+#[path = "../common/mod.rs"]
+mod common;
+mod files;
+mod messages;
+mod nesting;
+mod order;
+mod space;
+mod types;

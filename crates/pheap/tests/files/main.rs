@@ -1,0 +1,13 @@
+//! What becomes of the files of a heap: how they grow, are copied, removed, renamed, locked and read, and those that earlier versions have left.
+
+mod backup;
+#[path = "../common/mod.rs"]
+mod common;
+mod copies;
+mod format;
+mod growth;
+mod predecessor;
+mod readonly;
+mod removed;
+mod wal;
+mod wal_names;

@@ -1,0 +1,11 @@
+//! What is in a heap: roots and their types, what is held and what a collection frees, and what `check` says of it.
+
+mod check;
+mod collect;
+mod collect_model;
+#[path = "../common/mod.rs"]
+mod common;
+mod held;
+mod roots;
+mod shared;
+mod type_identity;
