@@ -33,7 +33,7 @@ case $kind in
         arguments=(-Zbuild-std)
         # `fork`: a child of a process with threads, which this sanitizer gives up. `relocate`, `predecessor`: heaps at places that it does not know.
         skipped+=" fork relocate "
-        filters=(--skip predecessor::)
+        filters=(--skip predecessor:: --skip files::elsewhere)
         ;;
     # Marking by several threads. Not pheap itself: its heaps are file mappings at chosen addresses, which Miri does not have; nor the other tests of
     # pheap-gc, which take more than four minutes each with a single case.

@@ -41,9 +41,11 @@ pub(super) fn open_file(options: &Options, path: &Path) -> Result<Heap> {
     how.read(true).write(!options.read_only).create(!options.read_only).truncate(false);
     let file = OwnFile::open(|| regular::open(&mut how, path))?;
     let lock = OpenFile::lock(&file, path, options.read_only)?;
-    match open_locked(options, path, file) {
+    match open_locked(options, path, file.clone()) {
         Ok(builder) => Ok(builder.finish(options, Some(lock))),
         Err(error) => {
+            // A child that another thread has just made shares the lock until it runs another program.
+            let _ = file.unlock();
             lock.forget();
             Err(error)
         }

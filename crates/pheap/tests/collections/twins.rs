@@ -71,7 +71,7 @@ fn steps<Op: std::fmt::Debug + Clone + 'static>(op: BoxedStrategy<Op>) -> BoxedS
 
 const RESERVE: u64 = 1 << 28;
 /// Addresses beyond those that heaps are given by themselves, of which each heap has some for itself: tests run beside each other.
-const PLACES: u64 = 0x6000_0000_0000;
+const PLACES: u64 = if cfg!(pheap_tsan) { 0x7a40_0000_0000 } else { 0x6000_0000_0000 };
 const PLACES_OF_ONE: u64 = 4;
 static HEAPS: AtomicU64 = AtomicU64::new(0);
 
