@@ -163,6 +163,7 @@ impl Wal {
     /// Hands what is left in the buffer to the disk when the heap is being closed. Nobody is told that it is durable: a crash before the heap is closed would leave it in a log that the
     /// next opening does not find.
     fn write_rest(&self) -> Result<()> {
+        // SURVIVES unreached: as the sync below; the models run it.
         let mut state = self.state.lock();
         self.write_at_once(&mut state);
         self.check(&state)?;
