@@ -258,7 +258,7 @@ impl Run {
         self.held = Default::default();
         self.medium.look();
         if let Some(heap) = self.heap.take() {
-            pheap::sim::abandon(heap);
+            heap.abandon();
         }
         first_of(&self.medium.violations())
     }

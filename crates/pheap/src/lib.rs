@@ -4,22 +4,32 @@ pub mod collections;
 mod error;
 #[cfg(feature = "serde")]
 pub mod exchange;
+mod faults;
 mod heap;
 mod layout;
+mod log;
 mod media;
+mod os;
 mod ptr;
 mod region;
+#[cfg(feature = "sim")]
+#[doc(hidden)]
+pub mod sim;
+mod store;
 mod sync;
 mod tuning;
 mod txn;
+mod units;
+mod wal;
 
+pub use crate::wal::SyncPolicy;
 pub use collections::{PBTreeMap, PBTreeSet, PHashMap, PHashSet, PString, PVec, PVecDeque};
 pub use error::{Error, Result};
 #[cfg(feature = "serde")]
 pub use exchange::{Export, Import};
 pub use heap::{
     Durability, Elements, Field, Fields, Heap, HeapInfo, Object, Options, Pauses, Pointer, Report, RootInfo,
-    Stats, SyncPolicy, TypeInfo, Usage, Value,
+    Stats, TypeInfo, Usage, Value,
 };
 pub use layout::{Persist, Pointee};
 pub use pheap_macros::{Persist, txn};
@@ -65,11 +75,6 @@ macro_rules! field {
         unsafe { object.__field(|object| &raw mut (*object).$($field).+) }
     }};
 }
-
-/// The crash simulator, for tests of pheap itself.
-#[cfg(feature = "sim")]
-#[doc(hidden)]
-pub use media::sim;
 
 /// The programs of the cookbook are tests.
 #[cfg(all(doctest, feature = "serde"))]

@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds};
 use std::ptr::NonNull;
 
+use crate::layout::desc::{Desc, Kind, Name};
 use crate::layout::{Persist, Pointee, slice_header};
 
 /// Makes a type invariant in `'r`, so that no brand can be traded for another.
@@ -152,6 +153,50 @@ impl<'r> P<'r, str> {
     pub fn is_empty(self) -> bool {
         self.len() == 0
     }
+}
+
+// SAFETY: one word that is described as a pointer; the brand of the pointee changes with that of the pointer.
+unsafe impl<'r, T: Pointee + ?Sized> Persist for P<'r, T> {
+    type At<'a> = P<'a, T::At<'a>>;
+    const PADDED: bool = false;
+    const POINTERS: bool = true;
+
+    fn desc() -> &'static Desc {
+        const {
+            &Desc {
+                name: Name::own("P"),
+                args: &[],
+                size: 8,
+                align: 8,
+                kind: Kind::Ptr { nullable: false, to: T::desc },
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn zero_padding(_: *mut Self) {}
+}
+
+// SAFETY: as for `P`; `None` is the zero word, because `P` is a `NonNull` inside.
+unsafe impl<'r, T: Pointee + ?Sized> Persist for Option<P<'r, T>> {
+    type At<'a> = Option<P<'a, T::At<'a>>>;
+    const PADDED: bool = false;
+    const POINTERS: bool = true;
+
+    fn desc() -> &'static Desc {
+        const {
+            &Desc {
+                name: Name::own("P"),
+                args: &[],
+                size: 8,
+                align: 8,
+                kind: Kind::Ptr { nullable: true, to: T::desc },
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn zero_padding(_: *mut Self) {}
 }
 
 /// Identity of an object within one transaction; made by [`P::key`].

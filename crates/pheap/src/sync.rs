@@ -58,7 +58,7 @@ pub(crate) fn look_at<T, R>(mutex: &Mutex<T>, forked: bool, f: impl FnOnce(&T) -
 #[inline(always)]
 pub(crate) fn may_be_biased() -> bool {
     #[cfg(all(feature = "sim", not(all(test, pheap_loom))))]
-    return !crate::media::sim::mutant::watches_locks();
+    return !crate::faults::mutant::watches_locks();
     #[cfg(not(all(feature = "sim", not(all(test, pheap_loom)))))]
     true
 }

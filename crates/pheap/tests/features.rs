@@ -4,8 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Of the simulator itself.
-const SIMULATOR: [&str; 5] =
-    ["media/sim.rs", "media/sim/", "heap/simulated.rs", "heap/simulated/", "sync/watched.rs"];
+const SIMULATOR: [&str; 5] = ["sim.rs", "sim/", "faults/", "heap/simulated.rs", "sync/watched.rs"];
 /// It decides whose locks there are: those of the simulator can be watched.
 const LOCKS: &str = "sync.rs";
 
@@ -106,6 +105,6 @@ fn what_depends_on_the_feature_is_found() {
     assert!(objects("    } else if cfg!(all(test, feature = \"sim\")) {\n        3"));
     assert!(objects("#[cfg(feature = \"sim\")]\n/// Lines.\npub(crate) const KEPT: usize = 8;"));
     assert!(objects("#[cfg(not(feature = \"sim\"))]\nlet kept = 1024;"));
-    assert!(!objects("#[cfg(feature = \"sim\")]\nuse crate::media::sim::mutant;"));
+    assert!(!objects("#[cfg(feature = \"sim\")]\nuse crate::faults::mutant;"));
     assert!(!objects("const _: () = assert!(cfg!(target_endian = \"little\"));"));
 }

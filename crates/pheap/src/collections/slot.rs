@@ -4,7 +4,7 @@ use std::mem::MaybeUninit;
 
 use crate::layout::Persist;
 use crate::layout::desc::{Desc, Kind, Name};
-use crate::media::cpu::settle;
+use crate::os::cpu::settle;
 
 /// A place for a `T`: zero in all bytes while there is none, so that whoever follows pointers finds no stale one.
 ///

@@ -8,13 +8,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use super::header::{HEADER_SIZE, Header, Use};
-use super::mapping::PAGE;
-use super::open::random;
-use super::removed::has_name;
-use super::spans::all_spans;
 use super::{Heap, HeapInner, Meta};
 use crate::error::{Error, Result};
+use crate::os::names::has_name;
+use crate::os::random;
+use crate::store::header::{Header, Use};
+use crate::store::spans::all_spans;
+use crate::units::HEADER_SIZE;
+use crate::units::PAGE;
 
 /// Bytes that are written at a time.
 const CHUNK: u64 = 1 << 20;

@@ -12,11 +12,12 @@ use std::collections::HashMap;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::header::{HEADER_SIZE, Header};
-use super::mapping::PAGE;
 use super::{HeapInner, Meta};
-use crate::media::holds;
+use crate::faults::holds;
 use crate::region::alloc::span::ObjectSpan;
+use crate::store::header::Header;
+use crate::units::HEADER_SIZE;
+use crate::units::PAGE;
 
 /// The bits of each span, by its offset.
 #[derive(Debug, Default)]

@@ -5,14 +5,14 @@ use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::mapping::PAGE;
 use super::{Heap, HeapInner};
 use crate::error::{Error, Result};
 #[cfg(feature = "sim")]
-use crate::media::sim::mutant;
-use crate::media::wal::Wal;
-use crate::media::{Bug, bug};
+use crate::faults::mutant;
+use crate::faults::{Bug, bug};
 use crate::region::Region;
+use crate::units::PAGE;
+use crate::wal::Wal;
 
 /// Bytes of a region that are looked at while its lock is held.
 const STEP: u64 = 16 << 20;

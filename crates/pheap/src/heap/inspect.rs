@@ -7,12 +7,12 @@ use std::fmt;
 
 use super::check::map::{Astray, HeapMap, Place};
 use super::check::trace::read_integer;
-use super::header::Use;
 use super::options::Durability;
 use super::{Heap, Meta, open};
 use crate::error::{Error, Result};
 use crate::layout::desc::Prim;
 use crate::layout::{FieldLayout, Shape, TypeLayout, describe, slice_header};
+use crate::store::header::Use;
 
 /// A type, as [`Heap::types`] lists it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,15 +7,18 @@
 use std::io;
 use std::sync::Arc;
 
-use super::header::{HEADER_SIZE, Header, SLOT_SIZE, Use};
-use super::mapping::{Backing, Mapping, PAGE};
 use super::open::{Builder, Place};
 use super::options::Options;
-use super::relocate;
 use crate::error::{Error, Result};
-use crate::media::wal::storage::Disk;
-use crate::media::wal::{Leftover, Settings, Wal, fold_leftover, write_again};
-use crate::media::{Bug, Medium, SyncedFile, bug};
+use crate::faults::{Bug, bug};
+use crate::media::{Medium, SyncedFile};
+use crate::os::mapping::{Backing, Mapping};
+use crate::os::storage::Disk;
+use crate::store::header::{Header, SLOT_SIZE, Use};
+use crate::store::relocate;
+use crate::units::HEADER_SIZE;
+use crate::units::PAGE;
+use crate::wal::{Leftover, Settings, Wal, fold_leftover, write_again};
 
 /// Brings what a crash has left in the log to the heap's file, and marks that as closed. A log that the heap does not need is left to the caller, who
 /// may [retire](retire_old_log) it then: the heap is good.
@@ -163,7 +166,7 @@ pub(super) fn open_at(
     };
     make_durable(&**disk, &header, false)?;
     retire_old_log(&mut header, &**disk)?;
-    let wal = Wal::create(disk.clone(), &header, settings)?;
+    let wal = Wal::create(disk.clone(), header.wal_identity(), settings)?;
     wal.set_base(mapping.base().addr());
     let opened = Builder::existing(mapping, Medium::Wal(wal.clone()), header, &Leftover::default());
     if let Some(error) = wal.failure() {

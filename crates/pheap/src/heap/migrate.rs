@@ -25,18 +25,19 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::arena::{SpanEntry, SpanKind};
-use super::mapping::PAGE;
 use super::roots::write_word;
-use super::{Heap, HeapInner, Span};
+use super::{Heap, HeapInner};
 use crate::error::{Error, Result};
+use crate::faults::{Bug, bug};
 use crate::layout::Persist;
 use crate::layout::desc::Desc;
-use crate::media::{Bug, bug};
 use crate::ptr::P;
-use crate::region::header::REGION_SIZE;
 use crate::region::{Exclusive, Region, guard};
+use crate::store::arena::{SpanEntry, SpanKind};
+use crate::store::region_header::REGION_SIZE;
+use crate::store::spans::Span;
 use crate::txn::Txn;
+use crate::units::PAGE;
 
 impl Heap {
     /// Gives a root another type: if it has the layout of `Old`, `f` runs in a transaction, and what it returns becomes the root, together

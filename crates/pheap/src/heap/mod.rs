@@ -1,38 +1,22 @@
 //! Heaps: the file and its mapping, arenas and spans, the type table, and the roots.
 
-pub(crate) mod arena;
 mod backup;
 pub(crate) mod bitmaps;
 pub(crate) mod check;
 mod checkpoints;
 mod collections;
-pub(crate) mod fork;
-pub(crate) mod header;
-mod holes;
-pub(crate) mod identity;
 mod inspect;
-pub(crate) mod lock;
 mod logged;
-pub(crate) mod mapping;
 mod migrate;
 mod open;
 mod options;
-pub(crate) mod page_map;
-mod pages;
 mod pauses;
-mod regular;
-mod relocate;
 mod removed;
 mod roots;
 #[cfg(feature = "sim")]
 mod simulated;
 mod spans;
-pub(crate) mod stored;
 mod survey;
-pub(crate) mod syncs;
-pub(crate) mod table;
-mod types;
-pub(crate) mod word;
 mod worker;
 
 use std::collections::BTreeMap;
@@ -42,28 +26,28 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::media::{Bug, Counters, Media, Medium, bug};
+use crate::faults::{Bug, bug};
+use crate::media::{Counters, Media, Medium};
+use crate::os::file_lock::OpenFile;
+use crate::os::fork;
+use crate::os::mapping::Mapping;
 use crate::region::{Region, guard};
+use crate::store::arena::Arena;
+use crate::store::header::{Header, Use};
+use crate::store::page_map::PageMap;
+use crate::store::pages::Pages;
+use crate::store::types::TypeTable;
 use crate::sync::{Mutex, look_at};
 use crate::tuning::Tuning;
 use crate::txn::recovery::Recovered;
-use arena::Arena;
 use collections::Collections;
-use header::{Header, Use};
-use lock::OpenFile;
-use mapping::Mapping;
-use page_map::PageMap;
-use pages::Pages;
-use types::TypeTable;
 use worker::Worker;
 
 pub use check::{Report, Usage};
 pub use inspect::{Elements, Field, Fields, HeapInfo, Object, Pointer, TypeInfo, Value};
-pub(crate) use open::random;
-pub use options::{Durability, Options, SyncPolicy};
+pub use options::{Durability, Options};
 pub use pauses::Pauses;
 pub use roots::RootInfo;
-pub(crate) use spans::Span;
 
 /// An open heap: a file of Rust objects, mapped into memory.
 ///

@@ -7,34 +7,43 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU8;
 
-use super::arena::{Arena, SpanEntry, SpanKind};
 use super::bitmaps::LiveSlots;
 use super::check;
 use super::collections::Collections;
-use super::fork::{self, OwnFile};
-use super::header::{self, FORMAT, Found, HEADER_SIZE, Header, Use};
-use super::holes;
-use super::identity::{Identity, boot_id, is_same_boot};
-use super::lock::OpenFile;
-use super::mapping::{Backing, Mapping, PAGE, is_tmpfs, supports_map_sync};
 use super::options::{Durability, Options};
-use super::page_map::PageMap;
-use super::pages::Pages;
-use super::spans::{Span, spans_in, write_entry};
-use super::stored::Stored;
 use super::survey::{Outlook, Surveyed, check_roots, free_pages, read_regions};
-use super::types::TypeTable;
 use super::worker::Worker;
-use super::{Heap, HeapInner, Meta, OPEN, READ_ONLY, logged, regular, relocate, removed};
+use super::{Heap, HeapInner, Meta, OPEN, READ_ONLY, logged};
 use crate::error::{Error, Result};
-use crate::media::cpu::FlushInstruction;
-use crate::media::wal::Leftover;
-use crate::media::wal::files::Files;
-use crate::media::wal::storage::Disk;
-use crate::media::{Bug, Media, Medium, SyncedFile, bug};
+use crate::faults::{Bug, bug};
+use crate::media::{Media, Medium, SyncedFile};
+use crate::os::cpu::FlushInstruction;
+use crate::os::file_lock::OpenFile;
+use crate::os::fork;
+use crate::os::fork::OwnFile;
+use crate::os::holes;
+use crate::os::identity::{Identity, boot_id, is_same_boot};
+use crate::os::mapping::{Backing, Mapping, is_tmpfs, supports_map_sync};
+use crate::os::names::has_name;
+use crate::os::random;
+use crate::os::regular;
+use crate::os::storage::Disk;
+use crate::store::arena::{Arena, SpanEntry, SpanKind};
+use crate::store::header;
+use crate::store::header::{FORMAT, Found, Header, Use};
+use crate::store::page_map::PageMap;
+use crate::store::pages::Pages;
+use crate::store::relocate;
+use crate::store::spans::{Span, spans_in, write_entry};
+use crate::store::stored::Stored;
+use crate::store::types::TypeTable;
 use crate::sync::Mutex;
 use crate::txn::log::Log;
 use crate::txn::recovery::{Recovered, read_logs, replay};
+use crate::units::HEADER_SIZE;
+use crate::units::PAGE;
+use crate::wal::Leftover;
+use crate::wal::files::Files;
 
 pub(super) fn open_file(options: &Options, path: &Path) -> Result<Heap> {
     let mut how = OpenOptions::new();
@@ -106,7 +115,7 @@ fn open_found(
         return Err(Error::Truncated { path: path.to_owned(), have, need: header.mapped });
     }
     check_use(options, path, &file, &header)?;
-    let leftover = Leftover::read(&**disk, &header).map_err(|error| match error {
+    let leftover = Leftover::read(&**disk, &header.wal_identity()).map_err(|error| match error {
         // Perhaps it lies beside the heap elsewhere.
         Error::LogMissing { .. } => disk.may_have_log().err().unwrap_or(error),
         error => error,
@@ -218,7 +227,7 @@ fn create_file(options: &Options, path: &Path, file: OwnFile, disk: &Arc<dyn Dis
         return Err(Error::OutOfSpace { reason: "the maximal size is less than one arena".to_owned() });
     }
     // A log of a heap that is gone may be all that is left of it.
-    Leftover::read(&**disk, &header)?;
+    Leftover::read(&**disk, &header.wal_identity())?;
     logged::remove_old_log(&**disk)?;
     let place = Place { path, file: &file, base: options.base };
     let mut mapping = relocate::reserve(options.base, &header, place.shared(false))?;
@@ -319,15 +328,6 @@ fn sync_directory(path: &Path) -> Result<()> {
     File::open(parent)
         .and_then(|directory| directory.sync_all())
         .map_err(|e| Error::io(format!("syncing the directory {}", parent.display()), e))
-}
-
-/// Numbers that nobody could guess.
-pub(crate) fn random<const N: usize>() -> [u64; N] {
-    let mut words = [0u64; N];
-    // SAFETY: the buffer has this many bytes. Up to 256 of them come whole.
-    let got = unsafe { libc::getrandom(words.as_mut_ptr().cast(), N * 8, 0) };
-    assert_eq!(got, N as isize * 8, "getrandom failed: {}", io::Error::last_os_error());
-    words
 }
 
 /// Marks the heap as in use, durably before it is changed: after a power failure, the disk may have any of the pages that were
@@ -538,7 +538,7 @@ impl Builder {
         spans.sort_by_key(|span| span.entry.region); // often one region has them all, and this takes no time
         let state = if mapping.is_read_only() { READ_ONLY } else { OPEN };
         // One that had none to begin with, or whose file system does not count them, is nobody's loss.
-        let named = mapping.file().is_some_and(|file| removed::has_name(file).unwrap_or(false));
+        let named = mapping.file().is_some_and(|file| has_name(file).unwrap_or(false));
         let inner = Arc::new(HeapInner {
             has_name: named && !mapping.is_read_only(),
             mapping,

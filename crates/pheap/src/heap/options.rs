@@ -1,13 +1,13 @@
 //! How to open a heap.
 
-use std::num::NonZero;
 use std::path::Path;
-use std::sync::OnceLock;
 
-use super::mapping::PAGE;
 use super::{Heap, open};
 use crate::error::{Error, Result};
+use crate::os::cores;
 use crate::tuning::Tuning;
+use crate::units::PAGE;
+use crate::wal::SyncPolicy;
 
 /// What committed transactions survive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -27,19 +27,6 @@ pub enum Durability {
     Wal,
     /// The end of the process at any instant (`kill -9`, abort, panic), but not of the machine.
     Process,
-}
-
-/// When the log of a heap with [`Durability::Wal`] is synced to its disk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum SyncPolicy {
-    /// Before a transaction returns: nothing that was committed, or read, is lost when the power fails. Transactions that end at the same
-    /// time share a sync.
-    #[default]
-    EveryCommit,
-    /// When [`Heap::sync`] is called, when the heap is closed, and by checkpoints. A power failure takes the newest transactions since then,
-    /// never a part of one, and never one without those after it; the end of the process takes none.
-    OnDemand,
 }
 
 /// Options for opening or creating a heap.
@@ -274,10 +261,4 @@ impl Options {
 /// How many threads mark when somebody waits for it, if the option says `threads`.
 pub(super) fn marking_threads(threads: usize) -> usize {
     if threads == 0 { cores().min(8) } else { threads }
-}
-
-/// Threads that can run at a time. Asked once, and not before it matters: the answer takes longer than to open a small heap does.
-pub(super) fn cores() -> usize {
-    static CORES: OnceLock<usize> = OnceLock::new();
-    *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, NonZero::get))
 }

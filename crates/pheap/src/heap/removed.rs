@@ -3,21 +3,10 @@
 //! Asked for where it costs nothing beside what is done anyway, never by a commit: when the file grows, by `sync` and `checkpoint`, and at the end. A file that was given
 //! another name, or has one more, is found by that.
 
-use std::fs::File;
-use std::io;
-
 use super::HeapInner;
 use crate::error::{Error, Result};
-use crate::media::wal::names::Stat;
-use crate::media::{Bug, bug};
-
-/// Whether a file has a name.
-///
-/// # Errors
-/// What the operating system says.
-pub(crate) fn has_name(file: &File) -> io::Result<bool> {
-    Stat::of(file).map(|stat| stat.links > 0)
-}
+use crate::faults::{Bug, bug};
+use crate::os::names::has_name;
 
 impl HeapInner {
     /// Fails if the file of the heap has been removed, or another one was given its last name.

@@ -3,17 +3,19 @@
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
-use super::arena::{SpanEntry, SpanKind};
 use super::{Heap, HeapInner, Meta};
 use crate::error::{Error, Result};
+use crate::faults::{Bug, bug};
 use crate::layout::Persist;
 use crate::layout::desc::Desc;
-use crate::media::{Bug, LINE, Media, bug};
-use crate::region::header::{MAX_NAME, REGION_SIZE, RegionHeader, root_word};
+use crate::media::Media;
 use crate::region::{Exclusive, Identity, Region, Root, guard};
+use crate::store::arena::{SpanEntry, SpanKind};
+use crate::store::region_header::{MAX_NAME, REGION_SIZE, RegionHeader, root_word};
 use crate::sync::MutexGuard;
 use crate::txn::Txn;
 use crate::txn::context::Context;
+use crate::txn::log::first_segment;
 use crate::txn::log::{Log, Segment};
 
 /// A root, as [`Heap::roots`] lists it.
@@ -323,13 +325,6 @@ pub(super) unsafe fn write_word(exclusive: &Exclusive<'_>, at: *mut u64, word: u
     }
 }
 
-/// The segment of a log that lies behind the header of its region.
-pub(super) fn first_segment(region: u64) -> Segment {
-    Segment { start: region + REGION_SIZE / 2, len: REGION_SIZE / 2 }
-}
-
 fn check_name(name: &str) -> Result<()> {
     if name.is_empty() || name.len() > MAX_NAME { Err(Error::InvalidName(name.to_owned())) } else { Ok(()) }
 }
-
-const _: () = assert!((REGION_SIZE as usize / 2).is_multiple_of(LINE));

@@ -1,27 +1,36 @@
 //! Opening a heap on a simulated medium.
 
-pub(super) mod maps;
-mod source;
-
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use super::header::{self, Found, HEADER_SIZE, Header, Use};
-use super::mapping::{Backing, Mapping, PAGE};
 use super::open::{Builder, new_header, open_in_place};
 use super::options::Durability;
-use super::{Heap, Options, logged, relocate};
+use super::{Heap, Options, logged};
 use crate::error::{Error, Result};
-use crate::media::sim::Sim;
-use crate::media::wal::storage::{Disk, Storage};
-use crate::media::wal::{Leftover, write_again};
 use crate::media::{Medium, SyncedFile};
-
-pub(super) use source::Source;
+use crate::os::mapping::{Backing, Mapping};
+use crate::os::storage::{Disk, Storage};
+use crate::sim::Sim;
+use crate::sim::Source;
+use crate::store::header;
+use crate::store::header::{Found, Header, Use};
+use crate::store::relocate;
+use crate::units::HEADER_SIZE;
+use crate::units::PAGE;
+use crate::wal::{Leftover, write_again};
 
 /// Where no other heap goes, nor the shadow of a sanitizer.
 const BASE: u64 = 0x5f00_0000_0000;
+
+impl Heap {
+    /// Ends the use of a heap on a simulated medium as the death of its process would: nothing more reaches the medium. No transaction
+    /// may be running.
+    #[doc(hidden)]
+    pub fn abandon(self) {
+        self.inner.abandon();
+    }
+}
 
 pub(super) fn open_simulated(options: &Options, sim: &Arc<Sim>) -> Result<Heap> {
     let path = Path::new("<simulated>");
@@ -58,7 +67,7 @@ pub(super) fn open_simulated(options: &Options, sim: &Arc<Sim>) -> Result<Heap> 
 /// Reserves the addresses of a heap.
 fn reserve(header: &Header, base: Option<u64>, source: Source) -> Result<Mapping> {
     let base = base.unwrap_or_else(|| header.bases.first().copied().unwrap_or(BASE));
-    relocate::reserve_at(base, header.reserved, Backing::Simulated(source))
+    relocate::reserve_at(base, header.reserved, Backing::Simulated(Box::new(source)))
 }
 
 /// Whether a file holds nothing but zeros.
@@ -90,7 +99,7 @@ pub(super) fn open_disk(options: &Options, disk: Arc<dyn Disk>) -> Result<Heap> 
         Found::Nothing if is_mapped => return Err(Error::Unsupported("a simulated heap is made with a log")),
         Found::Nothing => {
             let header = Header { uuid: 1, salt: 0x5eed, ..new_header(options) };
-            Leftover::read(&*disk, &header)?;
+            Leftover::read(&*disk, &header.wal_identity())?;
             logged::remove_old_log(&*disk)?;
             let mapping = map(&header, options.base)?;
             let error = |e| Error::io("making the simulated file", e);
@@ -107,7 +116,7 @@ pub(super) fn open_disk(options: &Options, disk: Arc<dyn Disk>) -> Result<Heap> 
             if have < header.mapped {
                 return Err(Error::Truncated { path: path.to_owned(), have, need: header.mapped });
             }
-            let leftover = Leftover::read(&*disk, &header)?;
+            let leftover = Leftover::read(&*disk, &header.wal_identity())?;
             replayed = leftover.transactions();
             // Each opening is of another boot, but for those that are told that it is not.
             if header.in_use == Use::Process && !options.verify {

@@ -1,45 +1,18 @@
 //! Spans: runs of pages that belong to a region.
 
-use std::collections::HashMap;
-use std::ops::{Range, RangeInclusive};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use super::arena::{Arena, SpanEntry, SpanKind, arena_of};
-use super::mapping::PAGE;
-use super::stored::Stored;
-use super::types::Writer;
 use super::{HeapInner, Meta};
 use crate::error::{Error, Result};
+use crate::faults::{Bug, bug};
 use crate::layout::PointerMap;
 use crate::layout::desc::Desc;
-use crate::media::{Bug, Media, bug};
-
-/// A span that was taken. Its entry is not in the span table until somebody puts it there.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Span {
-    /// Offset of its first page.
-    pub(crate) offset: u64,
-    /// Offset of its entry in the span table.
-    pub(crate) entry_at: u64,
-    pub(crate) entry: SpanEntry,
-}
-
-impl Span {
-    /// Offset of what is behind it.
-    pub(crate) fn end(&self) -> u64 {
-        self.offset + self.bytes()
-    }
-
-    /// How long it is.
-    pub(crate) fn bytes(&self) -> u64 {
-        u64::from(self.entry.pages) * PAGE
-    }
-
-    /// Whether it is for objects, not for metadata.
-    pub(crate) fn holds_objects(&self) -> bool {
-        matches!(self.entry.kind, SpanKind::Small | SpanKind::Large)
-    }
-}
+use crate::media::Media;
+use crate::store::arena::{Arena, SpanEntry, SpanKind, arena_of};
+use crate::store::spans::{Span, clear_entry, clear_hidden, write_entry};
+use crate::store::types::Writer;
+use crate::units::PAGE;
 
 impl HeapInner {
     /// Takes a span of at least `bytes`, growing the file if need be. `entry.pages` is filled in.
@@ -118,7 +91,7 @@ impl HeapInner {
 }
 
 impl Meta {
-    pub(super) fn take_span(&mut self, heap: &HeapInner, bytes: u64, entry: SpanEntry) -> Result<Span> {
+    pub(crate) fn take_span(&mut self, heap: &HeapInner, bytes: u64, entry: SpanEntry) -> Result<Span> {
         let len = bytes.max(1).next_multiple_of(PAGE);
         let pages = u32::try_from(len / PAGE).map_err(|_| Error::TooLarge { bytes })?;
         let offset = match self.pages.take(len) {
@@ -152,7 +125,7 @@ impl Meta {
         span
     }
 
-    pub(super) fn arena_of(&self, offset: u64) -> Arena {
+    pub(crate) fn arena_of(&self, offset: u64) -> Arena {
         arena_of(&self.arenas, offset)
     }
 
@@ -198,7 +171,7 @@ impl Meta {
     }
 
     /// Forgets arenas at the end of the file in which nothing is. Returns whether there were any.
-    pub(super) fn drop_free_arenas(&mut self) -> bool {
+    pub(crate) fn drop_free_arenas(&mut self) -> bool {
         let before = self.arenas.len();
         while let [_, .., last] = self.arenas[..]
             && self.pages.take_at(last.first_free(), last.end() - last.first_free())
@@ -209,7 +182,7 @@ impl Meta {
         self.arenas.len() < before
     }
 
-    pub(super) fn register(&mut self, heap: &HeapInner, desc: &'static Desc) -> Result<u32> {
+    pub(crate) fn register(&mut self, heap: &HeapInner, desc: &'static Desc) -> Result<u32> {
         if let Some(number) = self.types.find(desc) {
             return Ok(number);
         }
@@ -244,7 +217,7 @@ impl Meta {
     ///
     /// # Safety
     /// The region is marked as removed, durably, and nobody has it.
-    pub(super) unsafe fn free_spans(&mut self, heap: &HeapInner, spans: &[(u64, u64)]) {
+    pub(crate) unsafe fn free_spans(&mut self, heap: &HeapInner, spans: &[(u64, u64)]) {
         for &(offset, len) in spans {
             // SAFETY: by the caller's promise.
             unsafe { clear_entry(&self.media, heap.base(), &self.arena_of(offset), offset, len) };
@@ -255,96 +228,4 @@ impl Meta {
         }
         spans.iter().for_each(|&(offset, len)| self.pages.give(offset, len));
     }
-}
-
-/// Writes an entry of the span table; durable after a fence.
-///
-/// # Safety
-/// The table is mapped relative to `base`, and the entry is that of pages that belong to nobody, or to the caller alone.
-#[cfg_attr(feature = "sim", track_caller)]
-pub(super) unsafe fn write_entry(media: &Media, base: *mut u8, entry_at: u64, words: [u64; 2]) {
-    // SAFETY: by the caller's promise.
-    unsafe {
-        let entry = base.add(entry_at as usize);
-        media.store(entry, words.as_ptr().cast(), 16);
-        media.flush(entry, 16);
-    }
-}
-
-/// Clears the entry of a span of so many bytes; durable after a fence.
-///
-/// # Safety
-/// As for [`write_entry`]. The span lies in the arena.
-#[cfg_attr(feature = "sim", track_caller)]
-pub(super) unsafe fn clear_entry(media: &Media, base: *mut u8, arena: &Arena, offset: u64, bytes: u64) {
-    // SAFETY: by the caller's promise.
-    unsafe {
-        if clear_hidden(media, base, arena, offset + PAGE..offset + bytes) {
-            media.fence();
-        }
-        write_entry(media, base, arena.entry(offset), [0, 0]);
-    }
-}
-
-/// Clears the entries of pages that opening a heap does not look at, before they come to light. Returns whether there was anything: only damage writes there.
-///
-/// # Safety
-/// As for [`write_entry`], for the pages at these offsets. They lie in the arena.
-unsafe fn clear_hidden(media: &Media, base: *mut u8, arena: &Arena, pages: Range<u64>) -> bool {
-    let entries = pages.step_by(PAGE as usize).map(|page| arena.entry(page));
-    // SAFETY: tables are mapped; the rest is the caller's promise.
-    let hidden = entries.filter(|&at| unsafe { base.add(at as usize).cast::<u64>().read_volatile() } != 0);
-    // SAFETY: as above.
-    // SURVIVES unreached: no program of the crash lab goes on with a heap that is damaged; `tests/errors/order.rs` does.
-    hidden.inspect(|&at| unsafe { write_entry(media, base, at, [0, 0]) }).count() > 0
-}
-
-/// Reads the span tables.
-///
-/// # Safety
-/// The arenas are mapped relative to `base`, and nobody writes to their tables meanwhile.
-pub(super) unsafe fn all_spans(base: *mut u8, arenas: &[Arena]) -> Result<Vec<Span>> {
-    // SAFETY: by the caller's promise.
-    let stored = unsafe { Stored::at(base, arenas.last().map_or(0, Arena::end)) };
-    spans_in(stored, arenas, &HashMap::new())
-}
-
-/// The spans that the tables of these arenas hold, if some of their words are `replaced`. Entries of the pages that a span has behind its first one are not looked at: they mean
-/// nothing, and there are many.
-pub(super) fn spans_in(
-    stored: Stored<'_>,
-    arenas: &[Arena],
-    replaced: &HashMap<u64, u64>,
-) -> Result<Vec<Span>> {
-    let mut spans = Vec::new();
-    for arena in arenas {
-        // Mostly, this is all that is needed.
-        let first: [u64; PAGE as usize / 8] = stored.words(arena.table())?;
-        let words_at = |at: u64| match (at - arena.table()) as usize / 8 {
-            word if word + 1 < first.len() => [first[word], first[word + 1]],
-            _ => stored.mapped(at),
-        };
-        let mut offset = arena.first_free();
-        while offset < arena.used {
-            let entry_at = arena.entry(offset);
-            let mut words = words_at(entry_at);
-            for (at, word) in [entry_at, entry_at + 8].iter().zip(&mut words) {
-                *word = replaced.get(at).copied().unwrap_or(*word);
-            }
-            let mut len = PAGE;
-            if let Some(entry) = SpanEntry::from_words(words)? {
-                let span = Span { offset, entry_at, entry };
-                len = span.bytes();
-                if len == 0 || len > arena.used - offset {
-                    return Err(Error::corrupt(format!(
-                        "the span at byte {offset} has {} pages",
-                        entry.pages
-                    )));
-                }
-                spans.push(span);
-            }
-            offset += len;
-        }
-    }
-    Ok(spans)
 }

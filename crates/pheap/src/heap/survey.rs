@@ -4,20 +4,20 @@
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 
-use super::arena::{Arena, SpanEntry, SpanKind, arena_of};
-use super::header::Header;
-use super::mapping::PAGE;
-use super::pages::Pages;
-use super::roots::first_segment;
-use super::spans::{Span, clear_entry, spans_in};
-use super::stored::Stored;
-use super::types::TypeTable;
 use crate::error::{Error, Result};
 use crate::media::Media;
 use crate::region::Identity;
-use crate::region::header::{RegionHeader, root_in};
+use crate::store::arena::{Arena, SpanEntry, SpanKind, arena_of};
+use crate::store::header::Header;
+use crate::store::pages::Pages;
+use crate::store::region_header::{RegionHeader, root_in};
+use crate::store::spans::{Span, clear_entry, spans_in};
+use crate::store::stored::Stored;
+use crate::store::types::TypeTable;
+use crate::txn::log::first_segment;
 use crate::txn::log::{Log, Segment};
 use crate::txn::recovery::Found;
+use crate::units::PAGE;
 
 /// A region, with the segments of its log.
 pub(super) type Surveyed = (Identity, Vec<Segment>);
@@ -34,7 +34,7 @@ pub(super) fn read_regions(stored: Stored<'_>, header: &Header, spans: &[Span]) 
     let mut candidates: Vec<_> = spans.iter().filter(|span| span.entry.kind == SpanKind::Region).collect();
     candidates.sort_by_key(|span| span.offset);
     for span in candidates {
-        if span.bytes() != crate::region::header::REGION_SIZE {
+        if span.bytes() != crate::store::region_header::REGION_SIZE {
             return Err(Error::corrupt(format!("the region at byte {} has a wrong size", span.offset)));
         }
         // SAFETY: the span of a region; nobody writes to what is stored.

@@ -20,23 +20,22 @@ pub(crate) use possible::check as check_layout;
 #[cfg(test)]
 pub(crate) use possible::prim_layout;
 
-use crate::ptr::P;
 use desc::{Desc, Kind, Name, Prim};
 
 /// A sized type that may live in a heap. Derive it.
 ///
 /// The field types are a closed list with a layout that the language guarantees: fixed-width numbers, `bool`, `char`,
-/// arrays, [`P`], `Option<P>`, and other types that derive `Persist`.
+/// arrays, [`P`](crate::P), `Option<P>`, and other types that derive `Persist`.
 ///
 /// # Safety
 /// The implementor promises that
 /// * [`desc`](Persist::desc) describes the layout of `Self` exactly, and covers each byte that is not padding,
 /// * `At<'r>` is `Self` with its brand replaced by `'r`, and nothing else (same layout, same description),
-/// * every pointer in it is a [`P`] of its own brand, and it contains no reference, no interior mutability, and nothing that
+/// * every pointer in it is a [`P`](crate::P) of its own brand, and it contains no reference, no interior mutability, and nothing that
 ///   means something only to one process,
 /// * it needs no drop, and implements neither `Drop` nor `Deref`,
 /// * `zero_padding` writes padding bytes only, and `PADDED` is `false` only if there are none,
-/// * `POINTERS` is `false` only if no value contains a [`P`].
+/// * `POINTERS` is `false` only if no value contains a [`P`](crate::P).
 ///
 /// `#[derive(Persist)]` checks all of it.
 #[diagnostic::on_unimplemented(
@@ -75,7 +74,7 @@ mod sealed {
     impl Sealed for str {}
 }
 
-/// What a [`P`] can point to: any [`Persist`] type, a slice of one, or `str`.
+/// What a [`P`](crate::P) can point to: any [`Persist`] type, a slice of one, or `str`.
 #[diagnostic::on_unimplemented(
     message = "a `P` cannot point to `{Self}`",
     label = "not a type of a persistent heap",
@@ -301,48 +300,4 @@ unsafe impl<T: Persist, const N: usize> Persist for [T; N] {
         // SAFETY: passed on to the caller.
         unsafe { <[T] as Pointee>::zero_padding_at(this.cast(), N) }
     }
-}
-
-// SAFETY: one word that is described as a pointer; the brand of the pointee changes with that of the pointer.
-unsafe impl<'r, T: Pointee + ?Sized> Persist for P<'r, T> {
-    type At<'a> = P<'a, T::At<'a>>;
-    const PADDED: bool = false;
-    const POINTERS: bool = true;
-
-    fn desc() -> &'static Desc {
-        const {
-            &Desc {
-                name: Name::own("P"),
-                args: &[],
-                size: 8,
-                align: 8,
-                kind: Kind::Ptr { nullable: false, to: T::desc },
-            }
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn zero_padding(_: *mut Self) {}
-}
-
-// SAFETY: as for `P`; `None` is the zero word, because `P` is a `NonNull` inside.
-unsafe impl<'r, T: Pointee + ?Sized> Persist for Option<P<'r, T>> {
-    type At<'a> = Option<P<'a, T::At<'a>>>;
-    const PADDED: bool = false;
-    const POINTERS: bool = true;
-
-    fn desc() -> &'static Desc {
-        const {
-            &Desc {
-                name: Name::own("P"),
-                args: &[],
-                size: 8,
-                align: 8,
-                kind: Kind::Ptr { nullable: true, to: T::desc },
-            }
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn zero_padding(_: *mut Self) {}
 }

@@ -11,37 +11,26 @@
 //! With a [write-ahead log](wal), a fence does not make anything durable; but records become durable in the order of the fences, which is
 //! what the protocols rely on.
 
-mod checked;
-pub(crate) mod cpu;
-mod seeded;
 #[cfg(feature = "sim")]
-pub mod sim;
+mod late;
 mod synced;
-pub(crate) mod wal;
 
 use std::cell::RefCell;
-use std::mem::MaybeUninit;
 #[cfg(feature = "sim")]
 use std::panic::Location;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 
 use crate::error::{Error, Result};
-use crate::txn::log::{Range, Staged};
-pub(crate) use checked::holds;
-use cpu::FlushInstruction;
-#[cfg_attr(not(feature = "sim"), allow(unreachable_pub))]
-pub use seeded::Bug;
-#[cfg(test)]
-pub(crate) use seeded::panics;
-pub(crate) use seeded::{bug, may_panic};
+use crate::faults::may_panic;
+#[cfg(feature = "sim")]
+use crate::faults::mutant;
+use crate::log::{Range, Staged};
+use crate::os::cpu;
+use crate::os::cpu::FlushInstruction;
+use crate::units::{LINE, LINE_WORDS, copy_words, lines};
+use crate::wal::Wal;
 pub(crate) use synced::SyncedFile;
-use wal::Wal;
-
-/// Bytes of a cache line: the unit of flushing.
-pub(crate) const LINE: usize = 64;
-/// 8-byte words of a cache line. A log entry is a whole number of lines.
-pub(crate) const LINE_WORDS: usize = LINE / 8;
 
 /// How stores become durable.
 #[derive(Clone, Debug)]
@@ -55,7 +44,7 @@ pub(crate) enum Medium {
     /// They are durable when the file is synced: while a heap is made ready for `Wal`.
     Synced(Arc<SyncedFile>),
     #[cfg(feature = "sim")]
-    Sim(std::sync::Arc<sim::Sim>),
+    Sim(Arc<crate::sim::Sim>),
 }
 
 impl Medium {
@@ -101,7 +90,7 @@ pub(crate) struct Media {
     /// With a write-ahead log: addresses and lengths of what the next record holds.
     noted: RefCell<Vec<(usize, usize)>>,
     #[cfg(feature = "sim")]
-    late: sim::late::Late,
+    late: late::Late,
 }
 
 /// What was done on a medium. Shared with whoever wants to know.
@@ -152,7 +141,7 @@ impl Media {
             counters: Arc::default(),
             noted: RefCell::default(),
             #[cfg(feature = "sim")]
-            late: sim::late::Late::default(),
+            late: late::Late::default(),
         }
     }
 
@@ -446,7 +435,7 @@ impl Media {
     pub(crate) fn record_staged(&self, wal: &Wal, staged: &Staged) -> Result<()> {
         may_panic();
         #[cfg(feature = "sim")]
-        if sim::mutant::is_dropped(sim::mutant::Kind::LogEntry, Location::caller()) {
+        if mutant::is_dropped(mutant::Kind::LogEntry, Location::caller()) {
             return Ok(());
         }
         self.recorded(wal.append(staged.range_words(), staged.ranges(), false))
@@ -463,8 +452,7 @@ impl Media {
     #[cfg_attr(feature = "sim", track_caller)]
     pub(crate) fn take_noted(&self, other: &Media) {
         #[cfg(feature = "sim")]
-        if !other.noted.borrow().is_empty()
-            && sim::mutant::is_dropped(sim::mutant::Kind::LogEntry, Location::caller())
+        if !other.noted.borrow().is_empty() && mutant::is_dropped(mutant::Kind::LogEntry, Location::caller())
         {
             return;
         }
@@ -509,33 +497,6 @@ impl Media {
     }
 }
 
-/// Copies words that may hold padding. A few of them without a call, for most objects are small.
-///
-/// # Safety
-/// `src` is valid for reads and `dst` for writes of `len` words; both are aligned, and they do not overlap.
-#[inline(always)]
-pub(crate) unsafe fn copy_words(dst: *mut u64, src: *const u64, len: usize) {
-    let (dst, src) = (dst.cast::<MaybeUninit<u64>>(), src.cast::<MaybeUninit<u64>>());
-    if len > 16 {
-        // SAFETY: by the caller's promise.
-        unsafe { dst.copy_from_nonoverlapping(src, len) };
-        return;
-    }
-    for i in 0..len {
-        // Volatile, or the compiler would make it a call of `memcpy` again.
-        // SAFETY: by the caller's promise.
-        unsafe { dst.add(i).write_volatile(src.add(i).read()) };
-    }
-}
-
-/// Addresses of the lines that hold `len` bytes at `addr`.
-#[inline(always)]
-pub(crate) fn lines(addr: usize, len: usize) -> impl Iterator<Item = usize> {
-    let first = addr / LINE;
-    let end = if len == 0 { first } else { (addr + len - 1) / LINE + 1 };
-    (first..end).map(|line| line * LINE)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -554,16 +515,5 @@ mod tests {
                 assert!(place[..first].iter().chain(&place[first + words.len()..]).all(|&word| word == 0));
             }
         }
-    }
-
-    #[test]
-    fn lines_cover_each_byte_once() {
-        let all = |addr, len| lines(addr, len).collect::<Vec<_>>();
-        assert_eq!(all(0, 0), []);
-        assert_eq!(all(63, 1), [0]);
-        assert_eq!(all(63, 2), [0, 64]);
-        assert_eq!(all(64, 64), [64]);
-        assert_eq!(all(65, 64), [64, 128]);
-        assert_eq!(all(512 + 8, 8), [512]); // not rounded down to a larger unit
     }
 }

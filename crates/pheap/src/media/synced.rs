@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::wal::storage::Storage;
+use crate::os::storage::Storage;
 
 /// A file that each fence syncs.
 #[derive(Debug)]

@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use super::{Exclusive, Region, guard};
 use crate::error::{Error, Result};
+use crate::faults::{Bug, bug};
 use crate::heap::HeapInner;
-use crate::media::{Bug, bug};
 use crate::sync::gate::Closer;
 use crate::txn::commit;
 use crate::txn::context::{Context, Hot};

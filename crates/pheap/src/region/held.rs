@@ -4,8 +4,8 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::heap::fork;
 use crate::layout::Pointee;
+use crate::os::fork;
 use crate::sync::{Mistake, Mutex, MutexGuard, mistake};
 
 #[cfg(all(test, pheap_loom))]

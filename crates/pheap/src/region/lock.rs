@@ -9,7 +9,7 @@
 use std::time::{Duration, Instant};
 
 use super::guard;
-use crate::media::{Bug, bug};
+use crate::faults::{Bug, bug};
 use crate::sync::bias::{Bias, this_thread};
 use crate::sync::gate::Gate;
 use crate::sync::{RawLock as _, RawLockRecursive as _, RawLockTimed as _, RawRwLock, may_be_biased};

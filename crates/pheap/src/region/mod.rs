@@ -5,7 +5,6 @@ pub(crate) mod alloc;
 pub(crate) mod collect;
 mod group;
 pub(crate) mod guard;
-pub(crate) mod header;
 pub(crate) mod held;
 mod lock;
 #[cfg(test)]
@@ -18,16 +17,18 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::error::{Error, Result};
+use crate::faults::{Bug, bug, may_panic};
+use crate::heap::HeapInner;
 use crate::heap::bitmaps::LiveSlots;
-use crate::heap::{HeapInner, Span};
 use crate::layout::PointerMap;
-use crate::media::{Bug, Counters, Gauge, Media, bug, may_panic};
+use crate::media::{Counters, Gauge, Media};
+use crate::store::region_header::RegionHeader;
+use crate::store::spans::Span;
 use crate::sync::{Mutex, look_at};
 use crate::txn::commit;
 use crate::txn::context::{Context, Hot};
 use crate::txn::log::Log;
 use collect::Collector;
-use header::RegionHeader;
 use held::HeldTable;
 use lock::RegionLock;
 

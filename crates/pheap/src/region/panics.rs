@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::media::panics;
+use crate::faults::panics;
 use crate::{Durability, Error, Heap, Options, P, Root};
 
 type Numbers<'r> = Option<P<'r, [u64]>>;

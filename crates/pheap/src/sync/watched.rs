@@ -1,4 +1,4 @@
-//! The types of [`sync`](super) in builds with the simulator: those of parking_lot, which tell the [mutants](crate::media::sim::mutant) where they
+//! The types of [`sync`](super) in builds with the simulator: those of parking_lot, which tell the [mutants](crate::faults::mutant) where they
 //! are locked.
 //!
 //! A mutant of a lock is let in only when it would have been anyway, for two threads at once could do anything. Instead it is noted when it would have
@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 use parking_lot::lock_api;
 use parking_lot::lock_api::{RawMutex as _, RawRwLock as _};
 
-use crate::media::sim::mutant::{self, Kind, Mutation};
+use crate::faults::mutant;
+use crate::faults::mutant::{Kind, Mutation};
 
 /// How long a mutant waits for others, and how often.
 const STAY: Duration = Duration::from_millis(25);

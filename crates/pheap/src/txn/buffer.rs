@@ -3,7 +3,7 @@
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::{NonNull, null_mut};
 
-use crate::media::LINE;
+use crate::units::LINE;
 
 /// Bytes of the first piece. The second is as large, each one after that twice as large as the one before, so that they double what there is.
 const FIRST: usize = 16 << 10;

@@ -1,11 +1,14 @@
 //! The end of a transaction.
 
 use super::context::{Context, Mode, doomed_error};
-use super::log::{Kind, Staged, ranges};
 use crate::error::{Error, Result};
-use crate::heap::arena::ENTRY;
-use crate::media::{Bug, LINE, Media, bug, cpu, may_panic};
+use crate::faults::{Bug, bug, may_panic};
+use crate::log::{Kind, Staged, ranges};
+use crate::media::Media;
+use crate::os::cpu;
 use crate::region::alloc::Allocator;
+use crate::store::arena::ENTRY;
+use crate::units::LINE;
 
 /// Fresh objects of up to this many bytes go into the redo record; more are flushed before it.
 const FRESH_IN_RECORD: usize = 1024;
@@ -85,7 +88,7 @@ fn commit_alone(context: &mut Context) -> Done {
     let Context { set, log, alloc, media, .. } = context;
     log.staged.begin(Kind::Redo);
     // SAFETY: `prepare` has made the bytes definite; the region is locked.
-    unsafe { log.staged.add_changes(set, base) };
+    unsafe { log.staged.add_changes(set.copies(), set.words() + set.len(), set.is_large(), base) };
     let flushed = !alloc.is_untouched() && stage_allocated(alloc, media, base, &mut log.staged);
     if log.staged.is_empty() && !flushed {
         return Ok(()); // nothing has changed after all
@@ -103,7 +106,7 @@ fn commit_short(contexts: &mut [&mut Context]) -> Done {
         let base = context.base();
         let Context { set, alloc, media, .. } = &mut **context;
         // SAFETY: as in `commit_alone`.
-        unsafe { record.add_changes(set, base) };
+        unsafe { record.add_changes(set.copies(), set.words() + set.len(), set.is_large(), base) };
         flushed |= !alloc.is_untouched() && stage_allocated(alloc, media, base, &mut record);
     }
     let lead = &mut *contexts[0];
@@ -271,7 +274,7 @@ fn commit_long(contexts: &mut [&mut Context]) -> Done {
         logged.drain_lines(|line| {
             gc.remembered.add(base.wrapping_add(line).addr(), 1);
             if !bug(Bug::NoFlushBeforeCommit) {
-                media.flush(base.wrapping_add(line), crate::media::LINE);
+                media.flush(base.wrapping_add(line), LINE);
             }
         });
     }

@@ -12,12 +12,14 @@ use super::weariness::Weariness;
 use super::word_map::WordMap;
 use super::write_set::{MAX_ENTRIES, WriteSet};
 use crate::error::{Error, Result};
+use crate::faults::{Bug, bug};
 use crate::heap::HeapInner;
-use crate::heap::arena::{SpanEntry, SpanKind};
 use crate::layout::desc::Desc;
-use crate::media::{Bug, LINE, Media, bug};
+use crate::media::Media;
 use crate::region::alloc::{Allocator, Needs, Request};
 use crate::region::collect::Collector;
+use crate::store::arena::{SpanEntry, SpanKind};
+use crate::units::LINE;
 
 /// What a read looks at first. `View` points to it.
 ///

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use crate::media::{LINE, lines};
 use crate::tuning::Tuning;
+use crate::units::{LINE, lines};
 
 /// Contiguous lines of this number are noted once.
 const RECENT_LINES: usize = 1024;

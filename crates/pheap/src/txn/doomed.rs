@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::heap::mapping::PAGE;
+use crate::units::PAGE;
 
 /// Copies of what was written, by address.
 #[derive(Default)]

@@ -4,7 +4,7 @@
 //! filter of 64 bits comes before it; that soon says nothing any more, so a large one has a larger filter, in which the lines of an object are bits side by
 //! side, so that one test answers for all of them.
 
-use crate::media::LINE;
+use crate::units::LINE;
 
 /// Lines at most: their numbers take 16 bits.
 pub(super) const MAX_LINES: usize = u16::MAX as usize;

@@ -12,24 +12,17 @@
 //! older generation, another log or another heap therefore has a wrong checksum, and so has a torn one. Making a new generation durable
 //! empties the log; nothing in it is overwritten before that.
 
-use super::checksum::checksum;
-pub(crate) use super::staged::{Range, Staged, head, ranges};
 use crate::error::{Error, Result};
-use crate::heap::stored::Stored;
-use crate::media::{Bug, LINE, Media, bug, holds};
-use crate::region::header::{REGION_SIZE, RegionHeader};
+use crate::faults::{Bug, bug, holds};
+use crate::log::checksum;
+use crate::log::{Kind, Staged};
+use crate::media::Media;
+use crate::store::region_header::{REGION_SIZE, RegionHeader};
+use crate::store::stored::Stored;
+use crate::units::LINE;
 
 /// Words of undo that go into one entry at most.
 const PIECE: usize = 4096;
-
-/// What the entries of a log mean. A generation holds one kind only.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// New bytes of a committed transaction.
-    Redo,
-    /// Old bytes of an open one.
-    Undo,
-}
 
 /// A run of pages that holds entries. Its first line holds the offset of the next segment, and its length.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +40,13 @@ impl Segment {
         self.start + self.len
     }
 }
+
+/// The segment of a log that lies behind the header of its region.
+pub(crate) fn first_segment(region: u64) -> Segment {
+    Segment { start: region + REGION_SIZE / 2, len: REGION_SIZE / 2 }
+}
+
+const _: () = assert!((REGION_SIZE as usize / 2).is_multiple_of(LINE));
 
 /// The write end of a log.
 #[derive(Debug)]

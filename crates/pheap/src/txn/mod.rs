@@ -16,7 +16,6 @@
 //! | [`recovery`] | what happens at the next open |
 
 mod buffer;
-pub(crate) mod checksum;
 pub(crate) mod commit;
 pub(crate) mod context;
 mod dirty;
@@ -28,7 +27,6 @@ mod many;
 mod padded;
 mod paths;
 pub(crate) mod recovery;
-mod staged;
 mod tx;
 mod view;
 mod weariness;

@@ -7,7 +7,8 @@ use super::padded::Padding;
 use super::word_map::BLOCK;
 use super::write_set::{Find, filter_bits};
 use crate::error::Result;
-use crate::media::{LINE, cpu};
+use crate::os::cpu;
+use crate::units::LINE;
 
 /// Bytes of an object that a store to one of its fields may take a copy of, at most.
 const SMALL: usize = 256;

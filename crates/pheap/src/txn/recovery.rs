@@ -7,11 +7,14 @@
 //! 3. When that is durable, each log gets a new generation, also if there was nothing to do: a complete record may lie behind
 //!    a torn one, and must not come back to life.
 
-use super::log::{Kind, Log, Range, ranges};
+use super::log::Log;
 use crate::error::{Error, Result};
-use crate::heap::header::HEADER_SIZE;
-use crate::heap::mapping::Mapping;
-use crate::media::{Bug, LINE, Media, bug};
+use crate::faults::{Bug, bug};
+use crate::log::{Kind, Range, ranges};
+use crate::media::Media;
+use crate::os::mapping::Mapping;
+use crate::units::HEADER_SIZE;
+use crate::units::LINE;
 
 /// What the logs held.
 #[derive(Debug, Default, Clone, Copy)]

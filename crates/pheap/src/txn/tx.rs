@@ -8,7 +8,7 @@ use super::padded::Padding;
 use super::view::View;
 use crate::error::{Error, Result};
 use crate::layout::{Persist, Pointee, slice_header};
-use crate::media::cpu;
+use crate::os::cpu;
 use crate::ptr::{P, bounds, value_of};
 use crate::region::Region;
 use crate::region::alloc::Request;

@@ -2,7 +2,7 @@
 //!
 //! The eight words of a cache line are a byte of the map, so the map says which lines to flush at commit, too.
 
-use crate::media::LINE;
+use crate::units::LINE;
 
 /// Bytes of heap in a chunk of the map.
 const CHUNK: usize = 1 << 20;

@@ -12,8 +12,8 @@ use std::mem::MaybeUninit;
 use super::buffer::{Buffer, CAPACITY};
 use super::line_index::{AT_ONCE, LineIndex, MAX_LINES, first_and_last};
 use super::padded::Padding;
-use crate::media::LINE;
 use crate::tuning::Tuning;
+use crate::units::LINE;
 use entries::{Entries, ROOM};
 
 /// Objects at most, whatever the [`Tuning`] says.
@@ -409,7 +409,7 @@ impl WriteSet {
 
     /// The copies: address of the original, the copy, number of words.
     #[inline]
-    pub(crate) fn copies(&self) -> impl Iterator<Item = (usize, *mut u64, usize)> + '_ {
+    pub(crate) fn copies(&self) -> impl Iterator<Item = (usize, *mut u64, usize)> + Clone + '_ {
         let entries = self.entries.iter().filter(|entry| entry.len > 0);
         entries.map(|entry| (entry.addr, entry.copy.cast(), entry.len / 8))
     }

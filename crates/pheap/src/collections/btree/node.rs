@@ -15,9 +15,10 @@ use crate::collections::buffer;
 use crate::collections::key::OrdKey;
 use crate::collections::slot::Slot;
 use crate::error::Result;
-use crate::media::{LINE, cpu};
+use crate::os::cpu;
 use crate::ptr::{P, value_of};
 use crate::txn::{Txn, View};
+use crate::units::LINE;
 
 /// Entries of a leaf, and branches of an inner node. Few for the tests of this crate's inside.
 pub(super) const LEAF: usize = if cfg!(test) { 8 } else { 32 };

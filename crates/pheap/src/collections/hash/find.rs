@@ -8,7 +8,7 @@ use super::{HashKey, PHashMap};
 use crate::collections::buffer::{self, Slots};
 use crate::collections::slot::Slot;
 use crate::layout::Persist;
-use crate::media::cpu::prefetch;
+use crate::os::cpu::prefetch;
 use crate::ptr::P;
 use crate::txn::View;
 

@@ -11,7 +11,7 @@ use super::{HashKey, PHashMap};
 use crate::collections::buffer;
 use crate::collections::slot::Slot;
 use crate::layout::Persist;
-use crate::media::cpu::prefetch;
+use crate::os::cpu::prefetch;
 use crate::ptr::{P, value_of};
 use crate::txn::View;
 

@@ -9,10 +9,10 @@ use std::fs::File;
 use std::io::Result;
 use std::os::unix::fs::FileExt;
 
-use crate::heap::arena::{Arena, SpanEntry, SpanKind};
-use crate::heap::header::Header;
-use crate::heap::mapping::PAGE;
-use crate::region::header::RegionHeader;
+use crate::store::arena::{Arena, SpanEntry, SpanKind};
+use crate::store::header::Header;
+use crate::store::region_header::RegionHeader;
+use crate::units::PAGE;
 
 /// What to say about a root that was lost, if one was. The logs were not replayed in the file, which has these arenas.
 pub(super) fn lost_root(file: &File, header: &Header, arenas: &[Arena]) -> Result<Option<String>> {

@@ -8,13 +8,13 @@ use std::ops::Range;
 
 use super::plan::{Parts, Plan, header_of, holds};
 use crate::error::Result;
-use crate::heap::arena::{Arena, SpanEntry, SpanKind, arena_of};
-use crate::heap::mapping::PAGE;
-use crate::heap::spans::all_spans;
-use crate::heap::types::TypeTable;
 use crate::heap::{HeapInner, Meta};
 use crate::layout::{Shape, TypeLayout, encode_as};
-use crate::region::header::{REGION_SIZE, RegionHeader};
+use crate::store::arena::{Arena, SpanEntry, SpanKind, arena_of};
+use crate::store::region_header::{REGION_SIZE, RegionHeader};
+use crate::store::spans::all_spans;
+use crate::store::types::TypeTable;
+use crate::units::PAGE;
 
 /// No span, in a table of pages.
 const NONE: u32 = u32::MAX;

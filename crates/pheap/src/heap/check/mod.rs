@@ -13,14 +13,14 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::fork::OwnFile;
-use super::header::{Header, Use};
 use super::options::Options;
 use super::roots::Creation;
 use super::{Heap, HeapInner, Meta};
 use crate::error::{Error, Result};
+use crate::os::fork::OwnFile;
 use crate::region::all::SharedAll;
 use crate::region::{Region, guard};
+use crate::store::header::{Header, Use};
 use crate::sync::MutexGuard;
 use map::HeapMap;
 

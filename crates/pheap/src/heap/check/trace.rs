@@ -328,7 +328,7 @@ fn count(map: &HeapMap, reached: &[u64], report: &mut Report) {
         };
         usage.objects += objects;
         usage.bytes += objects * span.slot;
-        usage.span_bytes += span.pages * crate::heap::mapping::PAGE;
+        usage.span_bytes += span.pages * crate::units::PAGE;
     }
     report.usage.sort_by(|a, b| (&a.root, b.bytes, &a.type_name).cmp(&(&b.root, a.bytes, &b.type_name)));
 }

@@ -23,11 +23,12 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::heap::arena::{SpanEntry, SpanKind};
-use crate::heap::mapping::PAGE;
-use crate::heap::{HeapInner, Span};
+use crate::heap::HeapInner;
 use crate::layout::PointerMap;
 use crate::layout::desc::Desc;
+use crate::store::arena::{SpanEntry, SpanKind};
+use crate::store::spans::Span;
+use crate::units::PAGE;
 use fresh::Fresh;
 use rollback::{Run, Saved};
 use size::{LARGE, size_class, span_size};

@@ -1,8 +1,8 @@
 //! Taking back what a transaction has allocated.
 
 use super::{Allocator, NO_SPAN};
+use crate::faults::{Bug, bug};
 use crate::heap::HeapInner;
-use crate::media::{Bug, bug};
 
 /// A class as it was before the open transaction.
 pub(super) struct Saved {

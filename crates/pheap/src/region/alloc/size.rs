@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use crate::heap::mapping::PAGE;
+use crate::units::PAGE;
 
 /// Larger objects get a span of their own.
 pub(super) const LARGE: u64 = 32 << 10;

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use pheap_gc::bitmap::Bitmap;
 
-use crate::heap::Span;
-use crate::heap::arena::SpanKind;
-use crate::heap::mapping::{PAGE, populate};
-use crate::heap::page_map::PageMap;
+use crate::faults::{Bug, bug};
 use crate::layout::PointerMap;
-use crate::media::{Bug, bug};
+use crate::os::mapping::populate;
+use crate::store::arena::SpanKind;
+use crate::store::page_map::PageMap;
+use crate::store::spans::Span;
+use crate::units::PAGE;
 
 /// The number of no class: of a span with one large object.
 pub(super) const NO_CLASS: u32 = u32::MAX;
@@ -206,7 +207,7 @@ impl Spans {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::heap::arena::SpanEntry;
+    use crate::store::arena::SpanEntry;
 
     use crate::layout::desc::Desc;
     use crate::layout::{Graph, Persist};

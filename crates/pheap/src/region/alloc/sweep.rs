@@ -4,7 +4,8 @@ use pheap_gc::bitmap::Bitmap;
 
 use super::span::NO_CLASS;
 use super::{Allocator, Usage};
-use crate::heap::{HeapInner, Span};
+use crate::heap::HeapInner;
+use crate::store::spans::Span;
 
 /// What is left of a span after [`Allocator::sweep`].
 pub(crate) enum Swept {

@@ -28,9 +28,10 @@ use pheap_gc::{Budget, Marking, Progress};
 use super::alloc::Usage;
 use super::held::HeldTable;
 use super::{Region, State, guard};
+use crate::faults::{Bug, bug};
 use crate::heap::{HeapInner, bitmaps};
-use crate::media::{Bug, LINE, bug};
 use crate::txn::context::Context;
+use crate::units::LINE;
 use remembered::Remembered;
 use tracer::{Object, Tracer};
 

@@ -3,7 +3,7 @@
 //! An object is *old* when a cycle has marked it; its mark stays. A minor cycle takes all old objects for live, and marks the young
 //! ones that can be reached from places that are in this list, from the root, or from held pointers.
 
-use crate::media::{LINE, lines};
+use crate::units::{LINE, lines};
 
 /// More lines than this are not worth a minor cycle.
 const MOST: usize = 1 << 16;

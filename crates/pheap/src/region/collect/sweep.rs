@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::{Phase, SLICE_WORK};
-use crate::media::{Bug, bug};
+use crate::faults::{Bug, bug};
 use crate::region::alloc::Swept;
 use crate::txn::context::{Context, Mode};
 

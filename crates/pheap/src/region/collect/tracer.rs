@@ -1,8 +1,8 @@
 //! A region as `pheap-gc` sees it.
 
-use crate::heap::page_map::PageMap;
-use crate::media::cpu;
+use crate::os::cpu;
 use crate::region::alloc::span::Spans;
+use crate::store::page_map::PageMap;
 
 /// Bytes of an object that are traced at a time.
 const PART: u64 = 4096;

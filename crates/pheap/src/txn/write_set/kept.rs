@@ -5,7 +5,7 @@
 //! stores has written waits until they have left the processor's store queue, hence for the whole fence.
 
 use super::{Entry, WriteSet};
-use crate::media::{Bug, bug};
+use crate::faults::{Bug, bug};
 
 impl WriteSet {
     /// Forgets all copies, like [`clear`](Self::clear), but the next transaction may use them again. They have been written to their originals.

@@ -3,9 +3,9 @@
 //! So a struct can be read after one of its fields was written by itself: `field!(shop.prices).push(tx, 1)`, then `tx[shop].prices.len()`.
 
 use super::{Entry, MAX_OBJECT, PaddedCopy, WriteSet};
-use crate::media::{LINE, copy_words};
 use crate::txn::line_index::first_and_last;
 use crate::txn::padded::Padding;
+use crate::units::{LINE, copy_words};
 
 impl WriteSet {
     /// Copies `len` bytes at `addr` together with what the set holds of them; the old copies stay where they are, for references to them, and mean

@@ -1,0 +1,298 @@
+//! Entries of a log: how they are put together, and how they are read.
+
+#[cfg(feature = "sim")]
+use std::panic::Location;
+
+#[cfg(feature = "sim")]
+use crate::faults::mutant;
+use crate::os::cpu;
+use crate::units::{LINE, LINE_WORDS, copy_words};
+
+/// What the entries of a log mean. A generation holds one kind only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// New bytes of a committed transaction.
+    Redo,
+    /// Old bytes of an open one.
+    Undo,
+}
+
+/// Ranges are counted in 24 bits.
+const MAX_RANGE: usize = (1 << 24) - 1;
+
+/// The originals of so many copies are on their way while one is compared: of a large set not all are still at hand.
+const AHEAD: usize = 12;
+
+/// An entry under construction.
+#[derive(Debug, Default)]
+pub(crate) struct Staged {
+    pub(crate) words: Vec<u64>,
+}
+
+impl Staged {
+    /// Begins an entry.
+    #[inline]
+    pub(crate) fn begin(&mut self, kind: Kind) {
+        self.words.clear();
+        self.words.extend_from_slice(&[0, if kind == Kind::Undo { 1 << 32 } else { 0 }]);
+    }
+
+    /// Whether no range was added.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.words.len() <= 2
+    }
+
+    /// Length in bytes, on the medium.
+    #[inline]
+    pub(crate) fn bytes(&self) -> u64 {
+        (self.words.len() * 8).next_multiple_of(LINE) as u64
+    }
+
+    /// Adds a range that goes to heap offset `offset`.
+    ///
+    /// # Safety
+    /// `src` is valid for reads of `words` words, all of them with definite bytes.
+    #[inline]
+    #[cfg_attr(feature = "sim", track_caller)]
+    pub(crate) unsafe fn add(&mut self, offset: u64, src: *const u64, words: usize) {
+        #[cfg(feature = "sim")]
+        if mutant::is_dropped(mutant::Kind::LogEntry, Location::caller()) {
+            return;
+        }
+        let mut done = 0;
+        while done < words {
+            let n = (words - done).min(MAX_RANGE);
+            self.words.reserve(n + 1 + LINE_WORDS);
+            // SAFETY: there is room for the header and `n` words, which the caller has promised to be readable.
+            unsafe {
+                let end = self.words.as_mut_ptr().add(self.words.len());
+                end.write(head(offset + done as u64 * 8, n));
+                copy_words(end.add(1), src.add(done), n);
+                self.words.set_len(self.words.len() + n + 1);
+            }
+            done += n;
+        }
+    }
+
+    /// Adds the words that differ between `copies` (address of the original, copy, number of words) and their originals, in the heap that begins at address
+    /// `base`. `room` is the number of copies and of words in all of them; if they are `large`, not all of the originals are in the cache.
+    ///
+    /// # Safety
+    /// Copies and originals are valid for reads of so many words, with definite bytes; nobody writes the originals meanwhile; `room` is not too small.
+    #[inline(always)]
+    #[cfg_attr(feature = "sim", track_caller)]
+    pub(crate) unsafe fn add_changes(
+        &mut self,
+        copies: impl Iterator<Item = (usize, *mut u64, usize)> + Clone,
+        room: usize,
+        large: bool,
+        base: usize,
+    ) {
+        // A copy takes a word more than it has, at most: each range but the first has more words before it that are in none than a head takes. Room for
+        // all, so that the loop need not look.
+        self.words.reserve(room + LINE_WORDS);
+        let start = self.words.as_mut_ptr();
+        // SAFETY: there is room; the caller has promised the rest.
+        unsafe {
+            let mut end = start.add(self.words.len());
+            let mut ahead = copies.clone().skip(AHEAD);
+            for (addr, copy, words) in copies {
+                #[cfg(feature = "sim")]
+                if mutant::is_dropped(mutant::Kind::LogEntry, Location::caller()) {
+                    continue;
+                }
+                let (offset, original) = ((addr - base) as u64, std::ptr::with_exposed_provenance(addr));
+                if large && let Some((addr, ..)) = ahead.next() {
+                    cpu::prefetch(std::ptr::without_provenance(addr));
+                }
+                end = stage_changes(end, offset, copy, original, words);
+            }
+            self.words.set_len(end.offset_from_unsigned(start));
+        }
+    }
+
+    /// Writes the entry's length into it.
+    #[inline]
+    pub(crate) fn note_length(&mut self) {
+        self.words[1] |= self.words.len() as u64;
+    }
+
+    /// The entry with its length, and zeros up to a whole number of lines: all but its checksum.
+    #[inline]
+    pub(crate) fn seal(&mut self) -> &mut [u64] {
+        self.note_length();
+        self.words.reserve(LINE_WORDS);
+        let len = self.words.len();
+        // SAFETY: there is room for a line more, which is as much as is missing at most.
+        unsafe {
+            let start = self.words.as_mut_ptr();
+            start.add(len).cast::<[u64; LINE_WORDS]>().write([0; LINE_WORDS]);
+            std::slice::from_raw_parts_mut(start, len.next_multiple_of(LINE_WORDS))
+        }
+    }
+
+    /// Words of all ranges, with their heads.
+    pub(crate) fn range_words(&self) -> usize {
+        self.words.len() - 2
+    }
+
+    /// The ranges of the entry.
+    #[inline]
+    pub(crate) fn ranges(&self) -> Ranges<'_> {
+        ranges(&self.words)
+    }
+}
+
+/// So many words that did not change, between two that did, are written with them: another range would take a head, and time at every step after this.
+const GAP: usize = 3;
+// So many are looked at together below.
+const _: () = assert!(GAP == 3);
+
+/// Writes the ranges of words that differ, with their heads, to `out`, and says where they end.
+///
+/// With branches, so that a processor that guesses them right (most programs do the same again and again) need not wait for values that have just
+/// been computed. Without loads of more than a word, which cannot be served from stores of words that are still on their way.
+///
+/// # Safety
+/// Both are valid for reads of `words` words, all of them with definite bytes. `out` has room for a word more.
+#[inline(never)] // its caller has too many values to keep as it is
+unsafe fn stage_changes(
+    mut out: *mut u64,
+    offset: u64,
+    new: *const u64,
+    old: *const u64,
+    words: usize,
+) -> *mut u64 {
+    // SAFETY: what is looked at is before `words` in both; for `out` by the caller's promise.
+    unsafe {
+        let differs = |i: usize| new.add(i).read() != old.add(i).read();
+        let copy = |out: *mut u64, i: usize, n: usize| {
+            (0..n).for_each(|j| out.add(j).write(new.add(i + j).read()));
+            (out.add(n), i + n)
+        };
+        let mut i = 0;
+        loop {
+            while i + 4 <= words && !(differs(i) || differs(i + 1) || differs(i + 2) || differs(i + 3)) {
+                i += 4;
+            }
+            while i < words && !differs(i) {
+                i += 1;
+            }
+            if i >= words {
+                return out;
+            }
+            let (first, at) = (i, out);
+            out = out.add(1);
+            // Up to the last of the next four that differs, as long as there is one. Each case on its own, so that it is straight code.
+            'range: {
+                while i + GAP < words {
+                    (out, i) = if differs(i + 3) {
+                        copy(out, i, 4)
+                    } else if differs(i + 2) {
+                        copy(out, i, 3)
+                    } else if differs(i + 1) {
+                        copy(out, i, 2)
+                    } else if differs(i) {
+                        copy(out, i, 1)
+                    } else {
+                        break 'range;
+                    };
+                }
+                let left = words - i;
+                if left > 2 && differs(i + 2) {
+                    (out, i) = copy(out, i, 3);
+                } else if left > 1 && differs(i + 1) {
+                    (out, i) = copy(out, i, 2);
+                } else if left > 0 && differs(i) {
+                    (out, i) = copy(out, i, 1);
+                }
+            }
+            at.write(head(offset + first as u64 * 8, i - first));
+            i += GAP + 1;
+        }
+    }
+}
+
+/// A range of an entry: where it goes, and its words.
+pub(crate) struct Range<'a> {
+    pub(crate) offset: u64,
+    pub(crate) words: &'a [u64],
+}
+
+impl Range<'_> {
+    /// Offset of what is behind it.
+    pub(crate) fn end(&self) -> u64 {
+        self.offset + self.words.len() as u64 * 8
+    }
+}
+
+/// The word before the words of a range.
+#[inline(always)]
+pub(crate) fn head(offset: u64, words: usize) -> u64 {
+    debug_assert!(offset.is_multiple_of(8) && offset < 1 << 43 && words <= MAX_RANGE);
+    (offset / 8) | ((words as u64) << 40)
+}
+
+/// The ranges of an entry.
+#[inline]
+pub(crate) fn ranges(entry: &[u64]) -> Ranges<'_> {
+    Ranges { rest: entry.get(2..).unwrap_or(&[]) }
+}
+
+/// Iterator over the ranges of an entry.
+pub(crate) struct Ranges<'a> {
+    rest: &'a [u64],
+}
+
+impl<'a> Iterator for Ranges<'a> {
+    type Item = Range<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Range<'a>> {
+        let (&head, rest) = self.rest.split_first()?;
+        let (words, rest) = rest.split_at(((head >> 40) as usize).min(rest.len()));
+        self.rest = rest;
+        Some(Range { offset: (head & ((1 << 40) - 1)) * 8, words })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_is_staged_turns_the_old_words_into_the_new_ones(
+            old in prop::collection::vec(0u64..3, 1..200),
+            changes in prop::collection::vec((any::<prop::sample::Index>(), 0u64..3), 0..80),
+        ) {
+            let mut new = old.clone();
+            changes.iter().for_each(|(at, value)| new[at.index(old.len())] = *value);
+            let mut staged = Staged::default();
+            staged.begin(Kind::Redo);
+            staged.words.reserve_exact(old.len() + 1);
+            // SAFETY: both have so many words, and there is room.
+            unsafe {
+                let start = staged.words.as_mut_ptr();
+                let end = stage_changes(start.add(2), 4096, new.as_ptr(), old.as_ptr(), old.len());
+                staged.words.set_len(end.offset_from_unsigned(start));
+            }
+            prop_assert!(staged.words.len() <= staged.words.capacity());
+            let mut applied = old.clone();
+            let mut last = None;
+            for range in staged.ranges() {
+                let first = (range.offset as usize - 4096) / 8;
+                let words = first..first + range.words.len();
+                prop_assert!(new[words.start] != old[words.start] && new[words.end - 1] != old[words.end - 1]);
+                prop_assert!(last.is_none_or(|last| last + GAP < words.start));
+                let same = |i: &usize| new[*i] == old[*i];
+                prop_assert!(words.clone().collect::<Vec<_>>().split(|i| !same(i)).all(|gap| gap.len() <= GAP));
+                last = Some(words.end);
+                applied[words].copy_from_slice(range.words);
+            }
+            prop_assert_eq!(&applied, &new);
+        }
+    }
+}

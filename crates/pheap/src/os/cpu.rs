@@ -1,0 +1,162 @@
+//! The instructions that move cache lines to memory.
+
+/// How a cache line is written back, the cheapest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FlushInstruction {
+    /// Writes back, and may keep the line in the cache.
+    Clwb,
+    /// Writes back and evicts; not ordered among flushes.
+    Clflushopt,
+    /// Writes back and evicts, one after the other.
+    Clflush,
+}
+
+#[cfg(target_arch = "x86_64")]
+mod imp {
+    use std::arch::asm;
+    use std::arch::x86_64::{__cpuid, __cpuid_count, _mm_sfence};
+
+    use super::FlushInstruction;
+    use crate::units::{LINE, LINE_WORDS, lines};
+
+    impl FlushInstruction {
+        /// The best one that this processor has. `None` if it has none (or is not known here).
+        pub(crate) fn detect() -> Option<FlushInstruction> {
+            // As few questions as it takes: a virtual machine's host answers them, which can take longer than all system calls of an opening.
+            let extended = if __cpuid(0).eax >= 7 { __cpuid_count(7, 0).ebx } else { 0 };
+            if extended & 1 << 24 != 0 {
+                Some(FlushInstruction::Clwb)
+            } else if extended & 1 << 23 != 0 {
+                Some(FlushInstruction::Clflushopt)
+            } else if __cpuid(1).edx & 1 << 19 != 0 {
+                Some(FlushInstruction::Clflush)
+            } else {
+                None
+            }
+        }
+
+        #[inline(always)]
+        pub(crate) fn flush(self, addr: *const u8, len: usize) {
+            for line in lines(addr.addr(), len) {
+                // SAFETY: these instructions change no memory as a program sees it; `detect` found the one used here.
+                // Not `nomem`, so the compiler completes the stores before them.
+                unsafe {
+                    match self {
+                        FlushInstruction::Clwb => {
+                            asm!("clwb [{}]", in(reg) line, options(nostack, preserves_flags))
+                        }
+                        FlushInstruction::Clflushopt => {
+                            asm!("clflushopt [{}]", in(reg) line, options(nostack, preserves_flags));
+                        }
+                        FlushInstruction::Clflush => {
+                            asm!("clflush [{}]", in(reg) line, options(nostack, preserves_flags));
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn fence() {
+        // SAFETY: `sfence` has no operands; every x86-64 processor has it. The empty block keeps the compiler from moving plain
+        // stores across.
+        unsafe {
+            asm!("", options(nostack, preserves_flags));
+            _mm_sfence();
+            asm!("", options(nostack, preserves_flags));
+        }
+    }
+
+    /// # Safety
+    /// `dst` is aligned to a line and valid for writes of `words`, which are whole lines. A fence must follow before anyone else
+    /// looks at them.
+    #[inline(always)]
+    pub(crate) unsafe fn stream(dst: *mut u64, words: &[u64]) {
+        debug_assert!(dst.addr().is_multiple_of(LINE));
+        for (i, line) in words.as_chunks::<LINE_WORDS>().0.iter().enumerate() {
+            // Two words at a time, but loaded one by one: what was written in words a moment ago cannot be loaded in larger pieces before it has left
+            // the processor's store queue, where it may be behind a fence. The compiler would join the loads.
+            // SAFETY: within `dst` by the caller's promise; SSE2 is part of x86-64.
+            unsafe {
+                asm!(
+                    "movq {a}, [{src}]",
+                    "movq {b}, [{src} + 16]",
+                    "movq {c}, [{src} + 32]",
+                    "movq {d}, [{src} + 48]",
+                    "movhps {a}, [{src} + 8]",
+                    "movhps {b}, [{src} + 24]",
+                    "movhps {c}, [{src} + 40]",
+                    "movhps {d}, [{src} + 56]",
+                    "movntps [{dst}], {a}",
+                    "movntps [{dst} + 16], {b}",
+                    "movntps [{dst} + 32], {c}",
+                    "movntps [{dst} + 48], {d}",
+                    src = in(reg) line.as_ptr(),
+                    dst = in(reg) dst.add(i * LINE_WORDS),
+                    a = out(xmm_reg) _,
+                    b = out(xmm_reg) _,
+                    c = out(xmm_reg) _,
+                    d = out(xmm_reg) _,
+                    options(nostack, preserves_flags)
+                );
+            }
+        }
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+mod imp {
+    use super::FlushInstruction;
+
+    impl FlushInstruction {
+        /// No flush instruction is known for this processor, so `Durability::Pmem` is refused.
+        pub(crate) fn detect() -> Option<FlushInstruction> {
+            None
+        }
+
+        pub(crate) fn flush(self, _addr: *const u8, _len: usize) {}
+    }
+
+    pub(crate) fn fence() {
+        std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+    }
+
+    /// # Safety
+    /// `dst` is valid for writes of `words`.
+    pub(crate) unsafe fn stream(dst: *mut u64, words: &[u64]) {
+        // SAFETY: by the caller's promise.
+        unsafe { dst.copy_from_nonoverlapping(words.as_ptr(), words.len()) };
+    }
+}
+
+pub(crate) use imp::{fence, stream};
+
+/// Starts to load the line at `addr`, which will be written soon. Only a hint.
+#[inline(always)]
+pub(crate) fn prefetch(addr: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch has no effect that a program can see, whatever the address.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_ET0 }>(addr.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = addr;
+}
+
+/// Tells the compiler that bytes may have been written by someone else, with some definite values: those at `addr`, and all whose address was exposed.
+///
+/// Padding bytes of a value have no definite value in Rust's model, yet checksums and comparisons look at every byte. An opaque
+/// block of assembly that could have stored to them makes them definite, and costs nothing. What it could have stored to is what it can have a pointer
+/// to: memory that it is given, or whose provenance was [exposed](pointer::expose_provenance). All of a heap is, since it is mapped, and so are the copies of
+/// a write set, since they have memory. So a commit need not name them: `addr` may be null.
+#[inline(always)]
+pub(crate) fn settle(addr: *mut u8) {
+    #[cfg(not(miri))]
+    // SAFETY: an empty block; it claims the right to write memory, and writes none.
+    unsafe {
+        std::arch::asm!("/* {0} */", in(reg) addr, options(nostack, preserves_flags));
+    }
+    #[cfg(miri)]
+    let _ = addr;
+}

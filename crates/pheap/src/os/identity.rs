@@ -1,0 +1,190 @@
+//! Which file a heap is in use in, and in which boot: a copy of a file that was in use may be torn, for whoever copied it read one page after the
+//! other while transactions went on.
+//!
+//! A file system that cannot be trusted with one of the numbers has 0 for it, which is compared with nothing: a heap that a crash has left is never
+//! taken for a copy, however the machine has changed by the time it is opened. So some copies are not noticed.
+
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::time::UNIX_EPOCH;
+
+use super::mapping::TMPFS_MAGIC as TMPFS;
+use crate::faults::{Bug, bug};
+
+/// What tells one file from others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Identity {
+    /// The device or the file system, as it is called in this boot, or 0.
+    pub(crate) device: u64,
+    /// The inode, or 0 if the file system may give the same file another one later.
+    pub(crate) inode: u64,
+    /// What the file system is called, or 0 if that is not its own for ever.
+    pub(crate) file_system: u64,
+    /// When the file was created, in nanoseconds since 1970, or 0. The inode of a file that was removed may be given to the next one.
+    pub(crate) created: u64,
+}
+
+// Kinds of file systems, as `statfs` has them.
+const RAMFS: i64 = 0x8584_58f6;
+const EXT: i64 = 0xef53;
+const BTRFS: i64 = 0x9123_683e;
+
+/// Those that have the inode of a file on the disk, or give it no other one while they are mounted and are gone then. Others (FAT, most of FUSE, 9p) may number
+/// files as they come across them.
+const HAVE_INODES: [i64; 10] = [
+    TMPFS,
+    RAMFS,
+    EXT,
+    BTRFS,
+    0x5846_5342, // XFS
+    0xf2f5_2010, // F2FS
+    0x2fc1_2fc1, // ZFS
+    0xca45_1a4e, // bcachefs
+    0x794c_7630, // overlayfs
+    0x6969,      // NFS
+];
+
+/// Those whose `f_fsid` comes from a number that the file system itself has: of ext4, one on the disk; of tmpfs, one made when it was
+/// mounted. XFS, for one, makes it of the device's number; and btrfs does in part, or makes it anew when a clone is mounted: so it tells subvolumes apart in
+/// one boot, like a device.
+const HAVE_NAMES: [i64; 2] = [TMPFS, EXT];
+
+impl Identity {
+    /// That of an open file.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub(crate) fn of(file: &File) -> io::Result<Identity> {
+        let metadata = file.metadata()?;
+        let stat = statfs(file)?;
+        let kind = kind_of(&stat);
+        let when = |known: bool, number: u64| if known { number } else { 0 };
+        // Devices without a driver are numbered as they are mounted, and files in memory do not outlive that.
+        let has_device = libc::major(metadata.dev()) != 0 || matches!(kind, TMPFS | RAMFS);
+        let device = if kind == BTRFS { name_of(&stat) } else { when(has_device, metadata.dev()) };
+        Ok(Identity {
+            device,
+            inode: when(HAVE_INODES.contains(&kind), metadata.ino()),
+            file_system: when(HAVE_NAMES.contains(&kind), name_of(&stat)),
+            created: when(HAVE_INODES.contains(&kind), created(&metadata)),
+        })
+    }
+
+    pub(crate) fn to_words(self) -> [u64; 4] {
+        [self.device, self.inode, self.file_system, self.created]
+    }
+
+    pub(crate) fn from_words([device, inode, file_system, created]: [u64; 4]) -> Identity {
+        Identity { device, inode, file_system, created }
+    }
+
+    /// Whether `self`, which was written down in a file, is certainly not that of the file that has it now. Devices are compared within one boot only, and, as
+    /// a disk may have been taken off and put back, only if nothing better is known or `is_torn_by_snapshots`: a snapshot of a file system, at another device, is what
+    /// a power failure leaves, which is good enough for other heaps.
+    pub(crate) fn is_other(&self, now: &Identity, same_boot: bool, is_torn_by_snapshots: bool) -> bool {
+        let differ = |a: u64, b: u64| a != 0 && b != 0 && a != b;
+        if bug(Bug::TakeCopies) {
+            return false;
+        }
+        let is_named = self.file_system != 0 && now.file_system != 0;
+        differ(self.inode, now.inode)
+            || differ(self.created, now.created)
+            || differ(self.file_system, now.file_system)
+            || same_boot && (is_torn_by_snapshots || !is_named) && differ(self.device, now.device)
+    }
+}
+
+/// The kind of file system, by its magic number.
+#[allow(clippy::unnecessary_cast)] // of another type elsewhere
+pub(crate) fn kind_of(stat: &libc::statfs) -> i64 {
+    stat.f_type as i64
+}
+
+/// What the operating system says of the file system that a file is in.
+pub(crate) fn statfs(file: &File) -> io::Result<libc::statfs> {
+    // SAFETY: `statfs` is plain data, for which zeros are valid, and the call fills it.
+    let (result, stat) = unsafe {
+        let mut stat: libc::statfs = std::mem::zeroed();
+        (libc::fstatfs(file.as_raw_fd(), &raw mut stat), stat)
+    };
+    if result == 0 { Ok(stat) } else { Err(io::Error::last_os_error()) }
+}
+
+fn created(metadata: &Metadata) -> u64 {
+    let since = metadata.created().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    since.map_or(0, |since| since.as_nanos() as u64)
+}
+
+fn name_of(stat: &libc::statfs) -> u64 {
+    // SAFETY: it is two integers of 32 bits, which Rust's libc does not name.
+    let [low, high] = unsafe { std::mem::transmute::<libc::fsid_t, [u32; 2]>(stat.f_fsid) };
+    u64::from(low) | u64::from(high) << 32
+}
+
+/// What the kernel calls this boot, or 0 if it does not say: where `/proc` is not mounted, for one.
+pub(crate) fn boot_id() -> u128 {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    u128::from_str_radix(&text.trim().replace('-', ""), 16).unwrap_or(0)
+}
+
+/// Whether a heap that was in use in boot `then` is certainly opened in the same one.
+pub(crate) fn is_same_boot(then: u128, now: u128) -> bool {
+    then == now && now != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const THIS: Identity = Identity { device: 0x801, inode: 12, file_system: 77, created: 1234 };
+
+    #[test]
+    fn what_is_not_known_is_not_compared() {
+        let now = Identity { device: 0x802, inode: 13, file_system: 78, created: 1235 };
+        for same_boot in [false, true] {
+            for torn in [false, true] {
+                assert!(!Identity::default().is_other(&now, same_boot, torn));
+                assert!(!THIS.is_other(&Identity::default(), same_boot, torn));
+                assert!(!THIS.is_other(&THIS, same_boot, torn));
+                assert!(THIS.is_other(&Identity { inode: 13, ..THIS }, same_boot, torn));
+                assert!(THIS.is_other(&Identity { file_system: 78, ..THIS }, same_boot, torn));
+                assert!(THIS.is_other(&Identity { created: 1235, ..THIS }, same_boot, torn));
+            }
+        }
+    }
+
+    #[test]
+    fn a_device_counts_within_one_boot() {
+        let moved = Identity { device: 0x802, ..THIS };
+        assert!(!THIS.is_other(&moved, false, true));
+        assert!(THIS.is_other(&moved, true, true));
+        // A disk that was taken off and put back.
+        assert!(!THIS.is_other(&moved, true, false));
+        let nameless = Identity { file_system: 0, ..THIS };
+        assert!(nameless.is_other(&moved, true, false));
+        assert!(!nameless.is_other(&moved, false, false));
+    }
+
+    #[test]
+    fn an_unknown_boot_is_no_boot() {
+        assert!(is_same_boot(5, 5));
+        assert!(!is_same_boot(5, 6) && !is_same_boot(5, 0) && !is_same_boot(0, 5) && !is_same_boot(0, 0));
+    }
+
+    #[test]
+    fn files_are_told_apart() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = |name: &str| {
+            File::options().write(true).create(true).truncate(true).open(dir.path().join(name)).unwrap()
+        };
+        let (a, b) = (file("a"), file("b"));
+        let [of_a, of_b] = [&a, &b].map(|file| Identity::of(file).unwrap());
+        assert_eq!(Identity::of(&a).unwrap(), of_a);
+        std::fs::rename(dir.path().join("a"), dir.path().join("c")).unwrap();
+        assert_eq!(Identity::of(&File::open(dir.path().join("c")).unwrap()).unwrap(), of_a);
+        let kind = kind_of(&statfs(&a).unwrap());
+        assert_eq!(of_a.is_other(&of_b, true, true), HAVE_INODES.contains(&kind));
+    }
+}

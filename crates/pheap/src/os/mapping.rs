@@ -1,0 +1,537 @@
+//! The address range of a heap and what is mapped into it.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::fork::{self, Listed, OwnFile};
+use super::identity::{kind_of, statfs};
+#[cfg(feature = "sim")]
+use super::kept_maps;
+#[cfg(feature = "sim")]
+use super::storage::Storage;
+use crate::error::{Error, Result};
+#[cfg(feature = "sim")]
+use crate::faults::mutant;
+use crate::units::PAGE;
+
+/// Where heaps are placed: 16 TiB to 80 TiB, which neither programs, stacks nor `mmap` use by themselves on 64-bit Linux.
+#[cfg(not(pheap_tsan))]
+const PLACES: std::ops::Range<u64> = 0x1000_0000_0000..0x5000_0000_0000;
+/// The thread sanitizer knows only what lies where `mmap` puts it by itself, and has what it knows elsewhere.
+#[cfg(pheap_tsan)]
+const PLACES: std::ops::Range<u64> = 0x7b00_0000_0000..0x7e00_0000_0000;
+
+/// What a simulated mapping is a copy of.
+#[cfg(feature = "sim")]
+pub(crate) trait Simulated: Send + Sync + std::fmt::Debug {
+    /// Copies what the medium holds at `offset` to its place in the map.
+    ///
+    /// # Safety
+    /// The range is mapped, and nobody else accesses it.
+    unsafe fn copy(&self, base: NonNull<u8>, offset: u64, len: u64) -> Result<()>;
+
+    /// Makes durable what was stored to memory. A file is another matter: see [`SyncedFile`](crate::media::SyncedFile).
+    fn sync(&self);
+
+    /// Makes the medium longer, durably. Memory becomes so when it is mapped.
+    ///
+    /// # Errors
+    /// Those of the simulated file.
+    fn extend(&self, from: u64, to: u64) -> io::Result<()>;
+
+    /// Sees to it that the page cache has what was stored to a file that is mapped and shared.
+    ///
+    /// # Safety
+    /// The medium was [copied](Self::copy) to `base`, and nobody stores to it meanwhile.
+    unsafe fn write_stores(&self, base: NonNull<u8>) -> io::Result<()>;
+
+    /// The file, if it is mapped and shared.
+    fn mapped_file(&self) -> Option<&dyn Storage>;
+}
+
+/// What a mapping shows.
+#[derive(Debug)]
+pub(crate) enum Backing {
+    /// A file that stores go to.
+    Shared {
+        file: OwnFile,
+        path: PathBuf,
+        /// Mapped with `MAP_SYNC`: a page fault returns only when the file system's metadata is durable.
+        sync: bool,
+    },
+    /// A file that is only read: stores stay in this process.
+    Private { file: OwnFile },
+    /// A file that a write-ahead log writes: stores stay in this process.
+    Logged { file: OwnFile, path: PathBuf },
+    /// Nothing but memory.
+    Memory,
+    /// A copy of what a simulated medium holds.
+    #[cfg(feature = "sim")]
+    Simulated(Box<dyn Simulated>),
+}
+
+/// A contiguous reservation of addresses, whose beginning shows the backing.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    base: NonNull<u8>,
+    reserved: u64,
+    backing: Backing,
+    /// Whether stores go to a file in a tmpfs.
+    tmpfs: bool,
+    unmapped: AtomicBool,
+    /// The process that reserved it, as counted by [`fork::forks`].
+    forks: u64,
+    listed: Listed,
+}
+
+// SAFETY: a mapping is a range of addresses; who may touch which part is the business of the regions' locks.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+/// A forked child must not share the heap, and may want the addresses for itself. Best effort: each transaction checks, too.
+///
+/// # Safety
+/// The range is the caller's.
+pub(crate) unsafe fn keep_from_children(start: *mut libc::c_void, len: u64) {
+    // SAFETY: changes nothing in this process.
+    unsafe { libc::madvise(start, len as usize, libc::MADV_DONTFORK) };
+}
+
+fn last_os_error() -> io::Error {
+    io::Error::last_os_error()
+}
+
+impl Mapping {
+    /// Reserves `reserved` bytes at `base`.
+    pub(crate) fn reserve(base: u64, reserved: u64, backing: Backing) -> Result<Mapping, (Error, Backing)> {
+        fork::watch();
+        let new = |base: NonNull<u8>, backing| {
+            let unmapped = AtomicBool::new(false);
+            let tmpfs = matches!(&backing, Backing::Shared { file, .. } if is_tmpfs(file));
+            // Before a file is mapped there.
+            let listed = Listed::addresses(base.as_ptr().addr(), reserved as usize);
+            Mapping { base, reserved, backing, tmpfs, unmapped, forks: fork::forks(), listed }
+        };
+        #[cfg(feature = "sim")]
+        if let Some(kept) = kept_maps::take(base, reserved, matches!(backing, Backing::Simulated(_))) {
+            return Ok(new(kept, backing));
+        }
+        // SAFETY: `MAP_FIXED_NOREPLACE` takes addresses that nobody uses, or fails.
+        let got = unsafe {
+            libc::mmap(
+                std::ptr::without_provenance_mut(base as usize),
+                reserved as usize,
+                libc::PROT_NONE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE,
+                -1,
+                0,
+            )
+        };
+        let in_use = Error::AddressInUse { base, size: reserved };
+        if got == libc::MAP_FAILED {
+            let error = match last_os_error() {
+                e if e.raw_os_error() == Some(libc::EEXIST) => in_use,
+                e => Error::io(format!("reserving {reserved} bytes of addresses at {base:#x}"), e),
+            };
+            return Err((error, backing));
+        }
+        // SAFETY: the range was mapped just now.
+        unsafe { keep_from_children(got, reserved) };
+        if got.addr() as u64 != base {
+            // A kernel older than 4.17 takes the address for a hint.
+            // SAFETY: the range was mapped just now, by this call.
+            unsafe { libc::munmap(got, reserved as usize) };
+            return Err((in_use, backing));
+        }
+        // The map is not one that Rust knows of; pointers into it come back from the file as plain addresses.
+        let base =
+            NonNull::new(std::ptr::with_exposed_provenance_mut(got.expose_provenance())).expect("not at 0");
+        Ok(new(base, backing))
+    }
+
+    /// Reserves `reserved` bytes (a power of two) at a place derived from `uuid`, or another one if that is taken.
+    pub(crate) fn reserve_anywhere(uuid: u128, reserved: u64, mut backing: Backing) -> Result<Mapping> {
+        let places = ((PLACES.end - PLACES.start) / reserved).max(1);
+        let first = (uuid % u128::from(places)) as u64;
+        let mut error = Error::InvalidOption("`Options::reserve` is larger than the usable address space");
+        for i in 0..places {
+            let base = PLACES.start.next_multiple_of(reserved) + (first + i) % places * reserved;
+            if base + reserved > PLACES.end {
+                continue;
+            }
+            match Mapping::reserve(base, reserved, backing) {
+                Ok(mapping) => return Ok(mapping),
+                Err((e, back)) => (error, backing) = (e, back),
+            }
+        }
+        Err(error)
+    }
+
+    /// First address.
+    #[inline(always)]
+    pub(crate) fn base(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
+    pub(crate) fn reserved(&self) -> u64 {
+        self.reserved
+    }
+
+    pub(crate) fn path(&self) -> Option<&Path> {
+        match &self.backing {
+            Backing::Shared { path, .. } | Backing::Logged { path, .. } => Some(path),
+            _ => None,
+        }
+    }
+
+    /// The file, if stores go to one.
+    pub(crate) fn shared_file(&self) -> Option<&File> {
+        match &self.backing {
+            Backing::Shared { file, .. } => Some(file),
+            _ => None,
+        }
+    }
+
+    /// The file, if there is one.
+    pub(crate) fn file(&self) -> Option<&File> {
+        match &self.backing {
+            Backing::Shared { file, .. } | Backing::Private { file } | Backing::Logged { file, .. } => {
+                Some(file)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether to map with `MAP_SYNC` from here on.
+    pub(crate) fn set_sync(&mut self, to: bool) {
+        if let Backing::Shared { sync, .. } = &mut self.backing {
+            *sync = to;
+        }
+    }
+
+    /// Whether it shows a simulated medium.
+    pub(crate) fn is_simulated(&self) -> bool {
+        #[cfg(feature = "sim")]
+        if let Backing::Simulated(_) = &self.backing {
+            return true;
+        }
+        false
+    }
+
+    pub(crate) fn is_read_only(&self) -> bool {
+        matches!(self.backing, Backing::Private { .. })
+    }
+
+    /// Maps `from..to` of the backing (whole pages; the file is that long) into the reservation.
+    pub(crate) fn map(&self, from: u64, to: u64) -> Result<()> {
+        debug_assert!(from.is_multiple_of(PAGE) && to.is_multiple_of(PAGE));
+        if to > self.reserved {
+            return Err(Error::ReservationFull { need: to, reserved: self.reserved });
+        }
+        if from == to {
+            return Ok(());
+        }
+        let (flags, fd) = match &self.backing {
+            Backing::Shared { file, sync, .. } => (
+                if *sync { libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC } else { libc::MAP_SHARED },
+                file.as_raw_fd(),
+            ),
+            // Only the pages that are changed count, and of them a log keeps few at a time.
+            Backing::Private { file } | Backing::Logged { file, .. } => {
+                (libc::MAP_PRIVATE | libc::MAP_NORESERVE, file.as_raw_fd())
+            }
+            #[cfg(feature = "sim")]
+            Backing::Simulated(source) => {
+                // SAFETY: the range lies in the reservation; nobody accesses it yet.
+                return unsafe {
+                    kept_maps::extend(self.base, self.reserved, to)
+                        .and_then(|()| source.copy(self.base, from, to - from))
+                };
+            }
+            Backing::Memory => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, -1),
+        };
+        // SAFETY: `from..to` lies in the reservation, which belongs to this mapping, and nothing is mapped there yet.
+        let got = unsafe {
+            let start = self.base.as_ptr().add(from as usize);
+            libc::mmap(
+                start.cast(),
+                (to - from) as usize,
+                libc::PROT_READ | libc::PROT_WRITE,
+                flags | libc::MAP_FIXED,
+                fd,
+                from as libc::off_t,
+            )
+        };
+        if got == libc::MAP_FAILED {
+            return Err(Error::io("mapping the heap", last_os_error()));
+        }
+        // SAFETY: the range was mapped just now.
+        unsafe { keep_from_children(got, to - from) };
+        Ok(())
+    }
+
+    /// Makes the backing `to` bytes long (from `from`), with the space reserved, so that no store can fail for want of it.
+    pub(crate) fn grow_file(&self, from: u64, to: u64) -> Result<()> {
+        let full =
+            |e: &io::Error| matches!(e.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG));
+        #[cfg(feature = "sim")]
+        if let Backing::Simulated(source) = &self.backing {
+            return source.extend(from, to).map_err(|e| {
+                if full(&e) {
+                    return Error::OutOfSpace {
+                        reason: format!("growing a simulated file to {to} bytes: {e}"),
+                    };
+                }
+                Error::io("growing a simulated file", e)
+            });
+        }
+        let (Backing::Shared { file, path, .. } | Backing::Logged { file, path }) = &self.backing else {
+            return Ok(());
+        };
+        // What lies behind the heap belongs to nobody: an arena that a crash kept from being recorded, perhaps. New arenas are zero.
+        let cut = file
+            .metadata()
+            .and_then(|metadata| if metadata.len() > from { file.set_len(from) } else { Ok(()) });
+        match cut.and_then(|()| allocate(file, from, to - from)) {
+            Ok(()) => {}
+            Err(e) => {
+                let _ = file.set_len(from); // gives back what a partial allocation took
+                return Err(if full(&e) {
+                    Error::OutOfSpace { reason: format!("growing {} to {to} bytes: {e}", path.display()) }
+                } else {
+                    Error::io(format!("growing {}", path.display()), e)
+                });
+            }
+        }
+        // The length must not be lost in a power failure once the header relies on it.
+        // SURVIVES unreached: of a real file; that of a simulated one is above. `ci/power-cut.sh` is for real ones.
+        file.sync().map_err(|e| Error::io(format!("syncing {}", path.display()), e))
+    }
+
+    /// Cuts the file off behind the first `len` bytes, which is all that the heap has of it.
+    pub(crate) fn shrink_file(&self, len: u64) -> Result<()> {
+        let (Backing::Shared { file, path, .. } | Backing::Logged { file, path }) = &self.backing else {
+            return Ok(());
+        };
+        file.set_len(len).map_err(|e| Error::io(format!("shortening {}", path.display()), e))
+    }
+
+    /// Waits until the file's disk has everything that was stored so far. Nothing to do in memory, or for a map that is durable by
+    /// itself.
+    #[cfg_attr(feature = "sim", track_caller)]
+    pub(crate) fn sync(&self) -> Result<()> {
+        #[cfg(feature = "sim")]
+        if let Backing::Simulated(source) = &self.backing {
+            let Some(file) = source.mapped_file() else { return Ok(()) };
+            // SAFETY: it was copied there when it was mapped; a heap is opened and closed by one thread.
+            let written = unsafe { source.write_stores(self.base) };
+            // Not in a closure, of which nobody would know who has called it.
+            let synced = if written.is_ok() { file.sync() } else { written };
+            return synced.map_err(|e| Error::io("syncing a simulated file", e));
+        }
+        let Backing::Shared { file, path, sync: false } = &self.backing else { return Ok(()) };
+        // SURVIVES unreached: of a real file. See the calls of this.
+        file.sync().map_err(|e| Error::io(format!("syncing {}", path.display()), e))
+    }
+
+    /// Makes durable what anybody has stored to the file, also if it was not flushed. On persistent memory the kernel knows which pages were written, and
+    /// flushes their lines.
+    #[cfg_attr(feature = "sim", track_caller)]
+    pub(crate) fn sync_leftovers(&self) -> Result<()> {
+        #[cfg(feature = "sim")]
+        if mutant::is_dropped(mutant::Kind::FileSync, std::panic::Location::caller()) {
+            return Ok(());
+        }
+        match &self.backing {
+            Backing::Shared { file, path, .. } => {
+                // SURVIVES unreached: of a real file; that of simulated memory is below.
+                file.sync().map_err(|e| Error::io(format!("syncing {}", path.display()), e))
+            }
+            #[cfg(feature = "sim")]
+            Backing::Simulated(source) => {
+                source.sync();
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Maps the pages of this range ahead of their first use, which is cheaper than one fault each. Only a hint.
+    pub(crate) fn populate(&self, offset: u64, len: u64) {
+        self.map_ahead(offset, len, MADV_POPULATE_WRITE);
+    }
+
+    /// [`populate`](Self::populate) for pages that hold something: they are about to be written again.
+    pub(crate) fn populate_again(&self, offset: u64, len: u64) {
+        // In a tmpfs a page that is mapped to be read can be written, too, and a fault that reads maps those around it that hold something.
+        self.map_ahead(offset, len, if self.tmpfs { MADV_POPULATE_READ } else { MADV_POPULATE_WRITE });
+    }
+
+    /// [`populate_again`](Self::populate_again) for a range of which not all may be written: only where that changes nothing.
+    pub(crate) fn populate_around(&self, offset: u64, len: u64) {
+        if self.tmpfs {
+            self.populate_again(offset, len);
+        }
+    }
+
+    fn map_ahead(&self, offset: u64, len: u64, advice: libc::c_int) {
+        let first = offset & !(PAGE - 1);
+        // SAFETY: the range is mapped.
+        unsafe {
+            populate_pages(self.base.as_ptr().add(first as usize), (offset + len - first) as usize, advice);
+        }
+    }
+
+    /// Gives the private copies of these pages back: they show the file again. Only for a heap with a write-ahead log.
+    ///
+    /// # Safety
+    /// The file has what the copies hold, or nobody reads them before they are stored to; nobody accesses them meanwhile.
+    pub(crate) unsafe fn drop_copies(&self, offset: u64, len: u64) {
+        #[cfg(feature = "sim")]
+        if let Backing::Simulated(source) = &self.backing {
+            // A page that cannot be read would fault when it is looked at, which cannot be simulated: it keeps its copy, which says the same.
+            // SAFETY: by the caller's promise.
+            let _ = unsafe { source.copy(self.base, offset, len) };
+            return;
+        }
+        debug_assert!(matches!(self.backing, Backing::Logged { .. }));
+        // SAFETY: mapped pages of this heap; by the caller's promise their content does not change.
+        unsafe {
+            libc::madvise(self.base.as_ptr().add(offset as usize).cast(), len as usize, libc::MADV_DONTNEED)
+        };
+    }
+
+    /// Gives the addresses back.
+    ///
+    /// # Safety
+    /// Nobody accesses the heap any more.
+    pub(crate) unsafe fn unmap(&self) {
+        // In a forked child these addresses are not mapped, or belong to someone else by now.
+        if self.forks == fork::forks() && !self.unmapped.swap(true, Ordering::Relaxed) {
+            self.listed.remove();
+            #[cfg(feature = "sim")]
+            if let Backing::Simulated(source) = &self.backing {
+                // The kernel has what was stored, whatever becomes of the process.
+                // SAFETY: it was copied there when it was mapped, and nobody accesses the heap any more.
+                let _ = unsafe { source.write_stores(self.base) };
+                return kept_maps::keep(self.base, self.reserved);
+            }
+            // SAFETY: the range belongs to this mapping, this once.
+            unsafe { libc::munmap(self.base.as_ptr().cast(), self.reserved as usize) };
+        }
+    }
+
+    /// Lets others open the file.
+    pub(crate) fn unlock(&self) {
+        if let Some(file) = self.file() {
+            let _ = file.unlock();
+        }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the last handle of the heap is gone.
+        unsafe { self.unmap() };
+    }
+}
+
+/// Reserves space in a file: `fallocate` where the file system has it, zeros elsewhere.
+fn allocate(file: &File, offset: u64, len: u64) -> io::Result<()> {
+    loop {
+        // SAFETY: a call on a file descriptor that is open.
+        let result =
+            unsafe { libc::fallocate(file.as_raw_fd(), 0, offset as libc::off_t, len as libc::off_t) };
+        if result == 0 {
+            return Ok(());
+        }
+        match last_os_error() {
+            e if e.kind() == io::ErrorKind::Interrupted => {}
+            e if e.raw_os_error() == Some(libc::EOPNOTSUPP) => return write_zeros(file, offset, len),
+            e => return Err(e),
+        }
+    }
+}
+
+fn write_zeros(file: &File, offset: u64, len: u64) -> io::Result<()> {
+    use std::os::unix::fs::FileExt;
+    let zeros = vec![0; 1 << 20];
+    let mut done = 0;
+    while done < len {
+        let n = (len - done).min(zeros.len() as u64);
+        file.write_all_at(&zeros[..n as usize], offset + done)?;
+        done += n;
+    }
+    Ok(())
+}
+
+/// Whether the file system of `file` can be mapped with `MAP_SYNC`, that is, is persistent memory.
+pub(crate) fn supports_map_sync(file: &File, len: u64) -> bool {
+    if len < PAGE {
+        return false;
+    }
+    // SAFETY: a map of one page at an address of the kernel's choice, removed again at once.
+    unsafe {
+        let map = libc::mmap(
+            std::ptr::null_mut(),
+            PAGE as usize,
+            libc::PROT_READ,
+            libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC,
+            file.as_raw_fd(),
+            0,
+        );
+        if map == libc::MAP_FAILED {
+            return false;
+        }
+        libc::munmap(map, PAGE as usize);
+    }
+    true
+}
+
+/// Whether `file` lives in memory only (tmpfs), so that no power failure is survived whatever one does.
+pub(crate) fn is_tmpfs(file: &File) -> bool {
+    file_system(file) == Some(TMPFS_MAGIC)
+}
+
+/// What [`file_system`] says of a tmpfs.
+pub(crate) const TMPFS_MAGIC: i64 = 0x0102_1994;
+
+/// The kind of file system that a file is in, by its magic number.
+pub(crate) fn file_system(file: &File) -> Option<i64> {
+    statfs(file).ok().map(|stat| kind_of(&stat))
+}
+
+/// Of Linux 5.14: as if all pages were read, or written.
+const MADV_POPULATE_READ: libc::c_int = 22;
+const MADV_POPULATE_WRITE: libc::c_int = 23;
+
+/// Maps these pages. Only a hint.
+///
+/// # Safety
+/// They are mapped, as far as the program is concerned.
+unsafe fn populate_pages(start: *mut u8, len: usize, advice: libc::c_int) {
+    // SAFETY: by the caller's promise; populating changes no byte. A kernel that does not know it refuses, and nothing is lost.
+    unsafe { libc::madvise(start.cast(), len, advice) };
+}
+
+/// Maps the whole pages of ordinary memory that is about to be written. Only a hint.
+pub(crate) fn populate<T>(memory: &[T]) {
+    let bytes = memory.as_ptr_range();
+    let (start, end) =
+        (bytes.start.addr().next_multiple_of(PAGE as usize), bytes.end.addr() & !(PAGE as usize - 1));
+    if start < end {
+        // SAFETY: part of `memory`.
+        unsafe {
+            populate_pages(
+                memory.as_ptr().cast_mut().cast::<u8>().with_addr(start),
+                end - start,
+                MADV_POPULATE_WRITE,
+            );
+        };
+    }
+}

@@ -1,0 +1,49 @@
+//! Opening a file that is to be a heap, and nothing but a file: to open a FIFO may wait for ever, and to open a device may do whatever that does.
+
+use std::fs::{self, File, FileType, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::Path;
+
+use crate::error::{Error, Result};
+
+/// What something is called that is not a file with bytes in it.
+pub(crate) fn other_kind(kind: FileType) -> Option<&'static str> {
+    match kind {
+        kind if kind.is_file() => None,
+        kind if kind.is_dir() => Some("a directory"),
+        kind if kind.is_fifo() => Some("a FIFO"),
+        kind if kind.is_socket() => Some("a socket"),
+        kind if kind.is_block_device() || kind.is_char_device() => Some("a device"),
+        _ => Some("something else"),
+    }
+}
+
+/// Opens the file at `path`.
+pub(crate) fn open(how: &mut OpenOptions, path: &Path) -> Result<File> {
+    let check = |kind| match other_kind(kind) {
+        Some(kind) => Err(Error::NotAFile { path: path.to_owned(), kind }),
+        None => Ok(()),
+    };
+    // Before it is opened, and again, for it may be another one by then.
+    if let Ok(metadata) = fs::metadata(path) {
+        check(metadata.file_type())?;
+    }
+    let opened = match how.custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path) {
+        // Another program has a lease, of which the kernel has told it by now.
+        Err(e) if e.kind() == io::ErrorKind::WouldBlock => how.custom_flags(libc::O_NOCTTY).open(path),
+        opened => opened,
+    };
+    let file = opened.map_err(|e| explain(path, e))?;
+    check(file.metadata().map_err(|e| explain(path, e))?.file_type())?;
+    Ok(file)
+}
+
+fn explain(path: &Path, e: io::Error) -> Error {
+    match e.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            Error::NoPermission { path: path.to_owned() }
+        }
+        _ => Error::io(format!("opening {}", path.display()), e),
+    }
+}

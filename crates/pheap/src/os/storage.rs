@@ -1,0 +1,263 @@
+//! What a write-ahead log needs of the files: its own and that of the heap. The seam for disks that fail.
+
+use std::fmt::Debug;
+use std::fs::File;
+use std::io;
+#[cfg(feature = "sim")]
+use std::panic::Location;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::error::Result;
+#[cfg(feature = "sim")]
+use crate::faults::mutant::{Kind, Mutation, is_dropped, reached};
+pub(crate) use crate::os::names::FileId;
+
+/// A file whose writes are durable after a [sync](Self::sync_now), each sector (512 bytes) whole or not at all, in any order before.
+pub(crate) trait Storage: Send + Sync + Debug {
+    /// Reads as many bytes as there are at `at`, at most `buf.len()`.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    fn read_some(&self, buf: &mut [u8], at: u64) -> io::Result<usize>;
+
+    /// Writes some of the bytes, and says how many.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    fn write_some(&self, bytes: &[u8], at: u64) -> io::Result<usize>;
+
+    /// Waits until all that was written is durable (`fdatasync`). After an error, it is not known what is.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    fn sync_now(&self) -> io::Result<()>;
+
+    /// Length in bytes.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    fn len(&self) -> io::Result<u64>;
+
+    /// Makes the file longer by zeros that are written (not only reserved), so that, after a sync, later writes there change no metadata. If it
+    /// fails, the file is as long as before.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    fn extend_now(&self, from: u64, to: u64) -> io::Result<()>;
+
+    /// Makes writes to the first `len` bytes so cheap that they may be made under a lock: copies in memory that the kernel has, and writes some time, or at a sync.
+    /// As with other writes, what is written at one time is written by one thread, and the file never becomes shorter. Whether that is so; if not, nothing has changed.
+    fn map(&self, _len: u64) -> bool {
+        false
+    }
+
+    /// The sectors in which the file differs from this copy, as ranges of bytes.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    #[cfg(feature = "sim")]
+    fn differences(&self, copy: &[u8]) -> io::Result<Vec<std::ops::Range<usize>>> {
+        let mut file = vec![0; copy.len()];
+        let have = self.read_some(&mut file, 0)?;
+        Ok(different_sectors(&file[..have], copy))
+    }
+
+    /// Which file it is, whatever it is called.
+    fn id(&self) -> FileId;
+
+    /// The file itself, if it is one of the operating system.
+    fn file(&self) -> Option<&File> {
+        None
+    }
+
+    /// Whether a private mapping shows at once what is written to the file. It is tried out on a page that nobody looks at, which ends as zeros.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    fn shows_writes(&self, _at: u64) -> io::Result<bool> {
+        Ok(true)
+    }
+
+    /// [`write_some`](Self::write_some), of which the next sync makes nothing durable, only the one after it.
+    ///
+    /// # Errors
+    /// As for `write_some`.
+    #[cfg(feature = "sim")]
+    fn write_late(&self, bytes: &[u8], at: u64) -> io::Result<usize> {
+        self.write_some(bytes, at)
+    }
+
+    /// [`sync_now`](Self::sync_now), but after the next write.
+    ///
+    /// # Errors
+    /// As for `sync_now`.
+    #[cfg(feature = "sim")]
+    fn sync_late(&self) -> io::Result<()> {
+        self.sync_now()
+    }
+}
+
+impl dyn Storage + '_ {
+    /// Reads until the buffer is full or the file ends, and says how many bytes it got.
+    pub(crate) fn read_up_to(&self, buf: &mut [u8], at: u64) -> io::Result<usize> {
+        let mut done = 0;
+        while done < buf.len() {
+            match self.read_some(&mut buf[done..], at + done as u64) {
+                Ok(0) => break,
+                Ok(n) => done += n,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(done)
+    }
+
+    /// Writes the sectors in which the file differs from this copy.
+    #[cfg(feature = "sim")]
+    pub(crate) fn write_changes(&self, copy: &[u8]) -> io::Result<()> {
+        for sector in self.differences(copy)? {
+            let at = sector.start as u64;
+            write_all(&copy[sector], at, |bytes, at| self.write_some(bytes, at))?;
+        }
+        Ok(())
+    }
+
+    /// Writes all of the bytes.
+    #[cfg_attr(feature = "sim", track_caller)]
+    pub(crate) fn write_all(&self, bytes: &[u8], at: u64) -> io::Result<()> {
+        #[cfg(feature = "sim")]
+        match reached(Kind::Write, Location::caller()) {
+            Some(Mutation::Drop) => return Ok(()),
+            Some(Mutation::Delay) => return write_all(bytes, at, |bytes, at| self.write_late(bytes, at)),
+            None => {}
+        }
+        write_all(bytes, at, |bytes, at| self.write_some(bytes, at))
+    }
+
+    /// See [`sync_now`](Storage::sync_now).
+    #[cfg_attr(feature = "sim", track_caller)]
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        #[cfg(feature = "sim")]
+        match reached(Kind::FileSync, Location::caller()) {
+            Some(Mutation::Drop) => return Ok(()),
+            Some(Mutation::Delay) => return self.sync_late(),
+            None => {}
+        }
+        self.sync_now()
+    }
+
+    /// See [`extend_now`](Storage::extend_now).
+    #[cfg_attr(feature = "sim", track_caller)]
+    pub(crate) fn extend(&self, from: u64, to: u64) -> io::Result<()> {
+        #[cfg(feature = "sim")]
+        if is_dropped(Kind::Write, Location::caller()) {
+            return Ok(());
+        }
+        self.extend_now(from, to)
+    }
+}
+
+/// Writes all of the bytes, with calls that write some.
+fn write_all(bytes: &[u8], at: u64, write_some: impl Fn(&[u8], u64) -> io::Result<usize>) -> io::Result<()> {
+    let mut done = 0;
+    while done < bytes.len() {
+        match write_some(&bytes[done..], at + done as u64) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(n) => done += n,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}
+
+/// What became of a log that was looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kept {
+    /// It is where the next opening will look for it, durably.
+    Here,
+    /// It was there a moment ago, and nobody has looked since.
+    HereBefore,
+    /// Nothing is there, and it cannot be put there: there must be a new file.
+    Lost,
+}
+
+/// The heap's file, and the place for its log beside it.
+pub(crate) trait Disk: Send + Sync + Debug {
+    /// Where the log is, for messages.
+    fn log_path(&self) -> PathBuf;
+
+    /// Whether runs must be repeatable: no threads that nobody asked for.
+    fn is_simulated(&self) -> bool {
+        false
+    }
+
+    /// Fails if a log would lie where it is not found by whoever opens the heap elsewhere.
+    ///
+    /// # Errors
+    /// [`Error::MountedAlone`](crate::Error::MountedAlone), [`Error::Io`](crate::Error::Io).
+    fn may_have_log(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// The heap's file. Its length does not change through this.
+    fn data(&self) -> Arc<dyn Storage>;
+
+    /// The log, if there is one.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    fn open_log(&self) -> io::Result<Option<Arc<dyn Storage>>>;
+
+    /// A new, empty log; there is none. Its name is durable on return.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    fn create_log(&self) -> io::Result<Arc<dyn Storage>>;
+
+    /// Sees to it that the next opening finds this log: that it has its name, beside the heap's file, wherever that is now.
+    ///
+    /// # Errors
+    /// The heap's file cannot be found by any name, or another file has the log's.
+    fn keep_log(&self, log: &dyn Storage) -> io::Result<Kept>;
+
+    /// [`keep_log`](Self::keep_log) for who asks after each commit: may be answered from what was seen a moment ago, by [`Kept::HereBefore`].
+    ///
+    /// # Errors
+    /// Those of [`keep_log`](Self::keep_log).
+    fn keep_log_lately(&self, log: &dyn Storage) -> io::Result<Kept> {
+        self.keep_log(log)
+    }
+
+    /// Sees to it that the next opening finds the heap's file, which may need no log.
+    ///
+    /// # Errors
+    /// It cannot be found by any name.
+    fn keep_data(&self) -> io::Result<()>;
+
+    /// Removes the name of this log, and of no other. Durable some time later.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    fn remove_log(&self, log: &dyn Storage) -> io::Result<()>;
+
+    /// A number for a new log: another one for each, whichever copy of the heap it is for.
+    fn nonce(&self) -> u64;
+}
+
+/// The sectors of `copy` that differ from those of `file`, as ranges of bytes. Behind its end, a file has zeros.
+#[cfg(feature = "sim")]
+pub(crate) fn different_sectors(file: &[u8], copy: &[u8]) -> Vec<std::ops::Range<usize>> {
+    const SECTOR: usize = 512;
+    let sector = |at| at..copy.len().min(at + SECTOR);
+    let differs = |sector: &std::ops::Range<usize>| match file.get(sector.clone()) {
+        Some(old) => old != &copy[sector.clone()],
+        None => {
+            let old = &file[sector.start.min(file.len())..];
+            let (same, new) = copy[sector.clone()].split_at(old.len());
+            same != old || new.iter().any(|&byte| byte != 0)
+        }
+    };
+    (0..copy.len()).step_by(SECTOR).map(sector).filter(differs).collect()
+}

@@ -1,0 +1,542 @@
+//! A medium that remembers what a power failure would leave behind.
+//!
+//! The model: memory is words of 8 bytes in lines of 64. A word reaches the medium whole or not at all. A flush takes the
+//! content that the line has at that moment; a fence makes all that was flushed durable. Of what is stored and not yet durable
+//! any subset of words may have reached the medium at any time, for caches evict lines as they like. This is what
+//! `microsoft/verified-storage` assumes, too. A word that was stored several times since it was last durable may have
+//! reached the medium with any of these values, whatever the other words did: a line that was evicted can become dirty again.
+//!
+//! The simulator keeps the durable image apart from the mapped one, and notes a [`Point`] at each fence and at each
+//! acknowledgement. Between two of them the set of possible images only grows, so these points see all of them. Stores by
+//! the program itself (`&mut T`) are found by comparing; a word that changes outside of what the transaction said it may
+//! change is a violation.
+
+pub mod disk;
+mod source;
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard};
+
+use xxhash_rust::xxh3::Xxh3;
+
+pub use crate::faults::{Bug, mutant, seeded_bug, set_bug};
+pub use crate::tuning::Tuning;
+use crate::units::{LINE, LINE_WORDS, lines};
+pub(crate) use source::Source;
+
+fn bytes(words: &[u64]) -> &[u8] {
+    // SAFETY: any words are bytes.
+    unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), size_of_val(words)) }
+}
+
+/// Words that are compared at a time.
+const CHUNK: usize = 512;
+
+/// A moment at which the power may fail.
+#[derive(Debug, Clone)]
+pub struct Point {
+    /// Words (number, value) that became durable since the point before.
+    pub durable: Vec<(u32, u64)>,
+    /// Words that may have reached the medium as well: any subset of these, a later one of the same number winning. Those of
+    /// one number follow one another, oldest value first.
+    pub pending: Vec<(u32, u64)>,
+    /// When each of these was stored, as far as that is known: by counting. The stores of the program itself count as those of one moment, at which
+    /// the simulator looked. A process that is killed leaves all up to some moment.
+    pub order: Vec<u32>,
+    /// The count at the last point: a process that is killed after that leaves all up to there at least.
+    pub before: u32,
+    /// Length of the medium in words.
+    pub words: usize,
+    /// How many operations had been acknowledged; see [`Sim::acknowledge`].
+    pub acknowledged: usize,
+    /// Which event this is, for people.
+    pub at: &'static str,
+}
+
+/// The simulated medium of one heap.
+#[derive(Debug)]
+pub struct Sim {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    base: usize,
+    durable: Vec<u64>,
+    /// Behind the end of the heap: what an interrupted growth has left in the file.
+    tail: Vec<u64>,
+    /// The mapped image as last looked at.
+    seen: Vec<u64>,
+    /// Of each word that was stored since it was durable: what it has held.
+    pending: BTreeMap<u32, History>,
+    /// Words that were flushed since the last fence.
+    in_flight: Vec<u32>,
+    fresh_durable: BTreeMap<u32, u64>,
+    /// Ranges of words that the program may change by plain stores.
+    expected: Vec<(usize, usize)>,
+    points: Vec<Point>,
+    /// Stores so far, and at the last point.
+    stores: u32,
+    before: u32,
+    /// No points are noted.
+    silent: bool,
+    acknowledged: usize,
+    violations: Vec<String>,
+}
+
+/// The values of a word, oldest first.
+#[derive(Debug, Default)]
+struct History {
+    values: Vec<u64>,
+    /// When they were stored.
+    order: Vec<u32>,
+    /// How many of them were stored before the word's last flush.
+    flushed: usize,
+}
+
+impl Sim {
+    /// A medium that holds `image` (whole words).
+    pub fn new(image: Vec<u64>) -> Sim {
+        let seen = image.clone();
+        Sim { state: Mutex::new(State { durable: image, seen, ..State::default() }) }
+    }
+
+    /// A medium that holds `image`, after a process that was killed: what it has stored besides (in this order) can be read, and is not durable.
+    pub fn with_pending(image: Vec<u64>, pending: &[(u32, u64)]) -> Sim {
+        let sim = Sim::new(image);
+        let mut state = sim.lock();
+        for &(word, value) in pending {
+            state.note(word as usize, value);
+        }
+        drop(state);
+        sim
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Notes that `n` operations have been acknowledged, which is a point of its own. The heap must be open, or not be opened yet.
+    pub fn acknowledge(&self, n: usize) {
+        let mut state = self.lock();
+        state.acknowledged = n;
+        if !state.silent {
+            state.look();
+            state.point("acknowledgement");
+        }
+    }
+
+    /// Notes no points: nobody will ask for them.
+    pub fn be_silent(&self) {
+        self.lock().silent = true;
+    }
+
+    /// The points so far.
+    pub fn take_points(&self) -> Vec<Point> {
+        std::mem::take(&mut self.lock().points)
+    }
+
+    /// Looks for stores that were not announced. The heap must be open.
+    pub fn look(&self) {
+        self.lock().look();
+    }
+
+    /// Words that were changed outside of all that was logged or fresh, when it was looked.
+    pub fn violations(&self) -> Vec<String> {
+        self.lock().violations.clone()
+    }
+
+    /// The durable image, as it is after an orderly end.
+    pub fn durable(&self) -> Vec<u64> {
+        let state = self.lock();
+        [&state.durable[..], &state.tail].concat()
+    }
+
+    /// A number that tells apart what may be found on the medium from now on: all that is durable, and all that may become so.
+    pub fn digest(&self) -> u64 {
+        let state = self.lock();
+        let mut hasher = Xxh3::new();
+        let mut add = |word: u64| hasher.update(&word.to_le_bytes());
+        add(state.durable.len() as u64);
+        for (&word, history) in &state.pending {
+            add(u64::from(word) << 32 | history.values.len() as u64);
+            history.values.iter().copied().for_each(&mut add);
+        }
+        hasher.update(bytes(&state.durable));
+        // Zeros there are as good as none.
+        let tail = state.tail.len() - state.tail.iter().rev().take_while(|word| **word == 0).count();
+        hasher.update(bytes(&state.tail[..tail]));
+        hasher.digest()
+    }
+
+    /// Length in bytes.
+    pub(crate) fn len(&self) -> u64 {
+        let state = self.lock();
+        (state.durable.len() + state.tail.len()) as u64 * 8
+    }
+
+    /// Copies what can be read at `offset` (whole words), and zeros where nothing is.
+    pub(crate) fn read(&self, place: &mut [u8], offset: u64) {
+        let state = self.lock();
+        let from = state.seen.len().min(offset as usize / 8);
+        let have = bytes(&state.seen[from..]);
+        let have = &have[..have.len().min(place.len())];
+        place[..have.len()].copy_from_slice(have);
+        place[have.len()..].fill(0);
+    }
+
+    /// Whether a file with this content would hold nothing but zeros.
+    pub(crate) fn is_zero(&self) -> bool {
+        let state = self.lock();
+        state.durable.iter().chain(&state.tail).all(|&word| word == 0)
+            && state.pending.values().all(|history| history.values.last().is_none_or(|&value| value == 0))
+    }
+
+    /// Says that the heap is `words` long. What is behind that stays in the file, and comes back when the heap grows over
+    /// it; but a file of no words is empty.
+    pub(crate) fn truncate(&self, words: usize) {
+        let mut state = self.lock();
+        if words == 0 {
+            let held: Vec<u32> =
+                (0..).zip(&state.durable).filter(|(_, value)| **value != 0).map(|(w, _)| w).collect();
+            state.fresh_durable.extend(held.into_iter().map(|word| (word, 0)));
+            state.durable.clear();
+            state.tail.clear();
+        } else if words < state.durable.len() {
+            // What a killed process has stored there can be read as long as the system runs.
+            state.look_away(words);
+            let tail = state.durable.split_off(words);
+            state.tail.splice(0..0, tail);
+        }
+        state.pending.retain(|word, _| (*word as usize) < words);
+        let words = state.durable.len();
+        state.seen.truncate(words);
+    }
+
+    /// # Safety
+    /// `base` is where `len` bytes are mapped, until the next call; all of it may be read, and what is new of it written.
+    pub(crate) unsafe fn mapped(&self, base: *mut u8, len: usize) {
+        let mut state = self.lock();
+        state.base = base.expose_provenance();
+        let (old, new) = (state.durable.len(), len / 8);
+        if new <= old {
+            return;
+        }
+        let from_tail = state.tail.len().min(new - old);
+        let tail: Vec<u64> = state.tail.drain(..from_tail).collect();
+        for (i, &value) in tail.iter().enumerate().filter(|(_, value)| **value != 0) {
+            // SAFETY: within the new part of the map.
+            unsafe { base.cast::<u64>().add(old + i).write(value) };
+        }
+        state.durable.extend(tail);
+        state.durable.resize(new, 0);
+        let State { durable, seen, .. } = &mut *state;
+        seen.extend_from_slice(&durable[old..]);
+    }
+
+    /// # Safety
+    /// `src` is valid for reads of `len` bytes, `dst` for writes; `dst` is in the mapped range; the two do not overlap.
+    pub(crate) unsafe fn store(&self, dst: *mut u8, src: *const u8, len: usize) {
+        if len == 0 {
+            return;
+        }
+        let mut state = self.lock();
+        let (first, last) = (state.word(dst as usize), state.word(dst as usize + len - 1));
+        state.look_at(first, last + 1);
+        // SAFETY: by the caller's promise.
+        unsafe { dst.copy_from_nonoverlapping(src, len) };
+        for word in first..=last {
+            let value = state.mapped_words(word, word + 1)[0];
+            if value != state.seen[word] {
+                state.stores += 1;
+                state.note(word, value);
+            }
+        }
+    }
+
+    pub(crate) fn flush(&self, addr: *const u8, len: usize) {
+        let mut state = self.lock();
+        for line in lines(addr.addr(), len) {
+            let first = state.word(line);
+            let end = (first + LINE_WORDS).min(state.seen.len());
+            state.look_at(first, end);
+            let State { pending, in_flight, .. } = &mut *state;
+            for (&word, history) in pending.range_mut(first as u32..end as u32) {
+                if history.flushed == 0 {
+                    in_flight.push(word);
+                }
+                history.flushed = history.values.len();
+            }
+        }
+    }
+
+    pub(crate) fn fence(&self) {
+        let mut state = self.lock();
+        state.look_at_expected();
+        state.point("fence");
+        let State { pending, in_flight, durable, fresh_durable, .. } = &mut *state;
+        for word in in_flight.drain(..) {
+            let Some(history) = pending.get_mut(&word) else { continue };
+            let flushed = std::mem::take(&mut history.flushed);
+            history.order.drain(..flushed);
+            if let Some(value) = history.values.drain(..flushed).next_back()
+                && durable[word as usize] != value
+            {
+                durable[word as usize] = value;
+                fresh_durable.insert(word, value);
+            }
+            if history.values.is_empty() {
+                pending.remove(&word);
+            }
+        }
+    }
+
+    /// The kernel flushes all that was stored.
+    pub(crate) fn sync(&self) {
+        let mut state = self.lock();
+        state.point("sync of the file");
+        let State { pending, in_flight, durable, fresh_durable, .. } = &mut *state;
+        in_flight.clear();
+        for (word, history) in std::mem::take(pending) {
+            if let Some(&value) = history.values.last()
+                && durable[word as usize] != value
+            {
+                durable[word as usize] = value;
+                fresh_durable.insert(word, value);
+            }
+        }
+    }
+
+    pub(crate) fn expect_stores(&self, addr: *const u8, len: usize) {
+        let mut state = self.lock();
+        let start = state.word(addr as usize);
+        let end = state.word(addr as usize + len + 7).min(state.seen.len());
+        // What has changed there before now was not expected.
+        state.look_at(start, end);
+        state.expected.push((start, end));
+    }
+
+    pub(crate) fn no_more_stores(&self) {
+        let mut state = self.lock();
+        if !state.expected.is_empty() {
+            state.look();
+            state.expected.clear();
+        }
+    }
+}
+
+impl State {
+    /// Takes what was stored behind so many words for durable.
+    fn look_away(&mut self, words: usize) {
+        let State { seen, durable, fresh_durable, .. } = self;
+        for word in words..durable.len() {
+            if durable[word] != seen[word] {
+                durable[word] = seen[word];
+                fresh_durable.insert(word as u32, seen[word]);
+            }
+        }
+    }
+
+    fn word(&self, addr: usize) -> usize {
+        (addr - self.base) / 8
+    }
+
+    /// What the mapped image holds now.
+    fn mapped_words(&self, start: usize, end: usize) -> &[u64] {
+        let ptr = std::ptr::with_exposed_provenance::<u64>(self.base + start * 8);
+        // SAFETY: `mapped` was promised that the range can be read. The program does not store to it while the simulator, which
+        // was called by the program, looks.
+        unsafe { std::slice::from_raw_parts(ptr, end - start) }
+    }
+
+    /// Finds what the program has stored anywhere since it was last looked at.
+    fn look(&mut self) {
+        if self.base == 0 {
+            return;
+        }
+        for start in (0..self.seen.len()).step_by(CHUNK) {
+            let end = (start + CHUNK).min(self.seen.len());
+            if self.mapped_words(start, end) != &self.seen[start..end] {
+                self.look_at(start, end);
+            }
+        }
+    }
+
+    /// Finds what the program has stored where it may.
+    fn look_at_expected(&mut self) {
+        for i in 0..self.expected.len() {
+            let (start, end) = self.expected[i];
+            if self.mapped_words(start, end) != &self.seen[start..end] {
+                self.look_at(start, end);
+            }
+        }
+    }
+
+    /// Finds what the program has stored to these words.
+    fn look_at(&mut self, start: usize, end: usize) {
+        self.stores += 1;
+        for word in start..end {
+            let value = self.mapped_words(word, word + 1)[0];
+            if value == self.seen[word] {
+                continue;
+            }
+            if !self.expected.iter().any(|&(start, end)| (start..end).contains(&word)) {
+                self.violations.push(format!(
+                    "word {word:#x} (byte {:#x}) changed from {:#x} to {value:#x} without a log entry",
+                    word * 8,
+                    self.seen[word]
+                ));
+            }
+            self.note(word, value);
+        }
+    }
+
+    /// Notes that a word holds another value now.
+    fn note(&mut self, word: usize, value: u64) {
+        self.seen[word] = value;
+        let history = self.pending.entry(word as u32).or_default();
+        history.values.push(value);
+        history.order.push(self.stores);
+    }
+
+    fn point(&mut self, at: &'static str) {
+        if self.silent {
+            self.fresh_durable.clear();
+            return;
+        }
+        let pending =
+            self.pending.iter().flat_map(|(&word, history)| history.values.iter().map(move |&v| (word, v)));
+        let order = self.pending.values().flat_map(|history| history.order.iter().copied());
+        self.points.push(Point {
+            durable: std::mem::take(&mut self.fresh_durable).into_iter().collect(),
+            pending: pending.collect(),
+            order: order.collect(),
+            before: std::mem::replace(&mut self.before, self.stores),
+            words: self.durable.len() + self.tail.len(),
+            acknowledged: self.acknowledged,
+            at,
+        });
+    }
+}
+
+const _: () = assert!(LINE == 64);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A simulated medium and the memory that it is mapped to.
+    struct Mapped {
+        sim: Sim,
+        words: Box<[Line]>,
+    }
+
+    #[derive(Clone, Copy)]
+    #[repr(align(64))]
+    struct Line([u64; LINE_WORDS]);
+
+    impl Mapped {
+        fn new(lines: usize) -> Mapped {
+            let mut words = vec![Line([0; LINE_WORDS]); lines].into_boxed_slice();
+            let sim = Sim::new(Vec::new());
+            // SAFETY: the box stays where it is, and lives as long as the simulator.
+            unsafe { sim.mapped(words.as_mut_ptr().cast(), lines * LINE) };
+            Mapped { sim, words }
+        }
+
+        fn word(&mut self, word: usize) -> *mut u8 {
+            (&raw mut self.words[word / LINE_WORDS].0[word % LINE_WORDS]).cast()
+        }
+
+        fn store(&mut self, word: usize, value: u64) {
+            let at = self.word(word);
+            // SAFETY: a word of the mapped memory, and one of its own.
+            unsafe { self.sim.store(at, (&raw const value).cast(), 8) };
+        }
+
+        fn flush(&mut self, word: usize) {
+            let at = self.word(word);
+            self.sim.flush(at, 8);
+        }
+
+        fn point(&self) -> Point {
+            self.sim.acknowledge(0);
+            self.sim.take_points().pop().expect("it was acknowledged")
+        }
+    }
+
+    #[test]
+    fn what_is_not_flushed_stays_pending() {
+        let mut mapped = Mapped::new(2);
+        mapped.store(0, 5);
+        mapped.store(8, 6);
+        mapped.flush(0);
+        assert_eq!(mapped.point().pending, [(0, 5), (8, 6)]);
+        mapped.sim.fence();
+        let point = mapped.point();
+        assert_eq!((point.pending, mapped.sim.durable()[0]), (vec![(8, 6)], 5));
+    }
+
+    #[test]
+    fn a_flush_takes_what_the_line_holds_then() {
+        let mut mapped = Mapped::new(1);
+        mapped.store(0, 1);
+        mapped.store(0, 2);
+        mapped.flush(0);
+        mapped.store(0, 3);
+        // Any of the values may have been evicted at any time.
+        assert_eq!(mapped.point().pending, [(0, 1), (0, 2), (0, 3)]);
+        mapped.sim.fence();
+        assert_eq!((mapped.point().pending, mapped.sim.durable()[0]), (vec![(0, 3)], 2));
+        mapped.store(0, 2);
+        assert_eq!(mapped.point().pending, [(0, 3), (0, 2)]);
+        mapped.sim.fence();
+        assert_eq!(mapped.sim.durable()[0], 2);
+    }
+
+    #[test]
+    fn stores_that_nobody_announced_are_violations() {
+        let mut mapped = Mapped::new(2);
+        let expected = mapped.word(3);
+        mapped.sim.expect_stores(expected, 8);
+        mapped.words[0].0[3] = 7;
+        assert_eq!(mapped.point().pending, [(3, 7)]);
+        assert_eq!(mapped.sim.violations(), [""; 0]);
+        mapped.words[1].0[0] = 8;
+        mapped.point();
+        assert_eq!(mapped.sim.violations().len(), 1);
+        mapped.sim.no_more_stores();
+        mapped.words[0].0[3] = 9;
+        mapped.point();
+        assert_eq!(mapped.sim.violations().len(), 2);
+    }
+
+    #[test]
+    fn a_store_before_its_announcement_is_a_violation() {
+        let mut mapped = Mapped::new(1);
+        mapped.words[0].0[3] = 7;
+        let late = mapped.word(3);
+        mapped.sim.expect_stores(late, 8);
+        assert_eq!(mapped.sim.violations().len(), 1);
+    }
+
+    #[test]
+    fn what_an_interrupted_growth_left_comes_back() {
+        let mut words = vec![0u64; 24];
+        let sim = Sim::new((1..=24).collect());
+        sim.truncate(8);
+        // SAFETY: the vector stays where it is, and lives as long as the simulator.
+        unsafe { sim.mapped(words.as_mut_ptr().cast(), 64) };
+        assert_eq!(sim.durable().len(), 24);
+        // SAFETY: as above.
+        unsafe { sim.mapped(words.as_mut_ptr().cast(), 128) };
+        assert_eq!(words[8..16], [9, 10, 11, 12, 13, 14, 15, 16]);
+        assert_eq!(words[16], 0);
+
+        let created = Sim::new(vec![0, 3]);
+        created.truncate(0);
+        created.acknowledge(0);
+        assert_eq!(created.take_points()[0].durable, [(1, 0)]);
+        assert!(created.durable().is_empty());
+    }
+}

@@ -1,0 +1,524 @@
+//! A disk that remembers what a power failure would leave behind: the heap's file, and its log beside it.
+//!
+//! The model: files are sectors of 512 bytes. A successful sync of a file makes all that was
+//! written to it durable; of what was written since, any subset of sectors may have reached the disk, and of a sector that was
+//! written several times, any of its versions. If the disk [tears](SimDisk::tear), a sector of the log or of the heap's header may also be there in part, some of its words
+//! old and some new: the disk is no better than that, or the kernel has written a mapped page while it was stored to. (Of other sectors of the heap's file, the log has
+//! the content until they are durable.) A process that is killed loses nothing that it has written: the page cache has it.
+//!
+//! A sync that fails leaves what it should have made durable *in limbo*, as Linux does: it can be read, for the page cache has it, but no later
+//! sync brings it to the disk, unless it is written again. And it can be read no longer when the page cache forgets it; see
+//! [`SimDisk::evict`].
+//!
+//! The simulator notes a [`DiskPoint`] before each call that makes something durable, and at each acknowledgement. Between two of them the set of
+//! possible images only grows, so these points see all of them.
+
+mod faults;
+mod file;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use faults::Faults;
+pub use faults::{Call, Fault, ShortWrites};
+use file::SimFile;
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+
+use crate::os::storage::{Disk, Kept, Storage};
+use crate::units::HEADER_SIZE;
+
+/// Bytes of a sector.
+pub const SECTOR: usize = 512;
+
+/// One of the two files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Which {
+    /// The heap's.
+    Data,
+    /// The log.
+    Log,
+}
+
+/// A change of the disk's content.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DiskChange {
+    /// A sector, with its number and its new content.
+    Sector(Which, u32, Arc<[u8; SECTOR]>),
+    /// A file has at least this many bytes; new ones are zero.
+    Length(Which, u64),
+    /// There is a new, empty log.
+    NewLog,
+    /// There is no log.
+    NoLog,
+}
+
+/// What a disk holds.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DiskImage {
+    /// The heap's file.
+    pub data: Vec<u8>,
+    /// The log, if there is one.
+    pub log: Option<Vec<u8>>,
+}
+
+impl DiskImage {
+    fn file(&mut self, which: Which) -> Option<&mut Vec<u8>> {
+        match which {
+            Which::Data => Some(&mut self.data),
+            Which::Log => self.log.as_mut(),
+        }
+    }
+
+    /// Applies a change.
+    pub fn apply(&mut self, change: &DiskChange) {
+        match change {
+            DiskChange::Sector(which, number, bytes) => {
+                let Some(file) = self.file(*which) else { return };
+                let at = *number as usize * SECTOR;
+                if file.len() < at + SECTOR {
+                    file.resize(at + SECTOR, 0);
+                }
+                file[at..at + SECTOR].copy_from_slice(&**bytes);
+            }
+            DiskChange::Length(which, len) => {
+                if let Some(file) = self.file(*which) {
+                    file.resize(file.len().max(*len as usize), 0);
+                }
+            }
+            DiskChange::NewLog => self.log = Some(Vec::new()),
+            DiskChange::NoLog => self.log = None,
+        }
+    }
+}
+
+/// A moment at which the power may fail.
+#[derive(Debug, Clone)]
+pub struct DiskPoint {
+    /// What became durable since the point before.
+    pub durable: Vec<DiskChange>,
+    /// What may have reached the disk as well: any subset of this, later ones winning. In the order of the calls, so a process that
+    /// is killed leaves all up to some place.
+    pub pending: Vec<DiskChange>,
+    /// How many of these were written before the last point: a process that is killed after that leaves as many at least.
+    pub written: usize,
+    /// How many operations had been acknowledged, and how many of these must survive a power failure; see [`SimDisk::acknowledge`].
+    pub acknowledged: (usize, usize),
+    /// Which event this is, for people.
+    pub at: &'static str,
+}
+
+/// The simulated disk of one heap.
+#[derive(Debug)]
+pub struct SimDisk {
+    state: Arc<Mutex<State>>,
+}
+
+/// A change that was asked for, and is not durable.
+#[derive(Debug)]
+struct Pending {
+    change: DiskChange,
+    /// A sync has failed to make it durable, and no other will.
+    limbo: bool,
+    /// The next sync passes it by.
+    late: bool,
+    /// Only a part of what comes next.
+    torn: bool,
+}
+
+impl Pending {
+    fn new(change: DiskChange) -> Pending {
+        Pending { change, limbo: false, late: false, torn: false }
+    }
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// What can be read.
+    view: DiskImage,
+    durable: DiskImage,
+    pending: Vec<Pending>,
+    /// Which log has the name. Handles of others are of files without a name.
+    log_number: u64,
+    /// The log that has lost its name last, for those that still have a handle.
+    orphan: Vec<u8>,
+    fresh_durable: Vec<DiskChange>,
+    written: usize,
+    points: Vec<DiskPoint>,
+    /// No points are noted.
+    silent: bool,
+    acknowledged: (usize, usize),
+    faults: Faults,
+    amid: Amid,
+    /// Sectors may be torn.
+    tears: bool,
+    /// What is written is late.
+    writes_late: bool,
+    /// Which of several copies of a heap this is.
+    copy: u64,
+    /// A file that is to be synced after the next write.
+    sync_owed: Option<(Which, u64)>,
+}
+
+/// What happens in the middle of the next sync of a file.
+#[derive(Default)]
+struct Amid(Option<(Which, Box<dyn FnOnce() + Send>)>);
+
+impl fmt::Debug for Amid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Amid").field(&self.0.as_ref().map(|(which, _)| which)).finish()
+    }
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+impl SimDisk {
+    /// A disk that holds `image`, durably.
+    pub fn new(image: DiskImage) -> SimDisk {
+        SimDisk::with_pending(image, &[])
+    }
+
+    /// A disk that holds `image`, after a process that was killed: what it has written can be read, and is not durable.
+    pub fn with_pending(image: DiskImage, pending: &[DiskChange]) -> SimDisk {
+        let mut view = image.clone();
+        pending.iter().for_each(|change| view.apply(change));
+        let pending: Vec<_> = pending.iter().map(|change| Pending::new(change.clone())).collect();
+        let written = pending.len();
+        let state = State { view, durable: image, pending, written, ..State::default() };
+        SimDisk { state: Arc::new(Mutex::new(state)) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    /// Notes that `n` operations have been acknowledged, of which `safe` must survive a power failure. It is a point of its own.
+    pub fn acknowledge(&self, n: usize, safe: usize) {
+        let mut state = self.lock();
+        state.acknowledged = (n, safe);
+        state.point("acknowledgement");
+    }
+
+    /// Lets a crash tear sectors of the log, and of the header of the heap's file.
+    pub fn tear(&self) {
+        self.lock().tears = true;
+    }
+
+    /// Says which of several disks with copies of one heap this is.
+    pub fn set_copy(&self, copy: u32) {
+        self.lock().copy = u64::from(copy) << 1;
+    }
+
+    /// Notes no points: nobody will ask for them.
+    pub fn be_silent(&self) {
+        self.lock().silent = true;
+    }
+
+    /// The points so far.
+    pub fn take_points(&self) -> Vec<DiskPoint> {
+        std::mem::take(&mut self.lock().points)
+    }
+
+    /// What is on the disk for sure.
+    pub fn durable(&self) -> DiskImage {
+        self.lock().durable.clone()
+    }
+
+    /// What can be read.
+    pub fn view(&self) -> DiskImage {
+        self.lock().view.clone()
+    }
+
+    /// What can be read and is not durable, in the order in which it was written.
+    pub fn pending(&self) -> Vec<DiskChange> {
+        self.lock().pending.iter().map(|pending| pending.change.clone()).collect()
+    }
+
+    /// A number that tells apart what may be found on the disk from now on: what is durable, and what may become so.
+    pub fn digest(&self) -> u64 {
+        let state = self.lock();
+        let mut hasher = Xxh3::new();
+        let DiskImage { data, log } = &state.durable;
+        for file in [Some(data), log.as_ref()] {
+            hasher.update(&file.map_or(u64::MAX, |file| file.len() as u64).to_le_bytes());
+            hasher.update(file.map_or(&[], |file| &file[..]));
+        }
+        for Pending { change, limbo, .. } in &state.pending {
+            let (kind, number) = match change {
+                DiskChange::Sector(which, number, bytes) => {
+                    hasher.update(&bytes[..]);
+                    (*which as u64, u64::from(*number))
+                }
+                DiskChange::Length(which, len) => (2 + *which as u64, *len),
+                DiskChange::NewLog => (4, 0),
+                DiskChange::NoLog => (5, 0),
+            };
+            [kind, number, u64::from(*limbo)].iter().for_each(|word| hasher.update(&word.to_le_bytes()));
+        }
+        hasher.digest()
+    }
+
+    /// Makes calls fail.
+    pub fn fail(&self, fault: Fault) {
+        self.lock().faults.add(fault);
+    }
+
+    /// Makes writes short.
+    pub fn short_writes(&self, short: ShortWrites) {
+        self.lock().faults.short = short;
+    }
+
+    /// No call fails any more, except as was said about short writes.
+    pub fn heal(&self) {
+        self.lock().faults.heal();
+    }
+
+    /// Does something in the middle of the next sync of this file, as another thread may. Returns whether there was something else to do, which is
+    /// forgotten.
+    pub fn amid_sync(&self, which: Which, what: Option<Box<dyn FnOnce() + Send>>) -> bool {
+        std::mem::replace(&mut self.lock().amid.0, what.map(|what| (which, what))).is_some()
+    }
+
+    /// How many calls have failed.
+    pub fn failed(&self) -> usize {
+        self.lock().faults.failed
+    }
+
+    /// How many calls of this kind there were on this file.
+    pub fn calls(&self, which: Which, call: Call) -> usize {
+        self.lock().faults.count(which, call)
+    }
+
+    /// The page cache forgets what no sync will bring to the disk: of each sector in limbo, it can be read from now on what the disk has, which is
+    /// the old or the new content, as `reached` says.
+    pub fn evict(&self, mut reached: impl FnMut() -> bool) {
+        let mut state = self.lock();
+        let (limbo, pending): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut state.pending).into_iter().partition(|pending| pending.limbo);
+        state.pending = pending;
+        for pending in limbo {
+            if reached() {
+                state.make_durable(pending.change);
+            }
+        }
+        let State { view, durable, pending, .. } = &mut *state;
+        view.clone_from(durable);
+        pending.iter().for_each(|pending| view.apply(&pending.change));
+        state.written = state.pending.len();
+    }
+
+    /// Somebody removes the log, or puts another file in its place; durably.
+    pub fn set_log(&self, log: Option<Vec<u8>>) {
+        let mut state = self.lock();
+        state.drop_log();
+        if let Some(log) = log {
+            state.log_number += 1;
+            state.view.log = Some(log.clone());
+            state.durable.log = Some(log.clone());
+            state
+                .fresh_durable
+                .extend([DiskChange::NewLog, DiskChange::Length(Which::Log, log.len() as u64)]);
+            state.fresh_durable.extend(sectors(Which::Log, &log));
+        } else {
+            state.durable.log = None;
+            state.fresh_durable.push(DiskChange::NoLog);
+        }
+    }
+}
+
+/// The sectors that differ between two versions of a file.
+pub fn differences(which: Which, old: &[u8], new: &[u8]) -> Vec<DiskChange> {
+    let differs = |change: &DiskChange| match change {
+        DiskChange::Sector(_, number, bytes) => {
+            let at = *number as usize * SECTOR;
+            old.get(at..at + SECTOR).is_none_or(|old| old != &bytes[..])
+        }
+        _ => true,
+    };
+    all_sectors(which, new).filter(differs).collect()
+}
+
+/// All sectors of a file that are not zero.
+pub fn sectors(which: Which, file: &[u8]) -> impl Iterator<Item = DiskChange> {
+    all_sectors(which, file)
+        .filter(|change| !matches!(change, DiskChange::Sector(_, _, bytes) if **bytes == [0; SECTOR]))
+}
+
+fn all_sectors(which: Which, file: &[u8]) -> impl Iterator<Item = DiskChange> {
+    file.chunks(SECTOR).enumerate().map(move |(number, chunk)| {
+        let mut bytes = [0; SECTOR];
+        bytes[..chunk.len()].copy_from_slice(chunk);
+        DiskChange::Sector(which, number as u32, Arc::new(bytes))
+    })
+}
+
+impl State {
+    fn point(&mut self, at: &'static str) {
+        if self.silent {
+            self.fresh_durable.clear();
+            self.written = self.pending.len();
+            return;
+        }
+        self.points.push(DiskPoint {
+            durable: std::mem::take(&mut self.fresh_durable),
+            pending: self.pending.iter().map(|pending| pending.change.clone()).collect(),
+            written: self.written,
+            acknowledged: self.acknowledged,
+            at,
+        });
+        self.written = self.pending.len();
+    }
+
+    fn write(&mut self, change: DiskChange) {
+        self.view.apply(&change);
+        self.pending.push(Pending { late: self.writes_late, ..Pending::new(change) });
+    }
+
+    /// Whether the disk has this sector, and will have no other until another one is written.
+    fn is_durable(&mut self, which: Which, number: u32, sector: &[u8; SECTOR]) -> bool {
+        let at = number as usize * SECTOR;
+        let has = self.durable.file(which).and_then(|file| file.get(at..at + SECTOR));
+        has == Some(sector) && !self.pending.iter().any(|pending| pending.change.is_in(which, number))
+    }
+
+    /// A part of what is going to be written next.
+    fn write_torn(&mut self, which: Which, number: u32, torn: [u8; SECTOR]) {
+        let change = DiskChange::Sector(which, number, Arc::new(torn));
+        self.pending.push(Pending { late: self.writes_late, torn: true, ..Pending::new(change) });
+    }
+
+    fn make_durable(&mut self, change: DiskChange) {
+        self.durable.apply(&change);
+        self.fresh_durable.push(change);
+    }
+
+    /// All that was written and is `ready` for it becomes durable, and what was there before in its place can come back no more.
+    fn make_all_durable(&mut self, ready: impl Fn(&DiskChange) -> bool) {
+        let mut kept: Vec<Pending> = Vec::new();
+        for pending in std::mem::take(&mut self.pending) {
+            if pending.limbo || pending.late || !ready(&pending.change) {
+                let late = pending.late && !ready(&pending.change);
+                kept.push(Pending { late, ..pending });
+                continue;
+            }
+            if pending.torn {
+                continue; // the whole of it comes next
+            }
+            if let DiskChange::Sector(which, number, _) = pending.change {
+                kept.retain(
+                    |old| !matches!(old.change, DiskChange::Sector(w, n, _) if (w, n) == (which, number)),
+                );
+            }
+            if pending.change == DiskChange::NoLog {
+                kept.retain(|old| !old.change.is_of(Which::Log));
+            }
+            self.make_durable(pending.change);
+        }
+        self.pending = kept;
+        self.written = self.pending.len();
+    }
+
+    /// The log has no name any more.
+    fn drop_log(&mut self) {
+        self.orphan = self.view.log.take().unwrap_or_default();
+        self.log_number += 1;
+        self.pending.retain(|pending| !pending.change.is_of(Which::Log));
+        self.written = self.written.min(self.pending.len());
+    }
+}
+
+impl DiskChange {
+    /// Whether the sector may be another one by this.
+    fn is_in(&self, file: Which, sector: u32) -> bool {
+        match self {
+            DiskChange::Sector(which, number, _) => (*which, *number) == (file, sector),
+            DiskChange::Length(..) => false,
+            DiskChange::NewLog | DiskChange::NoLog => file == Which::Log,
+        }
+    }
+
+    fn is_of(&self, file: Which) -> bool {
+        match self {
+            DiskChange::Sector(which, ..) | DiskChange::Length(which, _) => *which == file,
+            DiskChange::NewLog | DiskChange::NoLog => file == Which::Log,
+        }
+    }
+}
+
+impl Disk for SimDisk {
+    fn log_path(&self) -> PathBuf {
+        "<simulated log>".into()
+    }
+
+    fn is_simulated(&self) -> bool {
+        true
+    }
+
+    fn data(&self) -> Arc<dyn Storage> {
+        Arc::new(SimFile { state: self.state.clone(), which: Which::Data, number: 0 })
+    }
+
+    fn open_log(&self) -> io::Result<Option<Arc<dyn Storage>>> {
+        let mut state = self.lock();
+        state.faults.check(Which::Log, Call::Open)?;
+        let number = state.log_number;
+        let file = SimFile { state: self.state.clone(), which: Which::Log, number };
+        Ok(state.view.log.is_some().then(|| Arc::new(file) as Arc<dyn Storage>))
+    }
+
+    fn create_log(&self) -> io::Result<Arc<dyn Storage>> {
+        let mut state = self.lock();
+        state.faults.check(Which::Log, Call::Create)?;
+        if state.view.log.is_some() {
+            return Err(io::Error::from_raw_os_error(libc::EEXIST));
+        }
+        state.write(DiskChange::NewLog);
+        state.point("creation of the log");
+        // What was pending of an older one is gone with it.
+        state.pending.retain(|pending| !pending.change.is_of(Which::Log));
+        state.make_durable(DiskChange::NewLog);
+        state.written = state.pending.len();
+        state.log_number += 1;
+        let number = state.log_number;
+        Ok(Arc::new(SimFile { state: self.state.clone(), which: Which::Log, number }))
+    }
+
+    fn keep_log(&self, log: &dyn Storage) -> io::Result<Kept> {
+        let state = self.lock();
+        if state.view.log.is_none() {
+            Ok(Kept::Lost)
+        } else if log.id().inode == state.log_number {
+            Ok(Kept::Here)
+        } else {
+            Err(io::Error::from_raw_os_error(libc::EEXIST))
+        }
+    }
+
+    fn keep_data(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn remove_log(&self, log: &dyn Storage) -> io::Result<()> {
+        let mut state = self.lock();
+        state.faults.check(Which::Log, Call::Remove)?;
+        if state.view.log.is_none() || log.id().inode != state.log_number {
+            return Ok(());
+        }
+        state.orphan = state.view.log.clone().unwrap_or_default();
+        state.log_number += 1;
+        state.write(DiskChange::NoLog);
+        Ok(())
+    }
+
+    /// The same in each run, and another one after each opening, for that changes the header.
+    fn nonce(&self) -> u64 {
+        let state = self.lock();
+        let data = &state.view.data;
+        xxh3_64(&data[..data.len().min(HEADER_SIZE as usize)]) ^ state.copy | 1
+    }
+}

@@ -1,0 +1,179 @@
+//! A file of a simulated disk.
+
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::{Call, DiskChange, SECTOR, State, Which, lock};
+use crate::os::storage::{FileId, Storage, different_sectors};
+use crate::units::HEADER_SIZE;
+use crate::units::PAGE;
+
+/// Some words of `new` among those of `old`, always the same ones; `None` if they differ in less than two.
+fn torn(number: u32, old: &[u8; SECTOR], new: &[u8; SECTOR]) -> Option<[u8; SECTOR]> {
+    let differs = |word: &usize| old[word * 8..][..8] != new[word * 8..][..8];
+    let words: Vec<usize> = (0..SECTOR / 8).filter(differs).collect();
+    if words.len() < 2 {
+        return None;
+    }
+    let mut bits = xxh3_64(new) ^ u64::from(number);
+    if (0..words.len()).all(|i| bits >> i & 1 == 1) || (0..words.len()).all(|i| bits >> i & 1 == 0) {
+        bits ^= 1;
+    }
+    let mut torn = *old;
+    for (i, word) in words.into_iter().enumerate() {
+        if bits >> i & 1 == 1 {
+            torn[word * 8..][..8].copy_from_slice(&new[word * 8..][..8]);
+        }
+    }
+    Some(torn)
+}
+
+/// A file of the disk, open.
+#[derive(Debug)]
+pub(super) struct SimFile {
+    pub(super) state: Arc<Mutex<State>>,
+    pub(super) which: Which,
+    /// Which log this is.
+    pub(super) number: u64,
+}
+
+impl SimFile {
+    fn has_name(&self, state: &State) -> bool {
+        self.which == Which::Data || (self.number == state.log_number && state.view.log.is_some())
+    }
+
+    fn bytes<'s>(&self, state: &'s State) -> &'s [u8] {
+        match self.which {
+            Which::Data => &state.view.data,
+            Which::Log if self.has_name(state) => state.view.log.as_deref().unwrap_or_default(),
+            Which::Log => &state.orphan,
+        }
+    }
+}
+
+impl Storage for SimFile {
+    fn read_some(&self, buf: &mut [u8], at: u64) -> io::Result<usize> {
+        let mut state = lock(&self.state);
+        state.faults.check(self.which, Call::Read)?;
+        let bytes = self.bytes(&state);
+        let rest = &bytes[bytes.len().min(at as usize)..];
+        let n = rest.len().min(buf.len());
+        buf[..n].copy_from_slice(&rest[..n]);
+        Ok(n)
+    }
+
+    fn write_some(&self, bytes: &[u8], at: u64) -> io::Result<usize> {
+        let mut state = lock(&self.state);
+        state.faults.check(self.which, Call::Write)?;
+        let len = state.faults.shorten(bytes.len());
+        let (bytes, at) = (&bytes[..len], at as usize);
+        if !self.has_name(&state) {
+            let end = state.orphan.len().max(at + len);
+            state.orphan.resize(end, 0);
+            state.orphan[at..at + len].copy_from_slice(bytes);
+            return Ok(len);
+        }
+        for number in at / SECTOR..(at + len).div_ceil(SECTOR) {
+            let start = number * SECTOR;
+            let mut sector = [0; SECTOR];
+            let old = self.bytes(&state);
+            if let Some(old) = old.get(start..old.len().min(start + SECTOR)) {
+                sector[..old.len()].copy_from_slice(old);
+            }
+            let before = sector;
+            let (from, to) = (at.max(start), (at + len).min(start + SECTOR));
+            sector[from - start..to - start].copy_from_slice(&bytes[from - at..to - at]);
+            if sector == before && state.is_durable(self.which, number as u32, &sector) {
+                continue;
+            }
+            let is_header = (number * SECTOR).is_multiple_of(PAGE as usize) && start < HEADER_SIZE as usize;
+            if state.tears
+                && (self.which == Which::Log || is_header)
+                && let Some(torn) = torn(number as u32, &before, &sector)
+            {
+                state.write_torn(self.which, number as u32, torn);
+            }
+            state.write(DiskChange::Sector(self.which, number as u32, Arc::new(sector)));
+        }
+        if let Some((which, number)) = state.sync_owed.take() {
+            drop(state);
+            SimFile { state: self.state.clone(), which, number }.sync_now()?;
+        }
+        Ok(len)
+    }
+
+    fn write_late(&self, bytes: &[u8], at: u64) -> io::Result<usize> {
+        lock(&self.state).writes_late = true;
+        let written = self.write_some(bytes, at);
+        lock(&self.state).writes_late = false;
+        written
+    }
+
+    fn sync_late(&self) -> io::Result<()> {
+        lock(&self.state).sync_owed = Some((self.which, self.number));
+        Ok(())
+    }
+
+    fn sync_now(&self) -> io::Result<()> {
+        let amid = lock(&self.state).amid.0.take_if(|(which, _)| *which == self.which);
+        if let Some((_, what)) = amid {
+            what();
+        }
+        let mut state = lock(&self.state);
+        if !self.has_name(&state) {
+            return state.faults.check(self.which, Call::Datasync);
+        }
+        state.point(match self.which {
+            Which::Data => "sync of the file",
+            Which::Log => "sync of the log",
+        });
+        if let Err(error) = state.faults.check(self.which, Call::Datasync) {
+            let of_this = state.pending.iter_mut().filter(|pending| pending.change.is_of(self.which));
+            of_this.for_each(|pending| pending.limbo |= matches!(pending.change, DiskChange::Sector(..)));
+            return Err(error);
+        }
+        let which = self.which;
+        state.make_all_durable(|change| change.is_of(which) || *change == DiskChange::NoLog);
+        Ok(())
+    }
+
+    fn differences(&self, copy: &[u8]) -> io::Result<Vec<std::ops::Range<usize>>> {
+        Ok(different_sectors(self.bytes(&lock(&self.state)), copy))
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.bytes(&lock(&self.state)).len() as u64)
+    }
+
+    fn extend_now(&self, from: u64, to: u64) -> io::Result<()> {
+        let mut state = lock(&self.state);
+        state.faults.check(self.which, Call::Extend)?;
+        let len = self.bytes(&state).len() as u64;
+        assert!(from <= len && from <= to, "a file is extended from where it ends");
+        if !self.has_name(&state) {
+            state.orphan.resize(to as usize, 0);
+            return Ok(());
+        }
+        // What lies behind that end, of which nobody knows, is not kept.
+        let behind = self.bytes(&state)[from.next_multiple_of(SECTOR as u64).min(len) as usize..].to_vec();
+        let first = from.div_ceil(SECTOR as u64) as u32;
+        for (number, _) in (first..).zip(behind.chunks(SECTOR)).filter(|(_, old)| old.iter().any(|&b| b != 0))
+        {
+            state.write(DiskChange::Sector(self.which, number, Arc::new([0; SECTOR])));
+        }
+        let half = (from + (to - from) / 2).next_multiple_of(SECTOR as u64);
+        state.write(DiskChange::Length(self.which, half));
+        state.write(DiskChange::Length(self.which, to));
+        Ok(())
+    }
+
+    fn map(&self, _: u64) -> bool {
+        true // any write is cheap
+    }
+
+    fn id(&self) -> FileId {
+        FileId { device: self.which as u64, inode: self.number }
+    }
+}

@@ -1,0 +1,328 @@
+//! Arenas and their span tables: which pages belong to whom.
+//!
+//! An arena is a run of pages of the file, a multiple of the heap's arena unit. It begins with a page for its head, followed by its
+//! span table: one entry of two words for each page, filled in at the first page of a span and zero elsewhere. Entries are not in the order of their pages: those that
+//! opening a heap looks at, of long spans one behind the other, lie together.
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::stored::Stored;
+use super::word::{checked, with_check};
+use crate::error::{Error, Result};
+use crate::faults::holds;
+use crate::media::Media;
+use crate::units::HEADER_SIZE;
+use crate::units::PAGE;
+
+const MAGIC: u64 = u64::from_le_bytes(*b"\x89PARENA\n");
+const HEAD_WORDS: usize = 8;
+/// Bytes of an entry of the span table.
+pub(crate) const ENTRY: u64 = 16;
+/// The bits of an entry's first word that check the others.
+const CHECK: u64 = 0xff << 24;
+/// Entries of neighbouring pages that lie together: a cache line of them.
+const TOGETHER: u64 = 4;
+/// Pages that are so many apart have their lines of entries beside one another: the length of most spans of a region that is not small.
+const APART: u64 = 256;
+/// Word of the head that says up to where pages were ever used: not one of those with a checksum, which never change.
+const USED: usize = HEAD_WORDS;
+/// How far that word runs ahead: a part of the arena, and pages at least.
+const STEPS: u64 = 16;
+const LEAST_STEP: u64 = 4 * PAGE;
+
+/// An arena, as known while the heap is open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Arena {
+    /// Offset of its first byte.
+    pub(crate) start: u64,
+    /// Length in bytes.
+    pub(crate) size: u64,
+    /// Offset behind the pages that were ever part of a span, or may have been.
+    pub(crate) used: u64,
+    /// Whether the entries of the span table are in the order of their pages: in small arenas, and in those of format 1.
+    in_order: bool,
+}
+
+/// What a span is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum SpanKind {
+    /// A region's header and the first segment of its log.
+    Region = 1,
+    /// A further segment of a region's log.
+    Log = 2,
+    /// An extent of the type table.
+    Types = 3,
+    /// Objects of one type, in slots of one size.
+    Small = 4,
+    /// One object.
+    Large = 5,
+}
+
+/// An entry of the span table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SpanEntry {
+    pub(crate) kind: SpanKind,
+    /// Bytes of a slot (small spans).
+    pub(crate) slot: u32,
+    pub(crate) pages: u32,
+    /// Number in the type table (small and large spans).
+    pub(crate) ty: u32,
+    /// Id of the region; 0 for the type table.
+    pub(crate) region: u32,
+}
+
+impl SpanEntry {
+    pub(crate) fn to_words(self) -> [u64; 2] {
+        debug_assert!(self.slot < 1 << 16);
+        let word = self.kind as u64 | u64::from(self.slot) << 8 | u64::from(self.pages) << 32;
+        [word | Self::check(word), u64::from(self.ty) | u64::from(self.region) << 32]
+    }
+
+    /// Bits 24 to 31 of the first word: what is left of the others when they are divided by 255, to which each bit adds something. Plus 1, for 0 is what format 1 has there.
+    fn check(word: u64) -> u64 {
+        ((word & !CHECK) % 255 + 1) << 24
+    }
+
+    /// `None` for a free page (or one within a span), an error for what no pheap writes.
+    pub(crate) fn from_words([a, b]: [u64; 2]) -> Result<Option<SpanEntry>> {
+        if a == 0 {
+            return Ok(None);
+        }
+        let kind = match a as u8 {
+            1 => SpanKind::Region,
+            2 => SpanKind::Log,
+            3 => SpanKind::Types,
+            4 => SpanKind::Small,
+            5 => SpanKind::Large,
+            other => {
+                return Err(Error::corrupt(format!("a span table holds a span of the unknown kind {other}")));
+            }
+        };
+        if a & CHECK != 0 && !holds(a & CHECK, SpanEntry::check(a)) {
+            return Err(Error::corrupt("an entry of a span table is damaged"));
+        }
+        Ok(Some(SpanEntry {
+            kind,
+            slot: (a >> 8) as u32 & 0xffff,
+            pages: (a >> 32) as u32,
+            ty: b as u32,
+            region: (b >> 32) as u32,
+        }))
+    }
+}
+
+impl Arena {
+    /// An arena of which nothing was ever used.
+    pub(crate) fn new(start: u64, size: u64) -> Arena {
+        let arena = Arena { start, size, used: 0, in_order: !(size / PAGE).is_multiple_of(APART) };
+        Arena { used: arena.first_free(), ..arena }
+    }
+
+    fn head(&self) -> u64 {
+        self.start + if self.start == 0 { HEADER_SIZE } else { 0 }
+    }
+
+    /// Offset of the span table.
+    pub(crate) fn table(&self) -> u64 {
+        self.head() + PAGE
+    }
+
+    /// Offset of the first page that can be given away.
+    pub(crate) fn first_free(&self) -> u64 {
+        (self.table() + self.size / PAGE * ENTRY).next_multiple_of(PAGE)
+    }
+
+    /// Offset of the first byte behind it.
+    pub(crate) fn end(&self) -> u64 {
+        self.start + self.size
+    }
+
+    /// Offset of the entry for the page at `offset`.
+    pub(crate) fn entry(&self, offset: u64) -> u64 {
+        debug_assert!((self.first_free()..self.end()).contains(&offset));
+        let number = if self.in_order {
+            (offset - self.start) / PAGE
+        } else {
+            let page = (offset - self.first_free()) / PAGE;
+            let (row, column) = (page % APART / TOGETHER, page / APART);
+            (row * self.columns() + column) * TOGETHER + page % TOGETHER
+        };
+        self.table() + number * ENTRY
+    }
+
+    /// Whether the byte at `offset` is part of the entry of a page that is in use, or was.
+    pub(crate) fn has_entries_at(&self, offset: u64) -> bool {
+        let number = offset.wrapping_sub(self.table()) / ENTRY;
+        if number >= self.size / PAGE {
+            return false;
+        }
+        let page = if self.in_order {
+            self.start + number * PAGE
+        } else {
+            let (row, column) = (number / TOGETHER / self.columns(), number / TOGETHER % self.columns());
+            self.first_free() + (column * APART + row * TOGETHER + number % TOGETHER) * PAGE
+        };
+        (self.first_free()..self.used).contains(&page)
+    }
+
+    /// Lines of entries that lie beside one another.
+    fn columns(&self) -> u64 {
+        self.size / PAGE / APART
+    }
+
+    /// Bytes that an arena at `start` needs for itself and `pages` pages.
+    pub(crate) fn size_for(start: u64, pages: u64, unit: u64) -> u64 {
+        let mut size = (pages * PAGE).next_multiple_of(unit);
+        while Arena::new(start, size).first_free() + pages * PAGE > start + size {
+            size += unit;
+        }
+        size
+    }
+
+    fn head_words(&self, salt: u64) -> [u64; HEAD_WORDS] {
+        let mut words = [MAGIC, self.start, self.size, if self.in_order { 0 } else { APART }, 0, 0, 0, 0];
+        let bytes: Vec<u8> = [&words[..], &[salt]].concat().iter().flat_map(|w| w.to_le_bytes()).collect();
+        words[HEAD_WORDS - 1] = xxh3_64(&bytes);
+        words
+    }
+
+    /// Writes the head of a new arena, whose pages are zero; durable on return.
+    ///
+    /// # Safety
+    /// The arena is mapped, relative to `base`, and no one else knows it yet.
+    #[cfg_attr(feature = "sim", track_caller)]
+    pub(crate) unsafe fn write(&self, media: &Media, base: *mut u8, salt: u64) {
+        let mut words = [0; USED + 1];
+        words[..HEAD_WORDS].copy_from_slice(&self.head_words(salt));
+        words[USED] = with_check(self.used);
+        // SAFETY: by the caller's promise.
+        unsafe {
+            let head = base.add(self.head() as usize);
+            media.store(head, words.as_ptr().cast(), size_of_val(&words));
+            media.persist_directly(base, head, size_of_val(&words));
+        }
+    }
+
+    /// Notes that the pages before the byte at `end` are going to be used. Returns whether that is new, and so to be [written](Self::write_used).
+    pub(crate) fn use_until(&mut self, end: u64) -> bool {
+        let new = end > self.used;
+        if new {
+            let step = (self.size / STEPS).next_multiple_of(PAGE).max(LEAST_STEP);
+            self.used = (self.start + (end - self.start).next_multiple_of(step)).min(self.end());
+        }
+        new
+    }
+
+    /// Writes up to where pages are used; durable after a fence. Before that, no entry of such a page may be written.
+    ///
+    /// # Safety
+    /// The arena is mapped, relative to `base`, and the caller holds the lock on the metadata.
+    #[cfg_attr(feature = "sim", track_caller)]
+    pub(crate) unsafe fn write_used(&self, media: &Media, base: *mut u8) {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            let word = base.add(self.head() as usize).cast::<u64>().add(USED);
+            media.store_word(word, with_check(self.used));
+            media.flush(word.cast(), 8);
+        }
+    }
+
+    /// Reads the head of the arena at `start` of a heap of `mapped` bytes.
+    pub(crate) fn read(stored: Stored<'_>, start: u64, mapped: u64, salt: u64) -> Result<Arena> {
+        let bad = || Error::corrupt(format!("the arena at byte {start} has a wrong head"));
+        let head = Arena::new(start, 0).head();
+        if head + PAGE > mapped {
+            return Err(bad());
+        }
+        let words: [u64; USED + 1] = stored.words(head)?;
+        let (size, apart) = (words[2], words[3]);
+        if !size.is_multiple_of(PAGE) || size == 0 || size > mapped - start {
+            return Err(bad());
+        }
+        let mut arena = Arena::new(start, size);
+        arena.in_order |= apart == 0;
+        if !holds(&words[..HEAD_WORDS], &arena.head_words(salt)[..]) || arena.first_free() >= arena.end() {
+            return Err(bad());
+        }
+        let used = match words[USED] {
+            0 => arena.end(), // format 1 does not say
+            word => checked(word, "the use of an arena")?,
+        };
+        if !(arena.first_free()..=arena.end()).contains(&used) || !used.is_multiple_of(PAGE) {
+            return Err(bad());
+        }
+        Ok(Arena { used, ..arena })
+    }
+}
+
+/// The one that the byte at `offset` lies in, of all arenas of a heap in order.
+pub(crate) fn arena_of(arenas: &[Arena], offset: u64) -> Arena {
+    arenas[arenas.partition_point(|arena| arena.end() <= offset)]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn entries_survive_their_encoding() {
+        for (slot, pages) in
+            [(0, 1), (8, 256), (32, 144), (0x8000, 9), (0xffff, u32::MAX), (0xfedc, 0x9abc_def0)]
+        {
+            survives_its_encoding(SpanEntry { kind: SpanKind::Large, slot, pages, ty: 77, region: u32::MAX });
+        }
+        assert_eq!(SpanEntry::from_words([0, 5]).unwrap(), None);
+        assert!(SpanEntry::from_words([9, 5]).is_err());
+    }
+
+    fn survives_its_encoding(entry: SpanEntry) {
+        assert_eq!(SpanEntry::from_words(entry.to_words()).unwrap(), Some(entry));
+        let [word, other] = entry.to_words();
+        for flipped in (0..64).map(|bit| word ^ 1 << bit).filter(|flipped| flipped & CHECK != 0) {
+            assert!(SpanEntry::from_words([flipped, other]).is_err(), "{word:#x}, {flipped:#x}");
+        }
+        assert_eq!(SpanEntry::from_words([word & !CHECK, other]).unwrap(), Some(entry), "format 1");
+    }
+
+    #[test]
+    fn an_arena_has_room_for_what_it_was_made_for() {
+        for start in [0, 1 << 26] {
+            for pages in [1, 16_000, 16_384, 100_000] {
+                let arena = Arena::new(start, Arena::size_for(start, pages, 1 << 26));
+                assert!(arena.end() - arena.first_free() >= pages * PAGE);
+            }
+        }
+    }
+
+    #[test]
+    fn each_page_has_its_entry() {
+        for (start, size) in
+            [(0, 1 << 26), (1 << 26, 3 << 26), (1 << 26, 100 * PAGE), (0, 8 * PAGE), (0, 257 << 12)]
+        {
+            for in_order in [false, true] {
+                let arena = Arena::new(start, size);
+                let arena = Arena { in_order: in_order || arena.in_order, used: arena.end(), ..arena };
+                let pages = (arena.first_free()..arena.end()).step_by(PAGE as usize);
+                let entries: HashSet<u64> = pages.clone().map(|page| arena.entry(page)).collect();
+                assert_eq!(entries.len(), pages.count());
+                let at: HashSet<u64> =
+                    (start..arena.end()).step_by(16).filter(|&at| arena.has_entries_at(at)).collect();
+                assert!(
+                    at == entries && entries.iter().all(|at| at + ENTRY <= arena.first_free()),
+                    "{arena:?}"
+                );
+            }
+        }
+        let arena = Arena::new(1 << 26, 1 << 26);
+        let heads: Vec<u64> =
+            (0..63).map(|i| arena.entry(arena.first_free() + (i << 20)) - arena.table()).collect();
+        assert_eq!(
+            heads,
+            (0..63).map(|i| i * 64).collect::<Vec<_>>(),
+            "one page of entries for spans of a megabyte"
+        );
+    }
+}

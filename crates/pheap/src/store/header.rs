@@ -1,0 +1,382 @@
+//! The first two pages of the file: what must be known before anything else can be read.
+//!
+//! Two slots with sequence numbers. The older is written, the newest valid one wins, so a crash while a header is written loses
+//! nothing. The byte map is in docs/design.md.
+
+use std::path::Path;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::error::{Error, Result};
+use crate::faults::{Bug, bug, holds};
+use crate::media::Media;
+use crate::os::identity::Identity;
+use crate::units::{HEADER_SIZE, PAGE};
+use crate::wal::WalIdentity;
+
+/// The format that this program writes, and the newest that it reads.
+pub(crate) const FORMAT: u32 = 3;
+/// First word of a slot. Not text, so that no text file can have it.
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"\x89PHEAP\r\n");
+
+const WORDS: usize = 64;
+/// Bytes of a slot that count.
+pub(crate) const SLOT_SIZE: usize = WORDS * 8;
+/// How many bases a header can list.
+pub(crate) const MAX_BASES: usize = 4;
+/// First address that belongs to the kernel.
+const END_OF_ADDRESSES: u64 = 1 << 47;
+
+/// Whether, and how, the heap was in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    Closed,
+    Process,
+    Pmem,
+    /// The newest transactions are in the write-ahead log.
+    Wal,
+    /// It was being made ready for such a log, in its file.
+    Prepared,
+}
+
+/// The content of a slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    /// What was read. What is written is of the [newest](FORMAT) one.
+    pub(crate) format: u32,
+    pub(crate) sequence: u64,
+    pub(crate) uuid: u128,
+    /// Arenas are multiples of this many bytes.
+    pub(crate) arena_unit: u64,
+    /// Bytes of the file that belong to the heap.
+    pub(crate) mapped: u64,
+    /// Bytes of addresses reserved.
+    pub(crate) reserved: u64,
+    /// Mixed into each checksum, so that nobody can make a record by choosing the bytes that he stores.
+    pub(crate) salt: u64,
+    /// Where the heap is mapped, and other bases that pointers in it may be relative to, because a relocation is not complete.
+    pub(crate) bases: Vec<u64>,
+    /// The boot in which the heap was last opened.
+    pub(crate) boot: u128,
+    pub(crate) in_use: Use,
+    /// Offset of the first extent of the type table.
+    pub(crate) types: u64,
+    /// Offset and length of the [bitmaps of live slots](crate::heap::bitmaps), if the heap is closed and has them.
+    pub(crate) live_slots: (u64, u64),
+    /// Number of the newest write-ahead log: the one in use, if one is.
+    pub(crate) log: u64,
+    /// The file that the heap was last in use in.
+    pub(crate) identity: Identity,
+    /// What tells this log apart from one that a copy of the heap has counted alike.
+    pub(crate) log_nonce: u64,
+}
+
+impl Header {
+    /// What it says of the heap's write-ahead log.
+    pub(crate) fn wal_identity(&self) -> WalIdentity {
+        WalIdentity {
+            uuid: self.uuid,
+            salt: self.salt,
+            id: self.log,
+            nonce: self.log_nonce,
+            in_use: self.in_use == Use::Wal,
+            mapped: self.mapped,
+            reserved: self.reserved,
+        }
+    }
+
+    fn to_words(&self) -> [u64; WORDS] {
+        let mut w = [0; WORDS];
+        w[0] = MAGIC;
+        w[1] = u64::from(FORMAT); // the upper half holds feature flags: none yet
+        w[2] = self.sequence;
+        (w[3], w[4]) = (self.uuid as u64, (self.uuid >> 64) as u64);
+        w[5] = self.arena_unit;
+        w[6] = self.mapped;
+        w[7] = self.reserved;
+        w[8] = self.salt;
+        w[9] = self.bases.len() as u64;
+        w[10..10 + self.bases.len()].copy_from_slice(&self.bases);
+        (w[14], w[15]) = (self.boot as u64, (self.boot >> 64) as u64);
+        w[16] = match self.in_use {
+            Use::Closed => 0,
+            Use::Process => 1,
+            Use::Pmem => 2,
+            Use::Wal => 3,
+            Use::Prepared => 4,
+        };
+        w[17] = self.types;
+        (w[18], w[19]) = self.live_slots;
+        w[20] = self.log;
+        w[21..25].copy_from_slice(&self.identity.to_words());
+        w[25] = self.log_nonce;
+        w[WORDS - 1] = checksum(&w);
+        w
+    }
+
+    /// The content of the slot on the medium.
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        self.to_words().iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+
+    fn from_words(w: &[u64]) -> Result<Header> {
+        let (format, flags) = (w[1] as u32, w[1] >> 32);
+        if format > FORMAT || format == 0 || flags != 0 {
+            return Err(Error::NewerFormat {
+                found: if flags != 0 { w[1] } else { format.into() },
+                supported: FORMAT.into(),
+            });
+        }
+        let header = Header {
+            format,
+            sequence: w[2],
+            uuid: u128::from(w[3]) | u128::from(w[4]) << 64,
+            arena_unit: w[5],
+            mapped: w[6],
+            reserved: w[7],
+            salt: w[8],
+            bases: w[10..10 + (w[9] as usize).min(MAX_BASES)].to_vec(),
+            boot: u128::from(w[14]) | u128::from(w[15]) << 64,
+            in_use: match w[16] {
+                0 => Use::Closed,
+                1 => Use::Process,
+                2 => Use::Pmem,
+                3 => Use::Wal,
+                4 => Use::Prepared,
+                other => return Err(Error::corrupt(format!("the header says {other} for how it is in use"))),
+            },
+            types: w[17],
+            live_slots: (w[18], w[19]),
+            log: w[20],
+            identity: Identity::from_words([w[21], w[22], w[23], w[24]]),
+            log_nonce: w[25],
+        };
+        let sane = header.arena_unit.is_power_of_two()
+            && header.arena_unit >= 8 * PAGE
+            && header.reserved.is_power_of_two()
+            && header.mapped.is_multiple_of(header.arena_unit)
+            && (header.arena_unit..=header.reserved).contains(&header.mapped)
+            && (1..=MAX_BASES as u64).contains(&w[9])
+            && header.bases.iter().all(|&base| is_base(base, header.reserved))
+            && (1..header.bases.len()).all(|i| !header.bases[..i].contains(&header.bases[i]))
+            && header.sequence < 1 << 63
+            && header.log < 1 << 48
+            && header.types < header.mapped;
+        if sane { Ok(header) } else { Err(Error::corrupt("the sizes in the header contradict each other")) }
+    }
+
+    /// What the checksums of the log of a region are salted with.
+    pub(crate) fn log_identity(&self, region: u32) -> u64 {
+        self.salt ^ u64::from(region).wrapping_mul(0xe703_7ed1_a0b4_28db)
+    }
+
+    /// The generation that the log of a new region starts with. Region ids may come back when their region is removed and the heap
+    /// opened again, and so may the pages of its log; generations must not. Each opening has a sequence number of its own.
+    pub(crate) fn first_generation(&self, region: u32) -> u64 {
+        let words = [self.salt, self.sequence, u64::from(region)];
+        xxh3_64(&words.map(u64::to_le_bytes).concat()) >> 17 | 1 // 48 bits, with room to count on
+    }
+
+    /// Which of the two slots holds this header.
+    pub(crate) fn slot(&self) -> usize {
+        (self.sequence % 2) as usize
+    }
+
+    /// Makes durable what was read of the header: it may be in a cache only.
+    ///
+    /// # Safety
+    /// The two slots are mapped at `base`.
+    #[cfg_attr(feature = "sim", track_caller)]
+    pub(crate) unsafe fn persist_again(&self, media: &Media, base: *mut u8) {
+        // SAFETY: a slot is a page.
+        media.persist(unsafe { base.add(self.slot() * PAGE as usize) }, WORDS * 8);
+    }
+
+    /// Writes the header, with the next sequence number, over the older slot; durable on return.
+    ///
+    /// # Safety
+    /// The two slots are mapped at `base`, and the caller holds the lock on the metadata.
+    #[cfg_attr(feature = "sim", track_caller)]
+    pub(crate) unsafe fn write(&mut self, media: &Media, base: *mut u8) {
+        self.sequence += 1;
+        self.format = FORMAT;
+        let words = self.to_words();
+        // SAFETY: a slot is a page.
+        unsafe {
+            let slot = base.add(self.slot() * PAGE as usize);
+            media.store(slot, words.as_ptr().cast(), WORDS * 8);
+            media.persist_directly(base, slot, WORDS * 8);
+        }
+    }
+
+    /// [Writes](Self::write) the header to both slots, one after the other: one is whole at any time, and should one be damaged later, the other says the same.
+    /// `sync` is called after each. The second one is not stored if the first one is not durable.
+    ///
+    /// # Errors
+    /// Those of `sync`, and of the medium's fences.
+    ///
+    /// # Safety
+    /// As for [`write`](Self::write).
+    pub(crate) unsafe fn write_both(
+        &mut self,
+        media: &Media,
+        base: *mut u8,
+        sync: impl Fn() -> Result<()>,
+    ) -> Result<()> {
+        for _ in 0..2 {
+            // SAFETY: by the caller's promise, the slots are mapped and nobody else writes them.
+            unsafe { self.write(media, base) };
+            if !bug(Bug::OverlookFences) {
+                media.check_fences()?;
+            }
+            sync()?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a heap with a reservation of this many bytes can be mapped at `base`. As all its bases are multiples of the reservation, the
+/// ranges behind them are apart.
+pub(crate) fn is_base(base: u64, reserved: u64) -> bool {
+    base.is_multiple_of(reserved)
+        && base >= PAGE
+        && base.checked_add(reserved).is_some_and(|end| end <= END_OF_ADDRESSES)
+}
+
+fn checksum(words: &[u64]) -> u64 {
+    let bytes: Vec<u8> = words[..WORDS - 1].iter().flat_map(|w| w.to_le_bytes()).collect();
+    xxh3_64(&bytes)
+}
+
+/// What the beginning of a file turned out to be.
+#[derive(Debug)]
+pub(crate) enum Found {
+    /// No heap yet: an empty file, or one whose creation was cut short.
+    Nothing,
+    Header(Header),
+}
+
+/// Reads the two slots. `bytes` is the beginning of the file, at most [`HEADER_SIZE`]; `path` is for messages.
+pub(crate) fn read(bytes: &[u8], path: &Path) -> Result<Found> {
+    if bytes.is_empty() {
+        return Ok(Found::Nothing);
+    }
+    let short = (bytes.len() as u64) < HEADER_SIZE;
+    let mut words: Vec<u64> =
+        bytes.chunks_exact(8).map(|b| u64::from_le_bytes(b.try_into().expect("8 bytes"))).collect();
+    let is_zero = bytes.iter().all(|&b| b == 0);
+    words.resize(HEADER_SIZE as usize / 8, 0);
+    let slots = [&words[..WORDS], &words[PAGE as usize / 8..][..WORDS]];
+
+    if slots.iter().all(|slot| slot[0] != MAGIC) {
+        // All zeros is what a crash before the first store leaves.
+        return if is_zero && !short {
+            Ok(Found::Nothing)
+        } else {
+            Err(Error::NotAHeap { path: path.to_owned() })
+        };
+    }
+    if short {
+        return Err(Error::Truncated { path: path.to_owned(), have: bytes.len() as u64, need: HEADER_SIZE });
+    }
+    let newest = slots
+        .into_iter()
+        .filter(|slot| slot[0] == MAGIC && holds(slot[WORDS - 1], checksum(slot)))
+        .max_by_key(|slot| slot[2]);
+    match newest {
+        Some(slot) => Header::from_words(slot).map(Found::Header),
+        // The first header goes to slot 1; slot 0 holds nothing but the magic until that one is complete. So no one has ever
+        // been told that this heap exists.
+        None if slots[0][0] == MAGIC && slots[0][1..].iter().all(|&w| w == 0) => Ok(Found::Nothing),
+        None => Err(Error::corrupt("both headers have wrong checksums")),
+    }
+}
+
+/// Marks the file as one whose creation has begun.
+///
+/// # Errors
+/// That the medium's fence has failed: nothing else must be stored then.
+///
+/// # Safety
+/// The first page is mapped at `base`, and nobody else has the file.
+#[cfg_attr(feature = "sim", track_caller)]
+pub(crate) unsafe fn begin_creation(media: &Media, base: *mut u8) -> Result<()> {
+    // SAFETY: by the caller's promise.
+    unsafe { media.store_word(base.cast(), MAGIC) };
+    media.persist(base, 8);
+    media.check_fences()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header(sequence: u64) -> Header {
+        Header {
+            format: FORMAT,
+            sequence,
+            uuid: 7 << 70 | 3,
+            arena_unit: 1 << 26,
+            mapped: 1 << 27,
+            reserved: 1 << 37,
+            salt: 99,
+            bases: vec![1 << 44],
+            boot: 5,
+            in_use: Use::Pmem,
+            types: 4096,
+            live_slots: (8192, 80),
+            log: 3,
+            identity: Identity { device: 4, inode: 5, file_system: 6, created: 7 },
+            log_nonce: 9,
+        }
+    }
+
+    fn file(slots: [Option<&Header>; 2]) -> Vec<u8> {
+        let mut bytes = vec![0; HEADER_SIZE as usize];
+        for (i, slot) in slots.into_iter().enumerate() {
+            for (j, word) in slot.map_or([0; WORDS], Header::to_words).into_iter().enumerate() {
+                bytes[i * PAGE as usize + j * 8..][..8].copy_from_slice(&word.to_le_bytes());
+            }
+        }
+        bytes
+    }
+
+    fn found(bytes: &[u8]) -> Header {
+        match read(bytes, Path::new("x")).unwrap() {
+            Found::Header(header) => header,
+            Found::Nothing => panic!("no header"),
+        }
+    }
+
+    #[test]
+    fn the_newest_valid_slot_wins() {
+        let (a, b) = (header(4), header(5));
+        let mut bytes = file([Some(&a), Some(&b)]);
+        assert_eq!(found(&bytes), b);
+        bytes[PAGE as usize + 20] ^= 1; // the newer one is torn
+        assert_eq!(found(&bytes), a);
+        bytes[20] ^= 1;
+        assert!(matches!(read(&bytes, Path::new("x")), Err(Error::Corrupt { .. })));
+    }
+
+    #[test]
+    fn a_creation_cut_short_is_no_heap_yet() {
+        let mut bytes = vec![0; HEADER_SIZE as usize];
+        assert!(matches!(read(&bytes, Path::new("x")), Ok(Found::Nothing)));
+        bytes[..8].copy_from_slice(&MAGIC.to_le_bytes());
+        assert!(matches!(read(&bytes, Path::new("x")), Ok(Found::Nothing)));
+        // The first header, torn anywhere, beside it.
+        let whole = file([None, Some(&header(1))]);
+        bytes[PAGE as usize..][..100].copy_from_slice(&whole[PAGE as usize..][..100]);
+        assert!(matches!(read(&bytes, Path::new("x")), Ok(Found::Nothing)));
+    }
+
+    #[test]
+    fn other_files_are_refused() {
+        assert!(matches!(read(b"hello", Path::new("x")), Err(Error::NotAHeap { .. })));
+        assert!(matches!(read(&[0; 100], Path::new("x")), Err(Error::NotAHeap { .. })));
+        assert!(matches!(read(&[1; 9000], Path::new("x")), Err(Error::NotAHeap { .. })));
+        let bytes = file([Some(&header(4)), None]);
+        assert!(matches!(read(&bytes[..600], Path::new("x")), Err(Error::Truncated { .. })));
+    }
+}

@@ -1,0 +1,80 @@
+//! Which span a page belongs to: one number for each page that the heap can ever have, in volatile memory.
+//!
+//! A collector looks up each pointer that it follows, so this is an array, not a tree. It is as long as the reservation of addresses, but
+//! only the parts that are written take memory.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::error::Result;
+use crate::os::table::Table;
+use crate::units::PAGE;
+
+/// The bit of an entry that says that the page was populated since the heap was opened.
+const POPULATED: u32 = 1 << 31;
+
+/// Numbers of spans by page. A region's numbers are its own: nobody looks up a page of another region.
+pub(crate) struct PageMap {
+    pages: Table<AtomicU32>,
+}
+
+impl PageMap {
+    /// A map for a heap of at most `reserved` bytes, which belong to no span.
+    pub(crate) fn new(reserved: u64) -> Result<PageMap> {
+        Ok(PageMap { pages: Table::new((reserved / PAGE) as usize)? })
+    }
+
+    #[inline(always)]
+    fn entries(&self) -> &[AtomicU32] {
+        self.pages.entries()
+    }
+
+    /// The number of the span that the byte at `offset` lies in, if it was [set](Self::set).
+    #[inline(always)]
+    pub(crate) fn get(&self, offset: u64) -> Option<u32> {
+        let entry = self.entries().get((offset / PAGE) as usize)?.load(Ordering::Relaxed);
+        (entry & !POPULATED).checked_sub(1)
+    }
+
+    /// Says which span these pages belong to from now on. Several threads may say the same at once; nobody [populates](Self::set_populated) the pages meanwhile: that is for spans
+    /// that were taken just now.
+    pub(crate) fn set(&self, offset: u64, len: u64, span: Option<u32>) {
+        let value = span.map_or(0, |number| number + 1);
+        for entry in self.range(offset, len) {
+            entry.store(entry.load(Ordering::Relaxed) & POPULATED | value, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether these pages have all been populated; they are, from now on.
+    pub(crate) fn set_populated(&self, offset: u64, len: u64) -> bool {
+        let mut all = true;
+        for entry in self.range(offset, len) {
+            all &= entry.fetch_or(POPULATED, Ordering::Relaxed) & POPULATED != 0;
+        }
+        all
+    }
+
+    fn range(&self, offset: u64, len: u64) -> &[AtomicU32] {
+        let first = (offset / PAGE) as usize;
+        &self.entries()[first..first + (len / PAGE) as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_belong_to_spans() {
+        let map = PageMap::new(1 << 40).unwrap();
+        assert_eq!(map.get(0), None);
+        map.set(3 * PAGE, 2 * PAGE, Some(0));
+        map.set((1 << 40) - PAGE, PAGE, Some(7));
+        let at = [3 * PAGE - 1, 3 * PAGE, 5 * PAGE - 1, 5 * PAGE, (1 << 40) - 1, 1 << 40, u64::MAX];
+        assert_eq!(at.map(|offset| map.get(offset)), [None, Some(0), Some(0), None, Some(7), None, None]);
+        map.set(3 * PAGE, PAGE, None);
+        assert_eq!((map.get(3 * PAGE), map.get(4 * PAGE)), (None, Some(0)));
+        assert!(!map.set_populated(4 * PAGE, PAGE) && !map.set_populated(3 * PAGE, 2 * PAGE));
+        assert!(map.set_populated(3 * PAGE, 2 * PAGE));
+        assert_eq!((map.get(3 * PAGE), map.get(4 * PAGE)), (None, Some(0)));
+    }
+}

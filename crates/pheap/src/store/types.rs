@@ -1,0 +1,396 @@
+//! The type table: every type that objects in the heap ever had, as the program that wrote them laid it out.
+//!
+//! Append-only, in extents (spans of pages) that are linked. An extent is a line with the offset of the next one, then records:
+//!
+//! | bytes | |
+//! |---|---|
+//! | 0..8 | checksum, salted, of the rest and of the record's offset |
+//! | 8..12 | length of the payload |
+//! | 12..16 | number of types in it |
+//! | 16.. | per type: 8 bytes that are not used (a fingerprint, once), layout |
+//!
+//! All types that one program adds at a time are one record, so that they may refer to one another and appear together. Nothing is written that
+//! could not be read again, and nothing is read that no compiler could have laid out.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::error::{Error, Result};
+use crate::faults::holds;
+use crate::layout::desc::Desc;
+use crate::layout::{Graph, PointerMap, TypeLayout, check_layout, decode, difference, encode, fingerprints};
+use crate::media::Media;
+use crate::units::LINE;
+use crate::units::PAGE;
+
+/// The table, as known while the heap is open.
+#[derive(Debug, Default)]
+pub(crate) struct TypeTable {
+    pub(crate) types: Vec<TypeLayout>,
+    /// Candidates only. Computed, never stored: what is in the file might not fit the types.
+    by_fingerprint: HashMap<u64, Vec<u32>>,
+    /// By address.
+    by_desc: HashMap<usize, (&'static Desc, u32)>,
+    pointer_maps: HashMap<u32, Arc<PointerMap>>,
+    /// Offset and length of the last extent, and where its next record goes.
+    extent: (u64, u64),
+    end: u64,
+    /// Offsets of all extents.
+    extents: Vec<u64>,
+}
+
+/// What [`TypeTable::add`] writes to: the mapped heap.
+pub(crate) struct Writer<'a> {
+    pub(crate) media: &'a Media,
+    pub(crate) base: *mut u8,
+    pub(crate) salt: u64,
+}
+
+impl TypeTable {
+    /// An empty table in a new extent, whose pages are zero.
+    pub(crate) fn create(extent: u64, len: u64) -> TypeTable {
+        TypeTable {
+            extent: (extent, len),
+            end: extent + LINE as u64,
+            extents: vec![extent],
+            ..TypeTable::default()
+        }
+    }
+
+    /// Reads the table. `extent_len` gives the length of the extent at an offset, if there is one.
+    ///
+    /// # Safety
+    /// The heap is mapped at `base`, and its metadata are not written meanwhile.
+    pub(crate) unsafe fn read(
+        base: *const u8,
+        salt: u64,
+        first: u64,
+        extent_len: impl Fn(u64) -> Option<u64>,
+    ) -> Result<TypeTable> {
+        let bad = || Error::corrupt("the type table leads to a place that is not part of it");
+        let mut table = TypeTable::create(first, extent_len(first).ok_or_else(bad)?);
+        for _ in 0..64 {
+            let (start, len) = table.extent;
+            // SAFETY: extents are mapped, or `extent_len` would not know them.
+            let bytes = unsafe { std::slice::from_raw_parts(base.add(start as usize), len as usize) };
+            while let Some((payload, count, size)) = record_at(bytes, table.end - start, table.end, salt) {
+                table.load(payload, count)?;
+                table.end += size;
+            }
+            match u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes")) {
+                0 => {
+                    table.index();
+                    return Ok(table);
+                }
+                next => {
+                    table.extent = (next, extent_len(next).ok_or_else(bad)?);
+                    table.end = next + LINE as u64;
+                    table.extents.push(next);
+                }
+            }
+        }
+        Err(bad()) // extents double, so a longer chain is a circle
+    }
+
+    /// Makes the types be found by their fingerprints.
+    fn index(&mut self) {
+        for (print, number) in fingerprints(&self.types).into_iter().zip(0..) {
+            self.by_fingerprint.entry(print).or_default().push(number);
+        }
+    }
+
+    /// Adds the types of a record.
+    fn load(&mut self, payload: &[u8], count: u32) -> Result<()> {
+        let mut new = Vec::new();
+        read_layouts(payload, count, &mut new)?;
+        check_layouts(&self.types, &new).map_err(Error::corrupt)?;
+        self.types.append(&mut new);
+        Ok(())
+    }
+
+    /// Whether there is an extent of the table at this offset.
+    pub(crate) fn has_extent(&self, offset: u64) -> bool {
+        self.extents.contains(&offset)
+    }
+
+    /// The number of a type that is known.
+    pub(crate) fn find(&self, desc: &'static Desc) -> Option<u32> {
+        self.by_desc.get(&std::ptr::from_ref(desc).addr()).map(|&(_, number)| number)
+    }
+
+    /// The number of a type, if the table has it.
+    ///
+    /// # Errors
+    /// [`Error::UnsupportedType`].
+    fn known(&mut self, desc: &'static Desc) -> Result<Option<u32>> {
+        let number = match self.find(desc) {
+            Some(number) => number,
+            None => match self.prepare(desc)? {
+                new if new.is_empty() => new.number,
+                _ => return Ok(None),
+            },
+        };
+        self.remember(desc, number);
+        Ok(Some(number))
+    }
+
+    /// Whether the type with this number is that of a description.
+    ///
+    /// # Errors
+    /// [`Error::UnsupportedType`].
+    pub(crate) fn is(&mut self, number: u32, desc: &'static Desc) -> Result<bool> {
+        // The table could have a type twice.
+        Ok(self.known(desc)? == Some(number) || self.difference(number, desc)?.is_none())
+    }
+
+    /// Where the type with this number and that of a description differ, if they do.
+    pub(crate) fn difference(&self, number: u32, desc: &'static Desc) -> Result<Option<String>> {
+        Ok(difference((&self.types, number), (&Graph::of(desc)?.types, 0)))
+    }
+
+    /// Where the pointers of a type are.
+    pub(crate) fn pointer_map(&mut self, number: u32) -> Arc<PointerMap> {
+        let layout = &self.types[number as usize];
+        self.pointer_maps.entry(number).or_insert_with(|| Arc::new(PointerMap::of(layout))).clone()
+    }
+
+    /// Notes that a description is of the type with this number.
+    fn remember(&mut self, desc: &'static Desc, number: u32) {
+        self.by_desc.insert(std::ptr::from_ref(desc).addr(), (desc, number));
+    }
+
+    /// What has to be written so that the table has a type: the type, and all that it can reach and that is not there yet.
+    ///
+    /// # Errors
+    /// [`Error::UnsupportedType`] if the table could not be read with it.
+    pub(crate) fn prepare(&self, desc: &'static Desc) -> Result<NewTypes> {
+        let graph = Graph::of(desc)?;
+        let prints = fingerprints(&graph.types);
+        let mut new: Vec<usize> = Vec::new();
+        let mut numbers = Vec::with_capacity(prints.len());
+        for (i, print) in prints.iter().enumerate() {
+            // A fingerprint is a hint: names and fields are the program's, so anyone can make two types that share one.
+            let here = (graph.types.as_slice(), i as u32);
+            let mut known = self.by_fingerprint.get(print).into_iter().flatten().copied();
+            let known = known.find(|&number| difference((&self.types, number), here).is_none());
+            let pending = || {
+                // Two descriptions of one type.
+                let same =
+                    |&j: &usize| prints[j] == *print && difference((&graph.types, j as u32), here).is_none();
+                new.iter().position(same).map(|at| (self.types.len() + at) as u32)
+            };
+            let number = known.or_else(pending);
+            numbers.push(number.unwrap_or_else(|| {
+                new.push(i);
+                (self.types.len() + new.len() - 1) as u32
+            }));
+        }
+        let types: Vec<_> =
+            new.iter().map(|&i| (prints[i], graph.types[i].renumbered(&|to| numbers[to as usize]))).collect();
+        let mut payload = Vec::new();
+        for (_, layout) in &types {
+            payload.extend_from_slice(&[0; 8]);
+            encode(layout, &mut payload);
+        }
+        let new = NewTypes { desc, number: numbers[0], types, payload };
+        self.must_be_readable(&new)?;
+        Ok(new)
+    }
+
+    /// Fails unless these types would be found again, behind those that are there.
+    fn must_be_readable(&self, new: &NewTypes) -> Result<()> {
+        let refused = |why: String| Error::UnsupportedType {
+            type_name: new.types.first().map_or_else(String::new, |(_, ty)| ty.name.clone()),
+            why,
+        };
+        if new.is_empty() {
+            return Ok(());
+        }
+        let count = u32::try_from(new.types.len()).ok().filter(|_| u32::try_from(new.payload.len()).is_ok());
+        let count = count.ok_or_else(|| refused("there is too much to be said about it".to_owned()))?;
+        let mut read = Vec::new();
+        read_layouts(&new.payload, count, &mut read).map_err(|e| refused(e.to_string()))?;
+        check_layouts(&self.types, &read).map_err(refused)?;
+        let same = read.iter().eq(new.types.iter().map(|(_, ty)| ty));
+        if same { Ok(()) } else { Err(refused("its description cannot be read again".to_owned())) }
+    }
+
+    /// What this table, which was read when the heap was opened and has been added to since, has that does not follow from `stored`, which is what
+    /// is in the heap now.
+    pub(crate) fn problems(&self, stored: &TypeTable) -> Vec<String> {
+        let mut problems = Vec::new();
+        if self.types != stored.types {
+            problems.push("the type table is not the one that the heap was opened with".to_owned());
+        }
+        if self.by_fingerprint != stored.by_fingerprint {
+            problems.push("types are not found by their fingerprints".to_owned());
+        }
+        for &(desc, number) in self.by_desc.values() {
+            if !matches!(self.difference(number, desc), Ok(None)) {
+                problems.push(format!("type {number} is taken for another one"));
+            }
+        }
+        for (&number, map) in &self.pointer_maps {
+            let layout = self.types.get(number as usize);
+            if layout.is_none_or(|layout| **map != PointerMap::of(layout)) {
+                problems.push(format!("the pointers of type {number} are looked for elsewhere"));
+            }
+        }
+        problems
+    }
+
+    /// Length of the extent that is needed before these types can be [added](Self::add), if one is.
+    pub(crate) fn extent_needed(&self, new: &NewTypes) -> Option<u64> {
+        let (start, len) = self.extent;
+        let fits = new.types.is_empty() || self.end + new.record_size() <= start + len;
+        (!fits).then(|| (LINE as u64 + new.record_size()).max(2 * len).next_multiple_of(PAGE))
+    }
+
+    /// Writes types to the table, durably, and returns the number of the one that was asked for. `extent` is the one that is
+    /// [needed](Self::extent_needed): zero and recorded as a span, neither durably, and as long as was said.
+    ///
+    /// # Safety
+    /// `writer` is the heap that this table was read from, and the caller holds the lock on its metadata.
+    pub(crate) unsafe fn add(
+        &mut self,
+        new: NewTypes,
+        writer: &Writer<'_>,
+        extent: Option<(u64, u64)>,
+    ) -> u32 {
+        let ends = self.extent.0;
+        if let Some(extent) = extent {
+            self.extent = extent;
+            self.end = extent.0 + LINE as u64;
+            self.extents.push(extent.0);
+        }
+        if !new.types.is_empty() {
+            let mut record = vec![0; new.record_size() as usize];
+            record[8..12].copy_from_slice(&(new.payload.len() as u32).to_le_bytes());
+            record[12..16].copy_from_slice(&(new.types.len() as u32).to_le_bytes());
+            record[16..16 + new.payload.len()].copy_from_slice(&new.payload);
+            let sum = checksum(&record[8..], self.end, writer.salt);
+            record[..8].copy_from_slice(&sum.to_le_bytes());
+            // SAFETY: the record fits into the extent, of which this part is unused.
+            unsafe {
+                let dst = writer.base.add(self.end as usize);
+                writer.media.store(dst, record.as_ptr(), record.len());
+                // All of a new extent, for a record that is not complete ends the table.
+                let (from, len) = extent.unwrap_or((self.end, record.len() as u64));
+                writer.media.persist(writer.base.add(from as usize), len as usize);
+            }
+            self.end += record.len() as u64;
+        }
+        if let Some((next, _)) = extent {
+            // SAFETY: the first word of the extent that ended the table; the next one is recorded, and zero but for the record.
+            unsafe {
+                let link = writer.base.add(ends as usize);
+                writer.media.store_word(link.cast(), next);
+                // Last, for what nothing leads to is not there; and before any of these types is in use.
+                writer.media.persist(link, 8);
+            }
+        }
+        for (print, layout) in new.types {
+            self.by_fingerprint.entry(print).or_default().push(self.types.len() as u32);
+            self.types.push(layout);
+        }
+        self.remember(new.desc, new.number);
+        new.number
+    }
+}
+
+/// Appends the layouts of a record.
+fn read_layouts(mut payload: &[u8], count: u32, types: &mut Vec<TypeLayout>) -> Result<()> {
+    for _ in 0..count {
+        payload = payload.get(8..).ok_or_else(|| Error::corrupt("a record of the type table is cut off"))?;
+        types.push(decode(&mut payload)?);
+    }
+    Ok(())
+}
+
+/// What is wrong with types that come behind those that are there, if something is.
+fn check_layouts(there: &[TypeLayout], new: &[TypeLayout]) -> Result<(), String> {
+    let name = |to: u32| {
+        let to = to as usize;
+        there.get(to).or_else(|| new.get(to.checked_sub(there.len())?)).map(|ty| ty.name.as_str())
+    };
+    for (ty, number) in new.iter().zip(there.len()..) {
+        check_layout(ty, &name).map_err(|what| format!("type {number}, {what}"))?;
+    }
+    Ok(())
+}
+
+/// Types that are about to be added to the table.
+pub(crate) struct NewTypes {
+    desc: &'static Desc,
+    /// The number of the type that was asked for.
+    pub(crate) number: u32,
+    types: Vec<(u64, TypeLayout)>,
+    payload: Vec<u8>,
+}
+
+impl NewTypes {
+    /// Whether the table has them all.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.types.is_empty()
+    }
+
+    fn record_size(&self) -> u64 {
+        (16 + self.payload.len() as u64).next_multiple_of(8)
+    }
+}
+
+/// The record at `at` of an extent, with its number of types and its size, if it is complete.
+fn record_at(bytes: &[u8], at: u64, offset: u64, salt: u64) -> Option<(&[u8], u32, u64)> {
+    let record = bytes.get(at as usize..)?;
+    let word = |i: usize| Some(u32::from_le_bytes(*record.get(i..i + 4)?.first_chunk()?));
+    let (len, count) = (word(8)? as usize, word(12)?);
+    let size = len.checked_add(16)?.next_multiple_of(8);
+    let whole = record.get(..size)?;
+    let sum = u64::from_le_bytes(*whole.first_chunk()?);
+    (count > 0 && holds(sum, checksum(&whole[8..], offset, salt)))
+        .then(|| (&whole[16..16 + len], count, size as u64))
+}
+
+fn checksum(rest: &[u8], offset: u64, salt: u64) -> u64 {
+    xxh3_64(&[rest, &offset.to_le_bytes(), &salt.to_le_bytes()].concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::pairs::{describe_root, pair};
+    use proptest::prelude::*;
+
+    /// A table with the type alone, as an opening reads it.
+    fn table_of(desc: &'static Desc) -> TypeTable {
+        let mut table = TypeTable::default();
+        let new = table.prepare(desc).unwrap();
+        table.load(&new.payload, new.types.len() as u32).unwrap();
+        table.index();
+        table
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(500))]
+
+        #[test]
+        fn a_type_is_found_and_one_that_differs_is_not(seed in any::<u64>()) {
+            let (world, other, what) = pair(seed);
+            let mut table = table_of(describe_root(&world, 1));
+            let types = table.types.len();
+            for copies in [1, 3] {
+                let again = describe_root(&world, copies);
+                prop_assert_eq!(table.known(again).unwrap(), Some(0));
+                prop_assert!(table.is(0, again).unwrap());
+                prop_assert_eq!(table_of(again).types.len(), types, "a type is written twice");
+            }
+            let other = describe_root(&other, 2);
+            prop_assert!(!table.is(0, other).unwrap(), "{}", what);
+            prop_assert_ne!(table.known(other).unwrap(), Some(0), "{}", what);
+            prop_assert!(!table_of(other).is(0, describe_root(&world, 1)).unwrap(), "{}", what);
+            prop_assert_eq!(table.problems(&table), Vec::<String>::new());
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! Words of metadata that are written alone, and at once: 48 bits that mean something, and 16 to check them.
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::error::{Error, Result};
+use crate::faults::holds;
+
+pub(crate) const VALUE_BITS: u32 = 48;
+
+pub(crate) fn with_check(value: u64) -> u64 {
+    debug_assert!(value >> VALUE_BITS == 0);
+    value | xxh3_64(&value.to_le_bytes()) >> VALUE_BITS << VALUE_BITS
+}
+
+/// The value in such a word. An error says that `what` is damaged.
+#[cfg_attr(feature = "sim", track_caller)]
+pub(crate) fn checked(word: u64, what: &str) -> Result<u64> {
+    let value = word & ((1 << VALUE_BITS) - 1);
+    if holds(word, with_check(value)) { Ok(value) } else { Err(Error::corrupt(format!("{what} is damaged"))) }
+}

@@ -1,0 +1,187 @@
+//! The end of the log: records that are not written yet, and the segments that they go to.
+
+use std::collections::VecDeque;
+
+use super::format::{LEAST, Layout, MORE, PIECE, Seed};
+use crate::log::{Range, head};
+use crate::units::{LINE, LINE_WORDS};
+
+/// Words that go to one place in the file.
+#[derive(Debug)]
+pub(crate) struct Chunk {
+    pub(crate) file_offset: u64,
+    pub(crate) words: Vec<u64>,
+}
+
+/// The segments of a log, and what is to be written to them.
+#[derive(Debug)]
+pub(crate) struct Buffer {
+    layout: Layout,
+    seed: Seed,
+    /// Places in the file of the segments with records, oldest first; the number of the first of them.
+    live: VecDeque<u64>,
+    oldest: u64,
+    /// Places of segments without.
+    free: VecDeque<u64>,
+    /// Position of the next record.
+    end: u64,
+    chunks: Vec<Chunk>,
+    /// Buffers that were written, to be used again.
+    spare: Vec<u64>,
+}
+
+impl Buffer {
+    /// Of a new log of `segments` segments.
+    pub(crate) fn new(layout: Layout, seed: Seed, segments: u64) -> Buffer {
+        let mut buffer = Buffer {
+            layout,
+            seed,
+            live: VecDeque::new(),
+            oldest: 1,
+            free: (0..segments).collect(),
+            end: layout.segment, // the first segment has number 1, so that no position is 0
+            chunks: Vec::new(),
+            spare: Vec::new(),
+        };
+        buffer.next_segment();
+        buffer
+    }
+
+    /// Position behind the last record.
+    pub(crate) fn end(&self) -> u64 {
+        self.end
+    }
+
+    pub(crate) fn free_segments(&self) -> u64 {
+        self.free.len() as u64
+    }
+
+    pub(crate) fn segments(&self) -> u64 {
+        (self.live.len() + self.free.len()) as u64
+    }
+
+    /// Places of the segments with records, with their numbers.
+    pub(crate) fn live(&self) -> Vec<(u64, u64)> {
+        (self.oldest..).zip(self.live.iter().copied()).collect()
+    }
+
+    /// Adds the segments with these places in the file.
+    pub(crate) fn add_segments(&mut self, places: std::ops::Range<u64>) {
+        self.free.extend(places);
+    }
+
+    /// Uses segments again whose records are all before `position`.
+    pub(crate) fn recycle(&mut self, position: u64) {
+        while self.oldest < self.layout.sequence(position)
+            && let Some(place) = self.live.pop_front()
+        {
+            self.free.push_back(place);
+            self.oldest += 1;
+        }
+    }
+
+    /// Bytes that are certainly enough for `words` words of ranges.
+    pub(crate) fn need(&self, words: usize) -> u64 {
+        let bytes = words as u64 * 8;
+        // The beginning of a record, the line that it ends in, and the end of a segment that is too short for one.
+        let records = bytes / (PIECE as u64 * 8) + bytes / self.layout.segment + 3;
+        bytes + records * (2 * LINE as u64 + LEAST as u64 * 8)
+    }
+
+    /// Bytes that fit.
+    pub(crate) fn room(&self) -> u64 {
+        self.left() + self.free.len() as u64 * (self.layout.segment - LINE as u64)
+    }
+
+    /// Bytes left in the last segment.
+    fn left(&self) -> u64 {
+        let used = self.end % self.layout.segment;
+        if used == 0 { 0 } else { self.layout.segment - used }
+    }
+
+    /// Begins the next segment, of which there is one.
+    fn next_segment(&mut self) {
+        let place = self.free.pop_front().expect("the caller has seen that there is room");
+        let previous_end = self.end;
+        let sequence = self.oldest + self.live.len() as u64;
+        let start = self.layout.start(sequence);
+        self.live.push_back(place);
+        let mut words = std::mem::take(&mut self.spare);
+        words.clear();
+        words.extend(self.seed.segment_head(start, sequence, previous_end));
+        self.chunks.push(Chunk { file_offset: self.layout.file_offset(place), words });
+        self.end = start + LINE as u64;
+    }
+
+    /// The words that are going to be written at the end.
+    fn words(&mut self) -> &mut Vec<u64> {
+        if self.chunks.is_empty() {
+            let place = *self.live.back().expect("a log has a segment");
+            let file_offset = self.layout.file_offset(place) + self.end % self.layout.segment;
+            let mut words = std::mem::take(&mut self.spare);
+            words.clear();
+            self.chunks.push(Chunk { file_offset, words });
+        }
+        &mut self.chunks.last_mut().expect("there is one now").words
+    }
+
+    /// Appends one transaction, for which there is [room](Self::room) for what it [needs](Self::need).
+    pub(crate) fn append<'a>(&mut self, ranges: impl Iterator<Item = Range<'a>>) {
+        let mut start = self.begin_record();
+        for range in ranges {
+            let mut done = 0;
+            while done < range.words.len() {
+                let used = self.words().len() - start;
+                // The rest of the segment is whole lines, so what fits there fits with its padding.
+                let most = PIECE.min(self.left() as usize / 8);
+                if used + 2 > most {
+                    self.end_record(start, MORE);
+                    start = self.begin_record();
+                    continue;
+                }
+                let n = (most - used - 1).min(range.words.len() - done);
+                let words = self.words();
+                words.push(head(range.offset + done as u64 * 8, n));
+                words.extend_from_slice(&range.words[done..done + n]);
+                done += n;
+            }
+        }
+        self.end_record(start, 0);
+    }
+
+    /// Begins a record, in the next segment if this one is almost full, and returns its place in [`words`](Self::words).
+    fn begin_record(&mut self) -> usize {
+        if self.left() < LEAST as u64 * 8 {
+            self.next_segment();
+        }
+        let words = self.words();
+        words.extend_from_slice(&[0, 0]);
+        words.len() - 2
+    }
+
+    fn end_record(&mut self, start: usize, flags: u64) {
+        let (seed, position) = (self.seed, self.end);
+        let words = self.words();
+        let len = words.len() - start;
+        words[start + 1] = len as u64 | flags;
+        seed.seal(position, &mut words[start..]);
+        let padded = start + len.next_multiple_of(LINE_WORDS);
+        words.resize(padded, 0);
+        self.end = position + (padded - start) as u64 * 8;
+    }
+
+    /// What is to be written.
+    pub(crate) fn take(&mut self) -> Vec<Chunk> {
+        std::mem::take(&mut self.chunks)
+    }
+
+    /// Takes back what was written, to use its memory again.
+    pub(crate) fn give_back(&mut self, mut chunks: Vec<Chunk>) {
+        const KEEP: usize = 1 << 20;
+        if let Some(chunk) = chunks.pop()
+            && chunk.words.capacity() * 8 <= KEEP
+        {
+            self.spare = chunk.words;
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Whether a private mapping of a file shows what is written to the file: a heap's does, or a page that was given back would come back as it was before.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::ptr::NonNull;
+
+use crate::units::PAGE;
+
+/// A page, mapped as the pages of a heap are.
+struct Private(NonNull<u8>);
+
+impl Private {
+    fn map(file: &File, at: u64) -> io::Result<Private> {
+        // SAFETY: a new mapping, at a place that the kernel chooses.
+        let start = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                PAGE as usize,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_NORESERVE,
+                file.as_raw_fd(),
+                at as libc::off_t,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Private(NonNull::new(start.cast()).expect("not at 0")))
+    }
+
+    fn word(&self) -> u64 {
+        // SAFETY: mapped, and the file has the page.
+        unsafe { self.0.cast::<u64>().read_volatile() }
+    }
+
+    fn store(&self, word: u64) {
+        // SAFETY: mapped, and the file has the page; the store stays in this mapping.
+        unsafe { self.0.cast::<u64>().write_volatile(word) }
+    }
+
+    /// Forgets what was stored.
+    fn drop_copy(&self) {
+        // SAFETY: the page is mapped, and nothing in it is needed.
+        unsafe { libc::madvise(self.0.as_ptr().cast(), PAGE as usize, libc::MADV_DONTNEED) };
+    }
+}
+
+impl Drop for Private {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `map`, and this is the last use.
+        unsafe { libc::munmap(self.0.as_ptr().cast(), PAGE as usize) };
+    }
+}
+
+/// Tries it out, in a page of a file that nobody else looks at and that ends as zeros.
+pub(super) fn shows_writes(file: &File, at: u64) -> io::Result<bool> {
+    shows(file, at, |word| file.write_all_at(&word.to_le_bytes(), at))
+}
+
+fn shows(mapped: &File, at: u64, write: impl Fn(u64) -> io::Result<()>) -> io::Result<bool> {
+    // A file system that cannot map its files has nothing to show.
+    let Ok(page) = Private::map(mapped, at) else { return Ok(false) };
+    write(1)?;
+    let mut shown = page.word() == 1; // a page that was not looked at before
+    write(2)?;
+    shown &= page.word() == 2; // one that was
+    page.store(3);
+    write(4)?;
+    page.drop_copy();
+    shown &= page.word() == 4; // one that was stored to, and given back
+    write(0)?;
+    Ok(shown && page.word() == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_page_cache_hides_is_noticed() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(2 * PAGE).unwrap();
+        assert!(shows_writes(&file, PAGE).unwrap());
+        // A mapping of what the file was before, as if its pages were read once and kept.
+        let old = tempfile::tempfile().unwrap();
+        old.set_len(2 * PAGE).unwrap();
+        let write = |word: u64| file.write_all_at(&word.to_le_bytes(), PAGE);
+        assert!(!shows(&old, PAGE, write).unwrap());
+        // One that comes too late.
+        let late = std::cell::Cell::new(0u64);
+        let write = |word| old.write_all_at(&late.replace(word).to_le_bytes(), PAGE);
+        assert!(!shows(&old, PAGE, write).unwrap());
+        // And files that cannot be mapped.
+        let device = File::options().read(true).write(true).open("/dev/null").unwrap();
+        assert!(!shows_writes(&device, 0).unwrap());
+    }
+}

@@ -1,0 +1,267 @@
+//! Checkpoints, and the thread in the background that makes them.
+
+use std::io;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::fold::{self, Fold};
+use super::format::{MARKS, Records};
+use super::{Failure, Folded, State, Wal};
+use crate::error::{Error, Result};
+use crate::faults::{Bug, bug};
+use crate::sync::MutexGuard;
+use crate::units::LINE;
+use crate::wal::SyncPolicy;
+
+/// How often it is looked whether the log still has its name, if commits do not.
+const LOOK: Duration = Duration::from_secs(1);
+
+impl Wal {
+    /// Writes to the heap's file, and syncs it: for the header and new arenas, which no record covers.
+    ///
+    /// # Errors
+    /// What failed; the log then refuses everything.
+    #[cfg_attr(feature = "sim", track_caller)]
+    pub(crate) fn write_through(&self, bytes: &[u8], at: u64) -> Result<()> {
+        // What follows a failure could reach the disk without what came before.
+        self.may_write()?;
+        self.pages.note(at, bytes.len() as u64);
+        let mut written = self.data.write_all(bytes, at);
+        if written.is_ok() {
+            written = self.data.sync(); // not in a closure, of which nobody would know who has called it
+        }
+        written.map_err(|e| {
+            self.fail(&mut self.state.lock(), "writing the heap's file", &e);
+            Error::io("writing the heap's file", e)
+        })
+    }
+
+    /// Copies all records to the heap's file, and frees their segments. Then `after` runs, while no other checkpoint does.
+    ///
+    /// # Errors
+    /// What failed; the log then refuses everything.
+    pub(crate) fn checkpoint(&self, after: impl FnOnce()) -> Result<()> {
+        self.may_write()?;
+        let closing = self.closing.load(Ordering::Relaxed);
+        if !closing {
+            // What is durable already was found by whoever synced it. It may have been moved since.
+            self.keep_found()?;
+        }
+        let mut folded = self.folded.lock();
+        let (end, live) = {
+            let state = self.state.lock();
+            self.check(&state)?;
+            // In this order, under this lock: what is recorded in the new epoch is behind `end`.
+            self.pages.next_epoch();
+            (state.buffer.end(), state.buffer.live())
+        };
+        if folded.to < end {
+            if closing {
+                self.write_rest()?;
+            } else {
+                self.reach(end, !bug(Bug::FoldUnsynced))?;
+            }
+            let result = self.fold(folded.to, end, &live).and_then(|written| {
+                self.counters.checkpoint_bytes.fetch_add(written, Ordering::Relaxed);
+                if !bug(Bug::RecycleBeforeData) {
+                    self.data.sync()?;
+                }
+                self.mark_folded(end, folded.mark)
+            });
+            let mut state = self.state.lock();
+            if let Err(e) = result {
+                self.fail(&mut state, "writing a checkpoint to the heap's file", &e);
+                return Err(state.failure.as_ref().expect("it has failed").error());
+            }
+            *folded = Folded { to: end, mark: 1 - folded.mark };
+            state.folded = end;
+            state.buffer.recycle(end);
+            state.full_disk = false;
+            self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
+            // For those who wait for room, a little before the end of the round will tell them again.
+            self.changed.notify_all();
+        }
+        after();
+        Ok(())
+    }
+
+    /// Lets recovery begin at a position, durably: of the segments before it that are used again, the disk may have any part at any time.
+    /// The other mark stays as it is until this one is there.
+    fn mark_folded(&self, end: u64, mark: usize) -> io::Result<()> {
+        let log = self.log.read();
+        log.write_all(fold::bytes(&self.seed.mark(end)), MARKS[mark])?;
+        // SURVIVES delay: one write may come before it then, to the segment that has been free for longest. Without the mark, recovery begins with one after that
+        // and replays what the heap's file has; or with that one, and finds nothing.
+        log.sync()
+    }
+
+    /// Writes the records of a range of positions to the heap's file, and says how many bytes that were.
+    fn fold(&self, from: u64, to: u64, live: &[(u64, u64)]) -> io::Result<u64> {
+        let log = self.log.read().clone();
+        let mut fold = Fold::new(&*self.data);
+        let mut at = from;
+        for &(sequence, place) in live {
+            let (start, end) = (self.layout.start(sequence), self.layout.start(sequence + 1));
+            if end <= from || start >= to {
+                continue;
+            }
+            let first = at.max(start + LINE as u64);
+            let mut records =
+                Records::read(&*log, self.layout, self.seed, place, first, end.min(to) - first)?;
+            while let Some(record) = records.next() {
+                fold.add(record)?;
+            }
+            at = records.position();
+        }
+        if at != to {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the log does not hold what was written to it",
+            ));
+        }
+        fold.finish()
+    }
+
+    /// The heap is going to be closed: all goes to its file, and then nobody has to find the log. So if the log cannot be found, and that is all, who closes the heap
+    /// can use it once more. All others are still told that it has failed: until the heap is closed, nobody would find what they have written. Nothing is
+    /// appended any more, and there is no thread in the background. Returns whether the log may have refused something before.
+    pub(crate) fn begin_to_close(&self) -> bool {
+        let refused = self.failure().is_some();
+        let _ = self.keep_found(); // kept as a failure
+        let state = self.quiesce();
+        if state.failure.as_ref().is_some_and(|failure| failure.misplaced) {
+            self.closing.store(true, Ordering::Relaxed);
+        }
+        refused
+    }
+
+    /// Waits until no thread writes to a file: one that has failed, or is about to, may still do so, or think that it has found the log.
+    pub(super) fn quiesce(&self) -> MutexGuard<'_, State> {
+        let _folded = self.folded.lock();
+        let mut state = self.state.lock();
+        while state.writing || state.syncing {
+            self.changed.wait(&mut state);
+        }
+        state
+    }
+
+    /// Fails if the log has, unless that does not keep the heap from being [closed](Self::begin_to_close).
+    ///
+    /// # Errors
+    /// [`Error::Failed`], [`Error::Misplaced`].
+    pub(crate) fn may_write(&self) -> Result<()> {
+        if self.failed.load(Ordering::Acquire) { self.check(&self.state.lock()) } else { Ok(()) }
+    }
+
+    fn check(&self, state: &State) -> Result<()> {
+        let gets_over = |failure: &Failure| failure.misplaced && self.closing.load(Ordering::Relaxed);
+        match &state.failure {
+            Some(failure) if !gets_over(failure) => Err(failure.error()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Hands what is left in the buffer to the disk when the heap is being closed. Nobody is told that it is durable: a crash before the heap is closed would leave it in a log that the
+    /// next opening does not find.
+    fn write_rest(&self) -> Result<()> {
+        // SURVIVES unreached: as the sync below; the models run it.
+        let mut state = self.state.lock();
+        self.write_at_once(&mut state);
+        self.check(&state)?;
+        // SURVIVES unreached: a simulated log cannot be misplaced. Somebody may put a real one back after a power failure.
+        self.log.read().sync().map_err(|e| {
+            self.fail(&mut state, "syncing the log", &e);
+            Error::io("syncing the log", e)
+        })
+    }
+
+    /// Fails if the heap's file cannot be found any more.
+    ///
+    /// # Errors
+    /// [`Error::Misplaced`].
+    pub(crate) fn keep_data_found(&self) -> Result<()> {
+        self.disk.keep_data().map_err(|e| Error::Misplaced { reason: e.to_string() })
+    }
+}
+
+/// The thread in the background.
+impl Wal {
+    /// Says that there is one.
+    pub(crate) fn set_background(&self, there: bool) {
+        let mut state = self.state.lock();
+        state.background = there;
+        state.stop = false;
+        self.changed.notify_all();
+    }
+
+    /// Tells it to end.
+    pub(crate) fn stop_background(&self) {
+        self.state.lock().stop = true;
+        self.requested.notify_all();
+    }
+
+    /// Waits until a checkpoint is asked for. `false` if the thread is to end.
+    pub(crate) fn wait_for_request(&self) -> bool {
+        let mut state = self.state.lock();
+        while !state.checkpoint && !state.stop && state.failure.is_none() {
+            let on_demand = self.settings.policy == SyncPolicy::OnDemand;
+            if !on_demand && !state.unseen {
+                self.requested.wait(&mut state);
+                continue;
+            }
+            // Commits make no system call that could tell them that the log has lost its name; or the last ones have not, so soon after others.
+            self.requested.wait_for(&mut state, LOOK);
+            if state.unseen || on_demand && state.looked != state.buffer.end() {
+                state.looked = state.buffer.end();
+                let _ = MutexGuard::unlocked(&mut state, || self.keep_found());
+            }
+        }
+        !state.stop && state.failure.is_none()
+    }
+
+    /// Does what was asked for. `after` runs when the checkpoint is complete.
+    pub(crate) fn work(&self, after: impl FnOnce()) {
+        let (free, segments, behind, full) = {
+            let mut state = self.state.lock();
+            let behind = state.buffer.end() - state.folded;
+            (state.buffer.free_segments(), state.buffer.segments(), behind, std::mem::take(&mut state.full))
+        };
+        let size = segments * self.layout.segment;
+        if free == 0 && size < self.settings.log_limit {
+            // So that no transaction has to. If it fails, one that needs it will find out why.
+            let grown = self.grow(1);
+            self.state.lock().full_disk = grown.is_err();
+            let _ = self.keep_found(); // a failure is kept, for all others to see
+        }
+        let memory = self.pages.bytes() > self.memory_trigger.load(Ordering::Relaxed);
+        if full || memory || behind > self.settings.log_limit / 2 {
+            // A failure is kept, for all others to see.
+            let _ = self.checkpoint(after);
+        }
+        let limit = self.settings.memory_limit;
+        let trigger = (limit / 2).max(self.pages.bytes() + limit / 4);
+        self.memory_trigger.store(trigger, Ordering::Relaxed);
+        let mut state = self.state.lock();
+        state.checkpoint = false;
+        state.rounds += 1;
+        self.changed.notify_all();
+    }
+
+    /// Waits for one round of the thread in the background, if too many pages are private.
+    #[cold]
+    pub(crate) fn wait_for_memory(&self) {
+        let mut state = self.state.lock();
+        let rounds = state.rounds;
+        self.request(&mut state);
+        while state.background && state.rounds == rounds && state.failure.is_none() {
+            self.changed.wait(&mut state);
+        }
+    }
+
+    /// Whether more pages are private than should be, and the next checkpoint may help.
+    #[inline]
+    pub(crate) fn is_over_memory(&self) -> bool {
+        let bytes = self.pages.bytes();
+        bytes > self.settings.memory_limit && bytes > self.memory_trigger.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,264 @@
+//! The files of a heap, as the operating system has them.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::cache;
+use super::window::Window;
+use crate::error::{Error, Result};
+use crate::os::fork::OwnFile;
+use crate::os::names::{FileId, Names, Stat};
+use crate::os::storage::{Disk, Kept, Storage};
+
+#[derive(Debug)]
+struct OnDisk {
+    file: OwnFile,
+    id: FileId,
+    window: OnceLock<Window>,
+}
+
+impl OnDisk {
+    fn new(file: OwnFile) -> io::Result<OnDisk> {
+        let id = Stat::of(&file)?.id;
+        Ok(OnDisk { file, id, window: OnceLock::new() })
+    }
+}
+
+impl Storage for OnDisk {
+    fn read_some(&self, buf: &mut [u8], at: u64) -> io::Result<usize> {
+        self.file.read_at(buf, at)
+    }
+
+    fn write_some(&self, bytes: &[u8], at: u64) -> io::Result<usize> {
+        // SAFETY: what `map` and `extend_now` ask for.
+        if self.window.get().is_some_and(|window| unsafe { window.write(bytes, at) }) {
+            return Ok(bytes.len());
+        }
+        self.file.write_at(bytes, at)
+    }
+
+    fn sync_now(&self) -> io::Result<()> {
+        // SURVIVES unreached: this is what a simulated sync stands for.
+        self.file.sync()
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    fn extend_now(&self, from: u64, to: u64) -> io::Result<()> {
+        let zeros = vec![0; (to - from).min(1 << 20) as usize];
+        let written = (from..to).step_by(zeros.len().max(1)).try_for_each(|at| {
+            let len = (to - at).min(zeros.len() as u64);
+            self.file.write_all_at(&zeros[..len as usize], at)
+        });
+        written.inspect_err(|_| {
+            let _ = self.file.set_len(from); // gives back what a part of it took
+        })?;
+        if let Some(window) = self.window.get() {
+            window.grow(to);
+        }
+        Ok(())
+    }
+
+    fn map(&self, len: u64) -> bool {
+        let Ok(end) = self.len() else { return false };
+        let window = Window::new(&self.file, end, len);
+        window.is_some_and(|window| self.window.set(window).is_ok())
+    }
+
+    fn id(&self) -> FileId {
+        self.id
+    }
+
+    fn file(&self) -> Option<&File> {
+        Some(&self.file)
+    }
+
+    fn shows_writes(&self, at: u64) -> io::Result<bool> {
+        cache::shows_writes(&self.file, at)
+    }
+}
+
+/// How long a commit relies on the names that were seen last. Somebody may always rename a file just after a look; this makes "just after" a moment longer, and two
+/// system calls for each commit, which are much beside the sync of a fast disk, two for each millisecond.
+const MOMENT: Duration = Duration::from_millis(1);
+
+/// The file of a heap, and the one beside it for its log.
+#[derive(Debug)]
+pub(crate) struct Files {
+    data: Arc<OnDisk>,
+    /// When the log was last found where it belongs.
+    found: Mutex<Option<Instant>>,
+    /// Of the standard library: no thread ever waits for it long, and what it guards is looked at again before it is relied on.
+    names: Mutex<Names>,
+}
+
+impl Files {
+    /// `file` is the one at `path`, or what that links to: the log lies beside the file itself, whatever it was opened as.
+    pub(crate) fn new(file: OwnFile, path: &Path) -> io::Result<Files> {
+        let data = OnDisk::new(file)?;
+        let mut names = Names::of(&fs::canonicalize(path)?)?;
+        if !names.heap_is(data.id)? {
+            names = Names::now(&data.file)?; // it was renamed just now
+        }
+        Ok(Files { data: Arc::new(data), found: Mutex::new(None), names: Mutex::new(names) })
+    }
+
+    fn names(&self) -> MutexGuard<'_, Names> {
+        // SURVIVES unreached: only real files have names.
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks for the heap's file where it was, and if it is not there, everywhere: the names that it has now, if they have changed.
+    fn renamed(&self, names: &Names) -> io::Result<Option<Names>> {
+        if names.heap_is(self.data.id)? { Ok(None) } else { Names::now(&self.data.file).map(Some) }
+    }
+
+    /// All that is known to a program that has given up the right to look into the directory since it opened the heap: whether the files have names. What they
+    /// are, whoever renames them has to see to.
+    #[cold]
+    fn check_links(&self, log: Option<&File>) -> io::Result<()> {
+        for (what, file) in [("file", Some(&*self.data.file)), ("log", log)] {
+            if let Some(file) = file
+                && Stat::of(file)?.links == 0
+            {
+                let why = format!(
+                    "the heap's {what} has been removed, and this program may not look into its directory any more"
+                );
+                return Err(io::Error::new(io::ErrorKind::NotFound, why));
+            }
+        }
+        Ok(())
+    }
+
+    /// Sees to it that the log is where the next opening will look for it.
+    #[cold]
+    fn put_back(&self, names: &mut Names, log: &dyn Storage) -> io::Result<Kept> {
+        let old = match self.renamed(names)? {
+            Some(now) => Some(std::mem::replace(names, now)),
+            None => None,
+        };
+        // From here on, also for other threads: whoever has renamed something need not have waited for the disk.
+        names.change();
+        match names.log_id()? {
+            Some(id) if id == log.id() => {} // whoever has renamed the heap has renamed the log as well
+            Some(_) => {
+                let what = format!(
+                    "{} is another file, where the log of the heap belongs",
+                    names.log_path().display()
+                );
+                return Err(io::Error::new(io::ErrorKind::AlreadyExists, what));
+            }
+            // It may have no name at all, or the file system no links.
+            None if log.file().is_none_or(|file| names.link_log(file).is_err()) => return Ok(Kept::Lost),
+            None => {}
+        }
+        names.sync()?;
+        if let Some(old) = old {
+            // The heap was renamed alone. Another one with its old name must not find this log there.
+            let _ = old.unlink_log(log.id());
+        }
+        Ok(Kept::Here)
+    }
+}
+
+/// Whether a file may be opened to be read at most.
+fn is_read_only(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
+}
+
+impl Disk for Files {
+    fn log_path(&self) -> PathBuf {
+        self.names().log_path()
+    }
+
+    fn data(&self) -> Arc<dyn Storage> {
+        self.data.clone()
+    }
+
+    fn may_have_log(&self) -> Result<()> {
+        let names = self.names();
+        let look = || io::Result::Ok((Stat::of(&self.data.file)?, names.stat()?));
+        let (heap, directory) =
+            look().map_err(|e| Error::io(format!("looking at {}", names.heap_path().display()), e))?;
+        // Devices say less: some file systems give those of a directory others than its files.
+        let same = match (heap.mount, directory.mount) {
+            (Some(heap), Some(directory)) => heap == directory,
+            _ => heap.id.device == directory.id.device,
+        };
+        if same { Ok(()) } else { Err(Error::MountedAlone { path: names.heap_path() }) }
+    }
+
+    fn open_log(&self) -> io::Result<Option<Arc<dyn Storage>>> {
+        let names = self.names();
+        let opened = match names.open_log(libc::O_RDWR | libc::O_NOFOLLOW, 0) {
+            // Those who only read need no more.
+            Err(e) if is_read_only(&e) => names.open_log(libc::O_RDONLY | libc::O_NOFOLLOW, 0).map_err(|_| e),
+            other => other,
+        };
+        match opened {
+            Ok(file) => Ok(Some(Arc::new(OnDisk::new(OwnFile::new(file))?))),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn create_log(&self) -> io::Result<Arc<dyn Storage>> {
+        let mode = self.data.file.metadata()?.mode() & 0o777;
+        let mut names = self.names();
+        let file = OwnFile::new(names.open_log(libc::O_RDWR | libc::O_CREAT | libc::O_EXCL, mode)?);
+        // SURVIVES unreached: a simulated disk has no directory.
+        names.sync()?;
+        Ok(Arc::new(OnDisk::new(file)?))
+    }
+
+    fn keep_log(&self, log: &dyn Storage) -> io::Result<Kept> {
+        let mut names = self.names();
+        match names.are(self.data.id, log.id()) {
+            Ok(true) => Ok(Kept::Here),
+            Ok(false) => self.put_back(&mut names, log),
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+                self.check_links(log.file())?;
+                Ok(Kept::Here)
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    fn keep_log_lately(&self, log: &dyn Storage) -> io::Result<Kept> {
+        let now = Instant::now();
+        // SURVIVES unreached: only real files have names.
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        if found.is_some_and(|found| now - found < MOMENT) {
+            return Ok(Kept::HereBefore);
+        }
+        *found = None;
+        let kept = self.keep_log(log)?;
+        *found = (kept == Kept::Here).then_some(now);
+        Ok(kept)
+    }
+
+    fn keep_data(&self) -> io::Result<()> {
+        let mut names = self.names();
+        match self.renamed(&names) {
+            Ok(Some(now)) => *names = now,
+            Ok(None) => {}
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => self.check_links(None)?,
+            Err(e) => return Err(e),
+        }
+        Ok(())
+    }
+
+    fn remove_log(&self, log: &dyn Storage) -> io::Result<()> {
+        self.names().unlink_log(log.id())
+    }
+
+    fn nonce(&self) -> u64 {
+        crate::os::random::<1>()[0] | 1
+    }
+}

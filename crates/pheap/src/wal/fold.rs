@@ -1,0 +1,114 @@
+//! Brings the records of a log to the heap's file, page by page.
+
+use std::io;
+
+use crate::log::{Range, ranges};
+use crate::os::storage::Storage;
+use crate::units::PAGE;
+
+const PAGE_WORDS: usize = PAGE as usize / 8;
+/// Words of memory, for records, that are filled before they are written. The more, the less often is a page written that many records change.
+const MOST: usize = 64 << 20 >> 3;
+/// Pages that are read and written at once.
+const RUN: usize = 256;
+
+/// What records put into one page.
+struct Piece {
+    page: u64,
+    /// Where in `words`: the newer, the farther behind.
+    at: u32,
+    /// Where in the page, and how many words.
+    first: u16,
+    len: u16,
+}
+
+/// New bytes for the heap's file, written when they are many.
+pub(crate) struct Fold<'a> {
+    data: &'a dyn Storage,
+    pieces: Vec<Piece>,
+    words: Vec<u64>,
+    written: u64,
+}
+
+impl<'a> Fold<'a> {
+    pub(crate) fn new(data: &'a dyn Storage) -> Fold<'a> {
+        Fold { data, pieces: Vec::new(), words: Vec::new(), written: 0 }
+    }
+
+    /// Adds the ranges of a record, which is newer than all before it.
+    pub(crate) fn add(&mut self, record: &[u64]) -> io::Result<()> {
+        if self.words.len() + record.len() + size_of::<Piece>() / 8 * self.pieces.len() > MOST {
+            self.write()?;
+        }
+        ranges(record).for_each(|range| self.add_range(&range));
+        Ok(())
+    }
+
+    fn add_range(&mut self, range: &Range<'_>) {
+        let mut done = 0;
+        while done < range.words.len() {
+            let offset = range.offset + done as u64 * 8;
+            let first = (offset % PAGE) as usize / 8;
+            let len = (PAGE_WORDS - first).min(range.words.len() - done);
+            let at = (self.words.len() + done) as u32;
+            self.pieces.push(Piece { page: offset / PAGE, at, first: first as u16, len: len as u16 });
+            done += len;
+        }
+        self.words.extend_from_slice(range.words);
+    }
+
+    /// Writes the pages that were added to: each once, in their order, and neighbours together.
+    fn write(&mut self) -> io::Result<()> {
+        if self.pieces.is_empty() {
+            return Ok(());
+        }
+        self.pieces.sort_unstable_by_key(|piece| (piece.page, piece.at));
+        let mut run = vec![0; RUN * PAGE_WORDS];
+        let mut rest = &self.pieces[..];
+        while let Some(&Piece { page: first, .. }) = rest.first() {
+            let mut end = first;
+            let goes_on = |piece: &&Piece| {
+                let fits = piece.page <= end && piece.page < first + RUN as u64;
+                if fits {
+                    end = piece.page + 1;
+                }
+                fits
+            };
+            let pieces;
+            (pieces, rest) = rest.split_at(rest.iter().take_while(goes_on).count());
+            let pages = &mut run[..(end - first) as usize * PAGE_WORDS];
+            if pieces.iter().any(|piece| usize::from(piece.len) < PAGE_WORDS) {
+                let bytes = bytes_mut(pages);
+                let have = self.data.read_up_to(bytes, first * PAGE)?;
+                bytes[have..].fill(0); // a file that is shorter ends in zeros, as it were
+            }
+            for piece in pieces {
+                let to = (piece.page - first) as usize * PAGE_WORDS + usize::from(piece.first);
+                let (from, len) = (piece.at as usize, usize::from(piece.len));
+                pages[to..to + len].copy_from_slice(&self.words[from..from + len]);
+            }
+            self.data.write_all(bytes(pages), first * PAGE)?;
+            self.written += pages.len() as u64 * 8;
+        }
+        self.pieces.clear();
+        self.words.clear();
+        Ok(())
+    }
+
+    /// Writes what is left, and says how many bytes were written in all. They are durable after a sync.
+    pub(crate) fn finish(mut self) -> io::Result<u64> {
+        self.write()?;
+        Ok(self.written)
+    }
+}
+
+/// Words as bytes.
+pub(crate) fn bytes(words: &[u64]) -> &[u8] {
+    // SAFETY: words are bytes, too.
+    unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), size_of_val(words)) }
+}
+
+fn bytes_mut(words: &mut [u64]) -> &mut [u8] {
+    // SAFETY: words are bytes, too, and any bytes are words.
+    unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), size_of_val(words)) }
+}

@@ -1,0 +1,300 @@
+//! What a log looks like in its file.
+//!
+//! The first page names the heap and the log, and says up to which position the heap's file has everything. Behind it lie segments of equal size, which are written with zeros
+//! when they are added, and used again when a checkpoint has brought their records to the heap's file. A position in the log is the number
+//! of its segment times their size, plus the offset in it; it never comes back, so it is in the seed of each checksum.
+//!
+//! | in a segment | |
+//! |---|---|
+//! | line 0 | checksum, number of the segment, position where the records of the segment before end |
+//! | then | records: whole lines, each an entry as in the [log of a region](crate::txn::log), with [`MORE`] if its transaction goes on |
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::error::{Error, Result};
+use crate::faults::{Bug, bug, holds};
+use crate::log::checksum;
+use crate::os::storage::Storage;
+use crate::units::{LINE, LINE_WORDS};
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+
+/// Bytes before the first segment.
+pub(crate) const HEAD: u64 = 4096;
+/// Where the first page holds the position up to which the heap's file has everything: twice, each in a sector of its own, of which one is written at a time. So
+/// one is whole, also on a disk that tears what it writes when the power fails.
+pub(crate) const MARKS: [u64; 2] = [512, 1024];
+/// First word of the file. Not text, so that no text file can have it.
+const MAGIC: u64 = u64::from_le_bytes(*b"\x89PHEWAL\n");
+const FORMAT: u64 = 2;
+/// The one that had neither a nonce nor a second mark.
+const FIRST_FORMAT: u64 = 1;
+/// Bytes of a segment, at most. What is made is far shorter.
+const MOST_SEGMENT: u64 = 1 << 30;
+const HEAD_WORDS: usize = 8;
+/// In the second word of a record: the next record belongs to the same transaction.
+pub(crate) const MORE: u64 = 1 << 33;
+/// Words that one record has at most.
+pub(crate) const PIECE: usize = 4096;
+/// A record begins where at least this many words are left in its segment.
+pub(crate) const LEAST: usize = 32;
+
+/// Which log this is, and how it is laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    /// Of the heap.
+    pub(crate) uuid: u128,
+    /// Counts the logs of the heap.
+    pub(crate) id: u64,
+    /// Tells the logs of copies of one heap apart, which count alike. 0 in logs of the first format.
+    pub(crate) nonce: u64,
+    /// Bytes of a segment.
+    pub(crate) segment: u64,
+}
+
+/// What the beginning of a file says.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Head {
+    /// A log that was never completed.
+    Nothing,
+    /// Not a log, or one of another format.
+    Foreign(&'static str),
+    /// A log of the heap with this uuid, whose head is damaged or was never completed.
+    Damaged(u128),
+    Log(Layout),
+}
+
+impl Layout {
+    /// The first bytes of the file.
+    pub(crate) fn to_bytes(self) -> Vec<u8> {
+        let mut words =
+            [MAGIC, FORMAT, self.uuid as u64, (self.uuid >> 64) as u64, self.id, self.segment, self.nonce, 0];
+        words[HEAD_WORDS - 1] = head_sum(&words);
+        words.iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+
+    /// Number of the segment of a position.
+    pub(crate) fn sequence(&self, position: u64) -> u64 {
+        position / self.segment
+    }
+
+    /// Position at which a segment begins, of those that there are.
+    pub(crate) fn start(&self, sequence: u64) -> u64 {
+        sequence * self.segment
+    }
+
+    /// The positions of a segment with a number that may be anything. `None` for one that no log has.
+    pub(crate) fn positions(&self, sequence: u64) -> Option<std::ops::Range<u64>> {
+        let start = sequence.checked_mul(self.segment)?;
+        Some(start..start.checked_add(self.segment)?)
+    }
+
+    /// Where the segment with this place in the file begins.
+    pub(crate) fn file_offset(&self, index: u64) -> u64 {
+        HEAD + index * self.segment
+    }
+
+    /// How many segments a file of `len` bytes has.
+    pub(crate) fn segments(&self, len: u64) -> u64 {
+        len.saturating_sub(HEAD) / self.segment
+    }
+}
+
+fn head_sum(words: &[u64; HEAD_WORDS]) -> u64 {
+    let bytes: Vec<u8> = words[..HEAD_WORDS - 1].iter().flat_map(|word| word.to_le_bytes()).collect();
+    xxh3_64(&bytes)
+}
+
+/// Whether these may be some words of a head that was being written, without the first one: the disk may have any of them.
+fn is_torn(words: &[u64; HEAD_WORDS]) -> bool {
+    [0, FIRST_FORMAT, FORMAT].contains(&words[1]) && words[5].is_multiple_of(HEAD) && words[5] <= MOST_SEGMENT
+}
+
+/// Whether a file is as long as a new log at most, and has nothing but a head.
+fn is_zero_behind_head(file: &dyn Storage) -> io::Result<bool> {
+    const MOST: u64 = HEAD + (2 << 20);
+    if file.len()? > MOST {
+        return Ok(false);
+    }
+    let mut rest = vec![0; MOST as usize];
+    let have = file.read_up_to(&mut rest, HEAD_WORDS as u64 * 8)?;
+    Ok(rest[..have].iter().all(|&byte| byte == 0))
+}
+
+/// Reads the head of a file.
+pub(crate) fn read_head(file: &dyn Storage) -> io::Result<Head> {
+    let mut bytes = [0; HEAD_WORDS * 8];
+    let have = file.read_up_to(&mut bytes, 0)?;
+    let words: [u64; HEAD_WORDS] =
+        std::array::from_fn(|i| u64::from_le_bytes(*bytes[i * 8..].first_chunk().expect("8 bytes")));
+    let uuid = u128::from(words[2]) | u128::from(words[3]) << 64;
+    // It is written first of all, from the front.
+    let written = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+    if written <= 32 && (words[0] == MAGIC || MAGIC.to_le_bytes().starts_with(&bytes[..written.min(8)])) {
+        return Ok(Head::Nothing);
+    }
+    if words[0] == 0 && is_torn(&words) && is_zero_behind_head(file)? {
+        return Ok(Head::Nothing);
+    }
+    if have < 8 || words[0] != MAGIC {
+        return Ok(Head::Foreign("it is a file of another kind"));
+    }
+    if !holds(words[HEAD_WORDS - 1], head_sum(&words)) {
+        return Ok(Head::Damaged(uuid));
+    }
+    let (format, segment, nonce) = (words[1], words[5], words[6]);
+    let known = match format {
+        FIRST_FORMAT => nonce == 0,
+        FORMAT => nonce != 0,
+        _ => false,
+    };
+    if !known || !segment.is_multiple_of(HEAD) || !(2 * PIECE as u64 * 8..=MOST_SEGMENT).contains(&segment) {
+        return Ok(Head::Foreign("a newer pheap wrote it"));
+    }
+    Ok(Head::Log(Layout { uuid, id: words[4], nonce, segment }))
+}
+
+/// What the checksums of a log are seeded with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seed(u64);
+
+impl Seed {
+    /// `salt` is the heap's, so that nobody can make a record by choosing the bytes that he stores.
+    pub(crate) fn new(salt: u64, layout: Layout) -> Seed {
+        let nonce = layout.nonce.wrapping_mul(0xe703_7ed1_a0b4_28db).rotate_left(37);
+        Seed(salt ^ layout.id.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29) ^ nonce)
+    }
+
+    fn at(self, position: u64) -> u64 {
+        self.0 ^ position.wrapping_mul(0xa076_1d64_78bd_642f)
+    }
+
+    /// The first line of a segment that begins at `position`.
+    pub(crate) fn segment_head(self, position: u64, sequence: u64, previous_end: u64) -> [u64; LINE_WORDS] {
+        let mut words = [0, sequence, previous_end, 0, 0, 0, 0, 0];
+        words[0] = checksum(self.at(position), &words);
+        words
+    }
+
+    /// Says that the heap's file has everything before a position.
+    pub(crate) fn mark(self, folded: u64) -> [u64; LINE_WORDS] {
+        self.segment_head(u64::MAX, folded, 0)
+    }
+
+    /// Completes a record that is going to be at `position`; its second word says how long it is.
+    pub(crate) fn seal(self, position: u64, record: &mut [u64]) {
+        record[0] = checksum(self.at(position), record);
+    }
+
+    fn is_sealed(self, position: u64, record: &[u64]) -> bool {
+        holds(record[0], checksum(self.at(position), record))
+    }
+}
+
+/// The words of a segment from one position on, as they are in the file.
+pub(crate) struct Records {
+    seed: Seed,
+    words: Vec<u64>,
+    /// Position of the first of the words.
+    start: u64,
+    at: usize,
+}
+
+impl Records {
+    /// Reads `bytes` of the segment at place `index`, from a position on.
+    pub(crate) fn read(
+        file: &dyn Storage,
+        layout: Layout,
+        seed: Seed,
+        index: u64,
+        start: u64,
+        bytes: u64,
+    ) -> io::Result<Records> {
+        let mut words = vec![0u64; (bytes / 8) as usize];
+        // SAFETY: words are bytes, too, and any bytes are words.
+        let buffer =
+            unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), words.len() * 8) };
+        let have = file.read_up_to(buffer, layout.file_offset(index) + start % layout.segment)?;
+        words.truncate(have / 8);
+        Ok(Records { seed, words, start, at: 0 })
+    }
+
+    /// Position behind the records that were seen.
+    pub(crate) fn position(&self) -> u64 {
+        self.start + self.at as u64 * 8
+    }
+
+    /// The next record, if it is complete.
+    pub(crate) fn next(&mut self) -> Option<&[u64]> {
+        let rest = &self.words[self.at.min(self.words.len())..];
+        let len = *rest.get(1)? as u32 as usize;
+        if len < 2 || len > rest.len() || !self.seed.is_sealed(self.position(), &rest[..len]) {
+            return None;
+        }
+        let at = self.at;
+        self.at += len.next_multiple_of(LINE_WORDS);
+        Some(&self.words[at..at + len])
+    }
+}
+
+/// What a crash left in a log.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// The records of complete transactions, oldest first.
+    pub(crate) records: Vec<Vec<u64>>,
+    pub(crate) transactions: u64,
+}
+
+/// Reads a log up to the first record that is not complete.
+pub(crate) fn read_all(file: &dyn Storage, layout: Layout, seed: Seed, path: &Path) -> Result<Found> {
+    let error = |e| Error::io(format!("reading {}", path.display()), e);
+    let line = |at| -> io::Result<[u64; LINE_WORDS]> {
+        let mut bytes = [0; LINE];
+        file.read_up_to(&mut bytes, at)?;
+        Ok(std::array::from_fn(|i| u64::from_le_bytes(*bytes[i * 8..].first_chunk().expect("8 bytes"))))
+    };
+    let mut places = BTreeMap::new();
+    for index in 0..layout.segments(file.len().map_err(error)?) {
+        let words = line(layout.file_offset(index)).map_err(error)?;
+        // Torn, or damaged: the number may be any.
+        let Some(positions) = layout.positions(words[1]) else { continue };
+        if holds(words, seed.segment_head(positions.start, words[1], words[2])) {
+            places.insert(words[1], (index, words[2]));
+        }
+    }
+    let mut folded = layout.start(1);
+    for place in MARKS {
+        let mark = line(place).map_err(error)?;
+        if holds(mark, seed.mark(mark[1])) && mark[1].is_multiple_of(LINE as u64) {
+            folded = folded.max(mark[1]);
+        }
+    }
+    let mut found = Found::default();
+    let mut open: Vec<Vec<u64>> = Vec::new();
+    let mut at = folded;
+    let first = layout.sequence(folded);
+    for sequence in first.. {
+        let Some(&(index, previous_end)) = places.get(&sequence) else { break };
+        let Some(positions) = layout.positions(sequence) else { break };
+        let start = positions.start + LINE as u64;
+        // Else the one before ends in a record that is torn.
+        if sequence > first && !holds(previous_end, at) && !bug(Bug::SkipSegmentEnd) {
+            break;
+        }
+        at = at.max(start);
+        let rest = positions.end.saturating_sub(at);
+        let mut records = Records::read(file, layout, seed, index, at, rest).map_err(error)?;
+        while let Some(record) = records.next() {
+            let more = record[1] & MORE != 0;
+            open.push(record.to_vec());
+            if !more {
+                found.transactions += 1;
+                found.records.append(&mut open);
+            }
+        }
+        at = records.position();
+    }
+    Ok(found)
+}

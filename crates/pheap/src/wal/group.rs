@@ -1,0 +1,256 @@
+//! Group commit: who waits for the log writes and syncs it, for all who wait.
+
+use std::io;
+#[cfg(feature = "sim")]
+use std::panic::Location;
+use std::sync::atomic::Ordering;
+
+use super::buffer::Chunk;
+use super::format::HEAD;
+use super::{State, Wal, fold, most_mapped};
+use crate::error::{Error, Result};
+#[cfg(feature = "sim")]
+use crate::faults::mutant;
+use crate::faults::{Bug, bug};
+use crate::os::storage::{Kept, Storage};
+use crate::sync::{AtomicU64, Mistake, MutexGuard, mistake};
+use crate::wal::SyncPolicy;
+
+impl Wal {
+    /// Waits until what was appended before `position` has been handed to the kernel, and synced if the policy says so.
+    ///
+    /// # Errors
+    /// [`Error::OutcomeUnknown`].
+    #[inline]
+    pub(crate) fn acknowledge(&self, position: u64) -> Result<()> {
+        if self.is_acknowledged(position) { Ok(()) } else { self.reach_now(position, self.syncs_commits()) }
+    }
+
+    /// Fails if the log may have refused something that was to be appended, for which nobody can wait.
+    ///
+    /// # Errors
+    /// [`Error::OutcomeUnknown`].
+    pub(crate) fn has_taken_all(&self) -> Result<()> {
+        match &self.state.lock().failure {
+            Some(failure) => Err(Error::OutcomeUnknown { source: failure.source() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether [`acknowledge`](Self::acknowledge) has nothing to wait for.
+    #[inline]
+    pub(crate) fn is_acknowledged(&self, position: u64) -> bool {
+        self.level(self.syncs_commits()).load(Ordering::Acquire) >= position
+    }
+
+    fn syncs_commits(&self) -> bool {
+        self.settings.policy == SyncPolicy::EveryCommit && !bug(Bug::NoSyncOfLog)
+    }
+
+    fn level(&self, synced: bool) -> &AtomicU64 {
+        if synced { &self.durable } else { &self.written }
+    }
+
+    /// Waits until all that was appended is durable.
+    ///
+    /// # Errors
+    /// [`Error::OutcomeUnknown`].
+    pub(crate) fn sync(&self) -> Result<()> {
+        if let Some(failure) = self.failure() {
+            return Err(failure);
+        }
+        self.reach(self.end(), true)?;
+        self.keep_found()
+    }
+
+    /// Position behind the last record.
+    pub(crate) fn end(&self) -> u64 {
+        self.state.lock().buffer.end()
+    }
+
+    /// Waits until what was appended before `position` has been handed to the kernel (or synced). The first thread to come writes and syncs for all
+    /// that have come when it begins.
+    #[cfg_attr(feature = "sim", track_caller)]
+    pub(super) fn reach(&self, position: u64, synced: bool) -> Result<()> {
+        #[cfg(feature = "sim")]
+        if self.level(synced).load(Ordering::Acquire) < position
+            && mutant::is_dropped(mutant::Kind::FileSync, Location::caller())
+        {
+            return Ok(());
+        }
+        self.reach_now(position, synced)
+    }
+
+    fn reach_now(&self, position: u64, synced: bool) -> Result<()> {
+        let mut state = self.state.lock();
+        while self.level(synced).load(Ordering::Acquire) < position {
+            if let Some(failure) = &state.failure {
+                return Err(Error::OutcomeUnknown { source: failure.source() });
+            }
+            let is_written = self.written.load(Ordering::Acquire) >= position;
+            let busy = synced && state.syncing || !is_written && state.writing;
+            if busy && !mistake(Mistake::TwoLeaders) {
+                self.changed.wait(&mut state);
+            } else if is_written {
+                self.sync_written(&mut state);
+            } else {
+                self.write_buffer(&mut state);
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands what is in the buffer to the kernel.
+    fn write_buffer(&self, state: &mut MutexGuard<'_, State>) {
+        state.writing = true;
+        let chunks = state.buffer.take();
+        let end = state.buffer.end();
+        let written = MutexGuard::unlocked(state, || self.write_chunks(&chunks));
+        state.writing = false;
+        self.note_written(state, chunks, end, written);
+        self.changed.notify_all();
+    }
+
+    /// [`write_buffer`](Self::write_buffer) where that takes less time than to let others have the lock meanwhile. Nobody writes, so nobody waits for what is written.
+    pub(super) fn write_at_once(&self, state: &mut State) {
+        let chunks = state.buffer.take();
+        let end = state.buffer.end();
+        let written = self.write_chunks(&chunks);
+        self.note_written(state, chunks, end, written);
+    }
+
+    fn write_chunks(&self, chunks: &[Chunk]) -> io::Result<()> {
+        // Locked meanwhile: the log may not get another file in between.
+        let log = self.log.read();
+        chunks.iter().try_for_each(|chunk| log.write_all(fold::bytes(&chunk.words), chunk.file_offset))
+    }
+
+    fn note_written(&self, state: &mut State, chunks: Vec<Chunk>, end: u64, written: io::Result<()>) {
+        match written {
+            Ok(()) => {
+                self.written.fetch_max(end, Ordering::Release);
+                state.buffer.give_back(chunks);
+            }
+            Err(e) => self.fail(state, &format!("writing {}", self.disk.log_path().display()), &e),
+        }
+    }
+
+    /// Syncs what has been written.
+    fn sync_written(&self, state: &mut MutexGuard<'_, State>) {
+        state.syncing = true;
+        let end = self.written.load(Ordering::Acquire);
+        if mistake(Mistake::PublishBeforeSync) {
+            self.durable.fetch_max(end, Ordering::Release);
+        }
+        let synced = MutexGuard::unlocked(state, || {
+            let log = self.log.read().clone();
+            let synced = log.sync();
+            // Behind the sync, so that it is known as late as can be. Whoever replaces the log meanwhile syncs what this one has.
+            synced.map(|()| self.keep(|log| self.disk.keep_log_lately(log)))
+        });
+        state.syncing = false;
+        match synced {
+            Ok(kept) => {
+                if self.note_kept(state, &kept) {
+                    self.durable.fetch_max(end, Ordering::Release);
+                    self.counters.syncs.fetch_add(1, Ordering::Relaxed);
+                    self.changed.notify_all();
+                }
+            }
+            Err(e) => self.fail(state, &format!("syncing {}", self.disk.log_path().display()), &e),
+        }
+    }
+
+    /// Sees to it that the next opening finds the log.
+    fn keep(&self, look: impl FnOnce(&dyn Storage) -> io::Result<Kept>) -> io::Result<Kept> {
+        let kept = {
+            // Locked meanwhile, or the one that has replaced this log would seem to be a foreign one.
+            let log = self.log.read();
+            if bug(Bug::TrustLogName) || self.closing.load(Ordering::Relaxed) {
+                return Ok(Kept::Here);
+            }
+            look(&**log)?
+        };
+        if kept == Kept::Lost {
+            self.replace_log()?;
+        }
+        Ok(kept)
+    }
+
+    /// Notes what has come of a look. Returns whether the next opening finds the log, or needs none.
+    fn note_kept(&self, state: &mut State, kept: &io::Result<Kept>) -> bool {
+        match kept {
+            Err(e) => {
+                self.fail_with(state, "looking for the log", e, true);
+                false
+            }
+            Ok(Kept::HereBefore) => {
+                // The thread in the background is to look again: there may be no other commit that does. With `OnDemand` it comes by itself.
+                if !std::mem::replace(&mut state.unseen, true)
+                    && self.settings.policy == SyncPolicy::EveryCommit
+                {
+                    self.requested.notify_all();
+                }
+                true
+            }
+            Ok(_) => true,
+        }
+    }
+
+    /// [`keep`](Self::keep), with a look at what is there now.
+    ///
+    /// # Errors
+    /// The log cannot be put where the next opening would find it, and refuses everything from now on.
+    pub(crate) fn keep_found(&self) -> Result<()> {
+        {
+            let mut state = self.state.lock();
+            if let Some(failure) = &state.failure {
+                return Err(failure.error());
+            }
+            state.unseen = false; // before the look, which may come too early for a commit beside it
+        }
+        let kept = self.keep(|log| self.disk.keep_log(log));
+        let mut state = self.state.lock();
+        self.note_kept(&mut state, &kept);
+        state.failure.as_ref().map_or(Ok(()), |failure| Err(failure.error()))
+    }
+
+    /// Somebody has removed the log's name: gives it a new file with the same content.
+    #[cold]
+    pub(super) fn replace_log(&self) -> io::Result<()> {
+        let _growth = self.growth.lock();
+        let mut current = self.log.write();
+        if self.closing.load(Ordering::Relaxed) {
+            return Ok(()); // it was removed by this process
+        }
+        if self.disk.keep_log(&**current)? == Kept::Here {
+            return Ok(()); // another thread was faster
+        }
+        let old = current.clone();
+        let new = self.disk.create_log()?;
+        copy(&*old, &*new).inspect_err(|_| {
+            let _ = self.disk.remove_log(&*new); // or it would seem to be all that there was
+        })?;
+        if self.at_once {
+            new.map(most_mapped(self.layout, self.settings));
+        }
+        *current = new;
+        Ok(())
+    }
+}
+
+/// Copies a log, with what says that it is one at the end: a part of it must not be taken for the whole.
+fn copy(old: &dyn Storage, new: &dyn Storage) -> io::Result<()> {
+    let len = old.len()?;
+    // SURVIVES drop: what is written next makes it as long. This is to know of a full disk early.
+    new.extend(0, len)?;
+    let mut bytes = vec![0; 1 << 20];
+    for at in (HEAD..len).step_by(bytes.len()) {
+        let have = old.read_up_to(&mut bytes, at)?;
+        new.write_all(&bytes[..have], at)?;
+    }
+    new.sync()?;
+    let have = old.read_up_to(&mut bytes[..HEAD as usize], 0)?;
+    new.write_all(&bytes[..have], 0)?;
+    new.sync()
+}

@@ -1,0 +1,467 @@
+//! The write-ahead log of a heap on an ordinary file system.
+//!
+//! The heap is mapped privately: stores stay in this process. Whatever is to become durable is [appended](Wal::append) to the log, as the new
+//! content of ranges, in one total order, a transaction whole or not at all. The log is [written and synced](Wal::reach) by one of the
+//! threads that wait for it, the *leader*, for all of them (group commit). A [checkpoint](Wal::checkpoint) copies records that are durable
+//! from the log to the heap's file, syncs that, and only then frees their segments. Nothing else writes to the heap's file, but for its header and
+//! its growth, which are [synced](Wal::write_through) on the spot.
+//!
+//! After a failed write or sync it is not known what the disk has: the log then refuses everything, until the heap is opened again.
+
+mod buffer;
+mod cache;
+mod checkpoint;
+pub(crate) mod files;
+mod fold;
+pub(crate) mod format;
+mod group;
+#[cfg(all(test, pheap_loom))]
+mod model;
+mod pages;
+mod recovery;
+#[cfg(test)]
+mod refusal_tests;
+#[cfg(test)]
+mod tests;
+mod window;
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{self, AtomicUsize, Ordering};
+
+use crate::error::{Error, Result};
+use crate::log::Range;
+use crate::os::storage::{Disk, Storage};
+use crate::sync::{AtomicBool, AtomicU64, Condvar, Mistake, Mutex, MutexGuard, RwLock, mistake};
+use crate::units::PAGE;
+use buffer::Buffer;
+use format::{HEAD, Layout, Seed};
+use pages::PrivatePages;
+
+pub(crate) use recovery::{Leftover, fold_leftover, write_again};
+
+/// What a heap's header says of its log: which one is its own, and how far records may reach.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct WalIdentity {
+    /// Of the heap.
+    pub(crate) uuid: u128,
+    /// Secret of the heap, so that nobody can store words that look like records.
+    pub(crate) salt: u64,
+    /// The number of the newest log that the heap had, and its nonce.
+    pub(crate) id: u64,
+    pub(crate) nonce: u64,
+    /// Whether the heap needs what is in it.
+    pub(crate) in_use: bool,
+    /// Bytes of the heap, and of the addresses that are reserved for it.
+    pub(crate) mapped: u64,
+    pub(crate) reserved: u64,
+}
+
+/// When the log of a heap with [`Durability::Wal`] is synced to its disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum SyncPolicy {
+    /// Before a transaction returns: nothing that was committed, or read, is lost when the power fails. Transactions that end at the same
+    /// time share a sync.
+    #[default]
+    EveryCommit,
+    /// When [`Heap::sync`] is called, when the heap is closed, and by checkpoints. A power failure takes the newest transactions since then,
+    /// never a part of one, and never one without those after it; the end of the process takes none.
+    OnDemand,
+}
+
+/// Bytes that transactions leave in the log for what cannot fail: records of metadata.
+const RESERVE: u64 = 64 << 10;
+
+/// Why a heap cannot have a log here.
+const HIDES_WRITES: &str = "`Durability::Wal` needs a file system that shows in a mapped file at once what is written to the file, as all local ones do; \
+    put the heap on another file system, or use `Durability::Process`";
+
+/// How a log is used.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings {
+    pub(crate) policy: SyncPolicy,
+    /// Bytes of the log's file beyond which transactions wait for a checkpoint.
+    pub(crate) log_limit: u64,
+    /// Bytes of private pages beyond which they do.
+    pub(crate) memory_limit: u64,
+}
+
+/// The log of an open heap.
+#[derive(Debug)]
+pub(crate) struct Wal {
+    disk: Arc<dyn Disk>,
+    log: RwLock<Arc<dyn Storage>>,
+    data: Arc<dyn Storage>,
+    layout: Layout,
+    seed: Seed,
+    settings: Settings,
+    /// Whether records are written where they are appended, under the lock.
+    at_once: bool,
+    state: Mutex<State>,
+    /// Something has been written, synced or freed, or has failed.
+    changed: Condvar,
+    /// The heap is being closed, and will need no log: nobody has to find it, and none is made. Changed with the state locked or, when the log is removed, with `log`
+    /// locked to be written.
+    closing: AtomicBool,
+    /// The thread in the background is asked to do something. Apart, for it would wake up at each commit.
+    requested: Condvar,
+    /// Positions up to which the log has been handed to the kernel, and synced.
+    written: AtomicU64,
+    durable: AtomicU64,
+    failed: AtomicBool,
+    /// Held during a checkpoint.
+    folded: Mutex<Folded>,
+    /// Where the heap is mapped.
+    base: AtomicUsize,
+    /// Held while the log's file grows.
+    growth: Mutex<()>,
+    pub(crate) pages: PrivatePages,
+    /// How many bytes of them call for a checkpoint: more than the last one has left.
+    memory_trigger: AtomicU64,
+    counters: Counters,
+}
+
+/// How far the heap's file is.
+#[derive(Debug)]
+struct Folded {
+    /// Position up to which it has everything.
+    to: u64,
+    /// Which of the [marks](format::MARKS) is the older one.
+    mark: usize,
+}
+
+/// What was done with a log.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) syncs: atomic::AtomicU64,
+    pub(crate) checkpoints: atomic::AtomicU64,
+    /// Bytes written to the heap's file by checkpoints.
+    pub(crate) checkpoint_bytes: atomic::AtomicU64,
+}
+
+#[derive(Debug)]
+struct State {
+    buffer: Buffer,
+    /// Whether a thread writes to the log. It has what was in the buffer.
+    writing: bool,
+    /// Whether a thread syncs the log.
+    syncing: bool,
+    failure: Option<Failure>,
+    /// Position up to which everything is in the heap's file.
+    folded: u64,
+    /// Whether a thread makes checkpoints.
+    background: bool,
+    /// What it is asked to do.
+    checkpoint: bool,
+    /// Whether a transaction waits for room.
+    full: bool,
+    /// Whether a commit has relied on a look at the names before it, and nobody has looked since.
+    unseen: bool,
+    /// Where the log ended when the thread in the background last looked.
+    looked: u64,
+    /// Whether the log could not grow ahead, and no checkpoint has come since.
+    full_disk: bool,
+    stop: bool,
+    /// How often it has done so.
+    rounds: u64,
+}
+
+/// What has failed.
+#[derive(Debug, Clone)]
+struct Failure {
+    what: String,
+    code: Option<i32>,
+    kind: io::ErrorKind,
+    text: String,
+    /// The disk is fine, but the files are not where the next opening would look for them.
+    misplaced: bool,
+}
+
+impl Failure {
+    fn source(&self) -> io::Error {
+        self.code.map_or_else(|| io::Error::new(self.kind, self.text.clone()), io::Error::from_raw_os_error)
+    }
+
+    fn error(&self) -> Error {
+        if self.misplaced {
+            return Error::Misplaced { reason: format!("{}: {}", self.what, self.text) };
+        }
+        Error::Failed { reason: format!("{}: {}", self.what, self.source()) }
+    }
+}
+
+/// How much of a log is mapped, at most: all of it, unless a large transaction has it grow beyond its limit.
+fn most_mapped(layout: Layout, settings: Settings) -> u64 {
+    const ENOUGH: u64 = 1 << 40;
+    layout.file_offset(settings.log_limit.min(ENOUGH).div_ceil(layout.segment))
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG))
+}
+
+impl Wal {
+    /// Makes a new log for a heap whose file is complete. The header must say so before the first record counts.
+    pub(crate) fn create(disk: Arc<dyn Disk>, of: WalIdentity, settings: Settings) -> Result<Arc<Wal>> {
+        let segment = (settings.log_limit / 16).clamp(64 << 10, 1 << 20).next_multiple_of(HEAD);
+        let layout = Layout { uuid: of.uuid, id: of.id + 1, nonce: disk.nonce(), segment };
+        let seed = Seed::new(of.salt, layout);
+        let segments = 2;
+        let data = disk.data();
+        let error = |e: io::Error| {
+            let context = format!("creating the log {}", disk.log_path().display());
+            if is_full(&e) {
+                Error::OutOfSpace { reason: format!("{context}: {e}") }
+            } else {
+                Error::io(context, e)
+            }
+        };
+        let log = disk.create_log().map_err(error)?;
+        let fill = || {
+            let end = layout.file_offset(segments);
+            log.extend(0, end)?;
+            // In a page where nothing is looked for, and before the head: what a crash leaves of it is no log, and none that was ever used.
+            let shows_writes = log.shows_writes(end - PAGE)?;
+            log.write_all(&layout.to_bytes(), 0)?;
+            log.sync()?;
+            Ok(shows_writes)
+        };
+        let filled = fill().map_err(error).and_then(|shows_writes| {
+            if shows_writes { Ok(()) } else { Err(Error::Unsupported(HIDES_WRITES)) }
+        });
+        filled.inspect_err(|_| {
+            let _ = disk.remove_log(&*log);
+        })?;
+        let buffer = Buffer::new(layout, seed, segments);
+        let end = buffer.end();
+        let at_once = settings.policy == SyncPolicy::OnDemand && log.map(most_mapped(layout, settings));
+        Ok(Arc::new(Wal {
+            disk,
+            log: RwLock::new(log),
+            data,
+            layout,
+            seed,
+            settings,
+            at_once,
+            state: Mutex::new(State {
+                buffer,
+                writing: false,
+                syncing: false,
+                failure: None,
+                folded: end,
+                background: false,
+                checkpoint: false,
+                full: false,
+                unseen: false,
+                looked: end,
+                full_disk: false,
+                stop: false,
+                rounds: 0,
+            }),
+            changed: Condvar::new(),
+            closing: AtomicBool::new(false),
+            requested: Condvar::new(),
+            written: AtomicU64::new(0),
+            durable: AtomicU64::new(0),
+            failed: AtomicBool::new(false),
+            folded: Mutex::new(Folded { to: end, mark: 0 }),
+            base: AtomicUsize::new(0),
+            growth: Mutex::new(()),
+            pages: PrivatePages::new(of.reserved)?,
+            memory_trigger: AtomicU64::new(settings.memory_limit / 2),
+            counters: Counters::default(),
+        }))
+    }
+
+    /// Number of the log among those of its heap.
+    pub(crate) fn id(&self) -> u64 {
+        self.layout.id
+    }
+
+    /// What tells it apart from logs of copies of the heap.
+    pub(crate) fn nonce(&self) -> u64 {
+        self.layout.nonce
+    }
+
+    pub(crate) fn is_simulated(&self) -> bool {
+        self.disk.is_simulated()
+    }
+
+    /// Where the heap is mapped.
+    pub(crate) fn base(&self) -> usize {
+        self.base.load(Ordering::Relaxed)
+    }
+
+    /// Says where it is, before anything is appended.
+    pub(crate) fn set_base(&self, base: usize) {
+        self.base.store(base, Ordering::Relaxed);
+    }
+
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    pub(crate) fn settings(&self) -> Settings {
+        self.settings
+    }
+
+    /// Why the log refuses everything, if it does.
+    pub(crate) fn failure(&self) -> Option<Error> {
+        if !self.failed.load(Ordering::Acquire) {
+            return None;
+        }
+        self.state.lock().failure.as_ref().map(Failure::error)
+    }
+
+    /// Lets the log refuse everything from now on: a sync has failed.
+    pub(crate) fn poison(&self, what: &str, error: &io::Error) {
+        self.fail(&mut self.state.lock(), what, error);
+    }
+
+    fn fail(&self, state: &mut State, what: &str, error: &io::Error) {
+        self.fail_with(state, what, error, false);
+    }
+
+    fn fail_with(&self, state: &mut State, what: &str, error: &io::Error, misplaced: bool) {
+        // The first one says why; but one that closing the heap gets over hides no other.
+        if state.failure.as_ref().is_none_or(|failure| failure.misplaced && !misplaced) {
+            state.failure = Some(Failure {
+                what: what.to_owned(),
+                code: error.raw_os_error(),
+                kind: error.kind(),
+                text: error.to_string(),
+                misplaced,
+            });
+        }
+        self.failed.store(true, Ordering::Release);
+        self.changed.notify_all();
+        self.requested.notify_all();
+    }
+
+    /// Appends the new content of ranges, all of it or nothing, and returns the positions before and behind it. `words` is the number of words of the ranges,
+    /// heads included. Nothing waits for a disk, unless the log is full.
+    ///
+    /// # Errors
+    /// [`Error::OutOfSpace`] if the log cannot take it, [`Error::Failed`].
+    pub(crate) fn append<'a>(
+        &self,
+        words: usize,
+        ranges: impl Iterator<Item = Range<'a>>,
+        is_metadata: bool,
+    ) -> Result<std::ops::Range<u64>> {
+        let mut state = self.state.lock();
+        let need = state.buffer.need(words) + if is_metadata { 0 } else { RESERVE };
+        loop {
+            if let Some(failure) = &state.failure {
+                return Err(failure.error());
+            }
+            if need <= state.buffer.room() {
+                break;
+            }
+            let made = self.make_room(&mut state, need);
+            if is_metadata
+                && let Err(error) = &made
+                && state.failure.is_none()
+            {
+                // It has been stored already, and others will rely on it. (If the log itself has failed, that says why, and whether closing the heap gets over it.)
+                self.fail(&mut state, "recording metadata", &io::Error::other(error.to_string()));
+            }
+            made?;
+        }
+        let start = state.buffer.end();
+        state
+            .buffer
+            .append(ranges.inspect(|range| self.pages.note(range.offset, range.words.len() as u64 * 8)));
+        let end = state.buffer.end();
+        // Another thread may be writing what came before, the head of the first segment: then this waits for it, as in any log.
+        if self.at_once && (!state.writing || mistake(Mistake::OvertakeWriter)) {
+            self.write_at_once(&mut state);
+        }
+        let grown = end - state.folded > self.settings.log_limit / 2
+            || !state.full_disk
+                && state.buffer.free_segments() == 0
+                && state.buffer.segments() * self.layout.segment < self.settings.log_limit;
+        if grown || self.pages.bytes() > self.memory_trigger.load(Ordering::Relaxed) {
+            self.request(&mut state);
+        }
+        Ok(start..end)
+    }
+
+    /// Asks the thread in the background for a checkpoint.
+    fn request(&self, state: &mut State) {
+        if state.background && !state.checkpoint {
+            state.checkpoint = true;
+            self.requested.notify_all();
+        }
+    }
+
+    /// Waits until there may be more room, or makes some.
+    #[cold]
+    fn make_room(&self, state: &mut MutexGuard<'_, State>, need: u64) -> Result<()> {
+        let size = state.buffer.segments() * self.layout.segment;
+        let may_grow = size + self.layout.segment <= self.settings.log_limit
+            || need > size.max(self.settings.log_limit) / 2;
+        let emptied = state.folded == state.buffer.end();
+        if may_grow || emptied {
+            let missing = need.saturating_sub(state.buffer.room());
+            let grown = MutexGuard::unlocked(state, || self.grow(missing));
+            match grown {
+                Ok(()) => return MutexGuard::unlocked(state, || self.keep_found()),
+                Err(e) if emptied => {
+                    let context = format!("the log {} cannot grow: {e}", self.disk.log_path().display());
+                    return Err(if is_full(&e) {
+                        Error::OutOfSpace { reason: context }
+                    } else {
+                        Error::io(format!("growing {}", self.disk.log_path().display()), e)
+                    });
+                }
+                Err(_) => {} // perhaps a checkpoint helps
+            }
+        }
+        if state.background {
+            let rounds = state.rounds;
+            state.full = true;
+            self.request(state);
+            let waits = |state: &State| state.rounds == rounds && state.failure.is_none() && state.background;
+            // Not until the round is over: its end may have to wait for what this thread has locked.
+            while waits(state) && state.buffer.room() < need {
+                self.changed.wait(state);
+            }
+            Ok(())
+        } else {
+            MutexGuard::unlocked(state, || self.checkpoint(|| {}))
+        }
+    }
+
+    /// Makes the log's file longer, by at least `bytes` of room.
+    fn grow(&self, bytes: u64) -> io::Result<()> {
+        let _growth = self.growth.lock();
+        let have = self.state.lock().buffer.segments();
+        let least = bytes.div_ceil(self.layout.segment - crate::units::LINE as u64).max(1);
+        let most = (self.settings.log_limit / self.layout.segment).saturating_sub(have);
+        // In ever larger steps, for each of them is a sync.
+        let add = (have / 2).min(most).max(least);
+        // SURVIVES drop: the file is replaced only by who has `growth` locked, as this thread has.
+        let log = self.log.read().clone();
+        log.extend(self.layout.file_offset(have), self.layout.file_offset(have + add))?;
+        // A failure may be that of records which somebody else is about to sync, who would not be told again.
+        // SURVIVES drop: whoever syncs a record there syncs the length as well. This is so that such a sync has less to do.
+        // SURVIVES delay: as above.
+        log.sync().inspect_err(|e| self.poison("syncing the log", e))?;
+        self.state.lock().buffer.add_segments(have..have + add);
+        Ok(())
+    }
+
+    /// Ends the use of a log whose heap is closed: all is in the heap's file, and its header says so. A log of another heap that has come to lie there stays.
+    pub(crate) fn remove(&self) {
+        // Locked for as long as it takes: a thread that still syncs would otherwise see that the log has no name, and make a new one.
+        // SURVIVES drop: that thread has seen the heap open, several syncs ago, and no program can have it wait for that long.
+        let log = self.log.write();
+        self.closing.store(true, Ordering::Relaxed);
+        // If that fails, the next opening sees that the log is an old one.
+        let _ = self.disk.remove_log(&**log);
+    }
+}
+
+const _: () = assert!(HEAD == PAGE);

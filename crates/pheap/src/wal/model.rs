@@ -1,0 +1,381 @@
+//! The log in a model: threads that commit, sync and make checkpoints, in every order.
+//!
+//! The code is the real one; [only the files](disk) are made up. A program of the model ends in a panic if a thread waits for ever, or if what was
+//! acknowledged does not survive a power cut at that moment.
+
+mod disk;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use loom::thread;
+
+use super::format::{Seed as Salt, read_all};
+use super::{Settings, Wal, WalIdentity};
+use crate::error::{Error, Result};
+use crate::log::{Range, ranges};
+use crate::sync::Mistake;
+use crate::sync::model::{Seed, explore, finds};
+use crate::units::HEADER_SIZE;
+use crate::wal::SyncPolicy;
+use disk::{Image, ModelDisk};
+
+/// A log, and the threads that use it.
+#[derive(Clone)]
+struct Log {
+    wal: Arc<Wal>,
+    disk: Arc<ModelDisk>,
+}
+
+const IDENTITY: WalIdentity = WalIdentity {
+    uuid: 7 << 64 | 9,
+    salt: 99,
+    id: 0,
+    nonce: 0,
+    in_use: true,
+    mapped: 1 << 20,
+    reserved: 1 << 20,
+};
+
+impl Log {
+    /// With a log of two segments that may not grow, in a file that can be mapped or not.
+    fn new(policy: SyncPolicy, maps: bool) -> Log {
+        let disk = ModelDisk::new(maps);
+        let settings = Settings { policy, log_limit: 64 << 10, memory_limit: 1 << 30 };
+        let wal = Wal::create(disk.clone(), IDENTITY, settings).expect("a log");
+        Log { wal, disk }
+    }
+
+    fn every_commit() -> Log {
+        Log::new(SyncPolicy::EveryCommit, true)
+    }
+
+    /// Where thread `thread` stores its words.
+    fn place(thread: u64) -> u64 {
+        HEADER_SIZE + thread * (64 << 10)
+    }
+
+    fn append(&self, thread: u64, words: &[u64], is_metadata: bool) -> Result<u64> {
+        let range = Range { offset: Log::place(thread), words };
+        Ok(self.wal.append(words.len() + 1, std::iter::once(range), is_metadata)?.end)
+    }
+
+    /// A transaction that stores a number.
+    fn commit(&self, thread: u64, number: u64) -> Result<()> {
+        let position = self.append(thread, &[number], false)?;
+        self.wal.acknowledge(position)
+    }
+
+    /// What a power cut would now leave of what the thread has stored.
+    fn durable(&self, thread: u64) -> u64 {
+        let (data, log) = self.disk.after_power_cut();
+        self.newest(&log, thread).unwrap_or_else(|| data.word(Log::place(thread)))
+    }
+
+    /// What the end of the process would now leave of it, in the log.
+    fn survives_kill(&self, thread: u64) -> Option<u64> {
+        self.newest(&self.disk.log_after_kill(), thread)
+    }
+
+    fn newest(&self, log: &Image, thread: u64) -> Option<u64> {
+        let salt = Salt::new(IDENTITY.salt, self.wal.layout);
+        let found = read_all(log, self.wal.layout, salt, Path::new("log")).expect("a log");
+        let place = Log::place(thread);
+        let logged = found.records.iter().flat_map(|record| ranges(record));
+        logged.filter(|range| range.offset == place).map(|range| range.words[0]).last()
+    }
+
+    /// Commits some transactions: each is durable when it is acknowledged.
+    fn commits(&self, thread: u64, numbers: std::ops::RangeInclusive<u64>) {
+        for number in numbers {
+            self.commit(thread, number).expect("the disk is fine");
+            assert_eq!(self.durable(thread), number, "acknowledged, but not durable");
+        }
+    }
+
+    fn spawn(&self, work: impl FnOnce(&Log) + 'static) -> thread::JoinHandle<()> {
+        let log = self.clone();
+        thread::spawn(move || work(&log))
+    }
+
+    /// A thread that does what is asked for, until it is told to end or the log has failed.
+    fn background(&self, after: impl Fn() + 'static) -> thread::JoinHandle<()> {
+        self.wal.set_background(true);
+        self.spawn(move |log| {
+            while log.wal.wait_for_request() {
+                log.wal.work(&after);
+            }
+            log.wal.set_background(false);
+        })
+    }
+}
+
+// --- programs ---------------------------------------------------------------------------------------------------------------
+
+fn two_commit() {
+    let log = Log::every_commit();
+    let other = log.spawn(|log| log.commits(1, 1..=2));
+    log.commits(0, 1..=2);
+    other.join().unwrap();
+}
+
+fn three_commit() {
+    let log = Log::every_commit();
+    let others = [1, 2].map(|thread| log.spawn(move |log| log.commits(thread, 1..=1)));
+    log.commits(0, 1..=1);
+    others.into_iter().for_each(|other| other.join().unwrap());
+}
+
+fn commits_beside_a_checkpoint() {
+    let log = Log::every_commit();
+    let other = log.spawn(|log| {
+        log.wal.checkpoint(|| {}).expect("the disk is fine");
+        log.commits(1, 1..=1);
+    });
+    log.commits(0, 1..=2);
+    log.wal.checkpoint(|| {}).expect("the disk is fine");
+    assert_eq!(log.durable(0), 2);
+    other.join().unwrap();
+}
+
+/// Transactions wait for the kernel only, and one thread asks for a sync.
+fn sync_on_demand(maps: bool) {
+    let log = Log::new(SyncPolicy::OnDemand, maps);
+    let commit = |log: &Log, thread| {
+        log.commit(thread, 1).expect("the disk is fine");
+        assert_eq!(log.survives_kill(thread), Some(1), "acknowledged, but not in the file");
+    };
+    let other = log.spawn(move |log| commit(log, 1));
+    // With nothing but the head of the first segment in it, perhaps.
+    log.wal.sync().expect("the disk is fine");
+    commit(&log, 0);
+    log.wal.sync().expect("the disk is fine");
+    assert_eq!(log.durable(0), 1);
+    other.join().unwrap();
+    log.wal.sync().expect("the disk is fine");
+    assert_eq!(log.durable(1), 1);
+}
+
+/// A commit is durable, or its thread is told that this is not known; and nothing comes after a failure.
+fn outcome(log: &Log, thread: u64) {
+    match log.append(thread, &[1], false) {
+        Ok(position) => match log.wal.acknowledge(position) {
+            Ok(()) => assert_eq!(log.durable(thread), 1, "acknowledged, but not durable"),
+            Err(Error::OutcomeUnknown { .. }) => assert!(log.wal.failure().is_some()),
+            Err(error) => panic!("{error}"),
+        },
+        Err(Error::Failed { .. }) => assert!(log.wal.failure().is_some()),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn a_sync_fails() {
+    let log = Log::every_commit();
+    log.disk.log().fail_after(0);
+    let others = [1, 2].map(|thread| log.spawn(move |log| outcome(log, thread)));
+    outcome(&log, 0);
+    others.into_iter().for_each(|other| other.join().unwrap());
+    assert!(log.wal.failure().is_some());
+    assert!(matches!(log.append(0, &[2], false), Err(Error::Failed { .. })));
+    assert_eq!([0, 1, 2].map(|thread| log.durable(thread)), [0; 3]);
+}
+
+fn the_second_sync_fails() {
+    let log = Log::every_commit();
+    log.disk.log().fail_after(1);
+    let other = log.spawn(|log| outcome(log, 1));
+    outcome(&log, 0);
+    other.join().unwrap();
+}
+
+/// The heap's file fails, not the log: commits that were synced stay good, and all threads are told.
+fn a_checkpoint_fails() {
+    let log = Log::every_commit();
+    log.disk.data.fail_after(0);
+    let background = log.background(|| {});
+    let other = log.spawn(|log| {
+        let _ = log.wal.checkpoint(|| {});
+        drop(log.wal.quiesce());
+    });
+    outcome(&log, 0);
+    other.join().unwrap();
+    log.wal.stop_background();
+    background.join().unwrap();
+}
+
+/// Of two threads that sync the log, for different reasons, one is told that it has failed.
+fn a_sync_of_another_thread_fails() {
+    let log = Log::every_commit();
+    log.disk.log().fail_after(0);
+    let other = log.spawn(|log| drop(log.wal.grow(1)));
+    outcome(&log, 0);
+    other.join().unwrap();
+}
+
+/// The same of the heap's file, to which another thread has written a header.
+fn a_sync_beside_a_checkpoint_fails() {
+    let log = Log::every_commit();
+    log.commits(0, 1..=1);
+    log.disk.data.fail_after(0);
+    let other = log.spawn(|log| drop(log.wal.write_through(&[1; 8], 0)));
+    let _ = log.wal.checkpoint(|| {});
+    other.join().unwrap();
+    assert_eq!(log.durable(0), 1, "acknowledged, but not durable");
+}
+
+/// The thread in the background ends by itself when the log has failed.
+fn a_failure_ends_the_thread_in_the_background() {
+    let log = Log::every_commit();
+    log.disk.log().fail_after(0);
+    let background = log.background(|| {});
+    outcome(&log, 0);
+    background.join().unwrap();
+}
+
+/// Words of which two transactions fill the log.
+const MANY: usize = 6 << 10;
+
+/// A long transaction, of the kind that leaves no reserve.
+fn long(log: &Log, thread: u64) {
+    let words = vec![thread + 1; MANY];
+    let position = log.append(thread, &words, true).expect("there is room, or some is made");
+    log.wal.acknowledge(position).expect("the disk is fine");
+    assert_eq!(log.durable(thread), thread + 1);
+}
+
+fn full_without_a_thread() {
+    let log = Log::every_commit();
+    long(&log, 0);
+    let other = log.spawn(|log| long(log, 1));
+    long(&log, 2);
+    other.join().unwrap();
+}
+
+fn full_with_a_thread() {
+    let log = Log::every_commit();
+    let background = log.background(|| {});
+    long(&log, 0);
+    let other = log.spawn(|log| long(log, 1));
+    long(&log, 2);
+    other.join().unwrap();
+    log.wal.stop_background();
+    background.join().unwrap();
+}
+
+/// Two threads find too much memory private.
+fn waiting_for_memory() {
+    let log = Log::every_commit();
+    let background = log.background(|| {});
+    let other = log.spawn(|log| log.wal.wait_for_memory());
+    log.wal.wait_for_memory();
+    other.join().unwrap();
+    log.wal.stop_background();
+    background.join().unwrap();
+}
+
+/// The thread in the background dies; those who wait for it are told.
+fn the_thread_in_the_background_dies() {
+    let log = Log::every_commit();
+    log.wal.set_background(true);
+    let background = log.spawn(|log| {
+        log.wal.wait_for_request();
+        log.wal.set_background(false);
+    });
+    log.wal.wait_for_memory();
+    background.join().unwrap();
+}
+
+/// Somebody removes the log's file between two commits.
+fn the_log_is_removed() {
+    let log = Log::every_commit();
+    log.commits(0, 1..=1);
+    log.disk.log().unlink();
+    let other = log.spawn(|log| log.commits(1, 1..=1));
+    log.commits(0, 2..=2);
+    other.join().unwrap();
+    assert_eq!((log.durable(0), log.durable(1)), (2, 1));
+}
+
+/// A heap is closed after a failure: nobody writes to the log when `quiesce` has returned.
+fn closing_waits_for_writers() {
+    let log = Log::every_commit();
+    log.disk.log().fail_after(0);
+    let other = log.spawn(|log| outcome(log, 1));
+    outcome(&log, 0);
+    drop(log.wal.quiesce());
+    let writes = log.disk.log().writes();
+    other.join().unwrap();
+    assert_eq!(log.disk.log().writes(), writes);
+}
+
+/// A heap whose log is misplaced is closed beside the end of a commit. Until it is closed, nobody would find what that has written, so its thread is not told that it is
+/// durable.
+fn closing_saves_what_is_in_a_misplaced_log() {
+    let log = Log::every_commit();
+    let position = log.append(1, &[1], false).expect("there is room");
+    log.disk.log().misplace();
+    let other = log.spawn(move |log| {
+        let acknowledged = log.wal.acknowledge(position);
+        assert!(matches!(acknowledged, Err(Error::OutcomeUnknown { .. })), "{acknowledged:?}");
+    });
+    log.wal.begin_to_close();
+    log.wal.checkpoint(|| {}).expect("nobody has to find the log");
+    log.wal.may_write().expect("the header can say so");
+    assert_eq!(log.disk.after_power_cut().0.word(Log::place(1)), 1);
+    other.join().unwrap();
+}
+
+type Program = (&'static str, fn(), usize);
+
+/// The programs, with how often a thread is stopped where it could go on.
+const PROGRAMS: [Program; 18] = [
+    ("two commit", two_commit, 4),
+    ("three commit", three_commit, 3),
+    ("commits beside a checkpoint", commits_beside_a_checkpoint, 3),
+    ("sync on demand", || sync_on_demand(false), 4),
+    ("sync on demand, mapped", || sync_on_demand(true), 4),
+    ("a sync fails", a_sync_fails, 3),
+    ("the second sync fails", the_second_sync_fails, 5),
+    ("a checkpoint fails", a_checkpoint_fails, 3),
+    ("a sync of another thread fails", a_sync_of_another_thread_fails, 4),
+    ("a sync beside a checkpoint fails", a_sync_beside_a_checkpoint_fails, 4),
+    ("a failure ends the thread in the background", a_failure_ends_the_thread_in_the_background, 3),
+    ("full, without a thread in the background", full_without_a_thread, 3),
+    ("full, with a thread in the background", full_with_a_thread, 2),
+    ("waiting for memory", waiting_for_memory, 3),
+    ("the thread in the background dies", the_thread_in_the_background_dies, 3),
+    ("the log is removed", the_log_is_removed, 4),
+    ("closing waits for writers", closing_waits_for_writers, 5),
+    ("closing saves what is in a misplaced log", closing_saves_what_is_in_a_misplaced_log, 4),
+];
+
+#[test]
+fn every_order_is_good_and_every_notification_counts() {
+    let mut notified = Vec::new();
+    for (name, program, preemptions) in PROGRAMS {
+        let sites = explore(name, preemptions, program);
+        notified.extend(sites.into_iter().map(|site| (site, program)));
+    }
+    notified.sort();
+    let mut missed = Vec::new();
+    for of_site in notified.chunk_by(|a, b| a.0 == b.0) {
+        if !of_site.iter().any(|&(site, program)| finds(Seed::Dropped(site), 2, program)) {
+            missed.push(of_site[0].0.file());
+        }
+    }
+    // One at the end of a checkpoint, which says why.
+    assert_eq!(missed, ["crates/pheap/src/media/wal/checkpoint.rs"]);
+}
+
+#[test]
+fn mistakes_are_found() {
+    for mistake in [Mistake::PublishBeforeSync, Mistake::TwoLeaders] {
+        assert!(finds(Seed::Mistake(mistake), 2, two_commit), "{mistake:?}");
+    }
+    for mistake in [Mistake::ForgetFailedSync, Mistake::SyncsMeet] {
+        for program in [a_sync_of_another_thread_fails, a_sync_beside_a_checkpoint_fails] {
+            assert!(finds(Seed::Mistake(mistake), 2, program), "{mistake:?}");
+        }
+    }
+    assert!(finds(Seed::Mistake(Mistake::OvertakeWriter), 2, || sync_on_demand(true)));
+}

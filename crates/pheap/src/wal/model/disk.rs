@@ -1,0 +1,255 @@
+//! Files of which only what was synced counts, and whose operations other threads can come between.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+
+use crate::os::storage::{Disk, FileId, Kept, Storage};
+use crate::os::syncs::Syncs;
+use crate::sync::Mutex;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Written,
+    Durable,
+    /// A sync has failed: the kernel may have dropped it, and will not write it again.
+    Lost,
+}
+
+#[derive(Debug)]
+struct Content {
+    len: u64,
+    writes: Vec<(u64, Vec<u8>, Fate)>,
+}
+
+impl Content {
+    fn read(&self, buf: &mut [u8], at: u64, of: impl Fn(Fate) -> bool) -> usize {
+        let have = self.len.saturating_sub(at).min(buf.len() as u64) as usize;
+        let buf = &mut buf[..have];
+        buf.fill(0);
+        for (start, bytes, _) in self.writes.iter().filter(|write| of(write.2)) {
+            let from = at.max(*start);
+            let to = (at + have as u64).min(start + bytes.len() as u64);
+            if from < to {
+                buf[(from - at) as usize..(to - at) as usize]
+                    .copy_from_slice(&bytes[(from - start) as usize..(to - start) as usize]);
+            }
+        }
+        have
+    }
+}
+
+/// A file. Which order threads have used it in matters, so its lock is one of the model's.
+#[derive(Debug)]
+pub(super) struct ModelFile {
+    content: Mutex<Content>,
+    /// As in the real ones.
+    syncs: Syncs,
+    /// How many succeed before one fails. The one after that is told nothing any more.
+    left: AtomicUsize,
+    linked: AtomicBool,
+    /// Whether another file lies where this one belongs.
+    misplaced: AtomicBool,
+    /// Whether it can be mapped.
+    maps: bool,
+}
+
+impl ModelFile {
+    fn new(maps: bool) -> Arc<ModelFile> {
+        let content = Mutex::new(Content { len: 0, writes: Vec::new() });
+        let (left, linked) = (AtomicUsize::new(usize::MAX), AtomicBool::new(true));
+        let misplaced = AtomicBool::new(false);
+        Arc::new(ModelFile { content, syncs: Syncs::new(), left, linked, misplaced, maps })
+    }
+
+    /// Lets a sync fail, after so many more.
+    pub(super) fn fail_after(&self, syncs: usize) {
+        self.left.store(syncs, Relaxed);
+    }
+
+    /// Removes the name.
+    pub(super) fn unlink(&self) {
+        self.linked.store(false, Relaxed);
+    }
+
+    /// Puts another file in its place.
+    pub(super) fn misplace(&self) {
+        self.misplaced.store(true, Relaxed);
+    }
+
+    /// How many there were.
+    pub(super) fn writes(&self) -> usize {
+        self.content.lock().writes.len()
+    }
+
+    /// What a power cut leaves.
+    fn after_power_cut(&self) -> Content {
+        self.with(|fate| fate == Fate::Durable)
+    }
+
+    /// As the kernel does it: what could not be written is told once.
+    fn sync_once(&self) -> io::Result<()> {
+        // What comes while the disk is at work need not be covered.
+        let covered = self.content.lock().writes.len();
+        let left = self.left.load(Relaxed);
+        self.left.store(left.checked_sub(1).unwrap_or(usize::MAX), Relaxed);
+        let mut content = self.content.lock();
+        for write in content.writes[..covered].iter_mut().filter(|write| write.2 == Fate::Written) {
+            write.2 = if left == 0 { Fate::Lost } else { Fate::Durable };
+        }
+        if left == 0 { Err(io::Error::from_raw_os_error(libc::EIO)) } else { Ok(()) }
+    }
+
+    fn with(&self, of: impl Fn(Fate) -> bool) -> Content {
+        let content = self.content.lock();
+        let writes = content.writes.iter().filter(|write| of(write.2)).cloned().collect();
+        Content { len: content.len, writes }
+    }
+}
+
+impl Storage for ModelFile {
+    fn read_some(&self, buf: &mut [u8], at: u64) -> io::Result<usize> {
+        Ok(self.content.lock().read(buf, at, |_| true))
+    }
+
+    fn write_some(&self, bytes: &[u8], at: u64) -> io::Result<usize> {
+        let mut content = self.content.lock();
+        content.len = content.len.max(at + bytes.len() as u64);
+        content.writes.push((at, bytes.to_vec(), Fate::Written));
+        Ok(bytes.len())
+    }
+
+    fn sync_now(&self) -> io::Result<()> {
+        self.syncs.sync(|| self.sync_once())
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.content.lock().len)
+    }
+
+    fn extend_now(&self, _: u64, to: u64) -> io::Result<()> {
+        let mut content = self.content.lock();
+        content.len = content.len.max(to);
+        Ok(())
+    }
+
+    fn map(&self, _: u64) -> bool {
+        self.maps
+    }
+
+    fn id(&self) -> FileId {
+        FileId { device: 0, inode: std::ptr::from_ref(self).addr() as u64 }
+    }
+}
+
+/// The file of a heap and its logs.
+#[derive(Debug)]
+pub(super) struct ModelDisk {
+    pub(super) data: Arc<ModelFile>,
+    logs: std::sync::Mutex<Vec<Arc<ModelFile>>>,
+    maps: bool,
+}
+
+impl ModelDisk {
+    pub(super) fn new(maps: bool) -> Arc<ModelDisk> {
+        Arc::new(ModelDisk { data: ModelFile::new(false), logs: std::sync::Mutex::default(), maps })
+    }
+
+    /// The log that has the name.
+    pub(super) fn log(&self) -> Arc<ModelFile> {
+        self.logs.lock().unwrap().last().expect("it was created").clone()
+    }
+
+    /// The log, after the process was killed.
+    pub(super) fn log_after_kill(&self) -> Image {
+        Image(self.log().with(|_| true))
+    }
+
+    /// The heap's file and its log, after a power cut.
+    pub(super) fn after_power_cut(&self) -> (Image, Image) {
+        let log = self.log();
+        // In this order: the log may say that the file has everything, and if it does not, that must be seen.
+        let log = log.after_power_cut();
+        (Image(self.data.after_power_cut()), Image(log))
+    }
+}
+
+impl Disk for ModelDisk {
+    fn log_path(&self) -> PathBuf {
+        "model.wal".into()
+    }
+
+    fn data(&self) -> Arc<dyn Storage> {
+        self.data.clone()
+    }
+
+    fn open_log(&self) -> io::Result<Option<Arc<dyn Storage>>> {
+        Ok(Some(self.log()))
+    }
+
+    fn create_log(&self) -> io::Result<Arc<dyn Storage>> {
+        let log = ModelFile::new(self.maps);
+        self.logs.lock().unwrap().push(log.clone());
+        Ok(log)
+    }
+
+    fn keep_log(&self, log: &dyn Storage) -> io::Result<Kept> {
+        let current = self.log();
+        if current.misplaced.load(Relaxed) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let is_here = current.linked.load(Relaxed) && current.id() == log.id();
+        Ok(if is_here { Kept::Here } else { Kept::Lost })
+    }
+
+    fn keep_data(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn remove_log(&self, _: &dyn Storage) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn nonce(&self) -> u64 {
+        1
+    }
+}
+
+/// What is left of a file. Nobody writes to it.
+#[derive(Debug)]
+pub(super) struct Image(Content);
+
+impl Image {
+    pub(super) fn word(&self, at: u64) -> u64 {
+        let mut bytes = [0; 8];
+        self.0.read(&mut bytes, at, |_| true);
+        u64::from_le_bytes(bytes)
+    }
+}
+
+impl Storage for Image {
+    fn read_some(&self, buf: &mut [u8], at: u64) -> io::Result<usize> {
+        Ok(self.0.read(buf, at, |_| true))
+    }
+
+    fn write_some(&self, _: &[u8], _: u64) -> io::Result<usize> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    fn sync_now(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.len)
+    }
+
+    fn extend_now(&self, _: u64, _: u64) -> io::Result<()> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    fn id(&self) -> FileId {
+        FileId { device: 0, inode: 0 }
+    }
+}

@@ -1,0 +1,99 @@
+//! Which pages of the heap are in memory of this process: those that were stored to, and differ from the heap's file, or have done so.
+
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+use crate::error::Result;
+use crate::os::table::Table;
+use crate::units::PAGE;
+
+const PRIVATE: u8 = 1;
+/// The epoch in which a page was last recorded, as far as it fits.
+const EPOCH: u8 = 0b110;
+
+/// The private pages of a heap. An epoch ends where a checkpoint begins.
+pub(crate) struct PrivatePages {
+    pages: Table<AtomicU8>,
+    epoch: AtomicU64,
+    count: AtomicU64,
+}
+
+impl std::fmt::Debug for PrivatePages {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PrivatePages").field("count", &self.count).finish_non_exhaustive()
+    }
+}
+
+impl PrivatePages {
+    /// Of a heap of at most `reserved` bytes, none of which is private.
+    pub(crate) fn new(reserved: u64) -> Result<PrivatePages> {
+        let pages = Table::new((reserved / PAGE) as usize)?;
+        Ok(PrivatePages { pages, epoch: AtomicU64::new(0), count: AtomicU64::new(0) })
+    }
+
+    fn mark(&self) -> u8 {
+        PRIVATE | (self.epoch.load(Ordering::Relaxed) << 1) as u8 & EPOCH
+    }
+
+    /// Notes that these bytes were stored to. By who has the lock of their region or, for metadata, any thread.
+    #[inline]
+    pub(crate) fn note(&self, offset: u64, len: u64) {
+        let mark = self.mark();
+        let pages = offset / PAGE..(offset + len).div_ceil(PAGE);
+        for page in &self.pages.entries()[pages.start as usize..pages.end as usize] {
+            if page.load(Ordering::Relaxed) != mark && page.swap(mark, Ordering::Relaxed) & PRIVATE == 0 {
+                self.count.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Ends an epoch: what is recorded from now on belongs to the next one.
+    pub(crate) fn next_epoch(&self) {
+        self.epoch.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Bytes that are private.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.count.load(Ordering::Relaxed) * PAGE
+    }
+
+    /// Whether the page at `offset` is private, and was last recorded in an epoch before this one. One that is four epochs old, or eight,
+    /// looks new, and has to wait for the next.
+    pub(crate) fn is_old(&self, offset: u64) -> bool {
+        let page = self.pages.entries()[(offset / PAGE) as usize].load(Ordering::Relaxed);
+        page & PRIVATE != 0 && page != self.mark()
+    }
+
+    /// Whether the page at `offset` is private.
+    pub(crate) fn is_private(&self, offset: u64) -> bool {
+        self.pages.entries()[(offset / PAGE) as usize].load(Ordering::Relaxed) & PRIVATE != 0
+    }
+
+    /// Notes that these pages have been given back. By who has the lock of their region, or of the metadata if they are free.
+    pub(crate) fn forget(&self, offset: u64, len: u64) {
+        let pages = offset / PAGE..(offset + len) / PAGE;
+        for page in &self.pages.entries()[pages.start as usize..pages.end as usize] {
+            if page.swap(0, Ordering::Relaxed) & PRIVATE != 0 {
+                self.count.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_is_old_once_its_epoch_is_over() {
+        let pages = PrivatePages::new(1 << 30).unwrap();
+        pages.note(PAGE - 8, 16);
+        assert_eq!(pages.bytes(), 2 * PAGE);
+        assert!(!pages.is_old(0) && pages.is_private(PAGE) && !pages.is_private(2 * PAGE));
+        pages.next_epoch();
+        assert!(pages.is_old(0) && pages.is_old(PAGE) && !pages.is_old(2 * PAGE));
+        pages.note(0, 8);
+        assert!(!pages.is_old(0) && pages.is_old(PAGE));
+        pages.forget(PAGE, PAGE);
+        assert_eq!((pages.bytes(), pages.is_old(PAGE)), (PAGE, false));
+    }
+}

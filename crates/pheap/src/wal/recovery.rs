@@ -1,0 +1,155 @@
+//! What a crash has left in the log of a heap that is about to be opened.
+
+use std::io;
+use std::sync::Arc;
+
+use super::WalIdentity;
+use super::fold::Fold;
+use super::format::{Found, Head, Layout, MARKS, Seed, read_all, read_head};
+use crate::error::{Error, Result};
+use crate::faults::{Bug, bug, holds};
+use crate::log::{Range, ranges};
+use crate::os::storage::{Disk, Storage};
+use crate::units::HEADER_SIZE;
+use crate::units::LINE;
+
+/// The records of a log that are not in the heap's file yet, or not for sure.
+#[derive(Debug, Default)]
+pub(crate) struct Leftover {
+    found: Found,
+}
+
+impl Leftover {
+    /// Reads the log of this heap, if it needs one. Changes nothing.
+    ///
+    /// # Errors
+    /// [`Error::LogMissing`], [`Error::ForeignLog`], [`Error::Corrupt`] if it cannot be replayed, [`Error::Io`].
+    pub(crate) fn read(disk: &dyn Disk, of: &WalIdentity) -> Result<Leftover> {
+        let path = &disk.log_path();
+        let error = |e| Error::io(format!("reading {}", path.display()), e);
+        let foreign = |why: &str| Error::ForeignLog { path: path.to_owned(), why: why.to_owned() };
+        // Not a file at all, or a link to one, perhaps.
+        let is_none = |e: &io::Error| {
+            matches!(e.raw_os_error(), Some(libc::ELOOP | libc::EISDIR | libc::ESPIPE | libc::ENXIO))
+        };
+        let opened = disk.open_log().and_then(|log| {
+            let head = log.as_deref().map(read_head).transpose()?;
+            Ok((log, head))
+        });
+        let (log, head) =
+            opened.map_err(|e| if is_none(&e) { foreign("it is no ordinary file") } else { error(e) })?;
+        if !of.in_use {
+            return match head {
+                None | Some(Head::Nothing) => Ok(Leftover::default()),
+                Some(Head::Damaged(uuid)) if holds(is_part(uuid, of.uuid), true) => Ok(Leftover::default()),
+                Some(Head::Damaged(_)) => Err(foreign("it belongs to another heap")),
+                // Left by a crash between the end of its use and its removal, or while it was made.
+                // SURVIVES drop: it is not the heap's own by its nonce, either, and one that was never used has nothing to lose (though the heap that was killed before it wrote
+                // anything to it would say that it is missing). This is to say what it is, and for logs of format 1, which have no nonce.
+                Some(Head::Log(layout)) if !holds(layout.uuid, of.uuid) => {
+                    Err(foreign("it belongs to another heap"))
+                }
+                Some(Head::Log(layout)) if layout.id > of.id + 1 => Err(foreign("it is newer than the heap")),
+                Some(Head::Log(layout)) if is_own(layout, of) => Ok(Leftover::default()),
+                Some(Head::Log(layout))
+                    if layout.id == of.id + 1 && is_unused(&log, layout).map_err(error)? =>
+                {
+                    Ok(Leftover::default())
+                }
+                Some(Head::Log(_)) => Err(foreign(OF_A_COPY)),
+                Some(Head::Foreign(why)) => Err(foreign(why)),
+            };
+        }
+        let missing = || Error::LogMissing { path: path.to_owned() };
+        let (log, layout) = match (log, head) {
+            (None, _) | (_, None | Some(Head::Nothing)) => return Err(missing()),
+            (_, Some(Head::Foreign(why))) => return Err(foreign(why)),
+            (_, Some(Head::Damaged(_))) => return Err(foreign("its head is damaged")),
+            // SURVIVES drop: its nonce is not the header's, either. This is to say what it is, and for logs of format 1, which have none.
+            (_, Some(Head::Log(layout))) if !holds(layout.uuid, of.uuid) => {
+                return Err(foreign("it belongs to another heap"));
+            }
+            // SURVIVES drop: as for another heap's.
+            (_, Some(Head::Log(layout))) if !holds(layout.id, of.id) => {
+                return Err(foreign("it is an older or newer one of the same heap"));
+            }
+            (_, Some(Head::Log(layout))) if !is_own(layout, of) => return Err(foreign(OF_A_COPY)),
+            (Some(log), Some(Head::Log(layout))) => (log, layout),
+        };
+        let found = read_all(&*log, layout, Seed::new(of.salt, layout), path)?;
+        let leftover = Leftover { found };
+        if leftover.ranges().any(|range| range.offset < HEADER_SIZE || range.end() > of.mapped) {
+            return Err(Error::corrupt("a record of the log lies outside of the heap"));
+        }
+        Ok(leftover)
+    }
+
+    /// What is to be written, in this order.
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = Range<'_>> {
+        self.found.records.iter().flat_map(|record| ranges(record))
+    }
+
+    /// Number of transactions.
+    pub(crate) fn transactions(&self) -> u64 {
+        self.found.transactions
+    }
+}
+
+const OF_A_COPY: &str = "it is that of a copy of the heap";
+
+/// Whether a log with the right number is the one that the header names, and not one that another copy of the heap has counted alike.
+fn is_own(layout: Layout, of: &WalIdentity) -> bool {
+    // Those of the first format have 0, and so have the headers of heaps that made them.
+    holds(layout.nonce, of.nonce) || bug(Bug::LogsCountAlike)
+}
+
+/// Whether this is what a head that was never completed may say of a uuid: a disk has any words of it.
+fn is_part(found: u128, uuid: u128) -> bool {
+    [0, 64].iter().all(|half| [0, (uuid >> half) as u64].contains(&((found >> half) as u64)))
+}
+
+/// Whether nothing was ever written to a log but its head: a heap that was going to use it did not come to that.
+fn is_unused(log: &Option<Arc<dyn Storage>>, layout: Layout) -> io::Result<bool> {
+    let Some(log) = log else { return Ok(true) };
+    // A record begins a segment, and a checkpoint has seen one.
+    let segments = (0..layout.segments(log.len()?)).map(|index| layout.file_offset(index));
+    for place in MARKS.into_iter().chain(segments) {
+        let mut line = [0; LINE];
+        log.read_up_to(&mut line, place)?;
+        if line != [0; LINE] {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Brings what a crash has left in the log to the heap's file, durably. Doing so twice changes nothing more.
+pub(crate) fn fold_leftover(disk: &dyn Disk, leftover: &Leftover) -> io::Result<()> {
+    if !leftover.found.records.is_empty()
+        && let Some(log) = disk.open_log()?
+    {
+        write_again(&*log, 0)?;
+    }
+    let data = disk.data();
+    let mut fold = Fold::new(&*data);
+    for record in &leftover.found.records {
+        fold.add(record)?;
+    }
+    fold.finish()?;
+    data.sync()
+}
+
+/// Makes durable what was read of a file, from here on: it is written once more, as it is. It may be in the page cache only: a process that was killed has not synced it; and if a
+/// sync has failed, the next one finds nothing to do. (Of a log, a part of a record must not reach the heap's file before all of it is on the disk.)
+pub(crate) fn write_again(file: &dyn Storage, from: u64) -> io::Result<()> {
+    let mut bytes = vec![0; file.len()?.min(1 << 20) as usize];
+    let mut at = from;
+    loop {
+        let n = file.read_up_to(&mut bytes, at)?;
+        if n == 0 {
+            return file.sync();
+        }
+        file.write_all(&bytes[..n], at)?;
+        at += n as u64;
+    }
+}

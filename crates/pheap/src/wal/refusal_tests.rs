@@ -1,0 +1,87 @@
+//! Tests: a log that refuses to go on, or is gone, and a heap that is closed.
+
+use std::fs;
+use std::path::PathBuf;
+
+use crate::error::{Error, Result};
+use crate::heap::Heap;
+use crate::log::Range;
+use crate::units::HEADER_SIZE;
+use crate::{Durability, Options, Root};
+
+/// A heap with a log, in a folder of its own.
+struct Setup {
+    folder: tempfile::TempDir,
+    heap: Heap,
+}
+
+impl Setup {
+    fn new() -> Setup {
+        let folder = tempfile::tempdir().unwrap();
+        let heap = Setup::open(&folder);
+        let root: Root<u64> = heap.root("n").unwrap();
+        root.txn(|tx, n| {
+            tx[n] = 7;
+            Ok(())
+        })
+        .unwrap();
+        Setup { folder, heap }
+    }
+
+    fn open(folder: &tempfile::TempDir) -> Heap {
+        let options = Options::new().durability(Durability::Wal).arena_size(1 << 20).reserve(1 << 30);
+        options.log_limit(1 << 20).open(folder.path().join("heap")).unwrap()
+    }
+
+    fn log(&self) -> PathBuf {
+        self.folder.path().join("heap.wal")
+    }
+
+    /// Records metadata as they are, so many words of them.
+    fn record_metadata(&self, words: usize) -> Result<()> {
+        let wal = self.heap.inner().wal().unwrap();
+        // SAFETY: mapped, and nobody else uses the heap.
+        let words = unsafe {
+            std::slice::from_raw_parts(
+                self.heap.inner().base().add(HEADER_SIZE as usize).cast::<u64>(),
+                words,
+            )
+        };
+        let range = Range { offset: HEADER_SIZE, words };
+        wal.append(words.len() + 1, std::iter::once(range), true).map(drop)
+    }
+}
+
+/// Metadata cannot be recorded, because another file lies where the log belongs: closing the heap still saves what was acknowledged.
+#[test]
+fn a_misplaced_log_is_no_broken_disk_when_metadata_find_it_full() {
+    let setup = Setup::new();
+    let other = setup.folder.path().join("other");
+    fs::write(&other, b"precious").unwrap();
+    fs::rename(&other, setup.log()).unwrap();
+    // So many words that the log has to grow.
+    let recorded = setup.record_metadata(20_000);
+    assert!(matches!(recorded, Err(Error::Misplaced { .. })), "{recorded:?}");
+    let log = setup.log();
+    let Setup { folder, heap } = setup;
+    heap.close().unwrap();
+    fs::remove_file(log).unwrap();
+    let root: Root<u64> = Setup::open(&folder).root("n").unwrap();
+    assert_eq!(root.read(|view, n| view[n]).unwrap(), 7);
+}
+
+/// A thread is about to sync a heap that another one closes: it has seen that the heap is open, and goes on when the log is gone.
+#[test]
+fn who_comes_too_late_makes_no_log() {
+    let setup = Setup::new();
+    let wal = setup.heap.inner().wal().unwrap().clone();
+    let log = setup.log();
+    setup.heap.close().unwrap();
+    assert!(!log.exists());
+    wal.sync().unwrap();
+    wal.checkpoint(|| {}).unwrap();
+    assert!(!log.exists(), "nobody will need it");
+    // Nor does one that has looked before, and found it missing.
+    wal.replace_log().unwrap();
+    assert!(!log.exists());
+}

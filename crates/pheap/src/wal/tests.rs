@@ -1,0 +1,606 @@
+//! The log as a sequence of records: what is appended, and what recovery finds of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::ops::Range as Bytes;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use proptest::prelude::*;
+
+use super::buffer::Buffer;
+use super::fold::{Fold, bytes};
+use super::format::{Head, Layout, MARKS, Seed, read_all, read_head};
+use super::{Leftover, Settings, Wal, WalIdentity};
+use crate::log::{Range, ranges};
+use crate::os::storage::{Disk, FileId, Kept, Storage};
+use crate::units::HEADER_SIZE;
+use crate::units::PAGE;
+use crate::wal::SyncPolicy;
+
+const LAYOUT: Layout = Layout { uuid: 7 << 64 | 9, id: 3, nonce: 5, segment: 64 << 10 };
+
+#[derive(Debug, Default)]
+struct InMemory(Mutex<Vec<u8>>);
+
+impl Storage for InMemory {
+    fn read_some(&self, buf: &mut [u8], at: u64) -> io::Result<usize> {
+        let file = self.0.lock().unwrap();
+        let rest = &file[file.len().min(at as usize)..];
+        let n = rest.len().min(buf.len());
+        buf[..n].copy_from_slice(&rest[..n]);
+        Ok(n)
+    }
+
+    fn write_some(&self, bytes: &[u8], at: u64) -> io::Result<usize> {
+        let (mut file, end) = (self.0.lock().unwrap(), at as usize + bytes.len());
+        let len = file.len().max(end);
+        file.resize(len, 0);
+        file[at as usize..end].copy_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn sync_now(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.lock().unwrap().len() as u64)
+    }
+
+    fn extend_now(&self, _: u64, to: u64) -> io::Result<()> {
+        self.0.lock().unwrap().resize(to as usize, 0);
+        Ok(())
+    }
+
+    fn id(&self) -> FileId {
+        FileId { device: 0, inode: 0 }
+    }
+}
+
+/// Ranges of a transaction: offset in words and length in words. The words are made from both and a number.
+type Ranges = Vec<(u64, usize)>;
+
+fn content(ranges: &Ranges, number: u64) -> Vec<(u64, Vec<u64>)> {
+    let words = |&(at, len): &(u64, usize)| (0..len as u64).map(|i| (at + i) << 20 | number).collect();
+    ranges.iter().map(|range| (HEADER_SIZE + range.0 * 8, words(range))).collect()
+}
+
+/// A log, as it is written.
+struct Log {
+    buffer: Buffer,
+    file: InMemory,
+    seed: Seed,
+}
+
+impl Log {
+    fn new(segments: u64) -> Log {
+        let file = InMemory::default();
+        let seed = Seed::new(99, LAYOUT);
+        (&file as &dyn Storage).write_all(&LAYOUT.to_bytes(), 0).unwrap();
+        file.extend_now(0, LAYOUT.file_offset(segments)).unwrap();
+        Log { buffer: Buffer::new(LAYOUT, seed, segments), file, seed }
+    }
+
+    fn append(&mut self, content: &[(u64, Vec<u64>)]) {
+        let words = content.iter().map(|(_, words)| words.len() + 1).sum();
+        while self.buffer.need(words) > self.buffer.room() {
+            let have = self.buffer.segments();
+            self.file.extend_now(0, LAYOUT.file_offset(have + 1)).unwrap();
+            self.buffer.add_segments(have..have + 1);
+        }
+        self.buffer.append(content.iter().map(|(offset, words)| Range { offset: *offset, words }));
+    }
+
+    fn write(&mut self) {
+        let chunks = self.buffer.take();
+        for chunk in &chunks {
+            (&self.file as &dyn Storage).write_all(bytes(&chunk.words), chunk.file_offset).unwrap();
+        }
+        self.buffer.give_back(chunks);
+    }
+
+    /// A checkpoint of all that was written.
+    fn checkpoint(&mut self) {
+        self.write();
+        let end = self.buffer.end();
+        (&self.file as &dyn Storage).write_all(bytes(&self.seed.mark(end)), MARKS[0]).unwrap();
+        self.buffer.recycle(end);
+    }
+
+    /// What the words of the heap are after a replay, and how many transactions were found.
+    fn replay(&self) -> (BTreeMap<u64, u64>, u64) {
+        let found = read_all(&self.file, LAYOUT, self.seed, Path::new("log")).unwrap();
+        let mut heap = BTreeMap::new();
+        for record in &found.records {
+            for range in ranges(record) {
+                heap.extend((range.offset..).step_by(8).zip(range.words.iter().copied()));
+            }
+        }
+        (heap, found.transactions)
+    }
+}
+
+fn model<'a>(transactions: impl Iterator<Item = &'a Vec<(u64, Vec<u64>)>>) -> BTreeMap<u64, u64> {
+    let mut heap = BTreeMap::new();
+    for (offset, words) in transactions.flatten() {
+        heap.extend((*offset..).step_by(8).zip(words.iter().copied()));
+    }
+    heap
+}
+
+fn some_ranges() -> impl Strategy<Value = Ranges> {
+    let len = prop_oneof![4 => 1usize..20, 2 => 20usize..3000, 1 => 3000usize..20_000];
+    prop::collection::vec((0u64..100_000, len), 1..5)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn what_is_written_is_found(
+        transactions in prop::collection::vec((some_ranges(), any::<bool>(), 0u8..8), 1..30),
+        choices in prop::collection::vec(any::<bool>(), 1..100),
+    ) {
+        let mut log = Log::new(2);
+        let mut all = Vec::new();
+        let mut folded = 0;
+        // What was synced: the file, and how many transactions.
+        let mut synced = (log.file.0.lock().unwrap().clone(), 0);
+        for (number, (ranges, write, recycle)) in transactions.iter().enumerate() {
+            let content = content(ranges, number as u64);
+            log.append(&content);
+            all.push(content);
+            if *recycle == 0 {
+                log.checkpoint();
+                folded = all.len();
+            }
+            if *write || *recycle == 0 {
+                log.write();
+                synced = (log.file.0.lock().unwrap().clone(), all.len());
+            }
+        }
+        log.write();
+        let (heap, found) = log.replay();
+        prop_assert_eq!(found as usize, all.len() - folded);
+        prop_assert_eq!(heap, model(all[folded..].iter()));
+
+        // Of what was not synced, the disk has any sectors: a prefix is found, never a part of a transaction.
+        let mut file = log.file.0.lock().unwrap();
+        synced.0.resize(file.len(), 0);
+        let sectors = file.chunks_mut(512).zip(synced.0.chunks(512)).filter(|(new, old)| new != old);
+        for ((new, old), keep) in sectors.zip(choices.iter().cycle()) {
+            if !keep {
+                new.copy_from_slice(old);
+            }
+        }
+        drop(file);
+        let (heap, found) = log.replay();
+        let found = folded + found as usize;
+        prop_assert!((synced.1..=all.len()).contains(&found), "{found} found, {} synced", synced.1);
+        prop_assert_eq!(heap, model(all[folded..found].iter()));
+    }
+
+    #[test]
+    fn a_fold_writes_what_the_records_say(transactions in prop::collection::vec(some_ranges(), 1..12)) {
+        let mut log = Log::new(2);
+        let mut expected: Vec<u8> = (0..HEADER_SIZE as usize + 130_000 * 8).map(|i| i as u8).collect();
+        let data = InMemory(Mutex::new(expected.clone()));
+        for (number, ranges) in transactions.iter().enumerate() {
+            let content = content(ranges, number as u64);
+            log.append(&content);
+            for (offset, words) in &content {
+                expected[*offset as usize..][..words.len() * 8].copy_from_slice(bytes(words));
+            }
+        }
+        log.write();
+        let found = read_all(&log.file, LAYOUT, log.seed, Path::new("log")).unwrap();
+        let mut fold = Fold::new(&data);
+        found.records.iter().for_each(|record| fold.add(record).unwrap());
+        let written = fold.finish().unwrap();
+        let changed = found.records.iter().flat_map(|record| ranges(record));
+        let pages: BTreeSet<u64> =
+            changed.flat_map(|range| range.offset / PAGE..range.end().div_ceil(PAGE)).collect();
+        prop_assert_eq!(written, pages.len() as u64 * PAGE, "each page once");
+        prop_assert!(data.0.lock().unwrap()[..expected.len()] == expected[..]);
+    }
+}
+
+#[test]
+fn a_head_says_whose_log_it_is() {
+    let log = Log::new(2);
+    assert_eq!(read_head(&log.file).unwrap(), Head::Log(LAYOUT));
+    assert_eq!(read_head(&InMemory::default()).unwrap(), Head::Nothing);
+    assert!(matches!(read_head(&InMemory(Mutex::new(b"text".to_vec()))).unwrap(), Head::Foreign(_)));
+    // Cut off while it was written.
+    let head = LAYOUT.to_bytes();
+    for len in 0..head.len() - 1 {
+        let file = InMemory(Mutex::new([&head[..len], &[0; 500]].concat()));
+        let expected = if len <= 32 { Head::Nothing } else { Head::Damaged(LAYOUT.uuid) };
+        assert_eq!(read_head(&file).unwrap(), expected, "{len}");
+    }
+    // Torn while it was written: whatever words are there.
+    for words in 0u32..256 {
+        let mut torn = [vec![0; head.len()], vec![0; 5000]].concat();
+        for word in (0..8).filter(|word| words >> word & 1 == 1) {
+            torn[word * 8..][..8].copy_from_slice(&head[word * 8..][..8]);
+        }
+        let found = read_head(&InMemory(Mutex::new(torn.clone()))).unwrap();
+        let is_whole = words == 255 || words == 191 && head[48..56] == [0; 8];
+        assert!(
+            matches!(found, Head::Nothing | Head::Damaged(_)) || is_whole && found == Head::Log(LAYOUT),
+            "{words:#b}: {found:?}"
+        );
+        // With anything behind it, it is a file of somebody, or a log that was in use.
+        torn[4500] = 1;
+        let found = read_head(&InMemory(Mutex::new(torn))).unwrap();
+        assert!(found != Head::Nothing || words & 0b1111_0000 == 0, "{words:#b}");
+    }
+    // No record of another log is taken for one of this.
+    let mut log = log;
+    log.append(&content(&vec![(5, 5)], 1));
+    log.write();
+    assert_eq!(log.replay().1, 1);
+    log.seed = Seed::new(99, Layout { id: LAYOUT.id + 1, ..LAYOUT });
+    assert_eq!(log.replay().1, 0);
+    log.seed = Seed::new(98, LAYOUT);
+    assert_eq!(log.replay().1, 0);
+    log.seed = Seed::new(99, Layout { nonce: LAYOUT.nonce + 1, ..LAYOUT });
+    assert_eq!(log.replay().1, 0);
+}
+
+#[test]
+fn a_segment_is_read_only_behind_the_end_of_the_one_before() {
+    let mut log = Log::new(4);
+    let mut number = 0;
+    // The last record of the first segment is not written, those of the second are.
+    while LAYOUT.sequence(log.buffer.end()) < 2 {
+        log.append(&content(&vec![(number * 40, 30)], number));
+        number += 1;
+    }
+    log.write();
+    let all = log.replay().1;
+    assert_eq!(all, number);
+    let end = LAYOUT.file_offset(1) as usize;
+    let mut file = log.file.0.lock().unwrap();
+    let last = (0..end).rev().find(|&at| file[at] != 0).unwrap();
+    file[last] ^= 1;
+    drop(file);
+    let found = log.replay().1;
+    assert!(found < all - 1 || found == all - 2, "{found} of {all}");
+    assert_eq!(
+        log.replay().0,
+        model((0..found).map(|n| content(&vec![(n * 40, 30)], n)).collect::<Vec<_>>().iter())
+    );
+}
+
+#[test]
+fn segments_that_are_used_again_are_not_read() {
+    // Of three that are used again, the disk gets any: the first of them has its old head, or a part of the old records behind a new one.
+    for lost in [0..512, 0..64 << 10, 512..1024, 64 << 10..65 << 10, 0..192 << 10] {
+        let mut log = Log::new(5);
+        let mut number = 0;
+        let one = |number: u64| content(&vec![(number * 40, 30)], number);
+        let mut fill = |log: &mut Log, to: u64| {
+            while LAYOUT.sequence(log.buffer.end()) < to {
+                log.append(&one(number));
+                number += 1;
+            }
+            log.write();
+            number
+        };
+        fill(&mut log, 3);
+        log.checkpoint();
+        let folded = fill(&mut log, 4);
+        let synced = fill(&mut log, 6) - 1; // the last one is in the sixth segment, the first that is used again
+        let old = log.file.0.lock().unwrap().clone();
+        let all = fill(&mut log, 8);
+        let place = LAYOUT.file_offset(0) + lost.start..LAYOUT.file_offset(0) + lost.end;
+        let old = &old[place.start as usize..place.end as usize];
+        (&log.file as &dyn Storage).write_all(old, place.start).unwrap();
+        let heap = log.replay().0;
+        let has = |number: u64| heap.contains_key(&one(number)[0].0);
+        assert!(has(folded) && has(synced - 1) && !has(all - 1) && !has(0), "{lost:?}");
+    }
+}
+
+#[test]
+fn a_transaction_over_several_roots_takes_no_position_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = crate::Options::new().durability(crate::Durability::Wal).arena_size(1 << 20);
+    let heap = options.open(dir.path().join("heap")).unwrap();
+    let (a, b) = (heap.root::<u64>("a").unwrap(), heap.root::<u64>("b").unwrap());
+    // Its record is one of fresh objects alone, in the second root.
+    let garbage = || {
+        crate::txn((&a, &b), |(_, (tb, _))| (0..200u64).try_for_each(|i| tb.alloc(i).map(drop))).unwrap();
+    };
+    garbage(); // takes spans
+    for root in [&a, &b] {
+        root.txn(|tx, p| {
+            tx[p] = 1;
+            Ok(())
+        })
+        .unwrap();
+    }
+    let positions = || [&a, &b].map(|root| root.region.counters.position.get());
+    let before = positions();
+    garbage();
+    assert!(positions().into_iter().zip(before).all(|(after, before)| after >= before));
+}
+
+/// Where what is not a record lies in a log of so many segments.
+fn heads(segments: u64) -> Vec<Bytes<usize>> {
+    let starts = MARKS.into_iter().chain((0..segments).map(|index| LAYOUT.file_offset(index)));
+    starts.map(|at| at as usize..at as usize + 64).collect()
+}
+
+/// A log that was used again and again, of three segments, of which the first is free; and what it holds.
+fn used() -> (Log, BTreeMap<u64, u64>) {
+    let mut log = Log::new(3);
+    let one = |number: u64| content(&vec![(number * 40, 30)], number);
+    let (mut number, mut folded) = (0, 0);
+    while LAYOUT.sequence(log.buffer.end()) < 6 {
+        log.append(&one(number));
+        number += 1;
+        if log.buffer.free_segments() == 0 {
+            log.checkpoint();
+            folded = number;
+        }
+    }
+    log.write();
+    (log, model((folded..number).map(one).collect::<Vec<_>>().iter()))
+}
+
+proptest! {
+    /// Whatever is in the place of heads and marks: what is read is what was written, up to some point; or it is an error.
+    #[test]
+    fn no_head_or_mark_is_too_strange(
+        damage in prop::collection::vec((any::<prop::sample::Index>(), 0usize..8, prop_oneof![
+            any::<u64>(), Just(u64::MAX), Just(u64::MAX / LAYOUT.segment), Just(u64::MAX / LAYOUT.segment + 1), 0u64..20,
+        ], any::<bool>()), 1..6),
+    ) {
+        let (log, _) = used();
+        let heads = heads(3);
+        for (head, word, value, sealed) in damage {
+            let head = heads[head.index(heads.len())].clone();
+            let mut file = log.file.0.lock().unwrap();
+            file[head.start + word * 8..][..8].copy_from_slice(&value.to_le_bytes());
+            let words: Vec<u64> =
+                file[head.clone()].chunks(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect();
+            if sealed {
+                // By somebody who knows the salt. It is nonsense, but it has a checksum.
+                let position = if (head.start as u64) < super::format::HEAD { u64::MAX } else { words[1].wrapping_mul(LAYOUT.segment) };
+                let mut words = words;
+                log.seed.seal(position, &mut words);
+                file[head].copy_from_slice(bytes(&words));
+            }
+        }
+        let (heap, _) = log.replay();
+        // Only what was once appended is found.
+        prop_assert!(heap.iter().all(|(at, word)| word >> 20 == (at - HEADER_SIZE) / 8));
+    }
+
+    /// What is no log does not look like one, or is read to its end.
+    #[test]
+    fn no_beginning_of_a_file_is_too_strange(
+        words in prop::collection::vec(prop_oneof![any::<u64>(), 0u64..9, Just(u64::MAX), Just(LAYOUT.segment), Just(1 << 63)], 6),
+        sealed in any::<bool>(),
+    ) {
+        let (log, _) = used();
+        let mut head: [u64; 8] = std::array::from_fn(|i| {
+            u64::from_le_bytes(log.file.0.lock().unwrap()[i * 8..][..8].try_into().unwrap())
+        });
+        head[1..7].copy_from_slice(&words);
+        head[2] = LAYOUT.uuid as u64;
+        if sealed {
+            head[7] = xxhash_rust::xxh3::xxh3_64(bytes(&head[..7]));
+        }
+        log.file.0.lock().unwrap()[..64].copy_from_slice(bytes(&head));
+        if let Head::Log(layout) = read_head(&log.file).unwrap() {
+            read_all(&log.file, layout, Seed::new(99, layout), Path::new("log")).unwrap();
+        }
+    }
+}
+
+#[test]
+fn damaged_heads_of_free_segments_and_one_damaged_mark_change_nothing() {
+    let (log, whole) = used();
+    assert_eq!(log.replay().0, whole);
+    let free = heads(3).into_iter().skip(MARKS.len()).find(|head| {
+        let file = log.file.0.lock().unwrap();
+        let sequence = u64::from_le_bytes(file[head.start + 8..][..8].try_into().unwrap());
+        !log.buffer.live().iter().any(|&(live, _)| live == sequence)
+    });
+    let free = free.expect("a segment is free");
+    let good = log.file.0.lock().unwrap().clone();
+    for sequence in (0..9).chain([u64::MAX, u64::MAX / LAYOUT.segment, u64::MAX / LAYOUT.segment + 1]) {
+        log.file.0.lock().unwrap()[free.start + 8..][..8].copy_from_slice(&sequence.to_le_bytes());
+        assert_eq!(log.replay().0, whole, "{sequence}");
+    }
+    *log.file.0.lock().unwrap() = good;
+}
+
+/// Marks are written in turns, so one of them is whole when the power fails.
+#[test]
+fn a_torn_mark_leaves_the_other_one() {
+    let mut log = Log::new(4);
+    let one = |number: u64| content(&vec![(number * 40, 30)], number);
+    let mut number = 0;
+    for mark in [0, 1] {
+        while LAYOUT.sequence(log.buffer.end()) < 2 + 2 * mark {
+            log.append(&one(number));
+            number += 1;
+        }
+        log.write();
+        let end = log.buffer.end();
+        (&log.file as &dyn Storage).write_all(bytes(&log.seed.mark(end)), MARKS[mark as usize]).unwrap();
+        if mark == 0 {
+            log.buffer.recycle(end);
+        }
+    }
+    let folded = number;
+    log.append(&one(number));
+    log.write();
+    assert_eq!(log.replay().1, 1, "the newer mark counts");
+    log.file.0.lock().unwrap()[MARKS[1] as usize] ^= 1;
+    let (heap, found) = log.replay();
+    assert!(found > 1 && heap.contains_key(&one(folded)[0].0), "without it, the older one does");
+}
+
+/// The log of a heap that a program was killed with which knew of no nonces.
+#[test]
+fn a_log_of_the_first_format_is_still_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let [path, log_path, copy, copy_log] =
+        ["heap", "heap.wal", "old", "old.wal"].map(|name| dir.path().join(name));
+    let options =
+        crate::Options::new().durability(crate::Durability::Wal).arena_size(1 << 20).log_limit(1 << 20);
+    let heap = options.open(&path).unwrap();
+    let root = heap.root::<u64>("n").unwrap();
+    for value in 1..=5 {
+        root.txn(|tx, p| {
+            tx[p] = value;
+            Ok(())
+        })
+        .unwrap();
+    }
+    let (mut data, log) = (std::fs::read(&path).unwrap(), std::fs::read(&log_path).unwrap());
+    let word = |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..][..8].try_into().unwrap());
+    // What that program would have written: headers of format 2, and records with other seeds.
+    for slot in [0, PAGE as usize] {
+        let mut words: Vec<u64> = (0..63).map(|i| word(&data, slot + i * 8)).collect();
+        words[1] = 2;
+        words[21..63].fill(0);
+        words.push(xxhash_rust::xxh3::xxh3_64(bytes(&words)));
+        data[slot..slot + 512].copy_from_slice(bytes(&words));
+    }
+    let log = InMemory(Mutex::new(log));
+    let Head::Log(layout) = read_head(&log).unwrap() else { panic!("no log") };
+    let salt = word(&data, 64);
+    let found = read_all(&log, layout, Seed::new(salt, layout), Path::new("log")).unwrap();
+    let old = Layout { nonce: 0, ..layout };
+    let mut head: Vec<u64> =
+        old.to_bytes().chunks(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect();
+    head[1] = 1;
+    head[7] = xxhash_rust::xxh3::xxh3_64(bytes(&head[..7]));
+    let mut written = bytes(&head).to_vec();
+    written.resize(old.file_offset(2) as usize, 0);
+    let mut buffer = Buffer::new(old, Seed::new(salt, old), 2);
+    for record in &found.records {
+        buffer.append(ranges(record));
+    }
+    for chunk in buffer.take() {
+        written[chunk.file_offset as usize..][..chunk.words.len() * 8].copy_from_slice(bytes(&chunk.words));
+    }
+    std::fs::write(&copy, &data).unwrap();
+    std::fs::write(&copy_log, &written).unwrap();
+    let heap = options.open(&copy).unwrap();
+    assert!(heap.stats().replayed_records > 0);
+    assert_eq!(heap.root::<u64>("n").unwrap().read(|view, p| view[p]).unwrap(), 5);
+    heap.close().unwrap();
+    // A log of the new format is none of a heap of the old one.
+    std::fs::write(&copy, &data).unwrap();
+    std::fs::write(&copy_log, &*log.0.lock().unwrap()).unwrap();
+    assert!(matches!(options.open(&copy), Err(crate::Error::ForeignLog { .. })));
+}
+
+/// A disk whose log is tried out, of which it has a copy from the middle of that.
+#[derive(Debug, Default)]
+struct Tried {
+    log: Arc<InMemory>,
+    amid: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Storage for Tried {
+    fn read_some(&self, buf: &mut [u8], at: u64) -> io::Result<usize> {
+        self.log.read_some(buf, at)
+    }
+
+    fn write_some(&self, bytes: &[u8], at: u64) -> io::Result<usize> {
+        self.log.write_some(bytes, at)
+    }
+
+    fn sync_now(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.log.len()
+    }
+
+    fn extend_now(&self, from: u64, to: u64) -> io::Result<()> {
+        self.log.extend_now(from, to)
+    }
+
+    fn id(&self) -> FileId {
+        self.log.id()
+    }
+
+    fn shows_writes(&self, at: u64) -> io::Result<bool> {
+        self.log.write_some(&4u64.to_le_bytes(), at)?;
+        self.amid.lock().unwrap().clone_from(&self.log.0.lock().unwrap());
+        self.log.write_some(&[0; 8], at)?;
+        Ok(true)
+    }
+}
+
+impl Disk for Tried {
+    fn log_path(&self) -> PathBuf {
+        "log".into()
+    }
+
+    fn data(&self) -> Arc<dyn Storage> {
+        Arc::new(InMemory::default())
+    }
+
+    fn open_log(&self) -> io::Result<Option<Arc<dyn Storage>>> {
+        Ok(Some(self.log.clone()))
+    }
+
+    fn create_log(&self) -> io::Result<Arc<dyn Storage>> {
+        Ok(Arc::new(Tried { log: self.log.clone(), amid: self.amid.clone() }))
+    }
+
+    fn keep_log(&self, _: &dyn Storage) -> io::Result<Kept> {
+        Ok(Kept::Here)
+    }
+
+    fn keep_data(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn remove_log(&self, _: &dyn Storage) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn nonce(&self) -> u64 {
+        7
+    }
+}
+
+/// A program is killed while a new log is tried out: the heap is a closed one, and what lies there is of no use.
+#[test]
+fn what_is_left_of_trying_out_a_log_is_none() {
+    let of = WalIdentity {
+        uuid: LAYOUT.uuid,
+        salt: 99,
+        id: 3,
+        nonce: 5,
+        in_use: false,
+        mapped: 1 << 20,
+        reserved: 1 << 30,
+    };
+    let settings = Settings { policy: SyncPolicy::EveryCommit, log_limit: 1 << 20, memory_limit: 1 << 20 };
+    let disk = Tried::default();
+    let wal = Wal::create(Arc::new(Tried { log: disk.log.clone(), amid: disk.amid.clone() }), of, settings);
+    drop(wal.unwrap());
+    let whole = disk.log.0.lock().unwrap().clone();
+    let amid = std::mem::take(&mut *disk.amid.lock().unwrap());
+    assert!(!amid.is_empty());
+    // As it was at that moment; and with the head, which a disk may have before it has the rest.
+    let with_head = [&whole[..PAGE as usize], &amid[PAGE as usize..]].concat();
+    for left in [whole, amid, with_head] {
+        *disk.log.0.lock().unwrap() = left;
+        assert_eq!(Leftover::read(&disk, &of).unwrap().transactions(), 0);
+    }
+}

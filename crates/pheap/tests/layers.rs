@@ -1,0 +1,254 @@
+//! The layers of the crate: a room imports only from itself and from rooms below. Rooms are the modules of `src/lib.rs`; docs/architecture.md says what is in each.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// From the lowest to the highest. Those in one line may import one another.
+const LAYERS: &[&[&str]] = &[
+    &["units"],
+    &["error"],
+    &["tuning"],
+    &["faults"],
+    &["sync"],
+    &["os"],
+    &["log"],
+    &["wal"],
+    &["sim"],
+    &["media"],
+    &["layout"],
+    &["ptr"],
+    &["store"],
+    &["txn", "region", "heap"],
+    &["collections"],
+    &["exchange"],
+    &["__private"],
+];
+
+/// A module: its path within the crate, and what its file says, without comments and tests.
+struct Module {
+    path: Vec<String>,
+    code: String,
+}
+
+fn files(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// All modules that a program has.
+fn modules() -> Vec<Module> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut found = Vec::new();
+    files(&source, &mut found);
+    let all: Vec<Module> = found
+        .iter()
+        .map(|file| {
+            let relative = file.strip_prefix(&source).unwrap().with_extension("");
+            let mut path: Vec<String> =
+                relative.components().map(|part| part.as_os_str().to_str().unwrap().to_owned()).collect();
+            path.pop_if(|last| last == "mod" || last == "lib");
+            Module { path, code: code_of(&fs::read_to_string(file).unwrap()) }
+        })
+        .collect();
+    let tests: Vec<Vec<String>> = all.iter().flat_map(test_modules).collect();
+    let is_test = |module: &Module| tests.iter().any(|test| module.path.starts_with(test));
+    all.into_iter().filter(|module| !is_test(module)).collect()
+}
+
+/// Modules in files of their own that are for tests only.
+fn test_modules(module: &Module) -> Vec<Vec<String>> {
+    let mut lines = module.code.lines().map(str::trim).peekable();
+    let mut tests = Vec::new();
+    while let Some(line) = lines.next() {
+        let is_for_tests = line.starts_with("#[cfg(") && line.contains("test") && !line.contains("not(test");
+        if is_for_tests
+            && let Some(name) = lines.peek().and_then(|next| next.split("mod ").nth(1)?.strip_suffix(';'))
+        {
+            tests.push([&module.path[..], &[name.to_owned()]].concat());
+        }
+    }
+    tests
+}
+
+/// A source without comments, and without the modules for tests that it has in itself.
+fn code_of(text: &str) -> String {
+    let text: Vec<&str> = text.lines().map(|line| line.split("//").next().unwrap()).collect();
+    let mut code = String::new();
+    let mut lines = text.iter().copied().peekable();
+    while let Some(line) = lines.next() {
+        let begins_tests = line.starts_with("#[cfg(") && line.contains("test");
+        if begins_tests && lines.peek().is_some_and(|next| next.contains("mod ") && next.ends_with('{')) {
+            lines.by_ref().find(|line| *line == "}");
+            continue;
+        }
+        code.push_str(line);
+        code.push('\n');
+    }
+    code
+}
+
+/// The paths of a `use` declaration, one for each of its leaves.
+fn leaves(prefix: &str, tree: &str, found: &mut Vec<String>) {
+    let tree = tree.trim();
+    let Some((head, inner)) = tree.split_once('{') else {
+        let path = tree.split(" as ").next().unwrap().trim();
+        found.push(format!("{prefix}{path}"));
+        return;
+    };
+    let prefix = format!("{prefix}{}", head.trim());
+    let inner = inner.rsplit_once('}').unwrap().0;
+    let (mut depth, mut start) = (0, 0);
+    for (at, c) in inner.char_indices().chain([(inner.len(), ',')]) {
+        depth += i32::from(c == '{') - i32::from(c == '}');
+        if depth == 0 && c == ',' {
+            if !inner[start..at].trim().is_empty() {
+                leaves(&prefix, &inner[start..at], found);
+            }
+            start = at + 1;
+        }
+    }
+}
+
+/// All paths of a module that begin at the crate, or at the module or those around it.
+fn paths(code: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    for (at, _) in code.match_indices("use ") {
+        let before = code[..at].rsplit('\n').next().unwrap().trim();
+        if before.is_empty() || before.starts_with("pub") {
+            leaves("", code[at + 4..].split(';').next().unwrap(), &mut found);
+        }
+    }
+    for begin in ["crate::", "super::"] {
+        for (at, _) in code.match_indices(begin) {
+            if !code[..at].ends_with(|c: char| is_word(c) || c == ':') {
+                let path = code[at..].split(|c: char| !is_word(c) && c != ':').next().unwrap();
+                found.push(path.trim_end_matches(':').to_owned());
+            }
+        }
+    }
+    found
+}
+
+/// What the modules of the crate are called.
+type Names<'a> = BTreeSet<&'a [String]>;
+
+/// The module that a path leads to, as seen from another one; or none if it leads out of the crate, or to something that the root of the crate exports.
+fn target<'a>(names: &Names<'a>, from: &[String], path: &str) -> Option<&'a [String]> {
+    let mut parts = path.split("::").peekable();
+    let mut at: Vec<String> = Vec::new();
+    match *parts.peek()? {
+        "crate" => drop(parts.next()),
+        "self" => {
+            parts.next();
+            at = from.to_vec();
+        }
+        "super" => {
+            at = from.to_vec();
+            while parts.next_if(|part| *part == "super").is_some() {
+                at.pop();
+            }
+        }
+        child => {
+            at = from.to_vec();
+            at.push(child.to_owned());
+            names.get(&at[..])?;
+            parts.next();
+        }
+    }
+    for part in parts {
+        at.push(part.to_owned());
+        if !names.contains(&at[..]) {
+            at.pop();
+            break;
+        }
+    }
+    names.get(&at[..]).copied().filter(|module| !module.is_empty())
+}
+
+/// Which module imports from which.
+fn imports(modules: &[Module]) -> BTreeMap<&[String], BTreeSet<&[String]>> {
+    let names: Names<'_> = modules.iter().map(|module| &module.path[..]).collect();
+    let of = |module: &Module| {
+        paths(&module.code).iter().filter_map(|path| target(&names, &module.path, path)).collect()
+    };
+    modules.iter().map(|module| (&module.path[..], of(module))).collect()
+}
+
+fn layer(room: &str) -> usize {
+    let found = LAYERS.iter().position(|rooms| rooms.contains(&room));
+    found.unwrap_or_else(|| panic!("which layer is `{room}` in? See docs/architecture.md"))
+}
+
+/// Imports from a higher layer.
+fn upward(modules: &[Module]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (from, targets) in imports(modules) {
+        let Some(room) = from.first() else { continue };
+        for to in targets {
+            if layer(&to[0]) > layer(room)
+                || layer(&to[0]) == layer(room) && LAYERS[layer(room)].len() == 1 && to[0] != *room
+            {
+                wrong.push(format!("{} imports from {}", from.join("::"), to.join("::")));
+            }
+        }
+    }
+    wrong
+}
+
+#[test]
+fn rooms_import_from_below() {
+    let modules = modules();
+    assert!(modules.len() > 100, "only {} modules: does this test still find them?", modules.len());
+    let wrong = upward(&modules);
+    assert!(
+        wrong.is_empty(),
+        "a room imports only from those below it (docs/architecture.md):\n{}",
+        wrong.join("\n")
+    );
+}
+
+fn module(path: &str, code: &str) -> Module {
+    Module { path: path.split("::").map(str::to_owned).collect(), code: code_of(code) }
+}
+
+#[test]
+fn an_import_from_above_is_found() {
+    for wrong in [
+        "use crate::heap::Heap;",
+        "use crate::{units::LINE, heap::{self, Heap}};",
+        "pub(crate) use super::super::heap::Heap as Other;",
+        "fn f() { crate::heap::open() }",
+        "use super::super::{\n    units,\n    heap::Heap,\n};",
+    ] {
+        let modules = [
+            module("wal::group", wrong),
+            module("heap", ""),
+            module("units", ""),
+            module("wal", "mod group;"),
+        ];
+        assert_eq!(upward(&modules), ["wal::group imports from heap"], "{wrong}");
+    }
+    for right in [
+        "use crate::units::LINE;",
+        "use super::State;",
+        "// use crate::heap::Heap;",
+        "#[cfg(test)]\nmod tests {\n    use crate::heap::Heap;\n}\n",
+        "use heap::Other; // of another crate",
+    ] {
+        let modules = [
+            module("wal::group", right),
+            module("heap", ""),
+            module("units", ""),
+            module("wal", "mod group;"),
+        ];
+        assert!(upward(&modules).is_empty(), "{right}");
+    }
+}
