@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::heap::SyncPolicy;
 #[cfg(feature = "sim")]
 use crate::media::sim::mutant;
-use crate::media::{Bug, bug};
+use crate::media::{Bug, LINE, bug};
 use crate::sync::{AtomicU64, Mistake, MutexGuard, mistake};
 
 impl Wal {
@@ -235,8 +235,19 @@ impl Wal {
             new.map(most_mapped(self.layout, self.settings));
         }
         *current = new;
+        retire(&*old);
         Ok(())
     }
+}
+
+/// Makes a log that was replaced one that was never completed, durably, before its successor acknowledges anything: it may have other names still, and both are of the same heap and count
+/// alike. Should the heap come to lie beside this one, it must be missing its log, not find an old state. Who still uses the old file only syncs it, or reads records.
+fn retire(old: &dyn Storage) {
+    // As well as can be: if the disk fails here, nobody has been told a thing that the new one does not hold.
+    // SURVIVES drop: a simulated log that has lost its name is never found again. SURVIVES delay: as above.
+    let _ = old.write_all(&[0; LINE], 0);
+    // SURVIVES drop: as above. SURVIVES delay: as above.
+    let _ = old.sync();
 }
 
 /// Copies a log, with what says that it is one at the end: a part of it must not be taken for the whole.

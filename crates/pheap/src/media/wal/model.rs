@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use loom::thread;
 
-use super::format::{Seed as Salt, read_all};
+use super::format::{Head, Seed as Salt, read_all, read_head};
 use super::{Settings, Wal};
 use crate::error::{Error, Result};
 use crate::heap::SyncPolicy;
@@ -300,9 +300,13 @@ fn the_thread_in_the_background_dies() {
 fn the_log_is_removed() {
     let log = Log::every_commit();
     log.commits(0, 1..=1);
-    log.disk.log().unlink();
+    let old = log.disk.log();
+    old.unlink();
     let other = log.spawn(|log| log.commits(1, 1..=1));
     log.commits(0, 2..=2);
+    // It may have another name.
+    let head = read_head(&old.after_power_cut());
+    assert!(matches!(head, Ok(Head::Nothing)), "{head:?}");
     other.join().unwrap();
     assert_eq!((log.durable(0), log.durable(1)), (2, 1));
 }

@@ -84,8 +84,8 @@ impl ModelFile {
     }
 
     /// What a power cut leaves.
-    fn after_power_cut(&self) -> Content {
-        self.with(|fate| fate == Fate::Durable)
+    pub(super) fn after_power_cut(&self) -> Image {
+        Image(self.with(|fate| fate == Fate::Durable))
     }
 
     /// As the kernel does it: what could not be written is told once.
@@ -171,7 +171,7 @@ impl ModelDisk {
         let log = self.log();
         // In this order: the log may say that the file has everything, and if it does not, that must be seen.
         let log = log.after_power_cut();
-        (Image(self.data.after_power_cut()), Image(log))
+        (self.data.after_power_cut(), log)
     }
 }
 
