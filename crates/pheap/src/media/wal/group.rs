@@ -128,7 +128,10 @@ impl Wal {
     fn note_written(&self, state: &mut State, chunks: Vec<Chunk>, end: u64, written: io::Result<()>) {
         match written {
             Ok(()) => {
-                self.written.fetch_max(end, Ordering::Release);
+                // Nobody is told that a commit is good once it is known that the log is not, also not by who closes the heap, and writes the rest.
+                if state.failure.is_none() {
+                    self.written.fetch_max(end, Ordering::Release);
+                }
                 state.buffer.give_back(chunks);
             }
             Err(e) => self.fail(state, &format!("writing {}", self.disk.log_path().display()), &e),
@@ -151,11 +154,12 @@ impl Wal {
         state.syncing = false;
         match synced {
             Ok(kept) => {
-                if self.note_kept(state, &kept) {
+                // Another thread may have looked since, and not found it.
+                if self.note_kept(state, &kept) && state.failure.is_none() {
                     self.durable.fetch_max(end, Ordering::Release);
                     self.counters.syncs.fetch_add(1, Ordering::Relaxed);
-                    self.changed.notify_all();
                 }
+                self.changed.notify_all();
             }
             Err(e) => self.fail(state, &format!("syncing {}", self.disk.log_path().display()), &e),
         }
