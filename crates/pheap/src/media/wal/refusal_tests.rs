@@ -70,6 +70,20 @@ fn a_misplaced_log_is_no_broken_disk_when_metadata_find_it_full() {
     assert_eq!(root.read(|view, n| view[n]).unwrap(), 7);
 }
 
+/// A thread makes a checkpoint while another one has begun to close the heap, and gets over its misplaced log. Until that is done, a crash would lose what the checkpoint is for.
+#[test]
+fn who_makes_a_checkpoint_beside_a_close_is_told_of_a_misplaced_log() {
+    let setup = Setup::new();
+    let other = setup.folder.path().join("other");
+    fs::write(&other, b"precious").unwrap();
+    fs::rename(&other, setup.log()).unwrap();
+    setup.heap.inner().wal().unwrap().begin_to_close();
+    let made = setup.heap.checkpoint();
+    assert!(matches!(made, Err(Error::Misplaced { .. })), "{made:?}");
+    setup.heap.close().unwrap();
+    assert_eq!(fs::read(setup.folder.path().join("heap.wal")).unwrap(), b"precious");
+}
+
 /// A thread is about to sync a heap that another one closes: it has seen that the heap is open, and goes on when the log is gone.
 #[test]
 fn who_comes_too_late_makes_no_log() {
