@@ -398,8 +398,8 @@ impl Explorer {
             run.abandon()?;
             return Ok(state);
         }
-        run.settle(None)?;
-        run.check()?;
+        let report = run.settle(None)?;
+        run.check_settled(report)?;
         let (state, left) = (run.state().clone(), run.durable());
         run.abandon()?;
         let digest = state.digest();

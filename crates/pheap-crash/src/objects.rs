@@ -239,8 +239,15 @@ pub fn list<'r>(heap: &Heap, view: &View<'r>, first: P<'r, Node<'r>>) -> Result<
 pub struct Seen {
     /// What the roots hold.
     pub state: State,
+    /// What a check of the heap has said, if there was one.
+    pub report: Option<Report>,
+}
+
+impl Seen {
     /// Objects that belong to collections.
-    pub owned: u64,
+    pub fn owned(&self) -> u64 {
+        self.report.as_ref().map_or(0, owned)
+    }
 }
 
 /// Reads all of a heap. Each pointer is checked before it is followed, for a wrong protocol may leave any. Those within collections can only be
@@ -248,17 +255,15 @@ pub struct Seen {
 pub fn see(heap: &Heap, handles: &mut Handles) -> Result<Seen, String> {
     let mut places = Places::of(heap);
     let mut seen = Seen::default();
-    let mut checked = false;
     for info in heap.roots() {
         let name = &info.name;
         let found = found(heap, handles, name).map_err(|error| error.to_string())?;
-        if found.has_shelf() && !checked {
+        if found.has_shelf() && seen.report.is_none() {
             let report = heap.check().map_err(|error| error.to_string())?;
             if !report.is_clean() {
                 return Err(format!("a check of the heap says: {report}"));
             }
-            seen.owned = owned(&report);
-            checked = true;
+            seen.report = Some(report);
         }
         let read = match found {
             Found::First(Handle::Record(root)) => root.read(|view, p| places.record(name, view, p)),

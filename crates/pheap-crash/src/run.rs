@@ -9,13 +9,13 @@ mod start;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use pheap::{Durability, Error, Heap, Held, Options, SyncPolicy};
+use pheap::{Durability, Error, Heap, Held, Options, Report, SyncPolicy};
 
 use crate::fault::Failing;
 use crate::layouts::{self, Found};
 use crate::medium::{Content, Medium, Moment};
 use crate::model::{RootState, State};
-use crate::objects::{Handles, Node, base, handle};
+use crate::objects::{Handles, Node, Seen, base, handle};
 use crate::ops;
 use crate::program::{Both, Change, One, Op, Setting, Shelved, Which};
 use crate::tuning::SMALL;
@@ -227,8 +227,8 @@ impl Run {
     }
 
     /// The second part: looks at what the heap holds, which should be `state`, if that is known.
-    pub fn settle(&mut self, state: Option<State>) -> Result<(), String> {
-        let found = self.observe_opened()?;
+    pub fn settle(&mut self, state: Option<State>) -> Result<Option<Report>, String> {
+        let Seen { state: found, report } = self.observe_opened()?;
         if let Some(state) = state {
             self.state = state;
             self.compare(&found)?;
@@ -238,7 +238,7 @@ impl Run {
         self.look()?;
         self.trace.states = vec![self.state.clone(), self.state.clone()];
         self.acknowledge_opening();
-        Ok(())
+        Ok(report)
     }
 
     /// A number that tells apart what recoveries have made of their media: what these hold, and what the heap knows of it.
@@ -332,7 +332,7 @@ impl Run {
             }
             found => found?,
         };
-        self.compare(&found)?;
+        self.compare(&found.state)?;
         self.look()
     }
 

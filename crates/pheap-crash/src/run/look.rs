@@ -1,6 +1,6 @@
 //! What is looked at after each step, besides what the roots hold.
 
-use pheap::Heap;
+use pheap::{Heap, Report};
 
 use super::{Run, catching};
 use crate::model::State;
@@ -80,7 +80,15 @@ impl Run {
 
     /// Checks that the heap is sound in itself.
     pub fn check(&self) -> Result<(), String> {
-        let report = catching(|| self.heap().check().map_err(|error| error.to_string()))?;
+        self.check_report(catching(|| self.heap().check().map_err(|error| error.to_string()))?)
+    }
+
+    /// The same, by what a check has said since the heap was last changed, if there was one.
+    pub fn check_settled(&self, report: Option<Report>) -> Result<(), String> {
+        report.map_or_else(|| self.check(), |report| self.check_report(report))
+    }
+
+    fn check_report(&self, report: Report) -> Result<(), String> {
         let objects: u64 = self.state.roots.values().map(|root| root.objects(&[])).sum();
         let owned = owned(&report);
         if !report.is_clean() || report.objects != objects + owned {

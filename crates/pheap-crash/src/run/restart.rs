@@ -26,11 +26,11 @@ impl Run {
     /// Opens the heap, and reads it.
     pub(super) fn reopen(&mut self) -> Result<State, String> {
         self.open_heap()?;
-        self.observe_opened()
+        Ok(self.observe_opened()?.state)
     }
 
     /// Reads a heap that was opened just now.
-    pub(super) fn observe_opened(&mut self) -> Result<State, String> {
+    pub(super) fn observe_opened(&mut self) -> Result<Seen, String> {
         match self.observe() {
             // A check writes what it waits for, and the disk may fail then as well.
             Err(_) if self.is_failing() => {
@@ -71,11 +71,11 @@ impl Run {
         self.tell(true);
     }
 
-    pub(super) fn observe(&mut self) -> Result<State, String> {
+    pub(super) fn observe(&mut self) -> Result<Seen, String> {
         let heap = self.heap.as_ref().expect("it is open");
-        let Seen { state, owned } = catching(|| see(heap, &mut self.handles))?;
-        self.owned = owned;
-        Ok(state)
+        let seen = catching(|| see(heap, &mut self.handles))?;
+        self.owned = seen.owned();
+        Ok(seen)
     }
 
     /// Ends the process, one way or another, and opens the heap again.

@@ -42,6 +42,7 @@ impl Heap {
         let heap = self.inner();
         heap.check_open()?;
         heap.wal().map_or(Ok(()), |wal| heap.note_failure(wal.checkpoint(|| heap.drop_copies(wal))))?;
+        heap.check_log()?; // who closes the heap beside this gets over a log that is misplaced, but has not done so yet
         heap.check_named()
     }
 }

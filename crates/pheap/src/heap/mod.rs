@@ -395,7 +395,14 @@ impl HeapInner {
             Err(error) => Err(error),
             Ok(()) if !is_whole => Err(panicked()),
             Ok(()) if self.is_read_only() => Ok(()),
-            Ok(()) => self.mark_closed(&mut meta, live, !refused),
+            Ok(()) => self.mark_closed(&mut meta, live, !refused).or_else(|error| {
+                // The log may have been misplaced since it was looked for: that, closing gets over.
+                if !self.wal().is_some_and(|wal| wal.begin_to_close() && wal.may_write().is_ok()) {
+                    return Err(error);
+                }
+                meta.header.live_slots = (0, 0); // the file may not have them
+                self.mark_closed(&mut meta, None, false)
+            }),
         };
         meta.roots.clear();
         // SAFETY: every region is gone, and metadata are only touched with `meta` locked and the heap open.

@@ -202,6 +202,12 @@ impl Place<'_> {
 
     /// Opens a heap whose file stores go to.
     pub(super) fn open(&self, medium: Medium, sync: bool, header: Header) -> Result<Builder> {
+        if let Some(base) = self.base
+            && relocate::has_no_room(&header, self.base)
+        {
+            // The first opening changes how the heap is in use, so that the second one should not fail.
+            drop(relocate::reserve_at(base, header.reserved, Backing::Memory)?);
+        }
         open_in_place(header, self.base, |header, base| {
             let mapping = relocate::reserve(base, &header, self.shared(sync))?;
             Builder::existing(mapping, medium.clone(), header, &Leftover::default())

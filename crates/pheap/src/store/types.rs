@@ -12,6 +12,7 @@
 //! All types that one program adds at a time are one record, so that they may refer to one another and appear together. Nothing is written that
 //! could not be read again, and nothing is read that no compiler could have laid out.
 
+use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -28,9 +29,10 @@ use crate::units::PAGE;
 /// The table, as known while the heap is open.
 #[derive(Debug, Default)]
 pub(crate) struct TypeTable {
-    pub(crate) types: Vec<TypeLayout>,
-    /// Candidates only. Computed, never stored: what is in the file might not fit the types.
-    by_fingerprint: HashMap<u64, Vec<u32>>,
+    /// Shared with whoever looks at the heap as it is now.
+    pub(crate) types: Arc<Vec<TypeLayout>>,
+    /// Candidates only. Computed, when it is first needed, and never stored: what is in the file might not fit the types.
+    by_fingerprint: OnceCell<Fingerprints>,
     /// By address.
     by_desc: HashMap<usize, (&'static Desc, u32)>,
     pointer_maps: HashMap<u32, Arc<PointerMap>>,
@@ -40,6 +42,9 @@ pub(crate) struct TypeTable {
     /// Offsets of all extents.
     extents: Vec<u64>,
 }
+
+/// The numbers of the types with a fingerprint.
+type Fingerprints = HashMap<u64, Vec<u32>>;
 
 /// What [`TypeTable::add`] writes to: the mapped heap.
 pub(crate) struct Writer<'a> {
@@ -80,10 +85,7 @@ impl TypeTable {
                 table.end += size;
             }
             match u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes")) {
-                0 => {
-                    table.index();
-                    return Ok(table);
-                }
+                0 => return Ok(table),
                 next => {
                     table.extent = (next, extent_len(next).ok_or_else(bad)?);
                     table.end = next + LINE as u64;
@@ -94,11 +96,15 @@ impl TypeTable {
         Err(bad()) // extents double, so a longer chain is a circle
     }
 
-    /// Makes the types be found by their fingerprints.
-    fn index(&mut self) {
-        for (print, number) in fingerprints(&self.types).into_iter().zip(0..) {
-            self.by_fingerprint.entry(print).or_default().push(number);
-        }
+    /// The types by their fingerprints.
+    fn by_fingerprint(&self) -> &Fingerprints {
+        self.by_fingerprint.get_or_init(|| {
+            let mut all = Fingerprints::new();
+            for (print, number) in fingerprints(&self.types).into_iter().zip(0..) {
+                all.entry(print).or_default().push(number);
+            }
+            all
+        })
     }
 
     /// Adds the types of a record.
@@ -106,7 +112,7 @@ impl TypeTable {
         let mut new = Vec::new();
         read_layouts(payload, count, &mut new)?;
         check_layouts(&self.types, &new).map_err(Error::corrupt)?;
-        self.types.append(&mut new);
+        Arc::make_mut(&mut self.types).append(&mut new);
         Ok(())
     }
 
@@ -120,29 +126,18 @@ impl TypeTable {
         self.by_desc.get(&std::ptr::from_ref(desc).addr()).map(|&(_, number)| number)
     }
 
-    /// The number of a type, if the table has it.
-    ///
-    /// # Errors
-    /// [`Error::UnsupportedType`].
-    fn known(&mut self, desc: &'static Desc) -> Result<Option<u32>> {
-        let number = match self.find(desc) {
-            Some(number) => number,
-            None => match self.prepare(desc)? {
-                new if new.is_empty() => new.number,
-                _ => return Ok(None),
-            },
-        };
-        self.remember(desc, number);
-        Ok(Some(number))
-    }
-
     /// Whether the type with this number is that of a description.
     ///
     /// # Errors
     /// [`Error::UnsupportedType`].
     pub(crate) fn is(&mut self, number: u32, desc: &'static Desc) -> Result<bool> {
+        let found = self.find(desc);
         // The table could have a type twice.
-        Ok(self.known(desc)? == Some(number) || self.difference(number, desc)?.is_none())
+        let is = found == Some(number) || self.difference(number, desc)?.is_none();
+        if is && found.is_none() {
+            self.remember(desc, number);
+        }
+        Ok(is)
     }
 
     /// Where the type with this number and that of a description differ, if they do.
@@ -173,7 +168,7 @@ impl TypeTable {
         for (i, print) in prints.iter().enumerate() {
             // A fingerprint is a hint: names and fields are the program's, so anyone can make two types that share one.
             let here = (graph.types.as_slice(), i as u32);
-            let mut known = self.by_fingerprint.get(print).into_iter().flatten().copied();
+            let mut known = self.by_fingerprint().get(print).into_iter().flatten().copied();
             let known = known.find(|&number| difference((&self.types, number), here).is_none());
             let pending = || {
                 // Two descriptions of one type.
@@ -224,7 +219,7 @@ impl TypeTable {
         if self.types != stored.types {
             problems.push("the type table is not the one that the heap was opened with".to_owned());
         }
-        if self.by_fingerprint != stored.by_fingerprint {
+        if self.by_fingerprint.get().is_some_and(|prints| prints != stored.by_fingerprint()) {
             problems.push("types are not found by their fingerprints".to_owned());
         }
         for &(desc, number) in self.by_desc.values() {
@@ -292,8 +287,10 @@ impl TypeTable {
             }
         }
         for (print, layout) in new.types {
-            self.by_fingerprint.entry(print).or_default().push(self.types.len() as u32);
-            self.types.push(layout);
+            if let Some(prints) = self.by_fingerprint.get_mut() {
+                prints.entry(print).or_default().push(self.types.len() as u32);
+            }
+            Arc::make_mut(&mut self.types).push(layout);
         }
         self.remember(new.desc, new.number);
         new.number
@@ -368,7 +365,6 @@ mod tests {
         let mut table = TypeTable::default();
         let new = table.prepare(desc).unwrap();
         table.load(&new.payload, new.types.len() as u32).unwrap();
-        table.index();
         table
     }
 
@@ -382,13 +378,14 @@ mod tests {
             let types = table.types.len();
             for copies in [1, 3] {
                 let again = describe_root(&world, copies);
-                prop_assert_eq!(table.known(again).unwrap(), Some(0));
+                let found = table.prepare(again).unwrap();
+                prop_assert_eq!((found.number, found.is_empty()), (0, true));
                 prop_assert!(table.is(0, again).unwrap());
                 prop_assert_eq!(table_of(again).types.len(), types, "a type is written twice");
             }
             let other = describe_root(&other, 2);
             prop_assert!(!table.is(0, other).unwrap(), "{}", what);
-            prop_assert_ne!(table.known(other).unwrap(), Some(0), "{}", what);
+            prop_assert!(table.prepare(other).unwrap().number != 0, "{}", what);
             prop_assert!(!table_of(other).is(0, describe_root(&world, 1)).unwrap(), "{}", what);
             prop_assert_eq!(table.problems(&table), Vec::<String>::new());
         }

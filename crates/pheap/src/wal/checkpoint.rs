@@ -168,7 +168,7 @@ impl Wal {
         let mut state = self.state.lock();
         self.write_at_once(&mut state);
         self.check(&state)?;
-        // SURVIVES unreached: a simulated log cannot be misplaced. Somebody may put a real one back after a power failure.
+        // SURVIVES unreached: no program of the lab misplaces a log. Somebody may put a real one back after a power failure.
         self.log.read().sync().map_err(|e| {
             self.fail(&mut state, "syncing the log", &e);
             Error::io("syncing the log", e)

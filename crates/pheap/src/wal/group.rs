@@ -14,6 +14,7 @@ use crate::faults::mutant;
 use crate::faults::{Bug, bug};
 use crate::os::storage::{Kept, Storage};
 use crate::sync::{AtomicU64, Mistake, MutexGuard, mistake};
+use crate::units::LINE;
 use crate::wal::SyncPolicy;
 
 impl Wal {
@@ -128,7 +129,10 @@ impl Wal {
     fn note_written(&self, state: &mut State, chunks: Vec<Chunk>, end: u64, written: io::Result<()>) {
         match written {
             Ok(()) => {
-                self.written.fetch_max(end, Ordering::Release);
+                // Nobody is told that a commit is good once it is known that the log is not, also not by who closes the heap, and writes the rest.
+                if state.failure.is_none() {
+                    self.written.fetch_max(end, Ordering::Release);
+                }
                 state.buffer.give_back(chunks);
             }
             Err(e) => self.fail(state, &format!("writing {}", self.disk.log_path().display()), &e),
@@ -151,11 +155,12 @@ impl Wal {
         state.syncing = false;
         match synced {
             Ok(kept) => {
-                if self.note_kept(state, &kept) {
+                // Another thread may have looked since, and not found it.
+                if self.note_kept(state, &kept) && state.failure.is_none() {
                     self.durable.fetch_max(end, Ordering::Release);
                     self.counters.syncs.fetch_add(1, Ordering::Relaxed);
-                    self.changed.notify_all();
                 }
+                self.changed.notify_all();
             }
             Err(e) => self.fail(state, &format!("syncing {}", self.disk.log_path().display()), &e),
         }
@@ -235,8 +240,19 @@ impl Wal {
             new.map(most_mapped(self.layout, self.settings));
         }
         *current = new;
+        retire(&*old);
         Ok(())
     }
+}
+
+/// Makes a log that was replaced one that was never completed, durably, before its successor acknowledges anything: it may have other names still, and both are of the same heap and count
+/// alike. Should the heap come to lie beside this one, it must be missing its log, not find an old state. Who still uses the old file only syncs it, or reads records.
+fn retire(old: &dyn Storage) {
+    // As well as can be: if the disk fails here, nobody has been told a thing that the new one does not hold.
+    // SURVIVES drop: a simulated log that has lost its name is never found again. SURVIVES delay: as above.
+    let _ = old.write_all(&[0; LINE], 0);
+    // SURVIVES drop: as above. SURVIVES delay: as above.
+    let _ = old.sync();
 }
 
 /// Copies a log, with what says that it is one at the end: a part of it must not be taken for the whole.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use loom::thread;
 
-use super::format::{Seed as Salt, read_all};
+use super::format::{Head, Seed as Salt, read_all, read_head};
 use super::{Settings, Wal, WalIdentity};
 use crate::error::{Error, Result};
 use crate::log::{Range, ranges};
@@ -289,9 +289,13 @@ fn the_thread_in_the_background_dies() {
 fn the_log_is_removed() {
     let log = Log::every_commit();
     log.commits(0, 1..=1);
-    log.disk.log().unlink();
+    let old = log.disk.log();
+    old.unlink();
     let other = log.spawn(|log| log.commits(1, 1..=1));
     log.commits(0, 2..=2);
+    // It may have another name.
+    let head = read_head(&old.after_power_cut());
+    assert!(matches!(head, Ok(Head::Nothing)), "{head:?}");
     other.join().unwrap();
     assert_eq!((log.durable(0), log.durable(1)), (2, 1));
 }
@@ -325,10 +329,27 @@ fn closing_saves_what_is_in_a_misplaced_log() {
     other.join().unwrap();
 }
 
+/// Once a thread has found the log misplaced, nothing more is acknowledged: not by who was about to do so, having looked a moment ago, and not because closing the heap writes
+/// the rest of the log.
+fn nothing_is_acknowledged_once_the_log_is_misplaced(policy: SyncPolicy) {
+    let log = Log::new(policy, false);
+    let position = log.append(1, &[1], false).expect("there is room");
+    log.disk.log().misplace();
+    log.disk.look_seldom();
+    let other = log.spawn(move |log| drop(log.wal.acknowledge(position)));
+    log.wal.keep_found().expect_err("another file is there");
+    let acknowledged = log.wal.is_acknowledged(position);
+    log.wal.begin_to_close();
+    log.wal.checkpoint(|| {}).expect("nobody has to find the log");
+    other.join().unwrap();
+    assert_eq!(log.wal.is_acknowledged(position), acknowledged, "acknowledged after the failure");
+    assert_eq!(log.disk.after_power_cut().0.word(Log::place(1)), 1);
+}
+
 type Program = (&'static str, fn(), usize);
 
 /// The programs, with how often a thread is stopped where it could go on.
-const PROGRAMS: [Program; 18] = [
+const PROGRAMS: [Program; 20] = [
     ("two commit", two_commit, 4),
     ("three commit", three_commit, 3),
     ("commits beside a checkpoint", commits_beside_a_checkpoint, 3),
@@ -347,6 +368,16 @@ const PROGRAMS: [Program; 18] = [
     ("the log is removed", the_log_is_removed, 4),
     ("closing waits for writers", closing_waits_for_writers, 5),
     ("closing saves what is in a misplaced log", closing_saves_what_is_in_a_misplaced_log, 4),
+    (
+        "nothing is acknowledged once the log is misplaced",
+        || nothing_is_acknowledged_once_the_log_is_misplaced(SyncPolicy::EveryCommit),
+        4,
+    ),
+    (
+        "nothing is acknowledged once the log is misplaced, on demand",
+        || nothing_is_acknowledged_once_the_log_is_misplaced(SyncPolicy::OnDemand),
+        4,
+    ),
 ];
 
 #[test]
@@ -363,8 +394,8 @@ fn every_order_is_good_and_every_notification_counts() {
             missed.push(of_site[0].0.file());
         }
     }
-    // One at the end of a checkpoint, which says why.
-    assert_eq!(missed, ["crates/pheap/src/media/wal/checkpoint.rs"]);
+    // One at the end of a checkpoint, which says why; and the one for a commit that has not looked at the names, which is for a thread that looks later (`tests/files/wal_names.rs`).
+    assert_eq!(missed, ["crates/pheap/src/media/wal/checkpoint.rs", "crates/pheap/src/media/wal/group.rs"]);
 }
 
 #[test]

@@ -124,6 +124,30 @@ fn a_log_that_loses_its_name_gets_it_back() {
     }
 }
 
+/// A log that cannot get its name back gets a successor. Whatever name the old file has still, or gets, a heap that comes to lie beside it is not taken back to what it was then.
+#[test]
+fn a_log_that_was_replaced_is_none_any_more() {
+    for policy in POLICIES {
+        let dir = tempdir();
+        let (path, copy) = (dir.path().join("h"), dir.path().join("copy"));
+        let heap = options().sync_policy(policy).open(&path).unwrap();
+        let root = number(&heap);
+        set(&root, 1).unwrap();
+        // A file without a name cannot be linked.
+        let old = File::open(log_of(&path)).unwrap();
+        fs::remove_file(log_of(&path)).unwrap();
+        heap.sync().unwrap();
+        set(&root, 2).unwrap();
+        assert_eq!(after_kill(&path).unwrap(), 2);
+        fs::copy(&path, &copy).unwrap();
+        let mut bytes = vec![0; old.metadata().unwrap().len() as usize];
+        old.read_exact_at(&mut bytes, 0).unwrap();
+        fs::write(log_of(&copy), &bytes).unwrap();
+        let opened = copied().open(&copy);
+        assert!(matches!(opened, Err(Error::LogMissing { .. })), "{policy:?}: {opened:?}");
+    }
+}
+
 /// A commit that comes so soon after another one that it does not look: then the thread in the background does, though nothing else is ever asked for.
 #[test]
 fn a_commit_that_did_not_look_is_looked_after() {

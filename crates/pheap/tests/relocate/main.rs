@@ -277,6 +277,35 @@ fn what_an_interrupted_relocation_left_is_completed() -> Result<()> {
     Ok(())
 }
 
+/// Too many relocations were cut short, so that the last one is to be completed before the heap moves to where it is wanted. There it cannot be.
+#[test]
+fn an_opening_that_fails_completes_no_relocation() -> Result<()> {
+    let dir = tempdir();
+    let path = dir.path().join("x");
+    let listed = [place(), place(), place(), place()];
+    let heap = at(listed[0]).open(&path)?;
+    drop(fill(&heap, 1)?);
+    heap.close()?;
+    let mut bytes = fs::read(&path).unwrap();
+    let slot = newest_slot(&bytes);
+    for (i, &base) in listed.iter().enumerate() {
+        patch_header(&mut bytes, slot, 10 + i, base);
+    }
+    patch_header(&mut bytes, slot, 9, listed.len() as u64);
+    fs::write(&path, &bytes).unwrap();
+    let taken = place();
+    let other = at(taken).in_memory()?;
+    for durability in [Durability::Process, Durability::Wal] {
+        let error = at(taken).durability(durability).open(&path).expect_err("another heap is there");
+        assert!(matches!(error, Error::AddressInUse { base, .. } if base == taken), "{error}");
+        assert_eq!(bases(&path), listed);
+    }
+    drop(other);
+    at(taken).open(&path)?.close()?;
+    assert_eq!(bases(&path), [taken]);
+    Ok(())
+}
+
 #[test]
 fn a_list_of_bases_that_contradicts_itself_is_refused() -> Result<()> {
     let dir = tempdir();

@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::plan::{Parts, Plan, header_of, holds};
 use crate::error::Result;
@@ -76,7 +77,7 @@ pub(crate) struct HeapMap {
     base: *const u8,
     pub(crate) mapped: u64,
     /// The types, whose pointers name their targets by class.
-    pub(crate) types: Vec<TypeLayout>,
+    pub(crate) types: Arc<Vec<TypeLayout>>,
     /// The class of each type: the first type that is the same. Only classes are compared.
     classes: Vec<u32>,
     /// By type; `None` if the layout is impossible.
@@ -105,7 +106,7 @@ impl HeapMap {
         let mut map = HeapMap {
             base,
             mapped: meta.header.mapped,
-            types: types.iter().map(|ty| ty.renumbered(&|to| classes[to as usize])).collect(),
+            types: by_class(types, &classes),
             classes,
             plans: Vec::new(),
             spans: Vec::new(),
@@ -426,6 +427,14 @@ impl HeapMap {
             ),
         }
     }
+}
+
+/// The types, with pointers that name their targets by class.
+fn by_class(types: &Arc<Vec<TypeLayout>>, classes: &[u32]) -> Arc<Vec<TypeLayout>> {
+    if classes.iter().copied().eq(0..classes.len() as u32) {
+        return types.clone(); // no type is there twice
+    }
+    Arc::new(types.iter().map(|ty| ty.renumbered(&|to| classes[to as usize])).collect())
 }
 
 /// For each type, the first one that is the same: of the same layout, with pointers to types that are the same. (The type table may have a

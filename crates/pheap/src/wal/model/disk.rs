@@ -84,8 +84,8 @@ impl ModelFile {
     }
 
     /// What a power cut leaves.
-    fn after_power_cut(&self) -> Content {
-        self.with(|fate| fate == Fate::Durable)
+    pub(super) fn after_power_cut(&self) -> Image {
+        Image(self.with(|fate| fate == Fate::Durable))
     }
 
     /// As the kernel does it: what could not be written is told once.
@@ -149,11 +149,19 @@ pub(super) struct ModelDisk {
     pub(super) data: Arc<ModelFile>,
     logs: std::sync::Mutex<Vec<Arc<ModelFile>>>,
     maps: bool,
+    /// Whether commits rely on a look that was before.
+    seldom: AtomicBool,
 }
 
 impl ModelDisk {
     pub(super) fn new(maps: bool) -> Arc<ModelDisk> {
-        Arc::new(ModelDisk { data: ModelFile::new(false), logs: std::sync::Mutex::default(), maps })
+        let (data, seldom) = (ModelFile::new(false), AtomicBool::new(false));
+        Arc::new(ModelDisk { data, logs: std::sync::Mutex::default(), maps, seldom })
+    }
+
+    /// From now on, each commit comes a moment after a look at the names.
+    pub(super) fn look_seldom(&self) {
+        self.seldom.store(true, Relaxed);
     }
 
     /// The log that has the name.
@@ -171,7 +179,7 @@ impl ModelDisk {
         let log = self.log();
         // In this order: the log may say that the file has everything, and if it does not, that must be seen.
         let log = log.after_power_cut();
-        (Image(self.data.after_power_cut()), Image(log))
+        (self.data.after_power_cut(), log)
     }
 }
 
@@ -201,6 +209,10 @@ impl Disk for ModelDisk {
         }
         let is_here = current.linked.load(Relaxed) && current.id() == log.id();
         Ok(if is_here { Kept::Here } else { Kept::Lost })
+    }
+
+    fn keep_log_lately(&self, log: &dyn Storage) -> io::Result<Kept> {
+        if self.seldom.load(Relaxed) { Ok(Kept::HereBefore) } else { self.keep_log(log) }
     }
 
     fn keep_data(&self) -> io::Result<()> {
