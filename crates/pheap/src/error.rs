@@ -73,6 +73,17 @@ pub enum Error {
         supported: u64,
     },
 
+    /// An older pheap wrote the file, in a format that is not read any more.
+    #[error(
+        "the heap has format {found}, this program knows formats from {oldest} on; export its roots with the program that wrote it, and import them here"
+    )]
+    OlderFormat {
+        /// The format found.
+        found: u64,
+        /// The oldest one that is known here.
+        oldest: u64,
+    },
+
     /// A checksum or an invariant of the metadata does not hold.
     #[error("the heap is corrupt: {what}; restore it from a copy")]
     Corrupt {

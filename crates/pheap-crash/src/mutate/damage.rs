@@ -256,8 +256,6 @@ impl Damage {
             // Of bitmaps, the lowest bits are those of slots that there are; of numbers of segments, those of others.
             let low = if matches!(self, Damage::LiveSlots | Damage::LogSegment) { 0..4 } else { 0..0 };
             let bits = low.chain([word / 8 % 64, (word / 8 * 37 + 11) % 64]);
-            // An entry without a check is one of format 1.
-            let bits = bits.filter(|bit| self != Damage::Entries || !(24..32).contains(bit));
             for bit in bits.map(|bit| word * 8 + bit) {
                 self.open(heap, bit)
                     .map_err(|error| format!("when bit {bit:#x} of the {self} is wrong, {error}"))?;

@@ -12,7 +12,7 @@ use super::{Heap, Meta, open};
 use crate::error::{Error, Result};
 use crate::layout::desc::Prim;
 use crate::layout::{FieldLayout, Shape, TypeLayout, describe, slice_header};
-use crate::store::header::Use;
+use crate::store::header::{FORMAT, Use};
 
 /// A type, as [`Heap::types`] lists it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,7 +75,7 @@ impl Heap {
     fn info_of(&self, meta: &Meta) -> HeapInfo {
         let header = &meta.header;
         HeapInfo {
-            format: header.format,
+            format: FORMAT,
             uuid: header.uuid,
             base: header.bases.first().copied().unwrap_or(0),
             reserved: header.reserved,

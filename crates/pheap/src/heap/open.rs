@@ -30,7 +30,7 @@ use crate::os::regular;
 use crate::os::storage::Disk;
 use crate::store::arena::{Arena, SpanEntry, SpanKind};
 use crate::store::header;
-use crate::store::header::{FORMAT, Found, Header, Use};
+use crate::store::header::{Found, Header, Use};
 use crate::store::page_map::PageMap;
 use crate::store::pages::Pages;
 use crate::store::relocate;
@@ -309,7 +309,6 @@ pub(super) fn new_header(options: &Options) -> Header {
     let [a, b, salt] = random();
     let unit = options.arena_size;
     Header {
-        format: FORMAT,
         sequence: 0,
         uuid: u128::from(a) | u128::from(b) << 64,
         arena_unit: unit,

@@ -39,7 +39,7 @@ pub(crate) struct Arena {
     pub(crate) size: u64,
     /// Offset behind the pages that were ever part of a span, or may have been.
     pub(crate) used: u64,
-    /// Whether the entries of the span table are in the order of their pages: in small arenas, and in those of format 1.
+    /// Whether the entries of the span table are in the order of their pages: in small arenas.
     in_order: bool,
 }
 
@@ -79,7 +79,7 @@ impl SpanEntry {
         [word | Self::check(word), u64::from(self.ty) | u64::from(self.region) << 32]
     }
 
-    /// Bits 24 to 31 of the first word: what is left of the others when they are divided by 255, to which each bit adds something. Plus 1, for 0 is what format 1 has there.
+    /// Bits 24 to 31 of the first word: what is left of the others when they are divided by 255, to which each bit adds something, plus 1.
     fn check(word: u64) -> u64 {
         ((word & !CHECK) % 255 + 1) << 24
     }
@@ -99,7 +99,7 @@ impl SpanEntry {
                 return Err(Error::corrupt(format!("a span table holds a span of the unknown kind {other}")));
             }
         };
-        if a & CHECK != 0 && !holds(a & CHECK, SpanEntry::check(a)) {
+        if !holds(a & CHECK, SpanEntry::check(a)) {
             return Err(Error::corrupt("an entry of a span table is damaged"));
         }
         Ok(Some(SpanEntry {
@@ -236,19 +236,15 @@ impl Arena {
             return Err(bad());
         }
         let words: [u64; USED + 1] = stored.words(head)?;
-        let (size, apart) = (words[2], words[3]);
+        let size = words[2];
         if !size.is_multiple_of(PAGE) || size == 0 || size > mapped - start {
             return Err(bad());
         }
-        let mut arena = Arena::new(start, size);
-        arena.in_order |= apart == 0;
+        let arena = Arena::new(start, size);
         if !holds(&words[..HEAD_WORDS], &arena.head_words(salt)[..]) || arena.first_free() >= arena.end() {
             return Err(bad());
         }
-        let used = match words[USED] {
-            0 => arena.end(), // format 1 does not say
-            word => checked(word, "the use of an arena")?,
-        };
+        let used = checked(words[USED], "the use of an arena")?;
         if !(arena.first_free()..=arena.end()).contains(&used) || !used.is_multiple_of(PAGE) {
             return Err(bad());
         }
@@ -281,10 +277,9 @@ mod tests {
     fn survives_its_encoding(entry: SpanEntry) {
         assert_eq!(SpanEntry::from_words(entry.to_words()).unwrap(), Some(entry));
         let [word, other] = entry.to_words();
-        for flipped in (0..64).map(|bit| word ^ 1 << bit).filter(|flipped| flipped & CHECK != 0) {
+        for flipped in (0..64).map(|bit| word ^ 1 << bit) {
             assert!(SpanEntry::from_words([flipped, other]).is_err(), "{word:#x}, {flipped:#x}");
         }
-        assert_eq!(SpanEntry::from_words([word & !CHECK, other]).unwrap(), Some(entry), "format 1");
     }
 
     #[test]

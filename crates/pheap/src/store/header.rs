@@ -14,7 +14,7 @@ use crate::os::identity::Identity;
 use crate::units::{HEADER_SIZE, PAGE};
 use crate::wal::WalIdentity;
 
-/// The format that this program writes, and the newest that it reads.
+/// The format that this program reads and writes.
 pub(crate) const FORMAT: u32 = 3;
 /// First word of a slot. Not text, so that no text file can have it.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"\x89PHEAP\r\n");
@@ -42,8 +42,6 @@ pub(crate) enum Use {
 /// The content of a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
-    /// What was read. What is written is of the [newest](FORMAT) one.
-    pub(crate) format: u32,
     pub(crate) sequence: u64,
     pub(crate) uuid: u128,
     /// Arenas are multiples of this many bytes.
@@ -121,14 +119,16 @@ impl Header {
 
     fn from_words(w: &[u64]) -> Result<Header> {
         let (format, flags) = (w[1] as u32, w[1] >> 32);
-        if format > FORMAT || format == 0 || flags != 0 {
+        if format < FORMAT && format > 0 && flags == 0 {
+            return Err(Error::OlderFormat { found: format.into(), oldest: FORMAT.into() });
+        }
+        if format != FORMAT || flags != 0 {
             return Err(Error::NewerFormat {
                 found: if flags != 0 { w[1] } else { format.into() },
                 supported: FORMAT.into(),
             });
         }
         let header = Header {
-            format,
             sequence: w[2],
             uuid: u128::from(w[3]) | u128::from(w[4]) << 64,
             arena_unit: w[5],
@@ -199,7 +199,6 @@ impl Header {
     #[cfg_attr(feature = "sim", track_caller)]
     pub(crate) unsafe fn write(&mut self, media: &Media, base: *mut u8) {
         self.sequence += 1;
-        self.format = FORMAT;
         let words = self.to_words();
         // SAFETY: a slot is a page.
         unsafe {
@@ -313,7 +312,6 @@ mod tests {
 
     fn header(sequence: u64) -> Header {
         Header {
-            format: FORMAT,
             sequence,
             uuid: 7 << 70 | 3,
             arena_unit: 1 << 26,

@@ -29,8 +29,6 @@ pub(crate) const MARKS: [u64; 2] = [512, 1024];
 /// First word of the file. Not text, so that no text file can have it.
 const MAGIC: u64 = u64::from_le_bytes(*b"\x89PHEWAL\n");
 const FORMAT: u64 = 2;
-/// The one that had neither a nonce nor a second mark.
-const FIRST_FORMAT: u64 = 1;
 /// Bytes of a segment, at most. What is made is far shorter.
 const MOST_SEGMENT: u64 = 1 << 30;
 const HEAD_WORDS: usize = 8;
@@ -48,7 +46,7 @@ pub(crate) struct Layout {
     pub(crate) uuid: u128,
     /// Counts the logs of the heap.
     pub(crate) id: u64,
-    /// Tells the logs of copies of one heap apart, which count alike. 0 in logs of the first format.
+    /// Tells the logs of copies of one heap apart, which count alike. Never 0.
     pub(crate) nonce: u64,
     /// Bytes of a segment.
     pub(crate) segment: u64,
@@ -109,7 +107,7 @@ fn head_sum(words: &[u64; HEAD_WORDS]) -> u64 {
 
 /// Whether these may be some words of a head that was being written, without the first one: the disk may have any of them.
 fn is_torn(words: &[u64; HEAD_WORDS]) -> bool {
-    [0, FIRST_FORMAT, FORMAT].contains(&words[1]) && words[5].is_multiple_of(HEAD) && words[5] <= MOST_SEGMENT
+    [0, FORMAT].contains(&words[1]) && words[5].is_multiple_of(HEAD) && words[5] <= MOST_SEGMENT
 }
 
 /// Whether a file is as long as a new log at most, and has nothing but a head.
@@ -145,13 +143,12 @@ pub(crate) fn read_head(file: &dyn Storage) -> io::Result<Head> {
         return Ok(Head::Damaged(uuid));
     }
     let (format, segment, nonce) = (words[1], words[5], words[6]);
-    let known = match format {
-        FIRST_FORMAT => nonce == 0,
-        FORMAT => nonce != 0,
-        _ => false,
-    };
-    if !known || !segment.is_multiple_of(HEAD) || !(2 * PIECE as u64 * 8..=MOST_SEGMENT).contains(&segment) {
-        return Ok(Head::Foreign("a newer pheap wrote it"));
+    if format != FORMAT
+        || nonce == 0
+        || !segment.is_multiple_of(HEAD)
+        || !(2 * PIECE as u64 * 8..=MOST_SEGMENT).contains(&segment)
+    {
+        return Ok(Head::Foreign("another version of pheap wrote it"));
     }
     Ok(Head::Log(Layout { uuid, id: words[4], nonce, segment }))
 }

@@ -45,7 +45,7 @@ impl Leftover {
                 Some(Head::Damaged(_)) => Err(foreign("it belongs to another heap")),
                 // Left by a crash between the end of its use and its removal, or while it was made.
                 // SURVIVES drop: it is not the heap's own by its nonce, either, and one that was never used has nothing to lose (though the heap that was killed before it wrote
-                // anything to it would say that it is missing). This is to say what it is, and for logs of format 1, which have no nonce.
+                // anything to it would say that it is missing). This is to say what it is.
                 Some(Head::Log(layout)) if !holds(layout.uuid, of.uuid) => {
                     Err(foreign("it belongs to another heap"))
                 }
@@ -65,7 +65,7 @@ impl Leftover {
             (None, _) | (_, None | Some(Head::Nothing)) => return Err(missing()),
             (_, Some(Head::Foreign(why))) => return Err(foreign(why)),
             (_, Some(Head::Damaged(_))) => return Err(foreign("its head is damaged")),
-            // SURVIVES drop: its nonce is not the header's, either. This is to say what it is, and for logs of format 1, which have none.
+            // SURVIVES drop: its nonce is not the header's, either. This is to say what it is.
             (_, Some(Head::Log(layout))) if !holds(layout.uuid, of.uuid) => {
                 return Err(foreign("it belongs to another heap"));
             }
@@ -99,7 +99,6 @@ const OF_A_COPY: &str = "it is that of a copy of the heap";
 
 /// Whether a log with the right number is the one that the header names, and not one that another copy of the heap has counted alike.
 fn is_own(layout: Layout, of: &WalIdentity) -> bool {
-    // Those of the first format have 0, and so have the headers of heaps that made them.
     holds(layout.nonce, of.nonce) || bug(Bug::LogsCountAlike)
 }
 

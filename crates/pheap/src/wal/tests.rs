@@ -447,63 +447,6 @@ fn a_torn_mark_leaves_the_other_one() {
     assert!(found > 1 && heap.contains_key(&one(folded)[0].0), "without it, the older one does");
 }
 
-/// The log of a heap that a program was killed with which knew of no nonces.
-#[test]
-fn a_log_of_the_first_format_is_still_read() {
-    let dir = tempfile::tempdir().unwrap();
-    let [path, log_path, copy, copy_log] =
-        ["heap", "heap.wal", "old", "old.wal"].map(|name| dir.path().join(name));
-    let options =
-        crate::Options::new().durability(crate::Durability::Wal).arena_size(1 << 20).log_limit(1 << 20);
-    let heap = options.open(&path).unwrap();
-    let root = heap.root::<u64>("n").unwrap();
-    for value in 1..=5 {
-        root.txn(|tx, p| {
-            tx[p] = value;
-            Ok(())
-        })
-        .unwrap();
-    }
-    let (mut data, log) = (std::fs::read(&path).unwrap(), std::fs::read(&log_path).unwrap());
-    let word = |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..][..8].try_into().unwrap());
-    // What that program would have written: headers of format 2, and records with other seeds.
-    for slot in [0, PAGE as usize] {
-        let mut words: Vec<u64> = (0..63).map(|i| word(&data, slot + i * 8)).collect();
-        words[1] = 2;
-        words[21..63].fill(0);
-        words.push(xxhash_rust::xxh3::xxh3_64(bytes(&words)));
-        data[slot..slot + 512].copy_from_slice(bytes(&words));
-    }
-    let log = InMemory(Mutex::new(log));
-    let Head::Log(layout) = read_head(&log).unwrap() else { panic!("no log") };
-    let salt = word(&data, 64);
-    let found = read_all(&log, layout, Seed::new(salt, layout), Path::new("log")).unwrap();
-    let old = Layout { nonce: 0, ..layout };
-    let mut head: Vec<u64> =
-        old.to_bytes().chunks(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect();
-    head[1] = 1;
-    head[7] = xxhash_rust::xxh3::xxh3_64(bytes(&head[..7]));
-    let mut written = bytes(&head).to_vec();
-    written.resize(old.file_offset(2) as usize, 0);
-    let mut buffer = Buffer::new(old, Seed::new(salt, old), 2);
-    for record in &found.records {
-        buffer.append(ranges(record));
-    }
-    for chunk in buffer.take() {
-        written[chunk.file_offset as usize..][..chunk.words.len() * 8].copy_from_slice(bytes(&chunk.words));
-    }
-    std::fs::write(&copy, &data).unwrap();
-    std::fs::write(&copy_log, &written).unwrap();
-    let heap = options.open(&copy).unwrap();
-    assert!(heap.stats().replayed_records > 0);
-    assert_eq!(heap.root::<u64>("n").unwrap().read(|view, p| view[p]).unwrap(), 5);
-    heap.close().unwrap();
-    // A log of the new format is none of a heap of the old one.
-    std::fs::write(&copy, &data).unwrap();
-    std::fs::write(&copy_log, &*log.0.lock().unwrap()).unwrap();
-    assert!(matches!(options.open(&copy), Err(crate::Error::ForeignLog { .. })));
-}
-
 /// A disk whose log is tried out, of which it has a copy from the middle of that.
 #[derive(Debug, Default)]
 struct Tried {

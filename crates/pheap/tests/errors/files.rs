@@ -140,6 +140,15 @@ fn a_newer_format() {
 }
 
 #[test]
+fn an_older_format() {
+    let error = altered(|bytes| {
+        let slot = newest_slot(bytes);
+        patch_header(bytes, slot, 1, 2);
+    });
+    assert!(matches!(error, Error::OlderFormat { found: 2, oldest: 3 }), "{error}");
+}
+
+#[test]
 fn an_unknown_feature_flag() {
     let error = altered(|bytes| {
         let slot = newest_slot(bytes);

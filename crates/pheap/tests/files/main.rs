@@ -4,7 +4,6 @@ mod backup;
 #[path = "../common/mod.rs"]
 mod common;
 mod copies;
-mod format;
 mod growth;
 mod predecessor;
 mod readonly;

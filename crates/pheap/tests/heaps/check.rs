@@ -286,11 +286,14 @@ fn damaged_span_tables_are_found() -> Result<()> {
     let mut messages = BTreeSet::new();
     for entry in entries {
         let flips = [(0, 1), (0, 4), (0, 0xff), (1, 8), (3, 0x80), (4, 1), (8, 1), (11, 1), (12, 3), (15, 1)];
-        // With their check, and without, as in format 1.
-        for ((byte, flip), mask) in flips.into_iter().flat_map(|flip| [(flip, 0xff), (flip, 0)]) {
+        // Also with a check that is right: as who wants to do harm would write it.
+        for ((byte, flip), checked) in flips.into_iter().flat_map(|flip| [(flip, false), (flip, true)]) {
             let mut bytes = good.clone();
-            bytes[entry + 3] &= mask;
             bytes[entry + byte] ^= flip;
+            if checked {
+                let word = u64::from_le_bytes(bytes[entry..][..8].try_into().unwrap()) & !(0xff << 24);
+                bytes[entry + 3] = (word % 255 + 1) as u8;
+            }
             let path = dir.path().join("x");
             fs::write(&path, &bytes).unwrap();
             match tiny().verify(true).open(&path) {
