@@ -8,10 +8,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use super::{Heap, HeapInner, Meta};
+use super::{Heap, HeapInner};
 use crate::error::{Error, Result};
 use crate::os::names::has_name;
 use crate::os::random;
+use crate::store::Tables;
 use crate::store::header::{Header, Use};
 use crate::store::spans::all_spans;
 use crate::units::HEADER_SIZE;
@@ -45,7 +46,7 @@ impl Heap {
         let partial = Partial::create(path).map_err(error)?;
         {
             let still = heap.still()?;
-            heap.copy(&mut still.meta(), &partial.file).map_err(error)?;
+            heap.copy(&mut still.tables(), &partial.file).map_err(error)?;
         }
         // SURVIVES unreached: copies are real files, which the simulator does not make; no crash test covers it.
         partial.file.sync_all().map_err(error)?;
@@ -183,7 +184,7 @@ fn remove_stale(target: &Path, name: &OsStr) {
 
 impl HeapInner {
     /// Writes the heap to an empty file. The caller sees to it that nobody changes it.
-    fn copy(&self, meta: &mut Meta, to: &File) -> io::Result<()> {
+    fn copy(&self, tables: &mut Tables, to: &File) -> io::Result<()> {
         let cloned = self.mapping.shared_file().map(|file| {
             let permissions = file.metadata()?.permissions();
             to.set_permissions(permissions)?;
@@ -195,11 +196,11 @@ impl HeapInner {
         // A file system that cannot do it says so in many ways. Whatever came of it, the next one starts anew.
         if !cloned.transpose()?.unwrap_or(false) {
             to.set_len(0)?;
-            self.copy_pages(meta, to)?;
+            self.copy_pages(tables, to)?;
         }
-        to.set_len(meta.header.mapped)?;
+        to.set_len(tables.header.mapped)?;
         // Which slots are live is found out when the copy is opened: pages that hold it count as free.
-        let mut header = Header { in_use: Use::Closed, live_slots: (0, 0), ..meta.header.clone() };
+        let mut header = Header { in_use: Use::Closed, live_slots: (0, 0), ..tables.header.clone() };
         // Both slots: if one is damaged later, the other must not say that the heap was in use.
         for _ in 0..2 {
             header.sequence += 1;
@@ -209,12 +210,12 @@ impl HeapInner {
     }
 
     /// Writes the pages that are in use; the others are holes.
-    fn copy_pages(&self, meta: &Meta, to: &File) -> io::Result<()> {
-        // SAFETY: the arenas are mapped, and their tables are not changed while `meta` is locked.
-        let spans = unsafe { all_spans(self.base(), &meta.arenas) }.map_err(io::Error::other)?;
-        let tables = meta.arenas.iter().map(|arena| (arena.start.max(HEADER_SIZE), arena.first_free()));
+    fn copy_pages(&self, tables: &Tables, to: &File) -> io::Result<()> {
+        // SAFETY: the arenas are mapped, and their tables are not changed while they are locked.
+        let spans = unsafe { all_spans(self.base(), &tables.arenas) }.map_err(io::Error::other)?;
+        let own = tables.arenas.iter().map(|arena| (arena.start.max(HEADER_SIZE), arena.first_free()));
         let spans = spans.iter().map(|span| (span.offset, span.end()));
-        for (mut at, end) in tables.chain(spans) {
+        for (mut at, end) in own.chain(spans) {
             while at < end {
                 let len = (end - at).min(CHUNK);
                 // SAFETY: mapped, and nobody changes it.

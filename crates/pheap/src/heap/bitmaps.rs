@@ -12,10 +12,10 @@ use std::collections::HashMap;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::{HeapInner, Meta};
 use crate::faults::holds;
 use crate::region::alloc::span::ObjectSpan;
 use crate::store::header::Header;
+use crate::store::{Store, Tables};
 use crate::units::HEADER_SIZE;
 use crate::units::PAGE;
 
@@ -30,7 +30,7 @@ impl LiveSlots {
     ///
     /// # Safety
     /// The heap is mapped at `base`, and nobody writes to it.
-    pub(super) unsafe fn read(base: *const u8, header: &Header) -> Option<LiveSlots> {
+    pub(crate) unsafe fn read(base: *const u8, header: &Header) -> Option<LiveSlots> {
         let (offset, len) = header.live_slots;
         let inside = offset >= HEADER_SIZE && offset.checked_add(len)? <= header.mapped;
         if len < 8 || !inside || !offset.is_multiple_of(8) || !len.is_multiple_of(8) {
@@ -76,20 +76,18 @@ fn checksum(words: &[u64], header: &Header) -> u64 {
     xxh3_64_with_seed(bytes, header.salt ^ header.live_slots.0)
 }
 
-impl Meta {
-    /// Stores what was [added](add) for all spans, in free pages. Named by the header that is written next; nothing is stored if there is
-    /// no room without growing the file.
-    pub(super) fn store_live_slots(&mut self, heap: &HeapInner, spans: &[u64]) {
-        let bytes = (spans.len() as u64 + 1) * 8;
-        let Some(offset) = self.pages.take(bytes.next_multiple_of(PAGE)) else { return };
-        self.header.live_slots = (offset, bytes);
-        let sum = checksum(spans, &self.header);
-        // SAFETY: free pages, taken just now; the heap is being closed, so nobody else takes some.
-        unsafe {
-            let start = heap.base().add(offset as usize);
-            self.media.store(start, (&raw const sum).cast(), 8);
-            self.media.store(start.add(8), spans.as_ptr().cast(), spans.len() * 8);
-            self.media.persist_directly(heap.base(), start, bytes as usize);
-        }
+/// Stores what was [added](add) for all spans, in free pages. Named by the header that is written next; nothing is stored if there is
+/// no room without growing the file.
+pub(crate) fn store_live_slots(store: &Store, tables: &mut Tables, spans: &[u64]) {
+    let bytes = (spans.len() as u64 + 1) * 8;
+    let Some(offset) = tables.pages.take(bytes.next_multiple_of(PAGE)) else { return };
+    tables.header.live_slots = (offset, bytes);
+    let sum = checksum(spans, &tables.header);
+    // SAFETY: free pages, taken just now; the heap is being closed, so nobody else takes some.
+    unsafe {
+        let start = store.base().add(offset as usize);
+        tables.media.store(start, (&raw const sum).cast(), 8);
+        tables.media.store(start.add(8), spans.as_ptr().cast(), spans.len() * 8);
+        tables.media.persist_directly(store.base(), start, bytes as usize);
     }
 }

@@ -1,16 +1,11 @@
 //! Checkpoints of a heap with a write-ahead log, and private pages that are given back after them.
 
-#[cfg(feature = "sim")]
-use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Heap, HeapInner};
-use crate::error::{Error, Result};
-#[cfg(feature = "sim")]
-use crate::faults::mutant;
+use crate::error::Result;
 use crate::faults::{Bug, bug};
-use crate::region::Region;
 use crate::units::PAGE;
 use crate::wal::Wal;
 
@@ -48,67 +43,6 @@ impl Heap {
 }
 
 impl HeapInner {
-    /// The write-ahead log, if the heap has one.
-    #[inline(always)]
-    pub(crate) fn wal(&self) -> Option<&Arc<Wal>> {
-        self.medium.wal()
-    }
-
-    /// Waits until what was recorded before `position` may be told to others.
-    #[inline]
-    #[cfg_attr(feature = "sim", track_caller)]
-    pub(crate) fn acknowledge(&self, wal: &Wal, position: u64) -> Result<()> {
-        if wal.is_acknowledged(position) {
-            return Ok(());
-        }
-        #[cfg(feature = "sim")]
-        if mutant::is_dropped(mutant::Kind::FileSync, Location::caller()) {
-            return Ok(());
-        }
-        if self.is_forked() {
-            return Err(Error::Forked); // the log is the parent's
-        }
-        self.note_failure(wal.acknowledge(position))
-    }
-
-    /// Waits for a checkpoint if too much memory is private.
-    #[inline(always)]
-    pub(crate) fn wait_for_memory(&self) {
-        if let Some(wal) = self.wal()
-            && wal.is_over_memory()
-        {
-            wal.wait_for_memory();
-        }
-    }
-
-    /// Waits until all that was recorded may be told to others.
-    #[cfg_attr(feature = "sim", track_caller)]
-    pub(crate) fn acknowledge_all(&self) -> Result<()> {
-        match self.wal() {
-            Some(wal) => {
-                self.acknowledge(wal, wal.end())?;
-                self.note_failure(wal.has_taken_all())
-            }
-            None => Ok(()),
-        }
-    }
-
-    /// Fails if the log has: what is going to be done would not be recorded.
-    pub(crate) fn check_log(&self) -> Result<()> {
-        match self.wal().and_then(|wal| wal.failure()) {
-            Some(failure) => self.note_failure(Err(failure)),
-            None => Ok(()),
-        }
-    }
-
-    /// If the log has failed, nobody may use the heap any more.
-    pub(crate) fn note_failure<R>(&self, result: Result<R>) -> Result<R> {
-        if result.is_err() && self.wal().is_some_and(|wal| wal.failure().is_some()) {
-            self.set_failed();
-        }
-        result
-    }
-
     /// Starts the thread that makes checkpoints.
     pub(super) fn make_checkpoints(self: &Arc<Self>) {
         struct Shared(*const HeapInner);
@@ -165,18 +99,17 @@ impl HeapInner {
         }
         let enough = || wal.pages.bytes() <= limit / 4;
         // Nobody stores to free pages, nor reads what is in them.
-        let regions: Vec<Arc<Region>> = {
-            // Who has it may wait for room in the log.
-            let Some(meta) = self.meta.try_lock_for(PATIENCE) else { return };
+        {
+            // Who has them may wait for room in the log.
+            let Some(tables) = self.tables.try_lock_for(PATIENCE) else { return };
             if self.check_open().is_err() {
                 return; // closed meanwhile, and not mapped any more
             }
-            for (offset, len) in meta.pages.runs() {
+            for (offset, len) in tables.pages.runs() {
                 self.drop_range(wal, offset, len, |at| wal.pages.is_private(at));
             }
-            meta.roots.values().cloned().collect()
-        };
-        for region in regions {
+        }
+        for region in self.regions() {
             let mut from = 0;
             while !enough()
                 && let Some(next) = region.with_spans(from, STEP, PATIENCE, |offset, len| {

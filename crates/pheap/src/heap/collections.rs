@@ -1,15 +1,14 @@
 //! Collections of the whole heap: on demand, and in the background after it was opened.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::options::marking_threads;
-use super::pauses::{Histogram, Pauses};
+use super::options::{Options, marking_threads};
 use super::worker::Worker;
 use super::{Heap, HeapInner};
 use crate::error::{Error, Result};
-use crate::region::collect::Stage;
+use crate::region::collect::{Pace, Stage};
 use crate::region::{Region, guard};
 
 /// A region with fewer bytes is marked by one thread.
@@ -21,28 +20,18 @@ const HEAD_START: Duration = Duration::from_millis(1);
 /// What is known of a heap's collections.
 #[derive(Default)]
 pub(crate) struct Collections {
-    completed: AtomicU64,
-    pauses: Histogram,
+    pub(super) pace: Arc<Pace>,
+    /// As many as there are processors, if 0. See [`Options::collect_threads`](crate::Options::collect_threads).
+    threads: usize,
     /// Tells the thread in the background to end.
     stop: AtomicBool,
     background: Worker,
 }
 
 impl Collections {
-    pub(crate) fn completed(&self) {
-        self.completed.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn pause(&self, duration: Duration) {
-        self.pauses.add(duration);
-    }
-
-    pub(super) fn count(&self) -> u64 {
-        self.completed.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn pauses(&self) -> (Pauses, Duration) {
-        (self.pauses.copy(), self.pauses.total())
+    pub(super) fn new(options: &Options) -> Collections {
+        let pace = Arc::new(Pace::new(options.collect_growth.into(), options.collect_least));
+        Collections { pace, threads: options.collect_threads, ..Collections::default() }
     }
 }
 
@@ -89,7 +78,7 @@ impl HeapInner {
         if guard::is_inside(self.id()) {
             return Err(Error::Nested);
         }
-        Ok(self.meta.lock().roots.values().cloned().collect())
+        Ok(self.regions())
     }
 
     /// Collects one region. This thread is not inside of the heap.
@@ -106,7 +95,7 @@ impl HeapInner {
         let mark =
             || while region.mark_beside_readers(self) == Stage::Working && !self.collections.stops() {};
         let threads =
-            if region.span_bytes() < WORTH_THREADS { 1 } else { marking_threads(self.collect_threads) };
+            if region.span_bytes() < WORTH_THREADS { 1 } else { marking_threads(self.collections.threads) };
         std::thread::scope(|scope| {
             for _ in 1..threads {
                 scope.spawn(mark);
@@ -114,11 +103,6 @@ impl HeapInner {
             mark();
         });
         while region.collect_alone() && !self.collections.stops() {}
-    }
-
-    /// Whether runs must be repeatable: no threads that nobody asked for, no looking at clocks.
-    pub(crate) fn is_simulated(&self) -> bool {
-        self.medium.is_simulated() || self.mapping.is_simulated()
     }
 
     /// Marks what is live in a heap that was just opened, in a thread of its own.
@@ -133,8 +117,7 @@ impl HeapInner {
             // SAFETY: `stop_background` waits for this thread before the heap goes.
             let heap = unsafe { &*shared.0 };
             std::thread::park_timeout(HEAD_START); // or until it is to stop
-            let regions: Vec<Arc<Region>> = heap.meta.lock().roots.values().cloned().collect();
-            for region in regions {
+            for region in heap.regions() {
                 while !heap.collections.stops() && region.mark_beside_readers(heap) == Stage::Working {}
                 while !heap.collections.stops() && region.collect_alone() {}
             }

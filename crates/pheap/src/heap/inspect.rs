@@ -8,10 +8,11 @@ use std::fmt;
 use super::check::map::{Astray, HeapMap, Place};
 use super::check::trace::read_integer;
 use super::options::Durability;
-use super::{Heap, Meta, open};
+use super::{Heap, open};
 use crate::error::{Error, Result};
 use crate::layout::desc::Prim;
 use crate::layout::{FieldLayout, Shape, TypeLayout, describe, slice_header};
+use crate::store::Tables;
 use crate::store::header::{FORMAT, Use};
 
 /// A type, as [`Heap::types`] lists it.
@@ -64,25 +65,26 @@ pub struct HeapInfo {
 impl Heap {
     /// All types that objects in the heap ever had, by number. (In a forked child, none if the heap was being changed.)
     pub fn types(&self) -> Vec<TypeInfo> {
-        self.inner().look_at_meta(types_of).unwrap_or_default()
+        self.inner().look_at_tables(types_of).unwrap_or_default()
     }
 
     /// What the header says. (In a forked child, nothing if the heap was being changed.)
     pub fn info(&self) -> HeapInfo {
-        self.inner().look_at_meta(|meta| self.info_of(meta)).unwrap_or_default()
+        let roots = self.inner().look_at_regions().len() as u64;
+        self.inner().look_at_tables(|tables| self.info_of(tables, roots)).unwrap_or_default()
     }
 
-    fn info_of(&self, meta: &Meta) -> HeapInfo {
-        let header = &meta.header;
+    fn info_of(&self, tables: &Tables, roots: u64) -> HeapInfo {
+        let header = &tables.header;
         HeapInfo {
             format: FORMAT,
             uuid: header.uuid,
             base: header.bases.first().copied().unwrap_or(0),
             reserved: header.reserved,
             file_bytes: header.mapped,
-            free_bytes: meta.pages.total(),
+            free_bytes: tables.pages.total(),
             arena_size: header.arena_unit,
-            arenas: meta.arenas.len() as u64,
+            arenas: tables.arenas.len() as u64,
             in_use: match header.in_use {
                 Use::Closed => None,
                 Use::Process => Some(Durability::Process),
@@ -90,8 +92,8 @@ impl Heap {
                 Use::Wal | Use::Prepared => Some(Durability::Wal),
             },
             offered: self.inner().mapping.file().map(open::offered),
-            types: meta.types.types.len() as u64,
-            roots: meta.roots.len() as u64,
+            types: tables.types.types.len() as u64,
+            roots,
         }
     }
 
@@ -116,8 +118,8 @@ impl Heap {
     }
 }
 
-fn types_of(meta: &Meta) -> Vec<TypeInfo> {
-    let types = &meta.types.types;
+fn types_of(tables: &Tables) -> Vec<TypeInfo> {
+    let types = &tables.types.types;
     let info = |(number, ty): (usize, &TypeLayout)| TypeInfo {
         number: number as u32,
         name: ty.name.clone(),

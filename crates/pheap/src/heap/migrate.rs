@@ -168,10 +168,10 @@ impl HeapInner {
         old: &'static Desc,
         new: &'static Desc,
     ) -> Result<Option<(Arc<Region>, u32)>> {
-        let mut meta = self.meta.lock();
-        let Some(region) = meta.roots.get(name).cloned() else { return Ok(None) };
+        let Ok(region) = self.region(name) else { return Ok(None) };
+        let mut tables = self.tables.lock();
         let ty = region.ty();
-        let found = meta.types.is(ty, old)? && !meta.types.is(ty, new)?;
+        let found = tables.types.is(ty, old)? && !tables.types.is(ty, new)?;
         Ok(found.then_some((region, ty)))
     }
 
@@ -181,8 +181,8 @@ impl HeapInner {
         let (region, base) = (exclusive.region, self.base());
         let at = (region.header.addr() - base.addr()) as u64;
         let (salt, entry_at) = {
-            let meta = self.meta.lock();
-            (meta.header.salt, meta.arena_of(at).entry(at))
+            let tables = self.tables.lock();
+            (tables.header.salt, tables.arena_of(at).entry(at))
         };
         // SAFETY: the region's header is mapped, its region locked, and no reference into it is alive.
         unsafe {

@@ -4,49 +4,40 @@ mod backup;
 pub(crate) mod bitmaps;
 pub(crate) mod check;
 mod checkpoints;
+mod close;
 mod collections;
 mod inspect;
 mod logged;
 mod migrate;
 mod open;
 mod options;
-mod pauses;
-mod removed;
 mod roots;
 #[cfg(feature = "sim")]
 mod simulated;
-mod spans;
 mod survey;
 mod worker;
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::faults::{Bug, bug};
-use crate::media::{Counters, Media, Medium};
+use crate::media::{Counters, Medium};
 use crate::os::file_lock::OpenFile;
-use crate::os::fork;
-use crate::os::mapping::Mapping;
-use crate::region::{Region, guard};
-use crate::store::arena::Arena;
-use crate::store::header::{Header, Use};
-use crate::store::page_map::PageMap;
-use crate::store::pages::Pages;
-use crate::store::types::TypeTable;
+use crate::region::Region;
+use crate::store::{Store, Tables};
 use crate::sync::{Mutex, look_at};
-use crate::tuning::Tuning;
 use crate::txn::recovery::Recovered;
 use collections::Collections;
 use worker::Worker;
 
+pub use crate::region::collect::Pauses;
 pub use check::{Report, Usage};
 pub use inspect::{Elements, Field, Fields, HeapInfo, Object, Pointer, TypeInfo, Value};
 pub use options::{Durability, Options};
-pub use pauses::Pauses;
 pub use roots::RootInfo;
 
 /// An open heap: a file of Rust objects, mapped into memory.
@@ -99,59 +90,28 @@ pub struct Stats {
     pub rolled_back_entries: u64,
 }
 
-const OPEN: u8 = 0;
-const READ_ONLY: u8 = 1;
-const CLOSED: u8 = 2;
-/// The disk has failed, or something has panicked that must not.
-const FAILED: u8 = 3;
-
-const PANICKED: &str = "a panic has interrupted the end of a transaction, or a collection";
-
-fn panicked() -> Error {
-    Error::Failed { reason: PANICKED.to_owned() }
-}
-
-/// What handles, roots and regions share.
+/// What handles, roots and threads in the background share.
 pub(crate) struct HeapInner {
-    mapping: Mapping,
-    state: AtomicU8,
-    /// Whether the file had a name when it was opened, and is to keep one.
-    has_name: bool,
-    pin_undo: bool,
-    max_size: u64,
-    pub(crate) arena_unit: u64,
-    /// In percent of what is live.
-    pub(crate) collect_growth: u64,
-    /// See [`Options::collect_threads`].
-    collect_threads: usize,
-    pub(crate) collect_least: u64,
-    pub(crate) tuning: Tuning,
-    pub(crate) page_map: PageMap,
-    pub(crate) collections: Collections,
+    store: Store,
+    collections: Collections,
     /// The thread that makes checkpoints.
     checkpoints: Worker,
-    medium: Medium,
-    /// With what keys are hashed. The same for the heap's whole life, and nothing that anyone else could choose.
-    pub(crate) hash_secret: [u64; 2],
-    /// How many times this process had been forked from another one.
-    forks: u64,
     recovered: Recovered,
-    /// Metadata: the header, who owns which pages, types and roots. Locked after a region, if at all.
-    meta: Mutex<Meta>,
-    /// Held while a root is created, removed or renamed. Locked before any region.
-    creation: Mutex<()>,
-    /// Keeps the file from being opened again. After `mapping`, so that it is let go last.
+    /// The roots by name. Locked for a moment only, and last.
+    directory: Mutex<BTreeMap<String, Arc<Region>>>,
+    /// Held while a root is created, removed or renamed: the number of the next region. Locked before any region.
+    creation: Mutex<u32>,
+    /// Keeps the file from being opened again. After `store`, so that it is let go last.
     file: Option<OpenFile>,
 }
 
-pub(crate) struct Meta {
-    header: Header,
-    media: Media,
-    arenas: Vec<Arena>,
-    pages: Pages,
-    types: TypeTable,
-    roots: BTreeMap<String, Arc<Region>>,
-    next_region: u32,
+impl Deref for HeapInner {
+    type Target = Store;
+
+    #[inline(always)]
+    fn deref(&self) -> &Store {
+        &self.store
+    }
 }
 
 impl Stats {
@@ -197,18 +157,20 @@ impl Heap {
     /// Counters since the heap was opened. Those of a running transaction may be included. (In a forked child they are what they were, or 0 if the heap was
     /// being changed.)
     pub fn stats(&self) -> Stats {
-        self.inner.look_at_meta(|meta| self.stats_of(meta)).unwrap_or_default()
+        let regions = self.inner.look_at_regions();
+        self.inner.look_at_tables(|tables| self.stats_of(tables, &regions)).unwrap_or_default()
     }
 
-    fn stats_of(&self, meta: &Meta) -> Stats {
-        let (pauses, collecting) = self.inner.collections.pauses();
+    fn stats_of(&self, tables: &Tables, regions: &[Arc<Region>]) -> Stats {
+        let pace = &self.inner.collections.pace;
+        let (pauses, collecting) = pace.pauses();
         let mut stats = Stats {
             ready: true,
-            collections: self.inner.collections.count(),
+            collections: pace.completed(),
             collecting,
             pauses,
-            file_bytes: meta.header.mapped,
-            free_bytes: meta.pages.total(),
+            file_bytes: tables.header.mapped,
+            free_bytes: tables.pages.total(),
             replayed_records: self.inner.recovered.replayed,
             rolled_back_entries: self.inner.recovered.rolled_back,
             ..Stats::default()
@@ -218,7 +180,7 @@ impl Heap {
             stats.flushed_lines += counters.flushed_lines.get();
             stats.log_bytes += counters.log_bytes.get();
         };
-        add(meta.media.counters());
+        add(tables.media.counters());
         if let Some(wal) = self.inner.wal() {
             let counters = wal.counters();
             stats.syncs = counters.syncs.load(Ordering::Relaxed);
@@ -226,7 +188,7 @@ impl Heap {
             stats.checkpoint_bytes = counters.checkpoint_bytes.load(Ordering::Relaxed);
             stats.private_bytes = wal.pages.bytes();
         }
-        for region in meta.roots.values() {
+        for region in regions {
             add(&region.counters);
             stats.live_objects += region.state.objects.get();
             stats.live_bytes += region.state.bytes.get();
@@ -262,198 +224,26 @@ impl std::fmt::Debug for Heap {
 }
 
 impl HeapInner {
-    /// Where the heap is mapped.
-    #[inline(always)]
-    pub(crate) fn base(&self) -> *mut u8 {
-        self.mapping.base()
-    }
-
-    /// Identity of the open heap.
-    #[inline(always)]
-    pub(crate) fn id(&self) -> usize {
-        std::ptr::from_ref(self).addr()
-    }
-
-    #[inline(always)]
-    pub(crate) fn pins_undo(&self) -> bool {
-        self.pin_undo
-    }
-
-    pub(crate) fn is_read_only(&self) -> bool {
-        self.mapping.is_read_only()
-    }
-
-    /// Whether this process was forked from the one that opened the heap.
-    #[inline(always)]
-    pub(crate) fn is_forked(&self) -> bool {
-        self.forks != fork::forks()
-    }
-
-    /// Fails in a process that was forked from the one that opened the heap.
-    pub(crate) fn check_not_forked(&self) -> Result<()> {
-        if self.is_forked() { Err(Error::Forked) } else { Ok(()) }
-    }
-
-    /// Shows `f` the metadata. `None` only in a forked child, if they were being changed.
+    /// The region of the root with this name.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchRoot`].
     #[cfg_attr(feature = "sim", track_caller)]
-    fn look_at_meta<R>(&self, f: impl FnOnce(&Meta) -> R) -> Option<R> {
-        look_at(&self.meta, self.is_forked(), f)
+    fn region(&self, name: &str) -> Result<Arc<Region>> {
+        let directory = self.directory.lock();
+        directory.get(name).cloned().ok_or_else(|| Error::NoSuchRoot(name.to_owned()))
     }
 
-    /// Fails unless objects can be read.
-    #[inline(always)]
-    pub(crate) fn check_open(&self) -> Result<()> {
-        if self.forks != fork::forks() {
-            return Err(Error::Forked);
-        }
-        if self.state.load(Ordering::Relaxed) < CLOSED { Ok(()) } else { Err(self.why_not_open()) }
+    /// All regions.
+    #[cfg_attr(feature = "sim", track_caller)]
+    fn regions(&self) -> Vec<Arc<Region>> {
+        self.directory.lock().values().cloned().collect()
     }
 
-    #[cold]
-    fn why_not_open(&self) -> Error {
-        match self.wal().and_then(|wal| wal.failure()) {
-            Some(error) if self.state.load(Ordering::Relaxed) == FAILED => error,
-            None if self.state.load(Ordering::Relaxed) == FAILED => panicked(),
-            _ => Error::Closed,
-        }
-    }
-
-    /// Lets nobody use the heap any more: a panic has left part of it between two states. What was acknowledged is on the disk, or in the system's memory, as it
-    /// would be if the process had died.
-    pub(crate) fn set_panicked(&self) {
-        self.set_failed();
-        if let Some(wal) = self.wal() {
-            wal.poison(PANICKED, &std::io::Error::other("see what it has printed"));
-        }
-    }
-
-    /// Lets nobody use the heap any more, for its disk has failed.
-    pub(crate) fn set_failed(&self) {
-        let _ = self.state.compare_exchange(OPEN, FAILED, Ordering::Relaxed, Ordering::Relaxed);
-    }
-
-    /// Fails unless objects can be written.
-    #[inline(always)]
-    pub(crate) fn check_writable(&self) -> Result<()> {
-        let state = self.state.load(Ordering::Relaxed);
-        if state == OPEN && self.forks == fork::forks() { Ok(()) } else { Err(self.why_not_writable()) }
-    }
-
-    #[cold]
-    fn why_not_writable(&self) -> Error {
-        self.check_open().err().unwrap_or(Error::ReadOnly)
-    }
-
-    /// Ends the use of a heap on a simulated medium as the death of its process would: nothing more reaches the medium.
-    #[cfg(feature = "sim")]
-    pub(crate) fn abandon(&self) {
-        if self.state.swap(CLOSED, Ordering::Relaxed) == CLOSED {
-            return;
-        }
-        self.stop_background();
-        self.stop_checkpoints();
-        // SURVIVES unreached: for the simulator, whose threads have ended.
-        self.meta.lock().roots.clear();
-        // SAFETY: its threads have ended, and the one that calls this runs no transaction.
-        unsafe { self.mapping.unmap() };
-    }
-
-    /// Closes the heap; also one whose file was removed, if it is the `last` time that anybody could use it.
-    fn close(&self, last: bool) -> Result<()> {
-        if self.forks != fork::forks() {
-            return Err(Error::Forked);
-        }
-        if guard::is_inside(self.id()) {
-            return Err(Error::Nested);
-        }
-        let _creation = self.creation.lock();
-        let regions: Vec<Arc<Region>> = self.meta.lock().roots.values().cloned().collect();
-        // One that has failed cannot be saved any more.
-        if !last && self.state.load(Ordering::Relaxed) < CLOSED {
-            self.check_named()?;
-        }
-        if self.state.swap(CLOSED, Ordering::Relaxed) == CLOSED {
-            return Err(Error::Closed);
-        }
-        self.stop_background();
-        self.stop_checkpoints();
-        let mut live = Some(Vec::new());
-        let mut is_whole = true;
-        for region in regions {
-            let retired =
-                region.retire(self, |context| live = live.take().and_then(|live| context.live_slots(live)));
-            // One that a panic has left between two states is for the next opening to bring to one of them.
-            is_whole &= retired.is_ok();
-        }
-        let mut meta = self.meta.lock();
-        let refused = self.wal().is_some_and(|wal| wal.begin_to_close());
-        if refused {
-            live = None;
-        }
-        let closed = match self.wal().map_or(Ok(()), |wal| wal.may_write()) {
-            // What the disk has is for the next opening to find out.
-            Err(error) => Err(error),
-            Ok(()) if !is_whole => Err(panicked()),
-            Ok(()) if self.is_read_only() => Ok(()),
-            Ok(()) => self.mark_closed(&mut meta, live, !refused).or_else(|error| {
-                // The log may have been misplaced since it was looked for: that, closing gets over.
-                if !self.wal().is_some_and(|wal| wal.begin_to_close() && wal.may_write().is_ok()) {
-                    return Err(error);
-                }
-                meta.header.live_slots = (0, 0); // the file may not have them
-                self.mark_closed(&mut meta, None, false)
-            }),
-        };
-        meta.roots.clear();
-        // SAFETY: every region is gone, and metadata are only touched with `meta` locked and the heap open.
-        unsafe { self.mapping.unmap() };
-        // One that is opened to be checked first shares the lock of who is going to open it.
-        if let Some(file) = &self.file {
-            self.mapping.unlock();
-            file.forget();
-        }
-        closed
-    }
-
-    /// Marks the heap as closed, once the disk has everything. `live` are the live slots, if they are known. `is_recorded` if every change of the metadata was recorded:
-    /// else pages that are free here may be in use in the file.
-    fn mark_closed(&self, meta: &mut Meta, live: Option<Vec<u64>>, is_recorded: bool) -> Result<()> {
-        // A simulated medium cannot be cut off.
-        let shorter = is_recorded && !self.is_simulated() && meta.drop_free_arenas();
-        if let Some(wal) = self.wal() {
-            // First of all: records of what was in these pages must not come after what is written there directly.
-            wal.checkpoint(|| {})?;
-        }
-        if let Some(live) = live {
-            meta.store_live_slots(self, &live);
-        }
-        self.mapping.sync()?;
-        let Meta { header, media, .. } = meta;
-        header.in_use = Use::Closed;
-        // Both slots: should one be damaged later, the other must not say that the heap is in use, nor miss a log that is gone, nor a file that is longer. One after the other, for
-        // a power failure may tear what is being written.
-        let sync = || if bug(Bug::SyncHeadersAtOnce) { Ok(()) } else { self.mapping.sync() };
-        // SAFETY: the header is mapped, and `meta` is locked.
-        unsafe { header.write_both(media, self.base(), sync)? };
-        if bug(Bug::SyncHeadersAtOnce) {
-            self.mapping.sync()?;
-        }
-        if let Some(wal) = self.wal() {
-            wal.may_write()?;
-            wal.remove();
-            wal.keep_data_found()?;
-        }
-        if shorter { self.mapping.shrink_file(header.mapped) } else { Ok(()) }
-    }
-}
-
-impl Drop for HeapInner {
-    fn drop(&mut self) {
-        if self.forks != fork::forks() {
-            self.collections.forget_background(); // it has stayed with the parent
-            self.checkpoints.forget(); // and so has this one
-        }
-        // The last handle is gone, so no transaction runs. A forked child must leave the file alone.
-        let _ = self.close(true);
+    /// All regions; in a forked child, none if the directory was being changed.
+    #[cfg_attr(feature = "sim", track_caller)]
+    fn look_at_regions(&self) -> Vec<Arc<Region>> {
+        look_at(&self.directory, self.is_forked(), |directory| directory.values().cloned().collect())
+            .unwrap_or_default()
     }
 }

@@ -13,7 +13,7 @@ use super::collections::Collections;
 use super::options::{Durability, Options};
 use super::survey::{Outlook, Surveyed, check_roots, free_pages, read_regions};
 use super::worker::Worker;
-use super::{Heap, HeapInner, Meta, OPEN, READ_ONLY, logged};
+use super::{Heap, HeapInner, logged};
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
 use crate::media::{Media, Medium, SyncedFile};
@@ -37,6 +37,7 @@ use crate::store::relocate;
 use crate::store::spans::{Span, spans_in, write_entry};
 use crate::store::stored::Stored;
 use crate::store::types::TypeTable;
+use crate::store::{OPEN, READ_ONLY, Store, Tables};
 use crate::sync::Mutex;
 use crate::txn::log::Log;
 use crate::txn::recovery::{Recovered, read_logs, replay};
@@ -370,7 +371,9 @@ fn mark_in_use(mapping: &Mapping, medium: &Medium, media: &Media, header: &mut H
 pub(super) struct Builder {
     pub(super) mapping: Mapping,
     medium: Medium,
-    pub(super) meta: Meta,
+    pub(super) tables: Tables,
+    /// The number of the next region.
+    next_region: u32,
     pub(super) recovered: Recovered,
     regions: Vec<Surveyed>,
     /// Spans of objects.
@@ -411,12 +414,12 @@ impl Builder {
         mapping.sync()?;
         mark_in_use(&mapping, &medium, &media, &mut header)?;
         let types = TypeTable::create(header.types, PAGE);
-        let meta =
-            Meta { header, media, arenas: vec![arena], pages, types, roots: BTreeMap::new(), next_region: 1 };
+        let tables = Tables { header, media, arenas: vec![arena], pages, types };
         Ok(Builder {
             mapping,
             medium,
-            meta,
+            tables,
+            next_region: 1,
             recovered: Recovered::default(),
             regions: Vec::new(),
             spans: Vec::new(),
@@ -524,61 +527,64 @@ impl Builder {
             // SAFETY: as above.
             unsafe { relocate::relocate(&mapping, &medium, &media, &mut header, &pieces)? };
         }
-        let meta = Meta { header, media, arenas, pages, types, roots: BTreeMap::new(), next_region };
-        Ok(Builder { mapping, medium, meta, recovered, regions, spans, page_map, live })
+        let tables = Tables { header, media, arenas, pages, types };
+        Ok(Builder { mapping, medium, tables, next_region, recovered, regions, spans, page_map, live })
     }
 
     /// Gives the heap up, for another opening. Its header is durable: the next one goes over the other slot, and a disk may tear what it writes.
     pub(super) fn into_header(self) -> Result<Header> {
-        self.meta.media.check_fences()?;
+        self.tables.media.check_fences()?;
         // SURVIVES unreached: in no program of the lab are so many relocations cut short; in `tests/relocate.rs` of pheap-crash they are.
         self.mapping.sync()?;
-        Ok(self.meta.header)
+        Ok(self.tables.header)
     }
 
     /// Opens the heap.
     pub(super) fn finish(self, options: &Options, file: Option<OpenFile>) -> Heap {
-        let Builder { mapping, medium, meta, recovered, regions, mut spans, page_map, live } = self;
+        let Builder { mapping, medium, tables, next_region, recovered, regions, mut spans, page_map, live } =
+            self;
         spans.retain(Span::holds_objects);
         spans.sort_by_key(|span| span.entry.region); // often one region has them all, and this takes no time
         let state = if mapping.is_read_only() { READ_ONLY } else { OPEN };
         // One that had none to begin with, or whose file system does not count them, is nobody's loss.
         let named = mapping.file().is_some_and(|file| has_name(file).unwrap_or(false));
-        let inner = Arc::new(HeapInner {
+        let store = Store {
             has_name: named && !mapping.is_read_only(),
             mapping,
             state: AtomicU8::new(state),
             pin_undo: options.pin_undo,
             max_size: options.max_size,
-            arena_unit: meta.header.arena_unit,
-            collect_growth: options.collect_growth.into(),
-            collect_threads: options.collect_threads,
-            collect_least: options.collect_least,
+            arena_unit: tables.header.arena_unit,
             tuning: options.tuning,
             page_map,
-            collections: Collections::default(),
-            checkpoints: Worker::default(),
             medium,
-            hash_secret: [meta.header.uuid as u64, (meta.header.uuid >> 64) as u64],
+            hash_secret: [tables.header.uuid as u64, (tables.header.uuid >> 64) as u64],
             forks: fork::forks(),
+            tables: Mutex::new(tables),
+        };
+        let inner = Arc::new(HeapInner {
+            store,
+            collections: Collections::new(options),
+            checkpoints: Worker::default(),
             recovered,
-            meta: Mutex::new(meta),
-            creation: Mutex::new(()),
+            directory: Mutex::new(BTreeMap::new()),
+            creation: Mutex::new(next_region),
             file,
         });
         // SURVIVES drop: nobody else has the heap yet.
-        let mut meta = inner.meta.lock();
+        let mut tables = inner.tables.lock();
         for (identity, segments) in regions {
             let (name, id) = (identity.name.clone(), identity.id);
             // SAFETY: the regions were read from this heap, and are used through handles that keep it.
-            let mut region = unsafe { meta.region(Arc::as_ptr(&inner), identity, segments) };
+            let mut region = unsafe { inner.open_region(&tables.header, identity, segments) };
             let first = spans.partition_point(|span| span.entry.region < id);
             let spans = spans[first..].chunk_by(|a, b| a.entry.region == b.entry.region).next();
             let spans = spans.filter(|spans| spans[0].entry.region == id).unwrap_or(&[]);
-            region.load(spans, |ty| meta.types.pointer_map(ty), live.as_ref());
-            meta.roots.insert(name, Arc::new(region));
+            region.load(spans, |ty| tables.types.pointer_map(ty), live.as_ref());
+            // SURVIVES drop: nobody else has the heap yet.
+            inner.directory.lock().insert(name, Arc::new(region));
         }
-        drop(meta);
+        drop(tables);
         if live.is_none() && !inner.is_read_only() && !inner.is_simulated() {
             inner.mark_in_background();
         }

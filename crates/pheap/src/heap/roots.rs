@@ -3,7 +3,7 @@
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
-use super::{Heap, HeapInner, Meta};
+use super::{Heap, HeapInner};
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
 use crate::layout::Persist;
@@ -11,8 +11,9 @@ use crate::layout::desc::Desc;
 use crate::media::Media;
 use crate::region::{Exclusive, Identity, Region, Root, guard};
 use crate::store::arena::{SpanEntry, SpanKind};
+use crate::store::header::Header;
 use crate::store::region_header::{MAX_NAME, REGION_SIZE, RegionHeader, root_word};
-use crate::sync::MutexGuard;
+use crate::sync::{MutexGuard, look_at};
 use crate::txn::Txn;
 use crate::txn::context::Context;
 use crate::txn::log::first_segment;
@@ -62,8 +63,7 @@ impl Heap {
     pub fn existing_root<T: Persist>(&self, name: &str) -> Result<Root<T>> {
         let heap = self.inner();
         heap.check_open()?;
-        let region =
-            heap.meta.lock().roots.get(name).cloned().ok_or_else(|| Error::NoSuchRoot(name.to_owned()))?;
+        let region = heap.region(name)?;
         let ty = heap.check_type(&region, name, <T as Persist>::desc())?;
         // SAFETY: the number was just looked up.
         Ok(unsafe { Root::new(heap.clone(), region, ty) })
@@ -71,14 +71,15 @@ impl Heap {
 
     /// All roots, by name. (In a forked child, none if the heap was being changed.)
     pub fn roots(&self) -> Vec<RootInfo> {
-        let roots = |meta: &Meta| {
-            let info = |(name, region): (&String, &Arc<Region>)| RootInfo {
-                name: name.clone(),
-                type_name: meta.types.types[region.ty() as usize].name.clone(),
-            };
-            meta.roots.iter().map(info).collect()
+        let heap = self.inner();
+        let types = heap.look_at_tables(|tables| tables.types.types.clone());
+        let Some(types) = types else { return Vec::new() };
+        let info = |(name, region): (&String, &Arc<Region>)| RootInfo {
+            name: name.clone(),
+            type_name: types[region.ty() as usize].name.clone(),
         };
-        self.inner().look_at_meta(roots).unwrap_or_default()
+        look_at(&heap.directory, heap.is_forked(), |directory| directory.iter().map(info).collect())
+            .unwrap_or_default()
     }
 
     /// Gives a root another name, durably, or not at all. Handles stay valid.
@@ -93,17 +94,20 @@ impl Heap {
         }
         check_name(new)?;
         let _creation = heap.lock_creation()?;
-        let mut meta = heap.meta.lock();
-        let region = meta.roots.get(old).cloned().ok_or_else(|| Error::NoSuchRoot(old.to_owned()))?;
-        if meta.roots.contains_key(new) {
+        let region = heap.region(old)?;
+        if heap.region(new).is_ok() {
             return if old == new { Ok(()) } else { Err(Error::RootExists(new.to_owned())) };
         }
-        // SAFETY: the header is mapped, and the metadata are locked.
-        unsafe { region.header.set_name(&meta.media, new) };
-        heap.acknowledge_all()?;
-        meta.roots.remove(old);
+        {
+            let tables = heap.tables.lock();
+            // SAFETY: the header is mapped, and the tables are locked.
+            unsafe { region.header.set_name(&tables.media, new) };
+            heap.acknowledge_all()?;
+        }
         new.clone_into(&mut region.name.lock());
-        meta.roots.insert(new.to_owned(), region);
+        let mut directory = heap.directory.lock();
+        directory.remove(old);
+        directory.insert(new.to_owned(), region);
         Ok(())
     }
 
@@ -119,8 +123,7 @@ impl Heap {
             return Err(Error::Nested);
         }
         let _creation = heap.lock_creation()?;
-        let region =
-            heap.meta.lock().roots.get(name).cloned().ok_or_else(|| Error::NoSuchRoot(name.to_owned()))?;
+        let region = heap.region(name)?;
         // From here on its log must never be replayed: its memory is about to belong to others.
         let spans = region.retire(heap, |context| {
             // SAFETY: the region is locked.
@@ -130,13 +133,11 @@ impl Heap {
             }
             context.spans()
         })?;
-        let mut meta = heap.meta.lock();
         // SAFETY: it was marked as removed just now, and is gone for everyone.
-        unsafe { meta.free_spans(heap, &spans) };
+        unsafe { heap.tables.lock().free_spans(heap, &spans) };
         // Before anyone is told that there is no such root.
         let durable = if bug(Bug::TellAtOnce) { Ok(()) } else { heap.acknowledge_all() };
-        meta.roots.remove(name);
-        drop(meta);
+        heap.directory.lock().remove(name);
         if bug(Bug::TellAtOnce) {
             return heap.acknowledge_all();
         }
@@ -159,17 +160,17 @@ impl Heap {
         if guard::is_inside(heap.id()) {
             return Err(Error::Nested);
         }
-        let _creation = heap.lock_creation()?;
+        let mut creation = heap.lock_creation()?;
         match self.existing_root(name) {
             Err(Error::NoSuchRoot(_)) => {} // nobody else was faster
             found => return found,
         }
-        let region = Arc::new(heap.meta.lock().create_region(heap, name, <T as Persist>::desc())?);
+        let region = Arc::new(heap.create_region(&mut creation, name, <T as Persist>::desc())?);
         let mut unfinished = Unfinished { heap, region: Some(region) };
         let offset = heap.create_root_object(unfinished.region(), init)?;
         let region = unfinished.region.take().expect("it was there just now");
         region.set_root(offset);
-        heap.meta.lock().roots.insert(name.to_owned(), region.clone());
+        heap.directory.lock().insert(name.to_owned(), region.clone());
         let ty = region.ty();
         // SAFETY: the region was created with the number of `T`.
         Ok(unsafe { Root::new(heap.clone(), region, ty) })
@@ -195,7 +196,7 @@ impl Drop for Unfinished<'_> {
             && let Ok(spans) = region.retire(self.heap, |context| context.spans())
         {
             // SAFETY: a region without a root counts as removed, and nobody else has seen it.
-            unsafe { self.heap.meta.lock().free_spans(self.heap, &spans) };
+            unsafe { self.heap.tables.lock().free_spans(self.heap, &spans) };
         }
     }
 }
@@ -203,7 +204,8 @@ impl Drop for Unfinished<'_> {
 /// Keeps roots as they are. In a forked child, what the parent has locked stays so.
 pub(super) struct Creation<'a> {
     heap: &'a HeapInner,
-    guard: ManuallyDrop<MutexGuard<'a, ()>>,
+    /// The number of the next region.
+    guard: ManuallyDrop<MutexGuard<'a, u32>>,
 }
 
 impl<'a> Creation<'a> {
@@ -252,64 +254,58 @@ impl HeapInner {
 
     /// Fails unless the root of `region` has the layout that `desc` describes. Returns the number of that.
     fn check_type(&self, region: &Region, name: &str, desc: &'static Desc) -> Result<u32> {
-        let mut meta = self.meta.lock();
+        let mut tables = self.tables.lock();
         let ty = region.ty();
-        if meta.types.is(ty, desc)? {
+        if tables.types.is(ty, desc)? {
             return Ok(ty);
         }
-        let difference = meta.types.difference(ty, desc)?.unwrap_or_default();
+        let difference = tables.types.difference(ty, desc)?.unwrap_or_default();
         Err(Error::TypeMismatch { root: name.to_owned(), difference })
     }
 }
 
-impl Meta {
+impl HeapInner {
     /// A region without a root object.
-    fn create_region(&mut self, heap: &HeapInner, name: &str, desc: &'static Desc) -> Result<Region> {
-        let ty = self.register(heap, desc)?;
-        let id = self.next_region;
+    fn create_region(&self, creation: &mut Creation<'_>, name: &str, desc: &'static Desc) -> Result<Region> {
+        let mut tables = self.tables.lock();
+        let ty = tables.register(self, desc)?;
+        let id = **creation.guard;
         let entry = SpanEntry { kind: SpanKind::Region, slot: 0, pages: 0, ty, region: id };
-        let span = self.take_span(heap, REGION_SIZE, entry)?;
-        self.next_region += 1;
+        let span = tables.take_span(self, REGION_SIZE, entry)?;
+        **creation.guard += 1;
         // No log before this one can have had entries of this generation.
-        let generation = self.header.first_generation(id);
+        let generation = tables.header.first_generation(id);
         // SAFETY: the span was taken just now. It is recorded only when its header is complete.
         let header = unsafe {
-            let header = RegionHeader::at(heap.base(), span.offset);
-            header.create(&self.media, id, ty, name, generation, self.header.salt);
+            let header = RegionHeader::at(self.base(), span.offset);
+            header.create(&tables.media, id, ty, name, generation, tables.header.salt);
             header
         };
         // SURVIVES drop fence: nothing names the region outside of it before the transaction that completes it has passed a fence of the same
         // processor. SURVIVES delay fence: see drop. SURVIVES delay flush: that fence is in time for it.
-        heap.record_span(&span, &self.media);
+        self.record_span(&span, &tables.media);
         let identity =
             Identity { id, ty, header, offset: span.offset, root: 0, generation, name: name.to_owned() };
-        // SAFETY: as above; regions are dropped, or gone, before their heap.
-        Ok(unsafe { self.region(heap, identity, vec![first_segment(span.offset)]) })
+        // SAFETY: the span was taken just now, and nobody else has it; regions are dropped, or gone, before their heap.
+        Ok(unsafe { self.open_region(&tables.header, identity, vec![first_segment(span.offset)]) })
     }
 
     /// # Safety
-    /// The region is mapped, its log consists of `segments`, and `heap` outlives all use of it.
-    pub(super) unsafe fn region(
+    /// The region is mapped, and its log consists of `segments`. It is not used after this heap.
+    pub(super) unsafe fn open_region(
         &self,
-        heap: *const HeapInner,
+        header: &Header,
         identity: Identity,
         segments: Vec<Segment>,
     ) -> Region {
-        // SAFETY: passed on to the caller.
-        unsafe {
-            let (base, medium) = ((*heap).base(), (*heap).medium.clone());
-            let mut log = Log::new(
-                base,
-                identity.header,
-                identity.generation,
-                self.header.log_identity(identity.id),
-                segments,
-            );
-            if (*heap).wal().is_some() {
-                log.keep_in_memory();
-            }
-            Region::new(heap, Media::new(medium), log, identity)
+        let identity_of_log = header.log_identity(identity.id);
+        let mut log = Log::new(self.base(), identity.header, identity.generation, identity_of_log, segments);
+        if self.wal().is_some() {
+            log.keep_in_memory();
         }
+        let media = Media::new(self.medium.clone());
+        // SAFETY: the store is where the heap is, which stays in its `Arc`; the rest is the caller's promise.
+        unsafe { Region::new(&raw const **self, self.collections.pace.clone(), media, log, identity) }
     }
 }
 

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use super::alloc::span::ObjectSpan;
 use super::{Region, guard};
 use crate::error::Result;
-use crate::heap::HeapInner;
+use crate::store::Store;
 
 /// Regions that this thread shares with other readers: transactions on them wait, reads go on.
 pub(crate) struct SharedAll<'a> {
-    heap: &'a HeapInner,
+    store: &'a Store,
     locked: Vec<Arc<Region>>,
 }
 
@@ -18,19 +18,19 @@ impl<'a> SharedAll<'a> {
     ///
     /// The caller keeps roots from being created and removed, and is not inside of the heap: who waits for regions while others may wait
     /// for his could wait for ever.
-    pub(crate) fn begin(heap: &'a HeapInner, regions: Vec<Arc<Region>>) -> Result<SharedAll<'a>> {
-        heap.check_open()?;
-        guard::enter(heap.id(), false)?;
+    pub(crate) fn begin(store: &'a Store, regions: Vec<Arc<Region>>) -> Result<SharedAll<'a>> {
+        store.check_open()?;
+        guard::enter(store.id(), false)?;
         for region in &regions {
             // A transaction never waits for a second root while it has one, so each of these ends.
             // Also of the first one: whoever calls this keeps others from creating roots, and these may have a region of another heap. Besides, no two of
             // them overlap.
             region.lock.lock_shared(true);
         }
-        let all = SharedAll { heap, locked: regions };
+        let all = SharedAll { store, locked: regions };
         // As a read does: nothing is shown that may be lost.
-        heap.check_log()?;
-        heap.acknowledge_all()?;
+        store.check_log()?;
+        store.acknowledge_all()?;
         Ok(all)
     }
 }
@@ -55,10 +55,10 @@ impl SharedAll<'_> {
 impl Drop for SharedAll<'_> {
     fn drop(&mut self) {
         // A forked child leaves the locks to the parent.
-        for region in self.locked.iter().filter(|_| !self.heap.is_forked()) {
+        for region in self.locked.iter().filter(|_| !self.store.is_forked()) {
             // SAFETY: locked in `begin`, by this thread.
             unsafe { region.lock.unlock_shared() };
         }
-        guard::leave(self.heap.id());
+        guard::leave(self.store.id());
     }
 }

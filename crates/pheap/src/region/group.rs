@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::{Exclusive, Region, guard};
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
-use crate::heap::HeapInner;
+use crate::store::Store;
 use crate::sync::gate::Closer;
 use crate::txn::commit;
 use crate::txn::context::{Context, Hot};
@@ -22,9 +22,9 @@ pub(crate) struct Group<'a> {
 
 impl<'a> Group<'a> {
     /// Waits for these regions, whose roots are to be of these types, and opens a transaction on them.
-    pub(crate) fn begin(heap: &'a HeapInner, regions: &[(&'a Region, u32)]) -> Result<Group<'a>> {
-        heap.check_writable()?;
-        heap.wait_for_memory();
+    pub(crate) fn begin(store: &'a Store, regions: &[(&'a Region, u32)]) -> Result<Group<'a>> {
+        store.check_writable()?;
+        store.wait_for_memory();
         let place = |(region, _): &(&'a Region, u32)| region.header.addr();
         let mut sorted: Vec<(&'a Region, u32)> = regions.to_vec();
         // By their place in the heap: the same in each run, so that what a crash leaves can be reproduced.
@@ -32,7 +32,7 @@ impl<'a> Group<'a> {
         if let Some(twice) = sorted.windows(2).find(|pair| std::ptr::eq(pair[0].0, pair[1].0)) {
             return Err(Error::DuplicateRoot { root: twice[0].0.name.lock().clone() });
         }
-        let locked = Group::lock_all(heap, &sorted)?;
+        let locked = Group::lock_all(store, &sorted)?;
         // One list for all of them, or it would take their number squared.
         let members: Rc<[*mut Context]> = sorted.iter().map(|(region, _)| region.context.get()).collect();
         for one in &locked {
@@ -51,7 +51,7 @@ impl<'a> Group<'a> {
     /// Waits for one region at a time, and only while it has none: another thread may hold one of them in a read, and wait for
     /// the next one there. If it cannot have them all, those who come later and have nothing wait until it can: else there might always be somebody in one
     /// of them.
-    fn lock_all(heap: &'a HeapInner, regions: &[(&'a Region, u32)]) -> Result<Vec<Exclusive<'a>>> {
+    fn lock_all(store: &'a Store, regions: &[(&'a Region, u32)]) -> Result<Vec<Exclusive<'a>>> {
         if !bug(Bug::GatesForReads) {
             // Before any gate is closed here: who waits at one keeps nobody away.
             regions.iter().for_each(|(region, _)| region.lock.gate.pass(guard::is_inside_any));
@@ -59,13 +59,13 @@ impl<'a> Group<'a> {
         let mut wait_for = 0;
         let mut gates: Option<Gates<'_>> = None;
         'again: loop {
-            guard::enter(heap.id(), true)?;
+            guard::enter(store.id(), true)?;
             let (region, ty) = regions[wait_for];
             region.lock.lock_collected();
-            let mut first = Some(Exclusive::locked(heap, region, ty)?);
+            let mut first = Some(Exclusive::locked(store, region, ty)?);
             let mut locked: Vec<Exclusive<'a>> = Vec::with_capacity(regions.len());
             for (i, &region) in regions.iter().enumerate() {
-                let next = if i == wait_for { first.take() } else { Exclusive::try_locked(heap, region)? };
+                let next = if i == wait_for { first.take() } else { Exclusive::try_locked(store, region)? };
                 let Some(next) = next else {
                     wait_for = i;
                     match &mut gates {
@@ -99,27 +99,27 @@ impl<'a> Group<'a> {
             return Err(Error::Forked);
         }
         let result = commit::commit_group(&mut self.contexts());
-        let heap = self.locked[0].heap;
+        let store = self.locked[0].store;
         let position = self.locked.iter().map(|one| one.context().media.position()).max().unwrap_or(0);
         self.end(result.is_ok());
         result.map_err(|error| *error)?;
-        heap.wal().map_or(Ok(()), |wal| heap.acknowledge(wal, position))
+        store.wal().map_or(Ok(()), |wal| store.acknowledge(wal, position))
     }
 
     /// Rolls the transaction back, as for [one region](Exclusive::give_up).
     pub(crate) fn give_up(self) -> Result<()> {
-        let heap = self.locked[0].heap;
+        let store = self.locked[0].store;
         let regions: Vec<&Region> = self.locked.iter().map(|one| one.region).collect();
         drop(self);
-        if heap.is_forked() {
+        if store.is_forked() {
             return Ok(()); // as for one region
         }
-        regions.iter().try_for_each(|region| region.wait_for_records(heap))
+        regions.iter().try_for_each(|region| region.wait_for_records(store))
     }
 
     /// In a forked child: leaves the transaction to the parent.
     fn abandon_if_forked(&mut self) -> bool {
-        let is_forked = self.locked.first().is_some_and(|one| one.heap.is_forked());
+        let is_forked = self.locked.first().is_some_and(|one| one.store.is_forked());
         if is_forked {
             self.locked.clear(); // each of them is open, and abandons its region
         }
@@ -206,14 +206,14 @@ mod tests {
 
     #[test]
     fn who_comes_for_a_transaction_waits_at_a_closed_gate() {
-        let heap = Options::new().reserve(1 << 30).in_memory().unwrap();
-        let [a, b]: [Root<u64>; 2] = ["a", "b"].map(|name| heap.root(name).unwrap());
+        let store = Options::new().reserve(1 << 30).in_memory().unwrap();
+        let [a, b]: [Root<u64>; 2] = ["a", "b"].map(|name| store.root(name).unwrap());
         let (both, closer) = (|| crate::txn((&b, &a), |((tx, b), _)| Ok(tx[b] += 1)), Closer::patient());
         a.region.lock.gate.close(closer);
         thread::scope(|scope| {
             let several = scope.spawn(both);
             let one = scope.spawn(|| a.txn(|tx, a| Ok(tx[a] += 1)));
-            let collects = scope.spawn(|| heap.collect().map(drop));
+            let collects = scope.spawn(|| store.collect().map(drop));
             thread::sleep(Duration::from_millis(50));
             assert!([several.is_finished(), one.is_finished(), collects.is_finished()] == [false; 3]);
             // Who is inside of another heap does not.

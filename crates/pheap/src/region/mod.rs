@@ -18,17 +18,17 @@ use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug, may_panic};
-use crate::heap::HeapInner;
 use crate::heap::bitmaps::LiveSlots;
 use crate::layout::PointerMap;
 use crate::media::{Counters, Gauge, Media};
+use crate::store::Store;
 use crate::store::region_header::RegionHeader;
 use crate::store::spans::Span;
 use crate::sync::{Mutex, look_at};
 use crate::txn::commit;
 use crate::txn::context::{Context, Hot};
 use crate::txn::log::Log;
-use collect::Collector;
+use collect::{Collector, Pace};
 use held::HeldTable;
 use lock::RegionLock;
 
@@ -87,18 +87,24 @@ pub(crate) struct Identity {
 impl Region {
     /// # Safety
     /// `heap` outlives every lock that is taken on the region; the region's header is mapped as long.
-    pub(crate) unsafe fn new(heap: *const HeapInner, media: Media, log: Log, identity: Identity) -> Region {
+    pub(crate) unsafe fn new(
+        store: *const Store,
+        pace: Arc<Pace>,
+        media: Media,
+        log: Log,
+        identity: Identity,
+    ) -> Region {
         let Identity { id, ty, header, root, name, .. } = identity;
         let hot = Box::new(Hot::new());
         let counters = media.counters().clone();
         let held: Arc<HeldTable> = Arc::default();
         let state = Arc::new(State { root: AtomicU64::new(root), ..State::default() });
         // SAFETY: the heap is there, by the caller's promise.
-        let (least, streak) = unsafe { ((*heap).collect_least, (*heap).tuning.streak) };
-        let gc = Collector::new(state.clone(), held.clone(), least);
+        let streak = unsafe { (*store).tuning.streak };
+        let gc = Collector::new(pace, state.clone(), held.clone());
         // SAFETY: passed on to the caller; `hot` is owned by the region.
         let context =
-            Box::new(UnsafeCell::new(unsafe { Context::new(heap, id, media, log, gc, &raw const *hot) }));
+            Box::new(UnsafeCell::new(unsafe { Context::new(store, id, media, log, gc, &raw const *hot) }));
         hot.context.set(context.get());
         Region {
             lock: RegionLock::new(streak),
@@ -123,11 +129,11 @@ impl Region {
         live: Option<&LiveSlots>,
     ) {
         let context = self.context.get_mut();
-        let heap = context.heap();
+        let store = context.store();
         let is_live = |span: &alloc::span::ObjectSpan| live.is_some_and(|live| live.load(span));
         context.alloc.load(spans, pointers, is_live);
         context.gc.incomplete = context.alloc.spans.iter().any(|span| span.live.is_empty());
-        if live.is_none() && !heap.is_read_only() {
+        if live.is_none() && !store.is_read_only() {
             context.begin_opening();
         }
         context.publish_usage();
@@ -173,13 +179,13 @@ impl Region {
     }
 
     /// Why a handle gets nothing, once that is durable: it may not be found again after a crash.
-    fn why_not(&self, heap: &HeapInner) -> Error {
+    fn why_not(&self, store: &Store) -> Error {
         let why =
             if self.is_gone() { Error::Closed } else { Error::Migrated { root: self.name.lock().clone() } };
         if bug(Bug::TellAtOnce) {
             return why;
         }
-        self.wait_for_records(heap).err().unwrap_or(why)
+        self.wait_for_records(store).err().unwrap_or(why)
     }
 
     /// Whether the region's memory may not be touched any more.
@@ -199,15 +205,15 @@ impl Region {
     #[inline(never)]
     fn fail(&self) {
         // SAFETY: the lock is held, if only for reading; where the heap is never changes.
-        let heap = unsafe { (*self.context.get()).heap() };
-        heap.set_panicked();
+        let store = unsafe { (*self.context.get()).store() };
+        store.set_panicked();
         self.give_up();
     }
 }
 
 /// A region that this thread has for itself. Dropping it rolls the transaction back, unless it was committed, which lets go of the region, too.
 pub(crate) struct Exclusive<'a> {
-    heap: &'a HeapInner,
+    store: &'a Store,
     pub(crate) region: &'a Region,
     /// [`OPEN`], [`ENDING`], [`LOCKED`] and [`LAST`]. A word: padding between flags would be copied along with them.
     state: usize,
@@ -225,35 +231,35 @@ const ENDING: usize = 8;
 impl<'a> Exclusive<'a> {
     /// Waits for the region, whose root is to be of type `ty`, and opens a transaction on it.
     #[inline(always)] // a call would return it through memory, which costs as much as the lock
-    pub(crate) fn begin(heap: &'a HeapInner, region: &'a Region, ty: u32) -> Result<Exclusive<'a>> {
-        heap.check_writable()?;
-        guard::enter(heap.id(), true)?;
-        heap.wait_for_memory();
+    pub(crate) fn begin(store: &'a Store, region: &'a Region, ty: u32) -> Result<Exclusive<'a>> {
+        store.check_writable()?;
+        guard::enter(store.id(), true)?;
+        store.wait_for_memory();
         region.lock.lock_exclusive();
-        let exclusive = Exclusive::locked(heap, region, ty)?;
+        let exclusive = Exclusive::locked(store, region, ty)?;
         exclusive.context().begin();
         Ok(exclusive)
     }
 
     /// The lock was taken. The thread has [entered](guard::enter) the heap, and leaves it if this fails.
     #[inline(always)]
-    fn locked(heap: &'a HeapInner, region: &'a Region, ty: u32) -> Result<Exclusive<'a>> {
+    fn locked(store: &'a Store, region: &'a Region, ty: u32) -> Result<Exclusive<'a>> {
         if region.serves(ty) {
-            Ok(Exclusive { heap, region, state: OPEN | LOCKED | LAST })
+            Ok(Exclusive { store, region, state: OPEN | LOCKED | LAST })
         } else {
-            Err(Exclusive { heap, region, state: LOCKED | LAST }.turned_away())
+            Err(Exclusive { store, region, state: LOCKED | LAST }.turned_away())
         }
     }
 
     /// Takes the lock if it is free, beside another one of the same heap.
-    fn try_locked(heap: &'a HeapInner, (region, ty): (&'a Region, u32)) -> Result<Option<Exclusive<'a>>> {
+    fn try_locked(store: &'a Store, (region, ty): (&'a Region, u32)) -> Result<Option<Exclusive<'a>>> {
         if !region.lock.try_lock_exclusive() {
             return Ok(None);
         }
         if region.serves(ty) {
-            Ok(Some(Exclusive { heap, region, state: OPEN | LOCKED }))
+            Ok(Some(Exclusive { store, region, state: OPEN | LOCKED }))
         } else {
-            Err(Exclusive { heap, region, state: LOCKED }.turned_away())
+            Err(Exclusive { store, region, state: LOCKED }.turned_away())
         }
     }
 
@@ -261,9 +267,9 @@ impl<'a> Exclusive<'a> {
     #[cold]
     #[inline(never)]
     fn turned_away(self) -> Error {
-        let (heap, region) = (self.heap, self.region);
+        let (store, region) = (self.store, self.region);
         drop(self); // others need not wait as well
-        heap.check_open().err().unwrap_or_else(|| region.why_not(heap))
+        store.check_open().err().unwrap_or_else(|| region.why_not(store))
     }
 
     #[inline(always)]
@@ -289,7 +295,7 @@ impl<'a> Exclusive<'a> {
     // Takes a reference, for a processor would wait to move what was just written in parts.
     #[inline(always)]
     pub(crate) fn commit_and(&mut self, done: impl FnOnce()) -> Result<()> {
-        if self.heap.is_forked() {
+        if self.store.is_forked() {
             return self.abandon();
         }
         let context = self.context();
@@ -299,8 +305,8 @@ impl<'a> Exclusive<'a> {
             done();
         }
         self.end_held(result.is_ok());
-        let heap = self.heap;
-        let Some(wal) = heap.wal() else {
+        let store = self.store;
+        let Some(wal) = store.wal() else {
             self.context().collect_some();
             self.let_go();
             return result.map_err(|error| *error);
@@ -311,18 +317,18 @@ impl<'a> Exclusive<'a> {
         // Others may have the region meanwhile. They will wait for their own records, which are behind this one.
         self.let_go();
         result.map_err(|error| *error)?;
-        heap.acknowledge(wal, position)
+        store.acknowledge(wal, position)
     }
 
     /// Rolls the transaction back and lets go of the region. Why it was given up may tell of what it has read, so that must be durable.
     #[cold]
     pub(crate) fn give_up(self) -> Result<()> {
-        let (heap, region) = (self.heap, self.region);
+        let (store, region) = (self.store, self.region);
         drop(self);
-        if heap.is_forked() {
+        if store.is_forked() {
             return Ok(()); // what it has read cannot be waited for, and the caller has an error already
         }
-        region.wait_for_records(heap)
+        region.wait_for_records(store)
     }
 
     #[inline(always)]
@@ -341,7 +347,7 @@ impl Exclusive<'_> {
     fn abandon(&mut self) -> Result<()> {
         self.leave_group();
         if std::mem::take(&mut self.state) & LAST != 0 {
-            guard::leave(self.heap.id());
+            guard::leave(self.store.id());
         }
         Err(Error::Forked)
     }
@@ -378,7 +384,7 @@ impl Exclusive<'_> {
         // SAFETY: locked by this thread, when this was made, and not let go of since.
         unsafe { self.region.lock.unlock_exclusive() };
         if state & LAST != 0 {
-            guard::leave(self.heap.id());
+            guard::leave(self.store.id());
         }
     }
 
@@ -413,7 +419,7 @@ impl Exclusive<'_> {
     #[inline(never)]
     fn dropped(&mut self) {
         if self.state & (OPEN | ENDING) != 0 {
-            if self.heap.is_forked() && !bug(Bug::ForksRollBack) {
+            if self.store.is_forked() && !bug(Bug::ForksRollBack) {
                 let _ = self.abandon();
                 return;
             }
@@ -435,34 +441,34 @@ impl Drop for Unwound<'_, '_> {
 
 /// A region that this thread shares with other readers.
 pub(crate) struct Shared<'a> {
-    heap: &'a HeapInner,
+    store: &'a Store,
     region: &'a Region,
 }
 
 impl<'a> Shared<'a> {
     /// Waits for the region, whose root is to be of type `ty`, until no transaction has it.
     #[inline(always)]
-    pub(crate) fn begin(heap: &'a HeapInner, region: &'a Region, ty: u32) -> Result<Shared<'a>> {
-        heap.check_open()?;
-        guard::enter(heap.id(), false)?;
-        if heap.wal().is_some() {
+    pub(crate) fn begin(store: &'a Store, region: &'a Region, ty: u32) -> Result<Shared<'a>> {
+        store.check_open()?;
+        guard::enter(store.id(), false)?;
+        if store.wal().is_some() {
             // Without the lock, so that transactions go on meanwhile.
             // SURVIVES drop: what counts is the second time, below, with the lock.
-            if let Err(error) = region.wait_for_records(heap) {
-                guard::leave(heap.id());
+            if let Err(error) = region.wait_for_records(store) {
+                guard::leave(store.id());
                 return Err(error);
             }
         }
         region.lock.lock_shared(guard::is_nested());
         if !region.serves(ty) {
-            return Err(Shared { heap, region }.turned_away());
+            return Err(Shared { store, region }.turned_away());
         }
-        let shared = Shared { heap, region };
-        if heap.wal().is_some() {
+        let shared = Shared { store, region };
+        if store.wal().is_some() {
             // What was committed in between. With the lock, or it might never end.
             // SURVIVES unreached: another thread must commit between the two waits, which is not in the hands of a program. Without the first one,
             // it is this one that a reader waits in.
-            region.wait_for_records(heap)?;
+            region.wait_for_records(store)?;
         }
         Ok(shared)
     }
@@ -473,9 +479,9 @@ impl Shared<'_> {
     #[cold]
     #[inline(never)]
     fn turned_away(self) -> Error {
-        let (heap, region) = (self.heap, self.region);
+        let (store, region) = (self.store, self.region);
         drop(self); // others need not wait as well
-        heap.check_open().err().unwrap_or_else(|| region.why_not(heap))
+        store.check_open().err().unwrap_or_else(|| region.why_not(store))
     }
 }
 
@@ -483,11 +489,11 @@ impl Drop for Shared<'_> {
     #[inline]
     fn drop(&mut self) {
         // A forked child leaves the lock to the parent.
-        if !self.heap.is_forked() {
+        if !self.store.is_forked() {
             // SAFETY: locked in `begin`, by this thread.
             unsafe { self.region.lock.unlock_shared() };
         }
-        guard::leave(self.heap.id());
+        guard::leave(self.store.id());
     }
 }
 
@@ -495,9 +501,9 @@ impl Region {
     /// With a write-ahead log: waits until what was committed in the region may be told to others.
     #[inline(never)] // reads without such a log need the registers
     #[cfg_attr(feature = "sim", track_caller)]
-    fn wait_for_records(&self, heap: &HeapInner) -> Result<()> {
-        match heap.wal() {
-            Some(wal) => heap.acknowledge(wal, self.counters.position.get()),
+    fn wait_for_records(&self, store: &Store) -> Result<()> {
+        match store.wal() {
+            Some(wal) => store.acknowledge(wal, self.counters.position.get()),
             None => Ok(()),
         }
     }
@@ -515,8 +521,8 @@ impl Region {
             return None;
         }
         // SAFETY: where the heap is never changes.
-        let heap = unsafe { (*self.context.get()).heap() };
-        let _locked = Exclusive { heap, region: self, state: LOCKED };
+        let store = unsafe { (*self.context.get()).store() };
+        let _locked = Exclusive { store, region: self, state: LOCKED };
         let mut next = None;
         if !self.is_gone() {
             // SAFETY: the lock is held, and no other reference to the context is made meanwhile.
@@ -535,16 +541,16 @@ impl Region {
     }
 
     /// Waits for the region, empties its log, and runs `last`. Nobody can have the region any more after that.
-    pub(crate) fn retire<R>(&self, heap: &HeapInner, last: impl FnOnce(&mut Context) -> R) -> Result<R> {
+    pub(crate) fn retire<R>(&self, store: &Store, last: impl FnOnce(&mut Context) -> R) -> Result<R> {
         // The thread is not inside of the heap: its callers have looked. So nothing is entered, and nothing left.
         self.lock.lock_aside();
         if self.is_gone() {
-            Exclusive { heap, region: self, state: LOCKED }.ended();
+            Exclusive { store, region: self, state: LOCKED }.ended();
             return Err(Error::Closed);
         }
-        let exclusive = Exclusive { heap, region: self, state: LOCKED | ENDING };
+        let exclusive = Exclusive { store, region: self, state: LOCKED | ENDING };
         let context = exclusive.context();
-        if !heap.is_read_only() {
+        if !store.is_read_only() {
             context.retire_records();
         }
         let result = last(context);

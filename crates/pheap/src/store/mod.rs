@@ -3,12 +3,173 @@
 //! Knows pages, spans and types. Must not know regions that are open, transactions, or objects.
 
 pub(crate) mod arena;
+mod durability;
 pub(crate) mod header;
 pub(crate) mod page_map;
 pub(crate) mod pages;
 pub(crate) mod region_header;
 pub(crate) mod relocate;
+mod space;
 pub(crate) mod spans;
 pub(crate) mod stored;
 pub(crate) mod types;
 pub(crate) mod word;
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use crate::error::{Error, Result};
+use crate::faults::{Bug, bug};
+use crate::media::{Media, Medium};
+use crate::os::fork;
+use crate::os::mapping::Mapping;
+use crate::os::names::has_name;
+use crate::sync::{Mutex, look_at};
+use crate::tuning::Tuning;
+use arena::Arena;
+use header::Header;
+use page_map::PageMap;
+use pages::Pages;
+use types::TypeTable;
+
+pub(crate) const OPEN: u8 = 0;
+pub(crate) const READ_ONLY: u8 = 1;
+pub(crate) const CLOSED: u8 = 2;
+/// The disk has failed, or something has panicked that must not.
+pub(crate) const FAILED: u8 = 3;
+
+const PANICKED: &str = "a panic has interrupted the end of a transaction, or a collection";
+
+pub(crate) fn panicked() -> Error {
+    Error::Failed { reason: PANICKED.to_owned() }
+}
+
+/// An open file of pages, spans and types.
+pub(crate) struct Store {
+    pub(crate) mapping: Mapping,
+    /// [`OPEN`], [`READ_ONLY`], [`CLOSED`] or [`FAILED`].
+    pub(crate) state: AtomicU8,
+    /// Whether the file had a name when it was opened, and is to keep one.
+    pub(crate) has_name: bool,
+    pub(crate) pin_undo: bool,
+    pub(crate) max_size: u64,
+    pub(crate) arena_unit: u64,
+    pub(crate) tuning: Tuning,
+    pub(crate) page_map: PageMap,
+    pub(crate) medium: Medium,
+    /// With what keys are hashed. The same for the heap's whole life, and nothing that anyone else could choose.
+    pub(crate) hash_secret: [u64; 2],
+    /// How many times this process had been forked from another one.
+    pub(crate) forks: u64,
+    /// Locked after a region, if at all.
+    pub(crate) tables: Mutex<Tables>,
+}
+
+/// The metadata: the header, who owns which pages, and the types.
+pub(crate) struct Tables {
+    pub(crate) header: Header,
+    pub(crate) media: Media,
+    pub(crate) arenas: Vec<Arena>,
+    pub(crate) pages: Pages,
+    pub(crate) types: TypeTable,
+}
+
+impl Store {
+    /// Where the heap is mapped.
+    #[inline(always)]
+    pub(crate) fn base(&self) -> *mut u8 {
+        self.mapping.base()
+    }
+
+    /// Identity of the open heap.
+    #[inline(always)]
+    pub(crate) fn id(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    #[inline(always)]
+    pub(crate) fn pins_undo(&self) -> bool {
+        self.pin_undo
+    }
+
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.mapping.is_read_only()
+    }
+
+    /// Whether this process was forked from the one that opened the heap.
+    #[inline(always)]
+    pub(crate) fn is_forked(&self) -> bool {
+        self.forks != fork::forks()
+    }
+
+    /// Fails in a process that was forked from the one that opened the heap.
+    pub(crate) fn check_not_forked(&self) -> Result<()> {
+        if self.is_forked() { Err(Error::Forked) } else { Ok(()) }
+    }
+
+    /// Shows `f` the tables. `None` only in a forked child, if they were being changed.
+    #[cfg_attr(feature = "sim", track_caller)]
+    pub(crate) fn look_at_tables<R>(&self, f: impl FnOnce(&Tables) -> R) -> Option<R> {
+        look_at(&self.tables, self.is_forked(), f)
+    }
+
+    /// Fails unless objects can be read.
+    #[inline(always)]
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.forks != fork::forks() {
+            return Err(Error::Forked);
+        }
+        if self.state.load(Ordering::Relaxed) < CLOSED { Ok(()) } else { Err(self.why_not_open()) }
+    }
+
+    #[cold]
+    fn why_not_open(&self) -> Error {
+        match self.wal().and_then(|wal| wal.failure()) {
+            Some(error) if self.state.load(Ordering::Relaxed) == FAILED => error,
+            None if self.state.load(Ordering::Relaxed) == FAILED => panicked(),
+            _ => Error::Closed,
+        }
+    }
+
+    /// Lets nobody use the heap any more: a panic has left part of it between two states. What was acknowledged is on the disk, or in the system's memory, as it
+    /// would be if the process had died.
+    pub(crate) fn set_panicked(&self) {
+        self.set_failed();
+        if let Some(wal) = self.wal() {
+            wal.poison(PANICKED, &std::io::Error::other("see what it has printed"));
+        }
+    }
+
+    /// Lets nobody use the heap any more, for its disk has failed.
+    pub(crate) fn set_failed(&self) {
+        let _ = self.state.compare_exchange(OPEN, FAILED, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Fails unless objects can be written.
+    #[inline(always)]
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        let state = self.state.load(Ordering::Relaxed);
+        if state == OPEN && self.forks == fork::forks() { Ok(()) } else { Err(self.why_not_writable()) }
+    }
+
+    #[cold]
+    fn why_not_writable(&self) -> Error {
+        self.check_open().err().unwrap_or(Error::ReadOnly)
+    }
+
+    /// Fails if the file of the heap has been removed, or another one was given its last name.
+    pub(crate) fn check_named(&self) -> Result<()> {
+        if self.has_name
+            && let (Some(file), Some(path)) = (self.mapping.file(), self.mapping.path())
+            && has_name(file).is_ok_and(|named| !named)
+            && !bug(Bug::OverlookRemoval)
+        {
+            return Err(Error::Removed { path: path.to_owned() });
+        }
+        Ok(())
+    }
+
+    /// Whether runs must be repeatable: no threads that nobody asked for, no looking at clocks.
+    pub(crate) fn is_simulated(&self) -> bool {
+        self.medium.is_simulated() || self.mapping.is_simulated()
+    }
+}

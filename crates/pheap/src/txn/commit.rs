@@ -223,7 +223,7 @@ fn make_room(context: &mut Context) -> Result<()> {
 /// Copies the record that was appended last to its places.
 #[inline(always)]
 fn apply(context: &mut Context) {
-    let base = context.heap().base();
+    let base = context.store().base();
     let Context { log, media, dirty, .. } = context;
     // Their records are durable. The next fence waits for them, so that little is left when the log is emptied; also if it is that of another processor: see
     // `RegionLock::unlock_exclusive`.
@@ -255,7 +255,7 @@ fn commit_long(contexts: &mut [&mut Context]) -> Done {
     }
     for context in contexts.iter_mut() {
         context.come_home();
-        let base = context.heap().base();
+        let base = context.store().base();
         may_panic();
         // SAFETY: the transaction's closure has returned.
         unsafe { context.padded.zero() };
@@ -298,7 +298,7 @@ fn finish(context: &mut Context) {
         context.is_between = true; // a commit without a record, or the second root of one
         may_panic();
         context.remember_fresh();
-        context.alloc.commit(context.heap());
+        context.alloc.commit(context.store());
         context.publish_usage();
         if context.alloc.is_quarantine_full() {
             context.retire_records();
@@ -338,7 +338,7 @@ pub(crate) fn rollback_group(contexts: &mut [&mut Context]) {
     may_panic();
     let lead = &mut *contexts[0];
     if lead.mode != Mode::Short {
-        let base = lead.heap().base();
+        let base = lead.store().base();
         let Context { log, media, .. } = lead;
         // A log in the middle of records has no undo entries; see `retire_records`.
         let mut restored = false;
@@ -355,7 +355,7 @@ pub(crate) fn rollback_group(contexts: &mut [&mut Context]) {
         }
     }
     for context in contexts.iter_mut() {
-        let heap = context.heap();
+        let store = context.store();
         if let Some(wal) = context.media.wal() {
             for &(start, end) in context.alloc.fresh_ranges() {
                 // Pages that differ from the file, and hold nothing.
@@ -365,7 +365,7 @@ pub(crate) fn rollback_group(contexts: &mut [&mut Context]) {
         }
         context.logged.drain_lines(|_| {});
         context.doomed.clear();
-        context.alloc.rollback(heap);
+        context.alloc.rollback(store);
         may_panic();
         if bug(Bug::KeepStaleCopies) {
             context.set.keep();

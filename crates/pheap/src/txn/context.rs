@@ -13,11 +13,11 @@ use super::word_map::WordMap;
 use super::write_set::{MAX_ENTRIES, WriteSet};
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
-use crate::heap::HeapInner;
 use crate::layout::desc::Desc;
 use crate::media::Media;
 use crate::region::alloc::{Allocator, Needs, Request};
 use crate::region::collect::Collector;
+use crate::store::Store;
 use crate::store::arena::{SpanEntry, SpanKind};
 use crate::units::LINE;
 
@@ -59,7 +59,7 @@ pub(crate) enum Mode {
 
 /// Everything about a region that its lock guards.
 pub(crate) struct Context {
-    pub(crate) heap: *const HeapInner,
+    pub(crate) store: *const Store,
     /// Where the heap begins.
     base: usize,
     pub(crate) region: u32,
@@ -97,7 +97,7 @@ impl Context {
     /// # Safety
     /// `heap` and `hot` outlive the context.
     pub(crate) unsafe fn new(
-        heap: *const HeapInner,
+        store: *const Store,
         region: u32,
         media: Media,
         log: Log,
@@ -105,15 +105,15 @@ impl Context {
         hot: *const Hot,
     ) -> Context {
         // SAFETY: the heap is there, by the caller's promise.
-        let heap_ref = unsafe { &*heap };
-        let tuning = &heap_ref.tuning;
+        let store_ref = unsafe { &*store };
+        let tuning = &store_ref.tuning;
         let copies = tuning.copies.min(MAX_ENTRIES);
         // Without fences the undo log is hardly more expensive.
         let limit = if media.is_slow() { copies } else { copies / 2 };
         let weariness = Weariness::new(limit);
         Context {
-            heap,
-            base: heap_ref.base().addr(),
+            store,
+            base: store_ref.base().addr(),
             region,
             media,
             log,
@@ -139,9 +139,9 @@ impl Context {
     }
 
     #[inline(always)]
-    pub(crate) fn heap(&self) -> &'static HeapInner {
+    pub(crate) fn store(&self) -> &'static Store {
         // SAFETY: the heap outlives its regions' contexts; the caller has a transaction open, which keeps the heap.
-        unsafe { &*self.heap }
+        unsafe { &*self.store }
     }
 
     #[inline(always)]
@@ -169,7 +169,7 @@ impl Context {
     pub(crate) fn begin(&mut self) {
         self.txn += 1;
         self.alloc.begin(self.txn);
-        if self.heap().pins_undo() {
+        if self.store().pins_undo() {
             // For tests and measurements: as if each transaction were long.
             self.mode = Mode::Long;
             self.retire_records();
@@ -204,16 +204,16 @@ impl Context {
     #[inline(never)]
     fn alloc_slow(&mut self, desc: &'static Desc, bytes: u64, align: u64, unsized_: bool) -> Result<usize> {
         let request = &Request { desc, bytes, align, unsized_ };
-        let heap = self.heap();
+        let store = self.store();
         loop {
             if let Some(addr) = self.alloc.try_alloc(request) {
                 return Ok(addr);
             }
-            let (bytes, entry, pointers) = match self.alloc.prepare(heap, self.region, request)? {
+            let (bytes, entry, pointers) = match self.alloc.prepare(store, self.region, request)? {
                 Needs::Nothing => continue,
                 Needs::Span(bytes, entry, pointers) => (bytes, entry, pointers),
             };
-            let span = match heap.take_free_span(&bytes, entry) {
+            let span = match store.take_free_span(&bytes, entry) {
                 Some(span) => span,
                 // Rather than growing the file for what a crash may have left free.
                 None if self.gc.is_opening() => {
@@ -224,7 +224,7 @@ impl Context {
                     if bug(Bug::CycleInTransaction) {
                         self.begin_and_complete_collection();
                     }
-                    match heap.take_span(*bytes.end(), entry) {
+                    match store.take_span(*bytes.end(), entry) {
                         Ok(span) => span,
                         // Perhaps what the cycle that is running frees is enough.
                         Err(_) if !self.gc.is_idle() => {
@@ -238,7 +238,7 @@ impl Context {
                     }
                 }
             };
-            if let Some(addr) = self.alloc.add_span(heap, span, request.bytes, pointers) {
+            if let Some(addr) = self.alloc.add_span(store, span, request.bytes, pointers) {
                 return Ok(addr);
             }
         }
@@ -246,10 +246,10 @@ impl Context {
 
     #[cfg_attr(feature = "sim", track_caller)]
     pub(crate) fn append_undo(&mut self, ranges: &[(usize, usize)]) -> Result<()> {
-        let (heap, region) = (self.heap(), self.region);
+        let (store, region) = (self.store(), self.region);
         let Context { log, media, .. } = self;
         // SAFETY: ranges of live objects, whose bytes `settle` has made definite.
-        unsafe { log.append_undo(media, ranges, |log, bytes| grow_log(heap, region, media, log, bytes)) }
+        unsafe { log.append_undo(media, ranges, |log, bytes| grow_log(store, region, media, log, bytes)) }
     }
 
     /// All spans of the region (offset, bytes), the one with its header last.
@@ -261,7 +261,7 @@ impl Context {
     /// Makes room in the log for the staged entry.
     pub(crate) fn grow_log(&mut self) -> Result<()> {
         let bytes = self.log.staged.bytes();
-        grow_log(self.heap(), self.region, &self.media, &mut self.log, bytes)
+        grow_log(self.store(), self.region, &self.media, &mut self.log, bytes)
     }
 
     /// Whether the log is long enough for so many bytes of undo entries; it is made longer for that if it can be.
@@ -270,7 +270,7 @@ impl Context {
         // With a write-ahead log, undo entries are kept in memory.
         self.media.wal().is_some()
             || missing == 0
-            || grow_log(self.heap(), self.region, &self.media, &mut self.log, missing).is_ok()
+            || grow_log(self.store(), self.region, &self.media, &mut self.log, missing).is_ok()
     }
 
     /// Makes the data of all records durable and empties the log.
@@ -300,25 +300,25 @@ impl Context {
     #[inline]
     pub(crate) fn log_is_empty(&mut self) {
         if self.alloc.has_quarantine() {
-            let heap = self.heap();
-            let large = self.alloc.end_quarantine(heap);
+            let store = self.store();
+            let large = self.alloc.end_quarantine(store);
             if !large.is_empty() {
-                heap.free_object_spans(&self.media, &large);
+                store.free_object_spans(&self.media, &large);
             }
         }
     }
 }
 
 /// Links a segment with room for an entry of `bytes` to the log: as large as all before it.
-fn grow_log(heap: &HeapInner, region: u32, media: &Media, log: &mut Log, bytes: u64) -> Result<()> {
+fn grow_log(store: &Store, region: u32, media: &Media, log: &mut Log, bytes: u64) -> Result<()> {
     const MAX: u64 = 64 << 20;
     let size = (bytes + LINE as u64).max(log.capacity().min(MAX));
     let entry = SpanEntry { kind: SpanKind::Log, slot: 0, pages: 0, ty: 0, region };
-    let span = heap.take_span(size, entry)?;
+    let span = store.take_span(size, entry)?;
     let len = span.bytes();
     // SAFETY: the span was taken for this log just now. `link` makes its entry durable before anything leads there.
     unsafe {
-        heap.write_entry(media, span.entry_at, span.entry.to_words());
+        store.write_entry(media, span.entry_at, span.entry.to_words());
         log.link(media, Segment { start: span.offset, len });
     }
     Ok(())

@@ -474,7 +474,7 @@ impl Context {
 
     /// Where the object lies (offsets in the heap) that the byte at `offset` belongs to, with what is free behind it.
     pub(super) fn object_at(&self, offset: usize) -> Option<Range<usize>> {
-        let (number, slot) = self.alloc.spans.find(&self.heap().page_map, offset as u64)?;
+        let (number, slot) = self.alloc.spans.find(&self.store().page_map, offset as u64)?;
         let span = self.alloc.spans.get(number)?;
         let start = span.offset_of(slot) as usize;
         Some(start..start + span.slot as usize)

@@ -68,7 +68,7 @@ impl<'r> Txn<'r> {
     /// With what the heap hashes keys.
     pub(crate) fn hash_secret(&self) -> [u64; 2] {
         // SAFETY: for this look.
-        unsafe { self.cx() }.heap().hash_secret
+        unsafe { self.cx() }.store().hash_secret
     }
 
     /// A new object with this value. It is garbage unless something reachable points to it when the transaction commits.

@@ -9,12 +9,12 @@ use std::sync::Arc;
 
 use super::plan::{Parts, Plan, header_of, holds};
 use crate::error::Result;
-use crate::heap::{HeapInner, Meta};
 use crate::layout::{Shape, TypeLayout, encode_as};
 use crate::store::arena::{Arena, SpanEntry, SpanKind, arena_of};
 use crate::store::region_header::{REGION_SIZE, RegionHeader};
 use crate::store::spans::all_spans;
 use crate::store::types::TypeTable;
+use crate::store::{Store, Tables};
 use crate::units::PAGE;
 
 /// No span, in a table of pages.
@@ -98,54 +98,54 @@ impl HeapMap {
     /// [`Error::Corrupt`](crate::Error::Corrupt) if they cannot even be read.
     ///
     /// # Safety
-    /// Until the map is gone, the heap stays mapped, and nobody changes its objects. The caller holds the lock on `meta` during the call.
-    pub(crate) unsafe fn read(heap: &HeapInner, meta: &Meta) -> Result<HeapMap> {
+    /// Until the map is gone, the heap stays mapped, and nobody changes its objects. The caller holds the lock on `tables` during the call.
+    pub(crate) unsafe fn read(heap: &Store, tables: &Tables, roots: &[String]) -> Result<HeapMap> {
         let base = heap.base();
-        let types = &meta.types.types;
+        let types = &tables.types.types;
         let classes = classes(types);
         let mut map = HeapMap {
             base,
-            mapped: meta.header.mapped,
+            mapped: tables.header.mapped,
             types: by_class(types, &classes),
             classes,
             plans: Vec::new(),
             spans: Vec::new(),
-            pages: vec![NONE; (meta.header.mapped / PAGE) as usize],
+            pages: vec![NONE; (tables.header.mapped / PAGE) as usize],
             roots: Vec::new(),
             slots: 0,
             problems: Vec::new(),
         };
         map.read_types();
         // SAFETY: the arenas are mapped.
-        let spans = unsafe { all_spans(base, &meta.arenas)? };
+        let spans = unsafe { all_spans(base, &tables.arenas)? };
         let extents = spans.iter().filter(|span| span.entry.kind == SpanKind::Types);
         let extents: HashMap<u64, u64> = extents.map(|span| (span.offset, span.bytes())).collect();
         // SAFETY: the heap is mapped, and the caller has the lock on its metadata.
         let stored = unsafe {
-            TypeTable::read(base, meta.header.salt, meta.header.types, |at| extents.get(&at).copied())
+            TypeTable::read(base, tables.header.salt, tables.header.types, |at| extents.get(&at).copied())
         };
         match stored {
-            Ok(stored) => map.problems.extend(meta.types.problems(&stored)),
+            Ok(stored) => map.problems.extend(tables.types.problems(&stored)),
             Err(error) => map.problems.push(error.to_string()),
         }
         for span in spans {
             map.add_span(span.offset, span.entry);
             // SAFETY: as above.
             let inside = unsafe {
-                map.first_entry(&arena_of(&meta.arenas, span.offset), span.offset + PAGE..span.end())
+                map.first_entry(&arena_of(&tables.arenas, span.offset), span.offset + PAGE..span.end())
             };
             if let Some(at) = inside {
                 map.problems.push(format!("the spans at bytes {} and {at} overlap", span.offset));
             }
         }
-        for arena in &meta.arenas {
+        for arena in &tables.arenas {
             // SAFETY: as above.
             if let Some(at) = unsafe { map.first_entry(arena, arena.used..arena.end()) } {
                 map.problems.push(format!("there is a span at byte {at}, where nothing was ever used"));
             }
         }
         // SAFETY: as above.
-        unsafe { map.read_roots(base, meta) };
+        unsafe { map.read_roots(base, tables, roots) };
         Ok(map)
     }
 
@@ -238,8 +238,8 @@ impl HeapMap {
 
     /// # Safety
     /// Spans of regions are mapped at `base`.
-    unsafe fn read_roots(&mut self, base: *mut u8, meta: &Meta) {
-        let mut missing: Vec<&str> = meta.roots.keys().map(String::as_str).collect();
+    unsafe fn read_roots(&mut self, base: *mut u8, tables: &Tables, roots: &[String]) {
+        let mut missing: Vec<&str> = roots.iter().map(String::as_str).collect();
         for i in 0..self.spans.len() {
             let MappedSpan { offset, kind, region, ty, pages, .. } = self.spans[i];
             if kind != SpanKind::Region || pages * PAGE != REGION_SIZE {
@@ -249,7 +249,12 @@ impl HeapMap {
                 // SAFETY: by the caller's promise.
                 unsafe {
                     let header = RegionHeader::at(base, offset);
-                    Ok((header.read(meta.header.salt)?, header.root()?, header.name()?, header.is_removed()?))
+                    Ok((
+                        header.read(tables.header.salt)?,
+                        header.root()?,
+                        header.name()?,
+                        header.is_removed()?,
+                    ))
                 }
             };
             match read() {

@@ -11,15 +11,15 @@ pub(super) mod trace;
 
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
 
 use super::options::Options;
 use super::roots::Creation;
-use super::{Heap, HeapInner, Meta};
+use super::{Heap, HeapInner};
 use crate::error::{Error, Result};
 use crate::os::fork::OwnFile;
 use crate::region::all::SharedAll;
-use crate::region::{Region, guard};
+use crate::region::guard;
+use crate::store::Tables;
 use crate::store::header::{Header, Use};
 use crate::sync::MutexGuard;
 use map::HeapMap;
@@ -143,21 +143,22 @@ impl HeapInner {
         }
         let creation = Creation::lock(self);
         self.check_open()?;
-        let regions: Vec<Arc<Region>> = self.meta.lock().roots.values().cloned().collect();
+        let regions = self.regions();
         Ok(Still { heap: self, regions: SharedAll::begin(self, regions)?, _creation: creation })
     }
 }
 
 impl Still<'_> {
-    /// The heap's metadata.
-    pub(super) fn meta(&self) -> MutexGuard<'_, Meta> {
-        self.heap.meta.lock()
+    /// The heap's tables.
+    pub(super) fn tables(&self) -> MutexGuard<'_, Tables> {
+        self.heap.tables.lock()
     }
 
     /// What the heap's tables say. Must not outlive `self`.
     pub(super) fn map(&self) -> Result<HeapMap> {
+        let roots: Vec<String> = self.heap.directory.lock().keys().cloned().collect();
         // SAFETY: all regions are locked, so nobody changes an object or closes the heap.
-        unsafe { HeapMap::read(self.heap, &self.meta()) }
+        unsafe { HeapMap::read(self.heap, &self.tables(), &roots) }
     }
 }
 
@@ -171,7 +172,7 @@ pub(super) fn verify(options: &Options, path: &Path, file: &OwnFile, header: &He
     let heap = super::open::open_private(&private, path, file.clone(), header.clone())?;
     let report = heap.check()?;
     // SURVIVES drop: a heap that was opened for this, and nobody else has.
-    let arenas = heap.inner().meta.lock().arenas.clone();
+    let arenas = heap.inner().tables.lock().arenas.clone();
     drop(heap);
     let mut problems = report.problems;
     if let Some(lost) = lost::lost_root(file, header, &arenas)

@@ -23,9 +23,9 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::heap::HeapInner;
 use crate::layout::PointerMap;
 use crate::layout::desc::Desc;
+use crate::store::Store;
 use crate::store::arena::{SpanEntry, SpanKind};
 use crate::store::spans::Span;
 use crate::units::PAGE;
@@ -184,16 +184,16 @@ impl Allocator {
 
     /// Finds a run of free slots for an object, or says what is missing. [`try_alloc`](Self::try_alloc) comes next.
     #[cold]
-    pub(crate) fn prepare(&mut self, heap: &HeapInner, region: u32, request: &Request) -> Result<Needs> {
+    pub(crate) fn prepare(&mut self, store: &Store, region: u32, request: &Request) -> Result<Needs> {
         if request.is_large() {
             if request.align > PAGE {
                 return Err(Error::TooLarge { bytes: request.bytes });
             }
-            let (ty, pointers) = heap.register(request.desc)?;
+            let (ty, pointers) = store.register(request.desc)?;
             let entry = SpanEntry { kind: SpanKind::Large, slot: 0, pages: 0, ty, region };
             return Ok(Needs::Span(request.bytes..=request.bytes, entry, pointers));
         }
-        let number = self.class(heap, request)?;
+        let number = self.class(store, request)?;
         // Two descriptions may be of one type.
         for at in 0..HOT {
             if at == request.hash() || self.hot[at].class == number {
@@ -201,7 +201,7 @@ impl Allocator {
             }
         }
         self.save(number);
-        if self.next_run(heap, number) {
+        if self.next_run(store, number) {
             let (desc, slot) = request.key();
             let &Class { next, end, .. } = &self.classes[number as usize];
             self.hot[request.hash()] = HotClass { desc, slot: slot as usize, next, end, class: number };
@@ -209,17 +209,17 @@ impl Allocator {
         }
         let class = &self.classes[number as usize];
         let entry = SpanEntry { kind: SpanKind::Small, slot: class.slot, pages: 0, ty: class.ty, region };
-        let bytes = span_size(class.slot.into(), class.owned, heap.arena_unit);
+        let bytes = span_size(class.slot.into(), class.owned, store.arena_unit);
         Ok(Needs::Span(bytes, entry, class.pointers.clone()))
     }
 
     /// The number of the class for a request.
-    fn class(&mut self, heap: &HeapInner, request: &Request) -> Result<u32> {
+    fn class(&mut self, store: &Store, request: &Request) -> Result<u32> {
         let key = request.key();
         if let Some(&number) = self.by_desc.get(&key) {
             return Ok(number);
         }
-        let (ty, pointers) = heap.register(request.desc)?;
+        let (ty, pointers) = store.register(request.desc)?;
         let number = self.class_of(ty, key.1, pointers);
         self.by_desc.insert(key, number);
         Ok(number)
@@ -261,7 +261,7 @@ impl Allocator {
     }
 
     /// Makes sure that the class has a run of free slots, from the spans that it has. Returns whether it does.
-    fn next_run(&mut self, heap: &HeapInner, number: u32) -> bool {
+    fn next_run(&mut self, store: &Store, number: u32) -> bool {
         let Allocator { classes, spans, fresh, runs, objects, .. } = self;
         let class = &mut classes[number as usize];
         if class.next != class.end {
@@ -276,7 +276,7 @@ impl Allocator {
                     runs.push(Run { span: class.current, first, count });
                     *objects += fresh.add(class.fresh_from, class.next, class.slot);
                     class.cursor = first + count;
-                    class.next = heap.base().addr() + span.offset_of(first) as usize;
+                    class.next = store.base().addr() + span.offset_of(first) as usize;
                     class.end = class.next + count as usize * class.slot as usize;
                     class.fresh_from = class.next;
                     return true;
@@ -292,12 +292,12 @@ impl Allocator {
     /// returns the address of that.
     pub(crate) fn add_span(
         &mut self,
-        heap: &HeapInner,
+        store: &Store,
         span: Span,
         object: u64,
         pointers: Arc<PointerMap>,
     ) -> Option<usize> {
-        heap.populate(span.offset, span.bytes());
+        store.populate(span.offset, span.bytes());
         let large = span.entry.kind == SpanKind::Large;
         let class = match large {
             true => NO_CLASS,
@@ -309,14 +309,14 @@ impl Allocator {
             new.take(0, 1);
         }
         let bytes = new.bytes;
-        let number = self.spans.add(&heap.page_map, new);
+        let number = self.spans.add(&store.page_map, new);
         self.taken.push((number, span));
         if let Some(class) = self.classes.get_mut(class as usize) {
             class.owned += bytes;
             (class.current, class.cursor) = (number, 0);
             return None;
         }
-        let addr = heap.base().addr() + span.offset as usize;
+        let addr = store.base().addr() + span.offset as usize;
         self.objects += 1;
         self.fresh.add(addr, addr + object.next_multiple_of(8) as usize, 0);
         Some(addr)
@@ -424,15 +424,15 @@ impl Allocator {
 
     /// Keeps what the transaction has allocated.
     #[inline]
-    pub(crate) fn commit(&mut self, heap: &HeapInner) {
+    pub(crate) fn commit(&mut self, store: &Store) {
         let bytes: usize = self.fresh_ranges().iter().map(|(start, end)| end - start).sum();
         self.usage.allocated += bytes as u64;
         self.usage.bytes += bytes as u64;
         self.usage.objects += self.objects;
         self.end();
         for addr in self.frees.drain(..) {
-            let offset = (addr - heap.base().addr()) as u64;
-            if let Some((number, _)) = self.spans.find(&heap.page_map, offset) {
+            let offset = (addr - store.base().addr()) as u64;
+            if let Some((number, _)) = self.spans.find(&store.page_map, offset) {
                 self.quarantined += self.spans.get(number).map_or(0, |span| span.slot);
                 self.quarantine.push(addr);
             }
@@ -451,12 +451,12 @@ impl Allocator {
     /// Makes the slots that were freed at a commit free for others, and returns the spans of large objects, to be given back. The log must
     /// be empty.
     #[must_use]
-    pub(crate) fn end_quarantine(&mut self, heap: &HeapInner) -> Vec<Span> {
+    pub(crate) fn end_quarantine(&mut self, store: &Store) -> Vec<Span> {
         let mut large = Vec::new();
         self.quarantined = 0;
         for addr in std::mem::take(&mut self.quarantine) {
-            let offset = (addr - heap.base().addr()) as u64;
-            let Some((number, slot)) = self.spans.find(&heap.page_map, offset) else { continue };
+            let offset = (addr - store.base().addr()) as u64;
+            let Some((number, slot)) = self.spans.find(&store.page_map, offset) else { continue };
             let span = self.spans.get_mut(number);
             // While it is being marked, what is free is up to the sweep.
             if span.pending || span.live.is_empty() || !span.live.test(slot as usize) {
@@ -467,7 +467,7 @@ impl Allocator {
             // It is no garbage for a collection to find.
             self.usage.allocated = self.usage.allocated.saturating_sub(span.slot);
             if span.class == NO_CLASS {
-                large.push(self.spans.remove(&heap.page_map, number).span);
+                large.push(self.spans.remove(&store.page_map, number).span);
             } else {
                 span.free(slot, 1);
                 self.list(number, slot);
@@ -507,10 +507,10 @@ impl Allocator {
 
     /// Marks the slots that classes are about to fill as long as their span is to be swept, for what is allocated meanwhile is live; else takes
     /// their marks back, for what is allocated then is young.
-    pub(crate) fn mark_runs(&mut self, heap: &HeapInner) {
+    pub(crate) fn mark_runs(&mut self, store: &Store) {
         for class in self.classes.iter().filter(|class| class.next != class.end) {
-            let offset = (class.next - heap.base().addr()) as u64;
-            let (number, first) = self.spans.find(&heap.page_map, offset).expect("a run lies in a span");
+            let offset = (class.next - store.base().addr()) as u64;
+            let (number, first) = self.spans.find(&store.page_map, offset).expect("a run lies in a span");
             let count = (class.end - class.next) / class.slot as usize;
             let span = self.spans.get_mut(number);
             match span.pending {
@@ -521,11 +521,11 @@ impl Allocator {
     }
 
     /// Gives back the slots that classes were about to fill.
-    pub(crate) fn give_back_unfilled(&mut self, heap: &HeapInner) {
+    pub(crate) fn give_back_unfilled(&mut self, store: &Store) {
         let Allocator { classes, spans, .. } = self;
         for class in classes.iter_mut().filter(|class| class.next != class.end) {
-            let offset = (class.next - heap.base().addr()) as u64;
-            let (number, first) = spans.find(&heap.page_map, offset).expect("a run lies in a span");
+            let offset = (class.next - store.base().addr()) as u64;
+            let (number, first) = spans.find(&store.page_map, offset).expect("a run lies in a span");
             spans.get_mut(number).free(first, ((class.end - class.next) / class.slot as usize) as u32);
             class.next = class.end;
             class.cursor = 0;

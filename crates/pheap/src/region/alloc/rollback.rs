@@ -2,7 +2,7 @@
 
 use super::{Allocator, NO_SPAN};
 use crate::faults::{Bug, bug};
-use crate::heap::HeapInner;
+use crate::store::Store;
 
 /// A class as it was before the open transaction.
 pub(super) struct Saved {
@@ -50,7 +50,7 @@ impl Allocator {
     }
 
     /// Takes back what the transaction has allocated.
-    pub(crate) fn rollback(&mut self, heap: &HeapInner) {
+    pub(crate) fn rollback(&mut self, store: &Store) {
         self.hot = Default::default();
         for saved in self.saved.drain(..) {
             let Saved { class, next, end, current, cursor } = saved;
@@ -63,19 +63,19 @@ impl Allocator {
             class.txn = 0;
         }
         for (number, span) in self.taken.drain(..).filter(|(number, _)| *number != NO_SPAN) {
-            let removed = self.spans.remove(&heap.page_map, number);
+            let removed = self.spans.remove(&store.page_map, number);
             if let Some(class) = self.classes.get_mut(removed.class as usize) {
                 class.owned -= removed.bytes;
             }
             self.runs.retain(|run| run.span != number);
-            heap.give_back(&span);
+            store.give_back(&span);
         }
         for run in std::mem::take(&mut self.runs) {
             self.spans.get_mut(run.span).free(run.first, run.count);
             self.list(run.span, run.first);
         }
         // A collection may have ended in the transaction, and left marks on what is free again.
-        self.mark_runs(heap);
+        self.mark_runs(store);
         self.frees.clear();
         self.end();
     }

@@ -4,7 +4,7 @@ use pheap_gc::bitmap::Bitmap;
 
 use super::span::NO_CLASS;
 use super::{Allocator, Usage};
-use crate::heap::HeapInner;
+use crate::store::Store;
 use crate::store::spans::Span;
 
 /// What is left of a span after [`Allocator::sweep`].
@@ -30,7 +30,7 @@ impl Allocator {
     }
 
     /// Makes the slots free that are not marked. The log is empty, or names none of them.
-    pub(crate) fn sweep(&mut self, heap: &HeapInner, number: u32) -> Swept {
+    pub(crate) fn sweep(&mut self, store: &Store, number: u32) -> Swept {
         if !self.spans.get(number).is_some_and(|span| span.pending) {
             return Swept::Kept;
         }
@@ -45,7 +45,7 @@ impl Allocator {
             |class: u32| self.classes.get(class as usize).is_some_and(|class| class.current == number);
         let span = self.spans.get_mut(number);
         if span.used == 0 && !is_current(span.class) {
-            let removed = self.spans.remove(&heap.page_map, number);
+            let removed = self.spans.remove(&store.page_map, number);
             if removed.class != NO_CLASS {
                 let class = &mut self.classes[removed.class as usize];
                 class.owned -= removed.bytes;

@@ -6,7 +6,7 @@ use crate::{Durability, Options, P, Root};
 
 impl Allocator {
     /// What holds between two transactions, whatever the one before was.
-    fn check(&self, heap: &HeapInner) {
+    fn check(&self, heap: &Store) {
         assert!(self.saved.is_empty() && self.runs.is_empty() && self.taken.is_empty() && !self.unlist);
         let mut owned = vec![0; self.classes.len()];
         for number in 0..self.spans.end() {

@@ -15,6 +15,8 @@
 //! A slice runs at the end of a transaction that has allocated, in proportion to that, so a program cannot outrun its collector;
 //! or in another thread that holds the region's lock, shared with readers ([`Region::mark_beside_readers`]).
 
+mod pace;
+mod pauses;
 mod remembered;
 mod sweep;
 mod tracer;
@@ -29,9 +31,12 @@ use super::alloc::Usage;
 use super::held::HeldTable;
 use super::{Region, State, guard};
 use crate::faults::{Bug, bug};
-use crate::heap::{HeapInner, bitmaps};
+use crate::heap::bitmaps;
+use crate::store::Store;
 use crate::txn::context::Context;
 use crate::units::LINE;
+pub(crate) use pace::Pace;
+pub use pauses::Pauses;
 use remembered::Remembered;
 use tracer::{Object, Tracer};
 
@@ -55,6 +60,7 @@ enum Phase {
 
 /// The state of the collection of a region.
 pub(crate) struct Collector {
+    pace: Arc<Pace>,
     state: Arc<State>,
     held: Arc<HeldTable>,
     phase: Phase,
@@ -81,9 +87,10 @@ pub(crate) struct Collector {
 }
 
 impl Collector {
-    /// For a region that is not collected by itself before it has allocated `least` bytes.
-    pub(crate) fn new(state: Arc<State>, held: Arc<HeldTable>, least: u64) -> Collector {
+    pub(crate) fn new(pace: Arc<Pace>, state: Arc<State>, held: Arc<HeldTable>) -> Collector {
         Collector {
+            threshold: pace.least,
+            pace,
             state,
             held,
             phase: Phase::Idle,
@@ -96,7 +103,6 @@ impl Collector {
             marked_untraced: false,
             live: 0,
             before: Usage::default(),
-            threshold: least,
             debt: 0,
             paid: 0,
         }
@@ -164,11 +170,11 @@ impl Context {
         let allocated = usage.allocated.saturating_sub(gc.paid);
         gc.debt += WORK_PER_TRANSACTION + allocated * rate;
         gc.paid = usage.allocated;
-        if gc.debt >= SLICE_WORK.min(self.heap().collect_least) {
+        if gc.debt >= SLICE_WORK.min(self.gc.pace.least) {
             // Who allocates much in one transaction has not been quick anyway.
             let length = SLICE + Duration::from_micros(allocated / 512);
             // Or, in tests, as little as can be done at a time.
-            let least = self.heap().collect_least;
+            let least = self.gc.pace.least;
             let bytes = if least < SLICE_WORK { least } else { self.gc.debt };
             let done = self.slice(bytes, length);
             self.gc.debt = self.gc.debt.saturating_sub(done.max(SLICE_WORK));
@@ -178,23 +184,23 @@ impl Context {
     /// One slice: as much marking as `bytes`, and no longer than `length`. Returns how much it was.
     fn slice(&mut self, bytes: u64, length: Duration) -> u64 {
         let start = Instant::now();
-        let deadline = (!self.heap().is_simulated()).then(|| start + length);
+        let deadline = (!self.store().is_simulated()).then(|| start + length);
         let mut budget = Budget::work(bytes);
         if let Some(deadline) = deadline {
             budget = budget.and_until(deadline);
         }
         self.advance(&mut budget, deadline);
-        self.heap().collections.pause(start.elapsed());
+        self.gc.pace.pause(start.elapsed());
         budget.marked_bytes()
     }
 
     /// Goes on with the cycle.
     fn advance(&mut self, budget: &mut Budget, deadline: Option<Instant>) {
         if self.gc.is_marking() {
-            let base = self.heap().base().addr() as u64;
-            let Context { gc, alloc, heap, .. } = self;
+            let base = self.store().base().addr() as u64;
+            let Context { gc, alloc, store, .. } = self;
             // SAFETY: the heap outlives its regions' contexts.
-            let map = unsafe { &(**heap).page_map };
+            let map = unsafe { &(**store).page_map };
             let tracer = Tracer { base, map, spans: &alloc.spans, shared: false };
             match gc.marking.run(&tracer, budget) {
                 Progress::Done => {
@@ -209,7 +215,7 @@ impl Context {
 
     /// Begins a cycle. A minor one only if all is known that it needs.
     fn begin_collection(&mut self) {
-        let heap = self.heap();
+        let store = self.store();
         self.gc.minor &= self.gc.remembered.is_active();
         let lines = self.gc.remembered.take();
         self.gc.before = self.alloc.usage;
@@ -219,9 +225,9 @@ impl Context {
             lines.into_iter().for_each(|line| self.push_pointers_of_old(line));
         }
         if !bug(Bug::NewObjectsUnmarked) {
-            self.alloc.mark_runs(heap);
+            self.alloc.mark_runs(store);
         }
-        let base = heap.base().addr() as u64;
+        let base = store.base().addr() as u64;
         let Collector { marking, state, held, .. } = &mut self.gc;
         marking.push_mut(base + state.root.load(Ordering::Relaxed));
         held.for_each(|addr| marking.push_mut(addr as u64));
@@ -231,11 +237,11 @@ impl Context {
 
     /// Hands the marker what old objects point to from a line.
     fn push_pointers_of_old(&mut self, line: usize) {
-        let heap = self.heap();
-        let base = heap.base().addr();
+        let store = self.store();
+        let base = store.base().addr();
         let Context { gc, alloc, .. } = self;
         let offset = (line - base) as u64;
-        let Some((number, first)) = alloc.spans.find(&heap.page_map, offset) else { return };
+        let Some((number, first)) = alloc.spans.find(&store.page_map, offset) else { return };
         let Some(span) = alloc.spans.get(number).filter(|span| span.pointers.has_pointers()) else { return };
         for slot in first..=span.slot_of(offset + LINE as u64 - 1).unwrap_or(span.slots - 1) {
             if !span.marks.test(slot as usize) {
@@ -283,8 +289,8 @@ impl Context {
         if self.gc.opening || self.alloc.spans.iter().any(|span| span.live.is_empty()) {
             return None;
         }
-        let heap = self.heap();
-        self.alloc.give_back_unfilled(heap);
+        let store = self.store();
+        self.alloc.give_back_unfilled(store);
         self.alloc.spans.iter().for_each(|span| bitmaps::add(&mut to, span));
         Some(to)
     }
@@ -298,8 +304,8 @@ impl Context {
     }
 
     fn end_collection(&mut self) {
-        let heap = self.heap();
-        self.alloc.mark_runs(heap);
+        let store = self.store();
+        self.alloc.mark_runs(store);
         self.alloc.end_collection();
         let usage = self.alloc.usage;
         let gc = &mut self.gc;
@@ -310,17 +316,17 @@ impl Context {
         let freed = (gc.before.bytes + usage.allocated).saturating_sub(usage.bytes);
         // As long as most of what is young dies, and not much that is old can have died.
         let worthwhile = freed >= gc.before.allocated / 3 * 2
-            && usage.bytes <= (gc.live + gc.live / 2).saturating_add(heap.collect_least);
-        gc.minor = if heap.collect_least < SLICE_WORK { !gc.minor } else { worthwhile };
-        let growth = (usage.bytes / 100).saturating_mul(heap.collect_growth);
-        gc.threshold = if gc.minor { growth / 4 } else { growth }.max(heap.collect_least);
+            && usage.bytes <= (gc.live + gc.live / 2).saturating_add(gc.pace.least);
+        gc.minor = if gc.pace.least < SLICE_WORK { !gc.minor } else { worthwhile };
+        let growth = (usage.bytes / 100).saturating_mul(gc.pace.growth);
+        gc.threshold = if gc.minor { growth / 4 } else { growth }.max(gc.pace.least);
         if !gc.minor {
             gc.remembered.stop();
         }
         gc.opening = false;
         gc.incomplete = false;
         self.publish_usage();
-        self.heap().collections.completed();
+        self.gc.pace.complete();
     }
 
     /// Completes the cycle, if there is one, within this transaction: so that what it frees can be allocated.
@@ -334,7 +340,7 @@ impl Context {
         while !self.gc.is_idle() {
             self.advance(&mut Budget::unlimited(), None);
         }
-        self.heap().collections.pause(start.elapsed());
+        self.gc.pace.pause(start.elapsed());
     }
 
     /// What [`Bug::CycleInTransaction`] does.
@@ -366,12 +372,12 @@ impl Context {
 
     #[cold]
     fn shade_pointers(&mut self, addr: usize, len: usize) {
-        let heap = self.heap();
-        let base = heap.base().addr();
+        let store = self.store();
+        let base = store.base().addr();
         let Context { gc, alloc, .. } = self;
         let offset = (addr - base) as u64;
         // What is no object is a word of metadata.
-        let Some((number, slot)) = alloc.spans.find(&heap.page_map, offset) else { return };
+        let Some((number, slot)) = alloc.spans.find(&store.page_map, offset) else { return };
         let Some(span) = alloc.spans.get(number) else { return };
         let object = base + span.offset_of(slot) as usize;
         let window = addr - object..(addr - object + len).min(span.slot as usize);
@@ -417,7 +423,7 @@ impl Drop for Locked<'_> {
 
 impl Region {
     /// A slice of marking, beside readers and other threads that do the same.
-    pub(crate) fn mark_beside_readers(&self, heap: &HeapInner) -> Stage {
+    pub(crate) fn mark_beside_readers(&self, store: &Store) -> Stage {
         self.lock.lock_shared(guard::is_inside_any());
         let mut locked = Locked { region: self, is_finished: false };
         let start = Instant::now();
@@ -427,9 +433,11 @@ impl Region {
             // SAFETY: the lock is held for reading, so the context is not written, apart from its atomics.
             let context = unsafe { &*self.context.get() };
             if context.gc.is_marking() {
-                let base = heap.base().addr() as u64;
-                let tracer = Tracer { base, map: &heap.page_map, spans: &context.alloc.spans, shared: true };
-                match context.gc.marking.run_shared(&tracer, &mut Budget::until(start + SLICE)) {
+                let base = store.base().addr() as u64;
+                let tracer = Tracer { base, map: &store.page_map, spans: &context.alloc.spans, shared: true };
+                let progress = context.gc.marking.run_shared(&tracer, &mut Budget::until(start + SLICE));
+                context.gc.pace.pause(start.elapsed());
+                match progress {
                     Progress::More => Stage::Working,
                     Progress::Done => Stage::Marked,
                 }
@@ -438,10 +446,6 @@ impl Region {
             }
         };
         locked.is_finished = true;
-        drop(locked);
-        if stage != Stage::Idle {
-            heap.collections.pause(start.elapsed());
-        }
         stage
     }
 

@@ -27,13 +27,13 @@ impl Context {
     /// Sweeps spans until `deadline`, or all of them.
     pub(super) fn sweep(&mut self, deadline: Option<Instant>) {
         let Phase::Sweeping { mut next, end } = self.gc.phase else { return };
-        let is_short = self.heap().collect_least < SLICE_WORK;
+        let is_short = self.gc.pace.least < SLICE_WORK;
         let at_a_time = if is_short { 1 } else { SPANS_AT_A_TIME };
         let mut empty = Vec::new();
         while next < end {
             let until = end.min(next + at_a_time);
             for number in next..until {
-                if let Swept::Empty(span) = self.alloc.sweep(self.heap(), number) {
+                if let Swept::Empty(span) = self.alloc.sweep(self.store(), number) {
                     empty.push(span);
                 }
             }
@@ -44,7 +44,7 @@ impl Context {
         }
         if !empty.is_empty() {
             self.alloc.unlist_removed();
-            self.heap().free_object_spans(&self.media, &empty);
+            self.store().free_object_spans(&self.media, &empty);
         }
         self.gc.phase = Phase::Sweeping { next, end };
         if next == end {

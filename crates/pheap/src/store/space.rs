@@ -1,42 +1,42 @@
-//! Spans: runs of pages that belong to a region.
+//! Taking pages for spans, giving them back, and making the file longer.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use super::{HeapInner, Meta};
+use super::arena::{Arena, SpanEntry, SpanKind, arena_of};
+use super::spans::{Span, clear_entry, clear_hidden, write_entry};
+use super::types::Writer;
+use super::{Store, Tables};
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
 use crate::layout::PointerMap;
 use crate::layout::desc::Desc;
 use crate::media::Media;
-use crate::store::arena::{Arena, SpanEntry, SpanKind, arena_of};
-use crate::store::spans::{Span, clear_entry, clear_hidden, write_entry};
-use crate::store::types::Writer;
 use crate::units::PAGE;
 
-impl HeapInner {
+impl Store {
     /// Takes a span of at least `bytes`, growing the file if need be. `entry.pages` is filled in.
     pub(crate) fn take_span(&self, bytes: u64, entry: SpanEntry) -> Result<Span> {
         self.check_not_forked()?; // in a transaction of the parent
-        let mut meta = self.meta.lock();
-        meta.take_span(self, bytes, entry)
+        let mut tables = self.tables.lock();
+        tables.take_span(self, bytes, entry)
     }
 
     /// Takes a span of so many bytes, the more the better, if there is one without growing the file.
     pub(crate) fn take_free_span(&self, bytes: &RangeInclusive<u64>, entry: SpanEntry) -> Option<Span> {
         self.check_not_forked().ok()?;
-        let mut meta = self.meta.lock();
+        let mut tables = self.tables.lock();
         let whole = |bytes: &u64| bytes.max(&1).next_multiple_of(PAGE);
-        let (offset, len) = meta.pages.take_up_to(whole(bytes.end()), whole(bytes.start()))?;
+        let (offset, len) = tables.pages.take_up_to(whole(bytes.end()), whole(bytes.start()))?;
         let pages = u32::try_from(len / PAGE).ok()?;
-        Some(meta.taken(self, offset, SpanEntry { pages, ..entry }))
+        Some(tables.taken(self, offset, SpanEntry { pages, ..entry }))
     }
 
     /// Frees recorded spans of a region whose log is empty, or names nothing in them.
     pub(crate) fn free_object_spans(&self, media: &Media, spans: &[Span]) {
         let arenas: Vec<Arena> = {
-            let meta = self.meta.lock();
-            spans.iter().map(|span| meta.arena_of(span.offset)).collect()
+            let tables = self.tables.lock();
+            spans.iter().map(|span| tables.arena_of(span.offset)).collect()
         };
         for (span, arena) in spans.iter().zip(&arenas).filter(|_| !bug(Bug::KeepEmptySpans)) {
             // SAFETY: the entry of a span of the caller's region.
@@ -44,13 +44,13 @@ impl HeapInner {
         }
         // Before others can record spans in these pages.
         media.fence();
-        let mut meta = self.meta.lock();
-        spans.iter().for_each(|span| meta.pages.give(span.offset, span.bytes()));
+        let mut tables = self.tables.lock();
+        spans.iter().for_each(|span| tables.pages.give(span.offset, span.bytes()));
     }
 
     /// Gives back a span that is not recorded.
     pub(crate) fn give_back(&self, span: &Span) {
-        self.meta.lock().pages.give(span.offset, span.bytes());
+        self.tables.lock().pages.give(span.offset, span.bytes());
     }
 
     /// Writes the entry of a span that no transaction records; durable on return.
@@ -84,28 +84,28 @@ impl HeapInner {
     /// The number of a type in the type table, which is added if it is new, and where its pointers are.
     pub(crate) fn register(&self, desc: &'static Desc) -> Result<(u32, Arc<PointerMap>)> {
         self.check_not_forked()?;
-        let mut meta = self.meta.lock();
-        let number = meta.register(self, desc)?;
-        Ok((number, meta.types.pointer_map(number)))
+        let mut tables = self.tables.lock();
+        let number = tables.register(self, desc)?;
+        Ok((number, tables.types.pointer_map(number)))
     }
 }
 
-impl Meta {
-    pub(crate) fn take_span(&mut self, heap: &HeapInner, bytes: u64, entry: SpanEntry) -> Result<Span> {
+impl Tables {
+    pub(crate) fn take_span(&mut self, store: &Store, bytes: u64, entry: SpanEntry) -> Result<Span> {
         let len = bytes.max(1).next_multiple_of(PAGE);
         let pages = u32::try_from(len / PAGE).map_err(|_| Error::TooLarge { bytes })?;
         let offset = match self.pages.take(len) {
             Some(offset) => offset,
             None => {
-                self.grow(heap, len / PAGE)?;
+                self.grow(store, len / PAGE)?;
                 self.pages.take(len).expect("the new arena has that many pages")
             }
         };
-        Ok(self.taken(heap, offset, SpanEntry { pages, ..entry }))
+        Ok(self.taken(store, offset, SpanEntry { pages, ..entry }))
     }
 
     /// A span whose pages were taken just now.
-    fn taken(&mut self, heap: &HeapInner, offset: u64, entry: SpanEntry) -> Span {
+    fn taken(&mut self, store: &Store, offset: u64, entry: SpanEntry) -> Span {
         let number = self.arenas.partition_point(|arena| arena.end() <= offset);
         let arena = &mut self.arenas[number];
         let span = Span { offset, entry_at: arena.entry(offset), entry };
@@ -113,11 +113,11 @@ impl Meta {
         if arena.use_until(span.end()) {
             // SAFETY: arenas are mapped, this is locked, and nobody has these pages.
             unsafe {
-                if clear_hidden(&self.media, heap.base(), arena, before..arena.used) {
+                if clear_hidden(&self.media, store.base(), arena, before..arena.used) {
                     // SURVIVES unreached: as in `clear_hidden`.
                     self.media.fence();
                 }
-                arena.write_used(&self.media, heap.base());
+                arena.write_used(&self.media, store.base());
             }
             // Before anybody can record the span.
             self.media.fence();
@@ -130,38 +130,38 @@ impl Meta {
     }
 
     /// Adds an arena with room for `pages`.
-    fn grow(&mut self, heap: &HeapInner, pages: u64) -> Result<()> {
-        heap.check_named()?;
-        heap.check_log()?;
-        let Meta { header, media, arenas, .. } = self;
+    fn grow(&mut self, store: &Store, pages: u64) -> Result<()> {
+        store.check_named()?;
+        store.check_log()?;
+        let Tables { header, media, arenas, .. } = self;
         let start = header.mapped;
         let arena = Arena::new(start, Arena::size_for(start, pages, header.arena_unit));
-        if arena.end() > heap.mapping.reserved() {
-            return Err(Error::ReservationFull { need: arena.end(), reserved: heap.mapping.reserved() });
+        if arena.end() > store.mapping.reserved() {
+            return Err(Error::ReservationFull { need: arena.end(), reserved: store.mapping.reserved() });
         }
-        if arena.end() > heap.max_size {
+        if arena.end() > store.max_size {
             return Err(Error::OutOfSpace {
-                reason: format!("{} bytes are more than the maximal size of {}", arena.end(), heap.max_size),
+                reason: format!("{} bytes are more than the maximal size of {}", arena.end(), store.max_size),
             });
         }
-        heap.mapping.grow_file(start, arena.end()).inspect_err(|error| {
+        store.mapping.grow_file(start, arena.end()).inspect_err(|error| {
             // It may be the failure to write pages that a checkpoint has written, and is told once.
-            if let (Some(wal), Error::Io { source, .. }) = (heap.wal(), error) {
+            if let (Some(wal), Error::Io { source, .. }) = (store.wal(), error) {
                 wal.poison("growing the heap's file", source);
             }
         })?;
-        heap.mapping.map(start, arena.end())?;
+        store.mapping.map(start, arena.end())?;
         // SAFETY: mapped just now, and known to nobody. The file may have been longer before a crash, with an arena that was never
         // recorded, but nothing in it was ever used.
         unsafe {
-            heap.medium.mapped(heap.base(), arena.end());
-            arena.write(media, heap.base(), header.salt);
+            store.medium.mapped(store.base(), arena.end());
+            arena.write(media, store.base(), header.salt);
             header.mapped = arena.end();
             // Both slots: if one is damaged later, the other must know of the arena, too.
-            header.write_both(media, heap.base(), || Ok(()))?;
+            header.write_both(media, store.base(), || Ok(()))?;
         }
         // A log that refuses what is written does not say so here; and what is not in the file must be in no header, for one may be written at the end.
-        if let Err(error) = heap.check_log() {
+        if let Err(error) = store.check_log() {
             header.mapped = start;
             return Err(error);
         }
@@ -182,24 +182,24 @@ impl Meta {
         self.arenas.len() < before
     }
 
-    pub(crate) fn register(&mut self, heap: &HeapInner, desc: &'static Desc) -> Result<u32> {
+    pub(crate) fn register(&mut self, store: &Store, desc: &'static Desc) -> Result<u32> {
         if let Some(number) = self.types.find(desc) {
             return Ok(number);
         }
         let new = self.types.prepare(desc)?;
         let extent = match self.types.extent_needed(&new) {
-            Some(len) => Some(self.new_extent(heap, len)?),
+            Some(len) => Some(self.new_extent(store, len)?),
             None => None,
         };
-        let writer = Writer { media: &self.media, base: heap.base(), salt: self.header.salt };
+        let writer = Writer { media: &self.media, base: store.base(), salt: self.header.salt };
         // SAFETY: the table is this heap's, whose metadata are locked.
         Ok(unsafe { self.types.add(new, &writer, extent) })
     }
 
     /// A new extent for the type table.
-    fn new_extent(&mut self, heap: &HeapInner, len: u64) -> Result<(u64, u64)> {
+    fn new_extent(&mut self, store: &Store, len: u64) -> Result<(u64, u64)> {
         let span = self.take_span(
-            heap,
+            store,
             len,
             SpanEntry { kind: SpanKind::Types, slot: 0, pages: 0, ty: 0, region: 0 },
         )?;
@@ -207,8 +207,8 @@ impl Meta {
         let zeros = vec![0u8; len as usize];
         // SAFETY: the span is new. It becomes durable, and so does its entry, with the first record, and part of the table after that.
         unsafe {
-            self.media.store(heap.base().add(span.offset as usize), zeros.as_ptr(), zeros.len());
-            heap.write_entry(&self.media, span.entry_at, span.entry.to_words());
+            self.media.store(store.base().add(span.offset as usize), zeros.as_ptr(), zeros.len());
+            store.write_entry(&self.media, span.entry_at, span.entry.to_words());
         }
         Ok((span.offset, len))
     }
@@ -217,10 +217,10 @@ impl Meta {
     ///
     /// # Safety
     /// The region is marked as removed, durably, and nobody has it.
-    pub(crate) unsafe fn free_spans(&mut self, heap: &HeapInner, spans: &[(u64, u64)]) {
+    pub(crate) unsafe fn free_spans(&mut self, store: &Store, spans: &[(u64, u64)]) {
         for &(offset, len) in spans {
             // SAFETY: by the caller's promise.
-            unsafe { clear_entry(&self.media, heap.base(), &self.arena_of(offset), offset, len) };
+            unsafe { clear_entry(&self.media, store.base(), &self.arena_of(offset), offset, len) };
         }
         // Before others can record spans in these pages.
         if !bug(Bug::ReuseBeforeRemoval) {

@@ -1,0 +1,127 @@
+//! The end of a heap.
+
+use std::sync::atomic::Ordering;
+
+use super::HeapInner;
+use super::bitmaps::store_live_slots;
+use crate::error::{Error, Result};
+use crate::faults::{Bug, bug};
+use crate::os::fork;
+use crate::region::guard;
+use crate::store::header::Use;
+use crate::store::{CLOSED, Tables, panicked};
+
+impl HeapInner {
+    /// Ends the use of a heap on a simulated medium as the death of its process would: nothing more reaches the medium.
+    #[cfg(feature = "sim")]
+    pub(crate) fn abandon(&self) {
+        if self.state.swap(CLOSED, Ordering::Relaxed) == CLOSED {
+            return;
+        }
+        self.stop_background();
+        self.stop_checkpoints();
+        // SURVIVES unreached: for the simulator, whose threads have ended.
+        self.directory.lock().clear();
+        // SAFETY: its threads have ended, and the one that calls this runs no transaction.
+        unsafe { self.mapping.unmap() };
+    }
+
+    /// Closes the heap; also one whose file was removed, if it is the `last` time that anybody could use it.
+    pub(super) fn close(&self, last: bool) -> Result<()> {
+        if self.forks != fork::forks() {
+            return Err(Error::Forked);
+        }
+        if guard::is_inside(self.id()) {
+            return Err(Error::Nested);
+        }
+        let _creation = self.creation.lock();
+        let regions = self.regions();
+        // One that has failed cannot be saved any more.
+        if !last && self.state.load(Ordering::Relaxed) < CLOSED {
+            self.check_named()?;
+        }
+        if self.state.swap(CLOSED, Ordering::Relaxed) == CLOSED {
+            return Err(Error::Closed);
+        }
+        self.stop_background();
+        self.stop_checkpoints();
+        let mut live = Some(Vec::new());
+        let mut is_whole = true;
+        for region in regions {
+            let retired =
+                region.retire(self, |context| live = live.take().and_then(|live| context.live_slots(live)));
+            // One that a panic has left between two states is for the next opening to bring to one of them.
+            is_whole &= retired.is_ok();
+        }
+        let mut tables = self.tables.lock();
+        let refused = self.wal().is_some_and(|wal| wal.begin_to_close());
+        if refused {
+            live = None;
+        }
+        let closed = match self.wal().map_or(Ok(()), |wal| wal.may_write()) {
+            // What the disk has is for the next opening to find out.
+            Err(error) => Err(error),
+            Ok(()) if !is_whole => Err(panicked()),
+            Ok(()) if self.is_read_only() => Ok(()),
+            Ok(()) => self.mark_closed(&mut tables, live, !refused).or_else(|error| {
+                // The log may have been misplaced since it was looked for: that, closing gets over.
+                if !self.wal().is_some_and(|wal| wal.begin_to_close() && wal.may_write().is_ok()) {
+                    return Err(error);
+                }
+                tables.header.live_slots = (0, 0); // the file may not have them
+                self.mark_closed(&mut tables, None, false)
+            }),
+        };
+        self.directory.lock().clear();
+        // SAFETY: every region is gone, and metadata are only touched with `tables` locked and the heap open.
+        unsafe { self.mapping.unmap() };
+        // One that is opened to be checked first shares the lock of who is going to open it.
+        if let Some(file) = &self.file {
+            self.mapping.unlock();
+            file.forget();
+        }
+        closed
+    }
+
+    /// Marks the heap as closed, once the disk has everything. `live` are the live slots, if they are known. `is_recorded` if every change of the metadata was recorded:
+    /// else pages that are free here may be in use in the file.
+    fn mark_closed(&self, tables: &mut Tables, live: Option<Vec<u64>>, is_recorded: bool) -> Result<()> {
+        // A simulated medium cannot be cut off.
+        let shorter = is_recorded && !self.is_simulated() && tables.drop_free_arenas();
+        if let Some(wal) = self.wal() {
+            // First of all: records of what was in these pages must not come after what is written there directly.
+            wal.checkpoint(|| {})?;
+        }
+        if let Some(live) = live {
+            store_live_slots(self, tables, &live);
+        }
+        self.mapping.sync()?;
+        let Tables { header, media, .. } = tables;
+        header.in_use = Use::Closed;
+        // Both slots: should one be damaged later, the other must not say that the heap is in use, nor miss a log that is gone, nor a file that is longer. One after the other, for
+        // a power failure may tear what is being written.
+        let sync = || if bug(Bug::SyncHeadersAtOnce) { Ok(()) } else { self.mapping.sync() };
+        // SAFETY: the header is mapped, and the tables are locked.
+        unsafe { header.write_both(media, self.base(), sync)? };
+        if bug(Bug::SyncHeadersAtOnce) {
+            self.mapping.sync()?;
+        }
+        if let Some(wal) = self.wal() {
+            wal.may_write()?;
+            wal.remove();
+            wal.keep_data_found()?;
+        }
+        if shorter { self.mapping.shrink_file(header.mapped) } else { Ok(()) }
+    }
+}
+
+impl Drop for HeapInner {
+    fn drop(&mut self) {
+        if self.forks != fork::forks() {
+            self.collections.forget_background(); // it has stayed with the parent
+            self.checkpoints.forget(); // and so has this one
+        }
+        // The last handle is gone, so no transaction runs. A forked child must leave the file alone.
+        let _ = self.close(true);
+    }
+}

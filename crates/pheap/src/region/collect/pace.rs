@@ -1,0 +1,43 @@
+//! When the regions of a heap are collected, and how long that has taken.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::pauses::{Histogram, Pauses};
+
+/// What the regions of a heap have in common as to their collections.
+#[derive(Default)]
+pub(crate) struct Pace {
+    /// In percent of what is live.
+    pub(crate) growth: u64,
+    /// Bytes that a region has allocated before it is collected.
+    pub(crate) least: u64,
+    completed: AtomicU64,
+    pauses: Histogram,
+}
+
+impl Pace {
+    pub(crate) fn new(growth: u64, least: u64) -> Pace {
+        Pace { growth, least, ..Pace::default() }
+    }
+
+    /// A cycle of a region is complete.
+    pub(super) fn complete(&self) {
+        self.completed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Transactions had to wait so long.
+    pub(super) fn pause(&self, duration: Duration) {
+        self.pauses.add(duration);
+    }
+
+    /// Cycles that were completed.
+    pub(crate) fn completed(&self) -> u64 {
+        self.completed.load(Ordering::Relaxed)
+    }
+
+    /// The pauses, and their sum.
+    pub(crate) fn pauses(&self) -> (Pauses, Duration) {
+        (self.pauses.copy(), self.pauses.total())
+    }
+}

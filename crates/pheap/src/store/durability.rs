@@ -1,0 +1,74 @@
+//! What waits for the write-ahead log, and what becomes of a heap whose log has failed.
+
+#[cfg(feature = "sim")]
+use std::panic::Location;
+use std::sync::Arc;
+
+use super::Store;
+use crate::error::{Error, Result};
+#[cfg(feature = "sim")]
+use crate::faults::mutant;
+use crate::wal::Wal;
+
+impl Store {
+    /// The write-ahead log, if the heap has one.
+    #[inline(always)]
+    pub(crate) fn wal(&self) -> Option<&Arc<Wal>> {
+        self.medium.wal()
+    }
+
+    /// Waits until what was recorded before `position` may be told to others.
+    #[inline]
+    #[cfg_attr(feature = "sim", track_caller)]
+    pub(crate) fn acknowledge(&self, wal: &Wal, position: u64) -> Result<()> {
+        if wal.is_acknowledged(position) {
+            return Ok(());
+        }
+        #[cfg(feature = "sim")]
+        if mutant::is_dropped(mutant::Kind::FileSync, Location::caller()) {
+            return Ok(());
+        }
+        if self.is_forked() {
+            return Err(Error::Forked); // the log is the parent's
+        }
+        self.note_failure(wal.acknowledge(position))
+    }
+
+    /// Waits for a checkpoint if too much memory is private.
+    #[inline(always)]
+    pub(crate) fn wait_for_memory(&self) {
+        if let Some(wal) = self.wal()
+            && wal.is_over_memory()
+        {
+            wal.wait_for_memory();
+        }
+    }
+
+    /// Waits until all that was recorded may be told to others.
+    #[cfg_attr(feature = "sim", track_caller)]
+    pub(crate) fn acknowledge_all(&self) -> Result<()> {
+        match self.wal() {
+            Some(wal) => {
+                self.acknowledge(wal, wal.end())?;
+                self.note_failure(wal.has_taken_all())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Fails if the log has: what is going to be done would not be recorded.
+    pub(crate) fn check_log(&self) -> Result<()> {
+        match self.wal().and_then(|wal| wal.failure()) {
+            Some(failure) => self.note_failure(Err(failure)),
+            None => Ok(()),
+        }
+    }
+
+    /// If the log has failed, nobody may use the heap any more.
+    pub(crate) fn note_failure<R>(&self, result: Result<R>) -> Result<R> {
+        if result.is_err() && self.wal().is_some_and(|wal| wal.failure().is_some()) {
+            self.set_failed();
+        }
+        result
+    }
+}
