@@ -1,10 +1,13 @@
 #![doc = include_str!("tour.md")]
 
+mod alloc;
+mod api;
 pub mod collections;
 mod error;
 #[cfg(feature = "serde")]
 pub mod exchange;
 mod faults;
+mod gc;
 mod heap;
 mod layout;
 mod log;
@@ -22,11 +25,15 @@ mod txn;
 mod units;
 mod wal;
 
-pub use crate::wal::SyncPolicy;
+pub use api::many::{RootSet, Shards, txn};
+pub use api::root::Root;
+pub use api::tx::Txn;
+pub use api::view::{Shared, View};
 pub use collections::{PBTreeMap, PBTreeSet, PHashMap, PHashSet, PString, PVec, PVecDeque};
 pub use error::{Error, Result};
 #[cfg(feature = "serde")]
 pub use exchange::{Export, Import};
+pub use gc::held::Held;
 pub use heap::{
     Durability, Elements, Field, Fields, Heap, HeapInfo, Object, Options, Pauses, Pointer, Report, RootInfo,
     Stats, TypeInfo, Usage, Value,
@@ -34,9 +41,7 @@ pub use heap::{
 pub use layout::{Persist, Pointee};
 pub use pheap_macros::{Persist, txn};
 pub use ptr::{Key, P};
-pub use region::Root;
-pub use region::held::Held;
-pub use txn::{RootSet, Shards, Shared, Txn, View, txn};
+pub use wal::SyncPolicy;
 
 /// A pointer to a field of an object: `field!(p.name)`, or `field!(p.inner.name)`, for a `p: P<T>`. An expression goes into parentheses:
 /// `field!((tx[p].next).name)`.

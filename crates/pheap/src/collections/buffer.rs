@@ -6,11 +6,12 @@
 
 use std::ptr::NonNull;
 
+use crate::api::tx::Txn;
+use crate::api::view::View;
 use crate::error::Result;
 use crate::layout::{Persist, Pointee, slice_header};
 use crate::ptr::{P, value_of};
 use crate::txn::context::Mode;
-use crate::txn::{Txn, View};
 
 use super::slot::Slot;
 

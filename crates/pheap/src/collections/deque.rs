@@ -5,9 +5,10 @@ use std::iter::FusedIterator;
 use super::buffer::{self, Slots};
 use super::slot::Slot;
 use crate::Persist;
+use crate::api::tx::Txn;
+use crate::api::view::View;
 use crate::error::{Error, Result};
 use crate::ptr::P;
-use crate::txn::{Txn, View};
 
 /// A queue with two ends in a ring buffer: `VecDeque` for a heap.
 ///

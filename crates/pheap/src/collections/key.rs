@@ -5,10 +5,11 @@ use std::hash::Hasher;
 use siphasher::sip::SipHasher13;
 
 use super::buffer;
+use crate::api::tx::Txn;
+use crate::api::view::View;
 use crate::error::Result;
 use crate::layout::Persist;
 use crate::ptr::P;
-use crate::txn::{Txn, View};
 
 /// A key of a map, or an element of a set.
 ///

@@ -5,9 +5,10 @@ use std::ops::RangeBounds;
 use super::key::{HashKey, KeyHasher, MapKey, OrdKey, prefix_of_bytes};
 use super::vec::PVec;
 use crate::Persist;
+use crate::api::tx::Txn;
+use crate::api::view::View;
 use crate::error::Result;
 use crate::ptr::{P, bounds};
-use crate::txn::{Txn, View};
 
 /// A growable string: `String` for a heap. (A `P<str>` is one that never changes, and takes a word less.)
 ///

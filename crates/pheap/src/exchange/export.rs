@@ -5,9 +5,9 @@ use std::fmt;
 use serde::ser::{Serialize, Serializer};
 
 use super::{MAX_DEPTH, TooDeep};
+use crate::api::view::View;
 use crate::layout::Pointee;
 use crate::ptr::P;
-use crate::txn::View;
 
 /// A type whose values can be exported. `#[persist(serde)]` beside `#[derive(Persist)]` implements it.
 #[diagnostic::on_unimplemented(

@@ -7,9 +7,9 @@ use serde::de::{self, DeserializeSeed, Deserializer};
 
 use super::path::{Path, Step};
 use super::{MAX_DEPTH, TooDeep};
+use crate::api::tx::Txn;
 use crate::error::Error;
 use crate::layout::Persist;
-use crate::txn::Txn;
 
 /// A type whose values can be imported. `#[persist(serde)]` beside `#[derive(Persist)]` implements it.
 #[diagnostic::on_unimplemented(

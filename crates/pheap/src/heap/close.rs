@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::HeapInner;
-use super::bitmaps::store_live_slots;
+use crate::alloc::bitmaps::store_live_slots;
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
 use crate::os::fork;
@@ -48,8 +48,9 @@ impl HeapInner {
         let mut live = Some(Vec::new());
         let mut is_whole = true;
         for region in regions {
-            let retired =
-                region.retire(self, |context| live = live.take().and_then(|live| context.live_slots(live)));
+            let retired = region.retire(self, |context| {
+                live = live.take().and_then(|live| context.gc.live_slots(&mut context.alloc, self, live))
+            });
             // One that a panic has left between two states is for the next opening to bring to one of them.
             is_whole &= retired.is_ok();
         }

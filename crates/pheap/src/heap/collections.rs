@@ -8,7 +8,7 @@ use super::options::{Options, marking_threads};
 use super::worker::Worker;
 use super::{Heap, HeapInner};
 use crate::error::{Error, Result};
-use crate::region::collect::{Pace, Stage};
+use crate::gc::{Pace, Stage};
 use crate::region::{Region, guard};
 
 /// A region with fewer bytes is marked by one thread.

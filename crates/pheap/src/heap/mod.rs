@@ -1,17 +1,15 @@
 //! Heaps: the file and its mapping, arenas and spans, the type table, and the roots.
 
 mod backup;
-pub(crate) mod bitmaps;
 pub(crate) mod check;
 mod checkpoints;
 mod close;
 mod collections;
+mod directory;
 mod inspect;
 mod logged;
-mod migrate;
 mod open;
 mod options;
-mod roots;
 #[cfg(feature = "sim")]
 mod simulated;
 mod survey;
@@ -34,11 +32,12 @@ use crate::txn::recovery::Recovered;
 use collections::Collections;
 use worker::Worker;
 
-pub use crate::region::collect::Pauses;
+pub use crate::gc::Pauses;
 pub use check::{Report, Usage};
+pub use directory::RootInfo;
+pub(crate) use directory::check_name;
 pub use inspect::{Elements, Field, Fields, HeapInfo, Object, Pointer, TypeInfo, Value};
 pub use options::{Durability, Options};
-pub use roots::RootInfo;
 
 /// An open heap: a file of Rust objects, mapped into memory.
 ///
@@ -98,7 +97,7 @@ pub(crate) struct HeapInner {
     checkpoints: Worker,
     recovered: Recovered,
     /// The roots by name. Locked for a moment only, and last.
-    directory: Mutex<BTreeMap<String, Arc<Region>>>,
+    pub(crate) directory: Mutex<BTreeMap<String, Arc<Region>>>,
     /// Held while a root is created, removed or renamed: the number of the next region. Locked before any region.
     creation: Mutex<u32>,
     /// Keeps the file from being opened again. After `store`, so that it is let go last.
@@ -229,7 +228,7 @@ impl HeapInner {
     /// # Errors
     /// [`Error::NoSuchRoot`].
     #[cfg_attr(feature = "sim", track_caller)]
-    fn region(&self, name: &str) -> Result<Arc<Region>> {
+    pub(crate) fn region(&self, name: &str) -> Result<Arc<Region>> {
         let directory = self.directory.lock();
         directory.get(name).cloned().ok_or_else(|| Error::NoSuchRoot(name.to_owned()))
     }

@@ -7,13 +7,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU8;
 
-use super::bitmaps::LiveSlots;
 use super::check;
 use super::collections::Collections;
 use super::options::{Durability, Options};
 use super::survey::{Outlook, Surveyed, check_roots, free_pages, read_regions};
 use super::worker::Worker;
 use super::{Heap, HeapInner, logged};
+use crate::alloc::bitmaps::LiveSlots;
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
 use crate::media::{Media, Medium, SyncedFile};

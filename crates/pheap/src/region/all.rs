@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::alloc::span::ObjectSpan;
 use super::{Region, guard};
+use crate::alloc::span::ObjectSpan;
 use crate::error::Result;
 use crate::store::Store;
 

@@ -1,10 +1,12 @@
 //! Several regions at once, for one transaction over them.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use super::{Exclusive, Region, guard};
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
+use crate::gc::held::HeldTable;
 use crate::store::Store;
 use crate::sync::gate::Closer;
 use crate::txn::commit;
@@ -90,8 +92,8 @@ impl<'a> Group<'a> {
         self.locked[self.order[index]].hot()
     }
 
-    pub(crate) fn region(&self, index: usize) -> &'a Region {
-        self.locked[self.order[index]].region
+    pub(crate) fn held(&self, index: usize) -> &'a Arc<HeldTable> {
+        &self.locked[self.order[index]].region.held
     }
 
     pub(crate) fn commit(mut self) -> Result<()> {

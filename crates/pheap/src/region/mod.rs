@@ -1,26 +1,26 @@
 //! Regions: one for each named root, with a lock, an allocator and a log of its own.
 
 pub(crate) mod all;
-pub(crate) mod alloc;
-pub(crate) mod collect;
+mod collect;
 mod group;
 pub(crate) mod guard;
-pub(crate) mod held;
 mod lock;
 #[cfg(test)]
 mod panics;
-mod root;
 
 use std::cell::UnsafeCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::alloc::bitmaps::LiveSlots;
+use crate::alloc::span::ObjectSpan;
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug, may_panic};
-use crate::heap::bitmaps::LiveSlots;
+use crate::gc::held::HeldTable;
+use crate::gc::{Collector, Pace, State};
 use crate::layout::PointerMap;
-use crate::media::{Counters, Gauge, Media};
+use crate::media::{Counters, Media};
 use crate::store::Store;
 use crate::store::region_header::RegionHeader;
 use crate::store::spans::Span;
@@ -28,12 +28,9 @@ use crate::sync::{Mutex, look_at};
 use crate::txn::commit;
 use crate::txn::context::{Context, Hot};
 use crate::txn::log::Log;
-use collect::{Collector, Pace};
-use held::HeldTable;
 use lock::RegionLock;
 
 pub(crate) use group::Group;
-pub use root::Root;
 
 /// A region while the heap is open.
 pub(crate) struct Region {
@@ -54,18 +51,6 @@ pub(crate) struct Region {
 
 /// Serves nobody: removed, or its heap closed, and nothing may be touched any more. No type has this number.
 const GONE: u32 = u32::MAX;
-
-/// What is known of a region: written under its lock, read by anyone.
-#[derive(Debug, Default)]
-pub(crate) struct State {
-    /// Offset of the root object; 0 while the region is being created.
-    root: AtomicU64,
-    /// What the region holds, for statistics.
-    pub(crate) objects: Gauge,
-    pub(crate) bytes: Gauge,
-    /// 1 as long as it is not known what is live.
-    pub(crate) unknown: Gauge,
-}
 
 // SAFETY: the context and the memory of the region are touched under the lock only; the rest is made for sharing.
 unsafe impl Send for Region {}
@@ -130,13 +115,13 @@ impl Region {
     ) {
         let context = self.context.get_mut();
         let store = context.store();
-        let is_live = |span: &alloc::span::ObjectSpan| live.is_some_and(|live| live.load(span));
+        let is_live = |span: &ObjectSpan| live.is_some_and(|live| live.load(span));
         context.alloc.load(spans, pointers, is_live);
         context.gc.incomplete = context.alloc.spans.iter().any(|span| span.live.is_empty());
         if live.is_none() && !store.is_read_only() {
-            context.begin_opening();
+            context.gc.begin_opening(&mut context.alloc, store);
         }
-        context.publish_usage();
+        context.gc.publish(&context.alloc);
     }
 
     /// Offset of the root object.
@@ -168,7 +153,7 @@ impl Region {
     }
 
     #[cfg_attr(feature = "sim", track_caller)]
-    fn look_at_name(&self, forked: bool) -> String {
+    pub(crate) fn look_at_name(&self, forked: bool) -> String {
         look_at(&self.name, forked, String::clone).unwrap_or_default()
     }
 

@@ -59,7 +59,7 @@ pub(crate) struct Header {
     pub(crate) in_use: Use,
     /// Offset of the first extent of the type table.
     pub(crate) types: u64,
-    /// Offset and length of the [bitmaps of live slots](crate::heap::bitmaps), if the heap is closed and has them.
+    /// Offset and length of the [bitmaps of live slots](crate::alloc::bitmaps), if the heap is closed and has them.
     pub(crate) live_slots: (u64, u64),
     /// Number of the newest write-ahead log: the one in use, if one is.
     pub(crate) log: u64,

@@ -1,12 +1,12 @@
 //! The end of a transaction.
 
 use super::context::{Context, Mode, doomed_error};
+use crate::alloc::Allocator;
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug, may_panic};
 use crate::log::{Kind, Staged, ranges};
 use crate::media::Media;
 use crate::os::cpu;
-use crate::region::alloc::Allocator;
 use crate::store::arena::ENTRY;
 use crate::units::LINE;
 
@@ -297,9 +297,9 @@ fn finish(context: &mut Context) {
     if !context.alloc.is_untouched() {
         context.is_between = true; // a commit without a record, or the second root of one
         may_panic();
-        context.remember_fresh();
+        context.gc.remember_fresh(&mut context.alloc);
         context.alloc.commit(context.store());
-        context.publish_usage();
+        context.gc.publish(&context.alloc);
         if context.alloc.is_quarantine_full() {
             context.retire_records();
         }

@@ -1,21 +1,22 @@
-//! Transactions: what a program sees of them, and the two protocols below.
+//! Transactions: the two protocols, and the state of the one that is open.
+//!
+//! Knows objects, the allocator, the collector and the log of one region. Must not take locks, nor know roots.
 //!
 //! | file | |
 //! |---|---|
-//! | [`view`], [`tx`] | `View`, `Shared` and `Txn` |
-//! | [`many`] | one transaction over several roots |
 //! | [`context`] | the state of the open transaction |
 //! | [`paths`] | what a write does; the change from the short to the long path |
 //! | [`write_set`], [`line_index`], [`buffer`] | short: copies of what is written |
 //! | [`grain`], [`weariness`] | what copies are of, and when there are better none |
 //! | [`commit`], [`dirty`] | and a redo record, one fence |
-//! | [`log`], [`staged`], [`checksum`] | what both are written to |
+//! | [`log`] | what both are written to |
 //! | [`padded`] | what no record should hold |
 //! | [`word_map`] | long: old content into the undo log, stores in place |
 //! | [`doomed`] | what happens when the log cannot grow |
 //! | [`recovery`] | what happens at the next open |
 
 mod buffer;
+mod collect;
 pub(crate) mod commit;
 pub(crate) mod context;
 mod dirty;
@@ -23,16 +24,9 @@ mod doomed;
 mod grain;
 mod line_index;
 pub(crate) mod log;
-mod many;
-mod padded;
+pub(crate) mod padded;
 mod paths;
 pub(crate) mod recovery;
-mod tx;
-mod view;
 mod weariness;
 mod word_map;
-mod write_set;
-
-pub use many::{RootSet, Shards, txn};
-pub use tx::Txn;
-pub use view::{Shared, View};
+pub(crate) mod write_set;

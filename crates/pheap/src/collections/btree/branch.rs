@@ -4,12 +4,13 @@
 
 use super::head::{Head, LEAST};
 use super::node::{Branch, Child, INNER, Inner, Leaf};
+use crate::api::tx::Txn;
+use crate::api::view::View;
 use crate::collections::buffer;
 use crate::collections::key::OrdKey;
 use crate::collections::slot::Slot;
 use crate::layout::Persist;
 use crate::ptr::P;
-use crate::txn::{Txn, View};
 
 impl<'r, K: Persist, V: Persist> P<'r, Inner<'r, K, V>> {
     /// The child at `place`.

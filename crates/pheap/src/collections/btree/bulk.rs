@@ -5,11 +5,11 @@ use super::node::{Child, Leaf};
 use super::range::{KeyRange, Span};
 use super::search::MAX_HEIGHT;
 use super::shrink::{self, Mended};
+use crate::api::tx::Txn;
 use crate::collections::key::OrdKey;
 use crate::error::Result;
 use crate::layout::Persist;
 use crate::ptr::P;
-use crate::txn::Txn;
 
 /// Changing many entries.
 impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {

@@ -8,11 +8,11 @@ use super::path::Path;
 use super::range::Position;
 use super::search::{self, Found, Wanted};
 use super::shrink;
+use crate::api::tx::Txn;
 use crate::collections::key::OrdKey;
 use crate::error::Result;
 use crate::layout::Persist;
 use crate::ptr::P;
-use crate::txn::Txn;
 
 /// Changing a map.
 ///

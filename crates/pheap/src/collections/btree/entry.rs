@@ -5,11 +5,11 @@ use super::node::Leaf;
 use super::path::Path;
 use super::search::{self, Found, Wanted};
 use super::{grow, shrink};
+use crate::api::tx::Txn;
 use crate::collections::key::OrdKey;
 use crate::error::Result;
 use crate::layout::Persist;
 use crate::ptr::P;
-use crate::txn::Txn;
 
 /// The place of a key in a [`PBTreeMap`]; made by [`P::entry`](P#method.entry).
 ///

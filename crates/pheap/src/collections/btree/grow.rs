@@ -4,11 +4,11 @@ use super::PBTreeMap;
 use super::node::{Child, Entry, INNER, Inner, LEAF, Leaf};
 use super::path::Path;
 use super::search::{Found, MAX_HEIGHT, Wanted};
+use crate::api::tx::Txn;
 use crate::collections::key::OrdKey;
 use crate::error::Result;
 use crate::layout::Persist;
 use crate::ptr::P;
-use crate::txn::Txn;
 
 /// Inserts an entry where its key was looked for and not found. Returns where it is now.
 ///

@@ -27,8 +27,8 @@ mod tests;
 
 use super::key::OrdKey;
 use crate::Persist;
+use crate::api::view::View;
 use crate::ptr::P;
-use crate::txn::View;
 use node::Child;
 use search::Wanted;
 

@@ -11,13 +11,14 @@
 
 use super::head::{FREE, Head, LEAST, Order, Scale};
 use crate::Persist;
+use crate::api::tx::Txn;
+use crate::api::view::View;
 use crate::collections::buffer;
 use crate::collections::key::OrdKey;
 use crate::collections::slot::Slot;
 use crate::error::Result;
 use crate::os::cpu;
 use crate::ptr::{P, value_of};
-use crate::txn::{Txn, View};
 use crate::units::LINE;
 
 /// Entries of a leaf, and branches of an inner node. Few for the tests of this crate's inside.

@@ -2,9 +2,9 @@
 
 use super::node::Inner;
 use super::search::MAX_HEIGHT;
+use crate::api::view::View;
 use crate::layout::Persist;
 use crate::ptr::P;
-use crate::txn::View;
 
 /// Inner nodes from the top down, and which child of each is next.
 pub(super) struct Path<'r, K, V> {

@@ -7,10 +7,10 @@ use std::ops::{Bound, RangeBounds, RangeFrom, RangeFull, RangeInclusive, RangeTo
 use super::node::{Child, Entry, Leaf};
 use super::path::Path;
 use super::search::{self, Found, MAX_HEIGHT, Wanted};
+use crate::api::view::View;
 use crate::collections::key::OrdKey;
 use crate::layout::Persist;
 use crate::ptr::P;
-use crate::txn::View;
 
 /// A range of keys, in the form that they are looked up by: `3..7`, `..=9`, `"a".."f"`, or a pair of [`Bound`]s.
 ///

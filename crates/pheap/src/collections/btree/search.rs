@@ -5,10 +5,10 @@ use std::cmp::Ordering;
 use super::head::Head;
 use super::node::{Child, INNER, Inner, LEAF, Leaf};
 use super::path::Path;
+use crate::api::view::View;
 use crate::collections::key::OrdKey;
 use crate::layout::Persist;
 use crate::ptr::P;
-use crate::txn::View;
 
 /// No tree that fits into memory is higher.
 pub(super) const MAX_HEIGHT: usize = 16;

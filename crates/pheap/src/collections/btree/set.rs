@@ -4,10 +4,11 @@ use std::iter::FusedIterator;
 
 use super::{KeyRange, PBTreeMap};
 use crate::Persist;
+use crate::api::tx::Txn;
+use crate::api::view::View;
 use crate::collections::key::OrdKey;
 use crate::error::Result;
 use crate::ptr::P;
-use crate::txn::{Txn, View};
 
 /// An ordered set: `BTreeSet` for a heap. A [`PBTreeMap`] without values.
 ///

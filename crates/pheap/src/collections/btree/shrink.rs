@@ -6,10 +6,10 @@
 use super::PBTreeMap;
 use super::node::{Child, Entry, INNER, Inner, Item, LEAF, Leaf, Near, Node};
 use super::path::Path;
+use crate::api::tx::Txn;
 use crate::collections::key::OrdKey;
 use crate::layout::Persist;
 use crate::ptr::P;
-use crate::txn::Txn;
 
 /// With fewer items, a node is mended.
 const fn least(slots: usize) -> usize {

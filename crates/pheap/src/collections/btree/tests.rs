@@ -9,11 +9,12 @@ use super::PBTreeMap;
 use super::head::{FREE, LEAST};
 use super::node::{Child, INNER, LEAF};
 use super::search::MAX_HEIGHT;
+use crate::api::tx::Txn;
+use crate::api::view::View;
 use crate::collections::key::{MapKey, OrdKey};
 use crate::error::Result;
 use crate::layout::Persist;
 use crate::ptr::P;
-use crate::txn::{Txn, View};
 use crate::{Heap, Root};
 
 /// What was seen of a tree.

@@ -8,11 +8,11 @@ use super::split::{free_all, hash_in, hash_of};
 use super::table::{Pair, Root};
 use super::walk::walk_from;
 use super::{HashKey, PHashMap};
+use crate::api::tx::Txn;
 use crate::collections::buffer;
 use crate::error::Result;
 use crate::layout::Persist;
 use crate::ptr::P;
-use crate::txn::Txn;
 
 /// Entries that [`P::extend`] looks for at a time.
 const GROUP: usize = 16;

@@ -6,12 +6,12 @@ use super::split::{At, drop_empty, hash_in, hash_of, make_room, new_bucket};
 use super::table::{Bucket, Child, Pair, Root};
 use super::walk::{head, slot};
 use super::{HashKey, PHashMap};
+use crate::api::tx::Txn;
 use crate::collections::buffer::{self, Slots};
 use crate::collections::slot::Slot;
 use crate::error::Result;
 use crate::layout::Persist;
 use crate::ptr::{P, value_of};
-use crate::txn::Txn;
 
 /// So many entries are kept one behind the other.
 pub(super) const FEW: usize = 8;

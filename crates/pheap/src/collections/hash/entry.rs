@@ -2,11 +2,11 @@
 
 use super::find::{Absence, Home};
 use super::{HashKey, PHashMap};
+use crate::api::tx::Txn;
 use crate::collections::buffer;
 use crate::error::Result;
 use crate::layout::Persist;
 use crate::ptr::P;
-use crate::txn::Txn;
 
 /// The entry of a key, whether there is one or not; made by [`entry`](P::entry).
 pub enum Entry<'t, 'q, 'r, K: HashKey<'r>, V> {

@@ -5,12 +5,12 @@ use super::table::{Bucket, Child, Pair, Root};
 use super::tags::{bits, preferred};
 use super::walk::{head, slot, walk_from};
 use super::{HashKey, PHashMap};
+use crate::api::view::View;
 use crate::collections::buffer::{self, Slots};
 use crate::collections::slot::Slot;
 use crate::layout::Persist;
 use crate::os::cpu::prefetch;
 use crate::ptr::P;
-use crate::txn::View;
 
 /// Where an entry is.
 pub(super) enum Home<'r, K, V> {

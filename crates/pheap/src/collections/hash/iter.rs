@@ -8,12 +8,12 @@ use super::table::{Bucket, Pair, Root};
 use super::tags::bits;
 use super::walk::{bucket_from, head, slot};
 use super::{HashKey, PHashMap};
+use crate::api::view::View;
 use crate::collections::buffer;
 use crate::collections::slot::Slot;
 use crate::layout::Persist;
 use crate::os::cpu::prefetch;
 use crate::ptr::{P, value_of};
-use crate::txn::View;
 
 /// Buckets that are on their way from memory.
 const AHEAD: usize = 4;

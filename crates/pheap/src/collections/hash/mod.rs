@@ -14,8 +14,8 @@ mod walk;
 use super::key::HashKey;
 use super::slot::Slot;
 use crate::Persist;
+use crate::api::view::View;
 use crate::ptr::P;
-use crate::txn::View;
 
 use table::{Pair, Root};
 

@@ -4,9 +4,10 @@ use std::borrow::Borrow;
 
 use super::{HashKey, Keys, PHashMap};
 use crate::Persist;
+use crate::api::tx::Txn;
+use crate::api::view::View;
 use crate::error::Result;
 use crate::ptr::P;
-use crate::txn::{Txn, View};
 
 /// A hash set: `HashSet` for a heap. It is a [`PHashMap`] without values, and all that is said there holds here.
 ///

@@ -5,13 +5,14 @@ use super::HashKey;
 use super::table::{Bucket, Child, Directory, FAN_OUT, HASH, Head, LEVEL, Leaf, Root, SLOTS};
 use super::tags::{ALL, Tags, bits};
 use super::walk::{Pointer, Spot, head, slot, walk, word};
+use crate::api::tx::Txn;
+use crate::api::view::View;
 use crate::collections::KeyHasher;
 use crate::collections::buffer;
 use crate::collections::slot::Slot;
 use crate::error::Result;
 use crate::layout::Persist;
 use crate::ptr::P;
-use crate::txn::{Txn, View};
 
 use super::table::Pair;
 

@@ -1,11 +1,11 @@
 //! The way from the root to a bucket.
 
 use super::table::{Bucket, Child, Directory, FAN_OUT, HASH, Head, LEVEL, Leaf, Pair, Root, SLOTS};
+use crate::api::view::View;
 use crate::collections::buffer;
 use crate::collections::slot::Slot;
 use crate::layout::Persist;
 use crate::ptr::{P, value_of};
-use crate::txn::View;
 
 /// Where the entries of a hash are.
 pub(super) struct Spot<'r, K, V> {

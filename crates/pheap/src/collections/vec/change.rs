@@ -4,12 +4,12 @@ use std::cmp::Ordering;
 use std::ops::RangeBounds;
 
 use super::{PVec, check_index};
+use crate::api::tx::Txn;
 use crate::collections::buffer::{self, Slots, Writable};
 use crate::collections::slot::Slot;
 use crate::error::{Error, Result};
 use crate::layout::Persist;
 use crate::ptr::{P, bounds};
-use crate::txn::Txn;
 
 /// Bytes of neighbouring slots that an append makes crash-safe at once. In a short transaction a block, always the same one for a slot, so that
 /// what is appended next finds its copy; more where each range costs a fence.

@@ -2,10 +2,10 @@
 
 use std::iter::FusedIterator;
 
+use crate::api::view::View;
 use crate::collections::buffer::{self, Slots};
 use crate::collections::slot::Slot;
 use crate::layout::Persist;
-use crate::txn::View;
 
 /// The elements of a [`PVec`](super::PVec), in order; made by [`PVec::iter`](super::PVec::iter).
 pub struct Iter<'v, 'r, T> {

@@ -9,9 +9,10 @@ use std::ops::RangeBounds;
 use super::buffer::{self, Slots};
 use super::slot::Slot;
 use crate::Persist;
+use crate::api::tx::Txn;
+use crate::api::view::View;
 use crate::error::Result;
 use crate::ptr::{P, bounds};
-use crate::txn::{Txn, View};
 
 pub use iter::Iter;
 

@@ -13,9 +13,9 @@ use std::fmt;
 use std::path::Path;
 
 use super::options::Options;
-use super::roots::Creation;
 use super::{Heap, HeapInner};
 use crate::error::{Error, Result};
+use crate::heap::directory::Creation;
 use crate::os::fork::OwnFile;
 use crate::region::all::SharedAll;
 use crate::region::guard;

@@ -4,7 +4,7 @@
 //! the root, and of which type, is four words: three in the region's header, and one of that header's entry in the span table. **One transaction
 //! allocates the new object and writes these words**: they are in its record, or old content of them is in the undo log, like that of any
 //! object. So there is no crash that leaves some of them. (A crash may leave some of them *and a log* that has the others: an opening reads
-//! a region's header [as it will be](super::survey::Outlook) when the logs are replayed.) The type is in the type table, durably, before.
+//! a region's header [as it will be](crate::heap::survey::Outlook) when the logs are replayed.) The type is in the type table, durably, before.
 //!
 //! **Handles.** A [`Root`](crate::Root) has the number of the type that it was made for, and whoever locks the region for it compares
 //! that with the number that the region serves, behind the lock. The number changes under the lock, together with the root's
@@ -26,9 +26,10 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::roots::write_word;
-use super::{Heap, HeapInner};
+use crate::api::tx::Txn;
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
+use crate::heap::{Heap, HeapInner};
 use crate::layout::Persist;
 use crate::layout::desc::Desc;
 use crate::ptr::P;
@@ -36,7 +37,6 @@ use crate::region::{Exclusive, Region, guard};
 use crate::store::arena::{SpanEntry, SpanKind};
 use crate::store::region_header::REGION_SIZE;
 use crate::store::spans::Span;
-use crate::txn::Txn;
 use crate::units::PAGE;
 
 impl Heap {
@@ -144,7 +144,7 @@ impl Heap {
         // SAFETY: the region is locked until `exclusive` goes, and its root is live, and an `Old`, by its number; `f` works for all brands, so
         // nothing that has this one leaves it, and what it returns has that of the transaction.
         let made = unsafe {
-            let tx = &mut Txn::new(exclusive.hot(), &region);
+            let tx = &mut Txn::new(exclusive.hot(), &region.held);
             let root = P::from_addr(NonNull::new_unchecked(heap.base().add(region.root() as usize)));
             f(tx, root).and_then(|value| tx.alloc_unbranded(value)).map(|p| p.addr().as_ptr().addr())
         };

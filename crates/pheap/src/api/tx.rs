@@ -2,17 +2,17 @@
 
 use std::ops::{Deref, Index, IndexMut, RangeBounds};
 use std::ptr::NonNull;
+use std::sync::Arc;
 
-use super::context::{Context, Hot, Mode};
-use super::padded::Padding;
 use super::view::View;
+use crate::alloc::Request;
 use crate::error::{Error, Result};
+use crate::gc::held::{Held, HeldTable};
 use crate::layout::{Persist, Pointee, slice_header};
 use crate::os::cpu;
 use crate::ptr::{P, bounds, value_of};
-use crate::region::Region;
-use crate::region::alloc::Request;
-use crate::region::held::Held;
+use crate::txn::context::{Context, Hot, Mode};
+use crate::txn::padded::Padding;
 
 /// An open transaction on a root: `tx[p]` reads and writes the object that `p` points to, and [`alloc`](Txn::alloc) makes new ones.
 ///
@@ -49,9 +49,9 @@ impl<'r> Txn<'r> {
     /// # Safety
     /// As for [`View::new`]; `hot` has a context, in which a transaction is open.
     #[inline(always)]
-    pub(crate) unsafe fn new(hot: &Hot, region: &Region) -> Txn<'r> {
+    pub(crate) unsafe fn new(hot: &Hot, held: &Arc<HeldTable>) -> Txn<'r> {
         // SAFETY: passed on to the caller.
-        Txn { view: unsafe { View::new(hot, region) } }
+        Txn { view: unsafe { View::new(hot, held) } }
     }
 
     /// The context, borrowed for one call.
@@ -256,7 +256,7 @@ impl<'r> Txn<'r> {
     where
         T: Pointee<At<'r> = T> + ?Sized,
     {
-        let held = self.region().held.hold(p.addr().as_ptr().expose_provenance(), false);
+        let held = self.held().hold(p.addr().as_ptr().expose_provenance(), false);
         // SAFETY: for this call.
         unsafe { self.cx() }.held.push(held.slot());
         held

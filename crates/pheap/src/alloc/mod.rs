@@ -10,6 +10,7 @@
 //! So slots are made free only when the log has been emptied: by a sweep, which empties it first, and by
 //! [`end_quarantine`](Allocator::end_quarantine) for those that were freed at a commit.
 
+pub(crate) mod bitmaps;
 mod fresh;
 mod rollback;
 mod size;
@@ -328,7 +329,7 @@ impl Allocator {
     }
 
     /// Adds the spans that a region had when its heap was opened. `live` tells which slots of one are taken, if that is known; if it is
-    /// not, all are, until they have been marked and [swept](crate::region::collect).
+    /// not, all are, until they have been marked and [swept](crate::gc).
     pub(crate) fn load(
         &mut self,
         loaded: &[Span],

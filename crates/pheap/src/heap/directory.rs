@@ -3,19 +3,16 @@
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
-use super::{Heap, HeapInner};
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
-use crate::layout::Persist;
+use crate::heap::{Heap, HeapInner};
 use crate::layout::desc::Desc;
 use crate::media::Media;
-use crate::region::{Exclusive, Identity, Region, Root, guard};
+use crate::region::{Identity, Region, guard};
 use crate::store::arena::{SpanEntry, SpanKind};
 use crate::store::header::Header;
-use crate::store::region_header::{MAX_NAME, REGION_SIZE, RegionHeader, root_word};
+use crate::store::region_header::{MAX_NAME, REGION_SIZE, RegionHeader};
 use crate::sync::{MutexGuard, look_at};
-use crate::txn::Txn;
-use crate::txn::context::Context;
 use crate::txn::log::first_segment;
 use crate::txn::log::{Log, Segment};
 
@@ -30,45 +27,6 @@ pub struct RootInfo {
 }
 
 impl Heap {
-    /// The root with this name. Created, with the default value, if there is none.
-    ///
-    /// # Errors
-    /// [`Error::TypeMismatch`] if the root is of another type (see [`migrate`](Self::migrate)); [`Error::InvalidName`]; [`Error::ReadOnly`], [`Error::OutOfSpace`] and
-    /// [`Error::Nested`] if it would have to be created.
-    pub fn root<T: Persist + Default>(&self, name: &str) -> Result<Root<T>> {
-        // SAFETY: a value made outside of any transaction contains no pointers.
-        self.root_or_init(name, |tx| unsafe { tx.alloc_unbranded(T::default()) }.map(|p| p.addr().as_ptr()))
-    }
-
-    /// The root with this name. Created by `init`, which runs in the transaction that creates it, if there is none.
-    ///
-    /// # Errors
-    /// As for [`root`](Self::root), and what `init` returns.
-    pub fn root_or<T: Persist>(
-        &self,
-        name: &str,
-        init: impl for<'r> FnOnce(&mut Txn<'r>) -> Result<T::At<'r>>,
-    ) -> Result<Root<T>> {
-        self.root_or_init(name, |tx| {
-            let value = init(tx)?;
-            // SAFETY: `init` works for all brands, so what it returns has that of the transaction.
-            unsafe { tx.alloc_unbranded(value) }.map(|p| p.addr().as_ptr())
-        })
-    }
-
-    /// The root with this name, which must exist.
-    ///
-    /// # Errors
-    /// [`Error::NoSuchRoot`], [`Error::TypeMismatch`].
-    pub fn existing_root<T: Persist>(&self, name: &str) -> Result<Root<T>> {
-        let heap = self.inner();
-        heap.check_open()?;
-        let region = heap.region(name)?;
-        let ty = heap.check_type(&region, name, <T as Persist>::desc())?;
-        // SAFETY: the number was just looked up.
-        Ok(unsafe { Root::new(heap.clone(), region, ty) })
-    }
-
     /// All roots, by name. (In a forked child, none if the heap was being changed.)
     pub fn roots(&self) -> Vec<RootInfo> {
         let heap = self.inner();
@@ -143,66 +101,10 @@ impl Heap {
         }
         durable
     }
-
-    /// `init` allocates the root object and returns its address.
-    fn root_or_init<T: Persist>(
-        &self,
-        name: &str,
-        init: impl FnOnce(&mut Txn<'_>) -> Result<*mut u8>,
-    ) -> Result<Root<T>> {
-        match self.existing_root(name) {
-            Err(Error::NoSuchRoot(_)) => {}
-            found => return found,
-        }
-        let heap = self.inner();
-        heap.check_writable()?;
-        check_name(name)?;
-        if guard::is_inside(heap.id()) {
-            return Err(Error::Nested);
-        }
-        let mut creation = heap.lock_creation()?;
-        match self.existing_root(name) {
-            Err(Error::NoSuchRoot(_)) => {} // nobody else was faster
-            found => return found,
-        }
-        let region = Arc::new(heap.create_region(&mut creation, name, <T as Persist>::desc())?);
-        let mut unfinished = Unfinished { heap, region: Some(region) };
-        let offset = heap.create_root_object(unfinished.region(), init)?;
-        let region = unfinished.region.take().expect("it was there just now");
-        region.set_root(offset);
-        heap.directory.lock().insert(name.to_owned(), region.clone());
-        let ty = region.ty();
-        // SAFETY: the region was created with the number of `T`.
-        Ok(unsafe { Root::new(heap.clone(), region, ty) })
-    }
-}
-
-/// A region whose root object is not there yet. Its pages are given back if that comes to nothing, also by a panic.
-struct Unfinished<'a> {
-    heap: &'a HeapInner,
-    region: Option<Arc<Region>>,
-}
-
-impl Unfinished<'_> {
-    fn region(&self) -> &Region {
-        self.region.as_ref().expect("only taken when it is finished")
-    }
-}
-
-impl Drop for Unfinished<'_> {
-    fn drop(&mut self) {
-        if let Some(region) = &self.region
-            && !self.heap.is_forked()
-            && let Ok(spans) = region.retire(self.heap, |context| context.spans())
-        {
-            // SAFETY: a region without a root counts as removed, and nobody else has seen it.
-            unsafe { self.heap.tables.lock().free_spans(self.heap, &spans) };
-        }
-    }
 }
 
 /// Keeps roots as they are. In a forked child, what the parent has locked stays so.
-pub(super) struct Creation<'a> {
+pub(crate) struct Creation<'a> {
     heap: &'a HeapInner,
     /// The number of the next region.
     guard: ManuallyDrop<MutexGuard<'a, u32>>,
@@ -226,7 +128,7 @@ impl Drop for Creation<'_> {
 
 impl HeapInner {
     /// Keeps other threads from creating, renaming and removing roots, and from closing the heap.
-    pub(super) fn lock_creation(&self) -> Result<Creation<'_>> {
+    pub(crate) fn lock_creation(&self) -> Result<Creation<'_>> {
         self.check_writable()?; // in a forked child, it may be locked for ever
         let guard = Creation::lock(self);
         self.check_writable()?; // it may have been closed meanwhile
@@ -235,25 +137,8 @@ impl HeapInner {
         Ok(guard)
     }
 
-    /// The transaction that completes a region. Returns the offset of its root object.
-    fn create_root_object(
-        &self,
-        region: &Region,
-        init: impl FnOnce(&mut Txn<'_>) -> Result<*mut u8>,
-    ) -> Result<u64> {
-        let mut exclusive = Exclusive::begin(self, region, region.ty())?;
-        // SAFETY: the region is locked until `exclusive` goes.
-        let root = unsafe { init(&mut Txn::new(exclusive.hot(), region))? };
-        self.check_not_forked()?;
-        let offset = (root.addr() - self.base().addr()) as u64;
-        // SAFETY: a word of the region's header, which nothing refers to.
-        unsafe { write_word(&exclusive, region.header.root_word(), root_word(offset)) };
-        exclusive.commit()?;
-        Ok(offset)
-    }
-
     /// Fails unless the root of `region` has the layout that `desc` describes. Returns the number of that.
-    fn check_type(&self, region: &Region, name: &str, desc: &'static Desc) -> Result<u32> {
+    pub(crate) fn check_type(&self, region: &Region, name: &str, desc: &'static Desc) -> Result<u32> {
         let mut tables = self.tables.lock();
         let ty = region.ty();
         if tables.types.is(ty, desc)? {
@@ -266,7 +151,12 @@ impl HeapInner {
 
 impl HeapInner {
     /// A region without a root object.
-    fn create_region(&self, creation: &mut Creation<'_>, name: &str, desc: &'static Desc) -> Result<Region> {
+    pub(crate) fn create_region(
+        &self,
+        creation: &mut Creation<'_>,
+        name: &str,
+        desc: &'static Desc,
+    ) -> Result<Region> {
         let mut tables = self.tables.lock();
         let ty = tables.register(self, desc)?;
         let id = **creation.guard;
@@ -309,18 +199,6 @@ impl HeapInner {
     }
 }
 
-/// Writes a word of metadata within the open transaction.
-///
-/// # Safety
-/// The word is mapped and belongs to the region; nothing refers to it.
-pub(super) unsafe fn write_word(exclusive: &Exclusive<'_>, at: *mut u64, word: u64) {
-    // SAFETY: the transaction is open, and nobody has a reference to its context; the place is 8 bytes, this transaction's own.
-    unsafe {
-        let place = Context::writable(exclusive.context(), at.expose_provenance(), 8, 8, None);
-        place.cast::<u64>().write(word);
-    }
-}
-
-fn check_name(name: &str) -> Result<()> {
+pub(crate) fn check_name(name: &str) -> Result<()> {
     if name.is_empty() || name.len() > MAX_NAME { Err(Error::InvalidName(name.to_owned())) } else { Ok(()) }
 }

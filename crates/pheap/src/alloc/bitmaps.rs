@@ -12,8 +12,8 @@ use std::collections::HashMap;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use crate::alloc::span::ObjectSpan;
 use crate::faults::holds;
-use crate::region::alloc::span::ObjectSpan;
 use crate::store::header::Header;
 use crate::store::{Store, Tables};
 use crate::units::HEADER_SIZE;

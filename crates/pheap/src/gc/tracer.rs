@@ -1,7 +1,7 @@
 //! A region as `pheap-gc` sees it.
 
+use crate::alloc::span::Spans;
 use crate::os::cpu;
-use crate::region::alloc::span::Spans;
 use crate::store::page_map::PageMap;
 
 /// Bytes of an object that are traced at a time.

@@ -3,15 +3,15 @@
 use std::marker::PhantomData;
 use std::ops::{Deref, Index};
 use std::ptr::NonNull;
+use std::sync::Arc;
 
-use super::context::{Context, Hot};
 use super::tx::padding_of;
-use super::write_set::filter_bits;
 use crate::error::Result;
+use crate::gc::held::{Held, HeldTable};
 use crate::layout::Pointee;
 use crate::ptr::{Brand, P, value_of};
-use crate::region::Region;
-use crate::region::held::Held;
+use crate::txn::context::{Context, Hot};
+use crate::txn::write_set::filter_bits;
 
 /// The objects of a root, to read: `view[p]` is the object that `p` points to.
 ///
@@ -28,7 +28,7 @@ pub struct View<'r> {
 #[derive(Clone, Copy)]
 struct Place {
     hot: NonNull<Hot>,
-    region: NonNull<Region>,
+    held: NonNull<Arc<HeldTable>>,
 }
 
 // SAFETY: two addresses; what they are used for is up to `View`, which is not `Send`.
@@ -38,11 +38,11 @@ unsafe impl Sync for Place {}
 
 impl<'r> View<'r> {
     /// # Safety
-    /// As long as the view lives, `region` is locked (for writing, if `hot` has a context), and `'r` is a brand of its own.
+    /// As long as the view lives, the region of `held` is locked (for writing, if `hot` has a context), and `'r` is a brand of its own.
     #[inline(always)]
-    pub(crate) unsafe fn new(hot: &Hot, region: &Region) -> View<'r> {
+    pub(crate) unsafe fn new(hot: &Hot, held: &Arc<HeldTable>) -> View<'r> {
         View {
-            at: Place { hot: NonNull::from_ref(hot), region: NonNull::from_ref(region) },
+            at: Place { hot: NonNull::from_ref(hot), held: NonNull::from_ref(held) },
             brand: PhantomData,
             not_send_or_sync: PhantomData,
         }
@@ -54,9 +54,9 @@ impl<'r> View<'r> {
         unsafe { self.at.hot.as_ref() }
     }
 
-    pub(crate) fn region(&self) -> &Region {
-        // SAFETY: outlives the view, by `new`'s contract.
-        unsafe { self.at.region.as_ref() }
+    pub(super) fn held(&self) -> &Arc<HeldTable> {
+        // SAFETY: part of a region, which outlives the view, by `new`'s contract.
+        unsafe { self.at.held.as_ref() }
     }
 
     /// The context of the transaction; null in a read.
@@ -83,7 +83,7 @@ impl<'r> View<'r> {
             );
         }
         // SAFETY: the region stays locked as long as `self` lives, and nothing is written while it is borrowed.
-        Shared { view: unsafe { View::new(Hot::reader(), self.region()) }, of: PhantomData }
+        Shared { view: unsafe { View::new(Hot::reader(), self.held()) }, of: PhantomData }
     }
 
     /// The pointer that `held` was made from.
@@ -92,7 +92,7 @@ impl<'r> View<'r> {
     /// [`Error::NotHeld`](crate::Error::NotHeld) if it belongs to another root, to another opening of the heap, or to a transaction that
     /// was rolled back.
     pub fn get<T: Pointee + ?Sized>(&self, held: &Held<T>) -> Result<P<'r, T::At<'r>>> {
-        let addr = self.region().held.get(held)?;
+        let addr = self.held().get(held)?;
         // SAFETY: published by a committed transaction of this region (or made by this one), and held since, so it is live; `Held`
         // keeps the type up to its brand.
         Ok(unsafe { P::from_addr(NonNull::new_unchecked(std::ptr::with_exposed_provenance_mut(addr))) })

@@ -5,11 +5,12 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::tx::Txn;
+use crate::api::root::Root;
 use crate::error::{Error, Result};
 use crate::heap::HeapInner;
 use crate::layout::Persist;
 use crate::ptr::P;
-use crate::region::{Group, Region, Root};
+use crate::region::{Group, Region};
 
 /// Runs `f` as one transaction over several roots of one heap: all of it happens, durably, or nothing.
 ///
@@ -86,7 +87,7 @@ macro_rules! tuples {
                 let regions: &[(&Region, u32)] = &[$((&*self.$i.region, self.$i.ty)),*];
                 let group = Group::begin(heap, regions)?;
                 // SAFETY: the regions are locked until `group` goes; the closure works for all brands.
-                let result = unsafe { f(($((&mut Txn::new(group.hot($i), group.region($i)), self.$i.object()),)*)) };
+                let result = unsafe { f(($((&mut Txn::new(group.hot($i), group.held($i)), self.$i.object()),)*)) };
                 end(group, result)
             }
         }
@@ -125,7 +126,7 @@ impl<T: Persist> Shards<'_, T> {
     ) -> R {
         let (group, root) = self.get(index);
         // SAFETY: the region is locked as long as this lives; `&mut self` keeps other views of it away; `f` works for all brands.
-        unsafe { f(&mut Txn::new(group.hot(index), group.region(index)), root.object()) }
+        unsafe { f(&mut Txn::new(group.hot(index), group.held(index)), root.object()) }
     }
 
     /// Runs `f` on two different roots within the transaction.
@@ -143,9 +144,9 @@ impl<T: Persist> Shards<'_, T> {
         // SAFETY: as in `with`, for two different regions.
         unsafe {
             f(
-                &mut Txn::new(group.hot(first), group.region(first)),
+                &mut Txn::new(group.hot(first), group.held(first)),
                 a.object(),
-                &mut Txn::new(group.hot(second), group.region(second)),
+                &mut Txn::new(group.hot(second), group.held(second)),
                 b.object(),
             )
         }

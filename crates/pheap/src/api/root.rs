@@ -5,13 +5,14 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::{Exclusive, Region, Shared, guard};
+use crate::api::tx::Txn;
+use crate::api::view::View;
 use crate::error::{Error, Result};
 use crate::heap::HeapInner;
 use crate::layout::Persist;
 use crate::ptr::P;
+use crate::region::{Exclusive, Region, Shared, guard};
 use crate::txn::context::Hot;
-use crate::txn::{Txn, View};
 
 /// A named root of a heap: an object of type `T`, and a region of its own for all that it points to.
 ///
@@ -86,7 +87,7 @@ impl<T: Persist> Root<T> {
     ) -> Result<R, E> {
         let mut exclusive = Exclusive::begin(&self.heap, &self.region, self.ty)?;
         // SAFETY: the region is locked until `exclusive` is committed or goes; `f` works for all brands, so nothing that has this one leaves it.
-        match unsafe { f(&mut Txn::new(exclusive.hot(), &self.region), self.object()) } {
+        match unsafe { f(&mut Txn::new(exclusive.hot(), &self.region.held), self.object()) } {
             Ok(result) => {
                 exclusive.commit()?;
                 Ok(result)
@@ -112,7 +113,7 @@ impl<T: Persist> Root<T> {
     pub fn read<R>(&self, f: impl for<'r> FnOnce(&View<'r>, P<'r, T::At<'r>>) -> R) -> Result<R> {
         let _shared = Shared::begin(&self.heap, &self.region, self.ty)?;
         // SAFETY: as in `try_txn`; a reader's view is not writable.
-        Ok(unsafe { f(&View::new(Hot::reader(), &self.region), self.object()) })
+        Ok(unsafe { f(&View::new(Hot::reader(), &self.region.held), self.object()) })
     }
 
     /// Collects the root: what was unreachable when this was called is free when it returns. Transactions and reads go on meanwhile.

@@ -1,0 +1,10 @@
+//! What a program sees of a heap: roots, transactions on them, and views to read.
+//!
+//! Here is the edge at which types make raw addresses safe. Nothing below has type parameters of the program's.
+
+pub(crate) mod many;
+pub(crate) mod migrate;
+pub(crate) mod root;
+mod roots;
+pub(crate) mod tx;
+pub(crate) mod view;

@@ -1,0 +1,55 @@
+//! Sweeping: what was not marked becomes free.
+
+use std::time::Instant;
+
+use super::{Collector, Phase, SLICE_WORK};
+use crate::alloc::{Allocator, Swept};
+use crate::media::Media;
+use crate::store::Store;
+
+/// Spans that are swept between two looks at the clock.
+const SPANS_AT_A_TIME: u32 = 32;
+
+impl Collector {
+    /// Marking is finished: from here on, slots become free. No record in the log names one that does.
+    pub(crate) fn begin_sweep(&mut self, alloc: &mut Allocator) {
+        alloc.collecting = false;
+        // All old objects point to old ones now.
+        self.remembered.start();
+        self.phase = Phase::Sweeping { next: 0, end: alloc.spans.end() };
+    }
+
+    /// Sweeps spans until `deadline`, or all of them.
+    pub(crate) fn sweep(
+        &mut self,
+        alloc: &mut Allocator,
+        store: &Store,
+        media: &Media,
+        deadline: Option<Instant>,
+    ) {
+        let Phase::Sweeping { mut next, end } = self.phase else { return };
+        let is_short = self.pace.least < SLICE_WORK;
+        let at_a_time = if is_short { 1 } else { SPANS_AT_A_TIME };
+        let mut empty = Vec::new();
+        while next < end {
+            let until = end.min(next + at_a_time);
+            for number in next..until {
+                if let Swept::Empty(span) = alloc.sweep(store, number) {
+                    empty.push(span);
+                }
+            }
+            next = until;
+            if is_short || deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                break;
+            }
+        }
+        if !empty.is_empty() {
+            alloc.unlist_removed();
+            store.free_object_spans(media, &empty);
+        }
+        self.phase = Phase::Sweeping { next, end };
+        if next == end {
+            self.end(alloc, store);
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! The collection of a region beside its transactions: by threads in the background, and by whoever asks for it.
+
+use std::time::Instant;
+
+use super::{Region, guard};
+use crate::gc::{SLICE, Stage};
+use crate::store::Store;
+use crate::txn::context::Context;
+
+/// A region that a collection has locked beside readers. Dropping it lets go of the lock, also in a panic.
+struct Locked<'a> {
+    region: &'a Region,
+    is_finished: bool,
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        if !self.is_finished {
+            self.region.fail();
+        }
+        // SAFETY: locked by whoever made this, on this thread.
+        unsafe { self.region.lock.unlock_shared() };
+    }
+}
+
+impl Region {
+    /// A slice of marking, beside readers and other threads that do the same.
+    pub(crate) fn mark_beside_readers(&self, store: &Store) -> Stage {
+        self.lock.lock_shared(guard::is_inside_any());
+        let mut locked = Locked { region: self, is_finished: false };
+        let start = Instant::now();
+        let stage = if self.is_gone() {
+            Stage::Idle
+        } else {
+            // SAFETY: the lock is held for reading, so the context is not written, apart from its atomics.
+            let context = unsafe { &*self.context.get() };
+            let stage = context.gc.mark_shared(&context.alloc, store, start + SLICE);
+            if stage != Stage::Idle {
+                context.gc.pause(start.elapsed());
+            }
+            stage
+        };
+        locked.is_finished = true;
+        stage
+    }
+
+    /// Runs `work` with the region locked, unless it is gone. The thread is not inside of the heap.
+    fn alone<R>(&self, work: impl FnOnce(&mut Context) -> R) -> Option<R> {
+        /// Lets go of the region, of which nothing is certain any more if `work` has not come to its end.
+        struct Unlock<'a>(&'a Region, bool);
+        impl Drop for Unlock<'_> {
+            fn drop(&mut self) {
+                if !self.1 {
+                    self.0.fail();
+                }
+                // SAFETY: locked below, by this thread.
+                unsafe { self.0.lock.unlock_exclusive() };
+            }
+        }
+        self.lock.gate.pass(guard::is_inside_any);
+        self.lock.lock_aside();
+        let mut unlock = Unlock(self, false);
+        // SAFETY: the lock is held.
+        let result = (!self.is_gone()).then(|| work(unsafe { &mut *self.context.get() }));
+        unlock.1 = true;
+        result
+    }
+
+    /// A slice of whatever is next, with the region locked. Returns whether a cycle is still running.
+    pub(crate) fn collect_alone(&self) -> bool {
+        let slice = |context: &mut Context| {
+            if context.gc.is_idle() {
+                return false;
+            }
+            context.slice(u64::MAX, SLICE);
+            !context.gc.is_idle()
+        };
+        self.alone(slice).unwrap_or(false)
+    }
+
+    /// Begins a cycle. Returns whether it did: there may be one already. `None` if the region is gone.
+    pub(crate) fn begin_cycle(&self) -> Option<bool> {
+        self.alone(|context| {
+            let store = context.store();
+            context.gc.begin_full(&mut context.alloc, store)
+        })
+    }
+
+    /// Whether it is still being found out what is live in a heap that was opened.
+    pub(crate) fn is_opening(&self) -> bool {
+        self.alone(|context| context.gc.is_opening()).unwrap_or(false)
+    }
+
+    /// Bytes of the spans of the region's objects.
+    pub(crate) fn span_bytes(&self) -> u64 {
+        self.alone(|context| context.alloc.spans.iter().map(|span| span.bytes).sum()).unwrap_or(0)
+    }
+}

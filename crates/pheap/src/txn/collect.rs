@@ -1,0 +1,100 @@
+//! What transactions do for the collection of their region: slices between them, and the write barrier.
+
+use std::time::{Duration, Instant};
+
+use pheap_gc::Budget;
+
+use super::context::{Context, Mode};
+use crate::faults::{Bug, bug};
+
+impl Context {
+    /// Does some work for the collection of the region, if there is any. Between transactions.
+    #[inline(always)]
+    pub(crate) fn collect_some(&mut self) {
+        if self.gc.is_due(&self.alloc.usage) {
+            self.between_states(Context::assist);
+        }
+    }
+
+    #[cold]
+    fn assist(&mut self) {
+        let store = self.store();
+        if let Some((bytes, length)) = self.gc.assess(&mut self.alloc, store) {
+            let marked = self.slice(bytes, length);
+            self.gc.pay(marked);
+        }
+    }
+
+    /// One slice: as much marking as `bytes`, and no longer than `length`. Returns how much it was.
+    pub(crate) fn slice(&mut self, bytes: u64, length: Duration) -> u64 {
+        let start = Instant::now();
+        let deadline = (!self.store().is_simulated()).then(|| start + length);
+        let mut budget = Budget::work(bytes);
+        if let Some(deadline) = deadline {
+            budget = budget.and_until(deadline);
+        }
+        self.advance(&mut budget, deadline);
+        self.gc.pause(start.elapsed());
+        budget.marked_bytes()
+    }
+
+    /// Goes on with the cycle.
+    fn advance(&mut self, budget: &mut Budget, deadline: Option<Instant>) {
+        let store = self.store();
+        if self.gc.is_marking() {
+            if !self.gc.mark(&self.alloc, store, budget) {
+                return;
+            }
+            // Records may name what is about to be given to others. In a long transaction there are none: it has emptied the log when it
+            // became long, and what it has logged since is reachable.
+            if self.mode == Mode::Short && !bug(Bug::SweepKeepsRecords) {
+                self.retire_records();
+            }
+            self.gc.begin_sweep(&mut self.alloc);
+        }
+        self.gc.sweep(&mut self.alloc, store, &self.media, deadline);
+    }
+
+    /// Completes the cycle, if there is one, within this transaction: so that what it frees can be allocated.
+    ///
+    /// Sound within a transaction, because the cycle has begun before it: all that the transaction can reach was reachable then, or is its
+    /// own. (A cycle that began here would miss objects that the transaction has unlinked and still has a `P` of.)
+    #[cold]
+    pub(crate) fn complete_collection(&mut self) {
+        let start = Instant::now();
+        self.alloc.cool_down_all();
+        while !self.gc.is_idle() {
+            self.advance(&mut Budget::unlimited(), None);
+        }
+        self.gc.pause(start.elapsed());
+    }
+
+    /// What [`Bug::CycleInTransaction`] does.
+    #[cold]
+    pub(crate) fn begin_and_complete_collection(&mut self) {
+        let store = self.store();
+        if self.gc.is_idle() {
+            self.gc.begin(&mut self.alloc, store);
+        }
+        self.complete_collection();
+    }
+
+    /// The open transaction is about to overwrite these bytes, which lie in one object.
+    #[inline(always)]
+    pub(crate) fn shade(&mut self, addr: usize, len: usize) {
+        if self.gc.is_marking() && !bug(Bug::NoShadeAtLogging) {
+            let store = self.store();
+            self.gc.shade(&self.alloc, store, addr, len);
+        }
+    }
+
+    /// [`shade`](Self::shade) for all that the write set is about to replace.
+    #[inline(always)]
+    pub(crate) fn shade_originals(&mut self) {
+        if self.gc.is_marking() && !bug(Bug::NoShadeAtCommit) {
+            let store = self.store();
+            let Context { gc, alloc, set, .. } = self;
+            set.copies().for_each(|(addr, _, words)| gc.shade(alloc, store, addr, words * 8));
+        }
+    }
+}
