@@ -4,7 +4,7 @@
 //! the root, and of which type, is four words: three in the region's header, and one of that header's entry in the span table. **One transaction
 //! allocates the new object and writes these words**: they are in its record, or old content of them is in the undo log, like that of any
 //! object. So there is no crash that leaves some of them. (A crash may leave some of them *and a log* that has the others: an opening reads
-//! a region's header [as it will be](crate::heap::survey::Outlook) when the logs are replayed.) The type is in the type table, durably, before.
+//! a region's header [as it will be](crate::heap::open::survey::Outlook) when the logs are replayed.) The type is in the type table, durably, before.
 //!
 //! **Handles.** A [`Root`](crate::Root) has the number of the type that it was made for, and whoever locks the region for it compares
 //! that with the number that the region serves, behind the lock. The number changes under the lock, together with the root's

@@ -12,7 +12,7 @@ use crate::layout::{Persist, Pointee, slice_header};
 use crate::os::cpu;
 use crate::ptr::{P, bounds, value_of};
 use crate::txn::context::{Context, Hot, Mode};
-use crate::txn::padded::Padding;
+use crate::txn::padded::padding_of;
 
 /// An open transaction on a root: `tx[p]` reads and writes the object that `p` points to, and [`alloc`](Txn::alloc) makes new ones.
 ///
@@ -37,12 +37,6 @@ impl<'r> Deref for Txn<'r> {
 #[inline(always)]
 fn bytes_of<T: Pointee + ?Sized>(value: *mut T) -> (usize, usize) {
     (value.cast::<u8>().expose_provenance(), T::bytes(value))
-}
-
-/// How to zero the padding of the value at `value`, if it can have any.
-#[inline(always)]
-pub(super) fn padding_of<T: Pointee + ?Sized>(value: *mut T) -> Option<Padding> {
-    if T::PADDED { Some(Padding { zero: T::zero_padding_at, len: T::len_of(value) }) } else { None }
 }
 
 impl<'r> Txn<'r> {

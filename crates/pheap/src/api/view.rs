@@ -5,12 +5,12 @@ use std::ops::{Deref, Index};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::tx::padding_of;
 use crate::error::Result;
 use crate::gc::held::{Held, HeldTable};
 use crate::layout::Pointee;
 use crate::ptr::{Brand, P, value_of};
 use crate::txn::context::{Context, Hot};
+use crate::txn::padded::padding_of;
 use crate::txn::write_set::filter_bits;
 
 /// The objects of a root, to read: `view[p]` is the object that `p` points to.

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::options::{Options, marking_threads};
+use super::options::Options;
 use super::worker::Worker;
 use super::{Heap, HeapInner};
 use crate::error::{Error, Result};
 use crate::gc::{Pace, Stage};
+use crate::os::cores;
 use crate::region::{Region, guard};
 
 /// A region with fewer bytes is marked by one thread.
@@ -145,4 +146,9 @@ impl Collections {
     fn stops(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
+}
+
+/// How many threads mark when somebody waits for it, if the option says `threads`.
+fn marking_threads(threads: usize) -> usize {
+    if threads == 0 { cores().min(8) } else { threads }
 }

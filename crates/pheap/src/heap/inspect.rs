@@ -5,10 +5,11 @@
 
 use std::fmt;
 
+use super::Heap;
 use super::check::map::{Astray, HeapMap, Place};
 use super::check::trace::read_integer;
+use super::open::choose::offered;
 use super::options::Durability;
-use super::{Heap, open};
 use crate::error::{Error, Result};
 use crate::layout::desc::Prim;
 use crate::layout::{FieldLayout, Shape, TypeLayout, describe, slice_header};
@@ -91,7 +92,7 @@ impl Heap {
                 Use::Pmem => Some(Durability::Pmem),
                 Use::Wal | Use::Prepared => Some(Durability::Wal),
             },
-            offered: self.inner().mapping.file().map(open::offered),
+            offered: self.inner().mapping.file().map(offered),
             types: tables.types.types.len() as u64,
             roots,
         }

@@ -7,12 +7,8 @@ mod close;
 mod collections;
 mod directory;
 mod inspect;
-mod logged;
 mod open;
 mod options;
-#[cfg(feature = "sim")]
-mod simulated;
-mod survey;
 mod worker;
 
 use std::collections::BTreeMap;

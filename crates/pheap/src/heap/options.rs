@@ -1,10 +1,6 @@
 //! How to open a heap.
 
-use std::path::Path;
-
-use super::{Heap, open};
 use crate::error::{Error, Result};
-use crate::os::cores;
 use crate::tuning::Tuning;
 use crate::units::PAGE;
 use crate::wal::SyncPolicy;
@@ -198,27 +194,6 @@ impl Options {
         self
     }
 
-    /// Opens the heap in the file at `path`: creates it if there is none, recovers it if its last user crashed.
-    ///
-    /// # Errors
-    /// [`Error::NotAHeap`], [`Error::Truncated`], [`Error::NewerFormat`], [`Error::Corrupt`] for files that are not (or no longer) good
-    /// heaps, which are left as they are; [`Error::Locked`] and [`Error::AlreadyOpen`] for heaps that are in use; [`Error::Copied`], [`Error::NotClosed`] and
-    /// [`Error::BootUnknown`] for those that may be torn;
-    /// [`Error::NoPermission`], [`Error::OutOfSpace`], [`Error::AddressInUse`], [`Error::Io`].
-    pub fn open(&self, path: impl AsRef<Path>) -> Result<Heap> {
-        self.check()?;
-        open::open_file(self, path.as_ref())
-    }
-
-    /// A heap without a file, which is gone when the last handle is: the same program, on volatile memory.
-    ///
-    /// # Errors
-    /// [`Error::OutOfSpace`], [`Error::AddressInUse`], [`Error::Io`].
-    pub fn in_memory(&self) -> Result<Heap> {
-        self.check()?;
-        open::open_memory(self)
-    }
-
     /// Other numbers than those that are shipped.
     #[cfg(feature = "sim")]
     #[doc(hidden)]
@@ -227,23 +202,8 @@ impl Options {
         self
     }
 
-    /// A heap on a simulated medium, mapped at the address that the image was made for.
-    #[cfg(feature = "sim")]
-    #[doc(hidden)]
-    pub fn simulate(&self, sim: &std::sync::Arc<crate::sim::Sim>) -> Result<Heap> {
-        self.check()?;
-        super::simulated::open_simulated(self, sim)
-    }
-
-    /// A heap with a write-ahead log on a simulated disk. It makes no checkpoint by itself, unless its log is full.
-    #[cfg(feature = "sim")]
-    #[doc(hidden)]
-    pub fn simulate_disk(&self, disk: &std::sync::Arc<crate::sim::disk::SimDisk>) -> Result<Heap> {
-        self.check()?;
-        super::simulated::open_disk(self, disk.clone())
-    }
-
-    fn check(&self) -> Result<()> {
+    /// Fails unless these options make sense.
+    pub(super) fn check(&self) -> Result<()> {
         if !self.arena_size.is_power_of_two() || self.arena_size < 8 * PAGE {
             return Err(Error::InvalidOption(
                 "`Options::arena_size` must be a power of two of at least 32 KiB",
@@ -256,9 +216,4 @@ impl Options {
         }
         Ok(())
     }
-}
-
-/// How many threads mark when somebody waits for it, if the option says `threads`.
-pub(super) fn marking_threads(threads: usize) -> usize {
-    if threads == 0 { cores().min(8) } else { threads }
 }

@@ -4,6 +4,7 @@ mod compare;
 pub(crate) mod desc;
 mod describe;
 mod encode;
+mod fingerprint;
 mod graph;
 mod names;
 #[cfg(test)]
@@ -14,7 +15,8 @@ mod possible;
 pub(crate) use compare::difference;
 pub(crate) use describe::describe;
 pub(crate) use encode::{decode, encode, encode_as};
-pub(crate) use graph::{FieldLayout, Graph, Shape, TypeLayout, VariantLayout, fingerprints};
+pub(crate) use fingerprint::fingerprints;
+pub(crate) use graph::{FieldLayout, Graph, Shape, TypeLayout, VariantLayout};
 pub(crate) use pointers::PointerMap;
 pub(crate) use possible::check as check_layout;
 #[cfg(test)]

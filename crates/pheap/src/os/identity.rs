@@ -6,12 +6,12 @@
 
 use std::fs::{File, Metadata};
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::time::UNIX_EPOCH;
 
-use super::mapping::TMPFS_MAGIC as TMPFS;
+use super::file_system::{kind_of, statfs};
 use crate::faults::{Bug, bug};
+use crate::os::file_system::TMPFS_MAGIC as TMPFS;
 
 /// What tells one file from others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -94,22 +94,6 @@ impl Identity {
             || differ(self.file_system, now.file_system)
             || same_boot && (is_torn_by_snapshots || !is_named) && differ(self.device, now.device)
     }
-}
-
-/// The kind of file system, by its magic number.
-#[allow(clippy::unnecessary_cast)] // of another type elsewhere
-pub(crate) fn kind_of(stat: &libc::statfs) -> i64 {
-    stat.f_type as i64
-}
-
-/// What the operating system says of the file system that a file is in.
-pub(crate) fn statfs(file: &File) -> io::Result<libc::statfs> {
-    // SAFETY: `statfs` is plain data, for which zeros are valid, and the call fills it.
-    let (result, stat) = unsafe {
-        let mut stat: libc::statfs = std::mem::zeroed();
-        (libc::fstatfs(file.as_raw_fd(), &raw mut stat), stat)
-    };
-    if result == 0 { Ok(stat) } else { Err(io::Error::last_os_error()) }
 }
 
 fn created(metadata: &Metadata) -> u64 {

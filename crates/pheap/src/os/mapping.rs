@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::fork::{self, Listed, OwnFile};
-use super::identity::{kind_of, statfs};
+use super::file_system::is_tmpfs;
+use super::fork;
 #[cfg(feature = "sim")]
 use super::kept_maps;
+use super::own_file::{self, Listed, OwnFile};
 #[cfg(feature = "sim")]
 use super::storage::Storage;
 use crate::error::{Error, Result};
@@ -109,7 +110,7 @@ fn last_os_error() -> io::Error {
 impl Mapping {
     /// Reserves `reserved` bytes at `base`.
     pub(crate) fn reserve(base: u64, reserved: u64, backing: Backing) -> Result<Mapping, (Error, Backing)> {
-        fork::watch();
+        own_file::watch();
         let new = |base: NonNull<u8>, backing| {
             let unmapped = AtomicBool::new(false);
             let tmpfs = matches!(&backing, Backing::Shared { file, .. } if is_tmpfs(file));
@@ -491,19 +492,6 @@ pub(crate) fn supports_map_sync(file: &File, len: u64) -> bool {
         libc::munmap(map, PAGE as usize);
     }
     true
-}
-
-/// Whether `file` lives in memory only (tmpfs), so that no power failure is survived whatever one does.
-pub(crate) fn is_tmpfs(file: &File) -> bool {
-    file_system(file) == Some(TMPFS_MAGIC)
-}
-
-/// What [`file_system`] says of a tmpfs.
-pub(crate) const TMPFS_MAGIC: i64 = 0x0102_1994;
-
-/// The kind of file system that a file is in, by its magic number.
-pub(crate) fn file_system(file: &File) -> Option<i64> {
-    statfs(file).ok().map(|stat| kind_of(&stat))
 }
 
 /// Of Linux 5.14: as if all pages were read, or written.

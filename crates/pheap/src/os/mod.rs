@@ -4,6 +4,7 @@
 
 pub(crate) mod cpu;
 pub(crate) mod file_lock;
+pub(crate) mod file_system;
 pub(crate) mod fork;
 pub(crate) mod holes;
 pub(crate) mod identity;
@@ -11,6 +12,7 @@ pub(crate) mod identity;
 pub(crate) mod kept_maps;
 pub(crate) mod mapping;
 pub(crate) mod names;
+pub(crate) mod own_file;
 pub(crate) mod regular;
 pub(crate) mod storage;
 pub(crate) mod syncs;

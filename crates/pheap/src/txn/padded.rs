@@ -1,5 +1,6 @@
 //! Padding: bytes of a value that mean nothing, and that are zeroed before they reach the medium.
 
+use crate::layout::Pointee;
 /// How to zero the padding of a value that was copied.
 #[derive(Clone, Copy)]
 pub(crate) struct Padding {
@@ -51,4 +52,10 @@ impl Padded {
         self.values.clear();
         self.limit = 0;
     }
+}
+
+/// How to zero the padding of the value at `value`, if it can have any.
+#[inline(always)]
+pub(crate) fn padding_of<T: Pointee + ?Sized>(value: *mut T) -> Option<Padding> {
+    if T::PADDED { Some(Padding { zero: T::zero_padding_at, len: T::len_of(value) }) } else { None }
 }

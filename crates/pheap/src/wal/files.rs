@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use super::cache;
 use super::window::Window;
 use crate::error::{Error, Result};
-use crate::os::fork::OwnFile;
 use crate::os::names::{FileId, Names, Stat};
+use crate::os::own_file::OwnFile;
 use crate::os::storage::{Disk, Kept, Storage};
 
 #[derive(Debug)]

@@ -9,6 +9,10 @@
 //! | line 0 | checksum, number of the segment, position where the records of the segment before end |
 //! | then | records: whole lines, each an entry as in the [log of a region](crate::txn::log), with [`MORE`] if its transaction goes on |
 
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::{Error, Result};
@@ -16,10 +20,6 @@ use crate::faults::{Bug, bug, holds};
 use crate::log::checksum;
 use crate::os::storage::Storage;
 use crate::units::{LINE, LINE_WORDS};
-
-use std::collections::BTreeMap;
-use std::io;
-use std::path::Path;
 
 /// Bytes before the first segment.
 pub(crate) const HEAD: u64 = 4096;

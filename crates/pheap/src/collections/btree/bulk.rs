@@ -3,9 +3,9 @@
 use super::PBTreeMap;
 use super::node::{Child, Leaf};
 use super::range::{KeyRange, Span};
-use super::search::MAX_HEIGHT;
 use super::shrink::{self, Mended};
 use crate::api::tx::Txn;
+use crate::collections::btree::path::MAX_HEIGHT;
 use crate::collections::key::OrdKey;
 use crate::error::Result;
 use crate::layout::Persist;

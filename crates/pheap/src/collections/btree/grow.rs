@@ -3,8 +3,9 @@
 use super::PBTreeMap;
 use super::node::{Child, Entry, INNER, Inner, LEAF, Leaf};
 use super::path::Path;
-use super::search::{Found, MAX_HEIGHT, Wanted};
+use super::search::{Found, Wanted};
 use crate::api::tx::Txn;
+use crate::collections::btree::path::MAX_HEIGHT;
 use crate::collections::key::OrdKey;
 use crate::error::Result;
 use crate::layout::Persist;

@@ -6,8 +6,10 @@ use std::ops::{Bound, RangeBounds, RangeFrom, RangeFull, RangeInclusive, RangeTo
 
 use super::node::{Child, Entry, Leaf};
 use super::path::Path;
-use super::search::{self, Found, MAX_HEIGHT, Wanted};
+use super::search;
+use super::search::{Found, Wanted};
 use crate::api::view::View;
+use crate::collections::btree::path::MAX_HEIGHT;
 use crate::collections::key::OrdKey;
 use crate::layout::Persist;
 use crate::ptr::P;

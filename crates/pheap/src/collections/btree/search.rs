@@ -4,14 +4,12 @@ use std::cmp::Ordering;
 
 use super::head::Head;
 use super::node::{Child, INNER, Inner, LEAF, Leaf};
+use super::path::MAX_HEIGHT;
 use super::path::Path;
 use crate::api::view::View;
 use crate::collections::key::OrdKey;
 use crate::layout::Persist;
 use crate::ptr::P;
-
-/// No tree that fits into memory is higher.
-pub(super) const MAX_HEIGHT: usize = 16;
 
 /// What is looked for: a key, and the number that orders it as far as it goes.
 pub(super) struct Wanted<'q, Q: ?Sized> {

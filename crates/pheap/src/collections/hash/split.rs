@@ -2,13 +2,14 @@
 //! access method for dynamic files", 1979; but the directory is a trie, each node of which grows by itself, so that no step is long.
 
 use super::HashKey;
-use super::table::{Bucket, Child, Directory, FAN_OUT, HASH, Head, LEVEL, Leaf, Root, SLOTS};
+use super::table::{Bucket, Child, Directory, FAN_OUT, Head, LEVEL, Leaf, Root};
 use super::tags::{ALL, Tags, bits};
 use super::walk::{Pointer, Spot, head, slot, walk, word};
 use crate::api::tx::Txn;
 use crate::api::view::View;
 use crate::collections::KeyHasher;
 use crate::collections::buffer;
+use crate::collections::hash::tags::{HASH, SLOTS};
 use crate::collections::slot::Slot;
 use crate::error::Result;
 use crate::layout::Persist;

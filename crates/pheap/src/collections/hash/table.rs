@@ -4,15 +4,11 @@ use crate::Persist;
 use crate::collections::slot::Slot;
 use crate::ptr::P;
 
-use super::tags::Tags;
+use super::tags::{SLOTS, Tags};
 
-/// Entries of a bucket. Its tags, depth and pointer fill a cache line.
-pub(super) const SLOTS: usize = 27;
 /// Bits of the hash that a level of directories takes. A level divides a hash without a rest.
 pub(super) const LEVEL: u32 = 8;
 pub(super) const FAN_OUT: usize = 1 << LEVEL;
-/// Bits of a hash.
-pub(super) const HASH: u32 = u64::BITS;
 
 /// An entry. Whole words, so that no two of them share one.
 #[derive(Persist)]

@@ -2,8 +2,10 @@
 
 use crate::Persist;
 
-use super::table::{HASH, SLOTS};
-
+/// Entries of a bucket. Its tags, depth and pointer fill a cache line.
+pub(super) const SLOTS: usize = 27;
+/// Bits of a hash.
+pub(super) const HASH: u32 = u64::BITS;
 /// Bits of a tag that say by which bits of the hash its bucket will be split, so that a split need not compute hashes: a window that moves on when
 /// all of them have been used.
 const WINDOW: u32 = 4;

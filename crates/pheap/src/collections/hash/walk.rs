@@ -1,8 +1,9 @@
 //! The way from the root to a bucket.
 
-use super::table::{Bucket, Child, Directory, FAN_OUT, HASH, Head, LEVEL, Leaf, Pair, Root, SLOTS};
+use super::table::{Bucket, Child, Directory, FAN_OUT, Head, LEVEL, Leaf, Pair, Root};
 use crate::api::view::View;
 use crate::collections::buffer;
+use crate::collections::hash::tags::{HASH, SLOTS};
 use crate::collections::slot::Slot;
 use crate::layout::Persist;
 use crate::ptr::{P, value_of};

@@ -3,24 +3,20 @@
 //! The check goes from the roots through all that they lead to, by the type table, without the program that made the heap. It has its
 //! own view of the spans ([`map`]) and its own marks ([`trace`]), so that it finds the mistakes of the allocator and the collector, too.
 
-mod lost;
 pub(super) mod map;
 mod own;
 mod plan;
+mod rule;
 pub(super) mod trace;
 
 use std::fmt;
-use std::path::Path;
 
-use super::options::Options;
 use super::{Heap, HeapInner};
 use crate::error::{Error, Result};
 use crate::heap::directory::Creation;
-use crate::os::fork::OwnFile;
 use crate::region::all::SharedAll;
 use crate::region::guard;
 use crate::store::Tables;
-use crate::store::header::{Header, Use};
 use crate::sync::MutexGuard;
 use map::HeapMap;
 
@@ -160,31 +156,4 @@ impl Still<'_> {
         // SAFETY: all regions are locked, so nobody changes an object or closes the heap.
         unsafe { HeapMap::read(self.heap, &self.tables(), &roots) }
     }
-}
-
-/// For [`Options::verify`]: checks a file before it is opened, and before anything in it is changed. Its logs are replayed in memory.
-pub(super) fn verify(options: &Options, path: &Path, file: &OwnFile, header: &Header) -> Result<()> {
-    let is_copy = options.restored && header.in_use != Use::Closed;
-    if !options.verify && !is_copy {
-        return Ok(());
-    }
-    let private = options.clone().read_only(true);
-    let heap = super::open::open_private(&private, path, file.clone(), header.clone())?;
-    let report = heap.check()?;
-    // SURVIVES drop: a heap that was opened for this, and nobody else has.
-    let arenas = heap.inner().tables.lock().arenas.clone();
-    drop(heap);
-    let mut problems = report.problems;
-    if let Some(lost) = lost::lost_root(file, header, &arenas)
-        .map_err(|e| Error::io(format!("reading {}", path.display()), e))?
-    {
-        problems.insert(0, lost);
-    }
-    if problems.is_empty() {
-        return Ok(());
-    }
-    let count = problems.len() as u64 + report.more_problems;
-    problems.truncate(3);
-    let more = if count > 3 { format!("; and {} more problems", count - 3) } else { String::new() };
-    Err(Error::corrupt(format!("{}{more}", problems.join("; "))))
 }

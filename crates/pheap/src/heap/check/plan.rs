@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::own::{Rule, own_key};
+use super::rule::{Rule, own_key};
 use crate::layout::desc::Prim;
 use crate::layout::{FieldLayout, Shape, TypeLayout, check_layout, slice_header};
 

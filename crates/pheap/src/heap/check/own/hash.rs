@@ -1,8 +1,10 @@
 //! Hash maps: a trie of directories, and buckets.
 
-use super::vector::Vector;
-use super::{Pointer, SlotOps, array, field, named, number, pointer, strange, variant_pointer};
+use super::{SlotOps, strange};
 use crate::heap::check::plan::{Op, Parts};
+use crate::heap::check::rule::{
+    Hash, Pointer, Vector, array, field, named, number, pointer, variant_pointer,
+};
 use crate::heap::check::trace::{Reached, Tracer, read_integer};
 use crate::layout::desc::Prim;
 use crate::layout::{Shape, TypeLayout};
@@ -12,24 +14,6 @@ const LEVEL: u32 = 8;
 const TAG: u16 = 0x0fff;
 /// Bits of a hash.
 const HASH: u32 = 64;
-
-/// Few entries lie one behind the other, in `few`; more are below `root`.
-#[derive(Debug, Clone, Copy)]
-pub(in crate::heap::check) struct Hash {
-    len: u64,
-    few: Pointer,
-    root: Pointer,
-}
-
-impl Hash {
-    pub(super) fn of(ty: &TypeLayout) -> Option<Hash> {
-        Some(Hash {
-            len: number(ty, &["len"], Prim::U64)?,
-            few: pointer(ty, &["few"])?,
-            root: pointer(ty, &["root"])?,
-        })
-    }
-}
 
 /// How the parts of a map are laid out.
 struct Layouts<'m> {

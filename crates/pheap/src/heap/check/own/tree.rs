@@ -1,51 +1,14 @@
 //! Ordered maps: nodes, whose items are found by an order of their slots.
 
-use super::{Pointer, SlotOps, array, field, named, number, pointer, pointer_at, strange};
+use super::{SlotOps, strange};
 use crate::heap::check::plan::{Op, Parts};
+use crate::heap::check::rule::{Tree, TreeChild, array, field, number, own_name, pointer};
 use crate::heap::check::trace::{Reached, Tracer, read_integer};
+use crate::layout::Shape;
 use crate::layout::desc::Prim;
-use crate::layout::{Shape, TypeLayout};
 
 /// No tree is higher.
 const MAX_HEIGHT: u32 = 16;
-
-/// Where in the map the pointer to its uppermost node is, and the number of its type.
-#[derive(Debug, Clone, Copy)]
-pub(in crate::heap::check) struct Tree {
-    top: u64,
-    child: Child,
-}
-
-/// What leads to a node. Offsets are in bytes from its start.
-#[derive(Debug, Clone, Copy)]
-struct Child {
-    tag: Prim,
-    none: i128,
-    leaf: (i128, Pointer),
-    inner: (i128, Pointer),
-}
-
-impl Child {
-    fn of(ty: &TypeLayout) -> Option<Child> {
-        let Shape::Enum { tag, variants } = &ty.shape else { return None };
-        let variant = |name: &str| {
-            let variant = variants.iter().find(|variant| variant.name == name)?;
-            Some((variant.tag, named(&variant.fields, "0")?))
-        };
-        let pointer = |name: &str| {
-            let (tag, field) = variant(name)?;
-            Some((tag, pointer_at(field.offset, &field.ty)?))
-        };
-        Some(Child { tag: *tag, none: variant("None")?.0, leaf: pointer("Leaf")?, inner: pointer("Inner")? })
-    }
-}
-
-impl Tree {
-    pub(super) fn of(ty: &TypeLayout) -> Option<Tree> {
-        let (top, child) = field(ty, &["top"])?;
-        Some(Tree { top, child: Child::of(child)? })
-    }
-}
 
 /// How a kind of nodes is laid out.
 #[derive(Clone, Copy)]
@@ -74,7 +37,7 @@ struct Branch<'m> {
 
 /// How the nodes of a tree are laid out.
 struct Layouts<'m> {
-    child: Child,
+    child: TreeChild,
     leaf: Node<'m>,
     inner: Node<'m>,
 }
@@ -114,7 +77,7 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
         });
         let ops = SlotOps::of(ops.unwrap_or_default());
         let branch = match &slot.shape {
-            Shape::Slot(item) if super::own_name(item) == Some("BTreeBranch") => {
+            Shape::Slot(item) if own_name(item) == Some("BTreeBranch") => {
                 let (separator, _) = field(item, &["separator"])?;
                 let of_separator = ops.value.iter().find_map(|op| match op {
                     Op::Slot { at, ops, .. } if *at == separator => Some(ops.as_slice()),

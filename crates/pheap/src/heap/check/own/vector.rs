@@ -1,47 +1,9 @@
 //! Vectors, strings and queues: a buffer of slots, some of which have values.
 
-use super::{Pointer, SlotOps, field, number, pointer};
+use super::SlotOps;
 use crate::heap::check::plan::Parts;
+use crate::heap::check::rule::Vector;
 use crate::heap::check::trace::{Reached, Tracer};
-use crate::layout::TypeLayout;
-use crate::layout::desc::Prim;
-
-/// As many slots have values as the length says, from the head on, and round. Offsets are in bytes from the start of the collection.
-#[derive(Debug, Clone, Copy)]
-pub(in crate::heap::check) struct Vector {
-    head: Option<u64>,
-    len: u64,
-    buffer: Pointer,
-    /// Whether the values are UTF-8.
-    is_text: bool,
-}
-
-impl Vector {
-    pub(super) fn of(ty: &TypeLayout) -> Option<Vector> {
-        Some(Vector {
-            head: None,
-            len: number(ty, &["len"], Prim::U64)?,
-            buffer: pointer(ty, &["buffer"])?,
-            is_text: false,
-        })
-    }
-
-    pub(super) fn text(ty: &TypeLayout) -> Option<Vector> {
-        let (offset, bytes) = field(ty, &["bytes"])?;
-        let Vector { len, buffer, .. } = Vector::of(bytes)?;
-        let buffer = Pointer { at: offset + buffer.at, ..buffer };
-        Some(Vector { head: None, len: offset + len, buffer, is_text: true })
-    }
-
-    pub(super) fn ring(ty: &TypeLayout) -> Option<Vector> {
-        Some(Vector { head: Some(number(ty, &["head"], Prim::U64)?), ..Vector::of(ty)? })
-    }
-
-    /// Some entries, one behind the other.
-    pub(super) fn entries(len: u64, buffer: Pointer) -> Vector {
-        Vector { head: None, len, buffer, is_text: false }
-    }
-}
 
 impl<L: Fn(u64) -> Option<bool>> Tracer<'_, L> {
     pub(super) fn vector(&mut self, vector: Vector, object: &Reached, base: u64) -> Result<(), String> {

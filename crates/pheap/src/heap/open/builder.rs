@@ -1,36 +1,27 @@
-//! Opening a heap: in a file, in memory, or on the simulated medium.
+//! A heap on its way to be open: made anew, or read and recovered.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU8;
 
-use super::check;
-use super::collections::Collections;
-use super::options::{Durability, Options};
 use super::survey::{Outlook, Surveyed, check_roots, free_pages, read_regions};
-use super::worker::Worker;
-use super::{Heap, HeapInner, logged};
 use crate::alloc::bitmaps::LiveSlots;
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
-use crate::media::{Media, Medium, SyncedFile};
-use crate::os::cpu::FlushInstruction;
+use crate::heap::collections::Collections;
+use crate::heap::options::Options;
+use crate::heap::worker::Worker;
+use crate::heap::{Heap, HeapInner};
+use crate::media::{Media, Medium};
 use crate::os::file_lock::OpenFile;
 use crate::os::fork;
-use crate::os::fork::OwnFile;
-use crate::os::holes;
-use crate::os::identity::{Identity, boot_id, is_same_boot};
-use crate::os::mapping::{Backing, Mapping, is_tmpfs, supports_map_sync};
+use crate::os::identity::{Identity, boot_id};
+use crate::os::mapping::Mapping;
 use crate::os::names::has_name;
 use crate::os::random;
-use crate::os::regular;
-use crate::os::storage::Disk;
 use crate::store::arena::{Arena, SpanEntry, SpanKind};
 use crate::store::header;
-use crate::store::header::{Found, Header, Use};
+use crate::store::header::{Header, Use};
 use crate::store::page_map::PageMap;
 use crate::store::pages::Pages;
 use crate::store::relocate;
@@ -41,272 +32,10 @@ use crate::store::{OPEN, READ_ONLY, Store, Tables};
 use crate::sync::Mutex;
 use crate::txn::log::Log;
 use crate::txn::recovery::{Recovered, read_logs, replay};
-use crate::units::HEADER_SIZE;
 use crate::units::PAGE;
 use crate::wal::Leftover;
-use crate::wal::files::Files;
 
-pub(super) fn open_file(options: &Options, path: &Path) -> Result<Heap> {
-    let mut how = OpenOptions::new();
-    how.read(true).write(!options.read_only).create(!options.read_only).truncate(false);
-    let file = OwnFile::open(|| regular::open(&mut how, path))?;
-    let lock = OpenFile::lock(&file, path, options.read_only)?;
-    match open_locked(options, path, file.clone()) {
-        Ok(builder) => Ok(builder.finish(options, Some(lock))),
-        Err(error) => {
-            // A child that another thread has just made shares the lock until it runs another program.
-            let _ = file.unlock();
-            lock.forget();
-            Err(error)
-        }
-    }
-}
-
-/// Opens the heap in a file that nobody else has.
-fn open_locked(options: &Options, path: &Path, file: OwnFile) -> Result<Builder> {
-    let found = read_header(&file, path)?;
-    let again = |e| Error::io(format!("opening {}", path.display()), e);
-    let disk: Arc<dyn Disk> = Arc::new(Files::new(file.clone(), path).map_err(again)?);
-    match found {
-        Found::Header(header) => {
-            check::verify(options, path, &file, &header)?;
-            open_found(options, path, file, header, &disk)
-        }
-        Found::Nothing if options.read_only => Err(Error::NotAHeap { path: path.to_owned() }),
-        Found::Nothing => create_file(options, path, file, &disk),
-    }
-}
-
-fn read_header(mut file: &File, path: &Path) -> Result<Found> {
-    let mut bytes = Vec::with_capacity(HEADER_SIZE as usize);
-    let io_error = |e| Error::io(format!("reading {}", path.display()), e);
-    (&mut file).take(HEADER_SIZE).read_to_end(&mut bytes).map_err(io_error)?;
-    let found = header::read(&bytes, path)?;
-    // Files of other kinds begin with zeros, too. The first thing that a creation stores is the magic.
-    if matches!(found, Found::Nothing)
-        && bytes.iter().all(|&b| b == 0)
-        && !rest_is_zero(file).map_err(io_error)?
-    {
-        return Err(Error::NotAHeap { path: path.to_owned() });
-    }
-    Ok(found)
-}
-
-/// Whether the file is zero from here on.
-fn rest_is_zero(mut file: &File) -> io::Result<bool> {
-    let mut buffer = vec![0; 1 << 20];
-    loop {
-        match file.read(&mut buffer)? {
-            0 => return Ok(true),
-            n if buffer[..n].iter().any(|&b| b != 0) => return Ok(false),
-            _ => {}
-        }
-    }
-}
-
-fn open_found(
-    options: &Options,
-    path: &Path,
-    file: OwnFile,
-    header: Header,
-    disk: &Arc<dyn Disk>,
-) -> Result<Builder> {
-    let have = file.metadata().map_err(|e| Error::io(format!("looking at {}", path.display()), e))?.len();
-    if have < header.mapped {
-        return Err(Error::Truncated { path: path.to_owned(), have, need: header.mapped });
-    }
-    check_use(options, path, &file, &header)?;
-    let leftover = Leftover::read(&**disk, &header.wal_identity()).map_err(|error| match error {
-        // Perhaps it lies beside the heap elsewhere.
-        Error::LogMissing { .. } => disk.may_have_log().err().unwrap_or(error),
-        error => error,
-    })?;
-    if options.read_only {
-        // What a killed process has left may be in the page cache only, and what is shown must not be lost.
-        if leftover.transactions() > 0
-            && let Ok(Some(log)) = disk.open_log()
-        {
-            // SURVIVES unreached: only real files are opened to be read.
-            log.sync().map_err(|e| Error::io(format!("syncing {}", disk.log_path().display()), e))?;
-        }
-        let mapping = relocate::reserve(options.base, &header, Backing::Private { file })?;
-        let mut builder = Builder::existing(mapping, Medium::Process, header, &leftover)?;
-        builder.recovered.replayed += leftover.transactions();
-        return Ok(builder);
-    }
-    let chosen = choose(options, &file)?;
-    if matches!(chosen, Chosen::Wal) {
-        disk.may_have_log()?;
-    }
-    holes::fill(&file, path, header.mapped)?;
-    let place = Place { path, file: &file, base: options.base };
-    let mut header = logged::settle(&place, header, disk, &leftover)?;
-    let mut builder = match chosen {
-        Chosen::Mapped(medium, sync) => {
-            tracing::info!(path = %path.display(), ?medium, "opened a heap");
-            // With `MAP_SYNC`, no sync can have failed, and recovery makes durable what it reads.
-            if !sync {
-                logged::make_durable_to_map(&**disk, &header, is_tmpfs(&file))?;
-            }
-            logged::retire_old_log(&mut header, &**disk)?;
-            place.open(medium, sync, header)?
-        }
-        Chosen::Wal => logged::open(options, &place, header, disk)?,
-    };
-    builder.recovered.replayed += leftover.transactions();
-    Ok(builder)
-}
-
-/// Refuses a heap in use that may be torn: a copy of one, or one that the kernel has not written to its disk.
-fn check_use(options: &Options, path: &Path, file: &File, header: &Header) -> Result<()> {
-    if header.in_use == Use::Closed || options.restored {
-        return Ok(());
-    }
-    // A file that cannot be looked at is one that nothing is known of.
-    let now = Identity::of(file).unwrap_or_default();
-    let boot = boot_id();
-    // Files in memory do not outlive their boot, and the name of a tmpfs is made when it is mounted.
-    let named = header.identity.file_system;
-    let same_boot =
-        is_same_boot(header.boot, boot) || is_tmpfs(file) && named != 0 && named == now.file_system;
-    if header.identity.is_other(&now, same_boot, header.in_use == Use::Process) {
-        return Err(Error::Copied { path: path.to_owned() });
-    }
-    if header.in_use != Use::Process || same_boot || options.verify {
-        Ok(())
-    } else if header.boot == 0 || boot == 0 {
-        Err(Error::BootUnknown { path: path.to_owned() })
-    } else {
-        Err(Error::NotClosed)
-    }
-}
-
-/// A heap of its own in memory, with its logs replayed: nothing in the file is changed.
-pub(super) fn open_private(options: &Options, path: &Path, file: OwnFile, header: Header) -> Result<Heap> {
-    let files =
-        Files::new(file.clone(), path).map_err(|e| Error::io(format!("opening {}", path.display()), e))?;
-    let disk: Arc<dyn Disk> = Arc::new(files);
-    Ok(open_found(options, path, file, header, &disk)?.finish(options, None))
-}
-
-/// A file, and where it is to be mapped.
-pub(super) struct Place<'a> {
-    pub(super) path: &'a Path,
-    pub(super) file: &'a OwnFile,
-    pub(super) base: Option<u64>,
-}
-
-impl Place<'_> {
-    fn shared(&self, sync: bool) -> Backing {
-        Backing::Shared { file: self.file.clone(), path: self.path.to_owned(), sync }
-    }
-
-    /// Opens a heap whose file stores go to.
-    pub(super) fn open(&self, medium: Medium, sync: bool, header: Header) -> Result<Builder> {
-        if let Some(base) = self.base
-            && relocate::has_no_room(&header, self.base)
-        {
-            // The first opening changes how the heap is in use, so that the second one should not fail.
-            drop(relocate::reserve_at(base, header.reserved, Backing::Memory)?);
-        }
-        open_in_place(header, self.base, |header, base| {
-            let mapping = relocate::reserve(base, &header, self.shared(sync))?;
-            Builder::existing(mapping, medium.clone(), header, &Leftover::default())
-        })
-    }
-}
-
-/// Opens a heap whose medium stores go to, at `base`, by `open`: twice, if a relocation must be completed first.
-pub(super) fn open_in_place(
-    mut header: Header,
-    base: Option<u64>,
-    open: impl Fn(Header, Option<u64>) -> Result<Builder>,
-) -> Result<Builder> {
-    if relocate::has_no_room(&header, base) {
-        header = open(header, None)?.into_header()?;
-    }
-    open(header, base)
-}
-
-fn create_file(options: &Options, path: &Path, file: OwnFile, disk: &Arc<dyn Disk>) -> Result<Builder> {
-    let header = new_header(options);
-    if header.mapped > options.max_size {
-        return Err(Error::OutOfSpace { reason: "the maximal size is less than one arena".to_owned() });
-    }
-    // A log of a heap that is gone may be all that is left of it.
-    Leftover::read(&**disk, &header.wal_identity())?;
-    logged::remove_old_log(&**disk)?;
-    let place = Place { path, file: &file, base: options.base };
-    let mut mapping = relocate::reserve(options.base, &header, place.shared(false))?;
-    // Cuts off what an interrupted creation left.
-    mapping.grow_file(0, header.mapped)?;
-    let chosen = choose(options, &file)?;
-    if matches!(chosen, Chosen::Wal) {
-        disk.may_have_log().inspect_err(|_| {
-            let _ = file.set_len(0); // as it was
-        })?;
-    }
-    // SURVIVES unreached: a simulated disk has no directory; `ci/power-cut.sh` is for this.
-    sync_directory(path)?;
-    match chosen {
-        Chosen::Mapped(medium, sync) => {
-            tracing::info!(path = %path.display(), ?medium, "created a heap");
-            mapping.set_sync(sync);
-            Builder::new(mapping, medium, header)
-        }
-        Chosen::Wal => {
-            let header = logged::create(mapping, SyncedFile::new(disk.data()), header)?;
-            logged::open(options, &place, header, disk)
-        }
-    }
-}
-
-pub(super) fn open_memory(options: &Options) -> Result<Heap> {
-    let header = new_header(options);
-    let mapping = relocate::reserve(options.base, &header, Backing::Memory)?;
-    Ok(Builder::new(mapping, Medium::Process, header)?.finish(options, None))
-}
-
-/// How a file is going to be used.
-enum Chosen {
-    /// The medium, and whether it is mapped with `MAP_SYNC`.
-    Mapped(Medium, bool),
-    Wal,
-}
-
-fn choose(options: &Options, file: &File) -> Result<Chosen> {
-    let len = file.metadata().map_or(0, |metadata| metadata.len());
-    let sync = supports_map_sync(file, len);
-    let instruction = FlushInstruction::detect();
-    match (options.durability, instruction) {
-        (Durability::Process, _) => Ok(Chosen::Mapped(Medium::Process, false)),
-        (Durability::Wal, _) => Ok(Chosen::Wal),
-        (Durability::Pmem, Some(instruction)) => Ok(Chosen::Mapped(Medium::Pmem(instruction), sync)),
-        (Durability::Pmem, None) => {
-            Err(Error::Unsupported("`Durability::Pmem` needs a processor with clwb, clflushopt or clflush"))
-        }
-        (Durability::Auto, _) => match (offered(file), instruction) {
-            (Durability::Process, _) => Ok(Chosen::Mapped(Medium::Process, false)),
-            (Durability::Pmem, Some(instruction)) => Ok(Chosen::Mapped(Medium::Pmem(instruction), true)),
-            _ => Ok(Chosen::Wal),
-        },
-    }
-}
-
-/// What [`Durability::Auto`] takes for a file.
-pub(super) fn offered(file: &File) -> Durability {
-    let len = file.metadata().map_or(0, |metadata| metadata.len());
-    if is_tmpfs(file) {
-        // Nothing in it survives a power failure whatever one does.
-        Durability::Process
-    } else if FlushInstruction::detect().is_some() && supports_map_sync(file, len) {
-        Durability::Pmem
-    } else {
-        Durability::Wal
-    }
-}
-
-pub(super) fn new_header(options: &Options) -> Header {
+pub(in crate::heap) fn new_header(options: &Options) -> Header {
     let [a, b, salt] = random();
     let unit = options.arena_size;
     Header {
@@ -325,15 +54,6 @@ pub(super) fn new_header(options: &Options) -> Header {
         identity: Identity::default(),
         log_nonce: 0,
     }
-}
-
-/// Makes the name of a new file durable.
-fn sync_directory(path: &Path) -> Result<()> {
-    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // SURVIVES unreached: see the call of this.
-    File::open(parent)
-        .and_then(|directory| directory.sync_all())
-        .map_err(|e| Error::io(format!("syncing the directory {}", parent.display()), e))
 }
 
 /// Marks the heap as in use, durably before it is changed: after a power failure, the disk may have any of the pages that were
@@ -368,13 +88,13 @@ fn mark_in_use(mapping: &Mapping, medium: &Medium, media: &Media, header: &mut H
 }
 
 /// A heap that is almost open.
-pub(super) struct Builder {
-    pub(super) mapping: Mapping,
+pub(in crate::heap) struct Builder {
+    pub(in crate::heap) mapping: Mapping,
     medium: Medium,
-    pub(super) tables: Tables,
+    pub(in crate::heap) tables: Tables,
     /// The number of the next region.
     next_region: u32,
-    pub(super) recovered: Recovered,
+    pub(in crate::heap) recovered: Recovered,
     regions: Vec<Surveyed>,
     /// Spans of objects.
     spans: Vec<Span>,
@@ -384,13 +104,17 @@ pub(super) struct Builder {
 }
 
 impl Builder {
-    pub(super) fn new(mapping: Mapping, medium: Medium, header: Header) -> Result<Builder> {
+    pub(in crate::heap) fn new(mapping: Mapping, medium: Medium, header: Header) -> Result<Builder> {
         mapping.map(0, header.mapped)?;
         Builder::new_mapped(mapping, medium, header)
     }
 
     /// Makes a heap of zeros.
-    pub(super) fn new_mapped(mapping: Mapping, medium: Medium, mut header: Header) -> Result<Builder> {
+    pub(in crate::heap) fn new_mapped(
+        mapping: Mapping,
+        medium: Medium,
+        mut header: Header,
+    ) -> Result<Builder> {
         let page_map = PageMap::new(header.reserved)?;
         let media = Media::new(medium.clone());
         let base = mapping.base();
@@ -429,7 +153,7 @@ impl Builder {
     }
 
     /// `leftover` is in the log, and not in the file: only for a mapping that is private.
-    pub(super) fn existing(
+    pub(in crate::heap) fn existing(
         mapping: Mapping,
         medium: Medium,
         header: Header,
@@ -448,7 +172,11 @@ impl Builder {
 
     /// Reads the metadata of a heap, recovers its logs, and relocates it if it is not mapped where it was. After an error about what is in
     /// the file, that is as it was: everything is looked at before anything is written.
-    pub(super) fn existing_mapped(mapping: Mapping, medium: Medium, mut header: Header) -> Result<Builder> {
+    pub(in crate::heap) fn existing_mapped(
+        mapping: Mapping,
+        medium: Medium,
+        mut header: Header,
+    ) -> Result<Builder> {
         let page_map = PageMap::new(header.reserved)?;
         let media = Media::new(medium.clone());
         let base = mapping.base();
@@ -532,7 +260,7 @@ impl Builder {
     }
 
     /// Gives the heap up, for another opening. Its header is durable: the next one goes over the other slot, and a disk may tear what it writes.
-    pub(super) fn into_header(self) -> Result<Header> {
+    pub(in crate::heap) fn into_header(self) -> Result<Header> {
         self.tables.media.check_fences()?;
         // SURVIVES unreached: in no program of the lab are so many relocations cut short; in `tests/relocate.rs` of pheap-crash they are.
         self.mapping.sync()?;
@@ -540,7 +268,7 @@ impl Builder {
     }
 
     /// Opens the heap.
-    pub(super) fn finish(self, options: &Options, file: Option<OpenFile>) -> Heap {
+    pub(in crate::heap) fn finish(self, options: &Options, file: Option<OpenFile>) -> Heap {
         let Builder { mapping, medium, tables, next_region, recovered, regions, mut spans, page_map, live } =
             self;
         spans.retain(Span::holds_objects);

@@ -7,10 +7,11 @@
 use std::io;
 use std::sync::Arc;
 
-use super::open::{Builder, Place};
-use super::options::Options;
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
+use crate::heap::open::builder::Builder;
+use crate::heap::open::place::Place;
+use crate::heap::options::Options;
 use crate::media::{Medium, SyncedFile};
 use crate::os::mapping::{Backing, Mapping};
 use crate::os::storage::Disk;

@@ -4,10 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use super::open::{Builder, new_header, open_in_place};
-use super::options::Durability;
-use super::{Heap, Options, logged};
+use super::wal;
 use crate::error::{Error, Result};
+use crate::heap::open::builder::{Builder, new_header};
+use crate::heap::open::place::open_in_place;
+use crate::heap::options::Durability;
+use crate::heap::{Heap, Options};
 use crate::media::{Medium, SyncedFile};
 use crate::os::mapping::{Backing, Mapping};
 use crate::os::storage::{Disk, Storage};
@@ -100,7 +102,7 @@ pub(super) fn open_disk(options: &Options, disk: Arc<dyn Disk>) -> Result<Heap> 
         Found::Nothing => {
             let header = Header { uuid: 1, salt: 0x5eed, ..new_header(options) };
             Leftover::read(&*disk, &header.wal_identity())?;
-            logged::remove_old_log(&*disk)?;
+            wal::remove_old_log(&*disk)?;
             let mapping = map(&header, options.base)?;
             let error = |e| Error::io("making the simulated file", e);
             // Of a real file, what an interrupted creation left is cut off, so that no part of it is in the page cache only.
@@ -109,7 +111,7 @@ pub(super) fn open_disk(options: &Options, disk: Arc<dyn Disk>) -> Result<Heap> 
             }
             mapping.grow_file(data.len().map_err(error)?.min(header.mapped), header.mapped)?;
             let synced = synced(&mapping, &header);
-            logged::create(mapping, synced, header)?
+            wal::create(mapping, synced, header)?
         }
         Found::Header(header) => {
             let have = data.len().map_err(|e| Error::io("looking at the simulated file", e))?;
@@ -124,15 +126,15 @@ pub(super) fn open_disk(options: &Options, disk: Arc<dyn Disk>) -> Result<Heap> 
             }
             if header.in_use == Use::Wal {
                 drop(Builder::existing(map(&header, None)?, Medium::Process, header.clone(), &leftover)?);
-                logged::settle_checked(header, &*disk, &leftover)?
+                wal::settle_checked(header, &*disk, &leftover)?
             } else {
                 header
             }
         }
     };
     if is_mapped {
-        logged::make_durable_to_map(&*disk, &header, false)?;
-        logged::retire_old_log(&mut header, &*disk)?;
+        wal::make_durable_to_map(&*disk, &header, false)?;
+        wal::retire_old_log(&mut header, &*disk)?;
         let builder = open_in_place(header, options.base, |header, base| {
             let source = Source::Mapped(disk.data(), AtomicU64::new(0));
             Builder::existing(reserve(&header, base, source)?, Medium::Process, header, &nothing)
@@ -142,15 +144,15 @@ pub(super) fn open_disk(options: &Options, disk: Arc<dyn Disk>) -> Result<Heap> 
     let mut mapping = map(&header, options.base)?;
     if header.in_use != Use::Closed || header.bases != [mapping.base().addr() as u64] {
         drop(mapping);
-        logged::make_durable_to_prepare(&*disk, &header)?;
-        header = logged::close(open_in_place(header, options.base, |header, base| {
+        wal::make_durable_to_prepare(&*disk, &header)?;
+        header = wal::close(open_in_place(header, options.base, |header, base| {
             let mapping = map(&header, base)?;
             let medium = Medium::Synced(Arc::new(synced(&mapping, &header)));
             Builder::existing(mapping, medium, header, &nothing)
         })?)?;
         mapping = map(&header, options.base)?;
     }
-    let mut builder = logged::open_at(options, mapping, header, &disk)?;
+    let mut builder = wal::open_at(options, mapping, header, &disk)?;
     builder.recovered.replayed += replayed;
     Ok(builder.finish(options, None))
 }

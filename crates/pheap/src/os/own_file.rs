@@ -1,0 +1,259 @@
+//! Forks. A heap belongs to the process that has opened it; what a forked child inherits of it, the child gives up.
+//!
+//! Of the descriptors and addresses there is a list, which the child takes back before `fork` returns in it ([`child`]): so the lock on a heap's file, which both
+//! processes would have otherwise, goes with the parent. A descriptor is not closed but shows something else from then on, for its `File` is going to close it
+//! some day, and the number must not be another file's by then. The list is walked without a lock, for the thread that would have it is not there any more;
+//! nothing is done that a signal handler must not do.
+//!
+//! Of the locks, all that belong to the heap may be taken for ever, for the same reason. So whoever could run in a child looks at the [number of forks](fork::forks)
+//! first, and gives up instead of locking or *unlocking* anything: a lock that others wait for has a part of itself elsewhere, under another lock.
+
+use std::fs::File;
+use std::io;
+use std::ops::Deref;
+use std::os::fd::{AsRawFd, RawFd};
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, AtomicUsize};
+
+use super::fork;
+use super::syncs::Syncs;
+use crate::faults::{Bug, bug};
+use crate::os::file_lock;
+use crate::sync::fence;
+
+/// Forks of this process that have begun, and those of them that have not ended. In a beginning, the second comes first.
+static BEGUN: AtomicU64 = AtomicU64::new(0);
+static UNDER_WAY: AtomicU64 = AtomicU64::new(0);
+
+/// Starts to watch for forks. Two threads that come at once may both have it done, so that all is done twice, which does not matter.
+pub(crate) fn watch() {
+    static WATCHED: AtomicBool = AtomicBool::new(false);
+    if !WATCHED.load(Acquire) {
+        // SAFETY: the handlers do nothing that a signal handler must not do.
+        unsafe { libc::pthread_atfork(Some(begins), Some(ends), Some(child)) };
+        WATCHED.store(true, Release);
+    }
+}
+
+extern "C" fn begins() {
+    UNDER_WAY.fetch_add(1, SeqCst);
+    BEGUN.fetch_add(1, SeqCst);
+}
+
+/// In the parent.
+extern "C" fn ends() {
+    // Not below 0: this may be watched only since the fork began.
+    let _ = UNDER_WAY.fetch_update(SeqCst, SeqCst, |under_way| under_way.checked_sub(1));
+}
+
+/// In the child, where nothing else runs.
+extern "C" fn child() {
+    fork::count();
+    UNDER_WAY.store(0, SeqCst);
+    file_lock::forked();
+    fence::forked();
+    if !bug(Bug::ForksKeepFiles) {
+        give_up_all();
+    }
+}
+
+// --- the list ----------------------------------------------------------------------------------------------------------------
+
+/// An entry of the list, used again when its owner is gone. Both at once it is not.
+#[repr(align(64))]
+struct Entry {
+    taken: AtomicBool,
+    /// A descriptor, or -1.
+    fd: AtomicI32,
+    /// A range of addresses; nothing if it has no length.
+    start: AtomicUsize,
+    len: AtomicUsize,
+    next: Option<&'static Entry>,
+}
+
+static ENTRIES: AtomicPtr<Entry> = AtomicPtr::new(ptr::null_mut());
+
+/// From the newest to the oldest. They stay where they are, for ever.
+fn entries() -> impl Iterator<Item = &'static Entry> {
+    // SAFETY: null, or an entry that was leaked.
+    let first: Option<&'static Entry> = unsafe { ENTRIES.load(SeqCst).as_ref() };
+    std::iter::successors(first, |entry| entry.next)
+}
+
+/// An entry that nobody else has.
+fn take_entry() -> &'static Entry {
+    let is_ours = |entry: &&'static Entry| {
+        !entry.taken.load(Relaxed) && entry.taken.compare_exchange(false, true, Acquire, Relaxed).is_ok()
+    };
+    if let Some(entry) = entries().find(is_ours) {
+        return entry;
+    }
+    let entry = Box::leak(Box::new(Entry {
+        taken: AtomicBool::new(true),
+        fd: AtomicI32::new(-1),
+        start: AtomicUsize::new(0),
+        len: AtomicUsize::new(0),
+        next: None,
+    }));
+    let mut first = ENTRIES.load(Acquire);
+    loop {
+        // SAFETY: null, or an entry that was leaked.
+        entry.next = unsafe { first.as_ref() };
+        match ENTRIES.compare_exchange_weak(first, entry, SeqCst, Acquire) {
+            Ok(_) => return entry,
+            Err(other) => first = other,
+        }
+    }
+}
+
+/// Something that children are to give up, as long as this is there.
+#[derive(Debug)]
+pub(crate) struct Listed {
+    entry: &'static Entry,
+    forks: u64,
+    gone: AtomicBool,
+}
+
+impl std::fmt::Debug for Entry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Entry")
+    }
+}
+
+impl Listed {
+    fn descriptor(fd: RawFd) -> Listed {
+        let entry = take_entry();
+        entry.fd.store(fd, SeqCst);
+        Listed { entry, forks: fork::forks(), gone: AtomicBool::new(false) }
+    }
+
+    /// Lists addresses that are this process's until [`remove`](Self::remove).
+    pub(crate) fn addresses(start: usize, len: usize) -> Listed {
+        let entry = take_entry();
+        entry.start.store(start, SeqCst);
+        entry.len.store(len, SeqCst);
+        Listed { entry, forks: fork::forks(), gone: AtomicBool::new(false) }
+    }
+
+    /// Removes it from the list: before anybody else can have the number or the addresses.
+    pub(crate) fn remove(&self) {
+        // A child has removed it when it began, and may use the entry for something of its own.
+        if self.gone.swap(true, Relaxed) || self.forks != fork::forks() {
+            return;
+        }
+        self.entry.clear();
+    }
+}
+
+impl Entry {
+    fn clear(&self) {
+        self.len.store(0, SeqCst);
+        self.fd.store(-1, SeqCst);
+        self.taken.store(false, Release);
+    }
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        self.remove();
+    }
+}
+
+/// Gives up all that is in the list.
+fn give_up_all() {
+    // SAFETY: system calls only. The descriptors are those of `OwnFile`s, and the addresses those of mappings of the parent, which are for nobody here.
+    unsafe {
+        let mut placeholder = -1;
+        for entry in entries() {
+            let (fd, start, len) = (entry.fd.load(SeqCst), entry.start.load(SeqCst), entry.len.load(SeqCst));
+            if fd >= 0 {
+                if placeholder < 0 {
+                    placeholder = libc::eventfd(0, libc::EFD_CLOEXEC);
+                }
+                if placeholder >= 0 {
+                    libc::dup3(placeholder, fd, libc::O_CLOEXEC);
+                } else {
+                    // There is no number left but this one.
+                    libc::close(fd);
+                    let own = libc::eventfd(0, libc::EFD_CLOEXEC);
+                    if own >= 0 && own != fd {
+                        libc::dup3(own, fd, libc::O_CLOEXEC);
+                        libc::close(own);
+                    }
+                }
+            }
+            if len > 0 {
+                // Almost always they are not there: see `keep_from_children`.
+                libc::munmap(ptr::without_provenance_mut(start), len);
+            }
+            entry.clear();
+        }
+        if placeholder >= 0 {
+            libc::close(placeholder);
+        }
+    }
+}
+
+// --- files -------------------------------------------------------------------------------------------------------------------
+
+/// A file that forked children do not keep open. A clone is the same descriptor: of a duplicate, a child that is forked at that moment might have a copy that nobody
+/// knows of, and so the file's lock.
+#[derive(Clone, Debug)]
+pub(crate) struct OwnFile(Arc<Own>);
+
+#[derive(Debug)]
+struct Own {
+    // In this order: not listed any more when the number may become another file's.
+    _listed: Listed,
+    file: File,
+    syncs: Syncs,
+}
+
+impl OwnFile {
+    /// A file on which no lock is going to be taken.
+    pub(crate) fn new(file: File) -> OwnFile {
+        watch();
+        let listed = Listed::descriptor(file.as_raw_fd());
+        OwnFile(Arc::new(Own { _listed: listed, file, syncs: Syncs::new() }))
+    }
+
+    /// A file that a lock is going to be taken on. `open` may be called several times.
+    ///
+    /// # Errors
+    /// Those of `open`.
+    pub(crate) fn open<E>(mut open: impl FnMut() -> Result<File, E>) -> Result<OwnFile, E> {
+        watch();
+        // A child that is forked between the call and the entry in the list keeps the file open. That one has no lock, and another one is opened. If somebody forks
+        // without end, this gives in some time: then such a child would have to live longer than its parent to matter.
+        let mut left = 1000;
+        loop {
+            let (begun, idle) = (BEGUN.load(SeqCst), UNDER_WAY.load(SeqCst) == 0);
+            let file = OwnFile::new(open()?);
+            left -= 1;
+            if left == 0 || idle && BEGUN.load(SeqCst) == begun {
+                return Ok(file);
+            }
+            drop(file);
+            std::thread::yield_now();
+        }
+    }
+
+    /// Waits until the disk has what was written to the file, and what is needed to read that: its length, for one. Nobody syncs it in another way.
+    ///
+    /// # Errors
+    /// What the operating system says, now or when it was synced before.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        // SURVIVES unreached: of a real file, as is each call of this.
+        self.0.syncs.sync(|| self.0.file.sync_data())
+    }
+}
+
+impl Deref for OwnFile {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.0.file
+    }
+}
