@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Of the simulator itself.
-const SIMULATOR: [&str; 5] = ["sim.rs", "sim/", "faults/", "heap/simulated.rs", "sync/watched.rs"];
+const SIMULATOR: [&str; 5] = ["sim.rs", "sim/", "faults/", "heap/open/simulated.rs", "sync/watched.rs"];
 /// It decides whose locks there are: those of the simulator can be watched.
 const LOCKS: &str = "sync.rs";
 
