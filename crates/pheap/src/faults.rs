@@ -1,4 +1,6 @@
 //! Mistakes that can be made on purpose, to see that tests find them.
+//!
+//! The crash lab switches them on by thread, and the tests of this crate let a thread panic. In a program, all of it is nothing.
 
 #[cfg(feature = "sim")]
 pub mod mutant;

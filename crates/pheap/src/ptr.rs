@@ -1,4 +1,6 @@
 //! `P`, the branded pointer.
+//!
+//! Knows types and addresses. Must not know whether anything is there: that is for whoever makes a pointer to promise.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};

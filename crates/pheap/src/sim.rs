@@ -10,6 +10,8 @@
 //! acknowledgement. Between two of them the set of possible images only grows, so these points see all of them. Stores by
 //! the program itself (`&mut T`) are found by comparing; a word that changes outside of what the transaction said it may
 //! change is a violation.
+//!
+//! Knows words and sectors. Must not know what they mean.
 
 pub mod disk;
 mod source;

@@ -6,6 +6,8 @@
 //! In builds with the simulator they tell which of them is taken where, and one of them can be left out, or seems to be: the tests must notice.
 //!
 //! [loom]: https://docs.rs/loom
+//!
+//! Knows threads. Must not know what they do.
 
 pub(crate) mod bias;
 pub(crate) mod fence;

@@ -9,6 +9,8 @@
 //! **Quarantine.** A slot that becomes free may be named by a record in the region's log, which would be replayed over its next tenant.
 //! So slots are made free only when the log has been emptied: by a sweep, which empties it first, and by
 //! [`end_quarantine`](Allocator::end_quarantine) for those that were freed at a commit.
+//!
+//! Knows the store, spans and slots. Must not know transactions, nor locks; nor who decides what is live.
 
 pub(crate) mod bitmaps;
 mod fresh;

@@ -1,4 +1,13 @@
-//! Heaps: the file and its mapping, arenas and spans, the type table, and the roots.
+//! Heaps: opening and closing them, the directory of their roots, and the threads that work for them.
+//!
+//! | file | |
+//! |---|---|
+//! | [`options`], [`open`], [`close`] | from a path to an open heap, and back |
+//! | [`directory`] | roots by name |
+//! | [`checkpoints`], [`collections`], [`worker`] | work in the background |
+//! | [`backup`], [`inspect`], [`check`] | copies of a heap, and what is in it |
+//!
+//! Knows all that is below. Must not know types of the program's: they come as descriptions.
 
 mod backup;
 pub(crate) mod check;

@@ -1,4 +1,6 @@
 //! What may live in a heap, and how it is laid out there.
+//!
+//! Knows types: as a program describes them, and as a heap has them written down. Must not know where objects lie.
 
 mod compare;
 pub(crate) mod desc;

@@ -10,6 +10,8 @@
 //!
 //! With a [write-ahead log](wal), a fence does not make anything durable; but records become durable in the order of the fences, which is
 //! what the protocols rely on.
+//!
+//! Knows addresses and lengths. Must not know what is stored there, nor in which order a protocol needs it.
 
 #[cfg(feature = "sim")]
 mod late;

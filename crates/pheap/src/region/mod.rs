@@ -1,4 +1,6 @@
 //! Regions: one for each named root, with a lock, an allocator and a log of its own.
+//!
+//! Knows how a thread gets a region and lets go of it, whatever happens meanwhile. Must not know types, nor what a transaction does.
 
 pub(crate) mod all;
 mod collect;

@@ -7,6 +7,8 @@
 //! its growth, which are [synced](Wal::write_through) on the spot.
 //!
 //! After a failed write or sync it is not known what the disk has: the log then refuses everything, until the heap is opened again.
+//!
+//! Knows offsets, records and files. Must not know what the heap's words mean: what is to be done after a checkpoint, who asks for one says.
 
 mod buffer;
 mod cache;

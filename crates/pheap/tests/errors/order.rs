@@ -153,8 +153,9 @@ fn what_is_wrong_only_when_the_log_is_replayed() {
     // Metadata where the log has objects.
     for kind in [1, 2, 3] {
         let mut bytes = killed.clone();
-        bytes[span] = kind;
-        bytes[span + 3] = 0; // no check
+        // With the check of a span that is one of these.
+        let entry = word(&bytes, span) & !(0xff << 24 | 0xff) | kind;
+        set_word(&mut bytes, span, entry | (entry % 255 + 1) << 24);
         let error = opening(&bytes);
         assert!(matches!(error, Error::Corrupt { .. }), "{error}");
         assert!(kind == 1 || error.to_string().contains("lies over the metadata"), "{error}");
