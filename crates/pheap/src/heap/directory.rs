@@ -9,6 +9,7 @@ use crate::heap::{Heap, HeapInner};
 use crate::layout::desc::Desc;
 use crate::media::Media;
 use crate::region::{Identity, Region, guard};
+use crate::store::Store;
 use crate::store::arena::{SpanEntry, SpanKind};
 use crate::store::header::Header;
 use crate::store::region_header::{MAX_NAME, REGION_SIZE, RegionHeader};
@@ -30,14 +31,15 @@ impl Heap {
     /// All roots, by name. (In a forked child, none if the heap was being changed.)
     pub fn roots(&self) -> Vec<RootInfo> {
         let heap = self.inner();
+        // The numbers first: types are only added, and before a root has one.
+        let of = |(name, region): (&String, &Arc<Region>)| (name.clone(), region.ty());
+        let roots =
+            look_at(&heap.directory, heap.is_forked(), |directory| directory.iter().map(of).collect());
         let types = heap.look_at_tables(|tables| tables.types.types.clone());
-        let Some(types) = types else { return Vec::new() };
-        let info = |(name, region): (&String, &Arc<Region>)| RootInfo {
-            name: name.clone(),
-            type_name: types[region.ty() as usize].name.clone(),
-        };
-        look_at(&heap.directory, heap.is_forked(), |directory| directory.iter().map(info).collect())
-            .unwrap_or_default()
+        let (Some(roots), Some(types)) = (roots, types) else { return Vec::new() };
+        let roots: Vec<(String, u32)> = roots;
+        let info = |(name, ty): (String, u32)| RootInfo { name, type_name: types[ty as usize].name.clone() };
+        roots.into_iter().map(info).collect()
     }
 
     /// Gives a root another name, durably, or not at all. Handles stay valid.
@@ -91,11 +93,13 @@ impl Heap {
             }
             context.spans()
         })?;
+        let mut tables = heap.tables.lock();
         // SAFETY: it was marked as removed just now, and is gone for everyone.
-        unsafe { heap.tables.lock().free_spans(heap, &spans) };
-        // Before anyone is told that there is no such root.
+        unsafe { tables.free_spans(heap, &spans) };
+        // Before anyone is told that there is no such root. Who looks for it waits until then, so that nobody finds one that is gone.
         let durable = if bug(Bug::TellAtOnce) { Ok(()) } else { heap.acknowledge_all() };
         heap.directory.lock().remove(name);
+        drop(tables);
         if bug(Bug::TellAtOnce) {
             return heap.acknowledge_all();
         }
@@ -177,13 +181,16 @@ impl HeapInner {
         let identity =
             Identity { id, ty, header, offset: span.offset, root: 0, generation, name: name.to_owned() };
         // SAFETY: the span was taken just now, and nobody else has it; regions are dropped, or gone, before their heap.
-        Ok(unsafe { self.open_region(&tables.header, identity, vec![first_segment(span.offset)]) })
+        Ok(unsafe {
+            self.open_region(&raw const **self, &tables.header, identity, vec![first_segment(span.offset)])
+        })
     }
 
     /// # Safety
-    /// The region is mapped, and its log consists of `segments`. It is not used after this heap.
+    /// `store` is this heap's. The region is mapped, and its log consists of `segments`. It is not used after this heap.
     pub(super) unsafe fn open_region(
         &self,
+        store: *const Store,
         header: &Header,
         identity: Identity,
         segments: Vec<Segment>,
@@ -194,8 +201,8 @@ impl HeapInner {
             log.keep_in_memory();
         }
         let media = Media::new(self.medium.clone());
-        // SAFETY: the store is where the heap is, which stays in its `Arc`; the rest is the caller's promise.
-        unsafe { Region::new(&raw const **self, self.collections.pace.clone(), media, log, identity) }
+        // SAFETY: the store stays where it is, in the heap's `Arc`; the rest is the caller's promise.
+        unsafe { Region::new(store, self.collections.pace.clone(), media, log, identity) }
     }
 }
 

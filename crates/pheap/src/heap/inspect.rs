@@ -71,8 +71,9 @@ impl Heap {
 
     /// What the header says. (In a forked child, nothing if the heap was being changed.)
     pub fn info(&self) -> HeapInfo {
-        let roots = self.inner().look_at_regions().len() as u64;
-        self.inner().look_at_tables(|tables| self.info_of(tables, roots)).unwrap_or_default()
+        let heap = self.inner();
+        let of = |regions: Vec<_>| heap.look_at_tables(|tables| self.info_of(tables, regions.len() as u64));
+        heap.look_at_regions().and_then(of).unwrap_or_default()
     }
 
     fn info_of(&self, tables: &Tables, roots: u64) -> HeapInfo {

@@ -101,7 +101,7 @@ pub(crate) struct HeapInner {
     /// The thread that makes checkpoints.
     checkpoints: Worker,
     recovered: Recovered,
-    /// The roots by name. Locked for a moment only, and last.
+    /// The roots by name. Locked for a moment only, and last of all.
     pub(crate) directory: Mutex<BTreeMap<String, Arc<Region>>>,
     /// Held while a root is created, removed or renamed: the number of the next region. Locked before any region.
     creation: Mutex<u32>,
@@ -161,8 +161,8 @@ impl Heap {
     /// Counters since the heap was opened. Those of a running transaction may be included. (In a forked child they are what they were, or 0 if the heap was
     /// being changed.)
     pub fn stats(&self) -> Stats {
-        let regions = self.inner.look_at_regions();
-        self.inner.look_at_tables(|tables| self.stats_of(tables, &regions)).unwrap_or_default()
+        let of = |regions: Vec<_>| self.inner.look_at_tables(|tables| self.stats_of(tables, &regions));
+        self.inner.look_at_regions().and_then(of).unwrap_or_default()
     }
 
     fn stats_of(&self, tables: &Tables, regions: &[Arc<Region>]) -> Stats {
@@ -234,6 +234,7 @@ impl HeapInner {
     /// [`Error::NoSuchRoot`].
     #[cfg_attr(feature = "sim", track_caller)]
     pub(crate) fn region(&self, name: &str) -> Result<Arc<Region>> {
+        let _tables = self.tables.lock(); // nobody is to find a root that is being removed
         let directory = self.directory.lock();
         directory.get(name).cloned().ok_or_else(|| Error::NoSuchRoot(name.to_owned()))
     }
@@ -244,10 +245,9 @@ impl HeapInner {
         self.directory.lock().values().cloned().collect()
     }
 
-    /// All regions; in a forked child, none if the directory was being changed.
+    /// All regions. `None` only in a forked child, if the directory was being changed.
     #[cfg_attr(feature = "sim", track_caller)]
-    fn look_at_regions(&self) -> Vec<Arc<Region>> {
+    fn look_at_regions(&self) -> Option<Vec<Arc<Region>>> {
         look_at(&self.directory, self.is_forked(), |directory| directory.values().cloned().collect())
-            .unwrap_or_default()
     }
 }

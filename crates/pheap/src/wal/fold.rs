@@ -4,7 +4,7 @@ use std::io;
 
 use crate::log::{Range, ranges};
 use crate::os::storage::Storage;
-use crate::units::PAGE;
+use crate::units::{HEADER_SIZE, PAGE};
 
 const PAGE_WORDS: usize = PAGE as usize / 8;
 /// Words of memory, for records, that are filled before they are written. The more, the less often is a page written that many records change.
@@ -45,6 +45,7 @@ impl<'a> Fold<'a> {
     }
 
     fn add_range(&mut self, range: &Range<'_>) {
+        debug_assert!(range.offset >= HEADER_SIZE, "the header is never logged");
         let mut done = 0;
         while done < range.words.len() {
             let offset = range.offset + done as u64 * 8;

@@ -304,7 +304,10 @@ impl Builder {
         for (identity, segments) in regions {
             let (name, id) = (identity.name.clone(), identity.id);
             // SAFETY: the regions were read from this heap, and are used through handles that keep it.
-            let mut region = unsafe { inner.open_region(&tables.header, identity, segments) };
+            let mut region = unsafe {
+                let store = &raw const (*Arc::as_ptr(&inner)).store;
+                inner.open_region(store, &tables.header, identity, segments)
+            };
             let first = spans.partition_point(|span| span.entry.region < id);
             let spans = spans[first..].chunk_by(|a, b| a.entry.region == b.entry.region).next();
             let spans = spans.filter(|spans| spans[0].entry.region == id).unwrap_or(&[]);
