@@ -200,7 +200,7 @@ impl Allocator {
         // Two descriptions may be of one type.
         for at in 0..HOT {
             if at == request.hash() || self.hot[at].class == number {
-                self.cool_down(at);
+                self.return_run(at);
             }
         }
         self.save(number);
@@ -249,7 +249,7 @@ impl Allocator {
     }
 
     /// Lets a class have its run back.
-    fn cool_down(&mut self, at: usize) {
+    fn return_run(&mut self, at: usize) {
         let hot = std::mem::take(&mut self.hot[at]);
         if hot.desc != 0 {
             self.classes[hot.class as usize].next = hot.next;
@@ -257,9 +257,9 @@ impl Allocator {
     }
 
     /// Lets all classes have their runs back.
-    pub(crate) fn cool_down_all(&mut self) {
+    pub(crate) fn return_runs(&mut self) {
         if !self.saved.is_empty() {
-            (0..HOT).for_each(|at| self.cool_down(at));
+            (0..HOT).for_each(|at| self.return_run(at));
         }
     }
 
@@ -410,7 +410,7 @@ impl Allocator {
 
     /// The ranges of fresh objects, complete: no more objects are allocated in this transaction.
     pub(crate) fn fresh_ranges(&mut self) -> &[(usize, usize)] {
-        self.cool_down_all();
+        self.return_runs();
         let Allocator { saved, classes, fresh, objects, .. } = self;
         for saved in saved {
             let class = &mut classes[saved.class as usize];

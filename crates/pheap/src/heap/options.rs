@@ -181,7 +181,7 @@ impl Options {
     /// the heap. Without meaning for other files.
     ///
     /// All of the heap is [checked](Options::verify) first, its log included, and nothing in the file is changed if something is wrong. That does not tell whether a copy has
-    /// all that was committed. From then on the heap is at home in this file, and opens without this option.
+    /// all that was committed. From then on the heap opens in this file without this option.
     pub fn restored(mut self, restored: bool) -> Options {
         self.restored = restored;
         self

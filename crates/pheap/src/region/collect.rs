@@ -58,7 +58,7 @@ impl Region {
             }
         }
         self.lock.gate.pass(guard::is_inside_any);
-        self.lock.lock_aside();
+        self.lock.lock_unbiased();
         let mut unlock = Unlock(self, false);
         // SAFETY: the lock is held.
         let result = (!self.is_gone()).then(|| work(unsafe { &mut *self.context.get() }));

@@ -73,14 +73,14 @@ impl RegionLock {
 
     /// Waits until this thread has the region for itself, for something else than a transaction: the lock is not biased to who does that.
     #[cfg_attr(feature = "sim", track_caller)]
-    pub(crate) fn lock_aside(&self) {
+    pub(crate) fn lock_unbiased(&self) {
         self.lock.lock_exclusive();
         self.bias.evict(|| None);
     }
 
-    /// [`lock_aside`](Self::lock_aside), if that needs no longer. It does if this thread has the region already, in whatever way.
+    /// [`lock_unbiased`](Self::lock_unbiased), if that needs no longer. It does if this thread has the region already, in whatever way.
     #[cfg_attr(feature = "sim", track_caller)]
-    pub(crate) fn try_lock_aside_for(&self, patience: Duration) -> bool {
+    pub(crate) fn try_lock_unbiased_for(&self, patience: Duration) -> bool {
         let end = Instant::now() + patience;
         self.lock.try_lock_exclusive_for(patience) && self.evicts_until(|| end)
     }
@@ -211,7 +211,7 @@ mod tests {
                         guarded.change_often(3 * STREAK);
                         let has_it = match round % 2 {
                             0 => guarded.lock.try_lock_exclusive(),
-                            _ => guarded.lock.try_lock_aside_for(Duration::from_micros(50)),
+                            _ => guarded.lock.try_lock_unbiased_for(Duration::from_micros(50)),
                         };
                         if has_it {
                             guarded.change();
@@ -238,7 +238,7 @@ mod tests {
             thread::scope(|scope| {
                 let tries = scope.spawn(|| {
                     let patience = Duration::from_millis(1);
-                    guarded.lock.try_lock_exclusive() || guarded.lock.try_lock_aside_for(patience)
+                    guarded.lock.try_lock_exclusive() || guarded.lock.try_lock_unbiased_for(patience)
                 });
                 assert!(!tries.join().unwrap());
                 let reads = scope.spawn(|| guarded.read());
@@ -266,14 +266,14 @@ mod tests {
         assert_eq!(becomes_owner, is_supported);
         // Who has it already, as the owner or to read, does not get it a second time.
         guarded.lock.lock_exclusive();
-        assert!(!guarded.lock.try_lock_aside_for(Duration::from_millis(1)));
+        assert!(!guarded.lock.try_lock_unbiased_for(Duration::from_millis(1)));
         guarded.change();
         guarded.change_often(STREAK + 1);
         guarded.lock.lock_shared(false);
-        assert!(!guarded.lock.try_lock_aside_for(Duration::from_millis(1)));
+        assert!(!guarded.lock.try_lock_unbiased_for(Duration::from_millis(1)));
         // SAFETY: this thread shares it.
         unsafe { guarded.lock.unlock_shared() };
-        guarded.lock.lock_aside();
+        guarded.lock.lock_unbiased();
         guarded.change();
         assert_eq!(guarded.read(), changes + STREAK + 3);
         guarded.change_often(1);

@@ -234,7 +234,7 @@ impl<'a> Exclusive<'a> {
         if region.serves(ty) {
             Ok(Exclusive { store, region, state: OPEN | LOCKED | LAST })
         } else {
-            Err(Exclusive { store, region, state: LOCKED | LAST }.turned_away())
+            Err(Exclusive { store, region, state: LOCKED | LAST }.wrong_type())
         }
     }
 
@@ -246,14 +246,14 @@ impl<'a> Exclusive<'a> {
         if region.serves(ty) {
             Ok(Some(Exclusive { store, region, state: OPEN | LOCKED }))
         } else {
-            Err(Exclusive { store, region, state: LOCKED }.turned_away())
+            Err(Exclusive { store, region, state: LOCKED }.wrong_type())
         }
     }
 
     /// Lets go of a region that is not what was asked for.
     #[cold]
     #[inline(never)]
-    fn turned_away(self) -> Error {
+    fn wrong_type(self) -> Error {
         let (store, region) = (self.store, self.region);
         drop(self); // others need not wait as well
         store.check_open().err().unwrap_or_else(|| region.why_not(store))
@@ -448,7 +448,7 @@ impl<'a> Shared<'a> {
         }
         region.lock.lock_shared(guard::is_nested());
         if !region.serves(ty) {
-            return Err(Shared { store, region }.turned_away());
+            return Err(Shared { store, region }.wrong_type());
         }
         let shared = Shared { store, region };
         if store.wal().is_some() {
@@ -465,7 +465,7 @@ impl Shared<'_> {
     /// Lets go of a region that is not what was asked for.
     #[cold]
     #[inline(never)]
-    fn turned_away(self) -> Error {
+    fn wrong_type(self) -> Error {
         let (store, region) = (self.store, self.region);
         drop(self); // others need not wait as well
         store.check_open().err().unwrap_or_else(|| region.why_not(store))
@@ -504,7 +504,7 @@ impl Region {
         patience: Duration,
         mut f: impl FnMut(u64, u64),
     ) -> Option<usize> {
-        if !self.lock.try_lock_aside_for(patience) {
+        if !self.lock.try_lock_unbiased_for(patience) {
             return None;
         }
         // SAFETY: where the heap is never changes.
@@ -530,7 +530,7 @@ impl Region {
     /// Waits for the region, empties its log, and runs `last`. Nobody can have the region any more after that.
     pub(crate) fn retire<R>(&self, store: &Store, last: impl FnOnce(&mut Context) -> R) -> Result<R> {
         // The thread is not inside of the heap: its callers have looked. So nothing is entered, and nothing left.
-        self.lock.lock_aside();
+        self.lock.lock_unbiased();
         if self.is_gone() {
             Exclusive { store, region: self, state: LOCKED }.ended();
             return Err(Error::Closed);

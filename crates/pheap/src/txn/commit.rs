@@ -254,7 +254,7 @@ fn commit_long(contexts: &mut [&mut Context]) -> Done {
         contexts[0].append_undo(&entries)?;
     }
     for context in contexts.iter_mut() {
-        context.come_home();
+        context.write_back_copies();
         let base = context.store().base();
         may_panic();
         // SAFETY: the transaction's closure has returned.
@@ -317,12 +317,12 @@ fn finish(context: &mut Context) {
 #[inline(always)]
 fn end(context: &mut Context) {
     context.media.no_more_stores();
-    context.home_pending = false;
+    context.copies_pending = false;
     context.padded.clear();
     context.hot().filter.set(0);
-    context.grain.end_transaction();
-    context.set.set_limit(context.weariness.first());
-    context.weariness.end_transaction();
+    context.granularity.end_transaction();
+    context.set.set_limit(context.spill_policy.first());
+    context.spill_policy.end_transaction();
     context.mode = Mode::Short;
     context.is_between = false;
 }

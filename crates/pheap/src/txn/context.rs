@@ -3,12 +3,12 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
+use super::copy_granularity::CopyGranularity;
 use super::dirty::DirtyLines;
 use super::doomed::Doomed;
-use super::grain::Grain;
 use super::log::{Log, Segment};
 use super::padded::Padded;
-use super::weariness::Weariness;
+use super::spill_policy::SpillPolicy;
 use super::word_map::WordMap;
 use super::write_set::{MAX_ENTRIES, WriteSet};
 use crate::alloc::{Allocator, Needs, Request};
@@ -71,12 +71,12 @@ pub(crate) struct Context {
     /// Whether a panic now would leave the region between two states, neither of which can be reached any more. See [`between_states`](Self::between_states).
     pub(crate) is_between: bool,
     pub(crate) set: WriteSet,
-    pub(crate) grain: Grain,
-    pub(super) weariness: Weariness,
+    pub(crate) granularity: CopyGranularity,
+    pub(super) spill_policy: SpillPolicy,
     pub(crate) logged: WordMap,
     pub(crate) doomed: Doomed,
     /// Whether copies in the set are still to be moved: another root of the transaction has spilled, and there may be a `&mut` to one of them.
-    pub(crate) home_pending: bool,
+    pub(crate) copies_pending: bool,
     /// Lines that records in the log cover, and that are not flushed yet.
     pub(crate) dirty: DirtyLines,
     /// Values in their places whose padding is to be zeroed.
@@ -110,7 +110,7 @@ impl Context {
         let copies = tuning.copies.min(MAX_ENTRIES);
         // Without fences the undo log is hardly more expensive.
         let limit = if media.is_slow() { copies } else { copies / 2 };
-        let weariness = Weariness::new(limit);
+        let spill_policy = SpillPolicy::new(limit);
         Context {
             store,
             base: store_ref.base().addr(),
@@ -121,10 +121,10 @@ impl Context {
             gc,
             mode: Mode::Short,
             is_between: false,
-            set: WriteSet::new(weariness.first(), tuning),
-            grain: Grain::new(tuning.patience),
-            weariness,
-            home_pending: false,
+            set: WriteSet::new(spill_policy.first(), tuning),
+            granularity: CopyGranularity::new(tuning.patience),
+            spill_policy,
+            copies_pending: false,
             logged: WordMap::default(),
             doomed: Doomed::default(),
             dirty: DirtyLines::new(tuning),

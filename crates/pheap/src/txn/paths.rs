@@ -75,8 +75,8 @@ impl Context {
     /// Notes that a copy was found. Whether the transaction is better off without copies from here on.
     #[inline(always)]
     fn looks_again(&mut self) -> bool {
-        let looks = self.grain.note_again();
-        self.weariness.is_asked(looks) && self.is_tired(looks)
+        let looks = self.granularity.note_again();
+        self.spill_policy.is_asked(looks) && self.should_spill(looks)
     }
 
     /// Whether a store to a `place` within an `object` (address, bytes) is to take all of the object, in a short transaction.
@@ -95,7 +95,7 @@ impl Context {
             return false;
         }
         // A part in lines of which the place has none is not noticed. That costs a copy more, no harm.
-        !cx.grain.is_fields()
+        !cx.granularity.is_fields()
             || place.1 > 0
                 && cx.hot().filter.get() & filter_bits(place.0, place.1) != 0
                 && cx.has_other_part(object, place)
@@ -138,7 +138,7 @@ impl Context {
                 }
                 Context::spill(cx);
             }
-            (*cx).come_home();
+            (*cx).write_back_copies();
             if (*cx).mode == Mode::Long {
                 if (*cx).alloc.is_fresh(addr) || Context::log_range(cx, addr, len).is_ok() {
                     (*cx).note_padding(addr, padding);
@@ -168,7 +168,7 @@ impl Context {
             self.note_padding(addr, padding);
             return Some(std::ptr::with_exposed_provenance_mut(addr));
         }
-        if self.set.len() == self.set.limit() && !self.may_go_on() {
+        if self.set.len() == self.set.limit() && !self.may_grow() {
             return None;
         }
         // SAFETY: a live object, of which the set holds nothing.
@@ -190,8 +190,8 @@ impl Context {
         align: usize,
         padding: Option<Padding>,
     ) -> Option<*mut u8> {
-        self.grain.note_part();
-        if self.set.len() == self.set.limit() && !self.may_go_on() {
+        self.granularity.note_part();
+        if self.set.len() == self.set.limit() && !self.may_grow() {
             return None;
         }
         // SAFETY: passed on to the caller.
@@ -234,7 +234,7 @@ impl Context {
                     },
                 }
             }
-            (*cx).come_home();
+            (*cx).write_back_copies();
             if (*cx).mode == Mode::Doomed { (*cx).doomed.readable(addr, len) } else { in_place }
         }
     }
@@ -246,25 +246,25 @@ impl Context {
             if (*cx).mode == Mode::Short {
                 Context::spill(cx);
             }
-            (*cx).come_home();
+            (*cx).write_back_copies();
         }
     }
 
     /// Moves the copies that had to stay where they were when another root spilled: whoever comes here has the `Txn` of this root, so no `&mut` to a copy
     /// is alive any more.
     #[inline(always)]
-    pub(crate) fn come_home(&mut self) {
-        if self.home_pending {
+    pub(crate) fn write_back_copies(&mut self) {
+        if self.copies_pending {
             self.move_pending();
         }
     }
 
     #[cold]
     fn move_pending(&mut self) {
-        self.home_pending = false;
+        self.copies_pending = false;
         match self.mode {
             Mode::Doomed => self.move_copies_to_doomed(),
-            Mode::Long => self.move_copies_home(),
+            Mode::Long => self.write_back(),
             Mode::Short => unreachable!("a root that has not spilled has its copies at home"),
         }
     }
@@ -332,7 +332,7 @@ impl Context {
             // SAFETY: as above.
             let other = unsafe { &mut *member };
             if member == cx {
-                other.move_copies_home();
+                other.write_back();
             } else {
                 other.leave_copies();
             }
@@ -342,14 +342,14 @@ impl Context {
 
     /// Leaves the copies where they are until this root is accessed.
     fn leave_copies(&mut self) {
-        self.home_pending = !self.set.is_empty();
-        if self.home_pending {
+        self.copies_pending = !self.set.is_empty();
+        if self.copies_pending {
             self.hot().filter.set(u64::MAX);
         }
     }
 
     /// Writes the copies over their originals, which are in the undo log.
-    fn move_copies_home(&mut self) {
+    fn write_back(&mut self) {
         let base = self.base();
         // They may have been written since the originals were logged: those of another root were left to whoever had its `Txn`.
         cpu::settle(std::ptr::null_mut());
@@ -383,7 +383,7 @@ impl Context {
             member.mode = Mode::Doomed;
             member.gc.wanted = true;
             if std::ptr::eq(member, cx) {
-                member.home_pending = false;
+                member.copies_pending = false;
                 member.move_copies_to_doomed();
             } else {
                 member.leave_copies();
@@ -494,7 +494,7 @@ impl Context {
             true => self.logged.contains_word(offset),
             false => self.logged.contains(offset, offset + len),
         };
-        logged && !self.home_pending
+        logged && !self.copies_pending
     }
 
     /// Notes a place in `ahead`, unless it is in the undo log.

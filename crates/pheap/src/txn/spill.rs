@@ -13,30 +13,30 @@ const SAMPLE: usize = 16;
 impl Context {
     /// Whether a transaction that has looked at copies so often is better off without them.
     #[cold]
-    pub(super) fn is_tired(&mut self, looks: u32) -> bool {
-        let enough = self.weariness.first_looks + self.weariness.each * self.set.len() as u32;
+    pub(super) fn should_spill(&mut self, looks: u32) -> bool {
+        let enough = self.spill_policy.first_looks + self.spill_policy.each * self.set.len() as u32;
         if looks < enough {
-            self.weariness.looks = enough;
+            self.spill_policy.looks = enough;
             return false;
         }
-        self.weariness.looks = looks.saturating_mul(2);
-        self.may_leave()
+        self.spill_policy.looks = looks.saturating_mul(2);
+        self.can_spill()
     }
 
     /// Whether a transaction that wants one more copy than the write set takes is to have it; then there is room for it.
     #[cold]
-    pub(super) fn may_go_on(&mut self) -> bool {
+    pub(super) fn may_grow(&mut self) -> bool {
         let copies = self.set.len();
-        if copies >= self.weariness.most || self.is_dense() && self.may_leave() {
+        if copies >= self.spill_policy.most || self.is_dense() && self.can_spill() {
             return false;
         }
-        self.set.set_limit((2 * copies).min(self.weariness.most));
+        self.set.set_limit((2 * copies).min(self.spill_policy.most));
         true
     }
 
     /// Whether there is room for undo entries, for some at least: a transaction that fits into its write set is not to fail for want of it.
-    fn may_leave(&mut self) -> bool {
-        let bytes = 8 * self.weariness.most as u64;
+    fn can_spill(&mut self) -> bool {
+        let bytes = 8 * self.spill_policy.most as u64;
         match self.group.as_ref().and_then(|group| group.first()) {
             // SAFETY: the contexts of a group are distinct, this thread has the locks of all, and nobody has a reference to another one now.
             Some(&lead) if !std::ptr::eq(lead, self) => unsafe { (*lead).has_log_for(bytes) },
@@ -55,7 +55,7 @@ impl Context {
             table[bit / 64] |= 1 << (bit % 64);
         }
         let copies = self.set.len();
-        copies >= CLOSE.min(self.weariness.first) * blocks && {
+        copies >= CLOSE.min(self.spill_policy.first) * blocks && {
             let step = copies.div_ceil(SAMPLE);
             self.set.copies().step_by(step).all(|(addr, ..)| self.is_in_large_object(addr))
         }

@@ -40,7 +40,7 @@ use buffer::Buffer;
 use format::{HEAD, Layout, Seed};
 use pages::PrivatePages;
 
-pub(crate) use recovery::{Leftover, fold_leftover, write_again};
+pub(crate) use recovery::{WalTail, fold_tail, write_again};
 
 /// What a heap's header says of its log: which one is its own, and how far records may reach.
 #[derive(Debug, Clone, Copy)]

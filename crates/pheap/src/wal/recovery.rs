@@ -15,16 +15,16 @@ use crate::units::LINE;
 
 /// The records of a log that are not in the heap's file yet, or not for sure.
 #[derive(Debug, Default)]
-pub(crate) struct Leftover {
+pub(crate) struct WalTail {
     found: Found,
 }
 
-impl Leftover {
+impl WalTail {
     /// Reads the log of this heap, if it needs one. Changes nothing.
     ///
     /// # Errors
     /// [`Error::LogMissing`], [`Error::ForeignLog`], [`Error::Corrupt`] if it cannot be replayed, [`Error::Io`].
-    pub(crate) fn read(disk: &dyn Disk, of: &WalIdentity) -> Result<Leftover> {
+    pub(crate) fn read(disk: &dyn Disk, of: &WalIdentity) -> Result<WalTail> {
         let path = &disk.log_path();
         let error = |e| Error::io(format!("reading {}", path.display()), e);
         let foreign = |why: &str| Error::ForeignLog { path: path.to_owned(), why: why.to_owned() };
@@ -40,8 +40,8 @@ impl Leftover {
             opened.map_err(|e| if is_none(&e) { foreign("it is no ordinary file") } else { error(e) })?;
         if !of.in_use {
             return match head {
-                None | Some(Head::Nothing) => Ok(Leftover::default()),
-                Some(Head::Damaged(uuid)) if holds(is_part(uuid, of.uuid), true) => Ok(Leftover::default()),
+                None | Some(Head::Nothing) => Ok(WalTail::default()),
+                Some(Head::Damaged(uuid)) if holds(is_part(uuid, of.uuid), true) => Ok(WalTail::default()),
                 Some(Head::Damaged(_)) => Err(foreign("it belongs to another heap")),
                 // Left by a crash between the end of its use and its removal, or while it was made.
                 // SURVIVES drop: it is not the heap's own by its nonce, either, and one that was never used has nothing to lose (though the heap that was killed before it wrote
@@ -50,11 +50,11 @@ impl Leftover {
                     Err(foreign("it belongs to another heap"))
                 }
                 Some(Head::Log(layout)) if layout.id > of.id + 1 => Err(foreign("it is newer than the heap")),
-                Some(Head::Log(layout)) if is_own(layout, of) => Ok(Leftover::default()),
+                Some(Head::Log(layout)) if is_own(layout, of) => Ok(WalTail::default()),
                 Some(Head::Log(layout))
                     if layout.id == of.id + 1 && is_unused(&log, layout).map_err(error)? =>
                 {
-                    Ok(Leftover::default())
+                    Ok(WalTail::default())
                 }
                 Some(Head::Log(_)) => Err(foreign(OF_A_COPY)),
                 Some(Head::Foreign(why)) => Err(foreign(why)),
@@ -77,7 +77,7 @@ impl Leftover {
             (Some(log), Some(Head::Log(layout))) => (log, layout),
         };
         let found = read_all(&*log, layout, Seed::new(of.salt, layout), path)?;
-        let leftover = Leftover { found };
+        let leftover = WalTail { found };
         if leftover.ranges().any(|range| range.offset < HEADER_SIZE || range.end() > of.mapped) {
             return Err(Error::corrupt("a record of the log lies outside of the heap"));
         }
@@ -123,7 +123,7 @@ fn is_unused(log: &Option<Arc<dyn Storage>>, layout: Layout) -> io::Result<bool>
 }
 
 /// Brings what a crash has left in the log to the heap's file, durably. Doing so twice changes nothing more.
-pub(crate) fn fold_leftover(disk: &dyn Disk, leftover: &Leftover) -> io::Result<()> {
+pub(crate) fn fold_tail(disk: &dyn Disk, leftover: &WalTail) -> io::Result<()> {
     if !leftover.found.records.is_empty()
         && let Some(log) = disk.open_log()?
     {

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use super::buffer::Buffer;
 use super::fold::{Fold, bytes};
 use super::format::{Head, Layout, MARKS, Seed, read_all, read_head};
-use super::{Leftover, Settings, Wal, WalIdentity};
+use super::{Settings, Wal, WalIdentity, WalTail};
 use crate::log::{Range, ranges};
 use crate::os::storage::{Disk, FileId, Kept, Storage};
 use crate::units::HEADER_SIZE;
@@ -544,6 +544,6 @@ fn what_is_left_of_trying_out_a_log_is_none() {
     let with_head = [&whole[..PAGE as usize], &amid[PAGE as usize..]].concat();
     for left in [whole, amid, with_head] {
         *disk.log.0.lock().unwrap() = left;
-        assert_eq!(Leftover::read(&disk, &of).unwrap().transactions(), 0);
+        assert_eq!(WalTail::read(&disk, &of).unwrap().transactions(), 0);
     }
 }

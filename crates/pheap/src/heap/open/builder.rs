@@ -33,7 +33,7 @@ use crate::sync::Mutex;
 use crate::txn::log::Log;
 use crate::txn::recovery::{Recovered, read_logs, replay};
 use crate::units::PAGE;
-use crate::wal::Leftover;
+use crate::wal::WalTail;
 
 pub(in crate::heap) fn new_header(options: &Options) -> Header {
     let [a, b, salt] = random();
@@ -157,7 +157,7 @@ impl Builder {
         mapping: Mapping,
         medium: Medium,
         header: Header,
-        leftover: &Leftover,
+        leftover: &WalTail,
     ) -> Result<Builder> {
         mapping.map(0, header.mapped)?;
         for range in leftover.ranges() {

@@ -20,7 +20,7 @@ use crate::os::own_file::OwnFile;
 use crate::os::storage::Disk;
 use crate::store::header::{Header, Use};
 use crate::store::relocate;
-use crate::wal::Leftover;
+use crate::wal::WalTail;
 use crate::wal::files::Files;
 
 pub(in crate::heap) fn open_found(
@@ -35,7 +35,7 @@ pub(in crate::heap) fn open_found(
         return Err(Error::Truncated { path: path.to_owned(), have, need: header.mapped });
     }
     check_use(options, path, &file, &header)?;
-    let leftover = Leftover::read(&**disk, &header.wal_identity()).map_err(|error| match error {
+    let leftover = WalTail::read(&**disk, &header.wal_identity()).map_err(|error| match error {
         // Perhaps it lies beside the heap elsewhere.
         Error::LogMissing { .. } => disk.may_have_log().err().unwrap_or(error),
         error => error,

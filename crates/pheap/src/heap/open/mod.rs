@@ -44,14 +44,14 @@ use crate::store::header;
 use crate::store::header::Found;
 use crate::store::relocate;
 use crate::units::HEADER_SIZE;
-use crate::wal::Leftover;
+use crate::wal::WalTail;
 use crate::wal::files::Files;
 
 impl Options {
     /// Opens the heap in the file at `path`: creates it if there is none, recovers it if its last user crashed.
     ///
     /// # Errors
-    /// [`Error::NotAHeap`], [`Error::Truncated`], [`Error::NewerFormat`], [`Error::Corrupt`] for files that are not (or no longer) good
+    /// [`Error::NotAHeap`], [`Error::Truncated`], [`Error::NewerFormat`], [`Error::OlderFormat`], [`Error::Corrupt`] for files that are not (or no longer) good
     /// heaps, which are left as they are; [`Error::Locked`] and [`Error::AlreadyOpen`] for heaps that are in use; [`Error::Copied`], [`Error::NotClosed`] and
     /// [`Error::BootUnknown`] for those that may be torn;
     /// [`Error::NoPermission`], [`Error::OutOfSpace`], [`Error::AddressInUse`], [`Error::Io`].
@@ -150,7 +150,7 @@ fn create_file(options: &Options, path: &Path, file: OwnFile, disk: &Arc<dyn Dis
         return Err(Error::OutOfSpace { reason: "the maximal size is less than one arena".to_owned() });
     }
     // A log of a heap that is gone may be all that is left of it.
-    Leftover::read(&**disk, &header.wal_identity())?;
+    WalTail::read(&**disk, &header.wal_identity())?;
     wal::remove_old_log(&**disk)?;
     let place = Place { path, file: &file, base: options.base };
     let mut mapping = relocate::reserve(options.base, &header, place.shared(false))?;

@@ -9,7 +9,7 @@ use crate::os::mapping::Backing;
 use crate::os::own_file::OwnFile;
 use crate::store::header::Header;
 use crate::store::relocate;
-use crate::wal::Leftover;
+use crate::wal::WalTail;
 
 /// A file, and where it is to be mapped.
 pub(in crate::heap) struct Place<'a> {
@@ -33,7 +33,7 @@ impl Place<'_> {
         }
         open_in_place(header, self.base, |header, base| {
             let mapping = relocate::reserve(base, &header, self.shared(sync))?;
-            Builder::existing(mapping, medium.clone(), header, &Leftover::default())
+            Builder::existing(mapping, medium.clone(), header, &WalTail::default())
         })
     }
 }

@@ -20,7 +20,7 @@ use crate::store::header::{Found, Header, Use};
 use crate::store::relocate;
 use crate::units::HEADER_SIZE;
 use crate::units::PAGE;
-use crate::wal::{Leftover, write_again};
+use crate::wal::{WalTail, write_again};
 
 /// Where no other heap goes, nor the shadow of a sanitizer.
 const BASE: u64 = 0x5f00_0000_0000;
@@ -56,7 +56,7 @@ pub(super) fn open_simulated(options: &Options, sim: &Arc<Sim>) -> Result<Heap> 
     }
     let builder = match found {
         Found::Header(_) => open_in_place(header, options.base, |header, base| {
-            Builder::existing(map(&header, base)?, medium.clone(), header, &Leftover::default())
+            Builder::existing(map(&header, base)?, medium.clone(), header, &WalTail::default())
         })?,
         Found::Nothing => {
             sim.truncate(0);
@@ -90,7 +90,7 @@ pub(super) fn open_disk(options: &Options, disk: Arc<dyn Disk>) -> Result<Heap> 
     let synced = |mapping: &Mapping, header: &Header| {
         SyncedFile::new(disk.data()).with_copy(mapping.base(), header.mapped)
     };
-    let nothing = Leftover::default();
+    let nothing = WalTail::default();
     let mut replayed = 0;
     let found = header::read(&first[..have], path)?;
     if matches!(found, Found::Nothing) && first.iter().all(|&byte| byte == 0) && !is_zero(&*data)? {
@@ -101,7 +101,7 @@ pub(super) fn open_disk(options: &Options, disk: Arc<dyn Disk>) -> Result<Heap> 
         Found::Nothing if is_mapped => return Err(Error::Unsupported("a simulated heap is made with a log")),
         Found::Nothing => {
             let header = Header { uuid: 1, salt: 0x5eed, ..new_header(options) };
-            Leftover::read(&*disk, &header.wal_identity())?;
+            WalTail::read(&*disk, &header.wal_identity())?;
             wal::remove_old_log(&*disk)?;
             let mapping = map(&header, options.base)?;
             let error = |e| Error::io("making the simulated file", e);
@@ -118,7 +118,7 @@ pub(super) fn open_disk(options: &Options, disk: Arc<dyn Disk>) -> Result<Heap> 
             if have < header.mapped {
                 return Err(Error::Truncated { path: path.to_owned(), have, need: header.mapped });
             }
-            let leftover = Leftover::read(&*disk, &header.wal_identity())?;
+            let leftover = WalTail::read(&*disk, &header.wal_identity())?;
             replayed = leftover.transactions();
             // Each opening is of another boot, but for those that are told that it is not.
             if header.in_use == Use::Process && !options.verify {

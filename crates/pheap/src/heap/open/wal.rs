@@ -19,7 +19,7 @@ use crate::store::header::{Header, SLOT_SIZE, Use};
 use crate::store::relocate;
 use crate::units::HEADER_SIZE;
 use crate::units::PAGE;
-use crate::wal::{Leftover, Settings, Wal, fold_leftover, write_again};
+use crate::wal::{Settings, Wal, WalTail, fold_tail, write_again};
 
 /// Brings what a crash has left in the log to the heap's file, and marks that as closed. A log that the heap does not need is left to the caller, who
 /// may [retire](retire_old_log) it then: the heap is good.
@@ -27,7 +27,7 @@ pub(super) fn settle(
     place: &Place<'_>,
     header: Header,
     disk: &Arc<dyn Disk>,
-    leftover: &Leftover,
+    leftover: &WalTail,
 ) -> Result<Header> {
     let needs_log = header.in_use == Use::Wal;
     if !needs_log && disk.open_log().is_ok_and(|log| log.is_none()) {
@@ -40,13 +40,12 @@ pub(super) fn settle(
 }
 
 /// [`settle`], of a heap that was found good.
-pub(super) fn settle_checked(mut header: Header, disk: &dyn Disk, leftover: &Leftover) -> Result<Header> {
-    let settled =
-        write_header_again(disk, &header).and_then(|()| fold_leftover(disk, leftover)).and_then(|()| {
-            header.in_use = Use::Closed;
-            header.live_slots = (0, 0);
-            write_header(&mut header, disk)
-        });
+pub(super) fn settle_checked(mut header: Header, disk: &dyn Disk, leftover: &WalTail) -> Result<Header> {
+    let settled = write_header_again(disk, &header).and_then(|()| fold_tail(disk, leftover)).and_then(|()| {
+        header.in_use = Use::Closed;
+        header.live_slots = (0, 0);
+        write_header(&mut header, disk)
+    });
     settled.map_err(|e| Error::io("bringing the log to the heap's file", e))?;
     Ok(header)
 }
@@ -169,7 +168,7 @@ pub(super) fn open_at(
     retire_old_log(&mut header, &**disk)?;
     let wal = Wal::create(disk.clone(), header.wal_identity(), settings)?;
     wal.set_base(mapping.base().addr());
-    let opened = Builder::existing(mapping, Medium::Wal(wal.clone()), header, &Leftover::default());
+    let opened = Builder::existing(mapping, Medium::Wal(wal.clone()), header, &WalTail::default());
     if let Some(error) = wal.failure() {
         return Err(error); // the header may say by now that the log counts
     }

@@ -2,12 +2,12 @@
 //!
 //! Copies spare a transaction the fences of an undo log, but each access to one is a look-up. Behind the undo log an access is a look at a bit, or nothing, and
 //! costs a fence or two for each block of an object that is changed. So there are two signs that a transaction is on the wrong path: it comes back to its copies
-//! [again and again](super::context::Context::is_tired), or they lie [close together](super::context::Context) in large objects. In both cases the change is made when the copies have
+//! [again and again](super::context::Context::should_spill), or they lie [close together](super::context::Context) in large objects. In both cases the change is made when the copies have
 //! cost about as much as it will, so that nobody pays more than about twice what the better choice would have cost.
 
 /// How long a transaction stays with its copies.
 #[derive(Debug)]
-pub(crate) struct Weariness {
+pub(crate) struct SpillPolicy {
     /// Looks at copies until it is asked next.
     pub(super) looks: u32,
     /// And until it is asked the first time: a spill costs as much as so many.
@@ -19,13 +19,13 @@ pub(crate) struct Weariness {
     pub(super) most: usize,
 }
 
-impl Weariness {
+impl SpillPolicy {
     /// For write sets of at most so many copies. (It is a small number in the crash lab, whose programs are short, and half as many as otherwise where a spill has
     /// no fences.)
-    pub(crate) fn new(most: usize) -> Weariness {
+    pub(crate) fn new(most: usize) -> SpillPolicy {
         let first_looks = (most as u32 / 16).max(84);
         let each = (most as u32 / 512).max(2);
-        Weariness { looks: first_looks, first_looks, each, first: (most / 64).max(8), most }
+        SpillPolicy { looks: first_looks, first_looks, each, first: (most / 64).max(8), most }
     }
 
     /// Copies before it is asked the first time.

@@ -5,7 +5,7 @@
 
 /// What stores to fields take, and why.
 #[derive(Debug)]
-pub(crate) struct Grain {
+pub(crate) struct CopyGranularity {
     fields: bool,
     /// How often this transaction has looked again at something that it had a copy of.
     again: u32,
@@ -15,9 +15,9 @@ pub(crate) struct Grain {
     patience: u32,
 }
 
-impl Grain {
-    pub(crate) fn new(patience: u32) -> Grain {
-        Grain { fields: false, again: 0, quiet: 0, patience }
+impl CopyGranularity {
+    pub(crate) fn new(patience: u32) -> CopyGranularity {
+        CopyGranularity { fields: false, again: 0, quiet: 0, patience }
     }
 
     /// Whether stores to fields take the fields alone.
@@ -36,7 +36,7 @@ impl Grain {
     /// Notes that there is a copy of a part only of what was looked at.
     #[cold]
     pub(crate) fn note_part(&mut self) {
-        *self = Grain { again: self.again + 1, ..Grain::new(self.patience) };
+        *self = CopyGranularity { again: self.again + 1, ..CopyGranularity::new(self.patience) };
     }
 
     #[inline(always)]
@@ -58,22 +58,22 @@ mod tests {
 
     #[test]
     fn fields_are_taken_after_some_quiet_transactions_until_an_object_is_met_in_parts() {
-        let mut grain = Grain::new(PATIENCE);
-        let quiet = |grain: &mut Grain, n| (0..n).for_each(|_| grain.end_transaction());
-        quiet(&mut grain, PATIENCE - 1);
-        grain.note_again();
-        quiet(&mut grain, PATIENCE);
-        assert!(!grain.is_fields());
-        quiet(&mut grain, 1);
-        assert!(grain.is_fields());
-        grain.note_again(); // the same field
-        quiet(&mut grain, 2 * PATIENCE);
-        assert!(grain.is_fields());
-        grain.note_part();
-        assert!(!grain.is_fields());
-        quiet(&mut grain, PATIENCE);
-        assert!(!grain.is_fields());
-        quiet(&mut grain, 1);
-        assert!(grain.is_fields());
+        let mut granularity = CopyGranularity::new(PATIENCE);
+        let quiet = |granularity: &mut CopyGranularity, n| (0..n).for_each(|_| granularity.end_transaction());
+        quiet(&mut granularity, PATIENCE - 1);
+        granularity.note_again();
+        quiet(&mut granularity, PATIENCE);
+        assert!(!granularity.is_fields());
+        quiet(&mut granularity, 1);
+        assert!(granularity.is_fields());
+        granularity.note_again(); // the same field
+        quiet(&mut granularity, 2 * PATIENCE);
+        assert!(granularity.is_fields());
+        granularity.note_part();
+        assert!(!granularity.is_fields());
+        quiet(&mut granularity, PATIENCE);
+        assert!(!granularity.is_fields());
+        quiet(&mut granularity, 1);
+        assert!(granularity.is_fields());
     }
 }
