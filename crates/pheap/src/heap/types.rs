@@ -111,6 +111,7 @@ impl TypeTable {
         read_layouts(payload, count, &mut new)?;
         check_layouts(&self.types, &new).map_err(Error::corrupt)?;
         Arc::make_mut(&mut self.types).append(&mut new);
+        self.by_fingerprint.take();
         Ok(())
     }
 
