@@ -31,9 +31,9 @@ case $kind in
     thread)
         export RUSTFLAGS="-Zsanitizer=thread --cfg pheap_tsan"
         arguments=(-Zbuild-std)
-        # `fork`: a child of a process with threads, which this sanitizer gives up. `relocate`, `predecessor`: heaps at places that it does not know.
+        # `fork`: a child of a process with threads, which this sanitizer gives up. The others: heaps at places that it does not know.
         skipped+=" fork relocate "
-        filters=(--skip predecessor:: --skip files::elsewhere)
+        filters=(--skip predecessor:: --skip files::elsewhere --skip old_file::)
         ;;
     # Marking by several threads. Not pheap itself: its heaps are file mappings at chosen addresses, which Miri does not have; nor the other tests of
     # pheap-gc, which take more than four minutes each with a single case.
