@@ -176,7 +176,7 @@ impl HeapInner {
             header
         };
         // SURVIVES drop fence: nothing names the region outside of it before the transaction that completes it has passed a fence of the same
-        // processor. SURVIVES delay fence: see drop. SURVIVES delay flush: that fence is in time for it.
+        // processor. SURVIVES delay fence: see drop.
         self.record_span(&span, &tables.media);
         let identity =
             Identity { id, ty, header, offset: span.offset, root: 0, generation, name: name.to_owned() };
