@@ -42,6 +42,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use crate::error::{Error, Result};
+use crate::media::wal::Wal;
 use crate::media::{Bug, Counters, Media, Medium, bug};
 use crate::region::{Region, guard};
 use crate::sync::{Mutex, look_at};
@@ -412,8 +413,11 @@ impl HeapInner {
             Ok(()) if !is_whole => Err(panicked()),
             Ok(()) if self.is_read_only() => Ok(()),
             Ok(()) => self.mark_closed(&mut meta, live, !refused).or_else(|error| {
-                // The log may have been misplaced since it was looked for: that, closing gets over.
-                if !self.wal().is_some_and(|wal| wal.begin_to_close() && wal.may_write().is_ok()) {
+                // The log may have been misplaced since it was looked for: that, closing gets over. If it has not failed, it is not looked for again: it may be removed.
+                let gets_over = |wal: &Arc<Wal>| {
+                    wal.failure().is_some() && wal.begin_to_close() && wal.may_write().is_ok()
+                };
+                if !self.wal().is_some_and(gets_over) {
                     return Err(error);
                 }
                 meta.header.live_slots = (0, 0); // the file may not have them
