@@ -228,6 +228,14 @@ fn bases_that_cannot_be() -> Result<()> {
     at(place()).open(&path)?.close()
 }
 
+/// Has a header list these bases.
+fn list_bases<'b>(bytes: &mut [u8], slot: usize, bases: impl ExactSizeIterator<Item = &'b u64>) {
+    patch_header(bytes, slot, 9, bases.len() as u64);
+    for (i, &base) in bases.enumerate() {
+        patch_header(bytes, slot, 10 + i, base);
+    }
+}
+
 /// Relocations that were cut short leave several bases in the header, and words that are relative to any of them.
 #[test]
 fn what_an_interrupted_relocation_left_is_completed() -> Result<()> {
@@ -254,10 +262,7 @@ fn what_an_interrupted_relocation_left_is_completed() -> Result<()> {
                 set_word(&mut bytes, at, value - listed[0] + listed[rng.below(count)]);
             }
         }
-        for (i, &base) in listed[..count].iter().rev().enumerate() {
-            patch_header(&mut bytes, slot, 10 + i, base);
-        }
-        patch_header(&mut bytes, slot, 9, count as u64);
+        list_bases(&mut bytes, slot, listed[..count].iter().rev());
         for base in [None, Some(bases_after[0]), Some(bases_after[1])] {
             fs::write(&path, &bytes).unwrap();
             let options = base.map_or(small(), at);
@@ -288,10 +293,7 @@ fn an_opening_that_fails_completes_no_relocation() -> Result<()> {
     heap.close()?;
     let mut bytes = fs::read(&path).unwrap();
     let slot = newest_slot(&bytes);
-    for (i, &base) in listed.iter().enumerate() {
-        patch_header(&mut bytes, slot, 10 + i, base);
-    }
-    patch_header(&mut bytes, slot, 9, listed.len() as u64);
+    list_bases(&mut bytes, slot, listed.iter());
     fs::write(&path, &bytes).unwrap();
     let taken = place();
     let other = at(taken).in_memory()?;
