@@ -1,5 +1,6 @@
 //! The end of a heap.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::HeapInner;
@@ -10,6 +11,7 @@ use crate::os::fork;
 use crate::region::guard;
 use crate::store::header::Use;
 use crate::store::{CLOSED, Tables, panicked};
+use crate::wal::Wal;
 
 impl HeapInner {
     /// Ends the use of a heap on a simulated medium as the death of its process would: nothing more reaches the medium.
