@@ -167,7 +167,7 @@ impl Options {
         self
     }
 
-    /// Checks all of a heap before it is opened, as [`Heap::check`] does, and before anything in the file is changed:
+    /// Checks all of a heap before it is opened, as [`Heap::check`](crate::Heap::check) does, and before anything in the file is changed:
     /// [`Error::Corrupt`] says what is wrong. For files from elsewhere, whose pointers and values would be believed otherwise.
     ///
     /// A heap that was in use with [`Process`](Durability::Process) durability when the machine went down, which is [`Error::NotClosed`]

@@ -59,7 +59,7 @@ pub(crate) struct WalIdentity {
     pub(crate) reserved: u64,
 }
 
-/// When the log of a heap with [`Durability::Wal`] is synced to its disk.
+/// When the log of a heap with [`Durability::Wal`](crate::Durability::Wal) is synced to its disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum SyncPolicy {
@@ -67,7 +67,7 @@ pub enum SyncPolicy {
     /// time share a sync.
     #[default]
     EveryCommit,
-    /// When [`Heap::sync`] is called, when the heap is closed, and by checkpoints. A power failure takes the newest transactions since then,
+    /// When [`Heap::sync`](crate::Heap::sync) is called, when the heap is closed, and by checkpoints. A power failure takes the newest transactions since then,
     /// never a part of one, and never one without those after it; the end of the process takes none.
     OnDemand,
 }

@@ -395,7 +395,7 @@ fn every_order_is_good_and_every_notification_counts() {
         }
     }
     // One at the end of a checkpoint, which says why; and the one for a commit that has not looked at the names, which is for a thread that looks later (`tests/files/wal_names.rs`).
-    assert_eq!(missed, ["crates/pheap/src/media/wal/checkpoint.rs", "crates/pheap/src/media/wal/group.rs"]);
+    assert_eq!(missed, ["crates/pheap/src/wal/checkpoint.rs", "crates/pheap/src/wal/group.rs"]);
 }
 
 #[test]
