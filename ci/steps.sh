@@ -45,9 +45,9 @@ step_clippy() {
     cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
 }
 
-# As users build it. In the whole workspace, pheap-crash would switch the simulator on.
-step_clippy_without_features() {
-    cargo clippy --locked -p pheap -p pheap-cli -p pheap-power -p pheap-suite --all-targets -- -D warnings
+# As users build it.
+step_clippy_as_shipped() {
+    cargo clippy --locked --all-targets -- -D warnings
 }
 
 step_docs() {
@@ -55,18 +55,16 @@ step_docs() {
     RUSTDOCFLAGS="-D warnings" cargo doc --locked -p pheap --no-deps
 }
 
-# As users build it: without pheap-crash, which switches the simulator on for all of a workspace. `tests/features.rs` looks whether that is so.
+# As users build it. `tests/features.rs` checks that it is.
 step_tests_as_shipped() {
     rm -f "$LOGS/tests_as_shipped.log"
-    PHEAP_BUILD=shipped cargo test --locked --workspace --exclude pheap-crash --features pheap/serde 2>&1 | tee "$LOGS/tests_as_shipped.log"
+    PHEAP_BUILD=shipped cargo test --locked 2>&1 | tee "$LOGS/tests_as_shipped.log"
 }
 
-# With the crash lab and its simulator.
+# With the crash lab and its simulator. The compiler's messages and the examples in the docs are the same in both.
 step_tests() {
     rm -f "$LOGS/tests.log"
-    PHEAP_BUILD=lab cargo test --locked --workspace --all-features 2>&1 | tee "$LOGS/tests.log"
-    # What is said without the feature.
-    cargo test -p pheap --test ui -- ui trybuild=without_serde
+    PHEAP_BUILD=lab cargo test --locked -p pheap -p pheap-crash --all-features --lib --bins --tests -- --skip what_must_not_compile 2>&1 | tee "$LOGS/tests.log"
 }
 
 # Group commit and held pointers, under every order of their threads.
@@ -87,13 +85,14 @@ test_results() {
     done
 }
 
-# The examples: a list, a bank that is killed and counted, a key-value store, and an index that is killed and goes on.
+# The examples: a list, a bank that is killed and counted, a key-value store, and an index that is killed and goes on. They and the benchmarks are built as the tests are, which
+# is done already; the virtual machine runs an optimised build.
 step_examples() {
-    local index=(cargo run --locked --release --quiet --example index --) heap="$LOGS/index.pheap" status=0
-    local kv=(cargo run --locked --release --quiet --example kv -- --heap "$LOGS/kv.pheap")
-    cargo build --locked --release --examples
-    cargo run --locked --release --quiet --example list
-    cargo run --locked --release --quiet --example bank -- --rounds 3
+    local examples="$TARGET/debug/examples" heap="$LOGS/index.pheap" status=0
+    local index=("$examples/index") kv=("$examples/kv" --heap "$LOGS/kv.pheap") cli="$TARGET/debug/pheap"
+    cargo build --locked --examples --bins
+    "$examples/list"
+    "$examples/bank" --rounds 3
     rm -f "$LOGS/kv.pheap"
     printf '{"apple": "red", "pear": "green"}' | "${kv[@]}" import -
     "${kv[@]}" set apple yellow
@@ -109,26 +108,26 @@ step_examples() {
     "${index[@]}" --heap "$heap"
     "${index[@]}" --heap "$heap" --query heap | tee "$LOGS/query.log"
     grep -q heap "$LOGS/query.log"
-    cargo run --locked --release --quiet -p pheap-cli -- check "$heap"
-    cargo run --locked --release --quiet -p pheap-cli -- dump "$heap" index --depth 2 --items 2 --compact > "$LOGS/dump.jsonl"
+    "$cli" check "$heap"
+    "$cli" dump "$heap" index --depth 2 --items 2 --compact > "$LOGS/dump.jsonl"
     check_json_lines "$LOGS/dump.jsonl"
     rm -f "$heap"
-    cargo run --locked --release --quiet --example churn -- --replacements 300000 --live-mib 8 --limit 6 --kill-every 200ms
+    "$examples/churn" --replacements 300000 --live-mib 8 --limit 6 --kill-every 200ms
 }
 
 step_bench_paper() {
     if ! [ -e /usr/include/libpmemobj.h ] && ! install_packages gcc libpmemobj-dev libpmem-dev; then
         note "PMDK was left out of the benchmarks: it needs Debian's packages libpmemobj-dev libpmem-dev"
     fi
-    cargo bench --locked --bench paper -- --quick --only txn_empty,txn_small,txn_objects | tee "$LOGS/paper.jsonl"
+    cargo bench --locked --profile dev --bench paper -- --quick --only txn_empty,txn_small,txn_objects | tee "$LOGS/paper.jsonl"
     check_json_lines "$LOGS/paper.jsonl"
-    cargo run --locked --release --quiet -p pheap-report -- --from "$LOGS/paper.jsonl" --out "$LOGS/report"
+    "$TARGET/debug/pheap-report" --from "$LOGS/paper.jsonl" --out "$LOGS/report"
     test -s "$LOGS/report/README.md" && ls "$LOGS/report"/*.svg
-    cargo bench --locked --bench collections -- --quick --n 20000 | tee "$LOGS/collections.jsonl"
+    cargo bench --locked --profile dev --bench collections -- --quick --n 20000 | tee "$LOGS/collections.jsonl"
     check_json_lines "$LOGS/collections.jsonl"
-    cargo bench --locked --bench wal -- --quick | tee "$LOGS/wal.jsonl"
+    cargo bench --locked --profile dev --bench wal -- --quick | tee "$LOGS/wal.jsonl"
     check_json_lines "$LOGS/wal.jsonl"
-    cargo bench --locked --bench stores -- --quick --only update8_sync --threads 1 --systems pheap,floor | tee "$LOGS/stores.jsonl"
+    cargo bench --locked --profile dev --bench stores -- --quick --only update8_sync --threads 1 --systems pheap,floor | tee "$LOGS/stores.jsonl"
     check_json_lines "$LOGS/stores.jsonl"
 }
 
@@ -150,27 +149,15 @@ print(len(rows), "lines of JSON")' "$1"
 
 # Each case once: do the benches still run, and do the systems compute the same?
 step_bench_criterion() {
-    cargo bench --locked --bench binary_tree --bench sps --bench nbody -- --test
+    cargo bench --locked --profile dev --bench binary_tree --bench sps --bench nbody -- --test
 }
 
 # Power failures at every fence, on the simulated medium. Its last line is JSON; it fails if a crash left a wrong heap.
 step_crashes() {
-    cargo run --locked --release -p pheap-crash -- --images 100000 | tee "$LOGS/crashes.log"
+    cargo build --locked -p pheap -p pheap-crash --all-features --bins
+    "$TARGET/debug/pheap-crash" --images 100000 | tee "$LOGS/crashes.log"
     tail -n 1 "$LOGS/crashes.log" > "$LOGS/crashes.json"
     check_json_lines "$LOGS/crashes.json"
-}
-
-# Finds code that relies on the layout of `repr(Rust)` types. What the compiler says (tests/ui) is checked with the stable one only.
-step_random_layout() {
-    if ! has_nightly; then
-        note "random_layout was skipped: no nightly toolchain"
-        return
-    fi
-    (
-        export CARGO_TARGET_DIR="$TARGET/random-layout" RUSTFLAGS="-Zrandomize-layout"
-        cargo +nightly test --locked -p pheap --lib --test macros --test collections --test migrate
-        cargo +nightly test --locked -p pheap --test heaps --test transactions -- collect:: model:: write_set:: padding::
-    )
 }
 
 # The seeds of each target and the first few thousand inputs after them, from a fixed seed, so that a run says something about the change and not
@@ -180,6 +167,8 @@ step_fuzz() {
         note "fuzz was skipped: it needs a nightly toolchain and a C++ compiler"
         return
     fi
+    # Optimised a little: building takes longer than the runs. Fields in random order find code that relies on the layout of `repr(Rust)` types.
+    local -x CARGO_PROFILE_RELEASE_OPT_LEVEL=1 RUSTFLAGS="-Zrandomize-layout"
     cargo +nightly fuzz build
     local target runs seeds
     for target in model:4000 collections:1500 open:4000 crash:2000; do
@@ -217,6 +206,24 @@ step_power_cut() {
 }
 
 # The rest is for .ci/nightly.
+
+# What the compiler says without the feature `serde`.
+step_messages_without_serde() {
+    cargo test --locked -p pheap --test ui -- what_must_not_compile trybuild=without_serde
+}
+
+# Finds code that relies on the layout of `repr(Rust)` types. What the compiler says (tests/ui) is checked with the stable one only.
+step_random_layout() {
+    if ! has_nightly; then
+        note "random_layout was skipped: no nightly toolchain"
+        return
+    fi
+    (
+        export CARGO_TARGET_DIR="$TARGET/random-layout" RUSTFLAGS="-Zrandomize-layout"
+        cargo +nightly test --locked -p pheap --lib --test macros --test collections --test migrate
+        cargo +nightly test --locked -p pheap --test heaps --test transactions -- collect:: model:: write_set:: padding::
+    )
+}
 
 # Runs the tests of pheap and pheap-gc under a sanitizer.
 sanitizer() {

@@ -2,7 +2,7 @@
 //! them before you commit them.
 
 #[test]
-fn ui() {
+fn what_must_not_compile() {
     let cases = trybuild::TestCases::new();
     cases.pass("tests/ui/pass_*.rs");
     cases.compile_fail("tests/ui/[!p]*.rs");
