@@ -152,7 +152,7 @@ impl Options {
         self
     }
 
-    /// How many threads mark objects when somebody waits for it ([`Heap::collect`], [`Heap::wait_ready`]). As many as there are
+    /// How many threads mark objects when somebody waits for it ([`Heap::collect`](crate::Heap::collect), [`Heap::wait_ready`](crate::Heap::wait_ready)). As many as there are
     /// processors, but at most 8, unless set.
     pub fn collect_threads(mut self, threads: usize) -> Options {
         self.collect_threads = threads;
