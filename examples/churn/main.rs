@@ -123,7 +123,7 @@ fn run(args: &Args) -> Result<()> {
     if ratio >= args.limit {
         return Err(format!("that is not less than {} times", args.limit).into());
     }
-    println!("the content is right, the heap is sound");
+    println!("the content is correct, the heap is sound");
     Ok(())
 }
 

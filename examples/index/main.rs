@@ -135,7 +135,7 @@ fn update(index: &Root<Index>, args: &Args) -> Result<()> {
     let sources = corpus::find(if args.paths.is_empty() { &project } else { &args.paths })?;
     let (mut todo, stale) = compare(index, &sources)?;
     if !stale.is_empty() {
-        eprintln!("{} of the files indexed before were changed or are gone: taking them out", stale.len());
+        eprintln!("{} indexed files have changed or are gone: removing them from the index", stale.len());
         index.txn(|tx, index| Index::forget(index, tx, &stale))?;
     }
     if todo.is_empty() {
@@ -144,7 +144,7 @@ fn update(index: &Root<Index>, args: &Args) -> Result<()> {
             sources.len()
         );
         if args.kill_after_words.is_some() {
-            eprintln!("(so there is nothing to be killed in; --fresh starts again)");
+            eprintln!("(nothing to do, so nothing to interrupt; --fresh starts again)");
         }
         return Ok(());
     }
@@ -219,7 +219,7 @@ fn add(index: &Root<Index>, file: &Todo, bar: &ProgressBar, countdown: &mut Coun
         Ok((tx.hold(file), done))
     })?;
     if done > 0 {
-        bar.suspend(|| eprintln!("going on in {name}, behind line {done}"));
+        bar.suspend(|| eprintln!("continuing in {name}, after line {done}"));
     }
 
     let bytes = |lines: &[&str]| lines.iter().map(|line| line.len() as u64 + 1).sum();
@@ -267,7 +267,7 @@ impl Countdown {
 /// Ends this process at once: no destructor runs, nothing is flushed or closed.
 fn kill() {
     eprintln!(
-        "kill -9, in the middle of a transaction. Run this again without --kill-after-words: it goes on from here."
+        "kill -9, in the middle of a transaction. Run this again without --kill-after-words: it continues from here."
     );
     // SAFETY: plain system calls without pointers.
     unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
@@ -295,7 +295,7 @@ fn top(index: &Root<Index>, args: &Args, out: &mut impl Write) -> Result<()> {
     writeln!(
         out,
         "\nTry next:\n  \
-         {command}{heap} --query {word}\n      asks the heap, and looks at no file\n  \
+         {command}{heap} --query {word}\n      queries the heap, and reads no file\n  \
          {command}{heap}{paths} --fresh --kill-after-words {}\n      \
          starts again, and kills itself in the middle; after that, run it without the two flags",
         uses / 3
