@@ -5,13 +5,13 @@
 //! cargo run --release --example bank -- --rounds 100
 //! ```
 //!
-//! Each branch is a *root* of the heap: it has a lock and a log of its own, so transactions on different branches run at the same time.
+//! Each branch is a *root* of the heap: it has a lock and a log of its own, so transactions on different branches run concurrently.
 //! A transfer between two branches is one transaction over two roots, `pheap::txn((&a, &b), …)`: both accounts change, or none.
-//! The roots are locked in a fixed order inside, whatever order they are given in, so transfers in opposite directions cannot
-//! wait for each other.
+//! pheap locks the roots in a fixed order, whatever order they are passed in, so transfers in opposite directions cannot
+//! deadlock.
 //!
 //! The parent starts itself again as a child process, which makes transfers until it is killed in the middle; then the parent
-//! counts. The sum is what it was in the beginning, each time.
+//! counts. The sum never changes.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::parent_id;
@@ -24,10 +24,10 @@ use pheap::{Durability, Error, Options, P, Persist, Root, Txn};
 
 const BRANCHES: usize = 8;
 const ACCOUNTS: usize = 100;
-/// In each account, at first.
+/// Initial balance of each account.
 const MONEY: u64 = 1000;
 
-/// A branch: its accounts, and what has happened to them.
+/// A branch: its accounts, and a count of their transfers.
 #[derive(Persist)]
 #[repr(C)]
 struct Branch<'r> {
@@ -36,7 +36,7 @@ struct Branch<'r> {
     transfers: u64,
 }
 
-/// Moves money between accounts while it is killed again and again, and counts what is left.
+/// Moves money between accounts while it is killed again and again, and counts the money each time.
 #[derive(Parser)]
 struct Args {
     /// How often to kill.
@@ -45,7 +45,7 @@ struct Args {
     /// Threads that make transfers.
     #[arg(long, value_name = "N", default_value_t = 4)]
     threads: u64,
-    /// The heap file, to be kept. [default: a temporary one]
+    /// The heap file, which is kept. [default: a temporary file]
     #[arg(long, value_name = "FILE")]
     heap: Option<PathBuf>,
     /// Be the process that gets killed.
@@ -72,9 +72,9 @@ fn main() -> ExitCode {
 
 /// Opens the bank, or founds it.
 fn open(heap: &Path) -> pheap::Result<Vec<Root<Branch<'static>>>> {
-    // What is killed here is a process, and not the machine; that needs no fences. (`Auto`, the default, takes what the disk offers.)
+    // Only processes are killed here, not the machine, so fences are not needed. (`Auto`, the default, chooses by file system.)
     let heap = Options::new().durability(Durability::Process).open(heap)?;
-    // A branch without its accounts would be a pity: `root_or` makes both in one transaction.
+    // `root_or` creates the branch and its accounts in one transaction, so no branch is ever without accounts.
     let branch = |i| {
         heap.root_or(&format!("branch {i}"), |tx| {
             Ok(Branch { accounts: tx.alloc_slice(ACCOUNTS, |_| MONEY)?, transfers: 0 })
@@ -97,11 +97,11 @@ fn transfer(bank: &[Root<Branch>], from: Account, to: Account, amount: u64) -> p
             Ok(())
         });
     }
-    // Two roots, two transactions in one: each branch comes with a `Txn` of its own, and the pointers of the one are of no use
-    // with the other, which the compiler checks. Both commit, or none.
+    // One transaction over two roots: each branch comes with a `Txn` of its own. The pointers of one cannot be used
+    // with the other; the compiler checks that. Both commit, or neither does.
     pheap::txn((&bank[from.0], &bank[to.0]), |((tx, branch), (tx_to, branch_to))| {
         deposit(tx_to, branch_to, to, amount);
-        // If this fails, the deposit has never been.
+        // If this fails, the deposit is rolled back.
         withdraw(tx, branch, from, amount)
     })
 }
@@ -126,7 +126,7 @@ fn deposit<'r>(tx: &mut Txn<'r>, branch: P<'r, Branch<'r>>, to: Account, amount:
 /// What the child does.
 fn transfer_for_ever(heap: &Path, threads: u64) -> pheap::Result<()> {
     let bank = &open(heap)?;
-    println!("open"); // whoever waits to kill us may begin
+    println!("open"); // the parent may start to kill us
     std::thread::scope(|scope| {
         for thread in 0..threads {
             scope.spawn(move || {

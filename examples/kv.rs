@@ -8,10 +8,10 @@
 //! kv del apple pear                      kv stats
 //! ```
 //!
-//! Each command that changes something is one transaction. Killed at any moment, it has happened as a whole or not at all, be it an import of a
-//! million entries. Those that only read open the heap read-only: they never change the file, and any number of them can run at a time.
+//! Each command that changes something is one transaction. If it is killed at any moment, it takes effect entirely or not at all, even an import of a
+//! million entries. Commands that only read open the heap read-only: they never change the file, and any number of them can run at a time.
 //!
-//! Status 0: done; 1: a key is not there; 2: anything else, with the reason on stderr.
+//! Exit status 0: done; 1: a key does not exist; 2: any other error, with the reason on stderr.
 
 use std::error::Error;
 use std::fmt::Display;
@@ -27,7 +27,7 @@ use pheap::{Heap, Options, P, PBTreeMap, Root, View};
 type Map<'r> = PBTreeMap<'r, P<'r, str>, P<'r, str>>;
 type Store = Root<Map<'static>>;
 
-/// The heap, unless one is given. Git ignores it.
+/// The default heap. Git ignores it.
 const HEAP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/target/kv.pheap");
 
 /// A key-value store in a persistent heap.
@@ -38,7 +38,7 @@ struct Args {
     heap: PathBuf,
     #[command(subcommand)]
     command: Command,
-    /// `kill -9` this process after so many entries of an import. For tests.
+    /// `kill -9` this process after this many entries of an import. For tests.
     #[arg(long, value_name = "N", hide = true, global = true)]
     kill_after: Option<usize>,
 }
@@ -56,7 +56,7 @@ enum Command {
     },
     /// Prints keys and values, with a tab between them, in order.
     Scan {
-        /// The first key, if it is there.
+        /// Start at this key.
         from: Option<String>,
         /// Stop before this key.
         #[arg(long)]
@@ -64,7 +64,7 @@ enum Command {
         /// Only keys that begin with this.
         #[arg(long, default_value = "")]
         prefix: String,
-        /// No more than so many.
+        /// At most this many.
         #[arg(long, value_name = "N")]
         limit: Option<usize>,
     },
@@ -79,9 +79,9 @@ enum Command {
         #[arg(default_value = "-")]
         file: PathBuf,
     },
-    /// Prints how many keys there are.
+    /// Prints the number of keys.
     Count,
-    /// Prints how large all of it is.
+    /// Prints the sizes of the store and its file.
     Stats,
 }
 
@@ -92,7 +92,7 @@ fn main() -> ExitCode {
     match run(&args) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(1),
-        // Whoever reads our output may have read enough (`| head`).
+        // The reader of our output may have stopped (`| head`).
         Err(error) if error.downcast_ref().is_some_and(is_broken_pipe) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");
@@ -105,7 +105,7 @@ fn is_broken_pipe(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::BrokenPipe
 }
 
-/// Does what was asked for. False if a key is not there.
+/// Runs the command. False if a key does not exist.
 fn run(args: &Args) -> Result<bool> {
     let mut found = true;
     match &args.command {
@@ -127,7 +127,7 @@ fn run(args: &Args) -> Result<bool> {
             heap.close()?;
         }
         Command::Import { file } => {
-            let json = read_text(file)?; // before the heap is opened: it may come from an export of the same one
+            let json = read_text(file)?; // before the heap is opened: the input may be a running export of the same heap
             let (heap, store) = open(&args.heap)?;
             let (all, added) = import(&store, &json, args.kill_after)
                 .map_err(|error| format!("cannot import {}: {error}", file.display()))?;
@@ -174,7 +174,7 @@ fn not_there(key: &str) {
 
 // ---- The heap ------------------------------------------------------------------------------------------------------------------
 
-/// Opens the store for changes, or makes it.
+/// Opens the store for changes, or creates it.
 fn open(path: &Path) -> Result<(Heap, Store)> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder)?;
@@ -184,7 +184,7 @@ fn open(path: &Path) -> Result<(Heap, Store)> {
     Ok((heap, store))
 }
 
-/// Opens the store to look at it. `None` if it was being made when the program was killed: nothing is in it yet.
+/// Opens the store read-only. `None` if the program was killed while creating it: then it is empty.
 fn open_read_only(path: &Path) -> Result<(Heap, Option<Store>)> {
     existing(path)?;
     let heap = Options::new().read_only(true).open(path)?;
@@ -205,7 +205,7 @@ fn existing(path: &Path) -> Result<()> {
     Err(format!("there is no store in {} yet; `kv set` and `kv import` make one", path.display()).into())
 }
 
-/// Reads the store. While there is none, an empty one stands in for it.
+/// Reads the store, or an empty one if there is none.
 fn read<T>(path: &Path, f: impl for<'r> FnOnce(&View<'r>, P<'r, Map<'r>>) -> Result<T>) -> Result<T> {
     let (_heap, store) = open_read_only(path)?;
     match store {
@@ -214,7 +214,7 @@ fn read<T>(path: &Path, f: impl for<'r> FnOnce(&View<'r>, P<'r, Map<'r>>) -> Res
     }
 }
 
-/// Sets all keys of a JSON object in one transaction. Returns how many there are, and how many of them are new.
+/// Sets all keys of a JSON object in one transaction. Returns how many keys it has, and how many of them are new.
 fn import(store: &Store, json: &str, kill_after: Option<usize>) -> Result<(usize, usize)> {
     let wrong = |error: &dyn Display| {
         format!("{error}; it must be one JSON object whose values are strings. Nothing was imported")
@@ -254,9 +254,9 @@ fn stats(path: &Path) -> Result<()> {
     })
 }
 
-// ---- In and out ----------------------------------------------------------------------------------------------------------------
+// ---- Input, output -------------------------------------------------------------------------------------------------------------
 
-/// Prints to standard output, at once.
+/// Prints to standard output, and flushes.
 fn print(f: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
     let mut out = BufWriter::new(io::stdout().lock());
     f(&mut out)?;
@@ -264,7 +264,7 @@ fn print(f: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
     Ok(())
 }
 
-/// What is in a file.
+/// The content of a file.
 fn read_text(file: &Path) -> Result<String> {
     let text =
         if file == Path::new("-") { io::read_to_string(io::stdin()) } else { std::fs::read_to_string(file) };

@@ -4,17 +4,17 @@
 //! cargo run --example list
 //! ```
 //!
-//! It goes through roots, transactions, rollback, reading, held pointers, and what the compiler forbids. Every step checks itself, so
-//! if this ends without a panic, all that the comments say is true.
+//! It covers roots, transactions, rollback, reading, held pointers, and what the compiler forbids. Every step checks itself, so
+//! if this ends without a panic, everything that the comments say is true.
 
 use pheap::{Error, Heap, Held, P, Persist, Root, Txn, View, txn};
 
 // ---- 1. Types ------------------------------------------------------------------------------------------------------------------
 
-/// An object in the heap is a plain struct. `repr(C)` fixes its layout, for a file outlives the compiler that wrote it.
+/// An object in the heap is a plain struct. `repr(C)` fixes its layout, because a file outlives the compiler that wrote it.
 ///
-/// `P<'r, T>` is the pointer: eight bytes, an address. `'r` is its *brand*: each transaction has another one, and the compiler
-/// lets nothing with a brand leave its transaction. So there are no dangling pointers to think of, and no reference counts.
+/// `P<'r, T>` is the pointer: eight bytes, an address. `'r` is its *brand*: each transaction has its own, and the compiler
+/// lets nothing with a brand leave its transaction. So there are no dangling pointers and no reference counts.
 #[derive(Persist)]
 #[repr(C)]
 struct Node<'r> {
@@ -33,10 +33,10 @@ struct List<'r> {
 
 /// Adds a value in front.
 ///
-/// A function that changes a heap takes a `&mut Txn`: there is no other way to write, hence no way to write outside of a
+/// A function that changes a heap takes a `&mut Txn`. There is no other way to write, hence no way to write outside a
 /// transaction. The heap is indexed by pointers, as an array is by numbers: `tx[list].head`.
 ///
-/// `#[txn]` makes this cheaper, not safer: only the fields that are assigned get logged, not the whole objects.
+/// `#[txn]` makes this cheaper, not safer: it logs only the assigned fields, not whole objects.
 #[txn]
 fn push<'r>(tx: &mut Txn<'r>, list: P<'r, List<'r>>, value: u64) -> pheap::Result<()> {
     let node = tx.alloc(Node { value, next: tx[list].head })?;
@@ -45,7 +45,7 @@ fn push<'r>(tx: &mut Txn<'r>, list: P<'r, List<'r>>, value: u64) -> pheap::Resul
     Ok(())
 }
 
-/// Takes the first value away. The node is not freed: nothing points to it any more, that is all.
+/// Removes the first value. The node is not freed here: nothing points to it any more, so the collector will reclaim it.
 #[txn]
 fn pop<'r>(tx: &mut Txn<'r>, list: P<'r, List<'r>>) -> Option<u64> {
     let node = tx[list].head?;
@@ -54,7 +54,7 @@ fn pop<'r>(tx: &mut Txn<'r>, list: P<'r, List<'r>>) -> Option<u64> {
     Some(tx[node].value)
 }
 
-/// A function that only reads takes a `&View`. A transaction is a view, too, so this works inside of one as well.
+/// A function that only reads takes a `&View`. A transaction is a view, too, so this also works inside one.
 fn values<'r>(view: &View<'r>, list: P<'r, List<'r>>) -> Vec<u64> {
     let nodes = std::iter::successors(view[list].head, |&node| view[node].next);
     nodes.map(|node| view[node].value).collect()
@@ -64,11 +64,11 @@ fn main() -> pheap::Result<()> {
     let folder = tempfile::tempdir().expect("a folder for the heap");
     let path = folder.path().join("numbers.pheap");
 
-    // ---- 3. A heap is a file, a root is where to begin -------------------------------------------------------------------------
+    // ---- 3. A heap is a file, a root is where you start -------------------------------------------------------------------------
     {
-        // Creates the file, or opens it; after a crash, opening it puts the last transaction to right.
+        // Creates the file, or opens it; after a crash, opening it completes the last transaction or rolls it back.
         let heap = Heap::open(&path)?;
-        // A named object. The first time, it is made with `Default`; later it is found. (A heap can have many roots.)
+        // A named object. The first time, it is created with `Default`; later it is found. (A heap can have many roots.)
         let list: Root<List> = heap.root("numbers")?;
         // One transaction: the allocation, the pointer and the length happen together, or not at all.
         list.txn(|tx, list| push(tx, list, 1))?;
@@ -81,19 +81,19 @@ fn main() -> pheap::Result<()> {
     println!("after reopening:             {:?}", list.read(values)?);
 
     // ---- 4. All or nothing -----------------------------------------------------------------------------------------------------
-    // An error rolls everything back that the closure has done, in all the functions that it has called. So does a panic, and so does
+    // An error rolls back everything that the closure has done, in all functions that it has called. So does a panic, and so does
     // `kill -9` (see the examples `bank` and `index`).
     let result = list.txn(|tx, list| {
         push(tx, list, 2)?;
         push(tx, list, 3)?;
-        assert_eq!(values(tx, list), [3, 2, 1]); // a transaction sees what it has done itself; nobody else does
+        assert_eq!(values(tx, list), [3, 2, 1]); // a transaction sees its own changes; nobody else does
         Err::<(), _>(Error::abort("changed my mind"))
     });
     assert!(matches!(result, Err(Error::Aborted(_))));
     assert_eq!(list.read(values)?, [1]);
     println!("after a rollback:            {:?}", list.read(values)?);
 
-    // What a closure returns comes out, as long as there is no pointer in it.
+    // `txn` returns what the closure returns, as long as there is no pointer in it.
     let (popped, left) = list.txn(|tx, list| {
         push(tx, list, 2)?;
         push(tx, list, 3)?;
@@ -103,15 +103,15 @@ fn main() -> pheap::Result<()> {
     println!("after push, push, pop:       {:?}", list.read(values)?);
 
     // ---- 5. Plain references, for a while --------------------------------------------------------------------------------------
-    // `&mut tx[node]` is a plain `&mut Node`. The object is made crash-safe before you get it, so whatever takes a `&mut` can be let
-    // loose on it: `mem::swap`, a method, a library that has never heard of heaps.
+    // `&mut tx[node]` is a plain `&mut Node`. The object is made crash-safe before you get it, so anything that takes a `&mut` may
+    // change it: `mem::swap`, a method, a library that knows nothing of heaps.
     list.txn(|tx, list| {
         let first = tx[list].head.expect("there are two nodes");
         let second = tx[first].next.expect("there are two nodes");
         let value = std::mem::replace(&mut tx[first].value, 20);
         tx[second].value += value * 100;
-        tx.swap(first, second); // this swaps the nodes as a whole, with their pointers, so
-        tx[first].next = Some(second); // put these to right
+        tx.swap(first, second); // this swaps the whole nodes, with their pointers, so
+        tx[first].next = Some(second); // correct these
         tx[second].next = None;
         Ok(())
     })?;
@@ -119,8 +119,8 @@ fn main() -> pheap::Result<()> {
     println!("after some surgery:          {:?}", list.read(values)?);
 
     // ---- 6. Keeping a pointer --------------------------------------------------------------------------------------------------
-    // A `P` cannot leave its transaction. A `Held` can: it stands for the object from one transaction to another, as long as the heap
-    // is open, and belongs to the program, not to the heap.
+    // A `P` cannot leave its transaction. A `Held` can: it names the object from one transaction to the next, as long as the heap
+    // is open. It belongs to the program, not to the heap.
     let bookmark: Held<Node> = list.txn(|tx, list| {
         let node = tx[list].head.expect("there are two nodes");
         Ok(tx.hold(node))
@@ -130,7 +130,7 @@ fn main() -> pheap::Result<()> {
     assert_eq!(below, 201);
     println!("the node that was held:      {below}");
 
-    // One made in a transaction that was rolled back is good for nothing, and says so.
+    // If its transaction is rolled back, it is invalid, and using it is an error.
     let mut never = None;
     let _ = list.txn(|tx, _| {
         let node = tx.alloc(Node { value: 8, next: None })?;
@@ -141,7 +141,7 @@ fn main() -> pheap::Result<()> {
     assert!(matches!(list.read(|view, _| view.get(&never).map(drop))?, Err(Error::NotHeld)));
 
     // ---- 7. One thing at a time ------------------------------------------------------------------------------------------------
-    // A root is locked while a transaction runs. To open another one inside would wait for ever, so it is an error instead: pass `tx`
+    // A root is locked while a transaction runs. Opening another one inside would wait for ever, so it is an error instead: pass `tx`
     // on. (To change several roots together, see `pheap::txn` and the example `bank`.)
     let nested = list.txn(|_, _| list.txn(|tx, list| push(tx, list, 9)));
     assert!(matches!(nested, Err(Error::Nested)));
@@ -155,7 +155,7 @@ fn main() -> pheap::Result<()> {
     //                                                                    a reference is used after a write
     //     other.txn(|ot, o| list.txn(|tx, l| Ok(tx[l].head = ot[o].head)))?;
     //                                                                    a pointer into one root is stored in another
-    //     #[derive(Persist)] #[repr(C)] struct Bad { text: String }      a `String` keeps its text outside of the heap
+    //     #[derive(Persist)] #[repr(C)] struct Bad { text: String }      a `String` keeps its text outside the heap
 
     assert_eq!(list.read(values)?, [7, 201, 20]);
     println!("in the end:                  {:?}", list.read(values)?);

@@ -1,4 +1,4 @@
-//! What is stored: objects of many types and sizes, each made from a number, so that anyone can tell what it has to be.
+//! What is stored: objects of many types and sizes, each made from a number, so that anyone can compute what it must be.
 
 use pheap::{P, Persist, Result, Txn, View};
 
@@ -22,7 +22,7 @@ impl Rng {
         self.next() % n
     }
 
-    /// A number in `0..n`, rather a small one.
+    /// A number in `0..n`, mostly a small one.
     fn small(&mut self, n: u64) -> u64 {
         self.below(n) * self.below(n) / n
     }
@@ -30,7 +30,7 @@ impl Rng {
 
 // ---- In the heap ---------------------------------------------------------------------------------------------------------------
 
-/// What lies in one place of the table.
+/// The content of one place of the table.
 #[derive(Persist, Clone, Copy, Default)]
 #[repr(u8)]
 pub enum Item<'r> {
@@ -81,7 +81,7 @@ pub struct Cell<'r> {
 
 // ---- As plain Rust -------------------------------------------------------------------------------------------------------------
 
-/// What an item has to be.
+/// What an item must be.
 pub enum Draft {
     Nothing,
     Number(u64),
@@ -130,7 +130,7 @@ impl Draft {
                 Draft::Text(text(rng, len))
             }
             8..=10 => {
-                // Seldom more than a page, very seldom more than what has a span of its own.
+                // Seldom more than a page, very seldom large enough for a span of its own.
                 let most = [100, 100, 100, 100, 100, 100, 100, 1000][rng.below(8) as usize];
                 let len = if rng.below(2000) == 0 { 5000 } else { rng.small(most) };
                 Draft::Words(many(rng, len, Rng::next))
@@ -147,7 +147,7 @@ impl Draft {
         }
     }
 
-    /// Bytes of its objects, without what a heap needs beside them.
+    /// Bytes of its objects, without the heap's overhead.
     pub fn bytes(&self) -> u64 {
         fn array<T>(len: usize) -> u64 {
             (8 + len * size_of::<T>()) as u64
@@ -168,7 +168,7 @@ impl Draft {
         }
     }
 
-    /// Makes it.
+    /// Allocates it.
     pub fn make<'r>(&self, tx: &Txn<'r>) -> Result<Item<'r>> {
         Ok(match self {
             Draft::Nothing => Item::Nothing,
@@ -198,7 +198,7 @@ impl Draft {
         })
     }
 
-    /// Whether `item` is what it has to be.
+    /// Whether `item` is what it must be.
     pub fn is<'r>(&self, view: &View<'r>, item: &Item<'r>) -> bool {
         match (self, item) {
             (Draft::Nothing, Item::Nothing) => true,

@@ -6,12 +6,12 @@
 //! cargo run --release --example churn -- --replacements 100000 --live-mib 4
 //! ```
 //!
-//! A table of items is filled. Then each step puts a new item in the place of a random one, which becomes garbage: nobody frees it. What an
-//! item is (a text, a list, a record with a name and a shape, …) follows from its number, so a table of numbers in plain memory is
-//! all that it takes to know what the heap must hold. In the end, all of it is compared, and the heap checked.
+//! A table of items is filled. Then each step replaces a random item by a new one. The old item becomes garbage: nobody frees it. The kind of an
+//! item (a text, a list, a record with a name and a shape, …) follows from its number, so a table of numbers in plain memory
+//! tells what the heap must hold. In the end, everything is compared, and the heap is checked.
 //!
 //! With `--kill-every`, another process does the steps, and is killed again and again. Each transaction also writes the number of
-//! its last step. Whatever number is found after a kill, the content must be that of just these steps, and none that had been
+//! its last step. Whatever number is found after a kill, the content must be that of exactly these steps, and no step that was
 //! reported as done may be missing.
 //!
 //! `content.rs` has the types, `store.rs` the steps.
@@ -33,26 +33,26 @@ use store::{Model, Plan, Store};
 mod content;
 mod store;
 
-/// Transactions between two looks at the size of the file.
+/// Transactions between two checks of the file's size.
 const LOOK: u64 = 100;
 
-/// Replaces objects in a heap by the million, and looks whether the file stays small and the content right.
+/// Replaces objects in a heap by the million, and checks that the file stays small and the content correct.
 #[derive(Parser)]
 struct Args {
     /// Items to replace, after the table has been filled.
     #[arg(long, value_name = "N", default_value_t = 10_000_000)]
     replacements: u64,
-    /// Size of the live items together.
+    /// Total size of the live items.
     #[arg(long, value_name = "N", default_value_t = 64)]
     live_mib: u64,
     /// By how much the file grows.
     #[arg(long, value_name = "N", default_value_t = 4)]
     arena_mib: u64,
-    /// The file must stay less than so many times as large as what is alive. (A small heap needs more: the first 4 MiB are not
+    /// The file must stay smaller than this multiple of the live items. (A small heap needs more: the first 4 MiB are not
     /// collected, and each type and size of objects has pages of its own.)
     #[arg(long, value_name = "N", default_value_t = 3.0)]
     limit: f64,
-    /// Have another process do it, and kill that one about every so often (`1s`, `50ms`).
+    /// Let another process do the steps, and kill it about this often (`1s`, `50ms`).
     #[arg(long, value_name = "TIME", value_parser = duration)]
     kill_every: Option<Duration>,
     /// Let the heap move to another address whenever it is opened.
@@ -61,10 +61,10 @@ struct Args {
     /// Survive power failures, if the medium does: with flushes and fences.
     #[arg(long)]
     pmem: bool,
-    /// Where the randomness starts.
+    /// Seed of the random numbers.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// The heap file, which must not exist, and is kept. [default: a temporary one]
+    /// The heap file, which must not exist, and is kept. [default: a temporary file]
     #[arg(long, value_name = "FILE")]
     heap: Option<PathBuf>,
     /// Be the process that gets killed.
@@ -123,7 +123,7 @@ fn run(args: &Args) -> Result<()> {
     if ratio >= args.limit {
         return Err(format!("that is not less than {} times", args.limit).into());
     }
-    println!("the content is right, the heap is sound");
+    println!("the content is correct, the heap is sound");
     Ok(())
 }
 
@@ -139,14 +139,14 @@ impl Args {
         if !self.move_about {
             return options;
         }
-        // Beyond the addresses that heaps are given by themselves.
+        // Above the addresses that heaps are given by default.
         const PLACES: u64 = 0x6000_0000_0000;
         const RESERVED: u64 = 1 << 36;
         options.reserve(RESERVED).base(PLACES + opening % 5 * RESERVED)
     }
 }
 
-/// What a run keeps in mind.
+/// The state of a run.
 struct Run<'a> {
     args: &'a Args,
     path: &'a Path,
@@ -204,7 +204,7 @@ impl Run<'_> {
             let patience = if early { Duration::from_millis(20) } else { every.mul_f64(1.5) };
             let reported = self.victim(early, patience.mul_f64(rng.below(1000) as f64 / 1000.0))?;
             kills += 1;
-            // Looking only, the file stays as the kill has left it, and the next child recovers it.
+            // Opened read-only, the file stays as the kill has left it, and the next child recovers it.
             let options = self.options(kills).read_only(rng.below(2) == 0);
             self.verify(options)?;
             if self.model.done < reported {
@@ -216,7 +216,7 @@ impl Run<'_> {
         Ok(kills)
     }
 
-    /// Starts a child and kills it, `patience` after its first transaction or, if it is to be `early`, after its start. Returns the last
+    /// Starts a child and kills it, `patience` after its first transaction or, if `early`, after its start. Returns the last
     /// step that it has reported.
     fn victim(&self, early: bool, patience: Duration) -> Result<u64> {
         let mut command = Command::new(std::env::current_exe()?);
@@ -240,7 +240,7 @@ impl Run<'_> {
         Ok(reported.unwrap_or(self.model.done))
     }
 
-    /// Looks at the whole content, and has the heap check itself. Returns how many bytes are alive.
+    /// Checks the whole content, and the heap itself. Returns the number of live bytes.
     fn verify(&mut self, options: Options) -> Result<u64> {
         let store = Store::open_existing(&options, self.path, self.plan)?;
         store.heap.wait_ready()?;
@@ -264,7 +264,7 @@ fn be_victim(args: &Args, heap: &Path, plan: Plan, last: u64) -> Result<()> {
     let mut out = std::io::stdout();
     while store.done()? < last {
         let done = store.transaction(last)?;
-        // One `write`, so that a kill does not cut it in two.
+        // One `write`, so that a kill cannot tear it.
         out.write_all(format!("{done}\n").as_bytes())?;
     }
     Ok(())

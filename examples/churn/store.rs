@@ -1,4 +1,4 @@
-//! The table in the heap, what a step does to it, and the model that it is compared with.
+//! The table in the heap, the steps, and the model that it is compared with.
 
 use std::ops::Range;
 use std::path::Path;
@@ -12,11 +12,11 @@ use crate::content::{Draft, Item, Rng};
 #[repr(C)]
 pub struct Table<'r> {
     items: P<'r, [Item<'r>]>,
-    /// The number of the last step that was done. Each transaction changes it, together with what it stands for.
+    /// The number of the last step that was done. Each transaction changes it together with the items.
     done: u64,
 }
 
-/// A run: all that happens in it follows from these.
+/// The parameters of a run, which determine everything in it.
 #[derive(Clone, Copy)]
 pub struct Plan {
     pub seed: u64,
@@ -28,12 +28,12 @@ pub struct Plan {
 pub struct Step {
     /// Where the new item goes.
     pub place: usize,
-    /// Two items that change places after that.
+    /// Two items that are swapped after that.
     pub swap: Option<(usize, usize)>,
 }
 
 impl Plan {
-    /// As many places as it takes for items to have about `bytes` together.
+    /// As many places as items need to have about `bytes` in total.
     pub fn new(seed: u64, bytes: u64) -> Plan {
         const SAMPLES: u64 = 20_000;
         let sum: u64 = (1..=SAMPLES).map(|number| Draft::new(!seed, number).bytes()).sum();
@@ -50,7 +50,7 @@ impl Plan {
         Step { place: a, swap: (rng.below(8) == 0).then_some((b, c)) }
     }
 
-    /// The steps of the transaction that begins with this one, and whether it is given up once before it is done.
+    /// The steps of the transaction that begins with this one, and whether it is aborted once before it succeeds.
     fn transaction(&self, first: u64, last: u64) -> (Range<u64>, bool) {
         let mut rng = Rng::new(self.seed.rotate_left(32), first);
         let count = if rng.below(100) == 0 { 2000 } else { 1 + rng.below(40) };
@@ -66,7 +66,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the heap, or makes it.
+    /// Opens the heap, or creates it.
     pub fn open(options: &Options, path: &Path, plan: Plan) -> Result<Store> {
         let heap = options.open(path)?;
         let root = heap.root_or("table", |tx| {
@@ -76,7 +76,7 @@ impl Store {
         Ok(Store { heap, root, plan })
     }
 
-    /// Opens a heap that was made, perhaps to look only.
+    /// Opens an existing heap, perhaps read-only.
     pub fn open_existing(options: &Options, path: &Path, plan: Plan) -> Result<Store> {
         let heap = options.open(path)?;
         let root = heap.existing_root("table")?;

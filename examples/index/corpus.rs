@@ -14,14 +14,14 @@ pub struct Source {
 }
 
 impl Source {
-    /// Its text; bytes that are not UTF-8 separate words like any other sign.
+    /// Its text; bytes that are not UTF-8 separate words like any other separator.
     pub fn read(&self) -> Result<String, Unreadable> {
         let bytes = fs::read(&self.path).map_err(|source| Unreadable { path: self.path.clone(), source })?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 }
 
-/// The files that `paths` name, sorted: files as they are, and of folders all `*.rs`, `*.md` and `*.toml` in them except in
+/// The files that `paths` name, sorted. A file stands for itself, a folder for all `*.rs`, `*.md` and `*.toml` in it, except in
 /// hidden folders and `target`.
 pub fn find(paths: &[PathBuf]) -> Result<Vec<Source>, Unreadable> {
     let mut files = Vec::new();
@@ -36,7 +36,7 @@ pub fn find(paths: &[PathBuf]) -> Result<Vec<Source>, Unreadable> {
 }
 
 fn visit(path: &Path, files: &mut Vec<Source>) -> io::Result<()> {
-    let metadata = fs::symlink_metadata(path)?; // links are not followed: they may lead in circles
+    let metadata = fs::symlink_metadata(path)?; // links are not followed: they may form cycles
     if metadata.is_dir() {
         for entry in fs::read_dir(path)? {
             let path = entry?.path();

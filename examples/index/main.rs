@@ -2,20 +2,20 @@
 //!
 //! ```text
 //! cargo run --release --example index                                   index the sources and docs of this project
-//! cargo run --release --example index -- --query heap                   ask; this reads the heap and nothing else
+//! cargo run --release --example index -- --query heap                   a query; it reads only the heap
 //! cargo run --release --example index -- --fresh --kill-after-words 20000    kill -9 itself in the middle …
 //! cargo run --release --example index                                   … and go on from there
 //! cargo run --release --example index -- ~/notes --heap notes.pheap     index something else
 //! ```
 //!
 //! How it survives being killed: each transaction adds the words of some lines *and* notes how far in the file that is. A crash
-//! leaves both or neither, so the next run goes on behind the last line that is noted, and nothing is counted twice or left out.
+//! leaves both or neither, so the next run continues after the last line that is noted, and nothing is counted twice or left out.
 //!
 //! What happens when a file changes: each run reads all files again and compares the hash of their content with the one in the
-//! index. What was changed or is gone is taken out, in a single transaction, and then what is new (or was changed) goes in. In
-//! the end, the index is that of the files as they are now, whatever happened before. (`--dump` prints all of it, to compare.)
+//! index. Changed and removed files are taken out, in a single transaction; then new and changed ones are added. In
+//! the end, the index describes the files as they are now, whatever happened before. (`--dump` prints all of it, to compare.)
 //!
-//! The index is in `store.rs`; start reading there. `corpus.rs` finds the files and takes them apart.
+//! The index is in `store.rs`; start reading there. `corpus.rs` finds the files and splits them into words.
 
 #![allow(unreachable_pub)] // nothing outside could reach anything: this is a program
 
@@ -37,13 +37,13 @@ use store::{File, Index, State};
 mod corpus;
 mod store;
 
-/// How much of a file goes into one transaction: so much is done again after a crash.
+/// How much of a file one transaction indexes; at most this much is repeated after a crash.
 const LINES: usize = 50;
 
-/// The heap, unless one is given. Git ignores it.
+/// The default heap. Git ignores it.
 const HEAP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/target/index.pheap");
 
-/// Indexes the words of text files in a persistent heap. Can be killed at any time, and goes on from there.
+/// Indexes the words of text files in a persistent heap. It can be killed at any time, and continues from there.
 #[derive(Parser)]
 struct Args {
     /// What to index: files, and folders of *.rs, *.md and *.toml. [default: this project]
@@ -51,19 +51,19 @@ struct Args {
     /// The heap file; created if there is none.
     #[arg(long, value_name = "FILE", default_value = HEAP)]
     heap: PathBuf,
-    /// Only look a word up in the heap.
+    /// Only look up a word in the heap.
     #[arg(long, value_name = "WORD", conflicts_with_all = ["paths", "fresh", "kill_after_words", "dump"])]
     query: Option<String>,
-    /// Print so many words at the end (with --query: files).
+    /// Print this many words at the end (with --query: files).
     #[arg(long, value_name = "N", default_value_t = 10)]
     top: usize,
     /// Print the whole index in the end, sorted.
     #[arg(long)]
     dump: bool,
-    /// Throw the index away and start again.
+    /// Delete the index and start again.
     #[arg(long)]
     fresh: bool,
-    /// `kill -9` this process after so many words, in the middle of a transaction.
+    /// `kill -9` this process after this many words, in the middle of a transaction.
     #[arg(long, value_name = "N")]
     kill_after_words: Option<u64>,
 }
@@ -74,7 +74,7 @@ fn main() -> ExitCode {
     let args = Args::parse();
     match run(&args) {
         Ok(()) => ExitCode::SUCCESS,
-        // Whoever reads our output may have read enough (`| head`).
+        // The reader of our output may have stopped (`| head`).
         Err(error) if error.downcast_ref().is_some_and(is_broken_pipe) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");
@@ -110,7 +110,7 @@ fn run(args: &Args) -> Result<()> {
     if let Some(folder) = args.heap.parent() {
         std::fs::create_dir_all(folder)?;
     }
-    // If the last run was killed, this puts the heap back to the end of its last whole transaction.
+    // If the last run was killed, this restores the heap to the end of its last complete transaction.
     let heap = Heap::open(&args.heap)?;
     if args.fresh && heap.roots().iter().any(|root| root.name == "index") {
         heap.remove_root("index")?;
@@ -128,14 +128,14 @@ fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Makes the index that of the files as they are now.
+/// Brings the index up to date with the files.
 fn update(index: &Root<Index>, args: &Args) -> Result<()> {
     let start = Instant::now();
     let project = [PathBuf::from(env!("CARGO_MANIFEST_DIR"))];
     let sources = corpus::find(if args.paths.is_empty() { &project } else { &args.paths })?;
     let (mut todo, stale) = compare(index, &sources)?;
     if !stale.is_empty() {
-        eprintln!("{} of the files indexed before were changed or are gone: taking them out", stale.len());
+        eprintln!("{} indexed files have changed or are gone: removing them from the index", stale.len());
         index.txn(|tx, index| Index::forget(index, tx, &stale))?;
     }
     if todo.is_empty() {
@@ -144,7 +144,7 @@ fn update(index: &Root<Index>, args: &Args) -> Result<()> {
             sources.len()
         );
         if args.kill_after_words.is_some() {
-            eprintln!("(so there is nothing to be killed in; --fresh starts again)");
+            eprintln!("(nothing to do, so nothing to interrupt; --fresh starts again)");
         }
         return Ok(());
     }
@@ -152,7 +152,7 @@ fn update(index: &Root<Index>, args: &Args) -> Result<()> {
     let bar = ProgressBar::new(todo.iter().map(|file| file.source.bytes).sum())
         .with_style(ProgressStyle::with_template("{bar:30} {percent:>3}%  {wide_msg}")?);
     let mut countdown = Countdown(args.kill_after_words);
-    // A file that was begun is to be finished before another one is begun.
+    // Finish a file that was begun before starting another one.
     todo.sort_by_key(|file| file.known.is_none());
     for file in &todo {
         add(index, file, &bar, &mut countdown)?;
@@ -162,7 +162,7 @@ fn update(index: &Root<Index>, args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// A file that is not in the index, or not all of it.
+/// A file that is not in the index, or only in part.
 struct Todo {
     source: Source,
     known: Option<Known>,
@@ -175,7 +175,7 @@ struct Known {
     state: State,
 }
 
-/// What is to be added to the index, and which of the files in it are no longer as they were.
+/// The files to add to the index, and those in it that have changed or are gone.
 fn compare(index: &Root<Index>, sources: &[Source]) -> Result<(Vec<Todo>, HashSet<String>)> {
     let mut known: HashMap<String, Known> = index.read(|view, index| {
         let files = view[index].files.iter(view).map(|(name, &file)| (name, &view[file]));
@@ -197,7 +197,7 @@ fn compare(index: &Root<Index>, sources: &[Source]) -> Result<(Vec<Todo>, HashSe
             todo.push(Todo { source: source.clone(), known: as_it_was });
         }
     }
-    stale.extend(known.into_keys()); // those that are gone
+    stale.extend(known.into_keys()); // removed files
     Ok((todo, stale))
 }
 
@@ -211,7 +211,7 @@ fn add(index: &Root<Index>, file: &Todo, bar: &ProgressBar, countdown: &mut Coun
     }
     bar.set_message(name.clone());
 
-    // A pointer cannot leave its transaction, for nothing would keep what it points to alive; held, it can.
+    // A pointer cannot leave its transaction, because nothing would keep its object alive. A held one can.
     let (held, done): (Held<File>, u32) = index.txn(|tx, index| {
         let begun = tx[index].files.get(tx, name).copied();
         let file = begun.map_or_else(|| Index::add_file(index, tx, name, content), Ok)?;
@@ -219,7 +219,7 @@ fn add(index: &Root<Index>, file: &Todo, bar: &ProgressBar, countdown: &mut Coun
         Ok((tx.hold(file), done))
     })?;
     if done > 0 {
-        bar.suspend(|| eprintln!("going on in {name}, behind line {done}"));
+        bar.suspend(|| eprintln!("continuing in {name}, after line {done}"));
     }
 
     let bytes = |lines: &[&str]| lines.iter().map(|line| line.len() as u64 + 1).sum();
@@ -237,7 +237,7 @@ fn add(index: &Root<Index>, file: &Todo, bar: &ProgressBar, countdown: &mut Coun
                     countdown.tick();
                 }
             }
-            tx[file].state = State::UpTo(line_number); // with the words, or not at all
+            tx[file].state = State::UpTo(line_number); // in the transaction that adds the words
             Ok(())
         })?;
         bar.inc(bytes(lines));
@@ -267,7 +267,7 @@ impl Countdown {
 /// Ends this process at once: no destructor runs, nothing is flushed or closed.
 fn kill() {
     eprintln!(
-        "kill -9, in the middle of a transaction. Run this again without --kill-after-words: it goes on from here."
+        "kill -9, in the middle of a transaction. Run this again without --kill-after-words: it continues from here."
     );
     // SAFETY: plain system calls without pointers.
     unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
@@ -295,7 +295,7 @@ fn top(index: &Root<Index>, args: &Args, out: &mut impl Write) -> Result<()> {
     writeln!(
         out,
         "\nTry next:\n  \
-         {command}{heap} --query {word}\n      asks the heap, and looks at no file\n  \
+         {command}{heap} --query {word}\n      queries the heap, and reads no file\n  \
          {command}{heap}{paths} --fresh --kill-after-words {}\n      \
          starts again, and kills itself in the middle; after that, run it without the two flags",
         uses / 3
@@ -313,7 +313,7 @@ fn query(args: &Args, text: &str, out: &mut impl Write) -> Result<()> {
         )
         .into());
     }
-    // Read-only: this never changes the file, so several of us can ask at the same time.
+    // Read-only: this never changes the file, so several queries can run at the same time.
     let heap = Options::new().read_only(true).open(&args.heap)?;
     let index: Root<Index> = heap.existing_root("index")?;
     let mut found: Vec<(String, Vec<(u32, u32)>)> = index.read(|view, index| {
@@ -343,7 +343,7 @@ fn query(args: &Args, text: &str, out: &mut impl Write) -> Result<()> {
     Ok(())
 }
 
-/// The whole index, sorted, so that two can be compared.
+/// The whole index, sorted, so that two indices can be compared.
 fn dump<'r>(view: &View<'r>, index: P<'r, Index<'r>>, out: &mut impl Write) -> Result<()> {
     for (name, _) in view[index].files.iter(view) {
         writeln!(out, "file {name}")?;

@@ -1,4 +1,4 @@
-//! What lies in the heap: which word is used where.
+//! The content of the heap: which word is used where.
 //!
 //! ```text
 //! Index ─┬─ words   "heap" ──→ Word ── uses   [ Use  Use  Use … ]       a hash map, and a vector for each word
@@ -6,18 +6,18 @@
 //!        └─ files   "README.md" ──→ File                                an ordered map
 //! ```
 //!
-//! These are plain Rust structs, pointers and collections. None of the code below says how they are stored, and none of it can
-//! leave them half changed: it runs inside a transaction of the caller, because there is no other way to get a `Txn`.
+//! These are plain Rust structs, pointers and collections. None of the code below deals with storage, and none of it can
+//! leave them half changed: it runs inside the caller's transaction, because there is no other way to get a `Txn`.
 
 use std::collections::HashSet;
 
 use pheap::{Key, P, PBTreeMap, PHashMap, PVec, Persist, Result, Txn, field, txn};
 
-/// The root of the heap. Its fields are read as they are (`view[index].words.get(view, "heap")`), and changed by the functions below.
+/// The root of the heap. Its fields are read directly (`view[index].words.get(view, "heap")`), and changed by the functions below.
 #[derive(Persist, Default)]
 #[repr(C)]
 pub struct Index<'r> {
-    /// By their text. A word is an object of its own, because there is a collection in it, which can be changed where it is.
+    /// By their text. A word is an object of its own, so that the collection in it can be changed in place.
     pub words: PHashMap<'r, P<'r, str>, P<'r, Word<'r>>>,
     /// By their names. A file is an object of its own, because uses point to it.
     pub files: PBTreeMap<'r, P<'r, str>, P<'r, File<'r>>>,
@@ -46,12 +46,12 @@ pub struct Use<'r> {
 #[repr(C)]
 pub struct File<'r> {
     pub name: P<'r, str>,
-    /// Hash of its content, by which a change is noticed.
+    /// Hash of its content, to detect changes.
     pub content: u64,
     pub state: State,
 }
 
-/// How far we are with a file. Changed by the transaction that adds the words, so the two never disagree.
+/// How much of a file is indexed. Changed by the transaction that adds the words, so the two always agree.
 #[derive(Persist, Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum State {
@@ -61,7 +61,7 @@ pub enum State {
 }
 
 impl<'r> Index<'r> {
-    /// Adds a file of which nothing is indexed yet.
+    /// Adds a file without any words.
     pub fn add_file(
         index: P<'r, Self>,
         tx: &mut Txn<'r>,
@@ -104,7 +104,7 @@ impl<'r> Index<'r> {
                 words.remove(tx, &text);
             }
         }
-        Ok(()) // what nothing points to any more is garbage: nothing is ever freed by hand
+        Ok(()) // unreachable objects are garbage: nothing is freed by hand
     }
 }
 

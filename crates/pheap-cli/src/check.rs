@@ -41,14 +41,14 @@ pub fn check(how: &Options, file: &Path, as_json: bool, out: &mut dyn Write) -> 
     Ok(if clean { Outcome::Well } else { Outcome::Unsound })
 }
 
-/// Opening with `verify` finds all that a heap's own check does, and roots that were lost, but says less.
+/// Opening with `verify` finds everything that a heap's own check does, and lost roots, but its report is shorter.
 fn examine(how: &Options, file: &Path) -> Result<Finding> {
     let reader = how.clone().read_only(true);
     let report = |options: Options| options.open(file).and_then(|heap| heap.check());
     let mut problems = Vec::new();
     match report(reader.clone().verify(true).restored(true)) {
         Ok(found) => {
-            // A heap that is sound, and was never closed.
+            // A sound heap that was never closed.
             let what = match reader.open(file) {
                 Err(Error::NotClosed) => {
                     "the heap was in use with `Durability::Process` when the machine went down"
@@ -59,9 +59,8 @@ fn examine(how: &Options, file: &Path) -> Result<Finding> {
                 Err(Error::Copied { .. }) => "this is a copy of a heap that was in use when it was made",
                 _ => return Ok(Finding { report: Some(found), problems }),
             };
-            problems.push(format!(
-                "{what}: every object is one, but the last transactions may be there in parts"
-            ));
+            problems
+                .push(format!("{what}: all objects are valid, but the most recent transactions may be torn"));
             Ok(Finding { report: Some(found), problems })
         }
         Err(error @ Error::Corrupt { .. }) => match report(reader) {

@@ -1,4 +1,4 @@
-//! `pheap dump`: what a root leads to, as JSON.
+//! `pheap dump`: the objects of a root as JSON.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -15,28 +15,28 @@ pub const HELP: &str = r#"How values are printed:
   enums                "Variant", or {"Variant": {fields}}
   arrays, slices       arrays
   strings, char        strings, wherever something points to them
-  numbers              numbers, all digits of them: u64 and larger may be more than a reader of JSON keeps
+  numbers              numbers with all digits; a reader of JSON may round u64 and larger ones
   NaN, infinities      strings: "NaN", "inf", "-inf"
   None, (), unused     null
-  P<T>                 what it points to, at the place that is the fewest pointers away from the root; elsewhere
+  P<T>                 the object, at the place that is the fewest pointers away from the root; elsewhere
                        {"$ref": "0x…"}. The object has that offset in the file as "$id": among its fields, or, if it
-                       is no struct, in {"$id": "0x…", "$value": …}.
-                       What is more than --depth pointers away is a "$ref" without an "$id".
-  what is no value     {"$invalid": "why"}, and the exit status is 1"#;
+                       is not a struct, in {"$id": "0x…", "$value": …}.
+                       An object more than --depth pointers away is a "$ref" without an "$id".
+  invalid values       {"$invalid": "why"}, and the exit status is 1"#;
 
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// The heap
     pub file: PathBuf,
-    /// The name of the root; may be left out if there is one only
+    /// The name of the root; optional if there is only one
     root: Option<String>,
-    /// Follow so many pointers, one behind the other
+    /// Follow chains of at most this many pointers
     #[arg(long, value_name = "N", default_value_t = 8)]
     depth: u64,
-    /// Print so many elements of each array and slice; {"$more": n} stands for the others
+    /// Print at most this many elements of each array and slice; {"$more": n} stands for the others
     #[arg(long, value_name = "N")]
     items: Option<u64>,
-    /// Print no blanks and line ends
+    /// Print no spaces or line breaks
     #[arg(long)]
     compact: bool,
 }
@@ -77,7 +77,7 @@ fn only_root(heap: &Heap) -> Result<String> {
     }
 }
 
-/// Where each object is printed: as near to the root as can be.
+/// Where each object is printed: as near to the root as possible.
 struct Plan {
     /// Object → the one that it is printed in. Both by offset.
     home: HashMap<u64, u64>,
@@ -129,7 +129,7 @@ fn pointers<'v>(value: Value<'v>, items: u64, visit: &mut impl FnMut(Pointer<'v>
     }
 }
 
-/// Whether values of this type have no parts and lead nowhere.
+/// Whether values of this type have no parts and no pointers.
 fn is_scalar(value: &Value<'_>) -> bool {
     matches!(
         value,
@@ -158,7 +158,7 @@ struct Printer<'w, 'v> {
     json: Writer<'w>,
     plan: Plan,
     printed: HashSet<u64>,
-    /// The stack. Not that of the thread: lists are long.
+    /// An explicit stack, because long lists would overflow that of the thread.
     open: Vec<Open<'v>>,
     /// The object that is being printed.
     current: u64,
@@ -207,7 +207,7 @@ impl<'v> Printer<'_, 'v> {
         self.json.end()
     }
 
-    /// Begins to print an object; what is inside follows from the stack.
+    /// Begins to print an object; its content follows from the stack.
     fn object(&mut self, object: Object<'v>) -> io::Result<()> {
         let offset = object.offset();
         self.printed.insert(offset);
@@ -235,7 +235,7 @@ impl<'v> Printer<'_, 'v> {
             Value::Char(c) => self.json.text(c.encode_utf8(&mut [0; 4])),
             Value::Unsigned(n) => self.json.plain(n),
             Value::Signed(n) => self.json.plain(n),
-            // With `?`, the shortest digits that say which number it is.
+            // `?` prints the shortest digits that identify the number.
             Value::F32(x) if x.is_finite() => self.json.plain(format_args!("{x:?}")),
             Value::F64(x) if x.is_finite() => self.json.plain(format_args!("{x:?}")),
             Value::F32(x) => self.json.text(&x.to_string()),

@@ -1,4 +1,4 @@
-//! `pheap`: looks into heaps, without the programs that made them.
+//! `pheap`: inspects heaps, without the programs that wrote them.
 
 #![allow(unreachable_pub)] // nothing outside could reach anything: this is a program
 
@@ -14,45 +14,45 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use pheap::{Error, Heap, Options};
 
-/// Looks into pheap heaps, without the programs that made them.
+/// Inspects pheap heaps, without the programs that wrote them.
 ///
-/// Opens the file read-only: no byte of it is changed, and what a crash has left in its logs is recovered in memory. (`collect` is the
-/// exception, and says so.) A heap that a program has open can not be opened a second time.
+/// Opens the file read-only: no byte of it is changed, and after a crash the heap is recovered in memory. (Only `collect` changes
+/// the file.) A heap that a program has open cannot be opened a second time.
 ///
-/// Exit status: 0 if all is well, 1 if something is wrong with the heap, 2 if the command could not be done.
+/// Exit status: 0 if all is well, 1 if something is wrong with the heap, 2 if the command failed.
 #[derive(Parser, Debug)]
 #[command(name = "pheap", version)]
 struct Args {
     #[command(subcommand)]
     command: Command,
-    /// The file is a copy of a heap that was in use, made when nobody changed it: check all of it, and take it for what it is
+    /// Accept a copy of a heap in use, if nobody changed the heap while it was copied: check all of it first
     #[arg(long, global = true)]
     restored: bool,
 }
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// Shows what the header says: identity, sizes, and whether the heap was closed
+    /// Shows the header: identity, sizes, and whether the heap was closed
     Info(Show),
     /// Lists the roots and their types
     Roots(Show),
     /// Lists the types with their layouts, as the programs that used the heap had them
     Types(Show),
-    /// Follows all pointers from the roots and says what is wrong
+    /// Follows all pointers from the roots and lists all problems
     ///
-    /// The exit status is 1 if something is.
+    /// The exit status is 1 if there are any.
     Check(Show),
-    /// Shows how much there is of what: objects and bytes by root and type
+    /// Counts objects and bytes by root and type
     Stats(Show),
-    /// Prints what a root leads to, as JSON
+    /// Prints the objects of a root as JSON
     #[command(after_help = dump::HELP)]
     Dump(dump::Args),
-    /// Frees what the roots do not lead to; changes the heap
+    /// Frees unreachable objects; changes the heap
     ///
-    /// Everything is checked first, for a collector believes the pointers that it follows. Programs need no such help: an open
-    /// heap collects its roots by itself.
+    /// Everything is checked first, because a collector trusts the pointers that it follows. Programs do not need this: an open
+    /// heap collects its roots automatically.
     Collect(Show),
-    /// Copies a heap to a new file, as if it had been closed just now; holes take no space
+    /// Copies a heap to a new file, which is marked as closed; free pages take no space
     ///
     /// A running program copies its own heap with `Heap::backup`.
     Backup {
@@ -73,14 +73,14 @@ struct Show {
     json: bool,
 }
 
-/// How a command ended that could be done.
+/// The result of a command that succeeded.
 enum Outcome {
     Well,
     /// Something is wrong with the heap. It was printed.
     Unsound,
 }
 
-/// Why a command could not be done.
+/// Why a command failed.
 enum Failure {
     Heap(Error),
     Output(io::Error),
@@ -109,7 +109,7 @@ fn main() -> ExitCode {
     let message = match result {
         Ok(Outcome::Well) => return ExitCode::SUCCESS,
         Ok(Outcome::Unsound) => return ExitCode::from(1),
-        // Whoever reads our output may have read enough (`| head`).
+        // The reader of our output may have stopped (`| head`).
         Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => return ExitCode::SUCCESS,
         Err(Failure::Output(error)) => format!("writing the output: {error}"),
         Err(Failure::Heap(error)) => explain(&error),
@@ -129,7 +129,7 @@ fn run(args: &Args, out: &mut dyn Write) -> Result {
         Command::Check(args) => check::check(how, &args.file, args.json, out),
         Command::Dump(args) => dump::dump(&open(how, &args.file)?, args, out),
         Command::Collect(args) => {
-            drop(open(how, &args.file)?); // what is no heap yet must not become one
+            drop(open(how, &args.file)?); // a file that is no heap yet must not become one
             let heap = how.clone().verify(true).open(&args.file)?;
             let outcome = show::collect(&heap, args.json, out)?;
             heap.close()?;
@@ -142,7 +142,7 @@ fn run(args: &Args, out: &mut dyn Write) -> Result {
     }
 }
 
-/// Opens a heap to look at it.
+/// Opens a heap read-only.
 fn open(how: &Options, file: &Path) -> Result<Heap> {
     Ok(how.clone().read_only(true).open(file)?)
 }

@@ -82,7 +82,7 @@ pub fn info(heap: &Heap, as_json: bool, out: &mut dyn Write) -> Result {
         row([&"state", &in_words]),
     ];
     if let Some(offered) = info.offered {
-        rows.push(row([&"durability", &format!("`{offered:?}` is what `Durability::Auto` takes here")]));
+        rows.push(row([&"durability", &format!("`Durability::Auto` chooses `{offered:?}` here")]));
     }
     if stats.replayed_records + stats.rolled_back_entries > 0 {
         let (redo, undo) = (stats.replayed_records, stats.rolled_back_entries);
@@ -147,7 +147,7 @@ pub fn stats(heap: &Heap, as_json: bool, out: &mut dyn Write) -> Result {
     if report.is_clean() {
         return Ok(Outcome::Well);
     }
-    eprintln!("pheap: what damaged pointers led to is missing here; see `pheap check`");
+    eprintln!("pheap: objects that only damaged pointers led to are missing here; see `pheap check`");
     Ok(Outcome::Unsound)
 }
 

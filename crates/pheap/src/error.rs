@@ -6,8 +6,8 @@ use std::path::PathBuf;
 /// The result of most calls.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a call failed. Nothing committed is ever lost by an error: a failed transaction is rolled back, and a file that
-/// cannot be opened is left as it was.
+/// Why a call failed. An error never loses a committed transaction: a failed transaction is rolled back (but see
+/// [`OutcomeUnknown`](Error::OutcomeUnknown)), and a file that cannot be opened is left as it was.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -27,7 +27,7 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// What is at the path is no file: a directory, a FIFO, a socket or a device. It was not opened.
+    /// The path leads to a directory, a FIFO, a socket or a device. It was not opened.
     #[error("{} is {kind}, and a heap is an ordinary file; give the path of one, which may be new", path.display())]
     NotAFile {
         /// The path.
@@ -36,8 +36,8 @@ pub enum Error {
         kind: &'static str,
     },
 
-    /// The file of the open heap was removed, or another one took its name: what is in the heap will be gone when its last handle is. Transactions that do not have
-    /// to grow the file go on, and [`Heap::backup`](crate::Heap::backup) saves what they have committed.
+    /// The file of the open heap was removed, or another file took its name: the heap's content will be gone with its last handle. Transactions that need not
+    /// grow the file go on, and [`Heap::backup`](crate::Heap::backup) saves all commits.
     #[error(
         "{} was removed while the heap was open, and what is in it will be gone when it is closed; save it with `Heap::backup`, to the same path or another one, and \
          open that",
@@ -73,7 +73,7 @@ pub enum Error {
         supported: u64,
     },
 
-    /// An older pheap wrote the file, in a format that is not read any more.
+    /// An older pheap wrote the file, in a format that is no longer supported.
     #[error(
         "the heap has format {found}, this program knows formats from {oldest} on; export its roots with the program that wrote it, and import them here"
     )]
@@ -111,8 +111,8 @@ pub enum Error {
     )]
     NotClosed,
 
-    /// The heap was in use with `Process` durability and was not closed, and the kernel does not say whether the machine has been down since: there is no
-    /// `/proc` now, or there was none when the heap was opened. Without it, no heap of a process that was killed opens with this durability, but in a tmpfs.
+    /// The heap was in use with `Process` durability and was not closed, and it is unknown whether the machine has been down since: there is no
+    /// `/proc` now, or there was none when the heap was opened. Without `/proc`, a heap of a killed process opens with this durability only in a tmpfs.
     #[error(
         "{} was in use with `Durability::Process`, and whether the machine has been down since, so that it may be torn, cannot be told without /proc; mount it before \
          heaps are opened, or use `Durability::Wal`. What is there opens with `Options::verify(true)`, if nothing is wrong with it",
@@ -123,8 +123,8 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// The file is a copy that was made while the heap was in use, by a program or after it had been killed. What was copied while transactions went
-    /// on may be torn, however good it looks. It was not touched.
+    /// The file is a copy that was made while a program had the heap open, or after that program was killed. A copy made during transactions
+    /// may be torn, however good it looks. It was not touched.
     #[error(
         "{} is a copy of a heap that was in use when it was made, so it may be torn; make copies with `Heap::backup` or `pheap backup`, or of closed heaps. If \
          nobody changed the heap meanwhile, open the copy once with `Options::restored(true)`, which checks all of it first",
@@ -135,7 +135,7 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// The heap was in use with [`Durability::Wal`](crate::Durability::Wal), and its log is not beside it: a copy of the heap without its log, or the log
+    /// The heap was in use with [`Durability::Wal`](crate::Durability::Wal), and its log is not beside it: the file is a copy of the heap without its log, or the log
     /// was removed.
     #[error(
         "{} is missing, which holds the newest transactions of the heap; put it back (if the heap was opened by another name, or renamed, its log lies beside that name: rename it to this), or \
@@ -147,7 +147,7 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// The file beside the heap that has the name of its log is not its log. It was not touched.
+    /// The file with the name of the heap's log is not its log. It was not touched.
     #[error(
         "{} is not the log of this heap ({why}); move it away, or put the log back that belongs there",
         path.display()
@@ -159,8 +159,8 @@ pub enum Error {
         why: String,
     },
 
-    /// With [`Durability::Wal`](crate::Durability::Wal), a heap has a log beside it. Here the log would lie in another file system than the heap: the heap's file
-    /// is mounted by itself (a single file that is given to a container, for example). Elsewhere, the log would be missing. Nothing was touched.
+    /// With [`Durability::Wal`](crate::Durability::Wal), a heap has a log beside it. Here the log would lie in another file system than the heap, because the heap's file
+    /// is a mount of its own (a single file that is given to a container, for example). Elsewhere, the log would be missing. Nothing was touched.
     #[error(
         "{} is mounted by itself, so the log beside it would be missing where the heap is opened in its directory; mount that directory instead of the file",
         path.display()
@@ -170,9 +170,9 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// While the heap was open with [`Durability::Wal`](crate::Durability::Wal), somebody removed its file, or put another file where its log belongs. What would be
-    /// committed from now on could not be found by the next opening, so the heap can neither be read nor written any more. If the heap's file is still there,
-    /// [closing](crate::Heap::close) the heap brings all that was committed to it.
+    /// While the heap was open with [`Durability::Wal`](crate::Durability::Wal), its file was removed, or another file was put where its log belongs. The next opening
+    /// could not find further commits, so the heap can neither be read nor written any more. If the heap's file still exists,
+    /// [closing](crate::Heap::close) the heap writes all commits to it.
     #[error(
         "the files of the heap are not where an opening would find them ({reason}); close the heap, which brings what was committed to its file if that is still there, \
          move the other file away, and open the heap again"
@@ -182,8 +182,8 @@ pub enum Error {
         reason: String,
     },
 
-    /// The transaction has taken place in memory, but the disk failed while its log was written, or the log could not be found afterwards: whether it survives is known
-    /// when the heap is opened again. The heap cannot be used until then; if it is only that the files are [not where they belong](Error::Misplaced), closing it saves the transaction.
+    /// The transaction has taken place in memory, but the disk failed while its log was written, or the log could not be found afterwards: only reopening the heap
+    /// tells whether it survives. The heap cannot be used until then. If merely the files are [misplaced](Error::Misplaced), closing the heap saves the transaction.
     #[error(
         "the disk failed while the transaction was written, or its log cannot be found ({source}); close the heap, and whether the transaction has taken place is known when it is opened again"
     )]
@@ -192,16 +192,16 @@ pub enum Error {
         source: std::io::Error,
     },
 
-    /// The disk failed earlier, or a panic has interrupted pheap where a transaction was neither undone nor done. What is in memory may be more than what is on the
-    /// disk, or half of something, so the heap can neither be read nor written until it is opened again, which finds all that was acknowledged.
+    /// The disk failed earlier, or a panic has interrupted pheap in the middle of a commit or rollback. Memory may be ahead of the
+    /// disk, or inconsistent, so the heap can neither be read nor written until it is reopened, which recovers everything that was acknowledged.
     #[error("the heap has failed ({reason}); open it again, which recovers all that was committed")]
     Failed {
         /// What failed.
         reason: String,
     },
 
-    /// The root holds values of another layout. Nothing is ever read as something else; [`Heap::migrate`](crate::Heap::migrate) makes a new root
-    /// of the old one.
+    /// The root has another type. Nothing is ever read as another type; [`Heap::migrate`](crate::Heap::migrate) makes a new root
+    /// from the old one.
     #[error(
         "root {root:?} holds values of another layout; `Heap::migrate` brings them to the new one\n{difference}"
     )]
@@ -212,7 +212,7 @@ pub enum Error {
         difference: String,
     },
 
-    /// The root has been given another type by [`Heap::migrate`](crate::Heap::migrate) since this handle was made.
+    /// [`Heap::migrate`](crate::Heap::migrate) has changed the root's type since this handle was made.
     #[error(
         "root {root:?} has another type since `Heap::migrate`; get a new handle of it, with that type, from `Heap::root`"
     )]
@@ -221,16 +221,16 @@ pub enum Error {
         root: String,
     },
 
-    /// A heap cannot keep objects of this type, because its type table could not describe it. Nothing was changed; other types are as good as before.
+    /// A heap cannot store objects of this type, because its type table cannot describe it. Nothing was changed; other types are not affected.
     #[error("a heap cannot keep objects of type `{type_name}`: {why}")]
     UnsupportedType {
-        /// The type, or the part of it that is the matter.
+        /// The type, or the offending part of it.
         type_name: String,
-        /// What is the matter, and what to do about it.
+        /// The problem, and what to do about it.
         why: String,
     },
 
-    /// This thread already holds a root of this heap, and waiting for another could wait for ever.
+    /// This thread is already inside a transaction or read of this heap; waiting for another root could deadlock.
     #[error(
         "this thread is inside a transaction or read of the same heap already; pass `tx` on instead, or open the roots together with `pheap::txn`"
     )]
@@ -272,7 +272,7 @@ pub enum Error {
         size: u64,
     },
 
-    /// A change was asked of a heap that is open read-only.
+    /// The heap is open read-only.
     #[error("the heap is open read-only; open it without `read_only(true)` to change it")]
     ReadOnly,
 
@@ -295,7 +295,7 @@ pub enum Error {
     #[error("{0:?} cannot name a root: a name is 1 to 255 bytes long")]
     InvalidName(String),
 
-    /// An option has a value that it cannot have.
+    /// The value of an option is invalid.
     #[error("{0}")]
     InvalidOption(&'static str),
 
@@ -314,33 +314,33 @@ pub enum Error {
         bytes: u64,
     },
 
-    /// The durability asked for is not to be had here.
+    /// The requested durability is not available here.
     #[error("{0}")]
     Unsupported(&'static str),
 
-    /// This process was forked from the one that opened the heap; only that one may use it. What it had open is not open here, so the child can open the heap by its
-    /// path, once the parent has closed it or ended. (Until then that is [`Locked`](Error::Locked).) A program that wants to go on in a child opens the heap after
-    /// `fork`, or closes it before. A child that was forked within a transaction cannot go on with it; that is the parent's.
+    /// This process was forked from the one that opened the heap; only that one may use it. Its files are not open here, so the child can open the heap by its
+    /// path, once the parent has closed it or ended. (Until then that is [`Locked`](Error::Locked).) A program that goes on in a child should open the heap after
+    /// `fork`, or close it before. A child that was forked within a transaction cannot continue it; it is the parent's.
     #[error(
         "the heap was opened by the process that this one was forked from; open it here by its path when that one has closed it or ended, or open it after `fork` only"
     )]
     Forked,
 
-    /// What was to be imported is not what the type asks for, or no data of its format at all. Nothing that is in use was changed.
+    /// The data do not match the type, or are not valid in their format. Existing objects are unchanged.
     #[cfg(feature = "serde")]
     #[error("the data cannot be imported: {what}; correct them, or import another type")]
     Malformed {
-        /// Where in the data, what the deserialiser says, and where in the text.
+        /// The path in the data, the deserialiser's message, and the position in the text.
         what: String,
     },
 
-    /// The transaction was given up by the program, with this reason. pheap itself never returns it.
+    /// The program aborted the transaction, with this reason. pheap itself never returns it.
     #[error("transaction given up: {0}")]
     Aborted(Cow<'static, str>),
 }
 
 impl Error {
-    /// An error with which a program gives up its own transaction: `return Err(Error::abort("not enough money"))`.
+    /// An error with which a program aborts its own transaction: `return Err(Error::abort("not enough money"))`.
     pub fn abort(reason: impl Into<Cow<'static, str>>) -> Error {
         Error::Aborted(reason.into())
     }

@@ -16,7 +16,7 @@ use crate::region::{Group, Region};
 ///
 /// `roots` is a tuple of up to four roots, or a slice of roots of one type ([`Shards`]). Each root comes with a [`Txn`] and a brand of
 /// its own, so no pointer of one can be stored in another. The locks are taken in one fixed order, whatever the order in
-/// `roots`, so no two transactions wait for each other.
+/// `roots`, so transactions cannot deadlock with one another.
 ///
 /// ```
 /// # fn main() -> pheap::Result<()> {

@@ -40,12 +40,12 @@ use crate::store::spans::Span;
 use crate::units::PAGE;
 
 impl Heap {
-    /// Gives a root another type: if it has the layout of `Old`, `f` runs in a transaction, and what it returns becomes the root, together
-    /// with everything else that the transaction has done. Returns whether that was so.
+    /// Gives a root another type: if it has the layout of `Old`, `f` runs in a transaction, and its result becomes the root object, together
+    /// with all other changes of the transaction. Returns whether the root had that layout.
     ///
     /// If there is no such root, or it has another layout than `Old`, this does nothing and returns `Ok(false)`. So a program calls it
-    /// for each version that it has ever had, oldest first, and then opens the root: whichever version it finds is brought to the newest.
-    /// If it is none of them, [`root`](Self::root) is [`Error::TypeMismatch`], as ever.
+    /// for each version that it ever had, oldest first, and then opens the root: whichever version it finds is converted to the newest.
+    /// If the root is of none of them, [`root`](Self::root) fails with [`Error::TypeMismatch`].
     ///
     /// ```
     /// use pheap::{Heap, P, Persist, Result, Root};
@@ -84,7 +84,7 @@ impl Heap {
     ///
     /// # fn main() -> Result<()> {
     /// let heap = Heap::in_memory()?;
-    /// heap.root::<v1::List>("list")?.txn(|tx, list| { // as an old program would have made it
+    /// heap.root::<v1::List>("list")?.txn(|tx, list| { // as an old program would have created it
     ///     for value in 0..10 {
     ///         let node = tx.alloc(Node { value, next: tx[list].head })?;
     ///         tx[list].head = Some(node);
@@ -97,22 +97,22 @@ impl Heap {
     /// # }
     /// ```
     ///
-    /// Objects behind the root whose types are the same in both versions stay where they are: the new root points to them, as above. Objects
-    /// of types that have changed are made anew, by `f`. Types are compared by what is in the file (names, fields, and what their pointers lead
-    /// to), so the two may have the same name, also a name that is set with `#[persist(id = "…")]`. A type that points back to
-    /// the root's has changed with that. Two types whose layouts are the same are one: there is nothing to do.
+    /// Objects whose types are the same in both versions stay where they are: the new root points to them, as above. `f` must create anew the
+    /// objects of changed types. Types are compared by their structure (names, fields, and the types that their pointers lead
+    /// to), so the two may have the same name, also one that is set with `#[persist(id = "…")]`. A type that points back to
+    /// the root's type changes with it. If the layouts are the same, there is nothing to do.
     ///
     /// # Handles
     /// Handles of the root that were made for `Old`, in any thread, fail with [`Error::Migrated`] from then on; so do those that wait for
-    /// the root while `f` runs. [`Held`](crate::Held) pointers stay good, also one to the old root object. That object is garbage if nothing
-    /// points to it.
+    /// the root while `f` runs. [`Held`](crate::Held) pointers stay valid, also one to the old root object. Otherwise that object is garbage,
+    /// unless another one points to it.
     ///
     /// # Crashes
-    /// The new objects, the root and its type change in one transaction: all of it has happened when this returns, durably, or nothing. That
-    /// goes for errors and panics in `f`, too.
+    /// The new objects, the root and its type change in one transaction: when this returns, all of it has happened, durably, or nothing. An
+    /// error or panic in `f` leaves the root as it was.
     ///
     /// # Cost
-    /// What `f` does, a few words for the root, and the time it takes to compare types. No other root is created, renamed, removed or migrated
+    /// The work of `f`, a few words for the root, and the comparison of types. No other root is created, renamed, removed or migrated
     /// meanwhile, and the heap cannot be closed, checked or copied. If there is nothing to do, a lookup.
     ///
     /// # Errors

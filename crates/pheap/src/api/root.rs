@@ -14,10 +14,10 @@ use crate::ptr::P;
 use crate::region::{Exclusive, Region, Shared, guard};
 use crate::txn::context::Hot;
 
-/// A named root of a heap: an object of type `T`, and a region of its own for all that it points to.
+/// A named root of a heap: an object of type `T`, and a region of its own for everything that it points to.
 ///
-/// A handle is cheap to clone and can be sent to other threads. Transactions on one root run one after the other, reads beside each
-/// other; different roots do not wait for one another, so threads scale by using several.
+/// A handle is cheap to clone and can be sent to other threads. Transactions on one root run one after the other, reads run
+/// concurrently. Different roots do not wait for one another, so threads scale by using several.
 pub struct Root<T> {
     pub(crate) heap: Arc<HeapInner>,
     pub(crate) region: Arc<Region>,
@@ -54,8 +54,8 @@ impl<T: Persist> Root<T> {
 
     /// Runs `f` as one transaction: all of it happens, durably before this returns, or nothing.
     ///
-    /// If `f` returns an error or panics, everything that it did is rolled back. A crash at any moment leaves the state before or
-    /// after, whole. Waits while another thread has the root.
+    /// If `f` returns an error or panics, everything that it did is rolled back. A crash at any moment leaves the whole state before or
+    /// after the transaction. Waits while another thread uses the root.
     ///
     /// The error type is fixed, so that a closure may end in `Ok(())`; see [`try_txn`](Self::try_txn) for others.
     ///
@@ -99,12 +99,12 @@ impl<T: Persist> Root<T> {
         }
     }
 
-    /// Runs `f`, which may read and not write. Reads of one root run beside each other, but not beside a transaction. With
-    /// [`Durability::Wal`](crate::Durability::Wal), a read waits first until what it is going to see is durable.
+    /// Runs `f`, which may read but not write. Reads of one root run concurrently, but not beside a transaction. With
+    /// [`Durability::Wal`](crate::Durability::Wal), a read first waits until the data that it will see are durable.
     ///
-    /// Reads may nest, of several roots and heaps, in any order. A read that is not nested waits behind transactions that wait for the root, so that reads which
-    /// overlap keep none away for ever. A nested one does not; so a root that is read within other reads only, by threads that overlap without end, is
-    /// better read first. Inside, do not wait for a thread that needs the same root, also to read: it may be behind a transaction that waits for this read.
+    /// Reads of several roots and heaps may nest in any order. A read that is not nested waits for transactions that are already waiting for the root, so that
+    /// overlapping reads cannot starve a transaction. A nested read does not wait. So if threads overlap without end and read a root only in nested reads, transactions on
+    /// it may starve; make the read of that root the outermost. Inside, do not wait for a thread that needs the same root, also to read: it may queue after a transaction that waits for this read.
     ///
     /// # Errors
     /// [`Error::Nested`] if this thread is inside a transaction of the heap; [`Error::Closed`], [`Error::Migrated`], [`Error::Forked`]; with `Wal`,
@@ -116,7 +116,7 @@ impl<T: Persist> Root<T> {
         Ok(unsafe { f(&View::new(Hot::reader(), &self.region.held), self.object()) })
     }
 
-    /// Collects the root: what was unreachable when this was called is free when it returns. Transactions and reads go on meanwhile.
+    /// Collects the root: objects that were unreachable when this was called are free when it returns. Transactions and reads go on meanwhile.
     /// See [`Heap::collect`](crate::Heap::collect).
     ///
     /// # Errors

@@ -12,7 +12,7 @@ use crate::store::region_header::root_word;
 use crate::txn::context::Context;
 
 impl Heap {
-    /// The root with this name. Created, with the default value, if there is none.
+    /// The root with this name. If there is none, creates it with the default value.
     ///
     /// # Errors
     /// [`Error::TypeMismatch`] if the root is of another type (see [`migrate`](Self::migrate)); [`Error::InvalidName`]; [`Error::ReadOnly`], [`Error::OutOfSpace`] and
@@ -22,7 +22,7 @@ impl Heap {
         self.root_or_init(name, |tx| unsafe { tx.alloc_unbranded(T::default()) }.map(|p| p.addr().as_ptr()))
     }
 
-    /// The root with this name. Created by `init`, which runs in the transaction that creates it, if there is none.
+    /// The root with this name. If there is none, creates it from the result of `init`, which runs in the creating transaction.
     ///
     /// # Errors
     /// As for [`root`](Self::root), and what `init` returns.

@@ -14,12 +14,12 @@ use crate::ptr::{P, bounds, value_of};
 use crate::txn::context::{Context, Hot, Mode};
 use crate::txn::padded::padding_of;
 
-/// An open transaction on a root: `tx[p]` reads and writes the object that `p` points to, and [`alloc`](Txn::alloc) makes new ones.
+/// An open transaction on a root: `tx[p]` reads and writes the object that `p` points to, and [`alloc`](Txn::alloc) creates new ones.
 ///
-/// Indexing for writing makes the object crash-safe *before* it hands out `&mut T`, so code that knows nothing of pheap
-/// (`mem::swap`, `slice::sort`, any function that takes `&mut T`) can be let loose on it.
+/// Indexing for writing makes the object crash-safe *before* it returns `&mut T`, so code that knows nothing of pheap
+/// (`mem::swap`, `slice::sort`, any function that takes `&mut T`) may change it.
 ///
-/// There is no way to free an object: what can no longer be reached from the root is garbage.
+/// There is no way to free an object: unreachable objects are garbage.
 pub struct Txn<'r> {
     view: View<'r>,
 }
@@ -70,7 +70,7 @@ impl<'r> Txn<'r> {
     /// Takes `&self`, so that allocations nest: `tx.alloc(Node { next: Some(tx.alloc(tail)?) })`.
     ///
     /// # Errors
-    /// [`Error::OutOfSpace`] or [`Error::ReservationFull`] if the heap cannot grow. The transaction goes on, if you let it.
+    /// [`Error::OutOfSpace`] or [`Error::ReservationFull`] if the heap cannot grow. The transaction can continue.
     #[inline]
     pub fn alloc<T: Persist<At<'r> = T>>(&self, value: T) -> Result<P<'r, T>> {
         // SAFETY: `T` has the brand of this transaction.
@@ -189,7 +189,7 @@ impl<'r> Txn<'r> {
         }
     }
 
-    /// Elements `range` of a slice, to write. They are logged together, once, and the other elements are not.
+    /// Elements `range` of a slice, to write. They are logged together, once; other elements are not logged.
     ///
     /// # Panics
     /// If the range is not within the slice.
@@ -245,7 +245,7 @@ impl<'r> Txn<'r> {
         }
     }
 
-    /// Keeps a pointer beyond this transaction: good once it has been committed. See [`View::get`].
+    /// Keeps a pointer beyond this transaction; valid once the transaction has committed. See [`View::get`].
     pub fn hold<T>(&self, p: P<'r, T>) -> Held<T::Unbranded>
     where
         T: Pointee<At<'r> = T> + ?Sized,

@@ -16,7 +16,7 @@ use crate::txn::write_set::filter_bits;
 /// The objects of a root, to read: `view[p]` is the object that `p` points to.
 ///
 /// A [`Txn`](crate::Txn) is a view, too, so a function that only reads takes `&View<'r>` and works in both. A view stays in its
-/// thread; [`shared`](View::shared) gives one for several.
+/// thread; [`shared`](View::shared) makes one for several threads.
 pub struct View<'r> {
     at: Place,
     brand: Brand<'r>,
@@ -67,11 +67,11 @@ impl<'r> View<'r> {
 
     /// This view for several threads at once, for instance in [`std::thread::scope`].
     ///
-    /// In a transaction this ends the short path: the changes so far move to their places in the heap, behind the undo log.
+    /// In a transaction this ends the short path: the changes so far are stored in place, after an entry in the undo log.
     ///
     /// # Panics
-    /// If the log could not grow for what the transaction has changed: it is lost then, and would fail with
-    /// [`Error::OutOfSpace`](crate::Error::OutOfSpace) in the end.
+    /// If the log cannot grow for the changes so far. The transaction is then doomed, and would end with
+    /// [`Error::OutOfSpace`](crate::Error::OutOfSpace) anyway.
     pub fn shared(&self) -> Shared<'_, 'r> {
         if self.hot().filter.get() != 0 {
             // SAFETY: only a transaction has something in its filter.

@@ -127,7 +127,7 @@ impl<'r, T: Persist> PVecDeque<'r, T> {
         self.get(view, self.len().wrapping_sub(1))
     }
 
-    /// The elements from front to back, from both ends.
+    /// The elements from front to back; a double-ended iterator.
     pub fn iter<'v>(&self, view: &'v View<'r>) -> Iter<'v, 'r, T> {
         let ring = self.ring();
         Iter { view, ring, from: 0, to: ring.len }
@@ -171,7 +171,7 @@ impl<'r, T: Persist> P<'r, PVecDeque<'r, T>> {
 
 /// Changing a queue.
 ///
-/// Those that may need memory fail with [`Error::OutOfSpace`] or [`Error::ReservationFull`] if the heap cannot grow, and have changed nothing then.
+/// Operations that may allocate fail with [`Error::OutOfSpace`] or [`Error::ReservationFull`] if the heap cannot grow, and have changed nothing then.
 impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
     /// The ring with room for one more.
     #[inline(always)]
@@ -273,10 +273,10 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
         (index < ring.len).then(|| unsafe { buffer::write(tx, ring.at(index)).value_mut() })
     }
 
-    /// Appends what an iterator yields.
+    /// Appends the items of an iterator.
     ///
     /// # Errors
-    /// As for [`push_back`](Self::push_back). What came before is appended then; an `Err` that leaves the transaction undoes it.
+    /// As for [`push_back`](Self::push_back). Earlier items are appended then; an `Err` that leaves the transaction undoes that.
     pub fn extend(self, tx: &mut Txn<'r>, elements: impl IntoIterator<Item = T>) -> Result<()> {
         let elements = elements.into_iter();
         self.reserve(tx, elements.size_hint().0)?;
@@ -286,7 +286,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
         Ok(())
     }
 
-    /// Makes room for at least so many elements more.
+    /// Reserves room for at least this many more elements.
     ///
     /// # Errors
     /// As for [`push_back`](Self::push_back).
@@ -299,7 +299,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
         Ok(())
     }
 
-    /// Gives up memory that is not in use.
+    /// Frees unused memory.
     ///
     /// # Errors
     /// As for [`push_back`](Self::push_back): the elements move to a smaller buffer.
@@ -313,7 +313,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
         Ok(())
     }
 
-    /// Removes all elements, and gives the buffer up. O(1).
+    /// Removes all elements, and frees the buffer. O(1).
     pub fn clear(self, tx: &mut Txn<'r>) {
         if tx[self].buffer.is_none() {
             return;

@@ -13,18 +13,18 @@ use crate::ptr::P;
 
 /// A key of a map, or an element of a set.
 ///
-/// Maps take keys in the form that they are *looked up* by, and make their own: `words.insert(tx, "one", 1)` allocates a string only if
-/// the key is new. Numbers, `bool`, `char` and `[u8; N]` stand for themselves, `P<str>` for a `str`, `P<[u8]>` for a `[u8]`. A type of your own that is
+/// Maps take keys in their *borrowed form*, and make owned ones: `words.insert(tx, "one", 1)` allocates a string only if
+/// the key is new. Numbers, `bool`, `char` and `[u8; N]` are looked up by themselves, `P<str>` by a `str`, `P<[u8]>` by a `[u8]`. A type of your own that is
 /// `Copy` and `Ord` becomes a key by `#[persist(key)]`.
 ///
 /// # Safety
 /// What [`query`](MapKey::query) returns lies in the key itself, or in what [`from_query`](MapKey::from_query) has allocated for it and nothing else
 /// points to: maps let the query of one entry live beside a `&mut` to its value.
 pub unsafe trait MapKey<'r>: Persist<At<'r> = Self> + 'r {
-    /// What the key is looked up by.
+    /// The borrowed form, by which the key is looked up.
     type Query: ?Sized;
 
-    /// What this key is looked up by.
+    /// This key in its borrowed form.
     fn query<'v>(&'v self, view: &'v View<'r>) -> &'v Self::Query;
 
     /// A new key.
@@ -45,7 +45,7 @@ pub unsafe trait MapKey<'r>: Persist<At<'r> = Self> + 'r {
 
 /// A key of a hash map.
 pub trait HashKey<'r>: MapKey<'r, Query: Eq> {
-    /// Feeds the key to a hasher. Equal keys must feed it equally, in all builds and on all machines, for hashes are stored.
+    /// Feeds the key to a hasher. Equal keys must feed it equally, in all builds and on all machines, because hashes are stored.
     fn hash(query: &Self::Query, hasher: &mut KeyHasher);
 }
 
@@ -54,8 +54,8 @@ pub trait OrdKey<'r>: MapKey<'r, Query: Ord> {
     /// Whether keys of one prefix are equal.
     const EXACT: bool = false;
 
-    /// A number that orders keys as they are ordered, as far as it goes: of two keys, the lesser one does not have the greater prefix. Stored beside the
-    /// key, it saves most comparisons a look at the key itself.
+    /// A number that is consistent with the order of keys: of two keys, the lesser one does not have the greater prefix. It is stored beside the
+    /// key, so most comparisons need not read the key itself.
     fn prefix(query: &Self::Query) -> u64 {
         let _ = query;
         0
@@ -79,7 +79,7 @@ impl KeyHasher {
         KeyHasher(SipHasher13::new_with_keys(secret[0], secret[1]))
     }
 
-    /// Adds bytes. Their number is up to the caller: add it first if it varies and more follows.
+    /// Adds bytes. It does not add their number: do that first if it varies and more follows.
     #[inline(always)]
     pub fn write(&mut self, bytes: &[u8]) {
         self.0.write(bytes);

@@ -8,12 +8,12 @@
 //! | `hash` | maps and sets by hash |
 //! | `btree` | maps and sets in order |
 //!
-//! A collection is a few words: a field of a struct, or the root object itself. What it holds lies in buffers of its own. It is read through a
-//! reference (`view[list].names.get(view, 3)`), and changed through its pointer (`list.push(tx, 42)`; [`field!`](crate::field) makes the
+//! A collection is a few words: a field of a struct, or the root object itself. Its elements lie in buffers of its own. Read it through a
+//! reference, passing the view (`view[list].names.get(view, 3)`). Mutate it through its pointer, passing the transaction (`list.push(tx, 42)`; [`field!`](crate::field) makes the
 //! pointer to a field).
 //!
-//! **Ownership.** A collection cannot be copied, only moved, and no `P` into its buffers is ever handed out. So it is the only one who can name
-//! them: values can be moved out of them, and a buffer that it gives up is freed by the commit, without a collection.
+//! **Ownership.** A collection cannot be copied, only moved, and no `P` into its buffers is ever handed out. So only the collection can name
+//! them: values can be moved out of them, and the commit frees a dropped buffer, without a collection.
 
 pub mod btree;
 mod buffer;

@@ -10,7 +10,7 @@ use crate::api::view::View;
 use crate::error::Result;
 use crate::ptr::{P, bounds};
 
-/// A growable string: `String` for a heap. (A `P<str>` is one that never changes, and takes a word less.)
+/// A growable string: `String` for a heap. (A `P<str>` never changes, and takes a word less.)
 ///
 /// ```
 /// # use pheap::{Heap, PString, Root};
@@ -94,7 +94,7 @@ impl<'r> P<'r, PString<'r>> {
     }
 }
 
-/// Changing a string. Those that may need memory fail as [`PVec::push`](P::push) does, and have changed nothing then.
+/// Changing a string. Operations that may allocate fail as [`PVec::push`](P::push) does, and have changed nothing then.
 impl<'r> P<'r, PString<'r>> {
     #[inline(always)]
     fn bytes(self) -> P<'r, PVec<'r, u8>> {
@@ -190,7 +190,7 @@ impl<'r> P<'r, PString<'r>> {
         }
     }
 
-    /// Makes it this text. Cheaper than to [clear](Self::clear) it and push.
+    /// Replaces the text. Cheaper than to [clear](Self::clear) it and push.
     ///
     /// # Errors
     /// As for [`push`](Self::push).
@@ -212,7 +212,7 @@ impl<'r> P<'r, PString<'r>> {
         self.bytes().clear(tx);
     }
 
-    /// Makes room for at least so many bytes more.
+    /// Reserves room for at least this many more bytes.
     ///
     /// # Errors
     /// As for [`push`](Self::push).
@@ -220,7 +220,7 @@ impl<'r> P<'r, PString<'r>> {
         self.bytes().reserve(tx, more)
     }
 
-    /// Gives up memory that is not in use.
+    /// Frees unused memory.
     ///
     /// # Errors
     /// As for [`push`](Self::push): the text moves to a smaller buffer.

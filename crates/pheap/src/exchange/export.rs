@@ -1,4 +1,4 @@
-//! Out.
+//! Export.
 
 use std::fmt;
 
@@ -16,14 +16,14 @@ use crate::ptr::P;
     note = "structs and enums of your own need `#[persist(serde)]` beside `#[derive(Persist)]`"
 )]
 pub trait Export<'r> {
-    /// Serialises the value, with what it points to. Its parts are handed on as [`at.of(&self.part)`](Exporter::of).
+    /// Serialises the value, with the objects that it points to. Pass its parts on as [`at.of(&self.part)`](Exporter::of).
     ///
     /// # Errors
     /// Those of the serialiser, and one of its kind if the value is nested too deep.
     fn export<S: Serializer>(&self, at: Exporter<'_, 'r>, serializer: S) -> Result<S::Ok, S::Error>;
 }
 
-/// Where an export is: the view in which objects are read, and how deep it is nested.
+/// The state of an export: the view in which objects are read, and the depth of nesting.
 #[derive(Clone, Copy)]
 pub struct Exporter<'v, 'r> {
     view: &'v View<'r>,
@@ -42,7 +42,7 @@ impl<'v, 'r> Exporter<'v, 'r> {
         Exported { value, at: self }
     }
 
-    /// One level deeper: behind a pointer, or in a collection.
+    /// One level deeper: through a pointer, or into a collection.
     ///
     /// # Errors
     /// If that is too deep.
@@ -78,7 +78,7 @@ pub struct Exported<'v, 'r, T: ?Sized> {
 }
 
 impl<T: ?Sized> Exported<'_, '_, T> {
-    /// Allows so many levels of pointers and collections, instead of [`MAX_DEPTH`]. Each takes about 1 KiB of the stack, or 4 KiB
+    /// Allows this many levels of pointers and collections, instead of [`MAX_DEPTH`]. Each takes about 1 KiB of the stack, or 4 KiB
     /// without optimisation.
     #[must_use]
     pub fn max_depth(mut self, levels: usize) -> Self {
@@ -94,9 +94,9 @@ impl<'r, T: Export<'r> + ?Sized> Serialize for Exported<'_, 'r, T> {
 }
 
 impl<'r> View<'r> {
-    /// An object, with all that it points to, for a serialiser of serde. See [`exchange`](crate::exchange).
+    /// An object, with all objects that it points to, for a serialiser of serde. See [`exchange`](crate::exchange).
     ///
-    /// Shared objects are exported once for each pointer to them. What is nested too deep, as a cycle is, is an error of the serialiser's.
+    /// Shared objects are exported once for each pointer to them. Nesting too deep, as by a cycle, is an error of the serialiser's type.
     ///
     /// ```
     /// # use pheap::{Heap, PVec, Root};

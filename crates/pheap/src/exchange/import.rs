@@ -1,4 +1,4 @@
-//! In.
+//! Import.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -18,7 +18,7 @@ use crate::layout::Persist;
     note = "structs and enums of your own need `#[persist(serde)]` beside `#[derive(Persist)]`"
 )]
 pub trait Import<'r>: Persist<At<'r> = Self> {
-    /// Makes a value of what a deserialiser reads. What it points to is allocated in [`into.tx()`](Importer::tx); its parts are read by
+    /// Makes a value from a deserialiser. Allocate the objects that it points to in [`into.tx()`](Importer::tx); read its parts by
     /// [`into.seed()`](Importer::seed).
     ///
     /// # Errors
@@ -28,22 +28,22 @@ pub trait Import<'r>: Persist<At<'r> = Self> {
         deserializer: D,
     ) -> Result<Self, D::Error>;
 
-    /// The value of a field that is missing, if that is not an error.
+    /// The value of a missing field, if that is not an error.
     #[doc(hidden)]
     fn missing() -> Option<Self> {
         None
     }
 }
 
-/// Where an import is: the transaction in which objects are made, how deep it is nested, and what has failed.
+/// The state of an import: the transaction in which objects are created, the depth of nesting, and any failure.
 ///
-/// [`Txn::import`] is all that most programs need. An importer of your own reads values one by one, from within a `Visitor`:
+/// [`Txn::import`] suffices for most programs. With an importer of your own, a `Visitor` can read values one by one:
 ///
 /// ```
 /// # use pheap::exchange::Importer;
 /// # use pheap::{Heap, P, PVec, Persist, Root};
 /// # use serde::de::{Deserializer as _, Error as _, SeqAccess, Visitor};
-/// /// Appends to a list that is there already.
+/// /// Appends to an existing list.
 /// struct Append<'i, 't, 'r>(&'i mut Importer<'t, 'r>, P<'r, PVec<'r, P<'r, str>>>);
 ///
 /// impl<'de> Visitor<'de> for Append<'_, '_, '_> {
@@ -89,7 +89,7 @@ impl<'t, 'r> Importer<'t, 'r> {
         Importer { tx, depth: 0, max_depth: MAX_DEPTH, failure: None, path: Path::default() }
     }
 
-    /// Allows so many levels of pointers and collections, instead of [`MAX_DEPTH`]. Each takes about 1 KiB of the stack, or 4 KiB
+    /// Allows this many levels of pointers and collections, instead of [`MAX_DEPTH`]. Each takes about 1 KiB of the stack, or 4 KiB
     /// without optimisation, and several times the size of the values themselves. The deserialiser may have a limit of its own.
     #[must_use]
     pub fn max_depth(mut self, levels: usize) -> Self {
@@ -107,7 +107,7 @@ impl<'t, 'r> Importer<'t, 'r> {
         Seed { into: self, of: PhantomData }
     }
 
-    /// Makes an error of the heap one of the deserialiser's kind, and keeps it for [`error`](Self::error).
+    /// Converts an error of the heap to one of the deserialiser's type, and keeps it for [`error`](Self::error).
     ///
     /// # Errors
     /// If `result` is one.
@@ -119,7 +119,7 @@ impl<'t, 'r> Importer<'t, 'r> {
         })
     }
 
-    /// Goes one level deeper: behind a pointer, or into a collection.
+    /// Goes one level deeper: through a pointer, or into a collection.
     ///
     /// # Errors
     /// If that is too deep, and those of `f`.
@@ -133,7 +133,7 @@ impl<'t, 'r> Importer<'t, 'r> {
         result
     }
 
-    /// What an error of the deserialiser's kind stands for: the error of the heap that was the reason, or else [`Error::Malformed`].
+    /// The cause of an error of the deserialiser: the error of the heap, if there was one, else [`Error::Malformed`].
     pub fn error(self, error: impl fmt::Display) -> Error {
         match self.failure {
             Some(failure) => failure,
@@ -170,7 +170,7 @@ impl<'de, 'r, T: Import<'r>> DeserializeSeed<'de> for Seed<'_, '_, 'r, T> {
 }
 
 impl<'r> Txn<'r> {
-    /// Makes a value of what a deserialiser of serde reads, with new objects for all that it points to. See [`exchange`](crate::exchange).
+    /// Makes a value from a deserialiser of serde, with new objects for everything that it points to. See [`exchange`](crate::exchange).
     ///
     /// ```
     /// # use pheap::{Heap, PVec, Root};
@@ -186,11 +186,11 @@ impl<'r> Txn<'r> {
     /// # }
     /// ```
     ///
-    /// The deserialiser may have more to read: what is behind the value is up to the caller (`end` of serde_json's).
+    /// The deserialiser may have more to read: data after the value are left to the caller (`end` of serde_json's).
     ///
     /// # Errors
     /// [`Error::Malformed`], with the deserialiser's message and the place in the data; [`Error::OutOfSpace`] and the like if there is no memory for the
-    /// objects. What was there before is as it was; new objects are garbage, if the transaction goes on.
+    /// objects. Existing objects are unchanged; new ones are garbage, if the transaction goes on.
     pub fn import<'de, T: Import<'r>, D: Deserializer<'de>>(&mut self, deserializer: D) -> crate::Result<T> {
         let mut into = Importer::new(self);
         T::import(&mut into, deserializer).map_err(|error| into.error(error))

@@ -1,7 +1,7 @@
-//! In and out: objects as data of any format that [serde](https://serde.rs) knows, and back.
+//! Import and export: objects as data of any format of [serde](https://serde.rs), and back.
 //!
-//! [`View::export`](crate::View::export) is an object as serde's `Serialize`; [`Txn::import`](crate::Txn::import) makes objects of what a serde
-//! `Deserializer` reads. Types of your own take part by `#[persist(serde)]`:
+//! [`View::export`](crate::View::export) makes an object `Serialize`; [`Txn::import`](crate::Txn::import) makes objects from a serde
+//! `Deserializer`. `#[persist(serde)]` enables both for your own types:
 //!
 //! ```
 //! use pheap::{Heap, P, PVec, Persist, Root};
@@ -26,29 +26,29 @@
 //! # }
 //! ```
 //!
-//! # What becomes what
+//! # Representation
 //!
 //! | in the heap | as data |
 //! |---|---|
 //! | numbers, `bool`, `char`, `()` | themselves (but see serde_json's feature `float_roundtrip`; and JSON has neither NaN nor infinity: it writes `null`, and does not read it back) |
 //! | `[T; N]` | a tuple of `N`, which is a sequence in JSON; also `[u8; N]` |
-//! | `P<T>` | what it points to; a new object on import |
-//! | `Option<P<T>>` | nothing (`null`), or what it points to; a field that is missing is `None` |
+//! | `P<T>` | the object that it points to; a new object on import |
+//! | `Option<P<T>>` | nothing (`null`), or the object that it points to; a missing field is `None` |
 //! | `P<[T]>`, `PVec`, `PVecDeque` | a sequence |
 //! | `P<str>`, `PString` | a string |
-//! | `PHashMap`, `PBTreeMap` | a map, by what the keys are looked up by (see [`ExchangeKey`] for keys that JSON cannot have); a key that comes twice is an error |
-//! | `PHashSet`, `PBTreeSet` | a sequence, in which a member may come twice |
-//! | structs | maps by the names of the fields; tuple structs are sequences, those with one field are what is in it |
-//! | enums | the name of the variant, or a map from it to what is in it |
+//! | `PHashMap`, `PBTreeMap` | a map with the borrowed keys (see [`ExchangeKey`] for keys that JSON cannot have); a duplicate key is an error |
+//! | `PHashSet`, `PBTreeSet` | a sequence, which may have duplicates |
+//! | structs | maps by the names of the fields; tuple structs are sequences; with one field, just that field |
+//! | enums | the name of the variant, or a map from the name to its content |
 //!
-//! This is how serde's own derives represent Rust types, so programs without pheap can read and write the same data. Fields that the type does not have
-//! are passed over; fields that are missing or come twice are errors.
+//! This is how serde's own derives represent Rust types, so programs without pheap can read and write the same data. Unknown fields
+//! are ignored; missing and duplicate fields are errors.
 //!
-//! # What is lost
+//! # Shared objects and cycles
 //!
-//! An object that several pointers lead to is exported once for each of them, and imported as several objects. A cycle cannot be exported: what is nested
-//! deeper than [`MAX_DEPTH`] is an error, both ways ([`Exported::max_depth`] and [`Importer::max_depth`] set another limit). A list whose nodes point
-//! to one another is nested as deep as it is long; a `PVec` is not nested at all.
+//! An object that several pointers lead to is exported once for each of them, and imported as several objects. A cycle cannot be exported: nesting
+//! deeper than [`MAX_DEPTH`] is an error, both ways ([`Exported::max_depth`] and [`Importer::max_depth`] set another limit). A linked list is nested as deep as it is long; a `PVec` is
+//! not nested at all.
 
 mod collections;
 #[doc(hidden)]
@@ -68,7 +68,7 @@ pub use export::{Export, Exported, Exporter};
 pub use import::{Import, Importer, Seed};
 pub use keys::ExchangeKey;
 
-/// How deep pointers and collections may be nested, unless told otherwise. (serde_json reads 127 brackets that are open at a time.)
+/// The default limit for nested pointers and collections. (serde_json's own limit is 127 open brackets.)
 pub const MAX_DEPTH: usize = 128;
 
 /// What is said about it.

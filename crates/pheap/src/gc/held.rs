@@ -14,8 +14,8 @@ mod model;
 /// A pointer that outlives its transaction, without the brand: made by [`Txn::hold`](crate::Txn::hold), turned into a [`P`](crate::P)
 /// again by [`View::get`](crate::View::get) in a later transaction on the same root.
 ///
-/// It belongs to one open heap and keeps its object alive there; it cannot be stored. If the transaction that made it was rolled
-/// back, it is good for nothing: `get` fails.
+/// It belongs to one open heap and keeps its object alive there; it cannot be stored in a heap. If the transaction that made it was rolled
+/// back, it is invalid: `get` fails.
 pub struct Held<T: Pointee + ?Sized> {
     table: Arc<HeldTable>,
     slot: u32,

@@ -7,7 +7,7 @@ use std::time::Duration;
 const STEPS: usize = 8;
 const BUCKETS: usize = 40 * STEPS;
 
-/// A histogram of pauses: how long a collection kept a region for itself (or for itself and readers), slice by slice.
+/// A histogram of pauses: how long each slice of a collection kept transactions away from a region.
 ///
 /// Durations are counted in buckets, an eighth of their value wide.
 #[derive(Clone, PartialEq, Eq)]
@@ -33,7 +33,7 @@ impl Pauses {
         self.longest
     }
 
-    /// The duration that this share (0 to 1) of the pauses did not exceed, up to an eighth more. Zero if there were none.
+    /// The duration that this share (0 to 1) of the pauses did not exceed, overestimated by at most an eighth. Zero if there were none.
     pub fn quantile(&self, share: f64) -> Duration {
         let rank = (share.clamp(0.0, 1.0) * self.count() as f64).ceil() as u64;
         let mut seen = 0;

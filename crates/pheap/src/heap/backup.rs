@@ -22,14 +22,14 @@ use crate::units::PAGE;
 const CHUNK: u64 = 1 << 20;
 
 impl Heap {
-    /// Copies the heap to a new file at `path`: the state between two transactions, marked as closed, so that it opens anywhere and after a
-    /// reboot, whatever the durability of this heap. Also for heaps in memory and read-only ones, whose logs are replayed in the copy.
+    /// Copies the heap to a new file at `path`: the state between two transactions, marked as closed. So it opens anywhere and after a
+    /// reboot, whatever the durability of this heap. This works for heaps in memory, too, and for read-only ones, whose logs are replayed in the copy.
     ///
-    /// Transactions wait until the copy is there; reads go on. Where the file system can share the blocks of two files (btrfs, XFS), the
+    /// Transactions wait until the copy is complete; reads go on. Where the file system can share the blocks of two files (btrfs, XFS), the
     /// copy takes next to no time and space; elsewhere it takes both for the pages that are in use. The file appears under its name when
-    /// it is complete and durable. A program that is killed meanwhile leaves a file called `.NAME.NUMBER.partial` beside it, which the next backup to `path` removes.
+    /// it is complete and durable. If the program is killed before that, a file called `.NAME.NUMBER.partial` remains, which the next backup to `path` removes.
     ///
-    /// This is the way to copy a heap that is open. What other programs copy of its file meanwhile may be torn: it is refused as [`Error::Copied`].
+    /// Use this to copy a heap that is open. A copy that other programs make of the open file may be torn, and is refused as [`Error::Copied`].
     ///
     /// # Errors
     /// [`Error::Io`] of the kind [`AlreadyExists`](io::ErrorKind::AlreadyExists) if there is a file at `path`, which is left as it is, or

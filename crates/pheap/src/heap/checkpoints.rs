@@ -15,12 +15,12 @@ const STEP: u64 = 16 << 20;
 const PATIENCE: Duration = Duration::from_millis(10);
 
 impl Heap {
-    /// Waits until all that was committed before survives the loss of power, with [`Durability::Wal`](crate::Durability::Wal). With
-    /// [`Pmem`](crate::Durability::Pmem) it does anyway; with [`Process`](crate::Durability::Process) nothing does.
+    /// With [`Durability::Wal`](crate::Durability::Wal), waits until all earlier commits survive a power failure. With
+    /// [`Pmem`](crate::Durability::Pmem) they always do; with [`Process`](crate::Durability::Process) they never do.
     ///
     /// # Errors
     /// [`Error::OutcomeUnknown`](crate::Error::OutcomeUnknown) if the disk fails; [`Error::Failed`](crate::Error::Failed) if it has failed before;
-    /// [`Error::Removed`](crate::Error::Removed) if the heap's file was; [`Error::Closed`](crate::Error::Closed), [`Error::Forked`](crate::Error::Forked).
+    /// [`Error::Removed`](crate::Error::Removed) if the heap's file was removed; [`Error::Closed`](crate::Error::Closed), [`Error::Forked`](crate::Error::Forked).
     pub fn sync(&self) -> Result<()> {
         let heap = self.inner();
         heap.check_open()?;
@@ -28,8 +28,8 @@ impl Heap {
         heap.check_named()
     }
 
-    /// Brings what the log holds to the heap's file, with [`Durability::Wal`](crate::Durability::Wal), as is done in the background when the log has
-    /// become long. Transactions go on meanwhile. Nothing to do for others.
+    /// With [`Durability::Wal`](crate::Durability::Wal), makes a checkpoint: writes the records of the log to the heap's file. A background thread does that when the log is
+    /// half full. Transactions go on meanwhile. With other durabilities this does nothing.
     ///
     /// # Errors
     /// As for [`sync`](Self::sync).

@@ -37,9 +37,9 @@ impl Collections {
 }
 
 impl Heap {
-    /// Waits until it is known what is live in the heap: after that, the memory of all that a crash has left behind is used again.
+    /// Waits for the marking after opening to finish. After that, memory that a crash has leaked is reused.
     ///
-    /// A heap can be used as soon as it is open. If it was not closed before, its objects are marked in the background meanwhile; this
+    /// A heap can be used as soon as it is open. If it was not closed before, its objects are marked in the background; this
     /// waits for that, and helps.
     ///
     /// # Errors
@@ -54,9 +54,9 @@ impl Heap {
         Ok(())
     }
 
-    /// Collects all roots: what was unreachable when this was called is free when it returns. Transactions and reads go on meanwhile.
+    /// Collects all roots: objects that were unreachable when this was called are free when it returns. Transactions and reads go on meanwhile.
     ///
-    /// There is no need to call it: a root is collected when it has allocated about as much as is live (see
+    /// Programs need not call it: a root is collected automatically when it has allocated about as much as is live (see
     /// [`Options::collect_growth`](crate::Options::collect_growth)).
     ///
     /// # Errors

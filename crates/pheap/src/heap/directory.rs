@@ -42,7 +42,7 @@ impl Heap {
         roots.into_iter().map(info).collect()
     }
 
-    /// Gives a root another name, durably, or not at all. Handles stay valid.
+    /// Renames a root, durably, or not at all. Handles stay valid.
     ///
     /// # Errors
     /// [`Error::NoSuchRoot`], [`Error::RootExists`], [`Error::InvalidName`], [`Error::ReadOnly`], [`Error::Nested`].
@@ -71,7 +71,7 @@ impl Heap {
         Ok(())
     }
 
-    /// Removes a root and all its objects, durably, or not at all. Waits for the transactions and reads that are running on it;
+    /// Removes a root and all its objects, durably, or not at all. Waits for running transactions and reads of the root;
     /// handles fail with [`Error::Closed`] from then on.
     ///
     /// # Errors

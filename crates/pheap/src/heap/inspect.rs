@@ -32,17 +32,17 @@ pub struct TypeInfo {
     pub align: u64,
 }
 
-/// What the header of a heap says, and some numbers.
+/// The content of a heap's header, and some numbers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HeapInfo {
     /// Version of the file format.
     pub format: u32,
-    /// The heap's identity. Copies of the file have it, too.
+    /// The heap's identity. Copies of the file share it.
     pub uuid: u128,
     /// The address that it is mapped at, and that its pointers are relative to.
     pub base: u64,
-    /// Bytes of addresses reserved: the most that the heap can ever hold.
+    /// Bytes of addresses reserved: the maximal size of the heap.
     pub reserved: u64,
     /// Bytes of the file that belong to the heap.
     pub file_bytes: u64,
@@ -52,10 +52,10 @@ pub struct HeapInfo {
     pub arena_size: u64,
     /// Number of arenas.
     pub arenas: u64,
-    /// How the heap is in use; `None` if its last user closed it. For a heap that is open read-only, this is how it was found: then
-    /// [`Process`](Durability::Process) or [`Pmem`](Durability::Pmem) is what a program had that was killed. For other heaps it is how they are open.
+    /// How the heap is in use; `None` if its last user closed it. For a heap that is open read-only, this is the state in the file: then
+    /// [`Process`](Durability::Process) or [`Pmem`](Durability::Pmem) means that a program was killed. For other heaps it is how they are open.
     pub in_use: Option<Durability>,
-    /// What [`Durability::Auto`] takes for the file where it lies; `None` for a heap without a file.
+    /// What [`Durability::Auto`] chooses for the file where it lies; `None` for a heap without a file.
     pub offered: Option<Durability>,
     /// Number of types in the type table.
     pub types: u64,
@@ -69,7 +69,7 @@ impl Heap {
         self.inner().look_at_tables(types_of).unwrap_or_default()
     }
 
-    /// What the header says. (In a forked child, nothing if the heap was being changed.)
+    /// The content of the header. (In a forked child, nothing if the heap was being changed.)
     pub fn info(&self) -> HeapInfo {
         let heap = self.inner();
         let of = |regions: Vec<_>| heap.look_at_tables(|tables| self.info_of(tables, regions.len() as u64));
@@ -99,7 +99,7 @@ impl Heap {
         }
     }
 
-    /// Shows the root with this name to `f`, by the heap's own description of its type: for tools that do not know the program. Transactions
+    /// Passes the root with this name to `f`, read by the heap's own description of its type: for tools that do not know the program. Transactions
     /// wait until `f` returns.
     ///
     /// # Errors
@@ -132,7 +132,7 @@ fn types_of(tables: &Tables) -> Vec<TypeInfo> {
     types.iter().enumerate().map(info).collect()
 }
 
-/// An object, or a value inside of one that a pointer leads to.
+/// An object, or a value inside an object that a pointer leads to.
 #[derive(Clone, Copy)]
 pub struct Object<'v> {
     map: &'v HeapMap,
@@ -167,11 +167,11 @@ pub enum Value<'v> {
     Null,
     /// A struct.
     Struct(Fields<'v>),
-    /// An enum: the name of its variant, and that one's fields.
+    /// An enum: the name and the fields of its variant.
     Enum(&'v str, Fields<'v>),
     /// An array or slice.
     List(Elements<'v>),
-    /// Not a value of its type; the text says why.
+    /// Invalid for its type; the text says why.
     Invalid(String),
 }
 
@@ -263,21 +263,21 @@ impl<'v> Object<'v> {
 }
 
 impl<'v> Pointer<'v> {
-    /// Offset in the file that it leads to; for a pointer that leads out of the heap, the address.
+    /// Offset of its target in the file; the address, if that is outside the heap.
     pub fn offset(&self) -> u64 {
         let offset = self.map.offset_of(self.addr);
         if offset < self.map.mapped { offset } else { self.addr }
     }
 
-    /// The name of the type that it is for.
+    /// The name of its target's type.
     pub fn type_name(&self) -> &'v str {
         self.map.type_name(self.target)
     }
 
-    /// What it leads to; `None` if that is nothing but an address, because the type has no bytes.
+    /// Its target; `None` if the type is zero-sized, so that there is no object.
     ///
     /// # Errors
-    /// Why it leads nowhere.
+    /// Why the pointer is invalid.
     pub fn target(&self) -> Result<Option<Object<'v>>, String> {
         let ty = self.map.types.get(self.target as usize);
         let (Some(ty), true) = (ty, self.map.is_possible(self.target)) else {

@@ -46,14 +46,14 @@ pub use options::{Durability, Options};
 
 /// An open heap: a file of Rust objects, mapped into memory.
 ///
-/// A handle is cheap to clone. The file is closed when the last handle and the last [`Root`](crate::Root) are gone, or by
-/// [`close`](Heap::close), which can report errors. Closing is never needed for safety: a program may be killed at any instant.
+/// A handle is cheap to clone. The file is closed when the last handle and the last [`Root`](crate::Root) are dropped, or by
+/// [`close`](Heap::close), which can report errors. Safety never depends on closing: a program may be killed at any instant.
 #[derive(Clone)]
 pub struct Heap {
     inner: Arc<HeapInner>,
 }
 
-/// What a heap holds, and what has been done with it since it was opened.
+/// The sizes of a heap, and counters since it was opened.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
@@ -63,30 +63,30 @@ pub struct Stats {
     pub flushed_lines: u64,
     /// Bytes of log entries written.
     pub log_bytes: u64,
-    /// Syncs of the write-ahead log. Always 0 but in `Wal` durability, like the next three.
+    /// Syncs of the write-ahead log. 0 except in `Wal` durability, like the next three.
     pub syncs: u64,
-    /// Checkpoints: how often the log was brought to the heap's file.
+    /// Checkpoints: how often the log was written to the heap's file.
     pub checkpoints: u64,
     /// Bytes that checkpoints wrote to the heap's file.
     pub checkpoint_bytes: u64,
-    /// Bytes of the heap that are in memory of this process; see [`Options::memory_limit`].
+    /// Bytes of dirty pages in private memory of this process; see [`Options::memory_limit`].
     pub private_bytes: u64,
     /// Bytes of the file.
     pub file_bytes: u64,
     /// Bytes of pages that no root uses.
     pub free_bytes: u64,
-    /// Objects, and bytes of their slots, that are live: those that the last collection of their root found, and all that were allocated
-    /// since. Those of a root that is [not ready](Stats::ready) are not counted.
+    /// Live objects: those that the last collection of their root found, and all that were allocated
+    /// since. Objects of a root that is [not ready](Stats::ready) are not counted.
     pub live_objects: u64,
-    /// See [`live_objects`](Stats::live_objects).
+    /// Bytes of the slots of [`live_objects`](Stats::live_objects).
     pub live_bytes: u64,
-    /// Whether it is known of all roots what is live in them; see [`Heap::wait_ready`].
+    /// Whether the live objects of all roots are known; see [`Heap::wait_ready`].
     pub ready: bool,
-    /// Collections of a root that were completed.
+    /// Completed collections of a root.
     pub collections: u64,
-    /// How long collections have worked, all threads together.
+    /// Total time of collections, over all threads.
     pub collecting: Duration,
-    /// How long transactions had to wait for a collection at most, slice by slice.
+    /// How long transactions may have waited for a collection, slice by slice.
     pub pauses: Pauses,
     /// Redo records that opening the heap replayed.
     pub replayed_records: u64,
@@ -119,7 +119,7 @@ impl Deref for HeapInner {
 }
 
 impl Stats {
-    /// The share of the pages that roots use which holds no live object, 0 to 1: garbage, free slots that wait for an object of
+    /// The share, 0 to 1, of the pages of roots that holds no live object: garbage, free slots for objects of
     /// their type and size, and logs.
     pub fn fragmentation(&self) -> f64 {
         let used = self.file_bytes - self.free_bytes;
@@ -144,7 +144,7 @@ impl Heap {
         Options::new().in_memory()
     }
 
-    /// What committed transactions survive; never [`Durability::Auto`].
+    /// Which crashes committed transactions survive; never [`Durability::Auto`].
     pub fn durability(&self) -> Durability {
         match self.inner.medium {
             Medium::Process => Durability::Process,
@@ -158,7 +158,7 @@ impl Heap {
         self.inner.mapping.path()
     }
 
-    /// Counters since the heap was opened. Those of a running transaction may be included. (In a forked child they are what they were, or 0 if the heap was
+    /// Counters since the heap was opened. They may include a running transaction. (In a forked child they keep their values, or are 0 if the heap was
     /// being changed.)
     pub fn stats(&self) -> Stats {
         let of = |regions: Vec<_>| self.inner.look_at_tables(|tables| self.stats_of(tables, &regions));
@@ -201,13 +201,13 @@ impl Heap {
         stats
     }
 
-    /// Closes the heap: waits for the transactions and reads that are running, makes everything durable, and lets go of the file.
-    /// Roots that are still around fail with [`Error::Closed`] from now on.
+    /// Closes the heap: waits for running transactions and reads, makes everything durable, and releases the file.
+    /// Remaining handles of roots fail with [`Error::Closed`] from now on.
     ///
     /// # Errors
     /// [`Error::Nested`] if this thread is inside a transaction or read of the heap, [`Error::Closed`] if it is closed already,
-    /// [`Error::Io`] if the disk failed: the heap is then closed, but not marked so. [`Error::Removed`] if the heap's file was: then the heap stays open until its last handle
-    /// is gone, so that another one can [save](Heap::backup) what is in it.
+    /// [`Error::Io`] if the disk failed: the heap is then closed, but not marked as closed. [`Error::Removed`] if the heap's file was removed: then the heap stays open until its last handle
+    /// is dropped, so that another handle can [save](Heap::backup) its content.
     pub fn close(self) -> Result<()> {
         self.inner.close(false)
     }

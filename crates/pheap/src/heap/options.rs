@@ -5,23 +5,23 @@ use crate::tuning::Tuning;
 use crate::units::PAGE;
 use crate::wal::SyncPolicy;
 
-/// What committed transactions survive.
+/// Which crashes committed transactions survive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Durability {
-    /// What the file system offers: [`Pmem`](Durability::Pmem) where files can be mapped with `MAP_SYNC` (DAX),
+    /// Chosen by file system: [`Pmem`](Durability::Pmem) where files can be mapped with `MAP_SYNC` (DAX),
     /// [`Process`](Durability::Process) where they are in memory only (tmpfs), else [`Wal`](Durability::Wal).
     #[default]
     Auto,
-    /// The end of the process and the loss of power, on memory that keeps its content: log entries and data are written back from
-    /// the processor's caches. On other memory it costs the same and survives as much as `Process`.
+    /// Survives the end of the process and a power failure, on persistent memory: log entries and data are written back from
+    /// the processor's caches. On other memory it costs the same, and survives only what `Process` does.
     Pmem,
-    /// The end of the process and the loss of power, on any file system: what a transaction changes is appended to a log, in a file of the
-    /// same name with `.wal` at its end, and synced before the transaction returns (see [`SyncPolicy`]). Checkpoints bring it to the
-    /// heap's file in the background. Both files may be renamed while the heap is open, the log follows the heap. A file that is mounted by itself,
-    /// into a container for example, is refused ([`Error::MountedAlone`](crate::Error::MountedAlone)): mount its directory.
+    /// Survives the end of the process and a power failure, on any disk: the changes of a transaction are appended to a log, in a file of the
+    /// same name with `.wal` appended, and synced before the transaction returns (see [`SyncPolicy`]). Checkpoints write them to the
+    /// heap's file in the background. Both files may be renamed while the heap is open; the log follows the heap. A file that is a mount of its own,
+    /// in a container for example, is refused ([`Error::MountedAlone`](crate::Error::MountedAlone)): mount its directory.
     Wal,
-    /// The end of the process at any instant (`kill -9`, abort, panic), but not of the machine.
+    /// Survives the end of the process at any instant (`kill -9`, abort, panic), but not of the machine.
     Process,
 }
 
@@ -82,48 +82,48 @@ impl Options {
         Options::default()
     }
 
-    /// What committed transactions survive. May differ from one opening to the next.
+    /// Which crashes committed transactions survive. May differ from one opening to the next.
     pub fn durability(mut self, durability: Durability) -> Options {
         self.durability = durability;
         self
     }
 
-    /// When the log is synced, with [`Durability::Wal`]: at each commit, unless set. Without meaning for others.
+    /// When the log is synced, with [`Durability::Wal`]; the default is at each commit. Other durabilities ignore it.
     pub fn sync_policy(mut self, policy: SyncPolicy) -> Options {
         self.sync_policy = policy;
         self
     }
 
-    /// How long the log may become before transactions wait for a checkpoint, in bytes, with [`Durability::Wal`]; 128 MiB unless set. A
-    /// checkpoint begins when it is half as long. A single transaction that writes more makes it longer.
+    /// Size of the log in bytes, with [`Durability::Wal`], beyond which transactions wait for a checkpoint; the default is 128 MiB. A
+    /// checkpoint begins when the log is half full. A single transaction that writes more makes it longer.
     pub fn log_limit(mut self, bytes: u64) -> Options {
         self.log_limit = bytes;
         self
     }
 
-    /// How much of the heap may be in memory that belongs to this process, in bytes, with [`Durability::Wal`]; 256 MiB unless set. That are the
-    /// pages that were changed since they were last given back to the page cache, which a checkpoint does when they are more than half of this.
-    /// Pages that an open transaction changes, and tables (0.4 % of the file at most), come on top.
+    /// Limit of the process's private memory for the heap, in bytes, with [`Durability::Wal`]; the default is 256 MiB. These are the
+    /// pages dirtied since they were last evicted; checkpoints evict above half of this limit. The dirty pages of an open
+    /// transaction, and tables (0.4 % of the file at most), come on top.
     pub fn memory_limit(mut self, bytes: u64) -> Options {
         self.memory_limit = bytes;
         self
     }
 
-    /// Opens the heap without ever changing the file: a log that a crash left is replayed in memory only. Other processes may do the
-    /// same at the same time. Transactions fail with [`Error::ReadOnly`].
+    /// Opens the heap without ever changing the file: after a crash, the heap is recovered in memory only. Other processes may open it
+    /// read-only at the same time. Transactions fail with [`Error::ReadOnly`].
     pub fn read_only(mut self, read_only: bool) -> Options {
         self.read_only = read_only;
         self
     }
 
-    /// By how much a new heap grows, in bytes: a power of two of at least 32 KiB. 64 MiB unless set; smaller ones are for tests.
+    /// Unit in which a new heap grows, in bytes: a power of two of at least 32 KiB. The default is 64 MiB; smaller ones are for tests.
     pub fn arena_size(mut self, bytes: u64) -> Options {
         self.arena_size = bytes;
         self
     }
 
-    /// How many bytes of addresses a new heap reserves: a power of two, and the most that it can ever hold. 128 GiB unless set.
-    /// Addresses cost nothing, but a process has 128 TiB of them.
+    /// Bytes of addresses that a new heap reserves: a power of two, and the maximal size of the heap for ever. The default is 128 GiB, the maximum 8 TiB.
+    /// Addresses cost nothing, but a process has only 128 TiB of them.
     pub fn reserve(mut self, bytes: u64) -> Options {
         self.reserve = bytes;
         self
@@ -132,56 +132,56 @@ impl Options {
     /// Maps the heap at this address, a multiple of its [reservation](Options::reserve). Opening fails with [`Error::AddressInUse`] if something
     /// else is there.
     ///
-    /// Unless it is set, a heap is mapped where it was before, or at another place if that one is taken, by an open copy of the same file, for
-    /// instance. A heap that moves has all its pointers rewritten while it is opened, which takes about as long as copying it.
+    /// By default, a heap is mapped where it was before, or elsewhere if that range is taken, for instance by an open copy of the same
+    /// file. When a heap is relocated, opening it rewrites all its pointers, which takes about as long as copying it.
     pub fn base(mut self, addr: u64) -> Options {
         self.base = Some(addr);
         self
     }
 
-    /// The file may not grow beyond this many bytes: [`Error::OutOfSpace`], as if the disk were full.
+    /// Limit of the file's size in bytes. Beyond it, transactions fail with [`Error::OutOfSpace`], as if the disk were full.
     pub fn max_size(mut self, bytes: u64) -> Options {
         self.max_size = bytes;
         self
     }
 
-    /// When a root is collected: when it has allocated this many percent of what was live after its last collection, but at least 4 MiB.
-    /// 100 unless set. Less keeps the file smaller, more collects less often.
+    /// A root is collected when it has allocated this many percent of what was live after its last collection, but at least 4 MiB.
+    /// The default is 100. Lower values keep the file smaller, higher ones collect less often.
     pub fn collect_growth(mut self, percent: u32) -> Options {
         self.collect_growth = percent;
         self
     }
 
-    /// How many threads mark objects when somebody waits for it ([`Heap::collect`](crate::Heap::collect), [`Heap::wait_ready`](crate::Heap::wait_ready)). As many as there are
-    /// processors, but at most 8, unless set.
+    /// Number of threads that mark objects while a caller waits ([`collect`](crate::Heap::collect), [`wait_ready`](crate::Heap::wait_ready)).
+    /// The default is the number of processors, but at most 8.
     pub fn collect_threads(mut self, threads: usize) -> Options {
         self.collect_threads = threads;
         self
     }
 
-    /// What a root has to allocate at least before it is collected, in bytes; see [`collect_growth`](Self::collect_growth). If this is
-    /// little, slices of collections are as short. For tests.
+    /// Bytes that a root must allocate at least before it is collected; see [`collect_growth`](Self::collect_growth). A small
+    /// value also makes the slices of collections short. For tests.
     #[doc(hidden)]
     pub fn collect_least(mut self, bytes: u64) -> Options {
         self.collect_least = bytes;
         self
     }
 
-    /// Checks all of a heap before it is opened, as [`Heap::check`](crate::Heap::check) does, and before anything in the file is changed:
-    /// [`Error::Corrupt`] says what is wrong. For files from elsewhere, whose pointers and values would be believed otherwise.
+    /// Checks the whole heap as [`Heap::check`](crate::Heap::check) does, before anything in the file is changed:
+    /// [`Error::Corrupt`] says what is wrong. For files from elsewhere, whose pointers and values would otherwise be trusted.
     ///
-    /// A heap that was in use with [`Process`](Durability::Process) durability when the machine went down, which is [`Error::NotClosed`]
-    /// otherwise, is opened if nothing is wrong with it. Its last transactions may be there in parts, though.
+    /// It also opens a heap that was in use with [`Process`](Durability::Process) durability when the machine went down (otherwise
+    /// [`Error::NotClosed`]), if nothing is wrong with it. Its most recent transactions may be torn.
     pub fn verify(mut self, verify: bool) -> Options {
         self.verify = verify;
         self
     }
 
-    /// Opens a file that is a copy of a heap in use, which is [`Error::Copied`] otherwise: for one that was copied or restored on purpose, when nobody changed
-    /// the heap. Without meaning for other files.
+    /// Opens a file that is a copy of a heap in use, which is otherwise [`Error::Copied`]: for one that was copied or restored on purpose, while nobody changed
+    /// the heap. It has no effect on other files.
     ///
-    /// All of the heap is [checked](Options::verify) first, its log included, and nothing in the file is changed if something is wrong. That does not tell whether a copy has
-    /// all that was committed. From then on the heap opens in this file without this option.
+    /// The whole heap is [checked](Options::verify) first, its log included; if something is wrong, nothing in the file is changed. The check cannot tell whether a copy has
+    /// everything that was committed. From then on the heap opens in this file without this option.
     pub fn restored(mut self, restored: bool) -> Options {
         self.restored = restored;
         self

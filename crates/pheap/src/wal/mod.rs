@@ -63,12 +63,12 @@ pub(crate) struct WalIdentity {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum SyncPolicy {
-    /// Before a transaction returns: nothing that was committed, or read, is lost when the power fails. Transactions that end at the same
+    /// Before a transaction returns: nothing that was committed, or read, is lost in a power failure. Transactions that commit at the same
     /// time share a sync.
     #[default]
     EveryCommit,
-    /// When [`Heap::sync`](crate::Heap::sync) is called, when the heap is closed, and by checkpoints. A power failure takes the newest transactions since then,
-    /// never a part of one, and never one without those after it; the end of the process takes none.
+    /// When [`Heap::sync`](crate::Heap::sync) is called, when the heap is closed, and by checkpoints. A power failure may lose transactions since then:
+    /// the newest ones, each as a whole. The end of the process loses none.
     OnDemand,
 }
 

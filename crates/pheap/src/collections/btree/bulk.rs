@@ -13,9 +13,9 @@ use crate::ptr::P;
 
 /// Changing many entries.
 impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
-    /// Calls `change` with each entry, in the order of the keys; the value is to write. O(n).
+    /// Calls `change` with each entry, in the order of the keys; the value can be changed. O(n).
     ///
-    /// (There is no `iter_mut`: what is written must be crash-safe before anyone gets a `&mut` to it, so the transaction comes along.)
+    /// (There is no `iter_mut`: each value must be made crash-safe before anyone gets a `&mut` to it, which takes the transaction.)
     pub fn for_each_mut(self, tx: &mut Txn<'r>, change: impl FnMut(&K::Query, &mut V)) {
         self.for_each_mut_in(tx, .., change);
     }
@@ -65,17 +65,17 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
         shrink::mend_top(self, tx);
     }
 
-    /// Removes all entries. O(n): their keys, and the nodes, are given up.
+    /// Removes all entries. O(n): their keys and the nodes are freed.
     pub fn clear(self, tx: &mut Txn<'r>) {
         let map = std::mem::take(&mut tx[self]);
         // SAFETY: the map's own, of which it has just let go.
         unsafe { give_up(tx, map.top, MAX_HEIGHT) };
     }
 
-    /// Inserts what an iterator yields, as [`insert`](Self::insert) does, one after the other.
+    /// Inserts the items of an iterator, as [`insert`](Self::insert) does, one after the other.
     ///
     /// # Errors
-    /// As for [`insert`](Self::insert). What came before is inserted then; an `Err` that leaves the transaction undoes it.
+    /// As for [`insert`](Self::insert). Earlier items are inserted then; an `Err` that leaves the transaction undoes that.
     pub fn extend<'q>(
         self,
         tx: &mut Txn<'r>,

@@ -16,12 +16,12 @@ use crate::ptr::P;
 
 /// Changing a map.
 ///
-/// Whatever these return, a transaction that ends in an error or a panic leaves the map as it was. Those that may need memory fail with
+/// Whatever these return, a transaction that ends in an error or a panic leaves the map as it was. Operations that may allocate fail with
 /// [`Error::OutOfSpace`](crate::Error::OutOfSpace) or [`Error::ReservationFull`](crate::Error::ReservationFull) if the heap cannot grow; then they have
-/// changed nothing. Removal needs no memory (but for the log, as any
+/// changed nothing. Removal needs no memory (except for the log, as any
 /// change). A panic in a key's `Ord` that is caught within the transaction leaves a map that can be used.
 impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
-    /// Inserts an entry, or replaces the value of a key that is there, and returns the old one. O(log n). The key is made from `key`, if it
+    /// Inserts an entry, or replaces the value of an existing key and returns the old value. O(log n). The owned key is made from `key`, if it
     /// is new.
     ///
     /// # Errors
@@ -40,7 +40,7 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
         Ok(None)
     }
 
-    /// The value of a key, to write, if it is there. O(log n).
+    /// The value of a key, to write, if the map has it. O(log n).
     pub fn get_mut<'t>(self, tx: &'t mut Txn<'r>, key: &K::Query) -> Option<&'t mut V> {
         let wanted = Wanted::new::<K>(key);
         let leaf = search::descend(tx, tx[self].top, wanted, |_, _| {})?;
@@ -50,7 +50,7 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
         Some(unsafe { leaf.value_mut(tx, slot) })
     }
 
-    /// Removes a key, and returns its value. O(log n). What the map had allocated for the key is free when the transaction commits.
+    /// Removes a key, and returns its value. O(log n). Memory that the map had allocated for the key is freed when the transaction commits.
     pub fn remove(self, tx: &mut Txn<'r>, key: &K::Query) -> Option<V> {
         let entry = self.take(tx, |tx, top, path| search::find(tx, top, Wanted::new::<K>(key), path))?;
         // SAFETY: made by `from_query` for this map, which has shown nobody more than what it is looked up by.
@@ -88,7 +88,7 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
         Some(shrink::remove(self, tx, leaf, &mut path, place.ok()?))
     }
 
-    /// The place of a key, to look at or fill: one search for what is done with it. O(log n).
+    /// The entry of a key, existing or vacant, to read and change with one search. O(log n).
     pub fn entry<'t, 'q>(self, tx: &'t mut Txn<'r>, key: &'q K::Query) -> Entry<'t, 'q, 'r, K, V> {
         Entry::new(self, tx, key)
     }

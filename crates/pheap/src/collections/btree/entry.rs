@@ -35,7 +35,7 @@ pub enum Entry<'t, 'q, 'r, K: OrdKey<'r>, V> {
     Vacant(VacantEntry<'t, 'q, 'r, K, V>),
 }
 
-/// An entry that is there.
+/// An existing entry.
 pub struct OccupiedEntry<'t, 'r, K, V> {
     map: P<'r, PBTreeMap<'r, K, V>>,
     tx: &'t mut Txn<'r>,
@@ -44,7 +44,7 @@ pub struct OccupiedEntry<'t, 'r, K, V> {
     place: usize,
 }
 
-/// The place of an entry that is not there.
+/// A vacant entry.
 pub struct VacantEntry<'t, 'q, 'r, K: OrdKey<'r>, V> {
     map: P<'r, PBTreeMap<'r, K, V>>,
     tx: &'t mut Txn<'r>,
@@ -73,7 +73,7 @@ impl<'t, 'q, 'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> Entry<'t, 'q, 'r, K, V> 
         }
     }
 
-    /// The value, to write; `value`, if the key was not there.
+    /// The value, to write; inserts `value` if the key is new.
     ///
     /// # Errors
     /// As for [`P::insert`](P#method.insert).
@@ -81,7 +81,7 @@ impl<'t, 'q, 'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> Entry<'t, 'q, 'r, K, V> 
         self.or_insert_with(|_| Ok(value))
     }
 
-    /// The value, to write; what `value` returns, if the key was not there. `value` gets the transaction, to allocate what it needs.
+    /// The value, to write; inserts the result of `value` if the key is new. `value` gets the transaction, to allocate.
     ///
     /// # Errors
     /// As for [`P::insert`](P#method.insert), and what `value` returns.
@@ -95,7 +95,7 @@ impl<'t, 'q, 'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> Entry<'t, 'q, 'r, K, V> 
         }
     }
 
-    /// The value, to write; the default, if the key was not there.
+    /// The value, to write; inserts the default if the key is new.
     ///
     /// # Errors
     /// As for [`P::insert`](P#method.insert).
@@ -106,7 +106,7 @@ impl<'t, 'q, 'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> Entry<'t, 'q, 'r, K, V> 
         self.or_insert_with(|_| Ok(V::default()))
     }
 
-    /// Changes the value, if the key is there.
+    /// Changes the value, if the map has the key.
     pub fn and_modify(mut self, change: impl FnOnce(&mut V)) -> Self {
         if let Entry::Occupied(entry) = &mut self {
             change(entry.get_mut());

@@ -41,8 +41,8 @@ use range::Span;
 
 /// An ordered map: `BTreeMap` for a heap.
 ///
-/// It is read through a reference, and changed through its pointer. Keys are taken, and shown, in the form that they are
-/// [looked up by](crate::collections::MapKey): a `&str` for `P<str>`, a `&u64` for `u64`.
+/// It is read through a reference, and mutated through its pointer. Keys are passed and returned in their
+/// [borrowed form](crate::collections::MapKey): a `&str` for `P<str>`, a `&u64` for `u64`.
 ///
 /// ```
 /// # use pheap::{Heap, P, PBTreeMap, Persist, Root, field};
@@ -76,8 +76,8 @@ use range::Span;
 ///
 /// It is a B+-tree (Bayer and McCreight, "Organization and maintenance of large ordered indexes", 1972; Comer, "The ubiquitous B-tree",
 /// 1979), with up to 32 entries in a leaf and 64 children of an inner node, all but those at the edges at least a third full. Entries stay in the
-/// slots that they were written to, and what is sorted is an array of their numbers (Chen and Jin, "Persistent B+-trees in non-volatile
-/// main memory", VLDB 2015). So an insertion writes an entry, that array, and 16 bits of the key, which searches look at first: a redo record of two
+/// slots that they were written to; only an array of slot numbers is sorted (Chen and Jin, "Persistent B+-trees in non-volatile
+/// main memory", VLDB 2015). So an insertion writes an entry, that array, and 16 bits of the key, which searches compare first: a redo record of two
 /// cache lines. About one insertion in 16 splits a leaf, and writes a new one of 32 entries, too.
 ///
 /// An empty map has no nodes. Values that are collections themselves can be read, replaced and moved, but not changed in place: use a
@@ -120,7 +120,7 @@ impl<K, V> PBTreeMap<'_, K, V> {
 
 /// Reading.
 impl<'r, K: OrdKey<'r>, V: Persist> PBTreeMap<'r, K, V> {
-    /// The value of a key, if it is there. O(log n).
+    /// The value of a key, if the map has it. O(log n).
     #[inline]
     pub fn get<'v>(&self, view: &'v View<'r>, key: &K::Query) -> Option<&'v V> {
         let wanted = Wanted::new::<K>(key);
@@ -130,7 +130,7 @@ impl<'r, K: OrdKey<'r>, V: Persist> PBTreeMap<'r, K, V> {
         Some(leaf.value_at(view, head, place))
     }
 
-    /// The key, in the form that it is looked up by, and its value. O(log n).
+    /// The key, in its borrowed form, and its value. O(log n).
     pub fn get_key_value<'v>(&self, view: &'v View<'r>, key: &K::Query) -> Option<(&'v K::Query, &'v V)>
     where
         K: 'v,
@@ -156,7 +156,7 @@ impl<'r, K: OrdKey<'r>, V: Persist> PBTreeMap<'r, K, V> {
         self.iter(view).next_back()
     }
 
-    /// Whether a key is there. O(log n).
+    /// Whether the map has a key. O(log n).
     #[inline]
     pub fn contains_key(&self, view: &View<'r>, key: &K::Query) -> bool {
         self.get(view, key).is_some()

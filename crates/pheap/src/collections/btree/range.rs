@@ -14,9 +14,9 @@ use crate::collections::key::OrdKey;
 use crate::layout::Persist;
 use crate::ptr::P;
 
-/// A range of keys, in the form that they are looked up by: `3..7`, `..=9`, `"a".."f"`, or a pair of [`Bound`]s.
+/// A range of keys, in their borrowed form: `3..7`, `..=9`, `"a".."f"`, or a pair of [`Bound`]s.
 ///
-/// It is what [`RangeBounds`] is for maps of std, but that ranges of what keys are looked up by need no type annotations.
+/// It corresponds to [`RangeBounds`] for maps of std, but ranges of borrowed keys need no type annotations.
 pub trait KeyRange<Q: ?Sized> {
     /// Where it starts.
     fn start(&self) -> Bound<&Q>;

@@ -60,9 +60,9 @@ impl<K> PBTreeSet<'_, K> {
     }
 }
 
-/// Reading. Elements are seen in the form that they are looked up by.
+/// Reading. Elements are returned in their borrowed form.
 impl<'r, K: OrdKey<'r>> PBTreeSet<'r, K> {
-    /// Whether an element is there. O(log n).
+    /// Whether the set has an element. O(log n).
     #[inline]
     pub fn contains(&self, view: &View<'r>, key: &K::Query) -> bool {
         self.map.contains_key(view, key)
@@ -152,7 +152,7 @@ impl<'r, K: OrdKey<'r>> P<'r, PBTreeSet<'r, K>> {
 
 /// Changing a set.
 impl<'r, K: OrdKey<'r>> P<'r, PBTreeSet<'r, K>> {
-    /// Adds an element. Returns whether it was not there before. O(log n).
+    /// Adds an element. Returns whether it is new. O(log n).
     ///
     /// # Errors
     /// As for a map's `insert`.
@@ -160,7 +160,7 @@ impl<'r, K: OrdKey<'r>> P<'r, PBTreeSet<'r, K>> {
         Ok(self.map().insert(tx, key, ())?.is_none())
     }
 
-    /// Removes an element. Returns whether it was there. O(log n).
+    /// Removes an element. Returns whether the set had it. O(log n).
     pub fn remove(self, tx: &mut Txn<'r>, key: &K::Query) -> bool {
         self.map().remove(tx, key).is_some()
     }
@@ -190,10 +190,10 @@ impl<'r, K: OrdKey<'r>> P<'r, PBTreeSet<'r, K>> {
         self.map().clear(tx);
     }
 
-    /// Adds what an iterator yields.
+    /// Adds the items of an iterator.
     ///
     /// # Errors
-    /// As for [`insert`](Self::insert). What came before is there then; an `Err` that leaves the transaction undoes it.
+    /// As for [`insert`](Self::insert). Earlier items are added then; an `Err` that leaves the transaction undoes that.
     pub fn extend<'q>(self, tx: &mut Txn<'r>, keys: impl IntoIterator<Item = &'q K::Query>) -> Result<()>
     where
         K::Query: 'q,

@@ -19,11 +19,11 @@ const GROUP: usize = 16;
 
 /// Changing many entries.
 impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
-    /// Inserts what an iterator yields. Faster than one [`insert`](Self::insert) after the other, for it waits for the memory of several entries at
+    /// Inserts the items of an iterator. Faster than one [`insert`](Self::insert) after the other, because it waits for the memory of several entries at
     /// once.
     ///
     /// # Errors
-    /// As for [`insert`](Self::insert). What came before is inserted then; an `Err` that leaves the transaction undoes it.
+    /// As for [`insert`](Self::insert). Earlier items are inserted then; an `Err` that leaves the transaction undoes that.
     pub fn extend<Q: Borrow<K::Query>>(
         self,
         tx: &mut Txn<'r>,
@@ -78,7 +78,7 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
         }
     }
 
-    /// Lets `change` see all entries, and change their values. O(n). All of them are logged: to change some of many, look for those first.
+    /// Calls `change` with each entry; the value can be changed. O(n). All entries are logged: to change a few of many, find those first.
     pub fn for_each_mut(self, tx: &mut Txn<'r>, mut change: impl FnMut(&K::Query, &mut V)) {
         let mut cursor = Cursor::new(&tx[self], tx);
         while let Some(at) = cursor.next(tx) {
@@ -107,7 +107,7 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
         drained.into_iter()
     }
 
-    /// Removes all entries, and gives up all memory. O(n).
+    /// Removes all entries, and frees all memory. O(n).
     pub fn clear(self, tx: &mut Txn<'r>) {
         let old = std::mem::take(&mut tx[self]);
         if K::POINTERS {
@@ -122,7 +122,7 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
         unsafe { old.free(tx) };
     }
 
-    /// Gives up memory that is not in use: all entries move. O(n).
+    /// Frees unused memory: all entries move. O(n).
     ///
     /// # Errors
     /// As for [`insert`](Self::insert).

@@ -18,9 +18,9 @@ pub(super) const FEW: usize = 8;
 
 /// Changing a map.
 ///
-/// Whatever these return, a transaction that ends in an error leaves the map as it was. Those that may need memory fail with
+/// Whatever these return, a transaction that ends in an error leaves the map as it was. Operations that may allocate fail with
 /// [`Error::OutOfSpace`](crate::Error::OutOfSpace) or [`Error::ReservationFull`](crate::Error::ReservationFull) if the heap cannot grow; then they have
-/// changed nothing. Should code of the user's panic (`Eq` of a key, or a closure), the map is as it was, or what was done so far is done.
+/// changed nothing. If user code panics (`Eq` of a key, or a closure), the map keeps the changes made so far, and stays valid.
 impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
     /// Sets the value of a key, and returns the old one. O(1), not only amortised: see [`PHashMap`].
     ///
@@ -41,15 +41,15 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
         Some(self.value_mut(tx, &home))
     }
 
-    /// Removes a key, and returns its value. O(1). Its place is used again; the memory is given up by [`clear`](Self::clear) and
-    /// [`shrink_to_fit`](Self::shrink_to_fit) only.
+    /// Removes a key, and returns its value. O(1). Its slot is reused; only [`clear`](Self::clear) and
+    /// [`shrink_to_fit`](Self::shrink_to_fit) free the memory.
     #[inline]
     pub fn remove(self, tx: &mut Txn<'r>, key: &K::Query) -> Option<V> {
         let home = tx[self].find(tx, key).ok()?;
         Some(self.take(tx, &home))
     }
 
-    /// The entry of a key, whether there is one or not: to look at it, and then to change it without looking for it again. O(1).
+    /// The entry of a key, existing or vacant, to read and change with one search. O(1).
     ///
     /// ```
     /// # use pheap::{Heap, P, PHashMap, Root};

@@ -1,4 +1,4 @@
-//! The entry of a key, whether there is one or not.
+//! The entry of a key, existing or vacant.
 
 use super::find::{Absence, Home};
 use super::{HashKey, PHashMap};
@@ -8,15 +8,15 @@ use crate::error::Result;
 use crate::layout::Persist;
 use crate::ptr::P;
 
-/// The entry of a key, whether there is one or not; made by [`entry`](P::entry).
+/// The entry of a key, existing or vacant; made by [`entry`](P::entry).
 pub enum Entry<'t, 'q, 'r, K: HashKey<'r>, V> {
-    /// There is one.
+    /// The map has the key.
     Occupied(OccupiedEntry<'t, 'q, 'r, K, V>),
-    /// There is none.
+    /// The map does not have the key.
     Vacant(VacantEntry<'t, 'q, 'r, K, V>),
 }
 
-/// An entry that is there.
+/// An existing entry.
 pub struct OccupiedEntry<'t, 'q, 'r, K: HashKey<'r>, V> {
     map: P<'r, PHashMap<'r, K, V>>,
     tx: &'t mut Txn<'r>,
@@ -24,7 +24,7 @@ pub struct OccupiedEntry<'t, 'q, 'r, K: HashKey<'r>, V> {
     home: Home<'r, K, V>,
 }
 
-/// An entry that is not there.
+/// A vacant entry.
 pub struct VacantEntry<'t, 'q, 'r, K: HashKey<'r>, V> {
     map: P<'r, PHashMap<'r, K, V>>,
     tx: &'t mut Txn<'r>,
@@ -49,7 +49,7 @@ impl<'t, 'q, 'r, K: HashKey<'r>, V: Persist<At<'r> = V>> Entry<'t, 'q, 'r, K, V>
         }
     }
 
-    /// The value, to write; this one, if there is none.
+    /// The value, to write; inserts `value` if the key is new.
     ///
     /// # Errors
     /// As for [`insert`](P::insert).
@@ -58,7 +58,7 @@ impl<'t, 'q, 'r, K: HashKey<'r>, V: Persist<At<'r> = V>> Entry<'t, 'q, 'r, K, V>
         self.or_insert_with(|_| Ok(value))
     }
 
-    /// The value, to write; what `make` makes, if there is none.
+    /// The value, to write; inserts the result of `make` if the key is new.
     ///
     /// # Errors
     /// That of `make`, and as for [`insert`](P::insert).
@@ -67,7 +67,7 @@ impl<'t, 'q, 'r, K: HashKey<'r>, V: Persist<At<'r> = V>> Entry<'t, 'q, 'r, K, V>
         self.or_insert_with_key(|tx, _| make(tx))
     }
 
-    /// The value, to write; what `make` makes of the key, if there is none.
+    /// The value, to write; inserts the result of `make`, which gets the key, if the key is new.
     ///
     /// # Errors
     /// As for [`or_insert_with`](Self::or_insert_with).
@@ -85,7 +85,7 @@ impl<'t, 'q, 'r, K: HashKey<'r>, V: Persist<At<'r> = V>> Entry<'t, 'q, 'r, K, V>
         }
     }
 
-    /// The value, to write; the default one, if there is none.
+    /// The value, to write; inserts the default if the key is new.
     ///
     /// # Errors
     /// As for [`insert`](P::insert).
@@ -97,7 +97,7 @@ impl<'t, 'q, 'r, K: HashKey<'r>, V: Persist<At<'r> = V>> Entry<'t, 'q, 'r, K, V>
         self.or_insert_with(|_| Ok(V::default()))
     }
 
-    /// Lets `change` change the value, if there is one.
+    /// Changes the value with `change`, if the map has the key.
     #[inline]
     pub fn and_modify(mut self, change: impl FnOnce(&mut V)) -> Self {
         if let Entry::Occupied(entry) = &mut self {

@@ -28,7 +28,7 @@ type Few<'r, K, V> = P<'r, [Slot<Pair<K, V>>]>;
 
 /// A hash map: `HashMap` for a heap.
 ///
-/// It is read through a reference, and changed through its pointer. Keys are given in the form that they are looked up by: a `P<str>` as a `&str`.
+/// It is read through a reference, and mutated through its pointer. Keys are passed in their borrowed form: a `&str` for `P<str>`.
 ///
 /// ```
 /// # use pheap::{Heap, P, PHashMap, Persist, Root, field};
@@ -60,17 +60,17 @@ type Few<'r, K, V> = P<'r, [Slot<Pair<K, V>>]>;
 /// ```
 ///
 /// **How it grows.** There is no moment at which all entries move to a larger table. The map is an *extendible hash table*: buckets of 27 entries, found
-/// by the first bits of the hash through a trie of directories. An insertion that finds its bucket full divides that one in two: it reads 27 entries,
-/// writes about half of them to a new bucket, and up to 4 KiB of a directory; in one of four cases it computes the hashes of the 27 keys anew. That is the
-/// most that an insertion ever does, however large the map is; so there is no `reserve` either. Entries larger than some hundred bytes make that more:
-/// keep them behind a [`P`].
+/// by the first bits of the hash through a trie of directories. An insertion that finds its bucket full splits it: it reads 27 entries,
+/// writes about half of them to a new bucket, and up to 4 KiB of a directory; in one of four cases it recomputes the hashes of the 27 keys. An insertion
+/// never does more, however large the map is; so there is no `reserve` either. Entries larger than some hundred bytes make a split more expensive:
+/// store a [`P`] to them.
 ///
-/// **What it takes.** A map is 24 bytes; up to 8 entries lie one behind the other, in memory for 1, 2, 4 or 8 of them, and are compared one by one. From
-/// then on buckets are about two thirds full: 27 bytes for an entry of 16. They are not given up when entries are removed (but used again):
+/// **Memory.** A map is 24 bytes. Up to 8 entries form an array with room for 1, 2, 4 or 8 of them, and are compared one by one. Beyond
+/// that, buckets are about two thirds full: 27 bytes for an entry of 16. Removing entries does not free buckets (they are reused):
 /// see [`shrink_to_fit`](P::shrink_to_fit) and [`clear`](P::clear).
 ///
-/// **Hashes** are made by SipHash-1-3 with a secret of the heap's, kept with the map, so that nobody can prepare keys that collide. Keys of equal
-/// hashes (because of a [`HashKey`] that knows only a few) are found one by one.
+/// **Hashes** are computed by SipHash-1-3 with a secret of the heap, kept with the map, so that nobody can prepare keys that collide. Keys with equal
+/// hashes (because of a bad [`HashKey`]) are compared one by one.
 ///
 /// Values that are collections themselves can be read, replaced and moved, but not changed in place: use a `PHashMap<K, P<PVec<T>>>` for that.
 #[derive(Persist)]
@@ -117,19 +117,19 @@ impl<'r, K: HashKey<'r>, V: Persist> PHashMap<'r, K, V> {
         self.pair(view, key).map(|pair| &pair.value)
     }
 
-    /// A key as it is in the map, and its value.
+    /// The key as stored in the map, and its value.
     #[inline]
     pub fn get_key_value<'v>(&self, view: &'v View<'r>, key: &K::Query) -> Option<(&'v K::Query, &'v V)> {
         self.pair(view, key).map(|pair| (pair.key.query(view), &pair.value))
     }
 
-    /// Whether there is such a key.
+    /// Whether the map has a key.
     #[inline]
     pub fn contains_key(&self, view: &View<'r>, key: &K::Query) -> bool {
         self.pair(view, key).is_some()
     }
 
-    /// The entries, in an order that means nothing, and stays the same while the map is not changed.
+    /// The entries in arbitrary order, which stays the same while the map is not changed.
     #[inline]
     pub fn iter<'v>(&self, view: &'v View<'r>) -> Iter<'v, 'r, K, V> {
         Iter::new(self, view)

@@ -9,7 +9,7 @@ use crate::api::view::View;
 use crate::error::Result;
 use crate::ptr::P;
 
-/// A hash set: `HashSet` for a heap. It is a [`PHashMap`] without values, and all that is said there holds here.
+/// A hash set: `HashSet` for a heap. It is a [`PHashMap`] without values, and shares its properties.
 ///
 /// ```
 /// # use pheap::{Heap, P, PHashSet, Root};
@@ -59,13 +59,13 @@ impl<K> PHashSet<'_, K> {
 
 /// Reading.
 impl<'r, K: HashKey<'r>> PHashSet<'r, K> {
-    /// Whether there is such an element. O(1).
+    /// Whether the set has an element. O(1).
     #[inline]
     pub fn contains(&self, view: &View<'r>, element: &K::Query) -> bool {
         self.map.contains_key(view, element)
     }
 
-    /// The elements, in an order that means nothing, and stays the same while the set is not changed.
+    /// The elements in arbitrary order, which stays the same while the set is not changed.
     #[inline]
     pub fn iter<'v>(&self, view: &'v View<'r>) -> Keys<'v, 'r, K, ()> {
         self.map.keys(view)
@@ -161,7 +161,7 @@ impl<'r, K: HashKey<'r>> P<'r, PHashSet<'r, K>> {
         unsafe { self.__field(|set| &raw mut (*set).map) }
     }
 
-    /// Inserts an element. Returns whether it was not there. O(1).
+    /// Inserts an element. Returns whether it is new. O(1).
     ///
     /// # Errors
     /// If there is no memory for it, as for [`PHashMap`].
@@ -174,16 +174,16 @@ impl<'r, K: HashKey<'r>> P<'r, PHashSet<'r, K>> {
         }
     }
 
-    /// Removes an element. Returns whether it was there. O(1).
+    /// Removes an element. Returns whether the set had it. O(1).
     #[inline]
     pub fn remove(self, tx: &mut Txn<'r>, element: &K::Query) -> bool {
         self.map().remove(tx, element).is_some()
     }
 
-    /// Inserts what an iterator yields. Faster than one [`insert`](Self::insert) after the other.
+    /// Inserts the items of an iterator. Faster than one [`insert`](Self::insert) after the other.
     ///
     /// # Errors
-    /// As for [`insert`](Self::insert). What came before is inserted then; an `Err` that leaves the transaction undoes it.
+    /// As for [`insert`](Self::insert). Earlier items are inserted then; an `Err` that leaves the transaction undoes that.
     pub fn extend<Q: Borrow<K::Query>>(
         self,
         tx: &mut Txn<'r>,
@@ -202,12 +202,12 @@ impl<'r, K: HashKey<'r>> P<'r, PHashSet<'r, K>> {
         self.map().drain(tx).map(|(element, ())| element)
     }
 
-    /// Removes all elements, and gives up all memory. O(n).
+    /// Removes all elements, and frees all memory. O(n).
     pub fn clear(self, tx: &mut Txn<'r>) {
         self.map().clear(tx);
     }
 
-    /// Gives up memory that is not in use: all elements move. O(n).
+    /// Frees unused memory: all elements move. O(n).
     ///
     /// # Errors
     /// As for [`insert`](Self::insert).

@@ -19,7 +19,7 @@ const LONGEST_BLOCK: usize = 4096;
 
 /// Changing a vector.
 ///
-/// Whatever these return, a transaction that ends in an error leaves the vector as it was. Those that may need memory fail with
+/// Whatever these return, a transaction that ends in an error leaves the vector as it was. Operations that may allocate fail with
 /// [`Error::OutOfSpace`] or [`Error::ReservationFull`] if the heap cannot grow, and with [`Error::TooLarge`]; then they have changed nothing.
 impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
     /// The slots of the buffer, and how many are in use.
@@ -165,7 +165,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
         unsafe { &mut *(std::ptr::from_mut(buffer::write(tx, slots.range(from, to))) as *mut [T]) }
     }
 
-    /// Inserts an element at `index`, before those that are there. O(n).
+    /// Inserts an element at `index`, and moves later ones up. O(n).
     ///
     /// # Errors
     /// As for [`push`](Self::push).
@@ -185,7 +185,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
         Ok(())
     }
 
-    /// Removes element `index`; those behind it move up. O(n).
+    /// Removes element `index`, and moves later ones down. O(n).
     ///
     /// # Panics
     /// If there is no such element.
@@ -247,7 +247,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
         self.set_len(tx, len);
     }
 
-    /// Removes all elements. O(1): where they would have to be zeroed, because they can hold pointers, the buffer is given up.
+    /// Removes all elements. O(1): if they can hold pointers, and would have to be zeroed, the buffer is freed instead.
     pub fn clear(self, tx: &mut Txn<'r>) {
         if !T::POINTERS {
             return self.set_len(tx, 0);
@@ -258,7 +258,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
         }
     }
 
-    /// Makes room for at least so many elements more.
+    /// Reserves room for at least this many more elements.
     ///
     /// # Errors
     /// As for [`push`](Self::push).
@@ -266,7 +266,7 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
         self.with_room(tx, more).map(|_| ())
     }
 
-    /// Gives up memory that is not in use.
+    /// Frees unused memory.
     ///
     /// # Errors
     /// As for [`push`](Self::push): the elements move to a smaller buffer.
@@ -283,10 +283,10 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
         Ok(())
     }
 
-    /// Appends what an iterator yields. Cheaper than to push one by one.
+    /// Appends the items of an iterator. Cheaper than pushing one by one.
     ///
     /// # Errors
-    /// As for [`push`](Self::push). What came before is appended then; an `Err` that leaves the transaction undoes it.
+    /// As for [`push`](Self::push). Earlier items are appended then; an `Err` that leaves the transaction undoes that.
     pub fn extend(self, tx: &mut Txn<'r>, elements: impl IntoIterator<Item = T>) -> Result<()> {
         let mut elements = elements.into_iter();
         loop {
@@ -428,14 +428,14 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
         drained.into_iter()
     }
 
-    /// Keeps the elements for which `keep` is true. O(n); from the first one that goes, all are logged.
+    /// Keeps the elements for which `keep` is true. O(n); all elements from the first removed one on are logged.
     pub fn retain(self, tx: &mut Txn<'r>, keep: impl FnMut(&T) -> bool) {
         // The user's code comes first: should it panic, nothing has moved.
         let kept: Vec<bool> = tx[self].iter(tx).map(keep).collect();
         self.keep(tx, &kept);
     }
 
-    /// Removes elements that are equal to the one before them that stays.
+    /// Removes elements that equal the preceding kept one.
     pub fn dedup(self, tx: &mut Txn<'r>)
     where
         T: PartialEq,

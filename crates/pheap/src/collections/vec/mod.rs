@@ -18,7 +18,7 @@ pub use iter::Iter;
 
 /// A growable array: `Vec` for a heap.
 ///
-/// It is read through a reference, and changed through its pointer:
+/// It is read through a reference, and mutated through its pointer:
 ///
 /// ```
 /// # use pheap::{Heap, PVec, Persist, Root, field};
@@ -81,7 +81,7 @@ impl<T> PVec<'_, T> {
 }
 
 impl<'r, T: Persist<At<'r> = T>> PVec<'r, T> {
-    /// A vector of copies of these elements, in a buffer of just that size.
+    /// A vector of copies of these elements, in a buffer of exactly that size.
     ///
     /// # Errors
     /// As for [`Txn::alloc_slice`].
@@ -92,7 +92,7 @@ impl<'r, T: Persist<At<'r> = T>> PVec<'r, T> {
         PVec::from_iter(tx, elements.iter().copied())
     }
 
-    /// A vector of what an iterator yields.
+    /// A vector of the items of an iterator.
     ///
     /// # Errors
     /// As for [`Txn::alloc_slice`].
@@ -165,8 +165,8 @@ impl<'r, T: Persist> PVec<'r, T> {
 
     /// Elements `range` as a slice.
     ///
-    /// In a transaction that has changed some of them, this ends the short path (see the [crate's documentation](crate#short-and-long-transactions)): to
-    /// look at single elements, use [`get`](Self::get) and [`iter`](Self::iter).
+    /// In a transaction that has changed some of them, this ends the short path (see the [crate's documentation](crate#short-and-long-transactions)). To
+    /// read single elements, use [`get`](Self::get) and [`iter`](Self::iter).
     ///
     /// # Panics
     /// If the range is not within the vector.
@@ -178,7 +178,7 @@ impl<'r, T: Persist> PVec<'r, T> {
         unsafe { &*(std::ptr::from_ref(buffer::read(view, slots.range(from, to))) as *const [T]) }
     }
 
-    /// Looks for `value` in a sorted vector: `Ok` with the index of an equal element, or `Err` with the place where it could be inserted.
+    /// Looks for `value` in a sorted vector: `Ok` with the index of an equal element, or `Err` with the index at which it could be inserted.
     /// O(log n), as are the next three.
     ///
     /// # Errors
@@ -190,7 +190,7 @@ impl<'r, T: Persist> PVec<'r, T> {
         self.binary_search_by(view, |element| element.cmp(value))
     }
 
-    /// [`binary_search`](Self::binary_search) by a function that compares an element with what is looked for.
+    /// [`binary_search`](Self::binary_search) by a function that compares an element with the wanted one.
     ///
     /// # Errors
     /// As there.
@@ -226,7 +226,7 @@ impl<'r, T: Persist> PVec<'r, T> {
         self.binary_search_by(view, |element| key_of(element).cmp(key))
     }
 
-    /// The index of the first element for which `pred` is false, where it is true for all before and false for all behind.
+    /// The index of the first element for which `pred` is false. It must be true for all elements before and false for all after.
     pub fn partition_point(&self, view: &View<'r>, mut pred: impl FnMut(&T) -> bool) -> usize {
         let compare = |element: &T| if pred(element) { Ordering::Less } else { Ordering::Greater };
         self.binary_search_by(view, compare).unwrap_or_else(|place| place)

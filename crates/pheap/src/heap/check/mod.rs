@@ -23,11 +23,11 @@ use map::HeapMap;
 /// Problems that a report spells out.
 const SPELLED_OUT: usize = 100;
 
-/// What [`Heap::check`] has found.
+/// The result of [`Heap::check`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {
-    /// Objects that the roots lead to.
+    /// Reachable objects.
     pub objects: u64,
     /// Bytes of their slots.
     pub bytes: u64,
@@ -37,9 +37,9 @@ pub struct Report {
     pub roots: u64,
     /// The objects by root and type, the largest first.
     pub usage: Vec<Usage>,
-    /// What is wrong, as sentences; the first hundred.
+    /// The first hundred problems, as sentences.
     pub problems: Vec<String>,
-    /// How many more problems there are.
+    /// Number of further problems.
     pub more_problems: u64,
 }
 
@@ -53,11 +53,11 @@ pub struct Usage {
     pub type_name: String,
     /// The type's [number](super::TypeInfo::number).
     pub type_number: u32,
-    /// Objects that the root leads to.
+    /// Objects that are reachable from the root.
     pub objects: u64,
     /// Bytes of their slots.
     pub bytes: u64,
-    /// Bytes of all spans for such objects: what is more than `bytes` is garbage, or free for new ones.
+    /// Bytes of all spans for such objects. The excess over `bytes` is garbage, or free for new objects.
     pub span_bytes: u64,
 }
 
@@ -102,15 +102,15 @@ impl Problems {
 }
 
 impl Heap {
-    /// Looks at the whole heap: follows all pointers from the roots and sees whether each leads to an object of its type in its root, and
-    /// whether every length, `bool`, `char`, enum and string is possible; and that no such object lies where the allocator sees a free slot. Nothing is
+    /// Checks the whole heap: follows all pointers from the roots, and tests that each leads to an object of its type in its root;
+    /// that every length, `bool`, `char`, enum and string is valid; and that no reachable object lies in a slot that the allocator takes for free. Nothing is
     /// repaired.
     ///
-    /// Transactions wait until it is over; reads go on. It takes about as long as reading all objects, and a bit of memory for each.
+    /// Transactions wait until it is over; reads go on. It takes about as long as reading all objects, and a little memory for each.
     ///
     /// # Errors
-    /// [`Error::Nested`] if this thread is inside a transaction or read of the heap; [`Error::Closed`], [`Error::Forked`]. A heap in which
-    /// something is wrong is no error here: see [`Report::is_clean`].
+    /// [`Error::Nested`] if this thread is inside a transaction or read of the heap; [`Error::Closed`], [`Error::Forked`]. Problems in the
+    /// heap are not an error here: see [`Report::is_clean`].
     pub fn check(&self) -> Result<Report> {
         let still = self.inner().still()?;
         let is_live = still.regions.is_live();

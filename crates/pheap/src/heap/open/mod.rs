@@ -51,7 +51,7 @@ impl Options {
     /// Opens the heap in the file at `path`: creates it if there is none, recovers it if its last user crashed.
     ///
     /// # Errors
-    /// [`Error::NotAHeap`], [`Error::Truncated`], [`Error::NewerFormat`], [`Error::OlderFormat`], [`Error::Corrupt`] for files that are not (or no longer) good
+    /// [`Error::NotAHeap`], [`Error::Truncated`], [`Error::NewerFormat`], [`Error::OlderFormat`], [`Error::Corrupt`] for files that are not (or no longer) valid
     /// heaps, which are left as they are; [`Error::Locked`] and [`Error::AlreadyOpen`] for heaps that are in use; [`Error::Copied`], [`Error::NotClosed`] and
     /// [`Error::BootUnknown`] for those that may be torn;
     /// [`Error::NoPermission`], [`Error::OutOfSpace`], [`Error::AddressInUse`], [`Error::Io`].
@@ -60,7 +60,7 @@ impl Options {
         open_file(self, path.as_ref())
     }
 
-    /// A heap without a file, which is gone when the last handle is: the same program, on volatile memory.
+    /// A heap in volatile memory, without a file. It is gone when the last handle is dropped.
     ///
     /// # Errors
     /// [`Error::OutOfSpace`], [`Error::AddressInUse`], [`Error::Io`].
