@@ -11,9 +11,9 @@ use crate::medium::{Content, Moment, Snapshot};
 use crate::model::State;
 use crate::program::{Change, One, Op, Program, Setting, Which};
 use crate::report::{Crash, Failure, Totals};
-use crate::rng::{Rng, mix};
 use crate::run::{Ready, Run, Trace, calls, ready, run};
 use crate::subset::Breadth;
+use pheap_testkit::rng::{Rng, mix};
 
 /// How thoroughly to explore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use pheap_crash::progress::Progress;
-use pheap_crash::rng::Rng;
 use pheap_crash::schedule::{Faults, Kind, Place, STAGES, Stage, fingerprint};
 use pheap_crash::shrink::shrink;
 use pheap_crash::{Explorer, Limits, Program, Totals};
+use pheap_testkit::Rng;
 
 /// How long a shorter program is sought after a failure.
 const SHRINK: Duration = Duration::from_secs(20);

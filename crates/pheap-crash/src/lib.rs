@@ -44,7 +44,6 @@ pub mod ops;
 pub mod program;
 pub mod progress;
 pub mod report;
-pub mod rng;
 pub mod run;
 pub mod schedule;
 pub mod seeded;

@@ -8,8 +8,8 @@ use pheap::{Heap, Options};
 
 use crate::disk_image::Files;
 use crate::image::Image;
-use crate::rng::Rng;
 use crate::subset::{Breadth, Visit, subsets};
+use pheap_testkit::Rng;
 
 /// What a medium holds when a heap is opened on it.
 #[derive(Debug, Clone)]

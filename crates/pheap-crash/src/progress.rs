@@ -97,8 +97,8 @@ mod tests {
 
     #[test]
     fn progress_comes_back_for_the_same_schedule() {
-        let folder = std::env::temp_dir().join(format!("pheap-crash-progress-{}", std::process::id()));
-        let path = folder.join("file");
+        let folder = pheap_testkit::tempdir();
+        let path = folder.path().join("new/file");
         let progress = Progress {
             fingerprint: 7,
             place: Place { stage: 2, program: 30 },
@@ -109,6 +109,5 @@ mod tests {
         progress.write(&path).unwrap();
         assert_eq!(Progress::read(&path, 7).unwrap(), Some(progress));
         assert_eq!(Progress::read(&path, 8).unwrap(), None);
-        fs::remove_dir_all(&folder).unwrap();
     }
 }

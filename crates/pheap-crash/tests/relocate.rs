@@ -15,10 +15,10 @@ use pheap_crash::medium::{Content, Medium, Moment, Snapshot};
 use pheap_crash::model::State;
 use pheap_crash::objects::{Handles, observe};
 use pheap_crash::program::{One, Setting, Which};
-use pheap_crash::rng::Rng;
 use pheap_crash::run::{Run, catching, ready, run};
 use pheap_crash::seeded::Seeded;
 use pheap_crash::subset::{Breadth, subsets};
+use pheap_testkit::Rng;
 
 /// Addresses for heaps. The first is where a run has its own.
 const BASES: [u64; 6] = [0x5f00 << 32, 0x5e00 << 32, 0x5d00 << 32, 0x5c00 << 32, 0x5b00 << 32, 0x5a00 << 32];

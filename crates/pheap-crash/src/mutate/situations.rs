@@ -21,9 +21,9 @@ use crate::medium::{Content, Moment, Snapshot};
 use crate::model::State;
 use crate::objects::Record;
 use crate::program::{One, Program, Setting, Which};
-use crate::rng::Rng;
 use crate::run::{Ready, Run, catching, options, ready};
 use crate::subset::Breadth;
+use pheap_testkit::Rng;
 
 /// How long another thread has to do what it must not.
 const PATIENCE: Duration = Duration::from_millis(100);

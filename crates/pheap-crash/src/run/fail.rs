@@ -12,7 +12,7 @@ use crate::model::State;
 use crate::objects::{found, handle};
 use crate::ops;
 use crate::program::{One, Which};
-use crate::rng::Rng;
+use pheap_testkit::Rng;
 
 /// How often each kind of call was made on each file.
 pub type Calls = HashMap<(File, Call), usize>;

@@ -5,7 +5,7 @@ use crate::medium::{Content, Medium, Snapshot};
 use crate::model::State;
 use crate::objects::{Seen, base, see};
 use crate::program::Change;
-use crate::rng::Rng;
+use pheap_testkit::Rng;
 
 impl Run {
     /// Goes on with a medium that has this content.

@@ -11,8 +11,8 @@ use crate::model::State;
 use crate::objects::{Handles, handle, observe};
 use crate::ops;
 use crate::program::{One, Setting};
-use crate::rng::Rng;
 use crate::run::{Ready, Run, options};
+use pheap_testkit::Rng;
 
 /// Where a heap is that has moved.
 const ELSEWHERE: u64 = 0x5e00 << 32;
