@@ -39,6 +39,7 @@ pub mod layouts;
 pub mod medium;
 pub mod model;
 pub mod mutate;
+mod named;
 pub mod objects;
 pub mod ops;
 pub mod program;

@@ -73,15 +73,18 @@ fn is_found(bug: Bug) {
 /// Those that take little time.
 fn situations() -> impl Iterator<Item = Situation> {
     use Situation::{Recycled, Reused, ReusedOnDisk, Types};
-    Situation::all().filter(|situation| ![Recycled, Reused, ReusedOnDisk, Types].contains(situation))
+    Situation::ALL
+        .iter()
+        .copied()
+        .filter(|situation| ![Recycled, Reused, ReusedOnDisk, Types].contains(situation))
 }
 
 /// For bugs that no program of one thread shows: one of the situations does, all of them tried.
 fn is_found_in_a_situation(bug: Bug) {
     let found = situations().find_map(|situation| {
-        let start = situation.start().unwrap_or_else(|error| panic!("{situation}: {error}"));
+        let start = situation.start().unwrap_or_else(|error| panic!("{situation:?}: {error}"));
         let _seeded = Seeded::new(bug);
-        situation.explore(start).err().map(|error| format!("in the situation `{situation}`: {error}"))
+        situation.explore(start).err().map(|error| format!("in the situation `{situation:?}`: {error}"))
     });
     println!("{bug:?} is found {}", found.unwrap_or_else(|| panic!("{bug:?} is not found")));
 }
@@ -89,8 +92,8 @@ fn is_found_in_a_situation(bug: Bug) {
 #[test]
 fn without_a_bug_nothing_is_found_in_any_situation() {
     for situation in situations() {
-        let start = situation.start().unwrap_or_else(|error| panic!("{situation}: {error}"));
-        situation.explore(start).unwrap_or_else(|error| panic!("{situation}: {error}"));
+        let start = situation.start().unwrap_or_else(|error| panic!("{situation:?}: {error}"));
+        situation.explore(start).unwrap_or_else(|error| panic!("{situation:?}: {error}"));
     }
 }
 
