@@ -357,6 +357,11 @@ impl Snapshot {
         }
     }
 
+    /// What is left if this is chosen of what is pending.
+    pub fn left(&self, moment: &Moment, chosen: &[bool], killed: bool) -> Content {
+        self.with(&self.choose(moment, chosen, killed).0)
+    }
+
     /// The content after this.
     pub fn with(&self, chosen: &Chosen) -> Content {
         match (self, chosen) {

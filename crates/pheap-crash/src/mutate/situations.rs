@@ -217,12 +217,9 @@ fn crash_everywhere(
             continue;
         }
         let mut rng = Rng::new(&[at as u64]);
-        let done = point.subsets(BREADTH, &mut rng, |chosen| {
-            let (changes, _) = image.choose(point, chosen, false);
-            match holds(image.with(&changes)) {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(error) => ControlFlow::Break(error),
-            }
+        let done = point.subsets(BREADTH, &mut rng, |chosen| match holds(image.left(point, chosen, false)) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => ControlFlow::Break(error),
         });
         if let ControlFlow::Break(error) = done {
             return Err(format!("when the power fails at point {at} ({}), {error}", point.at()));
@@ -286,8 +283,7 @@ fn reused(start: &Start, wal: bool) -> Result<(), String> {
             for part in 0..=4 {
                 let chosen: Vec<bool> =
                     (0..point.pending()).map(|i| i * 4 < point.pending() * part).collect();
-                let (changes, _) = image.choose(point, &chosen, false);
-                push_after(image.with(&changes))
+                push_after(image.left(point, &chosen, false))
                     .map_err(|error| format!("after `{program}`, a crash, and pushes, {error}"))?;
             }
         }
@@ -344,8 +340,7 @@ fn recycled(start: Start) -> Result<(), String> {
         }
         for first in (0..point.pending()).rev() {
             let chosen: Vec<bool> = (0..point.pending()).map(|i| i >= first).collect();
-            let (changes, _) = image.choose(point, &chosen, false);
-            let run = Run::open(Setting::default(), image.with(&changes), None, 3)
+            let run = Run::open(Setting::default(), image.left(point, &chosen, false), None, 3)
                 .map_err(|error| format!("when the power fails after a checkpoint, {error}"))?;
             if !states.contains(run.state()) {
                 return Err(format!("an older state is there:\n{}", states[0].difference(run.state())));

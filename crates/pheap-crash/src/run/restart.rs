@@ -148,8 +148,7 @@ impl Run {
             _ => (0..point.pending()).map(|_| rng.chance(128)).collect(),
         };
         let now = Snapshot::new(self.medium.durable());
-        let (changes, _) = now.choose(point, &chosen, killed);
-        let left = now.with(&changes);
+        let left = now.left(point, &chosen, killed);
         match (how, left) {
             (Change::Convert, left @ Content::Memory(..)) => phase.start.clone().mapped(&left.words()),
             (_, left) => left,
