@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Parser;
 use pheap::{Durability, Heap, Options, P, Persist, Root, Stats, SyncPolicy};
+use pheap_testkit::Rng;
 
 #[derive(Parser)]
 struct Args {
@@ -42,17 +43,6 @@ struct Entry<'r> {
 #[repr(C)]
 struct Chain<'r> {
     head: Option<P<'r, Entry<'r>>>,
-}
-
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % n as u64) as usize
-    }
 }
 
 /// Bytes written so far: by the disk of `dir`, and for this process.
@@ -142,7 +132,7 @@ fn amplification(dir: &Path, quick: bool) {
             },
             |heap, n| {
                 let root: Root<P<'static, [u64]>> = heap.existing_root("cells").expect("it was made");
-                let mut rng = Rng(1);
+                let mut rng = Rng::from_seed(1);
                 for i in 0..n {
                     let at = rng.below(cells as usize);
                     root.txn(|tx, cells| {
@@ -191,7 +181,7 @@ fn amplification(dir: &Path, quick: bool) {
             },
             |heap, n| {
                 let root: Root<P<'static, [Block]>> = heap.existing_root("blocks").expect("it was made");
-                let mut rng = Rng(2);
+                let mut rng = Rng::from_seed(2);
                 for i in 0..n {
                     let at = rng.below(blocks as usize);
                     root.txn(|tx, blocks| {
@@ -238,7 +228,7 @@ fn memory(dir: &Path, quick: bool) {
     let filled = most;
     // 100 MiB: a bit more than three of them.
     let hot: Vec<_> = (0..4).map(|i| root(&heap, i)).collect();
-    let mut rng = Rng(3);
+    let mut rng = Rng::from_seed(3);
     most = (0, 0);
     for i in 0..if quick { 200_000 } else { 4_000_000u64 } {
         let at = rng.below((100 << 20) / 8);

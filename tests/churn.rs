@@ -3,12 +3,13 @@
 
 use std::process::Command;
 
-mod common;
-
 fn churn(flags: &[&str]) {
     let small = ["--live-mib", "4", "--arena-mib", "1", "--limit", "8"];
-    let output =
-        Command::new(common::example("churn")).args(small).args(flags).output().expect("it can be run");
+    let output = Command::new(pheap_testkit::example("churn"))
+        .args(small)
+        .args(flags)
+        .output()
+        .expect("it can be run");
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && said.contains("the heap is sound"), "{output:?}");
     println!("{said}");

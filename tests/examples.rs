@@ -2,10 +2,9 @@
 
 use std::process::Command;
 
-mod common;
-
 fn run(name: &str, flags: &[&str]) -> String {
-    let output = Command::new(common::example(name)).args(flags).output().expect("the example can be run");
+    let output =
+        Command::new(pheap_testkit::example(name)).args(flags).output().expect("the example can be run");
     assert!(output.status.success(), "{output:?}");
     String::from_utf8(output.stdout).expect("the output is text")
 }

@@ -5,9 +5,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-mod common;
-
-use common::Rng;
+use pheap_testkit::Rng;
 
 /// The example, on one heap file and one folder of text.
 struct Index {
@@ -18,7 +16,7 @@ struct Index {
 
 impl Index {
     fn new(heap: PathBuf, corpus: &Path) -> Index {
-        Index { program: common::example("index"), heap, corpus: corpus.to_owned() }
+        Index { program: pheap_testkit::example("index"), heap, corpus: corpus.to_owned() }
     }
 
     fn run(&self, flags: &[&str]) -> Output {
@@ -106,11 +104,11 @@ fn write_corpus(folder: &Path, rng: &mut Rng) {
     for file in 0..12 {
         let mut text = String::new();
         for _ in 0..[400, 0, 1, 57, 50, 100][file % 6] {
-            for _ in 0..rng.below(16) {
-                let rank = rng.below(40) * rng.below(40) * rng.below(3);
-                text += &format!("{}{rank} ", ["w", "Wort", "größe_", "7", "x_"][rng.below(5) as usize]);
+            for _ in 0..rng.scaled(16) {
+                let rank = rng.scaled(40) * rng.scaled(40) * rng.scaled(3);
+                text += &format!("{}{rank} ", ["w", "Wort", "größe_", "7", "x_"][rng.scaled(5) as usize]);
             }
-            text += ["\n", "\r\n", "\n\n"][rng.below(3) as usize];
+            text += ["\n", "\r\n", "\n\n"][rng.scaled(3) as usize];
         }
         let folder = folder.join(["a", "b"][file % 2]);
         fs::create_dir_all(&folder).unwrap();
@@ -123,7 +121,7 @@ fn write_corpus(folder: &Path, rng: &mut Rng) {
 fn an_interrupted_index_ends_up_the_same() {
     let dir = tempfile::tempdir().unwrap();
     let corpus = dir.path().join("corpus");
-    write_corpus(&corpus, &mut Rng::new(1));
+    write_corpus(&corpus, &mut Rng::from_seed(1));
     let expected = expected(&corpus);
     assert_same(&Index::new(dir.path().join("whole.pheap"), &corpus).dump(), &expected);
 
@@ -164,7 +162,7 @@ fn the_sources_of_this_project_as_well() {
 fn changed_and_removed_files_are_noticed() {
     let dir = tempfile::tempdir().unwrap();
     let corpus = dir.path().join("corpus");
-    let rng = &mut Rng::new(2);
+    let rng = &mut Rng::from_seed(2);
     write_corpus(&corpus, rng);
     let index = Index::new(dir.path().join("index.pheap"), &corpus);
     assert_same(&index.dump(), &expected(&corpus));
@@ -179,7 +177,7 @@ fn changed_and_removed_files_are_noticed() {
         let mut files = Vec::new();
         collect(&corpus, &mut files);
         files.sort();
-        let victim = &files[rng.below(files.len() as u64) as usize];
+        let victim = &files[rng.scaled(files.len() as u64) as usize];
         let text = fs::read(victim).unwrap();
         match round % 3 {
             0 => fs::remove_file(victim).unwrap(),

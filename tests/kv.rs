@@ -7,9 +7,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-mod common;
-
-use common::Rng;
+use pheap_testkit::Rng;
 
 type Entries = BTreeMap<String, String>;
 
@@ -21,7 +19,7 @@ struct Kv {
 
 impl Kv {
     fn new() -> Kv {
-        Kv { dir: tempfile::tempdir().unwrap(), program: common::example("kv") }
+        Kv { dir: tempfile::tempdir().unwrap(), program: pheap_testkit::example("kv") }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -223,7 +221,7 @@ fn a_killed_import_has_not_begun() {
 fn killed_at_any_moment_imports_are_whole() {
     let kv = Kv::new();
     kv.prints(&["set", "key 0", "first 0"], "");
-    let rng = &mut Rng::new(7);
+    let rng = &mut Rng::from_seed(7);
     let mut newest = kv.export();
     for round in 0..12 {
         // More keys each time, so all versions differ.
@@ -232,11 +230,11 @@ fn killed_at_any_moment_imports_are_whole() {
         let mut child = kv.spawn_with_input(&["import", "-"]);
         let mut input = child.stdin.take().unwrap();
         // All of the input in most rounds: what has been done by the time of the kill is a matter of luck.
-        let sent = if rng.below(4) == 0 { json.len() / 2 } else { json.len() };
+        let sent = if rng.scaled(4) == 0 { json.len() / 2 } else { json.len() };
         input.write_all(&json.as_bytes()[..sent]).unwrap();
         if sent == json.len() {
             drop(input);
-            for _ in 0..rng.below(40) {
+            for _ in 0..rng.scaled(40) {
                 let _ = kv.run(&["--version"]); // some time goes by
             }
         }

@@ -9,9 +9,7 @@ use std::thread;
 
 use pheap::{Error, Heap, Held, Options, P, Persist, Result, Root, Shared, Txn, View, txn};
 
-mod common;
-
-use common::Rng;
+use pheap_testkit::Rng;
 
 #[derive(Persist, Default)]
 #[repr(C)]
@@ -140,13 +138,13 @@ fn several_roots_in_any_order() -> Result<()> {
             for thread in 0..8 {
                 let roots = &roots;
                 scope.spawn(move || {
-                    let mut rng = Rng::new(thread);
+                    let mut rng = Rng::from_seed(thread);
                     for _ in 0..400 {
                         let mut order: Vec<usize> = (0..ROOTS).collect();
                         for i in (1..ROOTS).rev() {
-                            order.swap(i, rng.below(i as u64 + 1) as usize);
+                            order.swap(i, rng.scaled(i as u64 + 1) as usize);
                         }
-                        move_one(roots, &order, rng.below(5)).unwrap();
+                        move_one(roots, &order, rng.scaled(5)).unwrap();
                     }
                 });
             }

@@ -24,7 +24,6 @@ pub mod recovery;
 pub mod relocate;
 pub mod replace;
 pub mod restart;
-pub mod rng;
 pub mod scratch;
 pub mod sps;
 pub mod targets;
@@ -32,7 +31,11 @@ mod threads;
 pub mod txn;
 
 pub use measure::{Case, Sample};
+pub use pheap_testkit::Rng;
 pub use scratch::Setup;
 
 /// Whatever went wrong: a benchmark only reports it.
 pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+/// The seed that all workloads start from: all systems do the same work.
+pub const SEED: u64 = 42;

@@ -5,10 +5,10 @@
 
 use crate::measure::Checksum;
 use crate::mi_box::MiSlice;
-use crate::rng::{Rng, SEED};
 use crate::scratch::Scratch;
 use crate::threads::together;
 use crate::{Case, Result, Sample, Setup};
+use crate::{Rng, SEED};
 use pheap::{P, Persist, Root, Txn, View, txn};
 use std::ops::Deref;
 use std::rc::Rc;
@@ -47,17 +47,17 @@ struct Steps(Rng);
 
 impl Steps {
     fn new(seed: u64) -> Steps {
-        Steps(Rng::new(seed))
+        Steps(Rng::from_seed(seed))
     }
 
     #[inline]
     fn next(&mut self, live: u64) -> (usize, usize) {
-        (self.0.below(live) as usize, self.words())
+        (self.0.scaled(live) as usize, self.words())
     }
 
     #[inline]
     fn words(&mut self) -> usize {
-        (WORDS.start() + self.0.below(WORDS.end() - WORDS.start() + 1)) as usize
+        (WORDS.start() + self.0.scaled(WORDS.end() - WORDS.start() + 1)) as usize
     }
 }
 

@@ -1,9 +1,9 @@
 //! `sps`: `n` random swaps of an array of `n` u64, all in one transaction. The array is filled outside the timed part.
 
 use crate::measure::Checksum;
-use crate::rng::{Rng, SEED};
 use crate::scratch::Scratch;
 use crate::{Case, Result, Sample, Setup};
+use crate::{Rng, SEED};
 use pheap::{Heap, Options, P, Persist, Root, Txn, txn};
 use std::rc::Rc;
 
@@ -108,9 +108,9 @@ fn exchange<'r>(tx: &mut Txn<'r>, items: P<'r, [u64]>, i: usize, j: usize) {
 
 #[inline]
 fn random_pairs(n: u64, mut swap: impl FnMut(usize, usize)) {
-    let mut rng = Rng::new(SEED);
+    let mut rng = Rng::from_seed(SEED);
     for _ in 0..n {
-        let (i, j) = (rng.below(n), rng.below(n));
+        let (i, j) = (rng.scaled(n), rng.scaled(n));
         swap(i as usize, j as usize);
     }
 }

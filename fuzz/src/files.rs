@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use arbitrary::Arbitrary;
 use pheap::{Durability, Options, SyncPolicy};
+use pheap_testkit::{log_of, with_suffix};
 
 /// How a heap is made durable.
 #[derive(Arbitrary, Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,12 +36,6 @@ pub struct Files {
     copied: bool,
 }
 
-fn with(path: &Path, extension: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(extension);
-    name.into()
-}
-
 impl Files {
     /// Those of the heap at `path`.
     pub fn new(path: PathBuf) -> Files {
@@ -54,7 +49,7 @@ impl Files {
 
     /// Both of them. The log first: a checkpoint that runs meanwhile takes nothing from it that the copy does not have.
     pub fn both(&self) -> [PathBuf; 2] {
-        [with(&self.heap, ".wal"), self.heap.clone()]
+        [log_of(&self.heap), self.heap.clone()]
     }
 
     /// What they hold.
@@ -69,7 +64,7 @@ impl Files {
         }
         for name in self.both() {
             if name.exists() {
-                fs::copy(&name, with(&name, ".copy")).expect("the file can be copied");
+                fs::copy(&name, with_suffix(&name, ".copy")).expect("the file can be copied");
             }
         }
     }
@@ -82,7 +77,7 @@ impl Files {
     /// Puts the copies in the place of the files.
     pub fn take_copies(&mut self) {
         for name in self.both() {
-            let copy = with(&name, ".copy");
+            let copy = with_suffix(&name, ".copy");
             if copy.exists() {
                 // Into the same file, or it would be refused as a copy of one in use.
                 fs::copy(&copy, &name).expect("the file can be written");

@@ -14,13 +14,11 @@ use std::time::Duration;
 
 use pheap::{Durability, Error, Options};
 
-#[path = "../common/mod.rs"]
-mod common;
 mod ops;
 mod store;
 
-use common::Rng;
 use ops::{Model, Op};
+use pheap_testkit::Rng;
 use store::{Store, content};
 
 /// Tells a process that it is a child, and which: `"{job} {seed} {first operation} {pin undo} {heap}"`.
@@ -52,23 +50,23 @@ fn killed_on_the_long_path() {
 
 fn kill_loop(seed: u64, pin_undo: bool) {
     let kills = std::env::var(KILLS).map_or(200, |kills| kills.parse().expect("a number"));
-    let rng = &mut Rng::new(seed);
+    let rng = &mut Rng::from_seed(seed);
     let (mut killed, mut operations, mut in_flight) = (0, 0, 0);
     while killed < kills {
         let dir = tempfile::tempdir().unwrap();
         let path = &dir.path().join("killed.pheap");
-        let seed = rng.next();
+        let seed = rng.next_u64();
         let (mut model, mut next) = (Model::new(), 1);
         let end = kills.min(killed + KILLS_PER_HEAP);
         while killed < end {
             let mut victim = Victim::start("work", seed, next, pin_undo, path);
-            match rng.below(4) {
-                0 => sleep(Duration::from_micros(rng.below(8000))), // perhaps it has not even opened the heap
-                1 => victim.wait(1 + rng.below(3)),
-                _ => victim.wait(1 + rng.below(400)),
+            match rng.scaled(4) {
+                0 => sleep(Duration::from_micros(rng.scaled(8000))), // perhaps it has not even opened the heap
+                1 => victim.wait(1 + rng.scaled(3)),
+                _ => victim.wait(1 + rng.scaled(400)),
             }
-            if rng.below(2) == 0 {
-                sleep(Duration::from_micros(rng.below(300)));
+            if rng.scaled(2) == 0 {
+                sleep(Duration::from_micros(rng.scaled(300)));
             }
             let (was_killed, last) = victim.kill();
             assert!(was_killed, "a child has failed; its message is above");
@@ -79,14 +77,14 @@ fn kill_loop(seed: u64, pin_undo: bool) {
             next = last.map_or(next, |last| last + 1);
 
             // Recovery is killed as well.
-            for _ in 0..rng.below(3) {
+            for _ in 0..rng.scaled(3) {
                 let victim = Victim::start("open", seed, next, pin_undo, path);
-                sleep(Duration::from_micros(rng.below(8000)));
+                sleep(Duration::from_micros(rng.scaled(8000)));
                 killed += u64::from(victim.kill().0);
             }
 
             // Read-only, the file stays as the kill has left it, and the next child has to recover it.
-            let read_only = rng.below(2) == 0;
+            let read_only = rng.scaled(2) == 0;
             let found = match options(pin_undo).read_only(read_only).open(path) {
                 Ok(heap) => content(&heap).unwrap(),
                 Err(Error::NotAHeap { .. } | Error::Io { .. }) if read_only && next == 1 => Model::new(),

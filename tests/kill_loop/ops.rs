@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use crate::common::Rng;
 use crate::store::Last;
+use pheap_testkit::Rng;
 
 /// Elements of a shard's array. More than a short transaction holds.
 pub(crate) const ELEMENTS: usize = 1500;
@@ -61,11 +61,13 @@ pub(crate) enum Op {
 impl Op {
     /// Operation `number` of the run with this seed.
     pub(crate) fn new(seed: u64, number: u64) -> Op {
-        let mut rng = Rng::new(seed ^ number.wrapping_mul(0x517c_c1b7_2722_0a95));
-        let extra = |rng: &mut Rng| format!("extra {}", rng.below(4));
-        match rng.below(200) {
+        let mut rng = Rng::from_seed(seed ^ number.wrapping_mul(0x517c_c1b7_2722_0a95));
+        let extra = |rng: &mut Rng| format!("extra {}", rng.scaled(4));
+        match rng.scaled(200) {
             0 => Op::Reopen,
-            1..8 => Op::Toggle { name: extra(&mut rng), len: rng.below(300) as usize, value: rng.next() },
+            1..8 => {
+                Op::Toggle { name: extra(&mut rng), len: rng.scaled(300) as usize, value: rng.next_u64() }
+            }
             8..12 => Op::Rename { old: extra(&mut rng), new: extra(&mut rng) },
             12..30 => Op::Abort(Box::new(Op::on_shards(&mut rng))),
             30 => Op::Panic(Box::new(Op::on_shards(&mut rng))),
@@ -74,23 +76,25 @@ impl Op {
     }
 
     fn on_shards(rng: &mut Rng) -> Op {
-        let shard = rng.below(SHARDS as u64) as usize;
-        let other = (shard + 1 + rng.below(SHARDS as u64 - 1) as usize) % SHARDS;
-        let value = rng.next();
-        match rng.below(40) {
+        let shard = rng.scaled(SHARDS as u64) as usize;
+        let other = (shard + 1 + rng.scaled(SHARDS as u64 - 1) as usize) % SHARDS;
+        let value = rng.next_u64();
+        match rng.scaled(40) {
             0..12 => {
-                let (element, byte) = (rng.below(ELEMENTS as u64) as usize, rng.below(29) as usize);
+                let (element, byte) = (rng.scaled(ELEMENTS as u64) as usize, rng.scaled(29) as usize);
                 Op::Short { shard, element, byte, value }
             }
-            12..18 => Op::Push { shard, values: (0..=rng.below(12)).map(|_| rng.next() as u32).collect() },
+            12..18 => {
+                Op::Push { shard, values: (0..=rng.scaled(12)).map(|_| rng.next_u64() as u32).collect() }
+            }
             18..24 => {
-                let start = rng.below(ELEMENTS as u64) as usize;
-                let most = if rng.below(2) == 0 { 20 } else { ELEMENTS as u64 };
-                let end = (start + rng.below(most) as usize).min(ELEMENTS);
+                let start = rng.scaled(ELEMENTS as u64) as usize;
+                let most = if rng.scaled(2) == 0 { 20 } else { ELEMENTS as u64 };
+                let end = (start + rng.scaled(most) as usize).min(ELEMENTS);
                 Op::Fill { shard, range: start..end, value }
             }
             24 | 25 => Op::Increment { shard },
-            26 => Op::Cut { shard, text: "ßtext ".repeat(rng.below(30) as usize) },
+            26 => Op::Cut { shard, text: "ßtext ".repeat(rng.scaled(30) as usize) },
             27 | 28 => Op::Renew { shard, value },
             29..38 => Op::Move { from: shard, to: other, value },
             _ => Op::All { long: shard, value },

@@ -2,7 +2,7 @@
 
 use crate::Result;
 use crate::systems::{Key, Session, Store, Values, value_of};
-use pheap_suite::rng::{Rng, SEED};
+use pheap_suite::{Rng, SEED};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -87,14 +87,14 @@ struct Updater<'s> {
 impl<'s> Updater<'s> {
     fn begin(store: &'s dyn Store, values: Values, thread: usize) -> Result<Updater<'s>> {
         let session = store.session(values, thread)?;
-        let rng = Rng::new(SEED + thread as u64);
+        let rng = Rng::from_seed(SEED + thread as u64);
         let mut updater = Updater { session, rng, last: vec![0; values.each as usize] };
         (0..WARM_UP).try_for_each(|i| updater.set(WARM_UP_VALUE + i))?;
         Ok(updater)
     }
 
     fn set(&mut self, value: u64) -> Result<()> {
-        let index = self.rng.below(self.last.len() as u64);
+        let index = self.rng.scaled(self.last.len() as u64);
         self.session.update(index, value)?;
         self.last[index as usize] = value;
         Ok(())
@@ -132,7 +132,7 @@ pub(crate) fn verify_updates(store: &dyn Store, values: Values, last: &Last) -> 
 
 /// The first `n` random keys.
 pub(crate) fn keys(n: usize) -> Vec<Key> {
-    let mut rng = Rng::new(SEED);
+    let mut rng = Rng::from_seed(SEED);
     let key = |_| (u128::from(rng.next_u64()) << 64 | u128::from(rng.next_u64())).to_be_bytes();
     (0..n).map(key).collect()
 }
@@ -164,8 +164,8 @@ pub(crate) fn verify_inserts(store: &dyn Store, keys: &[Key]) -> Result<()> {
 
 /// As many lookups as there are keys, each of a random one, `per_transaction` in a read transaction.
 pub(crate) fn gets(store: &dyn Store, keys: &[Key], per_transaction: usize) -> Result<Run> {
-    let mut rng = Rng::new(SEED + 1);
-    let random: Vec<Key> = keys.iter().map(|_| keys[rng.below(keys.len() as u64) as usize]).collect();
+    let mut rng = Rng::from_seed(SEED + 1);
+    let random: Vec<Key> = keys.iter().map(|_| keys[rng.scaled(keys.len() as u64) as usize]).collect();
     let mut session = store.session(Values::NONE, 0)?;
     let mut sum = 0;
     let start = Instant::now();

@@ -5,9 +5,9 @@
 mod map;
 mod vec;
 
-use crate::rng::{Rng, SEED};
 use crate::scratch::{self, Scratch};
 use crate::{Result, Sample, Setup};
+use crate::{Rng, SEED};
 use pheap::Durability;
 use std::time::Instant;
 
@@ -52,15 +52,15 @@ fn variant(durability: Durability, together: u64) -> String {
 
 /// Key `i` of all: no two are equal, and their order is random.
 fn key(i: u64) -> u64 {
-    Rng::new(i).next_u64()
+    Rng::from_seed(i).next_u64()
 }
 
 /// The numbers below `n`, in random order.
 fn shuffled(n: u64) -> Vec<u32> {
     let mut numbers: Vec<u32> = (0..n as u32).collect();
-    let mut rng = Rng::new(SEED);
+    let mut rng = Rng::from_seed(SEED);
     for i in (1..numbers.len()).rev() {
-        numbers.swap(i, rng.below(i as u64 + 1) as usize);
+        numbers.swap(i, rng.scaled(i as u64 + 1) as usize);
     }
     numbers
 }

@@ -1,6 +1,6 @@
 //! Which programs there are: the settings and operations that they are made of.
 
-use crate::program::{Both, Change, One, Op, Program, Setting, Which};
+use crate::program::{Change, Op, Program, Setting};
 
 /// The settings that programs are enumerated in.
 pub fn settings() -> [Setting; 22] {
@@ -32,245 +32,101 @@ pub fn settings() -> [Setting; 22] {
     ]
 }
 
+/// Operations as text, in groups: each of `a: push pop; b: set; both close` is an operation, of the root that its group is of, if of one.
+fn ops(text: &str) -> Vec<Op> {
+    let of_group = |group: &str| {
+        let (root, names) = group.split_once(':').unwrap_or(("", group));
+        let op = |name| format!("{name} {root}", root = root.trim()).parse().expect("it is an operation");
+        names.split_whitespace().map(op).collect::<Vec<Op>>()
+    };
+    text.split(';').flat_map(of_group).collect()
+}
+
 /// The operations that programs are enumerated from. Operations that are the same in a setting are left out, and so are most on
 /// the second root, which is like the first.
 pub fn alphabet(setting: Setting) -> Vec<Op> {
-    use Which::{A, B};
-    let one = |ops: &[One], which| ops.iter().map(|&op| Op::One(op, which)).collect::<Vec<_>>();
-    let others = |names: &[&str]| {
-        names.iter().map(|name| name.parse().expect("it is an operation")).collect::<Vec<Op>>()
-    };
     let Setting { empty, pin, full, swapped, eager, crashed, moved, wal, lazy, .. } = setting;
     if setting.is_short_of_room() {
-        use One::{
-            AbortFree, Cut, FreeBig, Grow, PopFree, Push, Replace, TooMuch, Waste, Without, WithoutLong,
+        let few = "a: push cut waste too-much without without-long replace; b: waste too-much; both-without collect";
+        let more = if pin || crashed || wal {
+            ""
+        } else {
+            "; a: pop-free abort-free grow free-big; both-push close torn; a: map-fill vec-push"
         };
-        let a = [Push, Cut, Waste, TooMuch, Without, WithoutLong, Replace];
-        let mut ops = [one(&a, A), one(&[Waste, TooMuch], B), others(&["both-without", "collect"])].concat();
-        if !pin && !crashed && !wal {
-            ops.extend(one(&[PopFree, AbortFree, Grow, FreeBig], A));
-            ops.extend(others(&["both-push", "close", "torn", "map-fill a", "vec-push a"]));
-        }
-        return ops;
+        return ops(&format!("{few}{more}"));
     }
     if wal && !empty {
-        use Change::{
-            Checkpoint, Close, Collect, Convert, Create, Kill, Migrate, Move, Power, Relocate, Remove,
-            Rename, SetAmid, Sync, Torn,
-        };
-        use One::{
-            Abort, Big, Churn, Cut, Grow, Many, Pair, PopFree, Push, Replace, Set, Stuff, Weary, Wide,
-        };
-        let a = match setting {
-            _ if moved => vec![Set, Push, PopFree, Grow],
-            _ if eager || crashed => vec![Push, PopFree, Cut, Stuff, Replace, Churn],
-            _ if full => vec![Set, Push, Big, Grow, Wide],
-            _ if lazy => vec![Set, Push, Many, Grow],
-            _ => vec![Set, Pair, Push, PopFree, Many, Weary, Big, Grow, Wide, Replace, Abort],
+        let (a, shelved) = match setting {
+            _ if moved => ("set push pop-free grow", "map-fill"),
+            _ if eager || crashed => {
+                ("push pop-free cut stuff replace churn", "map-fill map-churn tree-fill vec-push")
+            }
+            _ if full => ("set push big grow wide", "map-fill"),
+            _ if lazy => ("set push many grow", "map-insert map-clear"),
+            _ => (
+                "set pair push pop-free many weary big grow wide replace abort",
+                "map-insert map-remove map-fill map-abort; both-map",
+            ),
         };
         let changes = match setting {
-            _ if moved => vec![Relocate, Move, Torn, Collect, Checkpoint],
-            _ if eager || crashed => vec![Migrate, Collect, Checkpoint, Close, Torn, Convert],
-            _ if lazy => vec![Sync, Checkpoint, SetAmid, Create, Close, Kill, Power, Torn],
+            _ if moved => "relocate move torn collect checkpoint",
+            _ if eager || crashed => "; a: migrate; collect checkpoint close torn convert",
+            _ if lazy => "sync checkpoint set-amid-checkpoint; b: create; close kill power torn",
             _ => {
-                vec![Checkpoint, SetAmid, Create, Remove, Rename, Migrate, Close, Kill, Power, Torn, Convert]
+                "checkpoint set-amid-checkpoint; b: create remove rename; a: migrate; close kill power torn convert"
             }
         };
-        let both = [Both::Set, Both::Many, Both::Push].map(Op::Both);
-        let changes = changes.into_iter().map(Op::Change).collect();
-        let shelved = match setting {
-            _ if moved => others(&["map-fill a"]),
-            _ if eager || crashed => others(&["map-fill a", "map-churn a", "tree-fill a", "vec-push a"]),
-            _ if full => others(&["map-fill a"]),
-            _ if lazy => others(&["map-insert a", "map-clear a"]),
-            _ => others(&["map-insert a", "map-remove a", "map-fill a", "map-abort a", "both-map"]),
-        };
-        return [one(&a, A), one(&[Set, Push], B), both.to_vec(), changes, shelved].concat();
+        return ops(&format!("a: {a}; b: set push; both both-many both-push; {changes}; a: {shelved}"));
     }
     if moved {
-        let others = others(&[
-            "migrate a",
-            "collect",
-            "ready",
-            "both-push",
-            "close",
-            "torn",
-            "relocate",
-            "move",
-            "map-fill a",
-            "vec-push a",
-        ]);
-        return [one(&[One::Set, One::Push, One::PopFree, One::Grow, One::Many], A), others].concat();
+        return ops(
+            "a: set push pop-free grow many migrate; collect ready both-push close torn relocate move; \
+                    a: map-fill vec-push",
+        );
     }
     if eager {
-        use One::{
-            AbortFree, Carry, Churn, Cut, Hold, LetGo, Many, PopFree, Push, Relink, Replace, Set, Stuff,
-        };
-        use One::{FreeBig, ReplaceFree, Unlink, Wide};
-        let a = match (pin, crashed) {
-            (false, false) => {
-                vec![
-                    Set, Push, PopFree, Cut, Hold, LetGo, Relink, Stuff, Replace, Unlink, Churn, AbortFree,
-                    Many,
-                ]
-            }
-            (true, _) => vec![Push, Cut, Hold, Relink, ReplaceFree, FreeBig, Wide, Churn],
-            (_, true) => vec![Push, PopFree, Cut, Stuff, Carry, Replace, FreeBig, Churn],
-        };
-        let more = others(&[
-            "migrate a",
-            "collect",
-            "both-push",
-            "both-replace",
-            "remove b",
-            "close",
-            "power",
-            "torn",
-        ]);
-        let shelved = others(match (pin, crashed) {
-            (false, false) => {
-                &["map-fill a", "map-clear a", "tree-fill a", "tree-thin a", "vec-push a", "vec-grow a"]
-            }
-            (true, _) => &["map-insert a", "tree-fill a", "vec-grow a"],
-            (_, true) => &["map-fill a", "tree-insert a", "vec-push a"],
-        });
-        return [one(&a, A), more, shelved].concat();
-    }
-    if swapped {
-        let both =
-            others(&["both", "both-many", "both-push", "both-abort", "both-map", "map-insert a", "power"]);
-        return [one(&[One::Set, One::Push], A), one(&[One::Set, One::Push], B), both].concat();
-    }
-    if empty {
-        return [others(&["create a", "create b", "both", "close", "kill", "power"]), one(&[One::Push], A)]
-            .concat();
-    }
-    if full {
-        return [
-            one(&[One::Set, One::Push, One::Big, One::Grow, One::Wide, One::Burst], A),
-            one(&[One::Set, One::Grow], B),
-            others(&["both-many", "remove b", "create b", "migrate a", "power"]),
-            others(&["shelve a", "map-fill a", "vec-grow a"]),
-        ]
-        .concat();
-    }
-    if pin {
-        return [
-            one(
-                &[
-                    One::Pair,
-                    One::Bytes,
-                    One::Push,
-                    One::Pop,
-                    One::Big,
-                    One::Grow,
-                    One::Wide,
-                    One::Abort,
-                    One::Panic,
-                ],
-                A,
+        let (a, shelved) = match (pin, crashed) {
+            (false, false) => (
+                "set push pop-free cut hold let-go relink stuff replace unlink-big churn abort-free many",
+                "map-fill map-clear tree-fill tree-thin vec-push vec-grow",
             ),
-            one(&[One::Set, One::Push], B),
-            others(&[
-                "both",
-                "both-push",
-                "both-abort",
-                "remove b",
-                "create b",
-                "migrate a",
-                "close",
-                "kill",
-                "torn",
-            ]),
-            others(&["map-insert a", "map-fill a", "tree-fill a", "vec-grow a", "map-panic a"]),
-        ]
-        .concat();
+            (true, _) => {
+                ("push cut hold relink replace-free free-big wide churn", "map-insert tree-fill vec-grow")
+            }
+            (_, true) => {
+                ("push pop-free cut stuff carry replace free-big churn", "map-fill tree-insert vec-push")
+            }
+        };
+        let more = "migrate; collect both-push both-replace; b: remove; close power torn";
+        return ops(&format!("a: {a} {more}; a: {shelved}"));
     }
-    [
-        one(
-            &[
-                One::Set,
-                One::Pair,
-                One::Bytes,
-                One::Slice,
-                One::Swap,
-                One::Push,
-                One::Pop,
-                One::Many,
-                One::Overlap,
-                One::Widen,
-                One::Weary,
-                One::Big,
-                One::Grow,
-                One::Wide,
-                One::Abort,
-                One::AbortLong,
-                One::Panic,
-                One::Burst,
-                One::Fill,
-                One::PopFree,
-                One::Replace,
-            ],
-            A,
-        ),
-        one(&[One::Set, One::Push, One::Many, One::Big], B),
-        others(&[
-            "both",
-            "both-many",
-            "both-push",
-            "both-abort",
-            "create b",
-            "remove b",
-            "rename b",
-            "migrate a",
-            "close",
-            "kill",
-            "power",
-            "torn",
-            "collect",
-            "convert",
-        ]),
-        others(&[
-            "shelve a",
-            "map-insert a",
-            "map-fill a",
-            "map-set a",
-            "map-remove a",
-            "map-clear a",
-            "tree-fill a",
-            "tree-remove a",
-            "tree-thin a",
-            "vec-push a",
-            "vec-grow a",
-            "string-set a",
-            "map-abort a",
-            "map-panic a",
-            "both-map",
-        ]),
-    ]
-    .concat()
+    ops(if swapped {
+        "a: set push; b: set push; both both-many both-push both-abort both-map; a: map-insert; power"
+    } else if empty {
+        "a: create; b: create; both close kill power; a: push"
+    } else if full {
+        "a: set push big grow wide burst; b: set grow; both-many; b: remove create; a: migrate; power; \
+         a: shelve map-fill vec-grow"
+    } else if pin {
+        "a: pair bytes push pop big grow wide abort panic; b: set push; both both-push both-abort; \
+         b: remove create; a: migrate; close kill torn; a: map-insert map-fill tree-fill vec-grow map-panic"
+    } else {
+        "a: set pair bytes slice swap push pop many overlap widen weary big grow wide abort abort-long panic \
+            burst fill pop-free replace; \
+         b: set push many big; both both-many both-push both-abort; b: create remove rename; a: migrate; \
+         close kill power torn collect convert; \
+         a: shelve map-insert map-fill map-set map-remove map-clear tree-fill tree-remove tree-thin \
+            vec-push vec-grow string-set map-abort map-panic; both-map"
+    })
 }
 
 /// A few operations of each kind, for all programs of up to four of them: allocation, writes, growth, an abort, two roots, a collection, what
 /// the collector and openings do; with a log on a disk, or without.
 pub fn core(wal: bool) -> Vec<Op> {
-    let names = [
-        "set a",
-        "push a",
-        "pop a",
-        "many a",
-        "grow a",
-        "abort a",
-        "both",
-        "map-insert a",
-        "map-remove a",
-        "collect",
-        "kill",
-        "relocate",
-        "checkpoint",
-    ];
-    let names = &names[..names.len() - usize::from(!wal)];
-    names.iter().map(|name| name.parse().expect("it is an operation")).collect()
+    let mut all =
+        ops("a: set push pop many grow abort; both; a: map-insert map-remove; collect kill relocate");
+    all.extend(wal.then_some(Op::Change(Change::Checkpoint)));
+    all
 }
 
 /// All sensible programs of `len` operations in this setting.

@@ -11,9 +11,8 @@ mod heaps;
 mod turns;
 mod wal;
 
-use std::path::{Path, PathBuf};
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use pheap::Options;
@@ -116,32 +115,4 @@ fn outcome() -> Result<(), String> {
 /// Options for small heaps.
 fn small() -> Options {
     Options::new().tuning(SMALL).arena_size(1 << 20).reserve(1 << 30)
-}
-
-/// A folder for a heap, removed in the end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Folder {
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("pheap-contention-{}-{number}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("a folder for temporary files");
-        Folder(path)
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-/// What a crash would leave now of a heap on which nobody works.
-fn copy_of(path: &Path, to: &Path) {
-    std::fs::copy(path, to).expect("a copy");
 }

@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use pheap::sim::disk::{DiskChange, DiskImage, SECTOR, Which, sectors};
 
-use crate::rng::mix;
+use pheap_testkit::rng::mix;
 
 const ZERO: [u8; SECTOR] = [0; SECTOR];
 

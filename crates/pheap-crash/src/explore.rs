@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::{ControlFlow, Range};
-use std::str::FromStr;
 use std::sync::{Mutex, MutexGuard};
 
 use crate::fault::Failing;
@@ -11,9 +10,9 @@ use crate::medium::{Content, Moment, Snapshot};
 use crate::model::State;
 use crate::program::{Change, One, Op, Program, Setting, Which};
 use crate::report::{Crash, Failure, Totals};
-use crate::rng::{Rng, mix};
 use crate::run::{Ready, Run, Trace, calls, ready, run};
 use crate::subset::Breadth;
+use pheap_testkit::rng::{Rng, mix};
 
 /// How thoroughly to explore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,29 +63,19 @@ impl Limits {
         }
     }
 
-    fn numbers(&mut self) -> [&mut dyn Number; 8] {
-        let Limits { breadth, nested, after_every, deep_every, .. } = self;
-        [
-            &mut breadth.exhaustive,
-            &mut breadth.corners,
-            &mut breadth.random,
-            &mut nested.exhaustive,
-            &mut nested.corners,
-            &mut nested.random,
-            after_every,
-            deep_every,
-        ]
+    fn numbers(&self) -> [u64; 8] {
+        let Limits { breadth, nested, after_every, deep_every, .. } = *self;
+        let of = |Breadth { exhaustive, corners, random }| [exhaustive.into(), corners as u64, random as u64];
+        let ([a, b, c], [d, e, f]) = (of(breadth), of(nested));
+        [a, b, c, d, e, f, after_every, deep_every]
     }
 
     /// All but the seed, as a text.
-    pub fn text(mut self) -> String {
-        let seed = self.seed;
-        for (name, limits) in NAMED {
-            if limits(seed) == self {
-                return name.to_owned();
-            }
+    pub fn text(self) -> String {
+        match NAMED.iter().find(|(_, limits)| limits(self.seed) == self) {
+            Some((name, _)) => (*name).to_owned(),
+            None => self.numbers().map(|number| number.to_string()).join(","),
         }
-        self.numbers().map(|number| number.text()).join(",")
     }
 
     /// What [`text`](Self::text) has said.
@@ -97,13 +86,18 @@ impl Limits {
         if let Some((_, limits)) = NAMED.iter().find(|(name, _)| *name == text) {
             return Ok(limits(seed));
         }
-        let mut limits = Limits::quick(seed);
-        let parts: Vec<&str> = text.split(',').collect();
-        let numbers = limits.numbers();
-        if parts.len() != numbers.len() || !parts.iter().zip(numbers).all(|(part, n)| n.set(part)) {
+        let numbers: Option<Vec<u64>> = text.split(',').map(|part| part.trim().parse().ok()).collect();
+        let Some([a, b, c, d, e, f, after_every, deep_every]) = numbers.as_deref() else {
             let names = NAMED.map(|(name, _)| name).join(", ");
             return Err(format!("{text:?} is none of {names}, nor eight numbers"));
-        }
+        };
+        let breadth = |exhaustive: &u64, corners: &u64, random: &u64| Breadth {
+            exhaustive: *exhaustive as u32,
+            corners: *corners as usize,
+            random: *random as usize,
+        };
+        let (breadth, nested) = (breadth(a, b, c), breadth(d, e, f));
+        let limits = Limits { breadth, nested, after_every: *after_every, deep_every: *deep_every, seed };
         if limits.after_every == 0 || limits.deep_every == 0 {
             return Err("the last two numbers say: one in so many".to_owned());
         }
@@ -113,23 +107,6 @@ impl Limits {
 
 type Named = (&'static str, fn(u64) -> Limits);
 const NAMED: [Named; 3] = [("quick", Limits::quick), ("wide", Limits::wide), ("thorough", Limits::thorough)];
-
-/// A number of [`Limits`].
-trait Number {
-    fn text(&self) -> String;
-    /// Returns whether the text is such a number.
-    fn set(&mut self, text: &str) -> bool;
-}
-
-impl<N: ToString + FromStr> Number for N {
-    fn text(&self) -> String {
-        self.to_string()
-    }
-
-    fn set(&mut self, text: &str) -> bool {
-        text.trim().parse().map(|number| *self = number).is_ok()
-    }
-}
 
 /// What is known of an image.
 #[derive(Debug, Clone, Copy)]
@@ -201,21 +178,17 @@ impl Explorer {
     /// If not even an empty heap can be made.
     pub fn new(limits: Limits) -> Result<Explorer, String> {
         let _address = address();
+        Ok(Explorer::with(limits, ready()?))
+    }
+
+    fn with(limits: Limits, ready: Ready) -> Explorer {
         let (known, examined) = (HashMap::new(), HashMap::new());
-        Ok(Explorer { limits, ready: ready()?, known, examined, crowded: false, totals: Totals::default() })
+        Explorer { limits, ready, known, examined, crowded: false, totals: Totals::default() }
     }
 
     /// An explorer that knows nothing, with the same heaps to start with.
     pub fn anew(&self, limits: Limits) -> Explorer {
-        let (known, examined) = (HashMap::new(), HashMap::new());
-        Explorer {
-            limits,
-            ready: self.ready.clone(),
-            known,
-            examined,
-            crowded: false,
-            totals: Totals::default(),
-        }
+        Explorer::with(limits, self.ready.clone())
     }
 
     /// Explores with other limits from now on.

@@ -34,6 +34,11 @@ const CALLS: [(Call, &str); 7] = [
 
 const FILES: [(Which, &str); 2] = [(Which::Data, "data"), (Which::Log, "log")];
 
+/// Each kind of call, on each file.
+pub(crate) fn kinds() -> impl Iterator<Item = (Which, Call)> {
+    FILES.iter().flat_map(|(which, _)| CALLS.iter().map(|(call, _)| (*which, *call)))
+}
+
 impl fmt::Display for Failing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (_, file) = FILES.iter().find(|(which, _)| *which == self.which).expect("each has a name");
@@ -90,9 +95,7 @@ impl Failing {
     /// All that can fail if so many calls of each kind are made.
     pub fn all(calls: impl Fn(Which, Call) -> usize) -> Vec<Failing> {
         let mut all = Vec::new();
-        for ((which, _), (call, _)) in
-            FILES.iter().flat_map(|file| CALLS.iter().map(move |call| (*file, *call)))
-        {
+        for (which, call) in kinds() {
             for after in 0..calls(which, call) {
                 let failing = Failing { which, call, after, full: false, evict: false };
                 match call {

@@ -2,7 +2,7 @@
 
 use pheap::sim::Point;
 
-use crate::rng::mix;
+use pheap_testkit::rng::mix;
 
 /// The content of a medium.
 #[derive(Debug, Clone)]

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use pheap_crash::progress::Progress;
-use pheap_crash::rng::Rng;
 use pheap_crash::schedule::{Faults, Kind, Place, STAGES, Stage, fingerprint};
 use pheap_crash::shrink::shrink;
 use pheap_crash::{Explorer, Limits, Program, Totals};
+use pheap_testkit::Rng;
 
 /// How long a shorter program is sought after a failure.
 const SHRINK: Duration = Duration::from_secs(20);
@@ -55,7 +55,7 @@ impl Lab {
     fn explore_one(&mut self, program: &Program, last_only: bool) {
         let before = self.explorer.totals();
         let result = self.explorer.explore(program, last_only);
-        let done = self.explorer.totals().since(&before);
+        let done = self.explorer.totals().since(before);
         if self.verbose {
             println!("{program}  ({} points, {} images)", done.points, done.images);
         }
@@ -113,7 +113,7 @@ impl Lab {
         while let Some(stage) = STAGES.get(place.stage) {
             let before = (self.explorer.totals(), Instant::now());
             let (len, next) = self.stage(stage, place, until);
-            let done = self.explorer.totals().since(&before.0);
+            let done = self.explorer.totals().since(before.0);
             let of = len.map_or("programs".to_owned(), |len| format!("of {len} programs"));
             println!(
                 "{:?}: {} {of}, with failing calls {}: {} points, {} images, {:.1} s",
@@ -135,7 +135,7 @@ impl Lab {
         let all = Progress {
             fingerprint,
             place,
-            done: so_far.done.plus(&totals),
+            done: so_far.done.plus(totals),
             time: so_far.time + self.started.elapsed(),
         };
         if so_far.done != Totals::default() {

@@ -8,8 +8,8 @@ use pheap::{Heap, Options};
 
 use crate::disk_image::Files;
 use crate::image::Image;
-use crate::rng::Rng;
 use crate::subset::{Breadth, Visit, subsets};
+use pheap_testkit::Rng;
 
 /// What a medium holds when a heap is opened on it.
 #[derive(Debug, Clone)]
@@ -355,6 +355,11 @@ impl Snapshot {
             }
             _ => unreachable!("a medium does not change its nature"),
         }
+    }
+
+    /// What is left if this is chosen of what is pending.
+    pub fn left(&self, moment: &Moment, chosen: &[bool], killed: bool) -> Content {
+        self.with(&self.choose(moment, chosen, killed).0)
     }
 
     /// The content after this.

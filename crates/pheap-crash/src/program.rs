@@ -10,153 +10,159 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::fault::Failing;
+use crate::named::named;
 
+pub(crate) use shape::Shape;
 pub use shelved::{Shelved, THIN, filled_map, filled_tree};
 
-/// One of the two roots. The second may be removed, created again and renamed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Which {
-    /// The first root.
-    A,
-    /// The second root.
-    B,
+named! {
+    /// One of the two roots. The second may be removed, created again and renamed.
+    pub enum Which {
+        /// The first root.
+        A = "a",
+        /// The second root.
+        B = "b",
+    }
 }
 
-/// A transaction over one root.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum One {
-    /// Sets a field.
-    Set,
-    /// Sets two fields in different cache lines.
-    Pair,
-    /// Sets two bytes of one word, one by one.
-    Bytes,
-    /// Sets a part of the slice.
-    Slice,
-    /// Swaps two elements of the slice.
-    Swap,
-    /// Allocates a node and links it.
-    Push,
-    /// Unlinks a node.
-    Pop,
-    /// Sets all elements of the slice, one by one: more objects than the write set takes.
-    Many,
-    /// Writes two ranges, neither of which is within the other: the transaction spills.
-    Overlap,
-    /// Writes an element, and reads the slice.
-    Widen,
-    /// Writes elements again and again, until the transaction goes on without copies.
-    Weary,
-    /// Allocates an object that is too large for a redo record.
-    Big,
-    /// Allocates an object that needs a new arena.
-    Grow,
-    /// Writes all over the large object: more than the write set takes, and perhaps more than the log holds.
-    Wide,
-    /// Unlinks a node and frees it at commit.
-    PopFree,
-    /// Unlinks a node, and overwrites its pointer to the next one.
-    Cut,
-    /// Unlinks a node, but holds a pointer to it, which is read after each operation from then on.
-    Hold,
-    /// Lets go of the held pointer.
-    LetGo,
-    /// Links the node that is held: the list is that and one more.
-    Relink,
-    /// Allocates some nodes at once.
-    Stuff,
-    /// Unlinks a node, allocates an object that needs a new arena, and links the node again.
-    Carry,
-    /// Allocates another slice instead of the one there is.
-    Replace,
-    /// And frees the old one at commit.
-    ReplaceFree,
-    /// Unlinks the large object.
-    Unlink,
-    /// And frees it at commit.
-    FreeBig,
-    /// Pushes and pops, so often that a collection comes to an end.
-    Churn,
-    /// Fails after what it has freed and allocated.
-    AbortFree,
-    /// Allocates objects that are never linked: as many as a span has.
-    Waste,
-    /// Allocates, and fails when it has asked for more than there is, so that a collection that was running has ended.
-    TooMuch,
-    /// Takes the list off, asks for more than there is, does without, and links the list again, behind a new node.
-    Without,
-    /// And sets all elements of the slice before.
-    WithoutLong,
-    /// Fails after short writes.
-    Abort,
-    /// Fails after long ones.
-    AbortLong,
-    /// Panics after long writes and allocations.
-    Panic,
-    /// Seventy short transactions: the log needs a second segment.
-    Burst,
-    /// Wide short transactions, until the log is full and emptied.
-    Fill,
+named! {
+    /// A transaction over one root.
+    pub enum One {
+        /// Sets a field.
+        Set = "set",
+        /// Sets two fields in different cache lines.
+        Pair = "pair",
+        /// Sets two bytes of one word, one by one.
+        Bytes = "bytes",
+        /// Sets a part of the slice.
+        Slice = "slice",
+        /// Swaps two elements of the slice.
+        Swap = "swap",
+        /// Allocates a node and links it.
+        Push = "push",
+        /// Unlinks a node.
+        Pop = "pop",
+        /// Sets all elements of the slice, one by one: more objects than the write set takes.
+        Many = "many",
+        /// Writes two ranges, neither of which is within the other: the transaction spills.
+        Overlap = "overlap",
+        /// Writes an element, and reads the slice.
+        Widen = "widen",
+        /// Writes elements again and again, until the transaction goes on without copies.
+        Weary = "weary",
+        /// Allocates an object that is too large for a redo record.
+        Big = "big",
+        /// Allocates an object that needs a new arena.
+        Grow = "grow",
+        /// Writes all over the large object: more than the write set takes, and perhaps more than the log holds.
+        Wide = "wide",
+        /// Unlinks a node and frees it at commit.
+        PopFree = "pop-free",
+        /// Unlinks a node, and overwrites its pointer to the next one.
+        Cut = "cut",
+        /// Unlinks a node, but holds a pointer to it, which is read after each operation from then on.
+        Hold = "hold",
+        /// Lets go of the held pointer.
+        LetGo = "let-go",
+        /// Links the node that is held: the list is that and one more.
+        Relink = "relink",
+        /// Allocates some nodes at once.
+        Stuff = "stuff",
+        /// Unlinks a node, allocates an object that needs a new arena, and links the node again.
+        Carry = "carry",
+        /// Allocates another slice instead of the one there is.
+        Replace = "replace",
+        /// And frees the old one at commit.
+        ReplaceFree = "replace-free",
+        /// Unlinks the large object.
+        Unlink = "unlink-big",
+        /// And frees it at commit.
+        FreeBig = "free-big",
+        /// Pushes and pops, so often that a collection comes to an end.
+        Churn = "churn",
+        /// Fails after what it has freed and allocated.
+        AbortFree = "abort-free",
+        /// Allocates objects that are never linked: as many as a span has.
+        Waste = "waste",
+        /// Allocates, and fails when it has asked for more than there is, so that a collection that was running has ended.
+        TooMuch = "too-much",
+        /// Takes the list off, asks for more than there is, does without, and links the list again, behind a new node.
+        Without = "without",
+        /// And sets all elements of the slice before.
+        WithoutLong = "without-long",
+        /// Fails after short writes.
+        Abort = "abort",
+        /// Fails after long ones.
+        AbortLong = "abort-long",
+        /// Panics after long writes and allocations.
+        Panic = "panic",
+        /// Seventy short transactions: the log needs a second segment.
+        Burst = "burst",
+        /// Wide short transactions, until the log is full and emptied.
+        Fill = "fill",
+    } or
     /// Something about its collections.
-    Shelved(Shelved),
+    Shelved
 }
 
-/// A transaction over both roots.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Both {
-    /// Sets a field of each.
-    Set,
-    /// Sets all elements of one slice, and a field of the other.
-    Many,
-    /// Allocates a node in each, and links it.
-    Push,
-    /// Allocates a node in each, asks both for more than there is, and links the nodes.
-    Without,
-    /// Replaces both slices.
-    Replace,
-    /// Fails after writes to both.
-    Abort,
-    /// Inserts keys into both hash maps.
-    Map,
+named! {
+    /// A transaction over both roots.
+    pub enum Both {
+        /// Sets a field of each.
+        Set = "both",
+        /// Sets all elements of one slice, and a field of the other.
+        Many = "both-many",
+        /// Allocates a node in each, and links it.
+        Push = "both-push",
+        /// Allocates a node in each, asks both for more than there is, and links the nodes.
+        Without = "both-without",
+        /// Replaces both slices.
+        Replace = "both-replace",
+        /// Fails after writes to both.
+        Abort = "both-abort",
+        /// Inserts keys into both hash maps.
+        Map = "both-map",
+    }
 }
 
-/// Something that is not a transaction over existing roots.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Change {
-    /// Creates the first root.
-    CreateA,
-    /// Creates the second root.
-    Create,
-    /// Removes the second root.
-    Remove,
-    /// Gives the second root another name, or its old one.
-    Rename,
-    /// Closes the heap and opens it again.
-    Close,
-    /// The process is killed: all stores are there when the heap is opened again.
-    Kill,
-    /// The power fails: only what is durable is there when the heap is opened again.
-    Power,
-    /// The power fails: a random part of what is not durable is there when the heap is opened again.
-    Torn,
-    /// The process is killed, and the heap is opened at another address.
-    Relocate,
-    /// Closes the heap and opens it at another address.
-    Move,
-    /// Gives the first root another layout, or its first one, and sets a field.
-    Migrate,
-    /// Collects all roots.
-    Collect,
-    /// Waits until it is known what is live.
-    Ready,
-    /// Makes what was committed durable, if it is not.
-    Sync,
-    /// Brings the log of a disk to the heap's file.
-    Checkpoint,
-    /// Does so, and in the middle of that, sets a field of the first root.
-    SetAmid,
-    /// From memory to a disk, as a file that a killed process has mapped; or from a disk to memory, after an orderly end.
-    Convert,
+named! {
+    /// Something that is not a transaction over existing roots.
+    pub enum Change {
+        /// Creates the first root.
+        CreateA = "create a",
+        /// Creates the second root.
+        Create = "create b",
+        /// Removes the second root.
+        Remove = "remove b",
+        /// Gives the second root another name, or its old one.
+        Rename = "rename b",
+        /// Closes the heap and opens it again.
+        Close = "close",
+        /// The process is killed: all stores are there when the heap is opened again.
+        Kill = "kill",
+        /// The power fails: only what is durable is there when the heap is opened again.
+        Power = "power",
+        /// The power fails: a random part of what is not durable is there when the heap is opened again.
+        Torn = "torn",
+        /// The process is killed, and the heap is opened at another address.
+        Relocate = "relocate",
+        /// Closes the heap and opens it at another address.
+        Move = "move",
+        /// Gives the first root another layout, or its first one, and sets a field.
+        Migrate = "migrate a",
+        /// Collects all roots.
+        Collect = "collect",
+        /// Waits until it is known what is live.
+        Ready = "ready",
+        /// Makes what was committed durable, if it is not.
+        Sync = "sync",
+        /// Brings the log of a disk to the heap's file.
+        Checkpoint = "checkpoint",
+        /// Does so, and in the middle of that, sets a field of the first root.
+        SetAmid = "set-amid-checkpoint",
+        /// From memory to a disk, as a file that a killed process has mapped; or from a disk to memory, after an orderly end.
+        Convert = "convert",
+    }
 }
 
 /// An operation. All of them happen as a whole, or not at all.
@@ -170,100 +176,13 @@ pub enum Op {
     Change(Change),
 }
 
-const ONE: [(One, &str); 52] = [
-    (One::Set, "set"),
-    (One::Pair, "pair"),
-    (One::Bytes, "bytes"),
-    (One::Slice, "slice"),
-    (One::Swap, "swap"),
-    (One::Push, "push"),
-    (One::Pop, "pop"),
-    (One::Many, "many"),
-    (One::Overlap, "overlap"),
-    (One::Widen, "widen"),
-    (One::Weary, "weary"),
-    (One::Big, "big"),
-    (One::Grow, "grow"),
-    (One::Wide, "wide"),
-    (One::PopFree, "pop-free"),
-    (One::Cut, "cut"),
-    (One::Hold, "hold"),
-    (One::LetGo, "let-go"),
-    (One::Relink, "relink"),
-    (One::Stuff, "stuff"),
-    (One::Carry, "carry"),
-    (One::Replace, "replace"),
-    (One::ReplaceFree, "replace-free"),
-    (One::Unlink, "unlink-big"),
-    (One::FreeBig, "free-big"),
-    (One::Churn, "churn"),
-    (One::AbortFree, "abort-free"),
-    (One::Waste, "waste"),
-    (One::TooMuch, "too-much"),
-    (One::Without, "without"),
-    (One::WithoutLong, "without-long"),
-    (One::Abort, "abort"),
-    (One::AbortLong, "abort-long"),
-    (One::Panic, "panic"),
-    (One::Burst, "burst"),
-    (One::Fill, "fill"),
-    (One::Shelved(Shelved::Shelve), "shelve"),
-    (One::Shelved(Shelved::MapInsert), "map-insert"),
-    (One::Shelved(Shelved::MapFill), "map-fill"),
-    (One::Shelved(Shelved::MapSet), "map-set"),
-    (One::Shelved(Shelved::MapRemove), "map-remove"),
-    (One::Shelved(Shelved::MapClear), "map-clear"),
-    (One::Shelved(Shelved::MapChurn), "map-churn"),
-    (One::Shelved(Shelved::TreeInsert), "tree-insert"),
-    (One::Shelved(Shelved::TreeFill), "tree-fill"),
-    (One::Shelved(Shelved::TreeRemove), "tree-remove"),
-    (One::Shelved(Shelved::TreeThin), "tree-thin"),
-    (One::Shelved(Shelved::VecPush), "vec-push"),
-    (One::Shelved(Shelved::VecGrow), "vec-grow"),
-    (One::Shelved(Shelved::StringSet), "string-set"),
-    (One::Shelved(Shelved::MapAbort), "map-abort"),
-    (One::Shelved(Shelved::MapPanic), "map-panic"),
-];
-
-const OTHERS: [(Op, &str); 24] = [
-    (Op::Both(Both::Set), "both"),
-    (Op::Both(Both::Many), "both-many"),
-    (Op::Both(Both::Push), "both-push"),
-    (Op::Both(Both::Without), "both-without"),
-    (Op::Both(Both::Replace), "both-replace"),
-    (Op::Both(Both::Abort), "both-abort"),
-    (Op::Both(Both::Map), "both-map"),
-    (Op::Change(Change::CreateA), "create a"),
-    (Op::Change(Change::Create), "create b"),
-    (Op::Change(Change::Remove), "remove b"),
-    (Op::Change(Change::Rename), "rename b"),
-    (Op::Change(Change::Close), "close"),
-    (Op::Change(Change::Kill), "kill"),
-    (Op::Change(Change::Power), "power"),
-    (Op::Change(Change::Torn), "torn"),
-    (Op::Change(Change::Relocate), "relocate"),
-    (Op::Change(Change::Move), "move"),
-    (Op::Change(Change::Migrate), "migrate a"),
-    (Op::Change(Change::Collect), "collect"),
-    (Op::Change(Change::Ready), "ready"),
-    (Op::Change(Change::Sync), "sync"),
-    (Op::Change(Change::Checkpoint), "checkpoint"),
-    (Op::Change(Change::SetAmid), "set-amid-checkpoint"),
-    (Op::Change(Change::Convert), "convert"),
-];
-
 impl fmt::Display for Op {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Op::One(one, which) = self {
-            let (_, name) = ONE.iter().find(|(other, _)| other == one).expect("each has a name");
-            let root = match which {
-                Which::A => "a",
-                Which::B => "b",
-            };
-            return write!(f, "{name} {root}");
+        match self {
+            Op::One(one, which) => write!(f, "{} {}", one.name(), which.name()),
+            Op::Both(both) => f.write_str(both.name()),
+            Op::Change(change) => f.write_str(change.name()),
         }
-        let (_, name) = OTHERS.iter().find(|(other, _)| other == self).expect("each has a name");
-        f.write_str(name)
     }
 }
 
@@ -272,18 +191,12 @@ impl FromStr for Op {
 
     fn from_str(text: &str) -> Result<Op, String> {
         let text = text.trim();
-        if let Some((op, _)) = OTHERS.iter().find(|(_, name)| *name == text) {
-            return Ok(*op);
-        }
-        let one = |name: &str, which| {
-            ONE.iter().find(|(_, other)| *other == name).map(|(one, _)| Op::One(*one, which))
+        let one = || {
+            let (name, root) = text.rsplit_once(' ')?;
+            Some(Op::One(One::named(name.trim())?, Which::named(root)?))
         };
-        let found = match text.rsplit_once(' ') {
-            Some((name, "a")) => one(name.trim(), Which::A),
-            Some((name, "b")) => one(name.trim(), Which::B),
-            _ => None,
-        };
-        found.ok_or_else(|| format!("there is no operation {text:?}"))
+        let found = Both::named(text).map(Op::Both).or_else(|| Change::named(text).map(Op::Change));
+        found.or_else(one).ok_or_else(|| format!("there is no operation {text:?}"))
     }
 }
 

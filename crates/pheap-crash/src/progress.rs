@@ -1,5 +1,6 @@
 //! How far an exploration has come, in a file of a few lines of text.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
 use std::{fs, io};
@@ -20,39 +21,17 @@ pub struct Progress {
     pub time: Duration,
 }
 
-/// A number of [`Progress`].
-enum Field<'p> {
-    Long(&'p mut u64),
-    Place(&'p mut usize),
-}
-
-impl Field<'_> {
-    fn set(self, text: &str) {
-        match self {
-            Field::Long(number) => *number = text.parse().unwrap_or(0),
-            Field::Place(number) => *number = text.parse().unwrap_or(0),
-        }
-    }
-
-    fn get(self) -> u64 {
-        match self {
-            Field::Long(number) => *number,
-            Field::Place(number) => *number as u64,
-        }
-    }
-}
-
 impl Progress {
-    fn fields(&mut self) -> [(&'static str, Field<'_>); 7] {
-        let Totals { programs, points, images, failures, .. } = &mut self.done;
+    fn numbers(&self) -> [(&'static str, u64); 8] {
         [
-            ("fingerprint", Field::Long(&mut self.fingerprint)),
-            ("programs", Field::Long(programs)),
-            ("points", Field::Long(points)),
-            ("images", Field::Long(images)),
-            ("failures", Field::Long(failures)),
-            ("stage", Field::Place(&mut self.place.stage)),
-            ("program", Field::Place(&mut self.place.program)),
+            ("seconds", self.time.as_secs()),
+            ("fingerprint", self.fingerprint),
+            ("programs", self.done.programs),
+            ("points", self.done.points),
+            ("images", self.done.images),
+            ("failures", self.done.failures),
+            ("stage", self.place.stage as u64),
+            ("program", self.place.program as u64),
         ]
     }
 
@@ -65,15 +44,19 @@ impl Progress {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             text => text?,
         };
-        let mut progress = Progress::default();
-        for (name, value) in text.lines().filter_map(|line| line.split_once(' ')) {
-            if name == "seconds" {
-                progress.time = Duration::from_secs(value.parse().unwrap_or(0));
-            }
-            for (_, field) in progress.fields().into_iter().filter(|(field, _)| *field == name) {
-                field.set(value);
-            }
-        }
+        let numbers: HashMap<&str, u64> = text
+            .lines()
+            .filter_map(|line| line.split_once(' '))
+            .filter_map(|(n, v)| Some((n, v.parse().ok()?)))
+            .collect();
+        let of = |name: &str| numbers.get(name).copied().unwrap_or(0);
+        let [programs, points, images, failures] = ["programs", "points", "images", "failures"].map(of);
+        let progress = Progress {
+            fingerprint: of("fingerprint"),
+            place: Place { stage: of("stage") as usize, program: of("program") as usize },
+            done: Totals { programs, points, images, failures, ..Totals::default() },
+            time: Duration::from_secs(of("seconds")),
+        };
         Ok((progress.fingerprint == fingerprint).then_some(progress))
     }
 
@@ -81,9 +64,8 @@ impl Progress {
     ///
     /// # Errors
     /// What the operating system says.
-    pub fn write(mut self, path: &Path) -> io::Result<()> {
-        let mut text = format!("seconds {}\n", self.time.as_secs());
-        self.fields().into_iter().for_each(|(name, field)| text += &format!("{name} {}\n", field.get()));
+    pub fn write(self, path: &Path) -> io::Result<()> {
+        let text: String = self.numbers().map(|(name, number)| format!("{name} {number}\n")).concat();
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder)?;
         }
@@ -97,8 +79,8 @@ mod tests {
 
     #[test]
     fn progress_comes_back_for_the_same_schedule() {
-        let folder = std::env::temp_dir().join(format!("pheap-crash-progress-{}", std::process::id()));
-        let path = folder.join("file");
+        let folder = pheap_testkit::tempdir();
+        let path = folder.path().join("new/file");
         let progress = Progress {
             fingerprint: 7,
             place: Place { stage: 2, program: 30 },
@@ -109,6 +91,5 @@ mod tests {
         progress.write(&path).unwrap();
         assert_eq!(Progress::read(&path, 7).unwrap(), Some(progress));
         assert_eq!(Progress::read(&path, 8).unwrap(), None);
-        fs::remove_dir_all(&folder).unwrap();
     }
 }

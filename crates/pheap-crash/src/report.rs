@@ -42,41 +42,7 @@ impl Totals {
         )
     }
 
-    /// What was done since `before`.
-    pub fn since(&self, before: &Totals) -> Totals {
-        Totals {
-            programs: self.programs - before.programs,
-            points: self.points - before.points,
-            images: self.images - before.images,
-            examined: self.examined - before.examined,
-            deep: self.deep - before.deep,
-            duplicates: self.duplicates - before.duplicates,
-            wal_programs: self.wal_programs - before.wal_programs,
-            faults: self.faults - before.faults,
-            wal_images: self.wal_images - before.wal_images,
-            failures: self.failures - before.failures,
-        }
-    }
-
-    /// What was done in both.
-    pub fn plus(&self, other: &Totals) -> Totals {
-        Totals {
-            programs: self.programs + other.programs,
-            points: self.points + other.points,
-            images: self.images + other.images,
-            examined: self.examined + other.examined,
-            deep: self.deep + other.deep,
-            duplicates: self.duplicates + other.duplicates,
-            wal_programs: self.wal_programs + other.wal_programs,
-            faults: self.faults + other.faults,
-            wal_images: self.wal_images + other.wal_images,
-            failures: self.failures + other.failures,
-        }
-    }
-}
-
-impl fmt::Display for Totals {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn fields(&mut self) -> [&mut u64; 10] {
         let Totals {
             programs,
             points,
@@ -87,8 +53,31 @@ impl fmt::Display for Totals {
             wal_programs,
             faults,
             wal_images,
-            ..
+            failures,
         } = self;
+        [programs, points, images, examined, deep, duplicates, wal_programs, faults, wal_images, failures]
+    }
+
+    fn with(mut self, mut other: Totals, both: fn(u64, u64) -> u64) -> Totals {
+        self.fields().into_iter().zip(other.fields()).for_each(|(one, other)| *one = both(*one, *other));
+        self
+    }
+
+    /// What was done since `before`.
+    pub fn since(self, before: Totals) -> Totals {
+        self.with(before, |now, before| now - before)
+    }
+
+    /// What was done in both.
+    pub fn plus(self, other: Totals) -> Totals {
+        self.with(other, |one, other| one + other)
+    }
+}
+
+impl fmt::Display for Totals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Totals { programs, points, images, examined, deep, .. } = self;
+        let Totals { duplicates, wal_programs, faults, wal_images, .. } = self;
         write!(
             f,
             "{programs} programs ({wal_programs} with a write-ahead log, {faults} with a call that fails), {points} points, \
@@ -146,6 +135,14 @@ impl fmt::Display for Crash {
     }
 }
 
+/// Says what led to a failure, and what that is.
+pub(crate) fn write_crashes(f: &mut fmt::Formatter<'_>, crashes: &[Crash], message: &str) -> fmt::Result {
+    for (i, crash) in crashes.iter().enumerate() {
+        writeln!(f, "  {}{crash}", if i == 0 { "" } else { "and in the run after that, " })?;
+    }
+    message.lines().try_for_each(|line| writeln!(f, "  {line}"))
+}
+
 /// A program that a crash can break.
 #[derive(Debug, Clone)]
 pub struct Failure {
@@ -161,12 +158,7 @@ pub struct Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "FAILURE of the program `{}`", self.program)?;
-        for (i, crash) in self.crashes.iter().enumerate() {
-            writeln!(f, "  {}{crash}", if i == 0 { "" } else { "and in the run after that, " })?;
-        }
-        for line in self.message.lines() {
-            writeln!(f, "  {line}")?;
-        }
+        write_crashes(f, &self.crashes, &self.message)?;
         write!(
             f,
             "  replay: cargo run --release -p pheap-crash -- --program \"{}\" --limits {} --seed {}",

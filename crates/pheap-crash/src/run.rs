@@ -17,7 +17,7 @@ use crate::medium::{Content, Medium, Moment};
 use crate::model::{RootState, State};
 use crate::objects::{Handles, Node, Seen, base, handle};
 use crate::ops;
-use crate::program::{Both, Change, One, Op, Setting, Shelved, Which};
+use crate::program::{Both, Change, One, Op, Setting, Shape, Shelved, Which};
 use crate::tuning::SMALL;
 
 pub use catch::catching;
@@ -371,24 +371,17 @@ impl Run {
     /// Whether an operation has something to work on. In a sensible program it has, unless the one that should have made it has
     /// found no space, or its disk has failed, or the power has failed before it was made durable.
     pub(crate) fn applies(&self, op: Op) -> bool {
-        let model = |which| self.state.roots.get(&Run::name(&self.state, which));
-        match op {
-            Op::One(One::Pop | One::PopFree | One::Cut | One::Hold | One::Carry | One::AbortFree, which) => {
-                model(which).is_some_and(|root| !root.list.is_empty())
+        let mut shape = Shape::default();
+        for which in [Which::A, Which::B] {
+            let i = which as usize;
+            shape.held[i] = self.held[i].is_some();
+            if let Some(root) = self.state.roots.get(&Run::name(&self.state, which)) {
+                (shape.exists[i], shape.listed[i], shape.big[i]) =
+                    (true, root.list.len(), root.big.is_some());
+                (shape.mapped[i], shape.sorted[i]) = (root.map.len(), root.tree.len());
             }
-            Op::One(One::Wide | One::Unlink | One::FreeBig, which) => {
-                model(which).is_some_and(|root| root.big.is_some())
-            }
-            Op::One(One::Shelved(what), which) => model(which).is_some_and(|root| what.applies(root)),
-            Op::One(One::LetGo | One::Relink, which) => self.held[which as usize].is_some(),
-            Op::One(_, which) => self.exists(which),
-            Op::Both(_) => self.exists(Which::A) && self.exists(Which::B),
-            Op::Change(Change::SetAmid | Change::Migrate) => self.exists(Which::A),
-            Op::Change(Change::CreateA) => !self.exists(Which::A),
-            Op::Change(Change::Create) => !self.exists(Which::B),
-            Op::Change(Change::Remove | Change::Rename) => self.exists(Which::B),
-            Op::Change(_) => true,
         }
+        shape.after(op).is_some()
     }
 
     /// The name of a root.

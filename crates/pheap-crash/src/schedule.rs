@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use crate::Limits;
 use crate::alphabet::{all, alphabet, core, core_programs, settings};
 use crate::program::{Program, Setting};
-use crate::rng::Rng;
+use pheap_testkit::Rng;
 
 /// Programs of a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

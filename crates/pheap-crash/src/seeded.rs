@@ -2,54 +2,68 @@
 
 use pheap::sim::{Bug, set_bug};
 
-/// All of them.
-pub const BUGS: [Bug; 37] = [
-    Bug::NoFenceAfterRecord,
-    Bug::NoFenceAfterUndo,
-    Bug::NoUndoEntry,
-    Bug::NoFlushBeforeCommit,
-    Bug::ResetBeforeData,
-    Bug::NoFenceAfterReset,
-    Bug::ReuseBeforeRemoval,
-    Bug::RecordPerRoot,
-    Bug::StaleOtherLogs,
-    Bug::KeepGeneration,
-    Bug::NoFlushOfFresh,
-    Bug::RecoveryResetsFirst,
-    Bug::SweepKeepsRecords,
-    Bug::KeepEmptySpans,
-    Bug::FreeAtOnce,
-    Bug::NoShadeAtCommit,
-    Bug::NoShadeAtLogging,
-    Bug::NewObjectsUnmarked,
-    Bug::CycleInTransaction,
-    Bug::RollbackToSwept,
-    Bug::KeepLiveSlots,
-    Bug::NoSyncOfLog,
-    Bug::RecycleBeforeData,
-    Bug::FoldUnsynced,
-    Bug::SkipSegmentEnd,
-    Bug::DropEarly,
-    Bug::TypeUnlogged,
-    Bug::CycleFromOldRoot,
-    Bug::KeepStaleCopies,
-    Bug::TrustLeftovers,
-    Bug::TrustLogName,
-    Bug::LogsCountAlike,
-    Bug::TellAtOnce,
-    Bug::TrustPageCache,
-    Bug::TrustHeader,
-    Bug::OverlookFences,
-    Bug::SyncHeadersAtOnce,
-];
+/// Calls a macro with all bugs, and what each of them is: the name of a test. From `TrustLogName` on, they are those that no program of one thread shows.
+#[macro_export]
+macro_rules! each_bug {
+    ($go:ident) => {
+        $go! {
+            a_missing_fence_after_the_record: NoFenceAfterRecord,
+            a_missing_fence_after_an_undo_entry: NoFenceAfterUndo,
+            a_missing_undo_entry: NoUndoEntry,
+            a_missing_flush_before_a_long_commit: NoFlushBeforeCommit,
+            a_log_reset_before_its_data_is_durable: ResetBeforeData,
+            a_missing_fence_after_the_reset: NoFenceAfterReset,
+            memory_reused_before_its_root_is_gone: ReuseBeforeRemoval,
+            a_torn_transaction_over_two_roots: RecordPerRoot,
+            a_stale_record_of_another_root: StaleOtherLogs,
+            a_record_that_comes_back_to_life: KeepGeneration,
+            a_missing_flush_of_fresh_objects: NoFlushOfFresh,
+            a_recovery_that_cannot_be_repeated: RecoveryResetsFirst,
+            a_sweep_before_the_log_is_empty: SweepKeepsRecords,
+            empty_spans_in_the_span_table: KeepEmptySpans,
+            an_object_that_is_free_before_the_log_is_empty: FreeAtOnce,
+            a_pointer_that_a_short_transaction_hides_from_the_marker: NoShadeAtCommit,
+            a_pointer_that_a_long_transaction_hides_from_the_marker: NoShadeAtLogging,
+            new_objects_that_are_not_marked: NewObjectsUnmarked,
+            a_cycle_that_begins_within_a_transaction: CycleInTransaction,
+            a_rollback_into_a_span_that_was_swept: RollbackToSwept,
+            live_slots_of_a_heap_that_was_not_closed: KeepLiveSlots,
+            a_commit_before_its_record_is_synced: NoSyncOfLog,
+            a_segment_that_is_recycled_before_the_data_is_synced: RecycleBeforeData,
+            a_checkpoint_ahead_of_the_log: FoldUnsynced,
+            a_segment_after_a_torn_one: SkipSegmentEnd,
+            pages_that_are_dropped_before_they_are_in_the_file: DropEarly,
+            a_type_that_changes_without_its_root: TypeUnlogged,
+            a_cycle_that_begins_with_an_old_root: CycleFromOldRoot,
+            a_copy_that_outlives_a_rollback: KeepStaleCopies,
+            a_recovery_that_relies_on_what_is_in_a_cache: TrustLeftovers,
+            a_log_that_nobody_would_find: TrustLogName,
+            a_log_of_a_copy: LogsCountAlike,
+            a_handle_that_is_told_too_soon: TellAtOnce,
+            what_a_failed_sync_has_left_in_the_page_cache: TrustPageCache,
+            a_header_over_the_only_one_that_is_whole: TrustHeader,
+            a_header_after_one_that_is_not_durable: OverlookFences,
+            headers_of_a_closed_heap_that_are_synced_together: SyncHeadersAtOnce,
+        }
+    };
+}
+
+macro_rules! all {
+    ($($name:ident: $bug:ident,)*) => {
+        /// All of them.
+        pub const BUGS: &[Bug] = &[$(Bug::$bug),*];
+    };
+}
+each_bug!(all);
 
 /// The bug with this name.
 ///
 /// # Errors
 /// A message that lists the names, if there is no such bug.
 pub fn parse(name: &str) -> Result<Bug, String> {
-    let names = || BUGS.map(|bug| format!("{bug:?}")).join(", ");
-    BUGS.into_iter()
+    let names = || BUGS.iter().map(|bug| format!("{bug:?}")).collect::<Vec<_>>().join(", ");
+    BUGS.iter()
+        .copied()
         .find(|bug| format!("{bug:?}") == name)
         .ok_or_else(|| format!("there is no bug {name:?}, only {}", names()))
 }

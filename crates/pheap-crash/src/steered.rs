@@ -59,10 +59,7 @@ pub struct Broken {
 impl fmt::Display for Broken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "FAILURE of the script\n\n{}", self.script)?;
-        for (i, crash) in self.crashes.iter().enumerate() {
-            writeln!(f, "  {}{crash}", if i == 0 { "" } else { "and in the run after that, " })?;
-        }
-        self.message.lines().try_for_each(|line| writeln!(f, "  {line}"))?;
+        report::write_crashes(f, &self.crashes, &self.message)?;
         write!(f, "  other crashes: cargo run -p pheap-crash -- --program \"{}\"", self.script.program)
     }
 }
@@ -172,8 +169,7 @@ fn recover(
         true => trace.allowed_after_kill(point, since).to_vec(),
         false => Vec::new(),
     };
-    let (changes, _) = medium.choose(point, &kept.chosen, kept.killed);
-    let mut content = medium.with(&changes);
+    let mut content = medium.left(point, &kept.chosen, kept.killed);
     if crash.then.setting.wal {
         content = content.on_disk();
     }

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use pheap::sim::disk::{DiskChange, Which};
 
-use crate::rng::Rng;
+use pheap_testkit::Rng;
 
 /// How many subsets are tried at each point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

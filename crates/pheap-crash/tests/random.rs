@@ -6,10 +6,10 @@ use common::explorer;
 use pheap::sim::Bug;
 use pheap_crash::Program;
 use pheap_crash::alphabet::{alphabet, settings};
-use pheap_crash::rng::Rng;
 use pheap_crash::schedule::Stage;
 use pheap_crash::seeded::Seeded;
 use pheap_crash::{Explorer, Limits};
+use pheap_testkit::Rng;
 
 fn explore(explorer: &mut Explorer, len: usize, count: usize, seed: u64) {
     let mut rng = Rng::new(&[seed, len as u64]);

@@ -15,10 +15,10 @@ use pheap_crash::medium::{Content, Medium, Moment, Snapshot};
 use pheap_crash::model::State;
 use pheap_crash::objects::{Handles, observe};
 use pheap_crash::program::{One, Setting, Which};
-use pheap_crash::rng::Rng;
 use pheap_crash::run::{Run, catching, ready, run};
 use pheap_crash::seeded::Seeded;
 use pheap_crash::subset::{Breadth, subsets};
+use pheap_testkit::Rng;
 
 /// Addresses for heaps. The first is where a run has its own.
 const BASES: [u64; 6] = [0x5f00 << 32, 0x5e00 << 32, 0x5d00 << 32, 0x5c00 << 32, 0x5b00 << 32, 0x5a00 << 32];
@@ -224,8 +224,7 @@ fn a_disk_fails_while_relocations_are_completed() {
                 now.advance(point);
                 let mut rng = Rng::new(&[after as u64, i as u64]);
                 let _: ControlFlow<()> = point.subsets(BREADTH, &mut rng, |chosen| {
-                    let (changes, _) = now.choose(point, chosen, false);
-                    let left = Medium::new(now.with(&changes));
+                    let left = Medium::new(now.left(point, chosen, false));
                     let opened = catching(|| match left.open(&options) {
                         // It was in use when the power failed.
                         Err(pheap::Error::NotClosed) if durability == Durability::Process => Ok(None),
@@ -256,22 +255,18 @@ fn is_found(bug: Bug) {
     println!("{bug:?}: {}", found.unwrap_or_else(|| panic!("{bug:?} is not found")));
 }
 
-#[test]
-fn a_base_that_is_not_listed_before_pointers_move_there() {
-    is_found(Bug::MoveUnlisted);
+macro_rules! found {
+    ($($name:ident: $bug:ident,)*) => {$(
+        #[test]
+        fn $name() {
+            is_found(Bug::$bug);
+        }
+    )*};
 }
 
-#[test]
-fn moved_pointers_that_are_not_flushed() {
-    is_found(Bug::NoFlushOfMoved);
-}
-
-#[test]
-fn a_list_that_shrinks_too_early() {
-    is_found(Bug::ShrinkBeforeMoved);
-}
-
-#[test]
-fn a_log_that_is_replayed_over_pointers_that_have_moved() {
-    is_found(Bug::KeepGeneration);
+found! {
+    a_base_that_is_not_listed_before_pointers_move_there: MoveUnlisted,
+    moved_pointers_that_are_not_flushed: NoFlushOfMoved,
+    a_list_that_shrinks_too_early: ShrinkBeforeMoved,
+    a_log_that_is_replayed_over_pointers_that_have_moved: KeepGeneration,
 }

@@ -1,6 +1,7 @@
 //! What the heap holds. All of it follows from the number of the last transaction, so that half of one cannot hide.
 
 use pheap::{P, Persist, Result, Txn, View};
+use pheap_testkit::rng::mix;
 
 /// Places for items in a shard. Transaction `n` puts item `n` into place `n % ITEMS`.
 pub const ITEMS: u64 = 128;
@@ -63,13 +64,6 @@ enum Draft {
     Words(Vec<u64>),
     Text(String),
     Chain(Vec<u64>),
-}
-
-/// SplitMix64's way to mix bits.
-pub fn mix(x: u64) -> u64 {
-    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
 }
 
 /// A word that transaction `n` of `root` writes.

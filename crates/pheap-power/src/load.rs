@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use pheap::{Heap, Root};
 
 use crate::content::{Shard, verify_shard};
-use crate::rng::Rng;
 use crate::temps::Life;
 use crate::verify::{Found, balance};
 use crate::worker::Worker;
 use crate::{Args, Mistake, Result, say, text};
+use pheap_testkit::Rng;
 
 /// What all threads share.
 pub struct Load<'a> {
@@ -33,10 +33,10 @@ pub fn run(
     std::thread::scope(|scope| {
         let mut threads = Vec::new();
         for (life, thread) in lives.into_iter().zip(0..) {
-            let worker = Worker::new(load, thread, life, Rng::new(seed, thread));
+            let worker = Worker::new(load, thread, life, Rng::new(&[seed, thread]));
             threads.push(scope.spawn(move || load.guarded(|| worker.run())));
         }
-        let rng = Rng::new(seed, args.threads);
+        let rng = Rng::new(&[seed, args.threads]);
         threads.push(scope.spawn(move || load.guarded(|| load.read(rng, Instant::now() + duration))));
         let mut result = Ok(());
         for thread in threads {
@@ -67,7 +67,7 @@ impl Load<'_> {
     /// The thread that reads, until `end`. What it has seen must never be lost, either.
     fn read(&self, mut rng: Rng, end: Instant) -> Result {
         for round in 0.. {
-            let root = &self.shards[rng.below(self.shards.len() as u64) as usize];
+            let root = &self.shards[rng.scaled(self.shards.len() as u64) as usize];
             let whole = round % 16 == 5;
             let (root, n) = root
                 .read(|view, shard| {
@@ -85,7 +85,7 @@ impl Load<'_> {
             if self.stops() || Instant::now() >= end {
                 break;
             }
-            std::thread::sleep(Duration::from_micros(rng.below(3000)));
+            std::thread::sleep(Duration::from_micros(rng.scaled(3000)));
         }
         self.statistics();
         self.stop.store(true, Ordering::Relaxed);

@@ -25,11 +25,10 @@ use clap::{Parser, ValueEnum};
 use pheap::{Durability, Heap, Options, Root, SyncPolicy};
 
 use content::{MOST_ROOTS, Shard};
-use rng::Rng;
+use pheap_testkit::Rng;
 
 mod content;
 mod load;
-mod rng;
 mod temps;
 mod verify;
 mod worker;
@@ -105,7 +104,7 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> Result {
-    let mut rng = Rng::new(args.seed, 0);
+    let mut rng = Rng::new(&[args.seed, 0]);
     let mut cut_after = args.cut_after.map(Duration::from_millis);
     say(format_args!("started"));
     loop {
@@ -133,8 +132,8 @@ fn run(args: &Args) -> Result {
         }
         let shards: Vec<_> =
             (0..args.roots).map(|i| args.shard(&heap, i)).collect::<pheap::Result<_>>().map_err(text)?;
-        let duration = Duration::from_millis(150 + rng.below(3500));
-        load::run(args, &heap, &shards, roots, rng.next(), duration)?;
+        let duration = Duration::from_millis(150 + rng.scaled(3500));
+        load::run(args, &heap, &shards, roots, rng.next_u64(), duration)?;
         drop(shards);
         heap.close().map_err(text)?;
         say(format_args!("closed"));
@@ -160,15 +159,15 @@ impl Args {
             .durability(durability)
             .arena_size(512 << 10)
             .reserve(RESERVED)
-            .log_limit([256 << 10, 1 << 20, 16 << 20][rng.below(3) as usize])
-            .memory_limit([512 << 10, 4 << 20, 256 << 20][rng.below(3) as usize])
+            .log_limit([256 << 10, 1 << 20, 16 << 20][rng.scaled(3) as usize])
+            .memory_limit([512 << 10, 4 << 20, 256 << 20][rng.scaled(3) as usize])
             .collect_least(128 << 10)
-            .pin_undo(rng.below(8) == 0);
+            .pin_undo(rng.scaled(8) == 0);
         if self.mistake == Mistake::NoSync {
             options = options.sync_policy(SyncPolicy::OnDemand);
         }
-        if !self.verify && rng.below(3) == 0 {
-            options = options.base(PLACES + rng.below(5) * RESERVED);
+        if !self.verify && rng.scaled(3) == 0 {
+            options = options.base(PLACES + rng.scaled(5) * RESERVED);
         }
         options.open(&self.path).map_err(text)
     }

@@ -2,7 +2,9 @@
 
 use pheap::{Heap, Persist, Root};
 
-use crate::content::{Temp, mix, new_temp, step_temp, verify_temp};
+use pheap_testkit::rng::mix;
+
+use crate::content::{Temp, new_temp, step_temp, verify_temp};
 use crate::{Result, say, text};
 
 /// The root of a thread, if there is one.

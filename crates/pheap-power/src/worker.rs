@@ -7,9 +7,9 @@ use pheap::{Error, P, Root, Txn};
 
 use crate::content::{Shard, step};
 use crate::load::Load;
-use crate::rng::Rng;
 use crate::temps::Life;
 use crate::{Mistake, Result, say, text};
+use pheap_testkit::Rng;
 
 /// How long a mistake stays open, so that the power fails in it soon.
 const WIDE: Duration = Duration::from_millis(10);
@@ -27,7 +27,7 @@ pub struct Worker<'a> {
 
 impl<'a> Worker<'a> {
     pub fn new(load: &'a Load<'a>, thread: u64, life: Life, mut rng: Rng) -> Worker<'a> {
-        let ack_every = 1 + rng.below(load.args.ack_every);
+        let ack_every = 1 + rng.scaled(load.args.ack_every);
         Worker { load, thread, life, rng, pending: vec![0; load.shards.len()], commits: 0, ack_every }
     }
 
@@ -44,14 +44,14 @@ impl<'a> Worker<'a> {
 
     fn act(&mut self) -> pheap::Result<()> {
         let heap = self.load.heap;
-        match self.rng.below(128) {
+        match self.rng.scaled(128) {
             0..=2 => self.life.go_on(heap),
             3..=6 => self.life.change(),
             7..=26 => self.transfer(),
             27..=28 => self.everywhere(),
             29..=36 => self.give_up(),
             37..=38 => self.panic(),
-            39 => match self.rng.below(12) {
+            39 => match self.rng.scaled(12) {
                 0 => heap.collect(),
                 1..=3 => heap.checkpoint(),
                 4..=7 => heap.sync(),
@@ -82,18 +82,18 @@ impl<'a> Worker<'a> {
     /// One of the roots, mostly the one that is this thread's more than others'.
     fn pick(&mut self) -> usize {
         let roots = self.load.shards.len() as u64;
-        (if self.rng.below(3) > 0 { self.thread % roots } else { self.rng.below(roots) }) as usize
+        (if self.rng.scaled(3) > 0 { self.thread % roots } else { self.rng.scaled(roots) }) as usize
     }
 
     fn pick_two(&mut self) -> (usize, usize) {
-        let (from, by) = (self.pick(), 1 + self.rng.below(self.load.shards.len() as u64 - 1) as usize);
+        let (from, by) = (self.pick(), 1 + self.rng.scaled(self.load.shards.len() as u64 - 1) as usize);
         (from, (from + by) % self.load.shards.len())
     }
 
     fn step(&mut self) -> pheap::Result<()> {
         let (i, other) = self.pick_two();
         // What has been read of another root must not be lost if this is kept.
-        let witness = match self.rng.below(4) {
+        let witness = match self.rng.scaled(4) {
             0 => self.load.shards[other].read(|view, shard| view[shard].n)?,
             _ => 0,
         };
@@ -114,7 +114,7 @@ impl<'a> Worker<'a> {
 
     /// Moves money from one root to another.
     fn transfer(&mut self) -> pheap::Result<()> {
-        let ((i, j), amount) = (self.pick_two(), self.rng.below(1000));
+        let ((i, j), amount) = (self.pick_two(), self.rng.scaled(1000));
         let (from, to) = (&self.load.shards[i], &self.load.shards[j]);
         if self.load.args.mistake == Mistake::Split {
             return self.split_transfer(i, j, amount);
@@ -173,7 +173,7 @@ impl<'a> Worker<'a> {
 
     /// Up to two transactions' worth of changes, and none of them.
     fn give_up(&mut self) -> pheap::Result<()> {
-        let (root, twice) = (&self.load.shards[self.pick()], self.rng.below(2) == 0);
+        let (root, twice) = (&self.load.shards[self.pick()], self.rng.scaled(2) == 0);
         match root.txn(|tx, shard| spoil(tx, shard, twice)) {
             Err(Error::Aborted(_)) => Ok(()),
             other => other,
@@ -182,7 +182,7 @@ impl<'a> Worker<'a> {
 
     fn panic(&mut self) -> pheap::Result<()> {
         let (root, twice): (&Root<Shard<'static>>, _) =
-            (&self.load.shards[self.pick()], self.rng.below(2) == 0);
+            (&self.load.shards[self.pick()], self.rng.scaled(2) == 0);
         let run = || {
             root.txn(|tx, shard| {
                 let result = spoil(tx, shard, twice);

@@ -1,15 +1,13 @@
 //! Who waits for a root gets it, whoever else comes: in turns, for a test with a clock finds out how busy the machine is.
 #![allow(clippy::unit_arg)] // `Ok(tx[p] = 1)` is a transaction in one line
 
-mod common;
-
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::*;
 use pheap::{Heap, Result, Root};
+use pheap_testkit::*;
 
 /// Reads that may begin before a transaction that waits has its turn.
 const ENOUGH: u64 = 20_000;

@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use libfuzzer_sys::{fuzz_crossover, fuzz_mutator, fuzz_target, fuzzer_mutate};
-use pheap_crash::rng::Rng;
+use pheap_testkit::Rng;
 use pheap_crash::steered::Words;
 use pheap_crash::{Script, Steered};
 

@@ -8,7 +8,7 @@ mod redb;
 mod rusqlite;
 
 use crate::Result;
-use pheap_suite::rng::Rng;
+use pheap_suite::Rng;
 use std::path::Path;
 
 pub(crate) use floor::{Floor, median_of_syncs};
@@ -26,7 +26,7 @@ const MAP: usize = 16 << 30;
 pub(crate) fn value_of(key: &Key) -> Value {
     let mut seed = [0; 8];
     seed.copy_from_slice(&key[..8]);
-    let mut rng = Rng::new(u64::from_le_bytes(seed));
+    let mut rng = Rng::from_seed(u64::from_le_bytes(seed));
     let mut value = [0; 100];
     for part in value.chunks_mut(8) {
         part.copy_from_slice(&rng.next_u64().to_le_bytes()[..part.len()]);

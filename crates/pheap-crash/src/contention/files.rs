@@ -3,9 +3,10 @@
 use std::fs::File;
 
 use pheap::{Durability, Error, Options};
+use pheap_testkit::tempdir;
 
 use super::heaps::{List, closed_while, length, replace};
-use super::{Folder, copy_of, outcome, run, small};
+use super::{outcome, run, small};
 
 fn in_file() -> Options {
     small().durability(Durability::Process)
@@ -13,23 +14,23 @@ fn in_file() -> Options {
 
 /// Different heaps, opened and closed at a time.
 pub(super) fn opening() -> Result<(), String> {
-    let folder = Folder::new();
+    let folder = tempdir();
     let open = |name: &str| {
-        let heap = in_file().open(folder.path(name)).unwrap();
+        let heap = in_file().open(folder.path().join(name)).unwrap();
         heap.root::<u64>("n").unwrap().txn(|tx, n| Ok(tx[n] += 1)).unwrap();
         heap.close().unwrap();
     };
     run(20, &[&|_| open("a"), &|_| open("b"), &|_| open("c")], &[])?;
     for _ in 0..3 {
-        closed_while(false, &in_file(), |options| options.open(folder.path("d")).unwrap())?;
+        closed_while(false, &in_file(), |options| options.open(folder.path().join("d")).unwrap())?;
     }
     Ok(())
 }
 
 /// One heap, opened twice by one process.
 pub(super) fn opened_twice() -> Result<(), String> {
-    let folder = Folder::new();
-    let path = folder.path("a");
+    let folder = tempdir();
+    let path = folder.path().join("a");
     for read_only in [false, true] {
         let _open = in_file().read_only(read_only).open(&path).unwrap();
         match in_file().read_only(read_only).open(&path) {
@@ -42,8 +43,8 @@ pub(super) fn opened_twice() -> Result<(), String> {
 
 /// A heap that another program has open: it has the lock of the file.
 pub(super) fn locked_by_others() -> Result<(), String> {
-    let folder = Folder::new();
-    let path = folder.path("a");
+    let folder = tempdir();
+    let path = folder.path().join("a");
     in_file().open(&path).unwrap().close().unwrap();
     for read_only in [false, true] {
         let other = File::options().read(true).write(true).open(&path).unwrap();
@@ -64,14 +65,14 @@ pub(super) fn locked_by_others() -> Result<(), String> {
 
 /// A heap that was not closed, used while it is found out what is live.
 pub(super) fn after_a_crash() -> Result<(), String> {
-    let folder = Folder::new();
-    let (path, copy) = (folder.path("a"), folder.path("b"));
+    let folder = tempdir();
+    let (path, copy) = (folder.path().join("a"), folder.path().join("b"));
     let heap = in_file().open(&path).unwrap();
     let list = heap.root::<List>("list").unwrap();
     replace(&list, 3000).unwrap();
     replace(&list, 3000).unwrap();
     for _ in 0..4 {
-        copy_of(&path, &copy);
+        std::fs::copy(&path, &copy).unwrap();
         let heap = in_file().restored(true).open(&copy).unwrap();
         let list = heap.existing_root::<List>("list").unwrap();
         let ready = |_| {
@@ -90,11 +91,11 @@ pub(super) fn after_a_crash() -> Result<(), String> {
 
 /// Copies of a heap that is changed meanwhile.
 pub(super) fn backups() -> Result<(), String> {
-    let folder = Folder::new();
-    let heap = in_file().open(folder.path("a")).unwrap();
+    let folder = tempdir();
+    let heap = in_file().open(folder.path().join("a")).unwrap();
     let list = heap.root::<List>("list").unwrap();
     let backup = |name: &str| {
-        let path = folder.path(name);
+        let path = folder.path().join(name);
         heap.backup(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
     };

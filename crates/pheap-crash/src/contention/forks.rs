@@ -8,49 +8,9 @@ use pheap::sim::{Bug, set_bug};
 use pheap::{Durability, Error, Heap, Root};
 
 use super::heaps::{List, length, replace};
-use super::{Folder, outcome, small};
-use crate::rng::Rng;
-
-/// How long a child may take.
-const LONG: Duration = Duration::from_secs(20);
-
-/// Runs `f` in a child. Fails if that ends in another way than by `f`, or not at all.
-pub(super) fn in_child(f: impl FnOnce() -> bool) -> Result<(), String> {
-    ended(fork(f))
-}
-
-fn fork(f: impl FnOnce() -> bool) -> libc::pid_t {
-    // SAFETY: what the child does with heaps of its parent waits for nothing of theirs, or that is what is to be found out; then it ends at once.
-    let child = unsafe { libc::fork() };
-    assert!(child >= 0, "no more processes");
-    if child == 0 {
-        end(catch_unwind(AssertUnwindSafe(f)).unwrap_or(false));
-    }
-    child
-}
-
-fn end(well: bool) -> ! {
-    // SAFETY: ends this process.
-    unsafe { libc::_exit(if well { 0 } else { 1 }) }
-}
-
-/// Waits for a child.
-fn ended(child: libc::pid_t) -> Result<(), String> {
-    let (mut status, start) = (0, Instant::now());
-    // SAFETY: a child of this process, which was not waited for.
-    while unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) } == 0 {
-        if start.elapsed() > LONG {
-            // SAFETY: as before; and then its number can be anybody's.
-            unsafe {
-                libc::kill(child, libc::SIGKILL);
-                libc::waitpid(child, &raw mut status, 0);
-            }
-            return Err("a child waits for ever".to_owned());
-        }
-        std::thread::sleep(Duration::from_micros(200));
-    }
-    if status == 0 { Ok(()) } else { Err(format!("a child has ended with {status:#x}")) }
-}
+use super::{outcome, small};
+use pheap_testkit::forks::{LONG, end, ended, fork, in_child, split};
+use pheap_testkit::{Rng, tempdir};
 
 fn is_forked<T>(result: pheap::Result<T>) -> bool {
     matches!(result, Err(Error::Forked))
@@ -99,8 +59,7 @@ pub(super) fn forks(bug: Option<Bug>) -> Result<(), String> {
             let failed = catch_unwind(AssertUnwindSafe(|| {
                 list.txn(|tx, list| {
                     tx[list] = List::default();
-                    // SAFETY: as in `fork`.
-                    let pid = unsafe { libc::fork() };
+                    let pid = split();
                     is_child = pid == 0;
                     match round % 3 {
                         0 if is_child => Err(Error::abort("in the child")),
@@ -135,8 +94,8 @@ pub(super) fn forks(bug: Option<Bug>) -> Result<(), String> {
 /// A process that ends without closing its heap, while its child lives on.
 pub(super) fn left_behind(bug: Option<Bug>) -> Result<(), String> {
     for durability in [Durability::Process, Durability::Pmem, Durability::Wal] {
-        let folder = Folder::new();
-        let (path, end) = (folder.path("a"), folder.path("end"));
+        let folder = tempdir();
+        let (path, over) = (folder.path().join("a"), folder.path().join("over"));
         let options = small().durability(durability);
         in_child(|| {
             set_bug(bug);
@@ -144,12 +103,12 @@ pub(super) fn left_behind(bug: Option<Bug>) -> Result<(), String> {
             heap.root::<u64>("n").unwrap().txn(|tx, n| Ok(tx[n] += 1)).unwrap();
             fork(|| {
                 let start = Instant::now();
-                while !end.exists() && start.elapsed() < LONG {
+                while !over.exists() && start.elapsed() < LONG {
                     std::thread::sleep(Duration::from_millis(1));
                 }
                 true
             });
-            self::end(true)
+            end(true)
         })?;
         // Not at once: until the child has come to run, it has what its parent had.
         let start = Instant::now();
@@ -158,7 +117,7 @@ pub(super) fn left_behind(bug: Option<Bug>) -> Result<(), String> {
             std::thread::sleep(Duration::from_millis(1));
             opened = options.open(&path).map(drop);
         }
-        std::fs::write(end, "").unwrap();
+        std::fs::write(over, "").unwrap();
         opened.map_err(|error| format!("{durability:?}, with the child of its last user: {error}"))?;
     }
     outcome()

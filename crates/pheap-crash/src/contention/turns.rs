@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use pheap::sim::{Bug, set_bug};
 use pheap::{Heap, Root};
+use pheap_testkit::forks::in_child;
 
-use super::forks::in_child;
 use super::{outcome, small};
 
 /// Reads of a root that may begin while somebody does a few transactions on it.

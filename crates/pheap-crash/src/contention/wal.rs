@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use pheap::sim::disk::{Call, DiskImage, Fault, SimDisk, Which};
 use pheap::{Durability, Error, Heap, Options, P, Root, SyncPolicy};
+use pheap_testkit::tempdir;
 
 use super::heaps::closed_while;
-use super::{Folder, outcome, run, small};
+use super::{outcome, run, small};
 
 const THREADS: [&str; 3] = ["a", "b", "c"];
 
@@ -37,8 +38,8 @@ fn fill(root: &Root<P<'static, [u64]>>, number: u64) -> pheap::Result<()> {
 
 /// Commits, checkpoints, and reads that wait for what they see.
 pub(super) fn group_commit() -> Result<(), String> {
-    let folder = Folder::new();
-    let heap = with_log().open(folder.path("heap")).unwrap();
+    let folder = tempdir();
+    let heap = with_log().open(folder.path().join("heap")).unwrap();
     let [a, b, c] = &counters(&heap);
     let read = |_| assert!(a.read(|view, n| view[n]).unwrap() <= 15);
     run(
@@ -52,7 +53,7 @@ pub(super) fn group_commit() -> Result<(), String> {
         ],
         &[&read, &|_| drop(heap.stats())],
     )?;
-    let path = folder.path("heap");
+    let path = folder.path().join("heap");
     heap.close().unwrap();
     let heap = with_log().open(&path).unwrap();
     for root in counters(&heap) {
@@ -63,8 +64,8 @@ pub(super) fn group_commit() -> Result<(), String> {
 
 /// Syncs on demand.
 pub(super) fn syncs() -> Result<(), String> {
-    let folder = Folder::new();
-    let heap = with_log().sync_policy(SyncPolicy::OnDemand).open(folder.path("heap")).unwrap();
+    let folder = tempdir();
+    let heap = with_log().sync_policy(SyncPolicy::OnDemand).open(folder.path().join("heap")).unwrap();
     let [a, b, _] = &counters(&heap);
     let sync = |_| heap.sync().unwrap();
     run(20, &[&|_| add(a).unwrap(), &|_| add(b).unwrap(), &sync], &[&sync])
@@ -72,9 +73,9 @@ pub(super) fn syncs() -> Result<(), String> {
 
 /// A log that is too short for all who write to it.
 pub(super) fn full() -> Result<(), String> {
-    let folder = Folder::new();
+    let folder = tempdir();
     let options = with_log().sync_policy(SyncPolicy::OnDemand).log_limit(64 << 10);
-    let heap = options.open(folder.path("heap")).unwrap();
+    let heap = options.open(folder.path().join("heap")).unwrap();
     let [a, b, c] = &arrays(&heap, 2 << 10);
     let fill = |root: &Root<_>, number| fill(root, number).unwrap();
     run(40, &[&|n| fill(a, n), &|n| fill(b, n), &|n| fill(c, n)], &[&|_| heap.sync().unwrap()])
@@ -82,9 +83,9 @@ pub(super) fn full() -> Result<(), String> {
 
 /// More memory than may be private.
 pub(super) fn memory() -> Result<(), String> {
-    let folder = Folder::new();
+    let folder = tempdir();
     let options = with_log().sync_policy(SyncPolicy::OnDemand).log_limit(1 << 20).memory_limit(64 << 10);
-    let heap = options.open(folder.path("heap")).unwrap();
+    let heap = options.open(folder.path().join("heap")).unwrap();
     let [a, b, c] = &arrays(&heap, 8 << 10);
     let fill = |root: &Root<_>, number| fill(root, number).unwrap();
     // These do not wait for memory.
@@ -101,13 +102,13 @@ pub(super) fn memory() -> Result<(), String> {
 /// Somebody removes the file of the log, again and again.
 pub(super) fn removed() -> Result<(), String> {
     for policy in [SyncPolicy::EveryCommit, SyncPolicy::OnDemand] {
-        let folder = Folder::new();
+        let folder = tempdir();
         // Short at first, so that it grows meanwhile.
         let options = with_log().sync_policy(policy).log_limit(2 << 20);
-        let heap = options.open(folder.path("heap")).unwrap();
+        let heap = options.open(folder.path().join("heap")).unwrap();
         let [a, b, c] = &arrays(&heap, 8 << 10);
         let fill = |root: &Root<_>, number| {
-            let _ = std::fs::remove_file(folder.path("heap.wal"));
+            let _ = std::fs::remove_file(folder.path().join("heap.wal"));
             fill(root, number).unwrap();
         };
         let (checkpoint, sync) = (|_| heap.checkpoint().unwrap(), |_| heap.sync().unwrap());
@@ -118,10 +119,10 @@ pub(super) fn removed() -> Result<(), String> {
 
 /// Closed while others commit.
 pub(super) fn closing() -> Result<(), String> {
-    let folder = Folder::new();
+    let folder = tempdir();
     for checkpoints in [true, false, false, true, false, false] {
         let options = with_log().log_limit(256 << 10);
-        closed_while(checkpoints, &options, |options| options.open(folder.path("heap")).unwrap())?;
+        closed_while(checkpoints, &options, |options| options.open(folder.path().join("heap")).unwrap())?;
     }
     Ok(())
 }

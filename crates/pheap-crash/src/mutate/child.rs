@@ -73,24 +73,6 @@ pub enum Verdict {
     },
 }
 
-/// Switches a mutant on for this thread, until it is dropped.
-#[derive(Debug)]
-pub struct Mutated(());
-
-impl Mutated {
-    /// Switches it on.
-    pub fn new(mutant: Mutant) -> Mutated {
-        set_mutant(Some(mutant));
-        Mutated(())
-    }
-}
-
-impl Drop for Mutated {
-    fn drop(&mut self) {
-        set_mutant(None);
-    }
-}
-
 /// Explores programs with a mutant until one fails that holds without it: the first one with every effort, for it is known to be good, then all others.
 /// `begins` is told which one is next.
 ///
@@ -116,10 +98,10 @@ pub fn search(
             begins(case);
             programs += 1;
             let ready = case.prepare(effort, &explorer)?;
-            let mutated = Mutated::new(mutant);
+            set_mutant(Some(mutant));
             let result = ready.explore();
             let has_fired = fired() > 0;
-            drop(mutated);
+            set_mutant(None);
             let Err(why) = result else { continue };
             let seconds = started.elapsed().as_secs_f64();
             case.prepare(effort, &explorer)?

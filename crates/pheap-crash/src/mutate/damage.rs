@@ -3,74 +3,45 @@
 //! Metadata of which there is a copy, or which can be found out again, are replaced: the heap opens, and holds what it held. All others are
 //! missed: the heap is refused. A heap that opens and holds something else, or falls apart when it is used, is a failure.
 
-use std::fmt;
 use std::ops::Range;
-use std::str::FromStr;
 
 use crate::Explorer;
 use crate::explore::address;
 use crate::medium::Content;
 use crate::model::State;
+use crate::named::named;
 use crate::program::{One, Program, Setting, Which};
 use crate::run::{Run, ready};
 
 const PAGE: usize = 4096;
 
-/// What is damaged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Damage {
-    /// One of the two headers.
-    Header,
-    /// The head of an arena.
-    Arena,
-    /// The entries of a span table.
-    Entries,
-    /// What a region's header says once.
-    Region,
-    /// A name of a root.
-    Name,
-    /// The type table.
-    Types,
-    /// The bitmaps of live slots that an orderly close has stored.
-    LiveSlots,
-    /// The head of a write-ahead log that is in use.
-    LogHead,
-    /// Where it says what is in the heap's file already.
-    LogMark,
-    /// The head of a segment of it that is not in use.
-    LogSegment,
+named! {
+    /// What is damaged.
+    pub enum Damage {
+        /// One of the two headers.
+        Header = "header",
+        /// The head of an arena.
+        Arena = "arena",
+        /// The entries of a span table.
+        Entries = "entries",
+        /// What a region's header says once.
+        Region = "region",
+        /// A name of a root.
+        Name = "name",
+        /// The type table.
+        Types = "types",
+        /// The bitmaps of live slots that an orderly close has stored.
+        LiveSlots = "live-slots",
+        /// The head of a write-ahead log that is in use.
+        LogHead = "log-head",
+        /// Where it says what is in the heap's file already.
+        LogMark = "log-mark",
+        /// The head of a segment of it that is not in use.
+        LogSegment = "log-segment",
+    }
 }
 
 impl Damage {
-    /// All of them.
-    pub const ALL: [Damage; 10] = [
-        Damage::Header,
-        Damage::Arena,
-        Damage::Entries,
-        Damage::Region,
-        Damage::Name,
-        Damage::Types,
-        Damage::LiveSlots,
-        Damage::LogHead,
-        Damage::LogMark,
-        Damage::LogSegment,
-    ];
-
-    fn name(self) -> &'static str {
-        match self {
-            Damage::Header => "header",
-            Damage::Arena => "arena",
-            Damage::Entries => "entries",
-            Damage::Region => "region",
-            Damage::Name => "name",
-            Damage::Types => "types",
-            Damage::LiveSlots => "live-slots",
-            Damage::LogHead => "log-head",
-            Damage::LogMark => "log-mark",
-            Damage::LogSegment => "log-segment",
-        }
-    }
-
     /// Whether the heap must open all the same, or must not.
     fn opens(self) -> Option<bool> {
         match self {
@@ -83,21 +54,6 @@ impl Damage {
 
     fn in_log(self) -> bool {
         matches!(self, Damage::LogHead | Damage::LogMark | Damage::LogSegment)
-    }
-}
-
-impl fmt::Display for Damage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for Damage {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Damage, String> {
-        let found = Damage::ALL.into_iter().find(|damage| damage.name() == text);
-        found.ok_or_else(|| format!("nothing is called {text:?} that could be damaged"))
     }
 }
 
@@ -250,7 +206,7 @@ impl Damage {
         let _address = address();
         let places = heap.places(self);
         if places.iter().all(Range::is_empty) {
-            return Err(format!("there is no {self} to damage"));
+            return Err(format!("there is no {} to damage", self.name()));
         }
         for word in places.into_iter().flatten().step_by(8) {
             // Of bitmaps, the lowest bits are those of slots that there are; of numbers of segments, those of others.
@@ -258,7 +214,7 @@ impl Damage {
             let bits = low.chain([word / 8 % 64, (word / 8 * 37 + 11) % 64]);
             for bit in bits.map(|bit| word * 8 + bit) {
                 self.open(heap, bit)
-                    .map_err(|error| format!("when bit {bit:#x} of the {self} is wrong, {error}"))?;
+                    .map_err(|error| format!("when bit {bit:#x} of the {} is wrong, {error}", self.name()))?;
             }
         }
         Ok(())

@@ -34,7 +34,7 @@ use pheap::sim::mutant::{Kind, Mutant, Mutation, Site, note_locks, note_sites, s
 use child::{Child, Effort, Verdict};
 use hints::Hints;
 use programs::Case;
-use score::{Outcome, Score};
+use score::Score;
 use source::Source;
 
 use crate::Explorer;
@@ -181,7 +181,7 @@ pub fn run(args: &Args) -> Result<bool, String> {
             Verdict::Killed { program, .. } => hints.add(&source, &mutant, program),
             Verdict::Survived { .. } => hints.forget(&source, &mutant),
         }
-        score.add(mutant, Outcome::from(verdict), args.verbose);
+        score.add(mutant, verdict, args.verbose);
     }
     if args.save {
         hints.write()?;
@@ -219,13 +219,4 @@ pub fn sample(runner: &Path, every: usize) -> Result<usize, String> {
         }
     }
     Ok(tried)
-}
-
-impl From<Verdict> for Outcome {
-    fn from(verdict: Verdict) -> Outcome {
-        match verdict {
-            Verdict::Killed { program, seconds, why } => Outcome::Killed { program, seconds, why },
-            Verdict::Survived { programs, seconds } => Outcome::Survived { programs, seconds },
-        }
-    }
 }

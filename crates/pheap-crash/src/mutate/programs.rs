@@ -32,11 +32,11 @@ impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Case::Program(program) => program.fmt(f),
-            Case::Damage(damage) => write!(f, "damage {damage}"),
+            Case::Damage(damage) => write!(f, "damage {}", damage.name()),
             Case::Copy(program) => write!(f, "header after {program}"),
             Case::Deep(program) => write!(f, "deep: {program}"),
             Case::Contention(number) => write!(f, "threads {}", contention::programs()[*number].0),
-            Case::Situation(situation) => write!(f, "situation {situation}"),
+            Case::Situation(situation) => write!(f, "situation {}", situation.name()),
         }
     }
 }
@@ -45,21 +45,21 @@ impl FromStr for Case {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Case, String> {
-        if let Some(name) = text.strip_prefix("situation ") {
-            return Ok(Case::Situation(name.parse()?));
-        }
-        if let Some(program) = text.strip_prefix("deep: ") {
+        let number = |name| contention::programs().iter().position(|(other, _)| *other == name);
+        let named = if let Some(name) = text.strip_prefix("situation ") {
+            Situation::named(name).map(Case::Situation)
+        } else if let Some(name) = text.strip_prefix("damage ") {
+            Damage::named(name).map(Case::Damage)
+        } else if let Some(name) = text.strip_prefix("threads ") {
+            number(name).map(Case::Contention)
+        } else if let Some(program) = text.strip_prefix("deep: ") {
             return Ok(Case::Deep(program.parse()?));
-        }
-        if let Some(name) = text.strip_prefix("threads ") {
-            let number = contention::programs().iter().position(|(other, _)| *other == name);
-            return number.map(Case::Contention).ok_or_else(|| format!("there is no program {name:?}"));
-        }
-        match (text.strip_prefix("damage "), text.strip_prefix("header after ")) {
-            (Some(name), _) => Ok(Case::Damage(name.parse()?)),
-            (_, Some(program)) => Ok(Case::Copy(program.parse()?)),
-            _ => Ok(Case::Program(text.parse()?)),
-        }
+        } else if let Some(program) = text.strip_prefix("header after ") {
+            return Ok(Case::Copy(program.parse()?));
+        } else {
+            return Ok(Case::Program(text.parse()?));
+        };
+        named.ok_or_else(|| format!("there is no {text:?}"))
     }
 }
 
@@ -344,18 +344,12 @@ pub fn all() -> Result<Vec<Case>, String> {
     if let Some(odd) = programs.iter().find(|program| !program.is_sensible()) {
         return Err(format!("`{odd}` has an operation that has nothing to work on"));
     }
-    let copies: Vec<Case> =
-        HEADERS.iter().map(|text| text.parse().map(Case::Copy)).collect::<Result<_, String>>()?;
-    let deep: Vec<Case> =
-        DEEP.iter().map(|text| text.parse().map(Case::Deep)).collect::<Result<_, String>>()?;
-    let others = Damage::ALL.map(Case::Damage).into_iter().chain(Situation::all().map(Case::Situation));
+    let parsed = |texts: &[&str], of: fn(Program) -> Case| {
+        texts.iter().map(|text| text.parse().map(of)).collect::<Result<Vec<Case>, String>>()
+    };
+    let others = Damage::ALL.iter().copied().map(Case::Damage);
+    let others = others.chain(Situation::ALL.iter().copied().map(Case::Situation));
     let threads = (0..contention::programs().len()).map(Case::Contention);
-    Ok(programs
-        .into_iter()
-        .map(Case::Program)
-        .chain(threads)
-        .chain(deep)
-        .chain(others)
-        .chain(copies)
-        .collect())
+    let programs = programs.into_iter().map(Case::Program).chain(threads);
+    Ok(programs.chain(parsed(DEEP, Case::Deep)?).chain(others).chain(parsed(HEADERS, Case::Copy)?).collect())
 }

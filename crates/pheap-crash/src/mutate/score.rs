@@ -2,30 +2,10 @@
 
 use std::time::Duration;
 
-use pheap::sim::mutant::{Kind, Mutant, Site};
+use pheap::sim::mutant::{Mutant, Site};
 
+use super::child::Verdict;
 use super::source::{Line, Source};
-
-/// What came of a mutant.
-#[derive(Debug, Clone)]
-pub enum Outcome {
-    /// A program has noticed it.
-    Killed {
-        /// The program.
-        program: String,
-        /// After how long.
-        seconds: f64,
-        /// How.
-        why: String,
-    },
-    /// None has.
-    Survived {
-        /// How many were explored.
-        programs: usize,
-        /// For how long.
-        seconds: f64,
-    },
-}
 
 /// The mutants so far.
 #[derive(Debug)]
@@ -53,12 +33,12 @@ impl<'s> Score<'s> {
     }
 
     /// Counts a mutant, and prints what came of it.
-    pub fn add(&mut self, mutant: Mutant, outcome: Outcome, verbose: bool) {
+    pub fn add(&mut self, mutant: Mutant, verdict: Verdict, verbose: bool) {
         let Mutant { site, mutation } = mutant;
         self.head(site);
         let argument = self.source.why(&site, mutation);
-        match outcome {
-            Outcome::Killed { program, seconds, why } => {
+        match verdict {
+            Verdict::Killed { program, seconds, why } => {
                 self.killed += 1;
                 println!("  {mutation:5}  killed by \"{program}\" ({seconds:.1} s)");
                 if verbose {
@@ -68,7 +48,7 @@ impl<'s> Score<'s> {
                     println!("         but the source says that it survives: {argument}");
                 }
             }
-            Outcome::Survived { programs, seconds } => match argument {
+            Verdict::Survived { programs, seconds } => match argument {
                 Some(argument) => {
                     self.argued += 1;
                     println!("  {mutation:5}  survives: {argument}");
@@ -116,6 +96,3 @@ impl<'s> Score<'s> {
         )
     }
 }
-
-/// All kinds, in the order in which they are printed.
-pub const KINDS: [Kind; 7] = Kind::ALL;

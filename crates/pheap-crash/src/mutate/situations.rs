@@ -4,9 +4,7 @@ mod logs;
 mod mapped;
 mod types;
 
-use std::fmt;
 use std::ops::ControlFlow;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -19,88 +17,54 @@ use pheap::{Error, Heap, Root};
 use crate::explore::address;
 use crate::medium::{Content, Moment, Snapshot};
 use crate::model::State;
+use crate::named::named;
 use crate::objects::Record;
 use crate::program::{One, Program, Setting, Which};
-use crate::rng::Rng;
 use crate::run::{Ready, Run, catching, options, ready};
 use crate::subset::Breadth;
+use pheap_testkit::Rng;
 
 /// How long another thread has to do what it must not.
 const PATIENCE: Duration = Duration::from_millis(100);
 const BREADTH: Breadth = Breadth { exhaustive: 8, corners: 4, random: 8 };
 
-/// A situation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Situation {
-    /// A thread reads what another one has committed, and is still waiting for.
-    Read,
-    /// It does so in a transaction that changes nothing.
-    Commit,
-    /// In one that fails.
-    GiveUp,
-    /// In one over two roots that fails.
-    GiveUpBoth,
-    /// In one over two roots that changes nothing.
-    CommitBoth,
-    /// It checks the heap.
-    Check,
-    /// It finds that the root is gone, which the other thread has removed.
-    Removed,
-    /// It finds that the root has another type, which the other thread has given it.
-    Migrated,
-    /// A heap that was closed with nothing of it durable gets a write-ahead log.
-    Unsynced,
-    /// A write-ahead log is that of another heap, or an older one.
-    ForeignLog,
-    /// It is that of a copy of the heap.
-    Twins,
-    /// Somebody removes the log of a heap that is open.
-    LogRemoved,
-    /// A crash has left spans that belong to nobody, and an object takes the pages of many of them.
-    Reused,
-    /// The same on a disk.
-    ReusedOnDisk,
-    /// Segments of a log are used again while it is not durable that nobody needs what they held.
-    Recycled,
-    /// A type of which there is so much to say that the type table needs another extent.
-    Types,
-    /// A heap is opened as `Process` when a sync has failed, or a process was killed.
-    Mapped,
-}
-
-const ALL: [(Situation, &str); 17] = [
-    (Situation::Read, "a reader waits"),
-    (Situation::Commit, "a reading transaction waits"),
-    (Situation::GiveUp, "a failing transaction waits"),
-    (Situation::GiveUpBoth, "a failing transaction over two roots waits"),
-    (Situation::CommitBoth, "a reading transaction over two roots waits"),
-    (Situation::Check, "a check waits"),
-    (Situation::Removed, "a handle of a root that is removed waits"),
-    (Situation::Migrated, "a handle of a root that is migrated waits"),
-    (Situation::Unsynced, "a file that nobody has synced"),
-    (Situation::ForeignLog, "a log of another heap"),
-    (Situation::Twins, "a log of a copy"),
-    (Situation::LogRemoved, "a log that is removed"),
-    (Situation::Reused, "pages that a crash has left"),
-    (Situation::ReusedOnDisk, "pages that a crash has left on a disk"),
-    (Situation::Recycled, "segments that are used again"),
-    (Situation::Types, "a large type"),
-    (Situation::Mapped, "a file that is mapped when a sync has failed"),
-];
-
-impl fmt::Display for Situation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (_, name) = ALL.iter().find(|(other, _)| other == self).expect("each has a name");
-        f.write_str(name)
-    }
-}
-
-impl FromStr for Situation {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Situation, String> {
-        let found = ALL.iter().find(|(_, name)| *name == text);
-        found.map(|(situation, _)| *situation).ok_or_else(|| format!("there is no situation {text:?}"))
+named! {
+    /// A situation.
+    pub enum Situation {
+        /// A thread reads what another one has committed, and is still waiting for.
+        Read = "a reader waits",
+        /// It does so in a transaction that changes nothing.
+        Commit = "a reading transaction waits",
+        /// In one that fails.
+        GiveUp = "a failing transaction waits",
+        /// In one over two roots that fails.
+        GiveUpBoth = "a failing transaction over two roots waits",
+        /// In one over two roots that changes nothing.
+        CommitBoth = "a reading transaction over two roots waits",
+        /// It checks the heap.
+        Check = "a check waits",
+        /// It finds that the root is gone, which the other thread has removed.
+        Removed = "a handle of a root that is removed waits",
+        /// It finds that the root has another type, which the other thread has given it.
+        Migrated = "a handle of a root that is migrated waits",
+        /// A heap that was closed with nothing of it durable gets a write-ahead log.
+        Unsynced = "a file that nobody has synced",
+        /// A write-ahead log is that of another heap, or an older one.
+        ForeignLog = "a log of another heap",
+        /// It is that of a copy of the heap.
+        Twins = "a log of a copy",
+        /// Somebody removes the log of a heap that is open.
+        LogRemoved = "a log that is removed",
+        /// A crash has left spans that belong to nobody, and an object takes the pages of many of them.
+        Reused = "pages that a crash has left",
+        /// The same on a disk.
+        ReusedOnDisk = "pages that a crash has left on a disk",
+        /// Segments of a log are used again while it is not durable that nobody needs what they held.
+        Recycled = "segments that are used again",
+        /// A type of which there is so much to say that the type table needs another extent.
+        Types = "a large type",
+        /// A heap is opened as `Process` when a sync has failed, or a process was killed.
+        Mapped = "a file that is mapped when a sync has failed",
     }
 }
 
@@ -116,11 +80,6 @@ pub struct Start {
 }
 
 impl Situation {
-    /// All of them.
-    pub fn all() -> impl Iterator<Item = Situation> {
-        ALL.into_iter().map(|(situation, _)| situation)
-    }
-
     /// Makes what it starts with.
     ///
     /// # Errors
@@ -258,12 +217,9 @@ fn crash_everywhere(
             continue;
         }
         let mut rng = Rng::new(&[at as u64]);
-        let done = point.subsets(BREADTH, &mut rng, |chosen| {
-            let (changes, _) = image.choose(point, chosen, false);
-            match holds(image.with(&changes)) {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(error) => ControlFlow::Break(error),
-            }
+        let done = point.subsets(BREADTH, &mut rng, |chosen| match holds(image.left(point, chosen, false)) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => ControlFlow::Break(error),
         });
         if let ControlFlow::Break(error) = done {
             return Err(format!("when the power fails at point {at} ({}), {error}", point.at()));
@@ -327,8 +283,7 @@ fn reused(start: &Start, wal: bool) -> Result<(), String> {
             for part in 0..=4 {
                 let chosen: Vec<bool> =
                     (0..point.pending()).map(|i| i * 4 < point.pending() * part).collect();
-                let (changes, _) = image.choose(point, &chosen, false);
-                push_after(image.with(&changes))
+                push_after(image.left(point, &chosen, false))
                     .map_err(|error| format!("after `{program}`, a crash, and pushes, {error}"))?;
             }
         }
@@ -385,8 +340,7 @@ fn recycled(start: Start) -> Result<(), String> {
         }
         for first in (0..point.pending()).rev() {
             let chosen: Vec<bool> = (0..point.pending()).map(|i| i >= first).collect();
-            let (changes, _) = image.choose(point, &chosen, false);
-            let run = Run::open(Setting::default(), image.with(&changes), None, 3)
+            let run = Run::open(Setting::default(), image.left(point, &chosen, false), None, 3)
                 .map_err(|error| format!("when the power fails after a checkpoint, {error}"))?;
             if !states.contains(run.state()) {
                 return Err(format!("an older state is there:\n{}", states[0].difference(run.state())));

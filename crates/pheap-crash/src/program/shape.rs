@@ -3,15 +3,15 @@
 use super::{Both, Change, One, Op, Program, Setting, Shelved, THIN, USED, filled_map, filled_tree};
 
 /// What must be known of a heap to tell whether an operation does anything.
-#[derive(Debug, Clone, Copy)]
-struct Shape {
-    exists: [bool; 2],
-    listed: [usize; 2],
-    big: [bool; 2],
-    held: [bool; 2],
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Shape {
+    pub(crate) exists: [bool; 2],
+    pub(crate) listed: [usize; 2],
+    pub(crate) big: [bool; 2],
+    pub(crate) held: [bool; 2],
     /// Keys of the maps.
-    mapped: [usize; 2],
-    sorted: [usize; 2],
+    pub(crate) mapped: [usize; 2],
+    pub(crate) sorted: [usize; 2],
 }
 
 impl Shape {
@@ -21,14 +21,12 @@ impl Shape {
             exists: [!setting.empty; 2],
             listed: if used { USED } else { [0; 2] },
             big: [used, false],
-            held: [false; 2],
-            mapped: [0; 2],
-            sorted: [0; 2],
+            ..Shape::default()
         }
     }
 
     /// What the heap is like after `op`; `None` if that has nothing to work on.
-    fn after(mut self, op: Op) -> Option<Shape> {
+    pub(crate) fn after(mut self, op: Op) -> Option<Shape> {
         match op {
             Op::One(one, which) => {
                 let i = which as usize;
@@ -43,8 +41,7 @@ impl Shape {
                     One::LetGo => self.held[i] = false,
                     One::Relink => self.listed[i] = 2,
                     One::Stuff => self.listed[i] += 5,
-                    One::AbortFree if self.listed[i] == 0 => return None,
-                    One::Carry if self.listed[i] == 0 => return None,
+                    One::AbortFree | One::Carry if self.listed[i] == 0 => return None,
                     One::Carry => (self.listed[i], self.big[i]) = (self.listed[i] + 1, true),
                     One::Big | One::Grow | One::Fill => self.big[i] = true,
                     One::Wide | One::Unlink | One::FreeBig if !self.big[i] => return None,
@@ -80,9 +77,7 @@ impl Shape {
         }
         Some(self)
     }
-}
 
-impl Shape {
     fn after_shelved(mut self, what: Shelved, i: usize) -> Option<Shape> {
         match what {
             Shelved::MapInsert => self.mapped[i] += 1,

@@ -1,53 +1,42 @@
 //! What is done to the collections of a root.
 
-use crate::model::RootState;
+use crate::named::named;
 
-/// A transaction over the collections of one root.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Shelved {
-    /// Gives the root collections. (What needs them does so as well, unseen.)
-    Shelve,
-    /// Inserts a key into the hash map.
-    MapInsert,
-    /// Inserts until a bucket is full, and if one is, as many more: it is divided.
-    MapFill,
-    /// Sets the value of a key.
-    MapSet,
-    /// Removes a key.
-    MapRemove,
-    /// Empties the hash map: all its buffers are given up.
-    MapClear,
-    /// Fills the hash map, divides a bucket, and empties it, so often that buffers are used again.
-    MapChurn,
-    /// Inserts a key, which is a string, into the ordered map.
-    TreeInsert,
-    /// Inserts until a leaf is full, and if one is, as many more: it is divided.
-    TreeFill,
-    /// Removes a key.
-    TreeRemove,
-    /// Removes all keys but a [few](THIN): leaves are merged.
-    TreeThin,
-    /// Appends an object to the vector.
-    VecPush,
-    /// Appends so many that the vector moves to another buffer.
-    VecGrow,
-    /// Sets the string.
-    StringSet,
-    /// Fails after changes to all collections.
-    MapAbort,
-    /// Panics after these.
-    MapPanic,
-}
-
-impl Shelved {
-    /// Whether it has something to work on in such a root.
-    pub fn applies(self, root: &RootState) -> bool {
-        match self {
-            Shelved::MapSet | Shelved::MapRemove | Shelved::MapClear => !root.map.is_empty(),
-            Shelved::TreeRemove => !root.tree.is_empty(),
-            Shelved::TreeThin => root.tree.len() > THIN,
-            _ => true,
-        }
+named! {
+    /// A transaction over the collections of one root.
+    pub enum Shelved {
+        /// Gives the root collections. (What needs them does so as well, unseen.)
+        Shelve = "shelve",
+        /// Inserts a key into the hash map.
+        MapInsert = "map-insert",
+        /// Inserts until a bucket is full, and if one is, as many more: it is divided.
+        MapFill = "map-fill",
+        /// Sets the value of a key.
+        MapSet = "map-set",
+        /// Removes a key.
+        MapRemove = "map-remove",
+        /// Empties the hash map: all its buffers are given up.
+        MapClear = "map-clear",
+        /// Fills the hash map, divides a bucket, and empties it, so often that buffers are used again.
+        MapChurn = "map-churn",
+        /// Inserts a key, which is a string, into the ordered map.
+        TreeInsert = "tree-insert",
+        /// Inserts until a leaf is full, and if one is, as many more: it is divided.
+        TreeFill = "tree-fill",
+        /// Removes a key.
+        TreeRemove = "tree-remove",
+        /// Removes all keys but a [few](THIN): leaves are merged.
+        TreeThin = "tree-thin",
+        /// Appends an object to the vector.
+        VecPush = "vec-push",
+        /// Appends so many that the vector moves to another buffer.
+        VecGrow = "vec-grow",
+        /// Sets the string.
+        StringSet = "string-set",
+        /// Fails after changes to all collections.
+        MapAbort = "map-abort",
+        /// Panics after these.
+        MapPanic = "map-panic",
     }
 }
 

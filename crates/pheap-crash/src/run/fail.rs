@@ -7,24 +7,21 @@ use pheap::Error;
 use pheap::sim::disk::{Call, Which as File};
 
 use super::{Run, catching};
+use crate::fault;
 use crate::layouts::Found;
 use crate::model::State;
 use crate::objects::{found, handle};
 use crate::ops;
 use crate::program::{One, Which};
-use crate::rng::Rng;
+use pheap_testkit::Rng;
 
 /// How often each kind of call was made on each file.
 pub type Calls = HashMap<(File, Call), usize>;
 
-const FILES: [File; 2] = [File::Data, File::Log];
-const CALLS: [Call; 7] =
-    [Call::Read, Call::Write, Call::Datasync, Call::Extend, Call::Open, Call::Create, Call::Remove];
-
 impl Run {
     /// Counts what was called on the medium, before there is another.
     pub(super) fn count(&mut self) {
-        for key in FILES.into_iter().flat_map(|which| CALLS.map(|call| (which, call))) {
+        for key in fault::kinds() {
             *self.calls.entry(key).or_default() += self.medium.calls(key.0, key.1);
         }
         self.failed += self.medium.failed();

@@ -5,7 +5,7 @@ use crate::medium::{Content, Medium, Snapshot};
 use crate::model::State;
 use crate::objects::{Seen, base, see};
 use crate::program::Change;
-use crate::rng::Rng;
+use pheap_testkit::Rng;
 
 impl Run {
     /// Goes on with a medium that has this content.
@@ -148,8 +148,7 @@ impl Run {
             _ => (0..point.pending()).map(|_| rng.chance(128)).collect(),
         };
         let now = Snapshot::new(self.medium.durable());
-        let (changes, _) = now.choose(point, &chosen, killed);
-        let left = now.with(&changes);
+        let left = now.left(point, &chosen, killed);
         match (how, left) {
             (Change::Convert, left @ Content::Memory(..)) => phase.start.clone().mapped(&left.words()),
             (_, left) => left,

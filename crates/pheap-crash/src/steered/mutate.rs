@@ -5,7 +5,7 @@ use super::{Crash, Keep, Mask, Script};
 use crate::alphabet::{alphabet, settings};
 use crate::fault::Failing;
 use crate::program::{Op, Program, Setting, Which};
-use crate::rng::Rng;
+use pheap_testkit::Rng;
 
 /// What scripts are made of.
 #[derive(Debug)]

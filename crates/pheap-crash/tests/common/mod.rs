@@ -2,19 +2,14 @@
 #![allow(dead_code, unreachable_pub)] // not every test uses all of it, and each has a copy
 
 use pheap::sim::Bug;
+use pheap_crash::mutate::child::Effort;
 use pheap_crash::seeded::Seeded;
 use pheap_crash::subset::Breadth;
 use pheap_crash::{Explorer, Failure, Limits, Program};
 
 /// More than the quick run of many programs, for a few.
 pub fn limits() -> Limits {
-    Limits {
-        breadth: Breadth { exhaustive: 5, corners: 5, random: 12 },
-        nested: Breadth { exhaustive: 2, corners: 1, random: 2 },
-        after_every: 1,
-        deep_every: 16,
-        seed: 1,
-    }
+    Effort::Thorough.limits()
 }
 
 pub fn explorer(limits: Limits) -> Explorer {

@@ -8,6 +8,7 @@ use pheap::{
     Durability, Error, Options, P, PBTreeMap, PHashMap, PString, PVec, PVecDeque, Persist, Result, Root,
     View, field,
 };
+use pheap_testkit::Rng;
 
 #[derive(Persist, Default)]
 #[repr(C)]
@@ -107,27 +108,18 @@ fn change(root: &Root<All<'static>>) -> Result<()> {
     })
 }
 
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % n
-    }
-}
-
 #[test]
 fn changed_bytes_are_errors_or_harmless() {
     let dir = tempfile::tempdir().unwrap();
     let good = sample(&dir.path().join("sample")).unwrap();
     let path = dir.path().join("forged");
-    let mut rng = Rng(7);
+    let mut rng = Rng::from_seed(7);
     // Bytes that mean something; the header and the tables are tested elsewhere.
     let places: Vec<usize> = (4096 * 4..good.len()).filter(|&at| good[at] != 0).collect();
     let (mut refused, mut used) = (0, 0);
     for i in 0..600 {
         let mut bytes = good.clone();
-        let at = places[rng.below(places.len() as u64) as usize];
+        let at = places[rng.below(places.len())];
         bytes[at] ^= if i % 2 == 0 { 1 << rng.below(8) } else { 1 + rng.below(255) as u8 };
         fs::write(&path, &bytes).unwrap();
         let heap = match options().verify(true).open(&path) {

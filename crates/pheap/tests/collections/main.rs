@@ -6,8 +6,6 @@ mod forged;
 mod hash;
 mod hash_shapes;
 mod keys;
-#[path = "../common/killed.rs"]
-mod killed;
 mod reuse;
 mod string;
 mod twins;

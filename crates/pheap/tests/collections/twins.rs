@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use pheap::{Durability, Heap, Options, P, Persist, Result, Root, Txn, View};
 use proptest::prelude::*;
 
-use crate::killed::copy_as_killed;
+use pheap_testkit::copy_as_killed;
 
 /// A collection, and how it is compared with its twin.
 pub(crate) trait Twins {

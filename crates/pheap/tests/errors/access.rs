@@ -4,9 +4,9 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use crate::common::sample::*;
-use crate::common::*;
 use pheap::{Error, Options, Result};
+use pheap_testkit::sample::*;
+use pheap_testkit::*;
 
 #[test]
 fn locked_by_another_process() -> Result<()> {

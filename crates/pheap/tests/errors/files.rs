@@ -3,10 +3,9 @@
 
 use std::fs;
 
-use crate::common::killed::*;
-use crate::common::sample::*;
-use crate::common::*;
 use pheap::{Error, Result, Root};
+use pheap_testkit::sample::*;
+use pheap_testkit::*;
 
 #[test]
 fn a_file_of_another_kind_is_not_a_heap() {

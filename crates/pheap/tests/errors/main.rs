@@ -1,8 +1,6 @@
 //! What goes wrong is told, by an error that says what to do, and nothing is lost.
 
 mod access;
-#[path = "../common/mod.rs"]
-mod common;
 mod files;
 mod messages;
 mod nesting;

@@ -3,9 +3,9 @@
 
 use std::fs;
 
-use crate::common::sample::*;
-use crate::common::*;
 use pheap::{Error, Heap, Result, Root};
+use pheap_testkit::sample::*;
+use pheap_testkit::*;
 
 #[test]
 fn a_read_only_heap_does_not_change() -> Result<()> {

@@ -1,8 +1,8 @@
 //! One thread, one transaction.
 #![allow(clippy::unit_arg)] // `Ok(tx[p] = 1)` is a transaction in one line
 
-use crate::common::*;
 use pheap::{Error, Result, Root};
+use pheap_testkit::*;
 
 fn is_nested<T>(result: Result<T>) -> bool {
     matches!(result, Err(Error::Nested))

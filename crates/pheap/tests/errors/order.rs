@@ -2,10 +2,9 @@
 
 use std::fs;
 
-use crate::common::killed::*;
-use crate::common::sample::*;
-use crate::common::*;
 use pheap::{Error, Result, Root};
+use pheap_testkit::sample::*;
+use pheap_testkit::*;
 
 /// Offset of the span table of the first arena.
 const TABLE: usize = 3 * PAGE;

@@ -4,9 +4,9 @@
 use std::fs;
 use std::path::Path;
 
-use crate::common::sample::*;
-use crate::common::*;
 use pheap::{Error, Options, Result, Root};
+use pheap_testkit::sample::*;
+use pheap_testkit::*;
 
 /// Makes lists of blocks until there is no space; what that says. The heap is full, but usable.
 fn fill(root: &Root<Record>) -> Error {

@@ -3,8 +3,8 @@
 
 use std::fs;
 
-use crate::common::*;
 use pheap::{P, Persist, Result};
+use pheap_testkit::*;
 
 /// Makes a root of one type and opens it as another; what that says.
 fn mismatch<A: Persist + Default, B: Persist + Default>() -> String {

@@ -7,8 +7,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::common::*;
 use pheap::{Error, Heap, P, Persist, Result, Root};
+use pheap_testkit::*;
 
 /// An account, and a list of what happened to it.
 #[derive(Persist)]
@@ -104,7 +104,7 @@ fn copies_made_while_money_moves() -> Result<()> {
             for thread in 0..3 {
                 let (a, b, stop) = (a.clone(), b.clone(), &stop);
                 scope.spawn(move || {
-                    let mut rng = Rng(thread + 1);
+                    let mut rng = Rng::from_seed(thread + 1);
                     while !stop.load(Ordering::Relaxed) {
                         let amount = rng.below(100) as i64;
                         match rng.below(2) {

@@ -3,12 +3,11 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-use crate::common::killed::*;
-use crate::common::*;
 use pheap::{Durability, Error, Options, P, Persist, Result, Root};
+use pheap_testkit::*;
 
 const KINDS: [Durability; 3] = [Durability::Process, Durability::Pmem, Durability::Wal];
 
@@ -38,12 +37,6 @@ fn get(root: &Root<Numbers<'static>>) -> Result<Option<u64>> {
 
 fn of(kind: Durability) -> Options {
     small().durability(kind)
-}
-
-fn log_of(path: &Path) -> PathBuf {
-    let mut log = path.as_os_str().to_owned();
-    log.push(".wal");
-    log.into()
 }
 
 /// As `cp` does it.

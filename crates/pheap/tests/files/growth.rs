@@ -1,8 +1,8 @@
 //! Heaps that grow, and objects of all sizes and alignments.
 #![allow(clippy::unit_arg)] // `Ok(tx[p] = 1)` is a transaction in one line
 
-use crate::common::*;
 use pheap::{Durability, Options, P, Persist, Result, Root};
+use pheap_testkit::*;
 
 #[derive(Persist)]
 #[repr(C)]

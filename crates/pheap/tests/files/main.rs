@@ -1,8 +1,6 @@
 //! What becomes of the files of a heap: how they grow, are copied, removed, renamed, locked and read, and those that earlier versions have left.
 
 mod backup;
-#[path = "../common/mod.rs"]
-mod common;
 mod copies;
 mod growth;
 mod predecessor;

@@ -16,9 +16,8 @@
 use std::fs;
 use std::path::Path;
 
-use crate::common::killed::*;
-use crate::common::*;
 use pheap::{Error, Heap, Options, P, Persist, Result, Root, Txn, View};
+use pheap_testkit::*;
 
 #[derive(Persist, Default)]
 #[repr(C)]

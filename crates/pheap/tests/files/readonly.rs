@@ -3,9 +3,8 @@
 
 use std::fs;
 
-use crate::common::killed::*;
-use crate::common::*;
 use pheap::{Error, Options, P, Persist, Result, Root};
+use pheap_testkit::*;
 
 #[derive(Persist, Default)]
 #[repr(C)]

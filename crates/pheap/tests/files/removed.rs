@@ -4,8 +4,8 @@
 use std::fs;
 use std::path::Path;
 
-use crate::common::*;
 use pheap::{Durability, Error, Heap, Options, Result, Root};
+use pheap_testkit::*;
 
 const KINDS: [Durability; 2] = [Durability::Process, Durability::Pmem];
 

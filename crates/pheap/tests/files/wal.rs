@@ -1,21 +1,15 @@
 //! Heaps with a write-ahead log: what is in which file, what a kill leaves, conversions, and limits.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use crate::common::killed::copy_as_killed;
 use pheap::{Durability, Error, Heap, Options, P, Persist, Root, SyncPolicy, Txn};
+use pheap_testkit::{copy_as_killed, log_of};
 
 const ARENA: u64 = 1 << 20;
 
 fn options() -> Options {
     Options::new().durability(Durability::Wal).arena_size(ARENA).reserve(1 << 32)
-}
-
-fn log_of(path: &Path) -> PathBuf {
-    let mut log = path.as_os_str().to_owned();
-    log.push(".wal");
-    log.into()
 }
 
 /// What a crash now would leave: both files as they are.

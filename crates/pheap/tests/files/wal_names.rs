@@ -2,20 +2,14 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::common::{die, role, run_killed, run_well, tempdir};
 use pheap::{Durability, Error, Heap, Options, Root, SyncPolicy};
+use pheap_testkit::{die, log_of, role, run_killed, run_well, tempdir};
 
 fn options() -> Options {
     Options::new().durability(Durability::Wal).arena_size(1 << 20).reserve(1 << 30).log_limit(1 << 20)
-}
-
-fn log_of(path: &Path) -> PathBuf {
-    let mut log = path.as_os_str().to_owned();
-    log.push(".wal");
-    log.into()
 }
 
 fn number(heap: &Heap) -> Root<u64> {

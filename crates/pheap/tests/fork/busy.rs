@@ -4,8 +4,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use pheap::{Durability, Error, Heap, Held, Options, P, Persist, Result, Root};
 
-use crate::common::*;
-use crate::{alone, end, ends_well, fork, is_forked};
+use crate::{alone, is_forked};
+use pheap_testkit::forks::*;
+use pheap_testkit::*;
 
 #[derive(Persist)]
 #[repr(C)]
@@ -83,16 +84,17 @@ fn work(rng: &mut Rng, heap: &Heap, lists: &Lists, path: &std::path::Path) -> u6
             let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
                 root.txn(|tx, list| {
                     tx[list].writes += 1;
-                    // SAFETY: see `fork`.
-                    let child = unsafe { libc::fork() };
+                    let child = split();
                     is_child = child == 0;
                     match kind {
                         0 if is_child => Err(Error::abort("in the child")),
                         // Not by a panic, which says so, for which it may have to wait.
                         1 if is_child => std::panic::resume_unwind(Box::new("in the child")),
                         _ if is_child => Ok(()),
-                        _ if ends_well(child) => Ok(()),
-                        _ => panic!("the child"),
+                        _ => {
+                            ended(child).expect("the child");
+                            Ok(())
+                        }
                     }
                 })
             }));
@@ -158,23 +160,23 @@ fn at_any_moment(options: &Options, path: &std::path::Path) -> Result<()> {
         for seed in 1..4 {
             let (heap, lists, done, writes) = (&heap, &lists, &done, &writes);
             scope.spawn(move || {
-                let mut rng = Rng(seed * 0x9e37_79b9);
+                let mut rng = Rng::from_seed(seed * 0x9e37_79b9);
                 while !done.load(Ordering::Relaxed) {
                     writes.fetch_add(work(&mut rng, heap, lists, path), Ordering::Relaxed);
                 }
             });
         }
-        let mut rng = Rng(0x1234_5678);
+        let mut rng = Rng::from_seed(0x1234_5678);
         for round in 0..150 {
             for _ in 0..rng.below(2000) {
                 std::hint::spin_loop();
             }
-            let mut of_child = Rng(rng.next());
-            let well = ends_well(fork(|| child(&mut of_child, &mut handles)));
-            if !well {
+            let mut of_child = Rng::from_seed(rng.next_u64());
+            let well = in_child(|| child(&mut of_child, &mut handles));
+            if well.is_err() {
                 done.store(true, Ordering::Relaxed);
             }
-            assert!(well, "round {round}");
+            assert_eq!(well, Ok(()), "round {round}");
         }
         done.store(true, Ordering::Relaxed);
     });

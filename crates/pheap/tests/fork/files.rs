@@ -1,14 +1,15 @@
 //! What a child has of the parent's files: nothing, from the beginning.
 
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use pheap::{Durability, Error, Heap, Options, Result, Root, SyncPolicy};
 
-use crate::common::*;
-use crate::{Data, alone, ends_well, fork, forked, is_forked};
+use crate::{Data, alone, forked, is_forked};
+use pheap_testkit::forks::*;
+use pheap_testkit::*;
 
 /// Every durability, with a name.
 fn durabilities() -> [(&'static str, Options); 4] {
@@ -56,12 +57,6 @@ fn has_open(path: &Path) -> bool {
         };
         result == 0 && stat.st_dev == wanted.dev() && stat.st_ino == wanted.ino()
     })
-}
-
-fn log_of(path: &Path) -> PathBuf {
-    let mut log = path.as_os_str().to_owned();
-    log.push(".wal");
-    log.into()
 }
 
 /// Waits, but not for ever.
@@ -225,7 +220,7 @@ fn follows_the_advice() {
     std::fs::remove_file(tried).unwrap();
     heap.close().unwrap();
     std::fs::write(closed, "").unwrap();
-    assert!(ends_well(child));
+    assert_eq!(ended(child), Ok(()));
 }
 
 /// The other process of the test above, the second time.

@@ -2,15 +2,12 @@
 #![allow(clippy::unit_arg)] // `Ok(tx[p] = 1)` is a transaction in one line
 
 mod busy;
-#[path = "../common/mod.rs"]
-mod common;
 mod files;
 mod within;
 
-use std::time::{Duration, Instant};
-
-use common::*;
 use pheap::{Error, Heap, P, Persist, Result, Root};
+use pheap_testkit::forks::*;
+use pheap_testkit::*;
 
 #[derive(Persist, Default)]
 #[repr(C)]
@@ -21,40 +18,7 @@ struct Data<'r> {
 
 /// Runs `f` in a forked child; what it returns.
 fn forked(f: impl FnOnce() -> bool) -> bool {
-    ends_well(fork(f))
-}
-
-/// Starts a child that runs `f`; its number.
-fn fork(f: impl FnOnce() -> bool) -> libc::pid_t {
-    // SAFETY: the child runs a few calls that wait for no lock that another thread may hold here (each test is a process of its own,
-    // see `alone`; and not to wait for such a lock of the heap is what is tested), and then ends without running anything of this process's.
-    let pid = unsafe { libc::fork() };
-    assert!(pid >= 0);
-    if pid == 0 {
-        end(std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)).unwrap_or(false));
-    }
-    pid
-}
-
-/// Ends a child.
-fn end(well: bool) -> ! {
-    // SAFETY: ends this process at once.
-    unsafe { libc::_exit(if well { 42 } else { 1 }) };
-}
-
-/// Waits for a child, which is killed if it waits for ever.
-fn ends_well(child: libc::pid_t) -> bool {
-    let (mut status, start) = (0, Instant::now());
-    // SAFETY: the child is this process's, and was not waited for.
-    while unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) } == 0 {
-        if start.elapsed() > Duration::from_secs(60) {
-            // SAFETY: as before.
-            unsafe { libc::kill(child, libc::SIGKILL) };
-            eprintln!("child {child} hangs");
-        }
-        std::thread::sleep(Duration::from_micros(200));
-    }
-    libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 42
+    in_child(f).inspect_err(|error| eprintln!("{error}")).is_ok()
 }
 
 /// Runs `body` in a process in which no other test runs, with a path for its file.
@@ -195,28 +159,17 @@ fn a_child_opens_the_heap_that_its_parent_has_closed() -> Result<()> {
         unsafe {
             assert_eq!(libc::pipe(ends.as_mut_ptr()), 0);
         }
-        // SAFETY: as in `forked`.
-        let pid = unsafe { libc::fork() };
-        if pid == 0 {
+        let child = fork(|| {
             let mut byte = 0u8;
             // SAFETY: waits for the byte that the parent writes once it has closed the heap.
             unsafe { libc::read(ends[0], (&raw mut byte).cast(), 1) };
             let opened = small().open(path).and_then(|heap| heap.existing_root::<Data>("data"));
-            if let Err(error) = &opened {
-                eprintln!("in the child: {error}");
-            }
-            let ok = opened.is_ok();
-            // SAFETY: ends this process at once.
-            unsafe { libc::_exit(if ok { 42 } else { 1 }) };
-        }
+            opened.inspect_err(|error| eprintln!("in the child: {error}")).is_ok()
+        });
         heap.close()?;
-        let mut status = 0;
-        // SAFETY: wakes the child and waits for it.
-        unsafe {
-            libc::write(ends[1], [1u8].as_ptr().cast(), 1);
-            libc::waitpid(pid, &raw mut status, 0);
-        }
-        assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 42, "{status:#x}");
+        // SAFETY: writes a byte that lives, which wakes the child.
+        unsafe { libc::write(ends[1], [1u8].as_ptr().cast(), 1) };
+        assert_eq!(ended(child), Ok(()));
         Ok(())
     })
 }

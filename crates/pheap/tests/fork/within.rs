@@ -5,19 +5,18 @@ use std::time::Duration;
 
 use pheap::{Error, Heap, Held, Persist, Result, Root};
 
-use crate::{Data, alone, end, ends_well, forked, is_forked, made};
+use crate::{Data, alone, forked, is_forked, made};
+use pheap_testkit::forks::*;
 
 /// A child that goes on where it was made: `None` in the parent once the child has ended, which is to end well.
 ///
 /// In the child, `Some`: it must end by itself.
 fn in_both() -> Option<()> {
-    // SAFETY: see `fork`.
-    let pid = unsafe { libc::fork() };
-    assert!(pid >= 0);
-    if pid == 0 {
+    let child = split();
+    if child == 0 {
         return Some(());
     }
-    assert!(ends_well(pid), "the child");
+    ended(child).expect("the child");
     None
 }
 

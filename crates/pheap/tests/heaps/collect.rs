@@ -1,7 +1,7 @@
 //! Collections: what is unreachable becomes free, what is reachable stays.
 
-use crate::common::killed::{copy_as_killed, forget_file};
 use pheap::{Durability, Heap, Held, Options, P, Persist, Root, Txn, View};
+use pheap_testkit::{copy_as_killed, forget_file};
 
 type Slice<'r> = Option<P<'r, [u64]>>;
 

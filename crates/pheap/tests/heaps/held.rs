@@ -2,8 +2,8 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use crate::common::*;
 use pheap::{Error, Held, P, Persist, Result, Root};
+use pheap_testkit::*;
 
 #[derive(Persist)]
 #[repr(C)]
@@ -170,7 +170,7 @@ fn it_belongs_to_one_root_of_one_open_heap() -> Result<()> {
 fn slots_are_used_again_and_keep_their_holders_apart() -> Result<()> {
     let heap = small().in_memory()?;
     let root: Root<List> = heap.root("list")?;
-    let mut rng = Rng(0x1234_5678_9abc);
+    let mut rng = Rng::from_seed(0x1234_5678_9abc);
     let mut live: Vec<(Held<Node>, u64)> = Vec::new();
     for i in 0..3000 {
         match rng.below(4) {

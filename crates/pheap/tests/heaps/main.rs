@@ -3,8 +3,6 @@
 mod check;
 mod collect;
 mod collect_model;
-#[path = "../common/mod.rs"]
-mod common;
 mod held;
 mod roots;
 mod shared;

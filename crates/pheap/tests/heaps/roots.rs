@@ -3,8 +3,8 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use crate::common::*;
 use pheap::{Error, Heap, P, Persist, Result, Root};
+use pheap_testkit::*;
 
 #[derive(Persist, Default)]
 #[repr(C)]

@@ -1,8 +1,8 @@
 //! Several threads that look at one root together.
 #![allow(clippy::unit_arg)] // `Ok(tx[p] = 1)` is a transaction in one line
 
-use crate::common::*;
 use pheap::{P, Persist, Result, Root, Shared};
+use pheap_testkit::*;
 
 #[derive(Persist)]
 #[repr(C)]

@@ -4,8 +4,8 @@
 use std::fs;
 use std::path::Path;
 
-use crate::common::*;
 use pheap::{Error, Heap, P, PBTreeMap, PHashMap, PVec, PVecDeque, Persist, Result, Root};
+use pheap_testkit::*;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The message about opening a root of one type as another one, which is the same in either session.

@@ -2,8 +2,6 @@
 #![allow(clippy::unit_arg)] // `Ok(tx[p] = 1)` is a transaction in one line
 
 mod collection;
-#[path = "../common/mod.rs"]
-mod common;
 mod files;
 mod handles;
 mod old_file;
@@ -11,9 +9,8 @@ mod versions;
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use common::killed::*;
-use common::*;
 use pheap::{Error, Heap, Held, P, Persist, Result, Root};
+use pheap_testkit::*;
 use versions::*;
 
 /// Whether a heap holds what the first version has made, as the first or second version.

@@ -9,6 +9,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use pheap_testkit::log_of;
 use program::Running;
 
 /// Mistakes that programs can be told to make.
@@ -61,12 +62,6 @@ struct World {
 }
 
 const PROGRAMS: usize = 3;
-
-fn log_of(path: &Path) -> PathBuf {
-    let mut log = path.as_os_str().to_owned();
-    log.push(".wal");
-    log.into()
-}
 
 impl World {
     fn new(seed: u64, kinds: &'static [&'static str], bug: &str) -> World {

@@ -1,17 +1,14 @@
 //! Heaps that are mapped elsewhere than before.
 #![allow(clippy::unit_arg)] // `Ok(tx[p] = 1)` is a transaction in one line
 
-#[path = "../common/mod.rs"]
-mod common;
 mod world;
 
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use common::killed::*;
-use common::*;
 use pheap::{Durability, Error, Heap, Options, P, Persist, Result, Root};
+use pheap_testkit::*;
 use world::*;
 
 const RESERVED: u64 = 1 << 30;
@@ -253,7 +250,7 @@ fn what_an_interrupted_relocation_left_is_completed() -> Result<()> {
     {
         let mut bytes = whole.clone();
         let slot = newest_slot(&bytes);
-        let mut rng = Rng(count as u64);
+        let mut rng = Rng::from_seed(count as u64);
         // Every other pointer has got somewhere already.
         for at in (0..bytes.len() / 8).map(|word| word * 8).filter(|&at| !(slot..slot + PAGE).contains(&at)) {
             let value = word(&bytes, at);

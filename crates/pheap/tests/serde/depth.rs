@@ -4,9 +4,9 @@ use pheap::exchange::{Importer, MAX_DEPTH};
 use pheap::{Error, P, PVec, Persist, Root};
 use serde::de::DeserializeSeed;
 
-use super::common::small;
 use super::types::Link;
 use super::{from_json, refused, to_json};
+use pheap_testkit::small;
 
 #[derive(Persist, Default)]
 #[persist(serde)]

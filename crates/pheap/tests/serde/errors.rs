@@ -2,9 +2,9 @@
 
 use pheap::{Error, Heap, P, PVec, Root};
 
-use super::common::{MIB, small};
 use super::types::{Couple, Everything, Metres, Nothing, Point, Shape};
 use super::{from_json, refused, to_json};
+use pheap_testkit::{MIB, small};
 
 #[test]
 fn malformed() {

@@ -1,8 +1,5 @@
 //! Objects as data of serde's, and back: as serde's own derives represent them.
 
-#[path = "../common/mod.rs"]
-mod common;
-
 mod depth;
 mod errors;
 mod maps;
@@ -33,7 +30,7 @@ fn refused<T: Persist>(text: &str) -> String
 where
     for<'r> T::At<'r>: Import<'r>,
 {
-    let heap = common::small().in_memory().unwrap();
+    let heap = pheap_testkit::small().in_memory().unwrap();
     match from_json::<T>(&heap, "refused", text) {
         Err(Error::Malformed { what }) => what,
         Err(other) => panic!("{other}"),
@@ -47,7 +44,7 @@ where
     for<'r> T::At<'r>: Import<'r> + Export<'r>,
 {
     let text = serde_json::to_string(model).unwrap();
-    let heap = common::small().in_memory().unwrap();
+    let heap = pheap_testkit::small().in_memory().unwrap();
     let root: Root<T> = from_json(&heap, "same", &text).unwrap();
     assert_eq!(to_json(&root), text);
     assert!(heap.check().unwrap().is_clean());
@@ -58,7 +55,7 @@ fn in_postcard<T: Persist>(text: &str, expected: &[u8])
 where
     for<'r> T::At<'r>: Import<'r> + Export<'r>,
 {
-    let heap = common::small().in_memory().unwrap();
+    let heap = pheap_testkit::small().in_memory().unwrap();
     let root: Root<T> = from_json(&heap, "json", text).unwrap();
     let bytes = root.read(|view, p| postcard::to_stdvec(&view.export(p))).unwrap().unwrap();
     assert_eq!(bytes, expected);

@@ -6,8 +6,8 @@ use pheap::{Import, P, PBTreeMap, PBTreeSet, PHashMap, PHashSet, PString, PVec, 
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::common::small;
 use super::{from_json, in_postcard, refused, same, to_json};
+use pheap_testkit::small;
 
 /// Imports a text into both kinds of maps, and expects it to come out again, in any order of the keys.
 fn both<K: Persist, V: Persist>(text: &str)

@@ -5,9 +5,9 @@ use pheap::{P, PString, PVec, PVecDeque, Root, field};
 use proptest::prelude::*;
 use serde::de::{DeserializeSeed, Deserializer};
 
-use super::common::both;
 use super::types::{self, model};
 use super::{Text, from_json, refused, same, to_json};
+use pheap_testkit::both;
 
 fn point() -> impl Strategy<Value = model::Point> {
     (any::<i32>(), any::<i32>()).prop_map(|(x, y)| model::Point { x, y })
@@ -149,7 +149,7 @@ fn exported_in_a_transaction() {
 
 #[test]
 fn any_object_is_exported() {
-    let heap = super::common::small().in_memory().unwrap();
+    let heap = pheap_testkit::small().in_memory().unwrap();
     let model = r#"{"first":{"x":1,"y":2},"second":{"x":3,"y":4}}"#;
     let root: Root<types::Pair<types::Point>> = from_json(&heap, "pair", model).unwrap();
     root.read(|view, pair| {
@@ -172,7 +172,7 @@ fn any_object_is_exported() {
 /// Objects that two pointers lead to come out twice, and come back as two.
 #[test]
 fn shared_objects_are_repeated() {
-    let heap = super::common::small().in_memory().unwrap();
+    let heap = pheap_testkit::small().in_memory().unwrap();
     let root: Root<[P<str>; 2]> = heap.root_or("twins", |tx| tx.alloc_str("same").map(|p| [p; 2])).unwrap();
     let text = to_json(&root);
     assert_eq!(text, r#"["same","same"]"#);
@@ -183,7 +183,7 @@ fn shared_objects_are_repeated() {
 /// Fields in any order, fields that the type does not have, options that are missing, and structs without names.
 #[test]
 fn lenient() {
-    let heap = super::common::small().in_memory().unwrap();
+    let heap = pheap_testkit::small().in_memory().unwrap();
     let text = r#"{"y":2,"z":[{"deep":null}],"x":1}"#;
     let root: Root<types::Point> = from_json(&heap, "point", text).unwrap();
     assert_eq!(to_json(&root), r#"{"x":1,"y":2}"#);
@@ -246,7 +246,7 @@ mod hygiene {
 
 #[test]
 fn names_do_not_matter() {
-    let heap = super::common::small().in_memory().unwrap();
+    let heap = pheap_testkit::small().in_memory().unwrap();
     let text = r#"{"__into":1,"__at":2,"state":3,"serializer":4}"#;
     assert_eq!(to_json(&from_json::<hygiene::Names>(&heap, "names", text).unwrap()), text);
     for text in [r#"{"Some":7}"#, r#""None""#, r#"{"Ok":{"index":1}}"#] {
@@ -259,7 +259,7 @@ fn names_do_not_matter() {
 /// Value by value, each in a transaction of its own.
 #[test]
 fn streamed() {
-    let heap = super::common::small().in_memory().unwrap();
+    let heap = pheap_testkit::small().in_memory().unwrap();
     let root: Root<PVec<types::Shape>> = heap.root("shapes").unwrap();
     let values = r#""Empty" {"Circle":1.5} "Nonsense" "#;
     let mut json = serde_json::Deserializer::from_str(values);

@@ -1,10 +1,10 @@
 //! Heaps of all kinds, none of which has much room.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use pheap::{Durability, Heap, Options, SyncPolicy};
 
-use super::common::{MIB, Rng};
+use pheap_testkit::{MIB, Rng, log_of};
 
 /// How a heap is opened and used.
 #[derive(Debug)]
@@ -73,16 +73,10 @@ pub(crate) fn tempdir() -> tempfile::TempDir {
     if shm.is_dir() { tempfile::tempdir_in(shm) } else { tempfile::tempdir() }.expect("a temporary directory")
 }
 
-fn log(path: &Path) -> PathBuf {
-    let mut log = path.as_os_str().to_owned();
-    log.push(".wal");
-    PathBuf::from(log)
-}
-
 /// What a kill would leave of a heap at which nobody else is. The log comes first: a checkpoint may go on meanwhile.
 pub(crate) fn copy(path: &Path, to: &Path) {
-    if log(path).exists() {
-        std::fs::copy(log(path), log(to)).unwrap();
+    if log_of(path).exists() {
+        std::fs::copy(log_of(path), log_of(to)).unwrap();
     }
     std::fs::copy(path, to).unwrap();
 }
@@ -94,5 +88,5 @@ pub(crate) fn open_copy(options: &Options, path: &Path) -> Heap {
 
 pub(crate) fn remove(path: &Path) {
     std::fs::remove_file(path).unwrap();
-    let _ = std::fs::remove_file(log(path));
+    let _ = std::fs::remove_file(log_of(path));
 }

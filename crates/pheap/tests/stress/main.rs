@@ -6,8 +6,6 @@
 //! is printed (or `PHEAP_STRESS_SEED`). Rounds with one thread are the same each time.
 #![allow(clippy::unit_arg)] // `Ok(tx[p] = 1)` is a transaction in one line
 
-#[path = "../common/mod.rs"]
-mod common;
 mod kinds;
 mod swept;
 mod world;
@@ -18,9 +16,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, RwLock};
 use std::time::{Duration, Instant};
 
-use common::Rng;
 use kinds::{Kind, copy, open_copy};
 use pheap::{Error, Heap, Root};
+use pheap_testkit::Rng;
 use world::{Sizes, State, Top, compare, is_full, look, steps};
 
 const ROOTS: usize = 3;
@@ -92,9 +90,9 @@ fn nearly_full_heaps_hold_what_they_were_told() {
 /// A heap from its creation through some lives, in which threads use it.
 fn round(seed: u64, counts: &Counts) {
     let _repeat = Repeat(seed);
-    let mut random = Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let mut random = Rng::from_seed(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     (0..8).for_each(|_| {
-        random.next();
+        random.next_u64();
     });
     let kind = Kind::new(&mut random);
     if std::env::var_os("PHEAP_STRESS_SEED").is_some() {
@@ -111,7 +109,7 @@ fn round(seed: u64, counts: &Counts) {
         run.compare_all();
         std::thread::scope(|scope| {
             for _ in 0..kind.threads {
-                let mut random = Rng(random.next() | 1);
+                let mut random = Rng::from_seed(random.next_u64() | 1);
                 let run = &run;
                 scope.spawn(move || {
                     let _repeat = Repeat(seed);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pheap::{Error, Held, P, PHashMap, PVec, Persist, Result, Txn, View, field};
 
-use super::common::Rng;
+use pheap_testkit::Rng;
 
 const SMALLS: usize = 24;
 const MEDIUMS: usize = 12;
@@ -140,7 +140,7 @@ fn step<'r>(
     random: &mut Rng,
     sizes: Sizes,
 ) -> Result<()> {
-    let value = random.next() >> 8;
+    let value = random.next_u64() >> 8;
     match random.below(42) {
         0..3 => {
             let i = random.below(SMALLS);

@@ -4,8 +4,8 @@ use std::sync::Mutex;
 
 use pheap::{Held, P, Persist, Root};
 
-use super::common::Rng;
 use super::for_each_kind;
+use pheap_testkit::Rng;
 
 const ACCOUNTS: usize = 5;
 const THREADS: u64 = 4;
@@ -96,7 +96,7 @@ fn money_moves_and_statements_stay_what_they_are() {
             std::thread::scope(|scope| {
                 for thread in 0..THREADS {
                     let (accounts, kept, look) = (&accounts, &kept, &look);
-                    let mut random = Rng(random.next() | 1);
+                    let mut random = Rng::from_seed(random.next_u64() | 1);
                     scope.spawn(move || {
                         for n in 0..EACH {
                             let new = transfer(accounts, &mut random, thread * EACH + n);
@@ -109,10 +109,10 @@ fn money_moves_and_statements_stay_what_they_are() {
                         }
                     });
                 }
-                let seed = random.next() | 1;
+                let seed = random.next_u64() | 1;
                 let (look, accounts) = (&look, &accounts);
                 scope.spawn(move || {
-                    let mut random = Rng(seed);
+                    let mut random = Rng::from_seed(seed);
                     for n in 0..EACH {
                         look(&mut random);
                         if n % 10 == 0 {

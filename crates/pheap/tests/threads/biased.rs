@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::common::Rng;
 use super::for_each_kind;
+use pheap_testkit::Rng;
 
 /// Enough, with what ships.
 const OFTEN: u64 = 1200;

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use pheap::{Error, Heap, Root};
 
-use super::{common, copy, is_sound, kinds};
+use super::{copy, is_sound, kinds};
 
 const THREADS: usize = 4;
 
@@ -20,7 +20,7 @@ fn values(heap: &Heap) -> Vec<u64> {
 fn closing_a_heap_that_is_in_use() {
     for (kind, options) in kinds() {
         println!("{kind}");
-        let dir = common::tempdir();
+        let dir = pheap_testkit::tempdir();
         let path = dir.path().join("heap");
         let mut least = vec![0; THREADS];
         for round in 0..4 {
@@ -74,7 +74,7 @@ fn closing_a_heap_that_is_in_use() {
 fn what_threads_were_told_is_in_the_files() {
     for (kind, options) in kinds() {
         println!("{kind}");
-        let dir = common::tempdir();
+        let dir = pheap_testkit::tempdir();
         let (path, crashed) = (dir.path().join("a.pheap"), dir.path().join("b.pheap"));
         let heap = options.open(&path).unwrap();
         let counters = counters(&heap);

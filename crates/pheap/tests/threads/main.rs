@@ -5,14 +5,12 @@ mod bank;
 mod biased;
 mod close;
 mod collect;
-#[path = "../common/mod.rs"]
-mod common;
 mod roots;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use common::{MIB, Rng};
 use pheap::{Durability, Heap, Options, SyncPolicy};
+use pheap_testkit::{MIB, Rng, log_of, tempdir};
 
 /// Heaps of all kinds, small enough that their logs and their memory are always full, and always collecting.
 fn kinds() -> Vec<(&'static str, Options)> {
@@ -40,10 +38,10 @@ fn kinds() -> Vec<(&'static str, Options)> {
 fn for_each_kind(test: impl Fn(&Heap, &mut Rng), later: impl Fn(&Heap)) {
     for (seed, (kind, options)) in kinds().into_iter().enumerate() {
         println!("{kind}");
-        let dir = common::tempdir();
+        let dir = tempdir();
         let path = dir.path().join("heap");
         let heap = options.open(&path).unwrap();
-        test(&heap, &mut Rng(seed as u64 + 1));
+        test(&heap, &mut Rng::from_seed(seed as u64 + 1));
         is_sound(&heap);
         later(&heap);
         heap.close().unwrap();
@@ -60,13 +58,8 @@ fn is_sound(heap: &Heap) {
 
 /// What a crash would leave of a heap in which no transaction is open. The log comes first: a checkpoint may go on meanwhile.
 fn copy(path: &Path, to: &Path) {
-    let log = |path: &Path| {
-        let mut log = path.as_os_str().to_owned();
-        log.push(".wal");
-        PathBuf::from(log)
-    };
-    if log(path).exists() {
-        std::fs::copy(log(path), log(to)).unwrap();
+    if log_of(path).exists() {
+        std::fs::copy(log_of(path), log_of(to)).unwrap();
     }
-    common::killed::copy_as_killed(path, to);
+    pheap_testkit::copy_as_killed(path, to);
 }

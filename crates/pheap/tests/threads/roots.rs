@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use pheap::{Error, Heap, Root};
 
-use super::common::Rng;
 use super::for_each_kind;
+use pheap_testkit::Rng;
 
 const THREADS: u64 = 4;
 const EACH: u64 = 60;
@@ -72,7 +72,7 @@ fn each_thread_finds_its_own() {
             let counter = &counter(heap);
             std::thread::scope(|scope| {
                 for thread in 0..THREADS {
-                    let mut random = Rng(random.next() | 1);
+                    let mut random = Rng::from_seed(random.next_u64() | 1);
                     scope.spawn(move || {
                         let mut own = BTreeMap::new();
                         for _ in 0..EACH {

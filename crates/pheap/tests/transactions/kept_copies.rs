@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use crate::common::*;
 use pheap::{Durability, Error, Heap, Options, P, Persist, Result, Root, SyncPolicy, Txn};
+use pheap_testkit::*;
 use proptest::prelude::*;
 
 type Words = [u64; 6];

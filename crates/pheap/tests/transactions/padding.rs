@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use crate::common::*;
 use pheap::{P, Persist, Result, Root, Txn, txn};
+use pheap_testkit::*;
 
 /// 32 bytes, of which 7 + 4 + 6 are padding; 15 are the value.
 #[derive(Persist, Clone, Copy)]

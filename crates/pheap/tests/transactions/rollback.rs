@@ -3,9 +3,8 @@
 use std::fmt::Debug;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use crate::common::killed::*;
-use crate::common::*;
 use pheap::{Durability, Error, Heap, P, Persist, Result, Root, Txn, View};
+use pheap_testkit::*;
 use proptest::prelude::*;
 
 #[derive(Persist, Clone, Copy, Default, PartialEq, Debug)]

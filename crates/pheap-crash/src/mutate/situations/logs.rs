@@ -19,22 +19,15 @@ type HeapAndLog = (Vec<u8>, Vec<u8>);
 
 /// Two heaps in files, of which a crash has left the logs, and the first one again, after it was closed and opened.
 pub(super) fn files() -> Result<Vec<HeapAndLog>, String> {
-    let folder = std::env::temp_dir().join(format!("pheap-mutate-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).map_err(|e| e.to_string())?;
-    let made = files_in(&folder);
-    let _ = std::fs::remove_dir_all(&folder);
-    made
-}
-
-fn files_in(folder: &Path) -> Result<Vec<HeapAndLog>, String> {
+    let folder = pheap_testkit::tempdir();
     let mut made = Vec::new();
     for name in ["one", "two", "one"] {
-        let path = folder.join(name);
+        let path = folder.path().join(name);
         let heap = file_options().open(&path).map_err(|error| error.to_string())?;
         let root: Root<u64> = heap.root("n").map_err(|error| error.to_string())?;
         add_one(&root)?;
         let read = |path: &Path| std::fs::read(path).map_err(|error| error.to_string());
-        made.push((read(&path)?, read(&folder.join(format!("{name}.wal")))?));
+        made.push((read(&path)?, read(&folder.path().join(format!("{name}.wal")))?));
     }
     Ok(made)
 }

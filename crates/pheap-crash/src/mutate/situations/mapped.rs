@@ -11,8 +11,8 @@ use crate::model::State;
 use crate::objects::{Handles, handle, observe};
 use crate::ops;
 use crate::program::{One, Setting};
-use crate::rng::Rng;
 use crate::run::{Ready, Run, options};
+use pheap_testkit::Rng;
 
 /// Where a heap is that has moved.
 const ELSEWHERE: u64 = 0x5e00 << 32;
@@ -101,8 +101,9 @@ fn killed((before, points): &(Content, Vec<Moment>), state: &State) -> Result<()
     for (at, point) in points.iter().enumerate() {
         now.advance(point);
         for chosen in point.kills(KILLS, &mut Rng::new(&[at as u64])) {
-            let (changes, _) = now.choose(point, &chosen, true);
-            let Content::Disk(image, pending) = now.with(&changes) else { unreachable!("it is one") };
+            let Content::Disk(image, pending) = now.left(point, &chosen, true) else {
+                unreachable!("it is one")
+            };
             let disk = SimDisk::with_pending(image, &pending);
             disk.tear();
             use_mapped(&Arc::new(disk), state, 6)

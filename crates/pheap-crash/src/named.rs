@@ -1,0 +1,34 @@
+//! Enums whose variants have names, by which programs are written.
+
+/// Declares an enum of named variants; `or Inner` adds a variant for each of another one.
+macro_rules! named {
+    ($(#[$meta:meta])* pub enum $Enum:ident { $($(#[$doc:meta])* $Variant:ident = $name:literal,)* } $(or $(#[$inner_doc:meta])* $Inner:ident)?) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $Enum {
+            $($(#[$doc])* $Variant,)*
+            $($(#[$inner_doc])* $Inner($Inner),)?
+        }
+
+        impl $Enum {
+            /// All that have a name here.
+            pub const ALL: &[$Enum] = &[$($Enum::$Variant),*];
+
+            /// Its name.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $($Enum::$Variant => $name,)*
+                    $($Enum::$Inner(inner) => $Inner::name(inner),)?
+                }
+            }
+
+            /// The one with this name.
+            pub fn named(name: &str) -> Option<$Enum> {
+                let found = $Enum::ALL.iter().copied().find(|one| one.name() == name);
+                $(let found = found.or_else(|| $Inner::named(name).map($Enum::$Inner));)?
+                found
+            }
+        }
+    };
+}
+pub(crate) use named;

@@ -1,0 +1,67 @@
+//! Children of this process: what they find of its heaps.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+/// How long a child may take.
+pub const LONG: Duration = Duration::from_secs(60);
+
+/// The status of a child in which all was well: not that of a process that ends by itself.
+const WELL: i32 = 42;
+
+/// Makes a child of this process, which has this thread only. Its number; 0 in the child, which must [`end`].
+///
+/// # Panics
+/// If there are too many processes.
+pub fn split() -> libc::pid_t {
+    // SAFETY: the child waits for no lock that another thread may have held at this moment: it runs a few calls of pheap, of which that is what is to be
+    // found out, and then ends without running anything of its parent's.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0, "no more processes");
+    child
+}
+
+/// Starts a child that runs `f`; its number.
+pub fn fork(f: impl FnOnce() -> bool) -> libc::pid_t {
+    let child = split();
+    if child == 0 {
+        end(catch_unwind(AssertUnwindSafe(f)).unwrap_or(false));
+    }
+    child
+}
+
+/// Ends a child.
+pub fn end(well: bool) -> ! {
+    // SAFETY: ends this process at once.
+    unsafe { libc::_exit(if well { WELL } else { 1 }) }
+}
+
+/// Waits for a child, which is killed if it waits for ever.
+///
+/// # Errors
+/// If it does, or if it does not [`end`] well.
+pub fn ended(child: libc::pid_t) -> Result<(), String> {
+    let (mut status, start) = (0, Instant::now());
+    // SAFETY: writes to a variable that lives; of a number that is no child's, it says so.
+    while unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) } == 0 {
+        if start.elapsed() > LONG {
+            // SAFETY: a signal to a child that was not waited for, so its number is nobody else's.
+            unsafe {
+                libc::kill(child, libc::SIGKILL);
+                libc::waitpid(child, &raw mut status, 0);
+            }
+            return Err("a child waits for ever".to_owned());
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    let well = libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == WELL;
+    if well { Ok(()) } else { Err(format!("a child has ended with {status:#x}")) }
+}
+
+/// Runs `f` in a child.
+///
+/// # Errors
+/// If it ends in another way than by `f`, or not at all, or if `f` says so.
+pub fn in_child(f: impl FnOnce() -> bool) -> Result<(), String> {
+    ended(fork(f))
+}

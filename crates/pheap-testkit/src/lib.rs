@@ -1,0 +1,42 @@
+//! What the tests, the crash lab, the benchmarks and the fuzz targets share.
+//!
+//! | file | |
+//! |---|---|
+//! | [`rng`] | random numbers from a seed |
+//! | [`files`] | the bytes of a heap file, and what a kill leaves of it |
+//! | [`sample`] | a small heap with something in it |
+//! | [`process`] | other processes: this test program again, in another role |
+//! | [`forks`] | children of this process |
+
+pub mod files;
+pub mod forks;
+pub mod process;
+pub mod rng;
+pub mod sample;
+
+pub use files::*;
+pub use process::*;
+pub use rng::Rng;
+
+use pheap::{Durability, Options};
+
+/// A mebibyte.
+pub const MIB: u64 = 1 << 20;
+
+/// Options for heaps that cost little.
+pub fn small() -> Options {
+    Options::new().arena_size(MIB).reserve(1 << 30).durability(Durability::Process)
+}
+
+/// Both paths of a transaction: short ones, and all of them long.
+pub fn both() -> [Options; 2] {
+    [small(), small().pin_undo(true)]
+}
+
+/// A folder for one test, removed when it is dropped.
+///
+/// # Panics
+/// If there is no place for it.
+pub fn tempdir() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a temporary directory")
+}

@@ -1,0 +1,127 @@
+//! Other processes: this test program again, to run one test in another role; and examples.
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+const ROLE: &str = "PHEAP_TEST_ROLE";
+const PLACE: &str = "PHEAP_TEST_PATH";
+
+/// The role of this process and its path, if it was started by [`child`].
+pub fn role() -> Option<(String, PathBuf)> {
+    Some((std::env::var(ROLE).ok()?, PathBuf::from(std::env::var_os(PLACE)?)))
+}
+
+/// A process that runs the test called `test` in this role.
+///
+/// # Panics
+/// If there is no such test.
+pub fn child(test: &str, role: &str, path: &Path) -> Command {
+    let this = || Command::new(std::env::current_exe().expect("a path"));
+    // Without the test, the program would do nothing, and say that all is well.
+    let listed = this().args([test, "--exact", "--list"]).output().expect("the names of the tests").stdout;
+    assert!(String::from_utf8_lossy(&listed).contains(": test"), "there is no test {test}");
+    let mut command = this();
+    command.args([test, "--exact", "--nocapture", "--test-threads=1"]);
+    command.env(ROLE, role).env(PLACE, path).stdout(Stdio::null());
+    command
+}
+
+/// Runs a child to its end.
+///
+/// # Panics
+/// If it cannot be started.
+pub fn run(test: &str, role: &str, path: &Path) -> ExitStatus {
+    child(test, role, path).status().expect("the test program can be started")
+}
+
+/// Runs a child that is to end by [`die`].
+///
+/// # Panics
+/// If it does not.
+pub fn run_killed(test: &str, role: &str, path: &Path) {
+    let status = run(test, role, path);
+    assert_eq!(status.signal(), Some(libc::SIGKILL), "{role}: {status}");
+}
+
+/// Runs a child that is to end well.
+///
+/// # Panics
+/// If it does not.
+pub fn run_well(test: &str, role: &str, path: &Path) {
+    let status = run(test, role, path);
+    assert!(status.success(), "{role}: {status}");
+}
+
+/// `kill -9` of this very process.
+pub fn die() -> ! {
+    // SAFETY: a signal to this process; nothing runs after it.
+    unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+    loop {
+        std::thread::park();
+    }
+}
+
+/// In a child: says that it is ready, and waits until its parent closes the pipe.
+///
+/// # Panics
+/// If it cannot say so.
+pub fn ready_and_wait(path: &Path) {
+    std::fs::write(path.with_extension("ready"), "").expect("a file");
+    let _ = std::io::read_to_string(std::io::stdin());
+}
+
+/// Starts a child and waits until it is ready. It ends when it is [`release`]d.
+///
+/// # Panics
+/// If it does not get ready.
+pub fn start(test: &str, role: &str, path: &Path) -> Child {
+    let mut child =
+        child(test, role, path).stdin(Stdio::piped()).spawn().expect("the test program can be started");
+    let (ready, since) = (path.with_extension("ready"), Instant::now());
+    while !ready.exists() {
+        assert!(child.try_wait().expect("a child").is_none(), "the child has ended");
+        assert!(since.elapsed() < Duration::from_secs(60), "the child does not get ready");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    std::fs::remove_file(ready).expect("it was there");
+    child
+}
+
+/// Lets a child go on, to its end.
+///
+/// # Panics
+/// If it does not end well.
+pub fn release(mut child: Child) {
+    drop(child.stdin.take());
+    assert!(child.wait().expect("a child").success());
+}
+
+/// The program of an example, built as these tests are. `cargo test` has built it, unless it was told to build one test only.
+///
+/// # Panics
+/// If it cannot be built.
+pub fn example(name: &str) -> PathBuf {
+    static BUILD: Mutex<()> = Mutex::new(());
+    // target/<profile>/deps/<this test>
+    let test = std::env::current_exe().unwrap();
+    let profile = test.parent().unwrap().parent().unwrap();
+    let program = profile.join("examples").join(name);
+    let _one_at_a_time = BUILD.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    if !program.exists() {
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["build", "--quiet", "--package", "pheap-suite", "--example", name]);
+        cargo.arg("--target-dir").arg(profile.parent().unwrap());
+        if profile.ends_with("release") {
+            cargo.arg("--release");
+        }
+        let status = cargo
+            .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+            .status()
+            .expect("cargo can be run");
+        assert!(status.success(), "cannot build the example {name:?}");
+    }
+    program
+}
