@@ -5,54 +5,99 @@
 #[cfg(feature = "sim")]
 pub mod mutant;
 
+/// Builds with the simulator have this; in others it has no value, so that whatever holds one is compiled to nothing there.
 #[cfg(feature = "sim")]
-use std::cell::Cell;
-#[cfg(feature = "sim")]
-use std::panic::Location;
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Lab;
+#[cfg(not(feature = "sim"))]
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Lab {}
 
-#[cfg(feature = "sim")]
-use mutant::{Kind, is_dropped};
+impl Lab {
+    /// The lab, in builds that have one.
+    #[inline(always)]
+    pub(crate) const fn here() -> Option<Lab> {
+        #[cfg(feature = "sim")]
+        return Some(Lab);
+        #[cfg(not(feature = "sim"))]
+        None
+    }
+}
+
+/// What a place in the source asks for, and a mutant may not get.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[allow(unreachable_pub)] // public in builds with the simulator
+pub enum Kind {
+    /// That the lines of some bytes are written back.
+    Flush,
+    /// That what was flushed is durable before anything that follows.
+    Fence,
+    /// That something is in a log: an entry, a record, or a range of one.
+    LogEntry,
+    /// That bytes are written to a file.
+    Write,
+    /// That a file is synced, or a directory.
+    FileSync,
+    /// Whether what was read is what was written.
+    Checksum,
+    /// A lock.
+    Lock,
+}
+
+/// What a mutant does at its site.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[allow(unreachable_pub, dead_code)] // public, and asked for, in builds with the simulator
+pub enum Mutation {
+    /// What the site asks for is not done; a test of a checksum always says that it is right.
+    Drop,
+    /// It is done, but too late: a flush or a write just after the next fence or sync, a fence or sync after the next flush or write.
+    Delay,
+}
+
+/// What is to become of what the caller asks for. `None`, it is done, outside of the crash explorer's builds.
+#[inline(always)]
+#[track_caller]
+pub(crate) fn mutation(_kind: Kind) -> Option<Mutation> {
+    #[cfg(feature = "sim")]
+    return mutant::reached(_kind, std::panic::Location::caller());
+    #[cfg(not(feature = "sim"))]
+    None
+}
+
+/// [`mutation`], for what cannot come late: whether it is to be left out.
+#[inline(always)]
+#[track_caller]
+pub(crate) fn is_left_out(_kind: Kind) -> bool {
+    #[cfg(feature = "sim")]
+    return mutant::is_dropped(_kind, std::panic::Location::caller());
+    #[cfg(not(feature = "sim"))]
+    false
+}
+
+/// Whether it is watched who takes locks.
+#[inline(always)]
+pub(crate) fn watches_locks() -> bool {
+    #[cfg(feature = "sim")]
+    return mutant::watches_locks();
+    #[cfg(not(feature = "sim"))]
+    false
+}
 
 /// Whether a seeded bug is switched on. Always `false` outside the crash explorer's builds.
 #[inline(always)]
 pub(crate) fn bug(_bug: Bug) -> bool {
     #[cfg(feature = "sim")]
-    if bug_is(_bug) {
-        return true;
-    }
+    return mutant::seeded_bug() == Some(_bug);
+    #[cfg(not(feature = "sim"))]
     false
-}
-
-#[cfg(feature = "sim")]
-thread_local! {
-    static BUG: Cell<Option<Bug>> = const { Cell::new(None) };
-}
-
-/// Switches a seeded bug on for this thread, or all off.
-#[cfg(feature = "sim")]
-pub fn set_bug(bug: Option<Bug>) {
-    BUG.set(bug);
-}
-
-/// The one that this thread has, for threads that it starts.
-#[cfg(feature = "sim")]
-pub fn seeded_bug() -> Option<Bug> {
-    BUG.get()
-}
-
-#[cfg(feature = "sim")]
-fn bug_is(bug: Bug) -> bool {
-    BUG.get() == Some(bug)
 }
 
 /// Whether a checksum, or another word by which something that was read proves to be what was written, is what it should be.
 #[inline(always)]
-#[cfg_attr(feature = "sim", track_caller)]
+#[track_caller]
 pub(crate) fn holds<T: PartialEq>(found: T, expected: T) -> bool {
     let holds = found == expected;
-    #[cfg(feature = "sim")]
-    let holds = is_dropped(Kind::Checksum, Location::caller()) || holds;
-    holds
+    is_left_out(Kind::Checksum) || holds
 }
 
 /// A place where a test of this crate can let the thread panic, as it would if there were a mistake in pheap. Nothing in a program.
@@ -92,7 +137,7 @@ pub(crate) mod panics {
 /// Protocol bugs that the crash explorer must find; see `pheap-crash`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-#[cfg_attr(not(feature = "sim"), allow(unreachable_pub))]
+#[allow(unreachable_pub)] // public in builds with the simulator
 pub enum Bug {
     /// A redo record is not fenced before the transaction is acknowledged.
     NoFenceAfterRecord,

@@ -21,7 +21,9 @@ use std::sync::{Mutex, MutexGuard};
 
 use xxhash_rust::xxh3::Xxh3;
 
-pub use crate::faults::{Bug, mutant, seeded_bug, set_bug};
+pub use crate::faults::Bug;
+pub use crate::faults::mutant::{self, seeded_bug, set_bug};
+use crate::os::simulated::Memory;
 pub use crate::tuning::Tuning;
 use crate::units::{LINE, LINE_WORDS, lines};
 pub(crate) use source::Source;
@@ -215,9 +217,25 @@ impl Sim {
         state.seen.truncate(words);
     }
 
-    /// # Safety
-    /// `base` is where `len` bytes are mapped, until the next call; all of it may be read, and what is new of it written.
-    pub(crate) unsafe fn mapped(&self, base: *mut u8, len: usize) {
+    /// The kernel flushes all that was stored.
+    pub(crate) fn sync(&self) {
+        let mut state = self.lock();
+        state.point("sync of the file");
+        let State { pending, in_flight, durable, fresh_durable, .. } = &mut *state;
+        in_flight.clear();
+        for (word, history) in std::mem::take(pending) {
+            if let Some(&value) = history.values.last()
+                && durable[word as usize] != value
+            {
+                durable[word as usize] = value;
+                fresh_durable.insert(word, value);
+            }
+        }
+    }
+}
+
+impl Memory for Sim {
+    unsafe fn mapped(&self, base: *mut u8, len: usize) {
         let mut state = self.lock();
         state.base = base.expose_provenance();
         let (old, new) = (state.durable.len(), len / 8);
@@ -236,9 +254,7 @@ impl Sim {
         seen.extend_from_slice(&durable[old..]);
     }
 
-    /// # Safety
-    /// `src` is valid for reads of `len` bytes, `dst` for writes; `dst` is in the mapped range; the two do not overlap.
-    pub(crate) unsafe fn store(&self, dst: *mut u8, src: *const u8, len: usize) {
+    unsafe fn store(&self, dst: *mut u8, src: *const u8, len: usize) {
         if len == 0 {
             return;
         }
@@ -256,7 +272,7 @@ impl Sim {
         }
     }
 
-    pub(crate) fn flush(&self, addr: *const u8, len: usize) {
+    fn flush(&self, addr: *const u8, len: usize) {
         let mut state = self.lock();
         for line in lines(addr.addr(), len) {
             let first = state.word(line);
@@ -272,7 +288,7 @@ impl Sim {
         }
     }
 
-    pub(crate) fn fence(&self) {
+    fn fence(&self) {
         let mut state = self.lock();
         state.look_at_expected();
         state.point("fence");
@@ -293,23 +309,7 @@ impl Sim {
         }
     }
 
-    /// The kernel flushes all that was stored.
-    pub(crate) fn sync(&self) {
-        let mut state = self.lock();
-        state.point("sync of the file");
-        let State { pending, in_flight, durable, fresh_durable, .. } = &mut *state;
-        in_flight.clear();
-        for (word, history) in std::mem::take(pending) {
-            if let Some(&value) = history.values.last()
-                && durable[word as usize] != value
-            {
-                durable[word as usize] = value;
-                fresh_durable.insert(word, value);
-            }
-        }
-    }
-
-    pub(crate) fn expect_stores(&self, addr: *const u8, len: usize) {
+    fn expect_stores(&self, addr: *const u8, len: usize) {
         let mut state = self.lock();
         let start = state.word(addr as usize);
         let end = state.word(addr as usize + len + 7).min(state.seen.len());
@@ -318,7 +318,7 @@ impl Sim {
         state.expected.push((start, end));
     }
 
-    pub(crate) fn no_more_stores(&self) {
+    fn no_more_stores(&self) {
         let mut state = self.lock();
         if !state.expected.is_empty() {
             state.look();

@@ -13,23 +13,20 @@
 //!
 //! Knows addresses and lengths. Must not know what is stored there, nor in which order a protocol needs it.
 
-#[cfg(feature = "sim")]
 mod late;
 mod synced;
 
 use std::cell::RefCell;
-#[cfg(feature = "sim")]
-use std::panic::Location;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 
 use crate::error::{Error, Result};
-use crate::faults::may_panic;
-#[cfg(feature = "sim")]
-use crate::faults::mutant;
+use crate::faults::{Kind, Lab, is_left_out, may_panic};
 use crate::log::{Range, Staged};
 use crate::os::cpu;
 use crate::os::cpu::FlushInstruction;
+use crate::os::reservation::Place;
+use crate::os::simulated::Memory;
 use crate::units::{LINE, LINE_WORDS, copy_words, lines};
 use crate::wal::Wal;
 pub(crate) use synced::SyncedFile;
@@ -45,8 +42,9 @@ pub(crate) enum Medium {
     Wal(Arc<Wal>),
     /// They are durable when the file is synced: while a heap is made ready for `Wal`.
     Synced(Arc<SyncedFile>),
-    #[cfg(feature = "sim")]
-    Sim(Arc<crate::sim::Sim>),
+    /// They are durable when the simulator says so.
+    #[allow(dead_code)] // the simulator's
+    Sim(Arc<dyn Memory>, Lab),
 }
 
 impl Medium {
@@ -59,27 +57,17 @@ impl Medium {
         }
     }
 
-    /// Whether runs must be repeatable.
-    pub(crate) fn is_simulated(&self) -> bool {
-        match self {
-            #[cfg(feature = "sim")]
-            Medium::Sim(_) => true,
-            #[cfg(feature = "sim")]
-            Medium::Synced(synced) => synced.is_simulated(),
-            Medium::Wal(wal) => wal.is_simulated(),
-            _ => false,
-        }
-    }
-
     /// Tells the simulator how much of the heap is mapped, and where.
     ///
     /// # Safety
-    /// `len` bytes are mapped at `base`, until the next call.
-    pub(crate) unsafe fn mapped(&self, _base: *mut u8, _len: u64) {
-        #[cfg(feature = "sim")]
-        if let Medium::Sim(sim) = self {
-            // SAFETY: by the caller's promise.
-            unsafe { sim.mapped(_base, _len as usize) };
+    /// `len` bytes are mapped at `base`, until the next call or as long as this is used. Nobody stores to them while another thread waits for a fence.
+    pub(crate) unsafe fn mapped(&self, base: *mut u8, len: u64) {
+        match self {
+            // SAFETY: mapped until the next call, as the caller has promised.
+            Medium::Sim(sim, _) => unsafe { sim.mapped(base, len as usize) },
+            // SAFETY: mapped as long as this is used, and unchanged during a fence: the caller has promised both.
+            Medium::Synced(synced) => synced.set_copy(unsafe { Place::new(base, len) }),
+            _ => {}
         }
     }
 }
@@ -91,7 +79,6 @@ pub(crate) struct Media {
     counters: Arc<Counters>,
     /// With a write-ahead log: addresses and lengths of what the next record holds.
     noted: RefCell<Vec<(usize, usize)>>,
-    #[cfg(feature = "sim")]
     late: late::Late,
 }
 
@@ -138,13 +125,7 @@ impl Gauge {
 
 impl Media {
     pub(crate) fn new(medium: Medium) -> Media {
-        Media {
-            medium,
-            counters: Arc::default(),
-            noted: RefCell::default(),
-            #[cfg(feature = "sim")]
-            late: late::Late::default(),
-        }
+        Media { medium, counters: Arc::default(), noted: RefCell::default(), late: late::Late::new() }
     }
 
     pub(crate) fn counters(&self) -> &Arc<Counters> {
@@ -196,8 +177,7 @@ impl Media {
             }
             // SAFETY: by the caller's promise.
             Medium::Pmem(_) => unsafe { cpu::stream(dst, words.get_unchecked(..LINE_WORDS)) },
-            #[cfg(feature = "sim")]
-            Medium::Sim(sim) => {
+            Medium::Sim(sim, _) => {
                 // SAFETY: by the caller's promise.
                 unsafe { sim.store(dst.cast(), words.as_ptr().cast(), words.len() * 8) };
                 if !self.appends_late(dst.cast(), words.len() * 8) {
@@ -216,9 +196,8 @@ impl Media {
     pub(crate) unsafe fn store(&self, dst: *mut u8, src: *const u8, len: usize) {
         may_panic();
         match &self.medium {
-            #[cfg(feature = "sim")]
             // SAFETY: by the caller's promise.
-            Medium::Sim(sim) => unsafe { sim.store(dst, src, len) },
+            Medium::Sim(sim, _) => unsafe { sim.store(dst, src, len) },
             // SAFETY: by the caller's promise.
             _ => unsafe { dst.copy_from_nonoverlapping(src, len) },
         }
@@ -232,9 +211,8 @@ impl Media {
     pub(crate) unsafe fn store_words(&self, dst: *mut u64, words: &[u64]) {
         may_panic();
         match &self.medium {
-            #[cfg(feature = "sim")]
             // SAFETY: by the caller's promise.
-            Medium::Sim(sim) => unsafe { sim.store(dst.cast(), words.as_ptr().cast(), words.len() * 8) },
+            Medium::Sim(sim, _) => unsafe { sim.store(dst.cast(), words.as_ptr().cast(), words.len() * 8) },
             // SAFETY: by the caller's promise.
             _ => unsafe { copy_words(dst, words.as_ptr(), words.len()) },
         }
@@ -245,7 +223,7 @@ impl Media {
     ///
     /// # Safety
     /// As for [`store`](Self::store); `dst` is aligned.
-    #[cfg_attr(feature = "sim", track_caller)]
+    #[track_caller]
     pub(crate) unsafe fn store_through(&self, dst: *mut u64, words: &[u64]) {
         let before = match &self.medium {
             Medium::Pmem(_) => dst.align_offset(LINE).min(words.len()),
@@ -276,8 +254,7 @@ impl Media {
     pub(crate) unsafe fn store_word(&self, dst: *mut u64, value: u64) {
         may_panic();
         compiler_fence(Ordering::SeqCst);
-        #[cfg(feature = "sim")]
-        if let Medium::Sim(sim) = &self.medium {
+        if let Medium::Sim(sim, _) = &self.medium {
             // SAFETY: by the caller's promise.
             unsafe { sim.store(dst.cast(), (&raw const value).cast(), 8) };
             return;
@@ -289,17 +266,15 @@ impl Media {
 
     /// Starts to write back the lines that hold `len` bytes at `addr`; done at the next fence.
     #[inline]
-    #[cfg_attr(feature = "sim", track_caller)]
+    #[track_caller]
     pub(crate) fn flush(&self, addr: *const u8, len: usize) {
         if len == 0 {
             return;
         }
-        #[cfg(feature = "sim")]
-        if self.keeps_from_flushing(addr, len, Location::caller()) {
+        if self.keeps_from_flushing(addr, len) {
             return;
         }
         self.flush_now(addr, len);
-        #[cfg(feature = "sim")]
         self.has_flushed();
     }
 
@@ -312,8 +287,7 @@ impl Media {
                 self.counters.flushed_lines.add(lines(addr.addr(), len).count() as u64);
                 instruction.flush(addr, len);
             }
-            #[cfg(feature = "sim")]
-            Medium::Sim(sim) => {
+            Medium::Sim(sim, _) => {
                 self.counters.flushed_lines.add(lines(addr.addr(), len).count() as u64);
                 sim.flush(addr, len);
             }
@@ -322,15 +296,13 @@ impl Media {
 
     /// Waits until all that was appended or flushed before is durable.
     #[inline]
-    #[cfg_attr(feature = "sim", track_caller)]
+    #[track_caller]
     pub(crate) fn fence(&self) {
         may_panic();
-        #[cfg(feature = "sim")]
-        if self.keeps_from_fencing(Location::caller()) {
+        if self.keeps_from_fencing() {
             return;
         }
         self.fence_now();
-        #[cfg(feature = "sim")]
         self.has_fenced();
     }
 
@@ -347,8 +319,7 @@ impl Media {
                 self.counters.fences.add(1);
                 cpu::fence();
             }
-            #[cfg(feature = "sim")]
-            Medium::Sim(sim) => {
+            Medium::Sim(sim, _) => {
                 self.counters.fences.add(1);
                 sim.fence();
             }
@@ -356,7 +327,7 @@ impl Media {
     }
 
     /// [`flush`](Self::flush) and [`fence`](Self::fence).
-    #[cfg_attr(feature = "sim", track_caller)]
+    #[track_caller]
     pub(crate) fn persist(&self, addr: *const u8, len: usize) {
         self.flush(addr, len);
         self.fence();
@@ -372,7 +343,7 @@ impl Media {
 
     /// [`flush`](Self::flush) and [`fence`](Self::fence) for what a write-ahead log does not cover: the header, new arenas, and what only a header
     /// will name.
-    #[cfg_attr(feature = "sim", track_caller)]
+    #[track_caller]
     pub(crate) fn persist_directly(&self, base: *const u8, addr: *const u8, len: usize) {
         let Medium::Wal(wal) = &self.medium else { return self.persist(addr, len) };
         // SAFETY: the caller has just stored so many bytes there, under the lock on the metadata.
@@ -385,10 +356,9 @@ impl Media {
     ///
     /// # Errors
     /// As for [`Wal::append`]; what was noted is forgotten.
-    #[cfg_attr(feature = "sim", track_caller)]
+    #[track_caller]
     pub(crate) fn record(&self, wal: &Wal) -> Result<()> {
-        #[cfg(feature = "sim")]
-        if self.keeps_from_recording(Location::caller()) {
+        if self.keeps_from_recording() {
             return Ok(());
         }
         self.record_noted(wal, false)
@@ -433,11 +403,10 @@ impl Media {
     /// # Errors
     /// As for [`Wal::append`].
     #[inline]
-    #[cfg_attr(feature = "sim", track_caller)]
+    #[track_caller]
     pub(crate) fn record_staged(&self, wal: &Wal, staged: &Staged) -> Result<()> {
         may_panic();
-        #[cfg(feature = "sim")]
-        if mutant::is_dropped(mutant::Kind::LogEntry, Location::caller()) {
+        if is_left_out(Kind::LogEntry) {
             return Ok(());
         }
         self.recorded(wal.append(staged.range_words(), staged.ranges(), false))
@@ -451,11 +420,9 @@ impl Media {
     }
 
     /// With a write-ahead log: takes over what another medium has noted.
-    #[cfg_attr(feature = "sim", track_caller)]
+    #[track_caller]
     pub(crate) fn take_noted(&self, other: &Media) {
-        #[cfg(feature = "sim")]
-        if !other.noted.borrow().is_empty() && mutant::is_dropped(mutant::Kind::LogEntry, Location::caller())
-        {
+        if !other.noted.borrow().is_empty() && is_left_out(Kind::LogEntry) {
             return;
         }
         self.noted.borrow_mut().append(&mut other.noted.borrow_mut());
@@ -482,18 +449,16 @@ impl Media {
 
     /// Tells the simulator that the open transaction may change these bytes by plain stores.
     #[inline(always)]
-    pub(crate) fn expect_stores(&self, _addr: *const u8, _len: usize) {
-        #[cfg(feature = "sim")]
-        if let Medium::Sim(sim) = &self.medium {
-            sim.expect_stores(_addr, _len);
+    pub(crate) fn expect_stores(&self, addr: *const u8, len: usize) {
+        if let Medium::Sim(sim, _) = &self.medium {
+            sim.expect_stores(addr, len);
         }
     }
 
     /// Tells the simulator that plain stores are over.
     #[inline(always)]
     pub(crate) fn no_more_stores(&self) {
-        #[cfg(feature = "sim")]
-        if let Medium::Sim(sim) = &self.medium {
+        if let Medium::Sim(sim, _) = &self.medium {
             sim.no_more_stores();
         }
     }

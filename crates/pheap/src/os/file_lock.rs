@@ -3,17 +3,17 @@
 use std::collections::HashSet;
 use std::fs::{File, TryLockError};
 use std::os::unix::fs::MetadataExt;
-use std::panic::Location;
 use std::path::Path;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::fork::forks;
 use crate::error::{Error, Result};
-use crate::sync::{StaticMutex, is_left_out};
+use crate::faults::{Kind, is_left_out};
+use crate::sync::Mutex;
 
 /// Device and inode of the files that this process has open. What a parent has open is not open here.
-type Open = StaticMutex<HashSet<(u64, u64)>>;
+type Open = Mutex<HashSet<(u64, u64)>>;
 
 /// Null if nothing was open yet.
 static OPEN: AtomicPtr<Open> = AtomicPtr::new(ptr::null_mut());
@@ -53,12 +53,12 @@ impl OpenFile {
         let metadata = file.metadata().map_err(|e| Error::io(format!("looking at {}", path.display()), e))?;
         let id = (metadata.dev(), metadata.ino());
         let mut open = open_files().lock();
-        if open.contains(&id) && !is_left_out(Location::caller()) {
+        if open.contains(&id) && !is_left_out(Kind::Lock) {
             return Err(Error::AlreadyOpen { path: path.to_owned() });
         }
         let result = match shared {
-            true if !is_left_out(Location::caller()) => file.try_lock_shared(),
-            false if !is_left_out(Location::caller()) => file.try_lock(),
+            true if !is_left_out(Kind::Lock) => file.try_lock_shared(),
+            false if !is_left_out(Kind::Lock) => file.try_lock(),
             _ => Ok(()),
         };
         match result {

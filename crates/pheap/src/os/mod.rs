@@ -8,12 +8,12 @@ pub(crate) mod file_system;
 pub(crate) mod fork;
 pub(crate) mod holes;
 pub(crate) mod identity;
-#[cfg(feature = "sim")]
-pub(crate) mod kept_maps;
 pub(crate) mod mapping;
 pub(crate) mod names;
 pub(crate) mod own_file;
 pub(crate) mod regular;
+pub(crate) mod reservation;
+pub(crate) mod simulated;
 pub(crate) mod storage;
 pub(crate) mod syncs;
 pub(crate) mod table;

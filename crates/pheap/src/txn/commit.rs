@@ -380,7 +380,7 @@ pub(crate) fn rollback_group(contexts: &mut [&mut Context]) {
 ///
 /// # Safety
 /// The ranges are mapped relative to `base`, and nobody else accesses them.
-#[cfg_attr(feature = "sim", track_caller)]
+#[track_caller]
 unsafe fn restore(media: &Media, base: *mut u8, entry: &[u64]) {
     for range in ranges(entry) {
         // SAFETY: by the caller's promise.

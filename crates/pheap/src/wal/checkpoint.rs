@@ -21,7 +21,7 @@ impl Wal {
     ///
     /// # Errors
     /// What failed; the log then refuses everything.
-    #[cfg_attr(feature = "sim", track_caller)]
+    #[track_caller]
     pub(crate) fn write_through(&self, bytes: &[u8], at: u64) -> Result<()> {
         // What follows a failure could reach the disk without what came before.
         self.may_write()?;

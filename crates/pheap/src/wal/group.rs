@@ -1,17 +1,13 @@
 //! Group commit: who waits for the log writes and syncs it, for all who wait.
 
 use std::io;
-#[cfg(feature = "sim")]
-use std::panic::Location;
 use std::sync::atomic::Ordering;
 
 use super::buffer::Chunk;
 use super::format::HEAD;
 use super::{State, Wal, fold, most_mapped};
 use crate::error::{Error, Result};
-#[cfg(feature = "sim")]
-use crate::faults::mutant;
-use crate::faults::{Bug, bug};
+use crate::faults::{Bug, Kind, bug, is_left_out};
 use crate::os::storage::{Kept, Storage};
 use crate::sync::{AtomicU64, Mistake, MutexGuard, mistake};
 use crate::units::LINE;
@@ -71,12 +67,9 @@ impl Wal {
 
     /// Waits until what was appended before `position` has been handed to the kernel (or synced). The first thread to come writes and syncs for all
     /// that have come when it begins.
-    #[cfg_attr(feature = "sim", track_caller)]
+    #[track_caller]
     pub(super) fn reach(&self, position: u64, synced: bool) -> Result<()> {
-        #[cfg(feature = "sim")]
-        if self.level(synced).load(Ordering::Acquire) < position
-            && mutant::is_dropped(mutant::Kind::FileSync, Location::caller())
-        {
+        if self.level(synced).load(Ordering::Acquire) >= position || is_left_out(Kind::FileSync) {
             return Ok(());
         }
         self.reach_now(position, synced)

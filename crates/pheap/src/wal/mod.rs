@@ -286,10 +286,6 @@ impl Wal {
         self.layout.nonce
     }
 
-    pub(crate) fn is_simulated(&self) -> bool {
-        self.disk.is_simulated()
-    }
-
     /// Where the heap is mapped.
     pub(crate) fn base(&self) -> usize {
         self.base.load(Ordering::Relaxed)

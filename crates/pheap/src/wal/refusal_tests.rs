@@ -84,32 +84,6 @@ fn who_makes_a_checkpoint_beside_a_close_is_told_of_a_misplaced_log() {
     assert_eq!(fs::read(setup.folder.path().join("heap.wal")).unwrap(), b"precious");
 }
 
-/// The log is there when its heap begins to be closed, and then another file is.
-#[test]
-#[cfg(feature = "sim")]
-fn a_log_that_is_misplaced_while_its_heap_is_closed_is_no_broken_disk() {
-    use crate::sim::disk::{DiskImage, SimDisk, Which};
-    let disk = std::sync::Arc::new(SimDisk::new(DiskImage { data: Vec::new(), log: None }));
-    let options =
-        Options::new().arena_size(64 << 10).reserve(1 << 30).sync_policy(crate::SyncPolicy::OnDemand);
-    let open = || options.clone().base(77 << 40).simulate_disk(&disk).unwrap();
-    let heap = open();
-    let root: Root<u64> = heap.root("n").unwrap();
-    root.txn(|tx, n| {
-        tx[n] = 7;
-        Ok(())
-    })
-    .unwrap();
-    drop(root);
-    let in_place = disk.clone();
-    // The checkpoint has looked for it by then.
-    disk.amid_sync(Which::Log, Some(Box::new(move || in_place.set_log(Some(vec![1; 512])))));
-    heap.close().unwrap();
-    assert_eq!(disk.view().log.unwrap(), [1; 512]);
-    disk.set_log(None);
-    assert_eq!(open().root::<u64>("n").unwrap().read(|view, n| view[n]).unwrap(), 7);
-}
-
 /// A thread is about to sync a heap that another one closes: it has seen that the heap is open, and goes on when the log is gone.
 #[test]
 fn who_comes_too_late_makes_no_log() {

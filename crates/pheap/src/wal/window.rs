@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::format::HEAD;
 use crate::os::file_system::{TMPFS_MAGIC, file_system};
 use crate::os::fork;
-use crate::os::mapping::keep_from_children;
+use crate::os::reservation::keep_from_children;
 
 /// File systems that overwrite what a file has: ext2 to ext4, tmpfs, ramfs. Not XFS, on which a copy of the log may share its blocks.
 const OVERWRITING: [i64; 3] = [0xef53, TMPFS_MAGIC, 0x8584_58f6];

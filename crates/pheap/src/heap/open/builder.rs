@@ -71,7 +71,7 @@ fn mark_in_use(mapping: &Mapping, medium: &Medium, media: &Media, header: &mut H
         Medium::Synced(_) => Use::Prepared,
         _ => Use::Pmem,
     };
-    let is_simulated = medium.is_simulated() || mapping.is_simulated();
+    let is_simulated = mapping.is_simulated();
     header.boot = if is_simulated { 0 } else { boot_id() };
     // A file that cannot be looked at is one that nothing is known of.
     let file = mapping.file().filter(|_| !is_simulated);
