@@ -60,13 +60,14 @@ impl Medium {
     /// Tells the simulator how much of the heap is mapped, and where.
     ///
     /// # Safety
-    /// `len` bytes are mapped at `base`, until the next call or as long as this is used. Nobody stores to them while another thread waits for a fence.
+    /// `len` bytes are mapped at `base`, until the next call or as long as this is used. Nobody stores to them while the simulator looks, which
+    /// is called by who stores.
     pub(crate) unsafe fn mapped(&self, base: *mut u8, len: u64) {
+        // SAFETY: mapped until the next call, or as long as this is used, and nobody stores while the simulator looks: the caller has promised both.
+        let place = unsafe { Place::new(base, len) };
         match self {
-            // SAFETY: mapped until the next call, as the caller has promised.
-            Medium::Sim(sim, _) => unsafe { sim.mapped(base, len as usize) },
-            // SAFETY: mapped as long as this is used, and unchanged during a fence: the caller has promised both.
-            Medium::Synced(synced) => synced.set_copy(unsafe { Place::new(base, len) }),
+            Medium::Sim(sim, _) => sim.mapped(place),
+            Medium::Synced(synced) => synced.set_copy(place),
             _ => {}
         }
     }
@@ -156,7 +157,7 @@ impl Media {
     #[inline(always)]
     pub(crate) unsafe fn append_ahead(&self, dst: *mut u64, words: &[u64]) {
         if let Medium::Pmem(_) = &self.medium {
-            // SAFETY: by the caller's promise.
+            // SAFETY: `dst` is a line's, valid for `words`, which are one line or more: the caller has promised all of it.
             unsafe { cpu::stream(dst.add(LINE_WORDS), words.get_unchecked(LINE_WORDS..)) };
         }
     }
@@ -172,14 +173,15 @@ impl Media {
         self.counters.log_bytes.add(words.len() as u64 * 8);
         match &self.medium {
             Medium::Process | Medium::Wal(_) | Medium::Synced(_) => {
-                // SAFETY: by the caller's promise.
+                // SAFETY: `dst` is valid for writes of `words`, as the caller has promised.
                 unsafe { dst.copy_from_nonoverlapping(words.as_ptr(), words.len()) };
             }
-            // SAFETY: by the caller's promise.
+            // SAFETY: `dst` is a line's, valid for `words`, which are one line or more: the caller has promised all of it.
             Medium::Pmem(_) => unsafe { cpu::stream(dst, words.get_unchecked(..LINE_WORDS)) },
             Medium::Sim(sim, _) => {
-                // SAFETY: by the caller's promise.
-                unsafe { sim.store(dst.cast(), words.as_ptr().cast(), words.len() * 8) };
+                // SAFETY: `dst` is valid for writes of `words`, as the caller has promised.
+                let copy = &mut || unsafe { dst.copy_from_nonoverlapping(words.as_ptr(), words.len()) };
+                sim.store(dst.cast(), words.len() * 8, copy);
                 if !self.appends_late(dst.cast(), words.len() * 8) {
                     sim.flush(dst.cast(), words.len() * 8);
                 }
@@ -196,9 +198,11 @@ impl Media {
     pub(crate) unsafe fn store(&self, dst: *mut u8, src: *const u8, len: usize) {
         may_panic();
         match &self.medium {
-            // SAFETY: by the caller's promise.
-            Medium::Sim(sim, _) => unsafe { sim.store(dst, src, len) },
-            // SAFETY: by the caller's promise.
+            // SAFETY: both are valid for `len` bytes and apart, as the caller has promised.
+            Medium::Sim(sim, _) => {
+                sim.store(dst, len, &mut || unsafe { dst.copy_from_nonoverlapping(src, len) })
+            }
+            // SAFETY: both are valid for `len` bytes and apart, as the caller has promised.
             _ => unsafe { dst.copy_from_nonoverlapping(src, len) },
         }
     }
@@ -211,9 +215,12 @@ impl Media {
     pub(crate) unsafe fn store_words(&self, dst: *mut u64, words: &[u64]) {
         may_panic();
         match &self.medium {
-            // SAFETY: by the caller's promise.
-            Medium::Sim(sim, _) => unsafe { sim.store(dst.cast(), words.as_ptr().cast(), words.len() * 8) },
-            // SAFETY: by the caller's promise.
+            Medium::Sim(sim, _) => {
+                // SAFETY: `dst` is aligned and valid for writes of `words`, as the caller has promised.
+                let copy = &mut || unsafe { copy_words(dst, words.as_ptr(), words.len()) };
+                sim.store(dst.cast(), words.len() * 8, copy);
+            }
+            // SAFETY: `dst` is aligned and valid for writes of `words`, as the caller has promised.
             _ => unsafe { copy_words(dst, words.as_ptr(), words.len()) },
         }
     }
@@ -231,7 +238,7 @@ impl Media {
         };
         let (first, rest) = words.split_at(before);
         let (lines, last) = rest.split_at(rest.len() / LINE_WORDS * LINE_WORDS);
-        // SAFETY: parts of the place, by the caller's promise; the one in the middle is whole lines.
+        // SAFETY: parts of `dst`, which the caller has promised to be valid for `words` and aligned; the one in the middle is whole lines.
         unsafe {
             let (middle, end) = (dst.add(before), dst.add(before + lines.len()));
             for (dst, words) in [(dst, first), (end, last)] {
@@ -255,11 +262,10 @@ impl Media {
         may_panic();
         compiler_fence(Ordering::SeqCst);
         if let Medium::Sim(sim, _) = &self.medium {
-            // SAFETY: by the caller's promise.
-            unsafe { sim.store(dst.cast(), (&raw const value).cast(), 8) };
-            return;
+            // SAFETY: `dst` is aligned and valid for writes, as the caller has promised.
+            return sim.store(dst.cast(), 8, &mut || unsafe { dst.write(value) });
         }
-        // SAFETY: by the caller's promise.
+        // SAFETY: `dst` is aligned and valid, and accessed as an atomic or under one lock, as the caller has promised.
         unsafe { AtomicU64::from_ptr(dst) }.store(value, Ordering::Release);
         compiler_fence(Ordering::SeqCst);
     }

@@ -8,6 +8,7 @@ use std::ptr::NonNull;
 
 use parking_lot::Mutex;
 
+use super::calls::fallocate;
 use super::file_system::is_tmpfs;
 use super::fork;
 use super::own_file::OwnFile;
@@ -207,7 +208,7 @@ impl Mapping {
         // SAFETY: accessible, and nobody accesses it yet.
         unsafe { self.copy(source, from, to - from)? };
         if let Some(file) = source.mapped_file() {
-            // SAFETY: accessible until it is given back. A heap is opened and closed by one thread, and who waits for a fence does not store.
+            // SAFETY: accessible until it is given back, when nobody syncs the file any more. A heap is opened and closed by one thread.
             file.set_copy(unsafe { Place::new(self.base(), to) });
         }
         Ok(())
@@ -381,18 +382,9 @@ impl Drop for Mapping {
 
 /// Reserves space in a file: `fallocate` where the file system has it, zeros elsewhere.
 fn allocate(file: &File, offset: u64, len: u64) -> io::Result<()> {
-    loop {
-        // SAFETY: a call on a file descriptor that is open.
-        let result =
-            unsafe { libc::fallocate(file.as_raw_fd(), 0, offset as libc::off_t, len as libc::off_t) };
-        if result == 0 {
-            return Ok(());
-        }
-        match last_os_error() {
-            e if e.kind() == io::ErrorKind::Interrupted => {}
-            e if e.raw_os_error() == Some(libc::EOPNOTSUPP) => return write_zeros(file, offset, len),
-            e => return Err(e),
-        }
+    match fallocate(file, offset, len) {
+        Err(e) if e.raw_os_error() == Some(libc::EOPNOTSUPP) => write_zeros(file, offset, len),
+        done => done,
     }
 }
 

@@ -34,7 +34,7 @@ static KEPT: Mutex<Vec<Reservation>> = Mutex::new(Vec::new());
 ///
 /// # Safety
 /// The range is the caller's.
-pub(crate) unsafe fn keep_from_children(start: *mut libc::c_void, len: u64) {
+pub(super) unsafe fn keep_from_children(start: *mut libc::c_void, len: u64) {
     // SAFETY: the range is the caller's, who promises that; in this process, nothing changes.
     unsafe { libc::madvise(start, len as usize, libc::MADV_DONTFORK) };
 }
@@ -140,19 +140,30 @@ pub(crate) fn take_kept(start: u64, len: u64, wanted: bool) -> Option<Reservatio
 #[allow(dead_code)] // the simulator's
 pub(crate) struct Place {
     start: usize,
-    len: usize,
+    words: usize,
 }
 
 #[allow(dead_code)] // the simulator's
 impl Place {
     /// # Safety
-    /// As long as there is a copy of this, so many bytes can be read there, and nobody stores to them while [`bytes`](Self::bytes) are looked at.
+    /// As long as there is a copy of this, so many bytes (whole words) are mapped there to be read and written, and nobody else accesses them while one of its functions runs or what
+    /// that has returned is used.
     pub(crate) unsafe fn new(start: *mut u8, len: u64) -> Place {
-        Place { start: start.expose_provenance(), len: len as usize }
+        Place { start: start.expose_provenance(), words: len as usize / 8 }
     }
 
-    pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: so many bytes can be read there, and do not change meanwhile, as `new` was promised.
-        unsafe { slice::from_raw_parts(std::ptr::with_exposed_provenance(self.start), self.len) }
+    pub(crate) fn start(&self) -> usize {
+        self.start
+    }
+
+    pub(crate) fn words(&self) -> &[u64] {
+        // SAFETY: so many words can be read there, and do not change meanwhile, as `new` was promised.
+        unsafe { slice::from_raw_parts(std::ptr::with_exposed_provenance(self.start), self.words) }
+    }
+
+    pub(crate) fn write(&self, at: usize, word: u64) {
+        assert!(at < self.words);
+        // SAFETY: within what can be written there, which nobody else accesses meanwhile, as `new` was promised.
+        unsafe { std::ptr::with_exposed_provenance_mut::<u64>(self.start).add(at).write(word) };
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 use std::io;
 
+use super::reservation::Place;
 use super::storage::Storage;
 use crate::error::Result;
 
@@ -29,17 +30,11 @@ pub(crate) trait Simulated: Send + Sync + Debug {
 
 /// Persistent memory that remembers what is durable.
 pub(crate) trait Memory: Send + Sync + Debug {
-    /// Says how much of it is mapped, and where.
-    ///
-    /// # Safety
-    /// `base` is where `len` bytes are mapped, until the next call; all of it may be read, and what is new of it written.
-    unsafe fn mapped(&self, base: *mut u8, len: usize);
+    /// Says where it is mapped, until the next call.
+    fn mapped(&self, place: Place);
 
-    /// Copies bytes to their place.
-    ///
-    /// # Safety
-    /// `src` is valid for reads of `len` bytes, `dst` for writes; `dst` is in the mapped range; the two do not overlap.
-    unsafe fn store(&self, dst: *mut u8, src: *const u8, len: usize);
+    /// Notes what `copy` stores to `len` bytes at `dst`, which are mapped.
+    fn store(&self, dst: *const u8, len: usize, copy: &mut dyn FnMut());
 
     /// Starts to write back the lines of these bytes.
     fn flush(&self, addr: *const u8, len: usize);

@@ -5,12 +5,12 @@ use std::sync::atomic::Ordering;
 
 use super::buffer::Chunk;
 use super::format::HEAD;
-use super::{State, Wal, fold, most_mapped};
+use super::{State, Wal, most_mapped};
 use crate::error::{Error, Result};
 use crate::faults::{Bug, Kind, bug, is_left_out};
 use crate::os::storage::{Kept, Storage};
 use crate::sync::{AtomicU64, Mistake, MutexGuard, mistake};
-use crate::units::LINE;
+use crate::units::{LINE, bytes};
 use crate::wal::SyncPolicy;
 
 impl Wal {
@@ -41,7 +41,7 @@ impl Wal {
     }
 
     fn syncs_commits(&self) -> bool {
-        self.settings.policy == SyncPolicy::EveryCommit && !bug(Bug::NoSyncOfLog)
+        self.settings.policy == SyncPolicy::EveryCommit
     }
 
     fn level(&self, synced: bool) -> &AtomicU64 {
@@ -116,7 +116,7 @@ impl Wal {
     fn write_chunks(&self, chunks: &[Chunk]) -> io::Result<()> {
         // Locked meanwhile: the log may not get another file in between.
         let log = self.log.read();
-        chunks.iter().try_for_each(|chunk| log.write_all(fold::bytes(&chunk.words), chunk.file_offset))
+        chunks.iter().try_for_each(|chunk| log.write_all(bytes(&chunk.words), chunk.file_offset))
     }
 
     fn note_written(&self, state: &mut State, chunks: Vec<Chunk>, end: u64, written: io::Result<()>) {

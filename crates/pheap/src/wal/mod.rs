@@ -25,7 +25,6 @@ mod recovery;
 mod refusal_tests;
 #[cfg(test)]
 mod tests;
-mod window;
 
 use std::io;
 use std::sync::Arc;

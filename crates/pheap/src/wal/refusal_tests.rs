@@ -37,18 +37,18 @@ impl Setup {
         self.folder.path().join("heap.wal")
     }
 
-    /// Records metadata as they are, so many words of them.
-    fn record_metadata(&self, words: usize) -> Result<()> {
-        let wal = self.heap.inner().wal().unwrap();
-        // SAFETY: mapped, and nobody else uses the heap.
-        let words = unsafe {
-            std::slice::from_raw_parts(
-                self.heap.inner().base().add(HEADER_SIZE as usize).cast::<u64>(),
-                words,
-            )
-        };
+    /// Has the heap's file hold all, and says so many words of it.
+    fn saved(&self, words: usize) -> Vec<u64> {
+        self.heap.checkpoint().unwrap();
+        let file = fs::read(self.folder.path().join("heap")).unwrap();
+        let (bytes, _) = file[HEADER_SIZE as usize..].as_chunks();
+        bytes[..words].iter().map(|&bytes| u64::from_ne_bytes(bytes)).collect()
+    }
+
+    /// Records words as metadata.
+    fn record_metadata(&self, words: &[u64]) -> Result<()> {
         let range = Range { offset: HEADER_SIZE, words };
-        wal.append(words.len() + 1, std::iter::once(range), true).map(drop)
+        self.heap.inner().wal().unwrap().append(words.len() + 1, std::iter::once(range), true).map(drop)
     }
 }
 
@@ -56,11 +56,12 @@ impl Setup {
 #[test]
 fn a_misplaced_log_is_no_broken_disk_when_metadata_find_it_full() {
     let setup = Setup::new();
+    // So many that the log has to grow for them.
+    let words = setup.saved(20_000);
     let other = setup.folder.path().join("other");
     fs::write(&other, b"precious").unwrap();
     fs::rename(&other, setup.log()).unwrap();
-    // So many words that the log has to grow.
-    let recorded = setup.record_metadata(20_000);
+    let recorded = setup.record_metadata(&words);
     assert!(matches!(recorded, Err(Error::Misplaced { .. })), "{recorded:?}");
     let log = setup.log();
     let Setup { folder, heap } = setup;

@@ -8,8 +8,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::{Call, DiskChange, SECTOR, State, Which, lock};
 use crate::os::reservation::Place;
 use crate::os::storage::{FileId, Storage, write_all};
-use crate::units::HEADER_SIZE;
-use crate::units::PAGE;
+use crate::units::{HEADER_SIZE, PAGE, bytes};
 
 /// Some words of `new` among those of `old`, always the same ones; `None` if they differ in less than two.
 fn torn(number: u32, old: &[u8; SECTOR], new: &[u8; SECTOR]) -> Option<[u8; SECTOR]> {
@@ -164,7 +163,7 @@ impl Storage for SimFile {
     /// Sector by sector, of which some may be written when one fails.
     fn write_copy(&self) -> io::Result<()> {
         let copy = *self.copy.lock().expect("nothing panics with it");
-        let Some(copy) = copy.as_ref().map(Place::bytes) else { return Ok(()) };
+        let Some(copy) = copy.as_ref().map(|copy| bytes(copy.words())) else { return Ok(()) };
         let differing = different_sectors(self.bytes(&lock(&self.state)), copy);
         differing.into_iter().try_for_each(|sector| {
             let at = sector.start as u64;
