@@ -3,18 +3,13 @@
 use pheap::sim::{Bug, set_bug};
 
 /// All of them.
-pub const BUGS: [Bug; 37] = [
-    Bug::NoFenceAfterRecord,
+pub const BUGS: [Bug; 26] = [
     Bug::NoFenceAfterUndo,
-    Bug::NoUndoEntry,
-    Bug::NoFlushBeforeCommit,
     Bug::ResetBeforeData,
-    Bug::NoFenceAfterReset,
     Bug::ReuseBeforeRemoval,
     Bug::RecordPerRoot,
     Bug::StaleOtherLogs,
     Bug::KeepGeneration,
-    Bug::NoFlushOfFresh,
     Bug::RecoveryResetsFirst,
     Bug::SweepKeepsRecords,
     Bug::KeepEmptySpans,
@@ -25,17 +20,11 @@ pub const BUGS: [Bug; 37] = [
     Bug::CycleInTransaction,
     Bug::RollbackToSwept,
     Bug::KeepLiveSlots,
-    Bug::NoSyncOfLog,
-    Bug::RecycleBeforeData,
-    Bug::FoldUnsynced,
-    Bug::SkipSegmentEnd,
     Bug::DropEarly,
     Bug::TypeUnlogged,
     Bug::CycleFromOldRoot,
     Bug::KeepStaleCopies,
-    Bug::TrustLeftovers,
     Bug::TrustLogName,
-    Bug::LogsCountAlike,
     Bug::TellAtOnce,
     Bug::TrustPageCache,
     Bug::TrustHeader,

@@ -262,11 +262,6 @@ fn a_base_that_is_not_listed_before_pointers_move_there() {
 }
 
 #[test]
-fn moved_pointers_that_are_not_flushed() {
-    is_found(Bug::NoFlushOfMoved);
-}
-
-#[test]
 fn a_list_that_shrinks_too_early() {
     is_found(Bug::ShrinkBeforeMoved);
 }

@@ -139,18 +139,10 @@ pub(crate) mod panics {
 #[non_exhaustive]
 #[allow(unreachable_pub)] // public in builds with the simulator
 pub enum Bug {
-    /// A redo record is not fenced before the transaction is acknowledged.
-    NoFenceAfterRecord,
     /// An undo entry is not fenced before the store that it covers.
     NoFenceAfterUndo,
-    /// A store in place has no undo entry.
-    NoUndoEntry,
-    /// Data is not flushed before the undo log is retired.
-    NoFlushBeforeCommit,
     /// The redo log is reset before its data is durable.
     ResetBeforeData,
-    /// The reset of the log is not durable when the log is written again.
-    NoFenceAfterReset,
     /// A root's removal is not durable when its memory is given to another.
     ReuseBeforeRemoval,
     /// Each root of a transaction gets a record of its own.
@@ -159,14 +151,10 @@ pub enum Bug {
     StaleOtherLogs,
     /// Recovery leaves the generation of the logs as it is.
     KeepGeneration,
-    /// Fresh objects that are too large for the record are not durable before it.
-    NoFlushOfFresh,
     /// Recovery retires the log before the data that it restored is durable.
     RecoveryResetsFirst,
     /// The header does not know of a new base while pointers move there.
     MoveUnlisted,
-    /// Pointers that have moved are not flushed before the header forgets the old base.
-    NoFlushOfMoved,
     /// The header forgets the old base before pointers move.
     ShrinkBeforeMoved,
     /// A sweep frees slots and spans while the log has records that name them.
@@ -187,14 +175,6 @@ pub enum Bug {
     RollbackToSwept,
     /// Opening a heap leaves the live slots named that an orderly close has stored.
     KeepLiveSlots,
-    /// A transaction is acknowledged before its record in the write-ahead log is synced.
-    NoSyncOfLog,
-    /// Segments of the write-ahead log are used again before the heap's file is synced.
-    RecycleBeforeData,
-    /// A checkpoint writes records to the heap's file that are not durable in the log.
-    FoldUnsynced,
-    /// Recovery goes on in the next segment of the write-ahead log although the one before ends in a torn record.
-    SkipSegmentEnd,
     /// Private pages are given back before a checkpoint has written what is in them.
     DropEarly,
     /// A migration stores the type of a root outside of its transaction.
@@ -203,16 +183,12 @@ pub enum Bug {
     CycleFromOldRoot,
     /// The copies of a transaction that was rolled back are taken for what is in the heap.
     KeepStaleCopies,
-    /// Recovery relies on what a killed process has stored, which may be in a cache only.
-    TrustLeftovers,
     /// A copy of a file in use is opened as if it were that file.
     TakeCopies,
     /// Nobody looks whether the file of an open heap still has a name.
     OverlookRemoval,
     /// Nobody looks whether a log still has its name.
     TrustLogName,
-    /// Of copies of a heap, the logs with the same number are taken for the same.
-    LogsCountAlike,
     /// A handle is told that its root is gone, or has another type, before that is durable.
     TellAtOnce,
     /// What failed syncs have left in the page cache, while a heap was made ready for a log, is taken to be on the disk.

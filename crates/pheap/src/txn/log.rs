@@ -239,7 +239,7 @@ impl Log {
                 done += n;
             }
         }
-        if !self.staged.is_empty() && !bug(Bug::NoUndoEntry) {
+        if !self.staged.is_empty() {
             self.append_with_room(media, &mut grow)?;
         }
         if self.kept.is_none() && !bug(Bug::NoFenceAfterUndo) {
@@ -273,9 +273,7 @@ impl Log {
         self.generation += 1;
         // SAFETY: the region's header is mapped, and its generation is written by its log alone.
         unsafe { self.header.set_generation(media, self.generation) };
-        if !bug(Bug::NoFenceAfterReset) {
-            media.fence();
-        }
+        media.fence();
         self.segment = 0;
         self.at = self.segments[0].first_entry();
         self.left = self.segments[0].end() - self.at;

@@ -223,7 +223,7 @@ impl Builder {
         let live = unsafe { LiveSlots::read(base, &header) };
 
         let was_closed = header.in_use == Use::Closed;
-        if media.needs_flush() && !bug(Bug::TrustLeftovers) {
+        if media.needs_flush() {
             // A process that was killed may have left stores in caches. What is decided now relies on them, so they must not be lost any more. If it was
             // killed when it had closed the heap, that is the header at most.
             if was_closed {
