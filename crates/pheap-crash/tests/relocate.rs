@@ -265,8 +265,6 @@ macro_rules! found {
 }
 
 found! {
-    a_base_that_is_not_listed_before_pointers_move_there: MoveUnlisted,
-    moved_pointers_that_are_not_flushed: NoFlushOfMoved,
     a_list_that_shrinks_too_early: ShrinkBeforeMoved,
     a_log_that_is_replayed_over_pointers_that_have_moved: KeepGeneration,
 }

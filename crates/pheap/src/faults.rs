@@ -5,54 +5,99 @@
 #[cfg(feature = "sim")]
 pub mod mutant;
 
+/// Builds with the simulator have this; in others it has no value, so that whatever holds one is compiled to nothing there.
 #[cfg(feature = "sim")]
-use std::cell::Cell;
-#[cfg(feature = "sim")]
-use std::panic::Location;
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Lab;
+#[cfg(not(feature = "sim"))]
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Lab {}
 
-#[cfg(feature = "sim")]
-use mutant::{Kind, is_dropped};
+impl Lab {
+    /// The lab, in builds that have one.
+    #[inline(always)]
+    pub(crate) const fn here() -> Option<Lab> {
+        #[cfg(feature = "sim")]
+        return Some(Lab);
+        #[cfg(not(feature = "sim"))]
+        None
+    }
+}
+
+/// What a place in the source asks for, and a mutant may not get.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[allow(unreachable_pub)] // public in builds with the simulator
+pub enum Kind {
+    /// That the lines of some bytes are written back.
+    Flush,
+    /// That what was flushed is durable before anything that follows.
+    Fence,
+    /// That something is in a log: an entry, a record, or a range of one.
+    LogEntry,
+    /// That bytes are written to a file.
+    Write,
+    /// That a file is synced, or a directory.
+    FileSync,
+    /// Whether what was read is what was written.
+    Checksum,
+    /// A lock.
+    Lock,
+}
+
+/// What a mutant does at its site.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[allow(unreachable_pub, dead_code)] // public, and asked for, in builds with the simulator
+pub enum Mutation {
+    /// What the site asks for is not done; a test of a checksum always says that it is right.
+    Drop,
+    /// It is done, but too late: a flush or a write just after the next fence or sync, a fence or sync after the next flush or write.
+    Delay,
+}
+
+/// What is to become of what the caller asks for. `None`, it is done, outside of the crash explorer's builds.
+#[inline(always)]
+#[track_caller]
+pub(crate) fn mutation(_kind: Kind) -> Option<Mutation> {
+    #[cfg(feature = "sim")]
+    return mutant::reached(_kind, std::panic::Location::caller());
+    #[cfg(not(feature = "sim"))]
+    None
+}
+
+/// [`mutation`], for what cannot come late: whether it is to be left out.
+#[inline(always)]
+#[track_caller]
+pub(crate) fn is_left_out(_kind: Kind) -> bool {
+    #[cfg(feature = "sim")]
+    return mutant::is_dropped(_kind, std::panic::Location::caller());
+    #[cfg(not(feature = "sim"))]
+    false
+}
+
+/// Whether it is watched who takes locks.
+#[inline(always)]
+pub(crate) fn watches_locks() -> bool {
+    #[cfg(feature = "sim")]
+    return mutant::watches_locks();
+    #[cfg(not(feature = "sim"))]
+    false
+}
 
 /// Whether a seeded bug is switched on. Always `false` outside the crash explorer's builds.
 #[inline(always)]
 pub(crate) fn bug(_bug: Bug) -> bool {
     #[cfg(feature = "sim")]
-    if bug_is(_bug) {
-        return true;
-    }
+    return mutant::seeded_bug() == Some(_bug);
+    #[cfg(not(feature = "sim"))]
     false
-}
-
-#[cfg(feature = "sim")]
-thread_local! {
-    static BUG: Cell<Option<Bug>> = const { Cell::new(None) };
-}
-
-/// Switches a seeded bug on for this thread, or all off.
-#[cfg(feature = "sim")]
-pub fn set_bug(bug: Option<Bug>) {
-    BUG.set(bug);
-}
-
-/// The one that this thread has, for threads that it starts.
-#[cfg(feature = "sim")]
-pub fn seeded_bug() -> Option<Bug> {
-    BUG.get()
-}
-
-#[cfg(feature = "sim")]
-fn bug_is(bug: Bug) -> bool {
-    BUG.get() == Some(bug)
 }
 
 /// Whether a checksum, or another word by which something that was read proves to be what was written, is what it should be.
 #[inline(always)]
-#[cfg_attr(feature = "sim", track_caller)]
+#[track_caller]
 pub(crate) fn holds<T: PartialEq>(found: T, expected: T) -> bool {
     let holds = found == expected;
-    #[cfg(feature = "sim")]
-    let holds = is_dropped(Kind::Checksum, Location::caller()) || holds;
-    holds
+    is_left_out(Kind::Checksum) || holds
 }
 
 /// A place where a test of this crate can let the thread panic, as it would if there were a mistake in pheap. Nothing in a program.
@@ -92,20 +137,12 @@ pub(crate) mod panics {
 /// Protocol bugs that the crash explorer must find; see `pheap-crash`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-#[cfg_attr(not(feature = "sim"), allow(unreachable_pub))]
+#[allow(unreachable_pub)] // public in builds with the simulator
 pub enum Bug {
-    /// A redo record is not fenced before the transaction is acknowledged.
-    NoFenceAfterRecord,
     /// An undo entry is not fenced before the store that it covers.
     NoFenceAfterUndo,
-    /// A store in place has no undo entry.
-    NoUndoEntry,
-    /// Data is not flushed before the undo log is retired.
-    NoFlushBeforeCommit,
     /// The redo log is reset before its data is durable.
     ResetBeforeData,
-    /// The reset of the log is not durable when the log is written again.
-    NoFenceAfterReset,
     /// A root's removal is not durable when its memory is given to another.
     ReuseBeforeRemoval,
     /// Each root of a transaction gets a record of its own.
@@ -114,14 +151,10 @@ pub enum Bug {
     StaleOtherLogs,
     /// Recovery leaves the generation of the logs as it is.
     KeepGeneration,
-    /// Fresh objects that are too large for the record are not durable before it.
-    NoFlushOfFresh,
     /// Recovery retires the log before the data that it restored is durable.
     RecoveryResetsFirst,
     /// The header does not know of a new base while pointers move there.
     MoveUnlisted,
-    /// Pointers that have moved are not flushed before the header forgets the old base.
-    NoFlushOfMoved,
     /// The header forgets the old base before pointers move.
     ShrinkBeforeMoved,
     /// A sweep frees slots and spans while the log has records that name them.
@@ -142,14 +175,6 @@ pub enum Bug {
     RollbackToSwept,
     /// Opening a heap leaves the live slots named that an orderly close has stored.
     KeepLiveSlots,
-    /// A transaction is acknowledged before its record in the write-ahead log is synced.
-    NoSyncOfLog,
-    /// Segments of the write-ahead log are used again before the heap's file is synced.
-    RecycleBeforeData,
-    /// A checkpoint writes records to the heap's file that are not durable in the log.
-    FoldUnsynced,
-    /// Recovery goes on in the next segment of the write-ahead log although the one before ends in a torn record.
-    SkipSegmentEnd,
     /// Private pages are given back before a checkpoint has written what is in them.
     DropEarly,
     /// A migration stores the type of a root outside of its transaction.
@@ -158,16 +183,12 @@ pub enum Bug {
     CycleFromOldRoot,
     /// The copies of a transaction that was rolled back are taken for what is in the heap.
     KeepStaleCopies,
-    /// Recovery relies on what a killed process has stored, which may be in a cache only.
-    TrustLeftovers,
     /// A copy of a file in use is opened as if it were that file.
     TakeCopies,
     /// Nobody looks whether the file of an open heap still has a name.
     OverlookRemoval,
     /// Nobody looks whether a log still has its name.
     TrustLogName,
-    /// Of copies of a heap, the logs with the same number are taken for the same.
-    LogsCountAlike,
     /// A handle is told that its root is gone, or has another type, before that is durable.
     TellAtOnce,
     /// What failed syncs have left in the page cache, while a heap was made ready for a log, is taken to be on the disk.

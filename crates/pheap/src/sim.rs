@@ -21,15 +21,13 @@ use std::sync::{Mutex, MutexGuard};
 
 use xxhash_rust::xxh3::Xxh3;
 
-pub use crate::faults::{Bug, mutant, seeded_bug, set_bug};
+pub use crate::faults::Bug;
+pub use crate::faults::mutant::{self, seeded_bug, set_bug};
+use crate::os::reservation::Place;
+use crate::os::simulated::Memory;
 pub use crate::tuning::Tuning;
-use crate::units::{LINE, LINE_WORDS, lines};
+use crate::units::{LINE, LINE_WORDS, bytes, lines};
 pub(crate) use source::Source;
-
-fn bytes(words: &[u64]) -> &[u8] {
-    // SAFETY: any words are bytes.
-    unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), size_of_val(words)) }
-}
 
 /// Words that are compared at a time.
 const CHUNK: usize = 512;
@@ -63,7 +61,8 @@ pub struct Sim {
 
 #[derive(Debug, Default)]
 struct State {
-    base: usize,
+    /// Where it is mapped.
+    place: Option<Place>,
     durable: Vec<u64>,
     /// Behind the end of the heap: what an interrupted growth has left in the file.
     tail: Vec<u64>,
@@ -215,38 +214,51 @@ impl Sim {
         state.seen.truncate(words);
     }
 
-    /// # Safety
-    /// `base` is where `len` bytes are mapped, until the next call; all of it may be read, and what is new of it written.
-    pub(crate) unsafe fn mapped(&self, base: *mut u8, len: usize) {
+    /// The kernel flushes all that was stored.
+    pub(crate) fn sync(&self) {
         let mut state = self.lock();
-        state.base = base.expose_provenance();
-        let (old, new) = (state.durable.len(), len / 8);
+        state.point("sync of the file");
+        let State { pending, in_flight, durable, fresh_durable, .. } = &mut *state;
+        in_flight.clear();
+        for (word, history) in std::mem::take(pending) {
+            if let Some(&value) = history.values.last()
+                && durable[word as usize] != value
+            {
+                durable[word as usize] = value;
+                fresh_durable.insert(word, value);
+            }
+        }
+    }
+}
+
+impl Memory for Sim {
+    fn mapped(&self, place: Place) {
+        let mut state = self.lock();
+        state.place = Some(place);
+        let (old, new) = (state.durable.len(), place.words().len());
         if new <= old {
             return;
         }
         let from_tail = state.tail.len().min(new - old);
         let tail: Vec<u64> = state.tail.drain(..from_tail).collect();
-        for (i, &value) in tail.iter().enumerate().filter(|(_, value)| **value != 0) {
-            // SAFETY: within the new part of the map.
-            unsafe { base.cast::<u64>().add(old + i).write(value) };
-        }
+        tail.iter()
+            .enumerate()
+            .filter(|(_, word)| **word != 0)
+            .for_each(|(i, &word)| place.write(old + i, word));
         state.durable.extend(tail);
         state.durable.resize(new, 0);
         let State { durable, seen, .. } = &mut *state;
         seen.extend_from_slice(&durable[old..]);
     }
 
-    /// # Safety
-    /// `src` is valid for reads of `len` bytes, `dst` for writes; `dst` is in the mapped range; the two do not overlap.
-    pub(crate) unsafe fn store(&self, dst: *mut u8, src: *const u8, len: usize) {
+    fn store(&self, dst: *const u8, len: usize, copy: &mut dyn FnMut()) {
         if len == 0 {
             return;
         }
         let mut state = self.lock();
-        let (first, last) = (state.word(dst as usize), state.word(dst as usize + len - 1));
+        let (first, last) = (state.word(dst.addr()), state.word(dst.addr() + len - 1));
         state.look_at(first, last + 1);
-        // SAFETY: by the caller's promise.
-        unsafe { dst.copy_from_nonoverlapping(src, len) };
+        copy();
         for word in first..=last {
             let value = state.mapped_words(word, word + 1)[0];
             if value != state.seen[word] {
@@ -256,7 +268,7 @@ impl Sim {
         }
     }
 
-    pub(crate) fn flush(&self, addr: *const u8, len: usize) {
+    fn flush(&self, addr: *const u8, len: usize) {
         let mut state = self.lock();
         for line in lines(addr.addr(), len) {
             let first = state.word(line);
@@ -272,7 +284,7 @@ impl Sim {
         }
     }
 
-    pub(crate) fn fence(&self) {
+    fn fence(&self) {
         let mut state = self.lock();
         state.look_at_expected();
         state.point("fence");
@@ -293,23 +305,7 @@ impl Sim {
         }
     }
 
-    /// The kernel flushes all that was stored.
-    pub(crate) fn sync(&self) {
-        let mut state = self.lock();
-        state.point("sync of the file");
-        let State { pending, in_flight, durable, fresh_durable, .. } = &mut *state;
-        in_flight.clear();
-        for (word, history) in std::mem::take(pending) {
-            if let Some(&value) = history.values.last()
-                && durable[word as usize] != value
-            {
-                durable[word as usize] = value;
-                fresh_durable.insert(word, value);
-            }
-        }
-    }
-
-    pub(crate) fn expect_stores(&self, addr: *const u8, len: usize) {
+    fn expect_stores(&self, addr: *const u8, len: usize) {
         let mut state = self.lock();
         let start = state.word(addr as usize);
         let end = state.word(addr as usize + len + 7).min(state.seen.len());
@@ -318,7 +314,7 @@ impl Sim {
         state.expected.push((start, end));
     }
 
-    pub(crate) fn no_more_stores(&self) {
+    fn no_more_stores(&self) {
         let mut state = self.lock();
         if !state.expected.is_empty() {
             state.look();
@@ -340,20 +336,17 @@ impl State {
     }
 
     fn word(&self, addr: usize) -> usize {
-        (addr - self.base) / 8
+        (addr - self.place.expect("it is mapped").start()) / 8
     }
 
     /// What the mapped image holds now.
     fn mapped_words(&self, start: usize, end: usize) -> &[u64] {
-        let ptr = std::ptr::with_exposed_provenance::<u64>(self.base + start * 8);
-        // SAFETY: `mapped` was promised that the range can be read. The program does not store to it while the simulator, which
-        // was called by the program, looks.
-        unsafe { std::slice::from_raw_parts(ptr, end - start) }
+        &self.place.as_ref().expect("it is mapped").words()[start..end]
     }
 
     /// Finds what the program has stored anywhere since it was last looked at.
     fn look(&mut self) {
-        if self.base == 0 {
+        if self.place.is_none() {
             return;
         }
         for start in (0..self.seen.len()).step_by(CHUNK) {
@@ -441,8 +434,8 @@ mod tests {
         fn new(lines: usize) -> Mapped {
             let mut words = vec![Line([0; LINE_WORDS]); lines].into_boxed_slice();
             let sim = Sim::new(Vec::new());
-            // SAFETY: the box stays where it is, and lives as long as the simulator.
-            unsafe { sim.mapped(words.as_mut_ptr().cast(), lines * LINE) };
+            // SAFETY: the box stays where it is, lives as long as the simulator, and is one thread's.
+            sim.mapped(unsafe { Place::new(words.as_mut_ptr().cast(), (lines * LINE) as u64) });
             Mapped { sim, words }
         }
 
@@ -452,8 +445,8 @@ mod tests {
 
         fn store(&mut self, word: usize, value: u64) {
             let at = self.word(word);
-            // SAFETY: a word of the mapped memory, and one of its own.
-            unsafe { self.sim.store(at, (&raw const value).cast(), 8) };
+            // SAFETY: a word of the mapped memory.
+            self.sim.store(at, 8, &mut || unsafe { at.cast::<u64>().write(value) });
         }
 
         fn flush(&mut self, word: usize) {
@@ -527,11 +520,11 @@ mod tests {
         let mut words = vec![0u64; 24];
         let sim = Sim::new((1..=24).collect());
         sim.truncate(8);
-        // SAFETY: the vector stays where it is, and lives as long as the simulator.
-        unsafe { sim.mapped(words.as_mut_ptr().cast(), 64) };
+        // SAFETY: the vector stays where it is, lives as long as the simulator, and is one thread's.
+        let place = |words: &mut Vec<u64>, len| unsafe { Place::new(words.as_mut_ptr().cast(), len) };
+        sim.mapped(place(&mut words, 64));
         assert_eq!(sim.durable().len(), 24);
-        // SAFETY: as above.
-        unsafe { sim.mapped(words.as_mut_ptr().cast(), 128) };
+        sim.mapped(place(&mut words, 128));
         assert_eq!(words[8..16], [9, 10, 11, 12, 13, 14, 15, 16]);
         assert_eq!(words[16], 0);
 

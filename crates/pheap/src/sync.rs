@@ -17,24 +17,23 @@ pub(crate) mod model;
 #[cfg(all(feature = "sim", not(all(test, pheap_loom))))]
 mod watched;
 
+#[cfg(all(test, pheap_loom))]
+use model as these;
 #[cfg(not(any(feature = "sim", all(test, pheap_loom))))]
-pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
-#[cfg(not(all(test, pheap_loom)))]
-pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64};
+use parking_lot as these;
+#[cfg(all(feature = "sim", not(all(test, pheap_loom))))]
+use watched as these;
+
+pub(crate) use these::{Condvar, Mutex, MutexGuard, RawRwLock, RwLock};
 
 #[cfg(all(test, pheap_loom))]
-pub(crate) use model::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, RwLock};
-#[cfg(all(feature = "sim", not(all(test, pheap_loom))))]
-pub(crate) use watched::{Condvar, Mutex, MutexGuard, RwLock, is_left_out};
+pub(crate) use model::{AtomicBool, AtomicU64};
+#[cfg(not(all(test, pheap_loom)))]
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64};
 
 pub(crate) use parking_lot::lock_api::{
     RawRwLock as RawLock, RawRwLockRecursive as RawLockRecursive, RawRwLockTimed as RawLockTimed,
 };
-/// What is below the lock of a region; and the lock of a `static`. The models leave both alone.
-#[cfg(any(not(feature = "sim"), all(test, pheap_loom)))]
-pub(crate) use parking_lot::{Mutex as StaticMutex, RawRwLock};
-#[cfg(all(feature = "sim", not(all(test, pheap_loom))))]
-pub(crate) use watched::{Mutex as StaticMutex, RawRwLock};
 
 /// What those use who wait for the owner of a [bias](bias::Bias). Never watched: while locks are, there is no owner.
 #[cfg(all(test, pheap_loom))]
@@ -44,7 +43,7 @@ use parking_lot::{Condvar as BiasCondvar, Mutex as BiasMutex};
 
 /// Shows `f` what a mutex guards. In a forked child, which is not to lock it, nobody does; so what is there stays as it is, and is whole if nobody had locked it when the child was made: else
 /// `None`.
-#[cfg_attr(feature = "sim", track_caller)]
+#[track_caller]
 pub(crate) fn look_at<T, R>(mutex: &Mutex<T>, forked: bool, f: impl FnOnce(&T) -> R) -> Option<R> {
     if !forked {
         return Some(f(&mutex.lock()));
@@ -54,22 +53,6 @@ pub(crate) fn look_at<T, R>(mutex: &Mutex<T>, forked: bool, f: impl FnOnce(&T) -
     return (!mutex.is_locked()).then(|| f(unsafe { &*mutex.data_ptr() }));
     #[cfg(all(test, pheap_loom))]
     None
-}
-
-/// Whether locks may be entered without being taken. Not while it is watched who takes them.
-#[inline(always)]
-pub(crate) fn may_be_biased() -> bool {
-    #[cfg(all(feature = "sim", not(all(test, pheap_loom))))]
-    return !crate::faults::mutant::watches_locks();
-    #[cfg(not(all(feature = "sim", not(all(test, pheap_loom)))))]
-    true
-}
-
-/// Says that a lock which is not of this module is about to be looked at here: for mutants.
-#[cfg(not(all(feature = "sim", not(all(test, pheap_loom)))))]
-#[inline(always)]
-pub(crate) fn is_left_out(_: &'static std::panic::Location<'static>) -> bool {
-    false
 }
 
 /// A mistake that a model seeds, and must find.

@@ -5,8 +5,7 @@
 
 /// When what is done in another way. Any values are right; those of [`SHIPPED`](Self::SHIPPED) are fast.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-// The simulator makes it public.
-#[cfg_attr(not(feature = "sim"), allow(unreachable_pub))]
+#[allow(unreachable_pub)] // public in builds with the simulator
 pub struct Tuning {
     /// Copies that a write set takes, at most as many as it can number; half as many where a fence costs nothing.
     pub copies: usize,
@@ -24,7 +23,7 @@ pub struct Tuning {
     pub streak: u64,
 }
 
-#[cfg_attr(not(feature = "sim"), allow(unreachable_pub))]
+#[allow(unreachable_pub)]
 impl Tuning {
     /// What every heap gets.
     pub const SHIPPED: Tuning = Tuning {

@@ -31,6 +31,18 @@ pub(crate) unsafe fn copy_words(dst: *mut u64, src: *const u64, len: usize) {
     }
 }
 
+/// Words as bytes.
+pub(crate) fn bytes(words: &[u64]) -> &[u8] {
+    // SAFETY: so many bytes, of which any are valid, borrowed as the words are.
+    unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), size_of_val(words)) }
+}
+
+/// [`bytes`], to be written.
+pub(crate) fn bytes_mut(words: &mut [u64]) -> &mut [u8] {
+    // SAFETY: so many bytes, borrowed as the words are; any bytes are words.
+    unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), size_of_val(words)) }
+}
+
 /// Addresses of the lines that hold `len` bytes at `addr`.
 #[inline(always)]
 pub(crate) fn lines(addr: usize, len: usize) -> impl Iterator<Item = usize> {

@@ -137,7 +137,7 @@ impl Source {
         let skipped = [
             "src/sim",
             "src/faults",
-            "kept_maps",
+            "media/late",
             "tests.rs",
             "heap/check/",
             "heap/simulated",
@@ -146,11 +146,14 @@ impl Source {
         ]
         .iter()
         .any(|part| file.contains(part));
+        // Those tell who has called them when they panic.
+        let panics =
+            ["/api/", "/collections/", "/ptr.rs", "/__private/"].iter().any(|part| file.contains(part));
         // Lines up to this one belong to a helper, or to a test.
         let mut passed = 0;
         for (i, text) in lines.iter().enumerate() {
             let code = text.trim_start();
-            if text.contains("track_caller)]") && i >= passed {
+            if text.contains("#[track_caller]") && i >= passed && !skipped && !panics {
                 let head = (i..lines.len()).find(|&j| lines[j].contains("fn ")).unwrap_or(i);
                 let name = lines[head].split("fn ").nth(1).unwrap_or_default();
                 let name: String = name.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();

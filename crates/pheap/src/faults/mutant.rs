@@ -15,24 +15,8 @@ use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-/// What a site asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Kind {
-    /// That the lines of some bytes are written back.
-    Flush,
-    /// That what was flushed is durable before anything that follows.
-    Fence,
-    /// That something is in a log: an entry, a record, or a range of one.
-    LogEntry,
-    /// That bytes are written to a file.
-    Write,
-    /// That a file is synced, or a directory.
-    FileSync,
-    /// Whether what was read is what was written.
-    Checksum,
-    /// A lock.
-    Lock,
-}
+use super::Bug;
+pub use super::{Kind, Mutation};
 
 impl Kind {
     /// All of them.
@@ -67,15 +51,6 @@ impl FromStr for Kind {
         let found = Kind::ALL.into_iter().find(|kind| kind.name() == text);
         found.ok_or_else(|| format!("there is no kind {text:?}, only {}", names()))
     }
-}
-
-/// What a mutant does at its site.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Mutation {
-    /// What the site asks for is not done; a test of a checksum always says that it is right.
-    Drop,
-    /// It is done, but too late: a flush or a write just after the next fence or sync, a fence or sync after the next flush or write.
-    Delay,
 }
 
 impl Mutation {
@@ -205,6 +180,7 @@ fn note(hits: &mut Option<Hits>, kind: Kind, place: &'static Location<'static>, 
 }
 
 thread_local! {
+    static BUG: Cell<Option<Bug>> = const { Cell::new(None) };
     static MUTANT: Cell<Option<Mutant>> = const { Cell::new(None) };
     static FIRED: Cell<u64> = const { Cell::new(0) };
     /// Whether this thread has switched on the one that is shared.
@@ -232,6 +208,17 @@ fn share(change: impl FnOnce(&mut Shared)) {
     let mut shared = shared();
     change(&mut shared);
     SHARES.store(shared.mutant.is_some() || shared.hits.is_some(), Ordering::Release);
+}
+
+/// Switches a seeded bug on for this thread, or all off.
+pub fn set_bug(bug: Option<Bug>) {
+    BUG.set(bug);
+}
+
+/// The one that this thread has, for threads that it starts.
+#[inline]
+pub fn seeded_bug() -> Option<Bug> {
+    BUG.get()
 }
 
 /// Switches a mutant on, or all off: for this thread, or for all if it is one of a lock.
@@ -343,7 +330,10 @@ pub(crate) fn reached(kind: Kind, place: &'static Location<'static>) -> Option<M
 /// [`reached`], for what cannot come late. Returns whether it is to be left out.
 #[inline]
 pub(crate) fn is_dropped(kind: Kind, place: &'static Location<'static>) -> bool {
-    reached_by_thread(kind, place, false).is_some()
+    match kind {
+        Kind::Lock => reached(kind, place) == Some(Mutation::Drop),
+        _ => reached_by_thread(kind, place, false).is_some(),
+    }
 }
 
 fn reached_by_thread(kind: Kind, place: &'static Location<'static>, delays: bool) -> Option<Mutation> {
@@ -401,13 +391,13 @@ mod tests {
         let [(first, 2), (second, 2)] = found[..] else { panic!("{found:?}") };
         note_sites(false);
         set_mutant(Some(Mutant { site: second, mutation: Mutation::Delay }));
-        assert_eq!((both(), fired()), ((None, Some(Mutation::Delay)), 1));
+        assert_eq!((both(), FIRED.get()), ((None, Some(Mutation::Delay)), 1));
         set_mutant(Some(Mutant { site: first, mutation: Mutation::Drop }));
-        assert_eq!((both(), fired()), ((Some(Mutation::Drop), None), 1));
+        assert_eq!((both(), FIRED.get()), ((Some(Mutation::Drop), None), 1));
         let elsewhere = std::thread::spawn(move || flush()).join().unwrap();
         assert_eq!(elsewhere, None);
         set_mutant(None);
-        assert_eq!((both(), fired()), ((None, None), 0));
+        assert_eq!((both(), FIRED.get()), ((None, None), 0));
     }
 
     #[test]

@@ -15,8 +15,8 @@ use crate::wal::Wal;
 
 impl HeapInner {
     /// Ends the use of a heap on a simulated medium as the death of its process would: nothing more reaches the medium.
-    #[cfg(feature = "sim")]
-    pub(crate) fn abandon(&self) {
+    #[allow(dead_code)] // the simulator's
+    pub(super) fn abandon(&self) {
         if self.state.swap(CLOSED, Ordering::Relaxed) == CLOSED {
             return;
         }

@@ -115,7 +115,7 @@ pub(crate) struct Creation<'a> {
 }
 
 impl<'a> Creation<'a> {
-    #[cfg_attr(feature = "sim", track_caller)]
+    #[track_caller]
     pub(super) fn lock(heap: &'a HeapInner) -> Creation<'a> {
         Creation { heap, guard: ManuallyDrop::new(heap.creation.lock()) }
     }

@@ -232,7 +232,7 @@ impl HeapInner {
     ///
     /// # Errors
     /// [`Error::NoSuchRoot`].
-    #[cfg_attr(feature = "sim", track_caller)]
+    #[track_caller]
     pub(crate) fn region(&self, name: &str) -> Result<Arc<Region>> {
         let _tables = self.tables.lock(); // nobody is to find a root that is being removed
         let directory = self.directory.lock();
@@ -240,13 +240,13 @@ impl HeapInner {
     }
 
     /// All regions.
-    #[cfg_attr(feature = "sim", track_caller)]
+    #[track_caller]
     fn regions(&self) -> Vec<Arc<Region>> {
         self.directory.lock().values().cloned().collect()
     }
 
     /// All regions. `None` only in a forked child, if the directory was being changed.
-    #[cfg_attr(feature = "sim", track_caller)]
+    #[track_caller]
     fn look_at_regions(&self) -> Option<Vec<Arc<Region>>> {
         look_at(&self.directory, self.is_forked(), |directory| directory.values().cloned().collect())
     }

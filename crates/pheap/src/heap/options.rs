@@ -194,14 +194,6 @@ impl Options {
         self
     }
 
-    /// Other numbers than those that are shipped.
-    #[cfg(feature = "sim")]
-    #[doc(hidden)]
-    pub fn tuning(mut self, tuning: crate::sim::Tuning) -> Options {
-        self.tuning = tuning;
-        self
-    }
-
     /// Fails unless these options make sense.
     pub(super) fn check(&self) -> Result<()> {
         if !self.arena_size.is_power_of_two() || self.arena_size < 8 * PAGE {

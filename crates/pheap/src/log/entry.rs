@@ -1,10 +1,6 @@
 //! Entries of a log: how they are put together, and how they are read.
 
-#[cfg(feature = "sim")]
-use std::panic::Location;
-
-#[cfg(feature = "sim")]
-use crate::faults::mutant;
+use crate::faults;
 use crate::os::cpu;
 use crate::units::{LINE, LINE_WORDS, copy_words};
 
@@ -54,10 +50,9 @@ impl Staged {
     /// # Safety
     /// `src` is valid for reads of `words` words, all of them with definite bytes.
     #[inline]
-    #[cfg_attr(feature = "sim", track_caller)]
+    #[track_caller]
     pub(crate) unsafe fn add(&mut self, offset: u64, src: *const u64, words: usize) {
-        #[cfg(feature = "sim")]
-        if mutant::is_dropped(mutant::Kind::LogEntry, Location::caller()) {
+        if faults::is_left_out(faults::Kind::LogEntry) {
             return;
         }
         let mut done = 0;
@@ -81,7 +76,7 @@ impl Staged {
     /// # Safety
     /// Copies and originals are valid for reads of so many words, with definite bytes; nobody writes the originals meanwhile; `room` is not too small.
     #[inline(always)]
-    #[cfg_attr(feature = "sim", track_caller)]
+    #[track_caller]
     pub(crate) unsafe fn add_changes(
         &mut self,
         copies: impl Iterator<Item = (usize, *mut u64, usize)> + Clone,
@@ -98,8 +93,7 @@ impl Staged {
             let mut end = start.add(self.words.len());
             let mut ahead = copies.clone().skip(AHEAD);
             for (addr, copy, words) in copies {
-                #[cfg(feature = "sim")]
-                if mutant::is_dropped(mutant::Kind::LogEntry, Location::caller()) {
+                if faults::is_left_out(faults::Kind::LogEntry) {
                     continue;
                 }
                 let (offset, original) = ((addr - base) as u64, std::ptr::with_exposed_provenance(addr));

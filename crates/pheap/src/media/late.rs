@@ -1,14 +1,16 @@
 //! What a [mutant](crate::faults::mutant) makes of a flush, a fence or a log entry: nothing, or the same a little later.
 
 use std::cell::{Cell, RefCell};
-use std::panic::Location;
 
-use crate::faults::mutant::{Kind, Mutation, is_dropped, reached};
+use crate::faults::{Kind, Lab, Mutation, is_left_out, mutation};
 use crate::media::{Media, Medium};
 
-/// What is late on a medium.
+/// What is late on a medium. Nothing but in the lab.
+#[derive(Debug)]
+pub(crate) struct Late(Option<(Things, Lab)>);
+
 #[derive(Debug, Default)]
-pub(crate) struct Late {
+struct Things {
     /// Comes after the next fence: addresses and lengths.
     flushes: RefCell<Vec<(usize, usize)>>,
     /// Comes after the next flush.
@@ -17,43 +19,54 @@ pub(crate) struct Late {
     append: Cell<bool>,
 }
 
-type Place = &'static Location<'static>;
+impl Late {
+    pub(crate) fn new() -> Late {
+        Late(Lab::here().map(|lab| (Things::default(), lab)))
+    }
+}
 
 impl Media {
     /// Whether a flush is not to take place now.
-    pub(in crate::media) fn keeps_from_flushing(&self, addr: *const u8, len: usize, place: Place) -> bool {
-        let kind = match &self.medium {
-            Medium::Sim(_) => Kind::Flush,
-            Medium::Wal(_) => Kind::LogEntry,
-            _ => return false,
+    #[inline(always)]
+    #[track_caller]
+    pub(in crate::media) fn keeps_from_flushing(&self, addr: *const u8, len: usize) -> bool {
+        let Some((late, _)) = &self.late.0 else { return false };
+        let mutation = match &self.medium {
+            Medium::Sim(..) => mutation(Kind::Flush),
+            Medium::Wal(_) => mutation(Kind::LogEntry),
+            _ => None,
         };
-        let mutation = reached(kind, place);
         if mutation == Some(Mutation::Delay) {
-            self.late.flushes.borrow_mut().push((addr.addr(), len));
+            late.flushes.borrow_mut().push((addr.addr(), len));
         }
         mutation.is_some()
     }
 
     /// Whether a fence is not to take place now.
-    pub(in crate::media) fn keeps_from_fencing(&self, place: Place) -> bool {
+    #[inline(always)]
+    #[track_caller]
+    pub(in crate::media) fn keeps_from_fencing(&self) -> bool {
+        let Some((late, _)) = &self.late.0 else { return false };
         let mutation = match &self.medium {
-            Medium::Sim(_) => reached(Kind::Fence, place),
-            Medium::Synced(_) => reached(Kind::FileSync, place),
-            Medium::Wal(_) => return self.keeps_from_recording(place),
-            _ => return false,
+            Medium::Sim(..) => mutation(Kind::Fence),
+            Medium::Synced(_) => mutation(Kind::FileSync),
+            Medium::Wal(_) => return self.keeps_from_recording(),
+            _ => None,
         };
         if mutation == Some(Mutation::Delay) {
-            self.late.fence.set(true);
+            late.fence.set(true);
         }
         mutation.is_some()
     }
 
     /// Whether what was noted is not to be recorded now. A late record is part of the next one.
-    pub(in crate::media) fn keeps_from_recording(&self, place: Place) -> bool {
-        if self.noted.borrow().is_empty() {
+    #[inline(always)]
+    #[track_caller]
+    pub(in crate::media) fn keeps_from_recording(&self) -> bool {
+        if Lab::here().is_none() || self.noted.borrow().is_empty() {
             return false;
         }
-        let mutation = reached(Kind::LogEntry, place);
+        let mutation = mutation(Kind::LogEntry);
         if mutation == Some(Mutation::Drop) {
             self.noted.borrow_mut().clear();
         }
@@ -61,36 +74,44 @@ impl Media {
     }
 
     /// A flush has taken place.
+    #[inline(always)]
     pub(in crate::media) fn has_flushed(&self) {
-        if self.late.fence.take() {
+        if self.late.0.as_ref().is_some_and(|(late, _)| late.fence.take()) {
             self.fence_now();
         }
     }
 
     /// A fence has taken place.
+    #[inline(always)]
     pub(in crate::media) fn has_fenced(&self) {
-        self.late.fence.set(false);
-        let late = self.late.flushes.take();
-        late.into_iter().for_each(|(addr, len)| self.flush_now(std::ptr::with_exposed_provenance(addr), len));
+        let Some((late, _)) = &self.late.0 else { return };
+        late.fence.set(false);
+        let flushes = late.flushes.take();
+        flushes
+            .into_iter()
+            .for_each(|(addr, len)| self.flush_now(std::ptr::with_exposed_provenance(addr), len));
     }
 
     /// Whether a log entry is to be left out. If it is late instead, [`appends_late`](Self::appends_late) will say so.
-    pub(crate) fn drops_entry(&self, place: Place) -> bool {
+    #[inline(always)]
+    #[track_caller]
+    pub(crate) fn drops_entry(&self) -> bool {
+        let Some((late, _)) = &self.late.0 else { return false };
         if self.wal().is_some() {
             // It is for rollback only.
-            return is_dropped(Kind::LogEntry, place);
+            return is_left_out(Kind::LogEntry);
         }
-        let mutation = reached(Kind::LogEntry, place);
-        self.late.append.set(mutation == Some(Mutation::Delay));
+        let mutation = mutation(Kind::LogEntry);
+        late.append.set(mutation == Some(Mutation::Delay));
         mutation == Some(Mutation::Drop)
     }
 
     /// Whether what is being appended is not to be flushed now.
     pub(in crate::media) fn appends_late(&self, addr: *const u8, len: usize) -> bool {
-        let late = self.late.append.take();
-        if late {
-            self.late.flushes.borrow_mut().push((addr.expose_provenance(), len));
-        }
-        late
+        let Some((late, _)) = self.late.0.as_ref().filter(|(late, _)| late.append.take()) else {
+            return false;
+        };
+        late.flushes.borrow_mut().push((addr.expose_provenance(), len));
+        true
     }
 }

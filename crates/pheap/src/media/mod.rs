@@ -13,23 +13,20 @@
 //!
 //! Knows addresses and lengths. Must not know what is stored there, nor in which order a protocol needs it.
 
-#[cfg(feature = "sim")]
 mod late;
 mod synced;
 
 use std::cell::RefCell;
-#[cfg(feature = "sim")]
-use std::panic::Location;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 
 use crate::error::{Error, Result};
-use crate::faults::may_panic;
-#[cfg(feature = "sim")]
-use crate::faults::mutant;
+use crate::faults::{Kind, Lab, is_left_out, may_panic};
 use crate::log::{Range, Staged};
 use crate::os::cpu;
 use crate::os::cpu::FlushInstruction;
+use crate::os::reservation::Place;
+use crate::os::simulated::Memory;
 use crate::units::{LINE, LINE_WORDS, copy_words, lines};
 use crate::wal::Wal;
 pub(crate) use synced::SyncedFile;
@@ -45,8 +42,9 @@ pub(crate) enum Medium {
     Wal(Arc<Wal>),
     /// They are durable when the file is synced: while a heap is made ready for `Wal`.
     Synced(Arc<SyncedFile>),
-    #[cfg(feature = "sim")]
-    Sim(Arc<crate::sim::Sim>),
+    /// They are durable when the simulator says so.
+    #[allow(dead_code)] // the simulator's
+    Sim(Arc<dyn Memory>, Lab),
 }
 
 impl Medium {
@@ -59,27 +57,18 @@ impl Medium {
         }
     }
 
-    /// Whether runs must be repeatable.
-    pub(crate) fn is_simulated(&self) -> bool {
-        match self {
-            #[cfg(feature = "sim")]
-            Medium::Sim(_) => true,
-            #[cfg(feature = "sim")]
-            Medium::Synced(synced) => synced.is_simulated(),
-            Medium::Wal(wal) => wal.is_simulated(),
-            _ => false,
-        }
-    }
-
     /// Tells the simulator how much of the heap is mapped, and where.
     ///
     /// # Safety
-    /// `len` bytes are mapped at `base`, until the next call.
-    pub(crate) unsafe fn mapped(&self, _base: *mut u8, _len: u64) {
-        #[cfg(feature = "sim")]
-        if let Medium::Sim(sim) = self {
-            // SAFETY: by the caller's promise.
-            unsafe { sim.mapped(_base, _len as usize) };
+    /// `len` bytes are mapped at `base`, until the next call or as long as this is used. Nobody stores to them while the simulator looks, which
+    /// is called by who stores.
+    pub(crate) unsafe fn mapped(&self, base: *mut u8, len: u64) {
+        // SAFETY: mapped until the next call, or as long as this is used, and nobody stores while the simulator looks: the caller has promised both.
+        let place = unsafe { Place::new(base, len) };
+        match self {
+            Medium::Sim(sim, _) => sim.mapped(place),
+            Medium::Synced(synced) => synced.set_copy(place),
+            _ => {}
         }
     }
 }
@@ -91,7 +80,6 @@ pub(crate) struct Media {
     counters: Arc<Counters>,
     /// With a write-ahead log: addresses and lengths of what the next record holds.
     noted: RefCell<Vec<(usize, usize)>>,
-    #[cfg(feature = "sim")]
     late: late::Late,
 }
 
@@ -138,13 +126,7 @@ impl Gauge {
 
 impl Media {
     pub(crate) fn new(medium: Medium) -> Media {
-        Media {
-            medium,
-            counters: Arc::default(),
-            noted: RefCell::default(),
-            #[cfg(feature = "sim")]
-            late: late::Late::default(),
-        }
+        Media { medium, counters: Arc::default(), noted: RefCell::default(), late: late::Late::new() }
     }
 
     pub(crate) fn counters(&self) -> &Arc<Counters> {
@@ -175,7 +157,7 @@ impl Media {
     #[inline(always)]
     pub(crate) unsafe fn append_ahead(&self, dst: *mut u64, words: &[u64]) {
         if let Medium::Pmem(_) = &self.medium {
-            // SAFETY: by the caller's promise.
+            // SAFETY: `dst` is a line's, valid for `words`, which are one line or more: the caller has promised all of it.
             unsafe { cpu::stream(dst.add(LINE_WORDS), words.get_unchecked(LINE_WORDS..)) };
         }
     }
@@ -191,15 +173,15 @@ impl Media {
         self.counters.log_bytes.add(words.len() as u64 * 8);
         match &self.medium {
             Medium::Process | Medium::Wal(_) | Medium::Synced(_) => {
-                // SAFETY: by the caller's promise.
+                // SAFETY: `dst` is valid for writes of `words`, as the caller has promised.
                 unsafe { dst.copy_from_nonoverlapping(words.as_ptr(), words.len()) };
             }
-            // SAFETY: by the caller's promise.
+            // SAFETY: `dst` is a line's, valid for `words`, which are one line or more: the caller has promised all of it.
             Medium::Pmem(_) => unsafe { cpu::stream(dst, words.get_unchecked(..LINE_WORDS)) },
-            #[cfg(feature = "sim")]
-            Medium::Sim(sim) => {
-                // SAFETY: by the caller's promise.
-                unsafe { sim.store(dst.cast(), words.as_ptr().cast(), words.len() * 8) };
+            Medium::Sim(sim, _) => {
+                // SAFETY: `dst` is valid for writes of `words`, as the caller has promised.
+                let copy = &mut || unsafe { dst.copy_from_nonoverlapping(words.as_ptr(), words.len()) };
+                sim.store(dst.cast(), words.len() * 8, copy);
                 if !self.appends_late(dst.cast(), words.len() * 8) {
                     sim.flush(dst.cast(), words.len() * 8);
                 }
@@ -216,10 +198,11 @@ impl Media {
     pub(crate) unsafe fn store(&self, dst: *mut u8, src: *const u8, len: usize) {
         may_panic();
         match &self.medium {
-            #[cfg(feature = "sim")]
-            // SAFETY: by the caller's promise.
-            Medium::Sim(sim) => unsafe { sim.store(dst, src, len) },
-            // SAFETY: by the caller's promise.
+            // SAFETY: both are valid for `len` bytes and apart, as the caller has promised.
+            Medium::Sim(sim, _) => {
+                sim.store(dst, len, &mut || unsafe { dst.copy_from_nonoverlapping(src, len) })
+            }
+            // SAFETY: both are valid for `len` bytes and apart, as the caller has promised.
             _ => unsafe { dst.copy_from_nonoverlapping(src, len) },
         }
     }
@@ -232,10 +215,12 @@ impl Media {
     pub(crate) unsafe fn store_words(&self, dst: *mut u64, words: &[u64]) {
         may_panic();
         match &self.medium {
-            #[cfg(feature = "sim")]
-            // SAFETY: by the caller's promise.
-            Medium::Sim(sim) => unsafe { sim.store(dst.cast(), words.as_ptr().cast(), words.len() * 8) },
-            // SAFETY: by the caller's promise.
+            Medium::Sim(sim, _) => {
+                // SAFETY: `dst` is aligned and valid for writes of `words`, as the caller has promised.
+                let copy = &mut || unsafe { copy_words(dst, words.as_ptr(), words.len()) };
+                sim.store(dst.cast(), words.len() * 8, copy);
+            }
+            // SAFETY: `dst` is aligned and valid for writes of `words`, as the caller has promised.
             _ => unsafe { copy_words(dst, words.as_ptr(), words.len()) },
         }
     }
@@ -245,7 +230,7 @@ impl Media {
     ///
     /// # Safety
     /// As for [`store`](Self::store); `dst` is aligned.
-    #[cfg_attr(feature = "sim", track_caller)]
+    #[track_caller]
     pub(crate) unsafe fn store_through(&self, dst: *mut u64, words: &[u64]) {
         let before = match &self.medium {
             Medium::Pmem(_) => dst.align_offset(LINE).min(words.len()),
@@ -253,7 +238,7 @@ impl Media {
         };
         let (first, rest) = words.split_at(before);
         let (lines, last) = rest.split_at(rest.len() / LINE_WORDS * LINE_WORDS);
-        // SAFETY: parts of the place, by the caller's promise; the one in the middle is whole lines.
+        // SAFETY: parts of `dst`, which the caller has promised to be valid for `words` and aligned; the one in the middle is whole lines.
         unsafe {
             let (middle, end) = (dst.add(before), dst.add(before + lines.len()));
             for (dst, words) in [(dst, first), (end, last)] {
@@ -276,30 +261,26 @@ impl Media {
     pub(crate) unsafe fn store_word(&self, dst: *mut u64, value: u64) {
         may_panic();
         compiler_fence(Ordering::SeqCst);
-        #[cfg(feature = "sim")]
-        if let Medium::Sim(sim) = &self.medium {
-            // SAFETY: by the caller's promise.
-            unsafe { sim.store(dst.cast(), (&raw const value).cast(), 8) };
-            return;
+        if let Medium::Sim(sim, _) = &self.medium {
+            // SAFETY: `dst` is aligned and valid for writes, as the caller has promised.
+            return sim.store(dst.cast(), 8, &mut || unsafe { dst.write(value) });
         }
-        // SAFETY: by the caller's promise.
+        // SAFETY: `dst` is aligned and valid, and accessed as an atomic or under one lock, as the caller has promised.
         unsafe { AtomicU64::from_ptr(dst) }.store(value, Ordering::Release);
         compiler_fence(Ordering::SeqCst);
     }
 
     /// Starts to write back the lines that hold `len` bytes at `addr`; done at the next fence.
     #[inline]
-    #[cfg_attr(feature = "sim", track_caller)]
+    #[track_caller]
     pub(crate) fn flush(&self, addr: *const u8, len: usize) {
         if len == 0 {
             return;
         }
-        #[cfg(feature = "sim")]
-        if self.keeps_from_flushing(addr, len, Location::caller()) {
+        if self.keeps_from_flushing(addr, len) {
             return;
         }
         self.flush_now(addr, len);
-        #[cfg(feature = "sim")]
         self.has_flushed();
     }
 
@@ -312,8 +293,7 @@ impl Media {
                 self.counters.flushed_lines.add(lines(addr.addr(), len).count() as u64);
                 instruction.flush(addr, len);
             }
-            #[cfg(feature = "sim")]
-            Medium::Sim(sim) => {
+            Medium::Sim(sim, _) => {
                 self.counters.flushed_lines.add(lines(addr.addr(), len).count() as u64);
                 sim.flush(addr, len);
             }
@@ -322,15 +302,13 @@ impl Media {
 
     /// Waits until all that was appended or flushed before is durable.
     #[inline]
-    #[cfg_attr(feature = "sim", track_caller)]
+    #[track_caller]
     pub(crate) fn fence(&self) {
         may_panic();
-        #[cfg(feature = "sim")]
-        if self.keeps_from_fencing(Location::caller()) {
+        if self.keeps_from_fencing() {
             return;
         }
         self.fence_now();
-        #[cfg(feature = "sim")]
         self.has_fenced();
     }
 
@@ -347,8 +325,7 @@ impl Media {
                 self.counters.fences.add(1);
                 cpu::fence();
             }
-            #[cfg(feature = "sim")]
-            Medium::Sim(sim) => {
+            Medium::Sim(sim, _) => {
                 self.counters.fences.add(1);
                 sim.fence();
             }
@@ -356,7 +333,7 @@ impl Media {
     }
 
     /// [`flush`](Self::flush) and [`fence`](Self::fence).
-    #[cfg_attr(feature = "sim", track_caller)]
+    #[track_caller]
     pub(crate) fn persist(&self, addr: *const u8, len: usize) {
         self.flush(addr, len);
         self.fence();
@@ -372,7 +349,7 @@ impl Media {
 
     /// [`flush`](Self::flush) and [`fence`](Self::fence) for what a write-ahead log does not cover: the header, new arenas, and what only a header
     /// will name.
-    #[cfg_attr(feature = "sim", track_caller)]
+    #[track_caller]
     pub(crate) fn persist_directly(&self, base: *const u8, addr: *const u8, len: usize) {
         let Medium::Wal(wal) = &self.medium else { return self.persist(addr, len) };
         // SAFETY: the caller has just stored so many bytes there, under the lock on the metadata.
@@ -385,10 +362,9 @@ impl Media {
     ///
     /// # Errors
     /// As for [`Wal::append`]; what was noted is forgotten.
-    #[cfg_attr(feature = "sim", track_caller)]
+    #[track_caller]
     pub(crate) fn record(&self, wal: &Wal) -> Result<()> {
-        #[cfg(feature = "sim")]
-        if self.keeps_from_recording(Location::caller()) {
+        if self.keeps_from_recording() {
             return Ok(());
         }
         self.record_noted(wal, false)
@@ -433,11 +409,10 @@ impl Media {
     /// # Errors
     /// As for [`Wal::append`].
     #[inline]
-    #[cfg_attr(feature = "sim", track_caller)]
+    #[track_caller]
     pub(crate) fn record_staged(&self, wal: &Wal, staged: &Staged) -> Result<()> {
         may_panic();
-        #[cfg(feature = "sim")]
-        if mutant::is_dropped(mutant::Kind::LogEntry, Location::caller()) {
+        if is_left_out(Kind::LogEntry) {
             return Ok(());
         }
         self.recorded(wal.append(staged.range_words(), staged.ranges(), false))
@@ -451,11 +426,9 @@ impl Media {
     }
 
     /// With a write-ahead log: takes over what another medium has noted.
-    #[cfg_attr(feature = "sim", track_caller)]
+    #[track_caller]
     pub(crate) fn take_noted(&self, other: &Media) {
-        #[cfg(feature = "sim")]
-        if !other.noted.borrow().is_empty() && mutant::is_dropped(mutant::Kind::LogEntry, Location::caller())
-        {
+        if !other.noted.borrow().is_empty() && is_left_out(Kind::LogEntry) {
             return;
         }
         self.noted.borrow_mut().append(&mut other.noted.borrow_mut());
@@ -482,18 +455,16 @@ impl Media {
 
     /// Tells the simulator that the open transaction may change these bytes by plain stores.
     #[inline(always)]
-    pub(crate) fn expect_stores(&self, _addr: *const u8, _len: usize) {
-        #[cfg(feature = "sim")]
-        if let Medium::Sim(sim) = &self.medium {
-            sim.expect_stores(_addr, _len);
+    pub(crate) fn expect_stores(&self, addr: *const u8, len: usize) {
+        if let Medium::Sim(sim, _) = &self.medium {
+            sim.expect_stores(addr, len);
         }
     }
 
     /// Tells the simulator that plain stores are over.
     #[inline(always)]
     pub(crate) fn no_more_stores(&self) {
-        #[cfg(feature = "sim")]
-        if let Medium::Sim(sim) = &self.medium {
+        if let Medium::Sim(sim, _) = &self.medium {
             sim.no_more_stores();
         }
     }

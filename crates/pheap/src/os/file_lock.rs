@@ -3,41 +3,32 @@
 use std::collections::HashSet;
 use std::fs::{File, TryLockError};
 use std::os::unix::fs::MetadataExt;
-use std::panic::Location;
 use std::path::Path;
-use std::ptr;
-use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::fork::forks;
+use super::own_file::Leaked;
 use crate::error::{Error, Result};
-use crate::sync::{StaticMutex, is_left_out};
+use crate::faults::{Kind, is_left_out};
+use crate::sync::Mutex;
 
-/// Device and inode of the files that this process has open. What a parent has open is not open here.
-type Open = StaticMutex<HashSet<(u64, u64)>>;
-
-/// Null if nothing was open yet.
-static OPEN: AtomicPtr<Open> = AtomicPtr::new(ptr::null_mut());
-
-fn open_files() -> &'static Open {
-    let mut open = OPEN.load(Ordering::Acquire);
-    if open.is_null() {
-        let new = Box::into_raw(Box::new(Open::new(HashSet::new())));
-        open = match OPEN.compare_exchange(open, new, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => new,
-            Err(other) => {
-                // SAFETY: made above, and nobody else has seen it.
-                drop(unsafe { Box::from_raw(new) });
-                other
-            }
-        };
-    }
-    // SAFETY: made by `Box::into_raw`, here or in another thread, and never freed.
-    unsafe { &*open }
+/// Device and inode of the files that a process has open.
+struct Open {
+    /// The process, as counted by [`forks`]: what a parent has open is not open here, and its list may be locked for ever.
+    forks: u64,
+    files: Mutex<HashSet<(u64, u64)>>,
 }
 
-/// After a fork, in the child: it has a list of its own. That of its parent may be locked for ever.
-pub(crate) fn forked() {
-    OPEN.store(ptr::null_mut(), Ordering::Relaxed);
+static OPEN: Leaked<Open> = Leaked::nothing();
+
+fn open_files() -> &'static Mutex<HashSet<(u64, u64)>> {
+    loop {
+        let open = OPEN.get();
+        if let Some(open) = open.filter(|open| open.forks == forks()) {
+            return &open.files;
+        }
+        // Unless another thread is faster.
+        OPEN.replace(open, Box::leak(Box::new(Open { forks: forks(), files: Mutex::default() })));
+    }
 }
 
 /// An entry in the list of this process.
@@ -53,12 +44,12 @@ impl OpenFile {
         let metadata = file.metadata().map_err(|e| Error::io(format!("looking at {}", path.display()), e))?;
         let id = (metadata.dev(), metadata.ino());
         let mut open = open_files().lock();
-        if open.contains(&id) && !is_left_out(Location::caller()) {
+        if open.contains(&id) && !is_left_out(Kind::Lock) {
             return Err(Error::AlreadyOpen { path: path.to_owned() });
         }
         let result = match shared {
-            true if !is_left_out(Location::caller()) => file.try_lock_shared(),
-            false if !is_left_out(Location::caller()) => file.try_lock(),
+            true if !is_left_out(Kind::Lock) => file.try_lock_shared(),
+            false if !is_left_out(Kind::Lock) => file.try_lock(),
             _ => Ok(()),
         };
         match result {

@@ -1,11 +1,10 @@
 //! Holes in the file, which copies may have: a store into one fails with a signal when the disk is full.
 
 use std::fs::File;
-use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use super::calls::fallocate;
 use crate::error::{Error, Result};
 
 /// Reserves space for all of the first `len` bytes, as for a heap that grew to this length. Changes no byte of them.
@@ -17,20 +16,13 @@ pub(crate) fn fill(file: &File, path: &Path, len: u64) -> Result<()> {
     if metadata.blocks() * 512 >= len {
         return Ok(());
     }
-    loop {
-        // SAFETY: a call on a file descriptor that is open.
-        if unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, len as libc::off_t) } == 0 {
-            return Ok(());
+    let Err(error) = fallocate(file, 0, len) else { return Ok(()) };
+    match error.raw_os_error() {
+        Some(libc::EOPNOTSUPP | libc::ENOSYS) => Ok(()),
+        Some(libc::ENOSPC | libc::EDQUOT) => {
+            Err(Error::OutOfSpace { reason: format!("{}: {error}", context()) })
         }
-        let error = io::Error::last_os_error();
-        match error.raw_os_error() {
-            Some(libc::EINTR) => {}
-            Some(libc::EOPNOTSUPP | libc::ENOSYS) => return Ok(()),
-            Some(libc::ENOSPC | libc::EDQUOT) => {
-                return Err(Error::OutOfSpace { reason: format!("{}: {error}", context()) });
-            }
-            _ => return Err(Error::io(context(), error)),
-        }
+        _ => Err(Error::io(context(), error)),
     }
 }
 

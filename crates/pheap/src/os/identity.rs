@@ -9,7 +9,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::time::UNIX_EPOCH;
 
-use super::file_system::{kind_of, statfs};
+use super::calls::{FileSystem, statfs};
 use crate::faults::{Bug, bug};
 use crate::os::file_system::TMPFS_MAGIC as TMPFS;
 
@@ -58,16 +58,15 @@ impl Identity {
     /// What the operating system says.
     pub(crate) fn of(file: &File) -> io::Result<Identity> {
         let metadata = file.metadata()?;
-        let stat = statfs(file)?;
-        let kind = kind_of(&stat);
+        let FileSystem { kind, name } = statfs(file)?;
         let when = |known: bool, number: u64| if known { number } else { 0 };
         // Devices without a driver are numbered as they are mounted, and files in memory do not outlive that.
         let has_device = libc::major(metadata.dev()) != 0 || matches!(kind, TMPFS | RAMFS);
-        let device = if kind == BTRFS { name_of(&stat) } else { when(has_device, metadata.dev()) };
+        let device = if kind == BTRFS { name } else { when(has_device, metadata.dev()) };
         Ok(Identity {
             device,
             inode: when(HAVE_INODES.contains(&kind), metadata.ino()),
-            file_system: when(HAVE_NAMES.contains(&kind), name_of(&stat)),
+            file_system: when(HAVE_NAMES.contains(&kind), name),
             created: when(HAVE_INODES.contains(&kind), created(&metadata)),
         })
     }
@@ -99,12 +98,6 @@ impl Identity {
 fn created(metadata: &Metadata) -> u64 {
     let since = metadata.created().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
     since.map_or(0, |since| since.as_nanos() as u64)
-}
-
-fn name_of(stat: &libc::statfs) -> u64 {
-    // SAFETY: it is two integers of 32 bits, which Rust's libc does not name.
-    let [low, high] = unsafe { std::mem::transmute::<libc::fsid_t, [u32; 2]>(stat.f_fsid) };
-    u64::from(low) | u64::from(high) << 32
 }
 
 /// What the kernel calls this boot, or 0 if it does not say: where `/proc` is not mounted, for one.
@@ -168,7 +161,7 @@ mod tests {
         assert_eq!(Identity::of(&a).unwrap(), of_a);
         std::fs::rename(dir.path().join("a"), dir.path().join("c")).unwrap();
         assert_eq!(Identity::of(&File::open(dir.path().join("c")).unwrap()).unwrap(), of_a);
-        let kind = kind_of(&statfs(&a).unwrap());
+        let kind = statfs(&a).unwrap().kind;
         assert_eq!(of_a.is_other(&of_b, true, true), HAVE_INODES.contains(&kind));
     }
 }

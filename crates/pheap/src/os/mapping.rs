@@ -5,18 +5,17 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, Ordering};
 
+use parking_lot::Mutex;
+
+use super::calls::fallocate;
 use super::file_system::is_tmpfs;
 use super::fork;
-#[cfg(feature = "sim")]
-use super::kept_maps;
-use super::own_file::{self, Listed, OwnFile};
-#[cfg(feature = "sim")]
-use super::storage::Storage;
+use super::own_file::OwnFile;
+use super::reservation::{Place, Reservation, keep_from_children, take_kept};
+use super::simulated::Simulated;
 use crate::error::{Error, Result};
-#[cfg(feature = "sim")]
-use crate::faults::mutant;
+use crate::faults::{Kind, Lab, is_left_out};
 use crate::units::PAGE;
 
 /// Where heaps are placed: 16 TiB to 80 TiB, which neither programs, stacks nor `mmap` use by themselves on 64-bit Linux.
@@ -25,34 +24,6 @@ const PLACES: std::ops::Range<u64> = 0x1000_0000_0000..0x5000_0000_0000;
 /// The thread sanitizer knows only what lies where `mmap` puts it by itself, and has what it knows elsewhere.
 #[cfg(pheap_tsan)]
 const PLACES: std::ops::Range<u64> = 0x7b00_0000_0000..0x7e00_0000_0000;
-
-/// What a simulated mapping is a copy of.
-#[cfg(feature = "sim")]
-pub(crate) trait Simulated: Send + Sync + std::fmt::Debug {
-    /// Copies what the medium holds at `offset` to its place in the map.
-    ///
-    /// # Safety
-    /// The range is mapped, and nobody else accesses it.
-    unsafe fn copy(&self, base: NonNull<u8>, offset: u64, len: u64) -> Result<()>;
-
-    /// Makes durable what was stored to memory. A file is another matter: see [`SyncedFile`](crate::media::SyncedFile).
-    fn sync(&self);
-
-    /// Makes the medium longer, durably. Memory becomes so when it is mapped.
-    ///
-    /// # Errors
-    /// Those of the simulated file.
-    fn extend(&self, from: u64, to: u64) -> io::Result<()>;
-
-    /// Sees to it that the page cache has what was stored to a file that is mapped and shared.
-    ///
-    /// # Safety
-    /// The medium was [copied](Self::copy) to `base`, and nobody stores to it meanwhile.
-    unsafe fn write_stores(&self, base: NonNull<u8>) -> io::Result<()>;
-
-    /// The file, if it is mapped and shared.
-    fn mapped_file(&self) -> Option<&dyn Storage>;
-}
 
 /// What a mapping shows.
 #[derive(Debug)]
@@ -71,8 +42,8 @@ pub(crate) enum Backing {
     /// Nothing but memory.
     Memory,
     /// A copy of what a simulated medium holds.
-    #[cfg(feature = "sim")]
-    Simulated(Box<dyn Simulated>),
+    #[allow(dead_code)] // the simulator's
+    Simulated(Box<dyn Simulated>, Lab),
 }
 
 /// A contiguous reservation of addresses, whose beginning shows the backing.
@@ -83,25 +54,16 @@ pub(crate) struct Mapping {
     backing: Backing,
     /// Whether stores go to a file in a tmpfs.
     tmpfs: bool,
-    unmapped: AtomicBool,
-    /// The process that reserved it, as counted by [`fork::forks`].
+    /// The addresses, until they are given back.
+    addresses: Mutex<Option<Reservation>>,
+    /// The process that reserved them, as counted by [`fork::forks`].
     forks: u64,
-    listed: Listed,
 }
 
 // SAFETY: a mapping is a range of addresses; who may touch which part is the business of the regions' locks.
 unsafe impl Send for Mapping {}
-// SAFETY: as above.
+// SAFETY: a shared mapping gives addresses only, and calls the kernel, which keeps threads apart.
 unsafe impl Sync for Mapping {}
-
-/// A forked child must not share the heap, and may want the addresses for itself. Best effort: each transaction checks, too.
-///
-/// # Safety
-/// The range is the caller's.
-pub(crate) unsafe fn keep_from_children(start: *mut libc::c_void, len: u64) {
-    // SAFETY: changes nothing in this process.
-    unsafe { libc::madvise(start, len as usize, libc::MADV_DONTFORK) };
-}
 
 fn last_os_error() -> io::Error {
     io::Error::last_os_error()
@@ -110,49 +72,22 @@ fn last_os_error() -> io::Error {
 impl Mapping {
     /// Reserves `reserved` bytes at `base`.
     pub(crate) fn reserve(base: u64, reserved: u64, backing: Backing) -> Result<Mapping, (Error, Backing)> {
-        own_file::watch();
-        let new = |base: NonNull<u8>, backing| {
-            let unmapped = AtomicBool::new(false);
-            let tmpfs = matches!(&backing, Backing::Shared { file, .. } if is_tmpfs(file));
-            // Before a file is mapped there.
-            let listed = Listed::addresses(base.as_ptr().addr(), reserved as usize);
-            Mapping { base, reserved, backing, tmpfs, unmapped, forks: fork::forks(), listed }
+        let kept =
+            Lab::here().and_then(|_| take_kept(base, reserved, matches!(backing, Backing::Simulated(..))));
+        let addresses = match kept.map_or_else(|| Reservation::new(base, reserved), Ok) {
+            Ok(addresses) => addresses,
+            Err(error) => return Err((error, backing)),
         };
-        #[cfg(feature = "sim")]
-        if let Some(kept) = kept_maps::take(base, reserved, matches!(backing, Backing::Simulated(_))) {
-            return Ok(new(kept, backing));
-        }
-        // SAFETY: `MAP_FIXED_NOREPLACE` takes addresses that nobody uses, or fails.
-        let got = unsafe {
-            libc::mmap(
-                std::ptr::without_provenance_mut(base as usize),
-                reserved as usize,
-                libc::PROT_NONE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE,
-                -1,
-                0,
-            )
-        };
-        let in_use = Error::AddressInUse { base, size: reserved };
-        if got == libc::MAP_FAILED {
-            let error = match last_os_error() {
-                e if e.raw_os_error() == Some(libc::EEXIST) => in_use,
-                e => Error::io(format!("reserving {reserved} bytes of addresses at {base:#x}"), e),
-            };
-            return Err((error, backing));
-        }
-        // SAFETY: the range was mapped just now.
-        unsafe { keep_from_children(got, reserved) };
-        if got.addr() as u64 != base {
-            // A kernel older than 4.17 takes the address for a hint.
-            // SAFETY: the range was mapped just now, by this call.
-            unsafe { libc::munmap(got, reserved as usize) };
-            return Err((in_use, backing));
-        }
-        // The map is not one that Rust knows of; pointers into it come back from the file as plain addresses.
-        let base =
-            NonNull::new(std::ptr::with_exposed_provenance_mut(got.expose_provenance())).expect("not at 0");
-        Ok(new(base, backing))
+        let tmpfs = matches!(&backing, Backing::Shared { file, .. } if is_tmpfs(file));
+        let base = addresses.start();
+        Ok(Mapping {
+            base,
+            reserved,
+            backing,
+            tmpfs,
+            addresses: Mutex::new(Some(addresses)),
+            forks: fork::forks(),
+        })
     }
 
     /// Reserves `reserved` bytes (a power of two) at a place derived from `uuid`, or another one if that is taken.
@@ -217,11 +152,7 @@ impl Mapping {
 
     /// Whether it shows a simulated medium.
     pub(crate) fn is_simulated(&self) -> bool {
-        #[cfg(feature = "sim")]
-        if let Backing::Simulated(_) = &self.backing {
-            return true;
-        }
-        false
+        matches!(self.backing, Backing::Simulated(..))
     }
 
     pub(crate) fn is_read_only(&self) -> bool {
@@ -246,14 +177,7 @@ impl Mapping {
             Backing::Private { file } | Backing::Logged { file, .. } => {
                 (libc::MAP_PRIVATE | libc::MAP_NORESERVE, file.as_raw_fd())
             }
-            #[cfg(feature = "sim")]
-            Backing::Simulated(source) => {
-                // SAFETY: the range lies in the reservation; nobody accesses it yet.
-                return unsafe {
-                    kept_maps::extend(self.base, self.reserved, to)
-                        .and_then(|()| source.copy(self.base, from, to - from))
-                };
-            }
+            Backing::Simulated(source, _) => return self.map_copy(&**source, from, to),
             Backing::Memory => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, -1),
         };
         // SAFETY: `from..to` lies in the reservation, which belongs to this mapping, and nothing is mapped there yet.
@@ -276,12 +200,35 @@ impl Mapping {
         Ok(())
     }
 
+    /// [`map`](Self::map) for a simulated medium.
+    fn map_copy(&self, source: &dyn Simulated, from: u64, to: u64) -> Result<()> {
+        let addresses = self.addresses.lock();
+        let open = addresses.as_ref().expect("it is mapped").open(to);
+        open.map_err(|e| Error::io("mapping the heap", e))?;
+        // SAFETY: accessible, and nobody accesses it yet.
+        unsafe { self.copy(source, from, to - from)? };
+        if let Some(file) = source.mapped_file() {
+            // SAFETY: accessible until it is given back, when nobody syncs the file any more. A heap is opened and closed by one thread.
+            file.set_copy(unsafe { Place::new(self.base(), to) });
+        }
+        Ok(())
+    }
+
+    /// Has a part of the map say what the simulated medium holds.
+    ///
+    /// # Safety
+    /// It is mapped, and nobody else accesses it.
+    unsafe fn copy(&self, source: &dyn Simulated, offset: u64, len: u64) -> Result<()> {
+        // SAFETY: mapped, and nobody else accesses it: the caller has promised both.
+        let part = unsafe { std::slice::from_raw_parts_mut(self.base().add(offset as usize), len as usize) };
+        source.read(part, offset)
+    }
+
     /// Makes the backing `to` bytes long (from `from`), with the space reserved, so that no store can fail for want of it.
     pub(crate) fn grow_file(&self, from: u64, to: u64) -> Result<()> {
         let full =
             |e: &io::Error| matches!(e.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG));
-        #[cfg(feature = "sim")]
-        if let Backing::Simulated(source) = &self.backing {
+        if let Backing::Simulated(source, _) = &self.backing {
             return source.extend(from, to).map_err(|e| {
                 if full(&e) {
                     return Error::OutOfSpace {
@@ -324,13 +271,11 @@ impl Mapping {
 
     /// Waits until the file's disk has everything that was stored so far. Nothing to do in memory, or for a map that is durable by
     /// itself.
-    #[cfg_attr(feature = "sim", track_caller)]
+    #[track_caller]
     pub(crate) fn sync(&self) -> Result<()> {
-        #[cfg(feature = "sim")]
-        if let Backing::Simulated(source) = &self.backing {
+        if let Backing::Simulated(source, _) = &self.backing {
             let Some(file) = source.mapped_file() else { return Ok(()) };
-            // SAFETY: it was copied there when it was mapped; a heap is opened and closed by one thread.
-            let written = unsafe { source.write_stores(self.base) };
+            let written = file.write_copy();
             // Not in a closure, of which nobody would know who has called it.
             let synced = if written.is_ok() { file.sync() } else { written };
             return synced.map_err(|e| Error::io("syncing a simulated file", e));
@@ -342,10 +287,9 @@ impl Mapping {
 
     /// Makes durable what anybody has stored to the file, also if it was not flushed. On persistent memory the kernel knows which pages were written, and
     /// flushes their lines.
-    #[cfg_attr(feature = "sim", track_caller)]
+    #[track_caller]
     pub(crate) fn sync_leftovers(&self) -> Result<()> {
-        #[cfg(feature = "sim")]
-        if mutant::is_dropped(mutant::Kind::FileSync, std::panic::Location::caller()) {
+        if is_left_out(Kind::FileSync) {
             return Ok(());
         }
         match &self.backing {
@@ -353,8 +297,7 @@ impl Mapping {
                 // SURVIVES unreached: of a real file; that of simulated memory is below.
                 file.sync().map_err(|e| Error::io(format!("syncing {}", path.display()), e))
             }
-            #[cfg(feature = "sim")]
-            Backing::Simulated(source) => {
+            Backing::Simulated(source, _) => {
                 source.sync();
                 Ok(())
             }
@@ -393,11 +336,10 @@ impl Mapping {
     /// # Safety
     /// The file has what the copies hold, or nobody reads them before they are stored to; nobody accesses them meanwhile.
     pub(crate) unsafe fn drop_copies(&self, offset: u64, len: u64) {
-        #[cfg(feature = "sim")]
-        if let Backing::Simulated(source) = &self.backing {
+        if let Backing::Simulated(source, _) = &self.backing {
             // A page that cannot be read would fault when it is looked at, which cannot be simulated: it keeps its copy, which says the same.
-            // SAFETY: by the caller's promise.
-            let _ = unsafe { source.copy(self.base, offset, len) };
+            // SAFETY: pages of the heap, which nobody accesses meanwhile: the caller has promised that.
+            let _ = unsafe { self.copy(&**source, offset, len) };
             return;
         }
         debug_assert!(matches!(self.backing, Backing::Logged { .. }));
@@ -412,18 +354,14 @@ impl Mapping {
     /// # Safety
     /// Nobody accesses the heap any more.
     pub(crate) unsafe fn unmap(&self) {
-        // In a forked child these addresses are not mapped, or belong to someone else by now.
-        if self.forks == fork::forks() && !self.unmapped.swap(true, Ordering::Relaxed) {
-            self.listed.remove();
-            #[cfg(feature = "sim")]
-            if let Backing::Simulated(source) = &self.backing {
-                // The kernel has what was stored, whatever becomes of the process.
-                // SAFETY: it was copied there when it was mapped, and nobody accesses the heap any more.
-                let _ = unsafe { source.write_stores(self.base) };
-                return kept_maps::keep(self.base, self.reserved);
-            }
-            // SAFETY: the range belongs to this mapping, this once.
-            unsafe { libc::munmap(self.base.as_ptr().cast(), self.reserved as usize) };
+        if self.forks != fork::forks() {
+            return; // the lock is the parent's, and what is there as well
+        }
+        let Some(addresses) = self.addresses.lock().take() else { return };
+        if let Backing::Simulated(source, _) = &self.backing {
+            // The kernel has what was stored, whatever becomes of the process.
+            let _ = source.mapped_file().map(|file| file.write_copy());
+            addresses.keep();
         }
     }
 
@@ -444,18 +382,9 @@ impl Drop for Mapping {
 
 /// Reserves space in a file: `fallocate` where the file system has it, zeros elsewhere.
 fn allocate(file: &File, offset: u64, len: u64) -> io::Result<()> {
-    loop {
-        // SAFETY: a call on a file descriptor that is open.
-        let result =
-            unsafe { libc::fallocate(file.as_raw_fd(), 0, offset as libc::off_t, len as libc::off_t) };
-        if result == 0 {
-            return Ok(());
-        }
-        match last_os_error() {
-            e if e.kind() == io::ErrorKind::Interrupted => {}
-            e if e.raw_os_error() == Some(libc::EOPNOTSUPP) => return write_zeros(file, offset, len),
-            e => return Err(e),
-        }
+    match fallocate(file, offset, len) {
+        Err(e) if e.raw_os_error() == Some(libc::EOPNOTSUPP) => write_zeros(file, offset, len),
+        done => done,
     }
 }
 

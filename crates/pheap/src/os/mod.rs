@@ -2,34 +2,28 @@
 //!
 //! Knows bytes, descriptors and addresses. Must not know what a heap or a log holds.
 
+mod calls;
 pub(crate) mod cpu;
 pub(crate) mod file_lock;
 pub(crate) mod file_system;
 pub(crate) mod fork;
 pub(crate) mod holes;
 pub(crate) mod identity;
-#[cfg(feature = "sim")]
-pub(crate) mod kept_maps;
 pub(crate) mod mapping;
 pub(crate) mod names;
 pub(crate) mod own_file;
 pub(crate) mod regular;
+pub(crate) mod reservation;
+pub(crate) mod simulated;
 pub(crate) mod storage;
 pub(crate) mod syncs;
 pub(crate) mod table;
+pub(crate) mod window;
 
-use std::io;
 use std::num::NonZero;
 use std::sync::OnceLock;
 
-/// Numbers that nobody could guess.
-pub(crate) fn random<const N: usize>() -> [u64; N] {
-    let mut words = [0u64; N];
-    // SAFETY: the buffer has this many bytes. Up to 256 of them come whole.
-    let got = unsafe { libc::getrandom(words.as_mut_ptr().cast(), N * 8, 0) };
-    assert_eq!(got, N as isize * 8, "getrandom failed: {}", io::Error::last_os_error());
-    words
-}
+pub(crate) use calls::random;
 
 /// Threads that can run at a time. Asked once, and not before it matters: the answer takes longer than to open a small heap does.
 pub(crate) fn cores() -> usize {

@@ -3,94 +3,20 @@
 //! A name is looked up in a directory that is open, so that it does not matter what becomes of the names of directories; and the file that has
 //! a name is told apart from others by what the kernel calls it, not by the name.
 
-use std::ffi::{CStr, CString, OsStr, OsString};
-use std::fs::{self, File};
+use std::ffi::{CStr, CString, OsStr};
+use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::os::syncs::Syncs;
+use super::calls;
+pub(crate) use super::calls::{FileId, Stat};
+use super::syncs::Syncs;
 
 /// What the name of a log ends with.
 const SUFFIX: &str = ".wal";
-
-/// Device and inode: no two files have the same while one of them is open.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct FileId {
-    pub(crate) device: u64,
-    pub(crate) inode: u64,
-}
-
-/// What the kernel says of a file.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Stat {
-    pub(crate) id: FileId,
-    /// How many names it has.
-    pub(crate) links: u32,
-    /// The mount that it was reached through, if the kernel says so (Linux 5.8).
-    pub(crate) mount: Option<u64>,
-}
-
-/// Of Linux 5.8.
-const STATX_MNT_ID: u32 = 0x1000;
-
-/// Makes a system call that returns a negative number when it fails, again if a signal has come in between: on network file systems any call may say so.
-fn call(mut call: impl FnMut() -> libc::c_int) -> io::Result<libc::c_int> {
-    loop {
-        match call() {
-            done if done >= 0 => return Ok(done),
-            _ => match io::Error::last_os_error() {
-                e if e.kind() == io::ErrorKind::Interrupted => {}
-                e => return Err(e),
-            },
-        }
-    }
-}
-
-/// Asks for `what`. Never for times: Linux (6.13 and newer) would give the next write an exact one, and write the inode with each sync, which is a quarter of the time
-/// of a commit.
-fn statx(directory: RawFd, name: &CStr, flags: libc::c_int, what: u32) -> io::Result<Stat> {
-    // SAFETY: plain data, for which zeros are valid.
-    let mut stat: libc::statx = unsafe { std::mem::zeroed() };
-    // SAFETY: the name is a string, and the call fills `stat`.
-    match call(|| unsafe { libc::statx(directory, name.as_ptr(), flags, what, &raw mut stat) }) {
-        // An old kernel, or a container whose rules do not know of the call.
-        Err(e) if matches!(e.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => {
-            return fstatat(directory, name, flags);
-        }
-        done => done?,
-    };
-    let id = FileId { device: device(stat.stx_dev_major, stat.stx_dev_minor), inode: stat.stx_ino };
-    let mount = (stat.stx_mask & what & STATX_MNT_ID != 0).then_some(stat.stx_mnt_id);
-    Ok(Stat { id, links: stat.stx_nlink, mount })
-}
-
-fn device(major: u32, minor: u32) -> u64 {
-    u64::from(major) << 32 | u64::from(minor)
-}
-
-/// [`statx`] as it was before there was that call.
-#[allow(clippy::unnecessary_cast)] // of other types elsewhere
-fn fstatat(directory: RawFd, name: &CStr, flags: libc::c_int) -> io::Result<Stat> {
-    // SAFETY: plain data, for which zeros are valid.
-    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
-    // SAFETY: the name is a string, and the call fills `stat`.
-    call(|| unsafe { libc::fstatat(directory, name.as_ptr(), &raw mut stat, flags) })?;
-    let id = FileId {
-        device: device(libc::major(stat.st_dev) as u32, libc::minor(stat.st_dev) as u32),
-        inode: stat.st_ino as u64,
-    };
-    Ok(Stat { id, links: stat.st_nlink as u32, mount: None })
-}
-
-impl Stat {
-    /// Of a file that is open.
-    pub(crate) fn of(file: &File) -> io::Result<Stat> {
-        let what = libc::STATX_INO | libc::STATX_NLINK | STATX_MNT_ID;
-        statx(file.as_raw_fd(), c"", libc::AT_EMPTY_PATH, what)
-    }
-}
 
 /// Whether a file has a name.
 ///
@@ -121,12 +47,8 @@ impl Names {
         let mut log = name.to_owned();
         log.push(SUFFIX);
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let c_parent = CString::new(parent.as_os_str().as_bytes())?;
-        let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC;
-        // SAFETY: a call with a string.
-        let fd = call(|| unsafe { libc::open(c_parent.as_ptr(), flags) })?;
-        // SAFETY: opened just now, and nobody else's.
-        let directory = unsafe { File::from_raw_fd(fd) };
+        let flags = libc::O_PATH | libc::O_DIRECTORY;
+        let directory = OpenOptions::new().read(true).custom_flags(flags).open(parent)?;
         let (heap, log) = (CString::new(name.as_bytes())?, CString::new(log.into_vec())?);
         Ok(Names { directory, path: parent.to_owned(), heap, log, syncs: Syncs::new(), unsynced: false })
     }
@@ -155,7 +77,7 @@ impl Names {
     }
 
     fn id(&self, name: &CStr) -> io::Result<Option<FileId>> {
-        match statx(self.directory.as_raw_fd(), name, libc::AT_SYMLINK_NOFOLLOW, libc::STATX_INO) {
+        match calls::statx(&self.directory, name, libc::AT_SYMLINK_NOFOLLOW, libc::STATX_INO) {
             Ok(stat) => Ok(Some(stat.id)),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(e) => Err(e),
@@ -179,22 +101,13 @@ impl Names {
 
     fn open(&self, name: &CStr, flags: libc::c_int, mode: u32) -> io::Result<File> {
         // Nothing waits for the other end of a FIFO.
-        let flags = flags | libc::O_CLOEXEC | libc::O_NONBLOCK;
-        let directory = self.directory.as_raw_fd();
-        // SAFETY: a call with a string.
-        let fd = call(|| unsafe { libc::openat(directory, name.as_ptr(), flags, mode) })?;
-        // SAFETY: opened just now, and nobody else's.
-        Ok(unsafe { File::from_raw_fd(fd) })
+        calls::open_at(&self.directory, name, flags | libc::O_NONBLOCK, mode)
     }
 
     /// Gives the log's name to this file as well, unless another one has it.
     pub(crate) fn link_log(&self, file: &File) -> io::Result<()> {
-        let this = format!("/proc/self/fd/{}", file.as_raw_fd());
-        let this = CString::new(OsString::from(this).into_vec())?;
-        let (to, flags) = (self.directory.as_raw_fd(), libc::AT_SYMLINK_FOLLOW);
-        // SAFETY: a call with two strings.
-        let link = || unsafe { libc::linkat(libc::AT_FDCWD, this.as_ptr(), to, self.log.as_ptr(), flags) };
-        call(link).map(drop)
+        let this = CString::new(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
+        calls::link_at(&this, &self.directory, &self.log)
     }
 
     /// Removes the log's name from this file, if it has it.
@@ -202,8 +115,7 @@ impl Names {
         if self.log_id()? != Some(id) {
             return Ok(());
         }
-        // SAFETY: a call with a string.
-        call(|| unsafe { libc::unlinkat(self.directory.as_raw_fd(), self.log.as_ptr(), 0) }).map(drop)
+        calls::unlink_at(&self.directory, &self.log)
     }
 
     /// Notes that names have changed, or may have. They are not relied on before they are [durable](Self::sync).
@@ -262,11 +174,11 @@ mod tests {
         let names = Names::of(&path).unwrap();
         let new = Stat::of(&file).unwrap();
         let old = [
-            fstatat(file.as_raw_fd(), c"", libc::AT_EMPTY_PATH).unwrap(),
-            fstatat(names.directory.as_raw_fd(), &names.heap, libc::AT_SYMLINK_NOFOLLOW).unwrap(),
+            calls::fstatat(&file, c"", libc::AT_EMPTY_PATH).unwrap(),
+            calls::fstatat(&names.directory, &names.heap, libc::AT_SYMLINK_NOFOLLOW).unwrap(),
         ];
         assert!(old.iter().all(|old| (old.id, old.links) == (new.id, 2) && old.mount.is_none()));
-        let missing = fstatat(names.directory.as_raw_fd(), &names.log, libc::AT_SYMLINK_NOFOLLOW);
+        let missing = calls::fstatat(&names.directory, &names.log, libc::AT_SYMLINK_NOFOLLOW);
         assert_eq!(missing.unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 }

@@ -20,7 +20,6 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, AtomicUsize
 use super::fork;
 use super::syncs::Syncs;
 use crate::faults::{Bug, bug};
-use crate::os::file_lock;
 use crate::sync::fence;
 
 /// Forks of this process that have begun, and those of them that have not ended. In a beginning, the second comes first.
@@ -52,7 +51,6 @@ extern "C" fn ends() {
 extern "C" fn child() {
     fork::count();
     UNDER_WAY.store(0, SeqCst);
-    file_lock::forked();
     fence::forked();
     if !bug(Bug::ForksKeepFiles) {
         give_up_all();
@@ -73,13 +71,31 @@ struct Entry {
     next: Option<&'static Entry>,
 }
 
-static ENTRIES: AtomicPtr<Entry> = AtomicPtr::new(ptr::null_mut());
+/// Something that stays for ever, or nothing yet. Several threads may put another one there.
+pub(super) struct Leaked<T: 'static>(AtomicPtr<T>);
+
+impl<T: Sync> Leaked<T> {
+    pub(super) const fn nothing() -> Leaked<T> {
+        Leaked(AtomicPtr::new(ptr::null_mut()))
+    }
+
+    pub(super) fn get(&self) -> Option<&'static T> {
+        // SAFETY: null, or from a reference that lives for ever: see `replace`.
+        unsafe { self.0.load(SeqCst).as_ref() }
+    }
+
+    /// Puts another one there, unless something else than `old` is there by now. Whether it has.
+    pub(super) fn replace(&self, old: Option<&'static T>, new: &'static T) -> bool {
+        let old = old.map_or(ptr::null_mut(), |old| ptr::from_ref(old).cast_mut());
+        self.0.compare_exchange(old, ptr::from_ref(new).cast_mut(), SeqCst, Acquire).is_ok()
+    }
+}
+
+static ENTRIES: Leaked<Entry> = Leaked::nothing();
 
 /// From the newest to the oldest. They stay where they are, for ever.
 fn entries() -> impl Iterator<Item = &'static Entry> {
-    // SAFETY: null, or an entry that was leaked.
-    let first: Option<&'static Entry> = unsafe { ENTRIES.load(SeqCst).as_ref() };
-    std::iter::successors(first, |entry| entry.next)
+    std::iter::successors(ENTRIES.get(), |entry| entry.next)
 }
 
 /// An entry that nobody else has.
@@ -90,20 +106,18 @@ fn take_entry() -> &'static Entry {
     if let Some(entry) = entries().find(is_ours) {
         return entry;
     }
-    let entry = Box::leak(Box::new(Entry {
-        taken: AtomicBool::new(true),
-        fd: AtomicI32::new(-1),
-        start: AtomicUsize::new(0),
-        len: AtomicUsize::new(0),
-        next: None,
-    }));
-    let mut first = ENTRIES.load(Acquire);
     loop {
-        // SAFETY: null, or an entry that was leaked.
-        entry.next = unsafe { first.as_ref() };
-        match ENTRIES.compare_exchange_weak(first, entry, SeqCst, Acquire) {
-            Ok(_) => return entry,
-            Err(other) => first = other,
+        let first = ENTRIES.get();
+        let entry: &Entry = Box::leak(Box::new(Entry {
+            taken: AtomicBool::new(true),
+            fd: AtomicI32::new(-1),
+            start: AtomicUsize::new(0),
+            len: AtomicUsize::new(0),
+            next: first,
+        }));
+        // Else another thread was faster, and this one is of no use. That is rare.
+        if ENTRIES.replace(first, entry) {
+            return entry;
         }
     }
 }

@@ -3,14 +3,12 @@
 use std::fmt::Debug;
 use std::fs::File;
 use std::io;
-#[cfg(feature = "sim")]
-use std::panic::Location;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::reservation::Place;
 use crate::error::Result;
-#[cfg(feature = "sim")]
-use crate::faults::mutant::{Kind, Mutation, is_dropped, reached};
+use crate::faults::{Kind, Mutation, is_left_out, mutation};
 pub(crate) use crate::os::names::FileId;
 
 /// A file whose writes are durable after a [sync](Self::sync_now), each sector (512 bytes) whole or not at all, in any order before.
@@ -52,15 +50,15 @@ pub(crate) trait Storage: Send + Sync + Debug {
         false
     }
 
-    /// The sectors in which the file differs from this copy, as ranges of bytes.
+    /// Says where a map is that is a copy of the file, as that of a simulated one is.
+    fn set_copy(&self, _copy: Place) {}
+
+    /// Writes what was stored to that map: the page cache has it.
     ///
     /// # Errors
-    /// What the operating system says.
-    #[cfg(feature = "sim")]
-    fn differences(&self, copy: &[u8]) -> io::Result<Vec<std::ops::Range<usize>>> {
-        let mut file = vec![0; copy.len()];
-        let have = self.read_some(&mut file, 0)?;
-        Ok(different_sectors(&file[..have], copy))
+    /// As for [`write_some`](Self::write_some).
+    fn write_copy(&self) -> io::Result<()> {
+        Ok(())
     }
 
     /// Which file it is, whatever it is called.
@@ -83,7 +81,6 @@ pub(crate) trait Storage: Send + Sync + Debug {
     ///
     /// # Errors
     /// As for `write_some`.
-    #[cfg(feature = "sim")]
     fn write_late(&self, bytes: &[u8], at: u64) -> io::Result<usize> {
         self.write_some(bytes, at)
     }
@@ -92,7 +89,6 @@ pub(crate) trait Storage: Send + Sync + Debug {
     ///
     /// # Errors
     /// As for `sync_now`.
-    #[cfg(feature = "sim")]
     fn sync_late(&self) -> io::Result<()> {
         self.sync_now()
     }
@@ -113,21 +109,10 @@ impl dyn Storage + '_ {
         Ok(done)
     }
 
-    /// Writes the sectors in which the file differs from this copy.
-    #[cfg(feature = "sim")]
-    pub(crate) fn write_changes(&self, copy: &[u8]) -> io::Result<()> {
-        for sector in self.differences(copy)? {
-            let at = sector.start as u64;
-            write_all(&copy[sector], at, |bytes, at| self.write_some(bytes, at))?;
-        }
-        Ok(())
-    }
-
     /// Writes all of the bytes.
-    #[cfg_attr(feature = "sim", track_caller)]
+    #[track_caller]
     pub(crate) fn write_all(&self, bytes: &[u8], at: u64) -> io::Result<()> {
-        #[cfg(feature = "sim")]
-        match reached(Kind::Write, Location::caller()) {
+        match mutation(Kind::Write) {
             Some(Mutation::Drop) => return Ok(()),
             Some(Mutation::Delay) => return write_all(bytes, at, |bytes, at| self.write_late(bytes, at)),
             None => {}
@@ -136,10 +121,9 @@ impl dyn Storage + '_ {
     }
 
     /// See [`sync_now`](Storage::sync_now).
-    #[cfg_attr(feature = "sim", track_caller)]
+    #[track_caller]
     pub(crate) fn sync(&self) -> io::Result<()> {
-        #[cfg(feature = "sim")]
-        match reached(Kind::FileSync, Location::caller()) {
+        match mutation(Kind::FileSync) {
             Some(Mutation::Drop) => return Ok(()),
             Some(Mutation::Delay) => return self.sync_late(),
             None => {}
@@ -148,10 +132,9 @@ impl dyn Storage + '_ {
     }
 
     /// See [`extend_now`](Storage::extend_now).
-    #[cfg_attr(feature = "sim", track_caller)]
+    #[track_caller]
     pub(crate) fn extend(&self, from: u64, to: u64) -> io::Result<()> {
-        #[cfg(feature = "sim")]
-        if is_dropped(Kind::Write, Location::caller()) {
+        if is_left_out(Kind::Write) {
             return Ok(());
         }
         self.extend_now(from, to)
@@ -159,7 +142,11 @@ impl dyn Storage + '_ {
 }
 
 /// Writes all of the bytes, with calls that write some.
-fn write_all(bytes: &[u8], at: u64, write_some: impl Fn(&[u8], u64) -> io::Result<usize>) -> io::Result<()> {
+pub(crate) fn write_all(
+    bytes: &[u8],
+    at: u64,
+    write_some: impl Fn(&[u8], u64) -> io::Result<usize>,
+) -> io::Result<()> {
     let mut done = 0;
     while done < bytes.len() {
         match write_some(&bytes[done..], at + done as u64) {
@@ -187,11 +174,6 @@ pub(crate) enum Kept {
 pub(crate) trait Disk: Send + Sync + Debug {
     /// Where the log is, for messages.
     fn log_path(&self) -> PathBuf;
-
-    /// Whether runs must be repeatable: no threads that nobody asked for.
-    fn is_simulated(&self) -> bool {
-        false
-    }
 
     /// Fails if a log would lie where it is not found by whoever opens the heap elsewhere.
     ///
@@ -244,20 +226,4 @@ pub(crate) trait Disk: Send + Sync + Debug {
 
     /// A number for a new log: another one for each, whichever copy of the heap it is for.
     fn nonce(&self) -> u64;
-}
-
-/// The sectors of `copy` that differ from those of `file`, as ranges of bytes. Behind its end, a file has zeros.
-#[cfg(feature = "sim")]
-pub(crate) fn different_sectors(file: &[u8], copy: &[u8]) -> Vec<std::ops::Range<usize>> {
-    const SECTOR: usize = 512;
-    let sector = |at| at..copy.len().min(at + SECTOR);
-    let differs = |sector: &std::ops::Range<usize>| match file.get(sector.clone()) {
-        Some(old) => old != &copy[sector.clone()],
-        None => {
-            let old = &file[sector.start.min(file.len())..];
-            let (same, new) = copy[sector.clone()].split_at(old.len());
-            same != old || new.iter().any(|&byte| byte != 0)
-        }
-    };
-    (0..copy.len()).step_by(SECTOR).map(sector).filter(differs).collect()
 }

@@ -9,10 +9,10 @@
 use std::time::{Duration, Instant};
 
 use super::guard;
-use crate::faults::{Bug, bug};
+use crate::faults::{Bug, bug, watches_locks};
 use crate::sync::bias::{Bias, this_thread};
 use crate::sync::gate::Gate;
-use crate::sync::{RawLock as _, RawLockRecursive as _, RawLockTimed as _, RawRwLock, may_be_biased};
+use crate::sync::{RawLock as _, RawLockRecursive as _, RawLockTimed as _, RawRwLock};
 
 pub(crate) struct RegionLock {
     bias: Bias,
@@ -31,7 +31,7 @@ impl RegionLock {
     ///
     /// Who enters as the owner of the bias does not look at the gate: who has closed it evicts the owner before it waits a second time.
     #[inline(always)]
-    #[cfg_attr(feature = "sim", track_caller)]
+    #[track_caller]
     pub(crate) fn lock_exclusive(&self) {
         if !self.enter_biased() {
             self.wait_exclusive();
@@ -39,7 +39,7 @@ impl RegionLock {
     }
 
     #[inline(never)] // who is here often is not for long
-    #[cfg_attr(feature = "sim", track_caller)]
+    #[track_caller]
     fn wait_exclusive(&self) {
         // Also if the lock is free: it may be only for the moment between two transactions of this thread, and who collects locks would not meet that.
         if !bug(Bug::GatesForReads) {
@@ -49,7 +49,7 @@ impl RegionLock {
     }
 
     /// [`lock_exclusive`](Self::lock_exclusive), for who collects several regions.
-    #[cfg_attr(feature = "sim", track_caller)]
+    #[track_caller]
     pub(crate) fn lock_collected(&self) {
         if !self.enter_biased() {
             self.take_exclusive();
@@ -57,7 +57,7 @@ impl RegionLock {
     }
 
     #[inline(always)]
-    #[cfg_attr(feature = "sim", track_caller)]
+    #[track_caller]
     fn take_exclusive(&self) {
         self.lock.lock_exclusive();
         self.bias.evict(|| None);
@@ -65,21 +65,21 @@ impl RegionLock {
     }
 
     /// [`lock_exclusive`](Self::lock_exclusive), if that needs no waiting.
-    #[cfg_attr(feature = "sim", track_caller)]
+    #[track_caller]
     pub(crate) fn try_lock_exclusive(&self) -> bool {
         self.enter_biased()
             || !self.bias.is_entered() && self.lock.try_lock_exclusive() && self.evicts_until(Instant::now)
     }
 
     /// Waits until this thread has the region for itself, for something else than a transaction: the lock is not biased to who does that.
-    #[cfg_attr(feature = "sim", track_caller)]
+    #[track_caller]
     pub(crate) fn lock_unbiased(&self) {
         self.lock.lock_exclusive();
         self.bias.evict(|| None);
     }
 
     /// [`lock_unbiased`](Self::lock_unbiased), if that needs no longer. It does if this thread has the region already, in whatever way.
-    #[cfg_attr(feature = "sim", track_caller)]
+    #[track_caller]
     pub(crate) fn try_lock_unbiased_for(&self, patience: Duration) -> bool {
         let end = Instant::now() + patience;
         self.lock.try_lock_exclusive_for(patience) && self.evicts_until(|| end)
@@ -109,7 +109,7 @@ impl RegionLock {
 
     #[inline(always)]
     fn enter_biased(&self) -> bool {
-        may_be_biased() && self.bias.enter(this_thread())
+        !watches_locks() && self.bias.enter(this_thread())
     }
 
     /// The lock is taken. Waits for an owner, and if it is still inside at `end`, gives the lock back.
@@ -125,7 +125,7 @@ impl RegionLock {
     /// Waits until nobody has the region for itself. `nested` says that this thread has a region already, perhaps this one, which it shares then. If it has none, it
     /// waits behind those that want the region for themselves, too.
     #[inline(always)]
-    #[cfg_attr(feature = "sim", track_caller)]
+    #[track_caller]
     pub(crate) fn lock_shared(&self, nested: bool) {
         if nested && !bug(Bug::NestedReadsWait) || bug(Bug::ReadsOvertake) {
             self.lock.lock_shared_recursive();

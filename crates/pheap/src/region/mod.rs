@@ -154,7 +154,7 @@ impl Region {
         self.serves.store(ty, Ordering::Relaxed);
     }
 
-    #[cfg_attr(feature = "sim", track_caller)]
+    #[track_caller]
     pub(crate) fn look_at_name(&self, forked: bool) -> String {
         look_at(&self.name, forked, String::clone).unwrap_or_default()
     }
@@ -487,7 +487,7 @@ impl Drop for Shared<'_> {
 impl Region {
     /// With a write-ahead log: waits until what was committed in the region may be told to others.
     #[inline(never)] // reads without such a log need the registers
-    #[cfg_attr(feature = "sim", track_caller)]
+    #[track_caller]
     fn wait_for_records(&self, store: &Store) -> Result<()> {
         match store.wal() {
             Some(wal) => store.acknowledge(wal, self.counters.position.get()),

@@ -455,19 +455,14 @@ impl Disk for SimDisk {
         "<simulated log>".into()
     }
 
-    fn is_simulated(&self) -> bool {
-        true
-    }
-
     fn data(&self) -> Arc<dyn Storage> {
-        Arc::new(SimFile { state: self.state.clone(), which: Which::Data, number: 0 })
+        Arc::new(SimFile::new(&self.state, Which::Data, 0))
     }
 
     fn open_log(&self) -> io::Result<Option<Arc<dyn Storage>>> {
         let mut state = self.lock();
         state.faults.check(Which::Log, Call::Open)?;
-        let number = state.log_number;
-        let file = SimFile { state: self.state.clone(), which: Which::Log, number };
+        let file = SimFile::new(&self.state, Which::Log, state.log_number);
         Ok(state.view.log.is_some().then(|| Arc::new(file) as Arc<dyn Storage>))
     }
 
@@ -484,8 +479,7 @@ impl Disk for SimDisk {
         state.make_durable(DiskChange::NewLog);
         state.written = state.pending.len();
         state.log_number += 1;
-        let number = state.log_number;
-        Ok(Arc::new(SimFile { state: self.state.clone(), which: Which::Log, number }))
+        Ok(Arc::new(SimFile::new(&self.state, Which::Log, state.log_number)))
     }
 
     fn keep_log(&self, log: &dyn Storage) -> io::Result<Kept> {

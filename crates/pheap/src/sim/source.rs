@@ -1,12 +1,10 @@
 //! What a simulated heap's map is a copy of.
 
 use std::io;
-use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{Error, Result};
-use crate::os::mapping::Simulated;
+use crate::os::simulated::Simulated;
 use crate::os::storage::Storage;
 use crate::sim::Sim;
 
@@ -17,25 +15,19 @@ pub(crate) enum Source {
     Memory(Arc<Sim>),
     /// A file.
     Disk(Arc<dyn Storage>),
-    /// A file, mapped and shared: what is stored is in the page cache. So much of it is mapped.
-    Mapped(Arc<dyn Storage>, AtomicU64),
+    /// A file, mapped and shared: what is stored is in the page cache.
+    Mapped(Arc<dyn Storage>),
 }
 
 impl Simulated for Source {
-    unsafe fn copy(&self, base: NonNull<u8>, offset: u64, len: u64) -> Result<()> {
-        // SAFETY: by the caller's promise.
-        let place =
-            unsafe { std::slice::from_raw_parts_mut(base.as_ptr().add(offset as usize), len as usize) };
+    fn read(&self, into: &mut [u8], offset: u64) -> Result<()> {
         match self {
-            Source::Memory(sim) => sim.read(place, offset),
-            Source::Disk(file) | Source::Mapped(file, _) => {
+            Source::Memory(sim) => sim.read(into, offset),
+            Source::Disk(file) | Source::Mapped(file) => {
                 let have =
-                    file.read_up_to(place, offset).map_err(|e| Error::io("reading the simulated file", e))?;
-                place[have..].fill(0);
+                    file.read_up_to(into, offset).map_err(|e| Error::io("reading the simulated file", e))?;
+                into[have..].fill(0);
             }
-        }
-        if let Source::Mapped(_, mapped) = self {
-            mapped.fetch_max(offset + len, Ordering::Relaxed);
         }
         Ok(())
     }
@@ -49,21 +41,13 @@ impl Simulated for Source {
     fn extend(&self, from: u64, to: u64) -> io::Result<()> {
         match self {
             Source::Memory(_) => Ok(()),
-            Source::Disk(file) | Source::Mapped(file, _) => file.extend(from, to).and_then(|()| file.sync()),
+            Source::Disk(file) | Source::Mapped(file) => file.extend(from, to).and_then(|()| file.sync()),
         }
-    }
-
-    unsafe fn write_stores(&self, base: NonNull<u8>) -> io::Result<()> {
-        let Source::Mapped(file, mapped) = self else { return Ok(()) };
-        // SAFETY: so much is mapped there, by the caller's promise.
-        file.write_changes(unsafe {
-            std::slice::from_raw_parts(base.as_ptr(), mapped.load(Ordering::Relaxed) as usize)
-        })
     }
 
     fn mapped_file(&self) -> Option<&dyn Storage> {
         match self {
-            Source::Mapped(file, _) => Some(&**file),
+            Source::Mapped(file) => Some(&**file),
             _ => None,
         }
     }

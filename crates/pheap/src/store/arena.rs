@@ -191,7 +191,7 @@ impl Arena {
     ///
     /// # Safety
     /// The arena is mapped, relative to `base`, and no one else knows it yet.
-    #[cfg_attr(feature = "sim", track_caller)]
+    #[track_caller]
     pub(crate) unsafe fn write(&self, media: &Media, base: *mut u8, salt: u64) {
         let mut words = [0; USED + 1];
         words[..HEAD_WORDS].copy_from_slice(&self.head_words(salt));
@@ -218,7 +218,7 @@ impl Arena {
     ///
     /// # Safety
     /// The arena is mapped, relative to `base`, and the caller holds the lock on the metadata.
-    #[cfg_attr(feature = "sim", track_caller)]
+    #[track_caller]
     pub(crate) unsafe fn write_used(&self, media: &Media, base: *mut u8) {
         // SAFETY: by the caller's promise.
         unsafe {

@@ -1,13 +1,10 @@
 //! What waits for the write-ahead log, and what becomes of a heap whose log has failed.
 
-#[cfg(feature = "sim")]
-use std::panic::Location;
 use std::sync::Arc;
 
 use super::Store;
 use crate::error::{Error, Result};
-#[cfg(feature = "sim")]
-use crate::faults::mutant;
+use crate::faults::{Kind, is_left_out};
 use crate::wal::Wal;
 
 impl Store {
@@ -19,13 +16,12 @@ impl Store {
 
     /// Waits until what was recorded before `position` may be told to others.
     #[inline]
-    #[cfg_attr(feature = "sim", track_caller)]
+    #[track_caller]
     pub(crate) fn acknowledge(&self, wal: &Wal, position: u64) -> Result<()> {
         if wal.is_acknowledged(position) {
             return Ok(());
         }
-        #[cfg(feature = "sim")]
-        if mutant::is_dropped(mutant::Kind::FileSync, Location::caller()) {
+        if is_left_out(Kind::FileSync) {
             return Ok(());
         }
         if self.is_forked() {
@@ -45,7 +41,7 @@ impl Store {
     }
 
     /// Waits until all that was recorded may be told to others.
-    #[cfg_attr(feature = "sim", track_caller)]
+    #[track_caller]
     pub(crate) fn acknowledge_all(&self) -> Result<()> {
         match self.wal() {
             Some(wal) => {

@@ -186,7 +186,7 @@ impl Header {
     ///
     /// # Safety
     /// The two slots are mapped at `base`.
-    #[cfg_attr(feature = "sim", track_caller)]
+    #[track_caller]
     pub(crate) unsafe fn persist_again(&self, media: &Media, base: *mut u8) {
         // SAFETY: a slot is a page.
         media.persist(unsafe { base.add(self.slot() * PAGE as usize) }, WORDS * 8);
@@ -196,7 +196,7 @@ impl Header {
     ///
     /// # Safety
     /// The two slots are mapped at `base`, and the caller holds the lock on the metadata.
-    #[cfg_attr(feature = "sim", track_caller)]
+    #[track_caller]
     pub(crate) unsafe fn write(&mut self, media: &Media, base: *mut u8) {
         self.sequence += 1;
         let words = self.to_words();
@@ -298,7 +298,7 @@ pub(crate) fn read(bytes: &[u8], path: &Path) -> Result<Found> {
 ///
 /// # Safety
 /// The first page is mapped at `base`, and nobody else has the file.
-#[cfg_attr(feature = "sim", track_caller)]
+#[track_caller]
 pub(crate) unsafe fn begin_creation(media: &Media, base: *mut u8) -> Result<()> {
     // SAFETY: by the caller's promise.
     unsafe { media.store_word(base.cast(), MAGIC) };

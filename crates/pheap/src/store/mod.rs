@@ -107,7 +107,7 @@ impl Store {
     }
 
     /// Shows `f` the tables. `None` only in a forked child, if they were being changed.
-    #[cfg_attr(feature = "sim", track_caller)]
+    #[track_caller]
     pub(crate) fn look_at_tables<R>(&self, f: impl FnOnce(&Tables) -> R) -> Option<R> {
         look_at(&self.tables, self.is_forked(), f)
     }
@@ -170,6 +170,6 @@ impl Store {
 
     /// Whether runs must be repeatable: no threads that nobody asked for, no looking at clocks.
     pub(crate) fn is_simulated(&self) -> bool {
-        self.medium.is_simulated() || self.mapping.is_simulated()
+        self.mapping.is_simulated()
     }
 }

@@ -174,7 +174,7 @@ impl RegionHeader {
     ///
     /// # Safety
     /// The header is mapped, and the region is locked.
-    #[cfg_attr(feature = "sim", track_caller)]
+    #[track_caller]
     pub(crate) unsafe fn set_removed(self, media: &Media) {
         // SAFETY: by the caller's promise.
         unsafe {
@@ -200,7 +200,7 @@ impl RegionHeader {
     ///
     /// # Safety
     /// As for [`set_removed`](Self::set_removed).
-    #[cfg_attr(feature = "sim", track_caller)]
+    #[track_caller]
     pub(crate) unsafe fn set_generation(self, media: &Media, generation: u64) {
         // SAFETY: by the caller's promise.
         unsafe {
@@ -241,7 +241,7 @@ impl RegionHeader {
     ///
     /// # Safety
     /// The header is mapped, and the caller holds the lock on the heap's metadata.
-    #[cfg_attr(feature = "sim", track_caller)]
+    #[track_caller]
     pub(crate) unsafe fn set_name(self, media: &Media, name: &str) {
         // SAFETY: by the caller's promise.
         let sequences = unsafe { self.names() }.map(|slot| slot.map_or(0, |(sequence, _)| sequence));

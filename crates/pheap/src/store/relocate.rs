@@ -126,12 +126,9 @@ pub(crate) fn pieces<'a>(spans: impl Iterator<Item = &'a Span>, types: &mut Type
 /// As for [`relocate`].
 unsafe fn swizzle(mapping: &Mapping, medium: &Medium, header: &Header, pieces: &[Piece]) {
     let bytes: usize = pieces.iter().map(Piece::bytes).sum();
-    let threads = match medium {
-        // What it sees must be the same in each run.
-        #[cfg(feature = "sim")]
-        Medium::Sim(_) => 1,
-        _ => cores().min(MAX_THREADS).min(bytes / PER_THREAD + 1),
-    };
+    // What the simulator sees must be the same in each run.
+    let most = if mapping.is_simulated() { 1 } else { cores().min(MAX_THREADS) };
+    let threads = most.min(bytes / PER_THREAD + 1);
     let next = AtomicUsize::new(0);
     let work = || {
         let media = Media::new(medium.clone());
@@ -239,9 +236,9 @@ impl Swizzler<'_> {
     }
 
     /// Flushes the line that was written last.
-    #[cfg_attr(feature = "sim", track_caller)]
+    #[track_caller]
     fn flush(&mut self) {
-        if self.line != 0 && !bug(Bug::NoFlushOfMoved) {
+        if self.line != 0 {
             self.media.flush(std::ptr::without_provenance(self.line), LINE);
             self.line = 0;
         }

@@ -54,7 +54,7 @@ impl Store {
     }
 
     /// Writes the entry of a span that no transaction records; durable on return.
-    #[cfg_attr(feature = "sim", track_caller)]
+    #[track_caller]
     pub(crate) fn record_span(&self, span: &Span, media: &Media) {
         // SAFETY: the entry of a span that the caller has taken.
         unsafe { self.write_entry(media, span.entry_at, span.entry.to_words()) };
@@ -65,7 +65,7 @@ impl Store {
     ///
     /// # Safety
     /// The entry is that of a span that the caller has for itself.
-    #[cfg_attr(feature = "sim", track_caller)]
+    #[track_caller]
     pub(crate) unsafe fn write_entry(&self, media: &Media, entry_at: u64, words: [u64; 2]) {
         // SAFETY: span tables are mapped; the rest is the caller's promise.
         unsafe { write_entry(media, self.base(), entry_at, words) };

@@ -40,7 +40,7 @@ impl Span {
 ///
 /// # Safety
 /// The table is mapped relative to `base`, and the entry is that of pages that belong to nobody, or to the caller alone.
-#[cfg_attr(feature = "sim", track_caller)]
+#[track_caller]
 pub(crate) unsafe fn write_entry(media: &Media, base: *mut u8, entry_at: u64, words: [u64; 2]) {
     // SAFETY: by the caller's promise.
     unsafe {
@@ -54,7 +54,7 @@ pub(crate) unsafe fn write_entry(media: &Media, base: *mut u8, entry_at: u64, wo
 ///
 /// # Safety
 /// As for [`write_entry`]. The span lies in the arena.
-#[cfg_attr(feature = "sim", track_caller)]
+#[track_caller]
 pub(crate) unsafe fn clear_entry(media: &Media, base: *mut u8, arena: &Arena, offset: u64, bytes: u64) {
     // SAFETY: by the caller's promise.
     unsafe {

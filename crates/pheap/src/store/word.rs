@@ -13,7 +13,7 @@ pub(crate) fn with_check(value: u64) -> u64 {
 }
 
 /// The value in such a word. An error says that `what` is damaged.
-#[cfg_attr(feature = "sim", track_caller)]
+#[track_caller]
 pub(crate) fn checked(word: u64, what: &str) -> Result<u64> {
     let value = word & ((1 << VALUE_BITS) - 1);
     if holds(word, with_check(value)) { Ok(value) } else { Err(Error::corrupt(format!("{what} is damaged"))) }

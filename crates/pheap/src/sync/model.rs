@@ -10,6 +10,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64};
+/// What is below the lock of a region, which the models leave alone.
+pub(crate) use parking_lot::RawRwLock;
 
 use super::Mistake;
 

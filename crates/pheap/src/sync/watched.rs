@@ -21,7 +21,7 @@ const STAY: Duration = Duration::from_millis(25);
 const STAYS: u64 = 40;
 
 /// Says that a lock is about to be taken here, and whether it is the one that is left out.
-pub(crate) fn is_left_out(site: &'static Location<'static>) -> bool {
+fn is_left_out(site: &'static Location<'static>) -> bool {
     // Not where the library of the locks takes one again that it has let go of for a while.
     site.file().starts_with("crates") && mutant::reached(Kind::Lock, site) == Some(Mutation::Drop)
 }

@@ -145,14 +145,12 @@ fn commit_to_log(context: &mut Context, flushed: bool) -> Done {
     if !context.log.has_room() {
         make_room(context)?;
     }
-    if flushed && !bug(Bug::NoFlushOfFresh) {
+    if flushed {
         // Fresh objects are durable before the record that makes them reachable.
         context.media.fence();
     }
     context.log.append(&context.media);
-    if !bug(Bug::NoFenceAfterRecord) {
-        context.media.fence();
-    }
+    context.media.fence();
     apply(context);
     Ok(())
 }
@@ -273,9 +271,7 @@ fn commit_long(contexts: &mut [&mut Context]) -> Done {
         }
         logged.drain_lines(|line| {
             gc.remembered.add(base.wrapping_add(line).addr(), 1);
-            if !bug(Bug::NoFlushBeforeCommit) {
-                media.flush(base.wrapping_add(line), LINE);
-            }
+            media.flush(base.wrapping_add(line), LINE);
         });
     }
     contexts[0].is_between = true; // as in `commit_to_log`
@@ -380,7 +376,7 @@ pub(crate) fn rollback_group(contexts: &mut [&mut Context]) {
 ///
 /// # Safety
 /// The ranges are mapped relative to `base`, and nobody else accesses them.
-#[cfg_attr(feature = "sim", track_caller)]
+#[track_caller]
 unsafe fn restore(media: &Media, base: *mut u8, entry: &[u64]) {
     for range in ranges(entry) {
         // SAFETY: by the caller's promise.

@@ -244,7 +244,7 @@ impl Context {
         }
     }
 
-    #[cfg_attr(feature = "sim", track_caller)]
+    #[track_caller]
     pub(crate) fn append_undo(&mut self, ranges: &[(usize, usize)]) -> Result<()> {
         let (store, region) = (self.store(), self.region);
         let Context { log, media, .. } = self;

@@ -180,10 +180,9 @@ impl Log {
 
     /// Appends the staged entry, for which there [is room](Self::has_room). Durable after the next fence.
     #[inline(always)]
-    #[cfg_attr(feature = "sim", track_caller)]
+    #[track_caller]
     pub(crate) fn append(&mut self, media: &Media) {
-        #[cfg(feature = "sim")]
-        if media.drops_entry(std::panic::Location::caller()) {
+        if media.drops_entry() {
             return;
         }
         if let Some(kept) = &mut self.kept {
@@ -217,7 +216,7 @@ impl Log {
     ///
     /// # Safety
     /// The ranges are mapped, belong to the transaction's regions, and have definite bytes.
-    #[cfg_attr(feature = "sim", track_caller)]
+    #[track_caller]
     pub(crate) unsafe fn append_undo(
         &mut self,
         media: &Media,
@@ -240,7 +239,7 @@ impl Log {
                 done += n;
             }
         }
-        if !self.staged.is_empty() && !bug(Bug::NoUndoEntry) {
+        if !self.staged.is_empty() {
             self.append_with_room(media, &mut grow)?;
         }
         if self.kept.is_none() && !bug(Bug::NoFenceAfterUndo) {
@@ -249,7 +248,7 @@ impl Log {
         Ok(())
     }
 
-    #[cfg_attr(feature = "sim", track_caller)]
+    #[track_caller]
     fn append_with_room(
         &mut self,
         media: &Media,
@@ -263,7 +262,7 @@ impl Log {
     }
 
     /// Empties the log by making the next generation durable. All that its entries cover must be durable before.
-    #[cfg_attr(feature = "sim", track_caller)]
+    #[track_caller]
     pub(crate) fn reset(&mut self, media: &Media) {
         self.undo.clear();
         self.sequence = 0;
@@ -274,9 +273,7 @@ impl Log {
         self.generation += 1;
         // SAFETY: the region's header is mapped, and its generation is written by its log alone.
         unsafe { self.header.set_generation(media, self.generation) };
-        if !bug(Bug::NoFenceAfterReset) {
-            media.fence();
-        }
+        media.fence();
         self.segment = 0;
         self.at = self.segments[0].first_entry();
         self.left = self.segments[0].end() - self.at;
@@ -287,7 +284,7 @@ impl Log {
     }
 
     /// [`reset`](Self::reset) without the fence, for recovery, which fences for all logs together.
-    #[cfg_attr(feature = "sim", track_caller)]
+    #[track_caller]
     pub(crate) fn reset_unfenced(&mut self, media: &Media) {
         self.generation += 1;
         // SAFETY: as in `reset`.

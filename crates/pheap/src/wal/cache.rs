@@ -2,57 +2,9 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
-use std::ptr::NonNull;
 
-use crate::units::PAGE;
-
-/// A page, mapped as the pages of a heap are.
-struct Private(NonNull<u8>);
-
-impl Private {
-    fn map(file: &File, at: u64) -> io::Result<Private> {
-        // SAFETY: a new mapping, at a place that the kernel chooses.
-        let start = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                PAGE as usize,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_NORESERVE,
-                file.as_raw_fd(),
-                at as libc::off_t,
-            )
-        };
-        if start == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(Private(NonNull::new(start.cast()).expect("not at 0")))
-    }
-
-    fn word(&self) -> u64 {
-        // SAFETY: mapped, and the file has the page.
-        unsafe { self.0.cast::<u64>().read_volatile() }
-    }
-
-    fn store(&self, word: u64) {
-        // SAFETY: mapped, and the file has the page; the store stays in this mapping.
-        unsafe { self.0.cast::<u64>().write_volatile(word) }
-    }
-
-    /// Forgets what was stored.
-    fn drop_copy(&self) {
-        // SAFETY: the page is mapped, and nothing in it is needed.
-        unsafe { libc::madvise(self.0.as_ptr().cast(), PAGE as usize, libc::MADV_DONTNEED) };
-    }
-}
-
-impl Drop for Private {
-    fn drop(&mut self) {
-        // SAFETY: mapped by `map`, and this is the last use.
-        unsafe { libc::munmap(self.0.as_ptr().cast(), PAGE as usize) };
-    }
-}
+use crate::os::window::PrivatePage;
 
 /// Tries it out, in a page of a file that nobody else looks at and that ends as zeros.
 pub(super) fn shows_writes(file: &File, at: u64) -> io::Result<bool> {
@@ -61,7 +13,7 @@ pub(super) fn shows_writes(file: &File, at: u64) -> io::Result<bool> {
 
 fn shows(mapped: &File, at: u64, write: impl Fn(u64) -> io::Result<()>) -> io::Result<bool> {
     // A file system that cannot map its files has nothing to show.
-    let Ok(page) = Private::map(mapped, at) else { return Ok(false) };
+    let Ok(mut page) = PrivatePage::map(mapped, at) else { return Ok(false) };
     write(1)?;
     let mut shown = page.word() == 1; // a page that was not looked at before
     write(2)?;
@@ -77,6 +29,7 @@ fn shows(mapped: &File, at: u64, write: impl Fn(u64) -> io::Result<()>) -> io::R
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::units::PAGE;
 
     #[test]
     fn what_a_page_cache_hides_is_noticed() {

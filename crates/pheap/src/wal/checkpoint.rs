@@ -4,13 +4,12 @@ use std::io;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::fold::{self, Fold};
+use super::fold::Fold;
 use super::format::{MARKS, Records};
 use super::{Failure, Folded, State, Wal};
 use crate::error::{Error, Result};
-use crate::faults::{Bug, bug};
 use crate::sync::MutexGuard;
-use crate::units::LINE;
+use crate::units::{LINE, bytes};
 use crate::wal::SyncPolicy;
 
 /// How often it is looked whether the log still has its name, if commits do not.
@@ -21,7 +20,7 @@ impl Wal {
     ///
     /// # Errors
     /// What failed; the log then refuses everything.
-    #[cfg_attr(feature = "sim", track_caller)]
+    #[track_caller]
     pub(crate) fn write_through(&self, bytes: &[u8], at: u64) -> Result<()> {
         // What follows a failure could reach the disk without what came before.
         self.may_write()?;
@@ -59,13 +58,11 @@ impl Wal {
             if closing {
                 self.write_rest()?;
             } else {
-                self.reach(end, !bug(Bug::FoldUnsynced))?;
+                self.reach(end, true)?;
             }
             let result = self.fold(folded.to, end, &live).and_then(|written| {
                 self.counters.checkpoint_bytes.fetch_add(written, Ordering::Relaxed);
-                if !bug(Bug::RecycleBeforeData) {
-                    self.data.sync()?;
-                }
+                self.data.sync()?;
                 self.mark_folded(end, folded.mark)
             });
             let mut state = self.state.lock();
@@ -89,7 +86,7 @@ impl Wal {
     /// The other mark stays as it is until this one is there.
     fn mark_folded(&self, end: u64, mark: usize) -> io::Result<()> {
         let log = self.log.read();
-        log.write_all(fold::bytes(&self.seed.mark(end)), MARKS[mark])?;
+        log.write_all(bytes(&self.seed.mark(end)), MARKS[mark])?;
         // SURVIVES delay: one write may come before it then, to the segment that has been free for longest. Without the mark, recovery begins with one after that
         // and replays what the heap's file has; or with that one, and finds nothing.
         log.sync()

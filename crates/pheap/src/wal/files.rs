@@ -8,16 +8,18 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::cache;
-use super::window::Window;
+use super::format::HEAD;
 use crate::error::{Error, Result};
 use crate::os::names::{FileId, Names, Stat};
 use crate::os::own_file::OwnFile;
 use crate::os::storage::{Disk, Kept, Storage};
+use crate::os::window::Window;
 
 #[derive(Debug)]
 struct OnDisk {
     file: OwnFile,
     id: FileId,
+    /// The segments of a log. Its head is not in it: that has sectors which are to be written whole.
     window: OnceLock<Window>,
 }
 
@@ -34,7 +36,7 @@ impl Storage for OnDisk {
     }
 
     fn write_some(&self, bytes: &[u8], at: u64) -> io::Result<usize> {
-        // SAFETY: what `map` and `extend_now` ask for.
+        // SAFETY: `map` and `extend_now` ask that one thread at a time writes to a place, and that the file becomes no shorter.
         if self.window.get().is_some_and(|window| unsafe { window.write(bytes, at) }) {
             return Ok(bytes.len());
         }
@@ -67,7 +69,7 @@ impl Storage for OnDisk {
 
     fn map(&self, len: u64) -> bool {
         let Ok(end) = self.len() else { return false };
-        let window = Window::new(&self.file, end, len);
+        let window = Window::new(&self.file, HEAD, end, len);
         window.is_some_and(|window| self.window.set(window).is_ok())
     }
 

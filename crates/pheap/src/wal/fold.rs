@@ -4,7 +4,7 @@ use std::io;
 
 use crate::log::{Range, ranges};
 use crate::os::storage::Storage;
-use crate::units::{HEADER_SIZE, PAGE};
+use crate::units::{HEADER_SIZE, PAGE, bytes, bytes_mut};
 
 const PAGE_WORDS: usize = PAGE as usize / 8;
 /// Words of memory, for records, that are filled before they are written. The more, the less often is a page written that many records change.
@@ -79,9 +79,9 @@ impl<'a> Fold<'a> {
             (pieces, rest) = rest.split_at(rest.iter().take_while(goes_on).count());
             let pages = &mut run[..(end - first) as usize * PAGE_WORDS];
             if pieces.iter().any(|piece| usize::from(piece.len) < PAGE_WORDS) {
-                let bytes = bytes_mut(pages);
-                let have = self.data.read_up_to(bytes, first * PAGE)?;
-                bytes[have..].fill(0); // a file that is shorter ends in zeros, as it were
+                let read = bytes_mut(pages);
+                let have = self.data.read_up_to(read, first * PAGE)?;
+                read[have..].fill(0); // a file that is shorter ends in zeros, as it were
             }
             for piece in pieces {
                 let to = (piece.page - first) as usize * PAGE_WORDS + usize::from(piece.first);
@@ -101,15 +101,4 @@ impl<'a> Fold<'a> {
         self.write()?;
         Ok(self.written)
     }
-}
-
-/// Words as bytes.
-pub(crate) fn bytes(words: &[u64]) -> &[u8] {
-    // SAFETY: words are bytes, too.
-    unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), size_of_val(words)) }
-}
-
-fn bytes_mut(words: &mut [u64]) -> &mut [u8] {
-    // SAFETY: words are bytes, too, and any bytes are words.
-    unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), size_of_val(words)) }
 }

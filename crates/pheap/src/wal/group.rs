@@ -1,20 +1,16 @@
 //! Group commit: who waits for the log writes and syncs it, for all who wait.
 
 use std::io;
-#[cfg(feature = "sim")]
-use std::panic::Location;
 use std::sync::atomic::Ordering;
 
 use super::buffer::Chunk;
 use super::format::HEAD;
-use super::{State, Wal, fold, most_mapped};
+use super::{State, Wal, most_mapped};
 use crate::error::{Error, Result};
-#[cfg(feature = "sim")]
-use crate::faults::mutant;
-use crate::faults::{Bug, bug};
+use crate::faults::{Bug, Kind, bug, is_left_out};
 use crate::os::storage::{Kept, Storage};
 use crate::sync::{AtomicU64, Mistake, MutexGuard, mistake};
-use crate::units::LINE;
+use crate::units::{LINE, bytes};
 use crate::wal::SyncPolicy;
 
 impl Wal {
@@ -45,7 +41,7 @@ impl Wal {
     }
 
     fn syncs_commits(&self) -> bool {
-        self.settings.policy == SyncPolicy::EveryCommit && !bug(Bug::NoSyncOfLog)
+        self.settings.policy == SyncPolicy::EveryCommit
     }
 
     fn level(&self, synced: bool) -> &AtomicU64 {
@@ -71,12 +67,9 @@ impl Wal {
 
     /// Waits until what was appended before `position` has been handed to the kernel (or synced). The first thread to come writes and syncs for all
     /// that have come when it begins.
-    #[cfg_attr(feature = "sim", track_caller)]
+    #[track_caller]
     pub(super) fn reach(&self, position: u64, synced: bool) -> Result<()> {
-        #[cfg(feature = "sim")]
-        if self.level(synced).load(Ordering::Acquire) < position
-            && mutant::is_dropped(mutant::Kind::FileSync, Location::caller())
-        {
+        if self.level(synced).load(Ordering::Acquire) >= position || is_left_out(Kind::FileSync) {
             return Ok(());
         }
         self.reach_now(position, synced)
@@ -123,7 +116,7 @@ impl Wal {
     fn write_chunks(&self, chunks: &[Chunk]) -> io::Result<()> {
         // Locked meanwhile: the log may not get another file in between.
         let log = self.log.read();
-        chunks.iter().try_for_each(|chunk| log.write_all(fold::bytes(&chunk.words), chunk.file_offset))
+        chunks.iter().try_for_each(|chunk| log.write_all(bytes(&chunk.words), chunk.file_offset))
     }
 
     fn note_written(&self, state: &mut State, chunks: Vec<Chunk>, end: u64, written: io::Result<()>) {

@@ -25,7 +25,6 @@ mod recovery;
 mod refusal_tests;
 #[cfg(test)]
 mod tests;
-mod window;
 
 use std::io;
 use std::sync::Arc;
@@ -284,10 +283,6 @@ impl Wal {
     /// What tells it apart from logs of copies of the heap.
     pub(crate) fn nonce(&self) -> u64 {
         self.layout.nonce
-    }
-
-    pub(crate) fn is_simulated(&self) -> bool {
-        self.disk.is_simulated()
     }
 
     /// Where the heap is mapped.

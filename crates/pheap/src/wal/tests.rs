@@ -9,13 +9,12 @@ use std::sync::{Arc, Mutex};
 use proptest::prelude::*;
 
 use super::buffer::Buffer;
-use super::fold::{Fold, bytes};
+use super::fold::Fold;
 use super::format::{Head, Layout, MARKS, Seed, read_all, read_head};
 use super::{Settings, Wal, WalIdentity, WalTail};
 use crate::log::{Range, ranges};
 use crate::os::storage::{Disk, FileId, Kept, Storage};
-use crate::units::HEADER_SIZE;
-use crate::units::PAGE;
+use crate::units::{HEADER_SIZE, PAGE, bytes};
 use crate::wal::SyncPolicy;
 
 const LAYOUT: Layout = Layout { uuid: 7 << 64 | 9, id: 3, nonce: 5, segment: 64 << 10 };

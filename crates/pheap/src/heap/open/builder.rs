@@ -71,7 +71,7 @@ fn mark_in_use(mapping: &Mapping, medium: &Medium, media: &Media, header: &mut H
         Medium::Synced(_) => Use::Prepared,
         _ => Use::Pmem,
     };
-    let is_simulated = medium.is_simulated() || mapping.is_simulated();
+    let is_simulated = mapping.is_simulated();
     header.boot = if is_simulated { 0 } else { boot_id() };
     // A file that cannot be looked at is one that nothing is known of.
     let file = mapping.file().filter(|_| !is_simulated);
@@ -223,7 +223,7 @@ impl Builder {
         let live = unsafe { LiveSlots::read(base, &header) };
 
         let was_closed = header.in_use == Use::Closed;
-        if media.needs_flush() && !bug(Bug::TrustLeftovers) {
+        if media.needs_flush() {
             // A process that was killed may have left stores in caches. What is decided now relies on them, so they must not be lost any more. If it was
             // killed when it had closed the heap, that is the header at most.
             if was_closed {

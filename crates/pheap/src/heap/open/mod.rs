@@ -68,22 +68,6 @@ impl Options {
         self.check()?;
         open_memory(self)
     }
-
-    /// A heap on a simulated medium, mapped at the address that the image was made for.
-    #[cfg(feature = "sim")]
-    #[doc(hidden)]
-    pub fn simulate(&self, sim: &std::sync::Arc<crate::sim::Sim>) -> Result<Heap> {
-        self.check()?;
-        simulated::open_simulated(self, sim)
-    }
-
-    /// A heap with a write-ahead log on a simulated disk. It makes no checkpoint by itself, unless its log is full.
-    #[cfg(feature = "sim")]
-    #[doc(hidden)]
-    pub fn simulate_disk(&self, disk: &std::sync::Arc<crate::sim::disk::SimDisk>) -> Result<Heap> {
-        self.check()?;
-        simulated::open_disk(self, disk.clone())
-    }
 }
 
 fn open_file(options: &Options, path: &Path) -> Result<Heap> {

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use super::wal;
 use crate::error::{Error, Result};
+use crate::faults::Lab;
 use crate::heap::open::builder::{Builder, new_header};
 use crate::heap::open::place::open_in_place;
 use crate::heap::options::Durability;
@@ -13,14 +13,37 @@ use crate::heap::{Heap, Options};
 use crate::media::{Medium, SyncedFile};
 use crate::os::mapping::{Backing, Mapping};
 use crate::os::storage::{Disk, Storage};
-use crate::sim::Sim;
-use crate::sim::Source;
+use crate::sim::disk::SimDisk;
+use crate::sim::{Sim, Source, Tuning};
 use crate::store::header;
 use crate::store::header::{Found, Header, Use};
 use crate::store::relocate;
 use crate::units::HEADER_SIZE;
 use crate::units::PAGE;
 use crate::wal::{WalTail, write_again};
+
+impl Options {
+    /// A heap on a simulated medium, mapped at the address that the image was made for.
+    #[doc(hidden)]
+    pub fn simulate(&self, sim: &Arc<Sim>) -> Result<Heap> {
+        self.check()?;
+        open_simulated(self, sim)
+    }
+
+    /// A heap with a write-ahead log on a simulated disk. It makes no checkpoint by itself, unless its log is full.
+    #[doc(hidden)]
+    pub fn simulate_disk(&self, disk: &Arc<SimDisk>) -> Result<Heap> {
+        self.check()?;
+        open_disk(self, disk.clone())
+    }
+
+    /// Other numbers than those that are shipped.
+    #[doc(hidden)]
+    pub fn tuning(mut self, tuning: Tuning) -> Options {
+        self.tuning = tuning;
+        self
+    }
+}
 
 /// Where no other heap goes, nor the shadow of a sanitizer.
 const BASE: u64 = 0x5f00_0000_0000;
@@ -34,7 +57,7 @@ impl Heap {
     }
 }
 
-pub(super) fn open_simulated(options: &Options, sim: &Arc<Sim>) -> Result<Heap> {
+fn open_simulated(options: &Options, sim: &Arc<Sim>) -> Result<Heap> {
     let path = Path::new("<simulated>");
     let mut first = vec![0; (sim.len() as usize).min(HEADER_SIZE as usize)];
     sim.read(&mut first, 0);
@@ -48,7 +71,7 @@ pub(super) fn open_simulated(options: &Options, sim: &Arc<Sim>) -> Result<Heap> 
         Found::Nothing => Header { uuid: 1, salt: 0x5eed, ..new_header(options) },
     };
     let map = |header: &Header, base| reserve(header, base, Source::Memory(sim.clone()));
-    let medium = Medium::Sim(sim.clone());
+    let medium = Medium::Sim(sim.clone(), Lab);
     let len = header.mapped.max(sim.len()).next_multiple_of(PAGE);
     if len > header.mapped && matches!(found, Found::Header(_)) {
         // A longer file than the header knows: its end was never used.
@@ -69,7 +92,7 @@ pub(super) fn open_simulated(options: &Options, sim: &Arc<Sim>) -> Result<Heap> 
 /// Reserves the addresses of a heap.
 fn reserve(header: &Header, base: Option<u64>, source: Source) -> Result<Mapping> {
     let base = base.unwrap_or_else(|| header.bases.first().copied().unwrap_or(BASE));
-    relocate::reserve_at(base, header.reserved, Backing::Simulated(Box::new(source)))
+    relocate::reserve_at(base, header.reserved, Backing::Simulated(Box::new(source), Lab))
 }
 
 /// Whether a file holds nothing but zeros.
@@ -81,15 +104,13 @@ fn is_zero(file: &dyn Storage) -> Result<bool> {
 }
 
 /// Opens a heap with a write-ahead log, whose map is a copy of the file; or, with [`Durability::Process`], one whose map is the page cache.
-pub(super) fn open_disk(options: &Options, disk: Arc<dyn Disk>) -> Result<Heap> {
+fn open_disk(options: &Options, disk: Arc<dyn Disk>) -> Result<Heap> {
     let data = disk.data();
     let path = Path::new("<simulated>");
     let mut first = vec![0; HEADER_SIZE as usize];
     let have = data.read_up_to(&mut first, 0).map_err(|e| Error::io("reading the simulated file", e))?;
     let map = |header: &Header, base| reserve(header, base, Source::Disk(disk.data()));
-    let synced = |mapping: &Mapping, header: &Header| {
-        SyncedFile::new(disk.data()).with_copy(mapping.base(), header.mapped)
-    };
+    let synced = || SyncedFile::new(disk.data());
     let nothing = WalTail::default();
     let mut replayed = 0;
     let found = header::read(&first[..have], path)?;
@@ -110,8 +131,7 @@ pub(super) fn open_disk(options: &Options, disk: Arc<dyn Disk>) -> Result<Heap> 
                 write_again(&*data, 0).map_err(error)?;
             }
             mapping.grow_file(data.len().map_err(error)?.min(header.mapped), header.mapped)?;
-            let synced = synced(&mapping, &header);
-            wal::create(mapping, synced, header)?
+            wal::create(mapping, synced(), header)?
         }
         Found::Header(header) => {
             let have = data.len().map_err(|e| Error::io("looking at the simulated file", e))?;
@@ -136,7 +156,7 @@ pub(super) fn open_disk(options: &Options, disk: Arc<dyn Disk>) -> Result<Heap> 
         wal::make_durable_to_map(&*disk, &header, false)?;
         wal::retire_old_log(&mut header, &*disk)?;
         let builder = open_in_place(header, options.base, |header, base| {
-            let source = Source::Mapped(disk.data(), AtomicU64::new(0));
+            let source = Source::Mapped(disk.data());
             Builder::existing(reserve(&header, base, source)?, Medium::Process, header, &nothing)
         })?;
         return Ok(builder.finish(options, None));
@@ -147,7 +167,7 @@ pub(super) fn open_disk(options: &Options, disk: Arc<dyn Disk>) -> Result<Heap> 
         wal::make_durable_to_prepare(&*disk, &header)?;
         header = wal::close(open_in_place(header, options.base, |header, base| {
             let mapping = map(&header, base)?;
-            let medium = Medium::Synced(Arc::new(synced(&mapping, &header)));
+            let medium = Medium::Synced(Arc::new(synced()));
             Builder::existing(mapping, medium, header, &nothing)
         })?)?;
         mapping = map(&header, options.base)?;
@@ -155,4 +175,35 @@ pub(super) fn open_disk(options: &Options, disk: Arc<dyn Disk>) -> Result<Heap> 
     let mut builder = wal::open_at(options, mapping, header, &disk)?;
     builder.recovered.replayed += replayed;
     Ok(builder.finish(options, None))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Root;
+    use crate::sim::disk::{DiskImage, Which};
+
+    /// The log is there when its heap begins to be closed, and then another file is.
+    #[test]
+    fn a_log_that_is_misplaced_while_its_heap_is_closed_is_no_broken_disk() {
+        let disk = Arc::new(SimDisk::new(DiskImage { data: Vec::new(), log: None }));
+        let options =
+            Options::new().arena_size(64 << 10).reserve(1 << 30).sync_policy(crate::SyncPolicy::OnDemand);
+        let open = || options.clone().base(77 << 40).simulate_disk(&disk).unwrap();
+        let heap = open();
+        let root: Root<u64> = heap.root("n").unwrap();
+        root.txn(|tx, n| {
+            tx[n] = 7;
+            Ok(())
+        })
+        .unwrap();
+        drop(root);
+        let in_place = disk.clone();
+        // The checkpoint has looked for it by then.
+        disk.amid_sync(Which::Log, Some(Box::new(move || in_place.set_log(Some(vec![1; 512])))));
+        heap.close().unwrap();
+        assert_eq!(disk.view().log.unwrap(), [1; 512]);
+        disk.set_log(None);
+        assert_eq!(open().root::<u64>("n").unwrap().read(|view, n| view[n]).unwrap(), 7);
+    }
 }

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{Call, DiskChange, SECTOR, State, Which, lock};
-use crate::os::storage::{FileId, Storage, different_sectors};
-use crate::units::HEADER_SIZE;
-use crate::units::PAGE;
+use crate::os::reservation::Place;
+use crate::os::storage::{FileId, Storage, write_all};
+use crate::units::{HEADER_SIZE, PAGE, bytes};
 
 /// Some words of `new` among those of `old`, always the same ones; `None` if they differ in less than two.
 fn torn(number: u32, old: &[u8; SECTOR], new: &[u8; SECTOR]) -> Option<[u8; SECTOR]> {
@@ -30,16 +30,33 @@ fn torn(number: u32, old: &[u8; SECTOR], new: &[u8; SECTOR]) -> Option<[u8; SECT
     Some(torn)
 }
 
+/// The sectors of `copy` that differ from those of `file`, as ranges of bytes. Behind its end, a file has zeros.
+fn different_sectors(file: &[u8], copy: &[u8]) -> Vec<std::ops::Range<usize>> {
+    let sector = |at| at..copy.len().min(at + SECTOR);
+    let differs = |sector: &std::ops::Range<usize>| {
+        let old = &file[sector.start.min(file.len())..sector.end.min(file.len())];
+        let (same, new) = copy[sector.clone()].split_at(old.len());
+        same != old || new.iter().any(|&byte| byte != 0)
+    };
+    (0..copy.len()).step_by(SECTOR).map(sector).filter(differs).collect()
+}
+
 /// A file of the disk, open.
 #[derive(Debug)]
 pub(super) struct SimFile {
     pub(super) state: Arc<Mutex<State>>,
     pub(super) which: Which,
     /// Which log this is.
-    pub(super) number: u64,
+    number: u64,
+    /// Where a copy of it is mapped.
+    copy: Mutex<Option<Place>>,
 }
 
 impl SimFile {
+    pub(super) fn new(state: &Arc<Mutex<State>>, which: Which, number: u64) -> SimFile {
+        SimFile { state: state.clone(), which, number, copy: Mutex::default() }
+    }
+
     fn has_name(&self, state: &State) -> bool {
         self.which == Which::Data || (self.number == state.log_number && state.view.log.is_some())
     }
@@ -99,7 +116,7 @@ impl Storage for SimFile {
         }
         if let Some((which, number)) = state.sync_owed.take() {
             drop(state);
-            SimFile { state: self.state.clone(), which, number }.sync_now()?;
+            SimFile::new(&self.state, which, number).sync_now()?;
         }
         Ok(len)
     }
@@ -139,8 +156,19 @@ impl Storage for SimFile {
         Ok(())
     }
 
-    fn differences(&self, copy: &[u8]) -> io::Result<Vec<std::ops::Range<usize>>> {
-        Ok(different_sectors(self.bytes(&lock(&self.state)), copy))
+    fn set_copy(&self, copy: Place) {
+        *self.copy.lock().expect("nothing panics with it") = Some(copy);
+    }
+
+    /// Sector by sector, of which some may be written when one fails.
+    fn write_copy(&self) -> io::Result<()> {
+        let copy = *self.copy.lock().expect("nothing panics with it");
+        let Some(copy) = copy.as_ref().map(|copy| bytes(copy.words())) else { return Ok(()) };
+        let differing = different_sectors(self.bytes(&lock(&self.state)), copy);
+        differing.into_iter().try_for_each(|sector| {
+            let at = sector.start as u64;
+            write_all(&copy[sector], at, |bytes, at| self.write_some(bytes, at))
+        })
     }
 
     fn len(&self) -> io::Result<u64> {

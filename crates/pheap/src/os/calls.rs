@@ -1,0 +1,143 @@
+//! System calls for which the standard library has no function.
+
+use std::ffi::CStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd};
+
+/// Makes a system call that returns a negative number when it fails, again if a signal has come in between: on network file systems any call may say so.
+fn again(mut call: impl FnMut() -> libc::c_int) -> io::Result<libc::c_int> {
+    loop {
+        match call() {
+            done if done >= 0 => return Ok(done),
+            _ => match io::Error::last_os_error() {
+                e if e.kind() == io::ErrorKind::Interrupted => {}
+                e => return Err(e),
+            },
+        }
+    }
+}
+
+/// Numbers that nobody could guess.
+pub(crate) fn random<const N: usize>() -> [u64; N] {
+    let mut words = [0u64; N];
+    // SAFETY: the buffer has this many bytes. Up to 256 of them come whole.
+    let got = unsafe { libc::getrandom(words.as_mut_ptr().cast(), N * 8, 0) };
+    assert_eq!(got, N as isize * 8, "getrandom failed: {}", io::Error::last_os_error());
+    words
+}
+
+/// Reserves space in a file, which becomes so long at least.
+pub(super) fn fallocate(file: &File, offset: u64, len: u64) -> io::Result<()> {
+    let (fd, offset, len) = (file.as_raw_fd(), offset as libc::off_t, len as libc::off_t);
+    // SAFETY: takes no addresses.
+    again(|| unsafe { libc::fallocate(fd, 0, offset, len) }).map(drop)
+}
+
+/// What the operating system says of a file system.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct FileSystem {
+    /// Its magic number.
+    pub(super) kind: i64,
+    /// Its `f_fsid`.
+    pub(super) name: u64,
+}
+
+/// The file system that a file is in.
+#[allow(clippy::unnecessary_cast)] // of another type elsewhere
+pub(super) fn statfs(file: &File) -> io::Result<FileSystem> {
+    // SAFETY: plain data, for which zeros are valid.
+    let mut stat: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: the call fills `stat`.
+    again(|| unsafe { libc::fstatfs(file.as_raw_fd(), &raw mut stat) })?;
+    // SAFETY: it is two integers of 32 bits, which Rust's libc does not name.
+    let [low, high] = unsafe { std::mem::transmute::<libc::fsid_t, [u32; 2]>(stat.f_fsid) };
+    Ok(FileSystem { kind: stat.f_type as i64, name: u64::from(low) | u64::from(high) << 32 })
+}
+
+/// Device and inode: no two files have the same while one of them is open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FileId {
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
+}
+
+/// What the kernel says of a file.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stat {
+    pub(crate) id: FileId,
+    /// How many names it has.
+    pub(crate) links: u32,
+    /// The mount that it was reached through, if the kernel says so (Linux 5.8).
+    pub(crate) mount: Option<u64>,
+}
+
+/// Of Linux 5.8.
+const STATX_MNT_ID: u32 = 0x1000;
+
+impl Stat {
+    /// Of a file that is open.
+    pub(crate) fn of(file: &File) -> io::Result<Stat> {
+        let what = libc::STATX_INO | libc::STATX_NLINK | STATX_MNT_ID;
+        statx(file, c"", libc::AT_EMPTY_PATH, what)
+    }
+}
+
+/// Asks for `what`. Never for times: Linux (6.13 and newer) would give the next write an exact one, and write the inode with each sync, which is a quarter of the time
+/// of a commit.
+pub(super) fn statx(directory: &File, name: &CStr, flags: libc::c_int, what: u32) -> io::Result<Stat> {
+    let fd = directory.as_raw_fd();
+    // SAFETY: plain data, for which zeros are valid.
+    let mut stat: libc::statx = unsafe { std::mem::zeroed() };
+    // SAFETY: the name is a string, and the call fills `stat`.
+    match again(|| unsafe { libc::statx(fd, name.as_ptr(), flags, what, &raw mut stat) }) {
+        // An old kernel, or a container whose rules do not know of the call.
+        Err(e) if matches!(e.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => {
+            return fstatat(directory, name, flags);
+        }
+        done => done?,
+    };
+    let id = FileId { device: device(stat.stx_dev_major, stat.stx_dev_minor), inode: stat.stx_ino };
+    let mount = (stat.stx_mask & what & STATX_MNT_ID != 0).then_some(stat.stx_mnt_id);
+    Ok(Stat { id, links: stat.stx_nlink, mount })
+}
+
+fn device(major: u32, minor: u32) -> u64 {
+    u64::from(major) << 32 | u64::from(minor)
+}
+
+/// [`statx`] as it was before there was that call.
+#[allow(clippy::unnecessary_cast)] // of other types elsewhere
+pub(super) fn fstatat(directory: &File, name: &CStr, flags: libc::c_int) -> io::Result<Stat> {
+    // SAFETY: plain data, for which zeros are valid.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: the name is a string, and the call fills `stat`.
+    again(|| unsafe { libc::fstatat(directory.as_raw_fd(), name.as_ptr(), &raw mut stat, flags) })?;
+    let id = FileId {
+        device: device(libc::major(stat.st_dev) as u32, libc::minor(stat.st_dev) as u32),
+        inode: stat.st_ino as u64,
+    };
+    Ok(Stat { id, links: stat.st_nlink as u32, mount: None })
+}
+
+/// Opens the file with this name in a directory. Children that run another program do not have it.
+pub(super) fn open_at(directory: &File, name: &CStr, flags: libc::c_int, mode: u32) -> io::Result<File> {
+    let (fd, flags) = (directory.as_raw_fd(), flags | libc::O_CLOEXEC);
+    // SAFETY: a call with a string.
+    let opened = again(|| unsafe { libc::openat(fd, name.as_ptr(), flags, mode) })?;
+    // SAFETY: opened just now, and nobody else's.
+    Ok(unsafe { File::from_raw_fd(opened) })
+}
+
+/// Gives a name in a directory to the file at `path`, or what that links to.
+pub(super) fn link_at(path: &CStr, directory: &File, name: &CStr) -> io::Result<()> {
+    let (to, flags) = (directory.as_raw_fd(), libc::AT_SYMLINK_FOLLOW);
+    // SAFETY: a call with two strings.
+    again(|| unsafe { libc::linkat(libc::AT_FDCWD, path.as_ptr(), to, name.as_ptr(), flags) }).map(drop)
+}
+
+/// Removes a name from a directory.
+pub(super) fn unlink_at(directory: &File, name: &CStr) -> io::Result<()> {
+    // SAFETY: a call with a string.
+    again(|| unsafe { libc::unlinkat(directory.as_raw_fd(), name.as_ptr(), 0) }).map(drop)
+}

@@ -1,0 +1,169 @@
+//! Addresses that this process has reserved.
+
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::{io, slice};
+
+use parking_lot::Mutex;
+
+use super::fork;
+use super::own_file::{self, Listed};
+use crate::error::{Error, Result};
+
+/// A contiguous range of addresses that is nobody else's until this is dropped. Nothing can be accessed at first.
+#[derive(Debug)]
+pub(crate) struct Reservation {
+    start: NonNull<u8>,
+    len: u64,
+    /// How much of it [can be accessed](Self::open).
+    open: AtomicU64,
+    /// The process that reserved it, as counted by [`fork::forks`].
+    forks: u64,
+    listed: Listed,
+}
+
+// SAFETY: a reservation is a range of addresses; who may touch which part is the business of those who map something there.
+unsafe impl Send for Reservation {}
+// SAFETY: shared, it gives addresses, and makes memory accessible, which the kernel lets any threads do at once.
+unsafe impl Sync for Reservation {}
+
+/// What simulated heaps had, for the next ones at the same place: to map them anew, with a fault for each page, would take longer than what a crash explorer looks at.
+static KEPT: Mutex<Vec<Reservation>> = Mutex::new(Vec::new());
+
+/// A forked child must not share the heap, and may want the addresses for itself. Best effort: each transaction checks, too.
+///
+/// # Safety
+/// The range is the caller's.
+pub(super) unsafe fn keep_from_children(start: *mut libc::c_void, len: u64) {
+    // SAFETY: the range is the caller's, who promises that; in this process, nothing changes.
+    unsafe { libc::madvise(start, len as usize, libc::MADV_DONTFORK) };
+}
+
+impl Reservation {
+    /// Reserves `len` bytes at `start`.
+    ///
+    /// # Errors
+    /// [`Error::AddressInUse`], [`Error::Io`].
+    pub(crate) fn new(start: u64, len: u64) -> Result<Reservation> {
+        own_file::watch();
+        // SAFETY: `MAP_FIXED_NOREPLACE` takes addresses that nobody uses, or fails.
+        let got = unsafe {
+            libc::mmap(
+                std::ptr::without_provenance_mut(start as usize),
+                len as usize,
+                libc::PROT_NONE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE,
+                -1,
+                0,
+            )
+        };
+        let in_use = Error::AddressInUse { base: start, size: len };
+        if got == libc::MAP_FAILED {
+            return Err(match io::Error::last_os_error() {
+                e if e.raw_os_error() == Some(libc::EEXIST) => in_use,
+                e => Error::io(format!("reserving {len} bytes of addresses at {start:#x}"), e),
+            });
+        }
+        // SAFETY: the range was mapped just now.
+        unsafe { keep_from_children(got, len) };
+        // The map is not one that Rust knows of; pointers into it come back from the file as plain addresses.
+        let address = got.expose_provenance();
+        let reservation = Reservation {
+            start: NonNull::new(std::ptr::with_exposed_provenance_mut(address)).expect("not at 0"),
+            len,
+            open: AtomicU64::new(0),
+            forks: fork::forks(),
+            listed: Listed::addresses(address, len as usize),
+        };
+        // A kernel older than 4.17 takes the address for a hint.
+        if address as u64 == start { Ok(reservation) } else { Err(in_use) }
+    }
+
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    /// Makes the first `to` bytes accessible: memory, whose content is not defined.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub(crate) fn open(&self, to: u64) -> io::Result<()> {
+        if to <= self.open.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        assert!(to <= self.len);
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: within the reservation, which nobody has mapped anything else to: see `keep`.
+        if unsafe { libc::mprotect(self.start.as_ptr().cast(), to as usize, protection) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        self.open.store(to, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Keeps it for [`take_kept`]: one that nothing was mapped to, only [opened](Self::open).
+    pub(crate) fn keep(self) {
+        KEPT.lock().push(self);
+    }
+
+    fn is_mine(&self) -> bool {
+        self.forks == fork::forks()
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        // In a forked child these addresses are not mapped, or belong to someone else by now.
+        if self.is_mine() {
+            self.listed.remove();
+            // SAFETY: reserved by `new`, and this is the last use of it: whoever maps something there has the reservation.
+            unsafe { libc::munmap(self.start.as_ptr().cast(), self.len as usize) };
+        }
+    }
+}
+
+/// The reservation that was kept at these addresses, if there is one and it is `wanted`. Whatever else was kept of them is given back.
+pub(crate) fn take_kept(start: u64, len: u64, wanted: bool) -> Option<Reservation> {
+    let mut kept = KEPT.lock();
+    let of = |kept: &Reservation| kept.start.as_ptr().addr() as u64;
+    if wanted
+        && let Some(at) = kept.iter().position(|kept| kept.is_mine() && (of(kept), kept.len) == (start, len))
+    {
+        return Some(kept.swap_remove(at));
+    }
+    kept.retain(|kept| start + len <= of(kept) || of(kept) + kept.len <= start);
+    None
+}
+
+/// A part of a heap that a simulated medium looks at.
+#[derive(Debug, Clone, Copy)]
+#[allow(dead_code)] // the simulator's
+pub(crate) struct Place {
+    start: usize,
+    words: usize,
+}
+
+#[allow(dead_code)] // the simulator's
+impl Place {
+    /// # Safety
+    /// As long as there is a copy of this, so many bytes (whole words) are mapped there to be read and written, and nobody else accesses them while one of its functions runs or what
+    /// that has returned is used.
+    pub(crate) unsafe fn new(start: *mut u8, len: u64) -> Place {
+        Place { start: start.expose_provenance(), words: len as usize / 8 }
+    }
+
+    pub(crate) fn start(&self) -> usize {
+        self.start
+    }
+
+    pub(crate) fn words(&self) -> &[u64] {
+        // SAFETY: so many words can be read there, and do not change meanwhile, as `new` was promised.
+        unsafe { slice::from_raw_parts(std::ptr::with_exposed_provenance(self.start), self.words) }
+    }
+
+    pub(crate) fn write(&self, at: usize, word: u64) {
+        assert!(at < self.words);
+        // SAFETY: within what can be written there, which nobody else accesses meanwhile, as `new` was promised.
+        unsafe { std::ptr::with_exposed_provenance_mut::<u64>(self.start).add(at).write(word) };
+    }
+}
