@@ -289,10 +289,10 @@ pub(crate) fn begin_creation(media: &Media, heap: Words<'_>) -> Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn header(sequence: u64) -> Header {
+    pub(in crate::store) fn header(sequence: u64) -> Header {
         Header {
             sequence,
             uuid: 7 << 70 | 3,

@@ -216,3 +216,50 @@ impl Tables {
         spans.iter().for_each(|&(offset, len)| self.pages.give(offset, len));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU8;
+
+    use super::*;
+    use crate::media::Medium;
+    use crate::os::fork;
+    use crate::os::mapping::{Backing, Mapping};
+    use crate::store::OPEN;
+    use crate::store::header::{Header, tests::header};
+    use crate::store::page_map::PageMap;
+    use crate::store::pages::Pages;
+    use crate::store::types::TypeTable;
+    use crate::sync::Mutex;
+    use crate::tuning::Tuning;
+
+    impl Store {
+        /// An arena in memory: all that an allocator needs.
+        pub(crate) fn in_memory(size: u64) -> Store {
+            let reserved = size.next_power_of_two();
+            let mapping = Mapping::reserve_anywhere(0, reserved, Backing::Memory).unwrap();
+            mapping.map(0, size).unwrap();
+            // SAFETY: mapped just now, as long as the store is there, and nobody else has it. Of objects a test asks through it only for those that it has made.
+            let heap = unsafe { Words::new(mapping.base(), 0..size) };
+            let (media, arena, mut pages) =
+                (Media::new(Medium::Process), Arena::new(0, size), Pages::default());
+            pages.give(arena.first_free(), arena.end() - arena.first_free());
+            let types = TypeTable::create(pages.take(PAGE).unwrap(), PAGE);
+            let header = Header { arena_unit: size, mapped: size, reserved, ..header(1) };
+            Store {
+                mapping,
+                state: AtomicU8::new(OPEN),
+                has_name: false,
+                pin_undo: false,
+                max_size: size,
+                arena_unit: size,
+                tuning: Tuning::SHIPPED,
+                page_map: PageMap::new(reserved).unwrap(),
+                medium: Medium::Process,
+                hash_secret: [0; 2],
+                forks: fork::forks(),
+                tables: Mutex::new(Tables { heap, header, media, arenas: vec![arena], pages, types }),
+            }
+        }
+    }
+}
