@@ -246,7 +246,8 @@ impl Media {
         assert!(dst.len() == words.len());
         match &self.medium {
             #[cfg(feature = "sim")]
-            // SAFETY: `dst` is atomics, so it may be stored to, and is as long as `words`; what shares these is not on a simulated medium.
+            // SAFETY: atomics may be stored to through a shared reference, and these are as many as `words`. The simulator copies under its lock; who looks at the same words
+            // meanwhile waits for the lock that the caller holds.
             Medium::Sim(sim) => unsafe {
                 sim.store(dst.as_ptr().cast_mut().cast(), words.as_ptr().cast(), size_of_val(words));
             },

@@ -68,7 +68,7 @@ pub(crate) struct Store {
 
 /// The metadata: the header, who owns which pages, and the types.
 pub(crate) struct Tables {
-    /// What is mapped.
+    /// What is mapped, until the heap is closed.
     pub(crate) heap: Words<'static>,
     pub(crate) header: Header,
     pub(crate) media: Media,

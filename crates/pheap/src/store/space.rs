@@ -55,8 +55,12 @@ impl Store {
     /// Writes the entry of a span that the caller has for itself; durable after a fence.
     #[cfg_attr(feature = "sim", track_caller)]
     pub(crate) fn write_entry(&self, media: &Media, span: &Span) {
-        let heap = self.tables.lock().heap;
-        write_entry(media, heap, span.entry_at, span.entry.to_words());
+        write_entry(media, self.words(), span.entry_at, span.entry.to_words());
+    }
+
+    /// What is mapped.
+    fn words(&self) -> Words<'static> {
+        self.tables.lock().heap
     }
 
     /// Faults in the pages of a span, unless that was done.
