@@ -72,12 +72,11 @@ fn checksum(words: impl Iterator<Item = u64>, header: &Header) -> u64 {
     let mut words = words.map(u64::to_le_bytes);
     loop {
         // Many at a time, or it takes ten times as long.
-        let mut buffer = [[0; 8]; 128];
-        let len = buffer.iter_mut().zip(&mut words).map(|(to, word)| *to = word).count();
-        sum.update(buffer[..len].as_flattened());
-        if len < buffer.len() {
+        let part: Vec<[u8; 8]> = words.by_ref().take(512).collect();
+        if part.is_empty() {
             return sum.digest();
         }
+        sum.update(part.as_flattened());
     }
 }
 
