@@ -44,8 +44,19 @@ const QUARANTINE: u64 = 256 << 10;
 /// The number of no span.
 const NO_SPAN: u32 = u32::MAX;
 
-/// How many classes are found without a look into a map.
-const AT_HAND: usize = 8;
+/// How many classes are at hand in a transaction.
+const HOT: usize = 8;
+
+/// What an allocation looks at, and nothing else: the run that a class is filling. It is the class's own only while it is not here.
+#[derive(Clone, Copy, Default)]
+struct HotClass {
+    /// The address of the description, and the bytes of a slot. 0 if there is none here.
+    desc: usize,
+    slot: usize,
+    next: usize,
+    end: usize,
+    class: u32,
+}
 
 /// Objects of one type in slots of one size.
 struct Class {
@@ -74,8 +85,8 @@ pub(crate) struct Allocator {
     /// Classes by the address of a description, and by a type's number; with the bytes of a slot.
     by_desc: HashMap<(usize, u32), u32>,
     by_type: HashMap<(u32, u32), u32>,
-    /// Some of these keys with their classes, by a hash. A key of zeros is that of no description.
-    at_hand: [((usize, u32), u32); AT_HAND],
+    /// The classes that the open transaction uses, by a hash of their type.
+    hot: [HotClass; HOT],
     txn: u64,
     /// Objects that the open transaction has allocated, but for those in runs that are being filled.
     objects: u64,
@@ -140,7 +151,7 @@ impl Request {
     #[inline(always)]
     fn hash(&self) -> usize {
         let (desc, slot) = self.key();
-        ((desc >> 5) ^ (slot as usize >> 3)) % AT_HAND
+        ((desc >> 5) ^ (slot as usize >> 3)) % HOT
     }
 }
 
@@ -162,17 +173,15 @@ impl Allocator {
     /// Address of a new object, if a run of free slots is at hand.
     #[inline(always)]
     pub(crate) fn try_alloc(&mut self, request: &Request) -> Option<usize> {
-        let (key, class) = self.at_hand[request.hash()];
-        if key != request.key() {
+        let (desc, slot) = request.key();
+        let hot = &mut self.hot[request.hash()];
+        let addr = hot.next;
+        // A description of a sized type has one size of slots.
+        let other = hot.desc != desc || (request.unsized_ && hot.slot != slot as usize);
+        if other || addr == hot.end {
             return None;
         }
-        let class = &mut self.classes[class as usize];
-        let addr = class.next;
-        // Before it is changed for the first time in a transaction, it is to be saved.
-        if addr == class.end || class.txn != self.txn {
-            return None;
-        }
-        class.next = addr + key.1 as usize;
+        hot.next = addr + slot as usize;
         Some(addr)
     }
 
@@ -188,8 +197,17 @@ impl Allocator {
             return Ok(Needs::Span(request.bytes..=request.bytes, entry, pointers));
         }
         let number = self.class(store, request)?;
+        // Two descriptions may be of one type.
+        for at in 0..HOT {
+            if at == request.hash() || self.hot[at].class == number {
+                self.return_run(at);
+            }
+        }
         self.save(number);
         if self.next_run(store, number) {
+            let (desc, slot) = request.key();
+            let &Class { next, end, .. } = &self.classes[number as usize];
+            self.hot[request.hash()] = HotClass { desc, slot: slot as usize, next, end, class: number };
             return Ok(Needs::Nothing);
         }
         let class = &self.classes[number as usize];
@@ -200,16 +218,14 @@ impl Allocator {
 
     /// The number of the class for a request.
     fn class(&mut self, store: &Store, request: &Request) -> Result<u32> {
-        let (key, at) = (request.key(), request.hash());
-        if self.at_hand[at].0 != key {
-            if !self.by_desc.contains_key(&key) {
-                let (ty, pointers) = store.register(request.desc)?;
-                let number = self.class_of(ty, key.1, pointers);
-                self.by_desc.insert(key, number);
-            }
-            self.at_hand[at] = (key, self.by_desc[&key]);
+        let key = request.key();
+        if let Some(&number) = self.by_desc.get(&key) {
+            return Ok(number);
         }
-        Ok(self.at_hand[at].1)
+        let (ty, pointers) = store.register(request.desc)?;
+        let number = self.class_of(ty, key.1, pointers);
+        self.by_desc.insert(key, number);
+        Ok(number)
     }
 
     fn class_of(&mut self, ty: u32, slot: u32, pointers: Arc<PointerMap>) -> u32 {
@@ -230,6 +246,21 @@ impl Allocator {
             });
             classes.len() as u32 - 1
         })
+    }
+
+    /// Lets a class have its run back.
+    fn return_run(&mut self, at: usize) {
+        let hot = std::mem::take(&mut self.hot[at]);
+        if hot.desc != 0 {
+            self.classes[hot.class as usize].next = hot.next;
+        }
+    }
+
+    /// Lets all classes have their runs back.
+    pub(crate) fn return_runs(&mut self) {
+        if !self.saved.is_empty() {
+            (0..HOT).for_each(|at| self.return_run(at));
+        }
     }
 
     /// Makes sure that the class has a run of free slots, from the spans that it has. Returns whether it does.
@@ -365,16 +396,21 @@ impl Allocator {
         if !self.has_fresh() {
             return false;
         }
-        let Allocator { saved, classes, fresh, .. } = self;
+        let Allocator { hot, saved, classes, fresh, .. } = self;
+        // Those at hand go on behind where their class thinks that they are.
+        let in_hot = |hot: &HotClass| {
+            hot.desc != 0 && (classes[hot.class as usize].fresh_from..hot.next).contains(&addr)
+        };
         let in_class = |saved: &Saved| {
             let class = &classes[saved.class as usize];
             (class.fresh_from..class.next).contains(&addr)
         };
-        saved.iter().any(in_class) || fresh.contains(addr)
+        hot.iter().any(in_hot) || saved.iter().any(in_class) || fresh.contains(addr)
     }
 
     /// The ranges of fresh objects, complete: no more objects are allocated in this transaction.
     pub(crate) fn fresh_ranges(&mut self) -> &[(usize, usize)] {
+        self.return_runs();
         let Allocator { saved, classes, fresh, objects, .. } = self;
         for saved in saved {
             let class = &mut classes[saved.class as usize];

@@ -51,6 +51,7 @@ impl Allocator {
 
     /// Takes back what the transaction has allocated.
     pub(crate) fn rollback(&mut self, store: &Store) {
+        self.hot = Default::default();
         for saved in self.saved.drain(..) {
             let Saved { class, next, end, current, cursor } = saved;
             let class = &mut self.classes[class as usize];

@@ -62,6 +62,7 @@ impl Context {
     #[cold]
     pub(crate) fn complete_collection(&mut self) {
         let start = Instant::now();
+        self.alloc.return_runs();
         while !self.gc.is_idle() {
             self.advance(&mut Budget::unlimited(), None);
         }
