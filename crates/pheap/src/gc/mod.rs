@@ -22,16 +22,16 @@ mod pace;
 mod pauses;
 mod remembered;
 mod sweep;
+#[cfg(test)]
+mod tests;
 mod tracer;
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use pheap_gc::{Budget, Marking, Progress};
 
-use crate::alloc::span::ObjectSpan;
 use crate::alloc::{Allocator, Usage, bitmaps};
 use crate::faults::{Bug, bug};
 use crate::media::Gauge;
@@ -62,8 +62,9 @@ pub(crate) struct State {
     pub(crate) unknown: Gauge,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Phase {
+    #[default]
     Idle,
     Marking,
     /// The next span to sweep, and the one behind the last.
@@ -74,6 +75,7 @@ enum Phase {
 }
 
 /// The state of the collection of a region.
+#[derive(Default)]
 pub(crate) struct Collector {
     pace: Arc<Pace>,
     state: Arc<State>,
@@ -103,24 +105,7 @@ pub(crate) struct Collector {
 
 impl Collector {
     pub(crate) fn new(pace: Arc<Pace>, state: Arc<State>, held: Arc<HeldTable>) -> Collector {
-        Collector {
-            threshold: pace.least,
-            pace,
-            state,
-            held,
-            phase: Phase::Idle,
-            marking: Marking::new(),
-            opening: false,
-            wanted: false,
-            incomplete: false,
-            minor: false,
-            remembered: Remembered::default(),
-            marked_untraced: false,
-            live: 0,
-            before: Usage::default(),
-            debt: 0,
-            paid: 0,
-        }
+        Collector { threshold: pace.least, pace, state, held, ..Collector::default() }
     }
 
     #[inline(always)]
@@ -242,9 +227,7 @@ impl Collector {
 
     /// Marks. Returns whether all is marked, so that the [sweep](Self::begin_sweep) may begin.
     pub(crate) fn mark(&mut self, alloc: &Allocator, store: &Store, budget: &mut Budget) -> bool {
-        let base = store.base().addr() as u64;
-        let tracer = Tracer { base, map: &store.page_map, spans: &alloc.spans, shared: false };
-        let done = self.marking.run(&tracer, budget) == Progress::Done;
+        let done = self.marking.run(&Tracer::new(alloc, store, false), budget) == Progress::Done;
         self.marked_untraced |= done;
         done
     }
@@ -254,9 +237,7 @@ impl Collector {
         if !self.is_marking() {
             return Stage::Idle;
         }
-        let base = store.base().addr() as u64;
-        let tracer = Tracer { base, map: &store.page_map, spans: &alloc.spans, shared: true };
-        match self.marking.run_shared(&tracer, &mut Budget::until(deadline)) {
+        match self.marking.run_shared(&Tracer::new(alloc, store, true), &mut Budget::until(deadline)) {
             Progress::More => Stage::Working,
             Progress::Done => Stage::Marked,
         }
@@ -264,9 +245,9 @@ impl Collector {
 
     /// Hands the marker what old objects point to from a line.
     fn push_pointers_of_old(&mut self, alloc: &Allocator, store: &Store, line: usize) {
-        let base = store.base().addr();
-        let offset = (line - base) as u64;
+        let offset = (line - store.base().addr()) as u64;
         let Some((number, first)) = alloc.spans.find(&store.page_map, offset) else { return };
+        let tracer = Tracer::new(alloc, store, false);
         let Some(span) = alloc.spans.get(number).filter(|span| span.pointers.has_pointers()) else { return };
         for slot in first..=span.slot_of(offset + LINE as u64 - 1).unwrap_or(span.slots - 1) {
             if !span.marks.test(slot as usize) {
@@ -274,27 +255,7 @@ impl Collector {
             }
             let start = span.offset_of(slot);
             let window = offset.saturating_sub(start)..(offset + LINE as u64 - start).min(span.slot);
-            // SAFETY: an object that the last cycle has marked; the region is locked.
-            unsafe {
-                self.push_pointers(span, base + start as usize, window.start as usize..window.end as usize)
-            };
-        }
-    }
-
-    /// Hands the marker the pointers in a part of an object.
-    ///
-    /// # Safety
-    /// A live object in a slot of this span is at `object`, in a region that this thread has for itself.
-    unsafe fn push_pointers(&mut self, span: &ObjectSpan, object: usize, window: Range<usize>) {
-        // SAFETY: the caller's promise says that the slot holds an object of the span's type, and that nobody writes to it.
-        unsafe {
-            let object = std::ptr::with_exposed_provenance(object);
-            span.pointers.visit(object, span.slot as usize, window, |word| {
-                let pointer = word.read();
-                if pointer != 0 {
-                    self.marking.push_mut(pointer);
-                }
-            });
+            tracer.pointers(number, slot, window, &mut |pointer| self.marking.push_mut(pointer));
         }
     }
 
@@ -302,14 +263,14 @@ impl Collector {
     /// began.
     #[cold]
     pub(crate) fn shade(&mut self, alloc: &Allocator, store: &Store, addr: usize, len: usize) {
-        let base = store.base().addr();
+        let offset = (addr - store.base().addr()) as u64;
         // What is no object is a word of metadata.
-        let Some((number, slot)) = alloc.spans.find(&store.page_map, (addr - base) as u64) else { return };
+        let Some((number, slot)) = alloc.spans.find(&store.page_map, offset) else { return };
         let Some(span) = alloc.spans.get(number) else { return };
-        let object = base + span.offset_of(slot) as usize;
-        let window = addr - object..(addr - object + len).min(span.slot as usize);
-        // SAFETY: a live object of the type of its span, in a region that this thread has for itself.
-        unsafe { self.push_pointers(span, object, window) };
+        let start = offset - span.offset_of(slot);
+        let window = start..(start + len as u64).min(span.slot);
+        let push = &mut |pointer| self.marking.push_mut(pointer);
+        Tracer::new(alloc, store, false).pointers(number, slot, window, push);
     }
 
     /// Notes the fresh objects that are old although no cycle has traced them: those of a transaction that ends while spans are being swept,

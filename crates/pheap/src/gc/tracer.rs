@@ -1,7 +1,11 @@
-//! A region as `pheap-gc` sees it.
+//! A region as `pheap-gc` sees it, and where objects are read.
 
-use crate::alloc::span::Spans;
+use std::ops::Range;
+
+use crate::alloc::Allocator;
+use crate::alloc::span::{ObjectSpan, Spans};
 use crate::os::cpu;
+use crate::store::Store;
 use crate::store::page_map::PageMap;
 
 /// Bytes of an object that are traced at a time.
@@ -17,12 +21,51 @@ pub(crate) struct Object {
 }
 
 /// What marking needs of a region: where its objects are and what they point to.
+///
+/// Who has a reference to the allocator of a region has the region's lock. On that the reading of objects relies:
+///
+/// 1. The spans of the allocator are mapped in the store that it allocates from.
+/// 2. Nobody writes to the region's objects as long as the tracer is there. A transaction that hands one over what it is about to overwrite does so before.
 pub(super) struct Tracer<'a> {
-    pub(super) base: u64,
-    pub(super) map: &'a PageMap,
-    pub(super) spans: &'a Spans,
+    base: u64,
+    map: &'a PageMap,
+    spans: &'a Spans,
     /// Whether other threads mark, too.
-    pub(super) shared: bool,
+    shared: bool,
+}
+
+impl<'a> Tracer<'a> {
+    /// For a region of this store.
+    #[inline(always)]
+    pub(super) fn new(alloc: &'a Allocator, store: &'a Store, shared: bool) -> Tracer<'a> {
+        Tracer { base: store.base().addr() as u64, map: &store.page_map, spans: &alloc.spans, shared }
+    }
+
+    /// Shows `found` the pointers in a part of a slot, but for null.
+    pub(super) fn pointers(&self, span: u32, slot: u32, window: Range<u64>, found: &mut impl FnMut(u64)) {
+        if let Some(span) = self.spans.get(span).filter(|span| slot < span.slots) {
+            // SAFETY: the address of a slot of a span of the region.
+            unsafe { visit(span, self.base + span.offset_of(slot), window, found) };
+        }
+    }
+}
+
+/// Shows `found` the pointers in a part of the slot at `addr`, but for null.
+///
+/// # Safety
+/// It is a slot of a span of a region that is being [traced](Tracer).
+#[inline(always)]
+unsafe fn visit(span: &ObjectSpan, addr: u64, window: Range<u64>, found: &mut impl FnMut(u64)) {
+    let object = std::ptr::with_exposed_provenance(addr as usize);
+    // SAFETY: a slot has as many bytes, which are mapped (premise 1 of `Tracer`), were zero when the heap grew, and are not written meanwhile (premise 2).
+    unsafe {
+        span.pointers.visit(object, span.slot as usize, window.start as usize..window.end as usize, |word| {
+            let pointer = word.read();
+            if pointer != 0 {
+                found(pointer);
+            }
+        });
+    }
 }
 
 impl pheap_gc::Heap for Tracer<'_> {
@@ -51,7 +94,7 @@ impl pheap_gc::Heap for Tracer<'_> {
             let addr = std::ptr::with_exposed_provenance::<u64>(object.addr as usize);
             let mut words = span.plain;
             while words != 0 {
-                // SAFETY: as below; the words are within the type.
+                // SAFETY: the words are within the type, and so within a slot of the region, which is mapped and not written (premises 1 and 2 of `Tracer`).
                 let pointer = unsafe { addr.add(words.trailing_zeros() as usize).read() };
                 if pointer != 0 {
                     found(pointer);
@@ -62,16 +105,8 @@ impl pheap_gc::Heap for Tracer<'_> {
         }
         let start = u64::from(object.part) * PART;
         let end = span.slot.min(start + PART);
-        // SAFETY: a slot of a span of this region, which is locked; its type is that of the span. A slot that was marked holds an object.
-        unsafe {
-            let addr = std::ptr::with_exposed_provenance(object.addr as usize);
-            span.pointers.visit(addr, span.slot as usize, start as usize..end as usize, |word| {
-                let pointer = word.read();
-                if pointer != 0 {
-                    found(pointer);
-                }
-            });
-        }
+        // SAFETY: an `Object` is made here only, with the address of a slot.
+        unsafe { visit(span, object.addr, start..end, found) };
         (end < span.slot).then_some(Object { part: object.part + 1, ..object })
     }
 

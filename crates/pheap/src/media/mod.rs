@@ -225,6 +225,17 @@ impl Media {
         }
     }
 
+    /// [`store`](Self::store) of whole words that other threads may look at meanwhile: each of them at once.
+    pub(crate) fn store_shared(&self, dst: &[AtomicU64], words: &[u64]) {
+        may_panic();
+        assert!(dst.len() == words.len());
+        let mut copy = || dst.iter().zip(words).for_each(|(dst, &word)| dst.store(word, Ordering::Relaxed));
+        match &self.medium {
+            Medium::Sim(sim, _) => sim.store(dst.as_ptr().cast(), size_of_val(words), &mut copy),
+            _ => copy(),
+        }
+    }
+
     /// Copies words to their place and starts to write them back, like [`store_words`](Self::store_words) and [`flush`](Self::flush): many of them, which nobody is about to
     /// look at. They are not loaded into the cache for it.
     ///

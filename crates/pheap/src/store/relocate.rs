@@ -20,6 +20,7 @@ use super::arena::SpanKind;
 use super::header::{Header, MAX_BASES, is_base};
 use super::spans::Span;
 use super::types::TypeTable;
+use super::words::Words;
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
 use crate::layout::PointerMap;
@@ -82,9 +83,12 @@ pub(crate) fn rebase(header: &mut Header, base: u64) -> bool {
 /// Rewrites the pointers in `pieces`, and makes the current base the only one.
 ///
 /// # Safety
-/// The heap with this header is mapped, and nobody else has it. It has no pointers elsewhere, and its logs are empty.
+/// 1. The heap with this header is mapped, and the pieces are of its spans.
+/// 2. Nobody else has it.
+/// 3. Its logs are empty, and it has no other pointers.
 pub(crate) unsafe fn relocate(
     mapping: &Mapping,
+    heap: Words<'_>,
     medium: &Medium,
     media: &Media,
     header: &mut Header,
@@ -93,10 +97,9 @@ pub(crate) unsafe fn relocate(
     let all = header.clone();
     if bug(Bug::ShrinkBeforeMoved) {
         header.bases.truncate(1);
-        // SAFETY: as below.
-        unsafe { header.write(media, mapping.base()) };
+        header.write(media, heap);
     }
-    // SAFETY: passed on to the caller.
+    // SAFETY: the heap is mapped and nobody else has it (premises 1 and 2).
     unsafe { swizzle(mapping, medium, &all, pieces) };
     // In `Process` durability, a heap that was open when the power failed is not opened again, so what the disk has then is of no interest.
     if !matches!(medium, Medium::Process) {
@@ -106,9 +109,8 @@ pub(crate) unsafe fn relocate(
     media.check_fences()?;
     header.bases.truncate(1);
     if !mapping.is_read_only() {
-        // SAFETY: the header is mapped, and the heap is not open yet.
         // SURVIVES drop sync: a heap on a disk is moved to be closed, with headers and syncs of their own. SURVIVES delay sync: as above.
-        unsafe { header.write(media, mapping.base()) };
+        header.write(media, heap);
     }
     Ok(())
 }
@@ -123,7 +125,7 @@ pub(crate) fn pieces<'a>(spans: impl Iterator<Item = &'a Span>, types: &mut Type
 /// not mapped with `MAP_SYNC`.
 ///
 /// # Safety
-/// As for [`relocate`].
+/// Premises 1 and 2 of [`relocate`].
 unsafe fn swizzle(mapping: &Mapping, medium: &Medium, header: &Header, pieces: &[Piece]) {
     let bytes: usize = pieces.iter().map(Piece::bytes).sum();
     // What the simulator sees must be the same in each run.
@@ -134,7 +136,7 @@ unsafe fn swizzle(mapping: &Mapping, medium: &Medium, header: &Header, pieces: &
         let media = Media::new(medium.clone());
         let mut swizzler = Swizzler::new(&media, header);
         while let Some(piece) = pieces.get(next.fetch_add(1, Ordering::Relaxed)) {
-            // SAFETY: a part of a span, and no other thread has the same.
+            // SAFETY: a part of a span, which is mapped; nobody else has the heap, and no other thread of this function the same piece.
             unsafe { piece.swizzle(mapping, &mut swizzler) };
         }
         // Each thread for itself: a fence waits for the flushes of its own processor only.
@@ -192,7 +194,7 @@ impl Piece {
     /// The heap is mapped, and nobody else accesses the piece.
     unsafe fn swizzle(&self, mapping: &Mapping, swizzler: &mut Swizzler<'_>) {
         mapping.populate_again(self.first + self.window.start as u64, self.bytes() as u64);
-        // SAFETY: slots of a span, which is mapped; pointers of one piece are in no other.
+        // SAFETY: slots of a span, which is mapped and accessed by nobody else, by the caller's promise; `visit_slots` shows words of these only.
         unsafe {
             let first = mapping.base().add(self.first as usize);
             let window = self.window.clone();
@@ -222,12 +224,12 @@ impl Swizzler<'_> {
     /// A word of the heap is there that nobody else accesses.
     #[inline(always)]
     unsafe fn rewrite(&mut self, word: *mut u64) {
-        // SAFETY: by the caller's promise.
+        // SAFETY: a word of the heap, of which nobody else has one, by the caller's promise.
         let value = unsafe { word.read() };
         if !self.others.contains(&(value & self.mask)) {
             return;
         }
-        // SAFETY: as above.
+        // SAFETY: a word of the heap, aligned, that nobody else accesses, by the caller's promise.
         unsafe { self.media.store_words(word, &[value & !self.mask | self.current]) };
         if self.media.needs_flush() && self.line != word.addr() & !(LINE - 1) {
             self.flush();

@@ -271,8 +271,7 @@ impl Log {
             return;
         }
         self.generation += 1;
-        // SAFETY: the region's header is mapped, and its generation is written by its log alone.
-        unsafe { self.header.set_generation(media, self.generation) };
+        self.header.set_generation(media, self.generation);
         media.fence();
         self.segment = 0;
         self.at = self.segments[0].first_entry();
@@ -287,8 +286,7 @@ impl Log {
     #[track_caller]
     pub(crate) fn reset_unfenced(&mut self, media: &Media) {
         self.generation += 1;
-        // SAFETY: as in `reset`.
-        unsafe { self.header.set_generation(media, self.generation) };
+        self.header.set_generation(media, self.generation);
     }
 
     #[inline]

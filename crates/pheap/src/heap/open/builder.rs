@@ -28,6 +28,7 @@ use crate::store::relocate;
 use crate::store::spans::{Span, spans_in, write_entry};
 use crate::store::stored::Stored;
 use crate::store::types::TypeTable;
+use crate::store::words::Words;
 use crate::store::{OPEN, READ_ONLY, Store, Tables};
 use crate::sync::Mutex;
 use crate::txn::log::Log;
@@ -58,7 +59,13 @@ pub(in crate::heap) fn new_header(options: &Options) -> Header {
 
 /// Marks the heap as in use, durably before it is changed: after a power failure, the disk may have any of the pages that were
 /// stored later, and must not have the mark of a closed heap beside them.
-fn mark_in_use(mapping: &Mapping, medium: &Medium, media: &Media, header: &mut Header) -> Result<()> {
+fn mark_in_use(
+    mapping: &Mapping,
+    heap: Words<'_>,
+    medium: &Medium,
+    media: &Media,
+    header: &mut Header,
+) -> Result<()> {
     if mapping.is_read_only() {
         return Ok(());
     }
@@ -83,8 +90,7 @@ fn mark_in_use(mapping: &Mapping, medium: &Medium, media: &Media, header: &mut H
     let sync = || mapping.sync();
     // Both slots: when one is damaged later, the other must not say that the heap is closed, with bitmaps that are true no more; and it must know of a new base.
     // As long as one is empty, a damaged other one looks like a creation that was cut short.
-    // SAFETY: the header is mapped, and the heap is not open yet.
-    unsafe { header.write_both(media, mapping.base(), sync) }
+    header.write_both(media, heap, sync)
 }
 
 /// A heap that is almost open.
@@ -125,20 +131,22 @@ impl Builder {
         arena.use_until(header.types + PAGE);
         header.bases = vec![base.addr() as u64];
         let entry = SpanEntry { kind: SpanKind::Types, slot: 0, pages: 1, ty: 0, region: 0 };
-        // SAFETY: the first arena is mapped, and zero. The header, which makes all of it valid, is written last.
-        unsafe {
+        // SAFETY: the first arena is mapped, and zero, and nobody else has the heap. It is mapped as long as the store that it becomes part of is open.
+        let heap = unsafe {
             medium.mapped(base, header.mapped);
-            header::begin_creation(&media, base)?;
-            write_entry(&media, base, arena.entry(header.types), entry.to_words());
-            arena.write(&media, base, header.salt);
-        }
+            Words::new(base, 0..header.mapped)
+        };
+        // The header, which makes all of it valid, is written last.
+        header::begin_creation(&media, heap)?;
+        write_entry(&media, heap, arena.entry(header.types), entry.to_words());
+        arena.write(&media, heap, header.salt);
         // Before the header says that it is all there.
         media.check_fences()?;
         // SURVIVES unreached: only a real file that is mapped without `MAP_SYNC` has anything to sync here.
         mapping.sync()?;
-        mark_in_use(&mapping, &medium, &media, &mut header)?;
+        mark_in_use(&mapping, heap, &medium, &media, &mut header)?;
         let types = TypeTable::create(header.types, PAGE);
-        let tables = Tables { header, media, arenas: vec![arena], pages, types };
+        let tables = Tables { heap, header, media, arenas: vec![arena], pages, types };
         Ok(Builder {
             mapping,
             medium,
@@ -182,26 +190,26 @@ impl Builder {
         let base = mapping.base();
         let mut arenas = Vec::new();
         let mut start = 0;
-        // SAFETY: mapped up to `mapped`; nobody else has the heap until it is open, and until it is recovered only its header is written.
-        let stored = unsafe { Stored::of(&mapping, header.mapped) };
+        // SAFETY: mapped up to `mapped`; nobody else has the heap until it is open. It is mapped as long as the store that it becomes part of is open.
+        let heap = unsafe { Words::new(base, 0..header.mapped) };
+        // Until it is recovered only its header is written.
+        let stored = Stored::of(&mapping, heap);
         while start < header.mapped {
             let arena = Arena::read(stored, start, header.mapped, header.salt)?;
             start = arena.end();
             arenas.push(arena);
         }
-        // SAFETY: as above.
+        // SAFETY: as many bytes are mapped, and nobody else has the heap.
         unsafe { medium.mapped(base, header.mapped) };
 
         let spans = spans_in(stored, &arenas, &HashMap::new())?;
-        let mut regions = read_regions(stored, &header, &spans)?;
+        let mut regions = read_regions(stored, heap, &header, &spans)?;
         let extents: HashMap<u64, u64> = spans
             .iter()
             .filter(|span| span.entry.kind == SpanKind::Types)
             .map(|span| (span.offset, span.bytes()))
             .collect();
-        // SAFETY: as above.
-        let mut types =
-            unsafe { TypeTable::read(base, header.salt, header.types, |at| extents.get(&at).copied())? };
+        let mut types = TypeTable::read(heap, header.salt, header.types, |at| extents.get(&at).copied())?;
         let mut logs: Vec<Log> = regions
             .iter()
             .map(|(identity, segments)| {
@@ -219,16 +227,14 @@ impl Builder {
             return Err(Error::corrupt("a root is of a type that is not in the type table"));
         }
         check_roots(&regions, &spans, &types)?;
-        // SAFETY: as above.
-        let live = unsafe { LiveSlots::read(base, &header) };
+        let live = LiveSlots::read(heap, &header);
 
         let was_closed = header.in_use == Use::Closed;
         if media.needs_flush() {
             // A process that was killed may have left stores in caches. What is decided now relies on them, so they must not be lost any more. If it was
             // killed when it had closed the heap, that is the header at most.
             if was_closed {
-                // SAFETY: as above.
-                unsafe { header.persist_again(&media, base) };
+                header.persist_again(&media, heap);
             } else {
                 mapping.sync_leftovers()?;
             }
@@ -236,9 +242,9 @@ impl Builder {
         // From here on the file changes.
         let moves = relocate::rebase(&mut header, base.addr() as u64);
         if !(moves && bug(Bug::MoveUnlisted)) {
-            mark_in_use(&mapping, &medium, &media, &mut header)?;
+            mark_in_use(&mapping, heap, &medium, &media, &mut header)?;
         }
-        // SAFETY: as above; `Outlook` has refused entries that lie over a log.
+        // SAFETY: nobody else has the heap, and the mapping outlives this function; `Outlook` has refused entries that lie over a log.
         let recovered = unsafe { replay(&media, &mapping, &mut logs, &found)? };
         for ((identity, _), log) in regions.iter_mut().zip(&logs) {
             identity.generation = log.generation();
@@ -247,15 +253,15 @@ impl Builder {
         regions.retain(|(identity, _)| identity.root != 0);
         // Whatever spans other regions have left is cleared, too.
         let next_region = regions.iter().map(|(identity, _)| identity.id).max().unwrap_or(0) + 1;
-        let pages = free_pages(&media, base, &arenas, &spans, &regions, &types);
+        let pages = free_pages(&media, heap, &arenas, &spans, &regions, &types);
         if moves {
             let owners: HashSet<u32> = regions.iter().map(|(identity, _)| identity.id).collect();
             let owned = spans.iter().filter(|span| owners.contains(&span.entry.region));
             let pieces = relocate::pieces(owned, &mut types);
-            // SAFETY: as above.
-            unsafe { relocate::relocate(&mapping, &medium, &media, &mut header, &pieces)? };
+            // SAFETY: nobody else has the heap, and its logs were emptied just now.
+            unsafe { relocate::relocate(&mapping, heap, &medium, &media, &mut header, &pieces)? };
         }
-        let tables = Tables { header, media, arenas, pages, types };
+        let tables = Tables { heap, header, media, arenas, pages, types };
         Ok(Builder { mapping, medium, tables, next_region, recovered, regions, spans, page_map, live })
     }
 

@@ -1,0 +1,60 @@
+//! The allocator and the collector over a store: neither needs a transaction, nor a region.
+
+use std::sync::Arc;
+
+use pheap_gc::Budget;
+
+use super::{Collector, HeldTable, Pace, State};
+use crate::alloc::{Allocator, Needs, Request};
+use crate::layout::Persist;
+use crate::media::{Media, Medium};
+use crate::ptr::P;
+use crate::store::Store;
+
+type Node = [Option<P<'static, u64>>; 2];
+
+/// The offset of a new object.
+fn make(alloc: &mut Allocator, store: &Store) -> u64 {
+    let request = Request { desc: <Node as Persist>::desc(), bytes: 16, align: 8, unsized_: false };
+    loop {
+        if let Some(addr) = alloc.try_alloc(&request) {
+            return (addr - store.base().addr()) as u64;
+        }
+        if let Needs::Span(bytes, entry, pointers) = alloc.prepare(store, 1, &request).unwrap() {
+            let span = store.take_span(*bytes.start(), entry).unwrap();
+            alloc.add_span(store, span, 0, pointers);
+        }
+    }
+}
+
+#[test]
+fn what_nothing_leads_to_is_free_and_what_was_rolled_back_never_was() {
+    let store = Store::in_memory(1 << 20);
+    let (heap, media) = (store.tables.lock().heap, Media::new(Medium::Process));
+    let (mut alloc, state) = (Allocator::default(), Arc::<State>::default());
+    let mut gc =
+        Collector::new(Arc::new(Pace::new(100, 1 << 20)), state.clone(), Arc::<HeldTable>::default());
+    alloc.begin(1);
+    let made: Vec<u64> = (0..100).map(|_| make(&mut alloc, &store)).collect();
+    // Each leads to the second next one.
+    made.windows(3).for_each(|of| heap.set(&media, of[0], store.base().addr() as u64 + of[2]));
+    alloc.commit(&store);
+    state.root.store(made[0], std::sync::atomic::Ordering::Relaxed);
+
+    assert!(gc.begin_full(&mut alloc, &store));
+    while !gc.mark(&alloc, &store, &mut Budget::unlimited()) {}
+    gc.begin_sweep(&mut alloc);
+    gc.sweep(&mut alloc, &store, &media, None);
+    assert!(gc.is_idle() && alloc.usage.objects == 50, "{:?}", alloc.usage);
+
+    for txn in 2..4 {
+        alloc.begin(txn);
+        let again: Vec<u64> = (0..500).map(|_| make(&mut alloc, &store)).collect();
+        assert!(
+            (0..100).all(|i| again.contains(&made[i]) == (i % 2 == 1)),
+            "other slots than those that are free"
+        );
+        alloc.rollback(&store);
+        assert_eq!(alloc.usage.objects, 50);
+    }
+}
