@@ -42,7 +42,6 @@ impl WriteSet {
                 *part = Entry::NOTHING;
             }
         }
-        self.recent.len.set(0);
         self.widened += 1;
         self.add(entry);
         let value = entry.copy_of(addr);
