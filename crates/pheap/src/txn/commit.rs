@@ -320,7 +320,7 @@ fn end(context: &mut Context) {
     context.copies_pending = false;
     context.padded.clear();
     context.hot().filter.set(0);
-    context.granularity.end_transaction();
+    context.looks = 0;
     context.set.set_limit(context.spill_policy.first());
     context.spill_policy.end_transaction();
     context.mode = Mode::Short;

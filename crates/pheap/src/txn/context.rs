@@ -3,7 +3,6 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use super::copy_granularity::CopyGranularity;
 use super::dirty::DirtyLines;
 use super::doomed::Doomed;
 use super::log::{Log, Segment};
@@ -71,7 +70,8 @@ pub(crate) struct Context {
     /// Whether a panic now would leave the region between two states, neither of which can be reached any more. See [`between_states`](Self::between_states).
     pub(crate) is_between: bool,
     pub(crate) set: WriteSet,
-    pub(crate) granularity: CopyGranularity,
+    /// How often this transaction has looked again at something that it had a copy of.
+    pub(super) looks: u32,
     pub(super) spill_policy: SpillPolicy,
     pub(crate) logged: WordMap,
     pub(crate) doomed: Doomed,
@@ -122,7 +122,7 @@ impl Context {
             mode: Mode::Short,
             is_between: false,
             set: WriteSet::new(spill_policy.first(), tuning),
-            granularity: CopyGranularity::new(tuning.patience),
+            looks: 0,
             spill_policy,
             copies_pending: false,
             logged: WordMap::default(),

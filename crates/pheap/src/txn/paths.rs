@@ -75,41 +75,14 @@ impl Context {
     /// Notes that a copy was found. Whether the transaction is better off without copies from here on.
     #[inline(always)]
     fn looks_again(&mut self) -> bool {
-        let looks = self.granularity.note_again();
-        self.spill_policy.is_asked(looks) && self.should_spill(looks)
+        self.looks = self.looks.wrapping_add(1);
+        self.spill_policy.is_asked(self.looks) && self.should_spill(self.looks)
     }
 
-    /// Whether a store to a `place` within an `object` (address, bytes) is to take all of the object, in a short transaction.
-    ///
-    /// # Safety
-    /// As for [`writable`](Self::writable).
+    /// Whether a store to a place within an object of so many bytes is to take all of the object, in a short transaction.
     #[inline(always)]
-    pub(crate) unsafe fn takes_object(
-        cx: *const Context,
-        object: (usize, usize),
-        place: (usize, usize),
-    ) -> bool {
-        // SAFETY: for these looks.
-        let cx = unsafe { &*cx };
-        if object.1 > SMALL {
-            return false;
-        }
-        // A part in lines of which the place has none is not noticed. That costs a copy more, no harm.
-        !cx.granularity.is_fields()
-            || place.1 > 0
-                && cx.hot().filter.get() & filter_bits(place.0, place.1) != 0
-                && cx.has_other_part(object, place)
-    }
-
-    /// Whether there is a copy of some other part of an object than this place.
-    #[inline(never)]
-    fn has_other_part(&self, object: (usize, usize), place: (usize, usize)) -> bool {
-        // Mostly nothing, and then one look is enough: in a large transaction the filter says little.
-        match self.set.find(object.0, object.1) {
-            Find::Nothing => false,
-            Find::Copy(_) => true,
-            Find::Part => !matches!(self.set.find(place.0, place.1), Find::Copy(_)),
-        }
+    pub(crate) fn takes_object(bytes: usize) -> bool {
+        bytes <= SMALL
     }
 
     /// The same where the write set has no copy of all of it, and cannot simply take one: parts of it have copies, it may be fresh, it does not fit, or the
@@ -190,7 +163,6 @@ impl Context {
         align: usize,
         padding: Option<Padding>,
     ) -> Option<*mut u8> {
-        self.granularity.note_part();
         if self.set.len() == self.set.limit() && !self.may_grow() {
             return None;
         }
