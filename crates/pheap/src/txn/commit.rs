@@ -321,8 +321,6 @@ fn end(context: &mut Context) {
     context.padded.clear();
     context.hot().filter.set(0);
     context.looks = 0;
-    context.set.set_limit(context.spill_policy.first());
-    context.spill_policy.end_transaction();
     context.mode = Mode::Short;
     context.is_between = false;
 }

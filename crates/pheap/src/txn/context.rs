@@ -7,7 +7,6 @@ use super::dirty::DirtyLines;
 use super::doomed::Doomed;
 use super::log::{Log, Segment};
 use super::padded::Padded;
-use super::spill_policy::SpillPolicy;
 use super::word_map::WordMap;
 use super::write_set::{MAX_ENTRIES, WriteSet};
 use crate::alloc::{Allocator, Needs, Request};
@@ -71,8 +70,7 @@ pub(crate) struct Context {
     pub(crate) is_between: bool,
     pub(crate) set: WriteSet,
     /// How often this transaction has looked again at something that it had a copy of.
-    pub(super) looks: u32,
-    pub(super) spill_policy: SpillPolicy,
+    pub(super) looks: usize,
     pub(crate) logged: WordMap,
     pub(crate) doomed: Doomed,
     /// Whether copies in the set are still to be moved: another root of the transaction has spilled, and there may be a `&mut` to one of them.
@@ -110,7 +108,6 @@ impl Context {
         let copies = tuning.copies.min(MAX_ENTRIES);
         // Without fences the undo log is hardly more expensive.
         let limit = if media.is_slow() { copies } else { copies / 2 };
-        let spill_policy = SpillPolicy::new(limit);
         Context {
             store,
             base: store_ref.base().addr(),
@@ -121,9 +118,8 @@ impl Context {
             gc,
             mode: Mode::Short,
             is_between: false,
-            set: WriteSet::new(spill_policy.first(), tuning),
+            set: WriteSet::new(limit, tuning),
             looks: 0,
-            spill_policy,
             copies_pending: false,
             logged: WordMap::default(),
             doomed: Doomed::default(),

@@ -7,7 +7,7 @@
 //! | [`context`] | the state of the open transaction |
 //! | [`paths`] | what a write does; the change from the short to the long path |
 //! | [`write_set`], [`line_index`], [`buffer`] | short: copies of what is written |
-//! | [`spill_policy`], [`spill`] | when there are better no copies |
+//! | [`spill`] | when there are better no copies |
 //! | [`commit`], [`dirty`] | and a redo record, one fence |
 //! | [`log`] | what both are written to |
 //! | [`padded`] | what no record should hold |
@@ -27,6 +27,5 @@ pub(crate) mod padded;
 mod paths;
 pub(crate) mod recovery;
 mod spill;
-mod spill_policy;
 mod word_map;
 pub(crate) mod write_set;

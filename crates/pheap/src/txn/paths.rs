@@ -72,13 +72,6 @@ impl Context {
         }
     }
 
-    /// Notes that a copy was found. Whether the transaction is better off without copies from here on.
-    #[inline(always)]
-    fn looks_again(&mut self) -> bool {
-        self.looks = self.looks.wrapping_add(1);
-        self.spill_policy.is_asked(self.looks) && self.should_spill(self.looks)
-    }
-
     /// Whether a store to a place within an object of so many bytes is to take all of the object, in a short transaction.
     #[inline(always)]
     pub(crate) fn takes_object(bytes: usize) -> bool {
@@ -141,9 +134,6 @@ impl Context {
             self.note_padding(addr, padding);
             return Some(std::ptr::with_exposed_provenance_mut(addr));
         }
-        if self.set.len() == self.set.limit() && !self.may_grow() {
-            return None;
-        }
         // SAFETY: a live object, of which the set holds nothing.
         let copy = unsafe { self.set.insert(addr, len, align, padding) }?;
         let filter = &self.hot().filter;
@@ -163,9 +153,6 @@ impl Context {
         align: usize,
         padding: Option<Padding>,
     ) -> Option<*mut u8> {
-        if self.set.len() == self.set.limit() && !self.may_grow() {
-            return None;
-        }
         // SAFETY: passed on to the caller.
         let copy = unsafe { self.set.widen(addr, len, align, padding) }?;
         let filter = &self.hot().filter;

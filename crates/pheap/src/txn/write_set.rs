@@ -69,7 +69,7 @@ pub(crate) struct WriteSet {
     buffer: Buffer,
     /// Of all entries, at least.
     words: usize,
-    /// Objects at most, before anyone asks whether there may be more.
+    /// Objects at most.
     limit: usize,
     /// So many entries are looked at one by one, rather than through the index. There is always [room](ROOM) for them.
     unindexed: usize,
@@ -84,7 +84,7 @@ pub(crate) struct WriteSet {
 }
 
 impl WriteSet {
-    /// A set for `limit` objects, until it gets [another limit](Self::set_limit).
+    /// A set for `limit` objects.
     pub(crate) fn new(limit: usize, tuning: &Tuning) -> WriteSet {
         WriteSet {
             entries: Entries::new(),
@@ -123,12 +123,6 @@ impl WriteSet {
     #[inline(always)]
     pub(crate) fn limit(&self) -> usize {
         self.limit
-    }
-
-    /// Has the set take so many copies.
-    #[inline(always)]
-    pub(crate) fn set_limit(&mut self, limit: usize) {
-        self.limit = limit;
     }
 
     /// Words of all copies, or more.
