@@ -32,7 +32,6 @@ pub const BUGS: [Bug; 37] = [
     Bug::DropEarly,
     Bug::TypeUnlogged,
     Bug::CycleFromOldRoot,
-    Bug::KeepStaleCopies,
     Bug::TrustLeftovers,
     Bug::TrustLogName,
     Bug::LogsCountAlike,

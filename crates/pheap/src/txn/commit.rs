@@ -309,7 +309,7 @@ fn finish(context: &mut Context) {
     }
     may_panic();
     debug_assert!(context.mode == Mode::Short || context.set.is_empty());
-    context.set.keep();
+    context.set.clear();
     end(context);
 }
 
@@ -365,11 +365,7 @@ pub(crate) fn rollback_group(contexts: &mut [&mut Context]) {
         context.doomed.clear();
         context.alloc.rollback(store);
         may_panic();
-        if bug(Bug::KeepStaleCopies) {
-            context.set.keep();
-        } else {
-            context.set.clear();
-        }
+        context.set.clear();
         end(context);
     }
 }

@@ -4,7 +4,7 @@ mod commit_words;
 #[path = "../common/mod.rs"]
 mod common;
 mod group_spill;
-mod kept_copies;
+mod repeated;
 mod model;
 mod padding;
 mod rollback;
