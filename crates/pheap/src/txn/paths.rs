@@ -256,6 +256,18 @@ impl Context {
         group.as_ref().map_or(cx, |group| group[0])
     }
 
+    /// Whether there is room for undo entries, for some at least: a transaction that fits into its write set is not to fail for want of it.
+    #[cold]
+    pub(super) fn can_spill(&mut self) -> bool {
+        self.looks = 0; // until it is asked again
+        let bytes = 8 * self.set.limit() as u64;
+        match self.group.as_ref().and_then(|group| group.first()) {
+            // SAFETY: the contexts of a group are distinct, this thread has the locks of all, and nobody has a reference to another one now.
+            Some(&lead) if !std::ptr::eq(lead, self) => unsafe { (*lead).has_log_for(bytes) },
+            _ => self.has_log_for(bytes),
+        }
+    }
+
     /// The contexts of this transaction, one after the other; this one among them.
     ///
     /// # Safety
