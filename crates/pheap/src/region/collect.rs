@@ -38,13 +38,10 @@ impl Region {
         stage
     }
 
-    /// Runs `work` with the region locked, unless it is gone. The thread is not inside of the heap.
-    fn alone<R>(&self, work: impl FnOnce(&mut Context) -> R) -> Option<R> {
+    /// Runs `work` with the region locked, in turn with transactions, unless it is gone. The thread is not inside of the heap.
+    fn in_turn<R>(&self, work: impl FnOnce(&mut Context) -> R) -> Option<R> {
         self.lock.gate.pass(guard::is_inside_any);
-        let exclusive = self.lock_alone();
-        let result = (!self.is_gone()).then(|| work(exclusive.context()));
-        exclusive.ended();
-        result
+        self.alone(work)
     }
 
     /// A slice of whatever is next, with the region locked. Returns whether a cycle is still running.
@@ -56,12 +53,12 @@ impl Region {
             context.slice(u64::MAX, SLICE);
             !context.gc.is_idle()
         };
-        self.alone(slice).unwrap_or(false)
+        self.in_turn(slice).unwrap_or(false)
     }
 
     /// Begins a cycle. Returns whether it did: there may be one already. `None` if the region is gone.
     pub(crate) fn begin_cycle(&self) -> Option<bool> {
-        self.alone(|context| {
+        self.in_turn(|context| {
             let store = context.store();
             context.gc.begin_full(&mut context.alloc, store)
         })
@@ -69,11 +66,11 @@ impl Region {
 
     /// Whether it is still being found out what is live in a heap that was opened.
     pub(crate) fn is_opening(&self) -> bool {
-        self.alone(|context| context.gc.is_opening()).unwrap_or(false)
+        self.in_turn(|context| context.gc.is_opening()).unwrap_or(false)
     }
 
     /// Bytes of the spans of the region's objects.
     pub(crate) fn span_bytes(&self) -> u64 {
-        self.alone(|context| context.alloc.spans.iter().map(|span| span.bytes).sum()).unwrap_or(0)
+        self.in_turn(|context| context.alloc.spans.iter().map(|span| span.bytes).sum()).unwrap_or(0)
     }
 }

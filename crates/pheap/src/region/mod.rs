@@ -565,21 +565,25 @@ impl Region {
         Exclusive { store, region: self, state: LOCKED | ENDING }
     }
 
+    /// Runs `work` with the region locked, unless it is gone. The thread is not inside of the heap.
+    fn alone<R>(&self, work: impl FnOnce(&mut Context) -> R) -> Option<R> {
+        let exclusive = self.lock_alone();
+        let result = (!self.is_gone()).then(|| work(exclusive.context()));
+        exclusive.ended();
+        result
+    }
+
     /// Waits for the region, empties its log, and runs `last`. Nobody can have the region any more after that.
     pub(crate) fn retire<R>(&self, store: &Store, last: impl FnOnce(&mut Context) -> R) -> Result<R> {
         // The thread is not inside of the heap: its callers have looked. So nothing is entered, and nothing left.
-        let exclusive = self.lock_alone();
-        if self.is_gone() {
-            exclusive.ended();
-            return Err(Error::Closed);
-        }
-        let context = exclusive.context();
-        if !store.is_read_only() {
-            context.retire_records();
-        }
-        let result = last(context);
-        self.give_up();
-        exclusive.ended();
-        Ok(result)
+        let retired = self.alone(|context| {
+            if !store.is_read_only() {
+                context.retire_records();
+            }
+            let result = last(context);
+            self.give_up();
+            result
+        });
+        retired.ok_or(Error::Closed)
     }
 }
