@@ -17,6 +17,8 @@ pub struct Tuning {
     pub kept_lines: usize,
     /// Lines beyond these that are flushed at a commit, or none: a fence that waits for many takes little longer than one that waits for a few.
     pub lines_at_a_time: usize,
+    /// Transactions in a row that do not look again at what they have written, before stores take copies of fields.
+    pub patience: u32,
     /// How often in a row a thread locks a region before the lock is biased to it: an eviction takes about as long as some hundred locked
     /// instructions.
     pub streak: u64,
@@ -25,6 +27,12 @@ pub struct Tuning {
 #[cfg_attr(not(feature = "sim"), allow(unreachable_pub))]
 impl Tuning {
     /// What every heap gets.
-    pub const SHIPPED: Tuning =
-        Tuning { copies: 8192, unindexed: 16, kept_lines: 1024, lines_at_a_time: 32, streak: 1000 };
+    pub const SHIPPED: Tuning = Tuning {
+        copies: 8192,
+        unindexed: 16,
+        kept_lines: 1024,
+        lines_at_a_time: 32,
+        patience: 8,
+        streak: 1000,
+    };
 }

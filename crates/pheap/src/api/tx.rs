@@ -337,7 +337,8 @@ impl<'r> Txn<'r> {
     ) -> &mut F {
         let (addr, len) = bytes_of(place);
         if self.mode() == Mode::Short {
-            if Context::takes_object(bytes_of(object).1) {
+            // SAFETY: a transaction's context, to which nobody keeps a reference.
+            if unsafe { Context::takes_object(self.context(), bytes_of(object), (addr, len)) } {
                 let offset = place.addr() - object.addr();
                 // SAFETY: as for `index_mut`; a part of the object that is borrowed from `self`.
                 return unsafe { &mut *self.writable(object).byte_add(offset).cast::<F>() };

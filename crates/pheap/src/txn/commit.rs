@@ -1,6 +1,7 @@
 //! The end of a transaction.
 
 use super::context::{Context, Mode, doomed_error};
+use super::write_set::first_copies;
 use crate::alloc::Allocator;
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug, may_panic};
@@ -320,7 +321,8 @@ fn end(context: &mut Context) {
     context.copies_pending = false;
     context.padded.clear();
     context.hot().filter.set(0);
-    context.looks = 0;
+    context.granularity.end_transaction();
+    context.set.set_limit(first_copies(context.most_copies));
     context.mode = Mode::Short;
     context.is_between = false;
 }

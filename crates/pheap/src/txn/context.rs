@@ -3,12 +3,13 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
+use super::copy_granularity::CopyGranularity;
 use super::dirty::DirtyLines;
 use super::doomed::Doomed;
 use super::log::{Log, Segment};
 use super::padded::Padded;
 use super::word_map::WordMap;
-use super::write_set::{MAX_ENTRIES, WriteSet};
+use super::write_set::{MAX_ENTRIES, WriteSet, first_copies};
 use crate::alloc::{Allocator, Needs, Request};
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
@@ -69,8 +70,9 @@ pub(crate) struct Context {
     /// Whether a panic now would leave the region between two states, neither of which can be reached any more. See [`between_states`](Self::between_states).
     pub(crate) is_between: bool,
     pub(crate) set: WriteSet,
-    /// How often this transaction has looked again at something that it had a copy of.
-    pub(super) looks: usize,
+    /// Copies that the write set takes at most.
+    pub(super) most_copies: usize,
+    pub(crate) granularity: CopyGranularity,
     pub(crate) logged: WordMap,
     pub(crate) doomed: Doomed,
     /// Whether copies in the set are still to be moved: another root of the transaction has spilled, and there may be a `&mut` to one of them.
@@ -118,8 +120,9 @@ impl Context {
             gc,
             mode: Mode::Short,
             is_between: false,
-            set: WriteSet::new(limit, tuning),
-            looks: 0,
+            set: WriteSet::new(first_copies(limit), tuning),
+            most_copies: limit,
+            granularity: CopyGranularity::new(tuning.patience),
             copies_pending: false,
             logged: WordMap::default(),
             doomed: Doomed::default(),

@@ -7,7 +7,7 @@
 //! | [`context`] | the state of the open transaction |
 //! | [`paths`] | what a write does; the change from the short to the long path |
 //! | [`write_set`], [`line_index`], [`buffer`] | short: copies of what is written |
-//! | [`spill`] | when there are better no copies |
+//! | [`copy_granularity`], [`spill`] | what copies are of, and when there are better none |
 //! | [`commit`], [`dirty`] | and a redo record, one fence |
 //! | [`log`] | what both are written to |
 //! | [`padded`] | what no record should hold |
@@ -19,6 +19,7 @@ mod buffer;
 mod collect;
 pub(crate) mod commit;
 pub(crate) mod context;
+mod copy_granularity;
 mod dirty;
 mod doomed;
 mod line_index;

@@ -72,10 +72,37 @@ impl Context {
         }
     }
 
-    /// Whether a store to a place within an object of so many bytes is to take all of the object, in a short transaction.
+    /// Whether a store to a `place` within an `object` (address, bytes) is to take all of the object, in a short transaction.
+    ///
+    /// # Safety
+    /// As for [`writable`](Self::writable).
     #[inline(always)]
-    pub(crate) fn takes_object(bytes: usize) -> bool {
-        bytes <= SMALL
+    pub(crate) unsafe fn takes_object(
+        cx: *const Context,
+        object: (usize, usize),
+        place: (usize, usize),
+    ) -> bool {
+        // SAFETY: for these looks.
+        let cx = unsafe { &*cx };
+        if object.1 > SMALL {
+            return false;
+        }
+        // A part in lines of which the place has none is not noticed. That costs a copy more, no harm.
+        !cx.granularity.is_fields()
+            || place.1 > 0
+                && cx.hot().filter.get() & filter_bits(place.0, place.1) != 0
+                && cx.has_other_part(object, place)
+    }
+
+    /// Whether there is a copy of some other part of an object than this place.
+    #[inline(never)]
+    fn has_other_part(&self, object: (usize, usize), place: (usize, usize)) -> bool {
+        // Mostly nothing, and then one look is enough: in a large transaction the filter says little.
+        match self.set.find(object.0, object.1) {
+            Find::Nothing => false,
+            Find::Copy(_) => true,
+            Find::Part => !matches!(self.set.find(place.0, place.1), Find::Copy(_)),
+        }
     }
 
     /// The same where the write set has no copy of all of it, and cannot simply take one: parts of it have copies, it may be fresh, it does not fit, or the
@@ -134,6 +161,9 @@ impl Context {
             self.note_padding(addr, padding);
             return Some(std::ptr::with_exposed_provenance_mut(addr));
         }
+        if self.set.len() == self.set.limit() && !self.may_grow() {
+            return None;
+        }
         // SAFETY: a live object, of which the set holds nothing.
         let copy = unsafe { self.set.insert(addr, len, align, padding) }?;
         let filter = &self.hot().filter;
@@ -153,6 +183,10 @@ impl Context {
         align: usize,
         padding: Option<Padding>,
     ) -> Option<*mut u8> {
+        self.granularity.note_part();
+        if self.set.len() == self.set.limit() && !self.may_grow() {
+            return None;
+        }
         // SAFETY: passed on to the caller.
         let copy = unsafe { self.set.widen(addr, len, align, padding) }?;
         let filter = &self.hot().filter;
@@ -259,8 +293,7 @@ impl Context {
     /// Whether there is room for undo entries, for some at least: a transaction that fits into its write set is not to fail for want of it.
     #[cold]
     pub(super) fn can_spill(&mut self) -> bool {
-        self.looks = 0; // until it is asked again
-        let bytes = 8 * self.set.limit() as u64;
+        let bytes = 8 * self.most_copies as u64;
         match self.group.as_ref().and_then(|group| group.first()) {
             // SAFETY: the contexts of a group are distinct, this thread has the locks of all, and nobody has a reference to another one now.
             Some(&lead) if !std::ptr::eq(lead, self) => unsafe { (*lead).has_log_for(bytes) },

@@ -1,22 +1,64 @@
 //! When a transaction leaves its write set although everything fits: the undo log is cheaper for what it does.
 //!
 //! Copies spare a transaction the fences of an undo log, but each access to one is a look-up. Behind the undo log an access is a look at a bit, or nothing, and
-//! costs a fence or two for each block of an object that is changed.
+//! costs a fence or two for each block of an object that is changed. So there are two signs that a transaction is on the wrong path: it comes back to its copies
+//! again and again, or they lie close together in large objects.
 
 use super::context::Context;
+use super::word_map::BLOCK;
+use super::write_set::first_copies;
+
+/// Copies in each block that make them dense: with fewer, a program that goes through an object once is better off with the copies.
+const CLOSE: usize = 16;
+/// Bits of the table of blocks.
+const TABLE: usize = 4096;
+/// Entries that are looked at to find out whether they are parts of large objects.
+const SAMPLE: usize = 16;
 
 impl Context {
     /// Notes that a copy was found. Whether the transaction is better off without copies from here on: these looks have cost about as much as the spill.
     #[inline(always)]
     pub(super) fn looks_again(&mut self) -> bool {
-        self.looks += 1;
-        self.looks > 2 * self.set.limit() && self.can_spill()
+        self.granularity.note_again() == 2 * self.most_copies && self.can_spill()
+    }
+
+    /// Whether a transaction that wants one more copy than the write set takes is to have it; then there is room for it.
+    #[cold]
+    pub(super) fn may_grow(&mut self) -> bool {
+        let copies = self.set.len();
+        if copies >= self.most_copies || self.is_dense() && self.can_spill() {
+            return false;
+        }
+        self.set.set_limit((2 * copies).min(self.most_copies));
+        true
+    }
+
+    /// Whether the copies lie close together in large objects.
+    fn is_dense(&self) -> bool {
+        let mut table = [0u64; TABLE / 64];
+        let mut blocks = 0;
+        for (addr, ..) in self.set.copies() {
+            // Some may share a bit by accident, but not because they are at equal distances.
+            let bit = (addr / BLOCK).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (usize::BITS - TABLE.ilog2());
+            blocks += usize::from(table[bit / 64] >> (bit % 64) & 1 == 0);
+            table[bit / 64] |= 1 << (bit % 64);
+        }
+        let copies = self.set.len();
+        copies >= CLOSE.min(first_copies(self.most_copies)) * blocks && {
+            let step = copies.div_ceil(SAMPLE);
+            self.set.copies().step_by(step).all(|(addr, ..)| self.is_in_large_object(addr))
+        }
+    }
+
+    /// Whether stores to the object that this address lies in may share entries of the undo log.
+    fn is_in_large_object(&self, addr: usize) -> bool {
+        self.object_at(addr - self.base()).is_some_and(|object| object.len() >= BLOCK)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::txn::word_map::BLOCK;
+    use super::*;
     use crate::{Durability, Heap, Options, P, Root, Txn};
 
     const ITEMS: usize = 1 << 15;
@@ -50,6 +92,23 @@ mod tests {
         let fences = heap.stats().fences - before;
         assert!(fences < 3 * (ITEMS * 8 / BLOCK) as u64, "{fences}");
         root.read(|view, p| assert!(view[view[p].unwrap()].iter().copied().eq(0..ITEMS as u64))).unwrap();
+    }
+
+    #[test]
+    fn copies_that_lie_close_together_are_left_early() {
+        let dir = tempfile::tempdir().unwrap();
+        let (_heap, root) = heap(&dir);
+        root.txn(|tx, p| {
+            let items = tx[p].unwrap();
+            // As many as a write set would take, and this is less than half of it.
+            let done = (0..).take_while(|&i| {
+                tx[items.at(i)] = 7;
+                is_short(tx)
+            });
+            assert!(done.count() <= 128);
+            Ok(())
+        })
+        .unwrap();
     }
 
     #[test]

@@ -58,6 +58,12 @@ pub(crate) enum Find {
     Nothing,
 }
 
+/// Of so many copies at most, those that are made before anyone asks whether there may be more.
+#[inline(always)]
+pub(crate) fn first_copies(most: usize) -> usize {
+    (most / 64).max(8)
+}
+
 /// Copies of objects. They stay where they are: references to them live as long as the transaction.
 pub(crate) struct WriteSet {
     entries: Vec<Entry>,
@@ -65,7 +71,7 @@ pub(crate) struct WriteSet {
     buffer: Buffer,
     /// Of all entries, at least.
     words: usize,
-    /// Objects at most.
+    /// Objects at most, before anyone asks whether there may be more.
     limit: usize,
     /// So many entries are looked at one by one, rather than through the index. There is always [room](ROOM) for them.
     unindexed: usize,
@@ -80,7 +86,7 @@ pub(crate) struct WriteSet {
 }
 
 impl WriteSet {
-    /// A set for `limit` objects.
+    /// A set for `limit` objects, until it gets [another limit](Self::set_limit).
     pub(crate) fn new(limit: usize, tuning: &Tuning) -> WriteSet {
         WriteSet {
             entries: Vec::with_capacity(ROOM),
@@ -118,6 +124,12 @@ impl WriteSet {
     #[inline(always)]
     pub(crate) fn limit(&self) -> usize {
         self.limit
+    }
+
+    /// Has the set take so many copies.
+    #[inline(always)]
+    pub(crate) fn set_limit(&mut self, limit: usize) {
+        self.limit = limit;
     }
 
     /// Words of all copies, or more.
