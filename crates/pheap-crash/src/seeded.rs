@@ -32,6 +32,7 @@ pub const BUGS: [Bug; 37] = [
     Bug::DropEarly,
     Bug::TypeUnlogged,
     Bug::CycleFromOldRoot,
+    Bug::KeepStaleCopies,
     Bug::TrustLeftovers,
     Bug::TrustLogName,
     Bug::LogsCountAlike,

@@ -154,6 +154,7 @@ each! {
     pages_that_are_dropped_before_they_are_in_the_file: DropEarly,
     a_type_that_changes_without_its_root: TypeUnlogged,
     a_cycle_that_begins_with_an_old_root: CycleFromOldRoot,
+    a_copy_that_outlives_a_rollback: KeepStaleCopies,
     a_recovery_that_relies_on_what_is_in_a_cache: TrustLeftovers,
     a_log_that_nobody_would_find: TrustLogName,
     a_log_of_a_copy: LogsCountAlike,

@@ -156,6 +156,8 @@ pub enum Bug {
     TypeUnlogged,
     /// A collection that begins when a root was just migrated begins with the old one.
     CycleFromOldRoot,
+    /// The copies of a transaction that was rolled back are taken for what is in the heap.
+    KeepStaleCopies,
     /// Recovery relies on what a killed process has stored, which may be in a cache only.
     TrustLeftovers,
     /// A copy of a file in use is opened as if it were that file.

@@ -310,7 +310,7 @@ fn finish(context: &mut Context) {
     }
     may_panic();
     debug_assert!(context.mode == Mode::Short || context.set.is_empty());
-    context.set.clear();
+    context.set.keep();
     end(context);
 }
 
@@ -367,7 +367,11 @@ pub(crate) fn rollback_group(contexts: &mut [&mut Context]) {
         context.doomed.clear();
         context.alloc.rollback(store);
         may_panic();
-        context.set.clear();
+        if bug(Bug::KeepStaleCopies) {
+            context.set.keep();
+        } else {
+            context.set.clear();
+        }
         end(context);
     }
 }

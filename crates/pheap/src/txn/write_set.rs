@@ -2,15 +2,19 @@
 //!
 //! Its memory grows with what a transaction writes, and is given back after many transactions that write little.
 
+mod entries;
+mod kept;
 mod widen;
 
 use std::cell::Cell;
+use std::mem::MaybeUninit;
 
 use super::buffer::{Buffer, CAPACITY};
 use super::line_index::{LineIndex, MAX_LINES, first_and_last};
 use super::padded::Padding;
 use crate::tuning::Tuning;
-use crate::units::{LINE, copy_words};
+use crate::units::LINE;
+use entries::{Entries, ROOM};
 
 /// Objects at most, whatever the [`Tuning`] says.
 pub(crate) const MAX_ENTRIES: usize = 8192;
@@ -22,8 +26,6 @@ const LONG: usize = MAX_OBJECT / LINE + 1;
 const PATIENCE: usize = 1 << 20;
 /// With more entries than these a set is large: not all of their originals are in the cache.
 const LARGE: usize = 256;
-/// There is always room for so many entries.
-const ROOM: usize = 32;
 /// So many transactions in a row that need little memory, and the set gives back what a larger one needed.
 const QUIET: u32 = 1000;
 
@@ -31,7 +33,7 @@ const QUIET: u32 = 1000;
 const _: () = assert!(MAX_ENTRIES <= u16::MAX as usize && CAPACITY / LINE + 2 * MAX_ENTRIES <= MAX_LINES);
 
 /// A copy.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 struct Entry {
     /// First address (a multiple of 8) of the original.
     addr: usize,
@@ -66,7 +68,9 @@ pub(crate) fn first_copies(most: usize) -> usize {
 
 /// Copies of objects. They stay where they are: references to them live as long as the transaction.
 pub(crate) struct WriteSet {
-    entries: Vec<Entry>,
+    entries: Entries,
+    /// So many of the transaction before, unless newer ones have taken their places, are [kept](Self::keep).
+    kept: usize,
     index: LineIndex,
     buffer: Buffer,
     /// Of all entries, at least.
@@ -89,7 +93,8 @@ impl WriteSet {
     /// A set for `limit` objects, until it gets [another limit](Self::set_limit).
     pub(crate) fn new(limit: usize, tuning: &Tuning) -> WriteSet {
         WriteSet {
-            entries: Vec::with_capacity(ROOM),
+            entries: Entries::new(),
+            kept: 0,
             index: LineIndex::new(),
             buffer: Buffer::new(),
             words: 0,
@@ -151,6 +156,7 @@ impl WriteSet {
     /// Forgets all copies, but leaves them where they are: there are references to them.
     #[inline(always)]
     pub(crate) fn forget(&mut self) {
+        self.kept = 0;
         self.index.clear();
         self.entries.clear();
         self.words = 0;
@@ -171,7 +177,7 @@ impl WriteSet {
             self.index = LineIndex::new();
             self.buffer.clear();
             self.buffer.shrink(1);
-            self.entries.shrink_to(ROOM);
+            self.entries = Entries::new();
             self.padded.shrink_to(32);
             (self.grown, self.quiet) = (false, 0);
         }
@@ -261,8 +267,13 @@ impl WriteSet {
         }
         let copy = self.buffer.take(whole, align.max(8))?;
         let entry = Entry { addr: start, copy, len: whole };
-        // SAFETY: the original is mapped; the copy is as long.
-        unsafe { copy_words(copy.cast(), std::ptr::with_exposed_provenance(start), whole / 8) };
+        if !self.is_kept(entry) {
+            // SAFETY: the original is mapped; the copy is as long.
+            unsafe {
+                let original = std::ptr::with_exposed_provenance::<MaybeUninit<u64>>(start);
+                copy.cast::<MaybeUninit<u64>>().copy_from_nonoverlapping(original, whole / 8);
+            }
+        }
         self.add(entry);
         let value = entry.copy_of(addr);
         if let Some(padding) = padding {
@@ -279,7 +290,8 @@ impl WriteSet {
         if number >= self.unindexed {
             return self.add_indexed(addr, copy, len);
         }
-        self.entries.push(Entry { addr, copy, len });
+        // SAFETY: there is room for `ROOM` from the beginning, and `new` has made `unindexed` no more than that.
+        unsafe { self.entries.push(Entry { addr, copy, len }) };
     }
 
     #[inline(never)]
@@ -287,8 +299,11 @@ impl WriteSet {
         if self.entries.len() == self.unindexed {
             (0..self.unindexed).for_each(|number| self.index_entry(number));
         }
-        self.entries.push(Entry { addr, copy, len });
-        self.grown |= self.entries.len() > ROOM;
+        if self.entries.len() == self.entries.room() {
+            self.grow();
+        }
+        // SAFETY: there is room now.
+        unsafe { self.entries.push(Entry { addr, copy, len }) };
         self.index_entry(self.entries.len() - 1);
     }
 
@@ -301,6 +316,13 @@ impl WriteSet {
             let (first, last) = first_and_last(addr, len);
             self.index.insert(first, last, number as u16);
         }
+    }
+
+    /// Makes room for more entries.
+    #[cold]
+    fn grow(&mut self) {
+        self.entries.grow();
+        self.grown = true;
     }
 
     /// Zeroes the padding of all copies.
@@ -360,7 +382,6 @@ pub(crate) fn filter_bits(addr: usize, len: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     #[test]
     fn the_filter_has_a_bit_for_each_line() {
@@ -472,9 +493,9 @@ mod tests {
         for _ in 0..2 {
             write(&mut set, 5000);
             (1..QUIET).for_each(|_| write(&mut set, 10));
-            assert!(set.grown && set.entries.capacity() >= 5000);
+            assert!(set.grown && set.entries.room() >= 5000);
             write(&mut set, 10);
-            assert!(!set.grown && set.entries.capacity() < 5000);
+            assert!(!set.grown && set.entries.room() < 5000);
         }
     }
 
@@ -507,65 +528,5 @@ mod tests {
         assert!(matches!(set.find(second.0 - 80_000, second.1), Find::Part));
         assert!(matches!(set.find(first.0, first.1), Find::Nothing));
         assert!(matches!(set.find(second.0, second.1), Find::Nothing));
-    }
-
-    proptest! {
-        #[test]
-        fn copies_are_as_their_originals(
-            transactions in prop::collection::vec(
-                (0usize..3, prop::collection::vec((0usize..30, 1usize..4, any::<bool>()), 0..40), any::<bool>()),
-                1..30,
-            ),
-        ) {
-            let mut words = vec![0u64; 30 * 4 + 16];
-            let mut set = WriteSet::new(MAX_ENTRIES, &Tuning::SHIPPED);
-            let mut value = 0;
-            for (repeated, ranges, is_committed) in transactions {
-                let addr = words.as_mut_ptr().expose_provenance();
-                let mut now = words.clone();
-                let before: Vec<_> = (0..repeated * 10).map(|i| (i % 30, 1, i % 3 == 0)).collect();
-                for (at, len, is_written) in before.into_iter().chain(ranges) {
-                    let place = addr + at * 32;
-                    // SAFETY: `words` and copies of so many words are there.
-                    unsafe {
-                        let Some(copy) = set.insert_or_widen(place, len * 32) else { continue };
-                        for i in 0..len * 4 {
-                            prop_assert_eq!(copy.add(i).read(), now[at * 4 + i]);
-                            value += 1;
-                            if is_written {
-                                copy.add(i).write(value);
-                                now[at * 4 + i] = value;
-                            }
-                        }
-                    }
-                }
-                if is_committed {
-                    for (at, copy, len) in set.copies() {
-                        // SAFETY: a copy of so many words.
-                        (0..len).for_each(|i| words[(at - addr) / 8 + i] = unsafe { copy.add(i).read() });
-                    }
-                    prop_assert_eq!(&words, &now);
-                } else {
-                    words.fill(value); // in place, perhaps
-                }
-                set.clear();
-            }
-        }
-    }
-
-    impl WriteSet {
-        /// A copy of a range, if the set has none.
-        unsafe fn insert_or_widen(&mut self, addr: usize, len: usize) -> Option<*mut u64> {
-            let found = self.find(addr, len);
-            // SAFETY: by the caller's promise.
-            let copy = unsafe {
-                match found {
-                    Find::Nothing => self.insert(addr, len, 8, None),
-                    Find::Part => self.widen(addr, len, 8, None),
-                    Find::Copy(_) => None,
-                }
-            };
-            copy.map(<*mut u8>::cast)
-        }
     }
 }

@@ -4,8 +4,8 @@ mod commit_words;
 #[path = "../common/mod.rs"]
 mod common;
 mod group_spill;
+mod kept_copies;
 mod model;
 mod padding;
-mod repeated;
 mod rollback;
 mod write_set;

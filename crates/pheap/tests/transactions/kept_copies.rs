@@ -1,4 +1,4 @@
-//! Transactions that write the same objects again and again: whatever comes between two of them, objects are what they should be.
+//! Copies of one transaction serve the next one, but only if nothing else came between: whatever did, objects are what they should be.
 
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
