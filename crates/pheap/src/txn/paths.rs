@@ -3,9 +3,8 @@
 use std::ops::Range;
 
 use super::context::{Context, Mode};
-use super::padded::Padding;
 use super::word_map::BLOCK;
-use super::write_set::{Find, filter_bits};
+use super::write_set::{Find, Padding, filter_bits};
 use crate::error::Result;
 use crate::os::cpu;
 use crate::units::LINE;

@@ -11,7 +11,6 @@ use std::mem::MaybeUninit;
 
 use super::buffer::{Buffer, CAPACITY};
 use super::line_index::{LineIndex, MAX_LINES, first_and_last};
-use super::padded::Padding;
 use crate::tuning::Tuning;
 use crate::units::LINE;
 use entries::{Entries, ROOM};
@@ -41,6 +40,14 @@ struct Entry {
     copy: *mut u8,
     /// Bytes, a multiple of 8.
     len: usize,
+}
+
+/// How to zero the padding of a value.
+#[derive(Clone, Copy)]
+pub(crate) struct Padding {
+    pub(crate) zero: unsafe fn(*mut u8, usize),
+    /// Handed to `zero`: the length of a slice.
+    pub(crate) len: usize,
 }
 
 /// A copy of a value that can have padding.
