@@ -150,19 +150,7 @@ impl Media {
         self.medium.wal()
     }
 
-    /// Begins to write a log entry of which only the first word is missing: all lines but the first are on their way while that is made, if they are to pass the cache.
-    ///
-    /// # Safety
-    /// As for [`append`](Self::append), which must follow.
-    #[inline(always)]
-    pub(crate) unsafe fn append_ahead(&self, dst: *mut u64, words: &[u64]) {
-        if let Medium::Pmem(_) = &self.medium {
-            // SAFETY: `dst` is a line's, valid for `words`, which are one line or more: the caller has promised all of it.
-            unsafe { cpu::stream(dst.add(LINE_WORDS), words.get_unchecked(LINE_WORDS..)) };
-        }
-    }
-
-    /// Writes whole lines that will not be read soon: a log entry, which [`append_ahead`](Self::append_ahead) was told of. Durable after the next fence.
+    /// Writes whole lines that will not be read soon: a log entry. Durable after the next fence.
     ///
     /// # Safety
     /// `dst` is aligned to a line and valid for writes of `words`, which are a line or more; nothing else accesses it meanwhile.
@@ -177,7 +165,7 @@ impl Media {
                 unsafe { dst.copy_from_nonoverlapping(words.as_ptr(), words.len()) };
             }
             // SAFETY: `dst` is a line's, valid for `words`, which are one line or more: the caller has promised all of it.
-            Medium::Pmem(_) => unsafe { cpu::stream(dst, words.get_unchecked(..LINE_WORDS)) },
+            Medium::Pmem(_) => unsafe { cpu::stream(dst, words) },
             Medium::Sim(sim, _) => {
                 // SAFETY: `dst` is valid for writes of `words`, as the caller has promised.
                 let copy = &mut || unsafe { dst.copy_from_nonoverlapping(words.as_ptr(), words.len()) };

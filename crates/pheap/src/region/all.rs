@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Region, guard};
+use super::{Beside, Region, guard};
 use crate::alloc::span::ObjectSpan;
 use crate::error::Result;
 use crate::store::Store;
@@ -10,7 +10,7 @@ use crate::store::Store;
 /// Regions that this thread shares with other readers: transactions on them wait, reads go on.
 pub(crate) struct SharedAll<'a> {
     store: &'a Store,
-    locked: Vec<Arc<Region>>,
+    locked: Vec<Beside<Arc<Region>>>,
 }
 
 impl<'a> SharedAll<'a> {
@@ -21,13 +21,11 @@ impl<'a> SharedAll<'a> {
     pub(crate) fn begin(store: &'a Store, regions: Vec<Arc<Region>>) -> Result<SharedAll<'a>> {
         store.check_open()?;
         guard::enter(store.id(), false)?;
-        for region in &regions {
-            // A transaction never waits for a second root while it has one, so each of these ends.
-            // Also of the first one: whoever calls this keeps others from creating roots, and these may have a region of another heap. Besides, no two of
-            // them overlap.
-            region.lock.lock_shared(true);
-        }
-        let all = SharedAll { store, locked: regions };
+        // A transaction never waits for a second root while it has one, so each of these ends.
+        // Also of the first one: whoever calls this keeps others from creating roots, and these may have a region of another heap. Besides, no two of
+        // them overlap.
+        let locked = regions.into_iter().map(|region| Beside::lock(region, true)).collect();
+        let all = SharedAll { store, locked };
         // As a read does: nothing is shown that may be lost.
         store.check_log()?;
         store.acknowledge_all()?;
@@ -39,8 +37,7 @@ impl SharedAll<'_> {
     /// Tells whether the allocators take the slot at a heap offset for one that holds an object. `None` for what is in no span of theirs, or
     /// as long as they do not know.
     pub(crate) fn is_live(&self) -> impl Fn(u64) -> Option<bool> + '_ {
-        // SAFETY: the regions are locked, so nobody writes to their contexts.
-        let contexts = self.locked.iter().map(|region| unsafe { &*region.context.get() });
+        let contexts = self.locked.iter().filter_map(Beside::context);
         let mut spans: Vec<&ObjectSpan> = contexts.flat_map(|context| context.alloc.spans.iter()).collect();
         spans.sort_unstable_by_key(|span| span.span.offset);
         move |offset| {
@@ -54,10 +51,11 @@ impl SharedAll<'_> {
 
 impl Drop for SharedAll<'_> {
     fn drop(&mut self) {
-        // A forked child leaves the locks to the parent.
-        for region in self.locked.iter().filter(|_| !self.store.is_forked()) {
-            // SAFETY: locked in `begin`, by this thread.
-            unsafe { region.lock.unlock_shared() };
+        let locked = std::mem::take(&mut self.locked);
+        if self.store.is_forked() {
+            locked.into_iter().for_each(std::mem::forget); // a forked child leaves the locks to the parent
+        } else {
+            drop(locked);
         }
         guard::leave(self.store.id());
     }

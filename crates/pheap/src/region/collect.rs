@@ -2,68 +2,46 @@
 
 use std::time::Instant;
 
-use super::{Region, guard};
+use super::{Beside, Region, guard};
 use crate::gc::{SLICE, Stage};
 use crate::store::Store;
 use crate::txn::context::Context;
 
-/// A region that a collection has locked beside readers. Dropping it lets go of the lock, also in a panic.
+/// A region that a collection has locked beside readers, of which nothing is certain any more if that does not come to its end.
 struct Locked<'a> {
-    region: &'a Region,
+    region: Beside<&'a Region>,
     is_finished: bool,
 }
 
 impl Drop for Locked<'_> {
     fn drop(&mut self) {
         if !self.is_finished {
-            self.region.fail();
+            self.region.region.fail();
         }
-        // SAFETY: locked by whoever made this, on this thread.
-        unsafe { self.region.lock.unlock_shared() };
     }
 }
 
 impl Region {
     /// A slice of marking, beside readers and other threads that do the same.
     pub(crate) fn mark_beside_readers(&self, store: &Store) -> Stage {
-        self.lock.lock_shared(guard::is_inside_any());
-        let mut locked = Locked { region: self, is_finished: false };
+        let region = Beside::lock(self, guard::is_inside_any());
+        let mut locked = Locked { region, is_finished: false };
         let start = Instant::now();
-        let stage = if self.is_gone() {
-            Stage::Idle
-        } else {
-            // SAFETY: the lock is held for reading, so the context is not written, apart from its atomics.
-            let context = unsafe { &*self.context.get() };
+        let stage = locked.region.context().map_or(Stage::Idle, |context| {
             let stage = context.gc.mark_shared(&context.alloc, store, start + SLICE);
             if stage != Stage::Idle {
                 context.gc.pause(start.elapsed());
             }
             stage
-        };
+        });
         locked.is_finished = true;
         stage
     }
 
-    /// Runs `work` with the region locked, unless it is gone. The thread is not inside of the heap.
-    fn alone<R>(&self, work: impl FnOnce(&mut Context) -> R) -> Option<R> {
-        /// Lets go of the region, of which nothing is certain any more if `work` has not come to its end.
-        struct Unlock<'a>(&'a Region, bool);
-        impl Drop for Unlock<'_> {
-            fn drop(&mut self) {
-                if !self.1 {
-                    self.0.fail();
-                }
-                // SAFETY: locked below, by this thread.
-                unsafe { self.0.lock.unlock_exclusive() };
-            }
-        }
+    /// Runs `work` with the region locked, in turn with transactions, unless it is gone. The thread is not inside of the heap.
+    fn in_turn<R>(&self, work: impl FnOnce(&mut Context) -> R) -> Option<R> {
         self.lock.gate.pass(guard::is_inside_any);
-        self.lock.lock_unbiased();
-        let mut unlock = Unlock(self, false);
-        // SAFETY: the lock is held.
-        let result = (!self.is_gone()).then(|| work(unsafe { &mut *self.context.get() }));
-        unlock.1 = true;
-        result
+        self.alone(work)
     }
 
     /// A slice of whatever is next, with the region locked. Returns whether a cycle is still running.
@@ -75,12 +53,12 @@ impl Region {
             context.slice(u64::MAX, SLICE);
             !context.gc.is_idle()
         };
-        self.alone(slice).unwrap_or(false)
+        self.in_turn(slice).unwrap_or(false)
     }
 
     /// Begins a cycle. Returns whether it did: there may be one already. `None` if the region is gone.
     pub(crate) fn begin_cycle(&self) -> Option<bool> {
-        self.alone(|context| {
+        self.in_turn(|context| {
             let store = context.store();
             context.gc.begin_full(&mut context.alloc, store)
         })
@@ -88,11 +66,11 @@ impl Region {
 
     /// Whether it is still being found out what is live in a heap that was opened.
     pub(crate) fn is_opening(&self) -> bool {
-        self.alone(|context| context.gc.is_opening()).unwrap_or(false)
+        self.in_turn(|context| context.gc.is_opening()).unwrap_or(false)
     }
 
     /// Bytes of the spans of the region's objects.
     pub(crate) fn span_bytes(&self) -> u64 {
-        self.alone(|context| context.alloc.spans.iter().map(|span| span.bytes).sum()).unwrap_or(0)
+        self.in_turn(|context| context.alloc.spans.iter().map(|span| span.bytes).sum()).unwrap_or(0)
     }
 }

@@ -11,6 +11,8 @@ mod lock;
 mod panics;
 
 use std::cell::UnsafeCell;
+use std::marker::PhantomData;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -195,6 +197,34 @@ impl Region {
         let store = unsafe { (*self.context.get()).store() };
         store.set_panicked();
         self.give_up();
+    }
+}
+
+/// A region that this thread has locked beside readers, of whatever heaps it is inside of. Dropping it lets go of the lock, also in a panic.
+struct Beside<R: Deref<Target = Region>> {
+    region: R,
+    /// Who has locked it is the thread that lets go of it.
+    thread: PhantomData<*const ()>,
+}
+
+impl<R: Deref<Target = Region>> Beside<R> {
+    /// Waits for the region until no transaction has it. `overtakes` says whether this thread may wait for none that wait.
+    fn lock(region: R, overtakes: bool) -> Beside<R> {
+        region.lock.lock_shared(overtakes);
+        Beside { region, thread: PhantomData }
+    }
+
+    /// What the region's lock guards, unless the region is gone.
+    fn context(&self) -> Option<&Context> {
+        // SAFETY: the lock is held for reading as long as this lives, so the context is not written, apart from its atomics.
+        (!self.region.is_gone()).then(|| unsafe { &*self.region.context.get() })
+    }
+}
+
+impl<R: Deref<Target = Region>> Drop for Beside<R> {
+    fn drop(&mut self) {
+        // SAFETY: locked in `lock`, by this thread, for this goes to no other.
+        unsafe { self.region.lock.unlock_shared() };
     }
 }
 
@@ -527,22 +557,33 @@ impl Region {
         next
     }
 
+    /// Waits for the region, for work that leaves nothing certain of it until it has [ended](Exclusive::ended). The thread is not inside of the heap.
+    fn lock_alone(&self) -> Exclusive<'_> {
+        self.lock.lock_unbiased();
+        // SAFETY: the lock is held, as long as which the heap lives, and where that is never changes.
+        let store = unsafe { (*self.context.get()).store() };
+        Exclusive { store, region: self, state: LOCKED | ENDING }
+    }
+
+    /// Runs `work` with the region locked, unless it is gone. The thread is not inside of the heap.
+    fn alone<R>(&self, work: impl FnOnce(&mut Context) -> R) -> Option<R> {
+        let exclusive = self.lock_alone();
+        let result = (!self.is_gone()).then(|| work(exclusive.context()));
+        exclusive.ended();
+        result
+    }
+
     /// Waits for the region, empties its log, and runs `last`. Nobody can have the region any more after that.
     pub(crate) fn retire<R>(&self, store: &Store, last: impl FnOnce(&mut Context) -> R) -> Result<R> {
         // The thread is not inside of the heap: its callers have looked. So nothing is entered, and nothing left.
-        self.lock.lock_unbiased();
-        if self.is_gone() {
-            Exclusive { store, region: self, state: LOCKED }.ended();
-            return Err(Error::Closed);
-        }
-        let exclusive = Exclusive { store, region: self, state: LOCKED | ENDING };
-        let context = exclusive.context();
-        if !store.is_read_only() {
-            context.retire_records();
-        }
-        let result = last(context);
-        self.give_up();
-        exclusive.ended();
-        Ok(result)
+        let retired = self.alone(|context| {
+            if !store.is_read_only() {
+                context.retire_records();
+            }
+            let result = last(context);
+            self.give_up();
+            result
+        });
+        retired.ok_or(Error::Closed)
     }
 }

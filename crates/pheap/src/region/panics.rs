@@ -104,8 +104,9 @@ fn everywhere(durability: Durability, kind: Kind, end: End) -> (u32, u32) {
         let never = run(&a, &b, kind, end, places);
         // What the two shared is for one thread: their last handles may be dropped by two.
         for root in [&a, &b] {
-            // SAFETY: no other thread has a transaction, and none writes to this.
-            assert!(unsafe { (*root.region.context.get()).group.is_none() }, "{what}");
+            let alone = root.region.lock_alone();
+            assert!(alone.context().group.is_none(), "{what}");
+            alone.ended();
         }
         let seen = match value(&a, &b, kind) {
             Ok(value) if never => {

@@ -1,7 +1,7 @@
 //! Memory for the copies of a write set: pieces that stay where they are, for references into them live as long as the transaction.
 
-use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
-use std::ptr::{NonNull, null_mut};
+use std::mem::MaybeUninit;
+use std::ptr::null_mut;
 
 use crate::units::LINE;
 
@@ -12,9 +12,13 @@ const PIECES: usize = 7;
 /// Bytes of all pieces.
 pub(super) const CAPACITY: usize = FIRST << (PIECES - 1);
 
+/// What pieces are made of, so that they begin with a line.
+#[repr(align(64))]
+struct Line(#[expect(dead_code, reason = "copies are made in it")] [u8; LINE]);
+
 /// A bump allocator.
 pub(super) struct Buffer {
-    pieces: Vec<NonNull<u8>>,
+    pieces: Vec<Box<[MaybeUninit<Line>]>>,
     /// How many of them are in use.
     used: usize,
     /// The free part of the last one in use: where it begins, and the address of its end.
@@ -22,12 +26,9 @@ pub(super) struct Buffer {
     end: usize,
 }
 
-const fn layout(index: usize) -> Layout {
-    let bytes = if index == 0 { FIRST } else { FIRST << (index - 1) };
-    match Layout::from_size_align(bytes, LINE) {
-        Ok(layout) => layout,
-        Err(_) => panic!(),
-    }
+/// Bytes of a piece.
+const fn size(index: usize) -> usize {
+    if index == 0 { FIRST } else { FIRST << (index - 1) }
 }
 
 impl Buffer {
@@ -57,18 +58,20 @@ impl Buffer {
         if index == PIECES {
             return None;
         }
-        let layout = layout(index);
         if index == self.pieces.len() {
-            // SAFETY: the layout has a size.
-            let piece = unsafe { alloc(layout) };
-            // So that `settle` is about the copies, too.
-            piece.expose_provenance();
-            self.pieces.push(NonNull::new(piece).unwrap_or_else(|| handle_alloc_error(layout)));
+            self.pieces.push(Box::new_uninit_slice(size(index) / size_of::<Line>()));
         }
         self.used += 1;
-        let piece = self.pieces[index].as_ptr();
-        self.end = piece.addr() + layout.size();
-        Some(piece)
+        Some(self.enter(index))
+    }
+
+    /// The beginning of a piece, from which copies are taken from now on.
+    #[inline(always)]
+    fn enter(&mut self, index: usize) -> *mut u8 {
+        let piece = self.pieces[index].as_mut_ptr().cast::<u8>();
+        // So that `settle` is about the copies, too.
+        self.end = piece.expose_provenance() + size(index);
+        piece
     }
 
     /// Whether more than the first piece is in use.
@@ -79,25 +82,15 @@ impl Buffer {
     /// Starts over. Nobody has a reference to what was taken.
     #[inline(always)]
     pub(super) fn clear(&mut self) {
-        if let Some(piece) = self.pieces.first() {
+        if self.used > 0 {
             self.used = 1;
-            self.next = piece.as_ptr();
-            self.end = piece.addr().get() + FIRST;
+            self.next = self.enter(0);
         }
     }
 
     /// Gives memory back, but for `keep` pieces, after a [`clear`](Self::clear).
     pub(super) fn shrink(&mut self, keep: usize) {
-        for (index, piece) in self.pieces.drain(keep.min(self.pieces.len())..).enumerate() {
-            // SAFETY: allocated in `next_piece` with the layout of its index.
-            unsafe { dealloc(piece.as_ptr(), layout(keep + index)) };
-        }
-    }
-}
-
-impl Drop for Buffer {
-    fn drop(&mut self) {
-        self.shrink(0);
+        self.pieces.truncate(keep);
     }
 }
 
@@ -110,26 +103,29 @@ mod tests {
         let mut buffer = Buffer::new();
         assert!(buffer.pieces.is_empty());
         for _ in 0..2 {
-            let mut taken: Vec<(*mut u8, usize)> = Vec::new();
+            let mut taken: Vec<(usize, usize)> = Vec::new();
             let mut total = 0;
             for i in 0.. {
                 let (bytes, align) = (8 + i * 40 % 1016, 8 << (i % 4));
                 let Some(at) = buffer.take(bytes, align) else { break };
                 assert!(at.addr().is_multiple_of(align));
-                // SAFETY: just taken.
-                unsafe { at.write_bytes(i as u8, bytes) };
-                taken.push((at, bytes));
+                taken.push((at.addr(), at.addr() + bytes));
                 total += bytes;
             }
             assert!(total > CAPACITY * 9 / 10 && total <= CAPACITY && buffer.is_large());
-            for (i, &(at, bytes)) in taken.iter().enumerate() {
-                // SAFETY: taken, and written above.
-                let bytes = unsafe { std::slice::from_raw_parts(at, bytes) };
-                assert!(bytes.iter().all(|&byte| byte == i as u8));
-            }
+            let first = taken[0].0;
+            taken.sort_unstable();
+            assert!(taken.windows(2).all(|pair| pair[0].1 <= pair[1].0));
+            let is_in_piece = |&(start, end): &(usize, usize)| {
+                let within = |piece: &Box<[MaybeUninit<Line>]>| {
+                    piece.as_ptr().addr() <= start && end <= piece.as_ptr().addr() + size_of_val(&**piece)
+                };
+                buffer.pieces.iter().any(within)
+            };
+            assert!(taken.iter().all(is_in_piece));
             buffer.clear();
             assert!(!buffer.is_large());
-            assert_eq!(buffer.take(8, 8).unwrap(), taken[0].0);
+            assert_eq!(buffer.take(8, 8).unwrap().addr(), first);
             buffer.clear();
         }
         buffer.shrink(1);

@@ -1,6 +1,8 @@
 //! The end of a transaction.
 
 use super::context::{Context, Mode, doomed_error};
+use super::padded::Padded;
+use super::write_set::first_copies;
 use crate::alloc::Allocator;
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug, may_panic};
@@ -125,8 +127,8 @@ fn commit_short(contexts: &mut [&mut Context]) -> Done {
 fn prepare(context: &mut Context) {
     context.set.zero_padding();
     if !context.padded.is_empty() {
-        // SAFETY: the transaction's closure has returned.
-        unsafe { context.padded.zero() };
+        // SAFETY: the transaction's closure has returned, so no reference to what it has written is alive.
+        unsafe { zero_padding(&mut context.padded) };
     }
     may_panic();
     cpu::settle(std::ptr::null_mut());
@@ -134,6 +136,17 @@ fn prepare(context: &mut Context) {
     let Context { set, gc, .. } = context;
     if gc.remembered.is_active() {
         set.copies().for_each(|(addr, _, words)| gc.remembered.add(addr, words * 8));
+    }
+}
+
+/// Zeroes the padding of what was written in place.
+///
+/// # Safety
+/// The values are those of this transaction, valid, and no reference to them is alive.
+unsafe fn zero_padding(padded: &mut Padded) {
+    for (addr, padding) in padded.drain() {
+        // SAFETY: a valid value of the type that `padding` was made for, and no reference to it is alive, by the caller's promise.
+        unsafe { (padding.zero)(std::ptr::with_exposed_provenance_mut(addr), padding.len) };
     }
 }
 
@@ -255,8 +268,8 @@ fn commit_long(contexts: &mut [&mut Context]) -> Done {
         context.write_back_copies();
         let base = context.store().base();
         may_panic();
-        // SAFETY: the transaction's closure has returned.
-        unsafe { context.padded.zero() };
+        // SAFETY: the transaction's closure has returned, so no reference to what it has written is alive.
+        unsafe { zero_padding(&mut context.padded) };
         let Context { alloc, logged, media, gc, .. } = &mut **context;
         for span in alloc.taken() {
             // SAFETY: the entry of a span that this transaction has taken, or of its region; the lock on its pages is implied.
@@ -317,8 +330,7 @@ fn end(context: &mut Context) {
     context.padded.clear();
     context.hot().filter.set(0);
     context.granularity.end_transaction();
-    context.set.set_limit(context.spill_policy.first());
-    context.spill_policy.end_transaction();
+    context.set.set_limit(first_copies(context.most_copies));
     context.mode = Mode::Short;
     context.is_between = false;
 }

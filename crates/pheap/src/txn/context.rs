@@ -8,9 +8,8 @@ use super::dirty::DirtyLines;
 use super::doomed::Doomed;
 use super::log::{Log, Segment};
 use super::padded::Padded;
-use super::spill_policy::SpillPolicy;
 use super::word_map::WordMap;
-use super::write_set::{MAX_ENTRIES, WriteSet};
+use super::write_set::{MAX_ENTRIES, WriteSet, first_copies};
 use crate::alloc::{Allocator, Needs, Request};
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
@@ -71,8 +70,9 @@ pub(crate) struct Context {
     /// Whether a panic now would leave the region between two states, neither of which can be reached any more. See [`between_states`](Self::between_states).
     pub(crate) is_between: bool,
     pub(crate) set: WriteSet,
+    /// Copies that the write set takes at most.
+    pub(super) most_copies: usize,
     pub(crate) granularity: CopyGranularity,
-    pub(super) spill_policy: SpillPolicy,
     pub(crate) logged: WordMap,
     pub(crate) doomed: Doomed,
     /// Whether copies in the set are still to be moved: another root of the transaction has spilled, and there may be a `&mut` to one of them.
@@ -110,7 +110,6 @@ impl Context {
         let copies = tuning.copies.min(MAX_ENTRIES);
         // Without fences the undo log is hardly more expensive.
         let limit = if media.is_slow() { copies } else { copies / 2 };
-        let spill_policy = SpillPolicy::new(limit);
         Context {
             store,
             base: store_ref.base().addr(),
@@ -121,9 +120,9 @@ impl Context {
             gc,
             mode: Mode::Short,
             is_between: false,
-            set: WriteSet::new(spill_policy.first(), tuning),
+            set: WriteSet::new(first_copies(limit), tuning),
+            most_copies: limit,
             granularity: CopyGranularity::new(tuning.patience),
-            spill_policy,
             copies_pending: false,
             logged: WordMap::default(),
             doomed: Doomed::default(),

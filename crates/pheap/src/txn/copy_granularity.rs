@@ -8,7 +8,7 @@
 pub(crate) struct CopyGranularity {
     fields: bool,
     /// How often this transaction has looked again at something that it had a copy of.
-    again: u32,
+    again: usize,
     /// Transactions in a row that have not.
     quiet: u32,
     /// [`Tuning::patience`](crate::tuning::Tuning::patience).
@@ -28,7 +28,7 @@ impl CopyGranularity {
 
     /// Notes that something was looked at of which there is a copy. Returns how often that was so in this transaction.
     #[inline(always)]
-    pub(crate) fn note_again(&mut self) -> u32 {
+    pub(crate) fn note_again(&mut self) -> usize {
         self.again = self.again.wrapping_add(1);
         self.again
     }
@@ -36,7 +36,7 @@ impl CopyGranularity {
     /// Notes that there is a copy of a part only of what was looked at.
     #[cold]
     pub(crate) fn note_part(&mut self) {
-        *self = CopyGranularity { again: self.again + 1, ..CopyGranularity::new(self.patience) };
+        *self = CopyGranularity { again: self.again.max(1), ..CopyGranularity::new(self.patience) };
     }
 
     #[inline(always)]

@@ -198,7 +198,6 @@ impl Log {
         // SAFETY: `place` found room in a segment, which belongs to this log alone.
         unsafe {
             let entry = self.base.add(at as usize).cast();
-            media.append_ahead(entry, words);
             words[0] = checksum(seed, &words[..words[1] as u32 as usize]);
             media.append(entry, words);
         }

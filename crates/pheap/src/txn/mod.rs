@@ -7,7 +7,7 @@
 //! | [`context`] | the state of the open transaction |
 //! | [`paths`] | what a write does; the change from the short to the long path |
 //! | [`write_set`], [`line_index`], [`buffer`] | short: copies of what is written |
-//! | [`copy_granularity`], [`spill_policy`], [`spill`] | what copies are of, and when there are better none |
+//! | [`copy_granularity`], [`spill`] | what copies are of, and when there are better none |
 //! | [`commit`], [`dirty`] | and a redo record, one fence |
 //! | [`log`] | what both are written to |
 //! | [`padded`] | what no record should hold |
@@ -28,6 +28,5 @@ pub(crate) mod padded;
 mod paths;
 pub(crate) mod recovery;
 mod spill;
-mod spill_policy;
 mod word_map;
 pub(crate) mod write_set;

@@ -1,13 +1,7 @@
 //! Padding: bytes of a value that mean nothing, and that are zeroed before they reach the medium.
 
+use super::write_set::Padding;
 use crate::layout::Pointee;
-/// How to zero the padding of a value that was copied.
-#[derive(Clone, Copy)]
-pub(crate) struct Padding {
-    pub(crate) zero: unsafe fn(*mut u8, usize),
-    /// Handed to `zero`: the length of a slice.
-    pub(crate) len: usize,
-}
 
 /// Values that a transaction writes in their places, each noted about once.
 #[derive(Default)]
@@ -36,16 +30,10 @@ impl Padded {
         self.values.is_empty()
     }
 
-    /// Zeroes the padding of all values.
-    ///
-    /// # Safety
-    /// They are valid values of this transaction, and no reference to them is alive.
-    pub(crate) unsafe fn zero(&mut self) {
-        for (addr, padding) in self.values.drain(..) {
-            // SAFETY: by the caller's promise.
-            unsafe { (padding.zero)(std::ptr::with_exposed_provenance_mut(addr), padding.len) };
-        }
+    /// Takes all values out.
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = (usize, Padding)> + '_ {
         self.limit = 0;
+        self.values.drain(..)
     }
 
     pub(crate) fn clear(&mut self) {

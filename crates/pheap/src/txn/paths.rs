@@ -3,9 +3,8 @@
 use std::ops::Range;
 
 use super::context::{Context, Mode};
-use super::padded::Padding;
 use super::word_map::BLOCK;
-use super::write_set::{Find, filter_bits};
+use super::write_set::{Find, Padding, filter_bits};
 use crate::error::Result;
 use crate::os::cpu;
 use crate::units::LINE;
@@ -70,13 +69,6 @@ impl Context {
             }
             Context::writable_or_spill(cx, addr, len, align, padding, Find::Nothing)
         }
-    }
-
-    /// Notes that a copy was found. Whether the transaction is better off without copies from here on.
-    #[inline(always)]
-    fn looks_again(&mut self) -> bool {
-        let looks = self.granularity.note_again();
-        self.spill_policy.is_asked(looks) && self.should_spill(looks)
     }
 
     /// Whether a store to a `place` within an `object` (address, bytes) is to take all of the object, in a short transaction.
@@ -295,6 +287,17 @@ impl Context {
         // SAFETY: as in `writable`.
         let group = unsafe { &(*cx).group };
         group.as_ref().map_or(cx, |group| group[0])
+    }
+
+    /// Whether there is room for undo entries, for some at least: a transaction that fits into its write set is not to fail for want of it.
+    #[cold]
+    pub(super) fn can_spill(&mut self) -> bool {
+        let bytes = 8 * self.most_copies as u64;
+        match self.group.as_ref().and_then(|group| group.first()) {
+            // SAFETY: the contexts of a group are distinct, this thread has the locks of all, and nobody has a reference to another one now.
+            Some(&lead) if !std::ptr::eq(lead, self) => unsafe { (*lead).has_log_for(bytes) },
+            _ => self.has_log_for(bytes),
+        }
     }
 
     /// The contexts of this transaction, one after the other; this one among them.

@@ -1,7 +1,12 @@
-//! Whether a transaction leaves its write set now.
+//! When a transaction leaves its write set although everything fits: the undo log is cheaper for what it does.
+//!
+//! Copies spare a transaction the fences of an undo log, but each access to one is a look-up. Behind the undo log an access is a look at a bit, or nothing, and
+//! costs a fence or two for each block of an object that is changed. So there are two signs that a transaction is on the wrong path: it comes back to its copies
+//! again and again, or they lie close together in large objects.
 
 use super::context::Context;
 use super::word_map::BLOCK;
+use super::write_set::first_copies;
 
 /// Copies in each block that make them dense: with fewer, a program that goes through an object once is better off with the copies.
 const CLOSE: usize = 16;
@@ -11,37 +16,21 @@ const TABLE: usize = 4096;
 const SAMPLE: usize = 16;
 
 impl Context {
-    /// Whether a transaction that has looked at copies so often is better off without them.
-    #[cold]
-    pub(super) fn should_spill(&mut self, looks: u32) -> bool {
-        let enough = self.spill_policy.first_looks + self.spill_policy.each * self.set.len() as u32;
-        if looks < enough {
-            self.spill_policy.looks = enough;
-            return false;
-        }
-        self.spill_policy.looks = looks.saturating_mul(2);
-        self.can_spill()
+    /// Notes that a copy was found. Whether the transaction is better off without copies from here on: these looks have cost about as much as the spill.
+    #[inline(always)]
+    pub(super) fn looks_again(&mut self) -> bool {
+        self.granularity.note_again() == 2 * self.most_copies && self.can_spill()
     }
 
     /// Whether a transaction that wants one more copy than the write set takes is to have it; then there is room for it.
     #[cold]
     pub(super) fn may_grow(&mut self) -> bool {
         let copies = self.set.len();
-        if copies >= self.spill_policy.most || self.is_dense() && self.can_spill() {
+        if copies >= self.most_copies || self.is_dense() && self.can_spill() {
             return false;
         }
-        self.set.set_limit((2 * copies).min(self.spill_policy.most));
+        self.set.set_limit((2 * copies).min(self.most_copies));
         true
-    }
-
-    /// Whether there is room for undo entries, for some at least: a transaction that fits into its write set is not to fail for want of it.
-    fn can_spill(&mut self) -> bool {
-        let bytes = 8 * self.spill_policy.most as u64;
-        match self.group.as_ref().and_then(|group| group.first()) {
-            // SAFETY: the contexts of a group are distinct, this thread has the locks of all, and nobody has a reference to another one now.
-            Some(&lead) if !std::ptr::eq(lead, self) => unsafe { (*lead).has_log_for(bytes) },
-            _ => self.has_log_for(bytes),
-        }
     }
 
     /// Whether the copies lie close together in large objects.
@@ -55,7 +44,7 @@ impl Context {
             table[bit / 64] |= 1 << (bit % 64);
         }
         let copies = self.set.len();
-        copies >= CLOSE.min(self.spill_policy.first) * blocks && {
+        copies >= CLOSE.min(first_copies(self.most_copies)) * blocks && {
             let step = copies.div_ceil(SAMPLE);
             self.set.copies().step_by(step).all(|(addr, ..)| self.is_in_large_object(addr))
         }
@@ -160,7 +149,7 @@ mod tests {
     fn copies_that_are_looked_at_again_and_again_are_left() {
         let dir = tempfile::tempdir().unwrap();
         let (_heap, root) = heap(&dir);
-        let enough: u32 = 512 + 2 * 16;
+        let enough: u32 = 2 * 8192;
         root.txn(|tx, p| {
             let [a, b] = [0, ITEMS / 2].map(|i| tx[p].unwrap().at(i));
             (tx[a], tx[b]) = (0, 0);

@@ -2,9 +2,8 @@
 //!
 //! So a struct can be read after one of its fields was written by itself: `field!(shop.prices).push(tx, 1)`, then `tx[shop].prices.len()`.
 
-use super::{Entry, MAX_OBJECT, PaddedCopy, WriteSet};
+use super::{Entry, MAX_OBJECT, PaddedCopy, Padding, WriteSet};
 use crate::txn::line_index::first_and_last;
-use crate::txn::padded::Padding;
 use crate::units::{LINE, copy_words};
 
 impl WriteSet {
@@ -42,7 +41,6 @@ impl WriteSet {
                 *part = Entry::NOTHING;
             }
         }
-        self.recent.len.set(0);
         self.widened += 1;
         self.add(entry);
         let value = entry.copy_of(addr);
