@@ -49,7 +49,27 @@ pub(crate) enum Medium {
     Sim(Arc<crate::sim::Sim>),
 }
 
+/// What a medium is, or is simulated to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Process,
+    Pmem,
+    Wal,
+    Synced,
+}
+
 impl Medium {
+    pub(crate) fn kind(&self) -> Kind {
+        match self {
+            Medium::Process => Kind::Process,
+            Medium::Pmem(_) => Kind::Pmem,
+            Medium::Wal(_) => Kind::Wal,
+            Medium::Synced(_) => Kind::Synced,
+            #[cfg(feature = "sim")]
+            Medium::Sim(_) => Kind::Pmem,
+        }
+    }
+
     /// The write-ahead log, if that is what makes stores durable.
     #[inline(always)]
     pub(crate) fn wal(&self) -> Option<&Arc<Wal>> {

@@ -103,6 +103,10 @@ pub(crate) unsafe fn keep_from_children(start: *mut libc::c_void, len: u64) {
     unsafe { libc::madvise(start, len as usize, libc::MADV_DONTFORK) };
 }
 
+fn is_in_tmpfs(backing: &Backing) -> bool {
+    matches!(backing, Backing::Shared { file, .. } if is_tmpfs(file))
+}
+
 fn last_os_error() -> io::Error {
     io::Error::last_os_error()
 }
@@ -113,7 +117,7 @@ impl Mapping {
         own_file::watch();
         let new = |base: NonNull<u8>, backing| {
             let unmapped = AtomicBool::new(false);
-            let tmpfs = matches!(&backing, Backing::Shared { file, .. } if is_tmpfs(file));
+            let tmpfs = is_in_tmpfs(&backing);
             // Before a file is mapped there.
             let listed = Listed::addresses(base.as_ptr().addr(), reserved as usize);
             Mapping { base, reserved, backing, tmpfs, unmapped, forks: fork::forks(), listed }
@@ -206,6 +210,12 @@ impl Mapping {
             }
             _ => None,
         }
+    }
+
+    /// Shows something else, where it is [mapped](Self::map) from now on.
+    pub(crate) fn show(&mut self, backing: Backing) {
+        self.tmpfs = is_in_tmpfs(&backing);
+        self.backing = backing;
     }
 
     /// Whether to map with `MAP_SYNC` from here on.

@@ -126,12 +126,9 @@ pub(crate) fn pieces<'a>(spans: impl Iterator<Item = &'a Span>, types: &mut Type
 /// As for [`relocate`].
 unsafe fn swizzle(mapping: &Mapping, medium: &Medium, header: &Header, pieces: &[Piece]) {
     let bytes: usize = pieces.iter().map(Piece::bytes).sum();
-    let threads = match medium {
-        // What it sees must be the same in each run.
-        #[cfg(feature = "sim")]
-        Medium::Sim(_) => 1,
-        _ => cores().min(MAX_THREADS).min(bytes / PER_THREAD + 1),
-    };
+    // What a simulated medium sees must be the same in each run.
+    let most = if medium.is_simulated() { 1 } else { cores().min(MAX_THREADS) };
+    let threads = most.min(bytes / PER_THREAD + 1);
     let next = AtomicUsize::new(0);
     let work = || {
         let media = Media::new(medium.clone());

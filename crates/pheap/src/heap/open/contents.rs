@@ -1,0 +1,252 @@
+//! What there is in a heap that is not open yet: read, and recovered.
+
+use std::collections::{HashMap, HashSet};
+
+use super::survey::{Outlook, Surveyed, check_roots, free_pages, read_regions};
+use crate::alloc::bitmaps::LiveSlots;
+use crate::error::{Error, Result};
+use crate::faults::{Bug, bug};
+use crate::media::{Kind, Media, Medium};
+use crate::os::identity::{Identity, boot_id};
+use crate::os::mapping::{Backing, Mapping};
+use crate::store::arena::{Arena, SpanEntry, SpanKind};
+use crate::store::header::{self, Header, Use};
+use crate::store::page_map::PageMap;
+use crate::store::pages::Pages;
+use crate::store::region_header::RegionHeader;
+use crate::store::relocate;
+use crate::store::spans::{Span, spans_in, write_entry};
+use crate::store::stored::Stored;
+use crate::store::types::TypeTable;
+use crate::txn::log::Log;
+use crate::txn::recovery::{self, read_logs, replay};
+use crate::units::PAGE;
+use crate::wal::WalTail;
+
+/// What there is in a heap. Read once, and true wherever the heap is mapped then.
+pub(super) struct Contents {
+    pub(super) mapping: Mapping,
+    pub(super) header: Header,
+    pub(super) arenas: Vec<Arena>,
+    pub(super) spans: Vec<Span>,
+    pub(super) regions: Vec<Surveyed>,
+    pub(super) types: TypeTable,
+    pub(super) page_map: PageMap,
+    /// What is live, if an orderly close has stored it.
+    pub(super) live: Option<LiveSlots>,
+    /// What the logs of regions hold. They are mapped, and written by [`recover`](Self::recover) alone.
+    logged: recovery::Found,
+    pub(super) counts: recovery::Recovered,
+}
+
+/// A heap that needs nothing but to be opened.
+pub(super) struct Recovered {
+    pub(super) contents: Contents,
+    pub(super) medium: Medium,
+    pub(super) media: Media,
+    pub(super) pages: Pages,
+}
+
+impl Contents {
+    /// Reads what `mapping` shows, with what the `tail` of its log holds besides: then it is private. All of it is looked at, also what only logs know, and nothing is written.
+    pub(super) fn read(mapping: Mapping, header: Header, tail: &WalTail) -> Result<Contents> {
+        mapping.map(0, header.mapped)?;
+        let base = mapping.base();
+        for range in tail.ranges() {
+            // SAFETY: mapped, as was checked when the log was read; nobody else has the heap until it is open.
+            unsafe {
+                let place = base.add(range.offset as usize).cast::<u64>();
+                place.copy_from_nonoverlapping(range.words.as_ptr(), range.words.len());
+            }
+        }
+        let page_map = PageMap::new(header.reserved)?;
+        // SAFETY: mapped up to `mapped`; nobody else has the heap until it is open, and this writes nothing from here on.
+        let stored = unsafe { Stored::of(&mapping, header.mapped) };
+        let mut arenas = Vec::new();
+        let mut start = 0;
+        while start < header.mapped {
+            let arena = Arena::read(stored, start, header.mapped, header.salt)?;
+            start = arena.end();
+            arenas.push(arena);
+        }
+        let spans = spans_in(stored, &arenas, &HashMap::new())?;
+        let mut regions = read_regions(stored, &header, &spans)?;
+        let extents = spans.iter().filter(|span| span.entry.kind == SpanKind::Types);
+        let extents: HashMap<u64, u64> = extents.map(|span| (span.offset, span.bytes())).collect();
+        // SAFETY: the heap is mapped, and nobody writes to it.
+        let types =
+            unsafe { TypeTable::read(base, header.salt, header.types, |at| extents.get(&at).copied())? };
+        // SAFETY: the heap has its mapping for as long as there is what this returns, and until `recover` replays it, only the header is written. (Another mapping of the same place
+        // comes with the same content.)
+        let logged = unsafe { read_logs(&logs(base, &header, &regions), header.mapped)? };
+        let Outlook { spans, roots } = Outlook::of(stored, header.salt, &arenas, spans, &regions, &logged)?;
+        for ((identity, _), root) in regions.iter_mut().zip(roots) {
+            (identity.root, identity.ty) = root;
+        }
+        if regions.iter().any(|(identity, _)| identity.ty as usize >= types.types.len()) {
+            return Err(Error::corrupt("a root is of a type that is not in the type table"));
+        }
+        check_roots(&regions, &spans, &types)?;
+        // SAFETY: the heap is mapped, and nobody writes to it.
+        let live = unsafe { LiveSlots::read(base, &header) };
+        let counts = recovery::Recovered::default();
+        Ok(Contents { mapping, header, arenas, spans, regions, types, page_map, live, logged, counts })
+    }
+
+    /// Makes a heap of zeros, where nobody has one. `mapping` shows zeros.
+    pub(super) fn create(mapping: Mapping, medium: Medium, mut header: Header) -> Result<Recovered> {
+        mapping.map(0, header.mapped)?;
+        let page_map = PageMap::new(header.reserved)?;
+        let media = Media::new(medium.clone());
+        let base = mapping.base();
+        let mut arena = Arena::new(0, header.mapped);
+        let mut pages = Pages::default();
+        pages.give(arena.first_free(), arena.end() - arena.first_free());
+        header.types = pages.take(PAGE).expect("an arena has pages");
+        arena.use_until(header.types + PAGE);
+        header.bases = vec![base.addr() as u64];
+        let entry = SpanEntry { kind: SpanKind::Types, slot: 0, pages: 1, ty: 0, region: 0 };
+        // SAFETY: the first arena is mapped, and zero. The header, which makes all of it valid, is written last.
+        unsafe {
+            medium.mapped(base, header.mapped);
+            header::begin_creation(&media, base)?;
+            write_entry(&media, base, arena.entry(header.types), entry.to_words());
+            arena.write(&media, base, header.salt);
+        }
+        // Before the header says that it is all there.
+        media.check_fences()?;
+        // SURVIVES unreached: only a real file that is mapped without `MAP_SYNC` has anything to sync here.
+        mapping.sync()?;
+        mark_in_use(&mapping, &medium, &media, &mut header)?;
+        let contents = Contents {
+            arenas: vec![arena],
+            spans: vec![Span { offset: header.types, entry_at: arena.entry(header.types), entry }],
+            regions: Vec::new(),
+            types: TypeTable::create(header.types, PAGE),
+            page_map,
+            live: Some(LiveSlots::default()),
+            logged: nothing()?,
+            counts: recovery::Recovered::default(),
+            mapping,
+            header,
+        };
+        Ok(Recovered { contents, medium, media, pages })
+    }
+
+    /// Maps the same heap in another way, at the same place.
+    pub(super) fn show(&mut self, backing: Backing) -> Result<()> {
+        self.mapping.show(backing);
+        self.mapping.map(0, self.header.mapped)
+    }
+
+    /// The same heap at another place, where it is to be [shown](Self::show). Its logs are empty.
+    pub(super) fn at(mut self, mapping: Mapping) -> Contents {
+        self.mapping = mapping;
+        for (identity, _) in &mut self.regions {
+            // SAFETY: the heap has a region there, and is going to be mapped before anybody looks.
+            identity.header = unsafe { RegionHeader::at(self.mapping.base(), identity.offset) };
+        }
+        self
+    }
+
+    /// Marks the heap as in use, replays its logs, clears what belongs to nobody, and moves it to where it is mapped.
+    pub(super) fn recover(mut self, medium: Medium) -> Result<Recovered> {
+        let Contents { mapping, header, arenas, spans, regions, types, logged, counts, .. } = &mut self;
+        let media = Media::new(medium.clone());
+        let base = mapping.base();
+        // SAFETY: the heap is mapped there, so far.
+        unsafe { medium.mapped(base, header.mapped) };
+        if media.needs_flush() && !bug(Bug::TrustLeftovers) {
+            // A process that was killed may have left stores in caches. What was decided relies on them, so they must not be lost any more. If it was
+            // killed when it had closed the heap, that is the header at most.
+            if header.in_use == Use::Closed {
+                // SAFETY: the header is mapped.
+                unsafe { header.persist_again(&media, base) };
+            } else {
+                mapping.sync_leftovers()?;
+            }
+        }
+        // From here on the file changes.
+        let moves = relocate::rebase(header, base.addr() as u64);
+        if !(moves && bug(Bug::MoveUnlisted)) {
+            mark_in_use(mapping, &medium, &media, header)?;
+        }
+        let mut logs = logs(base, header, regions);
+        // SAFETY: nobody else has the heap until it is open; `Outlook` has refused entries that lie over a log.
+        let done = unsafe { replay(&media, mapping, &mut logs, logged)? };
+        counts.replayed += done.replayed;
+        counts.rolled_back += done.rolled_back;
+        *logged = nothing()?;
+        for ((identity, _), log) in regions.iter_mut().zip(&logs) {
+            identity.generation = log.generation();
+        }
+        // A region without a root is one whose creation a crash has cut short.
+        regions.retain(|(identity, _)| identity.root != 0);
+        // Whatever spans other regions have left is cleared, too.
+        let pages = free_pages(&media, base, arenas, spans, regions, types);
+        if moves {
+            let owners: HashSet<u32> = regions.iter().map(|(identity, _)| identity.id).collect();
+            let owned = spans.iter().filter(|span| owners.contains(&span.entry.region));
+            let pieces = relocate::pieces(owned, types);
+            // SAFETY: nobody else has the heap until it is open; its logs are empty, and the spans are those of its regions.
+            unsafe { relocate::relocate(mapping, &medium, &media, header, &pieces)? };
+        }
+        Ok(Recovered { contents: self, medium, media, pages })
+    }
+}
+
+impl Recovered {
+    /// Gives the heap up, to recover it once more: elsewhere, or for another medium. Its header is durable: the next one goes over the other slot, and a disk may tear what it writes.
+    pub(super) fn again(self) -> Result<Contents> {
+        self.media.check_fences()?;
+        // SURVIVES unreached: in no program of the lab are so many relocations cut short; in `tests/relocate.rs` of pheap-crash they are.
+        self.contents.mapping.sync()?;
+        Ok(self.contents)
+    }
+}
+
+/// The logs of regions.
+fn logs(base: *mut u8, header: &Header, regions: &[Surveyed]) -> Vec<Log> {
+    let log = |(identity, segments): &Surveyed| {
+        let identity_of_log = header.log_identity(identity.id);
+        Log::new(base, identity.header, identity.generation, identity_of_log, segments.clone())
+    };
+    regions.iter().map(log).collect()
+}
+
+/// What empty logs hold.
+fn nothing() -> Result<recovery::Found> {
+    // SAFETY: there is no log.
+    unsafe { read_logs(&[], 0) }
+}
+
+/// Marks the heap as in use, durably before it is changed: after a power failure, the disk may have any of the pages that were
+/// stored later, and must not have the mark of a closed heap beside them.
+fn mark_in_use(mapping: &Mapping, medium: &Medium, media: &Media, header: &mut Header) -> Result<()> {
+    if mapping.is_read_only() {
+        return Ok(());
+    }
+    header.in_use = match medium.kind() {
+        Kind::Process => Use::Process,
+        Kind::Pmem => Use::Pmem,
+        Kind::Wal => Use::Wal,
+        Kind::Synced => Use::Prepared,
+    };
+    if let Some(wal) = medium.wal() {
+        (header.log, header.log_nonce) = (wal.id(), wal.nonce());
+    }
+    let is_simulated = medium.is_simulated() || mapping.is_simulated();
+    header.boot = if is_simulated { 0 } else { boot_id() };
+    // A file that cannot be looked at is one that nothing is known of.
+    let file = mapping.file().filter(|_| !is_simulated);
+    header.identity = file.and_then(|file| Identity::of(file).ok()).unwrap_or_default();
+    // What it names will not be true any more.
+    if !bug(Bug::KeepLiveSlots) {
+        header.live_slots = (0, 0);
+    }
+    let sync = || mapping.sync();
+    // Both slots: when one is damaged later, the other must not say that the heap is closed, with bitmaps that are true no more; and it must know of a new base.
+    // As long as one is empty, a damaged other one looks like a creation that was cut short.
+    // SAFETY: the header is mapped, and the heap is not open yet.
+    unsafe { header.write_both(media, mapping.base(), sync) }
+}
