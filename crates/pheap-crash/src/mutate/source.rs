@@ -20,7 +20,7 @@ const CALLS: &[(&str, &[Kind])] = &[
     ("header.persist_again(", &[Kind::Flush, Kind::Fence]),
     ("arena.write(", &[Kind::Flush, Kind::Fence]),
     ("begin_creation(", &[Kind::Flush, Kind::Fence]),
-    ("unsafe { self.write(", &[Kind::Flush, Kind::Fence]),
+    ("self.write(media", &[Kind::Flush, Kind::Fence]),
     ("write_entry(", &[Kind::Flush]),
     ("clear_entry(", &[Kind::Flush]),
     (".write_used(", &[Kind::Flush]),

@@ -9,13 +9,15 @@
 //! | then, for each span of objects | its offset, its number of slots, a bit for each slot |
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use xxhash_rust::xxh3::xxh3_64_with_seed;
+use xxhash_rust::xxh3::Xxh3;
 
 use crate::alloc::span::ObjectSpan;
 use crate::faults::holds;
+use crate::store::Tables;
 use crate::store::header::Header;
-use crate::store::{Store, Tables};
+use crate::store::words::Words;
 use crate::units::HEADER_SIZE;
 use crate::units::PAGE;
 
@@ -27,26 +29,21 @@ pub(crate) struct LiveSlots {
 
 impl LiveSlots {
     /// What the header of a closed heap names. `None` if there is nothing, or if it is damaged: it can be found out again.
-    ///
-    /// # Safety
-    /// The heap is mapped at `base`, and nobody writes to it.
-    pub(crate) unsafe fn read(base: *const u8, header: &Header) -> Option<LiveSlots> {
+    pub(crate) fn read(heap: Words<'_>, header: &Header) -> Option<LiveSlots> {
         let (offset, len) = header.live_slots;
         let inside = offset >= HEADER_SIZE && offset.checked_add(len)? <= header.mapped;
         if len < 8 || !inside || !offset.is_multiple_of(8) || !len.is_multiple_of(8) {
             return None;
         }
-        // SAFETY: within what is mapped.
-        let words =
-            unsafe { std::slice::from_raw_parts(base.add(offset as usize).cast::<u64>(), len as usize / 8) };
-        let (&sum, mut rest) = words.split_first()?;
-        if !holds(sum, checksum(rest, header)) {
+        let word = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        let (sum, mut rest) = heap.slice(offset, len as usize / 8).split_first()?;
+        if !holds(word(sum), checksum(rest.iter().map(word), header)) {
             return None;
         }
         let mut spans = HashMap::new();
         while let [offset, slots, tail @ ..] = rest {
-            let (bits, tail) = tail.split_at_checked(slots.div_ceil(64) as usize)?;
-            spans.insert(*offset, bits.to_vec());
+            let (bits, tail) = tail.split_at_checked(word(slots).div_ceil(64) as usize)?;
+            spans.insert(word(offset), bits.iter().map(word).collect());
             rest = tail;
         }
         rest.is_empty().then_some(LiveSlots { spans })
@@ -70,24 +67,29 @@ pub(crate) fn add(words: &mut Vec<u64>, span: &ObjectSpan) {
     words.extend(span.live.words());
 }
 
-fn checksum(words: &[u64], header: &Header) -> u64 {
-    // SAFETY: words are bytes, too.
-    let bytes = unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<u8>(), words.len() * 8) };
-    xxh3_64_with_seed(bytes, header.salt ^ header.live_slots.0)
+fn checksum(words: impl Iterator<Item = u64>, header: &Header) -> u64 {
+    let mut sum = Xxh3::with_seed(header.salt ^ header.live_slots.0);
+    let mut words = words.map(u64::to_le_bytes);
+    loop {
+        // Many at a time, or it takes ten times as long.
+        let mut buffer = [[0; 8]; 128];
+        let len = buffer.iter_mut().zip(&mut words).map(|(to, word)| *to = word).count();
+        sum.update(buffer[..len].as_flattened());
+        if len < buffer.len() {
+            return sum.digest();
+        }
+    }
 }
 
 /// Stores what was [added](add) for all spans, in free pages. Named by the header that is written next; nothing is stored if there is
 /// no room without growing the file.
-pub(crate) fn store_live_slots(store: &Store, tables: &mut Tables, spans: &[u64]) {
+pub(crate) fn store_live_slots(tables: &mut Tables, spans: &[u64]) {
     let bytes = (spans.len() as u64 + 1) * 8;
     let Some(offset) = tables.pages.take(bytes.next_multiple_of(PAGE)) else { return };
     tables.header.live_slots = (offset, bytes);
-    let sum = checksum(spans, &tables.header);
-    // SAFETY: free pages, taken just now; the heap is being closed, so nobody else takes some.
-    unsafe {
-        let start = store.base().add(offset as usize);
-        tables.media.store(start, (&raw const sum).cast(), 8);
-        tables.media.store(start.add(8), spans.as_ptr().cast(), spans.len() * 8);
-        tables.media.persist_directly(store.base(), start, bytes as usize);
-    }
+    let sum = checksum(spans.iter().copied(), &tables.header);
+    let Tables { heap, media, .. } = tables;
+    heap.store(media, offset, &[sum]);
+    heap.store(media, offset + 8, spans);
+    heap.persist_directly(media, offset, bytes as usize);
 }

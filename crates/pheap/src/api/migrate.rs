@@ -192,6 +192,7 @@ impl HeapInner {
             exclusive.context().alloc.record_again(Span { offset: at, entry_at, entry });
             let words = region.header.logged_words().into_iter();
             for (at, word) in words.zip(region.header.with_root(offset, ty, salt)) {
+                let at = base.add(at as usize).cast();
                 if bug(Bug::TypeUnlogged) && at != region.header.root_word() {
                     let media = &exclusive.context().media;
                     media.store_word(at, word);

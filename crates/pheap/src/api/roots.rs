@@ -103,7 +103,7 @@ impl Drop for Unfinished<'_> {
             && let Ok(spans) = region.retire(self.heap, |context| context.spans())
         {
             // SAFETY: a region without a root counts as removed, and nobody else has seen it.
-            unsafe { self.heap.tables.lock().free_spans(self.heap, &spans) };
+            unsafe { self.heap.tables.lock().free_spans(&spans) };
         }
     }
 }

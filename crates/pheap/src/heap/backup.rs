@@ -211,8 +211,7 @@ impl HeapInner {
 
     /// Writes the pages that are in use; the others are holes.
     fn copy_pages(&self, tables: &Tables, to: &File) -> io::Result<()> {
-        // SAFETY: the arenas are mapped, and their tables are not changed while they are locked.
-        let spans = unsafe { all_spans(self.base(), &tables.arenas) }.map_err(io::Error::other)?;
+        let spans = all_spans(tables.heap, &tables.arenas).map_err(io::Error::other)?;
         let own = tables.arenas.iter().map(|arena| (arena.start.max(HEADER_SIZE), arena.first_free()));
         let spans = spans.iter().map(|span| (span.offset, span.end()));
         for (mut at, end) in own.chain(spans) {

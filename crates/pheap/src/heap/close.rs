@@ -99,16 +99,15 @@ impl HeapInner {
             wal.checkpoint(|| {})?;
         }
         if let Some(live) = live {
-            store_live_slots(self, tables, &live);
+            store_live_slots(tables, &live);
         }
         self.mapping.sync()?;
-        let Tables { header, media, .. } = tables;
+        let Tables { heap, header, media, .. } = tables;
         header.in_use = Use::Closed;
         // Both slots: should one be damaged later, the other must not say that the heap is in use, nor miss a log that is gone, nor a file that is longer. One after the other, for
         // a power failure may tear what is being written.
         let sync = || if bug(Bug::SyncHeadersAtOnce) { Ok(()) } else { self.mapping.sync() };
-        // SAFETY: the header is mapped, and the tables are locked.
-        unsafe { header.write_both(media, self.base(), sync)? };
+        header.write_both(media, *heap, sync)?;
         if bug(Bug::SyncHeadersAtOnce) {
             self.mapping.sync()?;
         }

@@ -60,8 +60,7 @@ impl Heap {
         }
         {
             let tables = heap.tables.lock();
-            // SAFETY: the header is mapped, and the tables are locked.
-            unsafe { region.header.set_name(&tables.media, new) };
+            region.header.set_name(&tables.media, new);
             heap.acknowledge_all()?;
         }
         new.clone_into(&mut region.name.lock());
@@ -86,8 +85,7 @@ impl Heap {
         let region = heap.region(name)?;
         // From here on its log must never be replayed: its memory is about to belong to others.
         let spans = region.retire(heap, |context| {
-            // SAFETY: the region is locked.
-            unsafe { region.header.set_removed(&context.media) };
+            region.header.set_removed(&context.media);
             if !bug(Bug::ReuseBeforeRemoval) {
                 context.media.fence();
             }
@@ -95,7 +93,7 @@ impl Heap {
         })?;
         let mut tables = heap.tables.lock();
         // SAFETY: it was marked as removed just now, and is gone for everyone.
-        unsafe { tables.free_spans(heap, &spans) };
+        unsafe { tables.free_spans(&spans) };
         // Before anyone is told that there is no such root. Who looks for it waits until then, so that nobody finds one that is gone.
         let durable = if bug(Bug::TellAtOnce) { Ok(()) } else { heap.acknowledge_all() };
         heap.directory.lock().remove(name);
@@ -169,15 +167,12 @@ impl HeapInner {
         **creation.guard += 1;
         // No log before this one can have had entries of this generation.
         let generation = tables.header.first_generation(id);
-        // SAFETY: the span was taken just now. It is recorded only when its header is complete.
-        let header = unsafe {
-            let header = RegionHeader::at(self.base(), span.offset);
-            header.create(&tables.media, id, ty, name, generation, tables.header.salt);
-            header
-        };
+        // The span is recorded only when its header is complete.
+        let header = RegionHeader::at(tables.heap, span.offset);
+        header.create(&tables.media, id, ty, name, generation, tables.header.salt);
         // SURVIVES drop fence: nothing names the region outside of it before the transaction that completes it has passed a fence of the same
         // processor. SURVIVES delay fence: see drop.
-        self.record_span(&span, &tables.media);
+        tables.record_span(&span);
         let identity =
             Identity { id, ty, header, offset: span.offset, root: 0, generation, name: name.to_owned() };
         // SAFETY: the span was taken just now, and nobody else has it; regions are dropped, or gone, before their heap.

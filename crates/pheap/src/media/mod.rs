@@ -260,6 +260,20 @@ impl Media {
         }
     }
 
+    /// [`store`](Self::store) of whole words that other threads may look at meanwhile: each of them at once.
+    pub(crate) fn store_shared(&self, dst: &[AtomicU64], words: &[u64]) {
+        may_panic();
+        assert!(dst.len() == words.len());
+        match &self.medium {
+            #[cfg(feature = "sim")]
+            // SAFETY: `dst` is atomics, so it may be stored to, and is as long as `words`; what shares these is not on a simulated medium.
+            Medium::Sim(sim) => unsafe {
+                sim.store(dst.as_ptr().cast_mut().cast(), words.as_ptr().cast(), size_of_val(words));
+            },
+            _ => dst.iter().zip(words).for_each(|(dst, &word)| dst.store(word, Ordering::Relaxed)),
+        }
+    }
+
     /// Copies words to their place and starts to write them back, like [`store_words`](Self::store_words) and [`flush`](Self::flush): many of them, which nobody is about to
     /// look at. They are not loaded into the cache for it.
     ///

@@ -8,6 +8,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::stored::Stored;
 use super::word::{checked, with_check};
+use super::words::Words;
 use crate::error::{Error, Result};
 use crate::faults::holds;
 use crate::media::Media;
@@ -187,21 +188,14 @@ impl Arena {
         words
     }
 
-    /// Writes the head of a new arena, whose pages are zero; durable on return.
-    ///
-    /// # Safety
-    /// The arena is mapped, relative to `base`, and no one else knows it yet.
+    /// Writes the head of a new arena, whose pages are zero, and which no one else knows yet; durable on return.
     #[cfg_attr(feature = "sim", track_caller)]
-    pub(crate) unsafe fn write(&self, media: &Media, base: *mut u8, salt: u64) {
+    pub(crate) fn write(&self, media: &Media, heap: Words<'_>, salt: u64) {
         let mut words = [0; USED + 1];
         words[..HEAD_WORDS].copy_from_slice(&self.head_words(salt));
         words[USED] = with_check(self.used);
-        // SAFETY: by the caller's promise.
-        unsafe {
-            let head = base.add(self.head() as usize);
-            media.store(head, words.as_ptr().cast(), size_of_val(&words));
-            media.persist_directly(base, head, size_of_val(&words));
-        }
+        heap.store(media, self.head(), &words);
+        heap.persist_directly(media, self.head(), size_of_val(&words));
     }
 
     /// Notes that the pages before the byte at `end` are going to be used. Returns whether that is new, and so to be [written](Self::write_used).
@@ -215,17 +209,11 @@ impl Arena {
     }
 
     /// Writes up to where pages are used; durable after a fence. Before that, no entry of such a page may be written.
-    ///
-    /// # Safety
-    /// The arena is mapped, relative to `base`, and the caller holds the lock on the metadata.
     #[cfg_attr(feature = "sim", track_caller)]
-    pub(crate) unsafe fn write_used(&self, media: &Media, base: *mut u8) {
-        // SAFETY: by the caller's promise.
-        unsafe {
-            let word = base.add(self.head() as usize).cast::<u64>().add(USED);
-            media.store_word(word, with_check(self.used));
-            media.flush(word.cast(), 8);
-        }
+    pub(crate) fn write_used(&self, media: &Media, heap: Words<'_>) {
+        let at = self.head() + USED as u64 * 8;
+        heap.set(media, at, with_check(self.used));
+        media.flush(heap.addr(at), 8);
     }
 
     /// Reads the head of the arena at `start` of a heap of `mapped` bytes.

@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::faults::{Bug, bug, holds};
 use crate::media::Media;
 use crate::os::identity::Identity;
+use crate::store::words::Words;
 use crate::units::{HEADER_SIZE, PAGE};
 use crate::wal::WalIdentity;
 
@@ -183,29 +184,18 @@ impl Header {
     }
 
     /// Makes durable what was read of the header: it may be in a cache only.
-    ///
-    /// # Safety
-    /// The two slots are mapped at `base`.
     #[cfg_attr(feature = "sim", track_caller)]
-    pub(crate) unsafe fn persist_again(&self, media: &Media, base: *mut u8) {
-        // SAFETY: a slot is a page.
-        media.persist(unsafe { base.add(self.slot() * PAGE as usize) }, WORDS * 8);
+    pub(crate) fn persist_again(&self, media: &Media, heap: Words<'_>) {
+        media.persist(heap.addr(self.slot() as u64 * PAGE), SLOT_SIZE);
     }
 
     /// Writes the header, with the next sequence number, over the older slot; durable on return.
-    ///
-    /// # Safety
-    /// The two slots are mapped at `base`, and the caller holds the lock on the metadata.
     #[cfg_attr(feature = "sim", track_caller)]
-    pub(crate) unsafe fn write(&mut self, media: &Media, base: *mut u8) {
+    pub(crate) fn write(&mut self, media: &Media, heap: Words<'_>) {
         self.sequence += 1;
-        let words = self.to_words();
-        // SAFETY: a slot is a page.
-        unsafe {
-            let slot = base.add(self.slot() * PAGE as usize);
-            media.store(slot, words.as_ptr().cast(), WORDS * 8);
-            media.persist_directly(base, slot, WORDS * 8);
-        }
+        let slot = self.slot() as u64 * PAGE;
+        heap.store(media, slot, &self.to_words());
+        heap.persist_directly(media, slot, SLOT_SIZE);
     }
 
     /// [Writes](Self::write) the header to both slots, one after the other: one is whole at any time, and should one be damaged later, the other says the same.
@@ -213,18 +203,14 @@ impl Header {
     ///
     /// # Errors
     /// Those of `sync`, and of the medium's fences.
-    ///
-    /// # Safety
-    /// As for [`write`](Self::write).
-    pub(crate) unsafe fn write_both(
+    pub(crate) fn write_both(
         &mut self,
         media: &Media,
-        base: *mut u8,
+        heap: Words<'_>,
         sync: impl Fn() -> Result<()>,
     ) -> Result<()> {
         for _ in 0..2 {
-            // SAFETY: by the caller's promise, the slots are mapped and nobody else writes them.
-            unsafe { self.write(media, base) };
+            self.write(media, heap);
             if !bug(Bug::OverlookFences) {
                 media.check_fences()?;
             }
@@ -295,14 +281,10 @@ pub(crate) fn read(bytes: &[u8], path: &Path) -> Result<Found> {
 ///
 /// # Errors
 /// That the medium's fence has failed: nothing else must be stored then.
-///
-/// # Safety
-/// The first page is mapped at `base`, and nobody else has the file.
 #[cfg_attr(feature = "sim", track_caller)]
-pub(crate) unsafe fn begin_creation(media: &Media, base: *mut u8) -> Result<()> {
-    // SAFETY: by the caller's promise.
-    unsafe { media.store_word(base.cast(), MAGIC) };
-    media.persist(base, 8);
+pub(crate) fn begin_creation(media: &Media, heap: Words<'_>) -> Result<()> {
+    heap.set(media, 0, MAGIC);
+    media.persist(heap.addr(0), 8);
     media.check_fences()
 }
 

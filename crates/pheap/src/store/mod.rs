@@ -14,6 +14,7 @@ pub(crate) mod spans;
 pub(crate) mod stored;
 pub(crate) mod types;
 pub(crate) mod word;
+pub(crate) mod words;
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -30,6 +31,7 @@ use header::Header;
 use page_map::PageMap;
 use pages::Pages;
 use types::TypeTable;
+use words::Words;
 
 pub(crate) const OPEN: u8 = 0;
 pub(crate) const READ_ONLY: u8 = 1;
@@ -66,6 +68,8 @@ pub(crate) struct Store {
 
 /// The metadata: the header, who owns which pages, and the types.
 pub(crate) struct Tables {
+    /// What is mapped.
+    pub(crate) heap: Words<'static>,
     pub(crate) header: Header,
     pub(crate) media: Media,
     pub(crate) arenas: Vec<Arena>,

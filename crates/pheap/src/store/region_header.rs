@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::faults::holds;
 use crate::media::Media;
 use crate::store::word::{VALUE_BITS, checked, with_check};
+use crate::store::words::Words;
 use crate::units::PAGE;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"\x89PREGIO\n");
@@ -22,8 +23,10 @@ const ROOT: usize = 3;
 const REMOVED: usize = 4;
 const GENERATION: usize = 5;
 const CHECKSUM: usize = 7;
+/// Words that identify a region.
+const IDENTITY: usize = 8;
 
-const NAME_SLOTS: [usize; 2] = [512, 1024];
+const NAME_SLOTS: [u64; 2] = [512, 1024];
 const NAME_WORDS: usize = 3 + (MAX_NAME + 1) / 8; // sequence, length, text, checksum
 
 /// What the word says that marks a removed region.
@@ -38,32 +41,33 @@ pub(crate) fn root_in(word: u64) -> Result<u64> {
     if word == 0 { Ok(0) } else { checked(word, "the root of a region") }
 }
 
-/// Where a region's header is mapped.
+/// The header of a region, where it is mapped. What is read and written at once is the business of the region's lock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RegionHeader {
-    words: *mut u64,
+    words: Words<'static>,
 }
 
 impl RegionHeader {
     /// The header at `offset`.
     ///
-    /// # Safety
-    /// The span of a region is mapped there, relative to `base`.
-    pub(crate) unsafe fn at(base: *mut u8, offset: u64) -> RegionHeader {
-        // SAFETY: by the caller's promise.
-        RegionHeader { words: unsafe { base.add(offset as usize).cast() } }
+    /// # Panics
+    /// If that is outside of the heap.
+    pub(crate) fn at(heap: Words<'static>, offset: u64) -> RegionHeader {
+        RegionHeader { words: heap.part(offset, REGION_SIZE) }
     }
 
-    /// # Safety
-    /// The header is mapped; the caller holds the lock that guards the word.
-    unsafe fn get(self, word: usize) -> u64 {
-        // SAFETY: by the caller's promise.
-        unsafe { self.words.add(word).read_volatile() }
+    /// Offset of a word.
+    fn offset_of(self, word: usize) -> u64 {
+        self.words.start() + word as u64 * 8
+    }
+
+    fn get(self, word: usize) -> u64 {
+        self.words.get(self.offset_of(word))
     }
 
     /// Where it is.
     pub(crate) fn addr(self) -> usize {
-        self.words.addr()
+        self.root_word().addr() - ROOT * 8
     }
 
     fn check(id: u64, ty: u64, salt: u64) -> u64 {
@@ -72,123 +76,67 @@ impl RegionHeader {
     }
 
     /// Writes the header of a region that is not complete: its root comes later. Durable on return.
-    ///
-    /// # Safety
-    /// The page is mapped, and belongs to nobody else.
-    pub(crate) unsafe fn create(
-        self,
-        media: &Media,
-        id: u32,
-        ty: u32,
-        name: &str,
-        generation: u64,
-        salt: u64,
-    ) {
+    pub(crate) fn create(self, media: &Media, id: u32, ty: u32, name: &str, generation: u64, salt: u64) {
         let (id, ty) = (u64::from(id), u64::from(ty));
         let words = [MAGIC, id, ty, 0, 0, with_check(generation), 0, Self::check(id, ty, salt)];
-        let zeros = [0u8; REGION_SIZE as usize];
-        // SAFETY: by the caller's promise.
-        unsafe {
-            media.store(self.words.cast(), zeros.as_ptr(), zeros.len());
-            media.store(self.words.cast(), words.as_ptr().cast(), words.len() * 8);
-            media.store(
-                self.words.cast::<u8>().add(NAME_SLOTS[0]),
-                name_slot(1, name).as_ptr(),
-                NAME_WORDS * 8,
-            );
-            // SURVIVES delay log-entry: it is in the same record then as the entry of the span table, which makes it count.
-            media.persist(self.words.cast(), zeros.len());
-        }
+        let start = self.words.start();
+        self.words.store(media, start, &[0; REGION_SIZE as usize / 8]);
+        self.words.store(media, start, &words);
+        self.words.store_bytes(media, start + NAME_SLOTS[0], &name_slot(1, name));
+        // SURVIVES delay log-entry: it is in the same record then as the entry of the span table, which makes it count.
+        media.persist(self.words.addr(start), REGION_SIZE as usize);
     }
 
     /// Checks the header and returns the region's id and the type of its root.
-    ///
-    /// # Safety
-    /// The header is mapped, and not written meanwhile.
-    pub(crate) unsafe fn read(self, salt: u64) -> Result<(u32, u32)> {
-        // SAFETY: by the caller's promise.
-        self.read_through(salt, |at| unsafe { at.read_volatile() })
+    pub(crate) fn read(self, salt: u64) -> Result<(u32, u32)> {
+        self.read_through(salt, |at| self.words.get(at))
     }
 
-    /// [`read`](Self::read), with `word` to tell what a word will be when the logs are replayed.
-    pub(crate) fn read_through(self, salt: u64, word: impl Fn(*mut u64) -> u64) -> Result<(u32, u32)> {
-        let get = |number| word(self.words.wrapping_add(number));
-        let (magic, id, ty, sum) = (get(0), get(ID), get(TYPE), get(CHECKSUM));
-        if magic != MAGIC || !holds(sum, Self::check(id, ty, salt)) || id == 0 {
-            return Err(Error::corrupt("the header of a region has a wrong checksum"));
-        }
-        Ok((id as u32, ty as u32))
+    /// [`read`](Self::read), with `word` to tell what the word at an offset will be when the logs are replayed.
+    pub(crate) fn read_through(self, salt: u64, word: impl Fn(u64) -> u64) -> Result<(u32, u32)> {
+        identity_in(std::array::from_fn(|number| word(self.offset_of(number))), salt)
     }
 
     /// The region's id. It never changes; whether it is right is known when the header [can be read](Self::read_through).
-    ///
-    /// # Safety
-    /// The header is mapped.
-    pub(crate) unsafe fn id(self) -> u32 {
-        // SAFETY: by the caller's promise.
-        unsafe { self.get(ID) as u32 }
+    pub(crate) fn id(self) -> u32 {
+        self.get(ID) as u32
     }
 
     /// Offset of the root object; 0 as long as the region's creation is not complete.
-    ///
-    /// # Safety
-    /// The header is mapped, and its region is locked or not open yet.
-    pub(crate) unsafe fn root(self) -> Result<u64> {
-        // SAFETY: by the caller's promise.
-        root_in(unsafe { self.get(ROOT) })
+    pub(crate) fn root(self) -> Result<u64> {
+        root_in(self.get(ROOT))
     }
 
     /// Address of the word that holds the root's offset. A transaction writes it, like any object.
     pub(crate) fn root_word(self) -> *mut u64 {
-        self.words.wrapping_add(ROOT)
+        self.words.addr(self.offset_of(ROOT)).cast()
     }
 
-    /// Addresses of the words that transactions write, and hence logs may hold.
-    pub(crate) fn logged_words(self) -> [*mut u64; 3] {
-        [TYPE, ROOT, CHECKSUM].map(|word| self.words.wrapping_add(word))
+    /// Offsets of the words that transactions write, and hence logs may hold: type, root, checksum.
+    pub(crate) fn logged_words(self) -> [u64; 3] {
+        [TYPE, ROOT, CHECKSUM].map(|word| self.offset_of(word))
     }
 
     /// What a transaction writes to these words to make the object at `offset`, of type `ty`, the root.
-    ///
-    /// # Safety
-    /// The header is mapped.
-    pub(crate) unsafe fn with_root(self, offset: u64, ty: u32, salt: u64) -> [u64; 3] {
-        let ty = u64::from(ty);
-        // SAFETY: by the caller's promise.
-        let id = u64::from(unsafe { self.id() });
+    pub(crate) fn with_root(self, offset: u64, ty: u32, salt: u64) -> [u64; 3] {
+        let (id, ty) = (u64::from(self.id()), u64::from(ty));
         [ty, root_word(offset), Self::check(id, ty, salt)]
     }
 
-    /// # Safety
-    /// The header is mapped, and its region is locked or not open yet.
-    pub(crate) unsafe fn is_removed(self) -> Result<bool> {
-        // SAFETY: by the caller's promise.
-        match unsafe { self.get(REMOVED) } {
-            0 => Ok(false),
-            REMOVED_MARK => Ok(true),
-            _ => Err(Error::corrupt("the state of a region is damaged")),
-        }
+    pub(crate) fn is_removed(self) -> Result<bool> {
+        removed_in(self.get(REMOVED))
     }
 
     /// Marks the region as removed; durable after a fence.
-    ///
-    /// # Safety
-    /// The header is mapped, and the region is locked.
     #[cfg_attr(feature = "sim", track_caller)]
-    pub(crate) unsafe fn set_removed(self, media: &Media) {
-        // SAFETY: by the caller's promise.
-        unsafe {
-            let word = self.words.add(REMOVED);
-            media.store_word(word, REMOVED_MARK);
-            media.flush(word.cast(), 8);
-        }
+    pub(crate) fn set_removed(self, media: &Media) {
+        let at = self.offset_of(REMOVED);
+        self.words.set(media, at, REMOVED_MARK);
+        media.flush(self.words.addr(at), 8);
     }
 
-    /// # Safety
-    /// The header is mapped, and the region is locked or not open yet.
-    pub(crate) unsafe fn generation(self) -> Result<u64> {
-        // SAFETY: by the caller's promise.
-        let generation = checked(unsafe { self.get(GENERATION) }, "the log generation of a region")?;
+    pub(crate) fn generation(self) -> Result<u64> {
+        let generation = checked(self.get(GENERATION), "the log generation of a region")?;
         // A first generation has 47 bits, so that it can never have been counted up this far.
         if generation >> (VALUE_BITS - 8) == 0xff {
             return Err(Error::corrupt("the log generation of a region is out of range"));
@@ -197,29 +145,23 @@ impl RegionHeader {
     }
 
     /// Stores the generation of the log; durable after a fence.
-    ///
-    /// # Safety
-    /// As for [`set_removed`](Self::set_removed).
     #[cfg_attr(feature = "sim", track_caller)]
-    pub(crate) unsafe fn set_generation(self, media: &Media, generation: u64) {
-        // SAFETY: by the caller's promise.
-        unsafe {
-            let word = self.words.add(GENERATION);
-            media.store_word(word, with_check(generation));
-            media.flush(word.cast(), 8);
-        }
+    pub(crate) fn set_generation(self, media: &Media, generation: u64) {
+        let at = self.offset_of(GENERATION);
+        self.words.set(media, at, with_check(generation));
+        media.flush(self.words.addr(at), 8);
     }
 
     /// The words of both name slots that are valid, with their sequence numbers.
-    unsafe fn names(self) -> [Option<(u64, String)>; 2] {
+    fn names(self) -> [Option<(u64, String)>; 2] {
         NAME_SLOTS.map(|slot| {
-            // SAFETY: within the header's page.
-            let words: [u64; NAME_WORDS] =
-                unsafe { self.words.add(slot / 8).cast::<[u64; NAME_WORDS]>().read() };
-            let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+            let bytes = self.words.bytes(self.words.start() + slot, NAME_WORDS as u64 * 8);
+            let word = |i: usize| {
+                u64::from_le_bytes(*bytes[i * 8..].first_chunk().expect("a slot has as many words"))
+            };
             let sum = xxh3_64(&bytes[..(NAME_WORDS - 1) * 8]);
-            let (sequence, len) = (words[0], words[1] as usize);
-            if sequence == 0 || !holds(words[NAME_WORDS - 1], sum) || len > MAX_NAME {
+            let (sequence, len) = (word(0), word(1) as usize);
+            if sequence == 0 || !holds(word(NAME_WORDS - 1), sum) || len > MAX_NAME {
                 return None;
             }
             Some((sequence, String::from_utf8(bytes[16..16 + len].to_vec()).ok()?))
@@ -227,33 +169,45 @@ impl RegionHeader {
     }
 
     /// The region's name.
-    ///
-    /// # Safety
-    /// The header is mapped, and its name is not written meanwhile.
-    pub(crate) unsafe fn name(self) -> Result<String> {
-        // SAFETY: by the caller's promise.
-        let names = unsafe { self.names() };
-        let newest = names.into_iter().flatten().max_by_key(|(sequence, _)| *sequence);
+    pub(crate) fn name(self) -> Result<String> {
+        let newest = self.names().into_iter().flatten().max_by_key(|(sequence, _)| *sequence);
         newest.map(|(_, name)| name).ok_or_else(|| Error::corrupt("a root has lost its name"))
     }
 
-    /// Writes the name over the older one; durable on return.
-    ///
-    /// # Safety
-    /// The header is mapped, and the caller holds the lock on the heap's metadata.
+    /// Writes the name over the older one; durable on return. The caller holds the lock on the heap's metadata.
     #[cfg_attr(feature = "sim", track_caller)]
-    pub(crate) unsafe fn set_name(self, media: &Media, name: &str) {
-        // SAFETY: by the caller's promise.
-        let sequences = unsafe { self.names() }.map(|slot| slot.map_or(0, |(sequence, _)| sequence));
+    pub(crate) fn set_name(self, media: &Media, name: &str) {
+        let sequences = self.names().map(|slot| slot.map_or(0, |(sequence, _)| sequence));
         let older = usize::from(sequences[0] > sequences[1]);
         let bytes = name_slot(sequences[1 - older] + 1, name);
-        // SAFETY: within the header's page.
-        unsafe {
-            let slot = self.words.cast::<u8>().add(NAME_SLOTS[older]);
-            media.store(slot, bytes.as_ptr(), bytes.len());
-            media.persist(slot, bytes.len());
-        }
+        let at = self.words.start() + NAME_SLOTS[older];
+        self.words.store_bytes(media, at, &bytes);
+        media.persist(self.words.addr(at), bytes.len());
     }
+}
+
+/// The region's id and the type of its root, in the first words of its header.
+fn identity_in(words: [u64; IDENTITY], salt: u64) -> Result<(u32, u32)> {
+    let (id, ty) = (words[ID], words[TYPE]);
+    if words[0] != MAGIC || !holds(words[CHECKSUM], RegionHeader::check(id, ty, salt)) || id == 0 {
+        return Err(Error::corrupt("the header of a region has a wrong checksum"));
+    }
+    Ok((id as u32, ty as u32))
+}
+
+fn removed_in(word: u64) -> Result<bool> {
+    match word {
+        0 => Ok(false),
+        REMOVED_MARK => Ok(true),
+        _ => Err(Error::corrupt("the state of a region is damaged")),
+    }
+}
+
+/// Whether words that were found somewhere are the first ones of the header of a region that has a root.
+pub(crate) fn is_of_root(words: [u64; IDENTITY], salt: u64) -> bool {
+    identity_in(words, salt).is_ok()
+        && matches!(removed_in(words[REMOVED]), Ok(false))
+        && matches!(root_in(words[ROOT]), Ok(root) if root != 0)
 }
 
 /// What a slot holds for a name.

@@ -20,6 +20,7 @@ use super::arena::SpanKind;
 use super::header::{Header, MAX_BASES, is_base};
 use super::spans::Span;
 use super::types::TypeTable;
+use super::words::Words;
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
 use crate::layout::PointerMap;
@@ -85,6 +86,7 @@ pub(crate) fn rebase(header: &mut Header, base: u64) -> bool {
 /// The heap with this header is mapped, and nobody else has it. It has no pointers elsewhere, and its logs are empty.
 pub(crate) unsafe fn relocate(
     mapping: &Mapping,
+    heap: Words<'_>,
     medium: &Medium,
     media: &Media,
     header: &mut Header,
@@ -93,8 +95,7 @@ pub(crate) unsafe fn relocate(
     let all = header.clone();
     if bug(Bug::ShrinkBeforeMoved) {
         header.bases.truncate(1);
-        // SAFETY: as below.
-        unsafe { header.write(media, mapping.base()) };
+        header.write(media, heap);
     }
     // SAFETY: passed on to the caller.
     unsafe { swizzle(mapping, medium, &all, pieces) };
@@ -106,9 +107,8 @@ pub(crate) unsafe fn relocate(
     media.check_fences()?;
     header.bases.truncate(1);
     if !mapping.is_read_only() {
-        // SAFETY: the header is mapped, and the heap is not open yet.
         // SURVIVES drop sync: a heap on a disk is moved to be closed, with headers and syncs of their own. SURVIVES delay sync: as above.
-        unsafe { header.write(media, mapping.base()) };
+        header.write(media, heap);
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::arena::{Arena, SpanEntry, SpanKind, arena_of};
 use super::spans::{Span, clear_entry, clear_hidden, write_entry};
-use super::types::Writer;
+use super::words::Words;
 use super::{Store, Tables};
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
@@ -29,18 +29,17 @@ impl Store {
         let whole = |bytes: &u64| bytes.max(&1).next_multiple_of(PAGE);
         let (offset, len) = tables.pages.take_up_to(whole(bytes.end()), whole(bytes.start()))?;
         let pages = u32::try_from(len / PAGE).ok()?;
-        Some(tables.taken(self, offset, SpanEntry { pages, ..entry }))
+        Some(tables.taken(offset, SpanEntry { pages, ..entry }))
     }
 
     /// Frees recorded spans of a region whose log is empty, or names nothing in them.
     pub(crate) fn free_object_spans(&self, media: &Media, spans: &[Span]) {
-        let arenas: Vec<Arena> = {
+        let (heap, arenas): (_, Vec<Arena>) = {
             let tables = self.tables.lock();
-            spans.iter().map(|span| tables.arena_of(span.offset)).collect()
+            (tables.heap, spans.iter().map(|span| tables.arena_of(span.offset)).collect())
         };
         for (span, arena) in spans.iter().zip(&arenas).filter(|_| !bug(Bug::KeepEmptySpans)) {
-            // SAFETY: the entry of a span of the caller's region.
-            unsafe { clear_entry(media, self.base(), arena, span.offset, span.bytes()) };
+            clear_entry(media, heap, arena, span.offset, span.bytes());
         }
         // Before others can record spans in these pages.
         media.fence();
@@ -53,22 +52,11 @@ impl Store {
         self.tables.lock().pages.give(span.offset, span.bytes());
     }
 
-    /// Writes the entry of a span that no transaction records; durable on return.
+    /// Writes the entry of a span that the caller has for itself; durable after a fence.
     #[cfg_attr(feature = "sim", track_caller)]
-    pub(crate) fn record_span(&self, span: &Span, media: &Media) {
-        // SAFETY: the entry of a span that the caller has taken.
-        unsafe { self.write_entry(media, span.entry_at, span.entry.to_words()) };
-        media.fence();
-    }
-
-    /// Writes an entry of the span table; durable after a fence.
-    ///
-    /// # Safety
-    /// The entry is that of a span that the caller has for itself.
-    #[cfg_attr(feature = "sim", track_caller)]
-    pub(crate) unsafe fn write_entry(&self, media: &Media, entry_at: u64, words: [u64; 2]) {
-        // SAFETY: span tables are mapped; the rest is the caller's promise.
-        unsafe { write_entry(media, self.base(), entry_at, words) };
+    pub(crate) fn write_entry(&self, media: &Media, span: &Span) {
+        let heap = self.tables.lock().heap;
+        write_entry(media, heap, span.entry_at, span.entry.to_words());
     }
 
     /// Faults in the pages of a span, unless that was done.
@@ -91,6 +79,13 @@ impl Store {
 }
 
 impl Tables {
+    /// Writes the entry of a span that no transaction records; durable on return.
+    #[cfg_attr(feature = "sim", track_caller)]
+    pub(crate) fn record_span(&self, span: &Span) {
+        write_entry(&self.media, self.heap, span.entry_at, span.entry.to_words());
+        self.media.fence();
+    }
+
     pub(crate) fn take_span(&mut self, store: &Store, bytes: u64, entry: SpanEntry) -> Result<Span> {
         let len = bytes.max(1).next_multiple_of(PAGE);
         let pages = u32::try_from(len / PAGE).map_err(|_| Error::TooLarge { bytes })?;
@@ -101,24 +96,21 @@ impl Tables {
                 self.pages.take(len).expect("the new arena has that many pages")
             }
         };
-        Ok(self.taken(store, offset, SpanEntry { pages, ..entry }))
+        Ok(self.taken(offset, SpanEntry { pages, ..entry }))
     }
 
     /// A span whose pages were taken just now.
-    fn taken(&mut self, store: &Store, offset: u64, entry: SpanEntry) -> Span {
+    fn taken(&mut self, offset: u64, entry: SpanEntry) -> Span {
         let number = self.arenas.partition_point(|arena| arena.end() <= offset);
         let arena = &mut self.arenas[number];
         let span = Span { offset, entry_at: arena.entry(offset), entry };
         let before = arena.used;
         if arena.use_until(span.end()) {
-            // SAFETY: arenas are mapped, this is locked, and nobody has these pages.
-            unsafe {
-                if clear_hidden(&self.media, store.base(), arena, before..arena.used) {
-                    // SURVIVES unreached: as in `clear_hidden`.
-                    self.media.fence();
-                }
-                arena.write_used(&self.media, store.base());
+            if clear_hidden(&self.media, self.heap, arena, before..arena.used) {
+                // SURVIVES unreached: as in `clear_hidden`.
+                self.media.fence();
             }
+            arena.write_used(&self.media, self.heap);
             // Before anybody can record the span.
             self.media.fence();
         }
@@ -133,7 +125,7 @@ impl Tables {
     fn grow(&mut self, store: &Store, pages: u64) -> Result<()> {
         store.check_named()?;
         store.check_log()?;
-        let Tables { header, media, arenas, .. } = self;
+        let Tables { heap, header, media, arenas, .. } = self;
         let start = header.mapped;
         let arena = Arena::new(start, Arena::size_for(start, pages, header.arena_unit));
         if arena.end() > store.mapping.reserved() {
@@ -151,15 +143,16 @@ impl Tables {
             }
         })?;
         store.mapping.map(start, arena.end())?;
-        // SAFETY: mapped just now, and known to nobody. The file may have been longer before a crash, with an arena that was never
-        // recorded, but nothing in it was ever used.
+        // SAFETY: mapped just now; what was known of before is metadata, of which the room asks for nothing else, and the rest belongs to nobody yet.
         unsafe {
             store.medium.mapped(store.base(), arena.end());
-            arena.write(media, store.base(), header.salt);
-            header.mapped = arena.end();
-            // Both slots: if one is damaged later, the other must know of the arena, too.
-            header.write_both(media, store.base(), || Ok(()))?;
+            *heap = Words::new(store.base(), 0..arena.end());
         }
+        // The file may have been longer before a crash, with an arena that was never recorded, but nothing in it was ever used.
+        arena.write(media, *heap, header.salt);
+        header.mapped = arena.end();
+        // Both slots: if one is damaged later, the other must know of the arena, too.
+        header.write_both(media, *heap, || Ok(()))?;
         // A log that refuses what is written does not say so here; and what is not in the file must be in no header, for one may be written at the end.
         if let Err(error) = store.check_log() {
             header.mapped = start;
@@ -191,9 +184,7 @@ impl Tables {
             Some(len) => Some(self.new_extent(store, len)?),
             None => None,
         };
-        let writer = Writer { media: &self.media, base: store.base(), salt: self.header.salt };
-        // SAFETY: the table is this heap's, whose metadata are locked.
-        Ok(unsafe { self.types.add(new, &writer, extent) })
+        Ok(self.types.add(new, &self.media, self.heap, self.header.salt, extent))
     }
 
     /// A new extent for the type table.
@@ -204,12 +195,9 @@ impl Tables {
             SpanEntry { kind: SpanKind::Types, slot: 0, pages: 0, ty: 0, region: 0 },
         )?;
         let len = span.bytes();
-        let zeros = vec![0u8; len as usize];
-        // SAFETY: the span is new. It becomes durable, and so does its entry, with the first record, and part of the table after that.
-        unsafe {
-            self.media.store(store.base().add(span.offset as usize), zeros.as_ptr(), zeros.len());
-            store.write_entry(&self.media, span.entry_at, span.entry.to_words());
-        }
+        // It becomes durable, and so does its entry, with the first record, and part of the table after that.
+        self.heap.store(&self.media, span.offset, &vec![0; len as usize / 8]);
+        write_entry(&self.media, self.heap, span.entry_at, span.entry.to_words());
         Ok((span.offset, len))
     }
 
@@ -217,10 +205,9 @@ impl Tables {
     ///
     /// # Safety
     /// The region is marked as removed, durably, and nobody has it.
-    pub(crate) unsafe fn free_spans(&mut self, store: &Store, spans: &[(u64, u64)]) {
+    pub(crate) unsafe fn free_spans(&mut self, spans: &[(u64, u64)]) {
         for &(offset, len) in spans {
-            // SAFETY: by the caller's promise.
-            unsafe { clear_entry(&self.media, store.base(), &self.arena_of(offset), offset, len) };
+            clear_entry(&self.media, self.heap, &self.arena_of(offset), offset, len);
         }
         // Before others can record spans in these pages.
         if !bug(Bug::ReuseBeforeRemoval) {

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use super::arena::{Arena, SpanEntry, SpanKind};
 use super::stored::Stored;
+use super::words::Words;
 use crate::error::{Error, Result};
 use crate::media::Media;
 use crate::units::PAGE;
@@ -36,56 +37,33 @@ impl Span {
     }
 }
 
-/// Writes an entry of the span table; durable after a fence.
-///
-/// # Safety
-/// The table is mapped relative to `base`, and the entry is that of pages that belong to nobody, or to the caller alone.
+/// Writes the entry of pages that belong to nobody, or to the caller alone; durable after a fence.
 #[cfg_attr(feature = "sim", track_caller)]
-pub(crate) unsafe fn write_entry(media: &Media, base: *mut u8, entry_at: u64, words: [u64; 2]) {
-    // SAFETY: by the caller's promise.
-    unsafe {
-        let entry = base.add(entry_at as usize);
-        media.store(entry, words.as_ptr().cast(), 16);
-        media.flush(entry, 16);
-    }
+pub(crate) fn write_entry(media: &Media, heap: Words<'_>, entry_at: u64, words: [u64; 2]) {
+    heap.store(media, entry_at, &words);
+    media.flush(heap.addr(entry_at), 16);
 }
 
-/// Clears the entry of a span of so many bytes; durable after a fence.
-///
-/// # Safety
-/// As for [`write_entry`]. The span lies in the arena.
+/// Clears the entry of a span of so many bytes, of an arena; durable after a fence.
 #[cfg_attr(feature = "sim", track_caller)]
-pub(crate) unsafe fn clear_entry(media: &Media, base: *mut u8, arena: &Arena, offset: u64, bytes: u64) {
-    // SAFETY: by the caller's promise.
-    unsafe {
-        if clear_hidden(media, base, arena, offset + PAGE..offset + bytes) {
-            media.fence();
-        }
-        write_entry(media, base, arena.entry(offset), [0, 0]);
+pub(crate) fn clear_entry(media: &Media, heap: Words<'_>, arena: &Arena, offset: u64, bytes: u64) {
+    if clear_hidden(media, heap, arena, offset + PAGE..offset + bytes) {
+        media.fence();
     }
+    write_entry(media, heap, arena.entry(offset), [0, 0]);
 }
 
 /// Clears the entries of pages that opening a heap does not look at, before they come to light. Returns whether there was anything: only damage writes there.
-///
-/// # Safety
-/// As for [`write_entry`], for the pages at these offsets. They lie in the arena.
-pub(crate) unsafe fn clear_hidden(media: &Media, base: *mut u8, arena: &Arena, pages: Range<u64>) -> bool {
+pub(crate) fn clear_hidden(media: &Media, heap: Words<'_>, arena: &Arena, pages: Range<u64>) -> bool {
     let entries = pages.step_by(PAGE as usize).map(|page| arena.entry(page));
-    // SAFETY: tables are mapped; the rest is the caller's promise.
-    let hidden = entries.filter(|&at| unsafe { base.add(at as usize).cast::<u64>().read_volatile() } != 0);
-    // SAFETY: as above.
+    let hidden = entries.filter(|&at| heap.get(at) != 0);
     // SURVIVES unreached: no program of the crash lab goes on with a heap that is damaged; `tests/errors/order.rs` does.
-    hidden.inspect(|&at| unsafe { write_entry(media, base, at, [0, 0]) }).count() > 0
+    hidden.inspect(|&at| write_entry(media, heap, at, [0, 0])).count() > 0
 }
 
 /// Reads the span tables.
-///
-/// # Safety
-/// The arenas are mapped relative to `base`, and nobody writes to their tables meanwhile.
-pub(crate) unsafe fn all_spans(base: *mut u8, arenas: &[Arena]) -> Result<Vec<Span>> {
-    // SAFETY: by the caller's promise.
-    let stored = unsafe { Stored::at(base, arenas.last().map_or(0, Arena::end)) };
-    spans_in(stored, arenas, &HashMap::new())
+pub(crate) fn all_spans(heap: Words<'_>, arenas: &[Arena]) -> Result<Vec<Span>> {
+    spans_in(Stored::mapped(heap), arenas, &HashMap::new())
 }
 
 /// The spans that the tables of these arenas hold, if some of their words are `replaced`. Entries of the pages that a span has behind its first one are not looked at: they mean
@@ -101,7 +79,7 @@ pub(crate) fn spans_in(
         let first: [u64; PAGE as usize / 8] = stored.words(arena.table())?;
         let words_at = |at: u64| match (at - arena.table()) as usize / 8 {
             word if word + 1 < first.len() => [first[word], first[word + 1]],
-            _ => stored.mapped(at),
+            _ => stored.heap.read(at),
         };
         let mut offset = arena.first_free();
         while offset < arena.used {

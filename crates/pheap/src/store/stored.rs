@@ -6,37 +6,27 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
+use super::words::Words;
 use crate::error::{Error, Result};
 use crate::os::mapping::Mapping;
 
 /// A heap to read from.
 #[derive(Clone, Copy)]
 pub(crate) struct Stored<'a> {
-    base: *mut u8,
-    len: u64,
+    /// Where it is mapped: for places around which more is going to be asked for.
+    pub(crate) heap: Words<'a>,
     file: Option<&'a File>,
 }
 
 impl<'a> Stored<'a> {
-    /// The first `len` bytes of what is mapped.
-    ///
-    /// # Safety
-    /// They are, and while this is used, nobody writes to what is asked for.
-    pub(crate) unsafe fn of(mapping: &'a Mapping, len: u64) -> Stored<'a> {
-        Stored { base: mapping.base(), len, file: mapping.shared_file() }
+    /// A heap that nobody writes to, and its mapping.
+    pub(crate) fn of(mapping: &'a Mapping, heap: Words<'a>) -> Stored<'a> {
+        Stored { heap, file: mapping.shared_file() }
     }
 
-    /// So many bytes that are mapped at `base`, and likely to be in use.
-    ///
-    /// # Safety
-    /// As for [`of`](Self::of).
-    pub(crate) unsafe fn at(base: *mut u8, len: u64) -> Stored<'static> {
-        Stored { base, len, file: None }
-    }
-
-    /// Where it is mapped.
-    pub(crate) fn base(self) -> *mut u8 {
-        self.base
+    /// A heap that is likely to be in use.
+    pub(crate) fn mapped(heap: Words<'a>) -> Stored<'a> {
+        Stored { heap, file: None }
     }
 
     /// So many words from offset `at` on.
@@ -47,18 +37,10 @@ impl<'a> Stored<'a> {
     /// # Panics
     /// If there are no such words.
     pub(crate) fn words<const N: usize>(self, at: u64) -> Result<[u64; N]> {
-        let Some(file) = self.file else { return Ok(self.mapped(at)) };
+        let Some(file) = self.file else { return Ok(self.heap.read(at)) };
         let mut bytes = [[0; 8]; N];
         let read = file.read_exact_at(bytes.as_flattened_mut(), at);
         read.map_err(|e| Error::io(format!("reading the heap at byte {at}"), e))?;
         Ok(bytes.map(u64::from_le_bytes))
-    }
-
-    /// [`words`](Self::words), through the mapping: for places around which more is going to be asked for.
-    #[inline]
-    pub(crate) fn mapped<const N: usize>(self, at: u64) -> [u64; N] {
-        assert!(at.is_multiple_of(8) && at + N as u64 * 8 <= self.len, "there are no {N} words at byte {at}");
-        // SAFETY: within what is mapped; the rest is the promise of whoever made this.
-        unsafe { self.base.add(at as usize).cast::<[u64; N]>().read_volatile() }
     }
 }

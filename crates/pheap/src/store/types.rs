@@ -23,6 +23,7 @@ use crate::faults::holds;
 use crate::layout::desc::Desc;
 use crate::layout::{Graph, PointerMap, TypeLayout, check_layout, decode, difference, encode, fingerprints};
 use crate::media::Media;
+use crate::store::words::Words;
 use crate::units::LINE;
 use crate::units::PAGE;
 
@@ -46,13 +47,6 @@ pub(crate) struct TypeTable {
 /// The numbers of the types with a fingerprint.
 type Fingerprints = HashMap<u64, Vec<u32>>;
 
-/// What [`TypeTable::add`] writes to: the mapped heap.
-pub(crate) struct Writer<'a> {
-    pub(crate) media: &'a Media,
-    pub(crate) base: *mut u8,
-    pub(crate) salt: u64,
-}
-
 impl TypeTable {
     /// An empty table in a new extent, whose pages are zero.
     pub(crate) fn create(extent: u64, len: u64) -> TypeTable {
@@ -65,11 +59,8 @@ impl TypeTable {
     }
 
     /// Reads the table. `extent_len` gives the length of the extent at an offset, if there is one.
-    ///
-    /// # Safety
-    /// The heap is mapped at `base`, and its metadata are not written meanwhile.
-    pub(crate) unsafe fn read(
-        base: *const u8,
+    pub(crate) fn read(
+        heap: Words<'_>,
         salt: u64,
         first: u64,
         extent_len: impl Fn(u64) -> Option<u64>,
@@ -78,9 +69,8 @@ impl TypeTable {
         let mut table = TypeTable::create(first, extent_len(first).ok_or_else(bad)?);
         for _ in 0..64 {
             let (start, len) = table.extent;
-            // SAFETY: extents are mapped, or `extent_len` would not know them.
-            let bytes = unsafe { std::slice::from_raw_parts(base.add(start as usize), len as usize) };
-            while let Some((payload, count, size)) = record_at(bytes, table.end - start, table.end, salt) {
+            let bytes = heap.bytes(start, len);
+            while let Some((payload, count, size)) = record_at(&bytes, table.end - start, table.end, salt) {
                 table.load(payload, count)?;
                 table.end += size;
             }
@@ -246,13 +236,12 @@ impl TypeTable {
 
     /// Writes types to the table, durably, and returns the number of the one that was asked for. `extent` is the one that is
     /// [needed](Self::extent_needed): zero and recorded as a span, neither durably, and as long as was said.
-    ///
-    /// # Safety
-    /// `writer` is the heap that this table was read from, and the caller holds the lock on its metadata.
-    pub(crate) unsafe fn add(
+    pub(crate) fn add(
         &mut self,
         new: NewTypes,
-        writer: &Writer<'_>,
+        media: &Media,
+        heap: Words<'_>,
+        salt: u64,
         extent: Option<(u64, u64)>,
     ) -> u32 {
         let ends = self.extent.0;
@@ -266,26 +255,18 @@ impl TypeTable {
             record[8..12].copy_from_slice(&(new.payload.len() as u32).to_le_bytes());
             record[12..16].copy_from_slice(&(new.types.len() as u32).to_le_bytes());
             record[16..16 + new.payload.len()].copy_from_slice(&new.payload);
-            let sum = checksum(&record[8..], self.end, writer.salt);
+            let sum = checksum(&record[8..], self.end, salt);
             record[..8].copy_from_slice(&sum.to_le_bytes());
-            // SAFETY: the record fits into the extent, of which this part is unused.
-            unsafe {
-                let dst = writer.base.add(self.end as usize);
-                writer.media.store(dst, record.as_ptr(), record.len());
-                // All of a new extent, for a record that is not complete ends the table.
-                let (from, len) = extent.unwrap_or((self.end, record.len() as u64));
-                writer.media.persist(writer.base.add(from as usize), len as usize);
-            }
+            heap.store_bytes(media, self.end, &record);
+            // All of a new extent, for a record that is not complete ends the table.
+            let (from, len) = extent.unwrap_or((self.end, record.len() as u64));
+            media.persist(heap.addr(from), len as usize);
             self.end += record.len() as u64;
         }
         if let Some((next, _)) = extent {
-            // SAFETY: the first word of the extent that ended the table; the next one is recorded, and zero but for the record.
-            unsafe {
-                let link = writer.base.add(ends as usize);
-                writer.media.store_word(link.cast(), next);
-                // Last, for what nothing leads to is not there; and before any of these types is in use.
-                writer.media.persist(link, 8);
-            }
+            heap.set(media, ends, next);
+            // Last, for what nothing leads to is not there; and before any of these types is in use.
+            media.persist(heap.addr(ends), 8);
         }
         for (print, layout) in new.types {
             if let Some(prints) = self.by_fingerprint.get_mut() {

@@ -318,7 +318,7 @@ fn grow_log(store: &Store, region: u32, media: &Media, log: &mut Log, bytes: u64
     let len = span.bytes();
     // SAFETY: the span was taken for this log just now. `link` makes its entry durable before anything leads there.
     unsafe {
-        store.write_entry(media, span.entry_at, span.entry.to_words());
+        store.write_entry(media, &span);
         log.link(media, Segment { start: span.offset, len });
     }
     Ok(())

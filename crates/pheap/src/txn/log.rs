@@ -272,8 +272,7 @@ impl Log {
             return;
         }
         self.generation += 1;
-        // SAFETY: the region's header is mapped, and its generation is written by its log alone.
-        unsafe { self.header.set_generation(media, self.generation) };
+        self.header.set_generation(media, self.generation);
         if !bug(Bug::NoFenceAfterReset) {
             media.fence();
         }
@@ -290,8 +289,7 @@ impl Log {
     #[cfg_attr(feature = "sim", track_caller)]
     pub(crate) fn reset_unfenced(&mut self, media: &Media) {
         self.generation += 1;
-        // SAFETY: as in `reset`.
-        unsafe { self.header.set_generation(media, self.generation) };
+        self.header.set_generation(media, self.generation);
     }
 
     #[inline]

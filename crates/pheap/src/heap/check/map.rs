@@ -14,6 +14,7 @@ use crate::store::arena::{Arena, SpanEntry, SpanKind, arena_of};
 use crate::store::region_header::{REGION_SIZE, RegionHeader};
 use crate::store::spans::all_spans;
 use crate::store::types::TypeTable;
+use crate::store::words::Words;
 use crate::store::{Store, Tables};
 use crate::units::PAGE;
 
@@ -91,6 +92,11 @@ pub(crate) struct HeapMap {
     pub(crate) problems: Vec<String>,
 }
 
+/// The first of these pages of an arena that has an entry of its own.
+fn first_entry(heap: Words<'_>, arena: &Arena, pages: Range<u64>) -> Option<u64> {
+    pages.step_by(PAGE as usize).find(|&page| heap.get(arena.entry(page)) != 0)
+}
+
 impl HeapMap {
     /// Reads the tables.
     ///
@@ -116,36 +122,29 @@ impl HeapMap {
             problems: Vec::new(),
         };
         map.read_types();
-        // SAFETY: the arenas are mapped.
-        let spans = unsafe { all_spans(base, &tables.arenas)? };
+        let spans = all_spans(tables.heap, &tables.arenas)?;
         let extents = spans.iter().filter(|span| span.entry.kind == SpanKind::Types);
         let extents: HashMap<u64, u64> = extents.map(|span| (span.offset, span.bytes())).collect();
-        // SAFETY: the heap is mapped, and the caller has the lock on its metadata.
-        let stored = unsafe {
-            TypeTable::read(base, tables.header.salt, tables.header.types, |at| extents.get(&at).copied())
-        };
+        let (salt, first) = (tables.header.salt, tables.header.types);
+        let stored = TypeTable::read(tables.heap, salt, first, |at| extents.get(&at).copied());
         match stored {
             Ok(stored) => map.problems.extend(tables.types.problems(&stored)),
             Err(error) => map.problems.push(error.to_string()),
         }
         for span in spans {
             map.add_span(span.offset, span.entry);
-            // SAFETY: as above.
-            let inside = unsafe {
-                map.first_entry(&arena_of(&tables.arenas, span.offset), span.offset + PAGE..span.end())
-            };
+            let arena = arena_of(&tables.arenas, span.offset);
+            let inside = first_entry(tables.heap, &arena, span.offset + PAGE..span.end());
             if let Some(at) = inside {
                 map.problems.push(format!("the spans at bytes {} and {at} overlap", span.offset));
             }
         }
         for arena in &tables.arenas {
-            // SAFETY: as above.
-            if let Some(at) = unsafe { map.first_entry(arena, arena.used..arena.end()) } {
+            if let Some(at) = first_entry(tables.heap, arena, arena.used..arena.end()) {
                 map.problems.push(format!("there is a span at byte {at}, where nothing was ever used"));
             }
         }
-        // SAFETY: as above.
-        unsafe { map.read_roots(base, tables, roots) };
+        map.read_roots(tables, roots);
         Ok(map)
     }
 
@@ -221,24 +220,12 @@ impl HeapMap {
         }
     }
 
-    /// The first of these pages of an arena that has an entry of its own.
-    ///
-    /// # Safety
-    /// The table is mapped.
-    unsafe fn first_entry(&self, arena: &Arena, pages: Range<u64>) -> Option<u64> {
-        // SAFETY: by the caller's promise.
-        let kind = |page: u64| unsafe { self.word(arena.entry(page)) };
-        pages.step_by(PAGE as usize).find(|&page| kind(page) != 0)
-    }
-
     /// The class of a type; the number itself, if there is no such type.
     fn class(&self, ty: u32) -> u32 {
         self.classes.get(ty as usize).copied().unwrap_or(ty)
     }
 
-    /// # Safety
-    /// Spans of regions are mapped at `base`.
-    unsafe fn read_roots(&mut self, base: *mut u8, tables: &Tables, roots: &[String]) {
+    fn read_roots(&mut self, tables: &Tables, roots: &[String]) {
         let mut missing: Vec<&str> = roots.iter().map(String::as_str).collect();
         for i in 0..self.spans.len() {
             let MappedSpan { offset, kind, region, ty, pages, .. } = self.spans[i];
@@ -246,16 +233,8 @@ impl HeapMap {
                 continue;
             }
             let read = || -> Result<_> {
-                // SAFETY: by the caller's promise.
-                unsafe {
-                    let header = RegionHeader::at(base, offset);
-                    Ok((
-                        header.read(tables.header.salt)?,
-                        header.root()?,
-                        header.name()?,
-                        header.is_removed()?,
-                    ))
-                }
+                let header = RegionHeader::at(tables.heap, offset);
+                Ok((header.read(tables.header.salt)?, header.root()?, header.name()?, header.is_removed()?))
             };
             match read() {
                 Err(error) => self.problems.push(format!("the root at byte {offset}: {error}")),

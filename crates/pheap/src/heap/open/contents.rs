@@ -1,6 +1,7 @@
 //! What there is in a heap that is not open yet: read, and recovered.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::Ordering;
 
 use super::survey::{Outlook, Surveyed, check_roots, free_pages, read_regions};
 use crate::alloc::bitmaps::LiveSlots;
@@ -18,6 +19,7 @@ use crate::store::relocate;
 use crate::store::spans::{Span, spans_in, write_entry};
 use crate::store::stored::Stored;
 use crate::store::types::TypeTable;
+use crate::store::words::Words;
 use crate::txn::log::Log;
 use crate::txn::recovery::{self, read_logs, replay};
 use crate::units::PAGE;
@@ -26,6 +28,8 @@ use crate::wal::WalTail;
 /// What there is in a heap. Read once, and true wherever the heap is mapped then.
 pub(super) struct Contents {
     pub(super) mapping: Mapping,
+    /// What is mapped.
+    pub(super) heap: Words<'static>,
     pub(super) header: Header,
     pub(super) arenas: Vec<Arena>,
     pub(super) spans: Vec<Span>,
@@ -50,18 +54,13 @@ pub(super) struct Recovered {
 impl Contents {
     /// Reads what `mapping` shows, with what the `tail` of its log holds besides: then it is private. All of it is looked at, also what only logs know, and nothing is written.
     pub(super) fn read(mapping: Mapping, header: Header, tail: &WalTail) -> Result<Contents> {
-        mapping.map(0, header.mapped)?;
-        let base = mapping.base();
+        let heap = map(&mapping, &header)?;
         for range in tail.ranges() {
-            // SAFETY: mapped, as was checked when the log was read; nobody else has the heap until it is open.
-            unsafe {
-                let place = base.add(range.offset as usize).cast::<u64>();
-                place.copy_from_nonoverlapping(range.words.as_ptr(), range.words.len());
-            }
+            let places = heap.slice(range.offset, range.words.len());
+            places.iter().zip(range.words).for_each(|(place, &word)| place.store(word, Ordering::Relaxed));
         }
         let page_map = PageMap::new(header.reserved)?;
-        // SAFETY: mapped up to `mapped`; nobody else has the heap until it is open, and this writes nothing from here on.
-        let stored = unsafe { Stored::of(&mapping, header.mapped) };
+        let stored = Stored::of(&mapping, heap);
         let mut arenas = Vec::new();
         let mut start = 0;
         while start < header.mapped {
@@ -70,15 +69,13 @@ impl Contents {
             arenas.push(arena);
         }
         let spans = spans_in(stored, &arenas, &HashMap::new())?;
-        let mut regions = read_regions(stored, &header, &spans)?;
+        let mut regions = read_regions(stored, heap, &header, &spans)?;
         let extents = spans.iter().filter(|span| span.entry.kind == SpanKind::Types);
         let extents: HashMap<u64, u64> = extents.map(|span| (span.offset, span.bytes())).collect();
-        // SAFETY: the heap is mapped, and nobody writes to it.
-        let types =
-            unsafe { TypeTable::read(base, header.salt, header.types, |at| extents.get(&at).copied())? };
+        let types = TypeTable::read(heap, header.salt, header.types, |at| extents.get(&at).copied())?;
         // SAFETY: the heap has its mapping for as long as there is what this returns, and until `recover` replays it, only the header is written. (Another mapping of the same place
         // comes with the same content.)
-        let logged = unsafe { read_logs(&logs(base, &header, &regions), header.mapped)? };
+        let logged = unsafe { read_logs(&logs(mapping.base(), &header, &regions), header.mapped)? };
         let Outlook { spans, roots } = Outlook::of(stored, header.salt, &arenas, spans, &regions, &logged)?;
         for ((identity, _), root) in regions.iter_mut().zip(roots) {
             (identity.root, identity.ty) = root;
@@ -87,37 +84,34 @@ impl Contents {
             return Err(Error::corrupt("a root is of a type that is not in the type table"));
         }
         check_roots(&regions, &spans, &types)?;
-        // SAFETY: the heap is mapped, and nobody writes to it.
-        let live = unsafe { LiveSlots::read(base, &header) };
+        let live = LiveSlots::read(heap, &header);
         let counts = recovery::Recovered::default();
-        Ok(Contents { mapping, header, arenas, spans, regions, types, page_map, live, logged, counts })
+        Ok(Contents { mapping, heap, header, arenas, spans, regions, types, page_map, live, logged, counts })
     }
 
     /// Makes a heap of zeros, where nobody has one. `mapping` shows zeros.
     pub(super) fn create(mapping: Mapping, medium: Medium, mut header: Header) -> Result<Recovered> {
-        mapping.map(0, header.mapped)?;
+        let heap = map(&mapping, &header)?;
         let page_map = PageMap::new(header.reserved)?;
         let media = Media::new(medium.clone());
-        let base = mapping.base();
+        // SAFETY: so much was mapped there just now, and it stays so until another medium is told.
+        unsafe { medium.mapped(mapping.base(), header.mapped) };
         let mut arena = Arena::new(0, header.mapped);
         let mut pages = Pages::default();
         pages.give(arena.first_free(), arena.end() - arena.first_free());
         header.types = pages.take(PAGE).expect("an arena has pages");
         arena.use_until(header.types + PAGE);
-        header.bases = vec![base.addr() as u64];
+        header.bases = vec![mapping.base().addr() as u64];
         let entry = SpanEntry { kind: SpanKind::Types, slot: 0, pages: 1, ty: 0, region: 0 };
-        // SAFETY: the first arena is mapped, and zero. The header, which makes all of it valid, is written last.
-        unsafe {
-            medium.mapped(base, header.mapped);
-            header::begin_creation(&media, base)?;
-            write_entry(&media, base, arena.entry(header.types), entry.to_words());
-            arena.write(&media, base, header.salt);
-        }
+        // The header, which makes all of it valid, is written last.
+        header::begin_creation(&media, heap)?;
+        write_entry(&media, heap, arena.entry(header.types), entry.to_words());
+        arena.write(&media, heap, header.salt);
         // Before the header says that it is all there.
         media.check_fences()?;
         // SURVIVES unreached: only a real file that is mapped without `MAP_SYNC` has anything to sync here.
         mapping.sync()?;
-        mark_in_use(&mapping, &medium, &media, &mut header)?;
+        mark_in_use(&mapping, heap, &medium, &media, &mut header)?;
         let contents = Contents {
             arenas: vec![arena],
             spans: vec![Span { offset: header.types, entry_at: arena.entry(header.types), entry }],
@@ -128,40 +122,36 @@ impl Contents {
             logged: nothing()?,
             counts: recovery::Recovered::default(),
             mapping,
+            heap,
             header,
         };
         Ok(Recovered { contents, medium, media, pages })
     }
 
-    /// Maps the same heap in another way, at the same place.
-    pub(super) fn show(&mut self, backing: Backing) -> Result<()> {
-        self.mapping.show(backing);
-        self.mapping.map(0, self.header.mapped)
-    }
-
-    /// The same heap at another place, where it is to be [shown](Self::show). Its logs are empty.
-    pub(super) fn at(mut self, mapping: Mapping) -> Contents {
-        self.mapping = mapping;
-        for (identity, _) in &mut self.regions {
-            // SAFETY: the heap has a region there, and is going to be mapped before anybody looks.
-            identity.header = unsafe { RegionHeader::at(self.mapping.base(), identity.offset) };
+    /// Maps the same heap in another way, where it is or at another place.
+    pub(super) fn show(mut self, target: Option<Mapping>, backing: Backing) -> Result<Contents> {
+        if let Some(target) = target {
+            self.mapping = target;
         }
-        self
+        self.mapping.show(backing);
+        self.heap = map(&self.mapping, &self.header)?;
+        for (identity, _) in &mut self.regions {
+            identity.header = RegionHeader::at(self.heap, identity.offset);
+        }
+        Ok(self)
     }
 
     /// Marks the heap as in use, replays its logs, clears what belongs to nobody, and moves it to where it is mapped.
     pub(super) fn recover(mut self, medium: Medium) -> Result<Recovered> {
-        let Contents { mapping, header, arenas, spans, regions, types, logged, counts, .. } = &mut self;
-        let media = Media::new(medium.clone());
-        let base = mapping.base();
-        // SAFETY: the heap is mapped there, so far.
+        let Contents { mapping, heap, header, arenas, spans, regions, types, logged, counts, .. } = &mut self;
+        let (media, base, heap) = (Media::new(medium.clone()), mapping.base(), *heap);
+        // SAFETY: so much is mapped there, and stays so until another medium is told.
         unsafe { medium.mapped(base, header.mapped) };
         if media.needs_flush() && !bug(Bug::TrustLeftovers) {
             // A process that was killed may have left stores in caches. What was decided relies on them, so they must not be lost any more. If it was
             // killed when it had closed the heap, that is the header at most.
             if header.in_use == Use::Closed {
-                // SAFETY: the header is mapped.
-                unsafe { header.persist_again(&media, base) };
+                header.persist_again(&media, heap);
             } else {
                 mapping.sync_leftovers()?;
             }
@@ -169,7 +159,7 @@ impl Contents {
         // From here on the file changes.
         let moves = relocate::rebase(header, base.addr() as u64);
         if !(moves && bug(Bug::MoveUnlisted)) {
-            mark_in_use(mapping, &medium, &media, header)?;
+            mark_in_use(mapping, heap, &medium, &media, header)?;
         }
         let mut logs = logs(base, header, regions);
         // SAFETY: nobody else has the heap until it is open; `Outlook` has refused entries that lie over a log.
@@ -183,13 +173,13 @@ impl Contents {
         // A region without a root is one whose creation a crash has cut short.
         regions.retain(|(identity, _)| identity.root != 0);
         // Whatever spans other regions have left is cleared, too.
-        let pages = free_pages(&media, base, arenas, spans, regions, types);
+        let pages = free_pages(&media, heap, arenas, spans, regions, types);
         if moves {
             let owners: HashSet<u32> = regions.iter().map(|(identity, _)| identity.id).collect();
             let owned = spans.iter().filter(|span| owners.contains(&span.entry.region));
             let pieces = relocate::pieces(owned, types);
             // SAFETY: nobody else has the heap until it is open; its logs are empty, and the spans are those of its regions.
-            unsafe { relocate::relocate(mapping, &medium, &media, header, &pieces)? };
+            unsafe { relocate::relocate(mapping, heap, &medium, &media, header, &pieces)? };
         }
         Ok(Recovered { contents: self, medium, media, pages })
     }
@@ -220,9 +210,23 @@ fn nothing() -> Result<recovery::Found> {
     unsafe { read_logs(&[], 0) }
 }
 
+/// Maps a heap.
+fn map(mapping: &Mapping, header: &Header) -> Result<Words<'static>> {
+    mapping.map(0, header.mapped)?;
+    // SAFETY: 1. it was mapped just now, and stays so as long as the mapping, which is kept beside the view, here and in the store of an open heap. 2. Until that is open, nobody else
+    // has the heap; then the view is for its metadata.
+    Ok(unsafe { Words::new(mapping.base(), 0..header.mapped) })
+}
+
 /// Marks the heap as in use, durably before it is changed: after a power failure, the disk may have any of the pages that were
 /// stored later, and must not have the mark of a closed heap beside them.
-fn mark_in_use(mapping: &Mapping, medium: &Medium, media: &Media, header: &mut Header) -> Result<()> {
+fn mark_in_use(
+    mapping: &Mapping,
+    heap: Words<'_>,
+    medium: &Medium,
+    media: &Media,
+    header: &mut Header,
+) -> Result<()> {
     if mapping.is_read_only() {
         return Ok(());
     }
@@ -247,6 +251,5 @@ fn mark_in_use(mapping: &Mapping, medium: &Medium, media: &Media, header: &mut H
     let sync = || mapping.sync();
     // Both slots: when one is damaged later, the other must not say that the heap is closed, with bitmaps that are true no more; and it must know of a new base.
     // As long as one is empty, a damaged other one looks like a creation that was cut short.
-    // SAFETY: the header is mapped, and the heap is not open yet.
-    unsafe { header.write_both(media, mapping.base(), sync) }
+    header.write_both(media, heap, sync)
 }

@@ -20,8 +20,9 @@ impl Recovered {
     /// Opens the heap.
     pub(super) fn finish(self, options: &Options, file: Option<OpenFile>) -> Heap {
         let Recovered { contents, medium, media, pages } = self;
-        let Contents { mapping, header, arenas, mut spans, regions, types, page_map, live, counts, .. } =
-            contents;
+        let Contents {
+            mapping, heap, header, arenas, mut spans, regions, types, page_map, live, counts, ..
+        } = contents;
         let next_region = regions.iter().map(|(identity, _)| identity.id).max().unwrap_or(0) + 1;
         spans.retain(Span::holds_objects);
         spans.sort_by_key(|span| span.entry.region); // often one region has them all, and this takes no time
@@ -40,7 +41,7 @@ impl Recovered {
             medium,
             hash_secret: [header.uuid as u64, (header.uuid >> 64) as u64],
             forks: fork::forks(),
-            tables: Mutex::new(Tables { header, media, arenas, pages, types }),
+            tables: Mutex::new(Tables { heap, header, media, arenas, pages, types }),
         };
         let inner = Arc::new(HeapInner {
             store,

@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt;
 
 use crate::store::arena::{Arena, SpanEntry, SpanKind};
 use crate::store::header::Header;
-use crate::store::region_header::RegionHeader;
+use crate::store::region_header::is_of_root;
 use crate::units::PAGE;
 
 /// What to say about a root that was lost, if one was. The logs were not replayed in the file, which has these arenas.
@@ -46,14 +46,7 @@ pub(super) fn lost_root(file: &File, header: &Header, arenas: &[Arena]) -> Resul
     for offset in tables.into_iter().flatten() {
         let mut bytes = [0; 64];
         file.read_exact_at(&mut bytes, offset)?;
-        let mut words: [u64; 8] = std::array::from_fn(|i| word_at(&bytes, i * 8));
-        // SAFETY: the words that identify a region, and that nobody else has.
-        let found = unsafe {
-            let region = RegionHeader::at(words.as_mut_ptr().cast(), 0);
-            let whole = region.read(header.salt).is_ok() && matches!(region.is_removed(), Ok(false));
-            whole && matches!(region.root(), Ok(root) if root != 0)
-        };
-        if found {
+        if is_of_root(std::array::from_fn(|i| word_at(&bytes, i * 8)), header.salt) {
             return Ok(Some(format!("the root at byte {offset} is not in the span table")));
         }
     }

@@ -73,25 +73,24 @@ impl Plan<'_> {
                     }
                     wal::retire_old_log(&mut contents.header, &**disk)?;
                 }
-                let is_shown = view == View::Shared { sync };
-                let show = |contents: &mut Contents| contents.show(place.backing(View::Shared { sync }));
-                if !is_shown {
-                    show(&mut contents)?;
+                let shared = View::Shared { sync };
+                if view != shared {
+                    contents = contents.show(None, place.backing(shared))?;
                 }
                 let recovered = contents.recover(medium.clone())?;
-                let Some(target) = target else { return Ok(recovered) };
-                let mut contents = recovered.again()?.at(target);
-                show(&mut contents)?;
-                contents.recover(medium)
+                if target.is_none() {
+                    return Ok(recovered);
+                }
+                recovered.again()?.show(target, place.backing(shared))?.recover(medium)
             }
             Chosen::Wal => {
                 let disk = place.disk().expect("where a log was chosen, there is a disk");
                 let at = target.as_ref().unwrap_or(&contents.mapping).base().addr() as u64;
                 if contents.header.in_use != Use::Closed || contents.header.bases != [at] {
                     wal::make_durable_to_prepare(&**disk, &contents.header)?;
-                    contents = prepare(place, disk, contents)?;
-                    if let Some(target) = target {
-                        contents = prepare(place, disk, contents.at(target))?;
+                    contents = prepare(place, disk, contents, None)?;
+                    if target.is_some() {
+                        contents = prepare(place, disk, contents, target)?;
                     }
                     contents.header.in_use = Use::Closed;
                 }
@@ -104,8 +103,13 @@ impl Plan<'_> {
 
 /// Recovers a heap, and moves it, in its file, for a log. It is complete then, but for its header, which goes on to say how the heap is in use: a crash before the one that names the
 /// log leaves a heap that is prepared again.
-fn prepare(place: &dyn Place, disk: &Arc<dyn Disk>, mut contents: Contents) -> Result<Contents> {
-    contents.show(place.backing(View::Synced))?;
+fn prepare(
+    place: &dyn Place,
+    disk: &Arc<dyn Disk>,
+    contents: Contents,
+    target: Option<Mapping>,
+) -> Result<Contents> {
+    let contents = contents.show(target, place.backing(View::Synced))?;
     let synced = place.synced(&**disk, &contents.mapping, &contents.header);
     contents.recover(Medium::Synced(Arc::new(synced)))?.again()
 }
@@ -124,7 +128,7 @@ pub(super) fn with_log(
     };
     wal::make_durable(&**disk, &contents.header, false)?;
     wal::retire_old_log(&mut contents.header, &**disk)?;
-    contents.show(place.backing(View::Logged))?;
+    let contents = contents.show(None, place.backing(View::Logged))?;
     let wal = Wal::create(disk.clone(), contents.header.wal_identity(), settings)?;
     wal.set_base(contents.mapping.base().addr());
     let recovered = contents.recover(Medium::Wal(wal.clone()));

@@ -14,6 +14,7 @@ use crate::store::region_header::{RegionHeader, root_in};
 use crate::store::spans::{Span, clear_entry, spans_in};
 use crate::store::stored::Stored;
 use crate::store::types::TypeTable;
+use crate::store::words::Words;
 use crate::txn::log::first_segment;
 use crate::txn::log::{Log, Segment};
 use crate::txn::recovery::Found;
@@ -24,7 +25,12 @@ pub(super) type Surveyed = (Identity, Vec<Segment>);
 
 /// The regions that were not removed. Which of them have a root, and of which type, may be known to their logs only: see [`Outlook::of`]. A
 /// crash may have left the words that say so half written.
-pub(super) fn read_regions(stored: Stored<'_>, header: &Header, spans: &[Span]) -> Result<Vec<Surveyed>> {
+pub(super) fn read_regions(
+    stored: Stored<'_>,
+    heap: Words<'static>,
+    header: &Header,
+    spans: &[Span],
+) -> Result<Vec<Surveyed>> {
     let logs: HashMap<u64, (u32, u64)> = spans
         .iter()
         .filter(|span| span.entry.kind == SpanKind::Log)
@@ -37,10 +43,8 @@ pub(super) fn read_regions(stored: Stored<'_>, header: &Header, spans: &[Span]) 
         if span.bytes() != crate::store::region_header::REGION_SIZE {
             return Err(Error::corrupt(format!("the region at byte {} has a wrong size", span.offset)));
         }
-        // SAFETY: the span of a region; nobody writes to what is stored.
-        let header_at = unsafe { RegionHeader::at(stored.base(), span.offset) };
-        // SAFETY: as above.
-        let id = unsafe { header_at.id() };
+        let header_at = RegionHeader::at(heap, span.offset);
+        let id = header_at.id();
         if id == u32::MAX {
             return Err(Error::corrupt(format!(
                 "the region at byte {} has the last of all ids",
@@ -48,24 +52,21 @@ pub(super) fn read_regions(stored: Stored<'_>, header: &Header, spans: &[Span]) 
             )));
         }
         let of_region = |at: u64| logs.get(&at).filter(|(region, _)| *region == id).map(|&(_, len)| len);
-        // SAFETY: as above.
-        unsafe {
-            if header_at.is_removed()? {
-                header_at.read(header.salt)?; // no log has anything to say about it
-                continue;
-            }
-            let segments = Log::chain(stored, first_segment(span.offset), of_region)?;
-            let identity = Identity {
-                id,
-                ty: 0,
-                header: header_at,
-                offset: span.offset,
-                root: 0,
-                generation: header_at.generation()?,
-                name: header_at.name()?,
-            };
-            regions.push((identity, segments));
+        if header_at.is_removed()? {
+            header_at.read(header.salt)?; // no log has anything to say about it
+            continue;
         }
+        let segments = Log::chain(stored, first_segment(span.offset), of_region)?;
+        let identity = Identity {
+            id,
+            ty: 0,
+            header: header_at,
+            offset: span.offset,
+            root: 0,
+            generation: header_at.generation()?,
+            name: header_at.name()?,
+        };
+        regions.push((identity, segments));
     }
     Ok(regions)
 }
@@ -87,16 +88,14 @@ impl Outlook {
         regions: &[Surveyed],
         found: &Found,
     ) -> Result<Outlook> {
-        let offset_of = |word: *mut u64| (word.addr() - stored.base().addr()) as u64;
         let headers = regions.iter().map(|(identity, _)| identity.header);
-        let logged = headers.clone().flat_map(RegionHeader::logged_words).map(offset_of).collect();
+        let logged = headers.clone().flat_map(RegionHeader::logged_words).collect();
         let replayed = replayed_metadata(arenas, &spans, &logged, found)?;
-        // SAFETY: asked for words of the headers of regions, which are mapped, and not written.
-        let stored_word = |at: *mut u64| unsafe { at.read_volatile() };
-        let word = |at| replayed.get(&offset_of(at)).copied().unwrap_or_else(|| stored_word(at));
+        let word = |at| replayed.get(&at).copied().unwrap_or_else(|| stored.heap.get(at));
         let root = |header: RegionHeader| {
             let (_, ty) = header.read_through(salt, word)?;
-            Ok((root_in(word(header.root_word()))?, ty))
+            let [_, root, _] = header.logged_words();
+            Ok((root_in(word(root))?, ty))
         };
         let roots = headers.map(root).collect::<Result<_>>()?;
         Ok(Outlook { spans: later(stored, arenas, spans, &replayed)?, roots })
@@ -200,7 +199,7 @@ pub(super) fn check_roots(regions: &[Surveyed], spans: &[Span], types: &TypeTabl
 /// The pages that no one owns. Spans that a crash has left without an owner are cleared.
 pub(super) fn free_pages(
     media: &Media,
-    base: *mut u8,
+    heap: Words<'_>,
     arenas: &[Arena],
     spans: &[Span],
     regions: &[Surveyed],
@@ -233,8 +232,7 @@ pub(super) fn free_pages(
             };
             if !owned {
                 cleared = true;
-                // SAFETY: the entry of a span that belongs to nobody.
-                unsafe { clear_entry(media, base, &arena, span.offset, span.bytes()) };
+                clear_entry(media, heap, &arena, span.offset, span.bytes());
                 continue;
             }
             if span.offset > free {
