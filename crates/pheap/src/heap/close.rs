@@ -119,14 +119,3 @@ impl HeapInner {
         if shorter { self.mapping.shrink_file(header.mapped) } else { Ok(()) }
     }
 }
-
-impl Drop for HeapInner {
-    fn drop(&mut self) {
-        if self.forks != fork::forks() {
-            self.collections.forget_background(); // it has stayed with the parent
-            self.checkpoints.forget(); // and so has this one
-        }
-        // The last handle is gone, so no transaction runs. A forked child must leave the file alone.
-        let _ = self.close(true);
-    }
-}

@@ -28,14 +28,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::media::{Counters, Medium};
+use crate::media::{Counters, Kind};
 use crate::os::file_lock::OpenFile;
 use crate::region::Region;
 use crate::store::{Store, Tables};
 use crate::sync::{Mutex, look_at};
 use crate::txn::recovery::Recovered;
 use collections::Collections;
-use worker::Worker;
+use worker::Workers;
 
 pub use crate::gc::Pauses;
 pub use check::{Report, Usage};
@@ -98,8 +98,7 @@ pub struct Stats {
 pub(crate) struct HeapInner {
     store: Store,
     collections: Collections,
-    /// The thread that makes checkpoints.
-    checkpoints: Worker,
+    workers: Workers,
     recovered: Recovered,
     /// The roots by name. Locked for a moment only, and last of all.
     pub(crate) directory: Mutex<BTreeMap<String, Arc<Region>>>,
@@ -146,10 +145,10 @@ impl Heap {
 
     /// What committed transactions survive; never [`Durability::Auto`].
     pub fn durability(&self) -> Durability {
-        match self.inner.medium {
-            Medium::Process => Durability::Process,
-            Medium::Wal(_) => Durability::Wal,
-            _ => Durability::Pmem,
+        match self.inner.medium.kind() {
+            Kind::Process => Durability::Process,
+            Kind::Pmem => Durability::Pmem,
+            Kind::Wal | Kind::Synced => Durability::Wal,
         }
     }
 

@@ -25,7 +25,7 @@ impl Media {
         let kind = match &self.medium {
             Medium::Sim(_) => Kind::Flush,
             Medium::Wal(_) => Kind::LogEntry,
-            _ => return false,
+            Medium::Process | Medium::Pmem(_) | Medium::Synced(_) => return false,
         };
         let mutation = reached(kind, place);
         if mutation == Some(Mutation::Delay) {
@@ -40,7 +40,7 @@ impl Media {
             Medium::Sim(_) => reached(Kind::Fence, place),
             Medium::Synced(_) => reached(Kind::FileSync, place),
             Medium::Wal(_) => return self.keeps_from_recording(place),
-            _ => return false,
+            Medium::Process | Medium::Pmem(_) => return false,
         };
         if mutation == Some(Mutation::Delay) {
             self.late.fence.set(true);

@@ -13,6 +13,8 @@
 //!
 //! Knows addresses and lengths. Must not know what is stored there, nor in which order a protocol needs it.
 
+#![deny(clippy::wildcard_enum_match_arm)] // each medium is asked for by name, so a new one is not taken for another
+
 #[cfg(feature = "sim")]
 mod late;
 mod synced;
@@ -73,10 +75,7 @@ impl Medium {
     /// The write-ahead log, if that is what makes stores durable.
     #[inline(always)]
     pub(crate) fn wal(&self) -> Option<&Arc<Wal>> {
-        match self {
-            Medium::Wal(wal) => Some(wal),
-            _ => None,
-        }
+        if let Medium::Wal(wal) = self { Some(wal) } else { None }
     }
 
     /// Whether runs must be repeatable.
@@ -85,9 +84,9 @@ impl Medium {
             #[cfg(feature = "sim")]
             Medium::Sim(_) => true,
             #[cfg(feature = "sim")]
-            Medium::Synced(synced) => synced.is_simulated(),
+            Medium::Synced(synced) if synced.is_simulated() => true,
             Medium::Wal(wal) => wal.is_simulated(),
-            _ => false,
+            Medium::Process | Medium::Pmem(_) | Medium::Synced(_) => false,
         }
     }
 
@@ -240,7 +239,9 @@ impl Media {
             // SAFETY: by the caller's promise.
             Medium::Sim(sim) => unsafe { sim.store(dst, src, len) },
             // SAFETY: by the caller's promise.
-            _ => unsafe { dst.copy_from_nonoverlapping(src, len) },
+            Medium::Process | Medium::Pmem(_) | Medium::Wal(_) | Medium::Synced(_) => unsafe {
+                dst.copy_from_nonoverlapping(src, len)
+            },
         }
     }
 
@@ -256,7 +257,9 @@ impl Media {
             // SAFETY: by the caller's promise.
             Medium::Sim(sim) => unsafe { sim.store(dst.cast(), words.as_ptr().cast(), words.len() * 8) },
             // SAFETY: by the caller's promise.
-            _ => unsafe { copy_words(dst, words.as_ptr(), words.len()) },
+            Medium::Process | Medium::Pmem(_) | Medium::Wal(_) | Medium::Synced(_) => unsafe {
+                copy_words(dst, words.as_ptr(), words.len())
+            },
         }
     }
 
@@ -270,7 +273,9 @@ impl Media {
             Medium::Sim(sim) => unsafe {
                 sim.store(dst.as_ptr().cast_mut().cast(), words.as_ptr().cast(), size_of_val(words));
             },
-            _ => dst.iter().zip(words).for_each(|(dst, &word)| dst.store(word, Ordering::Relaxed)),
+            Medium::Process | Medium::Pmem(_) | Medium::Wal(_) | Medium::Synced(_) => {
+                dst.iter().zip(words).for_each(|(dst, &word)| dst.store(word, Ordering::Relaxed))
+            }
         }
     }
 
@@ -281,10 +286,8 @@ impl Media {
     /// As for [`store`](Self::store); `dst` is aligned.
     #[cfg_attr(feature = "sim", track_caller)]
     pub(crate) unsafe fn store_through(&self, dst: *mut u64, words: &[u64]) {
-        let before = match &self.medium {
-            Medium::Pmem(_) => dst.align_offset(LINE).min(words.len()),
-            _ => words.len(),
-        };
+        let streams = matches!(self.medium, Medium::Pmem(_));
+        let before = if streams { dst.align_offset(LINE).min(words.len()) } else { words.len() };
         let (first, rest) = words.split_at(before);
         let (lines, last) = rest.split_at(rest.len() / LINE_WORDS * LINE_WORDS);
         // SAFETY: parts of the place, by the caller's promise; the one in the middle is whole lines.
@@ -398,10 +401,8 @@ impl Media {
 
     /// Fails if the fences so far have failed, on a medium on which they can.
     pub(crate) fn check_fences(&self) -> Result<()> {
-        match &self.medium {
-            Medium::Synced(synced) => synced.check().map_err(|e| Error::io("preparing the heap's file", e)),
-            _ => Ok(()),
-        }
+        let Medium::Synced(synced) = &self.medium else { return Ok(()) };
+        synced.check().map_err(|e| Error::io("preparing the heap's file", e))
     }
 
     /// [`flush`](Self::flush) and [`fence`](Self::fence) for what a write-ahead log does not cover: the header, new arenas, and what only a header

@@ -270,3 +270,12 @@ mod tests {
         assert_eq!(missing.unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 }
+
+/// Gives a file another name, which nothing has. Returns whether that was done; else the last error of the operating system says why not.
+pub(crate) fn rename_to_new(from: &Path, to: &Path) -> io::Result<bool> {
+    let (old, new) = (CString::new(from.as_os_str().as_bytes())?, CString::new(to.as_os_str().as_bytes())?);
+    let (here, flags) = (libc::AT_FDCWD, libc::RENAME_NOREPLACE);
+    // SAFETY: a call with two strings.
+    let result = unsafe { libc::syscall(libc::SYS_renameat2, here, old.as_ptr(), here, new.as_ptr(), flags) };
+    Ok(result == 0)
+}

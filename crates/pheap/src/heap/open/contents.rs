@@ -1,5 +1,7 @@
 //! What there is in a heap that is not open yet: read, and recovered.
 
+#![deny(clippy::wildcard_enum_match_arm)]
+
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
 

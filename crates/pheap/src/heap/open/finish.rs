@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU8;
 use super::contents::{Contents, Recovered};
 use crate::heap::collections::Collections;
 use crate::heap::options::Options;
-use crate::heap::worker::Worker;
+use crate::heap::worker::Workers;
 use crate::heap::{Heap, HeapInner};
 use crate::os::file_lock::OpenFile;
 use crate::os::fork;
@@ -46,7 +46,7 @@ impl Recovered {
         let inner = Arc::new(HeapInner {
             store,
             collections: Collections::new(options),
-            checkpoints: Worker::default(),
+            workers: Workers::default(),
             recovered: counts,
             directory: Mutex::new(BTreeMap::new()),
             creation: Mutex::new(next_region),

@@ -1,5 +1,7 @@
 //! Where a heap lies: what its opening asks of a file, or of a simulated medium.
 
+#![deny(clippy::wildcard_enum_match_arm)]
+
 use std::fs::File;
 use std::io;
 use std::path::Path;

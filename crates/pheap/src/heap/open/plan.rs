@@ -1,5 +1,7 @@
 //! The stages in which an opening is decided on, and carried out.
 
+#![deny(clippy::wildcard_enum_match_arm)]
+
 use std::sync::Arc;
 
 use super::choose::Chosen;

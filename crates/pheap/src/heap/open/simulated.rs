@@ -1,5 +1,7 @@
 //! Opening a heap on a simulated medium: by the same stages as one in a file.
 
+#![deny(clippy::wildcard_enum_match_arm)]
+
 use std::io;
 use std::path::Path;
 use std::sync::Arc;

@@ -5,7 +5,7 @@ use crate::heap::check::plan::{Op, Parts};
 use crate::heap::check::rule::{
     Hash, Pointer, Vector, array, field, named, number, pointer, variant_pointer,
 };
-use crate::heap::check::trace::{Reached, Tracer, read_integer};
+use crate::heap::check::trace::{Reached, Tracer};
 use crate::layout::desc::Prim;
 use crate::layout::{Shape, TypeLayout};
 
@@ -109,10 +109,7 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
         known: u32,
     ) -> Result<(), String> {
         let child = &parts.child;
-        let tag_at = |this: &Self, i: u64| {
-            // SAFETY: a tag in a live object, hence aligned.
-            unsafe { read_integer(this.map.addr(object.start + first + i * child.size), child.tag) }
-        };
+        let tag_at = |this: &Self, i: u64| this.map.integer(object.start + first + i * child.size, child.tag);
         let mut i = 0;
         while i < count {
             let (at, tag) = (first + i * child.size, tag_at(self, i));

@@ -73,20 +73,17 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
 
     /// A word of an object.
     fn word(&self, object: &Reached, at: u64) -> u64 {
-        // SAFETY: the callers name fields of live objects, by the layouts of their types: within their slots, and aligned.
-        unsafe { self.map.word(object.start + at) }
+        self.map.word(object.start + at)
     }
 
     /// A byte of an object.
     fn byte(&self, object: &Reached, at: u64) -> u8 {
-        // SAFETY: as above.
-        unsafe { self.map.addr(object.start + at).read() }
+        self.map.array::<1>(object.start + at)[0]
     }
 
     /// Two bytes of an object.
     fn half_word(&self, object: &Reached, at: u64) -> u16 {
-        // SAFETY: as above.
-        unsafe { self.map.addr(object.start + at).cast::<u16>().read() }
+        u16::from_ne_bytes(self.map.array(object.start + at))
     }
 }
 

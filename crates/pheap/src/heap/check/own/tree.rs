@@ -3,7 +3,7 @@
 use super::{SlotOps, strange};
 use crate::heap::check::plan::{Op, Parts};
 use crate::heap::check::rule::{Tree, TreeChild, array, field, number, own_name, pointer};
-use crate::heap::check::trace::{Reached, Tracer, read_integer};
+use crate::heap::check::trace::{Reached, Tracer};
 use crate::layout::Shape;
 use crate::layout::desc::Prim;
 
@@ -52,8 +52,7 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
         let layouts = Layouts { child: tree.child, leaf, inner };
         let child = &layouts.child;
         let top = base + tree.top;
-        // SAFETY: a tag in a live object, hence aligned.
-        let tag = unsafe { read_integer(self.map.addr(object.start + top), child.tag) };
+        let tag = self.map.integer(object.start + top, child.tag);
         let height = &mut None;
         if tag == child.leaf.0 {
             self.leaf_node(&layouts, self.word(object, top + child.leaf.1.at), (0, height))
