@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::worker::Work;
+use super::close::Work;
 use super::{Heap, HeapInner};
 use crate::error::Result;
 use crate::faults::{Bug, bug};

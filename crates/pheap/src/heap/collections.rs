@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use super::close::Work;
 use super::options::Options;
-use super::worker::Work;
 use super::{Heap, HeapInner};
 use crate::error::{Error, Result};
 use crate::gc::{Pace, Stage};

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`options`], [`open`], [`close`] | from a path to an open heap, and back |
 //! | [`directory`] | roots by name |
-//! | [`checkpoints`], [`collections`], [`worker`] | work in the background |
+//! | [`checkpoints`], [`collections`] | work in the background |
 //! | [`backup`], [`inspect`], [`check`] | copies of a heap, and what is in it |
 //!
 //! Knows all that is below. Must not know types of the program's: they come as descriptions.
@@ -18,7 +18,6 @@ mod directory;
 mod inspect;
 mod open;
 mod options;
-mod worker;
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -34,8 +33,8 @@ use crate::region::Region;
 use crate::store::{Store, Tables};
 use crate::sync::{Mutex, look_at};
 use crate::txn::recovery::Recovered;
+use close::Workers;
 use collections::Collections;
-use worker::Workers;
 
 pub use crate::gc::Pauses;
 pub use check::{Report, Usage};

@@ -228,6 +228,12 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
         }
     }
 
+    /// Bytes of an object.
+    #[inline]
+    pub(super) fn bytes(&self, object: &Reached, at: u64, len: u64) -> &'m [u8] {
+        self.map.bytes(object.start + at, len)
+    }
+
     #[cold]
     pub(super) fn complain(&mut self, object: &Reached, at: u64, what: impl FnOnce() -> String) {
         let (map, root) = (self.map, self.root);

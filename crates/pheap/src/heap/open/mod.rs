@@ -6,7 +6,7 @@
 //! | [`Surveyed`](found::Surveyed) | all metadata, as they will be when the logs are replayed: it is a good heap, and has its addresses | [`contents`], [`survey`] |
 //! | [`Plan`](plan::Plan) | the durability, and how the file becomes ready for it | [`plan`], [`choose`] |
 //! | [`Recovered`] | the file is ready, and says that it is in use | [`contents`], [`wal`] |
-//! | [`Heap`] | | [`finish`] |
+//! | [`Heap`] | | [`contents`] |
 //!
 //! Nothing is changed before there is a plan. What differs between a file and a simulated medium is in [`place`]. [`create`] makes a heap where there is none, [`verify`] checks one
 //! more than the survey does.
@@ -14,7 +14,6 @@
 pub(super) mod choose;
 mod contents;
 mod create;
-mod finish;
 mod found;
 mod lost;
 mod place;

@@ -10,6 +10,7 @@ use super::found::{Surveyed, moves_twice};
 use super::place::{Place, View};
 use super::wal;
 use crate::error::{Error, Result};
+use crate::faults::{Bug, bug};
 use crate::heap::options::Options;
 use crate::media::Medium;
 use crate::os::file_system::is_tmpfs;
@@ -69,9 +70,11 @@ impl Plan<'_> {
                 tracing::info!(%path, ?medium, "opened a heap");
                 if let Some(disk) = place.disk() {
                     // With `MAP_SYNC`, no sync can have failed, and recovery makes durable what it reads.
-                    if !sync {
+                    if !sync && !bug(Bug::TrustHeader) {
+                        // One that was prepared for a log relies on all of its file; but a file in memory outlives no power failure.
                         let in_memory = place.file().is_some_and(|file| is_tmpfs(file));
-                        wal::make_durable_to_map(&**disk, &contents.header, in_memory)?;
+                        let whole = contents.header.in_use == Use::Prepared && !in_memory;
+                        wal::make_durable(&**disk, &contents.header, whole)?;
                     }
                     wal::retire_old_log(&mut contents.header, &**disk)?;
                 }
@@ -89,7 +92,7 @@ impl Plan<'_> {
                 let disk = place.disk().expect("where a log was chosen, there is a disk");
                 let at = target.as_ref().unwrap_or(&contents.mapping).base().addr() as u64;
                 if contents.header.in_use != Use::Closed || contents.header.bases != [at] {
-                    wal::make_durable_to_prepare(&**disk, &contents.header)?;
+                    wal::make_durable(&**disk, &contents.header, contents.header.in_use != Use::Closed)?;
                     contents = prepare(place, disk, contents, None)?;
                     if target.is_some() {
                         contents = prepare(place, disk, contents, target)?;

@@ -67,18 +67,4 @@ fn write_header_again(disk: &dyn Disk, header: &Header) -> io::Result<()> {
     data.write_all(&bytes[..len], at)
 }
 
-/// Makes a heap durable that is going to be used without a log, in a file that a sync of may have failed; all of it if that was when it was prepared for one. (A file `in_memory`
-/// outlives no power failure.)
-pub(super) fn make_durable_to_map(disk: &dyn Disk, header: &Header, in_memory: bool) -> Result<()> {
-    if bug(Bug::TrustHeader) {
-        return Ok(());
-    }
-    make_durable(disk, header, header.in_use == Use::Prepared && !in_memory)
-}
-
-/// Makes a heap durable that is going to be prepared for a log.
-pub(super) fn make_durable_to_prepare(disk: &dyn Disk, header: &Header) -> Result<()> {
-    make_durable(disk, header, header.in_use != Use::Closed)
-}
-
 const _: () = assert!(HEADER_SIZE == 2 * PAGE);
