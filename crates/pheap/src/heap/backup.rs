@@ -3,18 +3,17 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, TryLockError};
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use super::check::Still;
 use super::{Heap, HeapInner};
 use crate::error::{Error, Result};
 use crate::os::names::has_name;
-use crate::os::random;
-use crate::store::Tables;
+use crate::os::{random, rename_to_new, share_blocks};
+use crate::store::arena::Arena;
 use crate::store::header::{Header, Use};
-use crate::store::spans::all_spans;
 use crate::units::HEADER_SIZE;
 use crate::units::PAGE;
 
@@ -46,7 +45,7 @@ impl Heap {
         let partial = Partial::create(path).map_err(error)?;
         {
             let still = heap.still()?;
-            heap.copy(&mut still.tables(), &partial.file).map_err(error)?;
+            heap.copy(&still, &partial.file).map_err(error)?;
         }
         // SURVIVES unreached: copies are real files, which the simulator does not make; no crash test covers it.
         partial.file.sync_all().map_err(error)?;
@@ -102,20 +101,7 @@ impl Partial {
     /// Gives the file its name, durably, unless another file has it.
     fn publish(mut self, target: &Path) -> io::Result<()> {
         let from = self.path.as_ref().expect("published once");
-        let names = [from.as_path(), target].map(|path| std::ffi::CString::new(path.as_os_str().as_bytes()));
-        let [old, new] = names;
-        let (old, new) = (old?, new?);
-        // SAFETY: a call with two strings.
-        let renamed = unsafe {
-            libc::syscall(
-                libc::SYS_renameat2,
-                libc::AT_FDCWD,
-                old.as_ptr(),
-                libc::AT_FDCWD,
-                new.as_ptr(),
-                libc::RENAME_NOREPLACE,
-            ) == 0
-        };
+        let renamed = rename_to_new(from, target)?;
         if renamed {
             self.path = None;
         } else {
@@ -183,24 +169,23 @@ fn remove_stale(target: &Path, name: &OsStr) {
 }
 
 impl HeapInner {
-    /// Writes the heap to an empty file. The caller sees to it that nobody changes it.
-    fn copy(&self, tables: &mut Tables, to: &File) -> io::Result<()> {
+    /// Writes the heap to an empty file.
+    fn copy(&self, still: &Still<'_>, to: &File) -> io::Result<()> {
         let cloned = self.mapping.shared_file().map(|file| {
             let permissions = file.metadata()?.permissions();
             to.set_permissions(permissions)?;
             // What was stored into the map is in the page cache, from which the kernel writes it to disk before it shares the blocks.
-            // SAFETY: a call on two file descriptors that are open.
-            let result = unsafe { libc::ioctl(to.as_raw_fd(), libc::FICLONE, file.as_raw_fd()) };
-            io::Result::Ok(result == 0)
+            io::Result::Ok(share_blocks(file, to))
         });
         // A file system that cannot do it says so in many ways. Whatever came of it, the next one starts anew.
         if !cloned.transpose()?.unwrap_or(false) {
             to.set_len(0)?;
-            self.copy_pages(tables, to)?;
+            copy_pages(still, to)?;
         }
-        to.set_len(tables.header.mapped)?;
+        let header = still.tables().header.clone();
+        to.set_len(header.mapped)?;
         // Which slots are live is found out when the copy is opened: pages that hold it count as free.
-        let mut header = Header { in_use: Use::Closed, live_slots: (0, 0), ..tables.header.clone() };
+        let mut header = Header { in_use: Use::Closed, live_slots: (0, 0), ..header };
         // Both slots: if one is damaged later, the other must not say that the heap was in use.
         for _ in 0..2 {
             header.sequence += 1;
@@ -208,23 +193,22 @@ impl HeapInner {
         }
         Ok(())
     }
+}
 
-    /// Writes the pages that are in use; the others are holes.
-    fn copy_pages(&self, tables: &Tables, to: &File) -> io::Result<()> {
-        let spans = all_spans(tables.heap, &tables.arenas).map_err(io::Error::other)?;
-        let own = tables.arenas.iter().map(|arena| (arena.start.max(HEADER_SIZE), arena.first_free()));
-        let spans = spans.iter().map(|span| (span.offset, span.end()));
-        for (mut at, end) in own.chain(spans) {
-            while at < end {
-                let len = (end - at).min(CHUNK);
-                // SAFETY: mapped, and nobody changes it.
-                let bytes = unsafe { std::slice::from_raw_parts(self.base().add(at as usize), len as usize) };
-                write_unless_zero(to, bytes, at)?;
-                at += len;
-            }
+/// Writes the pages that are in use; the others are holes.
+fn copy_pages(still: &Still<'_>, to: &File) -> io::Result<()> {
+    let map = still.map().map_err(io::Error::other)?;
+    let own = |arena: &Arena| (arena.start.max(HEADER_SIZE), arena.first_free());
+    let own: Vec<_> = still.tables().arenas.iter().map(own).collect();
+    let spans = map.spans.iter().map(|span| (span.offset, span.offset + span.pages * PAGE));
+    for (mut at, end) in own.into_iter().chain(spans) {
+        while at < end {
+            let len = (end - at).min(CHUNK);
+            write_unless_zero(to, map.bytes(at, len), at)?;
+            at += len;
         }
-        Ok(())
     }
+    Ok(())
 }
 
 /// Writes whole pages, but for those that are zero, which a new file is anyway.

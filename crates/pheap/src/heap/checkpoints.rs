@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::close::Work;
 use super::{Heap, HeapInner};
 use crate::error::Result;
 use crate::faults::{Bug, bug};
@@ -45,18 +46,13 @@ impl Heap {
 impl HeapInner {
     /// Starts the thread that makes checkpoints.
     pub(super) fn make_checkpoints(self: &Arc<Self>) {
-        struct Shared(*const HeapInner);
-        // SAFETY: a heap can be shared; it joins the thread before it goes.
-        unsafe impl Send for Shared {}
         let Some(wal) = self.wal() else { return };
         if self.is_simulated() {
             return;
         }
-        let (wal_of_thread, shared) = (wal.clone(), Shared(Arc::as_ptr(self)));
-        let work = move || {
-            let (wal, shared) = (wal_of_thread, shared);
-            // SAFETY: `stop_checkpoints` waits for this thread before the heap goes.
-            let heap = unsafe { &*shared.0 };
+        let wal_of_thread = wal.clone();
+        let work = move |heap: &HeapInner| {
+            let wal = wal_of_thread;
             /// Also after a panic, or others would wait for this thread; what it has left half done nobody else goes on with.
             struct Ended<'a>(&'a Wal, &'a HeapInner, bool);
             impl Drop for Ended<'_> {
@@ -78,14 +74,14 @@ impl HeapInner {
             }
         };
         wal.set_background(true);
-        if !self.checkpoints.start("pheap checkpoints", work) {
+        if !self.start(Work::Checkpoints, "pheap checkpoints", work) {
             wal.set_background(false); // then transactions make them
         }
     }
 
     /// Ends that thread. No region is locked by this thread.
     pub(super) fn stop_checkpoints(&self) {
-        if let (Some(thread), Some(wal)) = (self.checkpoints.take(), self.wal()) {
+        if let (Some(thread), Some(wal)) = (self.workers.take(Work::Checkpoints), self.wal()) {
             wal.stop_background();
             let _ = thread.join();
         }

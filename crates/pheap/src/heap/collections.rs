@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use super::close::Work;
 use super::options::Options;
-use super::worker::Worker;
 use super::{Heap, HeapInner};
 use crate::error::{Error, Result};
 use crate::gc::{Pace, Stage};
@@ -26,7 +26,6 @@ pub(crate) struct Collections {
     threads: usize,
     /// Tells the thread in the background to end.
     stop: AtomicBool,
-    background: Worker,
 }
 
 impl Collections {
@@ -108,15 +107,7 @@ impl HeapInner {
 
     /// Marks what is live in a heap that was just opened, in a thread of its own.
     pub(super) fn mark_in_background(self: &Arc<Self>) {
-        struct Shared(*const HeapInner);
-        // SAFETY: a heap can be shared; it joins the thread before it goes.
-        unsafe impl Send for Shared {}
-        // Not an `Arc`: the file is closed when the last handle of the program is gone.
-        let shared = Shared(Arc::as_ptr(self));
-        let work = move || {
-            let shared = shared;
-            // SAFETY: `stop_background` waits for this thread before the heap goes.
-            let heap = unsafe { &*shared.0 };
+        let work = |heap: &HeapInner| {
             std::thread::park_timeout(HEAD_START); // or until it is to stop
             for region in heap.regions() {
                 while !heap.collections.stops() && region.mark_beside_readers(heap) == Stage::Working {}
@@ -124,13 +115,13 @@ impl HeapInner {
             }
         };
         // Without a thread, the work is done by those who allocate.
-        self.collections.background.start("pheap marking", work);
+        self.start(Work::Marking, "pheap marking", work);
     }
 
     /// Ends the thread in the background. No region is locked by this thread.
     pub(super) fn stop_background(&self) {
         self.collections.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.collections.background.take() {
+        if let Some(thread) = self.workers.take(Work::Marking) {
             thread.thread().unpark();
             let _ = thread.join();
         }
@@ -138,11 +129,6 @@ impl HeapInner {
 }
 
 impl Collections {
-    /// In a forked child.
-    pub(super) fn forget_background(&mut self) {
-        self.background.forget();
-    }
-
     fn stops(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }

@@ -1,6 +1,5 @@
 //! The directory of roots: a region for each, found by scanning the span tables when a heap is opened.
 
-use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
@@ -109,21 +108,20 @@ impl Heap {
 pub(crate) struct Creation<'a> {
     heap: &'a HeapInner,
     /// The number of the next region.
-    guard: ManuallyDrop<MutexGuard<'a, u32>>,
+    guard: Option<MutexGuard<'a, u32>>,
 }
 
 impl<'a> Creation<'a> {
     #[track_caller]
     pub(super) fn lock(heap: &'a HeapInner) -> Creation<'a> {
-        Creation { heap, guard: ManuallyDrop::new(heap.creation.lock()) }
+        Creation { heap, guard: Some(heap.creation.lock()) }
     }
 }
 
 impl Drop for Creation<'_> {
     fn drop(&mut self) {
-        if !self.heap.is_forked() {
-            // SAFETY: once, for it is dropped once.
-            unsafe { ManuallyDrop::drop(&mut self.guard) };
+        if self.heap.is_forked() {
+            std::mem::forget(self.guard.take());
         }
     }
 }
@@ -161,10 +159,11 @@ impl HeapInner {
     ) -> Result<Region> {
         let mut tables = self.tables.lock();
         let ty = tables.register(self, desc)?;
-        let id = **creation.guard;
+        let next = creation.guard.as_deref_mut().expect("held until it is dropped");
+        let id = *next;
         let entry = SpanEntry { kind: SpanKind::Region, slot: 0, pages: 0, ty, region: id };
         let span = tables.take_span(self, REGION_SIZE, entry)?;
-        **creation.guard += 1;
+        *next += 1;
         // No log before this one can have had entries of this generation.
         let generation = tables.header.first_generation(id);
         // The span is recorded only when its header is complete.

@@ -3,11 +3,12 @@
 //! Nothing here believes an object: pointers, lengths and discriminants are looked at before they are followed, as in
 //! [`check`](super::check).
 
+#![deny(clippy::wildcard_enum_match_arm)]
+
 use std::fmt;
 
 use super::Heap;
 use super::check::map::{Astray, HeapMap, Place};
-use super::check::trace::read_integer;
 use super::open::choose::offered;
 use super::options::Durability;
 use crate::error::{Error, Result};
@@ -135,7 +136,7 @@ fn types_of(tables: &Tables) -> Vec<TypeInfo> {
 /// An object, or a value inside an object that a pointer leads to.
 #[derive(Clone, Copy)]
 pub struct Object<'v> {
-    map: &'v HeapMap,
+    map: &'v HeapMap<'v>,
     place: Place,
     ty: &'v TypeLayout,
     region: u32,
@@ -178,7 +179,7 @@ pub enum Value<'v> {
 /// A pointer in a heap.
 #[derive(Clone, Copy)]
 pub struct Pointer<'v> {
-    map: &'v HeapMap,
+    map: &'v HeapMap<'v>,
     addr: u64,
     target: u32,
     region: u32,
@@ -212,7 +213,7 @@ pub struct Elements<'v> {
 /// The part of an object that begins at an offset of the heap.
 #[derive(Clone, Copy)]
 struct Part<'v> {
-    map: &'v HeapMap,
+    map: &'v HeapMap<'v>,
     at: u64,
     region: u32,
 }
@@ -246,18 +247,18 @@ impl<'v> Object<'v> {
                 Err(invalid) => invalid,
             },
             Shape::Str => match len() {
-                Ok(len) => {
-                    // SAFETY: the bytes lie in the object's slot, and nobody writes them as long as `'v`.
-                    let text =
-                        unsafe { std::slice::from_raw_parts(self.map.addr(part.at + 8), len as usize) };
-                    match std::str::from_utf8(text) {
-                        Ok(text) => Value::Str(text),
-                        Err(_) => Value::Invalid("not UTF-8".to_owned()),
-                    }
-                }
+                Ok(len) => match std::str::from_utf8(self.map.bytes(part.at + 8, len)) {
+                    Ok(text) => Value::Str(text),
+                    Err(_) => Value::Invalid("not UTF-8".to_owned()),
+                },
                 Err(invalid) => invalid,
             },
-            _ => part.value(self.ty),
+            Shape::Prim(_)
+            | Shape::Array { .. }
+            | Shape::Ptr { .. }
+            | Shape::Struct(_)
+            | Shape::Enum { .. }
+            | Shape::Slot(_) => part.value(self.ty),
         }
     }
 }
@@ -303,18 +304,14 @@ impl<'v> Part<'v> {
     fn value(self, ty: &'v TypeLayout) -> Value<'v> {
         match &ty.shape {
             Shape::Prim(prim) => self.prim(*prim),
-            Shape::Ptr { to, .. } => {
-                // SAFETY: a pointer in a live object, hence aligned.
-                match unsafe { self.map.word(self.at) } {
-                    0 => Value::Null,
-                    addr => Value::Pointer(Pointer { map: self.map, addr, target: *to, region: self.region }),
-                }
-            }
+            Shape::Ptr { to, .. } => match self.map.word(self.at) {
+                0 => Value::Null,
+                addr => Value::Pointer(Pointer { map: self.map, addr, target: *to, region: self.region }),
+            },
             Shape::Struct(fields) => Value::Struct(Fields { of: self, fields: fields.iter() }),
             Shape::Array { elem, len } => Value::List(Elements { of: self, elem, len: *len }),
             Shape::Enum { tag, variants } => {
-                // SAFETY: a tag in a live object, hence aligned.
-                let tag = unsafe { read_integer(self.map.addr(self.at), *tag) };
+                let tag = self.map.integer(self.at, *tag);
                 match variants.iter().find(|variant| variant.tag == tag) {
                     Some(variant) => {
                         Value::Enum(&variant.name, Fields { of: self, fields: variant.fields.iter() })
@@ -323,41 +320,35 @@ impl<'v> Part<'v> {
                 }
             }
             Shape::Slot(of) => {
-                // SAFETY: bytes of a live object, which nobody writes as long as `'v`.
-                let bytes = unsafe { std::slice::from_raw_parts(self.map.addr(self.at), of.size as usize) };
-                if bytes.iter().all(|&byte| byte == 0) { Value::Null } else { self.value(of) }
+                if self.map.bytes(self.at, of.size).iter().all(|&byte| byte == 0) {
+                    Value::Null
+                } else {
+                    self.value(of)
+                }
             }
             Shape::Slice(_) | Shape::Str => Value::Invalid("held by value, without a size".to_owned()),
         }
     }
 
     fn prim(self, prim: Prim) -> Value<'v> {
-        let at = self.map.addr(self.at);
+        let Part { map, at, .. } = self;
         match prim {
             Prim::Unit => Value::Unit,
-            // SAFETY: a byte of a live object.
-            Prim::Bool => match unsafe { at.read() } {
-                byte @ (0 | 1) => Value::Bool(byte == 1),
-                byte => Value::Invalid(format!("{byte}, which is no bool")),
+            Prim::Bool => match map.array(at) {
+                [byte @ (0 | 1)] => Value::Bool(byte == 1),
+                [byte] => Value::Invalid(format!("{byte}, which is no bool")),
             },
             Prim::Char => {
-                // SAFETY: a value in a live object, hence aligned.
-                let code = unsafe { at.cast::<u32>().read() };
+                let code = u32::from_ne_bytes(map.array(at));
                 char::from_u32(code)
                     .map_or_else(|| Value::Invalid(format!("{code:#x}, which is no char")), Value::Char)
             }
-            // SAFETY: as above.
-            Prim::F32 => Value::F32(unsafe { at.cast::<f32>().read() }),
-            // SAFETY: as above.
-            Prim::F64 => Value::F64(unsafe { at.cast::<f64>().read() }),
+            Prim::F32 => Value::F32(f32::from_ne_bytes(map.array(at))),
+            Prim::F64 => Value::F64(f64::from_ne_bytes(map.array(at))),
             Prim::U8 | Prim::U16 | Prim::U32 | Prim::U64 | Prim::U128 => {
-                // SAFETY: as above.
-                Value::Unsigned(unsafe { read_integer(at, prim) } as u128)
+                Value::Unsigned(map.integer(at, prim) as u128)
             }
-            Prim::I8 | Prim::I16 | Prim::I32 | Prim::I64 | Prim::I128 => {
-                // SAFETY: as above.
-                Value::Signed(unsafe { read_integer(at, prim) })
-            }
+            Prim::I8 | Prim::I16 | Prim::I32 | Prim::I64 | Prim::I128 => Value::Signed(map.integer(at, prim)),
         }
     }
 }

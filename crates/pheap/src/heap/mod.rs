@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`options`], [`open`], [`close`] | from a path to an open heap, and back |
 //! | [`directory`] | roots by name |
-//! | [`checkpoints`], [`collections`], [`worker`] | work in the background |
+//! | [`checkpoints`], [`collections`] | work in the background |
 //! | [`backup`], [`inspect`], [`check`] | copies of a heap, and what is in it |
 //!
 //! Knows all that is below. Must not know types of the program's: they come as descriptions.
@@ -18,7 +18,6 @@ mod directory;
 mod inspect;
 mod open;
 mod options;
-mod worker;
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -28,14 +27,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::media::{Counters, Medium};
+use crate::media::{Counters, MediumKind};
 use crate::os::file_lock::OpenFile;
 use crate::region::Region;
 use crate::store::{Store, Tables};
 use crate::sync::{Mutex, look_at};
 use crate::txn::recovery::Recovered;
+use close::Workers;
 use collections::Collections;
-use worker::Worker;
 
 pub use crate::gc::Pauses;
 pub use check::{Report, Usage};
@@ -98,8 +97,7 @@ pub struct Stats {
 pub(crate) struct HeapInner {
     store: Store,
     collections: Collections,
-    /// The thread that makes checkpoints.
-    checkpoints: Worker,
+    workers: Workers,
     recovered: Recovered,
     /// The roots by name. Locked for a moment only, and last of all.
     pub(crate) directory: Mutex<BTreeMap<String, Arc<Region>>>,
@@ -146,10 +144,10 @@ impl Heap {
 
     /// Which crashes committed transactions survive; never [`Durability::Auto`].
     pub fn durability(&self) -> Durability {
-        match self.inner.medium {
-            Medium::Process => Durability::Process,
-            Medium::Wal(_) => Durability::Wal,
-            _ => Durability::Pmem,
+        match self.inner.medium.kind() {
+            MediumKind::Process => Durability::Process,
+            MediumKind::Pmem => Durability::Pmem,
+            MediumKind::Wal | MediumKind::Synced => Durability::Wal,
         }
     }
 

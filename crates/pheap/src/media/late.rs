@@ -34,7 +34,7 @@ impl Media {
         let mutation = match &self.medium {
             Medium::Sim(..) => mutation(Kind::Flush),
             Medium::Wal(_) => mutation(Kind::LogEntry),
-            _ => None,
+            Medium::Process | Medium::Pmem(_) | Medium::Synced(_) => None,
         };
         if mutation == Some(Mutation::Delay) {
             late.flushes.borrow_mut().push((addr.addr(), len));
@@ -51,7 +51,7 @@ impl Media {
             Medium::Sim(..) => mutation(Kind::Fence),
             Medium::Synced(_) => mutation(Kind::FileSync),
             Medium::Wal(_) => return self.keeps_from_recording(),
-            _ => None,
+            Medium::Process | Medium::Pmem(_) => None,
         };
         if mutation == Some(Mutation::Delay) {
             late.fence.set(true);

@@ -13,6 +13,8 @@
 //!
 //! Knows addresses and lengths. Must not know what is stored there, nor in which order a protocol needs it.
 
+#![deny(clippy::wildcard_enum_match_arm)] // each medium is asked for by name, so a new one is not taken for another
+
 mod late;
 mod synced;
 
@@ -47,14 +49,30 @@ pub(crate) enum Medium {
     Sim(Arc<dyn Memory>, Lab),
 }
 
+/// What a medium is, or is simulated to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MediumKind {
+    Process,
+    Pmem,
+    Wal,
+    Synced,
+}
+
 impl Medium {
+    pub(crate) fn kind(&self) -> MediumKind {
+        match self {
+            Medium::Process => MediumKind::Process,
+            Medium::Pmem(_) => MediumKind::Pmem,
+            Medium::Wal(_) => MediumKind::Wal,
+            Medium::Synced(_) => MediumKind::Synced,
+            Medium::Sim(..) => MediumKind::Pmem,
+        }
+    }
+
     /// The write-ahead log, if that is what makes stores durable.
     #[inline(always)]
     pub(crate) fn wal(&self) -> Option<&Arc<Wal>> {
-        match self {
-            Medium::Wal(wal) => Some(wal),
-            _ => None,
-        }
+        if let Medium::Wal(wal) = self { Some(wal) } else { None }
     }
 
     /// Tells the simulator how much of the heap is mapped, and where.
@@ -191,7 +209,9 @@ impl Media {
                 sim.store(dst, len, &mut || unsafe { dst.copy_from_nonoverlapping(src, len) })
             }
             // SAFETY: both are valid for `len` bytes and apart, as the caller has promised.
-            _ => unsafe { dst.copy_from_nonoverlapping(src, len) },
+            Medium::Process | Medium::Pmem(_) | Medium::Wal(_) | Medium::Synced(_) => unsafe {
+                dst.copy_from_nonoverlapping(src, len)
+            },
         }
     }
 
@@ -209,7 +229,9 @@ impl Media {
                 sim.store(dst.cast(), words.len() * 8, copy);
             }
             // SAFETY: `dst` is aligned and valid for writes of `words`, as the caller has promised.
-            _ => unsafe { copy_words(dst, words.as_ptr(), words.len()) },
+            Medium::Process | Medium::Pmem(_) | Medium::Wal(_) | Medium::Synced(_) => unsafe {
+                copy_words(dst, words.as_ptr(), words.len())
+            },
         }
     }
 
@@ -220,7 +242,7 @@ impl Media {
         let mut copy = || dst.iter().zip(words).for_each(|(dst, &word)| dst.store(word, Ordering::Relaxed));
         match &self.medium {
             Medium::Sim(sim, _) => sim.store(dst.as_ptr().cast(), size_of_val(words), &mut copy),
-            _ => copy(),
+            Medium::Process | Medium::Pmem(_) | Medium::Wal(_) | Medium::Synced(_) => copy(),
         }
     }
 
@@ -231,10 +253,8 @@ impl Media {
     /// As for [`store`](Self::store); `dst` is aligned.
     #[track_caller]
     pub(crate) unsafe fn store_through(&self, dst: *mut u64, words: &[u64]) {
-        let before = match &self.medium {
-            Medium::Pmem(_) => dst.align_offset(LINE).min(words.len()),
-            _ => words.len(),
-        };
+        let streams = matches!(self.medium, Medium::Pmem(_));
+        let before = if streams { dst.align_offset(LINE).min(words.len()) } else { words.len() };
         let (first, rest) = words.split_at(before);
         let (lines, last) = rest.split_at(rest.len() / LINE_WORDS * LINE_WORDS);
         // SAFETY: parts of `dst`, which the caller has promised to be valid for `words` and aligned; the one in the middle is whole lines.
@@ -340,10 +360,8 @@ impl Media {
 
     /// Fails if the fences so far have failed, on a medium on which they can.
     pub(crate) fn check_fences(&self) -> Result<()> {
-        match &self.medium {
-            Medium::Synced(synced) => synced.check().map_err(|e| Error::io("preparing the heap's file", e)),
-            _ => Ok(()),
-        }
+        let Medium::Synced(synced) = &self.medium else { return Ok(()) };
+        synced.check().map_err(|e| Error::io("preparing the heap's file", e))
     }
 
     /// [`flush`](Self::flush) and [`fence`](Self::fence) for what a write-ahead log does not cover: the header, new arenas, and what only a header

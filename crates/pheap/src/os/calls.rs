@@ -1,9 +1,11 @@
 //! System calls for which the standard library has no function.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 /// Makes a system call that returns a negative number when it fails, again if a signal has come in between: on network file systems any call may say so.
 fn again(mut call: impl FnMut() -> libc::c_int) -> io::Result<libc::c_int> {
@@ -140,4 +142,19 @@ pub(super) fn link_at(path: &CStr, directory: &File, name: &CStr) -> io::Result<
 pub(super) fn unlink_at(directory: &File, name: &CStr) -> io::Result<()> {
     // SAFETY: a call with a string.
     again(|| unsafe { libc::unlinkat(directory.as_raw_fd(), name.as_ptr(), 0) }).map(drop)
+}
+
+/// Makes all of `to` what `from` is, by sharing the blocks of both. Returns whether the file system could.
+pub(crate) fn share_blocks(from: &File, to: &File) -> bool {
+    // SAFETY: takes two file descriptors, which are open, and no addresses.
+    unsafe { libc::ioctl(to.as_raw_fd(), libc::FICLONE, from.as_raw_fd()) == 0 }
+}
+
+/// Gives a file another name, which nothing has. Returns whether that was done; else the last error of the operating system says why not.
+pub(crate) fn rename_to_new(from: &Path, to: &Path) -> io::Result<bool> {
+    let (old, new) = (CString::new(from.as_os_str().as_bytes())?, CString::new(to.as_os_str().as_bytes())?);
+    let (here, flags) = (libc::AT_FDCWD, libc::RENAME_NOREPLACE);
+    // SAFETY: the call reads two strings, each of which ends with a zero.
+    let result = unsafe { libc::syscall(libc::SYS_renameat2, here, old.as_ptr(), here, new.as_ptr(), flags) };
+    Ok(result == 0)
 }

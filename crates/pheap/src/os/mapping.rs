@@ -65,6 +65,10 @@ unsafe impl Send for Mapping {}
 // SAFETY: a shared mapping gives addresses only, and calls the kernel, which keeps threads apart.
 unsafe impl Sync for Mapping {}
 
+fn is_in_tmpfs(backing: &Backing) -> bool {
+    matches!(backing, Backing::Shared { file, .. } if is_tmpfs(file))
+}
+
 fn last_os_error() -> io::Error {
     io::Error::last_os_error()
 }
@@ -78,7 +82,7 @@ impl Mapping {
             Ok(addresses) => addresses,
             Err(error) => return Err((error, backing)),
         };
-        let tmpfs = matches!(&backing, Backing::Shared { file, .. } if is_tmpfs(file));
+        let tmpfs = is_in_tmpfs(&backing);
         let base = addresses.start();
         Ok(Mapping {
             base,
@@ -141,6 +145,12 @@ impl Mapping {
             }
             _ => None,
         }
+    }
+
+    /// Shows something else, where it is [mapped](Self::map) from now on.
+    pub(crate) fn show(&mut self, backing: Backing) {
+        self.tmpfs = is_in_tmpfs(&backing);
+        self.backing = backing;
     }
 
     /// Whether to map with `MAP_SYNC` from here on.

@@ -3,6 +3,8 @@
 //! Two slots with sequence numbers. The older is written, the newest valid one wins, so a crash while a header is written loses
 //! nothing. The byte map is in docs/design.md.
 
+#![deny(clippy::wildcard_enum_match_arm)]
+
 use std::path::Path;
 
 use xxhash_rust::xxh3::xxh3_64;

@@ -4,18 +4,21 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::Still;
 use super::plan::{Parts, Plan, header_of, holds};
 use crate::error::Result;
+use crate::layout::desc::Prim;
 use crate::layout::{Shape, TypeLayout, encode_as};
+use crate::store::Tables;
 use crate::store::arena::{Arena, SpanEntry, SpanKind, arena_of};
 use crate::store::region_header::{REGION_SIZE, RegionHeader};
 use crate::store::spans::all_spans;
 use crate::store::types::TypeTable;
 use crate::store::words::Words;
-use crate::store::{Store, Tables};
 use crate::units::PAGE;
 
 /// No span, in a table of pages.
@@ -74,8 +77,10 @@ pub(crate) enum Astray {
 }
 
 /// See the [module](self).
-pub(crate) struct HeapMap {
+pub(crate) struct HeapMap<'s> {
+    /// Nobody writes to what is mapped as long as `'s`.
     base: *const u8,
+    still: PhantomData<&'s [u8]>,
     pub(crate) mapped: u64,
     /// The types, whose pointers name their targets by class.
     pub(crate) types: Arc<Vec<TypeLayout>>,
@@ -97,20 +102,19 @@ fn first_entry(heap: Words<'_>, arena: &Arena, pages: Range<u64>) -> Option<u64>
     pages.step_by(PAGE as usize).find(|&page| heap.get(arena.entry(page)) != 0)
 }
 
-impl HeapMap {
-    /// Reads the tables.
+impl<'s> HeapMap<'s> {
+    /// Reads the tables of a heap that nobody changes as long as there is this.
     ///
     /// # Errors
     /// [`Error::Corrupt`](crate::Error::Corrupt) if they cannot even be read.
-    ///
-    /// # Safety
-    /// Until the map is gone, the heap stays mapped, and nobody changes its objects. The caller holds the lock on `tables` during the call.
-    pub(crate) unsafe fn read(heap: &Store, tables: &Tables, roots: &[String]) -> Result<HeapMap> {
-        let base = heap.base();
+    pub(super) fn read(still: &'s Still<'_>) -> Result<HeapMap<'s>> {
+        let (base, tables) = (still.heap.base(), &*still.tables());
+        let roots: Vec<String> = still.heap.directory.lock().keys().cloned().collect();
         let types = &tables.types.types;
         let classes = classes(types);
         let mut map = HeapMap {
             base,
+            still: PhantomData,
             mapped: tables.header.mapped,
             types: by_class(types, &classes),
             classes,
@@ -144,7 +148,7 @@ impl HeapMap {
                 map.problems.push(format!("there is a span at byte {at}, where nothing was ever used"));
             }
         }
-        map.read_roots(tables, roots);
+        map.read_roots(tables, &roots);
         Ok(map)
     }
 
@@ -267,14 +271,44 @@ impl HeapMap {
         self.problems.extend(orphans.iter().map(|at| format!("the span at byte {at} belongs to no root")));
     }
 
-    /// The word at an offset.
+    /// So many bytes of the heap.
     ///
-    /// # Safety
-    /// It is mapped, aligned, and not written meanwhile.
-    #[inline(always)]
-    pub(crate) unsafe fn word(&self, offset: u64) -> u64 {
-        // SAFETY: by the caller's promise.
-        unsafe { self.base.add(offset as usize).cast::<u64>().read() }
+    /// # Panics
+    /// If they are not all there.
+    #[inline]
+    pub(crate) fn bytes(&self, at: u64, len: u64) -> &'s [u8] {
+        assert!(at <= self.mapped && len <= self.mapped - at, "there are no {len} bytes at byte {at}");
+        // SAFETY: so much is mapped, and nobody writes to it as long as `'s`: `read` was shown that the heap is still.
+        unsafe { std::slice::from_raw_parts(self.base.add(at as usize), len as usize) }
+    }
+
+    /// [`bytes`](Self::bytes), as many as are asked for.
+    #[inline]
+    pub(crate) fn array<const N: usize>(&self, at: u64) -> [u8; N] {
+        *self.bytes(at, N as u64).first_chunk().expect("as many were asked for")
+    }
+
+    /// The word at an offset.
+    #[inline]
+    pub(crate) fn word(&self, at: u64) -> u64 {
+        u64::from_ne_bytes(self.array(at))
+    }
+
+    /// An integer of this type.
+    pub(crate) fn integer(&self, at: u64, prim: Prim) -> i128 {
+        match prim {
+            Prim::U8 => u8::from_ne_bytes(self.array(at)).into(),
+            Prim::I8 => i8::from_ne_bytes(self.array(at)).into(),
+            Prim::U16 => u16::from_ne_bytes(self.array(at)).into(),
+            Prim::I16 => i16::from_ne_bytes(self.array(at)).into(),
+            Prim::U32 => u32::from_ne_bytes(self.array(at)).into(),
+            Prim::I32 => i32::from_ne_bytes(self.array(at)).into(),
+            Prim::U64 => u64::from_ne_bytes(self.array(at)).into(),
+            Prim::I64 => i64::from_ne_bytes(self.array(at)).into(),
+            // As tags are kept.
+            Prim::U128 | Prim::I128 => i128::from_ne_bytes(self.array(at)),
+            Prim::F32 | Prim::F64 | Prim::Bool | Prim::Char | Prim::Unit => 0,
+        }
     }
 
     /// The address of an offset.
@@ -360,8 +394,7 @@ impl HeapMap {
         if elem.size == 0 || at % elem.size + target.size > elem.size {
             return false;
         }
-        // SAFETY: a slot of slices has room for a length, and is aligned.
-        let len = unsafe { self.word(span.offset + start) };
+        let len = self.word(span.offset + start);
         let room = (span.slot - header_of(elem)) / elem.size;
         at / elem.size < len && len <= room && holds(elem, at % elem.size, target)
     }
@@ -374,8 +407,7 @@ impl HeapMap {
             Parts::Slice { header, stride, .. } => (*header, *stride),
             Parts::Str => (8, 1),
         };
-        // SAFETY: as in `lies_in`.
-        let len = unsafe { self.word(start) };
+        let len = self.word(start);
         match len.checked_mul(stride) {
             // Elements without bytes: as many as one likes.
             Some(bytes) if bytes <= span.slot - header => Ok(len),
@@ -450,7 +482,7 @@ fn classes(types: &[TypeLayout]) -> Vec<u32> {
     classes
 }
 
-impl fmt::Debug for HeapMap {
+impl fmt::Debug for HeapMap<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HeapMap")
             .field("spans", &self.spans.len())

@@ -150,10 +150,8 @@ impl Still<'_> {
         self.heap.tables.lock()
     }
 
-    /// What the heap's tables say. Must not outlive `self`.
-    pub(super) fn map(&self) -> Result<HeapMap> {
-        let roots: Vec<String> = self.heap.directory.lock().keys().cloned().collect();
-        // SAFETY: all regions are locked, so nobody changes an object or closes the heap.
-        unsafe { HeapMap::read(self.heap, &self.tables(), &roots) }
+    /// What the heap's tables say.
+    pub(super) fn map(&self) -> Result<HeapMap<'_>> {
+        HeapMap::read(self)
     }
 }

@@ -3,8 +3,8 @@
 use super::map::{HeapMap, MappedRoot, Place};
 use super::plan::{Op, Parts, variant};
 use super::{Problems, Report, Usage};
-use crate::layout::desc::Prim;
 use crate::layout::{Shape, TypeLayout};
+use crate::os::cpu::prefetch;
 
 /// An object that was reached and not looked at yet.
 #[derive(Clone, Copy, Default)]
@@ -28,7 +28,7 @@ struct ToDo {
 
 impl ToDo {
     #[inline]
-    fn next(&mut self, map: &HeapMap) -> Option<Reached> {
+    fn next(&mut self, map: &HeapMap<'_>) -> Option<Reached> {
         while self.queued < AHEAD
             && let Some(newest) = self.stack.pop()
         {
@@ -44,7 +44,7 @@ impl ToDo {
 }
 
 pub(super) struct Tracer<'m, L> {
-    pub(super) map: &'m HeapMap,
+    pub(super) map: &'m HeapMap<'m>,
     is_live: L,
     /// A bit for each slot.
     reached: Vec<u64>,
@@ -56,7 +56,7 @@ pub(super) struct Tracer<'m, L> {
 }
 
 /// Looks at all that the roots of `map` lead to. `is_live` says whether an allocator takes the object at an offset for one.
-pub(super) fn trace(map: &HeapMap, is_live: impl Fn(u64) -> Option<bool>) -> Report {
+pub(super) fn trace(map: &HeapMap<'_>, is_live: impl Fn(u64) -> Option<bool>) -> Report {
     let mut problems = Problems::default();
     map.problems.iter().for_each(|problem| problems.add(|| problem.clone()));
     let mut report =
@@ -141,9 +141,7 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
                 }
             }
             Parts::Str => {
-                // SAFETY: the bytes lie in the object's slot, and nobody writes them.
-                let text = unsafe { std::slice::from_raw_parts(map.addr(object.start + 8), len as usize) };
-                if std::str::from_utf8(text).is_err() {
+                if std::str::from_utf8(map.bytes(object.start + 8, len)).is_err() {
                     self.complain(object, 0, || "is not UTF-8".to_owned());
                 }
             }
@@ -173,8 +171,7 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
         match op {
             Op::Ptr { at, to, nullable } => {
                 let at = base + at;
-                // SAFETY: a pointer of the object's type, hence within its slot, and aligned.
-                let addr = unsafe { map.word(object.start + at) };
+                let addr = map.word(object.start + at);
                 match map.locate(addr, *to, self.root.region) {
                     Ok(Some(place)) => {
                         if !self.reach(place) {
@@ -189,22 +186,19 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
                 }
             }
             Op::Bool { at } => {
-                // SAFETY: a byte of the object.
-                let byte = unsafe { map.addr(object.start + base + at).read() };
+                let [byte] = map.array(object.start + base + at);
                 if byte > 1 {
                     self.complain(object, base + at, || format!("is {byte}, which is no bool"));
                 }
             }
             Op::Char { at } => {
-                // SAFETY: a value of the object's type, hence within its slot, and aligned.
-                let code = unsafe { map.addr(object.start + base + at).cast::<u32>().read() };
+                let code = u32::from_ne_bytes(map.array(object.start + base + at));
                 if char::from_u32(code).is_none() {
                     self.complain(object, base + at, || format!("is {code:#x}, which is no char"));
                 }
             }
             Op::Enum { at, tag, variants } => {
-                // SAFETY: as above.
-                let value = unsafe { read_integer(map.addr(object.start + base + at), *tag) };
+                let value = map.integer(object.start + base + at, *tag);
                 match variant(variants, value) {
                     Some(ops) => self.run(ops, object, base),
                     None => self
@@ -212,18 +206,13 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
                 }
             }
             Op::Slot { at, size, ops } => {
-                // SAFETY: a value of the object's type, hence within its slot; it holds pointers or numbers, and no byte of it is
-                // ever left without a value.
-                let bytes =
-                    unsafe { std::slice::from_raw_parts(map.addr(object.start + base + at), *size as usize) };
-                if bytes.iter().any(|&byte| byte != 0) {
+                if map.bytes(object.start + base + at, *size).iter().any(|&byte| byte != 0) {
                     self.run(ops, object, base + at);
                 }
             }
             Op::OwnedPtr { at, to } => {
                 let at = base + at;
-                // SAFETY: as above.
-                let addr = unsafe { map.word(object.start + at) };
+                let addr = map.word(object.start + at);
                 match self.take(addr, *to) {
                     Ok(Some(target)) => self.look_at(&target),
                     Ok(None) => self.complain(object, at, || "is null, and a key".to_owned()),
@@ -239,6 +228,12 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
         }
     }
 
+    /// Bytes of an object.
+    #[inline]
+    pub(super) fn bytes(&self, object: &Reached, at: u64, len: u64) -> &'m [u8] {
+        self.map.bytes(object.start + at, len)
+    }
+
     #[cold]
     pub(super) fn complain(&mut self, object: &Reached, at: u64, what: impl FnOnce() -> String) {
         let (map, root) = (self.map, self.root);
@@ -252,30 +247,6 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
                 what()
             )
         });
-    }
-}
-
-/// An integer of this type.
-///
-/// # Safety
-/// `at` is valid for reads of one, and aligned.
-pub(crate) unsafe fn read_integer(at: *const u8, prim: Prim) -> i128 {
-    // SAFETY: by the caller's promise.
-    unsafe {
-        match prim {
-            Prim::U8 => at.read().into(),
-            Prim::I8 => at.cast::<i8>().read().into(),
-            Prim::U16 => at.cast::<u16>().read().into(),
-            Prim::I16 => at.cast::<i16>().read().into(),
-            Prim::U32 => at.cast::<u32>().read().into(),
-            Prim::I32 => at.cast::<i32>().read().into(),
-            Prim::U64 => at.cast::<u64>().read().into(),
-            Prim::I64 => at.cast::<i64>().read().into(),
-            // As tags are kept.
-            Prim::U128 => at.cast::<u128>().read_unaligned() as i128,
-            Prim::I128 => at.cast::<i128>().read_unaligned(),
-            Prim::F32 | Prim::F64 | Prim::Bool | Prim::Char | Prim::Unit => 0,
-        }
     }
 }
 
@@ -304,7 +275,7 @@ fn path_to(ty: &TypeLayout, at: u64) -> String {
 }
 
 /// Fills in what the bits of reached slots say.
-fn count(map: &HeapMap, reached: &[u64], report: &mut Report) {
+fn count(map: &HeapMap<'_>, reached: &[u64], report: &mut Report) {
     for span in map.spans.iter().filter(|span| span.slots > 0) {
         let bits = span.first_slot..span.first_slot + span.slots;
         let objects = ones(reached, bits);
@@ -345,19 +316,6 @@ fn ones(words: &[u64], bits: std::ops::Range<u64>) -> u64 {
         u64::from((words[i] & mask).count_ones())
     };
     (first..=last).map(masked).sum()
-}
-
-/// Asks for an object before it is looked at.
-#[inline(always)]
-fn prefetch(addr: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a hint, for any address whatsoever.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(addr.cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = addr;
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Which durability a file gets.
 
+#![deny(clippy::wildcard_enum_match_arm)]
+
 use std::fs::File;
 
 use crate::error::{Error, Result};
@@ -30,7 +32,7 @@ pub(in crate::heap) fn choose(options: &Options, file: &File) -> Result<Chosen> 
         (Durability::Auto, _) => match (offered(file), instruction) {
             (Durability::Process, _) => Ok(Chosen::Mapped(Medium::Process, false)),
             (Durability::Pmem, Some(instruction)) => Ok(Chosen::Mapped(Medium::Pmem(instruction), true)),
-            _ => Ok(Chosen::Wal),
+            (Durability::Pmem, None) | (Durability::Wal | Durability::Auto, _) => Ok(Chosen::Wal),
         },
     }
 }

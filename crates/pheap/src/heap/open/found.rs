@@ -1,114 +1,83 @@
-//! Opening a file in which there is a heap.
+//! The first two stages: what a heap says of itself, and what there is in it. Nothing is changed.
 
-use std::fs::File;
-use std::path::Path;
 use std::sync::Arc;
 
-use super::builder::Builder;
-use super::choose::{Chosen, choose};
-use super::place::Place;
-use super::wal;
+use super::contents::Contents;
+use super::place::{Place, View};
 use crate::error::{Error, Result};
-use crate::heap::Heap;
 use crate::heap::options::Options;
-use crate::media::Medium;
-use crate::os::file_system::is_tmpfs;
-use crate::os::holes;
-use crate::os::identity::{Identity, boot_id, is_same_boot};
-use crate::os::mapping::Backing;
-use crate::os::own_file::OwnFile;
-use crate::os::storage::Disk;
-use crate::store::header::{Header, Use};
+use crate::store::header::{self, Header};
 use crate::store::relocate;
+use crate::units::HEADER_SIZE;
 use crate::wal::WalTail;
-use crate::wal::files::Files;
 
-pub(in crate::heap) fn open_found(
-    options: &Options,
-    path: &Path,
-    file: OwnFile,
-    header: Header,
-    disk: &Arc<dyn Disk>,
-) -> Result<Builder> {
-    let have = file.metadata().map_err(|e| Error::io(format!("looking at {}", path.display()), e))?.len();
-    if have < header.mapped {
-        return Err(Error::Truncated { path: path.to_owned(), have, need: header.mapped });
-    }
-    check_use(options, path, &file, &header)?;
-    let leftover = WalTail::read(&**disk, &header.wal_identity()).map_err(|error| match error {
-        // Perhaps it lies beside the heap elsewhere.
-        Error::LogMissing { .. } => disk.may_have_log().err().unwrap_or(error),
-        error => error,
-    })?;
-    if options.read_only {
-        // What a killed process has left may be in the page cache only, and what is shown must not be lost.
-        if leftover.transactions() > 0
-            && let Ok(Some(log)) = disk.open_log()
-        {
-            // SURVIVES unreached: only real files are opened to be read.
-            log.sync().map_err(|e| Error::io(format!("syncing {}", disk.log_path().display()), e))?;
-        }
-        let mapping = relocate::reserve(options.base, &header, Backing::Private { file })?;
-        let mut builder = Builder::existing(mapping, Medium::Process, header, &leftover)?;
-        builder.recovered.replayed += leftover.transactions();
-        return Ok(builder);
-    }
-    let chosen = choose(options, &file)?;
-    if matches!(chosen, Chosen::Wal) {
-        disk.may_have_log()?;
-    }
-    holes::fill(&file, path, header.mapped)?;
-    let place = Place { path, file: &file, base: options.base };
-    let mut header = wal::settle(&place, header, disk, &leftover)?;
-    let mut builder = match chosen {
-        Chosen::Mapped(medium, sync) => {
-            tracing::info!(path = %path.display(), ?medium, "opened a heap");
-            // With `MAP_SYNC`, no sync can have failed, and recovery makes durable what it reads.
-            if !sync {
-                wal::make_durable_to_map(&**disk, &header, is_tmpfs(&file))?;
+/// A heap as its header and its log describe it, which have been read.
+#[derive(Clone)]
+pub(super) struct Found<'a> {
+    pub(super) options: &'a Options,
+    pub(super) place: &'a dyn Place,
+    pub(super) header: Header,
+    /// What is in the log, and not in the heap's file.
+    pub(super) tail: Arc<WalTail>,
+}
+
+impl<'a> Found<'a> {
+    /// `None` if there is no heap yet.
+    pub(super) fn read(options: &'a Options, place: &'a dyn Place) -> Result<Option<Found<'a>>> {
+        let not_a_heap = || Error::NotAHeap { path: place.path().to_owned() };
+        let error = |e| Error::io(format!("reading {}", place.path().display()), e);
+        let mut bytes = vec![0; HEADER_SIZE as usize];
+        let have = place.read_start(&mut bytes).map_err(error)?;
+        let header = match header::read(&bytes[..have], place.path())? {
+            header::Found::Header(header) => header,
+            header::Found::Nothing if options.read_only => return Err(not_a_heap()),
+            // Files of other kinds begin with zeros, too. The first thing that a creation stores is the magic.
+            header::Found::Nothing
+                if bytes.iter().all(|&byte| byte == 0) && !place.is_zero().map_err(error)? =>
+            {
+                return Err(not_a_heap());
             }
-            wal::retire_old_log(&mut header, &**disk)?;
-            place.open(medium, sync, header)?
+            header::Found::Nothing => return Ok(None),
+        };
+        place.check_use(options, &header)?;
+        let tail = place.disk().map_or(Ok(WalTail::default()), |disk| {
+            WalTail::read(&**disk, &header.wal_identity()).map_err(|error| match error {
+                // Perhaps it lies beside the heap elsewhere.
+                Error::LogMissing { .. } => disk.may_have_log().err().unwrap_or(error),
+                error => error,
+            })
+        })?;
+        Ok(Some(Found { options, place, header, tail: Arc::new(tail) }))
+    }
+
+    /// Reads what there is in the heap, at the addresses that it is going to have, or first of all.
+    pub(super) fn survey(self) -> Result<Surveyed<'a>> {
+        let Found { options, place, header, tail } = self;
+        let mut view = if options.read_only { View::Private } else { place.first_view() };
+        let base = options.base.filter(|_| !moves_twice(options, &header));
+        let mut mapping = place.reserve(base, &header, view)?;
+        if tail.ranges().next().is_some() {
+            // A mapping that stores go to must not show what is not in the file.
+            view = View::Private;
+            mapping.show(place.backing(view));
         }
-        Chosen::Wal => wal::open(options, &place, header, disk)?,
-    };
-    builder.recovered.replayed += leftover.transactions();
-    Ok(builder)
-}
-
-/// Refuses a heap in use that may be torn: a copy of one, or one that the kernel has not written to its disk.
-fn check_use(options: &Options, path: &Path, file: &File, header: &Header) -> Result<()> {
-    if header.in_use == Use::Closed || options.restored {
-        return Ok(());
-    }
-    // A file that cannot be looked at is one that nothing is known of.
-    let now = Identity::of(file).unwrap_or_default();
-    let boot = boot_id();
-    // Files in memory do not outlive their boot, and the name of a tmpfs is made when it is mounted.
-    let named = header.identity.file_system;
-    let same_boot =
-        is_same_boot(header.boot, boot) || is_tmpfs(file) && named != 0 && named == now.file_system;
-    if header.identity.is_other(&now, same_boot, header.in_use == Use::Process) {
-        return Err(Error::Copied { path: path.to_owned() });
-    }
-    if header.in_use != Use::Process || same_boot || options.verify {
-        Ok(())
-    } else if header.boot == 0 || boot == 0 {
-        Err(Error::BootUnknown { path: path.to_owned() })
-    } else {
-        Err(Error::NotClosed)
+        let mut contents = Contents::read(mapping, header, &tail)?;
+        contents.counts.replayed = tail.transactions();
+        Ok(Surveyed { options, place, tail, view, contents })
     }
 }
 
-/// A heap of its own in memory, with its logs replayed: nothing in the file is changed.
-pub(in crate::heap) fn open_private(
-    options: &Options,
-    path: &Path,
-    file: OwnFile,
-    header: Header,
-) -> Result<Heap> {
-    let files =
-        Files::new(file.clone(), path).map_err(|e| Error::io(format!("opening {}", path.display()), e))?;
-    let disk: Arc<dyn Disk> = Arc::new(files);
-    Ok(open_found(options, path, file, header, &disk)?.finish(options, None))
+/// Whether the heap must first complete a relocation elsewhere before it can get the addresses that are wanted.
+pub(super) fn moves_twice(options: &Options, header: &Header) -> bool {
+    !options.read_only && relocate::has_no_room(header, options.base)
+}
+
+/// A heap of which all metadata have been read and found good, as they will be when its logs are replayed.
+pub(super) struct Surveyed<'a> {
+    pub(super) options: &'a Options,
+    pub(super) place: &'a dyn Place,
+    pub(super) tail: Arc<WalTail>,
+    /// How it is mapped.
+    pub(super) view: View,
+    pub(super) contents: Contents,
 }

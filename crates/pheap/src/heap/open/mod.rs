@@ -1,51 +1,43 @@
-//! Opening a heap: in a file, in memory, or on the simulated medium.
+//! Opening a heap: in a file, in memory, or on the simulated medium. It goes through stages, of which each owns what it has learnt, and is used up by the next one:
 //!
-//! | file | |
-//! |---|---|
-//! | here | which of the others a file comes to |
-//! | [`found`] | a file in which there is a heap |
-//! | [`verify`], [`lost`] | is it a good one? |
-//! | [`choose`] | which durability it gets |
-//! | [`wal`] | what a write-ahead log needs before and after |
-//! | [`place`] | where it is mapped |
-//! | [`survey`] | what there is in it |
-//! | [`builder`] | reading, recovering, relocating, and the open heap |
+//! | stage | is known | file |
+//! |---|---|---|
+//! | [`Found`] | the header, and what the log holds besides | [`found`] |
+//! | [`Surveyed`](found::Surveyed) | all metadata, as they will be when the logs are replayed: it is a good heap, and has its addresses | [`contents`], [`survey`] |
+//! | [`Plan`](plan::Plan) | the durability, and how the file becomes ready for it | [`plan`], [`choose`] |
+//! | [`Recovered`] | the file is ready, and says that it is in use | [`contents`], [`wal`] |
+//! | [`Heap`] | | [`contents`] |
+//!
+//! Nothing is changed before there is a plan. What differs between a file and a simulated medium is in [`place`]. [`create`] makes a heap where there is none, [`verify`] checks one
+//! more than the survey does.
 
-mod builder;
 pub(super) mod choose;
+mod contents;
+mod create;
 mod found;
 mod lost;
 mod place;
+mod plan;
 #[cfg(feature = "sim")]
 mod simulated;
 mod survey;
 mod verify;
 mod wal;
 
-use builder::{Builder, new_header};
-use choose::{Chosen, choose};
-use found::open_found;
-use place::Place;
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read};
+use std::fs::OpenOptions;
 use std::path::Path;
 use std::sync::Arc;
 
 use super::Heap;
 use super::options::Options;
 use crate::error::{Error, Result};
-use crate::media::{Medium, SyncedFile};
 use crate::os::file_lock::OpenFile;
-use crate::os::mapping::Backing;
 use crate::os::own_file::OwnFile;
 use crate::os::regular;
-use crate::os::storage::Disk;
-use crate::store::header;
-use crate::store::header::Found;
-use crate::store::relocate;
-use crate::units::HEADER_SIZE;
-use crate::wal::WalTail;
 use crate::wal::files::Files;
+use contents::Recovered;
+use found::Found;
+use place::{InFile, Place};
 
 impl Options {
     /// Opens the heap in the file at `path`: creates it if there is none, recovers it if its last user crashed.
@@ -66,8 +58,15 @@ impl Options {
     /// [`Error::OutOfSpace`], [`Error::AddressInUse`], [`Error::Io`].
     pub fn in_memory(&self) -> Result<Heap> {
         self.check()?;
-        open_memory(self)
+        Ok(create::create_in_memory(self)?.finish(self, None))
     }
+}
+
+/// From what lies at a place to a heap that is ready.
+fn open(options: &Options, place: &dyn Place) -> Result<Recovered> {
+    let Some(found) = Found::read(options, place)? else { return create::create(options, place) };
+    verify::verify(&found)?;
+    found.survey()?.plan()?.recover()
 }
 
 fn open_file(options: &Options, path: &Path) -> Result<Heap> {
@@ -75,8 +74,11 @@ fn open_file(options: &Options, path: &Path) -> Result<Heap> {
     how.read(true).write(!options.read_only).create(!options.read_only).truncate(false);
     let file = OwnFile::open(|| regular::open(&mut how, path))?;
     let lock = OpenFile::lock(&file, path, options.read_only)?;
-    match open_locked(options, path, file.clone()) {
-        Ok(builder) => Ok(builder.finish(options, Some(lock))),
+    let recovered = Files::new(file.clone(), path)
+        .map_err(|e| Error::io(format!("opening {}", path.display()), e))
+        .and_then(|files| open(options, &InFile { path, file: file.clone(), disk: Arc::new(files) }));
+    match recovered {
+        Ok(recovered) => Ok(recovered.finish(options, Some(lock))),
         Err(error) => {
             // A child that another thread has just made shares the lock until it runs another program.
             let _ = file.unlock();
@@ -84,94 +86,4 @@ fn open_file(options: &Options, path: &Path) -> Result<Heap> {
             Err(error)
         }
     }
-}
-
-/// Opens the heap in a file that nobody else has.
-fn open_locked(options: &Options, path: &Path, file: OwnFile) -> Result<Builder> {
-    let found = read_header(&file, path)?;
-    let again = |e| Error::io(format!("opening {}", path.display()), e);
-    let disk: Arc<dyn Disk> = Arc::new(Files::new(file.clone(), path).map_err(again)?);
-    match found {
-        Found::Header(header) => {
-            verify::verify(options, path, &file, &header)?;
-            open_found(options, path, file, header, &disk)
-        }
-        Found::Nothing if options.read_only => Err(Error::NotAHeap { path: path.to_owned() }),
-        Found::Nothing => create_file(options, path, file, &disk),
-    }
-}
-
-fn read_header(mut file: &File, path: &Path) -> Result<Found> {
-    let mut bytes = Vec::with_capacity(HEADER_SIZE as usize);
-    let io_error = |e| Error::io(format!("reading {}", path.display()), e);
-    (&mut file).take(HEADER_SIZE).read_to_end(&mut bytes).map_err(io_error)?;
-    let found = header::read(&bytes, path)?;
-    // Files of other kinds begin with zeros, too. The first thing that a creation stores is the magic.
-    if matches!(found, Found::Nothing)
-        && bytes.iter().all(|&b| b == 0)
-        && !rest_is_zero(file).map_err(io_error)?
-    {
-        return Err(Error::NotAHeap { path: path.to_owned() });
-    }
-    Ok(found)
-}
-
-/// Whether the file is zero from here on.
-fn rest_is_zero(mut file: &File) -> io::Result<bool> {
-    let mut buffer = vec![0; 1 << 20];
-    loop {
-        match file.read(&mut buffer)? {
-            0 => return Ok(true),
-            n if buffer[..n].iter().any(|&b| b != 0) => return Ok(false),
-            _ => {}
-        }
-    }
-}
-
-fn create_file(options: &Options, path: &Path, file: OwnFile, disk: &Arc<dyn Disk>) -> Result<Builder> {
-    let header = new_header(options);
-    if header.mapped > options.max_size {
-        return Err(Error::OutOfSpace { reason: "the maximal size is less than one arena".to_owned() });
-    }
-    // A log of a heap that is gone may be all that is left of it.
-    WalTail::read(&**disk, &header.wal_identity())?;
-    wal::remove_old_log(&**disk)?;
-    let place = Place { path, file: &file, base: options.base };
-    let mut mapping = relocate::reserve(options.base, &header, place.shared(false))?;
-    // Cuts off what an interrupted creation left.
-    mapping.grow_file(0, header.mapped)?;
-    let chosen = choose(options, &file)?;
-    if matches!(chosen, Chosen::Wal) {
-        disk.may_have_log().inspect_err(|_| {
-            let _ = file.set_len(0); // as it was
-        })?;
-    }
-    // SURVIVES unreached: a simulated disk has no directory; `ci/power-cut.sh` is for this.
-    sync_directory(path)?;
-    match chosen {
-        Chosen::Mapped(medium, sync) => {
-            tracing::info!(path = %path.display(), ?medium, "created a heap");
-            mapping.set_sync(sync);
-            Builder::new(mapping, medium, header)
-        }
-        Chosen::Wal => {
-            let header = wal::create(mapping, SyncedFile::new(disk.data()), header)?;
-            wal::open(options, &place, header, disk)
-        }
-    }
-}
-
-fn open_memory(options: &Options) -> Result<Heap> {
-    let header = new_header(options);
-    let mapping = relocate::reserve(options.base, &header, Backing::Memory)?;
-    Ok(Builder::new(mapping, Medium::Process, header)?.finish(options, None))
-}
-
-/// Makes the name of a new file durable.
-fn sync_directory(path: &Path) -> Result<()> {
-    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // SURVIVES unreached: see the call of this.
-    File::open(parent)
-        .and_then(|directory| directory.sync_all())
-        .map_err(|e| Error::io(format!("syncing the directory {}", parent.display()), e))
 }

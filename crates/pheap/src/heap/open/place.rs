@@ -1,51 +1,207 @@
-//! Where a heap is opened.
+//! Where a heap lies: what its opening asks of a file, or of a simulated medium.
 
+#![deny(clippy::wildcard_enum_match_arm)]
+
+use std::fs::File;
+use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
-use super::builder::Builder;
-use crate::error::Result;
-use crate::media::Medium;
-use crate::os::mapping::Backing;
+use super::choose::{Chosen, choose};
+use crate::error::{Error, Result};
+use crate::heap::options::Options;
+use crate::os::file_system::is_tmpfs;
+use crate::os::holes;
+use crate::os::identity::{Identity, boot_id, is_same_boot};
+use crate::os::mapping::{Backing, Mapping};
 use crate::os::own_file::OwnFile;
-use crate::store::header::Header;
+use crate::os::random;
+use crate::os::storage::Disk;
+use crate::store::arena::Arena;
+use crate::store::header::{Header, Use};
 use crate::store::relocate;
-use crate::wal::WalTail;
+use crate::units::HEADER_SIZE;
 
-/// A file, and where it is to be mapped.
-pub(in crate::heap) struct Place<'a> {
-    pub(in crate::heap) path: &'a Path,
-    pub(in crate::heap) file: &'a OwnFile,
-    pub(in crate::heap) base: Option<u64>,
+/// What a mapping of a heap is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum View {
+    /// To be read only: what is stored there stays in this process.
+    Private,
+    /// To store to the medium itself; `sync` is for `MAP_SYNC`.
+    Shared { sync: bool },
+    /// To make the file ready for a log: each fence syncs it.
+    Synced,
+    /// To be used with a log.
+    Logged,
 }
 
-impl Place<'_> {
-    pub(in crate::heap) fn shared(&self, sync: bool) -> Backing {
-        Backing::Shared { file: self.file.clone(), path: self.path.to_owned(), sync }
+/// Where a heap lies.
+pub(super) trait Place {
+    /// For messages.
+    fn path(&self) -> &Path;
+
+    /// The file, and the place for a log beside it, if there are such.
+    fn disk(&self) -> Option<&Arc<dyn Disk>>;
+
+    /// The file of the operating system, if it is one.
+    fn file(&self) -> Option<&OwnFile> {
+        None
     }
 
-    /// Opens a heap whose file stores go to.
-    pub(in crate::heap) fn open(&self, medium: Medium, sync: bool, header: Header) -> Result<Builder> {
-        if let Some(base) = self.base
-            && relocate::has_no_room(&header, self.base)
-        {
-            // The first opening changes how the heap is in use, so that the second one should not fail.
-            drop(relocate::reserve_at(base, header.reserved, Backing::Memory)?);
+    /// Reads what there is of the header.
+    fn read_start(&self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.disk().map_or(Ok(0), |disk| disk.data().read_up_to(bytes, 0))
+    }
+
+    /// Whether there is nothing but zeros behind the header.
+    fn is_zero(&self) -> io::Result<bool> {
+        let Some(disk) = self.disk() else { return Ok(true) };
+        let (data, mut at, mut buffer) = (disk.data(), HEADER_SIZE, vec![0; 1 << 20]);
+        loop {
+            match data.read_up_to(&mut buffer, at)? {
+                0 => return Ok(true),
+                n if buffer[..n].iter().any(|&byte| byte != 0) => return Ok(false),
+                n => at += n as u64,
+            }
         }
-        open_in_place(header, self.base, |header, base| {
-            let mapping = relocate::reserve(base, &header, self.shared(sync))?;
-            Builder::existing(mapping, medium.clone(), header, &WalTail::default())
-        })
+    }
+
+    /// The header of a heap that is made here.
+    fn new_header(&self, options: &Options) -> Result<Header> {
+        Ok(new_header(options))
+    }
+
+    /// Refuses a heap that is not whole, or may be torn.
+    fn check_use(&self, options: &Options, header: &Header) -> Result<()>;
+
+    /// How the heap is going to be used.
+    fn choose(&self, options: &Options) -> Result<Chosen>;
+
+    /// What a mapping shows.
+    fn backing(&self, view: View) -> Backing;
+
+    /// How a heap is mapped to find out what is in it, if its file has everything and may be written.
+    fn first_view(&self) -> View {
+        View::Shared { sync: false }
+    }
+
+    /// Reserves addresses.
+    fn reserve(&self, base: Option<u64>, header: &Header, view: View) -> Result<Mapping> {
+        relocate::reserve(base, header, self.backing(view))
+    }
+
+    /// Makes what lies there as long as a new heap, and zero. `mapping` was reserved for it.
+    fn begin(&self, mapping: &Mapping, header: &Header) -> Result<()>;
+
+    /// Sees to it that there is room for all of a heap that was found. Changes no byte of it.
+    fn fill(&self, header: &Header) -> Result<()>;
+}
+
+/// Fails if a file is shorter than the heap in it.
+pub(super) fn check_length(path: &Path, have: io::Result<u64>, header: &Header) -> Result<()> {
+    let have = have.map_err(|e| Error::io(format!("looking at {}", path.display()), e))?;
+    if have < header.mapped {
+        return Err(Error::Truncated { path: path.to_owned(), have, need: header.mapped });
+    }
+    Ok(())
+}
+
+/// A file that nobody else has.
+pub(super) struct InFile<'a> {
+    pub(super) path: &'a Path,
+    pub(super) file: OwnFile,
+    pub(super) disk: Arc<dyn Disk>,
+}
+
+impl Place for InFile<'_> {
+    fn path(&self) -> &Path {
+        self.path
+    }
+
+    fn disk(&self) -> Option<&Arc<dyn Disk>> {
+        Some(&self.disk)
+    }
+
+    fn file(&self) -> Option<&OwnFile> {
+        Some(&self.file)
+    }
+
+    /// A copy of a heap in use may be torn, and so may be what the kernel has not written to its disk.
+    fn check_use(&self, options: &Options, header: &Header) -> Result<()> {
+        check_length(self.path, self.disk.data().len(), header)?;
+        if header.in_use == Use::Closed || options.restored {
+            return Ok(());
+        }
+        // A file that cannot be looked at is one that nothing is known of.
+        let now = Identity::of(&self.file).unwrap_or_default();
+        let boot = boot_id();
+        // Files in memory do not outlive their boot, and the name of a tmpfs is made when it is mounted.
+        let named = header.identity.file_system;
+        let same_boot =
+            is_same_boot(header.boot, boot) || is_tmpfs(&self.file) && named != 0 && named == now.file_system;
+        if header.identity.is_other(&now, same_boot, header.in_use == Use::Process) {
+            return Err(Error::Copied { path: self.path.to_owned() });
+        }
+        if header.in_use != Use::Process || same_boot || options.verify {
+            Ok(())
+        } else if header.boot == 0 || boot == 0 {
+            Err(Error::BootUnknown { path: self.path.to_owned() })
+        } else {
+            Err(Error::NotClosed)
+        }
+    }
+
+    fn choose(&self, options: &Options) -> Result<Chosen> {
+        choose(options, &self.file)
+    }
+
+    fn backing(&self, view: View) -> Backing {
+        let (file, path) = (self.file.clone(), self.path.to_owned());
+        match view {
+            View::Private => Backing::Private { file },
+            View::Shared { sync } => Backing::Shared { file, path, sync },
+            View::Synced => Backing::Shared { file, path, sync: false },
+            View::Logged => Backing::Logged { file, path },
+        }
+    }
+
+    fn begin(&self, mapping: &Mapping, header: &Header) -> Result<()> {
+        // Cuts off what an interrupted creation left.
+        mapping.grow_file(0, header.mapped)
+    }
+
+    fn fill(&self, header: &Header) -> Result<()> {
+        holes::fill(&self.file, self.path, header.mapped)
     }
 }
 
-/// Opens a heap whose medium stores go to, at `base`, by `open`: twice, if a relocation must be completed first.
-pub(in crate::heap) fn open_in_place(
-    mut header: Header,
-    base: Option<u64>,
-    open: impl Fn(Header, Option<u64>) -> Result<Builder>,
-) -> Result<Builder> {
-    if relocate::has_no_room(&header, base) {
-        header = open(header, None)?.into_header()?;
+/// Makes the name of a new file durable.
+pub(super) fn sync_directory(path: &Path) -> Result<()> {
+    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // SURVIVES unreached: see the call of this.
+    File::open(parent)
+        .and_then(|directory| directory.sync_all())
+        .map_err(|e| Error::io(format!("syncing the directory {}", parent.display()), e))
+}
+
+/// The header of a new heap.
+pub(super) fn new_header(options: &Options) -> Header {
+    let [a, b, salt] = random();
+    let unit = options.arena_size;
+    Header {
+        sequence: 0,
+        uuid: u128::from(a) | u128::from(b) << 64,
+        arena_unit: unit,
+        mapped: Arena::size_for(0, 1, unit),
+        reserved: options.reserve,
+        salt,
+        bases: Vec::new(),
+        boot: 0,
+        in_use: Use::Closed,
+        types: 0,
+        live_slots: (0, 0),
+        log: 0,
+        identity: Identity::default(),
+        log_nonce: 0,
     }
-    open(header, base)
 }

@@ -1,40 +1,40 @@
-//! Opening a heap on a simulated medium.
+//! Opening a heap on a simulated medium: by the same stages as one in a file.
 
+#![deny(clippy::wildcard_enum_match_arm)]
+
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::wal;
+use super::choose::Chosen;
+use super::place::{Place, View, check_length, new_header};
 use crate::error::{Error, Result};
 use crate::faults::Lab;
-use crate::heap::open::builder::{Builder, new_header};
-use crate::heap::open::place::open_in_place;
 use crate::heap::options::Durability;
 use crate::heap::{Heap, Options};
-use crate::media::{Medium, SyncedFile};
+use crate::media::Medium;
 use crate::os::mapping::{Backing, Mapping};
-use crate::os::storage::{Disk, Storage};
+use crate::os::storage::Disk;
 use crate::sim::disk::SimDisk;
 use crate::sim::{Sim, Source, Tuning};
-use crate::store::header;
-use crate::store::header::{Found, Header, Use};
+use crate::store::header::{Header, Use};
 use crate::store::relocate;
 use crate::units::HEADER_SIZE;
-use crate::units::PAGE;
-use crate::wal::{WalTail, write_again};
+use crate::wal::write_again;
 
 impl Options {
     /// A heap on a simulated medium, mapped at the address that the image was made for.
     #[doc(hidden)]
     pub fn simulate(&self, sim: &Arc<Sim>) -> Result<Heap> {
         self.check()?;
-        open_simulated(self, sim)
+        Ok(super::open(self, &InMemory(sim.clone()))?.finish(self, None))
     }
 
     /// A heap with a write-ahead log on a simulated disk. It makes no checkpoint by itself, unless its log is full.
     #[doc(hidden)]
     pub fn simulate_disk(&self, disk: &Arc<SimDisk>) -> Result<Heap> {
         self.check()?;
-        open_disk(self, disk.clone())
+        Ok(super::open(self, &OnDisk(disk.clone()))?.finish(self, None))
     }
 
     /// Other numbers than those that are shipped.
@@ -57,124 +57,139 @@ impl Heap {
     }
 }
 
-fn open_simulated(options: &Options, sim: &Arc<Sim>) -> Result<Heap> {
-    let path = Path::new("<simulated>");
-    let mut first = vec![0; (sim.len() as usize).min(HEADER_SIZE as usize)];
-    sim.read(&mut first, 0);
-    let found = header::read(&first, path)?;
-    if matches!(found, Found::Nothing) && first.iter().all(|&byte| byte == 0) && !sim.is_zero() {
-        // As for files: those of other kinds begin with zeros, too.
-        return Err(Error::NotAHeap { path: path.to_owned() });
-    }
-    let header = match &found {
-        Found::Header(header) => header.clone(),
-        Found::Nothing => Header { uuid: 1, salt: 0x5eed, ..new_header(options) },
-    };
-    let map = |header: &Header, base| reserve(header, base, Source::Memory(sim.clone()));
-    let medium = Medium::Sim(sim.clone(), Lab);
-    let len = header.mapped.max(sim.len()).next_multiple_of(PAGE);
-    if len > header.mapped && matches!(found, Found::Header(_)) {
-        // A longer file than the header knows: its end was never used.
-        sim.truncate(header.mapped as usize / 8);
-    }
-    let builder = match found {
-        Found::Header(_) => open_in_place(header, options.base, |header, base| {
-            Builder::existing(map(&header, base)?, medium.clone(), header, &WalTail::default())
-        })?,
-        Found::Nothing => {
-            sim.truncate(0);
-            Builder::new(map(&header, options.base)?, medium, header)?
-        }
-    };
-    Ok(builder.finish(options, None))
+fn path() -> &'static Path {
+    Path::new("<simulated>")
+}
+
+/// Of each run the same.
+fn header(options: &Options) -> Header {
+    Header { uuid: 1, salt: 0x5eed, ..new_header(options) }
 }
 
 /// Reserves the addresses of a heap.
-fn reserve(header: &Header, base: Option<u64>, source: Source) -> Result<Mapping> {
+fn reserve(base: Option<u64>, header: &Header, backing: Backing) -> Result<Mapping> {
     let base = base.unwrap_or_else(|| header.bases.first().copied().unwrap_or(BASE));
-    relocate::reserve_at(base, header.reserved, Backing::Simulated(Box::new(source), Lab))
+    relocate::reserve_at(base, header.reserved, backing)
 }
 
-/// Whether a file holds nothing but zeros.
-fn is_zero(file: &dyn Storage) -> Result<bool> {
-    let error = |e| Error::io("reading the simulated file", e);
-    let mut bytes = vec![0; file.len().map_err(error)? as usize];
-    file.read_up_to(&mut bytes, 0).map_err(error)?;
-    Ok(bytes.iter().all(|&byte| byte == 0))
+/// Memory whose cache lines are written back.
+pub(super) struct InMemory(pub(super) Arc<Sim>);
+
+impl Place for InMemory {
+    fn path(&self) -> &Path {
+        path()
+    }
+
+    fn disk(&self) -> Option<&Arc<dyn Disk>> {
+        None
+    }
+
+    fn read_start(&self, bytes: &mut [u8]) -> io::Result<usize> {
+        let have = (self.0.len() as usize).min(bytes.len());
+        self.0.read(&mut bytes[..have], 0);
+        Ok(have)
+    }
+
+    fn is_zero(&self) -> io::Result<bool> {
+        Ok(self.0.is_zero())
+    }
+
+    fn new_header(&self, options: &Options) -> Result<Header> {
+        Ok(header(options))
+    }
+
+    fn check_use(&self, _options: &Options, _header: &Header) -> Result<()> {
+        Ok(())
+    }
+
+    fn choose(&self, _options: &Options) -> Result<Chosen> {
+        Ok(Chosen::Mapped(Medium::Sim(self.0.clone(), Lab), false))
+    }
+
+    fn backing(&self, _view: View) -> Backing {
+        Backing::Simulated(Box::new(Source::Memory(self.0.clone())), Lab)
+    }
+
+    fn reserve(&self, base: Option<u64>, header: &Header, view: View) -> Result<Mapping> {
+        reserve(base, header, self.backing(view))
+    }
+
+    fn begin(&self, _mapping: &Mapping, _header: &Header) -> Result<()> {
+        self.0.truncate(0);
+        Ok(())
+    }
+
+    fn fill(&self, header: &Header) -> Result<()> {
+        // What is longer than the header knows was never used.
+        if self.0.len() > header.mapped {
+            self.0.truncate(header.mapped as usize / 8);
+        }
+        Ok(())
+    }
 }
 
-/// Opens a heap with a write-ahead log, whose map is a copy of the file; or, with [`Durability::Process`], one whose map is the page cache.
-fn open_disk(options: &Options, disk: Arc<dyn Disk>) -> Result<Heap> {
-    let data = disk.data();
-    let path = Path::new("<simulated>");
-    let mut first = vec![0; HEADER_SIZE as usize];
-    let have = data.read_up_to(&mut first, 0).map_err(|e| Error::io("reading the simulated file", e))?;
-    let map = |header: &Header, base| reserve(header, base, Source::Disk(disk.data()));
-    let synced = || SyncedFile::new(disk.data());
-    let nothing = WalTail::default();
-    let mut replayed = 0;
-    let found = header::read(&first[..have], path)?;
-    if matches!(found, Found::Nothing) && first.iter().all(|&byte| byte == 0) && !is_zero(&*data)? {
-        return Err(Error::NotAHeap { path: path.to_owned() });
+/// A disk with a file, and one for its log. With [`Durability::Process`] the file is mapped and shared: what is stored is in the page cache.
+pub(super) struct OnDisk(pub(super) Arc<dyn Disk>);
+
+impl Place for OnDisk {
+    fn path(&self) -> &Path {
+        path()
     }
-    let is_mapped = options.durability == Durability::Process;
-    let mut header = match found {
-        Found::Nothing if is_mapped => return Err(Error::Unsupported("a simulated heap is made with a log")),
-        Found::Nothing => {
-            let header = Header { uuid: 1, salt: 0x5eed, ..new_header(options) };
-            WalTail::read(&*disk, &header.wal_identity())?;
-            wal::remove_old_log(&*disk)?;
-            let mapping = map(&header, options.base)?;
-            let error = |e| Error::io("making the simulated file", e);
-            // Of a real file, what an interrupted creation left is cut off, so that no part of it is in the page cache only.
-            if !is_zero(&*data)? {
-                write_again(&*data, 0).map_err(error)?;
-            }
-            mapping.grow_file(data.len().map_err(error)?.min(header.mapped), header.mapped)?;
-            wal::create(mapping, synced(), header)?
+
+    fn disk(&self) -> Option<&Arc<dyn Disk>> {
+        Some(&self.0)
+    }
+
+    fn new_header(&self, options: &Options) -> Result<Header> {
+        if options.durability == Durability::Process {
+            return Err(Error::Unsupported("a simulated heap is made with a log"));
         }
-        Found::Header(header) => {
-            let have = data.len().map_err(|e| Error::io("looking at the simulated file", e))?;
-            if have < header.mapped {
-                return Err(Error::Truncated { path: path.to_owned(), have, need: header.mapped });
-            }
-            let leftover = WalTail::read(&*disk, &header.wal_identity())?;
-            replayed = leftover.transactions();
-            // Each opening is of another boot, but for those that are told that it is not.
-            if header.in_use == Use::Process && !options.verify {
-                return Err(Error::NotClosed);
-            }
-            if header.in_use == Use::Wal {
-                drop(Builder::existing(map(&header, None)?, Medium::Process, header.clone(), &leftover)?);
-                wal::settle_checked(header, &*disk, &leftover)?
-            } else {
-                header
-            }
+        Ok(header(options))
+    }
+
+    fn check_use(&self, options: &Options, header: &Header) -> Result<()> {
+        check_length(path(), self.0.data().len(), header)?;
+        // Each opening is of another boot, but for those that are told that it is not.
+        if header.in_use == Use::Process && !options.verify { Err(Error::NotClosed) } else { Ok(()) }
+    }
+
+    fn choose(&self, options: &Options) -> Result<Chosen> {
+        let is_mapped = options.durability == Durability::Process;
+        Ok(if is_mapped { Chosen::Mapped(Medium::Process, false) } else { Chosen::Wal })
+    }
+
+    /// A copy: the file changes before it is used.
+    fn first_view(&self) -> View {
+        View::Private
+    }
+
+    fn backing(&self, view: View) -> Backing {
+        let data = self.0.data();
+        let source = match view {
+            View::Shared { .. } => Source::Mapped(data),
+            View::Private | View::Synced | View::Logged => Source::Disk(data),
+        };
+        Backing::Simulated(Box::new(source), Lab)
+    }
+
+    fn reserve(&self, base: Option<u64>, header: &Header, view: View) -> Result<Mapping> {
+        reserve(base, header, self.backing(view))
+    }
+
+    fn begin(&self, mapping: &Mapping, header: &Header) -> Result<()> {
+        let (data, error) = (self.0.data(), |e| Error::io("making the simulated file", e));
+        let mut start = [0; HEADER_SIZE as usize];
+        data.read_up_to(&mut start, 0).map_err(error)?;
+        // Of a real file, what an interrupted creation left is cut off, so that no part of it is in the page cache only.
+        if start.iter().any(|&byte| byte != 0) || !self.is_zero().map_err(error)? {
+            write_again(&*data, 0).map_err(error)?;
         }
-    };
-    if is_mapped {
-        wal::make_durable_to_map(&*disk, &header, false)?;
-        wal::retire_old_log(&mut header, &*disk)?;
-        let builder = open_in_place(header, options.base, |header, base| {
-            let source = Source::Mapped(disk.data());
-            Builder::existing(reserve(&header, base, source)?, Medium::Process, header, &nothing)
-        })?;
-        return Ok(builder.finish(options, None));
+        mapping.grow_file(data.len().map_err(error)?.min(header.mapped), header.mapped)
     }
-    let mut mapping = map(&header, options.base)?;
-    if header.in_use != Use::Closed || header.bases != [mapping.base().addr() as u64] {
-        drop(mapping);
-        wal::make_durable_to_prepare(&*disk, &header)?;
-        header = wal::close(open_in_place(header, options.base, |header, base| {
-            let mapping = map(&header, base)?;
-            let medium = Medium::Synced(Arc::new(synced()));
-            Builder::existing(mapping, medium, header, &nothing)
-        })?)?;
-        mapping = map(&header, options.base)?;
+
+    fn fill(&self, _header: &Header) -> Result<()> {
+        Ok(())
     }
-    let mut builder = wal::open_at(options, mapping, header, &disk)?;
-    builder.recovered.replayed += replayed;
-    Ok(builder.finish(options, None))
 }
 
 #[cfg(test)]

@@ -1,28 +1,26 @@
 //! Checking a file before it is opened.
 
-use std::path::Path;
-
+use super::found::Found;
 use super::lost;
 use crate::error::{Error, Result};
-use crate::heap::options::Options;
-use crate::os::own_file::OwnFile;
-use crate::store::header::{Header, Use};
+use crate::store::header::Use;
 
-/// For [`Options::verify`]: checks a file before it is opened, and before anything in it is changed. Its logs are replayed in memory.
-pub(in crate::heap) fn verify(options: &Options, path: &Path, file: &OwnFile, header: &Header) -> Result<()> {
+/// For [`Options::verify`](crate::Options::verify): checks a file before it is opened, and before anything in it is changed.
+///
+/// What is checked is a heap whose logs are replayed and whose pointers lead to where it is mapped. The file has none of that yet, so it is a heap of its own, in memory, by the same stages.
+pub(super) fn verify(found: &Found<'_>) -> Result<()> {
+    let Found { options, place, header, .. } = found;
     let is_copy = options.restored && header.in_use != Use::Closed;
-    if !options.verify && !is_copy {
-        return Ok(());
-    }
-    let private = options.clone().read_only(true);
-    let heap = crate::heap::open::found::open_private(&private, path, file.clone(), header.clone())?;
+    let Some(file) = place.file().filter(|_| options.verify || is_copy) else { return Ok(()) };
+    let options = &(*options).clone().read_only(true);
+    let heap = Found { options, ..found.clone() }.survey()?.plan()?.recover()?.finish(options, None);
     let report = heap.check()?;
     // SURVIVES drop: a heap that was opened for this, and nobody else has.
     let arenas = heap.inner().tables.lock().arenas.clone();
     drop(heap);
     let mut problems = report.problems;
     if let Some(lost) = lost::lost_root(file, header, &arenas)
-        .map_err(|e| Error::io(format!("reading {}", path.display()), e))?
+        .map_err(|e| Error::io(format!("reading {}", place.path().display()), e))?
     {
         problems.insert(0, lost);
     }

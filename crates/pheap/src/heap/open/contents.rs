@@ -1,0 +1,326 @@
+//! What there is in a heap: read, recovered, and opened.
+
+#![deny(clippy::wildcard_enum_match_arm)]
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use super::survey::{Outlook, Surveyed, check_roots, free_pages, read_regions};
+use crate::alloc::bitmaps::LiveSlots;
+use crate::error::{Error, Result};
+use crate::faults::{Bug, bug};
+use crate::heap::close::Workers;
+use crate::heap::collections::Collections;
+use crate::heap::options::Options;
+use crate::heap::{Heap, HeapInner};
+use crate::media::{Media, Medium, MediumKind};
+use crate::os::file_lock::OpenFile;
+use crate::os::fork;
+use crate::os::identity::{Identity, boot_id};
+use crate::os::mapping::{Backing, Mapping};
+use crate::os::names::has_name;
+use crate::store::arena::{Arena, SpanEntry, SpanKind};
+use crate::store::header::{self, Header, Use};
+use crate::store::page_map::PageMap;
+use crate::store::pages::Pages;
+use crate::store::region_header::RegionHeader;
+use crate::store::relocate;
+use crate::store::spans::{Span, spans_in, write_entry};
+use crate::store::stored::Stored;
+use crate::store::types::TypeTable;
+use crate::store::words::Words;
+use crate::store::{OPEN, READ_ONLY, Store, Tables};
+use crate::sync::Mutex;
+use crate::txn::log::Log;
+use crate::txn::recovery::{self, read_logs, replay};
+use crate::units::PAGE;
+use crate::wal::WalTail;
+
+/// What there is in a heap. Read once, and true wherever the heap is mapped then.
+pub(super) struct Contents {
+    pub(super) mapping: Mapping,
+    /// What is mapped.
+    pub(super) heap: Words<'static>,
+    pub(super) header: Header,
+    pub(super) arenas: Vec<Arena>,
+    pub(super) spans: Vec<Span>,
+    pub(super) regions: Vec<Surveyed>,
+    pub(super) types: TypeTable,
+    pub(super) page_map: PageMap,
+    /// What is live, if an orderly close has stored it.
+    pub(super) live: Option<LiveSlots>,
+    /// What the logs of regions hold. They are mapped, and written by [`recover`](Self::recover) alone.
+    logged: recovery::Found,
+    pub(super) counts: recovery::Recovered,
+}
+
+/// A heap that needs nothing but to be opened.
+pub(super) struct Recovered {
+    pub(super) contents: Contents,
+    pub(super) medium: Medium,
+    pub(super) media: Media,
+    pub(super) pages: Pages,
+}
+
+impl Contents {
+    /// Reads what `mapping` shows, with what the `tail` of its log holds besides: then it is private. All of it is looked at, also what only logs know, and nothing is written.
+    pub(super) fn read(mapping: Mapping, header: Header, tail: &WalTail) -> Result<Contents> {
+        let heap = map(&mapping, &header)?;
+        for range in tail.ranges() {
+            let places = heap.slice(range.offset, range.words.len());
+            places.iter().zip(range.words).for_each(|(place, &word)| place.store(word, Ordering::Relaxed));
+        }
+        let page_map = PageMap::new(header.reserved)?;
+        let stored = Stored::of(&mapping, heap);
+        let mut arenas = Vec::new();
+        let mut start = 0;
+        while start < header.mapped {
+            let arena = Arena::read(stored, start, header.mapped, header.salt)?;
+            start = arena.end();
+            arenas.push(arena);
+        }
+        let spans = spans_in(stored, &arenas, &HashMap::new())?;
+        let mut regions = read_regions(stored, heap, &header, &spans)?;
+        let extents = spans.iter().filter(|span| span.entry.kind == SpanKind::Types);
+        let extents: HashMap<u64, u64> = extents.map(|span| (span.offset, span.bytes())).collect();
+        let types = TypeTable::read(heap, header.salt, header.types, |at| extents.get(&at).copied())?;
+        // SAFETY: the heap has its mapping for as long as there is what this returns, and until `recover` replays it, only the header is written. (Another mapping of the same place
+        // comes with the same content.)
+        let logged = unsafe { read_logs(&logs(mapping.base(), &header, &regions), header.mapped)? };
+        let Outlook { spans, roots } = Outlook::of(stored, header.salt, &arenas, spans, &regions, &logged)?;
+        for ((identity, _), root) in regions.iter_mut().zip(roots) {
+            (identity.root, identity.ty) = root;
+        }
+        if regions.iter().any(|(identity, _)| identity.ty as usize >= types.types.len()) {
+            return Err(Error::corrupt("a root is of a type that is not in the type table"));
+        }
+        check_roots(&regions, &spans, &types)?;
+        let live = LiveSlots::read(heap, &header);
+        let counts = recovery::Recovered::default();
+        Ok(Contents { mapping, heap, header, arenas, spans, regions, types, page_map, live, logged, counts })
+    }
+
+    /// Makes a heap of zeros, where nobody has one. `mapping` shows zeros.
+    pub(super) fn create(mapping: Mapping, medium: Medium, mut header: Header) -> Result<Recovered> {
+        let heap = map(&mapping, &header)?;
+        let page_map = PageMap::new(header.reserved)?;
+        let media = Media::new(medium.clone());
+        // SAFETY: so much was mapped there just now, and it stays so until another medium is told.
+        unsafe { medium.mapped(mapping.base(), header.mapped) };
+        let mut arena = Arena::new(0, header.mapped);
+        let mut pages = Pages::default();
+        pages.give(arena.first_free(), arena.end() - arena.first_free());
+        header.types = pages.take(PAGE).expect("an arena has pages");
+        arena.use_until(header.types + PAGE);
+        header.bases = vec![mapping.base().addr() as u64];
+        let entry = SpanEntry { kind: SpanKind::Types, slot: 0, pages: 1, ty: 0, region: 0 };
+        // The header, which makes all of it valid, is written last.
+        header::begin_creation(&media, heap)?;
+        write_entry(&media, heap, arena.entry(header.types), entry.to_words());
+        arena.write(&media, heap, header.salt);
+        // Before the header says that it is all there.
+        media.check_fences()?;
+        // SURVIVES unreached: only a real file that is mapped without `MAP_SYNC` has anything to sync here.
+        mapping.sync()?;
+        mark_in_use(&mapping, heap, &medium, &media, &mut header)?;
+        let contents = Contents {
+            arenas: vec![arena],
+            spans: vec![Span { offset: header.types, entry_at: arena.entry(header.types), entry }],
+            regions: Vec::new(),
+            types: TypeTable::create(header.types, PAGE),
+            page_map,
+            live: Some(LiveSlots::default()),
+            logged: nothing()?,
+            counts: recovery::Recovered::default(),
+            mapping,
+            heap,
+            header,
+        };
+        Ok(Recovered { contents, medium, media, pages })
+    }
+
+    /// Maps the same heap in another way, where it is or at another place.
+    pub(super) fn show(mut self, target: Option<Mapping>, backing: Backing) -> Result<Contents> {
+        if let Some(target) = target {
+            self.mapping = target;
+        }
+        self.mapping.show(backing);
+        self.heap = map(&self.mapping, &self.header)?;
+        for (identity, _) in &mut self.regions {
+            identity.header = RegionHeader::at(self.heap, identity.offset);
+        }
+        Ok(self)
+    }
+
+    /// Marks the heap as in use, replays its logs, clears what belongs to nobody, and moves it to where it is mapped.
+    pub(super) fn recover(mut self, medium: Medium) -> Result<Recovered> {
+        let Contents { mapping, heap, header, arenas, spans, regions, types, logged, counts, .. } = &mut self;
+        let (media, base, heap) = (Media::new(medium.clone()), mapping.base(), *heap);
+        // SAFETY: so much is mapped there, and stays so until another medium is told.
+        unsafe { medium.mapped(base, header.mapped) };
+        if media.needs_flush() {
+            // A process that was killed may have left stores in caches. What was decided relies on them, so they must not be lost any more. If it was
+            // killed when it had closed the heap, that is the header at most.
+            if header.in_use == Use::Closed {
+                header.persist_again(&media, heap);
+            } else {
+                mapping.sync_leftovers()?;
+            }
+        }
+        // From here on the file changes.
+        let moves = relocate::rebase(header, base.addr() as u64);
+        if !(moves && bug(Bug::MoveUnlisted)) {
+            mark_in_use(mapping, heap, &medium, &media, header)?;
+        }
+        let mut logs = logs(base, header, regions);
+        // SAFETY: nobody else has the heap until it is open; `Outlook` has refused entries that lie over a log.
+        let done = unsafe { replay(&media, mapping, &mut logs, logged)? };
+        counts.replayed += done.replayed;
+        counts.rolled_back += done.rolled_back;
+        *logged = nothing()?;
+        for ((identity, _), log) in regions.iter_mut().zip(&logs) {
+            identity.generation = log.generation();
+        }
+        // A region without a root is one whose creation a crash has cut short.
+        regions.retain(|(identity, _)| identity.root != 0);
+        // Whatever spans other regions have left is cleared, too.
+        let pages = free_pages(&media, heap, arenas, spans, regions, types);
+        if moves {
+            let owners: HashSet<u32> = regions.iter().map(|(identity, _)| identity.id).collect();
+            let owned = spans.iter().filter(|span| owners.contains(&span.entry.region));
+            let pieces = relocate::pieces(owned, types);
+            // SAFETY: nobody else has the heap until it is open; its logs are empty, and the spans are those of its regions.
+            unsafe { relocate::relocate(mapping, heap, &medium, &media, header, &pieces)? };
+        }
+        Ok(Recovered { contents: self, medium, media, pages })
+    }
+}
+
+impl Recovered {
+    /// Gives the heap up, to recover it once more: elsewhere, or for another medium. Its header is durable: the next one goes over the other slot, and a disk may tear what it writes.
+    pub(super) fn again(self) -> Result<Contents> {
+        self.media.check_fences()?;
+        // SURVIVES unreached: in no program of the lab are so many relocations cut short; in `tests/relocate.rs` of pheap-crash they are.
+        self.contents.mapping.sync()?;
+        Ok(self.contents)
+    }
+
+    /// Opens the heap.
+    pub(super) fn finish(self, options: &Options, file: Option<OpenFile>) -> Heap {
+        let Recovered { contents, medium, media, pages } = self;
+        let Contents {
+            mapping, heap, header, arenas, mut spans, regions, types, page_map, live, counts, ..
+        } = contents;
+        let next_region = regions.iter().map(|(identity, _)| identity.id).max().unwrap_or(0) + 1;
+        spans.retain(Span::holds_objects);
+        spans.sort_by_key(|span| span.entry.region); // often one region has them all, and this takes no time
+        let state = if mapping.is_read_only() { READ_ONLY } else { OPEN };
+        // One that had none to begin with, or whose file system does not count them, is nobody's loss.
+        let named = mapping.file().is_some_and(|file| has_name(file).unwrap_or(false));
+        let store = Store {
+            has_name: named && !mapping.is_read_only(),
+            mapping,
+            state: AtomicU8::new(state),
+            pin_undo: options.pin_undo,
+            max_size: options.max_size,
+            arena_unit: header.arena_unit,
+            tuning: options.tuning,
+            page_map,
+            medium,
+            hash_secret: [header.uuid as u64, (header.uuid >> 64) as u64],
+            forks: fork::forks(),
+            tables: Mutex::new(Tables { heap, header, media, arenas, pages, types }),
+        };
+        let inner = Arc::new(HeapInner {
+            store,
+            collections: Collections::new(options),
+            workers: Workers::default(),
+            recovered: counts,
+            directory: Mutex::new(BTreeMap::new()),
+            creation: Mutex::new(next_region),
+            file,
+        });
+        // SURVIVES drop: nobody else has the heap yet.
+        let mut tables = inner.tables.lock();
+        for (identity, segments) in regions {
+            let (name, id) = (identity.name.clone(), identity.id);
+            // SAFETY: the regions were read from this heap, and are used through handles that keep it.
+            let mut region = unsafe {
+                let store = &raw const (*Arc::as_ptr(&inner)).store;
+                inner.open_region(store, &tables.header, identity, segments)
+            };
+            let first = spans.partition_point(|span| span.entry.region < id);
+            let spans = spans[first..].chunk_by(|a, b| a.entry.region == b.entry.region).next();
+            let spans = spans.filter(|spans| spans[0].entry.region == id).unwrap_or(&[]);
+            region.load(spans, |ty| tables.types.pointer_map(ty), live.as_ref());
+            // SURVIVES drop: nobody else has the heap yet.
+            inner.directory.lock().insert(name, Arc::new(region));
+        }
+        drop(tables);
+        if live.is_none() && !inner.is_read_only() && !inner.is_simulated() {
+            inner.mark_in_background();
+        }
+        inner.make_checkpoints();
+        Heap { inner }
+    }
+}
+
+/// The logs of regions.
+fn logs(base: *mut u8, header: &Header, regions: &[Surveyed]) -> Vec<Log> {
+    let log = |(identity, segments): &Surveyed| {
+        let identity_of_log = header.log_identity(identity.id);
+        Log::new(base, identity.header, identity.generation, identity_of_log, segments.clone())
+    };
+    regions.iter().map(log).collect()
+}
+
+/// What empty logs hold.
+fn nothing() -> Result<recovery::Found> {
+    // SAFETY: there is no log.
+    unsafe { read_logs(&[], 0) }
+}
+
+/// Maps a heap.
+fn map(mapping: &Mapping, header: &Header) -> Result<Words<'static>> {
+    mapping.map(0, header.mapped)?;
+    // SAFETY: 1. it was mapped just now, and stays so as long as the mapping, which is kept beside the view, here and in the store of an open heap. 2. Until that is open, nobody else
+    // has the heap; then the view is for its metadata.
+    Ok(unsafe { Words::new(mapping.base(), 0..header.mapped) })
+}
+
+/// Marks the heap as in use, durably before it is changed: after a power failure, the disk may have any of the pages that were
+/// stored later, and must not have the mark of a closed heap beside them.
+fn mark_in_use(
+    mapping: &Mapping,
+    heap: Words<'_>,
+    medium: &Medium,
+    media: &Media,
+    header: &mut Header,
+) -> Result<()> {
+    if mapping.is_read_only() {
+        return Ok(());
+    }
+    header.in_use = match medium.kind() {
+        MediumKind::Process => Use::Process,
+        MediumKind::Pmem => Use::Pmem,
+        MediumKind::Wal => Use::Wal,
+        MediumKind::Synced => Use::Prepared,
+    };
+    if let Some(wal) = medium.wal() {
+        (header.log, header.log_nonce) = (wal.id(), wal.nonce());
+    }
+    let is_simulated = mapping.is_simulated();
+    header.boot = if is_simulated { 0 } else { boot_id() };
+    // A file that cannot be looked at is one that nothing is known of.
+    let file = mapping.file().filter(|_| !is_simulated);
+    header.identity = file.and_then(|file| Identity::of(file).ok()).unwrap_or_default();
+    // What it names will not be true any more.
+    if !bug(Bug::KeepLiveSlots) {
+        header.live_slots = (0, 0);
+    }
+    let sync = || mapping.sync();
+    // Both slots: when one is damaged later, the other must not say that the heap is closed, with bitmaps that are true no more; and it must know of a new base.
+    // As long as one is empty, a damaged other one looks like a creation that was cut short.
+    header.write_both(media, heap, sync)
+}

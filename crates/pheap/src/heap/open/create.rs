@@ -1,0 +1,63 @@
+//! Making a heap where there is none.
+
+use std::sync::Arc;
+
+use super::choose::Chosen;
+use super::contents::{Contents, Recovered};
+use super::place::{Place, View, new_header, sync_directory};
+use super::plan::with_log;
+use super::wal;
+use crate::error::{Error, Result};
+use crate::heap::options::Options;
+use crate::media::{Medium, SyncedFile};
+use crate::os::mapping::Backing;
+use crate::store::header::Use;
+use crate::store::relocate;
+use crate::wal::WalTail;
+
+/// Makes a heap in a file without one, or on a simulated medium.
+pub(super) fn create(options: &Options, place: &dyn Place) -> Result<Recovered> {
+    let header = place.new_header(options)?;
+    if header.mapped > options.max_size {
+        return Err(Error::OutOfSpace { reason: "the maximal size is less than one arena".to_owned() });
+    }
+    if let Some(disk) = place.disk() {
+        // A log of a heap that is gone may be all that is left of it.
+        WalTail::read(&**disk, &header.wal_identity())?;
+        wal::remove_old_log(&**disk)?;
+    }
+    let mut mapping = place.reserve(options.base, &header, View::Synced)?;
+    place.begin(&mapping, &header)?;
+    let chosen = place.choose(options)?;
+    if let (Chosen::Wal, Some(disk)) = (&chosen, place.disk()) {
+        disk.may_have_log().inspect_err(|_| {
+            let _ = place.file().map(|file| file.set_len(0)); // as it was
+        })?;
+    }
+    if place.file().is_some() {
+        // SURVIVES unreached: a simulated disk has no directory; `ci/power-cut.sh` is for this.
+        sync_directory(place.path())?;
+    }
+    match (chosen, place.disk()) {
+        (Chosen::Mapped(medium, sync), _) => {
+            tracing::info!(path = %place.path().display(), ?medium, "created a heap");
+            mapping.set_sync(sync);
+            Contents::create(mapping, medium, header)
+        }
+        (Chosen::Wal, Some(disk)) => {
+            let synced = SyncedFile::new(disk.data());
+            let created = Contents::create(mapping, Medium::Synced(Arc::new(synced)), header)?;
+            let mut contents = created.again()?;
+            contents.header.in_use = Use::Closed;
+            with_log(options, place, disk, contents)
+        }
+        (Chosen::Wal, None) => Err(Error::Unsupported("without a file there is no log")),
+    }
+}
+
+/// Makes a heap in memory.
+pub(super) fn create_in_memory(options: &Options) -> Result<Recovered> {
+    let header = new_header(options);
+    let mapping = relocate::reserve(options.base, &header, Backing::Memory)?;
+    Contents::create(mapping, Medium::Process, header)
+}

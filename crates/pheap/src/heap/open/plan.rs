@@ -1,0 +1,144 @@
+//! The stages in which an opening is decided on, and carried out.
+
+#![deny(clippy::wildcard_enum_match_arm)]
+
+use std::sync::Arc;
+
+use super::choose::Chosen;
+use super::contents::{Contents, Recovered};
+use super::found::{Surveyed, moves_twice};
+use super::place::{Place, View};
+use super::wal;
+use crate::error::{Error, Result};
+use crate::faults::{Bug, bug};
+use crate::heap::options::Options;
+use crate::media::{Medium, SyncedFile};
+use crate::os::file_system::is_tmpfs;
+use crate::os::mapping::Mapping;
+use crate::os::storage::Disk;
+use crate::store::header::Use;
+use crate::wal::{Settings, Wal};
+
+/// How the heap is going to be opened. It is good, and has its addresses: whatever fails from now on is the disk.
+pub(super) struct Plan<'a> {
+    surveyed: Surveyed<'a>,
+    /// `None` to read only.
+    chosen: Option<Chosen>,
+    /// Where it goes, if it must first complete a relocation where it was surveyed.
+    target: Option<Mapping>,
+}
+
+impl<'a> Surveyed<'a> {
+    /// Decides how the heap is opened. Nothing has been changed until here.
+    pub(super) fn plan(self) -> Result<Plan<'a>> {
+        let Surveyed { options, place, ref contents, .. } = self;
+        let chosen = if options.read_only { None } else { Some(place.choose(options)?) };
+        if let (Some(Chosen::Wal), Some(disk)) = (&chosen, place.disk()) {
+            disk.may_have_log()?;
+        }
+        let header = &contents.header;
+        let reserve = || place.reserve(options.base, header, View::Shared { sync: false });
+        let target = moves_twice(options, header).then(reserve).transpose()?;
+        Ok(Plan { surveyed: self, chosen, target })
+    }
+}
+
+impl Plan<'_> {
+    /// Makes of the file what the plan says.
+    pub(super) fn recover(self) -> Result<Recovered> {
+        let Plan { surveyed: Surveyed { options, place, tail, view, mut contents }, chosen, target } = self;
+        let Some(chosen) = chosen else {
+            // What a killed process has left may be in the page cache only, and what is shown must not be lost.
+            if tail.transactions() > 0
+                && let Some(disk) = place.disk()
+                && let Ok(Some(log)) = disk.open_log()
+            {
+                // SURVIVES unreached: only real files are opened to be read.
+                log.sync().map_err(|e| Error::io(format!("syncing {}", disk.log_path().display()), e))?;
+            }
+            return contents.recover(Medium::Process);
+        };
+        place.fill(&contents.header)?;
+        if let Some(disk) = place.disk()
+            && contents.header.in_use == Use::Wal
+        {
+            wal::settle(&mut contents.header, &**disk, &tail)?;
+        }
+        let path = place.path().display();
+        match chosen {
+            Chosen::Mapped(medium, sync) => {
+                tracing::info!(%path, ?medium, "opened a heap");
+                if let Some(disk) = place.disk() {
+                    // With `MAP_SYNC`, no sync can have failed, and recovery makes durable what it reads.
+                    if !sync && !bug(Bug::TrustHeader) {
+                        // One that was prepared for a log relies on all of its file; but a file in memory outlives no power failure.
+                        let in_memory = place.file().is_some_and(|file| is_tmpfs(file));
+                        let whole = contents.header.in_use == Use::Prepared && !in_memory;
+                        wal::make_durable(&**disk, &contents.header, whole)?;
+                    }
+                    wal::retire_old_log(&mut contents.header, &**disk)?;
+                }
+                let shared = View::Shared { sync };
+                if view != shared {
+                    contents = contents.show(None, place.backing(shared))?;
+                }
+                let recovered = contents.recover(medium.clone())?;
+                if target.is_none() {
+                    return Ok(recovered);
+                }
+                recovered.again()?.show(target, place.backing(shared))?.recover(medium)
+            }
+            Chosen::Wal => {
+                let disk = place.disk().expect("where a log was chosen, there is a disk");
+                let at = target.as_ref().unwrap_or(&contents.mapping).base().addr() as u64;
+                if contents.header.in_use != Use::Closed || contents.header.bases != [at] {
+                    wal::make_durable(&**disk, &contents.header, contents.header.in_use != Use::Closed)?;
+                    contents = prepare(place, disk, contents, None)?;
+                    if target.is_some() {
+                        contents = prepare(place, disk, contents, target)?;
+                    }
+                    contents.header.in_use = Use::Closed;
+                }
+                tracing::info!(%path, medium = "Wal", "opened a heap");
+                with_log(options, place, disk, contents)
+            }
+        }
+    }
+}
+
+/// Recovers a heap, and moves it, in its file, for a log. It is complete then, but for its header, which goes on to say how the heap is in use: a crash before the one that names the
+/// log leaves a heap that is prepared again.
+fn prepare(
+    place: &dyn Place,
+    disk: &Arc<dyn Disk>,
+    contents: Contents,
+    target: Option<Mapping>,
+) -> Result<Contents> {
+    let contents = contents.show(target, place.backing(View::Synced))?;
+    let synced = SyncedFile::new(disk.data());
+    contents.recover(Medium::Synced(Arc::new(synced)))?.again()
+}
+
+/// Makes a log for a heap that is complete, closed, and where it is mapped.
+pub(super) fn with_log(
+    options: &Options,
+    place: &dyn Place,
+    disk: &Arc<dyn Disk>,
+    mut contents: Contents,
+) -> Result<Recovered> {
+    let settings = Settings {
+        policy: options.sync_policy,
+        log_limit: options.log_limit,
+        memory_limit: options.memory_limit,
+    };
+    wal::make_durable(&**disk, &contents.header, false)?;
+    wal::retire_old_log(&mut contents.header, &**disk)?;
+    let contents = contents.show(None, place.backing(View::Logged))?;
+    let wal = Wal::create(disk.clone(), contents.header.wal_identity(), settings)?;
+    wal.set_base(contents.mapping.base().addr());
+    let recovered = contents.recover(Medium::Wal(wal.clone()));
+    if let Some(error) = wal.failure() {
+        return Err(error); // the header may say by now that the log counts
+    }
+    recovered.inspect_err(|_| wal.remove())
+}
