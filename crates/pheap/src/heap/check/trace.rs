@@ -239,6 +239,17 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
         }
     }
 
+    /// Bytes of an object.
+    #[inline]
+    pub(super) fn bytes(&self, object: &Reached, at: u64, len: u64) -> &'m [u8] {
+        let span = &self.map.spans[object.span as usize];
+        let (from, to) = (object.start + at, object.start + at + len);
+        let end = span.offset + span.slots * span.slot;
+        assert!(span.offset <= from && from <= to && to <= end, "a part of an object is outside of it");
+        // SAFETY: within the slots of a span of objects, which stays mapped and is not written as long as there is a map of it.
+        unsafe { std::slice::from_raw_parts(self.map.addr(from), len as usize) }
+    }
+
     #[cold]
     pub(super) fn complain(&mut self, object: &Reached, at: u64, what: impl FnOnce() -> String) {
         let (map, root) = (self.map, self.root);

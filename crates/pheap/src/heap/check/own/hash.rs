@@ -5,13 +5,13 @@ use crate::heap::check::plan::{Op, Parts};
 use crate::heap::check::rule::{
     Hash, Pointer, Vector, array, field, named, number, pointer, variant_pointer,
 };
-use crate::heap::check::trace::{Reached, Tracer, read_integer};
+use crate::heap::check::trace::{Reached, Tracer};
 use crate::layout::desc::Prim;
 use crate::layout::{Shape, TypeLayout};
 
 /// Bits of the hash that a directory divides by, and bits of a tag that are 0 in a free slot.
 const LEVEL: u32 = 8;
-const TAG: u16 = 0x0fff;
+const TAG: u64 = 0x0fff;
 /// Bits of a hash.
 const HASH: u32 = 64;
 
@@ -109,10 +109,7 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
         known: u32,
     ) -> Result<(), String> {
         let child = &parts.child;
-        let tag_at = |this: &Self, i: u64| {
-            // SAFETY: a tag in a live object, hence aligned.
-            unsafe { read_integer(this.map.addr(object.start + first + i * child.size), child.tag) }
-        };
+        let tag_at = |this: &Self, i: u64| this.tag(object, first + i * child.size, child.tag);
         let mut i = 0;
         while i < count {
             let (at, tag) = (first + i * child.size, tag_at(self, i));
@@ -130,7 +127,7 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
                 }
                 self.chain(&parts.bucket, bucket)?;
             } else if tag == child.leaf.0 {
-                let bits = u32::from(self.byte(object, at + child.bits));
+                let bits = self.number(object, at + child.bits, 1) as u32;
                 let leaf = self.take(self.word(object, at + child.leaf.1.at), child.leaf.1.to)?;
                 self.leaf(parts, &leaf.ok_or_else(nothing)?, known, bits)?;
             } else if tag == child.directory.0 {
@@ -184,7 +181,7 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
         index: u64,
         count: u64,
     ) -> Result<u64, String> {
-        let depth = u32::from(self.half_word(bucket, layout.depth));
+        let depth = self.number(bucket, layout.depth, 2) as u32;
         if !(above..=known).contains(&depth) {
             return Err(format!(
                 "has a bucket for {depth} bits of the hash, among those for {above} to {known}"
@@ -203,7 +200,7 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
         while let Some(bucket) = next {
             if !layout.ops.any.is_empty() {
                 for i in 0..layout.count {
-                    let occupied = self.half_word(&bucket, layout.tags + 2 * i) & TAG != 0;
+                    let occupied = self.number(&bucket, layout.tags + 2 * i, 2) & TAG != 0;
                     let ops = if occupied { layout.ops.value } else { layout.ops.any };
                     self.run(ops, &bucket, layout.slots + i * layout.stride);
                 }

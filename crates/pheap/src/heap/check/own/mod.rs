@@ -12,6 +12,7 @@ use super::plan::{Op, Parts};
 use super::rule::Rule;
 use super::trace::{Reached, Tracer};
 use crate::layout::TypeLayout;
+use crate::layout::desc::Prim;
 
 /// What is to be looked at in a slot, and in one that has a value.
 #[derive(Clone, Copy)]
@@ -71,22 +72,25 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
         &map.plan(&map.spans[object.span as usize]).parts
     }
 
+    /// A number of so many bytes in an object.
+    fn number(&self, object: &Reached, at: u64, size: u64) -> u64 {
+        self.bytes(object, at, size).iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte))
+    }
+
     /// A word of an object.
     fn word(&self, object: &Reached, at: u64) -> u64 {
-        // SAFETY: the callers name fields of live objects, by the layouts of their types: within their slots, and aligned.
-        unsafe { self.map.word(object.start + at) }
+        self.number(object, at, 8)
     }
 
-    /// A byte of an object.
-    fn byte(&self, object: &Reached, at: u64) -> u8 {
-        // SAFETY: as above.
-        unsafe { self.map.addr(object.start + at).read() }
-    }
-
-    /// Two bytes of an object.
-    fn half_word(&self, object: &Reached, at: u64) -> u16 {
-        // SAFETY: as above.
-        unsafe { self.map.addr(object.start + at).cast::<u16>().read() }
+    /// The tag of an enum in an object: of an enum of this crate's own, none of which has tags below 0.
+    fn tag(&self, object: &Reached, at: u64, prim: Prim) -> i128 {
+        let size = match prim {
+            Prim::U8 => 1,
+            Prim::U16 => 2,
+            Prim::U32 => 4,
+            _ => 8,
+        };
+        self.number(object, at, size).into()
     }
 }
 

@@ -2,8 +2,8 @@
 
 use super::{SlotOps, strange};
 use crate::heap::check::plan::{Op, Parts};
-use crate::heap::check::rule::{Tree, TreeChild, array, field, number, own_name, pointer};
-use crate::heap::check::trace::{Reached, Tracer, read_integer};
+use crate::heap::check::rule::{Tree, TreeChild, array, field, number, pointer};
+use crate::heap::check::trace::{Reached, Tracer};
 use crate::layout::Shape;
 use crate::layout::desc::Prim;
 
@@ -52,8 +52,7 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
         let layouts = Layouts { child: tree.child, leaf, inner };
         let child = &layouts.child;
         let top = base + tree.top;
-        // SAFETY: a tag in a live object, hence aligned.
-        let tag = unsafe { read_integer(self.map.addr(object.start + top), child.tag) };
+        let tag = self.tag(object, top, child.tag);
         let height = &mut None;
         if tag == child.leaf.0 {
             self.leaf_node(&layouts, self.word(object, top + child.leaf.1.at), (0, height))
@@ -77,7 +76,7 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
         });
         let ops = SlotOps::of(ops.unwrap_or_default());
         let branch = match &slot.shape {
-            Shape::Slot(item) if own_name(item) == Some("BTreeBranch") => {
+            Shape::Slot(item) if field(item, &["separator"]).is_some() => {
                 let (separator, _) = field(item, &["separator"])?;
                 let of_separator = ops.value.iter().find_map(|op| match op {
                     Op::Slot { at, ops, .. } if *at == separator => Some(ops.as_slice()),
@@ -163,8 +162,8 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
         let (len, count) = (self.word(node, layout.len), layout.count);
         let mut seen = [false; 256];
         for place in 0..count {
-            let slot = self.byte(node, layout.order + place);
-            if u64::from(slot) >= count || std::mem::replace(&mut seen[slot as usize], true) {
+            let slot = self.number(node, layout.order + place, 1);
+            if slot >= count || std::mem::replace(&mut seen[slot as usize], true) {
                 return Err("has a node whose order is not one of its slots".to_owned());
             }
         }
@@ -172,7 +171,7 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
             return Err(format!("has a node of {len} items, with room for {count}"));
         }
         (0..count).try_for_each(|place| {
-            let slot = u64::from(self.byte(node, layout.order + place));
+            let slot = self.number(node, layout.order + place, 1);
             look(self, (place < len).then_some(place), slot)
         })
     }

@@ -31,9 +31,7 @@ impl<L: Fn(u64) -> Option<bool>> Tracer<'_, L> {
             }
         }
         if is_text {
-            // SAFETY: within the buffer, whose length was compared with its slot; nobody writes it.
-            let text = unsafe { std::slice::from_raw_parts(map.addr(buffer.start + header), len as usize) };
-            if std::str::from_utf8(text).is_err() {
+            if std::str::from_utf8(self.bytes(&buffer, *header, len)).is_err() {
                 return Err("is not UTF-8".to_owned());
             }
         }
