@@ -1,4 +1,4 @@
-//! The nodes of a tree: items that stay in the slots that they were written to, and their order.
+//! A node: items that stay in the slots that they were written to, and their order.
 //!
 //! What must hold of a tree, whatever the order of its keys:
 //! * Of a node, `len` is at most `N`, and the `slots` of its order are a permutation of `0..N`: those of the items first, as they are sorted.
@@ -6,13 +6,9 @@
 //! * Each branch of an inner node leads to one child: a leaf, near the head, or an inner node. All but the first branch have a separator.
 //! * All leaves are equally deep, and no node has two parents.
 //!
-//! Only this file writes nodes, and what leads to them. Pointers to them are found in nodes, in the [`Top`] of a map, and while a transaction is busy with them.
-//! An inner node has keys of its own, which it gives up with the branch: so a key of an entry may be given up, whatever separates the leaves.
-//!
 //! And for finding things: the codes are those of the keys, [`LEAST`] for a first child, and [`FREE`] in slots that are not in use; a separator is
 //! greater than all keys before it, and not greater than those below its child. Leaves without entries are found, but only after a panic.
 
-use super::PBTreeMap;
 use super::head::{FREE, Head, LEAST, Order, Scale};
 use crate::Persist;
 use crate::api::tx::Txn;
@@ -21,7 +17,6 @@ use crate::collections::buffer::{self, Slot};
 use crate::collections::common::copied;
 use crate::collections::key::{OrdKey, OwnKey};
 use crate::error::Result;
-use crate::layout::desc::Desc;
 use crate::os::cpu;
 use crate::ptr::{P, value_of};
 use crate::units::LINE;
@@ -29,9 +24,6 @@ use crate::units::LINE;
 /// Entries of a leaf, and branches of an inner node. Few for the tests of this crate's inside.
 pub(super) const LEAF: usize = if cfg!(test) { 8 } else { 32 };
 pub(super) const INNER: usize = if cfg!(test) { 8 } else { 64 };
-
-/// No tree that fits into memory is higher.
-pub(super) const MAX_HEIGHT: usize = 16;
 
 /// A node, for items `T`, and what is to be near the head of each.
 #[derive(Persist)]
@@ -59,10 +51,10 @@ pub(crate) struct Entry<K, V> {
 #[repr(C)]
 #[persist(own, id = "pheap::BTreeBranch", crate = "crate")]
 pub(crate) struct Branch<'r, K, V> {
-    separator: Slot<OwnKey<K>>,
+    pub(super) separator: Slot<OwnKey<K>>,
     /// That of the separator. Kept, so that to look at it is not the user's code.
-    prefix: u64,
-    inner: Option<P<'r, Inner<'r, K, V>>>,
+    pub(super) prefix: u64,
+    pub(super) inner: Option<P<'r, Inner<'r, K, V>>>,
 }
 
 pub(super) type Leaf<K, V> = Node<Entry<K, V>, (), LEAF>;
@@ -119,164 +111,19 @@ pub(crate) trait Near: Persist + Copy + Default {}
 impl Near for () {}
 impl<'r, K: Persist, V: Persist> Near for Option<P<'r, Leaf<K, V>>> {}
 
-/// What leads to the uppermost node of a tree.
-#[repr(transparent)]
-pub(crate) struct Top<'r, K, V>(Child<'r, K, V>);
-
-// SAFETY: described as what it is, a `Child`, whose layout it has.
-unsafe impl<'r, K: Persist, V: Persist> Persist for Top<'r, K, V> {
-    type At<'a> = Top<'a, K::At<'a>, V::At<'a>>;
-    const PADDED: bool = <Child<'r, K, V> as Persist>::PADDED;
-    const POINTERS: bool = true;
-
-    fn desc() -> &'static Desc {
-        <Child<'r, K, V>>::desc()
-    }
-
-    unsafe fn zero_padding(this: *mut Self) {
-        // SAFETY: a value, as the caller promises, and one of a `Child`.
-        unsafe { <Child<'r, K, V>>::zero_padding(this.cast()) };
-    }
-}
-
-impl<'r, K, V> Top<'r, K, V> {
-    pub(super) const NONE: Self = Top(Child::None(0));
-
-    #[inline(always)]
-    pub(super) fn child(&self) -> Child<'r, K, V> {
-        self.0
-    }
-}
-
-/// A node that this transaction has made, and that nothing in the heap points to. It is written where it is.
-pub(super) struct New<'r, N>(P<'r, N>);
-
-impl<'r, N> New<'r, N> {
-    pub(super) fn node(&self) -> P<'r, N> {
-        self.0
-    }
-}
-
-impl<'r, T: Persist, X: Near, const N: usize> New<'r, Node<T, X, N>> {
-    /// Without items.
-    pub(super) fn alloc(tx: &Txn<'r>) -> Result<Self> {
+/// The nodes of a tree, by their pointers, which never leave it.
+impl<'r, T: Persist, X: Near, const N: usize> P<'r, Node<T, X, N>> {
+    /// A new node without items. Until something points to it, it is written where it is.
+    pub(super) fn new_node(tx: &Txn<'r>) -> Result<Self> {
         let (node, place) = tx.alloc_uninit::<Node<T, X, N>>()?;
         // SAFETY: a new object, of this size.
         unsafe {
             place.cast::<u8>().write_bytes(0, size_of::<Node<T, X, N>>());
             (&raw mut (*place).head).write(Head::EMPTY);
         }
-        Ok(New(node))
-    }
-}
-
-/// A child for an inner node.
-pub(super) enum NewChild<'r, K, V> {
-    Leaf(New<'r, Leaf<K, V>>),
-    Inner(New<'r, Inner<'r, K, V>>),
-}
-
-/// A separator: its prefix, and the key.
-pub(super) type Separator<K> = (u64, OwnKey<K>);
-
-/// A node as a view sees it. While the view is borrowed nobody changes it.
-pub(super) struct Seen<'v, 'r, T, X, const N: usize> {
-    view: &'v View<'r>,
-    node: P<'r, Node<T, X, N>>,
-    head: &'v Head<N>,
-}
-
-copied! { [T, X, const N: usize] Seen<'_, '_, T, X, N>; }
-
-pub(super) type SeenLeaf<'v, 'r, K, V> = Seen<'v, 'r, Entry<K, V>, (), LEAF>;
-pub(super) type SeenInner<'v, 'r, K, V> = Seen<'v, 'r, Branch<'r, K, V>, Option<P<'r, Leaf<K, V>>>, INNER>;
-
-impl<'v, 'r, T: Persist, X: Near, const N: usize> Seen<'v, 'r, T, X, N> {
-    #[inline(always)]
-    pub(super) fn head(self) -> &'v Head<N> {
-        self.head
+        Ok(node)
     }
 
-    #[inline(always)]
-    pub(super) fn len(self) -> usize {
-        self.head.len()
-    }
-
-    #[inline(always)]
-    fn slot(self, place: usize) -> usize {
-        assert!(place < self.head.len());
-        self.head.slot(place)
-    }
-
-    /// The item at `place`.
-    #[inline(always)]
-    pub(super) fn item(self, place: usize) -> &'v T {
-        // SAFETY: the slot of an item has a value, and nobody changes it while the view is borrowed.
-        unsafe { buffer::read(self.view, self.node.slot_ptr(self.slot(place))).value() }
-    }
-
-    /// What is near the head of the item at `place`.
-    #[inline(always)]
-    pub(super) fn near(self, place: usize) -> X {
-        let near = self.node.near_ptr(self.head.slot(place));
-        // Whoever writes it writes the head as well: if there is no copy of that, there is none of this.
-        let in_place = std::ptr::eq(self.head, self.node.head_ptr());
-        // SAFETY: a part of a live node; where it is, if no copy was made.
-        unsafe { if in_place { *near } else { *buffer::read(self.view, near) } }
-    }
-
-    /// Starts to load the slot that the next item takes.
-    #[inline(always)]
-    pub(super) fn prefetch_free(self) {
-        if !self.head.is_full() {
-            cpu::prefetch(self.node.slot_ptr(self.head.slot(self.len())).cast());
-        }
-    }
-}
-
-impl<'v, 'r, K: OrdKey<'r>, V: Persist> SeenLeaf<'v, 'r, K, V> {
-    /// What the key of the entry at `place` is looked up by.
-    #[inline(always)]
-    pub(super) fn query(self, place: usize) -> &'v K::Query
-    where
-        V: 'v,
-        K: 'v,
-    {
-        self.item(place).key.query(self.view)
-    }
-
-    /// The value of the entry at `place`.
-    #[inline(always)]
-    pub(super) fn value(self, place: usize) -> &'v V {
-        let entry = self.node.slot_ptr(self.slot(place)).cast::<Entry<K, V>>();
-        // SAFETY: a part of an entry, for the slot of an item has a value, and nobody changes it while the view is borrowed.
-        unsafe { buffer::read(self.view, &raw mut (*entry).value) }
-    }
-}
-
-impl<'v, 'r, K: Persist, V: Persist> SeenInner<'v, 'r, K, V> {
-    /// The child at `place`.
-    #[inline(always)]
-    pub(super) fn child(self, place: usize) -> Child<'r, K, V> {
-        Child::of(self.near(place), || self.item(place).inner)
-    }
-
-    /// The prefix of the separator at `place`, and what the key is looked up by. The first child has none.
-    #[inline(always)]
-    pub(super) fn separator(self, place: usize) -> (u64, impl FnOnce() -> &'v K::Query)
-    where
-        K: OrdKey<'r> + 'v,
-        V: 'v,
-    {
-        assert!(place > 0);
-        let branch = self.item(place);
-        // SAFETY: all but the first branch have a separator.
-        (branch.prefix, move || unsafe { branch.separator.value() }.query(self.view))
-    }
-}
-
-/// The nodes of a tree, by their pointers.
-impl<'r, T: Persist, X: Near, const N: usize> P<'r, Node<T, X, N>> {
     #[inline(always)]
     fn head_ptr(self) -> *mut Head<N> {
         // SAFETY: a part of a live object.
@@ -307,14 +154,9 @@ impl<'r, T: Persist, X: Near, const N: usize> P<'r, Node<T, X, N>> {
     }
 
     #[inline(always)]
-    pub(super) fn seen<'v>(self, view: &'v View<'r>) -> Seen<'v, 'r, T, X, N> {
+    pub(super) fn head<'v>(self, view: &'v View<'r>) -> &'v Head<N> {
         // SAFETY: a part of a live node.
-        Seen { view, node: self, head: unsafe { buffer::read(view, self.head_ptr()) } }
-    }
-
-    #[inline(always)]
-    fn head<'v>(self, view: &'v View<'r>) -> &'v Head<N> {
-        self.seen(view).head
+        unsafe { buffer::read(view, self.head_ptr()) }
     }
 
     #[inline(always)]
@@ -322,11 +164,49 @@ impl<'r, T: Persist, X: Near, const N: usize> P<'r, Node<T, X, N>> {
         self.head(view).len()
     }
 
-    /// The item at `place`, to write. All of it, for the write set.
+    /// The item in a slot.
+    ///
+    /// # Safety
+    /// The slot is in use.
     #[inline(always)]
-    fn item_mut<'t>(self, tx: &'t mut Txn<'r>, place: usize) -> &'t mut T {
-        let slot = self.seen(tx).slot(place);
-        // SAFETY: the slot of an item has a value.
+    pub(super) unsafe fn item<'v>(self, view: &'v View<'r>, slot: usize) -> &'v T {
+        // SAFETY: a part of a live node; there is a value, by the caller's promise.
+        unsafe { buffer::read(view, self.slot_ptr(slot)).value() }
+    }
+
+    /// The item at `place`.
+    #[inline(always)]
+    pub(super) fn item_at<'v>(self, view: &'v View<'r>, head: &Head<N>, place: usize) -> &'v T {
+        debug_assert!(place < head.len());
+        // SAFETY: in use, since `place` is less than the length.
+        unsafe { self.item(view, head.slot(place)) }
+    }
+
+    /// What is near the head of the item at `place`.
+    #[inline(always)]
+    pub(super) fn near_at(self, view: &View<'r>, head: &Head<N>, place: usize) -> X {
+        let near = self.near_ptr(head.slot(place));
+        // Whoever writes it writes the head as well: if there is no copy of that, there is none of this.
+        let in_place = std::ptr::eq(head, self.head_ptr());
+        // SAFETY: a part of a live node; where it is, if no copy was made.
+        unsafe { if in_place { *near } else { *buffer::read(view, near) } }
+    }
+
+    /// Starts to load the slot that the next item takes.
+    #[inline(always)]
+    pub(super) fn prefetch_free(self, head: &Head<N>) {
+        if !head.is_full() {
+            cpu::prefetch(self.slot_ptr(head.slot(head.len())).cast());
+        }
+    }
+
+    /// The item in a slot, to write.
+    ///
+    /// # Safety
+    /// The slot is in use.
+    #[inline(always)]
+    pub(super) unsafe fn item_mut<'t>(self, tx: &'t mut Txn<'r>, slot: usize) -> &'t mut T {
+        // SAFETY: a part of a live node; there is a value, by the caller's promise.
         unsafe { buffer::write(tx, self.slot_ptr(slot)).value_mut() }
     }
 
@@ -341,9 +221,10 @@ impl<'r, T: Persist, X: Near, const N: usize> P<'r, Node<T, X, N>> {
 
     /// Moves the item at `place` out.
     #[inline]
-    fn remove_item(self, tx: &mut Txn<'r>, place: usize) -> (X, T) {
-        let seen = self.seen(tx);
-        let (slot, near) = (seen.slot(place), seen.near(place));
+    pub(super) fn remove_item(self, tx: &mut Txn<'r>, place: usize) -> (X, T) {
+        let head = self.head(tx);
+        debug_assert!(place < head.len());
+        let (slot, near) = (head.slot(place), self.near_at(tx, head, place));
         // SAFETY: parts of a live node; the slot is in use until now, and not afterwards.
         unsafe {
             let item = buffer::read(tx, self.slot_ptr(slot)).take();
@@ -381,7 +262,7 @@ impl<'r, T: Persist, X: Near, const N: usize> P<'r, Node<T, X, N>> {
     }
 
     /// Replaces the code of the item at `place`.
-    fn set_code(self, tx: &mut Txn<'r>, place: usize, code: impl FnOnce(&Head<N>) -> i16) {
+    pub(super) fn set_code(self, tx: &mut Txn<'r>, place: usize, code: impl FnOnce(&Head<N>) -> i16) {
         // SAFETY: a part of a live node.
         unsafe {
             let head = buffer::write(tx, self.head_ptr());
@@ -392,13 +273,12 @@ impl<'r, T: Persist, X: Near, const N: usize> P<'r, Node<T, X, N>> {
 
 /// What needs to know how items are ordered.
 impl<'r, T: Item<'r>, X: Near, const N: usize> P<'r, Node<T, X, N>> {
-    /// Puts an item in at `place`. The node is not full.
+    /// Puts an item in at `place`. The node is not full. Returns its slot.
     #[inline]
-    fn insert_item(self, tx: &mut Txn<'r>, place: usize, prefix: u64, near: X, item: T) {
-        let (seen, head) = (self.seen(tx), self.head(tx));
-        assert!(place <= head.len() && !head.is_full());
+    pub(super) fn insert_item(self, tx: &mut Txn<'r>, place: usize, prefix: u64, near: X, item: T) -> usize {
+        let head = self.head(tx);
         let code = if place < T::FIRST { LEAST } else { head.code(prefix) };
-        let prefix_at = |place| seen.item(place).prefix(tx);
+        let prefix_at = |place| self.item_at(tx, head, place).prefix(tx);
         if let Some(scale) = head.better_scale(T::FIRST, place, prefix, code, prefix_at) {
             self.set_scale(tx, scale);
             return self.insert_coded(tx, place, scale.code(prefix), near, item);
@@ -407,7 +287,7 @@ impl<'r, T: Item<'r>, X: Near, const N: usize> P<'r, Node<T, X, N>> {
     }
 
     #[inline(always)]
-    fn insert_coded(self, tx: &mut Txn<'r>, place: usize, code: i16, near: X, item: T) {
+    fn insert_coded(self, tx: &mut Txn<'r>, place: usize, code: i16, near: X, item: T) -> usize {
         let head = self.head(tx);
         let slot = head.slot(head.len());
         // SAFETY: parts of a live node.
@@ -427,6 +307,7 @@ impl<'r, T: Item<'r>, X: Near, const N: usize> P<'r, Node<T, X, N>> {
             }
             buffer::write(tx, self.slot_ptr(slot)).put(item);
         }
+        slot
     }
 
     #[cold]
@@ -442,8 +323,10 @@ impl<'r, T: Item<'r>, X: Near, const N: usize> P<'r, Node<T, X, N>> {
     /// Moves the items from `place` on to a new node. They have keys.
     ///
     /// (Leaves keep their scale, so that no key is looked at.)
-    fn split_items(self, tx: &mut Txn<'r>, place: usize, new: &New<'r, Node<T, X, N>>) {
-        let new = new.0;
+    ///
+    /// # Safety
+    /// The new node was made by this transaction, nothing points to it, and it has no items.
+    pub(super) unsafe fn split_off(self, tx: &mut Txn<'r>, place: usize, new: Self) {
         let (mut head, mut new_head) = (*self.head(tx), Head::EMPTY);
         let old = head;
         head.split_off(place, &mut new_head);
@@ -474,16 +357,14 @@ impl<'r, T: Item<'r>, X: Near, const N: usize> P<'r, Node<T, X, N>> {
     fn prefixes(self, view: &View<'r>, head: &Head<N>) -> [u64; N] {
         let mut prefixes = [0; N];
         for place in 0..head.len() {
-            prefixes[head.slot(place)] = self.seen(view).item(place).prefix(view);
+            prefixes[head.slot(place)] = self.item_at(view, head, place).prefix(view);
         }
         prefixes
     }
 
     /// Moves `count` items from `place` on to `to_place` of another node, which has room for them. They have keys.
-    fn move_items(self, tx: &mut Txn<'r>, place: usize, count: usize, to: Self, to_place: usize) {
+    pub(super) fn move_items(self, tx: &mut Txn<'r>, place: usize, count: usize, to: Self, to_place: usize) {
         let (mut from_head, mut to_head) = (*self.head(tx), *to.head(tx));
-        assert!(self != to && place + count <= from_head.len() && to_place <= to_head.len());
-        assert!(to_head.len() + count <= N);
         // The user's code comes first: should it panic, nothing has moved.
         let (prefixes, mut to_prefixes) = (self.prefixes(tx, &from_head), to.prefixes(tx, &to_head));
         let mut moves = [(0, 0); N];
@@ -513,31 +394,9 @@ impl<'r, T: Item<'r>, X: Near, const N: usize> P<'r, Node<T, X, N>> {
             *buffer::write(tx, to.head_ptr()) = to_head;
         }
     }
-
-    /// Moves items between neighbours, so that they have as many.
-    fn even_items(self, tx: &mut Txn<'r>, right: Self) {
-        let (l, r) = (self.count(tx), right.count(tx));
-        if l < r {
-            right.move_items(tx, 0, (r - l) / 2, self, l);
-        } else {
-            let count = (l - r) / 2;
-            self.move_items(tx, l - count, count, right, 0);
-        }
-    }
 }
 
 impl<'r, K: Persist, V: Persist> Child<'r, K, V> {
-    #[inline(always)]
-    fn of(
-        leaf: Option<P<'r, Leaf<K, V>>>,
-        inner: impl FnOnce() -> Option<P<'r, Inner<'r, K, V>>>,
-    ) -> Child<'r, K, V> {
-        match leaf {
-            Some(leaf) => Child::Leaf(leaf),
-            None => inner().map_or(Child::None(0), Child::Inner),
-        }
-    }
-
     #[inline(always)]
     pub(super) fn prefetch(self) {
         match self {
@@ -555,268 +414,25 @@ impl<'r, K: Persist, V: Persist> Child<'r, K, V> {
             Child::None(_) => 0,
         }
     }
-
-    /// Frees a node when the transaction commits.
-    ///
-    /// # Safety
-    /// Nothing will point to it.
-    unsafe fn free(self, tx: &Txn<'r>) {
-        // SAFETY: a node of a tree, to which nothing will point, as the caller promises.
-        unsafe {
-            match self {
-                Child::Leaf(leaf) => buffer::free(tx, leaf),
-                Child::Inner(inner) => buffer::free(tx, inner),
-                Child::None(_) => {}
-            }
-        }
-    }
 }
 
-impl<'r, K: OrdKey<'r>, V: Persist> P<'r, Leaf<K, V>> {
-    /// The value of the entry at `place`, to write.
+impl<'r, K: Persist, V: Persist> P<'r, Leaf<K, V>> {
+    /// The value of the entry at `place`.
     #[inline(always)]
-    pub(super) fn value_mut<'t>(self, tx: &'t mut Txn<'r>, place: usize) -> &'t mut V {
-        &mut self.item_mut(tx, place).value
+    pub(super) fn value_at<'v>(self, view: &'v View<'r>, head: &Head<LEAF>, place: usize) -> &'v V {
+        debug_assert!(place < head.len());
+        let entry = self.slot_ptr(head.slot(place)).cast::<Entry<K, V>>();
+        // SAFETY: a part of a live node, in a slot that is in use, since `place` is less than the length.
+        unsafe { buffer::read(view, &raw mut (*entry).value) }
     }
 
-    /// What the key of the entry at `place` is looked up by, and its value, to write.
-    pub(super) fn entry_mut<'t>(self, tx: &'t mut Txn<'r>, place: usize) -> (&'t K::Query, &'t mut V) {
-        let query: *const K::Query = self.seen(tx).query(place);
-        let value = self.value_mut(tx, place);
-        // SAFETY: the query is apart from the value, as `MapKey` promises. Nobody writes the key, neither here nor where the entry was before it was copied, and
-        // a reference to it stays good while a transaction goes from copies to the undo log.
-        (unsafe { &*query }, value)
-    }
-
-    /// Adds an entry at `place` of a leaf that is not full.
-    #[inline]
-    pub(super) fn insert_entry(self, tx: &mut Txn<'r>, place: usize, prefix: u64, entry: Entry<K, V>) {
-        self.insert_item(tx, place, prefix, (), entry);
-    }
-
-    /// Moves the entry at `place` out.
-    #[inline]
-    pub(super) fn remove_entry(self, tx: &mut Txn<'r>, place: usize) -> Entry<K, V> {
-        self.remove_item(tx, place).1
-    }
-
-    /// Moves the entries from `place` on to a new leaf.
-    pub(super) fn split_off(self, tx: &mut Txn<'r>, place: usize, new: &New<'r, Leaf<K, V>>) {
-        self.split_items(tx, place, new);
-    }
-}
-
-impl<'r, K: OrdKey<'r>, V: Persist> P<'r, Inner<'r, K, V>> {
-    /// Adds a child, not as the first one, to a node that is not full.
-    pub(super) fn insert_child(
-        self,
-        tx: &mut Txn<'r>,
-        place: usize,
-        separator: Separator<K>,
-        child: NewChild<'r, K, V>,
-    ) {
-        assert!(place > 0);
-        let child = match child {
-            NewChild::Leaf(leaf) => Child::Leaf(leaf.0),
-            NewChild::Inner(inner) => Child::Inner(inner.0),
-        };
-        self.insert_branch(tx, place, separator.0, child);
-        // In place, for a move may change padding.
-        self.item_mut(tx, place).separator.put(separator.1);
-    }
-
-    /// Adds a branch without a separator.
-    fn insert_branch(self, tx: &mut Txn<'r>, place: usize, prefix: u64, child: Child<'r, K, V>) {
-        let (leaf, inner) = match child {
-            Child::Leaf(leaf) => (Some(leaf), None),
-            Child::Inner(inner) => (None, Some(inner)),
-            Child::None(_) => (None, None),
-        };
-        self.insert_item(tx, place, prefix, leaf, Branch { separator: Slot::vacant(), prefix, inner });
-    }
-
-    /// Moves the children from `place` on to a new node. Returns what separates the two.
-    pub(super) fn split_off(
-        self,
-        tx: &mut Txn<'r>,
-        place: usize,
-        new: &New<'r, Inner<'r, K, V>>,
-    ) -> Separator<K> {
-        assert!((1..self.count(tx)).contains(&place));
-        self.split_items(tx, place, new);
-        // SAFETY: it was not the first child of the node that it comes from, and now it is one.
-        unsafe { new.0.take_separator(tx, 0) }
-    }
-
-    /// Puts a separator where there is none.
-    fn put_separator(self, tx: &mut Txn<'r>, place: usize, (prefix, key): Separator<K>) {
-        self.set_code(tx, place, |head| if place == 0 { LEAST } else { head.code(prefix) });
-        let branch = self.item_mut(tx, place);
-        branch.prefix = prefix;
-        branch.separator.put(key);
-    }
-
-    /// Moves a separator out.
+    /// The value of the entry in a slot, to write. (All of the entry, for the write set.)
     ///
     /// # Safety
-    /// There is one, and it is put back, or another one, unless the place is the first.
-    unsafe fn take_separator(self, tx: &mut Txn<'r>, place: usize) -> Separator<K> {
-        if place == 0 {
-            self.set_code(tx, place, |_| LEAST);
-        }
-        let branch = self.item_mut(tx, place);
-        // SAFETY: there is a separator, as the caller promises; and then there is none.
-        let key = unsafe { branch.separator.take() };
-        branch.separator = Slot::vacant();
-        (std::mem::take(&mut branch.prefix), key)
-    }
-
-    /// Removes a child without items, and all that goes with it.
-    pub(super) fn remove_child(self, tx: &mut Txn<'r>, place: usize) {
-        // SAFETY: all but the first child have a separator.
-        unsafe { self.remove_branch(tx, place, place > 0) };
-    }
-
-    /// Removes a child, and gives up the separator that goes with it, if there is one. The node behind the last one has none.
-    ///
-    /// # Safety
-    /// There is a separator at `place` if `has_separator`.
-    unsafe fn remove_branch(self, tx: &mut Txn<'r>, place: usize, has_separator: bool) {
-        let (leaf, branch) = self.remove_item(tx, place);
-        // SAFETY: there are separators: as the caller promises, and behind the first child, which becomes the first. The branch was all that led to the child.
-        unsafe {
-            if has_separator {
-                branch.separator.take().give_up(tx);
-            }
-            if place == 0 && self.count(tx) > 0 {
-                self.take_separator(tx, 0).1.give_up(tx);
-            }
-            Child::of(leaf, || branch.inner).free(tx);
-        }
-    }
-
-    /// Moves all that is in the child at `at` to the one before, which has room for it.
-    pub(super) fn merge(self, tx: &mut Txn<'r>, at: usize) {
-        let seen = self.seen(tx);
-        let (left, right) = (seen.child(at - 1), seen.child(at));
-        // One of them may have no items, which must not get a separator.
-        if right.count(tx) == 0 || left.count(tx) == 0 {
-            return self.remove_child(tx, if right.count(tx) == 0 { at } else { at - 1 });
-        }
-        match (left, right) {
-            (Child::Leaf(left), Child::Leaf(right)) => {
-                right.move_items(tx, 0, right.count(tx), left, left.count(tx));
-                self.remove_child(tx, at);
-            }
-            // SAFETY: it is not the first child, so it has a separator, until that is lowered.
-            (Child::Inner(left), Child::Inner(right)) => unsafe {
-                assert!(left.count(tx) + right.count(tx) <= INNER);
-                let separator = self.take_separator(tx, at);
-                right.put_separator(tx, 0, separator);
-                right.move_items(tx, 0, right.count(tx), left, left.count(tx));
-                self.remove_branch(tx, at, false);
-            },
-            _ => unreachable!("all children of a node are of one height"),
-        }
-    }
-
-    /// Moves items between the child at `at` and the one before, so that they have as many. For leaves, that takes a new separator: if there is no memory for it,
-    /// they stay as they are.
-    pub(super) fn even_out(self, tx: &mut Txn<'r>, at: usize) {
-        let seen = self.seen(tx);
-        match (seen.child(at - 1), seen.child(at)) {
-            (Child::Leaf(left), Child::Leaf(right)) => {
-                // The first key on the right when it is done. (This is the user's code: should it panic, nothing has moved.)
-                let (l, r) = (left.count(tx), right.count(tx));
-                let (leaf, first) = if l < r { (right, (r - l) / 2) } else { (left, l - (l - r) / 2) };
-                let query = leaf.seen(tx).query(first);
-                let prefix = K::prefix(query);
-                let Ok(key) = OwnKey::new(tx, query) else { return };
-                left.even_items(tx, right);
-                // SAFETY: it is not the first child, so it has a separator, and gets another one.
-                unsafe { self.take_separator(tx, at) }.1.give_up(tx);
-                self.put_separator(tx, at, (prefix, key));
-            }
-            // SAFETY: it is not the first child, so it has a separator. That is lowered to the first child on the right; and the one that comes to be the first
-            // there has one, which is raised.
-            (Child::Inner(left), Child::Inner(right)) => unsafe {
-                let separator = self.take_separator(tx, at);
-                right.put_separator(tx, 0, separator);
-                left.even_items(tx, right);
-                let separator = right.take_separator(tx, 0);
-                self.put_separator(tx, at, separator);
-            },
-            _ => unreachable!("all children of a node are of one height"),
-        }
-    }
-}
-
-impl<'r, K: OrdKey<'r>, V: Persist> P<'r, PBTreeMap<'r, K, V>> {
-    /// Puts a leaf on top of an empty tree.
-    pub(super) fn plant(self, tx: &mut Txn<'r>, leaf: New<'r, Leaf<K, V>>) {
-        tx[self].top = Top(Child::Leaf(leaf.0));
-    }
-
-    /// Puts a node on top of a tree, whose second child this is.
-    pub(super) fn raise(
-        self,
-        tx: &mut Txn<'r>,
-        top: New<'r, Inner<'r, K, V>>,
-        separator: Separator<K>,
-        child: NewChild<'r, K, V>,
-    ) {
-        top.0.insert_branch(tx, 0, 0, tx[self].top.0);
-        top.0.insert_child(tx, 1, separator, child);
-        tx[self].top = Top(Child::Inner(top.0));
-    }
-
-    /// Takes the top off, if it has one child or no items. Returns whether it had.
-    pub(super) fn lower(self, tx: &mut Txn<'r>) -> bool {
-        let top = tx[self].top.0;
-        let below = match top {
-            Child::Inner(inner) if inner.count(tx) == 1 => inner.seen(tx).child(0),
-            Child::Inner(_) | Child::Leaf(_) if top.count(tx) == 0 => Child::None(0),
-            _ => return false,
-        };
-        tx[self].top = Top(below);
-        // SAFETY: only the map led to it, and what was in it is elsewhere.
-        unsafe { top.free(tx) };
-        true
-    }
-}
-
-impl<'r, K: OrdKey<'r>, V: Persist> Top<'r, K, V> {
-    /// Gives up all nodes, and the keys in them, when the transaction commits.
-    pub(super) fn give_up(self, tx: &Txn<'r>) {
-        // SAFETY: a top is moved and never copied, so nothing else leads to what is below it.
-        unsafe { give_up(tx, self.0, MAX_HEIGHT) };
-    }
-}
-
-/// Gives up all that is below a child, and the node itself.
-///
-/// # Safety
-/// Nothing will lead there.
-unsafe fn give_up<'r, K: OrdKey<'r>, V: Persist>(tx: &Txn<'r>, child: Child<'r, K, V>, height: usize) {
-    // SAFETY: nothing will lead to the node and to what is below it, as the caller promises, so what is moved out is never read again; all but the first branch have
-    // a separator.
-    unsafe {
-        match child {
-            Child::Leaf(leaf) if K::POINTERS => {
-                let seen = leaf.seen(tx);
-                (0..seen.len()).for_each(|i| std::ptr::from_ref(&seen.item(i).key).read().give_up(tx));
-            }
-            Child::Inner(inner) if height > 0 => {
-                let seen = inner.seen(tx);
-                for place in 0..seen.len() {
-                    if place > 0 {
-                        seen.item(place).separator.take().give_up(tx);
-                    }
-                    give_up(tx, seen.child(place), height - 1);
-                }
-            }
-            Child::Leaf(_) | Child::Inner(_) | Child::None(_) => {}
-        }
-        child.free(tx);
+    /// The slot is in use.
+    #[inline(always)]
+    pub(super) unsafe fn value_mut<'t>(self, tx: &'t mut Txn<'r>, slot: usize) -> &'t mut V {
+        // SAFETY: a part of a live node; there is a value, by the caller's promise; `&mut` keeps all other access away.
+        unsafe { &mut (*tx.writable(self.slot_ptr(slot)).cast::<Entry<K, V>>()).value }
     }
 }

@@ -3,11 +3,12 @@
 use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
-use super::node::{Child, Entry, Leaf, MAX_HEIGHT};
+use super::node::{Child, Entry, Leaf};
 use super::path::Path;
 use super::search;
 use super::search::{Found, Wanted};
 use crate::api::view::View;
+use crate::collections::btree::path::MAX_HEIGHT;
 use crate::collections::common::iterators;
 use crate::collections::key::OrdKey;
 use crate::layout::Persist;
@@ -24,36 +25,62 @@ pub trait KeyRange<Q: ?Sized> {
     fn end(&self) -> Bound<&Q>;
 }
 
-/// Types of ranges, and how to get at their ends.
 macro_rules! ranges {
-    ($([$($param:tt)*] $range:ty, $query:ty, |$this:ident| $start:expr, $end:expr;)*) => {$(
-        impl<$($param)*> KeyRange<$query> for $range {
-            fn start(&self) -> Bound<&$query> {
-                let $this = self;
-                $start
+    ($($range:ident),*) => {$(
+        impl<Q> KeyRange<Q> for $range<Q> {
+            fn start(&self) -> Bound<&Q> {
+                self.start_bound()
             }
 
-            fn end(&self) -> Bound<&$query> {
-                let $this = self;
-                $end
+            fn end(&self) -> Bound<&Q> {
+                self.end_bound()
+            }
+        }
+
+        impl<Q: ?Sized> KeyRange<Q> for $range<&Q> {
+            fn start(&self) -> Bound<&Q> {
+                RangeBounds::<&Q>::start_bound(self).map(|key| &**key)
+            }
+
+            fn end(&self) -> Bound<&Q> {
+                RangeBounds::<&Q>::end_bound(self).map(|key| &**key)
             }
         }
     )*};
-    ($($range:ident),*) => {
-        ranges! {$(
-            [Q] $range<Q>, Q, |range| range.start_bound(), range.end_bound();
-            [Q: ?Sized] $range<&Q>, Q, |range| RangeBounds::<&Q>::start_bound(range).map(|key| &**key), RangeBounds::<&Q>::end_bound(range).map(|key| &**key);
-        )*}
-    };
 }
 
 type Exclusive<Q> = std::ops::Range<Q>;
 
 ranges!(Exclusive, RangeInclusive, RangeFrom, RangeTo, RangeToInclusive);
-ranges! {
-    [Q: ?Sized] RangeFull, Q, |_range| Bound::Unbounded, Bound::Unbounded;
-    [Q] (Bound<Q>, Bound<Q>), Q, |range| range.0.as_ref(), range.1.as_ref();
-    [Q: ?Sized] (Bound<&Q>, Bound<&Q>), Q, |range| range.0, range.1;
+
+impl<Q: ?Sized> KeyRange<Q> for RangeFull {
+    fn start(&self) -> Bound<&Q> {
+        Bound::Unbounded
+    }
+
+    fn end(&self) -> Bound<&Q> {
+        Bound::Unbounded
+    }
+}
+
+impl<Q> KeyRange<Q> for (Bound<Q>, Bound<Q>) {
+    fn start(&self) -> Bound<&Q> {
+        self.0.as_ref()
+    }
+
+    fn end(&self) -> Bound<&Q> {
+        self.1.as_ref()
+    }
+}
+
+impl<Q: ?Sized> KeyRange<Q> for (Bound<&Q>, Bound<&Q>) {
+    fn start(&self) -> Bound<&Q> {
+        self.0
+    }
+
+    fn end(&self) -> Bound<&Q> {
+        self.1
+    }
 }
 
 /// A place between two entries: in front of one of a leaf, or behind all.
@@ -80,10 +107,10 @@ impl<'r, K: Persist, V: Persist> Position<'r, K, V> {
         for _ in 0..MAX_HEIGHT {
             match child {
                 Child::Inner(inner) => {
-                    let seen = inner.seen(view);
-                    let place = if last { seen.len().max(1) - 1 } else { 0 };
+                    let head = inner.head(view);
+                    let place = if last { head.len().max(1) - 1 } else { 0 };
                     path.push(inner, place);
-                    child = seen.child(place);
+                    child = inner.child_at(view, head, place);
                 }
                 Child::Leaf(leaf) => {
                     let place = if last { leaf.count(view) } else { 0 };
@@ -129,11 +156,12 @@ impl<'r, K: Persist, V: Persist> Position<'r, K, V> {
     fn neighbour(&self, view: &View<'r>, back: bool) -> Self {
         let mut path = self.path;
         while let Some((inner, place)) = path.pop() {
-            let seen = inner.seen(view);
+            let head = inner.head(view);
             let place = if back { place.wrapping_sub(1) } else { place + 1 };
-            if place < seen.len() {
+            if place < head.len() {
+                let child = inner.child_at(view, head, place);
                 path.push(inner, place);
-                return Position::at_end_of(view, path, seen.child(place), back);
+                return Position::at_end_of(view, path, child, back);
             }
         }
         Position::behind_all()
@@ -210,18 +238,20 @@ impl<'r, K: OrdKey<'r>, V: Persist> Span<'r, K, V> {
         Position { leaf: Some(leaf), place, path }.forward(view)
     }
 
-    /// The next entry: its leaf, and its place.
+    /// The next entry: its leaf, and its slot.
     #[inline(always)]
     pub(super) fn next(&mut self, view: &View<'r>) -> Option<(P<'r, Leaf<K, V>>, usize)> {
         if self.front.is(&self.back) {
             return None;
         }
-        let (leaf, place) = (self.front.leaf?, self.front.place);
+        let leaf = self.front.leaf?;
+        let head = leaf.head(view);
+        let slot = head.slot(self.front.place);
         self.front.place += 1;
-        if self.front.place >= leaf.count(view) {
+        if self.front.place >= head.len() {
             self.front = self.front.neighbour(view, false).forward(view);
         }
-        Some((leaf, place))
+        Some((leaf, slot))
     }
 
     /// The last entry.
@@ -239,7 +269,7 @@ impl<'r, K: OrdKey<'r>, V: Persist> Span<'r, K, V> {
         }
         let leaf = self.back.leaf?;
         self.back.place -= 1;
-        Some((leaf, self.back.place))
+        Some((leaf, leaf.head(view).slot(self.back.place)))
     }
 }
 
@@ -275,15 +305,17 @@ impl<'v, 'r, K: OrdKey<'r>, V: Persist> Iterator for Between<'v, 'r, K, V> {
 
     #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
-        let (leaf, place) = self.span.next(self.view)?;
-        Some((self.view, leaf.seen(self.view).item(place)))
+        let (leaf, slot) = self.span.next(self.view)?;
+        // SAFETY: a slot that is in use; while the view is borrowed nothing is written.
+        Some((self.view, unsafe { leaf.item(self.view, slot) }))
     }
 }
 
 impl<'r, K: OrdKey<'r>, V: Persist> DoubleEndedIterator for Between<'_, 'r, K, V> {
     #[inline(always)]
     fn next_back(&mut self) -> Option<Self::Item> {
-        let (leaf, place) = self.span.next_back(self.view)?;
-        Some((self.view, leaf.seen(self.view).item(place)))
+        let (leaf, slot) = self.span.next_back(self.view)?;
+        // SAFETY: a slot that is in use; while the view is borrowed nothing is written.
+        Some((self.view, unsafe { leaf.item(self.view, slot) }))
     }
 }
