@@ -30,10 +30,8 @@ impl<L: Fn(u64) -> Option<bool>> Tracer<'_, L> {
                 self.run(if i < len { slots.value } else { slots.any }, &buffer, place);
             }
         }
-        if is_text {
-            if std::str::from_utf8(self.bytes(&buffer, *header, len)).is_err() {
-                return Err("is not UTF-8".to_owned());
-            }
+        if is_text && std::str::from_utf8(self.bytes(&buffer, *header, len)).is_err() {
+            return Err("is not UTF-8".to_owned());
         }
         Ok(())
     }
