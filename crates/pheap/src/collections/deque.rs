@@ -1,13 +1,12 @@
 //! `PVecDeque`, a queue with two ends.
 
-use std::iter::FusedIterator;
-
-use super::buffer::{self, Slots};
-use super::slot::Slot;
+use super::buffer::{self, Slot, Slots};
+use super::common::{by_pointer, copied, iterators, sized};
 use crate::Persist;
 use crate::api::tx::Txn;
 use crate::api::view::View;
 use crate::error::{Error, Result};
+use crate::heap::check::rule::{OwnType, Promise, Rule};
 use crate::ptr::P;
 
 /// A queue with two ends in a ring buffer: `VecDeque` for a heap.
@@ -36,30 +35,11 @@ pub struct PVecDeque<'r, T> {
     buffer: Option<P<'r, [Slot<T>]>>,
 }
 
-impl<T> Default for PVecDeque<'_, T> {
-    fn default() -> Self {
-        PVecDeque::new()
-    }
-}
+/// See [`own_types`](super::own_types).
+pub(super) const OWN_TYPES: &[OwnType] =
+    &[OwnType::of::<PVecDeque<'static, u8>>(Promise::Collection(Rule::ring))];
 
-impl<T> PVecDeque<'_, T> {
-    /// Without elements, and without a buffer.
-    pub const fn new() -> Self {
-        PVecDeque { head: 0, len: 0, buffer: None }
-    }
-
-    /// Number of elements.
-    #[inline]
-    pub fn len(&self) -> usize {
-        self.len as usize
-    }
-
-    /// Whether there are no elements.
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-}
+sized!(PVecDeque<T> of "elements", "a buffer", PVecDeque { head: 0, len: 0, buffer: None }, |queue| queue.len as usize);
 
 /// The elements of a buffer that is a ring.
 struct Ring<T> {
@@ -68,13 +48,7 @@ struct Ring<T> {
     len: usize,
 }
 
-impl<T> Clone for Ring<T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T> Copy for Ring<T> {}
+copied! { [T] Ring<T>; }
 
 impl<T: Persist> Ring<T> {
     /// Where element `index` lies, or would lie if the ring were longer.
@@ -130,7 +104,7 @@ impl<'r, T: Persist> PVecDeque<'r, T> {
     /// The elements from front to back; a double-ended iterator.
     pub fn iter<'v>(&self, view: &'v View<'r>) -> Iter<'v, 'r, T> {
         let ring = self.ring();
-        Iter { view, ring, from: 0, to: ring.len }
+        Iter(Elements { view, ring, from: 0, to: ring.len })
     }
 
     /// Whether some element equals `value`. O(n).
@@ -142,31 +116,11 @@ impl<'r, T: Persist> PVecDeque<'r, T> {
     }
 }
 
-/// Reading a queue by its pointer: short for `view[queue].get(view, …)`.
-impl<'r, T: Persist> P<'r, PVecDeque<'r, T>> {
-    /// [`PVecDeque::len`].
-    #[inline]
-    #[allow(clippy::len_without_is_empty)] // it is there; clippy does not see through the `impl` blocks
-    pub fn len(self, view: &View<'r>) -> usize {
-        view[self].len()
-    }
-
-    /// [`PVecDeque::is_empty`].
-    #[inline]
-    pub fn is_empty(self, view: &View<'r>) -> bool {
-        view[self].is_empty()
-    }
-
-    /// [`PVecDeque::get`].
-    #[inline]
-    pub fn get<'v>(self, view: &'v View<'r>, index: usize) -> Option<&'v T> {
-        view[self].get(view, index)
-    }
-
-    /// [`PVecDeque::iter`].
-    pub fn iter<'v>(self, view: &'v View<'r>) -> Iter<'v, 'r, T> {
-        view[self].iter(view)
-    }
+by_pointer! {
+    /// Reading a queue by its pointer: short for `view[queue].get(view, …)`.
+    [T: Persist] PVecDeque<T>:
+    fn get(index: usize) -> Option<&'v T>;
+    fn iter() -> Iter<'v, 'r, T>;
 }
 
 /// Changing a queue.
@@ -325,15 +279,22 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
     }
 }
 
-/// The elements of a [`PVecDeque`], from front to back; made by [`PVecDeque::iter`].
-pub struct Iter<'v, 'r, T> {
+iterators! {
+    /// The elements of a [`PVecDeque`], from front to back; made by [`PVecDeque::iter`].
+    [T: Persist + 'v] Iter<T>(Elements<'v, 'r, T>) => &'v T, |element| element;
+    debug_list of [T] exact both_ends;
+}
+
+pub(super) struct Elements<'v, 'r, T> {
     view: &'v View<'r>,
     ring: Ring<T>,
     from: usize,
     to: usize,
 }
 
-impl<'v, T: Persist + 'v> Iter<'v, '_, T> {
+copied! { [T] Elements<'_, '_, T>; }
+
+impl<'v, T: Persist + 'v> Elements<'v, '_, T> {
     /// Element `index`, which exists.
     fn element(&self, index: usize) -> &'v T {
         // SAFETY: within the length, where all slots have values.
@@ -341,7 +302,7 @@ impl<'v, T: Persist + 'v> Iter<'v, '_, T> {
     }
 }
 
-impl<'v, T: Persist + 'v> Iterator for Iter<'v, '_, T> {
+impl<'v, T: Persist + 'v> Iterator for Elements<'v, '_, T> {
     type Item = &'v T;
 
     #[inline]
@@ -364,28 +325,12 @@ impl<'v, T: Persist + 'v> Iterator for Iter<'v, '_, T> {
     }
 }
 
-impl<'v, T: Persist + 'v> DoubleEndedIterator for Iter<'v, '_, T> {
+impl<'v, T: Persist + 'v> DoubleEndedIterator for Elements<'v, '_, T> {
     #[inline]
     fn next_back(&mut self) -> Option<Self::Item> {
         (self.from < self.to).then(|| {
             self.to -= 1;
             self.element(self.to)
         })
-    }
-}
-
-impl<'v, T: Persist + 'v> ExactSizeIterator for Iter<'v, '_, T> {}
-impl<'v, T: Persist + 'v> FusedIterator for Iter<'v, '_, T> {}
-
-impl<T> Clone for Iter<'_, '_, T> {
-    fn clone(&self) -> Self {
-        let &Iter { view, ring, from, to } = self;
-        Iter { view, ring, from, to }
-    }
-}
-
-impl<T: Persist + std::fmt::Debug> std::fmt::Debug for Iter<'_, '_, T> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.clone()).finish()
     }
 }

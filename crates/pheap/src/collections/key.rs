@@ -5,10 +5,12 @@ use std::hash::Hasher;
 use siphasher::sip::SipHasher13;
 
 use super::buffer;
+use super::string::PString;
 use crate::api::tx::Txn;
 use crate::api::view::View;
 use crate::error::Result;
 use crate::layout::Persist;
+use crate::layout::desc::Desc;
 use crate::ptr::P;
 
 /// A key of a map, or an element of a set.
@@ -91,9 +93,55 @@ impl KeyHasher {
     }
 }
 
+/// A key that a collection has made by [`MapKey::from_query`], and of which nobody has seen more than what it is looked up by. In a file it is the key itself.
+#[repr(transparent)]
+pub(crate) struct OwnKey<K>(K);
+
+// SAFETY: described as what it is, a `K`, whose layout it has.
+unsafe impl<K: Persist> Persist for OwnKey<K> {
+    type At<'r> = OwnKey<K::At<'r>>;
+    const PADDED: bool = K::PADDED;
+    const POINTERS: bool = K::POINTERS;
+
+    fn desc() -> &'static Desc {
+        K::desc()
+    }
+
+    unsafe fn zero_padding(this: *mut Self) {
+        // SAFETY: a value, as the caller promises, and one of a `K`.
+        unsafe { K::zero_padding(this.cast()) };
+    }
+}
+
+impl<'r, K: MapKey<'r>> OwnKey<K> {
+    #[inline(always)]
+    pub(super) fn new(tx: &Txn<'r>, query: &K::Query) -> Result<Self> {
+        K::from_query(tx, query).map(OwnKey)
+    }
+
+    /// What it is looked up by.
+    #[inline(always)]
+    pub(super) fn query<'v>(&'v self, view: &'v View<'r>) -> &'v K::Query {
+        self.0.query(view)
+    }
+
+    /// Frees what was allocated for it, when the transaction commits.
+    #[inline(always)]
+    pub(super) fn give_up(self, tx: &Txn<'r>) {
+        // SAFETY: made by `from_query` and shown to nobody, for that is what this type says; it is moved and never copied, so nothing points to what it owns.
+        unsafe { self.0.give_up(tx) };
+    }
+
+    /// The key, which belongs to someone else from now on.
+    #[inline(always)]
+    pub(super) fn into_inner(self) -> K {
+        self.0
+    }
+}
+
 /// The first 8 bytes as a number that orders as they do.
 #[inline(always)]
-pub(super) fn prefix_of_bytes(bytes: &[u8]) -> u64 {
+fn prefix_of_bytes(bytes: &[u8]) -> u64 {
     if let Some(first) = bytes.first_chunk() {
         return u64::from_be_bytes(*first);
     }
@@ -184,36 +232,37 @@ impl<'r, const N: usize> OrdKey<'r> for [u8; N] {
     }
 }
 
-/// Types that are looked up by what they point to.
-macro_rules! by_target {
-    ($($target:ty: |$query:ident| $bytes:expr, |$tx:ident| $alloc:expr;)*) => {$(
+/// Types that are looked up by bytes that they own.
+macro_rules! by_bytes {
+    ($($key:ty: $target:ty, |$this:ident, $view:ident| $shown:expr, |$query:ident| $bytes:expr, |$tx:ident| $make:expr, $give_up:expr;)*) => {$(
         // SAFETY: the query is what `from_query` has allocated.
-        unsafe impl<'r> MapKey<'r> for P<'r, $target> {
+        unsafe impl<'r> MapKey<'r> for $key {
             type Query = $target;
 
             #[inline(always)]
-            fn query<'v>(&'v self, view: &'v View<'r>) -> &'v $target {
-                &view[*self]
+            fn query<'v>(&'v self, $view: &'v View<'r>) -> &'v $target {
+                let $this = self;
+                $shown
             }
 
             fn from_query($tx: &Txn<'r>, $query: &$target) -> Result<Self> {
-                $alloc
+                $make
             }
 
-            unsafe fn give_up(self, tx: &Txn<'r>) {
-                // SAFETY: by the caller's promise.
-                unsafe { buffer::free(tx, self) };
+            unsafe fn give_up(self, $tx: &Txn<'r>) {
+                let $this = self;
+                $give_up;
             }
         }
 
-        impl<'r> HashKey<'r> for P<'r, $target> {
+        impl<'r> HashKey<'r> for $key {
             #[inline(always)]
             fn hash($query: &$target, hasher: &mut KeyHasher) {
                 hasher.write($bytes);
             }
         }
 
-        impl<'r> OrdKey<'r> for P<'r, $target> {
+        impl<'r> OrdKey<'r> for $key {
             #[inline(always)]
             fn prefix($query: &$target) -> u64 {
                 prefix_of_bytes($bytes)
@@ -222,9 +271,15 @@ macro_rules! by_target {
     )*};
 }
 
-by_target! {
-    str: |query| query.as_bytes(), |tx| tx.alloc_str(query);
-    [u8]: |query| query, |tx| tx.alloc_slice_copy(query);
+by_bytes! {
+    P<'r, str>: str, |this, view| &view[*this], |query| query.as_bytes(), |tx| tx.alloc_str(query),
+        // SAFETY: allocated by `from_query`, and nothing will point to it, as the caller promises.
+        unsafe { buffer::free(tx, this) };
+    P<'r, [u8]>: [u8], |this, view| &view[*this], |query| query, |tx| tx.alloc_slice_copy(query),
+        // SAFETY: allocated by `from_query`, and nothing will point to it, as the caller promises.
+        unsafe { buffer::free(tx, this) };
+    PString<'r>: str, |this, view| this.as_str(view), |query| query.as_bytes(), |tx| PString::from_str(tx, query),
+        this.give_up(tx);
 }
 
 #[cfg(test)]

@@ -2,8 +2,10 @@
 //!
 //! | file | |
 //! |---|---|
-//! | `slot`, `buffer` | a place for a value; how buffers are read, written and freed |
+//! | `buffer` | places for values; how buffers are read, written and freed |
+//! | `common` | what all of them have: sizes, iterators, entries of keys, sets made of maps |
 //! | `key` | what can be a key, and how it is hashed and ordered |
+//! | `own_types` | what `check` is told of the types here |
 //! | `vec`, `string`, `deque` | a buffer that grows |
 //! | `hash` | maps and sets by hash |
 //! | `btree` | maps and sets in order |
@@ -17,10 +19,11 @@
 
 pub mod btree;
 mod buffer;
+mod common;
 pub mod deque;
 pub mod hash;
 mod key;
-mod slot;
+mod own_types;
 mod string;
 pub mod vec;
 

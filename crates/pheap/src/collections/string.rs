@@ -2,12 +2,13 @@
 
 use std::ops::RangeBounds;
 
-use super::key::{HashKey, KeyHasher, MapKey, OrdKey, prefix_of_bytes};
+use super::common::by_pointer;
 use super::vec::PVec;
 use crate::Persist;
 use crate::api::tx::Txn;
 use crate::api::view::View;
 use crate::error::Result;
+use crate::heap::check::rule::{OwnType, Promise, Rule};
 use crate::ptr::{P, bounds};
 
 /// A growable string: `String` for a heap. (A `P<str>` never changes, and takes a word less.)
@@ -33,6 +34,9 @@ pub struct PString<'r> {
     bytes: PVec<'r, u8>,
 }
 
+/// See [`own_types`](super::own_types).
+pub(super) const OWN_TYPES: &[OwnType] = &[OwnType::of::<PString<'static>>(Promise::Collection(Rule::text))];
+
 impl<'r> PString<'r> {
     /// An empty string, without a buffer.
     pub const fn new() -> Self {
@@ -45,6 +49,11 @@ impl<'r> PString<'r> {
     /// As for [`Txn::alloc`].
     pub fn from_str(tx: &Txn<'r>, text: &str) -> Result<Self> {
         Ok(PString { bytes: PVec::from_slice(tx, text.as_bytes())? })
+    }
+
+    /// Frees the buffer when the transaction commits.
+    pub(super) fn give_up(self, tx: &Txn<'r>) {
+        self.bytes.give_up(tx);
     }
 
     /// Length in bytes.
@@ -72,26 +81,10 @@ impl<'r> PString<'r> {
     }
 }
 
-/// Reading a string by its pointer: short for `view[text].as_str(view)` and so on.
-impl<'r> P<'r, PString<'r>> {
-    /// [`PString::as_str`].
-    #[inline]
-    pub fn as_str<'v>(self, view: &'v View<'r>) -> &'v str {
-        view[self].as_str(view)
-    }
-
-    /// [`PString::len`].
-    #[inline]
-    #[allow(clippy::len_without_is_empty)] // it is there; clippy does not see through the `impl` blocks
-    pub fn len(self, view: &View<'r>) -> usize {
-        view[self].len()
-    }
-
-    /// [`PString::is_empty`].
-    #[inline]
-    pub fn is_empty(self, view: &View<'r>) -> bool {
-        view[self].is_empty()
-    }
+by_pointer! {
+    /// Reading a string by its pointer: short for `view[text].as_str(view)` and so on.
+    [] PString<>:
+    fn as_str() -> &'v str;
 }
 
 /// Changing a string. Operations that may allocate fail as [`PVec::push`](P::push) does, and have changed nothing then.
@@ -226,38 +219,5 @@ impl<'r> P<'r, PString<'r>> {
     /// As for [`push`](Self::push): the text moves to a smaller buffer.
     pub fn shrink_to_fit(self, tx: &mut Txn<'r>) -> Result<()> {
         self.bytes().shrink_to_fit(tx)
-    }
-}
-
-// SAFETY: the query is in the buffer of the string.
-unsafe impl<'r> MapKey<'r> for PString<'r> {
-    type Query = str;
-
-    #[inline]
-    fn query<'v>(&'v self, view: &'v View<'r>) -> &'v str {
-        self.as_str(view)
-    }
-
-    fn from_query(tx: &Txn<'r>, query: &str) -> Result<Self> {
-        PString::from_str(tx, query)
-    }
-
-    unsafe fn give_up(self, tx: &Txn<'r>) {
-        // SAFETY: by the caller's promise.
-        unsafe { self.bytes.give_up(tx) };
-    }
-}
-
-impl<'r> HashKey<'r> for PString<'r> {
-    #[inline]
-    fn hash(query: &str, hasher: &mut KeyHasher) {
-        hasher.write(query.as_bytes());
-    }
-}
-
-impl<'r> OrdKey<'r> for PString<'r> {
-    #[inline]
-    fn prefix(query: &str) -> u64 {
-        prefix_of_bytes(query.as_bytes())
     }
 }

@@ -6,9 +6,8 @@ use super::head::{Head, LEAST};
 use super::node::{Branch, Child, INNER, Inner, Leaf};
 use crate::api::tx::Txn;
 use crate::api::view::View;
-use crate::collections::buffer;
-use crate::collections::key::OrdKey;
-use crate::collections::slot::Slot;
+use crate::collections::buffer::{self, Slot};
+use crate::collections::key::{OrdKey, OwnKey};
 use crate::layout::Persist;
 use crate::ptr::P;
 
@@ -26,7 +25,7 @@ impl<'r, K: OrdKey<'r>, V: Persist> P<'r, Inner<'r, K, V>> {
         self,
         tx: &mut Txn<'r>,
         place: usize,
-        separator: Option<(u64, K)>,
+        separator: Option<(u64, OwnKey<K>)>,
         child: Child<'r, K, V>,
     ) {
         debug_assert_eq!(place == 0, separator.is_none());
@@ -45,7 +44,7 @@ impl<'r, K: OrdKey<'r>, V: Persist> P<'r, Inner<'r, K, V>> {
     }
 
     /// Puts a separator where there is none.
-    pub(super) fn put_separator(self, tx: &mut Txn<'r>, place: usize, prefix: u64, key: K) {
+    pub(super) fn put_separator(self, tx: &mut Txn<'r>, place: usize, prefix: u64, key: OwnKey<K>) {
         self.set_code(tx, place, |head| if place == 0 { LEAST } else { head.code(prefix) });
         let slot = self.head(tx).slot(place);
         // SAFETY: in use.
@@ -58,7 +57,7 @@ impl<'r, K: OrdKey<'r>, V: Persist> P<'r, Inner<'r, K, V>> {
     ///
     /// # Safety
     /// There is one.
-    pub(super) unsafe fn take_separator(self, tx: &mut Txn<'r>, place: usize) -> (u64, K) {
+    pub(super) unsafe fn take_separator(self, tx: &mut Txn<'r>, place: usize) -> (u64, OwnKey<K>) {
         if place == 0 {
             self.set_code(tx, place, |_| LEAST);
         }

@@ -106,8 +106,7 @@ fn sift<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>>(
                 }
                 let ((), entry) = leaf.remove_item(tx, place);
                 tx[map].len -= 1;
-                // SAFETY: made by `from_query` for this map, which has shown nobody more than what it is looked up by.
-                unsafe { entry.key.give_up(tx) };
+                entry.key.give_up(tx);
             }
         }
         Child::Inner(inner) if height > 0 => {

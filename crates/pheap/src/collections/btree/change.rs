@@ -40,7 +40,15 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
         Ok(None)
     }
 
-    /// The value of a key, to write, if the map has it. O(log n).
+    /// Adds a key of a set. Returns whether it was not there.
+    pub(super) fn insert_key(self, tx: &mut Txn<'r>, key: &K::Query) -> Result<bool>
+    where
+        V: Default,
+    {
+        Ok(self.insert(tx, key, V::default())?.is_none())
+    }
+
+    /// The value of a key, to write, if it is there. O(log n).
     pub fn get_mut<'t>(self, tx: &'t mut Txn<'r>, key: &K::Query) -> Option<&'t mut V> {
         let wanted = Wanted::new::<K>(key);
         let leaf = search::descend(tx, tx[self].top, wanted, |_, _| {})?;
@@ -53,27 +61,26 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
     /// Removes a key, and returns its value. O(log n). Memory that the map had allocated for the key is freed when the transaction commits.
     pub fn remove(self, tx: &mut Txn<'r>, key: &K::Query) -> Option<V> {
         let entry = self.take(tx, |tx, top, path| search::find(tx, top, Wanted::new::<K>(key), path))?;
-        // SAFETY: made by `from_query` for this map, which has shown nobody more than what it is looked up by.
-        unsafe { entry.key.give_up(tx) };
+        entry.key.give_up(tx);
         Some(entry.value)
     }
 
     /// [`remove`](Self::remove), with the key. O(log n).
     pub fn remove_entry(self, tx: &mut Txn<'r>, key: &K::Query) -> Option<(K, V)> {
         let entry = self.take(tx, |tx, top, path| search::find(tx, top, Wanted::new::<K>(key), path))?;
-        Some((entry.key, entry.value))
+        Some((entry.key.into_inner(), entry.value))
     }
 
     /// Removes the entry with the least key. O(log n).
     pub fn pop_first(self, tx: &mut Txn<'r>) -> Option<(K, V)> {
         let entry = self.take(tx, |tx, top, path| Position::at_end(tx, top, false, path))?;
-        Some((entry.key, entry.value))
+        Some((entry.key.into_inner(), entry.value))
     }
 
     /// Removes the entry with the greatest key. O(log n).
     pub fn pop_last(self, tx: &mut Txn<'r>) -> Option<(K, V)> {
         let entry = self.take(tx, |tx, top, path| Position::at_end(tx, top, true, path))?;
-        Some((entry.key, entry.value))
+        Some((entry.key.into_inner(), entry.value))
     }
 
     /// Removes the entry that is found, if there is one.

@@ -6,6 +6,7 @@ use super::path::Path;
 use super::search::{self, Found, Wanted};
 use super::{grow, shrink};
 use crate::api::tx::Txn;
+use crate::collections::common::entries;
 use crate::collections::key::OrdKey;
 use crate::error::Result;
 use crate::layout::Persist;
@@ -64,56 +65,9 @@ impl<'t, 'q, 'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> Entry<'t, 'q, 'r, K, V> 
             found => Entry::Vacant(VacantEntry { map, tx, found, path, wanted }),
         }
     }
-
-    /// What the key is looked up by.
-    pub fn key(&self) -> &K::Query {
-        match self {
-            Entry::Occupied(entry) => entry.key(),
-            Entry::Vacant(entry) => entry.key(),
-        }
-    }
-
-    /// The value, to write; inserts `value` if the key is new.
-    ///
-    /// # Errors
-    /// As for [`P::insert`](P#method.insert).
-    pub fn or_insert(self, value: V) -> Result<&'t mut V> {
-        self.or_insert_with(|_| Ok(value))
-    }
-
-    /// The value, to write; inserts the result of `value` if the key is new. `value` gets the transaction, to allocate.
-    ///
-    /// # Errors
-    /// As for [`P::insert`](P#method.insert), and what `value` returns.
-    pub fn or_insert_with(self, value: impl FnOnce(&Txn<'r>) -> Result<V>) -> Result<&'t mut V> {
-        match self {
-            Entry::Occupied(entry) => Ok(entry.into_mut()),
-            Entry::Vacant(entry) => {
-                let value = value(entry.tx)?;
-                entry.insert(value)
-            }
-        }
-    }
-
-    /// The value, to write; inserts the default if the key is new.
-    ///
-    /// # Errors
-    /// As for [`P::insert`](P#method.insert).
-    pub fn or_default(self) -> Result<&'t mut V>
-    where
-        V: Default,
-    {
-        self.or_insert_with(|_| Ok(V::default()))
-    }
-
-    /// Changes the value, if the map has the key.
-    pub fn and_modify(mut self, change: impl FnOnce(&mut V)) -> Self {
-        if let Entry::Occupied(entry) = &mut self {
-            change(entry.get_mut());
-        }
-        self
-    }
 }
+
+entries!(OrdKey);
 
 impl<'t, 'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> OccupiedEntry<'t, 'r, K, V> {
     /// What the key is looked up by.
@@ -149,15 +103,14 @@ impl<'t, 'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> OccupiedEntry<'t, 'r, K, V> 
     /// Removes the entry, and returns its value.
     pub fn remove(mut self) -> V {
         let entry = shrink::remove(self.map, self.tx, self.leaf, &mut self.path, self.place);
-        // SAFETY: made by `from_query` for this map, which has shown nobody more than what it is looked up by.
-        unsafe { entry.key.give_up(self.tx) };
+        entry.key.give_up(self.tx);
         entry.value
     }
 
     /// Removes the entry, and returns its key and value.
     pub fn remove_entry(mut self) -> (K, V) {
         let entry = shrink::remove(self.map, self.tx, self.leaf, &mut self.path, self.place);
-        (entry.key, entry.value)
+        (entry.key.into_inner(), entry.value)
     }
 }
 

@@ -6,7 +6,7 @@ use super::path::Path;
 use super::search::{Found, Wanted};
 use crate::api::tx::Txn;
 use crate::collections::btree::path::MAX_HEIGHT;
-use crate::collections::key::OrdKey;
+use crate::collections::key::{OrdKey, OwnKey};
 use crate::error::Result;
 use crate::layout::Persist;
 use crate::ptr::P;
@@ -23,7 +23,7 @@ pub(super) fn insert<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>>(
     wanted: Wanted<'_, K::Query>,
     value: V,
 ) -> Result<(P<'r, Leaf<K, V>>, usize)> {
-    let key = K::from_query(tx, wanted.query)?;
+    let key = OwnKey::new(tx, wanted.query)?;
     let entry = Entry { key, value };
     let (leaf, place) = match found {
         Some(Found { leaf, place: Err(place) | Ok(place) }) if !leaf.head(tx).is_full() => (leaf, place),
@@ -52,10 +52,10 @@ fn make_room<'r, K: OrdKey<'r>, V: Persist>(
     let cut = if place == LEAF && path.is_last(tx) { LEAF } else { LEAF / 2 + usize::from(place > LEAF / 2) };
     let head = old.head(tx);
     let separator = if cut == LEAF {
-        (wanted.prefix, K::from_query(tx, wanted.query)?)
+        (wanted.prefix, OwnKey::new(tx, wanted.query)?)
     } else {
         let least = old.item_at(tx, head, cut).key.query(tx);
-        (K::prefix(least), K::from_query(tx, least)?)
+        (K::prefix(least), OwnKey::new(tx, least)?)
     };
     let spare = Spare::new(tx, path)?;
 
@@ -94,7 +94,7 @@ fn add_branch<'r, K: OrdKey<'r>, V: Persist>(
     tx: &mut Txn<'r>,
     path: &mut Path<'r, K, V>,
     spare: Spare<'r, K, V>,
-    mut separator: (u64, K),
+    mut separator: (u64, OwnKey<K>),
     mut child: Child<'r, K, V>,
 ) {
     for spare in spare.nodes {

@@ -25,9 +25,11 @@ mod shrink;
 #[cfg(test)]
 mod tests;
 
+use super::common::{by_pointer, sized};
 use super::key::OrdKey;
 use crate::Persist;
 use crate::api::view::View;
+use crate::heap::check::rule::{OwnType, Promise, Rule};
 use crate::ptr::P;
 use node::Child;
 use search::Wanted;
@@ -37,7 +39,8 @@ pub use iter::{Iter, Keys, Values};
 pub use range::{KeyRange, Range};
 pub use set::PBTreeSet;
 
-use range::Span;
+use iter::Entries;
+use range::Between;
 
 /// An ordered map: `BTreeMap` for a heap.
 ///
@@ -93,30 +96,20 @@ pub struct PBTreeMap<'r, K, V> {
     top: Child<'r, K, V>,
 }
 
-impl<K, V> Default for PBTreeMap<'_, K, V> {
-    fn default() -> Self {
-        PBTreeMap::new()
-    }
-}
+/// See [`own_types`](super::own_types).
+pub(super) const OWN_TYPES: &[OwnType] = &[
+    OwnType::of::<PBTreeMap<'static, u8, u8>>(Promise::Collection(Rule::tree)),
+    OwnType::of::<PBTreeSet<'static, u8>>(Promise::Nothing),
+    OwnType::of::<node::Entry<u8, u8>>(Promise::Key("key")),
+    OwnType::of::<node::Branch<'static, u8, u8>>(Promise::Key("separator")),
+    OwnType::of::<node::Leaf<u8, u8>>(Promise::Nothing),
+    OwnType::of::<Child<'static, u8, u8>>(Promise::Nothing),
+    OwnType::of::<head::Head<8>>(Promise::Nothing),
+    OwnType::of::<head::Order<8>>(Promise::Nothing),
+    OwnType::of::<head::Scale>(Promise::Nothing),
+];
 
-impl<K, V> PBTreeMap<'_, K, V> {
-    /// Without entries, and without nodes.
-    pub const fn new() -> Self {
-        PBTreeMap { len: 0, top: Child::None(0) }
-    }
-
-    /// Number of entries.
-    #[inline(always)]
-    pub fn len(&self) -> usize {
-        self.len as usize
-    }
-
-    /// Whether there are no entries.
-    #[inline(always)]
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-}
+sized!(PBTreeMap<K, V> of "entries", "nodes", PBTreeMap { len: 0, top: Child::None(0) }, |map| map.len as usize);
 
 /// Reading.
 impl<'r, K: OrdKey<'r>, V: Persist> PBTreeMap<'r, K, V> {
@@ -162,20 +155,25 @@ impl<'r, K: OrdKey<'r>, V: Persist> PBTreeMap<'r, K, V> {
         self.get(view, key).is_some()
     }
 
+    #[inline]
+    fn entries<'v>(&self, view: &'v View<'r>) -> Entries<'v, 'r, K, V> {
+        Entries { between: Between::new(view, self.top, ..), left: self.len() }
+    }
+
     /// The entries in the order of their keys, from both ends.
     #[inline]
     pub fn iter<'v>(&self, view: &'v View<'r>) -> Iter<'v, 'r, K, V> {
-        Iter::new(self.range(view, ..), self.len())
+        Iter(self.entries(view))
     }
 
     /// The keys in order.
     pub fn keys<'v>(&self, view: &'v View<'r>) -> Keys<'v, 'r, K, V> {
-        Keys(self.iter(view))
+        Keys(self.entries(view))
     }
 
     /// The values in the order of their keys.
     pub fn values<'v>(&self, view: &'v View<'r>) -> Values<'v, 'r, K, V> {
-        Values(self.iter(view))
+        Values(self.entries(view))
     }
 
     /// The entries whose keys are in a range, in order, from both ends.
@@ -184,50 +182,17 @@ impl<'r, K: OrdKey<'r>, V: Persist> PBTreeMap<'r, K, V> {
     /// If the range ends before it starts, or starts and ends at a key that both exclude.
     #[track_caller]
     pub fn range<'v>(&self, view: &'v View<'r>, range: impl KeyRange<K::Query>) -> Range<'v, 'r, K, V> {
-        Range::new(view, Span::new(view, self.top, range))
+        Range(Between::new(view, self.top, range))
     }
 }
 
-/// Reading a map by its pointer: short for `view[map].get(view, …)`.
-impl<'r, K: OrdKey<'r>, V: Persist> P<'r, PBTreeMap<'r, K, V>> {
-    /// [`PBTreeMap::len`].
-    #[inline]
-    #[allow(clippy::len_without_is_empty)] // it is there; clippy does not see through the `impl` blocks
-    pub fn len(self, view: &View<'r>) -> usize {
-        view[self].len()
-    }
-
-    /// [`PBTreeMap::is_empty`].
-    #[inline]
-    pub fn is_empty(self, view: &View<'r>) -> bool {
-        view[self].is_empty()
-    }
-
-    /// [`PBTreeMap::get`].
-    #[inline]
-    pub fn get<'v>(self, view: &'v View<'r>, key: &K::Query) -> Option<&'v V> {
-        view[self].get(view, key)
-    }
-
-    /// [`PBTreeMap::contains_key`].
-    #[inline]
-    pub fn contains_key(self, view: &View<'r>, key: &K::Query) -> bool {
-        view[self].contains_key(view, key)
-    }
-
-    /// [`PBTreeMap::iter`].
-    #[inline]
-    pub fn iter<'v>(self, view: &'v View<'r>) -> Iter<'v, 'r, K, V> {
-        view[self].iter(view)
-    }
-
-    /// [`PBTreeMap::range`].
-    ///
-    /// # Panics
-    /// As there.
-    #[inline]
+by_pointer! {
+    /// Reading a map by its pointer: short for `view[map].get(view, …)`.
+    [K: OrdKey<'r>, V: Persist] PBTreeMap<K, V>:
+    fn get(key: &K::Query) -> Option<&'v V>;
+    fn contains_key(key: &K::Query) -> bool;
+    fn iter() -> Iter<'v, 'r, K, V>;
+    #[doc = "\n# Panics\nAs there."]
     #[track_caller]
-    pub fn range<'v>(self, view: &'v View<'r>, range: impl KeyRange<K::Query>) -> Range<'v, 'r, K, V> {
-        view[self].range(view, range)
-    }
+    fn range(range: impl KeyRange<K::Query>) -> Range<'v, 'r, K, V>;
 }

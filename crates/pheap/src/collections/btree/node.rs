@@ -13,9 +13,9 @@ use super::head::{FREE, Head, LEAST, Order, Scale};
 use crate::Persist;
 use crate::api::tx::Txn;
 use crate::api::view::View;
-use crate::collections::buffer;
-use crate::collections::key::OrdKey;
-use crate::collections::slot::Slot;
+use crate::collections::buffer::{self, Slot};
+use crate::collections::common::copied;
+use crate::collections::key::{OrdKey, OwnKey};
 use crate::error::Result;
 use crate::os::cpu;
 use crate::ptr::{P, value_of};
@@ -40,7 +40,7 @@ pub(crate) struct Node<T, X, const N: usize> {
 #[repr(C, align(8))]
 #[persist(own, id = "pheap::BTreeEntry", crate = "crate")]
 pub(crate) struct Entry<K, V> {
-    pub(super) key: K,
+    pub(super) key: OwnKey<K>,
     pub(super) value: V,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct Entry<K, V> {
 #[repr(C)]
 #[persist(own, id = "pheap::BTreeBranch", crate = "crate")]
 pub(crate) struct Branch<'r, K, V> {
-    pub(super) separator: Slot<K>,
+    pub(super) separator: Slot<OwnKey<K>>,
     /// That of the separator. Kept, so that to look at it is not the user's code.
     pub(super) prefix: u64,
     pub(super) inner: Option<P<'r, Inner<'r, K, V>>>,
@@ -71,14 +71,7 @@ pub(crate) enum Child<'r, K, V> {
     Inner(P<'r, Inner<'r, K, V>>),
 }
 
-impl<K, V> Clone for Child<'_, K, V> {
-    #[inline(always)]
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<K, V> Copy for Child<'_, K, V> {}
+copied! { [K, V] Child<'_, K, V>; }
 
 /// What is in order in a node.
 pub(crate) trait Item<'r>: Persist {

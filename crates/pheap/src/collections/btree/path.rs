@@ -2,6 +2,7 @@
 
 use super::node::Inner;
 use crate::api::view::View;
+use crate::collections::common::copied;
 use crate::layout::Persist;
 use crate::ptr::P;
 
@@ -15,14 +16,7 @@ pub(super) struct Path<'r, K, V> {
     len: usize,
 }
 
-impl<K, V> Clone for Path<'_, K, V> {
-    #[inline(always)]
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<K, V> Copy for Path<'_, K, V> {}
+copied! { [K, V] Path<'_, K, V>; }
 
 impl<'r, K, V> Path<'r, K, V> {
     #[inline(always)]

@@ -1,6 +1,5 @@
 //! The entries between two keys.
 
-use std::iter::FusedIterator;
 use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
@@ -10,6 +9,7 @@ use super::search;
 use super::search::{Found, Wanted};
 use crate::api::view::View;
 use crate::collections::btree::path::MAX_HEIGHT;
+use crate::collections::common::iterators;
 use crate::collections::key::OrdKey;
 use crate::layout::Persist;
 use crate::ptr::P;
@@ -273,68 +273,49 @@ impl<'r, K: OrdKey<'r>, V: Persist> Span<'r, K, V> {
     }
 }
 
-/// The entries of a [`PBTreeMap`](super::PBTreeMap) in a range of keys, in order; made by [`PBTreeMap::range`](super::PBTreeMap::range).
-pub struct Range<'v, 'r, K, V> {
+iterators! {
+    /// The entries of a [`PBTreeMap`](super::PBTreeMap) in a range of keys, in order; made by [`PBTreeMap::range`](super::PBTreeMap::range).
+    [K: OrdKey<'r>, V: Persist] Range<K, V>(Between<'v, 'r, K, V>) => (&'v K::Query, &'v V),
+    |(view, entry)| (entry.key.query(view), &entry.value);
+    debug_map of [K::Query, V] both_ends;
+}
+
+/// The entries of a span, each with the view that shows its key.
+pub(super) struct Between<'v, 'r, K, V> {
     view: &'v View<'r>,
     span: Span<'r, K, V>,
     entries: PhantomData<&'v Entry<K, V>>,
 }
 
-impl<'v, 'r, K: OrdKey<'r>, V: Persist> Range<'v, 'r, K, V> {
-    pub(super) fn new(view: &'v View<'r>, span: Span<'r, K, V>) -> Self {
-        Range { view, span, entries: PhantomData }
+impl<K, V> Clone for Between<'_, '_, K, V> {
+    fn clone(&self) -> Self {
+        Between { span: self.span.clone(), ..*self }
     }
+}
+
+impl<'v, 'r, K: OrdKey<'r>, V: Persist> Between<'v, 'r, K, V> {
+    #[track_caller]
+    pub(super) fn new(view: &'v View<'r>, top: Child<'r, K, V>, range: impl KeyRange<K::Query>) -> Self {
+        Between { view, span: Span::new(view, top, range), entries: PhantomData }
+    }
+}
+
+impl<'v, 'r, K: OrdKey<'r>, V: Persist> Iterator for Between<'v, 'r, K, V> {
+    type Item = (&'v View<'r>, &'v Entry<K, V>);
 
     #[inline(always)]
-    pub(super) fn next_entry(&mut self) -> Option<&'v Entry<K, V>> {
+    fn next(&mut self) -> Option<Self::Item> {
         let (leaf, slot) = self.span.next(self.view)?;
         // SAFETY: a slot that is in use; while the view is borrowed nothing is written.
-        Some(unsafe { leaf.item(self.view, slot) })
-    }
-
-    #[inline(always)]
-    pub(super) fn next_entry_back(&mut self) -> Option<&'v Entry<K, V>> {
-        let (leaf, slot) = self.span.next_back(self.view)?;
-        // SAFETY: as above.
-        Some(unsafe { leaf.item(self.view, slot) })
-    }
-
-    #[inline(always)]
-    pub(super) fn view(&self) -> &'v View<'r> {
-        self.view
+        Some((self.view, unsafe { leaf.item(self.view, slot) }))
     }
 }
 
-impl<'v, 'r, K: OrdKey<'r>, V: Persist> Iterator for Range<'v, 'r, K, V> {
-    type Item = (&'v K::Query, &'v V);
-
-    #[inline]
-    fn next(&mut self) -> Option<Self::Item> {
-        self.next_entry().map(|entry| (entry.key.query(self.view), &entry.value))
-    }
-}
-
-impl<'r, K: OrdKey<'r>, V: Persist> DoubleEndedIterator for Range<'_, 'r, K, V> {
-    #[inline]
+impl<'r, K: OrdKey<'r>, V: Persist> DoubleEndedIterator for Between<'_, 'r, K, V> {
+    #[inline(always)]
     fn next_back(&mut self) -> Option<Self::Item> {
-        self.next_entry_back().map(|entry| (entry.key.query(self.view), &entry.value))
-    }
-}
-
-impl<'r, K: OrdKey<'r>, V: Persist> FusedIterator for Range<'_, 'r, K, V> {}
-
-impl<K, V> Clone for Range<'_, '_, K, V> {
-    fn clone(&self) -> Self {
-        Range { view: self.view, span: self.span.clone(), entries: PhantomData }
-    }
-}
-
-impl<'r, K, V> std::fmt::Debug for Range<'_, 'r, K, V>
-where
-    K: OrdKey<'r, Query: std::fmt::Debug>,
-    V: Persist + std::fmt::Debug,
-{
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_map().entries(self.clone()).finish()
+        let (leaf, slot) = self.span.next_back(self.view)?;
+        // SAFETY: a slot that is in use; while the view is borrowed nothing is written.
+        Some((self.view, unsafe { leaf.item(self.view, slot) }))
     }
 }

@@ -7,6 +7,7 @@ use super::node::{Child, INNER, Inner, LEAF, Leaf};
 use super::path::MAX_HEIGHT;
 use super::path::Path;
 use crate::api::view::View;
+use crate::collections::common::copied;
 use crate::collections::key::OrdKey;
 use crate::layout::Persist;
 use crate::ptr::P;
@@ -17,14 +18,7 @@ pub(super) struct Wanted<'q, Q: ?Sized> {
     pub(super) prefix: u64,
 }
 
-impl<Q: ?Sized> Clone for Wanted<'_, Q> {
-    #[inline(always)]
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<Q: ?Sized> Copy for Wanted<'_, Q> {}
+copied! { [Q: ?Sized] Wanted<'_, Q>; }
 
 impl<'q, Q: ?Sized + Ord> Wanted<'q, Q> {
     #[inline(always)]
@@ -155,14 +149,7 @@ pub(super) struct Found<'r, K, V> {
     pub(super) place: Result<usize, usize>,
 }
 
-impl<K, V> Clone for Found<'_, K, V> {
-    #[inline(always)]
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<K, V> Copy for Found<'_, K, V> {}
+copied! { [K, V] Found<'_, K, V>; }
 
 /// Finds a key. The way to it is added to the path. `None` in a tree without nodes.
 #[inline]

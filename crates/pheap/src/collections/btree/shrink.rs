@@ -7,7 +7,7 @@ use super::PBTreeMap;
 use super::node::{Child, Entry, INNER, Inner, Item, LEAF, Leaf, Near, Node};
 use super::path::Path;
 use crate::api::tx::Txn;
-use crate::collections::key::OrdKey;
+use crate::collections::key::{OrdKey, OwnKey};
 use crate::layout::Persist;
 use crate::ptr::P;
 
@@ -168,7 +168,7 @@ unsafe fn even_out_leaves<'r, K: OrdKey<'r>, V: Persist>(
     let (leaf, at) = if l < r { (right, (r - l) / 2) } else { (left, l - (l - r) / 2) };
     let query = leaf.item_at(tx, leaf.head(tx), at).key.query(tx);
     let prefix = K::prefix(query);
-    let Ok(key) = K::from_query(tx, query) else { return };
+    let Ok(key) = OwnKey::new(tx, query) else { return };
     even_out(tx, left, right);
     // SAFETY: by the caller's promise; the key was the inner node's own.
     unsafe { inner.take_separator(tx, place).1.give_up(tx) };

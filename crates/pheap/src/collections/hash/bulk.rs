@@ -99,7 +99,7 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
         while let Some(at) = cursor.next(tx) {
             // SAFETY: a slot with an entry, that moves out: nobody looks at the slot again.
             let Pair { key, value } = unsafe { buffer::read(tx, at).take() };
-            drained.push((key, value));
+            drained.push((key.into_inner(), value));
         }
         let old = std::mem::take(&mut tx[self]);
         // SAFETY: the map has let go of its buffers, and all entries are moved out.
@@ -113,9 +113,8 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
         if K::POINTERS {
             let mut cursor = Cursor::new(&old, tx);
             while let Some(at) = cursor.next(tx) {
-                // SAFETY: a slot with an entry, at which nobody looks again. Its key was made by `from_query`, and nobody has seen more of it than
-                // what it is looked up by.
-                unsafe { buffer::read(tx, at).take().key.give_up(tx) };
+                // SAFETY: a slot with an entry, at which nobody looks again.
+                unsafe { buffer::read(tx, at).take() }.key.give_up(tx);
             }
         }
         // SAFETY: the map has let go of its buffers.

@@ -7,8 +7,8 @@ use super::table::{Bucket, Child, Pair, Root};
 use super::walk::{head, slot};
 use super::{HashKey, PHashMap};
 use crate::api::tx::Txn;
-use crate::collections::buffer::{self, Slots};
-use crate::collections::slot::Slot;
+use crate::collections::buffer::{self, Slot, Slots};
+use crate::collections::key::OwnKey;
 use crate::error::Result;
 use crate::layout::Persist;
 use crate::ptr::{P, value_of};
@@ -31,6 +31,18 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
         match tx[self].find(tx, key) {
             Ok(home) => Ok(Some(std::mem::replace(self.value_mut(tx, &home), value))),
             Err(absence) => self.add(tx, absence, key, value).map(|_| None),
+        }
+    }
+
+    /// Adds a key of a set. Returns whether it was not there.
+    #[inline]
+    pub(super) fn insert_key(self, tx: &mut Txn<'r>, key: &K::Query) -> Result<bool>
+    where
+        V: Default,
+    {
+        match tx[self].find(tx, key) {
+            Ok(_) => Ok(false),
+            Err(absence) => self.add(tx, absence, key, V::default()).map(|_| true),
         }
     }
 
@@ -88,7 +100,7 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
         query: &K::Query,
         value: V,
     ) -> Result<*mut Slot<Pair<K, V>>> {
-        self.add_pair(tx, absence, query, |tx| Ok(Pair { key: K::from_query(tx, query)?, value }))
+        self.add_pair(tx, absence, query, |tx| Ok(Pair { key: OwnKey::new(tx, query)?, value }))
     }
 
     /// Adds an entry that is not there, and is made when there is room for it.
@@ -186,8 +198,7 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
             Home::Few(index) => self.take_from_few(tx, index),
             Home::Bucket { at, first } => self.take_from_bucket(tx, at, first),
         };
-        // SAFETY: made by `from_query`, and nobody has seen more than what it is looked up by.
-        unsafe { key.give_up(tx) };
+        key.give_up(tx);
         value
     }
 

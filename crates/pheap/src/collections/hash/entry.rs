@@ -4,6 +4,7 @@ use super::find::{Absence, Home};
 use super::{HashKey, PHashMap};
 use crate::api::tx::Txn;
 use crate::collections::buffer;
+use crate::collections::common::entries;
 use crate::error::Result;
 use crate::layout::Persist;
 use crate::ptr::P;
@@ -40,72 +41,9 @@ impl<'t, 'q, 'r, K: HashKey<'r>, V: Persist<At<'r> = V>> Entry<'t, 'q, 'r, K, V>
             Err(absence) => Entry::Vacant(VacantEntry { map, tx, key, absence }),
         }
     }
-
-    /// The key that was looked for.
-    pub fn key(&self) -> &K::Query {
-        match self {
-            Entry::Occupied(entry) => entry.key,
-            Entry::Vacant(entry) => entry.key,
-        }
-    }
-
-    /// The value, to write; inserts `value` if the key is new.
-    ///
-    /// # Errors
-    /// As for [`insert`](P::insert).
-    #[inline]
-    pub fn or_insert(self, value: V) -> Result<&'t mut V> {
-        self.or_insert_with(|_| Ok(value))
-    }
-
-    /// The value, to write; inserts the result of `make` if the key is new.
-    ///
-    /// # Errors
-    /// That of `make`, and as for [`insert`](P::insert).
-    #[inline]
-    pub fn or_insert_with(self, make: impl FnOnce(&Txn<'r>) -> Result<V>) -> Result<&'t mut V> {
-        self.or_insert_with_key(|tx, _| make(tx))
-    }
-
-    /// The value, to write; inserts the result of `make`, which gets the key, if the key is new.
-    ///
-    /// # Errors
-    /// As for [`or_insert_with`](Self::or_insert_with).
-    #[inline]
-    pub fn or_insert_with_key(
-        self,
-        make: impl FnOnce(&Txn<'r>, &K::Query) -> Result<V>,
-    ) -> Result<&'t mut V> {
-        match self {
-            Entry::Occupied(entry) => Ok(entry.into_mut()),
-            Entry::Vacant(entry) => {
-                let value = make(entry.tx, entry.key)?;
-                entry.insert(value)
-            }
-        }
-    }
-
-    /// The value, to write; inserts the default if the key is new.
-    ///
-    /// # Errors
-    /// As for [`insert`](P::insert).
-    #[inline]
-    pub fn or_default(self) -> Result<&'t mut V>
-    where
-        V: Default,
-    {
-        self.or_insert_with(|_| Ok(V::default()))
-    }
-
-    /// Changes the value with `change`, if the map has the key.
-    #[inline]
-    pub fn and_modify(mut self, change: impl FnOnce(&mut V)) -> Self {
-        if let Entry::Occupied(entry) = &mut self {
-            change(entry.get_mut());
-        }
-        self
-    }
 }
+
+entries!(HashKey);
 
 impl<'t, 'r, K: HashKey<'r>, V: Persist<At<'r> = V>> OccupiedEntry<'t, '_, 'r, K, V> {
     /// The key that was looked for.

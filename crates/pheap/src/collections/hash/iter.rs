@@ -1,6 +1,5 @@
 //! The entries of a map, one after the other.
 
-use std::iter::FusedIterator;
 use std::marker::PhantomData;
 
 use super::find::Home;
@@ -9,8 +8,8 @@ use super::tags::bits;
 use super::walk::{bucket_from, head, slot};
 use super::{HashKey, PHashMap};
 use crate::api::view::View;
-use crate::collections::buffer;
-use crate::collections::slot::Slot;
+use crate::collections::buffer::{self, Slot};
+use crate::collections::common::{copied, iterators};
 use crate::layout::Persist;
 use crate::os::cpu::prefetch;
 use crate::ptr::{P, value_of};
@@ -32,13 +31,7 @@ pub(super) struct Cursor<'r, K, V> {
     root: Option<P<'r, Root<'r, K, V>>>,
 }
 
-impl<K, V> Clone for Cursor<'_, K, V> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<K, V> Copy for Cursor<'_, K, V> {}
+copied! { [K, V] Cursor<'_, K, V>; }
 
 impl<'r, K: Persist, V: Persist> Cursor<'r, K, V> {
     /// Before the first entry.
@@ -132,52 +125,47 @@ impl<'r, K: Persist, V: Persist> Cursor<'r, K, V> {
     }
 }
 
-/// The entries of a [`PHashMap`]; made by [`PHashMap::iter`].
-pub struct Iter<'v, 'r, K, V> {
+iterators! {
+    /// The entries of a [`PHashMap`]; made by [`PHashMap::iter`].
+    [K: HashKey<'r>, V: Persist] Iter<K, V>(Entries<'v, 'r, K, V>) => (&'v K::Query, &'v V),
+    |(view, pair)| (pair.key.query(view), &pair.value);
+    debug_map of [K::Query, V] exact;
+
+    /// The keys of a [`PHashMap`]; made by [`PHashMap::keys`].
+    [K: HashKey<'r>, V: Persist] Keys<K, V>(Entries<'v, 'r, K, V>) => &'v K::Query, |(view, pair)| pair.key.query(view);
+    debug_list of [K::Query] exact;
+
+    /// The values of a [`PHashMap`]; made by [`PHashMap::values`].
+    [K: HashKey<'r>, V: Persist] Values<K, V>(Entries<'v, 'r, K, V>) => &'v V, |(_, pair)| &pair.value;
+    debug_list of [V] exact;
+}
+
+/// The entries, each with the view that shows its key.
+pub(super) struct Entries<'v, 'r, K, V> {
     view: &'v View<'r>,
     remaining: usize,
     cursor: Cursor<'r, K, V>,
     entries: PhantomData<&'v Pair<K, V>>,
 }
 
-impl<'v, 'r, K: HashKey<'r>, V: Persist> Iter<'v, 'r, K, V> {
+copied! { [K, V] Entries<'_, '_, K, V>; }
+
+impl<'v, 'r, K: Persist, V: Persist> Entries<'v, 'r, K, V> {
     #[inline]
     pub(super) fn new(map: &PHashMap<'r, K, V>, view: &'v View<'r>) -> Self {
-        Iter { view, remaining: map.len(), cursor: Cursor::new(map, view), entries: PhantomData }
-    }
-
-    /// The next entry.
-    #[inline(always)]
-    pub(super) fn pair(&mut self) -> Option<&'v Pair<K, V>> {
-        let at = self.cursor.next(self.view)?;
-        self.remaining -= 1;
-        // SAFETY: a slot with an entry.
-        Some(unsafe { buffer::read(self.view, at).value() })
-    }
-
-    /// All that come, without keeping count of them.
-    #[inline]
-    fn fold_pairs<B>(mut self, init: B, mut f: impl FnMut(B, &'v Pair<K, V>) -> B) -> B {
-        let (view, mut all) = (self.view, init);
-        loop {
-            for index in bits(std::mem::take(&mut self.cursor.occupied)) {
-                // SAFETY: a slot with an entry.
-                all = f(all, unsafe { buffer::read(view, self.cursor.slots.add(index)).value() });
-            }
-            if self.cursor.next_slots(view).is_none() {
-                return all;
-            }
-        }
+        Entries { view, remaining: map.len(), cursor: Cursor::new(map, view), entries: PhantomData }
     }
 }
 
-impl<'v, 'r, K: HashKey<'r>, V: Persist> Iterator for Iter<'v, 'r, K, V> {
-    type Item = (&'v K::Query, &'v V);
+impl<'v, 'r, K: Persist, V: Persist> Iterator for Entries<'v, 'r, K, V> {
+    type Item = (&'v View<'r>, &'v Pair<K, V>);
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
-        let pair = self.pair()?;
-        Some((pair.key.query(self.view), &pair.value))
+        let at = self.cursor.next(self.view)?;
+        self.remaining -= 1;
+        // SAFETY: a slot with an entry.
+        Some((self.view, unsafe { buffer::read(self.view, at).value() }))
     }
 
     #[inline]
@@ -185,81 +173,18 @@ impl<'v, 'r, K: HashKey<'r>, V: Persist> Iterator for Iter<'v, 'r, K, V> {
         (self.remaining, Some(self.remaining))
     }
 
+    /// All that come, without keeping count of them.
     #[inline]
-    fn fold<B, F: FnMut(B, Self::Item) -> B>(self, init: B, mut f: F) -> B {
-        let view = self.view;
-        self.fold_pairs(init, |all, pair| f(all, (pair.key.query(view), &pair.value)))
-    }
-}
-
-impl<'r, K: HashKey<'r>, V: Persist> ExactSizeIterator for Iter<'_, 'r, K, V> {}
-impl<'r, K: HashKey<'r>, V: Persist> FusedIterator for Iter<'_, 'r, K, V> {}
-
-impl<K, V> Clone for Iter<'_, '_, K, V> {
-    fn clone(&self) -> Self {
-        Iter { ..*self }
-    }
-}
-
-/// The keys of a [`PHashMap`]; made by [`PHashMap::keys`].
-pub struct Keys<'v, 'r, K, V>(pub(super) Iter<'v, 'r, K, V>);
-
-/// The values of a [`PHashMap`]; made by [`PHashMap::values`].
-pub struct Values<'v, 'r, K, V>(pub(super) Iter<'v, 'r, K, V>);
-
-macro_rules! half {
-    ($name:ident, $item:ty, |$pair:ident, $view:ident| $part:expr) => {
-        impl<'v, 'r, K: HashKey<'r>, V: Persist> Iterator for $name<'v, 'r, K, V> {
-            type Item = $item;
-
-            #[inline]
-            fn next(&mut self) -> Option<Self::Item> {
-                let $view = self.0.view;
-                self.0.pair().map(|$pair| $part)
+    fn fold<B, F: FnMut(B, Self::Item) -> B>(mut self, init: B, mut f: F) -> B {
+        let (view, mut all) = (self.view, init);
+        loop {
+            for index in bits(std::mem::take(&mut self.cursor.occupied)) {
+                // SAFETY: a slot with an entry.
+                all = f(all, (view, unsafe { buffer::read(view, self.cursor.slots.add(index)).value() }));
             }
-
-            #[inline]
-            fn size_hint(&self) -> (usize, Option<usize>) {
-                self.0.size_hint()
-            }
-
-            #[inline]
-            fn fold<B, F: FnMut(B, Self::Item) -> B>(self, init: B, mut f: F) -> B {
-                let $view = self.0.view;
-                self.0.fold_pairs(init, |all, $pair| f(all, $part))
+            if self.cursor.next_slots(view).is_none() {
+                return all;
             }
         }
-
-        impl<'r, K: HashKey<'r>, V: Persist> ExactSizeIterator for $name<'_, 'r, K, V> {}
-        impl<'r, K: HashKey<'r>, V: Persist> FusedIterator for $name<'_, 'r, K, V> {}
-
-        impl<K, V> Clone for $name<'_, '_, K, V> {
-            fn clone(&self) -> Self {
-                $name(self.0.clone())
-            }
-        }
-    };
-}
-
-half!(Keys, &'v K::Query, |pair, view| pair.key.query(view));
-half!(Values, &'v V, |pair, _view| &pair.value);
-
-impl<'r, K: HashKey<'r, Query: std::fmt::Debug>, V: Persist + std::fmt::Debug> std::fmt::Debug
-    for Iter<'_, 'r, K, V>
-{
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_map().entries(self.clone()).finish()
-    }
-}
-
-impl<'r, K: HashKey<'r, Query: std::fmt::Debug>, V: Persist> std::fmt::Debug for Keys<'_, 'r, K, V> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.clone()).finish()
-    }
-}
-
-impl<'r, K: HashKey<'r>, V: Persist + std::fmt::Debug> std::fmt::Debug for Values<'_, 'r, K, V> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.clone()).finish()
     }
 }

@@ -11,12 +11,15 @@ mod table;
 mod tags;
 mod walk;
 
+use super::buffer::Slot;
+use super::common::{by_pointer, sized};
 use super::key::HashKey;
-use super::slot::Slot;
 use crate::Persist;
 use crate::api::view::View;
+use crate::heap::check::rule::{OwnType, Promise, Rule};
 use crate::ptr::P;
 
+use iter::Entries;
 use table::{Pair, Root};
 
 pub use entry::{Entry, OccupiedEntry, VacantEntry};
@@ -84,30 +87,20 @@ pub struct PHashMap<'r, K, V> {
     root: Option<P<'r, Root<'r, K, V>>>,
 }
 
-impl<K, V> Default for PHashMap<'_, K, V> {
-    fn default() -> Self {
-        PHashMap::new()
-    }
-}
+/// See [`own_types`](super::own_types).
+pub(super) const OWN_TYPES: &[OwnType] = &[
+    OwnType::of::<PHashMap<'static, u8, u8>>(Promise::Collection(Rule::hash)),
+    OwnType::of::<PHashSet<'static, u8>>(Promise::Nothing),
+    OwnType::of::<Pair<u8, u8>>(Promise::Key("key")),
+    OwnType::of::<table::Root<'static, u8, u8>>(Promise::Nothing),
+    OwnType::of::<table::Child<'static, u8, u8>>(Promise::Nothing),
+    OwnType::of::<table::Directory<'static, u8, u8>>(Promise::Nothing),
+    OwnType::of::<table::Bucket<'static, u8, u8>>(Promise::Nothing),
+    OwnType::of::<table::Head<'static, u8, u8>>(Promise::Nothing),
+    OwnType::of::<tags::Tags>(Promise::Nothing),
+];
 
-impl<K, V> PHashMap<'_, K, V> {
-    /// Without entries, and without a buffer.
-    pub const fn new() -> Self {
-        PHashMap { len: 0, few: None, root: None }
-    }
-
-    /// Number of entries.
-    #[inline(always)]
-    pub fn len(&self) -> usize {
-        self.len as usize
-    }
-
-    /// Whether there are no entries.
-    #[inline(always)]
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-}
+sized!(PHashMap<K, V> of "entries", "a buffer", PHashMap { len: 0, few: None, root: None }, |map| map.len as usize);
 
 /// Reading.
 impl<'r, K: HashKey<'r>, V: Persist> PHashMap<'r, K, V> {
@@ -132,70 +125,29 @@ impl<'r, K: HashKey<'r>, V: Persist> PHashMap<'r, K, V> {
     /// The entries in arbitrary order, which stays the same while the map is not changed.
     #[inline]
     pub fn iter<'v>(&self, view: &'v View<'r>) -> Iter<'v, 'r, K, V> {
-        Iter::new(self, view)
+        Iter(Entries::new(self, view))
     }
 
     /// The keys, in the order of [`iter`](Self::iter).
     #[inline]
     pub fn keys<'v>(&self, view: &'v View<'r>) -> Keys<'v, 'r, K, V> {
-        Keys(self.iter(view))
+        Keys(Entries::new(self, view))
     }
 
     /// The values, in the order of [`iter`](Self::iter).
     #[inline]
     pub fn values<'v>(&self, view: &'v View<'r>) -> Values<'v, 'r, K, V> {
-        Values(self.iter(view))
+        Values(Entries::new(self, view))
     }
 }
 
-/// Reading a map by its pointer: short for `view[map].get(view, …)`.
-impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
-    /// [`PHashMap::len`].
-    #[inline]
-    #[allow(clippy::len_without_is_empty)] // it is there; clippy does not see through the `impl` blocks
-    pub fn len(self, view: &View<'r>) -> usize {
-        view[self].len()
-    }
-
-    /// [`PHashMap::is_empty`].
-    #[inline]
-    pub fn is_empty(self, view: &View<'r>) -> bool {
-        view[self].is_empty()
-    }
-
-    /// [`PHashMap::get`].
-    #[inline]
-    pub fn get<'v>(self, view: &'v View<'r>, key: &K::Query) -> Option<&'v V> {
-        view[self].get(view, key)
-    }
-
-    /// [`PHashMap::contains_key`].
-    #[inline]
-    pub fn contains_key(self, view: &View<'r>, key: &K::Query) -> bool {
-        view[self].contains_key(view, key)
-    }
-
-    /// [`PHashMap::get_key_value`].
-    #[inline]
-    pub fn get_key_value<'v>(self, view: &'v View<'r>, key: &K::Query) -> Option<(&'v K::Query, &'v V)> {
-        view[self].get_key_value(view, key)
-    }
-
-    /// [`PHashMap::keys`].
-    #[inline]
-    pub fn keys<'v>(self, view: &'v View<'r>) -> Keys<'v, 'r, K, V> {
-        view[self].keys(view)
-    }
-
-    /// [`PHashMap::values`].
-    #[inline]
-    pub fn values<'v>(self, view: &'v View<'r>) -> Values<'v, 'r, K, V> {
-        view[self].values(view)
-    }
-
-    /// [`PHashMap::iter`].
-    #[inline]
-    pub fn iter<'v>(self, view: &'v View<'r>) -> Iter<'v, 'r, K, V> {
-        view[self].iter(view)
-    }
+by_pointer! {
+    /// Reading a map by its pointer: short for `view[map].get(view, …)`.
+    [K: HashKey<'r>, V: Persist] PHashMap<K, V>:
+    fn get(key: &K::Query) -> Option<&'v V>;
+    fn contains_key(key: &K::Query) -> bool;
+    fn get_key_value(key: &K::Query) -> Option<(&'v K::Query, &'v V)>;
+    fn keys() -> Keys<'v, 'r, K, V>;
+    fn values() -> Values<'v, 'r, K, V>;
+    fn iter() -> Iter<'v, 'r, K, V>;
 }

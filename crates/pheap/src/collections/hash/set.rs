@@ -6,6 +6,7 @@ use super::{HashKey, Keys, PHashMap};
 use crate::Persist;
 use crate::api::tx::Txn;
 use crate::api::view::View;
+use crate::collections::common::{by_pointer, set_of, sized};
 use crate::error::Result;
 use crate::ptr::P;
 
@@ -32,40 +33,13 @@ pub struct PHashSet<'r, K> {
     map: PHashMap<'r, K, ()>,
 }
 
-impl<K> Default for PHashSet<'_, K> {
-    fn default() -> Self {
-        PHashSet::new()
-    }
-}
+/// What a set is read by.
+type Elements<'v, 'r, K> = Keys<'v, 'r, K, ()>;
 
-impl<K> PHashSet<'_, K> {
-    /// Without elements, and without a buffer.
-    pub const fn new() -> Self {
-        PHashSet { map: PHashMap::new() }
-    }
+set_of!(PHashSet, PHashMap of HashKey, "a buffer", "O(1).", Elements);
 
-    /// Number of elements.
-    #[inline(always)]
-    pub fn len(&self) -> usize {
-        self.map.len()
-    }
-
-    /// Whether there are no elements.
-    #[inline(always)]
-    pub fn is_empty(&self) -> bool {
-        self.map.is_empty()
-    }
-}
-
-/// Reading.
 impl<'r, K: HashKey<'r>> PHashSet<'r, K> {
-    /// Whether the set has an element. O(1).
-    #[inline]
-    pub fn contains(&self, view: &View<'r>, element: &K::Query) -> bool {
-        self.map.contains_key(view, element)
-    }
-
-    /// The elements in arbitrary order, which stays the same while the set is not changed.
+    /// The elements, in an order that means nothing, and stays the same while the set is not changed.
     #[inline]
     pub fn iter<'v>(&self, view: &'v View<'r>) -> Keys<'v, 'r, K, ()> {
         self.map.keys(view)
@@ -124,63 +98,8 @@ impl<'r, K: HashKey<'r>> PHashSet<'r, K> {
     }
 }
 
-/// Reading a set by its pointer: short for `view[set].contains(view, …)`.
 impl<'r, K: HashKey<'r>> P<'r, PHashSet<'r, K>> {
-    /// [`PHashSet::len`].
-    #[inline]
-    #[allow(clippy::len_without_is_empty)] // it is there; clippy does not see through the `impl` blocks
-    pub fn len(self, view: &View<'r>) -> usize {
-        view[self].len()
-    }
-
-    /// [`PHashSet::is_empty`].
-    #[inline]
-    pub fn is_empty(self, view: &View<'r>) -> bool {
-        view[self].is_empty()
-    }
-
-    /// [`PHashSet::contains`].
-    #[inline]
-    pub fn contains(self, view: &View<'r>, element: &K::Query) -> bool {
-        view[self].contains(view, element)
-    }
-
-    /// [`PHashSet::iter`].
-    #[inline]
-    pub fn iter<'v>(self, view: &'v View<'r>) -> Keys<'v, 'r, K, ()> {
-        view[self].iter(view)
-    }
-}
-
-/// Changing a set.
-impl<'r, K: HashKey<'r>> P<'r, PHashSet<'r, K>> {
-    /// The map of a set.
-    #[inline(always)]
-    fn map(self) -> P<'r, PHashMap<'r, K, ()>> {
-        // SAFETY: a field of a live object.
-        unsafe { self.__field(|set| &raw mut (*set).map) }
-    }
-
-    /// Inserts an element. Returns whether it is new. O(1).
-    ///
-    /// # Errors
-    /// If there is no memory for it, as for [`PHashMap`].
-    #[inline]
-    pub fn insert(self, tx: &mut Txn<'r>, element: &K::Query) -> Result<bool> {
-        let map = self.map();
-        match tx[map].find(tx, element) {
-            Ok(_) => Ok(false),
-            Err(absence) => map.add(tx, absence, element, ()).map(|_| true),
-        }
-    }
-
-    /// Removes an element. Returns whether the set had it. O(1).
-    #[inline]
-    pub fn remove(self, tx: &mut Txn<'r>, element: &K::Query) -> bool {
-        self.map().remove(tx, element).is_some()
-    }
-
-    /// Inserts the items of an iterator. Faster than one [`insert`](Self::insert) after the other.
+    /// Inserts what an iterator yields. Faster than one [`insert`](Self::insert) after the other.
     ///
     /// # Errors
     /// As for [`insert`](Self::insert). Earlier items are inserted then; an `Err` that leaves the transaction undoes that.
@@ -192,22 +111,12 @@ impl<'r, K: HashKey<'r>> P<'r, PHashSet<'r, K>> {
         self.map().extend(tx, elements.into_iter().map(|element| (element, ())))
     }
 
-    /// Keeps the elements for which `keep` is true. O(n).
-    pub fn retain(self, tx: &mut Txn<'r>, mut keep: impl FnMut(&K::Query) -> bool) {
-        self.map().retain(tx, |element, ()| keep(element));
-    }
-
     /// Removes all elements and returns them, in no particular order. O(n).
     pub fn drain(self, tx: &mut Txn<'r>) -> impl ExactSizeIterator<Item = K> {
         self.map().drain(tx).map(|(element, ())| element)
     }
 
-    /// Removes all elements, and frees all memory. O(n).
-    pub fn clear(self, tx: &mut Txn<'r>) {
-        self.map().clear(tx);
-    }
-
-    /// Frees unused memory: all elements move. O(n).
+    /// Gives up memory that is not in use: all elements move. O(n).
     ///
     /// # Errors
     /// As for [`insert`](Self::insert).

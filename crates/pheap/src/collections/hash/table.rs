@@ -1,7 +1,9 @@
 //! How a map lies in the heap.
 
 use crate::Persist;
-use crate::collections::slot::Slot;
+use crate::collections::buffer::Slot;
+use crate::collections::common::copied;
+use crate::collections::key::OwnKey;
 use crate::ptr::P;
 
 use super::tags::{SLOTS, Tags};
@@ -15,7 +17,7 @@ pub(super) const FAN_OUT: usize = 1 << LEVEL;
 #[persist(own, id = "pheap::hash::Pair", crate = "crate")]
 #[repr(C, align(8))]
 pub(crate) struct Pair<K, V> {
-    pub(super) key: K,
+    pub(super) key: OwnKey<K>,
     pub(super) value: V,
 }
 
@@ -75,14 +77,7 @@ pub(super) enum Child<'r, K, V> {
     Directory(P<'r, Directory<'r, K, V>>),
 }
 
-impl<K, V> Clone for Child<'_, K, V> {
-    #[inline(always)]
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<K, V> Copy for Child<'_, K, V> {}
+copied! { [K, V] Child<'_, K, V>; }
 
 /// What a map has when it has outgrown a few entries.
 #[derive(Persist)]

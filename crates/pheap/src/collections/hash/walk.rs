@@ -2,9 +2,9 @@
 
 use super::table::{Bucket, Child, Directory, FAN_OUT, Head, LEVEL, Leaf, Pair, Root};
 use crate::api::view::View;
-use crate::collections::buffer;
+use crate::collections::buffer::{self, Slot};
+use crate::collections::common::copied;
 use crate::collections::hash::tags::{HASH, SLOTS};
-use crate::collections::slot::Slot;
 use crate::layout::Persist;
 use crate::ptr::{P, value_of};
 
@@ -33,13 +33,7 @@ pub(super) struct Pointer<'r, K, V> {
     pub(super) index: usize,
 }
 
-impl<K, V> Clone for Pointer<'_, K, V> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<K, V> Copy for Pointer<'_, K, V> {}
+copied! { [K, V] Pointer<'_, K, V>; }
 
 /// A pointer to a bucket, as a raw pointer.
 ///

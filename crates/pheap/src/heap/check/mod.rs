@@ -6,7 +6,7 @@
 pub(super) mod map;
 mod own;
 mod plan;
-mod rule;
+pub(crate) mod rule;
 pub(super) mod trace;
 
 use std::fmt;

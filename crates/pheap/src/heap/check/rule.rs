@@ -1,13 +1,60 @@
-//! Which types are collections, and where their parts are.
+//! What the types of this crate's own promise beyond their layouts, and where their parts are.
 //!
-//! Collections are known by the ids of their types, which nobody else can use.
+//! A collection says itself what it promises: its room has a list of [`OwnType`]s, and all lists come together in the implementation of [`OwnTypes`]. In a file
+//! a type is known by its id, which begins with `pheap::` and which no type of anybody else can have.
 
-use crate::layout::desc::Prim;
-use crate::layout::{FieldLayout, Shape, TypeLayout, VariantLayout};
+use crate::layout::desc::{DescFn, Prim};
+use crate::layout::{FieldLayout, Persist, Shape, TypeLayout, VariantLayout};
+
+/// A type of this crate's own that files have.
+pub(crate) struct OwnType {
+    desc: DescFn,
+    promise: Promise,
+}
+
+/// What a type promises beyond its layout.
+#[derive(Clone, Copy)]
+pub(crate) enum Promise {
+    /// It owns what its pointers lead to, by a rule that is made of its layout.
+    Collection(fn(&TypeLayout) -> Option<Rule>),
+    /// This field of it is a key. If that is a pointer, it is the only one to its target.
+    Key(&'static str),
+    /// Nothing: collections that it consists of have rules of their own, or it is looked at together with the collection that it is a part of.
+    Nothing,
+}
+
+impl OwnType {
+    /// The type, with any arguments.
+    pub(crate) const fn of<T: Persist>(promise: Promise) -> OwnType {
+        OwnType { desc: T::desc, promise }
+    }
+
+    /// The id that it has in files.
+    pub(crate) fn id(&self) -> &'static str {
+        (self.desc)().name.as_str()
+    }
+}
+
+/// All of them. Implemented by the room of collections, which is above this one.
+pub(crate) trait OwnTypes {
+    const LISTS: &'static [&'static [OwnType]];
+}
+
+/// For which [`OwnTypes`] is implemented.
+pub(crate) struct Known;
+
+/// What a type of this crate's own promises; none for other types.
+fn promise_of(ty: &TypeLayout) -> Option<Promise> {
+    if !ty.name.starts_with("pheap::") {
+        return None;
+    }
+    let id = ty.name.split_once('<').map_or(ty.name.as_str(), |(id, _)| id);
+    Known::LISTS.iter().copied().flatten().find(|own| own.id() == id).map(|own| own.promise)
+}
 
 /// The promise of a collection.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Rule {
+pub(crate) enum Rule {
     Vector(Vector),
     Hash(Hash),
     Tree(Tree),
@@ -15,7 +62,7 @@ pub(super) enum Rule {
 
 /// A pointer in a value: how many bytes from its start, and to what type.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Pointer {
+pub(crate) struct Pointer {
     pub(super) at: u64,
     pub(super) to: u32,
 }
@@ -23,29 +70,49 @@ pub(super) struct Pointer {
 impl Rule {
     /// The promise of a struct, if it is a collection.
     pub(super) fn of(ty: &TypeLayout) -> Option<Rule> {
-        match own_name(ty)? {
-            "PVec" => Vector::of(ty).map(Rule::Vector),
-            "PString" => Vector::text(ty).map(Rule::Vector),
-            "PVecDeque" => Vector::ring(ty).map(Rule::Vector),
-            "PHashMap" => Hash::of(ty).map(Rule::Hash),
-            "PBTreeMap" => Tree::of(ty).map(Rule::Tree),
-            _ => None,
+        match promise_of(ty)? {
+            Promise::Collection(rule) => rule(ty),
+            Promise::Key(_) | Promise::Nothing => None,
         }
     }
-}
 
-/// The name of a type of this crate.
-pub(super) fn own_name(ty: &TypeLayout) -> Option<&str> {
-    let name = ty.name.strip_prefix("pheap::")?;
-    Some(name.split_once('<').map_or(name, |(name, _)| name))
+    /// As many slots of `buffer` as `len` says have values.
+    pub(crate) fn vector(ty: &TypeLayout) -> Option<Rule> {
+        Vector::of(ty).map(Rule::Vector)
+    }
+
+    /// The same, of the vector in the field `bytes`, whose values are UTF-8.
+    pub(crate) fn text(ty: &TypeLayout) -> Option<Rule> {
+        let (offset, bytes) = field(ty, &["bytes"])?;
+        let Vector { len, buffer, .. } = Vector::of(bytes)?;
+        let buffer = Pointer { at: offset + buffer.at, ..buffer };
+        Some(Rule::Vector(Vector { head: None, len: offset + len, buffer, is_text: true }))
+    }
+
+    /// The same, but from the slot on that `head` says, and round.
+    pub(crate) fn ring(ty: &TypeLayout) -> Option<Rule> {
+        let head = Some(number(ty, &["head"], Prim::U64)?);
+        Some(Rule::Vector(Vector { head, ..Vector::of(ty)? }))
+    }
+
+    /// As many entries as `len` says in `few`, or those in the buckets that `root` leads to.
+    pub(crate) fn hash(ty: &TypeLayout) -> Option<Rule> {
+        let (few, root) = (pointer(ty, &["few"])?, pointer(ty, &["root"])?);
+        Some(Rule::Hash(Hash { len: number(ty, &["len"], Prim::U64)?, few, root }))
+    }
+
+    /// The nodes that `top` leads to.
+    pub(crate) fn tree(ty: &TypeLayout) -> Option<Rule> {
+        let (top, child) = field(ty, &["top"])?;
+        Some(Rule::Tree(Tree { top, child: TreeChild::of(child)? }))
+    }
 }
 
 /// The field of a collection's part that is a key. If that is a pointer, it is the only one to its target.
 pub(super) fn own_key(ty: &TypeLayout) -> Option<&'static str> {
-    match own_name(ty)? {
-        "hash::Pair" | "BTreeEntry" => Some("key"),
-        "BTreeBranch" => Some("separator"),
-        _ => None,
+    match promise_of(ty)? {
+        Promise::Key(field) => Some(field),
+        Promise::Collection(_) | Promise::Nothing => None,
     }
 }
 
@@ -103,7 +170,7 @@ pub(super) fn variant_pointer(
 
 /// As many slots have values as the length says, from the head on, and round. Offsets are in bytes from the start of the collection.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Vector {
+pub(crate) struct Vector {
     pub(super) head: Option<u64>,
     pub(super) len: u64,
     pub(super) buffer: Pointer,
@@ -112,24 +179,8 @@ pub(super) struct Vector {
 }
 
 impl Vector {
-    pub(super) fn of(ty: &TypeLayout) -> Option<Vector> {
-        Some(Vector {
-            head: None,
-            len: number(ty, &["len"], Prim::U64)?,
-            buffer: pointer(ty, &["buffer"])?,
-            is_text: false,
-        })
-    }
-
-    pub(super) fn text(ty: &TypeLayout) -> Option<Vector> {
-        let (offset, bytes) = field(ty, &["bytes"])?;
-        let Vector { len, buffer, .. } = Vector::of(bytes)?;
-        let buffer = Pointer { at: offset + buffer.at, ..buffer };
-        Some(Vector { head: None, len: offset + len, buffer, is_text: true })
-    }
-
-    pub(super) fn ring(ty: &TypeLayout) -> Option<Vector> {
-        Some(Vector { head: Some(number(ty, &["head"], Prim::U64)?), ..Vector::of(ty)? })
+    fn of(ty: &TypeLayout) -> Option<Vector> {
+        Some(Vector::entries(number(ty, &["len"], Prim::U64)?, pointer(ty, &["buffer"])?))
     }
 
     /// Some entries, one behind the other.
@@ -140,32 +191,22 @@ impl Vector {
 
 /// Few entries lie one behind the other, in `few`; more are below `root`.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Hash {
+pub(crate) struct Hash {
     pub(super) len: u64,
     pub(super) few: Pointer,
     pub(super) root: Pointer,
 }
 
-impl Hash {
-    pub(super) fn of(ty: &TypeLayout) -> Option<Hash> {
-        Some(Hash {
-            len: number(ty, &["len"], Prim::U64)?,
-            few: pointer(ty, &["few"])?,
-            root: pointer(ty, &["root"])?,
-        })
-    }
-}
-
-/// Where in the map the pointer to its uppermost node is, and the number of its type.
+/// Where in the map what leads to its uppermost node is.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Tree {
+pub(crate) struct Tree {
     pub(super) top: u64,
     pub(super) child: TreeChild,
 }
 
 /// What leads to a node. Offsets are in bytes from its start.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct TreeChild {
+pub(crate) struct TreeChild {
     pub(super) tag: Prim,
     pub(super) none: i128,
     pub(super) leaf: (i128, Pointer),
@@ -175,26 +216,11 @@ pub(super) struct TreeChild {
 impl TreeChild {
     fn of(ty: &TypeLayout) -> Option<TreeChild> {
         let Shape::Enum { tag, variants } = &ty.shape else { return None };
-        let variant = |name: &str| {
-            let variant = variants.iter().find(|variant| variant.name == name)?;
-            Some((variant.tag, named(&variant.fields, "0")?))
-        };
-        let pointer = |name: &str| {
-            let (tag, field) = variant(name)?;
-            Some((tag, pointer_at(field.offset, &field.ty)?))
-        };
         Some(TreeChild {
             tag: *tag,
-            none: variant("None")?.0,
-            leaf: pointer("Leaf")?,
-            inner: pointer("Inner")?,
+            none: variants.iter().find(|variant| variant.name == "None")?.tag,
+            leaf: variant_pointer(variants, "Leaf", "0")?,
+            inner: variant_pointer(variants, "Inner", "0")?,
         })
-    }
-}
-
-impl Tree {
-    pub(super) fn of(ty: &TypeLayout) -> Option<Tree> {
-        let (top, child) = field(ty, &["top"])?;
-        Some(Tree { top, child: TreeChild::of(child)? })
     }
 }

@@ -1,0 +1,284 @@
+//! What collections have in common, as macros: their sizes, reading them by their pointers, their iterators, the entries of maps, and sets made of maps.
+
+/// Handles that can be copied whatever they lead to.
+macro_rules! copied {
+    ($([$($param:tt)*] $handle:ty;)*) => {$(
+        impl<$($param)*> Clone for $handle {
+            #[inline(always)]
+            fn clone(&self) -> Self {
+                *self
+            }
+        }
+
+        impl<$($param)*> Copy for $handle {}
+    )*};
+}
+
+/// An empty collection, and the number of what is in one.
+macro_rules! sized {
+    ($name:ident<$($arg:ident),*> of $what:literal, $buffers:literal, $empty:expr, |$this:ident| $len:expr) => {
+        impl<$($arg),*> Default for $name<'_, $($arg),*> {
+            fn default() -> Self {
+                $name::new()
+            }
+        }
+
+        impl<$($arg),*> $name<'_, $($arg),*> {
+            #[doc = concat!("Without ", $what, ", and without ", $buffers, ".")]
+            pub const fn new() -> Self {
+                $empty
+            }
+
+            #[doc = concat!("Number of ", $what, ".")]
+            #[inline(always)]
+            pub fn len(&self) -> usize {
+                let $this = self;
+                $len
+            }
+
+            #[doc = concat!("Whether there are no ", $what, ".")]
+            #[inline(always)]
+            pub fn is_empty(&self) -> bool {
+                self.len() == 0
+            }
+        }
+    };
+}
+
+/// Reading a collection by its pointer.
+macro_rules! by_pointer {
+    (
+        $(#[$doc:meta])*
+        [$($param:tt)*] $name:ident<$($arg:ident),*>:
+        $($(#[$attr:meta])* fn $method:ident($($input:ident: $type:ty),*) -> $out:ty;)*
+    ) => {
+        $(#[$doc])*
+        impl<'r, $($param)*> P<'r, $name<'r, $($arg),*>> {
+            #[doc = concat!("[`", stringify!($name), "::len`].")]
+            #[inline]
+            #[allow(clippy::len_without_is_empty)] // it is there; clippy does not see through the `impl` blocks
+            pub fn len(self, view: &View<'r>) -> usize {
+                view[self].len()
+            }
+
+            #[doc = concat!("[`", stringify!($name), "::is_empty`].")]
+            #[inline]
+            pub fn is_empty(self, view: &View<'r>) -> bool {
+                view[self].is_empty()
+            }
+
+            $(
+                #[doc = concat!("[`", stringify!($name), "::", stringify!($method), "`].")]
+                $(#[$attr])*
+                #[inline]
+                pub fn $method<'v>(self, view: &'v View<'r>, $($input: $type),*) -> $out {
+                    view[self].$method(view, $($input),*)
+                }
+            )*
+        }
+    };
+}
+
+/// Iterators that show a part of each of what an iterator within this crate yields. Some know `exact`ly how many come, and some have `both_ends`.
+macro_rules! iterators {
+    (@also $params:tt $name:tt $args:tt $item:ty, |$entry:pat_param| $part:expr;) => {};
+    (@also [$($param:tt)*] $name:ident [$($arg:ident),*] $item:ty, |$entry:pat_param| $part:expr; exact $($also:ident)*) => {
+        impl<'v, 'r, $($param)*> ExactSizeIterator for $name<'v, 'r, $($arg),*> {}
+
+        iterators!(@also [$($param)*] $name [$($arg),*] $item, |$entry| $part; $($also)*);
+    };
+    (@also [$($param:tt)*] $name:ident [$($arg:ident),*] $item:ty, |$entry:pat_param| $part:expr; both_ends) => {
+        impl<'v, 'r, $($param)*> DoubleEndedIterator for $name<'v, 'r, $($arg),*> {
+            #[inline]
+            fn next_back(&mut self) -> Option<$item> {
+                self.0.next_back().map(|$entry| $part)
+            }
+        }
+    };
+    ($(
+        $(#[$doc:meta])*
+        [$($param:tt)*] $name:ident<$($arg:ident),*>($source:ty) => $item:ty, |$entry:pat_param| $part:expr;
+        $debug:ident of [$($shown:ty),*] $($also:ident)*;
+    )*) => {$(
+        $(#[$doc])*
+        pub struct $name<'v, 'r, $($arg),*>(pub(super) $source);
+
+        impl<'v, 'r, $($param)*> Iterator for $name<'v, 'r, $($arg),*> {
+            type Item = $item;
+
+            #[inline]
+            fn next(&mut self) -> Option<$item> {
+                self.0.next().map(|$entry| $part)
+            }
+
+            #[inline]
+            fn size_hint(&self) -> (usize, Option<usize>) {
+                self.0.size_hint()
+            }
+
+            #[inline]
+            fn nth(&mut self, n: usize) -> Option<$item> {
+                self.0.nth(n).map(|$entry| $part)
+            }
+
+            #[inline]
+            fn count(self) -> usize {
+                self.0.count()
+            }
+
+            #[inline]
+            fn fold<B, F: FnMut(B, $item) -> B>(self, init: B, mut f: F) -> B {
+                self.0.fold(init, |all, $entry| f(all, $part))
+            }
+        }
+
+        impl<'v, 'r, $($param)*> std::iter::FusedIterator for $name<'v, 'r, $($arg),*> {}
+
+        iterators!(@also [$($param)*] $name [$($arg),*] $item, |$entry| $part; $($also)*);
+
+        impl<$($arg),*> Clone for $name<'_, '_, $($arg),*> {
+            fn clone(&self) -> Self {
+                $name(self.0.clone())
+            }
+        }
+
+        impl<'v, 'r, $($param)*> std::fmt::Debug for $name<'v, 'r, $($arg),*>
+        where
+            $($shown: std::fmt::Debug),*
+        {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.$debug().entries(self.clone()).finish()
+            }
+        }
+    )*};
+}
+
+/// What can be done with the entry of a key, whether there is one or not.
+macro_rules! entries {
+    ($key:ident) => {
+        impl<'t, 'q, 'r, K: $key<'r>, V: Persist<At<'r> = V>> Entry<'t, 'q, 'r, K, V> {
+            /// What the key is looked up by.
+            pub fn key(&self) -> &K::Query {
+                match self {
+                    Entry::Occupied(entry) => entry.key(),
+                    Entry::Vacant(entry) => entry.key(),
+                }
+            }
+
+            /// The value, to write; this one, if there is none.
+            ///
+            /// # Errors
+            /// As for [`insert`](P::insert).
+            #[inline]
+            pub fn or_insert(self, value: V) -> Result<&'t mut V> {
+                self.or_insert_with(|_| Ok(value))
+            }
+
+            /// The value, to write; what `make` makes, if there is none. It gets the transaction, to allocate what it needs.
+            ///
+            /// # Errors
+            /// That of `make`, and as for [`insert`](P::insert).
+            #[inline]
+            pub fn or_insert_with(self, make: impl FnOnce(&Txn<'r>) -> Result<V>) -> Result<&'t mut V> {
+                self.or_insert_with_key(|tx, _| make(tx))
+            }
+
+            /// The value, to write; what `make` makes of the key, if there is none.
+            ///
+            /// # Errors
+            /// As for [`or_insert_with`](Self::or_insert_with).
+            #[inline]
+            pub fn or_insert_with_key(
+                self,
+                make: impl FnOnce(&Txn<'r>, &K::Query) -> Result<V>,
+            ) -> Result<&'t mut V> {
+                match self {
+                    Entry::Occupied(entry) => Ok(entry.into_mut()),
+                    Entry::Vacant(entry) => {
+                        let value = make(entry.tx, entry.key())?;
+                        entry.insert(value)
+                    }
+                }
+            }
+
+            /// The value, to write; the default one, if there is none.
+            ///
+            /// # Errors
+            /// As for [`insert`](P::insert).
+            #[inline]
+            pub fn or_default(self) -> Result<&'t mut V>
+            where
+                V: Default,
+            {
+                self.or_insert_with(|_| Ok(V::default()))
+            }
+
+            /// Lets `change` change the value, if there is one.
+            #[inline]
+            pub fn and_modify(mut self, change: impl FnOnce(&mut V)) -> Self {
+                if let Entry::Occupied(entry) = &mut self {
+                    change(entry.get_mut());
+                }
+                self
+            }
+        }
+    };
+}
+
+/// A set, which is a map without values.
+macro_rules! set_of {
+    ($set:ident, $map:ident of $key:ident, $buffers:literal, $order:literal, $iter:ident) => {
+        sized!($set<K> of "elements", $buffers, $set { map: $map::new() }, |set| set.map.len());
+
+        /// Reading. Elements are seen in the form that they are looked up by.
+        impl<'r, K: $key<'r>> $set<'r, K> {
+            #[doc = concat!("Whether there is such an element. ", $order)]
+            #[inline]
+            pub fn contains(&self, view: &View<'r>, element: &K::Query) -> bool {
+                self.map.contains_key(view, element)
+            }
+        }
+
+        by_pointer! {
+            /// Reading a set by its pointer: short for `view[set].contains(view, …)`.
+            [K: $key<'r>] $set<K>:
+            fn contains(element: &K::Query) -> bool;
+            fn iter() -> $iter<'v, 'r, K>;
+        }
+
+        /// Changing a set.
+        impl<'r, K: $key<'r>> P<'r, $set<'r, K>> {
+            #[inline(always)]
+            fn map(self) -> P<'r, $map<'r, K, ()>> {
+                crate::field!(self.map)
+            }
+
+            #[doc = concat!("Inserts an element. Returns whether it was not there. ", $order)]
+            ///
+            /// # Errors
+            #[doc = concat!("If there is no memory for it, as for [`", stringify!($map), "`].")]
+            #[inline]
+            pub fn insert(self, tx: &mut Txn<'r>, element: &K::Query) -> Result<bool> {
+                self.map().insert_key(tx, element)
+            }
+
+            #[doc = concat!("Removes an element. Returns whether it was there. ", $order)]
+            #[inline]
+            pub fn remove(self, tx: &mut Txn<'r>, element: &K::Query) -> bool {
+                self.map().remove(tx, element).is_some()
+            }
+
+            /// Keeps the elements for which `keep` is true. O(n).
+            pub fn retain(self, tx: &mut Txn<'r>, mut keep: impl FnMut(&K::Query) -> bool) {
+                self.map().retain(tx, |element, ()| keep(element));
+            }
+
+            /// Removes all elements, and gives up all memory. O(n).
+            pub fn clear(self, tx: &mut Txn<'r>) {
+                self.map().clear(tx);
+            }
+        }
+    };
+}
+
+pub(super) use {by_pointer, copied, entries, iterators, set_of, sized};
