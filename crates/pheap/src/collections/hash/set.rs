@@ -157,8 +157,7 @@ impl<'r, K: HashKey<'r>> P<'r, PHashSet<'r, K>> {
     /// The map of a set.
     #[inline(always)]
     fn map(self) -> P<'r, PHashMap<'r, K, ()>> {
-        // SAFETY: a field of a live object.
-        unsafe { self.__field(|set| &raw mut (*set).map) }
+        crate::field!(self.map)
     }
 
     /// Inserts an element. Returns whether it was not there. O(1).

@@ -11,17 +11,7 @@ use crate::{P, Persist, Pointee};
 
 /// The words of an object of `len` words with this content that the map visits.
 fn words(desc: &'static Desc, content: &[u64]) -> Vec<usize> {
-    visited(&PointerMap::of(&Graph::of(desc).unwrap().types[0]), content, 0..content.len() * 8)
-}
-
-fn visited(map: &PointerMap, content: &[u64], window: Range<usize>) -> Vec<usize> {
-    let mut object = content.to_vec();
-    let start = object.as_mut_ptr();
-    let mut found = Vec::new();
-    // SAFETY: the words of a vector.
-    unsafe { map.visit(start.cast(), content.len() * 8, window, |at| found.push(at)) };
-    // SAFETY: visited words are in the object.
-    found.into_iter().map(|at| unsafe { at.offset_from_unsigned(start) }).collect()
+    PointerMap::of(&Graph::of(desc).unwrap().types[0]).visited(content, 1, 0..content.len() * 8)
 }
 
 #[derive(Persist)]
@@ -131,12 +121,12 @@ fn pointers_of_slices() {
 fn a_window_shows_what_it_overlaps() {
     let map = PointerMap::of(&Graph::of(<[Node] as Pointee>::desc()).unwrap().types[0]);
     let content = [&[4][..], &[9; 20]].concat();
-    assert_eq!(visited(&map, &content, 0..8), [0; 0]);
-    assert_eq!(visited(&map, &content, 16..17), [2]);
-    assert_eq!(visited(&map, &content, 23..33), [2, 4]);
-    assert_eq!(visited(&map, &content, 100..usize::MAX), [12, 14, 15, 17, 19, 20]);
-    assert_eq!(visited(&map, &content, 20..20), [2; 0]);
-    assert_eq!(visited(&map, &content, 500..600), [0; 0]);
+    assert_eq!(map.visited(&content, 1, 0..8), [0; 0]);
+    assert_eq!(map.visited(&content, 1, 16..17), [2]);
+    assert_eq!(map.visited(&content, 1, 23..33), [2, 4]);
+    assert_eq!(map.visited(&content, 1, 100..usize::MAX), [12, 14, 15, 17, 19, 20]);
+    assert_eq!(map.visited(&content, 1, 20..20), [2; 0]);
+    assert_eq!(map.visited(&content, 1, 500..600), [0; 0]);
 }
 
 // --- against a walk that knows nothing of maps -----------------------------------------------------------------------------
@@ -288,15 +278,9 @@ proptest! {
         prop_assert!(map.has_pointers() || expected.is_empty());
         expected.retain(|word| !window.is_empty() && word * 8 < window.end && word * 8 + 8 > window.start);
         let slots_window = window.clone();
-        let found = visited(&map, &content, window);
+        let found = map.visited(&content, 1, window);
         prop_assert_eq!(found.iter().copied().collect::<BTreeSet<_>>(), expected);
-        let three = content.repeat(3);
-        let mut in_slots = Vec::new();
-        // SAFETY: three slots in a vector.
-        unsafe {
-            let (first, bytes) = (three.as_ptr(), bytes.len());
-            map.visit_slots(first.cast(), bytes, 3, slots_window, |at| in_slots.push(at.offset_from_unsigned(first)));
-        }
+        let in_slots = map.visited(&content, 3, slots_window);
         let words = content.len();
         let repeated = (0..3).flat_map(|slot| found.iter().map(move |&at| slot * words + at));
         prop_assert_eq!(in_slots, repeated.collect::<Vec<_>>());
@@ -307,9 +291,9 @@ proptest! {
     fn nonsense_never_leads_out_of_the_object(
         ty in any_nonsense(), content in any_content(), window in (0..9000usize, 0..9000usize)
     ) {
-        for word in visited(&PointerMap::of(&ty), &content, window.0..window.1) {
+        for word in PointerMap::of(&ty).visited(&content, 1, window.0..window.1) {
             prop_assert!(word < content.len());
         }
-        visited(&PointerMap::of(&ty), &content, 0..usize::MAX);
+        PointerMap::of(&ty).visited(&content, 1, 0..usize::MAX);
     }
 }
