@@ -24,9 +24,8 @@ use crate::txn::context::{Context, Hot};
 ///
 /// A handle is cheap to clone and can be sent to other threads. Transactions on one root run one after the other, reads beside each
 /// other; different roots do not wait for one another, so threads scale by using several.
-///
-/// Invariants, for what is `unsafe` here: `region` belongs to `heap`, and `ty` is the number of `T` in the type table of that heap.
-// The fields are written by `find` only; the marker, which is private, keeps others from making a `Root`.
+//
+// Invariant: `region` belongs to `heap`, and `ty` is the number of `T` in the type table of that heap. Only `find` makes a `Root`: the marker is private.
 pub struct Root<T> {
     pub(crate) heap: Arc<HeapInner>,
     pub(crate) region: Arc<Region>,
@@ -345,9 +344,9 @@ tuples!(A 'a 0, B 'b 1, C 'c 2, D 'd 3);
 /// The roots of a transaction over a slice of roots of one type.
 ///
 /// They are visited one or two at a time, so that each has a brand of its own.
-///
-/// Invariants, for what is `unsafe` here: `group` is of these roots, in this order, and `roots` lives as long as `'a`.
-// A reference to them would ask for `T: 'a`, which `RootSet::Args` cannot promise.
+//
+// Invariant: `group` is of these roots, in this order, and the roots live as long as `'a`. (A reference to them would ask for `T: 'a`, which `RootSet::Args` does
+// not say.)
 pub struct Shards<'a, T> {
     group: &'a Group<'a>,
     roots: NonNull<[Root<T>]>,

@@ -207,33 +207,21 @@ impl TypeLayout {
 
     /// The type with the targets of its pointers renumbered.
     pub(crate) fn renumbered(&self, renumber: &impl Fn(u32) -> u32) -> TypeLayout {
-        let inner = |ty: &TypeLayout| Box::new(ty.renumbered(renumber));
-        let fields = |fields: &[FieldLayout]| {
-            let field = |f: &FieldLayout| FieldLayout {
-                name: f.name.clone(),
-                offset: f.offset,
-                ty: f.ty.renumbered(renumber),
-            };
-            fields.iter().map(field).collect()
-        };
-        let shape = match &self.shape {
-            Shape::Prim(prim) => Shape::Prim(*prim),
-            Shape::Ptr { nullable, to } => Shape::Ptr { nullable: *nullable, to: renumber(*to) },
-            Shape::Array { elem, len } => Shape::Array { elem: inner(elem), len: *len },
-            Shape::Slice(elem) => Shape::Slice(inner(elem)),
-            Shape::Str => Shape::Str,
-            Shape::Slot(of) => Shape::Slot(inner(of)),
-            Shape::Struct(list) => Shape::Struct(fields(list)),
-            Shape::Enum { tag, variants } => {
-                let variant = |v: &VariantLayout| VariantLayout {
-                    name: v.name.clone(),
-                    tag: v.tag,
-                    fields: fields(&v.fields),
-                };
-                Shape::Enum { tag: *tag, variants: variants.iter().map(variant).collect() }
+        let mut ty = self.clone();
+        ty.renumber(renumber);
+        ty
+    }
+
+    fn renumber(&mut self, renumber: &impl Fn(u32) -> u32) {
+        match &mut self.shape {
+            Shape::Ptr { to, .. } => *to = renumber(*to),
+            Shape::Array { elem, .. } | Shape::Slice(elem) | Shape::Slot(elem) => elem.renumber(renumber),
+            Shape::Struct(fields) => fields.iter_mut().for_each(|field| field.ty.renumber(renumber)),
+            Shape::Enum { variants, .. } => {
+                variants.iter_mut().flat_map(|v| &mut v.fields).for_each(|field| field.ty.renumber(renumber));
             }
-        };
-        TypeLayout { name: self.name.clone(), size: self.size, align: self.align, shape }
+            Shape::Prim(_) | Shape::Str => {}
+        }
     }
 }
 

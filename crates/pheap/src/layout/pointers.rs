@@ -7,7 +7,6 @@
 
 use std::ops::Range;
 
-use super::desc::Prim;
 use super::graph::{FieldLayout, Shape, TypeLayout};
 use super::slice_header;
 
@@ -332,18 +331,6 @@ impl Choice {
     }
 }
 
-/// Bytes of a tag of this type, if a tag can be of it.
-fn tag_bytes(tag: Prim) -> Option<usize> {
-    match tag {
-        Prim::U8 | Prim::I8 => Some(1),
-        Prim::U16 | Prim::I16 => Some(2),
-        Prim::U32 | Prim::I32 => Some(4),
-        Prim::U64 | Prim::I64 => Some(8),
-        Prim::U128 | Prim::I128 => Some(16),
-        Prim::F32 | Prim::F64 | Prim::Bool | Prim::Char | Prim::Unit => None,
-    }
-}
-
 /// Collects the pointers of a sized value.
 #[derive(Default)]
 struct Builder {
@@ -382,7 +369,7 @@ impl Builder {
                 }
             }
             Shape::Enum { tag, variants } => {
-                let Some(tag) = tag_bytes(*tag).filter(|&bytes| bytes as u64 <= ty.size) else { return };
+                let Some(tag) = tag.tag_bytes().filter(|&bytes| bytes as u64 <= ty.size) else { return };
                 let mask = u128::MAX >> (128 - tag * 8);
                 let mut variants: Vec<(u128, Places)> = variants
                     .iter()

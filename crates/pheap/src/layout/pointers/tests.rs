@@ -4,6 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::layout::desc::Desc;
+use crate::layout::desc::Prim;
+use crate::layout::encode::tests::any_layout;
 use crate::layout::graph::{Graph, VariantLayout};
 use crate::{P, Persist, Pointee};
 
@@ -155,7 +157,7 @@ fn walk(ty: &TypeLayout, content: &[u8], at: usize, found: &mut BTreeSet<usize>)
             }
         }
         Shape::Enum { tag, variants } => {
-            let bytes = tag_bytes(*tag).expect("an integer");
+            let bytes = tag.tag_bytes().expect("an integer");
             let Some(raw) = content.get(at..at + bytes) else { return };
             let raw: Vec<u8> = raw.iter().copied().chain(std::iter::repeat(0)).take(16).collect();
             let raw = u128::from_le_bytes(raw.try_into().expect("16 bytes"));
@@ -222,37 +224,6 @@ fn any_type() -> impl Strategy<Value = TypeLayout> {
     prop_oneof![any_sized(), slice]
 }
 
-/// Whatever a malformed record of the type table may decode to.
-fn any_nonsense() -> impl Strategy<Value = TypeLayout> {
-    let number = || prop_oneof![0..70u64, any::<u64>(), Just(u64::MAX), (0..64u32).prop_map(|n| 1 << n)];
-    let leaf = prop_oneof![Just(Shape::Str), any::<u32>().prop_map(|to| Shape::Ptr { nullable: true, to })];
-    let whole = move |shape: BoxedStrategy<Shape>| {
-        (number(), number(), shape).prop_map(|(size, align, shape)| layout(size, align, shape))
-    };
-    whole(leaf.boxed()).prop_recursive(5, 40, 4, move |inner| {
-        let field = (number(), inner.clone()).prop_map(|(offset, ty)| FieldLayout {
-            name: String::new(),
-            offset,
-            ty,
-        });
-        let fields = prop::collection::vec(field, 0..4);
-        let variant = (-2..4i128, fields.clone()).prop_map(|(tag, fields)| VariantLayout {
-            name: String::new(),
-            tag,
-            fields,
-        });
-        let tag = prop::sample::select(Prim::ALL.to_vec());
-        let shape = prop_oneof![
-            (inner.clone(), number()).prop_map(|(elem, len)| Shape::Array { elem: Box::new(elem), len }),
-            inner.prop_map(|elem| Shape::Slice(Box::new(elem))),
-            fields.prop_map(Shape::Struct),
-            (tag, prop::collection::vec(variant, 0..4))
-                .prop_map(|(tag, variants)| Shape::Enum { tag, variants }),
-        ];
-        whole(shape.boxed())
-    })
-}
-
 /// Content in which small numbers, which tags and lengths are, are frequent.
 fn any_content() -> impl Strategy<Value = Vec<u64>> {
     let word = prop_oneof![4 => 0..8u64, 1 => (-3..0i64).prop_map(|n| n as u64), 1 => any::<u64>()];
@@ -289,7 +260,7 @@ proptest! {
 
     #[test]
     fn nonsense_never_leads_out_of_the_object(
-        ty in any_nonsense(), content in any_content(), window in (0..9000usize, 0..9000usize)
+        ty in any_layout(), content in any_content(), window in (0..9000usize, 0..9000usize)
     ) {
         for word in PointerMap::of(&ty).visited(&content, 1, window.0..window.1) {
             prop_assert!(word < content.len());
