@@ -255,30 +255,14 @@ mod tests {
     /// Two types of one name can hide behind the pointers of a third.
     #[test]
     fn names_alone_do_not_identify_types() {
-        let prim = |prim, size| TypeLayout { name: "u64".into(), size, align: 8, shape: Shape::Prim(prim) };
-        let node = |field: TypeLayout| TypeLayout {
-            name: "Node".into(),
-            size: 8,
-            align: 8,
-            shape: Shape::Struct(vec![FieldLayout { name: "v".into(), offset: 0, ty: field }]),
+        let ty = |name: &str, size, shape| TypeLayout { name: name.to_owned(), size, align: 8, shape };
+        let field = |name: &str, offset, ty| FieldLayout { name: name.to_owned(), offset, ty };
+        let node = |prim| ty("Node", 8, Shape::Struct(vec![field("v", 0, ty("u64", 8, Shape::Prim(prim)))]));
+        let pointer = |to| ty("P<Node>", 8, Shape::Ptr { nullable: false, to });
+        let graph = |x, y| {
+            let pair = Shape::Struct(vec![field("x", 0, pointer(x)), field("y", 8, pointer(y))]);
+            Graph { types: vec![ty("Pair", 16, pair), node(Prim::U64), node(Prim::I64)] }
         };
-        let pointer = |to| TypeLayout {
-            name: "P<Node>".into(),
-            size: 8,
-            align: 8,
-            shape: Shape::Ptr { nullable: false, to },
-        };
-        let pair = |x, y| TypeLayout {
-            name: "Pair".into(),
-            size: 16,
-            align: 8,
-            shape: Shape::Struct(vec![
-                FieldLayout { name: "x".into(), offset: 0, ty: pointer(x) },
-                FieldLayout { name: "y".into(), offset: 8, ty: pointer(y) },
-            ]),
-        };
-        let graph =
-            |x, y| Graph { types: vec![pair(x, y), node(prim(Prim::U64, 8)), node(prim(Prim::I64, 8))] };
         let (one, other) = (graph(1, 2), graph(2, 1));
         assert_ne!(fingerprints(&one.types)[0], fingerprints(&other.types)[0]);
         assert!(difference((&one.types, 0), (&other.types, 0)).is_some());

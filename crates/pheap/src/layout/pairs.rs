@@ -238,41 +238,31 @@ impl World {
 fn change_ty(ty: &mut Ty, random: &mut Rng) -> Option<&'static str> {
     if random.one_in(4) {
         let inner = Box::new(ty.clone());
-        let (new, what) = match random.below(3) {
-            0 => (Ty::Array(inner, 1), "an array around it"),
-            1 => (Ty::Slot(inner), "a slot around it"),
-            _ => (Ty::Ptr(random.one_in(2), Box::new(Target::Ty(*inner))), "a pointer instead"),
+        *ty = match random.below(3) {
+            0 => Ty::Array(inner, 1),
+            1 => Ty::Slot(inner),
+            _ => Ty::Ptr(random.one_in(2), Box::new(Target::Ty(*inner))),
         };
-        *ty = new;
-        return Some(what);
+        return Some("a type around it");
     }
     match ty {
         Ty::Prim(prim) => {
             let other = Prim::ALL[random.below(Prim::ALL.len())];
-            (replace(prim, other) != other).then_some("another number")
+            return (replace(prim, other) != other).then_some("another number");
         }
-        Ty::Array(_, len) => {
-            *len += 1;
-            Some("a longer array")
-        }
-        Ty::Slot(of) => {
-            *ty = (**of).clone();
-            Some("no slot around it")
-        }
-        Ty::Ptr(nullable, _) if random.one_in(2) => {
-            *nullable = !*nullable;
-            Some("null")
-        }
+        Ty::Array(_, len) => *len += 1,
+        Ty::Slot(of) => *ty = (**of).clone(),
+        Ty::Ptr(nullable, _) if random.one_in(2) => *nullable = !*nullable,
         Ty::Ptr(_, to) => {
             **to = match &**to {
                 Target::Ty(ty) => Target::Slice(ty.clone()),
                 Target::Slice(ty) => Target::Ty(ty.clone()),
                 Target::Str => Target::Slice(Ty::Prim(Prim::U8)),
             };
-            Some("another target")
         }
-        Ty::Named(_) => None,
+        Ty::Named(_) => return None,
     }
+    Some("another type of its kind")
 }
 
 fn change_def(def: &mut Def, align: usize, random: &mut Rng) -> Option<&'static str> {
