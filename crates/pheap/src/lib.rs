@@ -25,22 +25,26 @@ mod txn;
 mod units;
 mod wal;
 
+// Changing and reading what is in a heap.
 pub use api::root::{Root, RootSet, Shards, txn};
 pub use api::tx::Txn;
 pub use api::view::{Shared, View};
 pub use collections::{PBTreeMap, PBTreeSet, PHashMap, PHashSet, PString, PVec, PVecDeque};
 pub use error::{Error, Result};
-#[cfg(feature = "serde")]
-pub use exchange::{Export, Import};
 pub use gc::held::Held;
-pub use heap::{
-    Durability, Elements, Field, Fields, Heap, HeapInfo, Object, Options, Pauses, Pointer, Report, RootInfo,
-    Stats, TypeInfo, Usage, Value,
-};
 pub use layout::{Persist, Pointee};
 pub use pheap_macros::{Persist, txn};
 pub use ptr::{Key, P};
+
+// Opening a heap, and looking after it.
+pub use heap::{Durability, Heap, HeapInfo, Options, Pauses, Report, RootInfo, Stats, TypeInfo, Usage};
 pub use wal::SyncPolicy;
+
+// Objects whose types the program does not know.
+pub use heap::{Elements, Field, Fields, Object, Pointer, Value};
+
+#[cfg(feature = "serde")]
+pub use exchange::{Export, Import};
 
 /// The programs of the cookbook are tests.
 #[cfg(all(doctest, feature = "serde"))]

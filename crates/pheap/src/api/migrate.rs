@@ -22,18 +22,13 @@
 //! * A minor cycle takes what is old for live, and looks for young objects behind the root (the new one, which is young) and behind remembered
 //!   lines. It does not matter to it that the old root is garbage.
 
-use super::root::{Open, Root};
+use super::root::Root;
 use super::tx::Txn;
 use crate::error::{Error, Result};
-use crate::faults::{Bug, bug};
-use crate::heap::{Heap, HeapInner};
+use crate::heap::Heap;
 use crate::layout::Persist;
 use crate::ptr::P;
 use crate::region::guard;
-use crate::store::arena::{SpanEntry, SpanKind};
-use crate::store::region_header::REGION_SIZE;
-use crate::store::spans::Span;
-use crate::units::PAGE;
 
 impl Heap {
     /// Gives a root another type: if it has the layout of `Old`, `f` runs in a transaction, and what it returns becomes the root, together
@@ -135,15 +130,10 @@ impl Heap {
         let Some(root) = find()? else {
             return Ok(false); // somebody else was faster
         };
-        let (ty, _) = heap.register(<New as Persist>::desc())?;
-        root.run(
-            |tx, old| {
-                let value = f(tx, old)?;
-                Ok(tx.alloc_at::<New>(value)?.addr())
-            },
-            |open, new| heap.commit_migration(open, (new.addr().get() - heap.base().addr()) as u64, ty),
-        )?;
-        root.region.set_ty(ty);
+        root.replace::<New>(|tx, old| {
+            let value = f(tx, old)?;
+            tx.alloc_at::<New>(value)
+        })?;
         Ok(true)
     }
 
@@ -153,32 +143,7 @@ impl Heap {
             Err(Error::NoSuchRoot(_) | Error::TypeMismatch { .. }) => return Ok(None),
             found => found?,
         };
-        let is_new = self.inner().tables.lock().types.is(root.ty, <New as Persist>::desc())?;
-        Ok((!is_new).then_some(root))
-    }
-}
-
-impl HeapInner {
-    /// Commits a transaction that has made the object at `offset`, which becomes the root. Nobody creates or removes roots meanwhile.
-    fn commit_migration(&self, mut open: Open<'_, '_>, offset: u64, ty: u32) -> Result<()> {
-        self.check_not_forked()?;
-        let region = open.region();
-        let at = (region.header.addr() - self.base().addr()) as u64;
-        let (salt, entry_at) = {
-            let tables = self.tables.lock();
-            (tables.header.salt, tables.arena_of(at).entry(at))
-        };
-        let context = open.context();
-        let pages = (REGION_SIZE / PAGE) as u32;
-        let entry = SpanEntry { kind: SpanKind::Region, slot: 0, pages, ty, region: context.region };
-        // Not like the other words: the table has entries of others in the same line.
-        context.alloc.record_again(Span { offset: at, entry_at, entry });
-        open.write_root(offset, Some((ty, salt)));
-        if bug(Bug::CycleFromOldRoot) {
-            open.commit_and(|| {})?;
-            region.replace_root(offset, ty);
-            return Ok(());
-        }
-        open.commit_and(|| region.replace_root(offset, ty))
+        let is_new = !root.is(<New as Persist>::desc())?;
+        Ok(is_new.then_some(root))
     }
 }

@@ -6,7 +6,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 use super::tx::Txn;
@@ -15,17 +15,22 @@ use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
 use crate::heap::HeapInner;
 use crate::layout::Persist;
+use crate::layout::desc::Desc;
 use crate::ptr::P;
 use crate::region::{Exclusive, Group, Region, Shared, guard};
-use crate::store::region_header::root_word;
+use crate::store::arena::{SpanEntry, SpanKind};
+use crate::store::region_header::{REGION_SIZE, root_word};
+use crate::store::spans::Span;
 use crate::txn::context::{Context, Hot};
+use crate::units::PAGE;
 
 /// A named root of a heap: an object of type `T`, and a region of its own for all that it points to.
 ///
 /// A handle is cheap to clone and can be sent to other threads. Transactions on one root run one after the other, reads beside each
 /// other; different roots do not wait for one another, so threads scale by using several.
 //
-// Invariant: `region` belongs to `heap`, and `ty` is the number of `T` in the type table of that heap. Only `find` makes a `Root`: the marker is private.
+// Invariant: `region` belongs to `heap`, and `ty` is the number of `T` in the type table of that heap. Only `find` makes a `Root`: the marker is private. (The
+// other fields are seen by tests of other rooms, and written by none.)
 pub struct Root<T> {
     pub(crate) heap: Arc<HeapInner>,
     pub(crate) region: Arc<Region>,
@@ -55,6 +60,11 @@ impl<T: Persist> Root<T> {
         let region = heap.region(name)?;
         let ty = heap.check_type(&region, name, <T as Persist>::desc())?;
         Ok(Root { heap: heap.clone(), region, ty, marker: PhantomData })
+    }
+
+    /// Whether this type is the one that `desc` describes.
+    pub(super) fn is(&self, desc: &'static Desc) -> Result<bool> {
+        self.heap.tables.lock().types.is(self.ty, desc)
     }
 
     /// The root's name. (In a forked child, it is empty if the root was being renamed.)
@@ -95,15 +105,15 @@ impl<T: Persist> Root<T> {
         &self,
         f: impl for<'r> FnOnce(&mut Txn<'r>, P<'r, T::At<'r>>) -> Result<R, E>,
     ) -> Result<R, E> {
-        self.run(f, |mut open, _| open.commit_and(|| {}))
+        self.run(f, |exclusive, _| exclusive.commit())
     }
 
     /// Opens a transaction, runs `f` in it, and hands what it returns to `commit`. If `f` fails, rolls the transaction back.
     #[inline(always)]
-    pub(super) fn run<R, E: From<Error>>(
+    fn run<R, E: From<Error>>(
         &self,
         f: impl for<'r> FnOnce(&mut Txn<'r>, P<'r, T::At<'r>>) -> Result<R, E>,
-        commit: impl FnOnce(Open<'_, '_>, &R) -> Result<()>,
+        commit: impl FnOnce(&mut Exclusive<'_>, &R) -> Result<()>,
     ) -> Result<R, E> {
         let mut exclusive = Exclusive::begin(&self.heap, &self.region, self.ty)?;
         // SAFETY: `exclusive` has the region locked, with an open transaction, and is not used before `f` returns, when `tx` is gone. The brand is
@@ -113,7 +123,7 @@ impl<T: Persist> Root<T> {
         let object = unsafe { self.object() };
         match f(tx, object) {
             Ok(result) => {
-                commit(Open(&mut exclusive), &result)?;
+                commit(&mut exclusive, &result)?;
                 Ok(result)
             }
             Err(error) => {
@@ -173,79 +183,115 @@ impl<T: Persist> Root<T> {
     }
 }
 
-/// A transaction that is open on a region, of which no [`Txn`] is left: it is about to be committed.
-pub(super) struct Open<'e, 'a>(&'e mut Exclusive<'a>);
-
-impl<'a> Open<'_, 'a> {
-    pub(super) fn region(&self) -> &'a Region {
-        self.0.region
+/// Making roots, and making others of them. Meanwhile nobody else creates or removes any.
+impl<T: Persist> Root<T> {
+    /// Completes a region of `heap` that was created for a `T`: `init` makes its root object. If that comes to nothing, its pages are given back.
+    pub(super) fn complete(
+        heap: &HeapInner,
+        region: Region,
+        name: &str,
+        init: impl for<'r> FnOnce(&mut Txn<'r>) -> Result<P<'r, T::At<'r>>>,
+    ) -> Result<Arc<Region>> {
+        let mut unfinished = Unfinished { heap, region: Some(Arc::new(region)) };
+        let offset = {
+            let region = unfinished.region.as_deref().expect("set above");
+            let ty = heap.check_type(region, name, <T as Persist>::desc())?;
+            let mut exclusive = Exclusive::begin(heap, region, ty)?;
+            assert!(ptr::eq(exclusive.context().store(), &raw const **heap), "a region of another heap");
+            // SAFETY: `exclusive` has the region locked, with an open transaction, and is not used before `init` returns, when `tx` is gone. The brand is one of
+            // its own, for `init` works for all of them.
+            let tx = &mut unsafe { Txn::new(exclusive.hot(), &region.held) };
+            let root = init(tx)?.addr();
+            heap.check_not_forked()?;
+            let offset = (root.addr().get() - heap.base().addr()) as u64;
+            // SAFETY: a word of the region's header; the transaction is open, and `tx` is not used any more.
+            unsafe { write_word(&exclusive, region.header.root_word(), root_word(offset)) };
+            exclusive.commit()?;
+            offset
+        };
+        let region = unfinished.region.take().expect("set above");
+        region.set_root(offset);
+        Ok(region)
     }
 
-    pub(super) fn context(&mut self) -> &mut Context {
-        self.0.context()
+    /// Gives the root another type, in one transaction: what `f` returns becomes the root.
+    pub(super) fn replace<New: Persist>(
+        &self,
+        f: impl for<'r> FnOnce(&mut Txn<'r>, P<'r, T::At<'r>>) -> Result<P<'r, New::At<'r>>>,
+    ) -> Result<()> {
+        let (ty, _) = self.heap.register(<New as Persist>::desc())?;
+        self.run(|tx, old| Ok(f(tx, old)?.addr()), |exclusive, new| self.commit_as(exclusive, *new, ty))?;
+        self.region.set_ty(ty);
+        Ok(())
     }
 
-    /// Commits, and if that has worked, calls `done` before anyone sees the region.
-    #[inline(always)]
-    pub(super) fn commit_and(&mut self, done: impl FnOnce()) -> Result<()> {
-        self.0.commit_and(done)
-    }
-
-    /// Makes the object at `offset` the root, in the region's header; if its type is another one, writes down its number, and a checksum with this salt.
-    pub(super) fn write_root(&mut self, offset: u64, ty: Option<(u32, u64)>) {
-        let header = self.0.region.header;
-        let Some((ty, salt)) = ty else { return self.write_word(header.root_word(), root_word(offset)) };
+    /// Commits a transaction that has made the object at `new`, of type `ty`, which becomes the root.
+    fn commit_as(&self, exclusive: &mut Exclusive<'_>, new: NonNull<u8>, ty: u32) -> Result<()> {
+        let (heap, region, header) = (&*self.heap, &*self.region, self.region.header);
+        heap.check_not_forked()?;
+        let offset = (new.addr().get() - heap.base().addr()) as u64;
+        let at = (header.addr() - heap.base().addr()) as u64;
+        let (salt, entry_at) = {
+            let tables = heap.tables.lock();
+            (tables.header.salt, tables.arena_of(at).entry(at))
+        };
+        let context = exclusive.context();
+        let pages = (REGION_SIZE / PAGE) as u32;
+        let entry = SpanEntry { kind: SpanKind::Region, slot: 0, pages, ty, region: context.region };
+        // Not like the other words: the table has entries of others in the same line.
+        context.alloc.record_again(Span { offset: at, entry_at, entry });
         // SAFETY: the header of a region is mapped as long as the region is locked.
         let words = unsafe { header.with_root(offset, ty, salt) };
         for (at, word) in header.logged_words().into_iter().zip(words) {
             if bug(Bug::TypeUnlogged) && at != header.root_word() {
-                let media = &self.context().media;
+                let media = &exclusive.context().media;
                 // SAFETY: a word of the header, which is mapped and aligned; others look at it behind the region's lock.
                 unsafe { media.store_word(at, word) };
                 media.persist(at.cast(), 8);
                 continue;
             }
-            self.write_word(at, word);
+            // SAFETY: a word of the region's header; the transaction is open, and `run` calls this when its `Txn` is gone.
+            unsafe { write_word(exclusive, at, word) };
         }
-    }
-
-    /// Writes a word of the region's header.
-    fn write_word(&mut self, at: *mut u64, word: u64) {
-        assert!(self.0.region.header.logged_words().contains(&at), "not a word that transactions write");
-        // SAFETY: the transaction is open, an invariant of this type; `context` is not used while the call runs, and the word (checked above) is the region's own.
-        let place = unsafe { Context::writable(self.context(), at.expose_provenance(), 8, 8, None) };
-        // SAFETY: `writable` gives 8 bytes, aligned as asked, that are this transaction's alone.
-        unsafe { place.cast::<u64>().write(word) };
+        if bug(Bug::CycleFromOldRoot) {
+            exclusive.commit()?;
+            region.replace_root(offset, ty);
+            return Ok(());
+        }
+        exclusive.commit_and(|| region.replace_root(offset, ty))
     }
 }
 
-/// The transaction that completes a region, in which `init` makes the root object. Returns the offset of that.
-pub(super) fn complete<T: Persist>(
-    heap: &HeapInner,
-    region: &Region,
-    init: impl for<'r> FnOnce(&mut Txn<'r>) -> Result<P<'r, T::At<'r>>>,
-) -> Result<u64> {
-    let mut exclusive = Exclusive::begin(heap, region, region.ty())?;
-    // SAFETY: `exclusive` has the region locked, with an open transaction, and is not used before `init` returns, when `tx` is gone. The brand is one of
-    // its own, for `init` works for all of them.
-    let tx = &mut unsafe { Txn::new(exclusive.hot(), &region.held) };
-    let root = init(tx)?.addr();
-    heap.check_not_forked()?;
-    let offset = (root.addr().get() - heap.base().addr()) as u64;
-    Open(&mut exclusive).write_root(offset, None);
-    exclusive.commit()?;
-    Ok(offset)
+/// Writes a word of a region's header within the open transaction.
+///
+/// # Safety
+/// * `at` is one of the words of the header of this region that transactions write.
+/// * The transaction is open, and no `Txn` of it is used any more.
+unsafe fn write_word(exclusive: &Exclusive<'_>, at: *mut u64, word: u64) {
+    // SAFETY: the context of an open transaction of this thread (second premise), to which the reference is gone when the call begins; the word is mapped, and the
+    // region's own (first premise).
+    let place = unsafe { Context::writable(exclusive.context(), at.expose_provenance(), 8, 8, None) };
+    // SAFETY: `writable` gives 8 bytes, aligned as asked, that are this transaction's alone.
+    unsafe { place.cast::<u64>().write(word) };
 }
 
-/// Gives back the pages of a region that never got a root.
-pub(super) fn discard(heap: &HeapInner, mut region: Arc<Region>) {
-    let is_ours = region.root() == 0 && Arc::get_mut(&mut region).is_some();
-    if is_ours
-        && !heap.is_forked()
-        && let Ok(spans) = region.retire(heap, |context| context.spans())
-    {
-        // SAFETY: a region without a root counts as removed, on the medium too, and nobody else has a handle of it: both were checked above.
-        unsafe { heap.tables.lock().free_spans(heap, &spans) };
+/// A region whose root object is not there yet. Its pages are given back if that comes to nothing, also by a panic.
+//
+// Invariant: nobody else has the region.
+struct Unfinished<'a> {
+    heap: &'a HeapInner,
+    region: Option<Arc<Region>>,
+}
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        if let Some(region) = &self.region
+            && !self.heap.is_forked()
+            && let Ok(spans) = region.retire(self.heap, |context| context.spans())
+        {
+            // SAFETY: a region without a root counts as removed, on the medium too, and nobody else has it, the invariant.
+            unsafe { self.heap.tables.lock().free_spans(self.heap, &spans) };
+        }
     }
 }
 

@@ -1,14 +1,12 @@
 //! Roots by name and type: looking them up, and creating them.
 
-use std::sync::Arc;
-
-use super::root::{Root, complete, discard};
+use super::root::Root;
 use super::tx::Txn;
 use crate::error::{Error, Result};
-use crate::heap::{Heap, HeapInner, check_name};
+use crate::heap::{Heap, check_name};
 use crate::layout::Persist;
 use crate::ptr::P;
-use crate::region::{Region, guard};
+use crate::region::guard;
 
 impl Heap {
     /// The root with this name. Created, with the default value, if there is none.
@@ -65,25 +63,8 @@ impl Heap {
             found => return found,
         }
         let region = heap.create_region(&mut creation, name, <T as Persist>::desc())?;
-        let mut unfinished = Unfinished { heap, region: Some(Arc::new(region)) };
-        let offset = complete::<T>(heap, unfinished.region.as_ref().expect("set above"), init)?;
-        let region = unfinished.region.take().expect("set above");
-        region.set_root(offset);
+        let region = Root::<T>::complete(heap, region, name, init)?;
         heap.directory.lock().insert(name.to_owned(), region);
         self.existing_root(name)
-    }
-}
-
-/// A region whose root object is not there yet. Its pages are given back if that comes to nothing, also by a panic.
-struct Unfinished<'a> {
-    heap: &'a HeapInner,
-    region: Option<Arc<Region>>,
-}
-
-impl Drop for Unfinished<'_> {
-    fn drop(&mut self) {
-        if let Some(region) = self.region.take() {
-            discard(self.heap, region);
-        }
     }
 }

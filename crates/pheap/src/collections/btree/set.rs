@@ -111,6 +111,7 @@ impl<'r, K: OrdKey<'r>> PBTreeSet<'r, K> {
 /// Reading a set by its pointer: short for `view[set].contains(view, …)`.
 impl<'r, K: OrdKey<'r>> P<'r, PBTreeSet<'r, K>> {
     #[inline(always)]
+    #[allow(unsafe_code)] // of `field!`
     fn map(self) -> P<'r, PBTreeMap<'r, K, ()>> {
         crate::field!(self.map)
     }

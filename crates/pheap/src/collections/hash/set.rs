@@ -156,6 +156,7 @@ impl<'r, K: HashKey<'r>> P<'r, PHashSet<'r, K>> {
 impl<'r, K: HashKey<'r>> P<'r, PHashSet<'r, K>> {
     /// The map of a set.
     #[inline(always)]
+    #[allow(unsafe_code)] // of `field!`
     fn map(self) -> P<'r, PHashMap<'r, K, ()>> {
         crate::field!(self.map)
     }
