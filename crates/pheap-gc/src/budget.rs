@@ -110,9 +110,3 @@ impl Budget {
         self.until.is_some() || self.work == u64::MAX
     }
 }
-
-impl Default for Budget {
-    fn default() -> Budget {
-        Budget::unlimited()
-    }
-}

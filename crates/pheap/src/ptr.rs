@@ -2,6 +2,8 @@
 //!
 //! Knows types and addresses. Must not know whether anything is there: that is for whoever makes a pointer to promise.
 
+#![deny(clippy::multiple_unsafe_ops_per_block)]
+
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
@@ -23,6 +25,9 @@ pub(crate) type Brand<'r> = PhantomData<fn(&'r ()) -> &'r ()>;
 ///
 /// Pointers compare for equality only: a heap may be mapped elsewhere tomorrow, so an address must not be stored as a sort or
 /// hash key. [`key`](P::key) gives a key for use within the transaction.
+//
+// Invariant: as long as there is the brand `'r`, a live object of type `T` is at `addr`, in the one region that has this brand, and the region is locked. Whoever
+// calls `from_addr` promises it; a `P` that is stored in the heap is read by `View` and `Txn` only, which have the lock.
 #[repr(transparent)]
 pub struct P<'r, T: ?Sized> {
     addr: NonNull<u8>,
@@ -31,9 +36,10 @@ pub struct P<'r, T: ?Sized> {
     target: PhantomData<fn() -> *mut T>,
 }
 
-// SAFETY: a `P` is a number. Only `View` and `Txn` turn it into memory, and `Txn` cannot leave its thread.
+// SAFETY: an address. What turns it into memory is `View` and `Txn`, which stay in their threads, and `Shared`, while nothing is written. The length of a slice,
+// which `len` reads, never changes.
 unsafe impl<T: ?Sized> Send for P<'_, T> {}
-// SAFETY: as above.
+// SAFETY: a `&P` does no more than a `P`, which is `Copy`, and `Send`.
 unsafe impl<T: ?Sized> Sync for P<'_, T> {}
 
 impl<T: ?Sized> Clone for P<'_, T> {
@@ -66,7 +72,8 @@ impl<T: ?Sized> fmt::Debug for P<'_, T> {
 
 impl<'r, T: ?Sized> P<'r, T> {
     /// # Safety
-    /// A live object of type `T` is at `addr`, in the region that has the brand `'r`.
+    /// As long as there is the brand `'r`: a live object of type `T` (one that is not written yet is written before it is read) is at `addr`, in the region that has
+    /// the brand, and the region is locked.
     #[inline(always)]
     pub(crate) unsafe fn from_addr(addr: NonNull<u8>) -> Self {
         P { addr, brand: PhantomData, target: PhantomData }
@@ -77,18 +84,27 @@ impl<'r, T: ?Sized> P<'r, T> {
         self.addr
     }
 
-    /// A pointer to a part of the object. For [`field!`](crate::field).
-    ///
-    /// # Safety
-    /// `project` computes the address of a part of its argument, and does nothing else.
+    /// Where the object is. For [`field!`](crate::field).
     #[doc(hidden)]
     #[inline(always)]
-    pub unsafe fn __field<F: Persist>(self, project: impl FnOnce(*mut T) -> *mut F) -> P<'r, F>
+    pub fn __value(self) -> *mut T
     where
         T: Persist,
     {
-        // SAFETY: part of a live object, so the address is not null, and there is a live value.
-        unsafe { P::from_addr(NonNull::new_unchecked(project(value_of(self)).cast())) }
+        value_of(self)
+    }
+
+    /// A pointer to a part of the object. For [`field!`](crate::field).
+    ///
+    /// # Safety
+    /// `part` is a field of what [`__value`](Self::__value) says, or a field of such a field.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub unsafe fn __part<F: Persist>(self, part: *mut F) -> P<'r, F> {
+        // SAFETY: a part of a live object (the caller's premise), so it is not at 0.
+        let part = unsafe { NonNull::new_unchecked(part) };
+        // SAFETY: a part of a live object is a live value, in the same region.
+        unsafe { P::from_addr(part.cast()) }
     }
 
     /// The object's identity, for visited sets and the like. A key cannot be stored in a heap.
@@ -102,8 +118,8 @@ impl<'r, T: Persist> P<'r, [T]> {
     #[inline(always)]
     #[allow(clippy::len_without_is_empty)] // it is there; clippy does not see through the `impl` blocks
     pub fn len(self) -> usize {
-        // SAFETY: a `P` exists only while its region is locked; the length of a live slice never changes.
-        unsafe { *self.addr.cast::<u64>().as_ptr() as usize }
+        // SAFETY: a live slice begins with its length, which is aligned, and is never written again.
+        unsafe { self.addr.cast::<u64>().read() as usize }
     }
 
     /// Whether there are no elements.
@@ -121,14 +137,14 @@ impl<'r, T: Persist> P<'r, [T]> {
     pub fn at(self, index: usize) -> P<'r, T> {
         let len = self.len();
         assert!(index < len, "index out of bounds: the length is {len} but the index is {index}");
-        // SAFETY: `index` is below the length.
+        // SAFETY: checked above.
         unsafe { self.element(index) }
     }
 
     /// A pointer to element `index`, if there is one.
     #[inline]
     pub fn get(self, index: usize) -> Option<P<'r, T>> {
-        // SAFETY: `index` is below the length.
+        // SAFETY: called only if the index is less than the length.
         (index < self.len()).then(|| unsafe { self.element(index) })
     }
 
@@ -136,18 +152,21 @@ impl<'r, T: Persist> P<'r, [T]> {
     /// `index` is less than the length.
     #[inline(always)]
     unsafe fn element(self, index: usize) -> P<'r, T> {
-        // SAFETY: the elements follow the length; an element of a live slice is a live object.
-        unsafe { P::from_addr(self.addr.add(slice_header(align_of::<T>()) + index * size_of::<T>())) }
+        let offset = slice_header(align_of::<T>()) + index * size_of::<T>();
+        // SAFETY: the elements follow the length, and `index` is one of them (the caller's premise): within the object.
+        let addr = unsafe { self.addr.add(offset) };
+        // SAFETY: an element of a live slice is a live value, in the same region.
+        unsafe { P::from_addr(addr) }
     }
 }
 
 impl<'r> P<'r, str> {
     /// Length in bytes.
     #[inline(always)]
-    #[allow(clippy::len_without_is_empty)] // as above
+    #[allow(clippy::len_without_is_empty)] // it is there; clippy does not see through the `impl` blocks
     pub fn len(self) -> usize {
-        // SAFETY: as for slices.
-        unsafe { *self.addr.cast::<u64>().as_ptr() as usize }
+        // SAFETY: a live string begins with its length, which is aligned, and is never written again.
+        unsafe { self.addr.cast::<u64>().read() as usize }
     }
 
     /// Whether the string is empty.
@@ -157,48 +176,71 @@ impl<'r> P<'r, str> {
     }
 }
 
-// SAFETY: one word that is described as a pointer; the brand of the pointee changes with that of the pointer.
-unsafe impl<'r, T: Pointee + ?Sized> Persist for P<'r, T> {
-    type At<'a> = P<'a, T::At<'a>>;
-    const PADDED: bool = false;
-    const POINTERS: bool = true;
+macro_rules! pointers {
+    ($($nullable:literal $($option:ident)?),*) => {$(
+        // SAFETY: one word, without padding, that is described as a pointer, to the type that it has; the pointee changes its brand with the pointer. `P` is a `NonNull`
+        // inside, so `None` is the word 0.
+        unsafe impl<'r, T: Pointee + ?Sized> Persist for pointers!(@ $($option)? P<'r, T>) {
+            type At<'a> = pointers!(@ $($option)? P<'a, T::At<'a>>);
+            const PADDED: bool = false;
+            const POINTERS: bool = true;
 
-    fn desc() -> &'static Desc {
-        const {
-            &Desc {
-                name: Name::own("P"),
-                args: &[],
-                size: 8,
-                align: 8,
-                kind: Kind::Ptr { nullable: false, to: T::desc },
+            fn desc() -> &'static Desc {
+                const {
+                    let kind = Kind::Ptr { nullable: $nullable, to: T::desc };
+                    &Desc { name: Name::own("P"), args: &[], size: 8, align: 8, kind }
+                }
             }
-        }
-    }
 
-    #[inline(always)]
-    unsafe fn zero_padding(_: *mut Self) {}
+            #[inline(always)]
+            unsafe fn zero_padding(_: *mut Self) {}
+        }
+    )*};
+    (@ Option $p:ty) => { Option<$p> };
+    (@ $p:ty) => { $p };
 }
 
-// SAFETY: as for `P`; `None` is the zero word, because `P` is a `NonNull` inside.
-unsafe impl<'r, T: Pointee + ?Sized> Persist for Option<P<'r, T>> {
-    type At<'a> = Option<P<'a, T::At<'a>>>;
-    const PADDED: bool = false;
-    const POINTERS: bool = true;
+pointers!(false, true Option);
 
-    fn desc() -> &'static Desc {
-        const {
-            &Desc {
-                name: Name::own("P"),
-                args: &[],
-                size: 8,
-                align: 8,
-                kind: Kind::Ptr { nullable: true, to: T::desc },
-            }
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn zero_padding(_: *mut Self) {}
+/// A pointer to a field of an object: `field!(p.name)`, or `field!(p.inner.name)`, for a `p: P<T>`. An expression goes into parentheses:
+/// `field!((tx[p].next).name)`.
+///
+/// It is how a field that is a collection is changed (`field!(shop.prices).push(tx, 9.5)?`), and a way to hand a field to a function.
+///
+/// ```
+/// # use pheap::{Heap, P, Persist, Root, Txn, field};
+/// #[derive(Persist, Default)]
+/// #[repr(C)]
+/// struct Counters {
+///     hits: u64,
+///     misses: u64,
+/// }
+///
+/// fn count<'r>(tx: &mut Txn<'r>, counter: P<'r, u64>) {
+///     tx[counter] += 1;
+/// }
+///
+/// # fn main() -> pheap::Result<()> {
+/// # let heap = Heap::in_memory()?;
+/// let counters: Root<Counters> = heap.root("counters")?;
+/// counters.txn(|tx, counters| {
+///     count(tx, field!(counters.hits));
+///     Ok(())
+/// })?;
+/// # Ok(())
+/// # }
+/// ```
+#[macro_export]
+macro_rules! field {
+    ($object:ident . $($field:tt).+) => { $crate::field!(($object) . $($field).+) };
+    (($object:expr) . $($field:tt).+) => {{
+        let object: $crate::P<'_, _> = $object;
+        let value = object.__value();
+        // SAFETY: `value` points to a live object, and no type in a heap is `Deref`: this is the address of a field in it, and no code of the user's runs.
+        let field = unsafe { &raw mut (*value).$($field).+ };
+        // SAFETY: a field of the object, as was just computed.
+        unsafe { object.__part(field) }
+    }};
 }
 
 /// Identity of an object within one transaction; made by [`P::key`].
@@ -234,6 +276,6 @@ pub(crate) fn bounds(range: impl RangeBounds<usize>, len: usize) -> (usize, usiz
 /// The object at an address, for `Index`.
 #[inline(always)]
 pub(crate) fn value_of<T: Pointee + ?Sized>(p: P<'_, T>) -> *mut T {
-    // SAFETY: a `P` always points to a live object of its type: safe code cannot make or keep one.
+    // SAFETY: a `P` points to a live object of its type, its invariant.
     unsafe { T::value(p.addr.as_ptr()) }
 }

@@ -1,5 +1,7 @@
 //! Words, cache lines and pages: what memory is counted in.
 
+#![deny(clippy::multiple_unsafe_ops_per_block)]
+
 use std::mem::MaybeUninit;
 
 /// Bytes of a cache line: the unit of flushing.
@@ -20,14 +22,16 @@ pub(crate) const HEADER_SIZE: u64 = 2 * PAGE;
 pub(crate) unsafe fn copy_words(dst: *mut u64, src: *const u64, len: usize) {
     let (dst, src) = (dst.cast::<MaybeUninit<u64>>(), src.cast::<MaybeUninit<u64>>());
     if len > 16 {
-        // SAFETY: by the caller's promise.
+        // SAFETY: both are valid for `len` words, aligned, and apart: the caller's premises, all of them.
         unsafe { dst.copy_from_nonoverlapping(src, len) };
         return;
     }
     for i in 0..len {
+        // SAFETY: `src` is valid for reads of `len` words, and aligned; `i < len`.
+        let word = unsafe { src.wrapping_add(i).read() };
         // Volatile, or the compiler would make it a call of `memcpy` again.
-        // SAFETY: by the caller's promise.
-        unsafe { dst.add(i).write_volatile(src.add(i).read()) };
+        // SAFETY: `dst` is valid for writes of `len` words, and aligned; `i < len`.
+        unsafe { dst.wrapping_add(i).write_volatile(word) };
     }
 }
 

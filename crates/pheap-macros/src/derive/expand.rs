@@ -21,7 +21,10 @@ pub(super) fn expand(input: &Input<'_>) -> TokenStream {
     let check = check(input);
     let key = input.options.key.map(|_| key::impl_key(input));
     let exchange = exchange::expand(input);
+    // In pheap itself, which denies `unsafe` where it is not listed. Elsewhere it would be in the way of a `forbid`.
+    let allow = (input.options.krate.to_string() == "crate").then(|| quote!(#[allow(unsafe_code)]));
     hygienic! {
+        #allow
         const _: () = {
             #persist
             #key

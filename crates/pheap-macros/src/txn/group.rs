@@ -103,8 +103,10 @@ mod tests {
     use super::*;
     use syn::{Block, parse_quote};
 
-    /// The lengths of the groups at the start of what remains, going through the block from the top.
-    fn groups(block: &Block) -> Vec<usize> {
+    /// Asserts the lengths of the groups at the start of what remains, going through the statements from the top.
+    #[track_caller]
+    fn assert_groups(statements: &str, expected: &[usize]) {
+        let block: Block = syn::parse_str(&format!("{{ {statements} }}")).unwrap();
         let names = Names::new([parse_quote!(tx), parse_quote!(other)]);
         let mut rest = block.stmts.as_slice();
         let mut lengths = Vec::new();
@@ -113,123 +115,38 @@ mod tests {
             lengths.push(len);
             rest = &rest[len..];
         }
-        lengths
+        assert_eq!(lengths, expected, "{statements}");
     }
 
     #[test]
     fn neighbours_share_a_group() {
-        assert_eq!(
-            groups(&parse_quote!({
-                tx[a].x = 1;
-                tx[b].y.z += 2;
-                tx[c][i].0[7] = f(tx)?
-            })),
-            [3]
-        );
+        assert_groups("tx[a].x = 1; tx[b].y.z += 2; tx[c][i].0[7] = f(tx)?", &[3]);
     }
 
     #[test]
     fn one_assignment_is_no_group() {
-        assert_eq!(
-            groups(&parse_quote!({
-                tx[a].x = 1;
-                f();
-                tx[a].y = 2;
-            })),
-            [1, 1, 1]
-        );
+        assert_groups("tx[a].x = 1; f(); tx[a].y = 2;", &[1, 1, 1]);
     }
 
     #[test]
     fn a_key_that_an_assignment_may_change_ends_a_group() {
-        assert_eq!(
-            groups(&parse_quote!({
-                tx[a].x = 1;
-                tx[a].y = 2;
-                tx[tx[a].next].x = 3;
-            })),
-            [2, 1]
-        );
-        assert_eq!(
-            groups(&parse_quote!({
-                tx[a].v[tx[a].i] = 1;
-                tx[a].y = 2;
-            })),
-            [1, 1]
-        );
-        assert_eq!(
-            groups(&parse_quote!({
-                tx[self.a].x = 1;
-                tx[a].y = 2;
-            })),
-            [1, 1]
-        );
+        assert_groups("tx[a].x = 1; tx[a].y = 2; tx[tx[a].next].x = 3;", &[2, 1]);
+        assert_groups("tx[a].v[tx[a].i] = 1; tx[a].y = 2;", &[1, 1]);
+        assert_groups("tx[self.a].x = 1; tx[a].y = 2;", &[1, 1]);
     }
 
     #[test]
     fn a_variable_that_changes_ends_a_group() {
-        assert_eq!(
-            groups(&parse_quote!({
-                tx[a].x = {
-                    b = c;
-                    1
-                };
-                tx[b].y = 2;
-            })),
-            [2]
-        );
-        assert_eq!(
-            groups(&parse_quote!({
-                tx[a].x = 1;
-                tx[b].y = {
-                    c = d;
-                    2
-                };
-                tx[c].z = 3;
-            })),
-            [1, 2]
-        );
-        assert_eq!(
-            groups(&parse_quote!({
-                tx[a].x = 1;
-                tx[b].y = f(&mut c);
-                tx[c].z = 3;
-            })),
-            [1, 2]
-        );
-        assert_eq!(
-            groups(&parse_quote!({
-                tx[a].x = 1;
-                tx[b].y = m!(c);
-            })),
-            [1, 1]
-        );
+        assert_groups("tx[a].x = { b = c; 1 }; tx[b].y = 2;", &[2]);
+        assert_groups("tx[a].x = 1; tx[b].y = { c = d; 2 }; tx[c].z = 3;", &[1, 2]);
+        assert_groups("tx[a].x = 1; tx[b].y = f(&mut c); tx[c].z = 3;", &[1, 2]);
+        assert_groups("tx[a].x = 1; tx[b].y = m!(c);", &[1, 1]);
     }
 
     #[test]
     fn transactions_and_attributes_separate() {
-        assert_eq!(
-            groups(&parse_quote!({
-                tx[a].x = 1;
-                other[a].x = 2;
-                other[a].y = 3;
-            })),
-            [1, 2]
-        );
-        assert_eq!(
-            groups(&parse_quote!({
-                tx[a].x = 1;
-                #[cfg(unix)]
-                tx[a].y = 2;
-            })),
-            [1, 1]
-        );
-        assert_eq!(
-            groups(&parse_quote!({
-                mine[a].x = 1;
-                mine[a].y = 2;
-            })),
-            [1, 1]
-        );
+        assert_groups("tx[a].x = 1; other[a].x = 2; other[a].y = 3;", &[1, 2]);
+        assert_groups("tx[a].x = 1; #[cfg(unix)] tx[a].y = 2;", &[1, 1]);
+        assert_groups("mine[a].x = 1; mine[a].y = 2;", &[1, 1]);
     }
 }

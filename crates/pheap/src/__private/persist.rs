@@ -1,5 +1,31 @@
 //! The impls that `#[derive(Persist)]` expands to.
 
+#![deny(clippy::multiple_unsafe_ops_per_block)]
+
+use super::Slot;
+
+/// Zeroes the bytes `base + from .. base + to`.
+///
+/// # Safety
+/// They are valid for writes.
+#[inline(always)]
+pub unsafe fn zero(base: *mut u8, from: usize, to: usize) {
+    if from < to {
+        // SAFETY: `to - from` bytes from there on are valid for writes, the caller's premise.
+        unsafe { base.wrapping_add(from).write_bytes(0, to - from) };
+    }
+}
+
+/// A field where it is found in the value at `base`.
+///
+/// # Safety
+/// `field` is within the value.
+pub const unsafe fn slot_at<S, T>(base: *const S, field: &T) -> Slot {
+    // SAFETY: two addresses within one value, the caller's premise.
+    let offset = unsafe { std::ptr::from_ref(field).byte_offset_from(base) };
+    Slot::of::<T>(offset as usize)
+}
+
 /// `Persist` for a struct.
 #[doc(hidden)]
 #[macro_export]
@@ -15,8 +41,11 @@ macro_rules! __persist_struct {
 
         #[automatically_derived]
         #[allow(deprecated, unused_variables)]
-        // SAFETY: what the trait asks for is asserted in the bodies, for the type as it is: layout, fields, brand, no drop glue. `Deref` would be a
-        // conflict with the impl below.
+        // SAFETY: the bodies make sure of what the trait asks for, for the type as it is:
+        // 1. `PADDED` asserts that the fields lie as described, and that there is no drop glue, and says itself whether there is padding.
+        // 2. `desc` has closures that compile only if the type has these fields and no others, also at any other brand.
+        // 3. The fields are `Persist`, or nothing here compiles: all else goes for the whole if it goes for them.
+        // 4. `Deref` would be a conflict with the impl below.
         unsafe impl $($generics)* $crate::Persist for $this $($clause)* {
             type At<$brand> = $at;
 
@@ -104,8 +133,11 @@ macro_rules! __persist_enum {
 
         #[automatically_derived]
         #[allow(deprecated, unused_variables, unreachable_patterns)]
-        // SAFETY: what the trait asks for is asserted in the bodies, for the type as it is: layout, fields, brand, no drop glue. `Deref` would be a
-        // conflict with the impl below.
+        // SAFETY: the bodies make sure of what the trait asks for, for the type as it is:
+        // 1. `PADDED` asserts that the fields lie as described, and that there is no drop glue, and says itself whether there is padding.
+        // 2. `desc` has closures that compile only if the type has these fields and no others, also at any other brand.
+        // 3. The fields are `Persist`, or nothing here compiles: all else goes for the whole if it goes for them.
+        // 4. `Deref` would be a conflict with the impl below.
         unsafe impl $($generics)* $crate::Persist for $this $($clause)* {
             type At<$brand> = $at;
 
@@ -119,17 +151,17 @@ macro_rules! __persist_enum {
                     &{
                         let tag: $crate::__private::core::primitive::$tag = $start;
                         let tag = tag.wrapping_add($steps);
-                        // SAFETY: there is room for a tag, as was asserted above.
+                        // SAFETY: `assert_tag` has made sure that there is room for a tag.
                         unsafe { value.as_mut_ptr().cast::<$crate::__private::core::primitive::$tag>().write_unaligned(tag) };
                         // Of an enum with one variant, a pattern does not read the tag.
-                        // SAFETY: what is read is the tag, or what the compiler finds to be none, which is an error then: this is evaluated by the
-                        // compiler only.
+                        // SAFETY: what is read is the tag, which was just written; or what the compiler finds to be none, and then this is an error, for it
+                        // is evaluated by the compiler only.
                         let _ = $crate::__private::core::mem::discriminant(unsafe { &*value.as_ptr() });
-                        // SAFETY: the tag is one, as was found above. Fields are not read: the references say where they are.
+                        // SAFETY: `discriminant` has read the tag, so it is one of a variant. Fields are not read: the references say where they are.
                         let slots: [$crate::__private::Slot; $gaps - 1] = match unsafe { &*value.as_ptr() } {
                             Self::$variant { $($member: $binding),* } => [$(
-                                // SAFETY: a field of this value.
-                                unsafe { $crate::__private::Slot::at(value.as_ptr(), $binding) }
+                                // SAFETY: `$binding` refers to a field of this value.
+                                unsafe { $crate::__private::slot_at(value.as_ptr(), $binding) }
                             ),*],
                             _ => $crate::__private::unlike(),
                         };
@@ -281,17 +313,18 @@ macro_rules! __persist_zero {
         $crate::__persist_zero!(transparent $base, $head, $gaps, $slots, $($index $ty),*);
         let gaps: [($crate::__private::core::primitive::usize, $crate::__private::core::primitive::usize); $gaps] =
             const { $crate::__private::gaps($head, $slots, $crate::__private::core::mem::size_of::<Self>()) };
-        // SAFETY: gaps between the fields of a value, to which `base` points, and behind them.
-        unsafe {
-            $($crate::__private::zero($base, gaps[$index].0, gaps[$index].1);)*
-            $crate::__private::zero($base, gaps[$gaps - 1].0, gaps[$gaps - 1].1);
-        }
+        $(
+            // SAFETY: `base` points to a valid value, by the contract of `zero_padding`, and this is within: the gap before a field.
+            unsafe { $crate::__private::zero($base, gaps[$index].0, gaps[$index].1) };
+        )*
+        // SAFETY: `base` points to a valid value, by the contract of `zero_padding`, and this is within: the gap behind the last field.
+        unsafe { $crate::__private::zero($base, gaps[$gaps - 1].0, gaps[$gaps - 1].1) };
     };
     (transparent $base:ident, $head:expr, $gaps:literal, $slots:expr, $($index:literal $ty:ty),*) => {
         let slots: [$crate::__private::Slot; $gaps - 1] = const { $slots };
         $(if <$ty as $crate::Persist>::PADDED {
-            // SAFETY: a field of a valid value, to which `base` points.
-            unsafe { <$ty as $crate::Persist>::zero_padding($base.add(slots[$index].offset).cast::<$ty>()) };
+            // SAFETY: `base` points to a valid value, by the contract of `zero_padding`, and this is a field of it: where the fields are was asserted in `PADDED`.
+            unsafe { <$ty as $crate::Persist>::zero_padding($base.wrapping_add(slots[$index].offset).cast::<$ty>()) };
         })*
     };
 }
@@ -339,7 +372,7 @@ macro_rules! __persist_nothing {
 macro_rules! __persist_key {
     ($name:ident) => {
         #[automatically_derived]
-        // SAFETY: the query is the key.
+        // SAFETY: `query` returns the key itself.
         unsafe impl<'r> $crate::collections::MapKey<'r> for $name {
             type Query = Self;
 

@@ -1,4 +1,57 @@
-//! What a store under `#[txn]` expands to.
+//! What a store under `#[txn]` expands to: the address of a place within an object, for which no code of the user's runs.
+
+#![deny(clippy::multiple_unsafe_ops_per_block)]
+
+/// Arrays and slices behind raw pointers. Nobody else may say what their elements are.
+pub trait Elements: sealed::Sealed {
+    /// The type of an element.
+    type Elem;
+
+    /// Number of elements.
+    fn bound(this: *const Self) -> usize;
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl<T, const N: usize> Sealed for [T; N] {}
+    impl<T> Sealed for [T] {}
+}
+
+impl<T, const N: usize> Elements for [T; N] {
+    type Elem = T;
+
+    #[inline(always)]
+    fn bound(_: *const Self) -> usize {
+        N
+    }
+}
+
+impl<T> Elements for [T] {
+    type Elem = T;
+
+    #[inline(always)]
+    fn bound(this: *const Self) -> usize {
+        this.len()
+    }
+}
+
+/// The address of an element.
+///
+/// # Panics
+/// If there are no more than `index` of them.
+#[inline(always)]
+#[track_caller]
+pub fn element<A: Elements + ?Sized>(array: *mut A, index: usize) -> *mut A::Elem {
+    let len = A::bound(array);
+    assert!(index < len, "index out of bounds: the len is {len} but the index is {index}");
+    array.cast::<A::Elem>().wrapping_add(index)
+}
+
+/// The address of an element, if there is one.
+#[inline(always)]
+pub fn element_checked<A: Elements + ?Sized>(array: *mut A, index: usize) -> Option<*mut A::Elem> {
+    (index < A::bound(array)).then(|| array.cast::<A::Elem>().wrapping_add(index))
+}
 
 /// A place that a transaction has made crash-safe, as a `&mut`: `place!((tx) (key) [i, j] .field [0] .0 [1])`, where `[0]` stands for the first index.
 ///
@@ -11,9 +64,11 @@ macro_rules! __place {
         let indices: [$crate::__private::core::primitive::usize; _] = [$($index),*];
         let tx: &mut $crate::Txn<'_> = $tx;
         let object = $crate::Txn::__object(tx, key);
-        // SAFETY: the place is made of fields and `element` only, and no type in a heap is `Deref`: an address within the object, and no code of the
-        // user's. The key has the brand of the transaction.
-        unsafe { $crate::Txn::__place(tx, object, &raw mut $crate::__place_in!(indices (*object) $($steps)*)) }
+        // SAFETY: `object` points to a live object: a `P` says so, whose region `tx` has locked, for they have one brand. `element` has checked the indices. The
+        // place is made of fields and `element` only, and no type in a heap is `Deref`, so no code of the user's runs.
+        let place = unsafe { &raw mut $crate::__place_in!(indices (*object) $($steps)*) };
+        // SAFETY: `object` is what `__object` has said, and the place is within it.
+        unsafe { $crate::Txn::__place(tx, object, place) }
     }};
 }
 
@@ -26,9 +81,11 @@ macro_rules! __place_ahead {
         let indices: [$crate::__private::core::primitive::usize; _] = [$($index),*];
         let tx: &mut $crate::Txn<'_> = $tx;
         let object = $crate::Txn::__object(tx, key);
-        // SAFETY: the place is made of fields and `element_checked` only, and no type in a heap is `Deref`: an address within the object, and no
-        // code of the user's. The key has the brand of the transaction.
-        unsafe { $crate::Txn::__ahead(tx, $crate::__place_checked!([$($index)*] indices (*object) $($steps)*)) }
+        // SAFETY: `object` points to a live object: a `P` says so, whose region `tx` has locked, for they have one brand. `element_checked` has checked the
+        // indices. The place is made of fields and `element_checked` only, and no type in a heap is `Deref`, so no code of the user's runs.
+        let place = unsafe { $crate::__place_checked!([$($index)*] indices (*object) $($steps)*) };
+        // SAFETY: `object` is what `__object` has said, and the place is within it.
+        unsafe { $crate::Txn::__ahead(tx, place) }
     }};
 }
 

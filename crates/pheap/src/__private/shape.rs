@@ -28,16 +28,6 @@ impl Slot {
         Slot { offset, size: size_of::<T>(), align: align_of::<T>() }
     }
 
-    /// A field where it is found in the value at `base`.
-    ///
-    /// # Safety
-    /// `field` is within the value.
-    pub const unsafe fn at<S, T>(base: *const S, field: &T) -> Slot {
-        // SAFETY: two addresses within one value.
-        let offset = unsafe { std::ptr::from_ref(field).byte_offset_from(base) };
-        Slot::of::<T>(offset as usize)
-    }
-
     const fn end(self) -> usize {
         self.offset + self.size
     }

@@ -22,22 +22,13 @@
 //! * A minor cycle takes what is old for live, and looks for young objects behind the root (the new one, which is young) and behind remembered
 //!   lines. It does not matter to it that the old root is garbage.
 
-use std::ptr::NonNull;
-use std::sync::Arc;
-
-use super::roots::write_word;
-use crate::api::tx::Txn;
+use super::root::Root;
+use super::tx::Txn;
 use crate::error::{Error, Result};
-use crate::faults::{Bug, bug};
-use crate::heap::{Heap, HeapInner};
+use crate::heap::Heap;
 use crate::layout::Persist;
-use crate::layout::desc::Desc;
 use crate::ptr::P;
-use crate::region::{Exclusive, Region, guard};
-use crate::store::arena::{SpanEntry, SpanKind};
-use crate::store::region_header::REGION_SIZE;
-use crate::store::spans::Span;
-use crate::units::PAGE;
+use crate::region::guard;
 
 impl Heap {
     /// Gives a root another type: if it has the layout of `Old`, `f` runs in a transaction, and its result becomes the root object, together
@@ -127,7 +118,7 @@ impl Heap {
     ) -> Result<bool> {
         let heap = self.inner();
         heap.check_open()?;
-        let find = || heap.to_migrate(name, <Old as Persist>::desc(), <New as Persist>::desc());
+        let find = || self.to_migrate::<Old, New>(name);
         if find()?.is_none() {
             return Ok(false);
         }
@@ -136,77 +127,23 @@ impl Heap {
             return Err(Error::Nested);
         }
         let _creation = heap.lock_creation()?;
-        let Some((region, old)) = find()? else {
+        let Some(root) = find()? else {
             return Ok(false); // somebody else was faster
         };
-        let (new, _) = heap.register(<New as Persist>::desc())?;
-        let exclusive = Exclusive::begin(heap, &region, old)?;
-        // SAFETY: the region is locked until `exclusive` goes, and its root is live, and an `Old`, by its number; `f` works for all brands, so
-        // nothing that has this one leaves it, and what it returns has that of the transaction.
-        let made = unsafe {
-            let tx = &mut Txn::new(exclusive.hot(), &region.held);
-            let root = P::from_addr(NonNull::new_unchecked(heap.base().add(region.root() as usize)));
-            f(tx, root).and_then(|value| tx.alloc_unbranded(value)).map(|p| p.addr().as_ptr().addr())
-        };
-        match made {
-            Ok(addr) => heap.commit_migration(exclusive, (addr - heap.base().addr()) as u64, new)?,
-            Err(error) => {
-                exclusive.give_up()?;
-                return Err(error);
-            }
-        }
-        region.set_ty(new);
+        root.replace::<New>(|tx, old| {
+            let value = f(tx, old)?;
+            tx.alloc_at::<New>(value)
+        })?;
         Ok(true)
     }
-}
 
-impl HeapInner {
-    /// The region of the root, and the number of `old`, if that is the type of the root, and `new` is another one.
-    fn to_migrate(
-        &self,
-        name: &str,
-        old: &'static Desc,
-        new: &'static Desc,
-    ) -> Result<Option<(Arc<Region>, u32)>> {
-        let Ok(region) = self.region(name) else { return Ok(None) };
-        let mut tables = self.tables.lock();
-        let ty = region.ty();
-        let found = tables.types.is(ty, old)? && !tables.types.is(ty, new)?;
-        Ok(found.then_some((region, ty)))
-    }
-
-    /// Commits a transaction that has made the object at `offset`, which becomes the root. Nobody creates or removes roots meanwhile.
-    fn commit_migration(&self, mut exclusive: Exclusive<'_>, offset: u64, ty: u32) -> Result<()> {
-        self.check_not_forked()?;
-        let (region, base) = (exclusive.region, self.base());
-        let at = (region.header.addr() - base.addr()) as u64;
-        let (salt, entry_at) = {
-            let tables = self.tables.lock();
-            (tables.header.salt, tables.arena_of(at).entry(at))
+    /// The root, if its type is `Old`, and `New` is another one.
+    fn to_migrate<Old: Persist, New: Persist>(&self, name: &str) -> Result<Option<Root<Old>>> {
+        let root = match Root::<Old>::find(self.inner(), name) {
+            Err(Error::NoSuchRoot(_) | Error::TypeMismatch { .. }) => return Ok(None),
+            found => found?,
         };
-        // SAFETY: the region's header is mapped, its region locked, and no reference into it is alive.
-        unsafe {
-            let pages = (REGION_SIZE / PAGE) as u32;
-            let entry = SpanEntry { kind: SpanKind::Region, slot: 0, pages, ty, region: region.header.id() };
-            // Not like the other words: the table has entries of others in the same line.
-            exclusive.context().alloc.record_again(Span { offset: at, entry_at, entry });
-            let words = region.header.logged_words().into_iter();
-            for (at, word) in words.zip(region.header.with_root(offset, ty, salt)) {
-                let at = base.add(at as usize).cast();
-                if bug(Bug::TypeUnlogged) && at != region.header.root_word() {
-                    let media = &exclusive.context().media;
-                    media.store_word(at, word);
-                    media.persist(at.cast(), 8);
-                    continue;
-                }
-                write_word(&exclusive, at, word);
-            }
-        }
-        if bug(Bug::CycleFromOldRoot) {
-            exclusive.commit()?;
-            region.replace_root(offset, ty);
-            return Ok(());
-        }
-        exclusive.commit_and(|| region.replace_root(offset, ty))
+        let is_new = !root.is(<New as Persist>::desc())?;
+        Ok(is_new.then_some(root))
     }
 }

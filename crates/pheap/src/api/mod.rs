@@ -2,8 +2,7 @@
 //!
 //! Here is the edge at which types make raw addresses safe. Nothing below has type parameters of the program's.
 
-pub(crate) mod many;
-pub(crate) mod migrate;
+mod migrate;
 pub(crate) mod root;
 mod roots;
 pub(crate) mod tx;

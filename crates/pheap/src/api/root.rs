@@ -1,27 +1,40 @@
-//! `Root`, the handle that programs have of a region.
+//! `Root`, the handle that programs have of a region; transactions on one root or several.
+//!
+//! Here a lock and the number of a type become a [`Txn`] and a [`P`] with a brand of their own. No other file of this room does that.
+
+#![deny(clippy::multiple_unsafe_ops_per_block)]
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-use crate::api::tx::Txn;
-use crate::api::view::View;
+use super::tx::Txn;
+use super::view::View;
 use crate::error::{Error, Result};
+use crate::faults::{Bug, bug};
 use crate::heap::HeapInner;
 use crate::layout::Persist;
+use crate::layout::desc::Desc;
 use crate::ptr::P;
-use crate::region::{Exclusive, Region, Shared, guard};
-use crate::txn::context::Hot;
+use crate::region::{Exclusive, Group, Region, Shared, guard};
+use crate::store::arena::{SpanEntry, SpanKind};
+use crate::store::region_header::{REGION_SIZE, root_word};
+use crate::store::spans::Span;
+use crate::txn::context::{Context, Hot};
+use crate::units::PAGE;
 
 /// A named root of a heap: an object of type `T`, and a region of its own for everything that it points to.
 ///
 /// A handle is cheap to clone and can be sent to other threads. Transactions on one root run one after the other, reads run
 /// concurrently. Different roots do not wait for one another, so threads scale by using several.
+//
+// Invariant: `region` belongs to `heap`, and `ty` is the number of `T` in the type table of that heap. Only `find` makes a `Root`: the marker is private. (The
+// other fields are seen by tests of other rooms, and written by none.)
 pub struct Root<T> {
     pub(crate) heap: Arc<HeapInner>,
     pub(crate) region: Arc<Region>,
-    /// The number of `T`, by which the region knows whether its root still is one.
+    /// By which the region knows whether its root still is a `T`.
     pub(crate) ty: u32,
     marker: PhantomData<fn() -> T>,
 }
@@ -41,10 +54,17 @@ impl<T> fmt::Debug for Root<T> {
 }
 
 impl<T: Persist> Root<T> {
-    /// # Safety
-    /// `ty` is the number of `T` in the type table of `heap`, and `region` is one of its regions.
-    pub(crate) unsafe fn new(heap: Arc<HeapInner>, region: Arc<Region>, ty: u32) -> Root<T> {
-        Root { heap, region, ty, marker: PhantomData }
+    /// The root with this name, if it is a `T`.
+    pub(super) fn find(heap: &Arc<HeapInner>, name: &str) -> Result<Root<T>> {
+        heap.check_open()?;
+        let region = heap.region(name)?;
+        let ty = heap.check_type(&region, name, <T as Persist>::desc())?;
+        Ok(Root { heap: heap.clone(), region, ty, marker: PhantomData })
+    }
+
+    /// Whether this type is the one that `desc` describes.
+    pub(super) fn is(&self, desc: &'static Desc) -> Result<bool> {
+        self.heap.tables.lock().types.is(self.ty, desc)
     }
 
     /// The root's name. (In a forked child, it is empty if the root was being renamed.)
@@ -85,11 +105,25 @@ impl<T: Persist> Root<T> {
         &self,
         f: impl for<'r> FnOnce(&mut Txn<'r>, P<'r, T::At<'r>>) -> Result<R, E>,
     ) -> Result<R, E> {
+        self.run(f, |exclusive, _| exclusive.commit())
+    }
+
+    /// Opens a transaction, runs `f` in it, and hands what it returns to `commit`. If `f` fails, rolls the transaction back.
+    #[inline(always)]
+    fn run<R, E: From<Error>>(
+        &self,
+        f: impl for<'r> FnOnce(&mut Txn<'r>, P<'r, T::At<'r>>) -> Result<R, E>,
+        commit: impl FnOnce(&mut Exclusive<'_>, &R) -> Result<()>,
+    ) -> Result<R, E> {
         let mut exclusive = Exclusive::begin(&self.heap, &self.region, self.ty)?;
-        // SAFETY: the region is locked until `exclusive` is committed or goes; `f` works for all brands, so nothing that has this one leaves it.
-        match unsafe { f(&mut Txn::new(exclusive.hot(), &self.region.held), self.object()) } {
+        // SAFETY: `exclusive` has the region locked, with an open transaction, and is not used before `f` returns, when `tx` is gone. The brand is
+        // one of its own, for `f` works for all of them.
+        let tx = &mut unsafe { Txn::new(exclusive.hot(), &self.region.held) };
+        // SAFETY: the lock was taken for a root of type `self.ty`, and `f` works for all brands.
+        let object = unsafe { self.object() };
+        match f(tx, object) {
             Ok(result) => {
-                exclusive.commit()?;
+                commit(&mut exclusive, &result)?;
                 Ok(result)
             }
             Err(error) => {
@@ -112,8 +146,10 @@ impl<T: Persist> Root<T> {
     #[inline]
     pub fn read<R>(&self, f: impl for<'r> FnOnce(&View<'r>, P<'r, T::At<'r>>) -> R) -> Result<R> {
         let _shared = Shared::begin(&self.heap, &self.region, self.ty)?;
-        // SAFETY: as in `try_txn`; a reader's view is not writable.
-        Ok(unsafe { f(&View::new(Hot::reader(), &self.region.held), self.object()) })
+        // SAFETY: `_shared` has the region locked until this returns, a reader has no context, and `f` works for all brands.
+        let view = &unsafe { View::new(Hot::reader(), &self.region.held) };
+        // SAFETY: the lock was taken for a root of type `self.ty`, and `f` works for all brands.
+        Ok(f(view, unsafe { self.object() }))
     }
 
     /// Collects the root: objects that were unreachable when this was called are free when it returns. Transactions and reads go on meanwhile.
@@ -134,10 +170,306 @@ impl<T: Persist> Root<T> {
     /// The root object.
     ///
     /// # Safety
-    /// The region is locked by this thread, which has said that it expects a root of type `self.ty`, and `'r` is a brand for as long.
+    /// * This thread has the region locked, by a call that was told to expect a root of type `self.ty`, and has not let go of it.
+    /// * `'r` is a brand that only pointers into this region have, and it ends before the lock does.
     #[inline(always)]
-    pub(crate) unsafe fn object<'r>(&self) -> P<'r, T::At<'r>> {
-        // SAFETY: the root of a region that exists is live, and whoever has locked it was asked for the type.
-        unsafe { P::from_addr(NonNull::new_unchecked(self.heap.base().add(self.region.root() as usize))) }
+    unsafe fn object<'r>(&self) -> P<'r, T::At<'r>> {
+        let addr = self.heap.base().wrapping_add(self.region.root() as usize);
+        // SAFETY: an address within the mapping, which is not at 0.
+        let addr = unsafe { NonNull::new_unchecked(addr) };
+        // SAFETY: the root of a region that is locked is live. It is a `T`, for the region serves the number `self.ty` (first premise), which is that of `T` (an
+        // invariant of this type); and `T::At<'r>` is a `T`. The brand is the second premise.
+        unsafe { P::from_addr(addr) }
+    }
+}
+
+/// Making roots, and making others of them. Meanwhile nobody else creates or removes any.
+impl<T: Persist> Root<T> {
+    /// Completes a region of `heap` that was created for a `T`: `init` makes its root object. If that comes to nothing, its pages are given back.
+    pub(super) fn complete(
+        heap: &HeapInner,
+        region: Region,
+        name: &str,
+        init: impl for<'r> FnOnce(&mut Txn<'r>) -> Result<P<'r, T::At<'r>>>,
+    ) -> Result<Arc<Region>> {
+        let mut unfinished = Unfinished { heap, region: Some(Arc::new(region)) };
+        let offset = {
+            let region = unfinished.region.as_deref().expect("set above");
+            let ty = heap.check_type(region, name, <T as Persist>::desc())?;
+            let mut exclusive = Exclusive::begin(heap, region, ty)?;
+            assert!(ptr::eq(exclusive.context().store(), &raw const **heap), "a region of another heap");
+            // SAFETY: `exclusive` has the region locked, with an open transaction, and is not used before `init` returns, when `tx` is gone. The brand is one of
+            // its own, for `init` works for all of them.
+            let tx = &mut unsafe { Txn::new(exclusive.hot(), &region.held) };
+            let root = init(tx)?.addr();
+            heap.check_not_forked()?;
+            let offset = (root.addr().get() - heap.base().addr()) as u64;
+            // SAFETY: a word of the region's header; the transaction is open, and `tx` is not used any more.
+            unsafe { write_word(&exclusive, region.header.root_word(), root_word(offset)) };
+            exclusive.commit()?;
+            offset
+        };
+        let region = unfinished.region.take().expect("set above");
+        region.set_root(offset);
+        Ok(region)
+    }
+
+    /// Gives the root another type, in one transaction: what `f` returns becomes the root.
+    pub(super) fn replace<New: Persist>(
+        &self,
+        f: impl for<'r> FnOnce(&mut Txn<'r>, P<'r, T::At<'r>>) -> Result<P<'r, New::At<'r>>>,
+    ) -> Result<()> {
+        let (ty, _) = self.heap.register(<New as Persist>::desc())?;
+        self.run(|tx, old| Ok(f(tx, old)?.addr()), |exclusive, new| self.commit_as(exclusive, *new, ty))?;
+        self.region.set_ty(ty);
+        Ok(())
+    }
+
+    /// Commits a transaction that has made the object at `new`, of type `ty`, which becomes the root.
+    fn commit_as(&self, exclusive: &mut Exclusive<'_>, new: NonNull<u8>, ty: u32) -> Result<()> {
+        let (heap, region, header) = (&*self.heap, &*self.region, self.region.header);
+        heap.check_not_forked()?;
+        let offset = (new.addr().get() - heap.base().addr()) as u64;
+        let at = (header.addr() - heap.base().addr()) as u64;
+        let (salt, entry_at) = {
+            let tables = heap.tables.lock();
+            (tables.header.salt, tables.arena_of(at).entry(at))
+        };
+        let context = exclusive.context();
+        let pages = (REGION_SIZE / PAGE) as u32;
+        let entry = SpanEntry { kind: SpanKind::Region, slot: 0, pages, ty, region: context.region };
+        // Not like the other words: the table has entries of others in the same line.
+        context.alloc.record_again(Span { offset: at, entry_at, entry });
+        let words = header.with_root(offset, ty, salt);
+        for (at, word) in header.logged_words().into_iter().zip(words) {
+            let at = heap.base().wrapping_add(at as usize).cast::<u64>();
+            if bug(Bug::TypeUnlogged) && at != header.root_word() {
+                let media = &exclusive.context().media;
+                // SAFETY: a word of the header, which is mapped and aligned; others look at it behind the region's lock.
+                unsafe { media.store_word(at, word) };
+                media.persist(at.cast(), 8);
+                continue;
+            }
+            // SAFETY: a word of the region's header; the transaction is open, and `run` calls this when its `Txn` is gone.
+            unsafe { write_word(exclusive, at, word) };
+        }
+        if bug(Bug::CycleFromOldRoot) {
+            exclusive.commit()?;
+            region.replace_root(offset, ty);
+            return Ok(());
+        }
+        exclusive.commit_and(|| region.replace_root(offset, ty))
+    }
+}
+
+/// Writes a word of a region's header within the open transaction.
+///
+/// # Safety
+/// * `at` is one of the words of the header of this region that transactions write.
+/// * The transaction is open, and no `Txn` of it is used any more.
+unsafe fn write_word(exclusive: &Exclusive<'_>, at: *mut u64, word: u64) {
+    // SAFETY: the context of an open transaction of this thread (second premise), to which the reference is gone when the call begins; the word is mapped, and the
+    // region's own (first premise).
+    let place = unsafe { Context::writable(exclusive.context(), at.expose_provenance(), 8, 8, None) };
+    // SAFETY: `writable` gives 8 bytes, aligned as asked, that are this transaction's alone.
+    unsafe { place.cast::<u64>().write(word) };
+}
+
+/// A region whose root object is not there yet. Its pages are given back if that comes to nothing, also by a panic.
+//
+// Invariant: nobody else has the region.
+struct Unfinished<'a> {
+    heap: &'a HeapInner,
+    region: Option<Arc<Region>>,
+}
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        if let Some(region) = &self.region
+            && !self.heap.is_forked()
+            && let Ok(spans) = region.retire(self.heap, |context| context.spans())
+        {
+            // SAFETY: a region without a root counts as removed, on the medium too, and nobody else has it, the invariant.
+            unsafe { self.heap.tables.lock().free_spans(&spans) };
+        }
+    }
+}
+
+/// Runs `f` as one transaction over several roots of one heap: all of it happens, durably, or nothing.
+///
+/// `roots` is a tuple of up to four roots, or a slice of roots of one type ([`Shards`]). Each root comes with a [`Txn`] and a brand of
+/// its own, so no pointer of one can be stored in another. The locks are taken in one fixed order, whatever the order in
+/// `roots`, so transactions cannot deadlock with one another.
+///
+/// ```
+/// # fn main() -> pheap::Result<()> {
+/// let heap = pheap::Heap::in_memory()?;
+/// let (alice, bob) = (heap.root::<u64>("alice")?, heap.root::<u64>("bob")?);
+/// alice.txn(|tx, money| Ok(tx[money] = 10))?;
+/// pheap::txn((&alice, &bob), |((ta, a), (tb, b))| {
+///     ta[a] -= 3;
+///     tb[b] += 3;
+///     Ok(())
+/// })?;
+/// assert_eq!(bob.read(|view, money| view[money])?, 3);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// As for [`Root::txn`], and [`Error::DuplicateRoot`].
+pub fn txn<S: RootSet, R>(
+    roots: S,
+    f: impl for<'a, 'b, 'c, 'd> FnOnce(S::Args<'a, 'b, 'c, 'd>) -> Result<R>,
+) -> Result<R> {
+    roots.run(f)
+}
+
+/// Roots that one transaction can be opened on; see [`txn`](crate::txn()).
+pub trait RootSet: sealed::Sealed {
+    /// What the transaction's closure is given: for a tuple, a `(&mut Txn<'_>, P<'_, T>)` for each root.
+    type Args<'a, 'b, 'c, 'd>;
+
+    #[doc(hidden)]
+    fn run<R>(self, f: impl for<'a, 'b, 'c, 'd> FnOnce(Self::Args<'a, 'b, 'c, 'd>) -> Result<R>)
+    -> Result<R>;
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// The heap that all of these belong to.
+fn common_heap<'h>(mut heaps: impl Iterator<Item = &'h Arc<HeapInner>>) -> Result<&'h HeapInner> {
+    let first = heaps.next().ok_or(Error::InvalidOption("a transaction needs a root"))?;
+    if heaps.all(|heap| Arc::ptr_eq(first, heap)) {
+        Ok(first)
+    } else {
+        Err(Error::InvalidOption("the roots of one transaction must belong to one heap"))
+    }
+}
+
+/// Commits, or rolls back.
+fn end<R>(group: Group<'_>, result: Result<R>) -> Result<R> {
+    match &result {
+        Ok(_) => group.commit()?,
+        Err(_) => group.give_up()?,
+    }
+    result
+}
+
+macro_rules! tuples {
+    ($($T:ident $lt:lifetime $i:tt),*) => {
+        impl<$($T: Persist),*> sealed::Sealed for ($(&Root<$T>,)*) {}
+
+        impl<$($T: Persist),*> RootSet for ($(&Root<$T>,)*) {
+            type Args<'a, 'b, 'c, 'd> = ($((&$lt mut Txn<$lt>, P<$lt, $T::At<$lt>>),)*);
+
+            fn run<R>(self, f: impl for<'a, 'b, 'c, 'd> FnOnce(Self::Args<'a, 'b, 'c, 'd>) -> Result<R>) -> Result<R> {
+                let heap = common_heap([$(&self.$i.heap),*].into_iter())?;
+                let regions: &[(&Region, u32)] = &[$((&*self.$i.region, self.$i.ty)),*];
+                let group = Group::begin(heap, regions)?;
+                let result = f(($((
+                    // SAFETY: `group` has the region locked, with an open transaction, until `end`; there is one `Txn` for each member, for members are
+                    // distinct. The brand is one of its own, for `f` works for all of them.
+                    &mut unsafe { Txn::new(group.hot($i), group.held($i)) },
+                    // SAFETY: the group was locked for a root of this type, and `f` works for all brands.
+                    unsafe { self.$i.object() },
+                ),)*));
+                end(group, result)
+            }
+        }
+    };
+}
+
+tuples!(A 'a 0);
+tuples!(A 'a 0, B 'b 1);
+tuples!(A 'a 0, B 'b 1, C 'c 2);
+tuples!(A 'a 0, B 'b 1, C 'c 2, D 'd 3);
+
+/// The roots of a transaction over a slice of roots of one type.
+///
+/// They are visited one or two at a time, so that each has a brand of its own.
+//
+// Invariant: `group` is of these roots, in this order, and the roots live as long as `'a`. (A reference to them would ask for `T: 'a`, which `RootSet::Args` does
+// not say.)
+pub struct Shards<'a, T> {
+    group: &'a Group<'a>,
+    roots: NonNull<[Root<T>]>,
+}
+
+impl<T: Persist> Shards<'_, T> {
+    /// Number of roots.
+    #[allow(clippy::len_without_is_empty)] // it never is
+    pub fn len(&self) -> usize {
+        self.roots.len()
+    }
+
+    /// Runs `f` on root `index` within the transaction.
+    ///
+    /// # Panics
+    /// If there is no such root.
+    pub fn with<R>(
+        &mut self,
+        index: usize,
+        f: impl for<'r> FnOnce(&mut Txn<'r>, P<'r, T::At<'r>>) -> R,
+    ) -> R {
+        // SAFETY: `&mut self` keeps other calls away until `f` returns, and `f` works for all brands.
+        let (mut tx, root) = unsafe { self.enter(index) };
+        f(&mut tx, root)
+    }
+
+    /// Runs `f` on two different roots within the transaction.
+    ///
+    /// # Panics
+    /// If the indices are equal, or one of the roots does not exist.
+    pub fn with_two<R>(
+        &mut self,
+        first: usize,
+        second: usize,
+        f: impl for<'r, 's> FnOnce(&mut Txn<'r>, P<'r, T::At<'r>>, &mut Txn<'s>, P<'s, T::At<'s>>) -> R,
+    ) -> R {
+        assert!(first != second, "root {first} cannot be visited twice at a time");
+        // SAFETY: `&mut self` keeps other calls away until `f` returns, `second` is another root, and `f` works for all brands.
+        let (mut tx_a, a) = unsafe { self.enter(first) };
+        // SAFETY: `&mut self` keeps other calls away until `f` returns, `first` is another root, and `f` works for all brands.
+        let (mut tx_b, b) = unsafe { self.enter(second) };
+        f(&mut tx_a, a, &mut tx_b, b)
+    }
+
+    /// # Safety
+    /// * No other `Txn` of root `index` is alive, as long as this one is.
+    /// * `'r` is a brand that only pointers into its region have, and it ends before `self` does.
+    unsafe fn enter<'r>(&self, index: usize) -> (Txn<'r>, P<'r, T::At<'r>>) {
+        // SAFETY: the roots live as long as this, an invariant of the type.
+        let root = &unsafe { self.roots.as_ref() }[index];
+        // SAFETY: `group` has the region locked, with an open transaction, while `self` lives. That there is one `Txn`, and the brand, are the caller's premises.
+        let tx = unsafe { Txn::new(self.group.hot(index), self.group.held(index)) };
+        // SAFETY: the group was locked for roots of these types. The brand is the caller's premise.
+        (tx, unsafe { root.object() })
+    }
+}
+
+impl<T: Persist> sealed::Sealed for &[Root<T>] {}
+
+impl<T: Persist> RootSet for &[Root<T>] {
+    type Args<'a, 'b, 'c, 'd> = Shards<'a, T>;
+
+    fn run<R>(self, f: impl for<'a, 'b, 'c, 'd> FnOnce(Shards<'a, T>) -> Result<R>) -> Result<R> {
+        let heap = common_heap(self.iter().map(|root| &root.heap))?;
+        let regions: Vec<(&Region, u32)> = self.iter().map(|root| (&*root.region, root.ty)).collect();
+        let group = Group::begin(heap, &regions)?;
+        let result = f(Shards { group: &group, roots: NonNull::from_ref(self) });
+        end(group, result)
+    }
+}
+
+impl<T: Persist> sealed::Sealed for &Vec<Root<T>> {}
+
+impl<T: Persist> RootSet for &Vec<Root<T>> {
+    type Args<'a, 'b, 'c, 'd> = Shards<'a, T>;
+
+    fn run<R>(self, f: impl for<'a, 'b, 'c, 'd> FnOnce(Shards<'a, T>) -> Result<R>) -> Result<R> {
+        self.as_slice().run(f)
     }
 }

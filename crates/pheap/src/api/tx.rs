@@ -1,5 +1,7 @@
 //! Writing.
 
+#![deny(clippy::multiple_unsafe_ops_per_block)]
+
 use std::ops::{Deref, Index, IndexMut, RangeBounds};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -20,6 +22,11 @@ use crate::txn::padded::padding_of;
 /// (`mem::swap`, `slice::sort`, any function that takes `&mut T`) may change it.
 ///
 /// There is no way to free an object: unreachable objects are garbage.
+//
+// Premises, for what is `unsafe` here. All of them hold from `Txn::new` on, as long as the `Txn` lives:
+// (1) The view has a context. Its region is locked by this thread, which a `Txn` cannot leave, and a transaction is open in it.
+// (2) A reference to the context lives only within one expression here, in which nothing that might ask for another is called.
+// (3) A `P<'r, T>` points to a live `T` of the region (the contract of `P::from_addr`), and this `Txn` is the only one of its brand.
 pub struct Txn<'r> {
     view: View<'r>,
 }
@@ -39,29 +46,46 @@ fn bytes_of<T: Pointee + ?Sized>(value: *mut T) -> (usize, usize) {
     (value.cast::<u8>().expose_provenance(), T::bytes(value))
 }
 
+/// Writes a value, with zeros where it has padding.
+///
+/// # Safety
+/// `place` is valid for writes of a `T`, and aligned to it.
+#[inline(always)]
+unsafe fn write_unpadded<T: Persist>(place: *mut T, value: T) {
+    // SAFETY: the caller's premise.
+    unsafe { place.write(value) };
+    if T::PADDED {
+        // SAFETY: the caller's premise, and a valid `T` was just written.
+        unsafe { T::zero_padding(place) };
+    }
+}
+
 impl<'r> Txn<'r> {
     /// # Safety
-    /// As for [`View::new`]; `hot` has a context, in which a transaction is open.
+    /// As long as the transaction lives:
+    /// * `hot` and `held` are those of one region, which this thread has locked for writing.
+    /// * `hot` has a context, in which a transaction is open, and no reference to the context is used by others.
+    /// * No other `Txn` of the region is alive, and `'r` is a brand that only pointers into the region have.
     #[inline(always)]
     pub(crate) unsafe fn new(hot: &Hot, held: &Arc<HeldTable>) -> Txn<'r> {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller's premises say more than those of a view: a lock for writing, and a brand of its own.
         Txn { view: unsafe { View::new(hot, held) } }
     }
 
     /// The context, borrowed for one call.
     ///
     /// # Safety
-    /// The reference goes before anyone else is called.
+    /// The reference goes before another one is asked for.
     #[inline(always)]
     #[allow(clippy::mut_from_ref)] // a transaction stays in its thread
     unsafe fn cx(&self) -> &mut Context {
-        // SAFETY: a transaction has a context, to which nobody keeps a reference.
+        // SAFETY: not null, and alive, by (1); that there is no other reference is (2), and the caller's premise.
         unsafe { &mut *self.view.context() }
     }
 
     /// With what the heap hashes keys.
     pub(crate) fn hash_secret(&self) -> [u64; 2] {
-        // SAFETY: for this look.
+        // SAFETY: (2), a look at the store.
         unsafe { self.cx() }.store().hash_secret
     }
 
@@ -73,24 +97,31 @@ impl<'r> Txn<'r> {
     /// [`Error::OutOfSpace`] or [`Error::ReservationFull`] if the heap cannot grow. The transaction can continue.
     #[inline]
     pub fn alloc<T: Persist<At<'r> = T>>(&self, value: T) -> Result<P<'r, T>> {
-        // SAFETY: `T` has the brand of this transaction.
+        self.alloc_at::<T>(value)
+    }
+
+    /// [`alloc`](Self::alloc) for a type of any brand, with a value that has the brand `'r`.
+    #[inline]
+    pub(crate) fn alloc_at<T: Persist>(&self, value: T::At<'r>) -> Result<P<'r, T::At<'r>>> {
+        // SAFETY: the pointers in a `T::At<'r>` have the brand `'r`, by the contract of `Persist`.
         unsafe { self.alloc_unbranded(value) }
     }
 
-    /// [`alloc`](Self::alloc) without the proof that `T` has the brand `'r`.
-    ///
+    /// [`alloc`](Self::alloc) for the default value.
+    pub(crate) fn alloc_default<T: Persist + Default>(&self) -> Result<P<'r, T::At<'r>>> {
+        // SAFETY: `default` is given nothing, so there are no pointers in what it returns: a `P` comes out of a `Txn`, a `View` or another `P` only.
+        let p = unsafe { self.alloc_unbranded(T::default()) }?;
+        // SAFETY: a live object of this region, by (3); `T::At<'r>` is `T` with another brand, by the contract of `Persist`.
+        Ok(unsafe { P::from_addr(p.addr()) })
+    }
+
     /// # Safety
-    /// All pointers in `value` are of this region.
+    /// All pointers in `value` are into this region, to live objects of their types.
     #[inline]
-    pub(crate) unsafe fn alloc_unbranded<T: Persist>(&self, value: T) -> Result<P<'r, T>> {
+    unsafe fn alloc_unbranded<T: Persist>(&self, value: T) -> Result<P<'r, T>> {
         let (p, place) = self.alloc_uninit::<T>()?;
-        // SAFETY: a new object of the size and alignment of `T`, to which nobody has a reference.
-        unsafe {
-            place.write(value);
-            if T::PADDED {
-                T::zero_padding(place);
-            }
-        }
+        // SAFETY: the place is a new object of the size and alignment of `T`, which nobody else has the address of.
+        unsafe { write_unpadded(place, value) };
         Ok(p)
     }
 
@@ -106,14 +137,8 @@ impl<'r> Txn<'r> {
         let (p, data) = self.alloc_elements::<T>(len)?;
         for i in 0..len {
             let value = element(i);
-            // SAFETY: element `i` of the new object.
-            unsafe {
-                let place = data.add(i);
-                place.write(value);
-                if T::PADDED {
-                    T::zero_padding(place);
-                }
-            }
+            // SAFETY: `i < len`, and the new object, which nobody else has the address of, has room for `len` elements.
+            unsafe { write_unpadded(data.wrapping_add(i), value) };
         }
         Ok(p)
     }
@@ -131,23 +156,21 @@ impl<'r> Txn<'r> {
     /// # Errors
     /// As for [`alloc_slice`](Self::alloc_slice).
     pub fn alloc_str(&self, text: &str) -> Result<P<'r, str>> {
-        // SAFETY: a string is laid out as a slice of bytes; the pointer is turned into one to a string below.
+        // SAFETY: a string is laid out as a slice of bytes, which have size and alignment 1.
         let (p, data) = unsafe { self.alloc_raw(text.len(), 1, 1, <str as Pointee>::desc())? };
-        // SAFETY: the new object has room for the text.
-        unsafe {
-            data.copy_from_nonoverlapping(text.as_ptr(), text.len());
-            Ok(P::from_addr(p))
-        }
+        // SAFETY: the new object has room for so many bytes, and the text is not in it.
+        unsafe { data.copy_from_nonoverlapping(text.as_ptr(), text.len()) };
+        // SAFETY: the new object is a string: its length was written by `alloc_raw`, and its bytes just now.
+        Ok(unsafe { P::from_addr(p) })
     }
 
     /// A new slice, whose elements are not written yet.
     pub(crate) fn alloc_elements<T: Persist>(&self, len: usize) -> Result<(P<'r, [T]>, *mut T)> {
         let desc = <[T] as Pointee>::desc();
-        // SAFETY: elements of this size and alignment; they are written before anyone can read them, or are never reachable.
-        unsafe {
-            let (p, data) = self.alloc_raw(len, size_of::<T>(), align_of::<T>(), desc)?;
-            Ok((P::from_addr(p), data.cast()))
-        }
+        // SAFETY: `desc` is that of a slice of elements of this size and alignment.
+        let (p, data) = unsafe { self.alloc_raw(len, size_of::<T>(), align_of::<T>(), desc)? };
+        // SAFETY: a new object of this type. Its elements are written before anyone reads them, or it is never reachable.
+        Ok((unsafe { P::from_addr(p) }, data.cast()))
     }
 
     /// A new object, which is not written yet.
@@ -159,11 +182,12 @@ impl<'r> Txn<'r> {
             align: align_of::<T>() as u64,
             unsized_: false,
         };
-        // SAFETY: for this call. The new object is written before anyone can read it, or is never reachable.
-        unsafe {
-            let ptr = self.cx().alloc(request)?;
-            Ok((P::from_addr(NonNull::new_unchecked(ptr)), ptr.cast()))
-        }
+        // SAFETY: (2), for this call.
+        let ptr = unsafe { self.cx() }.alloc(request)?;
+        // SAFETY: an object of the heap, which is not mapped at 0.
+        let addr = unsafe { NonNull::new_unchecked(ptr) };
+        // SAFETY: a new object of this type. It is written before anyone reads it, or is never reachable.
+        Ok((unsafe { P::from_addr(addr) }, ptr.cast()))
     }
 
     /// A new object with a length and room for that many elements.
@@ -180,13 +204,13 @@ impl<'r> Txn<'r> {
         let header = slice_header(align);
         let bytes = size.checked_mul(len).and_then(|bytes| bytes.checked_add(header));
         let bytes = bytes.filter(|&bytes| bytes < 1 << 48).ok_or(Error::TooLarge { bytes: u64::MAX })? as u64;
-        // SAFETY: for this call.
+        // SAFETY: (2), for this call.
         let ptr = unsafe { self.cx() }.alloc(Request { desc, bytes, align: align as u64, unsized_: true })?;
-        // SAFETY: a new object of `bytes`, which begins with its length.
-        unsafe {
-            ptr.cast::<u64>().write(len as u64);
-            Ok((NonNull::new_unchecked(ptr), ptr.add(header)))
-        }
+        // SAFETY: a new object of `bytes`, at least 8, aligned to 8, which nobody else has the address of.
+        unsafe { ptr.cast::<u64>().write(len as u64) };
+        // SAFETY: an object of the heap, which is not mapped at 0.
+        let addr = unsafe { NonNull::new_unchecked(ptr) };
+        Ok((addr, ptr.wrapping_add(header)))
     }
 
     /// Elements `range` of a slice, to write. They are logged together, once; other elements are not logged.
@@ -196,11 +220,11 @@ impl<'r> Txn<'r> {
     #[track_caller]
     pub fn slice_mut<T: Persist>(&mut self, slice: P<'r, [T]>, range: impl RangeBounds<usize>) -> &mut [T] {
         let (start, end) = bounds(range, slice.len());
-        // SAFETY: the elements are within the slice.
-        unsafe {
-            let data = value_of(slice).cast::<T>().add(start);
-            &mut *self.writable(std::ptr::slice_from_raw_parts_mut(data, end - start))
-        }
+        let data = value_of(slice).cast::<T>().wrapping_add(start);
+        // SAFETY: `start..end` are elements of a live slice of this region: `bounds` has checked that, and (3).
+        let place = unsafe { self.writable(std::ptr::slice_from_raw_parts_mut(data, end - start)) };
+        // SAFETY: `writable` gives a place with these elements that is this transaction's alone; `&mut self` keeps all other access away.
+        unsafe { &mut *place }
     }
 
     /// Swaps two objects (or elements, see [`P::at`]). Cheaper than two assignments on the long path: one fence.
@@ -218,30 +242,33 @@ impl<'r> Txn<'r> {
             cpu::prefetch(a.cast());
             cpu::prefetch(b.cast());
             let (addr_a, addr_b) = (a.expose_provenance(), b.expose_provenance());
-            // SAFETY: borrowed for one call each. The two are live objects of one type, not the same, hence apart; if both are in the
-            // undo log, they can be written where they are.
-            unsafe {
-                // What may have padding is to be noted, logged or not.
-                let is_logged = |addr| self.cx().is_logged(addr, len, align_of::<T>());
-                if !<T as Pointee>::PADDED && is_logged(addr_a) && is_logged(addr_b) {
-                    return std::ptr::swap(a, b);
-                }
-                self.announce(&[(a.cast(), len), (b.cast(), len)]);
+            // SAFETY: (2), for this look.
+            let is_logged = |addr| unsafe { self.cx() }.is_logged(addr, len, align_of::<T>());
+            // What may have padding is to be noted, logged or not.
+            if !<T as Pointee>::PADDED && is_logged(addr_a) && is_logged(addr_b) {
+                // SAFETY: two live objects of one type, by (3); the undo log has both, so they are written where they are, and `&mut self` keeps
+                // all other access away.
+                return unsafe { std::ptr::swap(a, b) };
             }
+            // SAFETY: both are live objects of this region, by (3).
+            unsafe { self.announce(&[(a.cast(), len), (b.cast(), len)]) };
         }
         loop {
             let before = (self.mode(), self.widened());
-            // SAFETY: as above. The second call may change where the first object is written: with the mode, by a wider copy, or in a transaction
-            // that is doomed. That one has copies of both by then, which stay where they are.
-            unsafe {
-                let (first, second) = (self.writable(a), self.writable(b));
-                if before.0 == Mode::Doomed {
-                    return std::ptr::swap(self.writable(a), second);
-                }
-                if (self.mode(), self.widened()) == before {
-                    return std::ptr::swap(first, second);
-                }
+            // SAFETY: a live object of this region, by (3).
+            let mut first = unsafe { self.writable(a) };
+            // SAFETY: a live object of this region, by (3).
+            let second = unsafe { self.writable(b) };
+            // The second call may have changed where the first object is written: with the mode, by a wider copy, or in a transaction that is doomed.
+            // That one has copies of both by now, which stay where they are.
+            if before.0 == Mode::Doomed {
+                // SAFETY: a live object of this region, by (3).
+                first = unsafe { self.writable(a) };
+            } else if (self.mode(), self.widened()) != before {
+                continue;
             }
+            // SAFETY: places of two values of one type, which `writable` has made this transaction's own, and which are good still, by what was checked above.
+            return unsafe { std::ptr::swap(first, second) };
         }
     }
 
@@ -251,7 +278,7 @@ impl<'r> Txn<'r> {
         T: Pointee<At<'r> = T> + ?Sized,
     {
         let held = self.held().hold(p.addr().as_ptr().expose_provenance(), false);
-        // SAFETY: for this call.
+        // SAFETY: (2), for this call.
         unsafe { self.cx() }.held.push(held.slot());
         held
     }
@@ -263,7 +290,7 @@ impl<'r> Txn<'r> {
     /// When the transaction commits, nothing points to the object or into it: no object, no [`Held`], and no `P` that anyone has.
     #[doc(hidden)]
     pub unsafe fn __free_at_commit<T: Pointee + ?Sized>(&self, p: P<'r, T>) {
-        // SAFETY: for this call.
+        // SAFETY: (2), for this call.
         unsafe { self.cx() }.alloc.free_at_commit(p.addr().as_ptr().expose_provenance());
     }
 
@@ -277,21 +304,19 @@ impl<'r> Txn<'r> {
     pub(crate) unsafe fn announce(&mut self, places: &[(*mut u8, usize)]) {
         if self.__logs_in_place() {
             let places = places.iter().map(|&(place, len)| (place.expose_provenance(), len));
-            // SAFETY: a transaction's context, to which nobody keeps a reference.
-            unsafe {
-                self.cx().ahead.extend(places);
-                Context::log_ahead(self.context());
-            }
+            // SAFETY: (2), for this call: what the iterator does has nothing to do with the context.
+            unsafe { self.cx() }.ahead.extend(places);
+            self.__ahead_done();
         }
     }
 
-    /// Makes the value at `value` crash-safe, and says where it is to be written.
+    /// Makes the value at `value` crash-safe, and says where it is to be written: a place that is this transaction's alone, until it is asked for another one.
     ///
     /// # Safety
-    /// A live value of this region.
+    /// `value` is a live value of this region: an object, or a part of one.
     pub(crate) unsafe fn writable<T: Pointee + ?Sized>(&mut self, value: *mut T) -> *mut T {
         let (addr, len) = bytes_of(value);
-        // SAFETY: a transaction's context, to which nobody keeps a reference.
+        // SAFETY: the context of an open transaction of this thread, by (1), to which there is no reference, by (2). The value is the caller's premise.
         let place = unsafe { Context::writable(self.context(), addr, len, T::ALIGN, padding_of(value)) };
         T::relocated(value, place)
     }
@@ -309,9 +334,10 @@ impl<'r, T: Pointee + ?Sized> Index<P<'r, T>> for Txn<'r> {
 impl<'r, T: Pointee + ?Sized> IndexMut<P<'r, T>> for Txn<'r> {
     #[inline]
     fn index_mut(&mut self, p: P<'r, T>) -> &mut T {
-        // SAFETY: a `P` points to a live object of its region; the place is this transaction's own, and `&mut self` keeps all other
-        // access away.
-        unsafe { &mut *self.writable(value_of(p)) }
+        // SAFETY: a live object of this region, by (3).
+        let place = unsafe { self.writable(value_of(p)) };
+        // SAFETY: `writable` gives a place with this value that is this transaction's alone; `&mut self` keeps all other access away.
+        unsafe { &mut *place }
     }
 }
 
@@ -337,19 +363,27 @@ impl<'r> Txn<'r> {
     ) -> &mut F {
         let (addr, len) = bytes_of(place);
         if self.mode() == Mode::Short {
-            // SAFETY: a transaction's context, to which nobody keeps a reference.
+            // SAFETY: the context of an open transaction of this thread, by (1), to which there is no reference, by (2).
             if unsafe { Context::takes_object(self.context(), bytes_of(object), (addr, len)) } {
-                let offset = place.addr() - object.addr();
-                // SAFETY: as for `index_mut`; a part of the object that is borrowed from `self`.
-                return unsafe { &mut *self.writable(object).byte_add(offset).cast::<F>() };
+                // SAFETY: `object` is what a `P` of this brand points to (the caller's premise): a live object of this region, by (3).
+                let whole = unsafe { self.writable(object) };
+                let part = whole.cast::<u8>().wrapping_add(place.addr() - object.addr()).cast::<F>();
+                // SAFETY: `place` is within `object` (the caller's premise), so this is within the copy of it that `writable` has given, which is this
+                // transaction's alone; `&mut self` keeps all other access away.
+                return unsafe { &mut *part };
             }
-        // SAFETY: for this look.
-        } else if !<F as Pointee>::PADDED && unsafe { self.cx() }.is_in_place(addr, len, align_of::<F>()) {
-            // SAFETY: as for `index_mut`.
-            return unsafe { &mut *place };
+        } else {
+            // SAFETY: (2), for this look.
+            let is_in_place = || unsafe { self.cx() }.is_in_place(addr, len, align_of::<F>());
+            if !<F as Pointee>::PADDED && is_in_place() {
+                // SAFETY: a live value of this region (the caller's premise), which is written where it is; `&mut self` keeps all other access away.
+                return unsafe { &mut *place };
+            }
         }
-        // SAFETY: as for `index_mut`, for a part of the object.
-        unsafe { &mut *self.writable(place) }
+        // SAFETY: `place` is within a live object of this region (the caller's premise, and (3)).
+        let place = unsafe { self.writable(place) };
+        // SAFETY: `writable` gives a place with this value that is this transaction's alone; `&mut self` keeps all other access away.
+        unsafe { &mut *place }
     }
 
     /// Whether each store is logged on its own, so that a group saves fences.
@@ -362,25 +396,25 @@ impl<'r> Txn<'r> {
     /// How many times copies were replaced by wider ones.
     #[inline(always)]
     pub(crate) fn widened(&self) -> u32 {
-        // SAFETY: for this look.
+        // SAFETY: (2), for this look.
         unsafe { self.cx() }.set.widened
     }
 
     #[inline(always)]
     pub(crate) fn mode(&self) -> Mode {
-        // SAFETY: for this look.
+        // SAFETY: (2), for this look.
         unsafe { self.cx() }.mode
     }
 
     /// Notes a place that will be written soon, if there is one.
     ///
     /// # Safety
-    /// As for [`__place`](Self::__place).
+    /// `place` is within an object of which [`__object`](Self::__object) of this transaction has said where it is.
     #[doc(hidden)]
     #[inline]
     pub unsafe fn __ahead<F>(&mut self, place: Option<*mut F>) {
         if let Some(place) = place {
-            // SAFETY: for this call.
+            // SAFETY: (2), for this call.
             unsafe { self.cx() }.note_ahead(
                 place.cast::<u8>().expose_provenance(),
                 size_of::<F>(),
@@ -393,7 +427,7 @@ impl<'r> Txn<'r> {
     #[doc(hidden)]
     #[inline]
     pub fn __is_ahead(&self) -> bool {
-        // SAFETY: for this look.
+        // SAFETY: (2), for this look.
         !unsafe { self.cx() }.ahead.is_empty()
     }
 
@@ -401,15 +435,13 @@ impl<'r> Txn<'r> {
     #[doc(hidden)]
     #[inline]
     pub fn __ahead_done(&mut self) {
-        // SAFETY: a transaction's context, to which nobody keeps a reference.
+        // SAFETY: the context of an open transaction of this thread, by (1), to which there is no reference, by (2).
         unsafe { Context::log_ahead(self.context()) };
     }
 }
 
 impl std::fmt::Debug for Txn<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // SAFETY: for this look.
-        let mode = unsafe { self.cx() }.mode;
-        f.debug_struct("Txn").field("mode", &mode).finish_non_exhaustive()
+        f.debug_struct("Txn").field("mode", &self.mode()).finish_non_exhaustive()
     }
 }

@@ -1,5 +1,7 @@
 //! Reading.
 
+#![deny(clippy::multiple_unsafe_ops_per_block)]
+
 use std::marker::PhantomData;
 use std::ops::{Deref, Index};
 use std::ptr::NonNull;
@@ -31,14 +33,18 @@ struct Place {
     held: NonNull<Arc<HeldTable>>,
 }
 
-// SAFETY: two addresses; what they are used for is up to `View`, which is not `Send`.
+// SAFETY: two addresses, which this type does nothing with. What uses them is `View`, which stays in its thread.
 unsafe impl Send for Place {}
-// SAFETY: as above.
+// SAFETY: two addresses, which this type does nothing with. What uses them is `View`, which stays in its thread.
 unsafe impl Sync for Place {}
 
 impl<'r> View<'r> {
     /// # Safety
-    /// As long as the view lives, the region of `held` is locked (for writing, if `hot` has a context), and `'r` is a brand of its own.
+    /// As long as the view lives:
+    /// * `held` is that of a region, which this thread has locked, and `hot` is that of the region, or a reader's.
+    /// * If `hot` has a context, the lock is for writing, a transaction is open, and no reference to the context is used by others.
+    /// * `'r` is a brand that only pointers into this region have.
+    /// * Nothing in the region is written that a reference from this view leads to, unless by a [`Txn`](crate::Txn) around the view, through `&mut`.
     #[inline(always)]
     pub(crate) unsafe fn new(hot: &Hot, held: &Arc<HeldTable>) -> View<'r> {
         View {
@@ -50,12 +56,12 @@ impl<'r> View<'r> {
 
     #[inline(always)]
     pub(crate) fn hot(&self) -> &Hot {
-        // SAFETY: outlives the view, by `new`'s contract.
+        // SAFETY: of a region that is locked while the view lives, or a static (first premise of `new`).
         unsafe { self.at.hot.as_ref() }
     }
 
     pub(super) fn held(&self) -> &Arc<HeldTable> {
-        // SAFETY: part of a region, which outlives the view, by `new`'s contract.
+        // SAFETY: of a region that is locked while the view lives (first premise of `new`).
         unsafe { self.at.held.as_ref() }
     }
 
@@ -74,7 +80,7 @@ impl<'r> View<'r> {
     /// [`Error::OutOfSpace`](crate::Error::OutOfSpace) anyway.
     pub fn shared(&self) -> Shared<'_, 'r> {
         if self.hot().filter.get() != 0 {
-            // SAFETY: only a transaction has something in its filter.
+            // SAFETY: only a transaction has something in its filter; so there is a context, in this thread, to which there is no reference (second premise of `new`).
             unsafe { Context::leave_write_set(self.context()) };
             // A doomed transaction has filled it for good.
             assert!(
@@ -82,7 +88,8 @@ impl<'r> View<'r> {
                 "the log could not grow for this transaction, so threads cannot see what it has changed"
             );
         }
-        // SAFETY: the region stays locked as long as `self` lives, and nothing is written while it is borrowed.
+        // SAFETY: the region is locked as long as `self` lives, which `Shared` borrows; the brand is that of `self`; a reader has no context. A `Txn` around `self` is
+        // borrowed as well, so nothing is written, and nothing has a copy elsewhere: `is_in_place`, or the filter was 0.
         Shared { view: unsafe { View::new(Hot::reader(), self.held()) }, of: PhantomData }
     }
 
@@ -93,9 +100,11 @@ impl<'r> View<'r> {
     /// was rolled back.
     pub fn get<T: Pointee + ?Sized>(&self, held: &Held<T>) -> Result<P<'r, T::At<'r>>> {
         let addr = self.held().get(held)?;
-        // SAFETY: published by a committed transaction of this region (or made by this one), and held since, so it is live; `Held`
-        // keeps the type up to its brand.
-        Ok(unsafe { P::from_addr(NonNull::new_unchecked(std::ptr::with_exposed_provenance_mut(addr))) })
+        // SAFETY: the table has addresses of objects only, and the heap is not mapped at 0.
+        let addr = unsafe { NonNull::new_unchecked(std::ptr::with_exposed_provenance_mut(addr)) };
+        // SAFETY: an object of this region, for the table is the region's own. A transaction has published it, or this one has made it, and it was held
+        // since: it is live. `Held<T>` was made from a pointer to a `T` of some brand.
+        Ok(unsafe { P::from_addr(addr) })
     }
 
     /// Where the value of `p` is to be read.
@@ -128,7 +137,7 @@ impl<'r> View<'r> {
         if len == 0 || filter & filter_bits(addr, len) == 0 {
             return value;
         }
-        // SAFETY: only a transaction has something in its filter; its context is borrowed by nobody between calls.
+        // SAFETY: only a transaction has something in its filter; so there is a context, in this thread, to which there is no reference (second premise of `new`).
         let place = unsafe { Context::readable(self.context(), addr, len, T::ALIGN, padding_of(value)) };
         T::relocated(value, place.cast_mut())
     }
@@ -139,8 +148,8 @@ impl<'r, T: Pointee + ?Sized> Index<P<'r, T>> for View<'r> {
 
     #[inline(always)]
     fn index(&self, p: P<'r, T>) -> &T {
-        // SAFETY: a `P` with this brand points to a live `T` in this region, which is locked; nobody has a `&mut` into it, for
-        // that takes `&mut Txn`.
+        // SAFETY: `p` points to a live `T` of this region (the brand), and `place` says where it, or its copy, is. The region is locked, and nobody has a `&mut` into
+        // it: that takes `&mut Txn`, and `self` is borrowed from it.
         unsafe { &*self.place(p) }
     }
 }
@@ -156,7 +165,7 @@ pub struct Shared<'v, 'r> {
 // `'v` excludes. (Allocation takes `&Txn`, but what it writes nobody else can reach, and a reader's view does not touch its context.)
 // Indexing with a reader's view only reads, and its table of held pointers has a lock.
 unsafe impl Sync for Shared<'_, '_> {}
-// SAFETY: as above.
+// SAFETY: a `Shared` does in another thread what a `&Shared` does there, and that is sound, by the `Sync` above: dropping it does nothing.
 unsafe impl Send for Shared<'_, '_> {}
 
 impl<'r> Deref for Shared<'_, 'r> {

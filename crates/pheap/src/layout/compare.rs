@@ -47,15 +47,15 @@ struct Comparison<'a> {
 /// Where two types differ.
 #[derive(Default)]
 struct Difference {
-    /// The way to the place, from the last step to the first.
-    path: Vec<String>,
+    /// The way to the place.
+    path: String,
     /// What it is that differs. Empty if the types there have nothing in common: whoever holds them can say it best.
     what: String,
 }
 
 impl Difference {
     fn new(what: String) -> Difference {
-        Difference { path: Vec::new(), what }
+        Difference { path: String::new(), what }
     }
 
     fn unequal(what: &str, old: impl Display, new: impl Display) -> Difference {
@@ -65,20 +65,16 @@ impl Difference {
     /// The difference, seen from one step further out.
     fn below(mut self, step: impl Display) -> Difference {
         if !self.what.is_empty() {
-            self.path.push(step.to_string());
+            self.path.insert_str(0, &step.to_string());
         }
         self
     }
 
-    fn text(mut self) -> String {
-        if self.what.is_empty() {
-            return "the two are different types".to_owned();
-        }
-        self.path.reverse();
-        let path = self.path.concat();
-        match path.trim_start_matches('.') {
-            "" => self.what,
-            path => format!("in `{path}`: {}", self.what),
+    fn text(self) -> String {
+        match (self.path.trim_start_matches('.'), &*self.what) {
+            (_, "") => "the two are different types".to_owned(),
+            ("", _) => self.what,
+            (path, what) => format!("in `{path}`: {what}"),
         }
     }
 }
@@ -127,11 +123,8 @@ impl Comparison<'_> {
     }
 
     fn fields(&mut self, old: &[FieldLayout], new: &[FieldLayout]) -> Compared {
-        for i in 0..old.len().max(new.len()) {
-            let (old, new) = match (old.get(i), new.get(i)) {
-                (Some(old), Some(new)) => (old, new),
-                (old, new) => return Err(only("field", old.map(|f| &f.name), new.map(|f| &f.name))),
-            };
+        for (i, both) in pairs("field", old, new, |field| &field.name).enumerate() {
+            let (old, new) = both?;
             let here = (&old.name, old.offset) == (&new.name, new.offset);
             let within = if here { self.types(&old.ty, &new.ty) } else { Err(Difference::default()) };
             match within {
@@ -149,11 +142,8 @@ impl Comparison<'_> {
     }
 
     fn variants(&mut self, old: &[VariantLayout], new: &[VariantLayout]) -> Compared {
-        for i in 0..old.len().max(new.len()) {
-            let (old, new) = match (old.get(i), new.get(i)) {
-                (Some(old), Some(new)) => (old, new),
-                (old, new) => return Err(only("variant", old.map(|v| &v.name), new.map(|v| &v.name))),
-            };
+        for (i, both) in pairs("variant", old, new, |variant| &variant.name).enumerate() {
+            let (old, new) = both?;
             if (&old.name, old.tag) != (&new.name, new.tag) {
                 return Err(Difference::new(format!(
                     "variant {i} differs: `{} = {}` in the heap, `{} = {}` in the program",
@@ -166,11 +156,19 @@ impl Comparison<'_> {
     }
 }
 
-/// A part that one of the two has and the other one lacks.
-fn only(part: &str, old: Option<&String>, new: Option<&String>) -> Difference {
-    Difference::new(match (old, new) {
-        (Some(name), _) => format!("{part} `{name}` is in the heap only"),
-        (None, Some(name)) => format!("{part} `{name}` is in the program only"),
-        (None, None) => String::new(),
+/// The parts of two types, in pairs. The first one that has no other is the difference.
+fn pairs<'a, T>(
+    part: &'static str,
+    old: &'a [T],
+    new: &'a [T],
+    name: fn(&T) -> &String,
+) -> impl Iterator<Item = Result<(&'a T, &'a T), Difference>> {
+    let only = move |one: &T, side: &str| {
+        Err(Difference::new(format!("{part} `{}` is in the {side} only", name(one))))
+    };
+    (0..old.len().max(new.len())).map(move |i| match (old.get(i), new.get(i)) {
+        (Some(old), Some(new)) => Ok((old, new)),
+        (Some(old), None) => only(old, "heap"),
+        (None, new) => only(new.expect("one of the two goes on"), "program"),
     })
 }

@@ -124,52 +124,54 @@ pub struct Variant {
     pub fields: &'static [Field],
 }
 
-/// Types without parts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
-#[repr(u8)]
-pub enum Prim {
-    U8,
-    U16,
-    U32,
-    U64,
-    U128,
-    I8,
-    I16,
-    I32,
-    I64,
-    I128,
-    F32,
-    F64,
-    Bool,
-    Char,
-    Unit,
+macro_rules! prims {
+    ($($prim:ident $ty:ty),*) => {
+        /// Types without parts. Integers come first: these are what a tag can be.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[allow(missing_docs)]
+        #[repr(u8)]
+        pub enum Prim {
+            $($prim),*
+        }
+
+        impl Prim {
+            pub(crate) const ALL: [Prim; 15] = [$(Prim::$prim),*];
+
+            /// The name in Rust.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Prim::$prim => stringify!($ty)),*
+                }
+            }
+
+            /// Size and alignment.
+            pub(super) const fn layout(self) -> (u64, u64) {
+                match self {
+                    $(Prim::$prim => (size_of::<$ty>() as u64, align_of::<$ty>() as u64)),*
+                }
+            }
+        }
+    };
+}
+
+// The type table has their numbers.
+prims! {
+    U8 u8, U16 u16, U32 u32, U64 u64, U128 u128, I8 i8, I16 i16, I32 i32, I64 i64, I128 i128,
+    F32 f32, F64 f64, Bool bool, Char char, Unit ()
 }
 
 impl Prim {
-    pub(crate) const ALL: [Prim; 15] = {
-        use Prim::*;
-        [U8, U16, U32, U64, U128, I8, I16, I32, I64, I128, F32, F64, Bool, Char, Unit]
-    };
+    /// Bytes of a tag of this type, if a tag can be of it.
+    pub(super) fn tag_bytes(self) -> Option<usize> {
+        (self as u8 <= Prim::I128 as u8).then_some(self.layout().0 as usize)
+    }
 
-    /// The name in Rust.
-    pub fn name(self) -> &'static str {
-        match self {
-            Prim::U8 => "u8",
-            Prim::U16 => "u16",
-            Prim::U32 => "u32",
-            Prim::U64 => "u64",
-            Prim::U128 => "u128",
-            Prim::I8 => "i8",
-            Prim::I16 => "i16",
-            Prim::I32 => "i32",
-            Prim::I64 => "i64",
-            Prim::I128 => "i128",
-            Prim::F32 => "f32",
-            Prim::F64 => "f64",
-            Prim::Bool => "bool",
-            Prim::Char => "char",
-            Prim::Unit => "()",
-        }
+    /// Whether this is a value of a tag of this type. Tags are kept as `i128`, those of `u128` by their bits.
+    pub(super) fn has_tag(self, tag: i128) -> bool {
+        let Some(bytes) = self.tag_bytes() else { return false };
+        let is_signed = self as u8 >= Prim::I8 as u8;
+        // All but the bits of the value: its sign, or zeros.
+        let above = if bytes == 16 { 0 } else { tag >> (8 * bytes - usize::from(is_signed)) };
+        above == 0 || is_signed && above == -1
     }
 }

@@ -196,43 +196,46 @@ impl Decoder<'_, '_> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn any_layout() -> impl Strategy<Value = TypeLayout> {
+    /// Whatever a record of the type table may decode to.
+    pub(in crate::layout) fn any_layout() -> impl Strategy<Value = TypeLayout> {
+        let name = || "[a-z]{1,9}";
+        let number = || prop_oneof![0..70u64, any::<u64>(), Just(u64::MAX), (0..64u32).prop_map(|n| 1 << n)];
+        let prim = || prop::sample::select(Prim::ALL.to_vec());
         let leaf = prop_oneof![
-            (0..Prim::ALL.len()).prop_map(|i| Shape::Prim(Prim::ALL[i])),
+            prim().prop_map(Shape::Prim),
             (any::<bool>(), any::<u32>()).prop_map(|(nullable, to)| Shape::Ptr { nullable, to }),
             Just(Shape::Str),
         ];
-        let named = |shape: BoxedStrategy<Shape>| {
-            ("[a-z]{1,9}", any::<u64>(), any::<u64>(), shape)
-                .prop_map(|(name, size, align, shape)| TypeLayout { name, size, align, shape })
+        let whole = move |shape: BoxedStrategy<Shape>| {
+            (name(), number(), number(), shape).prop_map(|(name, size, align, shape)| TypeLayout {
+                name,
+                size,
+                align,
+                shape,
+            })
         };
-        named(leaf.boxed()).prop_recursive(4, 40, 5, move |inner| {
-            let fields =
-                prop::collection::vec(("[a-z]{1,9}", any::<u64>(), inner.clone()), 0..5).prop_map(|list| {
-                    list.into_iter()
-                        .map(|(name, offset, ty)| FieldLayout { name, offset, ty })
-                        .collect::<Vec<_>>()
-                });
-            let variants = prop::collection::vec(("[a-z]{1,9}", any::<i128>(), fields.clone()), 0..3)
-                .prop_map(|list| {
-                    list.into_iter()
-                        .map(|(name, tag, fields)| VariantLayout { name, tag, fields })
-                        .collect::<Vec<_>>()
-                });
+        whole(leaf.boxed()).prop_recursive(5, 40, 5, move |inner| {
+            let field = (name(), number(), inner.clone()).prop_map(|(name, offset, ty)| FieldLayout {
+                name,
+                offset,
+                ty,
+            });
+            let fields = prop::collection::vec(field, 0..5);
+            let variant = (name(), prop_oneof![-2..4i128, any::<i128>()], fields.clone())
+                .prop_map(|(name, tag, fields)| VariantLayout { name, tag, fields });
             let shape = prop_oneof![
-                (inner.clone(), any::<u64>())
-                    .prop_map(|(elem, len)| Shape::Array { elem: Box::new(elem), len }),
+                (inner.clone(), number()).prop_map(|(elem, len)| Shape::Array { elem: Box::new(elem), len }),
                 inner.clone().prop_map(|elem| Shape::Slice(Box::new(elem))),
                 inner.prop_map(|of| Shape::Slot(Box::new(of))),
                 fields.prop_map(Shape::Struct),
-                variants.prop_map(|variants| Shape::Enum { tag: Prim::U8, variants }),
+                (prim(), prop::collection::vec(variant, 0..4))
+                    .prop_map(|(tag, variants)| Shape::Enum { tag, variants }),
             ];
-            ("[a-z]{1,9}", any::<u64>(), any::<u64>(), shape)
-                .prop_map(|(name, size, align, shape)| TypeLayout { name, size, align, shape })
+            whole(shape.boxed())
         })
     }
 

@@ -207,33 +207,21 @@ impl TypeLayout {
 
     /// The type with the targets of its pointers renumbered.
     pub(crate) fn renumbered(&self, renumber: &impl Fn(u32) -> u32) -> TypeLayout {
-        let inner = |ty: &TypeLayout| Box::new(ty.renumbered(renumber));
-        let fields = |fields: &[FieldLayout]| {
-            let field = |f: &FieldLayout| FieldLayout {
-                name: f.name.clone(),
-                offset: f.offset,
-                ty: f.ty.renumbered(renumber),
-            };
-            fields.iter().map(field).collect()
-        };
-        let shape = match &self.shape {
-            Shape::Prim(prim) => Shape::Prim(*prim),
-            Shape::Ptr { nullable, to } => Shape::Ptr { nullable: *nullable, to: renumber(*to) },
-            Shape::Array { elem, len } => Shape::Array { elem: inner(elem), len: *len },
-            Shape::Slice(elem) => Shape::Slice(inner(elem)),
-            Shape::Str => Shape::Str,
-            Shape::Slot(of) => Shape::Slot(inner(of)),
-            Shape::Struct(list) => Shape::Struct(fields(list)),
-            Shape::Enum { tag, variants } => {
-                let variant = |v: &VariantLayout| VariantLayout {
-                    name: v.name.clone(),
-                    tag: v.tag,
-                    fields: fields(&v.fields),
-                };
-                Shape::Enum { tag: *tag, variants: variants.iter().map(variant).collect() }
+        let mut ty = self.clone();
+        ty.renumber(renumber);
+        ty
+    }
+
+    fn renumber(&mut self, renumber: &impl Fn(u32) -> u32) {
+        match &mut self.shape {
+            Shape::Ptr { to, .. } => *to = renumber(*to),
+            Shape::Array { elem, .. } | Shape::Slice(elem) | Shape::Slot(elem) => elem.renumber(renumber),
+            Shape::Struct(fields) => fields.iter_mut().for_each(|field| field.ty.renumber(renumber)),
+            Shape::Enum { variants, .. } => {
+                variants.iter_mut().flat_map(|v| &mut v.fields).for_each(|field| field.ty.renumber(renumber));
             }
-        };
-        TypeLayout { name: self.name.clone(), size: self.size, align: self.align, shape }
+            Shape::Prim(_) | Shape::Str => {}
+        }
     }
 }
 
@@ -267,30 +255,14 @@ mod tests {
     /// Two types of one name can hide behind the pointers of a third.
     #[test]
     fn names_alone_do_not_identify_types() {
-        let prim = |prim, size| TypeLayout { name: "u64".into(), size, align: 8, shape: Shape::Prim(prim) };
-        let node = |field: TypeLayout| TypeLayout {
-            name: "Node".into(),
-            size: 8,
-            align: 8,
-            shape: Shape::Struct(vec![FieldLayout { name: "v".into(), offset: 0, ty: field }]),
+        let ty = |name: &str, size, shape| TypeLayout { name: name.to_owned(), size, align: 8, shape };
+        let field = |name: &str, offset, ty| FieldLayout { name: name.to_owned(), offset, ty };
+        let node = |prim| ty("Node", 8, Shape::Struct(vec![field("v", 0, ty("u64", 8, Shape::Prim(prim)))]));
+        let pointer = |to| ty("P<Node>", 8, Shape::Ptr { nullable: false, to });
+        let graph = |x, y| {
+            let pair = Shape::Struct(vec![field("x", 0, pointer(x)), field("y", 8, pointer(y))]);
+            Graph { types: vec![ty("Pair", 16, pair), node(Prim::U64), node(Prim::I64)] }
         };
-        let pointer = |to| TypeLayout {
-            name: "P<Node>".into(),
-            size: 8,
-            align: 8,
-            shape: Shape::Ptr { nullable: false, to },
-        };
-        let pair = |x, y| TypeLayout {
-            name: "Pair".into(),
-            size: 16,
-            align: 8,
-            shape: Shape::Struct(vec![
-                FieldLayout { name: "x".into(), offset: 0, ty: pointer(x) },
-                FieldLayout { name: "y".into(), offset: 8, ty: pointer(y) },
-            ]),
-        };
-        let graph =
-            |x, y| Graph { types: vec![pair(x, y), node(prim(Prim::U64, 8)), node(prim(Prim::I64, 8))] };
         let (one, other) = (graph(1, 2), graph(2, 1));
         assert_ne!(fingerprints(&one.types)[0], fingerprints(&other.types)[0]);
         assert!(difference((&one.types, 0), (&other.types, 0)).is_some());

@@ -2,6 +2,8 @@
 //!
 //! Knows types: as a program describes them, and as a heap has them written down. Must not know where objects lie.
 
+#![deny(clippy::multiple_unsafe_ops_per_block)]
+
 mod compare;
 pub(crate) mod desc;
 mod describe;
@@ -66,7 +68,7 @@ pub unsafe trait Persist: Sized {
     /// Zeroes the padding bytes of a value.
     ///
     /// # Safety
-    /// `this` is valid for reads and writes and points to a valid `Self`.
+    /// `this` is valid for reads and writes, is aligned, and points to a valid `Self`.
     #[doc(hidden)]
     unsafe fn zero_padding(this: *mut Self);
 }
@@ -122,7 +124,7 @@ pub trait Pointee: sealed::Sealed {
     /// Zeroes the padding of the value at `data`, `len` elements long if it is a slice.
     ///
     /// # Safety
-    /// As for [`Persist::zero_padding`].
+    /// `data` is valid for reads and writes of a value of this type, with so many elements, is aligned to it, and points to a valid one.
     #[doc(hidden)]
     unsafe fn zero_padding_at(data: *mut u8, len: usize);
 }
@@ -158,7 +160,7 @@ impl<T: Persist> Pointee for T {
     }
 
     unsafe fn zero_padding_at(data: *mut u8, _: usize) {
-        // SAFETY: passed on to the caller.
+        // SAFETY: a valid `T`, to read and write, is at `data`: the caller's premise.
         unsafe { T::zero_padding(data.cast()) }
     }
 }
@@ -188,8 +190,10 @@ impl<T: Persist> Pointee for [T] {
 
     #[inline(always)]
     unsafe fn value(addr: *mut u8) -> *mut [T] {
-        // SAFETY: a live slice object starts with its length, and its elements follow within the object.
-        let (len, data) = unsafe { (*addr.cast::<u64>(), addr.add(slice_header(align_of::<T>()))) };
+        // SAFETY: a live slice is at `addr` (the caller's premise), which is aligned to 8 and begins with the length.
+        let len = unsafe { addr.cast::<u64>().read() };
+        // SAFETY: the elements follow the length, within the object.
+        let data = unsafe { addr.add(slice_header(align_of::<T>())) };
         std::ptr::slice_from_raw_parts_mut(data.cast(), len as usize)
     }
 
@@ -210,8 +214,8 @@ impl<T: Persist> Pointee for [T] {
 
     unsafe fn zero_padding_at(data: *mut u8, len: usize) {
         for i in 0..len {
-            // SAFETY: element `i` of a slice that is valid by the caller's promise.
-            unsafe { T::zero_padding(data.cast::<T>().add(i)) }
+            // SAFETY: `i < len`, and `len` valid elements, to read and write, are at `data`: the caller's premise.
+            unsafe { T::zero_padding(data.cast::<T>().wrapping_add(i)) }
         }
     }
 }
@@ -228,7 +232,7 @@ impl Pointee for str {
 
     #[inline(always)]
     unsafe fn value(addr: *mut u8) -> *mut str {
-        // SAFETY: a string is laid out as a slice of bytes.
+        // SAFETY: a live string is at `addr` (the caller's premise), which is laid out as a slice of bytes.
         unsafe { <[u8]>::value(addr) as *mut str }
     }
 
@@ -252,7 +256,7 @@ impl Pointee for str {
 
 macro_rules! prims {
     ($($ty:ty => $prim:ident),* $(,)?) => {$(
-        // SAFETY: a primitive has no pointers, no padding and no drop glue, and is its own description.
+        // SAFETY: a primitive type is its own description. It has no brand, no pointers, no padding and no drop glue, and does not implement `Deref`.
         unsafe impl Persist for $ty {
             type At<'r> = $ty;
             const PADDED: bool = false;
@@ -282,7 +286,7 @@ prims! {
     f32 => F32, f64 => F64, bool => Bool, char => Char, () => Unit,
 }
 
-// SAFETY: an array is its elements, one after the other, without gaps of its own.
+// SAFETY: an array is its elements, one after the other, without gaps of its own; all that the trait asks for goes for it if it goes for them. It is not `Deref`.
 unsafe impl<T: Persist, const N: usize> Persist for [T; N] {
     type At<'r> = [T::At<'r>; N];
     const PADDED: bool = T::PADDED;
@@ -301,7 +305,7 @@ unsafe impl<T: Persist, const N: usize> Persist for [T; N] {
     }
 
     unsafe fn zero_padding(this: *mut Self) {
-        // SAFETY: passed on to the caller.
+        // SAFETY: an array is `N` elements; they are valid, to read and write: the caller's premise.
         unsafe { <[T] as Pointee>::zero_padding_at(this.cast(), N) }
     }
 }

@@ -96,24 +96,10 @@ mod tests {
         for good in ["Node", "shop.order", "race-car/2", "pheap::PVec", "übung", "数", "type", "_", "3d"] {
             assert!(is_id(good) && is_type_name(good), "{good}");
         }
-        for bad in [
-            "",
-            "a b",
-            "a<b",
-            "a>",
-            "a,",
-            "{",
-            "}",
-            "[a",
-            "a;",
-            "@8",
-            "a\n",
-            "a\0",
-            "(",
-            "B { p: P<u64> @0 }, c",
-        ] {
+        for bad in ["", "a b", "a<b", "a>", "a,", "{", "}", "[a", "a;", "@8", "a\n", "a\0", "("] {
             assert!(!is_id(bad), "{bad}");
         }
+        assert!(!is_id("B { p: P<u64> @0 }, c"));
         assert!(is_identifier("größe") && is_identifier("0") && is_identifier("r_1"));
         assert!(!is_identifier("") && !is_identifier("a.b") && !is_identifier("p: u64 @0, n"));
     }

@@ -64,18 +64,8 @@ impl Rng {
     }
 }
 
-const TAGS: [Prim; 10] = [
-    Prim::U8,
-    Prim::I8,
-    Prim::U16,
-    Prim::I16,
-    Prim::U32,
-    Prim::I32,
-    Prim::U64,
-    Prim::I64,
-    Prim::U128,
-    Prim::I128,
-];
+/// The types of tags.
+const TAGS: &[Prim] = Prim::ALL.split_at(10).0;
 const IDS: [&str; 6] = ["Node", "Pair", "shop.order", "größe", "P", "Slot"];
 const FIELDS: [&str; 6] = ["0", "1", "next", "type", "año", "n"];
 
@@ -248,100 +238,56 @@ impl World {
 fn change_ty(ty: &mut Ty, random: &mut Rng) -> Option<&'static str> {
     if random.one_in(4) {
         let inner = Box::new(ty.clone());
-        let (new, what) = match random.below(3) {
-            0 => (Ty::Array(inner, 1), "an array around it"),
-            1 => (Ty::Slot(inner), "a slot around it"),
-            _ => (Ty::Ptr(random.one_in(2), Box::new(Target::Ty(*inner))), "a pointer instead"),
+        *ty = match random.below(3) {
+            0 => Ty::Array(inner, 1),
+            1 => Ty::Slot(inner),
+            _ => Ty::Ptr(random.one_in(2), Box::new(Target::Ty(*inner))),
         };
-        *ty = new;
-        return Some(what);
+        return Some("a type around it");
     }
     match ty {
         Ty::Prim(prim) => {
             let other = Prim::ALL[random.below(Prim::ALL.len())];
-            (replace(prim, other) != other).then_some("another number")
+            return (replace(prim, other) != other).then_some("another number");
         }
-        Ty::Array(_, len) => {
-            *len += 1;
-            Some("a longer array")
-        }
-        Ty::Slot(of) => {
-            *ty = (**of).clone();
-            Some("no slot around it")
-        }
-        Ty::Ptr(nullable, _) if random.one_in(2) => {
-            *nullable = !*nullable;
-            Some("null")
-        }
+        Ty::Array(_, len) => *len += 1,
+        Ty::Slot(of) => *ty = (**of).clone(),
+        Ty::Ptr(nullable, _) if random.one_in(2) => *nullable = !*nullable,
         Ty::Ptr(_, to) => {
             **to = match &**to {
                 Target::Ty(ty) => Target::Slice(ty.clone()),
                 Target::Slice(ty) => Target::Ty(ty.clone()),
                 Target::Str => Target::Slice(Ty::Prim(Prim::U8)),
             };
-            Some("another target")
         }
-        Ty::Named(_) => None,
+        Ty::Named(_) => return None,
     }
+    Some("another type of its kind")
 }
 
 fn change_def(def: &mut Def, align: usize, random: &mut Rng) -> Option<&'static str> {
     let at = random.below(def.variants.len());
-    let tag = def.tag;
+    let is_enum = def.tag.is_some();
     let next = def.variants.iter().map(|v| v.1).max()? + 1;
-    let variant = &mut def.variants[at];
-    Some(match random.below(11) {
-        0 => {
-            def.id.push('x');
-            "another id"
+    let (name, tag, parts) = &mut def.variants[at];
+    let field = random.below(parts.len().max(1));
+    match random.below(11) {
+        0 => def.id.push('x'),
+        1 | 2 => def.align = 2 * align,
+        3 => def.args.push(Ty::Prim(Prim::U8)),
+        4 => parts.get_mut(field)?.0 = "renamed".to_owned(),
+        5 if field + 1 < parts.len() => parts.swap(field, field + 1),
+        6 => parts.push(("more".to_owned(), Ty::Prim([Prim::Unit, Prim::U8, Prim::F64][random.below(3)]))),
+        7 if is_enum => {
+            let other = Some(TAGS[random.below(TAGS.len())]);
+            return (replace(&mut def.tag, other) != other).then_some("the type of the tag");
         }
-        1 | 2 => {
-            def.align = 2 * align;
-            "another alignment"
-        }
-        3 => {
-            def.args.push(Ty::Prim(Prim::U8));
-            "one more argument"
-        }
-        4 => {
-            let field = random.below(variant.2.len().max(1));
-            variant.2.get_mut(field)?.0 = "renamed".to_owned();
-            "another name of a field"
-        }
-        5 => {
-            let field = random.below(variant.2.len().max(1));
-            if field + 1 >= variant.2.len() {
-                return None;
-            }
-            variant.2.swap(field, field + 1);
-            "another order"
-        }
-        6 => {
-            variant.2.push(("more".to_owned(), Ty::Prim([Prim::Unit, Prim::U8, Prim::F64][random.below(3)])));
-            "one more field"
-        }
-        7 => {
-            def.tag = Some(TAGS[random.below(TAGS.len())]).filter(|new| tag.is_some_and(|tag| tag != *new));
-            if def.tag.is_none() {
-                def.tag = tag;
-                return None;
-            }
-            "another tag type"
-        }
-        8 if tag.is_some() => {
-            variant.1 = next;
-            "another tag"
-        }
-        9 if tag.is_some() => {
-            variant.0.push('x');
-            "another name of a variant"
-        }
-        10 if tag.is_some() => {
-            def.variants.push(("More".to_owned(), next, Vec::new()));
-            "one more variant"
-        }
+        8 if is_enum => *tag = next,
+        9 if is_enum => name.push('x'),
+        10 if is_enum => def.variants.push(("More".to_owned(), next, Vec::new())),
         _ => return None,
-    })
+    }
+    Some("a struct or enum")
 }
 
 /// Descriptions are functions, so each of these is for another one.
@@ -382,6 +328,10 @@ fn keep<T: ?Sized>(leaked: &'static T) -> &'static T {
     leaked
 }
 
+fn kept(name: &str) -> &'static str {
+    keep(name.to_owned().leak())
+}
+
 impl Program<'_> {
     fn new_place() -> (usize, DescFn) {
         let n = DESCS.with_borrow_mut(|descs| {
@@ -397,8 +347,14 @@ impl Program<'_> {
         DESCS.with_borrow_mut(|descs| descs[n] = Some(desc));
     }
 
+    /// The description of a type that has no parameters.
+    fn plain(name: &'static str, layout: (usize, usize), kind: Kind) -> DescFn {
+        let (n, function) = Self::new_place();
+        Self::set(n, Name::own(name), &[], layout, kind);
+        function
+    }
+
     fn ty(&mut self, ty: &Ty) -> DescFn {
-        let layout = self.world.layout(ty);
         let (name, kind) = match ty {
             Ty::Prim(prim) => (prim.name(), Kind::Prim(*prim)),
             Ty::Array(elem, len) => ("[;]", Kind::Array { elem: self.ty(elem), len: *len }),
@@ -406,20 +362,18 @@ impl Program<'_> {
             Ty::Ptr(nullable, to) => ("P", Kind::Ptr { nullable: *nullable, to: self.target(to) }),
             Ty::Named(i) => return self.named(*i),
         };
-        let (n, function) = Self::new_place();
-        Self::set(n, Name::own(name), &[], layout, kind);
-        function
+        Self::plain(name, self.world.layout(ty), kind)
     }
 
     fn target(&mut self, target: &Target) -> DescFn {
-        let (name, align, kind) = match target {
-            Target::Ty(ty) => return self.ty(ty),
-            Target::Slice(elem) => ("[]", self.world.layout(elem).1, Kind::Slice { elem: self.ty(elem) }),
-            Target::Str => ("str", 1, Kind::Str),
-        };
-        let (n, function) = Self::new_place();
-        Self::set(n, Name::own(name), &[], (0, align), kind);
-        function
+        match target {
+            Target::Ty(ty) => self.ty(ty),
+            Target::Slice(of) => {
+                let elem = self.ty(of);
+                Self::plain("[]", (0, self.world.layout(of).1), Kind::Slice { elem })
+            }
+            Target::Str => Self::plain("str", (0, 1), Kind::Str),
+        }
     }
 
     fn named(&mut self, i: usize) -> DescFn {
@@ -434,27 +388,20 @@ impl Program<'_> {
         let mut variants = Vec::new();
         for (name, tag, parts) in &def.variants {
             let offsets = self.world.lay_out(def, parts).0;
-            let fields: Vec<_> = parts
-                .iter()
-                .zip(offsets)
-                .map(|((name, ty), offset)| Field {
-                    name: keep(name.clone().leak()),
-                    offset,
-                    ty: self.ty(ty),
-                })
-                .collect();
-            variants.push(Variant {
-                name: keep(name.clone().leak()),
-                tag: *tag,
-                fields: keep(fields.leak()),
-            });
+            let field = |((name, ty), offset): (&(String, Ty), usize)| Field {
+                name: kept(name),
+                offset,
+                ty: self.ty(ty),
+            };
+            let fields: Vec<_> = parts.iter().zip(offsets).map(field).collect();
+            variants.push(Variant { name: kept(name), tag: *tag, fields: keep(fields.leak()) });
         }
         let kind = match def.tag {
             Some(tag) => Kind::Enum { tag, variants: keep(variants.leak()) },
             None => Kind::Struct { fields: variants[0].fields },
         };
         let layout = self.world.layout(&Ty::Named(i));
-        Self::set(n, Name::new(keep(def.id.clone().leak())), keep(args.leak()), layout, kind);
+        Self::set(n, Name::new(kept(&def.id)), keep(args.leak()), layout, kind);
         function
     }
 }

@@ -3,9 +3,10 @@
 //! Pointers are aligned words, so everything here counts in words. A layout that a program cannot have (it came with a
 //! damaged file) makes a map that finds fewer pointers, never one that leads out of the object.
 
+#![deny(clippy::multiple_unsafe_ops_per_block)]
+
 use std::ops::Range;
 
-use super::desc::Prim;
 use super::graph::{FieldLayout, Shape, TypeLayout};
 use super::slice_header;
 
@@ -71,6 +72,57 @@ struct Choice {
 /// The words that are asked for: from the first, up to the second.
 type Window = (usize, usize);
 
+/// Words that can be read: an object, or a part of one. Only [`PointerMap::visit`] makes them, of what its caller promises, and they do not outlive the call.
+#[derive(Clone, Copy)]
+struct Words {
+    start: *const u64,
+    len: usize,
+}
+
+impl Words {
+    /// # Safety
+    /// While there is this, or a part of it: `len` words at `start`, which is aligned, can be read, have definite values where their type has no padding, and are not
+    /// written by others.
+    #[inline(always)]
+    unsafe fn new(start: *const u64, len: usize) -> Words {
+        Words { start, len }
+    }
+
+    /// Those from `first` on, as far as there are any, up to `len` of them.
+    #[inline(always)]
+    fn part(self, first: usize, len: usize) -> Words {
+        Words { start: self.at(first), len: len.min(self.len.saturating_sub(first)) }
+    }
+
+    #[inline(always)]
+    fn at(self, word: usize) -> *mut u64 {
+        self.start.wrapping_add(word).cast_mut()
+    }
+
+    /// The number in the first `bytes` bytes of a word, which may have padding behind them; if the word is there.
+    #[inline(always)]
+    fn read(self, word: usize, bytes: usize) -> Option<u64> {
+        let at = self.at(word);
+        (word < self.len).then(|| match bytes {
+            // SAFETY: part of a word that can be read, by the invariant of the type, and aligned, as all words are.
+            1 => unsafe { at.cast::<u8>().read_volatile() }.into(),
+            // SAFETY: part of a word that can be read, by the invariant of the type, and aligned, as all words are.
+            2 => unsafe { at.cast::<u16>().read_volatile() }.into(),
+            // SAFETY: part of a word that can be read, by the invariant of the type, and aligned, as all words are.
+            4 => unsafe { at.cast::<u32>().read_volatile() }.into(),
+            // SAFETY: a word that can be read, by the invariant of the type, and aligned, as all words are.
+            _ => unsafe { at.read_volatile() },
+        })
+    }
+
+    /// The tag in the first `bytes` bytes, if it is there.
+    #[inline(always)]
+    fn tag(self, bytes: usize) -> Option<u128> {
+        let first = u128::from(self.read(0, bytes)?);
+        if bytes < 16 { Some(first) } else { Some(first | u128::from(self.read(1, 8)?) << 64) }
+    }
+}
+
 impl PointerMap {
     /// The map of this type.
     pub(crate) fn of(ty: &TypeLayout) -> PointerMap {
@@ -95,9 +147,10 @@ impl PointerMap {
     }
 
     /// The pointers of the most common types, as bits of the first 64 words: if there are no others, and always these.
+    #[inline]
     pub(crate) fn plain(&self) -> Option<u64> {
         match &self.kind {
-            Kind::Sized(places) if places.far.is_empty() && places.parts.is_empty() => Some(places.near),
+            Kind::Sized(places) if places.near_only() => Some(places.near),
             _ => None,
         }
     }
@@ -117,32 +170,27 @@ impl PointerMap {
         window: Range<usize>,
         mut visit: impl FnMut(*mut u64),
     ) {
-        let object = object.cast::<u64>();
-        let words = bytes / 8;
+        // SAFETY: the whole words of the object, which can be read while this runs: the caller's premise.
+        let words = unsafe { Words::new(object.cast(), bytes / 8) };
         let is_empty = window.is_empty();
-        let window = (window.start / 8, window.end.div_ceil(8).min(words));
+        let window = (window.start / 8, window.end.div_ceil(8).min(words.len));
         if is_empty || window.0 >= window.1 {
             return;
         }
-        // SAFETY: `words` words can be read; `first` is at least 1, so a slice with room for an element has a length.
-        unsafe {
-            match &self.kind {
-                Kind::Sized(places) => places.visit(object, words, window, &mut visit),
-                Kind::Slice { first, elements } if *first < words => {
-                    let len = object.read_volatile().min(((words - first) / elements.stride) as u64) as usize;
-                    elements.visit(object, *first, len, window, &mut visit);
-                }
-                Kind::Slice { .. } | Kind::None => {}
+        match &self.kind {
+            Kind::Sized(places) => places.visit(words, window, &mut visit),
+            Kind::Slice { first, elements } if *first < words.len => {
+                let len = words.read(0, 8).unwrap_or(0) as usize;
+                elements.visit(words, *first, len, window, &mut visit);
             }
+            Kind::Slice { .. } | Kind::None => {}
         }
     }
-}
 
-impl PointerMap {
     /// [`visit`](Self::visit) for `slots` objects that follow one another. Faster than one by one.
     ///
     /// # Safety
-    /// As for [`visit`](Self::visit), for each of them.
+    /// What `visit` asks for, for each of the objects.
     pub(crate) unsafe fn visit_slots(
         &self,
         first: *const u8,
@@ -151,20 +199,30 @@ impl PointerMap {
         window: Range<usize>,
         mut visit: impl FnMut(*mut u64),
     ) {
-        let plain = match &self.kind {
-            Kind::Sized(places) if window == (0..bytes) && places.near_only() => Some(places.near),
-            _ => None,
-        };
+        let plain = self.plain().filter(|_| window == (0..bytes));
         for i in 0..slots {
-            // SAFETY: within the slots; words in the window are within theirs.
-            unsafe {
-                let object = first.add(i * bytes);
-                match plain {
-                    Some(near) => visit_bits(object.cast(), near & bits((0, bytes / 8)), &mut visit),
-                    None => self.visit(object, bytes, window.clone(), &mut visit),
-                }
+            let object = first.wrapping_add(i * bytes);
+            match plain {
+                Some(near) => visit_bits(object.cast(), near & bits((0, bytes / 8)), &mut visit),
+                // SAFETY: one of the objects: the caller's premise.
+                None => unsafe { self.visit(object, bytes, window.clone(), &mut visit) },
             }
         }
+    }
+
+    /// The words that are visited of an object with this content, or of several such objects.
+    #[cfg(test)]
+    fn visited(&self, content: &[u64], slots: usize, window: Range<usize>) -> Vec<usize> {
+        let (objects, bytes) = (content.repeat(slots), content.len() * 8);
+        let mut found = Vec::new();
+        let visit = |at: *mut u64| found.push((at.addr() - objects.as_ptr().addr()) / 8);
+        match slots {
+            // SAFETY: the words of a vector.
+            1 => unsafe { self.visit(objects.as_ptr().cast(), bytes, window, visit) },
+            // SAFETY: the words of a vector: as often as there are slots.
+            _ => unsafe { self.visit_slots(objects.as_ptr().cast(), bytes, slots, window, visit) },
+        }
+        found
     }
 }
 
@@ -184,43 +242,28 @@ impl Places {
         self.far.is_empty() && self.parts.is_empty()
     }
 
-    /// Visits those of the value at `value`, of which there are `words` words.
-    ///
-    /// # Safety
-    /// They can be read. The window ends within them.
+    /// Visits those of a value. The window ends within it.
     #[inline]
-    unsafe fn visit(
-        &self,
-        value: *const u64,
-        words: usize,
-        window: Window,
-        visit: &mut impl FnMut(*mut u64),
-    ) {
-        // SAFETY: in the window.
-        unsafe { visit_bits(value, self.near & bits(window), visit) };
+    fn visit(&self, value: Words, window: Window, visit: &mut impl FnMut(*mut u64)) {
+        visit_bits(value.start, self.near & bits(window), visit);
         if !self.far.is_empty() {
             let first = self.far.partition_point(|&at| at < window.0);
-            for &at in self.far[first..].iter().take_while(|&&at| at < window.1) {
-                // SAFETY: in the window.
-                visit(unsafe { value.add(at) }.cast_mut());
-            }
+            self.far[first..].iter().take_while(|&&at| at < window.1).for_each(|&at| visit(value.at(at)));
         }
         for part in &self.parts {
-            // SAFETY: passed on to the caller.
-            unsafe { part.visit(value, words, window, visit) };
+            match part {
+                Part::Array { at, len, elements } => elements.visit(value, *at, *len, window, visit),
+                Part::Enum(choice) => choice.visit(value, window, visit),
+            }
         }
     }
 }
 
 /// Visits the words of `value` whose bits are set.
-///
-/// # Safety
-/// They can be read.
 #[inline(always)]
-unsafe fn visit_bits(value: *const u64, mut set: u64, visit: &mut impl FnMut(*mut u64)) {
+fn visit_bits(value: *const u64, mut set: u64, visit: &mut impl FnMut(*mut u64)) {
     while set != 0 {
-        // SAFETY: by the caller's promise.
-        visit(unsafe { value.add(set.trailing_zeros() as usize) }.cast_mut());
+        visit(value.wrapping_add(set.trailing_zeros() as usize).cast_mut());
         set &= set - 1;
     }
 }
@@ -232,29 +275,6 @@ fn bits((from, to): Window) -> u64 {
     below(to) & !below(from)
 }
 
-impl Part {
-    /// # Safety
-    /// As for [`Places::visit`].
-    unsafe fn visit(
-        &self,
-        value: *const u64,
-        words: usize,
-        window: Window,
-        visit: &mut impl FnMut(*mut u64),
-    ) {
-        // SAFETY: passed on to the caller; no more elements than there is room for.
-        unsafe {
-            match self {
-                Part::Array { at, len, elements } => {
-                    let room = words.saturating_sub(*at) / elements.stride;
-                    elements.visit(value, *at, room.min(*len), window, visit);
-                }
-                Part::Enum(choice) => choice.visit(value, words, window, visit),
-            }
-        }
-    }
-}
-
 impl Elements {
     /// `None` if an element has no pointers.
     fn of(elem: &TypeLayout) -> Option<Elements> {
@@ -264,59 +284,41 @@ impl Elements {
         has_some.then_some(Elements { stride: elem.size as usize / 8, places })
     }
 
-    /// Visits those of `len` elements from word `first` on.
-    ///
-    /// # Safety
-    /// As for [`Places::visit`], with all the elements in `value`.
+    /// Visits those of `len` elements from word `first` on, as far as there is room for them.
     #[inline]
-    unsafe fn visit(
+    fn visit(
         &self,
-        value: *const u64,
+        value: Words,
         first: usize,
         len: usize,
         window: Window,
         visit: &mut impl FnMut(*mut u64),
     ) {
         let stride = self.stride;
+        let len = len.min(value.len.saturating_sub(first) / stride);
         let (from, to) = (window.0.max(first), window.1.min(first + len * stride));
         if from >= to {
             return;
         }
-        // SAFETY: all of this is in the window, or in an element that is partly in it.
-        unsafe {
-            if stride == 1 {
-                // Nothing but pointers.
-                (from..to).for_each(|at| visit(value.add(at).cast_mut()));
-                return;
-            }
-            for i in (from - first) / stride..(to - first).div_ceil(stride) {
-                let start = first + i * stride;
-                let window = (from.saturating_sub(start), (to - start).min(stride));
-                self.places.visit(value.add(start), stride, window, visit);
-            }
+        if stride == 1 {
+            // Nothing but pointers.
+            return (from..to).for_each(|at| visit(value.at(at)));
+        }
+        for i in (from - first) / stride..(to - first).div_ceil(stride) {
+            let start = first + i * stride;
+            let window = (from.saturating_sub(start), (to - start).min(stride));
+            self.places.visit(value.part(start, stride), window, visit);
         }
     }
 }
 
 impl Choice {
-    /// # Safety
-    /// As for [`Places::visit`].
-    unsafe fn visit(
-        &self,
-        value: *const u64,
-        words: usize,
-        window: Window,
-        visit: &mut impl FnMut(*mut u64),
-    ) {
-        let end = (self.at + self.words).min(words);
-        if window.0 >= end || window.1 <= self.at || self.at + self.tag.div_ceil(8) > words {
+    fn visit(&self, value: Words, window: Window, visit: &mut impl FnMut(*mut u64)) {
+        let own = value.part(self.at, self.words);
+        if window.1 <= self.at || window.0 >= self.at + own.len {
             return;
         }
-        // SAFETY: it starts within the value, and its tag is in it.
-        let (own, tag) = unsafe {
-            let own = value.add(self.at);
-            (own, read_tag(own, self.tag))
-        };
+        let Some(tag) = own.tag(self.tag) else { return };
         // Most tags count from 0.
         let guess = self.variants.get(tag as usize).filter(|(known, _)| *known == tag);
         let found = guess.or_else(|| {
@@ -324,40 +326,8 @@ impl Choice {
             found.ok().map(|i| &self.variants[i])
         });
         if let Some((_, places)) = found {
-            let window = (window.0.saturating_sub(self.at), window.1.min(end) - self.at);
-            // SAFETY: up to `end`, all of it can be read.
-            unsafe { places.visit(own, end - self.at, window, visit) };
+            places.visit(own, (window.0.saturating_sub(self.at), (window.1 - self.at).min(own.len)), visit);
         }
-    }
-}
-
-/// The tag in `bytes` bytes at `at`.
-///
-/// # Safety
-/// They can be read.
-#[inline(always)]
-unsafe fn read_tag(at: *const u64, bytes: usize) -> u128 {
-    // SAFETY: by the caller's promise; a word is aligned enough for all but `u128`, which is read as two.
-    unsafe {
-        match bytes {
-            1 => at.cast::<u8>().read_volatile().into(),
-            2 => at.cast::<u16>().read_volatile().into(),
-            4 => at.cast::<u32>().read_volatile().into(),
-            8 => at.read_volatile().into(),
-            _ => u128::from(at.read_volatile()) | u128::from(at.add(1).read_volatile()) << 64,
-        }
-    }
-}
-
-/// Bytes of a tag of this type, if a tag can be of it.
-fn tag_bytes(tag: Prim) -> Option<usize> {
-    match tag {
-        Prim::U8 | Prim::I8 => Some(1),
-        Prim::U16 | Prim::I16 => Some(2),
-        Prim::U32 | Prim::I32 => Some(4),
-        Prim::U64 | Prim::I64 => Some(8),
-        Prim::U128 | Prim::I128 => Some(16),
-        Prim::F32 | Prim::F64 | Prim::Bool | Prim::Char | Prim::Unit => None,
     }
 }
 
@@ -399,7 +369,7 @@ impl Builder {
                 }
             }
             Shape::Enum { tag, variants } => {
-                let Some(tag) = tag_bytes(*tag).filter(|&bytes| bytes as u64 <= ty.size) else { return };
+                let Some(tag) = tag.tag_bytes().filter(|&bytes| bytes as u64 <= ty.size) else { return };
                 let mask = u128::MAX >> (128 - tag * 8);
                 let mut variants: Vec<(u128, Places)> = variants
                     .iter()

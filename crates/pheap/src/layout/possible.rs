@@ -36,44 +36,9 @@ fn must(holds: bool, ty: &TypeLayout, what: &str) -> Result<(), String> {
 }
 
 /// Size and alignment of a value without parts.
+#[cfg(test)]
 pub(crate) const fn prim_layout(prim: Prim) -> (u64, u64) {
-    const fn of<T>() -> (u64, u64) {
-        (size_of::<T>() as u64, align_of::<T>() as u64)
-    }
-    match prim {
-        Prim::U8 => of::<u8>(),
-        Prim::U16 => of::<u16>(),
-        Prim::U32 => of::<u32>(),
-        Prim::U64 => of::<u64>(),
-        Prim::U128 => of::<u128>(),
-        Prim::I8 => of::<i8>(),
-        Prim::I16 => of::<i16>(),
-        Prim::I32 => of::<i32>(),
-        Prim::I64 => of::<i64>(),
-        Prim::I128 => of::<i128>(),
-        Prim::F32 => of::<f32>(),
-        Prim::F64 => of::<f64>(),
-        Prim::Bool => of::<bool>(),
-        Prim::Char => of::<char>(),
-        Prim::Unit => of::<()>(),
-    }
-}
-
-/// The values that a tag of this type can have.
-fn has_tag(prim: Prim, tag: i128) -> bool {
-    match prim {
-        Prim::U8 => u8::try_from(tag).is_ok(),
-        Prim::U16 => u16::try_from(tag).is_ok(),
-        Prim::U32 => u32::try_from(tag).is_ok(),
-        Prim::U64 => u64::try_from(tag).is_ok(),
-        Prim::I8 => i8::try_from(tag).is_ok(),
-        Prim::I16 => i16::try_from(tag).is_ok(),
-        Prim::I32 => i32::try_from(tag).is_ok(),
-        Prim::I64 => i64::try_from(tag).is_ok(),
-        // Tags are kept as `i128`, those of `u128` by their bits.
-        Prim::U128 | Prim::I128 => true,
-        Prim::F32 | Prim::F64 | Prim::Bool | Prim::Char | Prim::Unit => false,
-    }
+    prim.layout()
 }
 
 /// Checks a type that has a size.
@@ -89,7 +54,7 @@ fn value(ty: &TypeLayout, names: Names<'_>) -> Result<(), String> {
         Shape::Slice(_) | Shape::Str => must(false, ty, "held by value, without a size"),
         Shape::Prim(prim) => {
             must(ty.name == prim.name(), ty, "the name is not that of such a number")?;
-            must(same == prim_layout(*prim), ty, "not the size and alignment of such a number")
+            must(same == prim.layout(), ty, "not the size and alignment of such a number")
         }
         Shape::Ptr { nullable, to } => {
             let target = names(*to);
@@ -121,7 +86,7 @@ fn value(ty: &TypeLayout, names: Names<'_>) -> Result<(), String> {
         }
         Shape::Enum { tag, variants } => {
             must(is_type_name(&ty.name), ty, "not the name of a type")?;
-            let tags_fit = variants.iter().all(|variant| has_tag(*tag, variant.tag));
+            let tags_fit = variants.iter().all(|variant| tag.has_tag(variant.tag));
             must(tags_fit && !variants.is_empty(), ty, "its tags are not numbers of their type")?;
             let mut tags: Vec<i128> = variants.iter().map(|variant| variant.tag).collect();
             tags.sort_unstable();
@@ -177,9 +142,9 @@ fn is_transparent(ty: &TypeLayout, list: &[FieldLayout]) -> bool {
 
 /// An enum with a primitive representation is a union of structs that begin with the tag.
 fn is_tagged(ty: &TypeLayout, tag: Prim, variants: &[VariantLayout]) -> bool {
-    let mut whole = prim_layout(tag);
+    let mut whole = tag.layout();
     for variant in variants {
-        let Some((end, align)) = in_order(prim_layout(tag), &variant.fields) else { return false };
+        let Some((end, align)) = in_order(tag.layout(), &variant.fields) else { return false };
         whole = (whole.0.max(end), whole.1.max(align));
     }
     fits(ty, whole.0, whole.1)

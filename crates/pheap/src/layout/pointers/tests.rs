@@ -4,6 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::layout::desc::Desc;
+use crate::layout::desc::Prim;
+use crate::layout::encode::tests::any_layout;
 use crate::layout::graph::{Graph, VariantLayout};
 use crate::{P, Persist, Pointee};
 
@@ -11,17 +13,7 @@ use crate::{P, Persist, Pointee};
 
 /// The words of an object of `len` words with this content that the map visits.
 fn words(desc: &'static Desc, content: &[u64]) -> Vec<usize> {
-    visited(&PointerMap::of(&Graph::of(desc).unwrap().types[0]), content, 0..content.len() * 8)
-}
-
-fn visited(map: &PointerMap, content: &[u64], window: Range<usize>) -> Vec<usize> {
-    let mut object = content.to_vec();
-    let start = object.as_mut_ptr();
-    let mut found = Vec::new();
-    // SAFETY: the words of a vector.
-    unsafe { map.visit(start.cast(), content.len() * 8, window, |at| found.push(at)) };
-    // SAFETY: visited words are in the object.
-    found.into_iter().map(|at| unsafe { at.offset_from_unsigned(start) }).collect()
+    PointerMap::of(&Graph::of(desc).unwrap().types[0]).visited(content, 1, 0..content.len() * 8)
 }
 
 #[derive(Persist)]
@@ -131,12 +123,12 @@ fn pointers_of_slices() {
 fn a_window_shows_what_it_overlaps() {
     let map = PointerMap::of(&Graph::of(<[Node] as Pointee>::desc()).unwrap().types[0]);
     let content = [&[4][..], &[9; 20]].concat();
-    assert_eq!(visited(&map, &content, 0..8), [0; 0]);
-    assert_eq!(visited(&map, &content, 16..17), [2]);
-    assert_eq!(visited(&map, &content, 23..33), [2, 4]);
-    assert_eq!(visited(&map, &content, 100..usize::MAX), [12, 14, 15, 17, 19, 20]);
-    assert_eq!(visited(&map, &content, 20..20), [2; 0]);
-    assert_eq!(visited(&map, &content, 500..600), [0; 0]);
+    assert_eq!(map.visited(&content, 1, 0..8), [0; 0]);
+    assert_eq!(map.visited(&content, 1, 16..17), [2]);
+    assert_eq!(map.visited(&content, 1, 23..33), [2, 4]);
+    assert_eq!(map.visited(&content, 1, 100..usize::MAX), [12, 14, 15, 17, 19, 20]);
+    assert_eq!(map.visited(&content, 1, 20..20), [2; 0]);
+    assert_eq!(map.visited(&content, 1, 500..600), [0; 0]);
 }
 
 // --- against a walk that knows nothing of maps -----------------------------------------------------------------------------
@@ -165,7 +157,7 @@ fn walk(ty: &TypeLayout, content: &[u8], at: usize, found: &mut BTreeSet<usize>)
             }
         }
         Shape::Enum { tag, variants } => {
-            let bytes = tag_bytes(*tag).expect("an integer");
+            let bytes = tag.tag_bytes().expect("an integer");
             let Some(raw) = content.get(at..at + bytes) else { return };
             let raw: Vec<u8> = raw.iter().copied().chain(std::iter::repeat(0)).take(16).collect();
             let raw = u128::from_le_bytes(raw.try_into().expect("16 bytes"));
@@ -232,37 +224,6 @@ fn any_type() -> impl Strategy<Value = TypeLayout> {
     prop_oneof![any_sized(), slice]
 }
 
-/// Whatever a malformed record of the type table may decode to.
-fn any_nonsense() -> impl Strategy<Value = TypeLayout> {
-    let number = || prop_oneof![0..70u64, any::<u64>(), Just(u64::MAX), (0..64u32).prop_map(|n| 1 << n)];
-    let leaf = prop_oneof![Just(Shape::Str), any::<u32>().prop_map(|to| Shape::Ptr { nullable: true, to })];
-    let whole = move |shape: BoxedStrategy<Shape>| {
-        (number(), number(), shape).prop_map(|(size, align, shape)| layout(size, align, shape))
-    };
-    whole(leaf.boxed()).prop_recursive(5, 40, 4, move |inner| {
-        let field = (number(), inner.clone()).prop_map(|(offset, ty)| FieldLayout {
-            name: String::new(),
-            offset,
-            ty,
-        });
-        let fields = prop::collection::vec(field, 0..4);
-        let variant = (-2..4i128, fields.clone()).prop_map(|(tag, fields)| VariantLayout {
-            name: String::new(),
-            tag,
-            fields,
-        });
-        let tag = prop::sample::select(Prim::ALL.to_vec());
-        let shape = prop_oneof![
-            (inner.clone(), number()).prop_map(|(elem, len)| Shape::Array { elem: Box::new(elem), len }),
-            inner.prop_map(|elem| Shape::Slice(Box::new(elem))),
-            fields.prop_map(Shape::Struct),
-            (tag, prop::collection::vec(variant, 0..4))
-                .prop_map(|(tag, variants)| Shape::Enum { tag, variants }),
-        ];
-        whole(shape.boxed())
-    })
-}
-
 /// Content in which small numbers, which tags and lengths are, are frequent.
 fn any_content() -> impl Strategy<Value = Vec<u64>> {
     let word = prop_oneof![4 => 0..8u64, 1 => (-3..0i64).prop_map(|n| n as u64), 1 => any::<u64>()];
@@ -288,15 +249,9 @@ proptest! {
         prop_assert!(map.has_pointers() || expected.is_empty());
         expected.retain(|word| !window.is_empty() && word * 8 < window.end && word * 8 + 8 > window.start);
         let slots_window = window.clone();
-        let found = visited(&map, &content, window);
+        let found = map.visited(&content, 1, window);
         prop_assert_eq!(found.iter().copied().collect::<BTreeSet<_>>(), expected);
-        let three = content.repeat(3);
-        let mut in_slots = Vec::new();
-        // SAFETY: three slots in a vector.
-        unsafe {
-            let (first, bytes) = (three.as_ptr(), bytes.len());
-            map.visit_slots(first.cast(), bytes, 3, slots_window, |at| in_slots.push(at.offset_from_unsigned(first)));
-        }
+        let in_slots = map.visited(&content, 3, slots_window);
         let words = content.len();
         let repeated = (0..3).flat_map(|slot| found.iter().map(move |&at| slot * words + at));
         prop_assert_eq!(in_slots, repeated.collect::<Vec<_>>());
@@ -305,11 +260,11 @@ proptest! {
 
     #[test]
     fn nonsense_never_leads_out_of_the_object(
-        ty in any_nonsense(), content in any_content(), window in (0..9000usize, 0..9000usize)
+        ty in any_layout(), content in any_content(), window in (0..9000usize, 0..9000usize)
     ) {
-        for word in visited(&PointerMap::of(&ty), &content, window.0..window.1) {
+        for word in PointerMap::of(&ty).visited(&content, 1, window.0..window.1) {
             prop_assert!(word < content.len());
         }
-        visited(&PointerMap::of(&ty), &content, 0..usize::MAX);
+        PointerMap::of(&ty).visited(&content, 1, 0..usize::MAX);
     }
 }
