@@ -1,4 +1,5 @@
 #![doc = include_str!("tour.md")]
+#![deny(unsafe_code)]
 
 mod alloc;
 mod api;

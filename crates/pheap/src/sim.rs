@@ -13,6 +13,8 @@
 //!
 //! Knows words and sectors. Must not know what they mean.
 
+#![allow(unsafe_code)]
+
 pub mod disk;
 mod source;
 

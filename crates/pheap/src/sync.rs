@@ -9,6 +9,8 @@
 //!
 //! Knows threads. Must not know what they do.
 
+#![allow(unsafe_code)]
+
 pub(crate) mod bias;
 pub(crate) mod fence;
 pub(crate) mod gate;

@@ -1,5 +1,6 @@
 //! Words, cache lines and pages: what memory is counted in.
 
+#![allow(unsafe_code)]
 #![deny(clippy::multiple_unsafe_ops_per_block)]
 
 use std::mem::MaybeUninit;

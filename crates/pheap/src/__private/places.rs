@@ -1,5 +1,6 @@
 //! What a store under `#[txn]` expands to: the address of a place within an object, for which no code of the user's runs.
 
+#![allow(unsafe_code)]
 #![deny(clippy::multiple_unsafe_ops_per_block)]
 
 /// Arrays and slices behind raw pointers. Nobody else may say what their elements are.

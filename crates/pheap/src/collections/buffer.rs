@@ -4,6 +4,8 @@
 //! That is what makes it possible to [free](free) a buffer without a collection, and to move values out of it: whoever owns
 //! the collection is the only one who can name what is in it.
 
+#![allow(unsafe_code)]
+
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 

@@ -249,6 +249,7 @@ macro_rules! set_of {
         /// Changing a set.
         impl<'r, K: $key<'r>> P<'r, $set<'r, K>> {
             #[inline(always)]
+            #[allow(unsafe_code)] // of `field!`
             fn map(self) -> P<'r, $map<'r, K, ()>> {
                 crate::field!(self.map)
             }

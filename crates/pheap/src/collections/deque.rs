@@ -1,5 +1,7 @@
 //! `PVecDeque`, a queue with two ends.
 
+#![allow(unsafe_code)]
+
 use super::buffer::{self, Slot, Slots};
 use super::common::{by_pointer, copied, iterators, sized};
 use crate::Persist;

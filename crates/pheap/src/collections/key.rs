@@ -1,5 +1,7 @@
 //! What can be a key of a map: compared, hashed and looked up by what it stands for.
 
+#![allow(unsafe_code)]
+
 use std::hash::Hasher;
 
 use siphasher::sip::SipHasher13;

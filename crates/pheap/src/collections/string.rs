@@ -1,5 +1,7 @@
 //! `PString`, a string that can grow.
 
+#![allow(unsafe_code)]
+
 use std::ops::RangeBounds;
 
 use super::common::by_pointer;

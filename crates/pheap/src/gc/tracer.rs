@@ -1,5 +1,7 @@
 //! A region as `pheap-gc` sees it, and where objects are read.
 
+#![allow(unsafe_code)]
+
 use std::ops::Range;
 
 use crate::alloc::Allocator;

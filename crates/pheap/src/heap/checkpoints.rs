@@ -1,5 +1,7 @@
 //! Checkpoints of a heap with a write-ahead log, and private pages that are given back after them.
 
+#![allow(unsafe_code)]
+
 use std::sync::Arc;
 use std::time::Duration;
 

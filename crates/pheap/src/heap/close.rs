@@ -1,5 +1,7 @@
 //! The end of a heap, and of the threads that work for it in the background: they are started here, too, for each must have ended before the heap goes.
 
+#![allow(unsafe_code)]
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::{Builder, JoinHandle};

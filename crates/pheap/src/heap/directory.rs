@@ -1,5 +1,7 @@
 //! The directory of roots: a region for each, found by scanning the span tables when a heap is opened.
 
+#![allow(unsafe_code)]
+
 use std::sync::Arc;
 
 use crate::error::{Error, Result};

@@ -3,6 +3,7 @@
 //! Pointers are aligned words, so everything here counts in words. A layout that a program cannot have (it came with a
 //! damaged file) makes a map that finds fewer pointers, never one that leads out of the object.
 
+#![allow(unsafe_code)]
 #![deny(clippy::multiple_unsafe_ops_per_block)]
 
 use std::ops::Range;

@@ -1,5 +1,7 @@
 //! Entries of a log: how they are put together, and how they are read.
 
+#![allow(unsafe_code)]
+
 use crate::faults;
 use crate::os::cpu;
 use crate::units::{LINE, LINE_WORDS, copy_words};

@@ -13,6 +13,7 @@
 //!
 //! Knows addresses and lengths. Must not know what is stored there, nor in which order a protocol needs it.
 
+#![allow(unsafe_code)]
 #![deny(clippy::wildcard_enum_match_arm)] // each medium is asked for by name, so a new one is not taken for another
 
 mod late;

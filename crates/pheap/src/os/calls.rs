@@ -1,5 +1,7 @@
 //! System calls for which the standard library has no function.
 
+#![allow(unsafe_code)]
+
 use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io;

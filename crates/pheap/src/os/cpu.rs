@@ -1,5 +1,7 @@
 //! The instructions that move cache lines to memory.
 
+#![allow(unsafe_code)]
+
 /// How a cache line is written back, the cheapest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FlushInstruction {

@@ -1,5 +1,7 @@
 //! The address range of a heap and what is mapped into it.
 
+#![allow(unsafe_code)]
+
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;

@@ -8,6 +8,8 @@
 //! Of the locks, all that belong to the heap may be taken for ever, for the same reason. So whoever could run in a child looks at the [number of forks](fork::forks)
 //! first, and gives up instead of locking or *unlocking* anything: a lock that others wait for has a part of itself elsewhere, under another lock.
 
+#![allow(unsafe_code)]
+
 use std::fs::File;
 use std::io;
 use std::ops::Deref;

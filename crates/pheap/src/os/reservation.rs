@@ -1,5 +1,7 @@
 //! Addresses that this process has reserved.
 
+#![allow(unsafe_code)]
+
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{io, slice};

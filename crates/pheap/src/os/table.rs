@@ -1,5 +1,7 @@
 //! A long array of atomics in memory of its own, of which only the parts that are written take space.
 
+#![allow(unsafe_code)]
+
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::marker::PhantomData;
 use std::ptr::NonNull;

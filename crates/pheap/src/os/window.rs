@@ -1,5 +1,7 @@
 //! Parts of a file that are mapped wherever the kernel likes, which `memmap2` does. A heap has addresses of its own: see [`mapping`](super::mapping).
 
+#![allow(unsafe_code)]
+
 use std::fs::File;
 use std::io;
 use std::mem::ManuallyDrop;

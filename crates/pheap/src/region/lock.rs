@@ -6,6 +6,8 @@
 //! a time, so it cannot be queued at all of them; instead it closes a [gate](Gate) at each, at which those wait who come and have nothing, be it to read, for a
 //! transaction or to collect.
 
+#![allow(unsafe_code)]
+
 use std::time::{Duration, Instant};
 
 use super::guard;

@@ -2,6 +2,8 @@
 //!
 //! Knows how a thread gets a region and lets go of it, whatever happens meanwhile. Must not know types, nor what a transaction does.
 
+#![allow(unsafe_code)]
+
 pub(crate) mod all;
 mod collect;
 mod group;

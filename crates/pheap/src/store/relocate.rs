@@ -12,6 +12,8 @@
 //! After a crash on the way the next opening does what is left, at whatever base it is mapped. Pointers outside of all listed ranges are
 //! left alone.
 
+#![allow(unsafe_code)]
+
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,5 +1,7 @@
 //! Taking pages for spans, giving them back, and making the file longer.
 
+#![allow(unsafe_code)]
+
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 

@@ -3,6 +3,8 @@
 //! A view is bounds-checked, and all accesses are atomic, so threads that read and write the same words at once see old words or new ones. Which of them belong together
 //! is the business of locks.
 
+#![allow(unsafe_code)]
+
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -3,6 +3,8 @@
 //! If a thread stores, passes [`light`] and loads, and another one stores, passes [`heavy`] and loads, then one of them sees the other's store. The heavy fence
 //! makes the system let each processor on which the process runs pass a fence, wherever it is (`membarrier(2)`).
 
+#![allow(unsafe_code)]
+
 /// Keeps the compiler from moving loads and stores across; the processor may.
 #[inline(always)]
 pub(super) fn light() {

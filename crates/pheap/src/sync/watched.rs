@@ -5,6 +5,8 @@
 //! met somebody: when it comes while another thread is inside, or when another comes while it is. To make that likely, it stays inside for a while,
 //! until somebody comes. What is noted does not depend on luck: a meeting is one that would have happened.
 
+#![allow(unsafe_code)]
+
 use std::panic::Location;
 use std::sync::PoisonError;
 use std::thread::ThreadId;

@@ -1,5 +1,7 @@
 //! The end of a transaction.
 
+#![allow(unsafe_code)]
+
 use super::context::{Context, Mode, doomed_error};
 use super::padded::Padded;
 use super::write_set::first_copies;

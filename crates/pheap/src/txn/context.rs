@@ -1,5 +1,7 @@
 //! The state of the open transaction of a region: which path it is on, and what it has touched.
 
+#![allow(unsafe_code)]
+
 use std::cell::Cell;
 use std::rc::Rc;
 

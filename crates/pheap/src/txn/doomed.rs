@@ -3,6 +3,8 @@
 //! `Index` cannot fail, so the transaction goes on, on copies in memory. A copy covers all that was ever written in one piece;
 //! accesses that overlap several copies merge them. Buffers are kept until the end, for references into them may be alive.
 
+#![allow(unsafe_code)]
+
 use std::collections::BTreeMap;
 
 use crate::units::PAGE;

@@ -12,6 +12,8 @@
 //! older generation, another log or another heap therefore has a wrong checksum, and so has a torn one. Making a new generation durable
 //! empties the log; nothing in it is overwritten before that.
 
+#![allow(unsafe_code)]
+
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug, holds};
 use crate::log::checksum;

@@ -1,5 +1,7 @@
 //! What a write does: into a copy, or in place behind the undo log; and the change from the one to the other.
 
+#![allow(unsafe_code)]
+
 use std::ops::Range;
 
 use super::context::{Context, Mode};

@@ -7,6 +7,8 @@
 //! 3. When that is durable, each log gets a new generation, also if there was nothing to do: a complete record may lie behind
 //!    a torn one, and must not come back to life.
 
+#![allow(unsafe_code)]
+
 use super::log::Log;
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};

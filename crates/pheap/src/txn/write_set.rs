@@ -2,6 +2,8 @@
 //!
 //! Its memory grows with what a transaction writes, and is given back after many transactions that write little.
 
+#![allow(unsafe_code)]
+
 mod entries;
 mod kept;
 mod widen;

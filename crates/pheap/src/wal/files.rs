@@ -1,5 +1,7 @@
 //! The files of a heap, as the operating system has them.
 
+#![allow(unsafe_code)]
+
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};

@@ -2,6 +2,8 @@
 //!
 //! An inner node has its own keys, which it gives up with the branch: so a key of an entry may be given up, whatever separates the leaves.
 
+#![allow(unsafe_code)]
+
 use super::head::{Head, LEAST};
 use super::node::{Branch, Child, INNER, Inner, Leaf};
 use crate::api::tx::Txn;

@@ -1,5 +1,7 @@
 //! Changing many entries.
 
+#![allow(unsafe_code)]
+
 use super::PBTreeMap;
 use super::node::{Child, Leaf};
 use super::range::{KeyRange, Span};

@@ -1,5 +1,7 @@
 //! Changing a map.
 
+#![allow(unsafe_code)]
+
 use super::PBTreeMap;
 use super::entry::Entry;
 use super::grow;

@@ -1,5 +1,7 @@
 //! A key's place in a map, which is there or not.
 
+#![allow(unsafe_code)]
+
 use super::PBTreeMap;
 use super::node::Leaf;
 use super::path::Path;

@@ -1,5 +1,7 @@
 //! Insertion, and what it splits.
 
+#![allow(unsafe_code)]
+
 use super::PBTreeMap;
 use super::node::{Child, Entry, INNER, Inner, LEAF, Leaf};
 use super::path::Path;

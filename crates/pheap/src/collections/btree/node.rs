@@ -9,6 +9,8 @@
 //! And for finding things: the codes are those of the keys, [`LEAST`] for a first child, and [`FREE`] in slots that are not in use; a separator is
 //! greater than all keys before it, and not greater than those below its child. Leaves without entries are found, but only after a panic.
 
+#![allow(unsafe_code)]
+
 use super::head::{FREE, Head, LEAST, Order, Scale};
 use crate::Persist;
 use crate::api::tx::Txn;

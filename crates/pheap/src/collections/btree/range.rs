@@ -1,5 +1,7 @@
 //! The entries between two keys.
 
+#![allow(unsafe_code)]
+
 use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 

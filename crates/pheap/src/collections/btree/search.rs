@@ -1,5 +1,7 @@
 //! Finding the place of a key.
 
+#![allow(unsafe_code)]
+
 use std::cmp::Ordering;
 
 use super::head::Head;

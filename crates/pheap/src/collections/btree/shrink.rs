@@ -3,6 +3,8 @@
 //! A node with less than a third of its slots in use is merged with a neighbour, if both fit into three quarters of a node; else it takes items from
 //! it. (Of leaves, that takes a new separator. If there is no memory for it, the leaf stays as it is: removal does not fail.)
 
+#![allow(unsafe_code)]
+
 use super::PBTreeMap;
 use super::node::{Child, Entry, INNER, Inner, Item, LEAF, Leaf, Near, Node};
 use super::path::Path;

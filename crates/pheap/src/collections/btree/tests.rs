@@ -1,5 +1,7 @@
 //! The inside of trees, with small nodes.
 
+#![allow(unsafe_code)]
+
 use std::cell::Cell;
 use std::cmp::Ordering;
 use std::collections::BTreeSet;

@@ -1,5 +1,7 @@
 //! Changing many entries of a map.
 
+#![allow(unsafe_code)]
+
 use std::borrow::Borrow;
 
 use super::find::{Absence, ask_for, find_hash};

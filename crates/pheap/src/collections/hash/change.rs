@@ -1,5 +1,7 @@
 //! Changing a map.
 
+#![allow(unsafe_code)]
+
 use super::entry::Entry;
 use super::find::{Absence, Home};
 use super::split::{At, drop_empty, hash_in, hash_of, make_room, new_bucket};

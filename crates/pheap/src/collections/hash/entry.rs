@@ -1,5 +1,7 @@
 //! The entry of a key, existing or vacant.
 
+#![allow(unsafe_code)]
+
 use super::find::{Absence, Home};
 use super::{HashKey, PHashMap};
 use crate::api::tx::Txn;

@@ -1,5 +1,7 @@
 //! Looking for a key.
 
+#![allow(unsafe_code)]
+
 use super::split::{At, hash_of};
 use super::table::{Bucket, Child, Pair, Root};
 use super::tags::{bits, preferred};

@@ -1,5 +1,7 @@
 //! The entries of a map, one after the other.
 
+#![allow(unsafe_code)]
+
 use std::marker::PhantomData;
 
 use super::find::Home;

@@ -1,6 +1,8 @@
 //! Making room for an entry: by dividing a bucket in two, as in R. Fagin, J. Nievergelt, N. Pippenger, H. R. Strong, "Extendible hashing: a fast
 //! access method for dynamic files", 1979; but the directory is a trie, each node of which grows by itself, so that no step is long.
 
+#![allow(unsafe_code)]
+
 use super::HashKey;
 use super::table::{Bucket, Child, Directory, FAN_OUT, Head, LEVEL, Leaf, Root};
 use super::tags::{ALL, Tags, bits};

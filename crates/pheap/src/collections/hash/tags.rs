@@ -1,5 +1,7 @@
 //! The tags of a bucket: 16 bits of the hash of each entry, all compared at once.
 
+#![allow(unsafe_code)]
+
 use crate::Persist;
 
 /// Entries of a bucket. Its tags, depth and pointer fill a cache line.

@@ -1,5 +1,7 @@
 //! The way from the root to a bucket.
 
+#![allow(unsafe_code)]
+
 use super::table::{Bucket, Child, Directory, FAN_OUT, Head, LEVEL, Leaf, Pair, Root};
 use crate::api::view::View;
 use crate::collections::buffer::{self, Slot};

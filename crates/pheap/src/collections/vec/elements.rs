@@ -3,6 +3,8 @@
 //! What must hold of a vector: its buffer has at least `len` slots, the first `len` of them have values, and no other pointer leads to the buffer. Only this file
 //! writes the two fields, and the slots.
 
+#![allow(unsafe_code)]
+
 use std::ops::RangeBounds;
 
 use crate::Persist;

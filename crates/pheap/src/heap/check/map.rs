@@ -2,6 +2,8 @@
 //!
 //! It shares nothing with the allocator and the collector, whose mistakes it is to find, and believes nothing that it reads.
 
+#![allow(unsafe_code)]
+
 use std::collections::HashMap;
 use std::fmt;
 use std::marker::PhantomData;

@@ -1,5 +1,6 @@
 //! What there is in a heap: read, recovered, and opened.
 
+#![allow(unsafe_code)]
 #![deny(clippy::wildcard_enum_match_arm)]
 
 use std::collections::{BTreeMap, HashMap, HashSet};

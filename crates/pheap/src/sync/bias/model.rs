@@ -1,5 +1,7 @@
 //! A biased lock in a model: nobody is inside with somebody else, what one has written the next one sees, and nobody waits for ever.
 
+#![allow(unsafe_code)]
+
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 

@@ -1,6 +1,8 @@
 //! Systems without the fence: filters of system calls stand for old kernels and for containers that forbid it. Each test is a process of its own, for a filter
 //! is never taken off.
 
+#![allow(unsafe_code)]
+
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus};
 use std::thread;

@@ -1,5 +1,7 @@
 //! The list of entries, which stay in memory when it is cleared.
 
+#![allow(unsafe_code)]
+
 use std::ops::{Deref, DerefMut};
 
 use super::Entry;

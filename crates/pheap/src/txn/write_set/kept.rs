@@ -4,6 +4,8 @@
 //! ones, and what is in them was stored before the last fence. A new copy would be of what was just stored behind it; and a load that takes more than one of these
 //! stores has written waits until they have left the processor's store queue, hence for the whole fence.
 
+#![allow(unsafe_code)]
+
 use super::{Entry, WriteSet};
 use crate::faults::{Bug, bug};
 

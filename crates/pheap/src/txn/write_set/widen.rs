@@ -2,6 +2,8 @@
 //!
 //! So a struct can be read after one of its fields was written by itself: `field!(shop.prices).push(tx, 1)`, then `tx[shop].prices.len()`.
 
+#![allow(unsafe_code)]
+
 use super::{Entry, MAX_OBJECT, PaddedCopy, Padding, WriteSet};
 use crate::txn::line_index::first_and_last;
 use crate::units::{LINE, copy_words};
