@@ -41,7 +41,7 @@ impl Rng {
     /// A number below `n`: the high half of a product, so there is no division in a timed loop.
     #[inline]
     pub fn scaled(&mut self, n: u64) -> u64 {
-        (u128::from(self.next_u64()) * u128::from(n) >> 64) as u64
+        ((u128::from(self.next_u64()) * u128::from(n)) >> 64) as u64
     }
 
     /// `true`, `of` times in 256.

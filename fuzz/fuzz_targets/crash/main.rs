@@ -9,9 +9,9 @@ use std::cell::RefCell;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use libfuzzer_sys::{fuzz_crossover, fuzz_mutator, fuzz_target, fuzzer_mutate};
-use pheap_testkit::Rng;
 use pheap_crash::steered::Words;
 use pheap_crash::{Script, Steered};
+use pheap_testkit::Rng;
 
 thread_local! {
     static STEERED: Steered = {

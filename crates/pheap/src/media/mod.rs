@@ -87,7 +87,7 @@ impl Medium {
         match self {
             Medium::Sim(sim, _) => sim.mapped(place),
             Medium::Synced(synced) => synced.set_copy(place),
-            _ => {}
+            Medium::Process | Medium::Pmem(_) | Medium::Wal(_) => {}
         }
     }
 }
@@ -205,9 +205,10 @@ impl Media {
     pub(crate) unsafe fn store(&self, dst: *mut u8, src: *const u8, len: usize) {
         may_panic();
         match &self.medium {
-            // SAFETY: both are valid for `len` bytes and apart, as the caller has promised.
             Medium::Sim(sim, _) => {
-                sim.store(dst, len, &mut || unsafe { dst.copy_from_nonoverlapping(src, len) })
+                // SAFETY: both are valid for `len` bytes and apart, as the caller has promised.
+                let copy = &mut || unsafe { dst.copy_from_nonoverlapping(src, len) };
+                sim.store(dst, len, copy);
             }
             // SAFETY: both are valid for `len` bytes and apart, as the caller has promised.
             Medium::Process | Medium::Pmem(_) | Medium::Wal(_) | Medium::Synced(_) => unsafe {

@@ -117,10 +117,10 @@ mod tests {
             taken.sort_unstable();
             assert!(taken.windows(2).all(|pair| pair[0].1 <= pair[1].0));
             let is_in_piece = |&(start, end): &(usize, usize)| {
-                let within = |piece: &Box<[MaybeUninit<Line>]>| {
-                    piece.as_ptr().addr() <= start && end <= piece.as_ptr().addr() + size_of_val(&**piece)
+                let within = |piece: &[MaybeUninit<Line>]| {
+                    piece.as_ptr().addr() <= start && end <= piece.as_ptr().addr() + size_of_val(piece)
                 };
-                buffer.pieces.iter().any(within)
+                buffer.pieces.iter().any(|piece| within(piece))
             };
             assert!(taken.iter().all(is_in_piece));
             buffer.clear();

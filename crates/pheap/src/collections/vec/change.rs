@@ -12,7 +12,7 @@ use crate::ptr::{P, bounds};
 /// Changing a vector.
 ///
 /// Whatever these return, a transaction that ends in an error leaves the vector as it was. Operations that may allocate fail with
-/// [`Error::OutOfSpace`] or [`Error::ReservationFull`] if the heap cannot grow, and with [`Error::TooLarge`]; then they have changed nothing.
+/// [`Error::OutOfSpace`](crate::Error::OutOfSpace) or [`Error::ReservationFull`](crate::Error::ReservationFull) if the heap cannot grow, and with [`Error::TooLarge`](crate::Error::TooLarge); then they have changed nothing.
 impl<'r, T: Persist<At<'r> = T>> P<'r, PVec<'r, T>> {
     /// Replaces element `index`, and returns the old one.
     ///
