@@ -177,31 +177,35 @@ impl<'r> P<'r, str> {
     }
 }
 
-macro_rules! pointers {
-    ($($nullable:literal $($option:ident)?),*) => {$(
-        // SAFETY: one word, without padding, that is described as a pointer, to the type that it has; the pointee changes its brand with the pointer. `P` is a `NonNull`
-        // inside, so `None` is the word 0.
-        unsafe impl<'r, T: Pointee + ?Sized> Persist for pointers!(@ $($option)? P<'r, T>) {
-            type At<'a> = pointers!(@ $($option)? P<'a, T::At<'a>>);
-            const PADDED: bool = false;
-            const POINTERS: bool = true;
+macro_rules! one_word {
+    (nullable: $nullable:literal) => {
+        const PADDED: bool = false;
+        const POINTERS: bool = true;
 
-            fn desc() -> &'static Desc {
-                const {
-                    let kind = Kind::Ptr { nullable: $nullable, to: T::desc };
-                    &Desc { name: Name::own("P"), args: &[], size: 8, align: 8, kind }
-                }
+        fn desc() -> &'static Desc {
+            const {
+                let kind = Kind::Ptr { nullable: $nullable, to: T::desc };
+                &Desc { name: Name::own("P"), args: &[], size: 8, align: 8, kind }
             }
-
-            #[inline(always)]
-            unsafe fn zero_padding(_: *mut Self) {}
         }
-    )*};
-    (@ Option $p:ty) => { Option<$p> };
-    (@ $p:ty) => { $p };
+
+        #[inline(always)]
+        unsafe fn zero_padding(_: *mut Self) {}
+    };
 }
 
-pointers!(false, true Option);
+// SAFETY: one word, without padding, that is described as a pointer, to the type that it has; the pointee changes its brand with the pointer.
+unsafe impl<'r, T: Pointee + ?Sized> Persist for P<'r, T> {
+    type At<'a> = P<'a, T::At<'a>>;
+    one_word!(nullable: false);
+}
+
+// SAFETY: as large as the pointer, for that is a `NonNull` inside, so `None` is the word 0; described as one that may be 0, to the type that it has. The pointee changes its
+// brand with the pointer.
+unsafe impl<'r, T: Pointee + ?Sized> Persist for Option<P<'r, T>> {
+    type At<'a> = Option<P<'a, T::At<'a>>>;
+    one_word!(nullable: true);
+}
 
 /// A pointer to a field of an object: `field!(p.name)`, or `field!(p.inner.name)`, for a `p: P<T>`. An expression goes into parentheses:
 /// `field!((tx[p].next).name)`.

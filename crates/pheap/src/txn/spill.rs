@@ -8,6 +8,8 @@ use super::context::Context;
 use super::word_map::BLOCK;
 use super::write_set::first_copies;
 
+/// Looks at copies, for each of the most that there may be, after which a transaction leaves them: a few for each copy cost less than the fence that it may need then.
+const LOOKS: usize = 8;
 /// Copies in each block that make them dense: with fewer, a program that goes through an object once is better off with the copies.
 const CLOSE: usize = 16;
 /// Bits of the table of blocks.
@@ -19,7 +21,7 @@ impl Context {
     /// Notes that a copy was found. Whether the transaction is better off without copies from here on: these looks have cost about as much as the spill.
     #[inline(always)]
     pub(super) fn looks_again(&mut self) -> bool {
-        self.granularity.note_again() == 2 * self.most_copies && self.can_spill()
+        self.granularity.note_again() == LOOKS * self.most_copies && self.can_spill()
     }
 
     /// Whether a transaction that wants one more copy than the write set takes is to have it; then there is room for it.
@@ -149,7 +151,7 @@ mod tests {
     fn copies_that_are_looked_at_again_and_again_are_left() {
         let dir = tempfile::tempdir().unwrap();
         let (_heap, root) = heap(&dir);
-        let enough: u32 = 2 * 8192;
+        let enough = (LOOKS * 8192) as u32;
         root.txn(|tx, p| {
             let [a, b] = [0, ITEMS / 2].map(|i| tx[p].unwrap().at(i));
             (tx[a], tx[b]) = (0, 0);
