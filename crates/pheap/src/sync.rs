@@ -33,9 +33,24 @@ pub(crate) use model::{AtomicBool, AtomicU64};
 #[cfg(not(all(test, pheap_loom)))]
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64};
 
-pub(crate) use parking_lot::lock_api::{
-    RawRwLock as RawLock, RawRwLockRecursive as RawLockRecursive, RawRwLockTimed as RawLockTimed,
-};
+pub(crate) use parking_lot::lock_api::{RawRwLock as RawLock, RawRwLockTimed as RawLockTimed};
+
+/// Locks that a thread may share that holds others, or this one, already.
+pub(crate) trait RawLockRecursive {
+    /// Shares the lock, as soon as nobody has it alone: also if somebody waits to have it alone.
+    fn lock_shared_recursive(&self);
+}
+
+impl RawLockRecursive for parking_lot::RawRwLock {
+    #[inline(always)]
+    fn lock_shared_recursive(&self) {
+        use parking_lot::lock_api::{RawRwLockRecursive as _, RawRwLockRecursiveTimed as _};
+        // Who is parked is woken when the lock is let go of. But the next writer may have come first, and wait for others that share the lock; and these may wait for
+        // this thread, in another region. So it looks again: it may share the lock with them.
+        const AGAIN: std::time::Duration = std::time::Duration::from_millis(1);
+        while !(self.try_lock_shared_recursive() || self.try_lock_shared_recursive_for(AGAIN)) {}
+    }
+}
 
 /// What those use who wait for the owner of a [bias](bias::Bias). Never watched: while locks are, there is no owner.
 #[cfg(all(test, pheap_loom))]

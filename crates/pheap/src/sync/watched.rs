@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use parking_lot::lock_api;
 use parking_lot::lock_api::{RawMutex as _, RawRwLock as _};
 
+use super::RawLockRecursive;
 use crate::faults::mutant;
 use crate::faults::mutant::{Kind, Mutation};
 
@@ -312,31 +313,20 @@ unsafe impl lock_api::RawRwLock for RawRwLock {
     }
 }
 
-// SAFETY: as above.
-unsafe impl lock_api::RawRwLockRecursive for RawRwLock {
+impl RawLockRecursive for RawRwLock {
     #[inline]
     #[track_caller]
     fn lock_shared_recursive(&self) {
+        let now = || lock_api::RawRwLockRecursive::try_lock_shared_recursive(&self.lock);
         let wait = || {
-            self.lock.lock_shared_recursive();
+            RawLockRecursive::lock_shared_recursive(&self.lock);
             true
         };
-        self.watch.take(Access::Shared, Location::caller(), || self.lock.try_lock_shared_recursive(), wait);
-    }
-
-    #[inline]
-    #[track_caller]
-    fn try_lock_shared_recursive(&self) -> bool {
-        self.watch.take(
-            Access::Shared,
-            Location::caller(),
-            || self.lock.try_lock_shared_recursive(),
-            || false,
-        )
+        self.watch.take(Access::Shared, Location::caller(), now, wait);
     }
 }
 
-// SAFETY: as above.
+// SAFETY: the lock within does it, in time; what is watched changes nothing.
 unsafe impl lock_api::RawRwLockTimed for RawRwLock {
     type Duration = Duration;
     type Instant = Instant;

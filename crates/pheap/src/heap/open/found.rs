@@ -56,6 +56,10 @@ impl<'a> Found<'a> {
         let mut view = if options.read_only { View::Private } else { place.first_view() };
         let base = options.base.filter(|_| !moves_twice(options, &header));
         let mut mapping = place.reserve(base, &header, view)?;
+        if !options.read_only {
+            // Before a page is looked at: where the disk is full, a hole that is mapped ends the process. No byte changes.
+            place.fill(&header)?;
+        }
         if tail.ranges().next().is_some() {
             // A mapping that stores go to must not show what is not in the file.
             view = View::Private;

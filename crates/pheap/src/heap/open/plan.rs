@@ -58,7 +58,6 @@ impl Plan<'_> {
             }
             return contents.recover(Medium::Process);
         };
-        place.fill(&contents.header)?;
         if let Some(disk) = place.disk()
             && contents.header.in_use == Use::Wal
         {
