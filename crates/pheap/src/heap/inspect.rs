@@ -90,9 +90,7 @@ impl Heap {
             arenas: tables.arenas.len() as u64,
             in_use: match header.in_use {
                 Use::Closed => None,
-                Use::Process => Some(Durability::Process),
-                Use::Pmem => Some(Durability::Pmem),
-                Use::Wal | Use::Prepared => Some(Durability::Wal),
+                Use::In(medium) => Some(Durability::of(medium)),
             },
             offered: self.inner().mapping.file().map(offered),
             types: tables.types.types.len() as u64,

@@ -27,7 +27,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::media::{Counters, MediumKind};
+use crate::media::Counters;
 use crate::os::file_lock::OpenFile;
 use crate::region::Region;
 use crate::store::{Store, Tables};
@@ -144,11 +144,7 @@ impl Heap {
 
     /// Which crashes committed transactions survive; never [`Durability::Auto`].
     pub fn durability(&self) -> Durability {
-        match self.inner.medium.kind() {
-            MediumKind::Process => Durability::Process,
-            MediumKind::Pmem => Durability::Pmem,
-            MediumKind::Wal | MediumKind::Synced => Durability::Wal,
-        }
+        Durability::of(self.inner.medium.kind())
     }
 
     /// The file, unless the heap is in memory or read-only.

@@ -1,6 +1,7 @@
 //! How to open a heap.
 
 use crate::error::{Error, Result};
+use crate::media::MediumKind;
 use crate::tuning::Tuning;
 use crate::units::PAGE;
 use crate::wal::SyncPolicy;
@@ -23,6 +24,16 @@ pub enum Durability {
     Wal,
     /// Survives the end of the process at any instant (`kill -9`, abort, panic), but not of the machine.
     Process,
+}
+
+impl Durability {
+    pub(super) fn of(medium: MediumKind) -> Durability {
+        match medium {
+            MediumKind::Process => Durability::Process,
+            MediumKind::Pmem => Durability::Pmem,
+            MediumKind::Wal | MediumKind::Synced => Durability::Wal,
+        }
+    }
 }
 
 /// Options for opening or creating a heap.

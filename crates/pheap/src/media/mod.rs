@@ -59,6 +59,31 @@ pub(crate) enum MediumKind {
     Synced,
 }
 
+impl MediumKind {
+    /// The number in headers of heaps, which is not 0.
+    pub(crate) fn number(self) -> u64 {
+        match self {
+            MediumKind::Process => 1,
+            MediumKind::Pmem => 2,
+            MediumKind::Wal => 3,
+            MediumKind::Synced => 4,
+        }
+    }
+
+    pub(crate) fn from_number(number: u64) -> Option<MediumKind> {
+        let all = [MediumKind::Process, MediumKind::Pmem, MediumKind::Wal, MediumKind::Synced];
+        all.into_iter().find(|kind| kind.number() == number)
+    }
+
+    /// Whether a power failure may leave a torn heap.
+    pub(crate) fn is_torn_by_power_failure(self) -> bool {
+        match self {
+            MediumKind::Process => true,
+            MediumKind::Pmem | MediumKind::Wal | MediumKind::Synced => false,
+        }
+    }
+}
+
 impl Medium {
     pub(crate) fn kind(&self) -> MediumKind {
         match self {

@@ -11,7 +11,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug, holds};
-use crate::media::Media;
+use crate::media::{Media, MediumKind};
 use crate::os::identity::Identity;
 use crate::store::words::Words;
 use crate::units::{HEADER_SIZE, PAGE};
@@ -34,12 +34,15 @@ const END_OF_ADDRESSES: u64 = 1 << 47;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
     Closed,
-    Process,
-    Pmem,
-    /// The newest transactions are in the write-ahead log.
-    Wal,
-    /// It was being made ready for such a log, in its file.
-    Prepared,
+    /// On such a medium. With `Wal`, the newest transactions are in the log; with `Synced`, it was being made ready for a log, in its file.
+    In(MediumKind),
+}
+
+impl Use {
+    /// Whether a power failure may have left it torn.
+    pub(crate) fn is_torn_by_power_failure(self) -> bool {
+        matches!(self, Use::In(medium) if medium.is_torn_by_power_failure())
+    }
 }
 
 /// The content of a slot.
@@ -80,7 +83,7 @@ impl Header {
             salt: self.salt,
             id: self.log,
             nonce: self.log_nonce,
-            in_use: self.in_use == Use::Wal,
+            in_use: self.in_use == Use::In(MediumKind::Wal),
             mapped: self.mapped,
             reserved: self.reserved,
         }
@@ -101,10 +104,7 @@ impl Header {
         (w[14], w[15]) = (self.boot as u64, (self.boot >> 64) as u64);
         w[16] = match self.in_use {
             Use::Closed => 0,
-            Use::Process => 1,
-            Use::Pmem => 2,
-            Use::Wal => 3,
-            Use::Prepared => 4,
+            Use::In(medium) => medium.number(),
         };
         w[17] = self.types;
         (w[18], w[19]) = self.live_slots;
@@ -142,11 +142,9 @@ impl Header {
             boot: u128::from(w[14]) | u128::from(w[15]) << 64,
             in_use: match w[16] {
                 0 => Use::Closed,
-                1 => Use::Process,
-                2 => Use::Pmem,
-                3 => Use::Wal,
-                4 => Use::Prepared,
-                other => return Err(Error::corrupt(format!("the header says {other} for how it is in use"))),
+                number => Use::In(MediumKind::from_number(number).ok_or_else(|| {
+                    Error::corrupt(format!("the header says {number} for how it is in use"))
+                })?),
             },
             types: w[17],
             live_slots: (w[18], w[19]),
@@ -304,7 +302,7 @@ pub(super) mod tests {
             salt: 99,
             bases: vec![1 << 44],
             boot: 5,
-            in_use: Use::Pmem,
+            in_use: Use::In(MediumKind::Pmem),
             types: 4096,
             live_slots: (8192, 80),
             log: 3,

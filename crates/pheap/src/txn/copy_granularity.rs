@@ -33,6 +33,11 @@ impl CopyGranularity {
         self.again
     }
 
+    /// Counts from one on again.
+    pub(crate) fn begin_again(&mut self) {
+        self.again = 1;
+    }
+
     /// Notes that there is a copy of a part only of what was looked at.
     #[cold]
     pub(crate) fn note_part(&mut self) {

@@ -42,6 +42,10 @@ impl Found {
         self.entries.iter().map(|&entry| unsafe { &*entry })
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
     /// What is going to be written, in this order.
     pub(crate) fn ranges(&self) -> impl Iterator<Item = Range<'_>> {
         self.entries().flat_map(ranges)

@@ -21,7 +21,17 @@ impl Context {
     /// Notes that a copy was found. Whether the transaction is better off without copies from here on: these looks have cost about as much as the spill.
     #[inline(always)]
     pub(super) fn looks_again(&mut self) -> bool {
-        self.granularity.note_again() == LOOKS * self.most_copies && self.can_spill()
+        self.granularity.note_again() >= LOOKS * self.most_copies && self.is_left()
+    }
+
+    /// Whether copies that were looked at so often are left. If there is no room for an undo log, this is asked again after as many looks.
+    #[cold]
+    fn is_left(&mut self) -> bool {
+        let can_spill = self.can_spill();
+        if !can_spill {
+            self.granularity.begin_again();
+        }
+        can_spill
     }
 
     /// Whether a transaction that wants one more copy than the write set takes is to have it; then there is room for it.

@@ -15,7 +15,7 @@ use crate::heap::close::Workers;
 use crate::heap::collections::Collections;
 use crate::heap::options::Options;
 use crate::heap::{Heap, HeapInner};
-use crate::media::{Media, Medium, MediumKind};
+use crate::media::{Media, Medium};
 use crate::os::file_lock::OpenFile;
 use crate::os::fork;
 use crate::os::identity::{Identity, boot_id};
@@ -141,9 +141,18 @@ impl Contents {
         Ok(Recovered { contents, medium, media, pages })
     }
 
+    /// Reads a heap again that was written again: what was read first may have been in the page cache only. Its log is empty.
+    pub(super) fn read_again(self, backing: Backing) -> Result<Contents> {
+        let Contents { mut mapping, header, .. } = self;
+        mapping.show(backing);
+        Contents::read(mapping, header, &WalTail::default())
+    }
+
     /// Maps the same heap in another way, where it is or at another place.
     pub(super) fn show(mut self, target: Option<Mapping>, backing: Backing) -> Result<Contents> {
         if let Some(target) = target {
+            // What was found in the logs lies in the mapping that goes.
+            assert!(self.logged.is_empty(), "a heap is recovered before it moves to another place");
             self.mapping = target;
         }
         self.mapping.show(backing);
@@ -302,12 +311,7 @@ fn mark_in_use(
     if mapping.is_read_only() {
         return Ok(());
     }
-    header.in_use = match medium.kind() {
-        MediumKind::Process => Use::Process,
-        MediumKind::Pmem => Use::Pmem,
-        MediumKind::Wal => Use::Wal,
-        MediumKind::Synced => Use::Prepared,
-    };
+    header.in_use = Use::In(medium.kind());
     if let Some(wal) = medium.wal() {
         (header.log, header.log_nonce) = (wal.id(), wal.nonce());
     }

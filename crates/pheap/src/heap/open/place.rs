@@ -139,10 +139,10 @@ impl Place for InFile<'_> {
         let named = header.identity.file_system;
         let same_boot =
             is_same_boot(header.boot, boot) || is_tmpfs(&self.file) && named != 0 && named == now.file_system;
-        if header.identity.is_other(&now, same_boot, header.in_use == Use::Process) {
+        if header.identity.is_other(&now, same_boot, header.in_use.is_torn_by_power_failure()) {
             return Err(Error::Copied { path: self.path.to_owned() });
         }
-        if header.in_use != Use::Process || same_boot || options.verify {
+        if !header.in_use.is_torn_by_power_failure() || same_boot || options.verify {
             Ok(())
         } else if header.boot == 0 || boot == 0 {
             Err(Error::BootUnknown { path: self.path.to_owned() })

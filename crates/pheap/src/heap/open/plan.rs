@@ -12,7 +12,7 @@ use super::wal;
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
 use crate::heap::options::Options;
-use crate::media::{Medium, SyncedFile};
+use crate::media::{Medium, MediumKind, SyncedFile};
 use crate::os::file_system::is_tmpfs;
 use crate::os::mapping::Mapping;
 use crate::os::storage::Disk;
@@ -46,7 +46,8 @@ impl<'a> Surveyed<'a> {
 impl Plan<'_> {
     /// Makes of the file what the plan says.
     pub(super) fn recover(self) -> Result<Recovered> {
-        let Plan { surveyed: Surveyed { options, place, tail, view, mut contents }, chosen, target } = self;
+        let Plan { surveyed: Surveyed { options, place, tail, mut view, mut contents }, chosen, target } =
+            self;
         let Some(chosen) = chosen else {
             // What a killed process has left may be in the page cache only, and what is shown must not be lost.
             if tail.transactions() > 0
@@ -59,9 +60,10 @@ impl Plan<'_> {
             return contents.recover(Medium::Process);
         };
         if let Some(disk) = place.disk()
-            && contents.header.in_use == Use::Wal
+            && contents.header.in_use == Use::In(MediumKind::Wal)
         {
             wal::settle(&mut contents.header, &**disk, &tail)?;
+            contents.live = None;
         }
         let path = place.path().display();
         match chosen {
@@ -72,8 +74,12 @@ impl Plan<'_> {
                     if !sync && !bug(Bug::TrustHeader) {
                         // One that was prepared for a log relies on all of its file; but a file in memory outlives no power failure.
                         let in_memory = place.file().is_some_and(|file| is_tmpfs(file));
-                        let whole = contents.header.in_use == Use::Prepared && !in_memory;
+                        let whole = contents.header.in_use == Use::In(MediumKind::Synced) && !in_memory;
                         wal::make_durable(&**disk, &contents.header, whole)?;
+                        if whole {
+                            view = View::Shared { sync };
+                            contents = contents.read_again(place.backing(view))?;
+                        }
                     }
                     wal::retire_old_log(&mut contents.header, &**disk)?;
                 }
@@ -91,7 +97,11 @@ impl Plan<'_> {
                 let disk = place.disk().expect("where a log was chosen, there is a disk");
                 let at = target.as_ref().unwrap_or(&contents.mapping).base().addr() as u64;
                 if contents.header.in_use != Use::Closed || contents.header.bases != [at] {
-                    wal::make_durable(&**disk, &contents.header, contents.header.in_use != Use::Closed)?;
+                    let whole = contents.header.in_use != Use::Closed;
+                    wal::make_durable(&**disk, &contents.header, whole)?;
+                    if whole {
+                        contents = contents.read_again(place.backing(View::Synced))?;
+                    }
                     contents = prepare(place, disk, contents, None)?;
                     if target.is_some() {
                         contents = prepare(place, disk, contents, target)?;

@@ -17,7 +17,7 @@ use crate::os::mapping::{Backing, Mapping};
 use crate::os::storage::Disk;
 use crate::sim::disk::SimDisk;
 use crate::sim::{Sim, Source, Tuning};
-use crate::store::header::{Header, Use};
+use crate::store::header::Header;
 use crate::store::relocate;
 use crate::units::HEADER_SIZE;
 use crate::wal::write_again;
@@ -150,7 +150,10 @@ impl Place for OnDisk {
     fn check_use(&self, options: &Options, header: &Header) -> Result<()> {
         check_length(path(), self.0.data().len(), header)?;
         // Each opening is of another boot, but for those that are told that it is not.
-        if header.in_use == Use::Process && !options.verify { Err(Error::NotClosed) } else { Ok(()) }
+        if header.in_use.is_torn_by_power_failure() && !options.verify {
+            return Err(Error::NotClosed);
+        }
+        Ok(())
     }
 
     fn choose(&self, options: &Options) -> Result<Chosen> {

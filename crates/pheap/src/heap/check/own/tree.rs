@@ -2,7 +2,7 @@
 
 use super::{SlotOps, strange};
 use crate::heap::check::plan::{Op, Parts};
-use crate::heap::check::rule::{Tree, TreeChild, array, field, number, pointer};
+use crate::heap::check::rule::{Tree, TreeChild, array, field, number, pointer, pointer_at};
 use crate::heap::check::trace::{Reached, Tracer};
 use crate::layout::Shape;
 use crate::layout::desc::Prim;
@@ -68,7 +68,7 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
     fn node_type(&self, ty: u32) -> Option<Node<'m>> {
         let layout = self.layout(ty);
         let (slots, slot, count) = array(layout, &["slots"])?;
-        let (order, _, in_order) = array(layout, &["head", "order", "slots"])?;
+        let (order, number_of_slot, in_order) = array(layout, &["head", "order", "slots"])?;
         let Parts::Sized(ops) = &self.map.plans[ty as usize].as_ref()?.parts else { return None };
         let ops = ops.iter().find_map(|op| match op {
             Op::Repeat { at, ops, .. } if *at == slots => Some(ops.as_slice()),
@@ -82,14 +82,15 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
                     Op::Slot { at, ops, .. } if *at == separator => Some(ops.as_slice()),
                     _ => None,
                 });
-                let (leaves, _, _) = array(layout, &["near"]).filter(|near| near.2 == count)?;
+                let (leaves, leaf, near) = array(layout, &["near"])?;
+                pointer_at(0, leaf).filter(|_| near == count)?;
                 let inner = pointer(item, &["inner"])?.at;
                 Some(Branch { leaves, inner, separator, ops: of_separator.unwrap_or_default() })
             }
             _ => None,
         };
         let len = number(layout, &["head", "order", "len"], Prim::U64)?;
-        (in_order == count && count < 256).then_some(Node {
+        (in_order == count && count < 256 && number_of_slot.size == 1).then_some(Node {
             len,
             order,
             count,

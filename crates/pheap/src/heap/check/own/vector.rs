@@ -23,6 +23,9 @@ impl<L: Fn(u64) -> Option<bool>> Tracer<'_, L> {
         }
         let Some(buffer) = buffer else { return Ok(()) };
         let Parts::Slice { header, stride, ops } = self.parts(&buffer) else { return Err(super::strange()) };
+        if is_text && *stride != 1 {
+            return Err(super::strange());
+        }
         let slots = SlotOps::of(ops);
         if !slots.any.is_empty() {
             for i in 0..capacity {
