@@ -1,7 +1,6 @@
 //! The persistent types of the programs, and how they are read.
 
 use std::collections::HashMap;
-use std::hash::{Hash, Hasher};
 
 use pheap::{Heap, P, Persist, Report, Root, View, field};
 
@@ -58,28 +57,11 @@ pub type Handles = HashMap<String, Found>;
 /// Nodes that a list can have at most; a longer one is a circle.
 const MAX_NODES: usize = 1000;
 
-/// Reads the address of a pointer, which hashes as just that.
-#[derive(Default)]
-struct Address(u64);
-
-impl Hasher for Address {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, _: &[u8]) {
-        unreachable!("a key hashes as an address");
-    }
-
-    fn write_usize(&mut self, address: usize) {
-        self.0 = address as u64;
-    }
-}
-
-fn address<T: ?Sized>(p: P<'_, T>) -> u64 {
-    let mut address = Address::default();
-    p.key().hash(&mut address);
-    address.finish()
+/// The number behind `mark` in what something says of itself: the one place where that tells an address.
+fn said(what: &impl std::fmt::Debug, mark: &str) -> u64 {
+    let text = format!("{what:?}");
+    let hex = text.rsplit(mark).next().and_then(|rest| rest.split(|c: char| !c.is_ascii_hexdigit()).next());
+    hex.and_then(|hex| u64::from_str_radix(hex, 16).ok()).expect("an address")
 }
 
 /// The pointers of a root: its slice, the large object, and the list.
@@ -95,7 +77,7 @@ pub(crate) struct Places {
 impl Places {
     /// Checks that an object can be at `p`, so that it can be looked at.
     pub(crate) fn add<T: ?Sized>(&mut self, what: &str, p: P<'_, T>, bytes: u64) -> Result<(), String> {
-        let start = address(p);
+        let start = said(&p, "(0x");
         if !start.is_multiple_of(8) || start < self.heap.start || bytes > self.heap.end.saturating_sub(start)
         {
             return Err(format!("{what} is at {start:#x}, outside of the heap"));
@@ -177,10 +159,7 @@ impl Places {
 
 /// Where the heap is mapped.
 pub fn base(heap: &Heap) -> u64 {
-    // The one place where a heap says so.
-    let text = format!("{heap:?}");
-    let at = text.split("mapped_at: 0x").nth(1).and_then(|rest| rest.split([',', ' ', '}']).next());
-    at.and_then(|hex| u64::from_str_radix(hex, 16).ok()).expect("a heap says where it is mapped")
+    said(heap, "mapped_at: 0x")
 }
 
 /// The root with this name. Finding one takes long, for its type is compared, so handles are kept.

@@ -41,37 +41,6 @@ impl Totals {
             r#"{{"images":{images},"points":{points},"programs":{programs},"seconds":{seconds:.1},"failures":{failures}}}"#
         )
     }
-
-    fn fields(&mut self) -> [&mut u64; 10] {
-        let Totals {
-            programs,
-            points,
-            images,
-            examined,
-            deep,
-            duplicates,
-            wal_programs,
-            faults,
-            wal_images,
-            failures,
-        } = self;
-        [programs, points, images, examined, deep, duplicates, wal_programs, faults, wal_images, failures]
-    }
-
-    fn with(mut self, mut other: Totals, both: fn(u64, u64) -> u64) -> Totals {
-        self.fields().into_iter().zip(other.fields()).for_each(|(one, other)| *one = both(*one, *other));
-        self
-    }
-
-    /// What was done since `before`.
-    pub fn since(self, before: Totals) -> Totals {
-        self.with(before, |now, before| now - before)
-    }
-
-    /// What was done in both.
-    pub fn plus(self, other: Totals) -> Totals {
-        self.with(other, |one, other| one + other)
-    }
 }
 
 impl fmt::Display for Totals {
@@ -162,9 +131,7 @@ impl fmt::Display for Failure {
         write!(
             f,
             "  replay: cargo run --release -p pheap-crash -- --program \"{}\" --limits {} --seed {}",
-            self.program,
-            self.limits.text(),
-            self.limits.seed
+            self.program, self.limits.name, self.limits.seed
         )
     }
 }

@@ -40,7 +40,7 @@ struct Opened {
 /// Opens an image at `base`. Tries so many subsets at each point on the way.
 fn open(image: &[u64], base: u64, breadth: Breadth, seed: u64) -> Result<Opened, String> {
     let sim = Arc::new(Sim::new(image.to_vec()));
-    let options = Options::new().arena_size(64 << 10).reserve(1 << 30).base(base);
+    let options = Options::new().arena_size(64 << 10).reserve(16 << 20).base(base);
     sim.acknowledge(0);
     let heap = catching(|| options.simulate(&sim).map_err(|error| format!("opening fails: {error}")))?;
     sim.acknowledge(1);
@@ -209,7 +209,7 @@ fn a_disk_fails_while_relocations_are_completed() {
     let (image, state, base) = full_list();
     let content = Content::Memory(image, Vec::new()).on_disk();
     for durability in [Durability::Wal, Durability::Process] {
-        let options = Options::new().arena_size(64 << 10).reserve(1 << 30).base(base).durability(durability);
+        let options = Options::new().arena_size(64 << 10).reserve(16 << 20).base(base).durability(durability);
         let mut openings = 0;
         for after in 0.. {
             let medium = Medium::new(content.clone());

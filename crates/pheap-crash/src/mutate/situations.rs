@@ -114,7 +114,7 @@ impl Situation {
 
     /// A thread looks at a root, in some way, while what another one has committed is being synced. What it has seen it must not tell before.
     fn waits(self, start: Start) -> Result<(), String> {
-        let Content::Disk(image, _) = start.content.on_disk() else { unreachable!("it is one now") };
+        let image = start.content.image();
         let disk = Arc::new(SimDisk::new(image));
         let heap = options(Setting { wal: true, ..Setting::default() }, None)
             .simulate_disk(&disk)
@@ -239,7 +239,7 @@ fn must_hold(content: Content, state: &State) -> Result<(), String> {
 
 /// The file of a heap is in the page cache only, and what it was before is on the disk: nothing.
 fn unsynced(start: Start) -> Result<(), String> {
-    let Content::Disk(image, _) = start.content.on_disk() else { unreachable!("it is one now") };
+    let image = start.content.image();
     let nothing = DiskImage { data: vec![0; image.data.len()], log: None };
     let written = differences(File::Data, &nothing.data, &image.data);
     let before = Content::Disk(nothing, written);

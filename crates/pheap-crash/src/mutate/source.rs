@@ -1,9 +1,6 @@
 //! The sites that the source of `pheap` has, and what it says about mutants that survive.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-
-use pheap::sim::mutant::{Kind, Mutation, Site};
+use pheap::sim::mutant::{Kind, Site};
 
 /// Calls that are sites, and what they ask for. Text before the parenthesis, with as much of the receiver as tells them from other calls.
 const CALLS: &[(&str, &[Kind])] = &[
@@ -114,22 +111,12 @@ pub struct Source {
 
 impl Source {
     /// Reads it.
-    ///
-    /// # Errors
-    /// If it is not there.
-    pub fn read() -> Result<Source, String> {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let mut paths = Vec::new();
-        list(&root.join("crates/pheap/src"), &mut paths)?;
-        paths.sort();
+    pub fn read() -> Source {
         let mut source = Source { sites: Vec::new(), helpers: Vec::new(), files: Vec::new() };
-        for path in paths {
-            let text = fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-            let name = path.strip_prefix(&root).expect("it is below the root").display().to_string();
-            let lines = text.lines().map(str::to_owned).collect();
-            source.add(name, lines);
+        for (name, text) in pheap_testkit::sources(concat!(env!("CARGO_MANIFEST_DIR"), "/../pheap/src")) {
+            source.add(format!("crates/pheap/src/{name}"), text.lines().map(str::to_owned).collect());
         }
-        Ok(source)
+        source
     }
 
     fn add(&mut self, file: String, lines: Vec<String>) {
@@ -216,11 +203,6 @@ impl Source {
             (mutation == what && of.is_none_or(|of| of == kind.name())).then(|| text.trim().to_owned())
         })
     }
-
-    /// [`argument`](Source::argument) for a mutant of a site.
-    pub fn why(&self, site: &Site, mutation: Mutation) -> Option<String> {
-        self.argument(site.file, site.line, site.kind, mutation.name())
-    }
 }
 
 /// The number of the line behind the block whose head is at `head`.
@@ -234,26 +216,13 @@ fn end_of_block(lines: &[String], head: usize) -> usize {
     (head..lines.len()).find(|&i| lines[i] == end).map_or(lines.len(), |i| i + 1)
 }
 
-fn list(folder: &Path, into: &mut Vec<PathBuf>) -> Result<(), String> {
-    let error = |e: std::io::Error| format!("{}: {e}", folder.display());
-    for entry in fs::read_dir(folder).map_err(error)? {
-        let path = entry.map_err(error)?.path();
-        if path.is_dir() {
-            list(&path, into)?;
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            into.push(path);
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn each_helper_is_in_the_list_of_calls() {
-        let source = Source::read().unwrap();
+        let source = Source::read();
         assert!(source.helpers.len() > 20, "{:?}", source.helpers);
         // What only other helpers call.
         let inner = ["append_with_room", "lock", "read", "take_exclusive", "wait_exclusive", "write"];

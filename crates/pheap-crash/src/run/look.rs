@@ -80,15 +80,13 @@ impl Run {
 
     /// Checks that the heap is sound in itself.
     pub fn check(&self) -> Result<(), String> {
-        self.check_report(catching(|| self.heap().check().map_err(|error| error.to_string()))?)
+        self.check_settled(None)
     }
 
     /// The same, by what a check has said since the heap was last changed, if there was one.
     pub fn check_settled(&self, report: Option<Report>) -> Result<(), String> {
-        report.map_or_else(|| self.check(), |report| self.check_report(report))
-    }
-
-    fn check_report(&self, report: Report) -> Result<(), String> {
+        let check = || catching(|| self.heap().check().map_err(|error| error.to_string()));
+        let report = report.map_or_else(check, Ok)?;
         let objects: u64 = self.state.roots.values().map(|root| root.objects(&[])).sum();
         let owned = owned(&report);
         if !report.is_clean() || report.objects != objects + owned {

@@ -7,7 +7,7 @@ use pheap::sim::disk::{DiskImage, SimDisk};
 use pheap::{Durability, Error, Heap, Options, Root};
 
 use super::{Start, crash_everywhere, must_hold, record};
-use crate::medium::{Content, Medium, Moment};
+use crate::medium::{Medium, Moment};
 use crate::model::State;
 use crate::objects::handle;
 use crate::program::{One, Setting};
@@ -89,7 +89,7 @@ pub(super) fn foreign_log(files: &[(Vec<u8>, Vec<u8>)]) -> Result<(), String> {
 
 /// Two copies of a heap, each in use: their logs have the same number.
 pub(super) fn twins(start: Start) -> Result<(), String> {
-    let Content::Disk(closed, _) = start.content.on_disk() else { unreachable!("it is one now") };
+    let closed = start.content.image();
     let setting = options(Setting { wal: true, ..Setting::default() }, None);
     let in_use = |copy: u32| {
         let disk = Arc::new(SimDisk::new(closed.clone()));

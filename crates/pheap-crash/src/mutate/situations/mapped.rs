@@ -27,7 +27,7 @@ pub(super) fn explore([_, _, closed, crashed]: &Ready) -> Result<(), String> {
         ("a closed heap that moves", closed, Some(ELSEWHERE)),
         ("a heap that was not closed", crashed, None),
     ] {
-        let Content::Disk(image, _) = content.clone().on_disk() else { unreachable!("it is one now") };
+        let image = content.clone().image();
         for after in 0.. {
             let wrong = |error| format!("{what}, of which sync {after} fails: {error}");
             let disk = disk(image.clone());
