@@ -355,73 +355,64 @@ impl Explorer {
         if (bits.0 >> 8).is_multiple_of(self.limits.after_every) {
             return self.go_on(run, bits, false).map(drop);
         }
-        if run.exists(Which::A) {
-            run.one(One::Replace, Which::A).map_err(after)?;
-        }
-        run.collect_all().map_err(after)?;
+        let collect = |run: &mut Run| {
+            run.one_if_there(One::Replace, Which::A)?;
+            run.collect_all()
+        };
+        collect(&mut run).map_err(after)?;
         run.finish()?;
         Ok(())
     }
 
     /// Runs a few transactions on a heap that was recovered, crashes again, and looks at what is left. `all`: and collects, and runs a few more.
     fn go_on(&mut self, mut run: Run, bits: Bits, all: bool) -> Result<Trace, Wrong> {
-        // What is done next must find logs and pages in good order: a short transaction, and sometimes allocations or a long one.
-        let more = [One::Push, One::Many, One::Overlap, One::Big, One::Grow, One::Stuff, One::Replace]
-            .get((bits.0 >> 1 & 15) as usize)
-            .copied();
-        // Sometimes at once, when nothing but recovery has been made durable.
-        let (first, more) = if bits.all(50..51) { (more, None) } else { (None, more) };
-        if let Some(first) = first
-            && run.exists(Which::A)
-        {
-            run.one(first, Which::A).map_err(after)?;
-        }
-        for which in [Which::A, Which::B] {
-            if run.exists(which) {
-                run.one(One::Set, which).map_err(after)?;
-            }
-        }
-        if let Some(more) = more
-            && run.exists(Which::A)
-        {
-            run.one(more, Which::A).map_err(after)?;
-        }
-        run.use_collections((bits.0 >> 46) as usize).map_err(after)?;
-        if run.exists(Which::A) && !run.exists(Which::B) {
-            // Its creation or removal was cut short, so there may be pages that have just been cleared.
-            run.one(One::Push, Which::A).map_err(after)?;
-            run.op(Op::Change(Change::Create)).map_err(after)?;
-        }
-        let setting = run.setting();
-        if setting.lazy {
-            run.op(Op::Change(Change::Sync)).map_err(after)?;
-        }
-        let mut ends = vec![(run.state().clone(), run.durable())];
-        if all || bits.all(36..37) {
-            run.check().map_err(after)?;
-            run.collect_all().map_err(after)?;
-            // What was garbage is used again.
-            for one in [One::Stuff, One::Replace] {
-                if run.exists(Which::A) {
-                    run.one(one, Which::A).map_err(after)?;
-                }
-            }
-            if run.is_on_disk() {
-                let how = if bits.all(45..46) { Change::Checkpoint } else { Change::Sync };
-                run.op(Op::Change(how)).map_err(after)?;
-            }
-            ends.push((run.state().clone(), run.durable()));
-        }
+        let ends = use_it(&mut run, bits, all).map_err(after)?;
         let trace = run.finish()?;
         for (expected, end) in ends {
-            let opened =
-                Run::open(Opening::silent(Setting::default()), end, Some(expected), 4).and_then(Run::finish);
-            opened.map_err(|error| {
+            let how = Opening::silent(Setting::default());
+            Run::open(how, end, Some(expected), 4).and_then(Run::finish).map_err(|error| {
                 format!("after a recovery, transactions that were acknowledged and another crash, {error}")
             })?;
         }
         Ok(trace)
     }
+}
+
+/// Uses a heap that was recovered. Returns what it should hold then, at one or two moments, and what is durable of it.
+fn use_it(run: &mut Run, bits: Bits, all: bool) -> Result<Vec<(State, Content)>, String> {
+    // What is done next must find logs and pages in good order: a short transaction, and sometimes allocations or a long one.
+    let more = [One::Push, One::Many, One::Overlap, One::Big, One::Grow, One::Stuff, One::Replace]
+        .get((bits.0 >> 1 & 15) as usize)
+        .copied();
+    // Sometimes at once, when nothing but recovery has been made durable.
+    let (first, more) = if bits.all(50..51) { (more, None) } else { (None, more) };
+    first.map_or(Ok(()), |first| run.one_if_there(first, Which::A))?;
+    run.one_if_there(One::Set, Which::A)?;
+    run.one_if_there(One::Set, Which::B)?;
+    more.map_or(Ok(()), |more| run.one_if_there(more, Which::A))?;
+    run.use_collections((bits.0 >> 46) as usize)?;
+    if run.exists(Which::A) && !run.exists(Which::B) {
+        // Its creation or removal was cut short, so there may be pages that have just been cleared.
+        run.one(One::Push, Which::A)?;
+        run.op(Op::Change(Change::Create))?;
+    }
+    if run.setting().lazy {
+        run.op(Op::Change(Change::Sync))?;
+    }
+    let mut ends = vec![(run.state().clone(), run.durable())];
+    if all || bits.all(36..37) {
+        run.check()?;
+        run.collect_all()?;
+        // What was garbage is used again.
+        run.one_if_there(One::Stuff, Which::A)?;
+        run.one_if_there(One::Replace, Which::A)?;
+        if run.is_on_disk() {
+            let how = if bits.all(45..46) { Change::Checkpoint } else { Change::Sync };
+            run.op(Op::Change(how))?;
+        }
+        ends.push((run.state().clone(), run.durable()));
+    }
+    Ok(ends)
 }
 
 fn after(error: String) -> String {

@@ -1,5 +1,6 @@
 //! The persistent types of the programs, and how they are read.
 
+use crate::report::Said;
 use std::collections::HashMap;
 
 use pheap::{Heap, P, Persist, Report, Root, View, field};
@@ -236,9 +237,9 @@ pub fn see(heap: &Heap, handles: &mut Handles) -> Result<Seen, String> {
     let mut seen = Seen::default();
     for info in heap.roots() {
         let name = &info.name;
-        let found = found(heap, handles, name).map_err(|error| error.to_string())?;
+        let found = found(heap, handles, name).said()?;
         if found.has_shelf() && seen.report.is_none() {
-            let report = heap.check().map_err(|error| error.to_string())?;
+            let report = heap.check().said()?;
             if !report.is_clean() {
                 return Err(format!("a check of the heap says: {report}"));
             }
@@ -253,7 +254,7 @@ pub fn see(heap: &Heap, handles: &mut Handles) -> Result<Seen, String> {
                 shelf::read(&mut places, name, view, field!(p.shelf), state)
             }),
         };
-        seen.state.roots.insert(info.name, read.map_err(|error| error.to_string())??);
+        seen.state.roots.insert(info.name, read.said()??);
     }
     places.check_apart()?;
     Ok(seen)

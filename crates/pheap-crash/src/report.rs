@@ -7,6 +7,18 @@ use crate::explore::Limits;
 use crate::medium::Moment;
 use crate::program::Program;
 
+/// Errors as texts.
+pub(crate) trait Said<T> {
+    /// The error as what it says.
+    fn said(self) -> Result<T, String>;
+}
+
+impl<T, E: fmt::Display> Said<T> for Result<T, E> {
+    fn said(self) -> Result<T, String> {
+        self.map_err(|error| error.to_string())
+    }
+}
+
 /// What was done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Totals {

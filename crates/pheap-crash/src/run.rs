@@ -58,28 +58,28 @@ pub struct Trace {
 impl Trace {
     /// The states that may be found when the power has failed at this point.
     pub fn allowed(&self, point: &Moment) -> &[State] {
-        let (acknowledged, safe) = point.acknowledged();
-        self.states(safe, if point.at() == ACKNOWLEDGEMENT { acknowledged } else { acknowledged + 1 })
+        self.states(point.acknowledged().1, point)
     }
 
     /// The states that may be found when the process was killed there: when all that is pending was written, or before the last of that, but after
     /// the point before, at which so many steps had been acknowledged.
     pub fn allowed_when_killed(&self, point: &Moment, all: bool, before: usize) -> &[State] {
-        let (acknowledged, _) = point.acknowledged();
-        let from = if all { acknowledged } else { before };
-        self.states(from, if point.at() == ACKNOWLEDGEMENT { acknowledged } else { acknowledged + 1 })
+        self.states(if all { point.acknowledged().0 } else { before }, point)
     }
 
     /// The states that may be found when the power fails after such a process, before the heap is opened again.
     pub fn allowed_after_kill(&self, point: &Moment, before: usize) -> &[State] {
-        let (acknowledged, safe) = point.acknowledged();
-        self.states(
-            safe.min(before),
-            if point.at() == ACKNOWLEDGEMENT { acknowledged } else { acknowledged + 1 },
-        )
+        self.states(point.acknowledged().1.min(before), point)
     }
 
-    fn states(&self, first: usize, last: usize) -> &[State] {
+    /// All points.
+    pub fn moments(self) -> Vec<Moment> {
+        self.phases.into_iter().flat_map(|phase| phase.points).map(|(point, _)| point).collect()
+    }
+
+    /// From the state after the `first` step on, to that after the step that was running at this point, if one was.
+    fn states(&self, first: usize, point: &Moment) -> &[State] {
+        let last = point.acknowledged().0 + usize::from(point.at() != ACKNOWLEDGEMENT);
         &self.states[first..=last.min(self.states.len() - 1)]
     }
 }
@@ -452,6 +452,11 @@ impl Run {
         });
         self.held[which as usize] = held;
         result.and_then(|()| self.look_at_held())
+    }
+
+    /// One on a root, if there is such a root.
+    pub fn one_if_there(&mut self, what: One, which: Which) -> Result<(), String> {
+        if self.exists(which) { self.one(what, which) } else { Ok(()) }
     }
 
     /// Whether the first node of the list is one of those that are held.

@@ -9,5 +9,9 @@ pub fn this_thread() -> i32 {
 /// Whether a thread of this process sleeps. One that only has no processor does not.
 pub fn sleeps(thread: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).unwrap_or_default();
+    says_asleep(&stat)
+}
+
+pub(crate) fn says_asleep(stat: &str) -> bool {
     stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('S'))
 }

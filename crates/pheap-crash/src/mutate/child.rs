@@ -1,5 +1,6 @@
 //! The search for a program that notices a mutant, and the process that it happens in.
 
+use crate::report::Said;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{self, Command, Stdio};
@@ -165,7 +166,7 @@ impl Child {
                     break Verdict::Killed { program, why: "it goes on for ever (hang)".to_owned() };
                 }
                 Err(RecvTimeoutError::Disconnected) => {
-                    let status = self.process.wait().map_err(|e| e.to_string())?;
+                    let status = self.process.wait().said()?;
                     let why = format!("the process ends with {status}");
                     if programs == 0 {
                         return Err(format!("{}: {why}", self.mutant));

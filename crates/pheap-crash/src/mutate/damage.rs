@@ -215,11 +215,9 @@ impl Damage {
             if collect {
                 run.collect_all()?;
             }
-            if run.exists(Which::A) {
-                run.one(One::Push, Which::A)?;
-                run.one(One::Stuff, Which::A)?;
-                run.check()?;
-            }
+            run.one_if_there(One::Push, Which::A)?;
+            run.one_if_there(One::Stuff, Which::A)?;
+            run.check()?;
         }
         run.finish().map(|_| ())
     }

@@ -25,6 +25,7 @@ pub mod score;
 pub mod situations;
 pub mod source;
 
+use crate::report::Said;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -122,7 +123,7 @@ pub fn run(args: &Args) -> Result<bool, String> {
         return Ok(true);
     }
     let started = Instant::now();
-    let runner = std::env::current_exe().map_err(|e| e.to_string())?;
+    let runner = std::env::current_exe().said()?;
     let (cases, source) = (programs::all()?, Source::read());
     let reached = explore_all(&cases)?;
     let seconds = started.elapsed().as_secs_f64();

@@ -4,6 +4,7 @@ use super::{MAP_CHURN, Run};
 use crate::objects::{found, store};
 use crate::ops::collections;
 use crate::program::{One, Op, Shelved, Which};
+use crate::report::Said;
 
 impl Run {
     /// A transaction on the collections of one root.
@@ -56,7 +57,7 @@ impl Run {
     fn has_shelf(&mut self, which: Which) -> Result<bool, String> {
         let heap = self.heap.as_ref().expect("it is open");
         let found = found(heap, &mut self.handles, &Run::name(&self.state, which));
-        Ok(found.map_err(|error| error.to_string())?.has_shelf())
+        Ok(found.said()?.has_shelf())
     }
 
     /// Gives a root collections, if it has none. Crashes in the midst of that are explored where it is an operation of its own.

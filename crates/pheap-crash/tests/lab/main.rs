@@ -8,3 +8,7 @@ mod random;
 mod seeded;
 mod steered;
 mod wal;
+
+/// An image takes hundreds of small allocations.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
