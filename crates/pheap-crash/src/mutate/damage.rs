@@ -157,7 +157,12 @@ pub fn explore_copy(program: &Program, explorer: &Explorer) -> Result<(), String
         return Err("there is nothing to damage".to_owned());
     };
     let disk = matches!(phase.start, Content::Disk(..));
-    let heap = Heap { image: phase.start.image(), disk, state };
+    let left = match phase.start {
+        // Of a memory, only what is durable.
+        Content::Memory(words, _) => Content::Memory(words, Vec::new()),
+        disk => disk,
+    };
+    let heap = Heap { image: left.image(), disk, state };
     for number in [2, 6, 63] {
         let bit = (newest_slot(&heap.image.data) + number * 8) * 8 + 3;
         Damage::Header
