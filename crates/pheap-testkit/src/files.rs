@@ -69,7 +69,8 @@ pub fn sources(folder: impl AsRef<Path>) -> Vec<(String, String)> {
             }
         }
     }
-    found.sort();
+    // As paths: a folder comes before the file of the same name.
+    found.sort_by(|(one, _), (other, _)| Path::new(one).cmp(Path::new(other)));
     found
 }
 
