@@ -10,13 +10,15 @@ use crate::medium::{Content, Moment, Snapshot};
 use crate::model::State;
 use crate::program::{Change, One, Op, Program, Setting, Which};
 use crate::report::{Crash, Failure, Totals};
-use crate::run::{Ready, Run, Trace, calls, ready, run};
+use crate::run::{Opening, Ready, Run, Trace, calls, ready, run};
 use crate::subset::Breadth;
 use pheap_testkit::rng::{Rng, mix};
 
 /// How thoroughly to explore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
+    /// What they are called: those of this name, or more than others.
+    pub name: &'static str,
     /// Subsets at each point of a program.
     pub breadth: Breadth,
     /// Subsets at each point of a recovery.
@@ -30,83 +32,42 @@ pub struct Limits {
 }
 
 impl Limits {
+    fn new(
+        name: &'static str,
+        breadth: [usize; 3],
+        nested: [usize; 3],
+        after_every: u64,
+        seed: u64,
+    ) -> Limits {
+        let of = |[exhaustive, corners, random]: [usize; 3]| Breadth { exhaustive, corners, random };
+        Limits { name, breadth: of(breadth), nested: of(nested), after_every, deep_every: 64, seed }
+    }
+
     /// For a first look, and for many programs.
     pub fn quick(seed: u64) -> Limits {
-        Limits {
-            breadth: Breadth { exhaustive: 3, corners: 2, random: 6 },
-            nested: Breadth { exhaustive: 1, corners: 0, random: 1 },
-            after_every: 2,
-            deep_every: 64,
-            seed,
-        }
+        Limits::new("quick", [3, 2, 6], [1, 0, 1], 2, seed)
     }
 
     /// For some programs.
     pub fn wide(seed: u64) -> Limits {
-        Limits {
-            breadth: Breadth { exhaustive: 8, corners: 8, random: 16 },
-            nested: Breadth { exhaustive: 3, corners: 2, random: 4 },
-            after_every: 4,
-            deep_every: 64,
-            seed,
-        }
+        Limits::new("wide", [8, 8, 16], [3, 2, 4], 4, seed)
     }
 
     /// For one program, or for a night: all images of a point, up to 2^14.
     pub fn thorough(seed: u64) -> Limits {
-        Limits {
-            breadth: Breadth { exhaustive: 14, corners: 32, random: 128 },
-            nested: Breadth { exhaustive: 4, corners: 4, random: 6 },
-            after_every: 2,
-            deep_every: 64,
-            seed,
-        }
+        Limits::new("thorough", [14, 32, 128], [4, 4, 6], 2, seed)
     }
 
-    fn numbers(&self) -> [u64; 8] {
-        let Limits { breadth, nested, after_every, deep_every, .. } = *self;
-        let of = |Breadth { exhaustive, corners, random }| [exhaustive.into(), corners as u64, random as u64];
-        let ([a, b, c], [d, e, f]) = (of(breadth), of(nested));
-        [a, b, c, d, e, f, after_every, deep_every]
-    }
-
-    /// All but the seed, as a text.
-    pub fn text(self) -> String {
-        match NAMED.iter().find(|(_, limits)| limits(self.seed) == self) {
-            Some((name, _)) => (*name).to_owned(),
-            None => self.numbers().map(|number| number.to_string()).join(","),
-        }
-    }
-
-    /// What [`text`](Self::text) has said.
+    /// Those with this name.
     ///
     /// # Errors
-    /// A message, if that is neither a name nor eight numbers.
-    pub fn parse(text: &str, seed: u64) -> Result<Limits, String> {
-        if let Some((_, limits)) = NAMED.iter().find(|(name, _)| *name == text) {
-            return Ok(limits(seed));
-        }
-        let numbers: Option<Vec<u64>> = text.split(',').map(|part| part.trim().parse().ok()).collect();
-        let Some([a, b, c, d, e, f, after_every, deep_every]) = numbers.as_deref() else {
-            let names = NAMED.map(|(name, _)| name).join(", ");
-            return Err(format!("{text:?} is none of {names}, nor eight numbers"));
-        };
-        let breadth = |exhaustive: &u64, corners: &u64, random: &u64| Breadth {
-            exhaustive: *exhaustive as u32,
-            corners: *corners as usize,
-            random: *random as usize,
-        };
-        let (breadth, nested) = (breadth(a, b, c), breadth(d, e, f));
-        let limits = Limits { breadth, nested, after_every: *after_every, deep_every: *deep_every, seed };
-        if limits.after_every == 0 || limits.deep_every == 0 {
-            return Err("the last two numbers say: one in so many".to_owned());
-        }
-        Ok(limits)
+    /// A message, if there are none.
+    pub fn named(name: &str, seed: u64) -> Result<Limits, String> {
+        let all = [Limits::quick(seed), Limits::wide(seed), Limits::thorough(seed)];
+        let found = all.into_iter().find(|limits| limits.name == name);
+        found.ok_or_else(|| format!("{name:?} is none of quick, wide, thorough"))
     }
 }
-
-type Named = (&'static str, fn(u64) -> Limits);
-const NAMED: [Named; 3] = [("quick", Limits::quick), ("wide", Limits::wide), ("thorough", Limits::thorough)];
 
 /// What is known of an image.
 #[derive(Debug, Clone, Copy)]
@@ -276,7 +237,7 @@ impl Explorer {
                     continue;
                 }
                 self.totals.points += 1;
-                self.crowded = (CROWD..=breadth.exhaustive as usize).contains(&point.pending());
+                self.crowded = (CROWD..=breadth.exhaustive).contains(&point.pending());
                 let mut rng = Rng::new(&[seeds, &[number as u64, at as u64]].concat());
                 let first = if point.acknowledged().0 == 0 { first } else { &[] };
                 let allowed = Allowed::new(trace.allowed(point), first);
@@ -312,7 +273,8 @@ impl Explorer {
         killed: Option<&[State]>,
         level: Level,
     ) -> ControlFlow<(Wrong, Vec<bool>, bool)> {
-        let (changes, hash) = image.choose(point, chosen, killed.is_some());
+        let hash = image.hash(point, chosen, killed.is_some());
+        let left = || image.left(point, chosen, killed.is_some());
         let deep = match level {
             Level::Program => hash.is_multiple_of(self.limits.deep_every),
             Level::Recovery => false,
@@ -323,12 +285,12 @@ impl Explorer {
             return ControlFlow::Continue(());
         }
         let first = killed.unwrap_or(&[]);
-        let wrong = match self.recover(image.with(&changes), hash, deep, level, first) {
+        let wrong = match self.recover(left(), hash, deep, level, first) {
             Ok(state) if allowed.digests.contains(&state) => {
                 self.known.insert(hash, Known { state, deep });
                 return ControlFlow::Continue(());
             }
-            Ok(_) => match Run::open_silently(Setting::default(), image.with(&changes), None, 2) {
+            Ok(_) => match Run::open(Opening::silent(Setting::default()), left(), None, 2) {
                 Ok(run) => Wrong::from(not_allowed(allowed.states, run.state())),
                 Err(error) => Wrong::from(error),
             },
@@ -363,7 +325,7 @@ impl Explorer {
             return Ok(state.digest());
         }
         let setting = Setting { moved: bits.all(34..37), ..Setting::default() };
-        let mut run = Run::begin(setting, image, level.generation())?;
+        let mut run = Run::begin(Opening::silent(setting), image, level.generation())?;
         let outcome = run.digest();
         if let Some(&state) = self.examined.get(&outcome)
             && !bits.all(48..52)
@@ -388,77 +350,69 @@ impl Explorer {
     /// Opens what a recovery has left once more, and goes on with it.
     fn examine(&mut self, left: Content, state: State, bits: Bits, level: Level) -> Result<(), Wrong> {
         let setting = bits.setting(matches!(left, Content::Disk(..)));
-        let mut run = Run::open_silently(setting, left, Some(state), level.generation())
+        let mut run = Run::open(Opening::silent(setting), left, Some(state), level.generation())
             .map_err(|error| format!("after a recovery and another crash, {error}"))?;
         if (bits.0 >> 8).is_multiple_of(self.limits.after_every) {
             return self.go_on(run, bits, false).map(drop);
         }
-        if run.exists(Which::A) {
-            run.one(One::Replace, Which::A).map_err(after)?;
-        }
-        run.collect_all().map_err(after)?;
+        let collect = |run: &mut Run| {
+            run.one_if_there(One::Replace, Which::A)?;
+            run.collect_all()
+        };
+        collect(&mut run).map_err(after)?;
         run.finish()?;
         Ok(())
     }
 
     /// Runs a few transactions on a heap that was recovered, crashes again, and looks at what is left. `all`: and collects, and runs a few more.
     fn go_on(&mut self, mut run: Run, bits: Bits, all: bool) -> Result<Trace, Wrong> {
-        // What is done next must find logs and pages in good order: a short transaction, and sometimes allocations or a long one.
-        let more = [One::Push, One::Many, One::Overlap, One::Big, One::Grow, One::Stuff, One::Replace]
-            .get((bits.0 >> 1 & 15) as usize)
-            .copied();
-        // Sometimes at once, when nothing but recovery has been made durable.
-        let (first, more) = if bits.all(50..51) { (more, None) } else { (None, more) };
-        if let Some(first) = first
-            && run.exists(Which::A)
-        {
-            run.one(first, Which::A).map_err(after)?;
-        }
-        for which in [Which::A, Which::B] {
-            if run.exists(which) {
-                run.one(One::Set, which).map_err(after)?;
-            }
-        }
-        if let Some(more) = more
-            && run.exists(Which::A)
-        {
-            run.one(more, Which::A).map_err(after)?;
-        }
-        run.use_collections((bits.0 >> 46) as usize).map_err(after)?;
-        if run.exists(Which::A) && !run.exists(Which::B) {
-            // Its creation or removal was cut short, so there may be pages that have just been cleared.
-            run.one(One::Push, Which::A).map_err(after)?;
-            run.op(Op::Change(Change::Create)).map_err(after)?;
-        }
-        let setting = run.setting();
-        if setting.lazy {
-            run.op(Op::Change(Change::Sync)).map_err(after)?;
-        }
-        let mut ends = vec![(run.state().clone(), run.durable())];
-        if all || bits.all(36..37) {
-            run.check().map_err(after)?;
-            run.collect_all().map_err(after)?;
-            // What was garbage is used again.
-            for one in [One::Stuff, One::Replace] {
-                if run.exists(Which::A) {
-                    run.one(one, Which::A).map_err(after)?;
-                }
-            }
-            if run.is_on_disk() {
-                let how = if bits.all(45..46) { Change::Checkpoint } else { Change::Sync };
-                run.op(Op::Change(how)).map_err(after)?;
-            }
-            ends.push((run.state().clone(), run.durable()));
-        }
+        let ends = use_it(&mut run, bits, all).map_err(after)?;
         let trace = run.finish()?;
         for (expected, end) in ends {
-            let opened = Run::open_silently(Setting::default(), end, Some(expected), 4).and_then(Run::finish);
-            opened.map_err(|error| {
+            let how = Opening::silent(Setting::default());
+            Run::open(how, end, Some(expected), 4).and_then(Run::finish).map_err(|error| {
                 format!("after a recovery, transactions that were acknowledged and another crash, {error}")
             })?;
         }
         Ok(trace)
     }
+}
+
+/// Uses a heap that was recovered. Returns what it should hold then, at one or two moments, and what is durable of it.
+fn use_it(run: &mut Run, bits: Bits, all: bool) -> Result<Vec<(State, Content)>, String> {
+    // What is done next must find logs and pages in good order: a short transaction, and sometimes allocations or a long one.
+    let more = [One::Push, One::Many, One::Overlap, One::Big, One::Grow, One::Stuff, One::Replace]
+        .get((bits.0 >> 1 & 15) as usize)
+        .copied();
+    // Sometimes at once, when nothing but recovery has been made durable.
+    let (first, more) = if bits.all(50..51) { (more, None) } else { (None, more) };
+    first.map_or(Ok(()), |first| run.one_if_there(first, Which::A))?;
+    run.one_if_there(One::Set, Which::A)?;
+    run.one_if_there(One::Set, Which::B)?;
+    more.map_or(Ok(()), |more| run.one_if_there(more, Which::A))?;
+    run.use_collections((bits.0 >> 46) as usize)?;
+    if run.exists(Which::A) && !run.exists(Which::B) {
+        // Its creation or removal was cut short, so there may be pages that have just been cleared.
+        run.one(One::Push, Which::A)?;
+        run.op(Op::Change(Change::Create))?;
+    }
+    if run.setting().lazy {
+        run.op(Op::Change(Change::Sync))?;
+    }
+    let mut ends = vec![(run.state().clone(), run.durable())];
+    if all || bits.all(36..37) {
+        run.check()?;
+        run.collect_all()?;
+        // What was garbage is used again.
+        run.one_if_there(One::Stuff, Which::A)?;
+        run.one_if_there(One::Replace, Which::A)?;
+        if run.is_on_disk() {
+            let how = if bits.all(45..46) { Change::Checkpoint } else { Change::Sync };
+            run.op(Op::Change(how))?;
+        }
+        ends.push((run.state().clone(), run.durable()));
+    }
+    Ok(ends)
 }
 
 fn after(error: String) -> String {

@@ -4,14 +4,16 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use pheap_crash::progress::Progress;
 use pheap_crash::schedule::{Faults, Kind, Place, STAGES, Stage, fingerprint};
 use pheap_crash::shrink::shrink;
-use pheap_crash::{Explorer, Limits, Program, Totals};
+use pheap_crash::{Explorer, Limits, Program};
 use pheap_testkit::Rng;
 
 /// How long a shorter program is sought after a failure.
 const SHRINK: Duration = Duration::from_secs(20);
+
+/// After so many failures, that is enough.
+const FAILURES: u64 = 5;
 
 /// When to stop.
 #[derive(Debug, Clone, Copy)]
@@ -27,14 +29,11 @@ pub(crate) struct Lab {
     explorer: Explorer,
     started: Instant,
     seed: u64,
-    most_failures: u64,
-    verbose: bool,
 }
 
 impl Lab {
-    /// Stops after `most_failures`.
-    pub(crate) fn new(explorer: Explorer, seed: u64, most_failures: u64, verbose: bool) -> Lab {
-        Lab { explorer, started: Instant::now(), seed, most_failures, verbose }
+    pub(crate) fn new(explorer: Explorer, seed: u64) -> Lab {
+        Lab { explorer, started: Instant::now(), seed }
     }
 
     /// What was done, as a line of JSON.
@@ -53,13 +52,7 @@ impl Lab {
     }
 
     fn explore_one(&mut self, program: &Program, last_only: bool) {
-        let before = self.explorer.totals();
-        let result = self.explorer.explore(program, last_only);
-        let done = self.explorer.totals().since(before);
-        if self.verbose {
-            println!("{program}  ({} points, {} images)", done.points, done.images);
-        }
-        if let Err(failure) = result {
+        if let Err(failure) = self.explorer.explore(program, last_only) {
             let first = failure.program.clone();
             let failure = shrink(&self.explorer, failure, SHRINK);
             println!("{failure}");
@@ -96,33 +89,31 @@ impl Lab {
         failing.iter().for_each(|program| self.explore_one(program, false));
     }
 
-    /// Explores the programs of the schedule.
+    /// Explores the programs of the schedule. How far that has come is in a file.
     ///
     /// # Errors
-    /// If the file with the progress cannot be read or written.
+    /// If it cannot be written.
     pub(crate) fn run(&mut self, until: Until, path: &Path) -> io::Result<()> {
-        let fingerprint = fingerprint(self.seed);
-        let mut so_far = Progress { fingerprint, ..Progress::default() };
+        let (fingerprint, mut place) = (fingerprint(self.seed), Place::default());
         if let Until::Time(_) = until {
-            match Progress::read(path, fingerprint)? {
-                Some(found) => so_far = found,
+            match Place::read(path, fingerprint) {
+                Some(found) => place = found,
                 None => println!("from the beginning: {} says nothing about this schedule", path.display()),
             }
         }
-        let mut place = so_far.place;
         while let Some(stage) = STAGES.get(place.stage) {
-            let before = (self.explorer.totals(), Instant::now());
+            let (before, started) = (self.explorer.totals(), Instant::now());
             let (len, next) = self.stage(stage, place, until);
-            let done = self.explorer.totals().since(before.0);
+            let done = self.explorer.totals();
             let of = len.map_or("programs".to_owned(), |len| format!("of {len} programs"));
             println!(
                 "{:?}: {} {of}, with failing calls {}: {} points, {} images, {:.1} s",
                 stage.kind,
                 next.program - place.program,
-                done.programs,
-                done.points,
-                done.images,
-                before.1.elapsed().as_secs_f64()
+                done.programs - before.programs,
+                done.points - before.points,
+                done.images - before.images,
+                started.elapsed().as_secs_f64()
             );
             let ends = len == Some(next.program);
             place = if ends { Place { stage: place.stage + 1, program: 0 } } else { next };
@@ -130,25 +121,8 @@ impl Lab {
                 break;
             }
         }
-        let totals = self.explorer.totals();
-        println!("{totals}");
-        let all = Progress {
-            fingerprint,
-            place,
-            done: so_far.done.plus(totals),
-            time: so_far.time + self.started.elapsed(),
-        };
-        if so_far.done != Totals::default() {
-            println!(
-                "with what was done before: {} programs, {} points, {} images, {} failures, {} s",
-                all.done.programs,
-                all.done.points,
-                all.done.images,
-                all.done.failures,
-                all.time.as_secs()
-            );
-        }
-        all.write(path)
+        println!("{}", self.explorer.totals());
+        place.write(path, fingerprint)
     }
 
     /// Explores programs of a stage from a place on. Returns how many it has, if there is an end, and the place after the last one that was explored.
@@ -167,7 +141,7 @@ impl Lab {
 
     fn is_over(&self, until: Until) -> bool {
         let totals = self.explorer.totals();
-        totals.failures >= self.most_failures
+        totals.failures >= FAILURES
             || match until {
                 Until::Images(images) => totals.images >= images,
                 Until::Time(time) => self.started.elapsed() >= time,

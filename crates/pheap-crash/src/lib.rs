@@ -22,7 +22,7 @@
 //! | [`image`], [`disk_image`], [`subset`] | what a crash leaves behind |
 //! | [`explore`] | crashing everywhere |
 //! | [`steered`] | crashing where an input says |
-//! | [`schedule`], [`progress`] | which programs are explored in which order, and how far that has come |
+//! | [`schedule`] | which programs are explored in which order, and how far that has come |
 //! | [`shrink`] | the shortest program that fails |
 //! | [`report`] | figures and failures |
 //! | [`seeded`] | bugs that the explorer must find |
@@ -43,7 +43,6 @@ mod named;
 pub mod objects;
 pub mod ops;
 pub mod program;
-pub mod progress;
 pub mod report;
 pub mod run;
 pub mod schedule;

@@ -2,7 +2,7 @@
 
 mod lab;
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -29,13 +29,10 @@ struct Args {
     /// From where the last run stopped, for so long.
     #[arg(long, value_name = "SECONDS", conflicts_with = "quick")]
     long: Option<u64>,
-    /// Where that is kept.
-    #[arg(long, value_name = "FILE", default_value = "target/pheap-crash.progress")]
-    progress: PathBuf,
     /// Explore this program only, all of it: "pin: push a; both; kill", or "wal fail-log-sync-1: push a".
     #[arg(long, value_name = "TEXT", conflicts_with_all = ["quick", "long", "images"])]
     program: Option<Program>,
-    /// How thoroughly to explore it: quick, wide, thorough, or the numbers that a failure says.
+    /// How thoroughly to explore it: quick, wide or thorough.
     #[arg(long, value_name = "LIMITS", default_value = "thorough")]
     limits: String,
     /// For what is random.
@@ -44,12 +41,6 @@ struct Args {
     /// Switch on a bug.
     #[arg(long, value_name = "NAME", value_parser = seeded::parse)]
     bug: Option<pheap::sim::Bug>,
-    /// Stop after so many failures.
-    #[arg(long, value_name = "N", default_value_t = 5)]
-    failures: u64,
-    /// Print each program.
-    #[arg(long, short)]
-    verbose: bool,
 }
 
 #[derive(Subcommand, Debug)]
@@ -58,6 +49,8 @@ enum Command {
     Mutate(mutate::Args),
 }
 
+/// How far a run has come.
+const PROGRESS: &str = "target/pheap-crash.progress";
 /// Images of a quick run.
 const QUICK: u64 = 1_000_000;
 
@@ -66,9 +59,9 @@ const QUICK: u64 = 1_000_000;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn explore(args: &Args) -> Result<bool, String> {
-    let explorer = Explorer::new(Limits::parse(&args.limits, args.seed)?)?;
+    let explorer = Explorer::new(Limits::named(&args.limits, args.seed)?)?;
     let _seeded = args.bug.map(Seeded::new);
-    let mut lab = Lab::new(explorer, args.seed, args.failures, args.verbose);
+    let mut lab = Lab::new(explorer, args.seed);
     if let Some(program) = &args.program {
         lab.explore(program);
     } else {
@@ -76,7 +69,7 @@ fn explore(args: &Args) -> Result<bool, String> {
             (Some(seconds), _) => Until::Time(Duration::from_secs(seconds)),
             (None, images) => Until::Images(images.unwrap_or(QUICK)),
         };
-        lab.run(until, &args.progress).map_err(|e| format!("{}: {e}", args.progress.display()))?;
+        lab.run(until, Path::new(PROGRESS)).map_err(|e| format!("{PROGRESS}: {e}"))?;
     }
     println!("{}", lab.json());
     Ok(lab.has_failed())

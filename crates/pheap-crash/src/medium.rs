@@ -45,14 +45,29 @@ impl Content {
         }
     }
 
+    /// The files of a disk that has all this, durably. Of a heap in memory, there is no log.
+    pub fn image(self) -> DiskImage {
+        match self {
+            Content::Memory(..) => DiskImage { data: bytes(&self.words()), log: None },
+            Content::Disk(mut image, pending) => {
+                pending.iter().for_each(|change| image.apply(change));
+                image
+            }
+        }
+    }
+
     /// A disk with a heap that was in memory, durably, and no log.
     pub fn on_disk(self) -> Content {
         match self {
-            Content::Memory(..) => {
-                Content::Disk(DiskImage { data: bytes(&self.words()), log: None }, Vec::new())
-            }
+            Content::Memory(..) => Content::Disk(self.image(), Vec::new()),
             disk => disk,
         }
+    }
+
+    /// A memory with this content.
+    pub fn of_bytes(bytes: &[u8]) -> Content {
+        let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
+        Content::Memory(bytes.chunks_exact(8).map(word).collect(), Vec::new())
     }
 
     /// A disk with a heap that was mapped from it and changed from `self` to `now` by a process that was killed: nothing of that is durable.
@@ -69,14 +84,13 @@ impl Content {
     /// # Errors
     /// If it was not.
     pub fn in_memory(self, removed: bool) -> Result<Content, String> {
-        let Content::Disk(mut image, pending) = self else { return Ok(self) };
-        let durable = image.data.clone();
-        pending.iter().for_each(|change| image.apply(change));
+        let Content::Disk(DiskImage { data: durable, .. }, _) = &self else { return Ok(self) };
+        let durable = durable.clone();
+        let image = self.image();
         if (removed && image.log.is_some()) || image.data != durable {
             return Err("after an orderly end, there is a log, or something that is not durable".to_owned());
         }
-        let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
-        Ok(Content::Memory(durable.chunks_exact(8).map(word).collect(), Vec::new()))
+        Ok(Content::of_bytes(&durable))
     }
 }
 
@@ -277,12 +291,9 @@ impl Moment {
         self
     }
 
-    /// What processes that are killed after the last point leave, at most `few` and two more: the first so many of what is pending, in the order in which
-    /// it was written. The last one is all.
-    pub fn kills(&self, few: usize, rng: &mut Rng) -> Vec<Vec<bool>> {
+    /// When each of the pending changes was written, and the moments after the last point at which a process can be killed: none, perhaps.
+    fn moments(&self) -> (Vec<u32>, Vec<u32>) {
         let (order, from, to): (Vec<u32>, u32, u32) = match self {
-            Moment::Memory(point) if point.before == u32::MAX => return Vec::new(),
-            Moment::Disk(point) if point.written == usize::MAX => return Vec::new(),
             Moment::Memory(point) => {
                 let last = point.order.iter().copied().max().unwrap_or(0).max(point.before);
                 (point.order.clone(), point.before, last)
@@ -293,13 +304,27 @@ impl Moment {
             }
         };
         let mut moments = [&order[..], &[from, to]].concat();
-        moments.retain(|moment| (from..=to).contains(moment));
+        moments.retain(|moment| (from..=to).contains(moment) && *moment < u32::MAX);
         moments.sort_unstable();
         moments.dedup();
+        (order, moments)
+    }
+
+    /// What processes that are killed after the last point leave, at most `few` and two more: the first so many of what is pending, in the order in which
+    /// it was written. The last one is all.
+    pub fn kills(&self, few: usize, rng: &mut Rng) -> Vec<Vec<bool>> {
+        let (order, mut moments) = self.moments();
         while moments.len() > few + 2 {
             moments.remove(1 + rng.below(moments.len() - 2));
         }
         moments.iter().map(|last| order.iter().map(|moment| moment <= last).collect()).collect()
+    }
+
+    /// What one of them leaves. `None` if there are no such processes.
+    pub fn kill(&self, choice: usize) -> Option<Vec<bool>> {
+        let (order, moments) = self.moments();
+        let last = moments[choice.checked_rem(moments.len())?];
+        Some(order.iter().map(|moment| *moment <= last).collect())
     }
 }
 
@@ -310,15 +335,6 @@ pub enum Snapshot {
     Memory(Image),
     /// Of a disk.
     Disk(Files),
-}
-
-/// What a crash chooses of what is pending.
-#[derive(Debug, Clone)]
-pub enum Chosen {
-    /// Words of a memory, durable or not.
-    Words(Vec<(u32, u64)>, bool),
-    /// Changes of a disk, durable or not.
-    Changes(Vec<DiskChange>, bool),
 }
 
 impl Snapshot {
@@ -340,46 +356,35 @@ impl Snapshot {
         }
     }
 
-    /// What is chosen of that which is pending, and the hash of what the medium would hold. `killed`: it is not durable.
-    pub fn choose(&self, moment: &Moment, chosen: &[bool], killed: bool) -> (Chosen, u64) {
+    /// The hash of what the medium holds if this is chosen of that which is pending. `killed`: it is not durable.
+    pub fn hash(&self, moment: &Moment, chosen: &[bool], killed: bool) -> u64 {
+        let hash = match (self, moment) {
+            (Snapshot::Memory(image), Moment::Memory(point)) => image.choose(&point.pending, chosen).1,
+            (Snapshot::Disk(files), Moment::Disk(point)) => files.hash_with(&changes(point, chosen)),
+            _ => unreachable!("a medium does not change its nature"),
+        };
+        if killed { hash ^ 1 << 63 } else { hash }
+    }
+
+    /// What is left then.
+    pub fn left(&self, moment: &Moment, chosen: &[bool], killed: bool) -> Content {
         match (self, moment) {
             (Snapshot::Memory(image), Moment::Memory(point)) => {
-                let (words, hash) = image.choose(&point.pending, chosen);
-                (Chosen::Words(words, !killed), if killed { hash ^ 1 << 63 } else { hash })
+                let (words, _) = image.choose(&point.pending, chosen);
+                let (words, pending) =
+                    if killed { (image.words().to_vec(), words) } else { (image.with(&words), Vec::new()) };
+                Content::Memory(words, pending)
             }
             (Snapshot::Disk(files), Moment::Disk(point)) => {
-                let of_these = point.pending.iter().zip(chosen).filter(|(_, chosen)| **chosen);
-                let changes: Vec<DiskChange> = of_these.map(|(change, _)| change.clone()).collect();
-                let hash = files.hash_with(&changes);
-                (Chosen::Changes(changes, !killed), if killed { hash ^ 1 << 63 } else { hash })
+                let left = Content::Disk(files.image().clone(), changes(point, chosen));
+                if killed { left } else { Content::Disk(left.image(), Vec::new()) }
             }
             _ => unreachable!("a medium does not change its nature"),
         }
     }
+}
 
-    /// What is left if this is chosen of what is pending.
-    pub fn left(&self, moment: &Moment, chosen: &[bool], killed: bool) -> Content {
-        self.with(&self.choose(moment, chosen, killed).0)
-    }
-
-    /// The content after this.
-    pub fn with(&self, chosen: &Chosen) -> Content {
-        match (self, chosen) {
-            (Snapshot::Memory(image), Chosen::Words(words, true)) => {
-                Content::Memory(image.with(words), Vec::new())
-            }
-            (Snapshot::Memory(image), Chosen::Words(words, false)) => {
-                Content::Memory(image.words().to_vec(), words.clone())
-            }
-            (Snapshot::Disk(files), Chosen::Changes(changes, true)) => {
-                let mut image = files.image().clone();
-                changes.iter().for_each(|change| image.apply(change));
-                Content::Disk(image, Vec::new())
-            }
-            (Snapshot::Disk(files), Chosen::Changes(changes, false)) => {
-                Content::Disk(files.image().clone(), changes.clone())
-            }
-            _ => unreachable!("a medium does not change its nature"),
-        }
-    }
+fn changes(point: &DiskPoint, chosen: &[bool]) -> Vec<DiskChange> {
+    let of_these = point.pending.iter().zip(chosen).filter(|(_, chosen)| **chosen);
+    of_these.map(|(change, _)| change.clone()).collect()
 }

@@ -1,7 +1,7 @@
 //! The persistent types of the programs, and how they are read.
 
+use crate::report::Said;
 use std::collections::HashMap;
-use std::hash::{Hash, Hasher};
 
 use pheap::{Heap, P, Persist, Report, Root, View, field};
 
@@ -58,28 +58,11 @@ pub type Handles = HashMap<String, Found>;
 /// Nodes that a list can have at most; a longer one is a circle.
 const MAX_NODES: usize = 1000;
 
-/// Reads the address of a pointer, which hashes as just that.
-#[derive(Default)]
-struct Address(u64);
-
-impl Hasher for Address {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, _: &[u8]) {
-        unreachable!("a key hashes as an address");
-    }
-
-    fn write_usize(&mut self, address: usize) {
-        self.0 = address as u64;
-    }
-}
-
-fn address<T: ?Sized>(p: P<'_, T>) -> u64 {
-    let mut address = Address::default();
-    p.key().hash(&mut address);
-    address.finish()
+/// The number behind `mark` in what something says of itself: the one place where that tells an address.
+fn said(what: &impl std::fmt::Debug, mark: &str) -> u64 {
+    let text = format!("{what:?}");
+    let hex = text.rsplit(mark).next().and_then(|rest| rest.split(|c: char| !c.is_ascii_hexdigit()).next());
+    hex.and_then(|hex| u64::from_str_radix(hex, 16).ok()).expect("an address")
 }
 
 /// The pointers of a root: its slice, the large object, and the list.
@@ -95,7 +78,7 @@ pub(crate) struct Places {
 impl Places {
     /// Checks that an object can be at `p`, so that it can be looked at.
     pub(crate) fn add<T: ?Sized>(&mut self, what: &str, p: P<'_, T>, bytes: u64) -> Result<(), String> {
-        let start = address(p);
+        let start = said(&p, "(0x");
         if !start.is_multiple_of(8) || start < self.heap.start || bytes > self.heap.end.saturating_sub(start)
         {
             return Err(format!("{what} is at {start:#x}, outside of the heap"));
@@ -177,10 +160,7 @@ impl Places {
 
 /// Where the heap is mapped.
 pub fn base(heap: &Heap) -> u64 {
-    // The one place where a heap says so.
-    let text = format!("{heap:?}");
-    let at = text.split("mapped_at: 0x").nth(1).and_then(|rest| rest.split([',', ' ', '}']).next());
-    at.and_then(|hex| u64::from_str_radix(hex, 16).ok()).expect("a heap says where it is mapped")
+    said(heap, "mapped_at: 0x")
 }
 
 /// The root with this name. Finding one takes long, for its type is compared, so handles are kept.
@@ -257,9 +237,9 @@ pub fn see(heap: &Heap, handles: &mut Handles) -> Result<Seen, String> {
     let mut seen = Seen::default();
     for info in heap.roots() {
         let name = &info.name;
-        let found = found(heap, handles, name).map_err(|error| error.to_string())?;
+        let found = found(heap, handles, name).said()?;
         if found.has_shelf() && seen.report.is_none() {
-            let report = heap.check().map_err(|error| error.to_string())?;
+            let report = heap.check().said()?;
             if !report.is_clean() {
                 return Err(format!("a check of the heap says: {report}"));
             }
@@ -274,7 +254,7 @@ pub fn see(heap: &Heap, handles: &mut Handles) -> Result<Seen, String> {
                 shelf::read(&mut places, name, view, field!(p.shelf), state)
             }),
         };
-        seen.state.roots.insert(info.name, read.map_err(|error| error.to_string())??);
+        seen.state.roots.insert(info.name, read.said()??);
     }
     places.check_apart()?;
     Ok(seen)

@@ -1,5 +1,7 @@
 //! What the operations do to a root, and to the model of it.
 
+#![allow(clippy::unit_arg)] // transactions of one assignment
+
 pub mod collections;
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -143,8 +145,7 @@ pub fn relink(
     root.txn(|tx, p| {
         let next = Some(tx.get(held)?);
         let node = tx.alloc(Node::new(value, next))?;
-        tx[p].list = Some(node);
-        Ok(())
+        Ok(tx[p].list = Some(node))
     })
 }
 
@@ -162,8 +163,7 @@ fn overlap<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, value: u64) -> pheap::Res
     tx.slice_mut(slice, 1..3)[0] = value;
     let _ = tx.slice_mut(slice, 2..4);
     let sum = tx[slice].iter().fold(0u64, |sum, x| sum.wrapping_add(*x));
-    tx[slice.at(20)] = sum;
-    Ok(())
+    Ok(tx[slice.at(20)] = sum)
 }
 
 /// Reads what was written in part: one copy replaces the others.
@@ -171,8 +171,7 @@ fn widen<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, value: u64) -> pheap::Resul
     let slice = slice(tx, p);
     tx[slice.at(1)] = value;
     let sum = tx[slice].iter().fold(0u64, |sum, x| sum.wrapping_add(*x));
-    tx[slice.at(20)] = sum;
-    Ok(())
+    Ok(tx[slice.at(20)] = sum)
 }
 
 /// Looks so often at its copies of four elements that it leaves them, in the middle.
@@ -212,8 +211,7 @@ fn without<'r>(tx: &mut Txn<'r>, p: P<'r, Record<'r>>, value: u64) -> pheap::Res
     tx.alloc_slice_copy(&sparse(WASTED, 32, value))?;
     too_much(tx)?;
     let node = tx.alloc(Node::new(value, list))?;
-    tx[p].list = Some(node);
-    Ok(())
+    Ok(tx[p].list = Some(node))
 }
 
 /// `len` numbers, of which every `step`th is not zero.
@@ -229,198 +227,170 @@ pub fn set_model(model: &mut RootState, value: u64) {
 /// Runs a transaction over one root, or each of several.
 pub fn one(root: &Handle, model: &mut RootState, what: One, value: u64) -> pheap::Result<()> {
     // If it is not known whether the transaction took place, the model says what is there if it did.
-    let mut done = Ok(());
     match what {
         One::Set | One::Burst => {
-            done = root.txn(|tx, p| set(tx, p, value));
             set_model(model, value);
+            root.txn(|tx, p| set(tx, p, value))
         }
         One::Pair => {
-            done = root.txn(|tx, p| {
-                let record = &mut tx[p];
-                (record.x, record.y) = (value, value + 1);
-                Ok(())
-            });
             (model.x, model.y) = (value, value + 1);
+            root.txn(|tx, p| {
+                let record = &mut tx[p];
+                Ok((record.x, record.y) = (value, value + 1))
+            })
         }
         One::Bytes => {
-            let mut bytes = model.bytes;
-            set_bytes(&mut bytes, value);
-            done = root.txn(|tx, p| write_bytes(tx, p, bytes));
-            model.bytes = bytes;
+            set_bytes(&mut model.bytes, value);
+            root.txn(|tx, p| write_bytes(tx, p, model.bytes))
         }
         One::Slice => {
-            done = root.txn(|tx, p| {
-                let slice = slice(tx, p);
-                tx.slice_mut(slice, 3..7).fill(value);
-                Ok(())
-            });
             model.slice[3..7].fill(value);
+            root.txn(|tx, p| Ok(tx.slice_mut(slice(tx, p), 3..7).fill(value)))
         }
         One::Swap => {
-            done = root.txn(|tx, p| {
-                let slice = slice(tx, p);
-                tx.swap(slice.at(0), slice.at(30));
-                Ok(())
-            });
             model.slice.swap(0, 30);
+            root.txn(|tx, p| {
+                let slice = slice(tx, p);
+                Ok(tx.swap(slice.at(0), slice.at(30)))
+            })
         }
         One::Push => {
-            done = root.txn(|tx, p| push(tx, p, value));
             model.list.insert(0, value);
+            root.txn(|tx, p| push(tx, p, value))
         }
         One::Pop | One::PopFree | One::Cut => {
-            match what {
-                One::Pop => done = root.txn(|tx, p| pop(tx, p).map(drop)),
-                One::PopFree => done = root.txn(pop_free),
-                _ => done = root.txn(cut),
-            }
             model.list.remove(0);
+            match what {
+                One::Pop => root.txn(|tx, p| pop(tx, p).map(drop)),
+                One::PopFree => root.txn(pop_free),
+                _ => root.txn(cut),
+            }
         }
         One::Stuff => {
-            done = root.txn(|tx, p| stuff(tx, p, value));
             (0..STUFF).for_each(|i| model.list.insert(0, value + i));
+            root.txn(|tx, p| stuff(tx, p, value))
         }
         One::Carry => {
             let elements = sparse(GROW, 512, value);
-            done = root.txn(|tx, p| carry(tx, p, &elements, value));
             model.list.insert(0, value);
-            model.big = Some(elements);
+            model.big = Some(elements.clone());
+            root.txn(|tx, p| carry(tx, p, &elements, value))
         }
         One::Replace | One::ReplaceFree => {
-            let elements = elements(value);
-            done = root.txn(|tx, p| {
-                let old = replace(tx, p, &elements)?;
+            model.slice = elements(value);
+            root.txn(|tx, p| {
+                let old = replace(tx, p, &model.slice)?;
                 if what == One::ReplaceFree {
                     // SAFETY: only its root had a pointer to it.
                     unsafe { tx.__free_at_commit(old) };
                 }
                 Ok(())
-            });
-            model.slice = elements;
+            })
         }
         One::Unlink | One::FreeBig => {
-            done = root.txn(|tx, p| {
+            model.big = None;
+            root.txn(|tx, p| {
                 let old = tx[p].big.expect("programs are sensible");
                 tx[p].big = None;
                 if what == One::FreeBig {
-                    // SAFETY: as above.
+                    // SAFETY: only its root had a pointer to it.
                     unsafe { tx.__free_at_commit(old) };
                 }
                 Ok(())
-            });
-            model.big = None;
+            })
         }
         One::Hold | One::LetGo | One::Relink | One::Churn | One::Shelved(_) => {
             unreachable!("a run sees to these itself")
         }
         One::Many => {
-            done = root.txn(|tx, p| many(tx, p, value));
-            model.slice.iter_mut().enumerate().for_each(|(i, x)| *x = value + i as u64);
+            model.slice = elements(value);
+            root.txn(|tx, p| many(tx, p, value))
         }
         One::Overlap | One::Widen => {
-            let write = if what == One::Widen { widen } else { overlap };
-            done = root.txn(|tx, p| write(tx, p, value));
             model.slice[1] = value;
             model.slice[20] = model.slice.iter().fold(0u64, |sum, x| sum.wrapping_add(*x));
+            let write = if what == One::Widen { widen } else { overlap };
+            root.txn(|tx, p| write(tx, p, value))
         }
         One::Weary => {
-            done = root.txn(|tx, p| weary(tx, p, value));
             model.slice.iter_mut().zip(WEARY - 4..).take(4).for_each(|(x, i)| *x = value + i);
+            root.txn(|tx, p| weary(tx, p, value))
         }
         One::Big | One::Grow => {
             let elements = if what == One::Big { sparse(BIG, 16, value) } else { sparse(GROW, 512, value) };
-            done = root.txn(|tx, p| large(tx, p, &elements));
-            model.big = Some(elements);
+            model.big = Some(elements.clone());
+            root.txn(|tx, p| large(tx, p, &elements))
         }
         One::Wide => {
-            let step = (model.big.as_ref().map_or(0, Vec::len) / 8).max(2);
+            let big = model.big.as_mut().expect("programs are sensible");
+            let step = (big.len() / 8).max(2);
             let write = |big: &mut [u64]| big.iter_mut().step_by(step).for_each(|x| *x = value);
-            done = root.txn(|tx, p| {
+            write(big);
+            root.txn(|tx, p| {
                 let big = tx[p].big.expect("programs are sensible");
-                write(tx.slice_mut(big, ..));
-                Ok(())
-            });
-            write(model.big.as_mut().expect("programs are sensible"));
-        }
-        One::Fill if model.big.as_ref().is_none_or(|big| big.len() != FILL) => {
-            let elements = vec![value; FILL];
-            done = root.txn(|tx, p| large(tx, p, &elements));
-            model.big = Some(elements);
+                Ok(write(tx.slice_mut(big, ..)))
+            })
         }
         One::Fill => {
-            // As much as a write set takes.
-            done = root.txn(|tx, p| {
+            let is_first = model.big.as_ref().is_none_or(|big| big.len() != FILL);
+            let elements = vec![value; FILL];
+            model.big = Some(elements.clone());
+            root.txn(|tx, p| {
+                if is_first {
+                    return large(tx, p, &elements);
+                }
+                // As much as a write set takes.
                 let big = tx[p].big.expect("the step before has made it");
                 for at in (0..FILL).step_by(FILL / 4) {
                     tx.slice_mut(big, at..at + FILL / 4).fill(value);
                 }
                 Ok(())
-            });
-            model.big = Some(vec![value; FILL]);
+            })
         }
-        One::AbortFree => {
-            let result = root.txn(|tx, p| {
-                pop_free(tx, p)?;
-                push(tx, p, value)?;
-                let old = replace(tx, p, &elements(value))?;
-                // SAFETY: as above.
-                unsafe { tx.__free_at_commit(old) };
-                Err::<(), _>(Error::abort("as it should"))
-            });
-            return aborted(result);
-        }
-        One::Waste => done = root.txn(|tx, _| waste(tx, value)),
-        One::TooMuch => {
-            let result = root.txn(|tx, p| {
-                tx.alloc_slice_copy(&sparse(WASTED, 32, value))?;
-                push(tx, p, value)?;
-                too_much(tx)?;
-                Err::<(), _>(Error::abort("as it should"))
-            });
-            return aborted(result);
-        }
+        One::AbortFree => aborted(root.txn(|tx, p| {
+            pop_free(tx, p)?;
+            push(tx, p, value)?;
+            let old = replace(tx, p, &elements(value))?;
+            // SAFETY: only its root had a pointer to it.
+            unsafe { tx.__free_at_commit(old) };
+            Err(as_it_should())
+        })),
+        One::Waste => root.txn(|tx, _| waste(tx, value)),
+        One::TooMuch => aborted(root.txn(|tx, p| {
+            tx.alloc_slice_copy(&sparse(WASTED, 32, value))?;
+            push(tx, p, value)?;
+            too_much(tx)?;
+            Err(as_it_should())
+        })),
         One::Without => {
-            done = root.txn(|tx, p| without(tx, p, value));
             model.list.insert(0, value);
+            root.txn(|tx, p| without(tx, p, value))
         }
         One::WithoutLong => {
-            done = root.txn(|tx, p| {
+            model.slice = elements(value);
+            model.list.insert(0, value);
+            root.txn(|tx, p| {
                 many(tx, p, value)?;
                 without(tx, p, value)
-            });
-            model.slice.iter_mut().enumerate().for_each(|(i, x)| *x = value + i as u64);
-            model.list.insert(0, value);
+            })
         }
-        One::Abort | One::AbortLong => {
-            let result = root.txn(|tx, p| {
-                set(tx, p, value)?;
-                push(tx, p, value)?;
-                if what == One::AbortLong {
-                    many(tx, p, value)?;
-                }
-                Err::<(), _>(Error::abort("as it should"))
-            });
-            return aborted(result);
-        }
-        One::Panic => {
-            struct Expected;
-            let panics = || {
-                root.txn(|tx, p| {
-                    overlap(tx, p, value)?;
-                    push(tx, p, value)?;
-                    large(tx, p, &sparse(BIG, 16, value))?;
-                    resume_unwind(Box::new(Expected))
-                })
-            };
-            match catch_unwind(AssertUnwindSafe(panics)) {
-                Err(payload) if payload.is::<Expected>() => {}
-                Err(payload) => resume_unwind(payload),
-                Ok(result) => return result,
+        One::Abort | One::AbortLong => aborted(root.txn(|tx, p| {
+            set(tx, p, value)?;
+            push(tx, p, value)?;
+            if what == One::AbortLong {
+                many(tx, p, value)?;
             }
-        }
+            Err(as_it_should())
+        })),
+        One::Panic => panicked(|| {
+            root.txn(|tx, p| {
+                overlap(tx, p, value)?;
+                push(tx, p, value)?;
+                large(tx, p, &sparse(BIG, 16, value))?;
+                resume_unwind(Box::new(Expected))
+            })
+        }),
     }
-    done
 }
 
 fn change_both<'r, 's>(
@@ -458,7 +428,7 @@ fn change_both<'r, 's>(
             push(ta, a, value)?;
             set(tb, b, value + 1)?;
             many(tb, b, value)?;
-            return Err(Error::abort("as it should"));
+            return Err(as_it_should());
         }
         Both::Map => unreachable!("these are collections"),
     }
@@ -490,7 +460,7 @@ pub fn both(
         Both::Set => (model_a.x, model_b.x) = (value, value + 1),
         Both::Many => {
             model_b.x = value + 1;
-            model_a.slice.iter_mut().enumerate().for_each(|(i, x)| *x = value + i as u64);
+            model_a.slice = elements(value);
         }
         Both::Push | Both::Without => {
             model_a.list.insert(0, value);
@@ -502,10 +472,25 @@ pub fn both(
     result
 }
 
+fn as_it_should() -> Error {
+    Error::abort("as it should")
+}
+
 fn aborted(result: pheap::Result<()>) -> pheap::Result<()> {
     match result {
         Err(Error::Aborted(_)) => Ok(()),
         Ok(()) => Err(Error::abort("a transaction that returned an error was committed")),
         other => other,
+    }
+}
+
+/// What a transaction panics with that is to do so.
+struct Expected;
+
+fn panicked(transaction: impl FnOnce() -> pheap::Result<()>) -> pheap::Result<()> {
+    match catch_unwind(AssertUnwindSafe(transaction)) {
+        Err(payload) if payload.is::<Expected>() => Ok(()),
+        Err(payload) => resume_unwind(payload),
+        Ok(result) => result,
     }
 }

@@ -7,6 +7,18 @@ use crate::explore::Limits;
 use crate::medium::Moment;
 use crate::program::Program;
 
+/// Errors as texts.
+pub(crate) trait Said<T> {
+    /// The error as what it says.
+    fn said(self) -> Result<T, String>;
+}
+
+impl<T, E: fmt::Display> Said<T> for Result<T, E> {
+    fn said(self) -> Result<T, String> {
+        self.map_err(|error| error.to_string())
+    }
+}
+
 /// What was done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Totals {
@@ -40,37 +52,6 @@ impl Totals {
         format!(
             r#"{{"images":{images},"points":{points},"programs":{programs},"seconds":{seconds:.1},"failures":{failures}}}"#
         )
-    }
-
-    fn fields(&mut self) -> [&mut u64; 10] {
-        let Totals {
-            programs,
-            points,
-            images,
-            examined,
-            deep,
-            duplicates,
-            wal_programs,
-            faults,
-            wal_images,
-            failures,
-        } = self;
-        [programs, points, images, examined, deep, duplicates, wal_programs, faults, wal_images, failures]
-    }
-
-    fn with(mut self, mut other: Totals, both: fn(u64, u64) -> u64) -> Totals {
-        self.fields().into_iter().zip(other.fields()).for_each(|(one, other)| *one = both(*one, *other));
-        self
-    }
-
-    /// What was done since `before`.
-    pub fn since(self, before: Totals) -> Totals {
-        self.with(before, |now, before| now - before)
-    }
-
-    /// What was done in both.
-    pub fn plus(self, other: Totals) -> Totals {
-        self.with(other, |one, other| one + other)
     }
 }
 
@@ -162,9 +143,7 @@ impl fmt::Display for Failure {
         write!(
             f,
             "  replay: cargo run --release -p pheap-crash -- --program \"{}\" --limits {} --seed {}",
-            self.program,
-            self.limits.text(),
-            self.limits.seed
+            self.program, self.limits.name, self.limits.seed
         )
     }
 }

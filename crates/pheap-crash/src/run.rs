@@ -17,7 +17,7 @@ use crate::medium::{Content, Medium, Moment};
 use crate::model::{RootState, State};
 use crate::objects::{Handles, Node, Seen, base, handle};
 use crate::ops;
-use crate::program::{Both, Change, One, Op, Setting, Shape, Shelved, Which};
+use crate::program::{Both, Change, One, Op, Program, Setting, Shape, Shelved, Which};
 use crate::tuning::SMALL;
 
 pub use catch::catching;
@@ -58,28 +58,28 @@ pub struct Trace {
 impl Trace {
     /// The states that may be found when the power has failed at this point.
     pub fn allowed(&self, point: &Moment) -> &[State] {
-        let (acknowledged, safe) = point.acknowledged();
-        self.states(safe, if point.at() == ACKNOWLEDGEMENT { acknowledged } else { acknowledged + 1 })
+        self.states(point.acknowledged().1, point)
     }
 
     /// The states that may be found when the process was killed there: when all that is pending was written, or before the last of that, but after
     /// the point before, at which so many steps had been acknowledged.
     pub fn allowed_when_killed(&self, point: &Moment, all: bool, before: usize) -> &[State] {
-        let (acknowledged, _) = point.acknowledged();
-        let from = if all { acknowledged } else { before };
-        self.states(from, if point.at() == ACKNOWLEDGEMENT { acknowledged } else { acknowledged + 1 })
+        self.states(if all { point.acknowledged().0 } else { before }, point)
     }
 
     /// The states that may be found when the power fails after such a process, before the heap is opened again.
     pub fn allowed_after_kill(&self, point: &Moment, before: usize) -> &[State] {
-        let (acknowledged, safe) = point.acknowledged();
-        self.states(
-            safe.min(before),
-            if point.at() == ACKNOWLEDGEMENT { acknowledged } else { acknowledged + 1 },
-        )
+        self.states(point.acknowledged().1.min(before), point)
     }
 
-    fn states(&self, first: usize, last: usize) -> &[State] {
+    /// All points.
+    pub fn moments(self) -> Vec<Moment> {
+        self.phases.into_iter().flat_map(|phase| phase.points).map(|(point, _)| point).collect()
+    }
+
+    /// From the state after the `first` step on, to that after the step that was running at this point, if one was.
+    fn states(&self, first: usize, point: &Moment) -> &[State] {
+        let last = point.acknowledged().0 + usize::from(point.at() != ACKNOWLEDGEMENT);
         &self.states[first..=last.min(self.states.len() - 1)]
     }
 }
@@ -119,6 +119,7 @@ type Chain = (Held<Node<'static>>, Vec<u64>);
 /// A run that is going on.
 #[derive(Debug)]
 pub struct Run {
+    how: Opening,
     setting: Setting,
     /// The first value that it writes.
     values: u64,
@@ -138,75 +139,70 @@ pub struct Run {
     op: usize,
     /// Points are not to be explored.
     quiet: bool,
-    /// No points are noted at all.
-    silent: bool,
     /// Not all that was acknowledged need be there, for it was not durable and the page cache is gone.
     lost: bool,
     /// How many steps are acknowledged, and how many of these must survive a power failure.
     acknowledged: (usize, usize),
-    /// A call that is to fail.
-    failing: Option<Failing>,
     /// What was called on media that are not in use any more, and how many of these calls have failed.
     calls: Calls,
     failed: usize,
 }
 
+/// How a heap is opened.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Opening {
+    setting: Setting,
+    /// A call of the disk that fails.
+    failing: Option<Failing>,
+    /// No points are noted: of what happens then, nobody needs a [`Trace`].
+    silent: bool,
+}
+
+impl From<Setting> for Opening {
+    fn from(setting: Setting) -> Opening {
+        Opening { setting, ..Opening::default() }
+    }
+}
+
+impl Opening {
+    /// As a program says.
+    pub(crate) fn of(program: &Program) -> Opening {
+        Opening { setting: program.setting, failing: program.failing, silent: false }
+    }
+
+    /// Nobody looks at the points.
+    pub(crate) fn silent(setting: Setting) -> Opening {
+        Opening { silent: true, ..setting.into() }
+    }
+}
+
+/// Finds a root, in a layout that is needed.
+type Find<H> = fn(&Heap, &mut Handles, &str) -> pheap::Result<H>;
+
 impl Run {
     /// A run on a medium with this content, which holds `state`; `None` if that is to be read from it. What the run writes are
     /// values of its `generation`: no other run writes the same, for a write that changes nothing is none.
     pub fn open(
-        setting: Setting,
+        how: impl Into<Opening>,
         content: Content,
         state: Option<State>,
         generation: u64,
     ) -> Result<Run, String> {
-        Run::open_with(setting, None, content, state, generation)
-    }
-
-    /// [`open`](Run::open) without a trace, which takes less time.
-    pub fn open_silently(
-        setting: Setting,
-        content: Content,
-        state: Option<State>,
-        generation: u64,
-    ) -> Result<Run, String> {
-        let mut run = Run::begin(setting, content, generation)?;
+        let mut run = Run::begin(how, content, generation)?;
         run.settle(state)?;
         Ok(run)
     }
 
-    /// [`open`](Run::open) on a disk of which a call fails.
-    pub(crate) fn open_with(
-        setting: Setting,
-        failing: Option<Failing>,
-        content: Content,
-        state: Option<State>,
-        generation: u64,
-    ) -> Result<Run, String> {
-        let mut run = Run::begin_with(setting, failing, content, generation, false)?;
-        run.settle(state)?;
-        Ok(run)
-    }
-
-    /// The first part of [`open_silently`](Run::open_silently): what recovery makes of a medium can be [told](Run::digest), and has not been
-    /// looked at.
-    pub fn begin(setting: Setting, content: Content, generation: u64) -> Result<Run, String> {
-        Run::begin_with(setting, None, content, generation, true)
-    }
-
-    fn begin_with(
-        setting: Setting,
-        failing: Option<Failing>,
-        content: Content,
-        generation: u64,
-        silent: bool,
-    ) -> Result<Run, String> {
+    /// The first part of [`open`](Run::open): what recovery makes of a medium can be [told](Run::digest), and has not been looked at.
+    pub fn begin(how: impl Into<Opening>, content: Content, generation: u64) -> Result<Run, String> {
+        let how: Opening = how.into();
         let mut run = Run {
-            setting,
+            how,
+            setting: how.setting,
             values: generation * 1_000_000,
             medium: Medium::new(Content::default()),
             heap: None,
-            base: setting.moved.then(|| BASES[generation as usize % BASES.len()]),
+            base: how.setting.moved.then(|| BASES[generation as usize % BASES.len()]),
             handles: Handles::new(),
             held: Default::default(),
             state: State::default(),
@@ -214,10 +210,8 @@ impl Run {
             trace: Trace::default(),
             op: 0,
             quiet: false,
-            silent,
             lost: false,
             acknowledged: (0, 0),
-            failing,
             calls: Calls::new(),
             failed: 0,
         };
@@ -254,13 +248,27 @@ impl Run {
 
     /// Lets the process die.
     pub fn abandon(mut self) -> Result<(), String> {
-        self.handles.clear();
-        self.held = Default::default();
         self.medium.look();
-        if let Some(heap) = self.heap.take() {
+        if let Some(heap) = self.let_go() {
             heap.abandon();
         }
         first_of(&self.medium.violations())
+    }
+
+    /// Takes the heap, of which nothing else is left here.
+    fn let_go(&mut self) -> Option<Heap> {
+        self.handles.clear();
+        self.held = Default::default();
+        self.heap.take()
+    }
+
+    /// Lets the heap go.
+    fn end(&mut self) -> Result<(), String> {
+        let heap = self.let_go();
+        catching(|| {
+            drop(heap);
+            Ok(())
+        })
     }
 
     /// What happened so far.
@@ -268,12 +276,7 @@ impl Run {
         self.collect();
         self.medium.look();
         let violations = self.medium.violations();
-        self.handles.clear();
-        self.held = Default::default();
-        catching(|| {
-            drop(self.heap.take());
-            Ok(())
-        })?;
+        self.end()?;
         first_of(&violations)?;
         Ok(std::mem::take(&mut self.trace))
     }
@@ -300,7 +303,7 @@ impl Run {
 
     fn collect(&mut self) {
         // Up to the call that fails, it is like the program in which none does.
-        let quiet = self.quiet || (self.failing.is_some() && self.failures() == 0);
+        let quiet = self.quiet || (self.how.failing.is_some() && self.failures() == 0);
         let op = (!quiet).then_some(self.op);
         if let Some(phase) = self.trace.phases.last_mut() {
             let points = self.medium.take_points().into_iter();
@@ -363,6 +366,34 @@ impl Run {
         self.acknowledge(!self.setting.lazy, failures)
     }
 
+    /// Runs one on a root.
+    fn step_on<H>(
+        &mut self,
+        which: Which,
+        find: Find<H>,
+        step: impl FnOnce(&H, &mut RootState, u64) -> pheap::Result<()>,
+    ) -> Result<(), String> {
+        self.step(|heap, handles, state, value| {
+            let name = Run::name(state, which);
+            let root = find(heap, handles, &name)?;
+            step(&root, state.roots.get_mut(&name).ok_or(Error::NoSuchRoot(name))?, value)
+        })
+    }
+
+    /// Runs one on both roots.
+    fn step_on_both<H>(
+        &mut self,
+        find: Find<H>,
+        step: impl FnOnce((&H, &H), (&mut RootState, &mut RootState), u64) -> pheap::Result<()>,
+    ) -> Result<(), String> {
+        self.step(|heap, handles, state, value| {
+            let names = [Which::A, Which::B].map(|which| Run::name(state, which));
+            let (a, b) = (find(heap, handles, &names[0])?, find(heap, handles, &names[1])?);
+            let mut models = state.roots.values_mut();
+            step((&a, &b), (models.next().expect("a"), models.next().expect("b")), value)
+        })
+    }
+
     /// Whether there is such a root.
     pub fn exists(&self, which: Which) -> bool {
         self.state.roots.contains_key(&Run::name(&self.state, which))
@@ -405,31 +436,27 @@ impl Run {
             return self.shelved(what, which);
         }
         if !matches!(what, One::Hold | One::LetGo | One::Relink) {
-            return self.step(|heap, handles, state, value| {
-                let name = Run::name(state, which);
-                let root = handle(heap, handles, &name)?;
-                ops::one(&root, state.roots.get_mut(&name).ok_or(Error::NoSuchRoot(name))?, what, value)
-            });
+            return self.step_on(which, handle, |root, model, value| ops::one(root, model, what, value));
         }
         let mut held = self.held[which as usize].take();
-        let result = self.step(|heap, handles, state, value| {
-            let name = Run::name(state, which);
-            let root = handle(heap, handles, &name)?;
-            let model = state.roots.get_mut(&name).ok_or(Error::NoSuchRoot(name))?;
+        let result = self.step_on(which, handle, |root, model, value| {
             match (what, &held) {
                 (One::Hold, _) => {
                     let values = model.list.clone();
-                    held = Some((ops::hold(&root, model)?, values));
+                    held = Some((ops::hold(root, model)?, values));
                 }
-                (One::Relink, Some((pointer, values))) => {
-                    ops::relink(&root, model, (pointer, values), value)?
-                }
+                (One::Relink, Some((pointer, values))) => ops::relink(root, model, (pointer, values), value)?,
                 _ => held = None,
             }
             Ok(())
         });
         self.held[which as usize] = held;
         result.and_then(|()| self.look_at_held())
+    }
+
+    /// One on a root, if there is such a root.
+    pub fn one_if_there(&mut self, what: One, which: Which) -> Result<(), String> {
+        if self.exists(which) { self.one(what, which) } else { Ok(()) }
     }
 
     /// Whether the first node of the list is one of those that are held.
@@ -442,7 +469,7 @@ impl Run {
     /// Runs an operation.
     pub fn op(&mut self, op: Op) -> Result<(), String> {
         self.op += 1;
-        let may_have_failed = self.setting.full || self.setting.lazy || self.failing.is_some();
+        let may_have_failed = self.setting.full || self.setting.lazy || self.how.failing.is_some();
         if may_have_failed && !self.applies(op) {
             return self.step(|_, _, _, _| Ok(()));
         }
@@ -472,13 +499,9 @@ impl Run {
             Op::One(One::Shelved(Shelved::MapChurn), which) => self.map_churn(which),
             Op::One(what, which) => self.one(what, which),
             Op::Both(Both::Map) => self.both_map(),
-            Op::Both(what) => self.step(|heap, handles, state, value| {
-                let names = [Which::A, Which::B].map(|which| Run::name(state, which));
-                let (a, b) = (handle(heap, handles, &names[0])?, handle(heap, handles, &names[1])?);
-                let mut models = state.roots.values_mut();
-                let models = (models.next().expect("a"), models.next().expect("b"));
-                ops::both((&a, &b), models, what, value)
-            }),
+            Op::Both(what) => {
+                self.step_on_both(handle, |roots, models, value| ops::both(roots, models, what, value))
+            }
             Op::Change(change @ (Change::CreateA | Change::Create)) => {
                 self.step(|heap, handles, state, value| {
                     let name = if change == Change::CreateA { "a" } else { "b" };
@@ -504,15 +527,14 @@ impl Run {
             }),
             Op::Change(Change::Collect) => self.collect_all(),
             Op::Change(Change::Ready) => self.step(|heap, _, _, _| heap.wait_ready()),
-            Op::Change(Change::Sync) => {
-                self.step(|heap, _, _, _| heap.sync())?;
-                self.synced()
+            Op::Change(change @ (Change::Sync | Change::Checkpoint)) => {
+                let is_sync = change == Change::Sync;
+                self.step(|heap, _, _, _| if is_sync { heap.sync() } else { heap.checkpoint() })?;
+                // What was before it survives a power failure.
+                self.tell(true);
+                Ok(())
             }
             Op::Change(Change::SetAmid) => self.set_amid_checkpoint(),
-            Op::Change(Change::Checkpoint) => {
-                self.step(|heap, _, _, _| heap.checkpoint())?;
-                self.synced()
-            }
             Op::Change(Change::Rename) => self.step(|heap, handles, state, _| {
                 let old = Run::name(state, Which::B);
                 let new = if old == "b" { "another name" } else { "b" };
@@ -529,12 +551,6 @@ impl Run {
 impl Drop for Run {
     /// A heap with a bug may panic once more when it is closed.
     fn drop(&mut self) {
-        self.handles.clear();
-        self.held = Default::default();
-        let heap = self.heap.take();
-        let _ = catching(|| {
-            drop(heap);
-            Ok(())
-        });
+        let _ = self.end();
     }
 }

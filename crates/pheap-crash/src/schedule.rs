@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::Path;
+use std::{fs, io};
 
 use crate::Limits;
 use crate::alphabet::{all, alphabet, core, core_programs, settings};
@@ -62,6 +64,25 @@ pub struct Place {
     pub stage: usize,
     /// Which of its programs.
     pub program: usize,
+}
+
+impl Place {
+    /// Reads what [`write`](Self::write) has written; `None` if there is no such file, or it is of another schedule.
+    pub fn read(path: &Path, fingerprint: u64) -> Option<Place> {
+        let text = fs::read_to_string(path).ok()?;
+        let numbers: Vec<u64> = text.split_whitespace().map_while(|word| word.parse().ok()).collect();
+        let &[of, stage, program] = &numbers[..] else { return None };
+        (of == fingerprint).then_some(Place { stage: stage as usize, program: program as usize })
+    }
+
+    /// Writes it to a file, so that another run can go on there.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub fn write(self, path: &Path, fingerprint: u64) -> io::Result<()> {
+        path.parent().map_or(Ok(()), fs::create_dir_all)?;
+        fs::write(path, format!("{fingerprint} {} {}\n", self.stage, self.program))
+    }
 }
 
 impl Stage {
@@ -140,6 +161,17 @@ mod tests {
         assert_ne!(programs, others);
         let set: HashSet<&Program> = programs.iter().collect();
         assert_eq!((set.len(), set), (programs.len(), others.iter().collect()));
+    }
+
+    #[test]
+    fn progress_comes_back_for_the_same_schedule() {
+        let folder = pheap_testkit::tempdir();
+        let path = folder.path().join("new/file");
+        let place = Place { stage: 2, program: 30 };
+        assert_eq!(Place::read(&path, 7), None);
+        place.write(&path, 7).unwrap();
+        assert_eq!(Place::read(&path, 7), Some(place));
+        assert_eq!(Place::read(&path, 8), None);
     }
 
     #[test]

@@ -20,7 +20,7 @@ use crate::medium::Snapshot;
 use crate::model::State;
 use crate::program::{Op, Program};
 use crate::report;
-use crate::run::{Ready, Run, Trace, catching, ready, run};
+use crate::run::{Opening, Ready, Run, Trace, catching, ready, run};
 
 /// Runs scripts.
 #[derive(Debug)]
@@ -176,7 +176,7 @@ fn recover(
 
     let then = settled(crash.then.clone(), kept.killed);
     let generation = depth as u64 + 2;
-    let mut run = Run::open_with(then.setting, then.failing, content, None, generation)?;
+    let mut run = Run::open(Opening::of(&then), content, None, generation)?;
     let Some(found) = allowed.iter().position(|state| *state == run.state()) else {
         return Err(not_allowed(&allowed, run.state()));
     };

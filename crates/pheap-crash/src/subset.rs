@@ -10,7 +10,7 @@ use pheap_testkit::Rng;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Breadth {
     /// All of them, if there are at most two to the power of this.
-    pub exhaustive: u32,
+    pub exhaustive: usize,
     /// Else none and all, and so many of each kind: one alone, all but one; what a killed process leaves: the first few in the order of the
     /// program, and the others; all of a page, and of all other pages.
     pub corners: usize,
@@ -69,7 +69,7 @@ pub fn subsets<B>(
     mut visit: impl Visit<B>,
 ) -> ControlFlow<B> {
     let len = pending.len();
-    if len <= breadth.exhaustive as usize {
+    if len <= breadth.exhaustive {
         let mut chosen = vec![false; len];
         for mask in 0..1u64 << len {
             (0..len).for_each(|i| chosen[i] = mask >> i & 1 == 1);

@@ -20,6 +20,10 @@ use pheap_crash::seeded::Seeded;
 use pheap_crash::subset::{Breadth, subsets};
 use pheap_testkit::Rng;
 
+/// Images are copied all the time: the allocator of the C library gives each one's memory back to the kernel at once.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Addresses for heaps. The first is where a run has its own.
 const BASES: [u64; 6] = [0x5f00 << 32, 0x5e00 << 32, 0x5d00 << 32, 0x5c00 << 32, 0x5b00 << 32, 0x5a00 << 32];
 
@@ -40,7 +44,7 @@ struct Opened {
 /// Opens an image at `base`. Tries so many subsets at each point on the way.
 fn open(image: &[u64], base: u64, breadth: Breadth, seed: u64) -> Result<Opened, String> {
     let sim = Arc::new(Sim::new(image.to_vec()));
-    let options = Options::new().arena_size(64 << 10).reserve(1 << 30).base(base);
+    let options = Options::new().arena_size(64 << 10).reserve(16 << 20).base(base);
     sim.acknowledge(0);
     let heap = catching(|| options.simulate(&sim).map_err(|error| format!("opening fails: {error}")))?;
     sim.acknowledge(1);
@@ -133,9 +137,7 @@ fn check(expected: &State, found: &State, when: &str) -> Result<(), String> {
 fn use_it(image: Vec<u64>, state: &State) -> Result<(), String> {
     let mut run = Run::open(Setting::default(), Content::Memory(image, Vec::new()), Some(state.clone()), 2)?;
     for one in [One::Push, One::Set, One::Many, One::Push] {
-        if run.exists(Which::A) {
-            run.one(one, Which::A)?;
-        }
+        run.one_if_there(one, Which::A)?;
     }
     let (expected, end) = (run.state().clone(), run.durable());
     run.finish()?;
@@ -209,7 +211,7 @@ fn a_disk_fails_while_relocations_are_completed() {
     let (image, state, base) = full_list();
     let content = Content::Memory(image, Vec::new()).on_disk();
     for durability in [Durability::Wal, Durability::Process] {
-        let options = Options::new().arena_size(64 << 10).reserve(1 << 30).base(base).durability(durability);
+        let options = Options::new().arena_size(64 << 10).reserve(16 << 20).base(base).durability(durability);
         let mut openings = 0;
         for after in 0.. {
             let medium = Medium::new(content.clone());

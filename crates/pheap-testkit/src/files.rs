@@ -52,6 +52,28 @@ pub fn find(bytes: &[u8], needle: &[u8]) -> Vec<usize> {
     bytes.windows(needle.len()).enumerate().filter(|(_, w)| *w == needle).map(|(i, _)| i).collect()
 }
 
+/// The Rust files below a folder, in order: their paths within it, and what they say.
+///
+/// # Panics
+/// If there is no such folder.
+pub fn sources(folder: impl AsRef<Path>) -> Vec<(String, String)> {
+    let (mut found, mut folders) = (Vec::new(), vec![folder.as_ref().to_owned()]);
+    while let Some(next) = folders.pop() {
+        for entry in fs::read_dir(&next).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let name = path.strip_prefix(&folder).expect("it is below").display().to_string();
+                found.push((name, fs::read_to_string(&path).expect("a file")));
+            }
+        }
+    }
+    // As paths: a folder comes before the file of the same name.
+    found.sort_by(|(one, _), (other, _)| Path::new(one).cmp(Path::new(other)));
+    found
+}
+
 /// A path with something behind its name.
 pub fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();

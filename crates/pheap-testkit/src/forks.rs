@@ -1,10 +1,16 @@
 //! Children of this process: what they find of its heaps.
 
+use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
+use crate::threads::says_asleep;
+
 /// How long a child may take.
 pub const LONG: Duration = Duration::from_secs(60);
+
+/// Longer than any thread of pheap waits without looking whether it must go on.
+const ASLEEP: Duration = Duration::from_secs(7);
 
 /// The status of a child in which all was well: not that of a process that ends by itself.
 const WELL: i32 = 42;
@@ -42,9 +48,15 @@ pub fn end(well: bool) -> ! {
 /// If it does, or if it does not [`end`] well.
 pub fn ended(child: libc::pid_t) -> Result<(), String> {
     let (mut status, start) = (0, Instant::now());
+    let (mut looked, mut asleep, mut is_stuck) = (start, None, false);
     // SAFETY: writes to a variable that lives; of a number that is no child's, it says so.
     while unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) } == 0 {
-        if start.elapsed() > LONG {
+        if looked.elapsed() > ASLEEP {
+            let before = std::mem::replace(&mut asleep, all_asleep(child));
+            looked = Instant::now();
+            is_stuck = asleep.is_some() && asleep == before;
+        }
+        if is_stuck || start.elapsed() > LONG {
             // SAFETY: a signal to a child that was not waited for, so its number is nobody else's.
             unsafe {
                 libc::kill(child, libc::SIGKILL);
@@ -56,6 +68,17 @@ pub fn ended(child: libc::pid_t) -> Result<(), String> {
     }
     let well = libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == WELL;
     if well { Ok(()) } else { Err(format!("a child has ended with {status:#x}")) }
+}
+
+/// If all threads of a process sleep: how long each of them has run so far.
+fn all_asleep(process: libc::pid_t) -> Option<Vec<String>> {
+    let threads = fs::read_dir(format!("/proc/{process}/task")).ok()?;
+    let asleep = threads.map(|thread| {
+        let thread = thread.ok()?.path();
+        let stat = fs::read_to_string(thread.join("stat")).ok()?;
+        says_asleep(&stat).then(|| fs::read_to_string(thread.join("schedstat")).ok())?
+    });
+    asleep.collect()
 }
 
 /// Runs `f` in a child.

@@ -7,16 +7,19 @@
 //! | [`sample`] | a small heap with something in it |
 //! | [`process`] | other processes: this test program again, in another role |
 //! | [`forks`] | children of this process |
+//! | [`threads`] | whether a thread waits |
 
 pub mod files;
 pub mod forks;
 pub mod process;
 pub mod rng;
 pub mod sample;
+pub mod threads;
 
 pub use files::*;
 pub use process::*;
 pub use rng::Rng;
+pub use threads::*;
 
 use pheap::{Durability, Options};
 

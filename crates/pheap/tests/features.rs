@@ -1,25 +1,10 @@
 //! What is tested is what ships: the feature `sim` adds a simulator, and changes nothing else. So few files ask for it: where the simulator is added, and the seams that others call.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-
 /// Where the simulator is added, as a module.
 const ADD_IT: [&str; 2] = ["lib.rs", "heap/open/mod.rs"];
 /// The seams: they say what there is instead of the simulator. Functions that others call and that are empty without it; whose locks there are, for those of the simulator can be
 /// watched.
 const SEAMS: [&str; 2] = ["faults.rs", "sync.rs"];
-
-/// The files below a folder.
-fn files(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            files(&path, found);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            found.push(path);
-        }
-    }
-}
 
 /// The conditions of a source: what is in the parentheses, and what they are about, up to its first line.
 fn conditions(source: &str) -> impl Iterator<Item = (usize, &str, &str)> {
@@ -79,16 +64,11 @@ fn the_build_is_the_one_that_was_asked_for() {
 
 #[test]
 fn the_simulator_changes_nothing_but_adds_itself() {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let mut found = Vec::new();
-    files(&source, &mut found);
     let (mut wrong, mut seen) = (Vec::new(), 0);
-    for path in found {
-        let file = path.strip_prefix(&source).unwrap().to_str().unwrap();
-        let text = fs::read_to_string(&path).unwrap();
+    for (file, text) in pheap_testkit::sources(concat!(env!("CARGO_MANIFEST_DIR"), "/src")) {
         for (at, condition, item) in conditions(&text) {
             seen += usize::from(condition.contains("feature = \"sim\""));
-            if let Some(objection) = objection(file, condition, item) {
+            if let Some(objection) = objection(&file, condition, item) {
                 let line = text[..at].lines().count();
                 wrong.push(format!("{file}:{line}: {condition} {item}: {objection}"));
             }

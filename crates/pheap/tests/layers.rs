@@ -2,8 +2,6 @@
 //! And the files that may contain `unsafe`.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::path::{Path, PathBuf};
 
 /// From the lowest to the highest.
 const ROOMS: [&str; 22] = [
@@ -113,25 +111,10 @@ struct Module {
     code: String,
 }
 
-fn files(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            files(&path, found);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            found.push(path);
-        }
-    }
-}
-
 /// All files of the crate: their paths within `src`, in order, and what they say, without comments and strings.
 fn sources() -> Vec<(String, String)> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let mut found = Vec::new();
-    files(&source, &mut found);
-    found.sort();
-    let relative = |file: &PathBuf| file.strip_prefix(&source).unwrap().to_str().unwrap().replace('\\', "/");
-    found.iter().map(|file| (relative(file), bare(&fs::read_to_string(file).unwrap()))).collect()
+    let all = pheap_testkit::sources(concat!(env!("CARGO_MANIFEST_DIR"), "/src"));
+    all.into_iter().map(|(file, text)| (file, bare(&text))).collect()
 }
 
 /// All modules that a program has.

@@ -52,12 +52,6 @@ impl<'a> Relay<'a> {
     }
 }
 
-/// Whether a thread of this process sleeps.
-fn sleeps(thread: i32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).unwrap_or_default();
-    stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('S'))
-}
-
 /// How many reads of each root begin before `work` is done, which has begun to wait.
 fn turns(roots: &[&Root<u64>], work: impl FnOnce() + Send) -> Vec<u64> {
     let relays: Vec<Relay<'_>> = roots.iter().map(|root| Relay::new(root)).collect();
@@ -70,8 +64,7 @@ fn turns(roots: &[&Root<u64>], work: impl FnOnce() + Send) -> Vec<u64> {
             thread::yield_now();
         }
         scope.spawn(|| {
-            // SAFETY: a call without arguments.
-            worker.store(unsafe { libc::gettid() }, Ordering::Relaxed);
+            worker.store(this_thread(), Ordering::Relaxed);
             work();
             done.store(true, Ordering::Relaxed);
         });
@@ -285,8 +278,7 @@ fn a_read_that_the_other_root_waits_for() -> Result<()> {
             let guard = own.lock().unwrap();
             own_is_taken.store(true, Ordering::Relaxed);
             scope.spawn(|| {
-                // SAFETY: a call without arguments.
-                both.store(unsafe { libc::gettid() }, Ordering::Relaxed);
+                both.store(this_thread(), Ordering::Relaxed);
                 pheap::txn((&a, &b), |((ta, a), _)| Ok(ta[a] += 1)).unwrap();
             });
             while !sleeps(both.load(Ordering::Relaxed)) {

@@ -1,6 +1,7 @@
 //! Children of processes that have a heap open.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -91,32 +92,33 @@ pub(super) fn forks(bug: Option<Bug>) -> Result<(), String> {
     outcome()
 }
 
+/// Waits for a file.
+fn comes(file: &Path) -> bool {
+    let start = Instant::now();
+    while !file.exists() && start.elapsed() < LONG {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    file.exists()
+}
+
 /// A process that ends without closing its heap, while its child lives on.
 pub(super) fn left_behind(bug: Option<Bug>) -> Result<(), String> {
     for durability in [Durability::Process, Durability::Pmem, Durability::Wal] {
         let folder = tempdir();
-        let (path, over) = (folder.path().join("a"), folder.path().join("over"));
+        let [path, there, over] = ["a", "there", "over"].map(|name| folder.path().join(name));
         let options = small().durability(durability);
         in_child(|| {
             set_bug(bug);
             let heap = options.open(&path).unwrap();
             heap.root::<u64>("n").unwrap().txn(|tx, n| Ok(tx[n] += 1)).unwrap();
             fork(|| {
-                let start = Instant::now();
-                while !over.exists() && start.elapsed() < LONG {
-                    std::thread::sleep(Duration::from_millis(1));
-                }
-                true
+                std::fs::write(&there, "").unwrap();
+                comes(&over)
             });
             end(true)
         })?;
-        // Not at once: until the child has come to run, it has what its parent had.
-        let start = Instant::now();
-        let mut opened = options.open(&path).map(drop);
-        while matches!(opened, Err(Error::Locked { .. })) && start.elapsed() < LONG / 4 {
-            std::thread::sleep(Duration::from_millis(1));
-            opened = options.open(&path).map(drop);
-        }
+        // Until the child has come to run, it has what its parent had.
+        let opened = if comes(&there) { options.open(&path).map(drop) } else { Err(Error::Forked) };
         std::fs::write(over, "").unwrap();
         opened.map_err(|error| format!("{durability:?}, with the child of its last user: {error}"))?;
     }

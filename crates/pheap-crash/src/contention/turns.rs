@@ -1,20 +1,23 @@
 //! Threads that could wait for ever, for those who come later, or for one another.
+//!
+//! No clock decides what is found: a thread stays inside until another one sleeps, which is to say, waits for the lock.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pheap::sim::{Bug, set_bug};
 use pheap::{Heap, Root};
 use pheap_testkit::forks::in_child;
+use pheap_testkit::{sleeps, this_thread};
 
 use super::{outcome, small};
 
-/// Reads of a root that may begin while somebody does a few transactions on it.
-const ENOUGH: u64 = 200_000;
-/// How long a read waits for the next one to begin: long enough for that to be given a processor, and less than who waits at a gate. Where transactions get their turns, that is
-/// what each of these takes.
-const PATIENCE: Duration = Duration::from_millis(50);
+/// So many looks at a thread, one after the other, find it asleep: it does not only wait for a moment.
+const LOOKS: u32 = 20;
+/// So often it is looked whether somebody waits: at one visit of so many.
+const EVERY: u64 = 16;
 
 fn roots() -> (Heap, [Root<u64>; 2]) {
     let heap = small().in_memory().unwrap();
@@ -22,81 +25,107 @@ fn roots() -> (Heap, [Root<u64>; 2]) {
     (heap, roots)
 }
 
-/// Two readers of each of two roots, of which one is always inside as far as the lock lets them, and a thread with transactions on one and on both.
-pub(super) fn turns(bug: Option<Bug>) -> Result<(), String> {
-    let (_heap, roots) = roots();
-    let (done, begun) = (AtomicBool::new(false), [const { AtomicU64::new(0) }; 2]);
-    let relay = |root: &Root<u64>, begun: &AtomicU64| {
-        set_bug(bug);
-        while !done.load(Ordering::Relaxed) && begun.load(Ordering::Relaxed) < ENOUGH {
-            let read = root.read(|_, _| {
-                let (mine, start) = (begun.fetch_add(1, Ordering::Relaxed) + 1, Instant::now());
-                while begun.load(Ordering::Relaxed) == mine && start.elapsed() < PATIENCE {
-                    thread::yield_now();
-                }
-            });
-            read.unwrap();
-        }
-    };
-    thread::scope(|scope| {
-        for (root, begun) in roots.iter().zip(&begun) {
-            (0..2).for_each(|_| drop(scope.spawn(|| relay(root, begun))));
-        }
-        scope.spawn(|| {
-            set_bug(bug);
-            for _ in 0..3 {
-                roots[0].txn(|tx, n| Ok(tx[n] += 1)).unwrap();
-                let both = pheap::txn((&roots[0], &roots[1]), |((ta, a), (tb, b))| {
-                    ta[a] += 1;
-                    Ok(tb[b] += 1)
-                });
-                both.unwrap();
-            }
-            done.store(true, Ordering::Relaxed);
-        });
-    });
-    if begun.iter().any(|begun| begun.load(Ordering::Relaxed) >= ENOUGH) {
-        return Err("reads that overlap have kept a transaction away".to_owned());
-    }
-    outcome()
+/// A thread that waits for roots, and those who keep them from it.
+#[derive(Default)]
+struct Crowd {
+    waiting: AtomicI32,
+    done: AtomicBool,
+    /// Visits that have begun while it slept.
+    overtaken: AtomicU64,
 }
 
-/// Transactions on a root that may begin while somebody has one on two.
-const ENOUGH_TRANSACTIONS: u64 = 300;
+/// Two threads that visit one root, of which one is always inside as far as the lock lets them.
+#[derive(Default)]
+struct Visitors {
+    threads: [AtomicI32; 2],
+    begun: AtomicU64,
+}
 
-/// Two threads for each of two roots, with transactions on it that are so long that the lock goes from one to the other, and a thread with a transaction on both.
-pub(super) fn transactions(bug: Option<Bug>) -> Result<(), String> {
+impl Visitors {
+    /// Stays inside until the other thread has come in as well, or waits for the lock.
+    fn stay(&self, me: usize, crowd: &Crowd) {
+        let mine = self.begun.fetch_add(1, Relaxed) + 1;
+        if mine.is_multiple_of(EVERY) && sleeps(crowd.waiting.load(Relaxed)) {
+            crowd.overtaken.fetch_add(EVERY, Relaxed);
+        }
+        let mut looks = 0;
+        while looks < LOOKS && self.begun.load(Relaxed) == mine && !crowd.done.load(Relaxed) {
+            looks = if sleeps(self.threads[1 - me].load(Relaxed)) { looks + 1 } else { 0 };
+            thread::yield_now();
+        }
+    }
+}
+
+/// Runs `waits` beside two threads for each of two roots, which `visit` it. Fails if `enough` visits begin while one call of `waits` sleeps.
+fn overtaken(
+    bug: Option<Bug>,
+    enough: u64,
+    visit: impl Fn(&Root<u64>, &dyn Fn()) + Sync,
+    waits: &[fn(&[Root<u64>; 2])],
+) -> Result<(), String> {
     let (_heap, roots) = roots();
-    let (done, begun) = (AtomicBool::new(false), [const { AtomicU64::new(0) }; 2]);
-    let count = |begun: &AtomicU64| begun.load(Ordering::Relaxed);
-    let stay = |root: &Root<u64>, begun: &AtomicU64| {
+    let (crowd, visitors) = (Crowd::default(), [Visitors::default(), Visitors::default()]);
+    let is_kept_away = || crowd.overtaken.load(Relaxed) >= enough;
+    let come = |root: &Root<u64>, visitors: &Visitors, me: usize| {
         set_bug(bug);
-        while !done.load(Ordering::Relaxed) && count(begun) < ENOUGH_TRANSACTIONS {
-            let transaction = root.txn(|tx, n| {
-                begun.fetch_add(1, Ordering::Relaxed);
-                thread::sleep(Duration::from_millis(2));
-                Ok(tx[n] += 1)
-            });
-            transaction.unwrap();
+        visitors.threads[me].store(this_thread(), Relaxed);
+        while !crowd.done.load(Relaxed) {
+            visit(root, &|| visitors.stay(me, &crowd));
+            crowd.done.fetch_or(is_kept_away(), Relaxed);
         }
     };
     thread::scope(|scope| {
-        for (root, begun) in roots.iter().zip(&begun) {
-            (0..2).for_each(|_| drop(scope.spawn(|| stay(root, begun))));
+        for (root, visitors) in roots.iter().zip(&visitors) {
+            (0..2).for_each(|me| drop(scope.spawn(move || come(root, visitors, me))));
         }
         scope.spawn(|| {
             set_bug(bug);
-            while begun.iter().any(|begun| count(begun) < 2) {
+            while visitors.iter().any(|visitors| visitors.begun.load(Relaxed) < 2) {
                 thread::yield_now();
             }
-            pheap::txn((&roots[0], &roots[1]), |((tx, n), _)| Ok(tx[n] += 1)).unwrap();
-            done.store(true, Ordering::Relaxed);
+            crowd.waiting.store(this_thread(), Relaxed);
+            for wait in waits {
+                if !is_kept_away() {
+                    crowd.overtaken.store(0, Relaxed);
+                }
+                wait(&roots);
+            }
+            crowd.done.store(true, Relaxed);
         });
     });
-    if begun.iter().any(|begun| count(begun) >= ENOUGH_TRANSACTIONS) {
-        return Err("transactions on one root have kept one on two away".to_owned());
-    }
-    outcome()
+    if is_kept_away() { Err("who came later has kept a transaction away".to_owned()) } else { outcome() }
+}
+
+fn add_to_one([a, _]: &[Root<u64>; 2]) {
+    a.txn(|tx, n| Ok(tx[n] += 1)).unwrap();
+}
+
+fn add_to_both([a, b]: &[Root<u64>; 2]) {
+    let both = pheap::txn((a, b), |((ta, a), (tb, b))| {
+        ta[a] += 1;
+        Ok(tb[b] += 1)
+    });
+    both.unwrap();
+}
+
+/// Reads that overlap, beside transactions on one root and on both.
+pub(super) fn turns(bug: Option<Bug>) -> Result<(), String> {
+    let read = |root: &Root<u64>, stay: &dyn Fn()| root.read(|_, _| stay()).unwrap();
+    overtaken(bug, 100_000, read, &[add_to_one, add_to_both].repeat(3))
+}
+
+/// Transactions on each root that are so long that the lock goes from one thread to the other, beside one on both.
+pub(super) fn transactions(bug: Option<Bug>) -> Result<(), String> {
+    let change = |root: &Root<u64>, stay: &dyn Fn()| {
+        let transaction = root.txn(|tx, n| {
+            // Longer than parking_lot lets others overtake who wait.
+            thread::sleep(Duration::from_millis(2));
+            stay();
+            Ok(tx[n] += 1)
+        });
+        transaction.unwrap();
+    };
+    overtaken(bug, 300, change, &[add_to_both])
 }
 
 /// Reads in reads, in opposite orders, beside transactions on each root.

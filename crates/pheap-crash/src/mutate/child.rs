@@ -1,6 +1,6 @@
 //! The search for a program that notices a mutant, and the process that it happens in.
 
-use std::fmt;
+use crate::report::Said;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{self, Command, Stdio};
@@ -41,7 +41,7 @@ impl Effort {
             nested: Breadth { exhaustive: 2, corners: 1, random: 2 },
             after_every: 1,
             deep_every: 16,
-            ..Limits::quick(1)
+            ..Limits::thorough(1)
         };
         match self {
             Effort::Quick => Limits { deep_every: 16, ..Limits::quick(1) },
@@ -59,34 +59,17 @@ pub enum Verdict {
     Killed {
         /// Which.
         program: String,
-        /// When.
-        seconds: f64,
-        /// How.
+        /// How: the first line of it.
         why: String,
     },
-    /// None does.
-    Survived {
-        /// How many were explored.
-        programs: usize,
-        /// How long.
-        seconds: f64,
-    },
+    /// None of so many does.
+    Survived(usize),
 }
 
-/// Explores programs with a mutant until one fails that holds without it: the first one with every effort, for it is known to be good, then all others.
-/// `begins` is told which one is next.
-///
-/// # Errors
-/// A program that fails in any case.
-pub fn search(
-    mutant: Mutant,
-    cases: &[Case],
-    budget: Duration,
-    mut begins: impl FnMut(&Case),
-) -> Result<Verdict, String> {
+/// Explores programs with a mutant until one fails that holds without it: the first one with every effort, for it is known to be good, then all others. Says which one is next.
+fn search(mutant: Mutant, cases: &[Case], budget: Duration) -> Result<Option<String>, String> {
     let explorer = Explorer::new(Effort::Quick.limits())?;
     let started = Instant::now();
-    let mut programs = 0;
     let (first, others) = cases.split_at(cases.len().min(1));
     for cases in [first, others] {
         for (effort, case) in
@@ -95,54 +78,40 @@ pub fn search(
             if started.elapsed() > budget {
                 break;
             }
-            begins(case);
-            programs += 1;
-            let ready = case.prepare(effort, &explorer)?;
+            println!("begins\t{case}");
+            let explore = case.prepare(effort, &explorer)?;
             set_mutant(Some(mutant));
-            let result = ready.explore();
+            let result = explore();
             let has_fired = fired() > 0;
             set_mutant(None);
             let Err(why) = result else { continue };
-            let seconds = started.elapsed().as_secs_f64();
-            case.prepare(effort, &explorer)?
-                .explore()
-                .map_err(|failure| format!("without any mutant, {failure}"))?;
+            case.prepare(effort, &explorer)?().map_err(|failure| format!("without any mutant, {failure}"))?;
             if !has_fired {
                 return Err(format!("`{case}` fails once, although no mutant was at work: {why}"));
             }
-            return Ok(Verdict::Killed { program: case.to_string(), seconds, why });
+            return Ok(Some(why));
         }
     }
-    Ok(Verdict::Survived { programs, seconds: started.elapsed().as_secs_f64() })
+    Ok(None)
 }
 
 /// Searches in this process, with the programs on the standard input, and tells the parent how it goes.
 pub fn be(mutant: Mutant, budget: Duration) {
     let lines = std::io::stdin().lines().map_while(Result::ok);
     let cases: Result<Vec<Case>, String> = lines.map(|line| line.parse()).collect();
-    let begins = |case: &Case| println!("begins\t{case}");
-    let text = match cases.and_then(|cases| search(mutant, &cases, budget, begins)) {
-        Ok(Verdict::Killed { program, seconds, why }) => {
-            format!("killed\t{program}\t{seconds}\t{}", why.replace('\n', "\r"))
-        }
-        Ok(Verdict::Survived { programs, seconds }) => format!("survived\t{programs}\t{seconds}"),
-        Err(error) => format!("broken\t{}", error.replace('\n', "\r")),
-    };
-    println!("{text}");
+    match cases.and_then(|cases| search(mutant, &cases, budget)) {
+        Ok(Some(why)) => println!("killed\t{}", why.lines().next().unwrap_or_default()),
+        Ok(None) => println!("survived\t"),
+        Err(error) => println!("broken\t{}", error.replace('\n', "\r")),
+    }
 }
 
 /// The process in which a mutant is tried.
+#[derive(Debug)]
 pub struct Child {
     mutant: Mutant,
     process: process::Child,
     lines: Receiver<String>,
-    started: Instant,
-}
-
-impl fmt::Debug for Child {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Child").field("mutant", &self.mutant).finish_non_exhaustive()
-    }
 }
 
 impl Child {
@@ -157,29 +126,23 @@ impl Child {
         which: &[usize],
         budget: Duration,
     ) -> Result<Child, String> {
-        let error = |e: std::io::Error| format!("starting another process: {e}");
         let mut process = Command::new(runner)
             .args(["mutate", "--child", &mutant.to_string(), "--budget", &budget.as_secs().to_string()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
-            .map_err(error)?;
-        let (mut input, output) = (process.stdin.take(), process.stdout.take());
+            .map_err(|error| format!("starting another process: {error}"))?;
+        let (input, output) = (process.stdin.take(), process.stdout.take());
         let text: String = which.iter().map(|&number| format!("{}\n", cases[number])).collect();
-        if let Some(input) = &mut input {
-            // A child that has ended says why elsewhere.
-            let _ = input.write_all(text.as_bytes());
-        }
-        drop(input);
+        // A child that has ended says why elsewhere.
+        let _ = input.expect("a pipe").write_all(text.as_bytes());
         let (told, lines) = channel();
-        if let Some(output) = output {
-            thread::spawn(move || {
-                let mut lines = BufReader::new(output).lines().map_while(Result::ok);
-                lines.try_for_each(|line| told.send(line))
-            });
-        }
-        Ok(Child { mutant, process, lines, started: Instant::now() })
+        thread::spawn(move || {
+            let mut lines = BufReader::new(output.expect("a pipe")).lines().map_while(Result::ok);
+            lines.try_for_each(|line| told.send(line))
+        });
+        Ok(Child { mutant, process, lines })
     }
 
     /// Waits for what comes of it.
@@ -187,43 +150,28 @@ impl Child {
     /// # Errors
     /// If something is wrong without the mutant.
     pub fn wait(mut self) -> Result<(Mutant, Verdict), String> {
-        let mut running = String::new();
-        let killed = |program: &str, why: String, started: Instant| Verdict::Killed {
-            program: program.to_owned(),
-            seconds: started.elapsed().as_secs_f64(),
-            why,
-        };
+        let (mut program, mut programs) = (String::new(), 0);
         let verdict = loop {
             match self.lines.recv_timeout(PATIENCE) {
-                Ok(line) => {
-                    let mut parts = line.split('\t');
-                    let mut next = || parts.next().unwrap_or_default().to_owned();
-                    match (next().as_str(), next()) {
-                        ("begins", program) => running = program,
-                        ("killed", program) => {
-                            let seconds = next().parse().unwrap_or_default();
-                            break Verdict::Killed { program, seconds, why: next().replace('\r', "\n") };
-                        }
-                        ("survived", programs) => {
-                            let programs = programs.parse().unwrap_or_default();
-                            let seconds = next().parse().unwrap_or_default();
-                            break Verdict::Survived { programs, seconds };
-                        }
-                        ("broken", why) => return Err(why.replace('\r', "\n")),
-                        _ => {} // what pheap says is none of ours
-                    }
-                }
+                Ok(line) => match line.split_once('\t') {
+                    Some(("begins", next)) => (program, programs) = (next.to_owned(), programs + 1),
+                    Some(("killed", why)) => break Verdict::Killed { program, why: why.to_owned() },
+                    Some(("survived", _)) => break Verdict::Survived(programs),
+                    Some(("broken", why)) => return Err(why.replace('\r', "\n")),
+                    _ => {} // what pheap says is none of ours
+                },
                 Err(RecvTimeoutError::Timeout) => {
                     // It may have ended meanwhile.
                     let _ = self.process.kill();
-                    break killed(&running, "it goes on for ever (hang)".to_owned(), self.started);
+                    break Verdict::Killed { program, why: "it goes on for ever (hang)".to_owned() };
                 }
                 Err(RecvTimeoutError::Disconnected) => {
-                    let status = self.process.wait().map_err(|e| e.to_string())?;
-                    if running.is_empty() {
-                        return Err(format!("{}: a child ends with {status}", self.mutant));
+                    let status = self.process.wait().said()?;
+                    let why = format!("the process ends with {status}");
+                    if programs == 0 {
+                        return Err(format!("{}: {why}", self.mutant));
                     }
-                    break killed(&running, format!("the process ends with {status}"), self.started);
+                    break Verdict::Killed { program, why };
                 }
             }
         };

@@ -12,8 +12,8 @@ use crate::model::State;
 use crate::named::named;
 use crate::program::{One, Program, Setting, Which};
 use crate::run::{Run, ready};
-
-const PAGE: usize = 4096;
+use pheap::sim::disk::DiskImage;
+use pheap_testkit::{PAGE, newest_slot, word};
 
 named! {
     /// What is damaged.
@@ -60,8 +60,7 @@ impl Damage {
 /// A heap, and what it holds.
 #[derive(Debug)]
 pub struct Heap {
-    bytes: Vec<u8>,
-    log: Option<Vec<u8>>,
+    image: DiskImage,
     /// Whether it is opened on a disk.
     disk: bool,
     state: State,
@@ -70,41 +69,34 @@ pub struct Heap {
 impl Heap {
     /// One that was closed, or a crash has left with a log.
     fn new(logged: bool) -> Result<Heap, String> {
-        let [_, _, (content, state), _] = &ready()?;
+        let [_, _, (content, state), _] = ready()?;
         if !logged {
-            let bytes = content.clone().words().iter().flat_map(|word| word.to_le_bytes()).collect();
-            return Ok(Heap { bytes, log: None, disk: false, state: state.clone() });
+            return Ok(Heap { image: content.image(), disk: false, state });
         }
         let setting = Setting { wal: true, ..Setting::default() };
-        let mut run = Run::open(setting, content.clone().on_disk(), Some(state.clone()), 1)?;
+        let mut run = Run::open(setting, content.on_disk(), Some(state), 1)?;
         run.one(One::Set, Which::A)?;
         run.op("checkpoint".parse()?)?;
         run.one(One::Push, Which::A)?;
-        let state = run.state().clone();
-        let Content::Disk(image, _) = run.durable() else { return Err("a disk was expected".to_owned()) };
+        let heap = Heap { image: run.durable().image(), disk: true, state: run.state().clone() };
         run.finish()?;
-        Ok(Heap { bytes: image.data, log: image.log, disk: true, state })
+        Ok(heap)
     }
 
     fn word(&self, at: usize) -> u64 {
-        u64::from_le_bytes(*self.bytes[at..].first_chunk().expect("within the heap"))
-    }
-
-    /// Where the newest header is.
-    fn header(&self) -> usize {
-        if self.word(16) > self.word(PAGE + 16) { 0 } else { PAGE }
+        word(&self.image.data, at)
     }
 
     /// Offsets of the headers of regions.
     fn regions(&self) -> Vec<usize> {
-        let begins = |at: &usize| self.bytes[*at..].starts_with(b"\x89PREGIO\n");
-        (0..self.bytes.len()).step_by(PAGE).filter(begins).collect()
+        let begins = |at: &usize| self.image.data[*at..].starts_with(b"\x89PREGIO\n");
+        (0..self.image.data.len()).step_by(PAGE).filter(begins).collect()
     }
 
     /// The bytes that are damaged.
     #[expect(clippy::single_range_in_vec_init, reason = "one range is meant")]
     fn places(&self, what: Damage) -> Vec<Range<usize>> {
-        let header = self.header();
+        let header = newest_slot(&self.image.data);
         let region = |places: &[Range<usize>]| -> Vec<Range<usize>> {
             let of = |at: usize| places.iter().map(move |place| at + place.start..at + place.end);
             self.regions().into_iter().flat_map(of).collect()
@@ -123,11 +115,11 @@ impl Heap {
             Damage::Name => region(&[512..512 + 24, 512 + 34 * 8..512 + 35 * 8])
                 .into_iter()
                 .chain(region(&[1024..1024 + 24, 1024 + 34 * 8..1024 + 35 * 8]))
-                .filter(|place| self.bytes[place.clone()].iter().any(|&byte| byte != 0))
+                .filter(|place| self.image.data[place.clone()].iter().any(|&byte| byte != 0))
                 .collect(),
             Damage::Types => {
                 let types = self.word(header + 17 * 8) as usize;
-                let len = (64..PAGE).rev().find(|&at| self.bytes[types + at] != 0).unwrap_or(64);
+                let len = (64..PAGE).rev().find(|&at| self.image.data[types + at] != 0).unwrap_or(64);
                 vec![types + 64..(types + len).next_multiple_of(8)]
             }
             Damage::LiveSlots => {
@@ -137,9 +129,7 @@ impl Heap {
             Damage::LogHead => vec![0..64],
             Damage::LogMark => vec![512..576, 1024..1088],
             Damage::LogSegment => {
-                let log = self.log.as_deref().unwrap_or_default();
-                let segment = u64::from_le_bytes(*log[40..].first_chunk().expect("a log has a head"));
-                let second = PAGE + segment as usize;
+                let second = PAGE + word(self.image.log.as_deref().unwrap_or_default(), 40) as usize;
                 vec![second..second + 24]
             }
         }
@@ -147,16 +137,12 @@ impl Heap {
 
     /// The heap with a bit flipped.
     fn with(&self, what: Damage, bit: usize) -> Content {
-        let (mut data, mut log) = (self.bytes.clone(), self.log.clone());
-        match &mut log {
+        let mut image = self.image.clone();
+        match &mut image.log {
             Some(log) if what.in_log() => log[bit / 8] ^= 1 << (bit % 8),
-            _ => data[bit / 8] ^= 1 << (bit % 8),
+            _ => image.data[bit / 8] ^= 1 << (bit % 8),
         }
-        if self.disk {
-            return Content::Disk(pheap::sim::disk::DiskImage { data, log }, Vec::new());
-        }
-        let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
-        Content::Memory(data.chunks_exact(8).map(word).collect(), Vec::new())
+        if self.disk { Content::Disk(image, Vec::new()) } else { Content::of_bytes(&image.data) }
     }
 }
 
@@ -171,16 +157,14 @@ pub fn explore_copy(program: &Program, explorer: &Explorer) -> Result<(), String
         return Err("there is nothing to damage".to_owned());
     };
     let disk = matches!(phase.start, Content::Disk(..));
-    let (bytes, log) = match phase.start {
-        Content::Disk(mut image, pending) => {
-            pending.iter().for_each(|change| image.apply(change));
-            (image.data, image.log)
-        }
-        Content::Memory(words, _) => (words.iter().flat_map(|word| word.to_le_bytes()).collect(), None),
+    let left = match phase.start {
+        // Of a memory, only what is durable.
+        Content::Memory(words, _) => Content::Memory(words, Vec::new()),
+        disk => disk,
     };
-    let heap = Heap { bytes, log, disk, state };
-    for word in [2, 6, 63] {
-        let bit = (heap.header() + word * 8) * 8 + 3;
+    let heap = Heap { image: left.image(), disk, state };
+    for number in [2, 6, 63] {
+        let bit = (newest_slot(&heap.image.data) + number * 8) * 8 + 3;
         Damage::Header
             .open(&heap, bit)
             .map_err(|error| format!("when the newest header is damaged after `{program}`, {error}"))?;
@@ -236,11 +220,9 @@ impl Damage {
             if collect {
                 run.collect_all()?;
             }
-            if run.exists(Which::A) {
-                run.one(One::Push, Which::A)?;
-                run.one(One::Stuff, Which::A)?;
-                run.check()?;
-            }
+            run.one_if_there(One::Push, Which::A)?;
+            run.one_if_there(One::Stuff, Which::A)?;
+            run.check()?;
         }
         run.finish().map(|_| ())
     }

@@ -25,7 +25,8 @@ pub mod score;
 pub mod situations;
 pub mod source;
 
-use std::collections::{BTreeMap, HashMap};
+use crate::report::Said;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -42,24 +43,15 @@ use crate::Explorer;
 /// What to do.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
-    /// Only sites whose kind, file and line contain one of these: "txn/commit.rs:10".
+    /// Only sites whose kind, file and line contain one of these: "txn/commit.rs:10", "fence".
     #[arg(long, value_name = "TEXT", value_delimiter = ',')]
     only: Vec<String>,
-    /// Only sites of this kind: flush, fence, log-entry, write, sync, checksum, lock.
-    #[arg(long)]
-    kind: Option<Kind>,
     /// How long to look for a program that notices a mutant.
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     budget: u64,
-    /// Only every so manyth mutant.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    every: usize,
     /// How many mutants to try at a time.
     #[arg(long, value_name = "N", default_value_t = 1)]
     jobs: usize,
-    /// Print what each program that noticed a mutant says.
-    #[arg(long, short)]
-    verbose: bool,
     /// Note which program has noticed which mutant, to begin with it the next time.
     #[arg(long)]
     save: bool,
@@ -97,12 +89,12 @@ pub fn explore_all(cases: &[Case]) -> Result<BTreeMap<Site, Reached>, String> {
     let mut order: Vec<(u8, Duration, usize)> = Vec::new();
     let mut reached_by: Vec<BTreeMap<Site, pheap::sim::mutant::Reach>> = Vec::new();
     for (number, case) in cases.iter().enumerate() {
-        let ready = case.prepare(Effort::Quick, &explorer)?;
+        let explore = case.prepare(Effort::Quick, &explorer)?;
         let started = Instant::now();
         let locks = matches!(case, Case::Contention(_));
         note_sites(!locks);
         note_locks(locks);
-        let result = ready.explore();
+        let result = explore();
         reached_by.push(sites());
         note_sites(false);
         note_locks(false);
@@ -131,35 +123,21 @@ pub fn run(args: &Args) -> Result<bool, String> {
         return Ok(true);
     }
     let started = Instant::now();
-    let runner = std::env::current_exe().map_err(|e| e.to_string())?;
-    let cases = programs::all()?;
-    let source = Source::read()?;
+    let runner = std::env::current_exe().said()?;
+    let (cases, source) = (programs::all()?, Source::read());
     let reached = explore_all(&cases)?;
-    println!(
-        "{} programs reach {} sites ({:.0} s)",
-        cases.len(),
-        reached.len(),
-        started.elapsed().as_secs_f64()
-    );
-    let wanted = |site: &Site| {
-        args.kind.is_none_or(|kind| kind == site.kind)
-            && (args.only.is_empty() || args.only.iter().any(|text| site.to_string().contains(text)))
-    };
-    let mutants: Vec<Mutant> = reached
-        .iter()
-        .filter(|(site, _)| wanted(site))
-        .flat_map(|(&site, reached)| reached.mutants(site))
-        .step_by(args.every.max(1))
-        .collect();
+    let seconds = started.elapsed().as_secs_f64();
+    println!("{} programs reach {} sites ({seconds:.0} s)", cases.len(), reached.len());
+    let wanted =
+        |site: &Site| args.only.is_empty() || args.only.iter().any(|text| site.to_string().contains(text));
+    let all: Vec<Mutant> = reached.iter().flat_map(|(&site, reached)| reached.mutants(site)).collect();
     let mut score = Score::new(&source);
     let mut hints = Hints::read();
-    let numbers: HashMap<String, usize> =
-        cases.iter().enumerate().map(|(number, case)| (case.to_string(), number)).collect();
-    let all: Vec<Mutant> = reached.iter().flat_map(|(&site, reached)| reached.mutants(site)).collect();
     hints.keep(&source, &all);
+    let numbers: HashMap<String, usize> = cases.iter().map(Case::to_string).zip(0..).collect();
     let budget = Duration::from_secs(args.budget);
-    let mut waiting = mutants.into_iter();
-    let mut running: Vec<Child> = Vec::new();
+    let mut waiting = all.into_iter().filter(|mutant| wanted(&mutant.site));
+    let mut running: VecDeque<Child> = VecDeque::new();
     loop {
         while running.len() < args.jobs.max(1)
             && let Some(mutant) = waiting.next()
@@ -168,28 +146,25 @@ pub fn run(args: &Args) -> Result<bool, String> {
             let both = [mutant.mutation, mutant.mutation.other()];
             let both = both.map(|mutation| hints.of(&source, &Mutant { mutation, ..mutant }));
             let hint = both.into_iter().flatten().filter_map(|program| numbers.get(program));
-            let reach = &reached[&mutant.site].cases;
-            let which: Vec<usize> = hint.chain(reach).copied().collect();
-            running.push(Child::start(&runner, mutant, &cases, &which, budget)?);
-        }
-        if running.is_empty() {
-            break;
+            let which: Vec<usize> = hint.chain(&reached[&mutant.site].cases).copied().collect();
+            running.push_back(Child::start(&runner, mutant, &cases, &which, budget)?);
         }
         // In order, so that the output is.
-        let (mutant, verdict) = running.remove(0).wait()?;
+        let Some(child) = running.pop_front() else { break };
+        let (mutant, verdict) = child.wait()?;
         match &verdict {
             Verdict::Killed { program, .. } => hints.add(&source, &mutant, program),
-            Verdict::Survived { .. } => hints.forget(&source, &mutant),
+            Verdict::Survived(_) => hints.forget(&source, &mutant),
         }
-        score.add(mutant, verdict, args.verbose);
+        score.add(mutant, verdict);
     }
     if args.save {
         hints.write()?;
     }
-    for site in source.sites.iter().filter(|_| args.every <= 1) {
-        let is_reached = reached.keys().any(|reached| site.is(reached));
-        if !is_reached && site.kinds.iter().any(|&kind| wanted(&site.of(kind))) {
-            score.add_unreached(site);
+    for line in &source.sites {
+        let is_reached = reached.keys().any(|reached| line.is(reached));
+        if !is_reached && line.kinds.iter().any(|&kind| wanted(&line.of(kind))) {
+            score.add_unreached(line);
         }
     }
     println!("{}", score.json(started.elapsed()));
@@ -201,7 +176,7 @@ pub fn run(args: &Args) -> Result<bool, String> {
 /// # Errors
 /// A mutant that is not noticed any more.
 pub fn sample(runner: &Path, every: usize) -> Result<usize, String> {
-    let source = Source::read()?;
+    let source = Source::read();
     let mut tried = 0;
     for (name, text) in Hints::read().iter().step_by(every) {
         let case: Case = text.parse()?;
@@ -213,7 +188,7 @@ pub fn sample(runner: &Path, every: usize) -> Result<usize, String> {
             tried += 1;
             let child =
                 Child::start(runner, mutant, std::slice::from_ref(&case), &[0], Duration::from_secs(10))?;
-            if let (_, Verdict::Survived { .. }) = child.wait()? {
+            if let (_, Verdict::Survived(_)) = child.wait()? {
                 return Err(format!("{mutant} was noticed by `{case}`, and is not any more"));
             }
         }

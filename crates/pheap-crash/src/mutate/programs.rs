@@ -5,8 +5,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::child::Effort;
-use super::damage::{Damage, Heap, explore_copy};
-use super::situations::{self, Situation};
+use super::damage::{Damage, explore_copy};
+use super::situations::Situation;
 use crate::alphabet::{all as all_of, settings};
 use crate::contention;
 use crate::{Explorer, Limits, Program};
@@ -63,21 +63,6 @@ impl FromStr for Case {
     }
 }
 
-/// A program with what it starts with, which is made without any mutant.
-#[derive(Debug)]
-pub struct Prepared<'c> {
-    case: &'c Case,
-    start: Start,
-}
-
-#[derive(Debug)]
-enum Start {
-    Explorer(Box<Explorer>),
-    Heap(Box<Heap>),
-    Situation(Box<situations::Start>),
-    Nothing,
-}
-
 impl Case {
     /// What is tried first: what was made for this, then longer programs, which show more, then those of one operation. `time` is what it takes.
     pub fn rank(&self, time: Duration) -> u8 {
@@ -92,42 +77,37 @@ impl Case {
         }
     }
 
-    /// Makes what it starts with.
+    /// Makes what it starts with, without any mutant. What is returned explores it, and says what is wrong.
     ///
     /// # Errors
     /// If not even that can be made.
-    pub fn prepare(&self, effort: Effort, explorer: &Explorer) -> Result<Prepared<'_>, String> {
-        let start = match self {
-            Case::Contention(_) => Start::Nothing,
-            Case::Deep(_) => {
-                Start::Explorer(Box::new(explorer.anew(Limits { deep_every: 1, ..effort.limits() })))
-            }
-            Case::Program(_) | Case::Copy(_) => Start::Explorer(Box::new(explorer.anew(effort.limits()))),
-            Case::Damage(damage) => Start::Heap(Box::new(damage.heap()?)),
-            Case::Situation(situation) => Start::Situation(Box::new(situation.start()?)),
+    pub fn prepare(&self, effort: Effort, explorer: &Explorer) -> Result<Explore<'_>, String> {
+        let anew = |limits| explorer.anew(limits);
+        let explore = |mut explorer: Explorer, program| -> Explore<'_> {
+            Box::new(move || explorer.explore(program, false).map_err(|failure| failure.to_string()))
         };
-        Ok(Prepared { case: self, start })
+        Ok(match self {
+            Case::Contention(number) => Box::new(contention::programs()[*number].1),
+            Case::Program(program) => explore(anew(effort.limits()), program),
+            Case::Deep(program) => explore(anew(Limits { deep_every: 1, ..effort.limits() }), program),
+            Case::Copy(program) => {
+                let explorer = anew(effort.limits());
+                Box::new(move || explore_copy(program, &explorer))
+            }
+            Case::Damage(damage) => {
+                let heap = damage.heap()?;
+                Box::new(move || damage.explore(&heap))
+            }
+            Case::Situation(situation) => {
+                let start = situation.start()?;
+                Box::new(move || situation.explore(start))
+            }
+        })
     }
 }
 
-impl Prepared<'_> {
-    /// Explores it.
-    ///
-    /// # Errors
-    /// What is wrong.
-    pub fn explore(self) -> Result<(), String> {
-        match (self.case, self.start) {
-            (Case::Contention(number), Start::Nothing) => contention::programs()[*number].1(),
-            (Case::Program(program) | Case::Deep(program), Start::Explorer(mut explorer)) => {
-                explorer.explore(program, false).map_err(|failure| failure.to_string())
-            }
-            (Case::Copy(program), Start::Explorer(explorer)) => explore_copy(program, &explorer),
-            (Case::Situation(situation), Start::Situation(start)) => situation.explore(*start),
-            (Case::Damage(damage), Start::Heap(heap)) => damage.explore(&heap),
-            _ => unreachable!("each starts with what was prepared for it"),
-        }
-    }
-}
+/// What explores a program.
+pub type Explore<'c> = Box<dyn FnOnce() -> Result<(), String> + 'c>;
 
 /// Longer than one operation. Most are from the tests, where it says what they are for.
 const LONGER: &[&str] = &[

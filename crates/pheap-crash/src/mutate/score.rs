@@ -33,33 +33,25 @@ impl<'s> Score<'s> {
     }
 
     /// Counts a mutant, and prints what came of it.
-    pub fn add(&mut self, mutant: Mutant, verdict: Verdict, verbose: bool) {
+    pub fn add(&mut self, mutant: Mutant, verdict: Verdict) {
         let Mutant { site, mutation } = mutant;
         self.head(site);
-        let argument = self.source.why(&site, mutation);
-        match verdict {
-            Verdict::Killed { program, seconds, why } => {
+        match (verdict, self.source.argument(site.file, site.line, site.kind, mutation.name())) {
+            (Verdict::Killed { program, why }, argument) => {
                 self.killed += 1;
-                println!("  {mutation:5}  killed by \"{program}\" ({seconds:.1} s)");
-                if verbose {
-                    why.lines().for_each(|line| println!("         {line}"));
-                }
+                println!("  {mutation:5}  killed by \"{program}\": {why}");
                 if let Some(argument) = argument {
                     println!("         but the source says that it survives: {argument}");
                 }
             }
-            Verdict::Survived { programs, seconds } => match argument {
-                Some(argument) => {
-                    self.argued += 1;
-                    println!("  {mutation:5}  survives: {argument}");
-                }
-                None => {
-                    self.survived += 1;
-                    println!(
-                        "  {mutation:5}  SURVIVES {programs} programs ({seconds:.1} s), and the source does not say why"
-                    );
-                }
-            },
+            (Verdict::Survived(_), Some(argument)) => {
+                self.argued += 1;
+                println!("  {mutation:5}  survives: {argument}");
+            }
+            (Verdict::Survived(programs), None) => {
+                self.survived += 1;
+                println!("  {mutation:5}  SURVIVES {programs} programs, and the source does not say why");
+            }
         }
     }
 

@@ -4,6 +4,7 @@ mod logs;
 mod mapped;
 mod types;
 
+use crate::report::Said;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -114,7 +115,7 @@ impl Situation {
 
     /// A thread looks at a root, in some way, while what another one has committed is being synced. What it has seen it must not tell before.
     fn waits(self, start: Start) -> Result<(), String> {
-        let Content::Disk(image, _) = start.content.on_disk() else { unreachable!("it is one now") };
+        let image = start.content.image();
         let disk = Arc::new(SimDisk::new(image));
         let heap = options(Setting { wal: true, ..Setting::default() }, None)
             .simulate_disk(&disk)
@@ -147,7 +148,7 @@ impl Situation {
                 Ok(())
             }),
         };
-        done_here.map_err(|error| error.to_string())?;
+        done_here.said()?;
         let (early, reader) = done.recv().map_err(|_| "nothing was synced".to_owned())?;
         add_noted(reader.join().map_err(|_| "the other thread panics".to_owned())?);
         drop((a, heap));
@@ -200,7 +201,7 @@ impl Situation {
 }
 
 fn record(heap: &Heap, name: &str) -> Result<Root<Record<'static>>, String> {
-    heap.existing_root(name).map_err(|error| error.to_string())
+    heap.existing_root(name).said()
 }
 
 /// Lets the power fail at each wanted point of a medium that has begun with `start`, and looks at what is left.
@@ -239,7 +240,7 @@ fn must_hold(content: Content, state: &State) -> Result<(), String> {
 
 /// The file of a heap is in the page cache only, and what it was before is on the disk: nothing.
 fn unsynced(start: Start) -> Result<(), String> {
-    let Content::Disk(image, _) = start.content.on_disk() else { unreachable!("it is one now") };
+    let image = start.content.image();
     let nothing = DiskImage { data: vec![0; image.data.len()], log: None };
     let written = differences(File::Data, &nothing.data, &image.data);
     let before = Content::Disk(nothing, written);
@@ -248,9 +249,8 @@ fn unsynced(start: Start) -> Result<(), String> {
     run.one(One::Set, Which::A)?;
     let state = run.state().clone();
     let trace = run.finish()?;
-    let points: Vec<Moment> =
-        trace.phases.into_iter().flat_map(|phase| phase.points).map(|(point, _)| point).collect();
     let last = trace.states.len() - 1;
+    let points = trace.moments();
     let acknowledged = |point: &Moment| point.acknowledged().1 == last;
     crash_everywhere(before, &points, acknowledged, |content| must_hold(content, &state))
 }
@@ -300,8 +300,7 @@ fn push_after(left: Content) -> Result<(), String> {
         states.push(run.state().clone());
     }
     let trace = run.finish()?;
-    let points: Vec<Moment> =
-        trace.phases.into_iter().flat_map(|phase| phase.points).map(|(point, _)| point).collect();
+    let points = trace.moments();
     crash_everywhere(
         left,
         &points,

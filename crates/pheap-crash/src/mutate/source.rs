@@ -1,82 +1,37 @@
 //! The sites that the source of `pheap` has, and what it says about mutants that survive.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use pheap::sim::mutant::{Kind, Site};
 
-use pheap::sim::mutant::{Kind, Mutation, Site};
-
-/// Calls that are sites, and what they ask for. Text before the parenthesis, with as much of the receiver as tells them from other calls.
-const CALLS: &[(&str, &[Kind])] = &[
-    ("media.flush(", &[Kind::Flush]),
-    ("swizzler.flush(", &[Kind::Flush]),
-    (" self.flush()", &[Kind::Flush]),
-    ("media.fence(", &[Kind::Fence]),
-    ("media.persist(", &[Kind::Flush, Kind::Fence]),
-    (".persist_directly(", &[Kind::Flush, Kind::Fence]),
-    (".set_generation(", &[Kind::Flush]),
-    (".set_removed(", &[Kind::Flush]),
-    (".set_name(", &[Kind::Flush, Kind::Fence]),
-    ("header.write(", &[Kind::Flush, Kind::Fence]),
-    ("header.persist_again(", &[Kind::Flush, Kind::Fence]),
-    ("arena.write(", &[Kind::Flush, Kind::Fence]),
-    ("begin_creation(", &[Kind::Flush, Kind::Fence]),
-    ("self.write(media", &[Kind::Flush, Kind::Fence]),
-    ("write_entry(", &[Kind::Flush]),
-    ("clear_entry(", &[Kind::Flush]),
-    (".write_used(", &[Kind::Flush]),
-    (".store_through(", &[Kind::Flush]),
-    (".record_span(", &[Kind::Flush, Kind::Fence]),
-    (" restore(", &[Kind::Flush]),
-    ("log.reset(", &[Kind::Flush, Kind::Fence]),
-    ("log.reset_unfenced(", &[Kind::Flush]),
-    ("log.append(", &[Kind::LogEntry]),
-    (".append_undo(", &[Kind::LogEntry, Kind::Fence]),
-    ("record.add(", &[Kind::LogEntry]),
-    (".add_changes(", &[Kind::LogEntry]),
-    ("media.record(", &[Kind::LogEntry]),
-    (".record_staged(", &[Kind::LogEntry]),
-    (".take_noted(", &[Kind::LogEntry]),
-    (".write_all(", &[Kind::Write]),
-    (".write_through(", &[Kind::Write, Kind::FileSync]),
-    ("log.extend(", &[Kind::Write]),
-    ("new.extend(", &[Kind::Write]),
-    ("file.extend(", &[Kind::Write]),
-    ("log.sync()", &[Kind::FileSync]),
-    ("data.sync()", &[Kind::FileSync]),
-    ("data().sync()", &[Kind::FileSync]),
-    ("new.sync()", &[Kind::FileSync]),
-    ("file.sync()", &[Kind::FileSync]),
-    ("mapping.sync()", &[Kind::FileSync]),
-    ("mapping.sync_leftovers()", &[Kind::FileSync]),
-    (".sync_all()", &[Kind::FileSync]),
-    (".sync_data()", &[Kind::FileSync]),
-    ("sync_directory(", &[Kind::FileSync]),
-    (".acknowledge(", &[Kind::FileSync]),
-    (".acknowledge_all()", &[Kind::FileSync]),
-    (".wait_for_records(", &[Kind::FileSync]),
-    ("self.reach(", &[Kind::FileSync]),
-    ("look_at_tables(", &[Kind::Lock]),
-    ("look_at_regions(", &[Kind::Lock]),
-    (".regions()", &[Kind::Lock]),
-    (" heap.region(", &[Kind::Lock]),
-    (" self.region(", &[Kind::Lock]),
-    ("look_at_name(", &[Kind::Lock]),
-    (" look_at(", &[Kind::Lock]),
-    (".lock()", &[Kind::Lock]),
-    (".lock_exclusive()", &[Kind::Lock]),
-    (".lock_shared()", &[Kind::Lock]),
-    (".lock_shared_recursive()", &[Kind::Lock]),
-    (".lock_unbiased()", &[Kind::Lock]),
-    (".lock_collected()", &[Kind::Lock]),
-    (".try_lock()", &[Kind::Lock]),
-    (".try_lock_exclusive()", &[Kind::Lock]),
-    (".try_lock_for(", &[Kind::Lock]),
-    (".try_lock_shared()", &[Kind::Lock]),
-    (".try_lock_unbiased_for(", &[Kind::Lock]),
-    ("self.log.read()", &[Kind::Lock]),
-    ("self.log.write()", &[Kind::Lock]),
-    ("holds(", &[Kind::Checksum]),
-    (" checked(", &[Kind::Checksum]),
+/// What calls ask for, and these calls, between bars: text before the parenthesis, with as much of the receiver as tells them from other calls.
+const CALLS: &[(&[Kind], &str)] = &[
+    (
+        &[Kind::Flush],
+        "media.flush(|swizzler.flush(| self.flush()|.set_generation(|.set_removed(|write_entry(|clear_entry(|\
+         .write_used(|.store_through(| restore(|log.reset_unfenced(",
+    ),
+    (&[Kind::Fence], "media.fence("),
+    (
+        &[Kind::Flush, Kind::Fence],
+        "media.persist(|.persist_directly(|.set_name(|header.write(|header.persist_again(|arena.write(|\
+         begin_creation(|self.write(media|.record_span(|log.reset(",
+    ),
+    (&[Kind::LogEntry], "log.append(|record.add(|.add_changes(|media.record(|.record_staged(|.take_noted("),
+    (&[Kind::LogEntry, Kind::Fence], ".append_undo("),
+    (&[Kind::Write], ".write_all(|log.extend(|new.extend(|file.extend("),
+    (&[Kind::Write, Kind::FileSync], ".write_through("),
+    (
+        &[Kind::FileSync],
+        "log.sync()|data.sync()|data().sync()|new.sync()|file.sync()|mapping.sync()|mapping.sync_leftovers()|\
+         .sync_all()|.sync_data()|sync_directory(|.acknowledge(|.acknowledge_all()|.wait_for_records(|self.reach(",
+    ),
+    (
+        &[Kind::Lock],
+        "look_at_tables(|look_at_regions(|.regions()| heap.region(| self.region(|look_at_name(| look_at(|\
+         .lock()|.lock_exclusive()|.lock_shared()|.lock_shared_recursive()|.lock_unbiased()|.lock_collected()|\
+         .try_lock()|.try_lock_exclusive()|.try_lock_for(|.try_lock_shared()|.try_lock_unbiased_for(|\
+         self.log.read()|self.log.write()",
+    ),
+    (&[Kind::Checksum], "holds(| checked("),
 ];
 
 /// A line that asks for something.
@@ -114,22 +69,12 @@ pub struct Source {
 
 impl Source {
     /// Reads it.
-    ///
-    /// # Errors
-    /// If it is not there.
-    pub fn read() -> Result<Source, String> {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let mut paths = Vec::new();
-        list(&root.join("crates/pheap/src"), &mut paths)?;
-        paths.sort();
+    pub fn read() -> Source {
         let mut source = Source { sites: Vec::new(), helpers: Vec::new(), files: Vec::new() };
-        for path in paths {
-            let text = fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-            let name = path.strip_prefix(&root).expect("it is below the root").display().to_string();
-            let lines = text.lines().map(str::to_owned).collect();
-            source.add(name, lines);
+        for (name, text) in pheap_testkit::sources(concat!(env!("CARGO_MANIFEST_DIR"), "/../pheap/src")) {
+            source.add(format!("crates/pheap/src/{name}"), text.lines().map(str::to_owned).collect());
         }
-        Ok(source)
+        source
     }
 
     fn add(&mut self, file: String, lines: Vec<String>) {
@@ -171,11 +116,10 @@ impl Source {
             if !is_code || skipped {
                 continue;
             }
-            for (call, kinds) in CALLS {
-                if format!(" {code}").contains(call) {
-                    self.sites.push(Line { file: file.clone(), line: i as u32 + 1, kinds });
-                    break;
-                }
+            let code = format!(" {code}");
+            let asks = CALLS.iter().find(|(_, calls)| calls.split('|').any(|call| code.contains(call)));
+            if let Some((kinds, _)) = asks {
+                self.sites.push(Line { file: file.clone(), line: i as u32 + 1, kinds });
             }
         }
         self.files.push((file, lines));
@@ -216,11 +160,6 @@ impl Source {
             (mutation == what && of.is_none_or(|of| of == kind.name())).then(|| text.trim().to_owned())
         })
     }
-
-    /// [`argument`](Source::argument) for a mutant of a site.
-    pub fn why(&self, site: &Site, mutation: Mutation) -> Option<String> {
-        self.argument(site.file, site.line, site.kind, mutation.name())
-    }
 }
 
 /// The number of the line behind the block whose head is at `head`.
@@ -234,32 +173,22 @@ fn end_of_block(lines: &[String], head: usize) -> usize {
     (head..lines.len()).find(|&i| lines[i] == end).map_or(lines.len(), |i| i + 1)
 }
 
-fn list(folder: &Path, into: &mut Vec<PathBuf>) -> Result<(), String> {
-    let error = |e: std::io::Error| format!("{}: {e}", folder.display());
-    for entry in fs::read_dir(folder).map_err(error)? {
-        let path = entry.map_err(error)?.path();
-        if path.is_dir() {
-            list(&path, into)?;
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            into.push(path);
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn each_helper_is_in_the_list_of_calls() {
-        let source = Source::read().unwrap();
+        let source = Source::read();
         assert!(source.helpers.len() > 20, "{:?}", source.helpers);
         // What only other helpers call.
         let inner = ["append_with_room", "lock", "read", "take_exclusive", "wait_exclusive", "write"];
         for helper in source.helpers.iter().filter(|helper| !inner.contains(&helper.as_str())) {
             let named = |call: &str| call.contains(&format!("{helper}("));
-            assert!(CALLS.iter().any(|(call, _)| named(call)), "calls of `{helper}` are not looked for");
+            assert!(
+                CALLS.iter().any(|(_, calls)| calls.split('|').any(named)),
+                "calls of `{helper}` are not looked for"
+            );
         }
         assert!(source.sites.len() > 60, "{}", source.sites.len());
     }

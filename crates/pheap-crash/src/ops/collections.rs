@@ -1,10 +1,10 @@
 //! What operations do to the collections of a root.
 
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::resume_unwind;
 
-use pheap::{Error, P, Root, Txn, field};
+use pheap::{P, Root, Txn, field};
 
-use super::aborted;
+use super::{Expected, aborted, as_it_should, panicked};
 use crate::model::RootState;
 use crate::program::{Shelved, THIN, filled_map, filled_tree};
 use crate::shelf::{Item, Shelf, Store};
@@ -78,105 +78,80 @@ pub fn one(root: &Handle, model: &mut RootState, what: Shelved, value: u64) -> p
     let run = |f: &dyn for<'r> Fn(&mut Txn<'r>, P<'r, Shelf<'r>>) -> pheap::Result<()>| {
         root.txn(|tx, store| f(tx, field!(store.shelf)))
     };
-    let done;
     match what {
         Shelved::MapInsert => {
-            done = run(&|tx, shelf| insert(tx, shelf, value..value + 1));
             model.map.insert(value, value + 1);
+            run(&|tx, shelf| insert(tx, shelf, value..value + 1))
         }
         Shelved::MapFill => {
             let values = value..value + (filled_map(model.map.len()) - model.map.len()) as u64;
-            done = run(&|tx, shelf| insert(tx, shelf, values.clone()));
-            model.map.extend(values.map(|value| (value, value + 1)));
+            model.map.extend(values.clone().map(|value| (value, value + 1)));
+            run(&|tx, shelf| insert(tx, shelf, values.clone()))
         }
         Shelved::MapSet => {
-            let first = model.map.first_entry().expect("programs are sensible");
-            done = run(&|tx, shelf| {
-                *field!(shelf.map).get_mut(tx, first.key()).expect("the model has it") = pair(value);
-                Ok(())
-            });
-            *first.into_mut() = value;
+            let mut first = model.map.first_entry().expect("programs are sensible");
+            first.insert(value);
+            let key = first.key();
+            let set = |entry: Option<&mut [u64; 2]>| *entry.expect("the model has it") = pair(value);
+            run(&|tx, shelf| Ok(set(field!(shelf.map).get_mut(tx, key))))
         }
         Shelved::MapRemove => {
             let (first, _) = model.map.pop_first().expect("programs are sensible");
-            done = run(&|tx, shelf| {
+            run(&|tx, shelf| {
                 field!(shelf.map).remove(tx, &first).expect("the model had it");
                 Ok(())
-            });
+            })
         }
         Shelved::MapClear => {
-            done = run(&|tx, shelf| {
-                field!(shelf.map).clear(tx);
-                Ok(())
-            });
             model.map.clear();
+            run(&|tx, shelf| Ok(field!(shelf.map).clear(tx)))
         }
         Shelved::TreeInsert => {
-            done = run(&|tx, shelf| insert_sorted(tx, shelf, value..value + 1));
             model.tree.insert(key(value), value);
+            run(&|tx, shelf| insert_sorted(tx, shelf, value..value + 1))
         }
         Shelved::TreeFill => {
             let values = value..value + (filled_tree(model.tree.len()) - model.tree.len()) as u64;
-            done = run(&|tx, shelf| insert_sorted(tx, shelf, values.clone()));
-            model.tree.extend(values.map(|value| (key(value), value)));
+            model.tree.extend(values.clone().map(|value| (key(value), value)));
+            run(&|tx, shelf| insert_sorted(tx, shelf, values.clone()))
         }
-        Shelved::TreeRemove => {
-            let (first, _) = model.tree.pop_first().expect("programs are sensible");
-            done = run(&|tx, shelf| {
-                field!(shelf.tree).remove(tx, &first).expect("the model had it");
-                Ok(())
-            });
-        }
-        Shelved::TreeThin => {
-            let gone: Vec<String> = model.tree.keys().take(model.tree.len() - THIN).cloned().collect();
-            done = run(&|tx, shelf| {
+        Shelved::TreeRemove | Shelved::TreeThin => {
+            let gone = if what == Shelved::TreeRemove { 1 } else { model.tree.len() - THIN };
+            let gone: Vec<String> = model.tree.keys().take(gone).cloned().collect();
+            model.tree.retain(|key, _| !gone.contains(key));
+            run(&|tx, shelf| {
                 for key in &gone {
                     field!(shelf.tree).remove(tx, key).expect("the model had it");
                 }
                 Ok(())
-            });
-            model.tree.retain(|key, _| !gone.contains(key));
+            })
         }
         Shelved::VecPush => {
-            done = run(&|tx, shelf| push(tx, shelf, value));
             model.vec.push(value);
+            run(&|tx, shelf| push(tx, shelf, value))
         }
         Shelved::VecGrow => {
             let values = grown(&model.vec, value);
-            done = run(&|tx, shelf| extend(tx, shelf, values.clone()));
-            model.vec.extend(values);
+            model.vec.extend(values.clone());
+            run(&|tx, shelf| extend(tx, shelf, values.clone()))
         }
         Shelved::StringSet => {
-            let text = text(value);
-            done = run(&|tx, shelf| field!(shelf.text).set(tx, &text));
-            model.text = text;
+            model.text = text(value);
+            run(&|tx, shelf| field!(shelf.text).set(tx, &model.text))
         }
-        Shelved::MapAbort => {
-            let model = &*model;
-            return aborted(run(&|tx, shelf| {
+        Shelved::MapAbort => aborted(run(&|tx, shelf| {
+            change_all(tx, shelf, model, value)?;
+            Err(as_it_should())
+        })),
+        Shelved::MapPanic => panicked(|| {
+            run(&|tx, shelf| {
                 change_all(tx, shelf, model, value)?;
-                Err(Error::abort("as it should"))
-            }));
-        }
-        Shelved::MapPanic => {
-            struct Expected;
-            let model = &*model;
-            let panics = || {
-                run(&|tx, shelf| {
-                    change_all(tx, shelf, model, value)?;
-                    resume_unwind(Box::new(Expected))
-                })
-            };
-            match catch_unwind(AssertUnwindSafe(panics)) {
-                Err(payload) if payload.is::<Expected>() => done = Ok(()),
-                Err(payload) => resume_unwind(payload),
-                Ok(result) => return result,
-            }
-        }
+                resume_unwind(Box::new(Expected))
+            })
+        }),
         // A run sees to the steps of the latter.
-        Shelved::Shelve | Shelved::MapChurn => done = Ok(()),
+        Shelved::Shelve | Shelved::MapChurn => Ok(()),
     }
-    done
 }
 
 /// Runs a transaction over the collections of two roots.

@@ -40,7 +40,7 @@ impl Run {
 
     /// Sets a new medium up.
     pub(super) fn spoil(&self) {
-        let failing = self.failing.filter(|_| self.failures() == 0).and_then(|failing| {
+        let failing = self.how.failing.filter(|_| self.failures() == 0).and_then(|failing| {
             failing.on_disk(self.calls.get(&(failing.which, failing.call)).copied().unwrap_or(0))
         });
         self.medium.spoil(failing, self.setting.short);
@@ -53,7 +53,7 @@ impl Run {
 
     /// No call fails any more. Returns whether the page cache has forgotten what could not be made durable.
     pub(super) fn heal(&mut self) -> bool {
-        let evicts = self.failing.is_some_and(|failing| failing.evict);
+        let evicts = self.how.failing.is_some_and(|failing| failing.evict);
         if evicts {
             self.collect();
             self.lost |= self.setting.lazy;
@@ -92,7 +92,7 @@ impl Run {
             }
             Error::Io { .. } if self.state == after => after,
             // What is mapped is read, where others would fault.
-            Error::Io { .. } if self.failing.is_some_and(|failing| failing.call == Call::Read) => {
+            Error::Io { .. } if self.how.failing.is_some_and(|failing| failing.call == Call::Read) => {
                 self.state.clone()
             }
             other => return Err(format!("on a failing disk, an operation says: {other:?}")),
@@ -100,13 +100,7 @@ impl Run {
         if !matches!(error, Error::Io { .. }) {
             self.must_be_shut()?;
         }
-        self.handles.clear();
-        self.held = Default::default();
-        let heap = self.heap.take();
-        catching(|| {
-            drop(heap);
-            Ok(())
-        })?;
+        self.end()?;
         self.open_after(expected)
     }
 
@@ -187,11 +181,5 @@ impl Run {
                 (set, checkpoint) => set.and(checkpoint),
             }
         })
-    }
-
-    /// A sync or checkpoint was acknowledged: what was before it survives a power failure.
-    pub(super) fn synced(&mut self) -> Result<(), String> {
-        self.tell(true);
-        Ok(())
     }
 }

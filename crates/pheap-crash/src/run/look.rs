@@ -1,5 +1,6 @@
 //! What is looked at after each step, besides what the roots hold.
 
+use crate::report::Said;
 use pheap::{Heap, Report};
 
 use super::{Run, catching};
@@ -45,11 +46,8 @@ impl Run {
         for which in [Which::A, Which::B] {
             let Some((held, values)) = &self.held[which as usize] else { continue };
             let name = Run::name(&self.state, which);
-            let root = found(heap, &mut self.handles, &name).map_err(|error| error.to_string())?;
-            let read = || {
-                root.read(|view| list(heap, view, view.get(held).map_err(|error| error.to_string())?))
-                    .map_err(|error| error.to_string())?
-            };
+            let root = found(heap, &mut self.handles, &name).said()?;
+            let read = || root.read(|view| list(heap, view, view.get(held).said()?)).said()?;
             let found = catching(read)?;
             if found != *values {
                 return Err(format!("what is held of {name:?} is {found:?}, should be {values:?}"));
@@ -80,15 +78,13 @@ impl Run {
 
     /// Checks that the heap is sound in itself.
     pub fn check(&self) -> Result<(), String> {
-        self.check_report(catching(|| self.heap().check().map_err(|error| error.to_string()))?)
+        self.check_settled(None)
     }
 
     /// The same, by what a check has said since the heap was last changed, if there was one.
     pub fn check_settled(&self, report: Option<Report>) -> Result<(), String> {
-        report.map_or_else(|| self.check(), |report| self.check_report(report))
-    }
-
-    fn check_report(&self, report: Report) -> Result<(), String> {
+        let check = || catching(|| self.heap().check().said());
+        let report = report.map_or_else(check, Ok)?;
         let objects: u64 = self.state.roots.values().map(|root| root.objects(&[])).sum();
         let owned = owned(&report);
         if !report.is_clean() || report.objects != objects + owned {

@@ -12,10 +12,10 @@ impl Run {
     pub(super) fn change_medium(&mut self, content: Content) -> Result<(), String> {
         first_of(&self.medium.violations())?;
         self.count();
-        let start = if self.silent { Content::default() } else { content.clone() };
+        let start = if self.how.silent { Content::default() } else { content.clone() };
         self.medium = Medium::new(content);
         self.spoil();
-        if self.silent {
+        if self.how.silent {
             self.medium.be_silent();
         }
         self.trace.phases.push(Phase { start, points: Vec::new() });
@@ -34,12 +34,7 @@ impl Run {
         match self.observe() {
             // A check writes what it waits for, and the disk may fail then as well.
             Err(_) if self.is_failing() => {
-                self.handles.clear();
-                let heap = self.heap.take();
-                catching(|| {
-                    drop(heap);
-                    Ok(())
-                })?;
+                self.end()?;
                 self.heal();
                 self.open_heap()?;
                 self.observe()
@@ -80,9 +75,7 @@ impl Run {
 
     /// Ends the process, one way or another, and opens the heap again.
     pub(super) fn restart(&mut self, how: Change) -> Result<(), String> {
-        let heap = self.heap.take().expect("it is open");
-        self.handles.clear();
-        self.held = Default::default();
+        let heap = self.let_go().expect("it is open");
         let free = heap.stats().free_bytes;
         if matches!(how, Change::Relocate | Change::Move) {
             let now = BASES.iter().position(|&at| at == base(&heap)).expect("it is at one of these");

@@ -1,11 +1,10 @@
 //! Transactions on the collections of roots.
 
-use pheap::Error;
-
 use super::{MAP_CHURN, Run};
 use crate::objects::{found, store};
 use crate::ops::collections;
 use crate::program::{One, Op, Shelved, Which};
+use crate::report::Said;
 
 impl Run {
     /// A transaction on the collections of one root.
@@ -13,12 +12,7 @@ impl Run {
         if what != Shelved::Shelve {
             self.shelve(which)?;
         }
-        self.step(|heap, handles, state, value| {
-            let name = Run::name(state, which);
-            let root = store(heap, handles, &name)?;
-            let model = state.roots.get_mut(&name).ok_or(Error::NoSuchRoot(name))?;
-            collections::one(&root, model, what, value)
-        })
+        self.step_on(which, store, |root, model, value| collections::one(root, model, what, value))
     }
 
     /// Transactions on the hash map of a root.
@@ -40,13 +34,7 @@ impl Run {
     pub(super) fn both_map(&mut self) -> Result<(), String> {
         self.shelve(Which::A)?;
         self.shelve(Which::B)?;
-        self.step(|heap, handles, state, value| {
-            let names = [Which::A, Which::B].map(|which| Run::name(state, which));
-            let (a, b) = (store(heap, handles, &names[0])?, store(heap, handles, &names[1])?);
-            let mut models = state.roots.values_mut();
-            let models = (models.next().expect("a"), models.next().expect("b"));
-            collections::both((&a, &b), models, value)
-        })
+        self.step_on_both(store, collections::both)
     }
 
     /// Uses the collections of the roots that have some: one of a few operations, by number.
@@ -69,7 +57,7 @@ impl Run {
     fn has_shelf(&mut self, which: Which) -> Result<bool, String> {
         let heap = self.heap.as_ref().expect("it is open");
         let found = found(heap, &mut self.handles, &Run::name(&self.state, which));
-        Ok(found.map_err(|error| error.to_string())?.has_shelf())
+        Ok(found.said()?.has_shelf())
     }
 
     /// Gives a root collections, if it has none. Crashes in the midst of that are explored where it is an operation of its own.

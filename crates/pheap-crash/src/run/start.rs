@@ -1,6 +1,6 @@
 //! What programs start with.
 
-use super::{Calls, Run, Trace, catching};
+use super::{Calls, Opening, Run, Trace, catching};
 use crate::medium::Content;
 use crate::model::State;
 use crate::program::{Change, One, Op, Program, Setting, USED, Which};
@@ -26,7 +26,7 @@ fn start(program: &Program, ready: &Ready) -> Result<Run, String> {
     if setting.wal {
         content = content.on_disk();
     }
-    let mut run = Run::open_with(setting, program.failing, content, Some(state), 1)?;
+    let mut run = Run::open(Opening::of(program), content, Some(state), 1)?;
     program.ops.iter().try_for_each(|&op| run.op(op))?;
     Ok(run)
 }
@@ -61,8 +61,7 @@ pub fn ready() -> Result<Ready, String> {
 impl Run {
     /// Closes the heap. Returns what the medium holds then.
     fn close(mut self) -> Result<Content, String> {
-        let heap = self.heap.take().expect("it is open");
-        self.handles.clear();
+        let heap = self.let_go().expect("it is open");
         catching(|| heap.close().map_err(|error| format!("closing fails: {error}")))?;
         Ok(self.durable())
     }

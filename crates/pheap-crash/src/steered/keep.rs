@@ -1,6 +1,5 @@
 //! What a crash leaves of that which is pending, as an input says it.
 
-use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::medium::Moment;
@@ -135,27 +134,6 @@ fn groups(point: &Moment) -> Vec<usize> {
         numbers.push(number);
     }
     numbers
-}
-
-impl Moment {
-    /// What a process that is killed after the last point has left of the pending changes, in a choice of these: all up to some moment. `None` if there are
-    /// no such processes.
-    fn kill(&self, choice: usize) -> Option<Vec<bool>> {
-        match self {
-            Moment::Memory(point) if point.before == u32::MAX => None,
-            Moment::Memory(point) => {
-                let stored = point.order.iter().copied().filter(|moment| *moment > point.before);
-                let moments: BTreeSet<u32> = stored.chain([point.before]).collect();
-                let last = *moments.iter().nth(choice % moments.len())?;
-                Some(point.order.iter().map(|moment| *moment <= last).collect())
-            }
-            Moment::Disk(point) => {
-                let len = point.pending.len();
-                let written = point.written + choice % (len.checked_sub(point.written)? + 1);
-                Some((0..len).map(|i| i < written).collect())
-            }
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Logs that are missing, or not those of their heaps.
 
+use crate::report::Said;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -7,7 +8,7 @@ use pheap::sim::disk::{DiskImage, SimDisk};
 use pheap::{Durability, Error, Heap, Options, Root};
 
 use super::{Start, crash_everywhere, must_hold, record};
-use crate::medium::{Content, Medium, Moment};
+use crate::medium::{Medium, Moment};
 use crate::model::State;
 use crate::objects::handle;
 use crate::program::{One, Setting};
@@ -23,10 +24,10 @@ pub(super) fn files() -> Result<Vec<HeapAndLog>, String> {
     let mut made = Vec::new();
     for name in ["one", "two", "one"] {
         let path = folder.path().join(name);
-        let heap = file_options().open(&path).map_err(|error| error.to_string())?;
-        let root: Root<u64> = heap.root("n").map_err(|error| error.to_string())?;
+        let heap = file_options().open(&path).said()?;
+        let root: Root<u64> = heap.root("n").said()?;
         add_one(&root)?;
-        let read = |path: &Path| std::fs::read(path).map_err(|error| error.to_string());
+        let read = |path: &Path| std::fs::read(path).said();
         made.push((read(&path)?, read(&folder.path().join(format!("{name}.wal")))?));
     }
     Ok(made)
@@ -47,7 +48,7 @@ fn add_one(root: &Root<u64>) -> Result<(), String> {
         tx[p] += 1;
         Ok(())
     })
-    .map_err(|error| error.to_string())
+    .said()
 }
 
 pub(super) fn foreign_log(files: &[(Vec<u8>, Vec<u8>)]) -> Result<(), String> {
@@ -80,7 +81,7 @@ pub(super) fn foreign_log(files: &[(Vec<u8>, Vec<u8>)]) -> Result<(), String> {
     must_be_refused("closed, with the damaged log of another heap", open(&closed.data, damaged(&two.1)))?;
     let (_, heap) = open(&closed.data, damaged(&one.1));
     let heap = heap.map_err(|error| format!("closed, with a damaged log of its own: {error}"))?;
-    let root: Root<u64> = heap.root("n").map_err(|error| error.to_string())?;
+    let root: Root<u64> = heap.root("n").said()?;
     match root.read(|view, p| view[p]) {
         Ok(1) => Ok(()),
         other => Err(format!("closed, with a damaged log of its own, the heap holds {other:?}, not 1")),
@@ -89,7 +90,7 @@ pub(super) fn foreign_log(files: &[(Vec<u8>, Vec<u8>)]) -> Result<(), String> {
 
 /// Two copies of a heap, each in use: their logs have the same number.
 pub(super) fn twins(start: Start) -> Result<(), String> {
-    let Content::Disk(closed, _) = start.content.on_disk() else { unreachable!("it is one now") };
+    let closed = start.content.image();
     let setting = options(Setting { wal: true, ..Setting::default() }, None);
     let in_use = |copy: u32| {
         let disk = Arc::new(SimDisk::new(closed.clone()));
@@ -99,7 +100,7 @@ pub(super) fn twins(start: Start) -> Result<(), String> {
             tx[p].x = u64::from(copy);
             Ok(())
         });
-        changed.map_err(|error| error.to_string())?;
+        changed.said()?;
         Ok::<DiskImage, String>(disk.view())
     };
     let (one, two) = (in_use(1)?, in_use(2)?);
@@ -112,9 +113,8 @@ pub(super) fn twins(start: Start) -> Result<(), String> {
         }
     }
     for (image, expected) in [(one, 1), (two, 2)] {
-        let heap =
-            setting.simulate_disk(&Arc::new(SimDisk::new(image))).map_err(|error| error.to_string())?;
-        let found = record(&heap, "a")?.read(|view, p| view[p].x).map_err(|error| error.to_string())?;
+        let heap = setting.simulate_disk(&Arc::new(SimDisk::new(image))).said()?;
+        let found = record(&heap, "a")?.read(|view, p| view[p].x).said()?;
         if found != expected {
             return Err(format!("with its own log, a copy holds {found}, not {expected}"));
         }
@@ -126,11 +126,11 @@ pub(super) fn log_removed(start: Start) -> Result<(), String> {
     let medium = Medium::new(start.content.on_disk());
     let setting = Setting { wal: true, ..Setting::default() };
     let heap = medium.open(&options(setting, None)).map_err(|error| format!("opening fails: {error}"))?;
-    let root = handle(&heap, &mut Default::default(), "a").map_err(|error| error.to_string())?;
+    let root = handle(&heap, &mut Default::default(), "a").said()?;
     let mut state = start.state;
     let set = |state: &mut State, value: u64| {
         let model = state.roots.get_mut("a").ok_or("there is no root")?;
-        crate::ops::one(&root, model, One::Set, value).map_err(|error| error.to_string())
+        crate::ops::one(&root, model, One::Set, value).said()
     };
     set(&mut state, 5)?;
     let at_first = state.clone();

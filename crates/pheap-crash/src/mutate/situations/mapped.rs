@@ -1,5 +1,6 @@
 //! A heap that is opened as `Process`, in a file on a disk: what was read may be in the page cache only, because a sync has failed, or a process was killed.
 
+use crate::report::Said;
 use std::sync::Arc;
 
 use pheap::sim::disk::{Call, DiskImage, Fault, SimDisk, Which as File};
@@ -27,7 +28,7 @@ pub(super) fn explore([_, _, closed, crashed]: &Ready) -> Result<(), String> {
         ("a closed heap that moves", closed, Some(ELSEWHERE)),
         ("a heap that was not closed", crashed, None),
     ] {
-        let Content::Disk(image, _) = content.clone().on_disk() else { unreachable!("it is one now") };
+        let image = content.clone().image();
         for after in 0.. {
             let wrong = |error| format!("{what}, of which sync {after} fails: {error}");
             let disk = disk(image.clone());
@@ -66,9 +67,9 @@ fn use_mapped(disk: &Arc<SimDisk>, state: &State, value: u64) -> Result<(Content
     let mut handles = Handles::new();
     let first = observe(&heap, &mut handles)?;
     let set = |last: &mut State, value: u64| {
-        let root = handle(&heap, &mut Handles::new(), "a").map_err(|error| error.to_string())?;
+        let root = handle(&heap, &mut Handles::new(), "a").said()?;
         let model = last.roots.get_mut("a").ok_or("there is no root")?;
-        ops::one(&root, model, One::Set, value).map_err(|error| error.to_string())
+        ops::one(&root, model, One::Set, value).said()
     };
     let (mut last, mut expected) = (first.clone(), state.clone());
     set(&mut last, value)?;

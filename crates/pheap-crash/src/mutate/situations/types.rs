@@ -1,5 +1,6 @@
 //! A type of which there is so much to say that the type table needs another extent.
 
+use crate::report::Said;
 use pheap::{Heap, P, Persist};
 
 use super::{Start, crash_everywhere, must_hold, record};
@@ -42,13 +43,13 @@ const NAME: &str = "tree";
 
 /// Creates a root of the type.
 fn create(heap: &Heap) -> Result<(), String> {
-    heap.root::<Tree>(NAME).map(drop).map_err(|error| error.to_string())
+    heap.root::<Tree>(NAME).map(drop).said()
 }
 
 /// Makes an object that could lead to one of the type, in a transaction, whose one fence makes durable what names the type.
 fn allocate(heap: &Heap) -> Result<(), String> {
     let root = record(heap, "a")?;
-    root.txn(|tx, _| tx.alloc(Garden::default()).map(drop)).map_err(|error| error.to_string())
+    root.txn(|tx, _| tx.alloc(Garden::default()).map(drop)).said()
 }
 
 /// Uses the type for the first time, and lets the power fail everywhere.
@@ -65,9 +66,9 @@ fn first_used(start: &Start, first_use: fn(&Heap) -> Result<(), String>) -> Resu
     // Pages that are free, and not zero: whichever is the best fit for the type table.
     let root = record(&heap, "a")?;
     for words in [&[u64::MAX; 2048][..]; 24].into_iter().chain([&[u64::MAX; 900][..]; 24]) {
-        root.txn(|tx, _| tx.alloc_slice_copy(words).map(drop)).map_err(|e| e.to_string())?;
+        root.txn(|tx, _| tx.alloc_slice_copy(words).map(drop)).said()?;
     }
-    heap.collect().map_err(|error| error.to_string())?;
+    heap.collect().said()?;
     drop(root);
     medium.take_points();
     let before = medium.durable();
@@ -87,7 +88,7 @@ fn first_used(start: &Start, first_use: fn(&Heap) -> Result<(), String>) -> Resu
             medium.be_silent();
             let heap = open(&medium)?;
             create(&heap)?;
-            heap.remove_root(NAME).map_err(|error| error.to_string())?;
+            heap.remove_root(NAME).said()?;
             heap.close().map_err(|error| format!("closing fails: {error}"))?;
             must_hold(medium.end(), &start.state)
         },

@@ -1,8 +1,6 @@
 //! Longer programs than the explorer enumerates.
 
-mod common;
-
-use common::explorer;
+use crate::common::{self, explorer};
 use pheap::sim::Bug;
 use pheap_crash::Program;
 use pheap_crash::alphabet::{alphabet, settings};
@@ -21,9 +19,7 @@ fn explore(explorer: &mut Explorer, len: usize, count: usize, seed: u64) {
             Program { setting, failing: None, ops: (0..len).map(|_| ops[rng.below(ops.len())]).collect() };
         if program.is_sensible() {
             explored += 1;
-            if let Err(failure) = explorer.explore(&program, false) {
-                panic!("{failure}");
-            }
+            common::explore(explorer, &program);
         }
     }
 }

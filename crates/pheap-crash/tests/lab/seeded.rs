@@ -1,8 +1,6 @@
 //! The score of the explorer: each bug that can be switched on is found, in a small set of programs that has no failure without it.
 
-mod common;
-
-use common::explorer;
+use crate::common::{explore, explorer};
 use pheap::sim::Bug;
 use pheap_crash::Program;
 use pheap_crash::alphabet::{all, settings};
@@ -114,11 +112,7 @@ pheap_crash::each_bug!(each);
 
 fn nothing_is_found(wal: bool) {
     let mut explorer = explorer(Limits { deep_every: 16, ..Limits::quick(1) });
-    for program in programs(wal) {
-        if let Err(failure) = explorer.explore(&program, false) {
-            panic!("{failure}");
-        }
-    }
+    programs(wal).for_each(|program| explore(&mut explorer, &program));
     let totals = explorer.totals();
     println!("{totals:?}");
     assert!(totals.programs > 60 && totals.images > 2000, "{totals:?}");
