@@ -3,8 +3,8 @@
 #![allow(unsafe_code)]
 
 use crate::faults;
-use crate::os::cpu;
-use crate::units::{LINE, LINE_WORDS, copy_words};
+use crate::os::cpu::{self, copy_words};
+use crate::units::{LINE, LINE_WORDS};
 
 /// What the entries of a log mean. A generation holds one kind only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

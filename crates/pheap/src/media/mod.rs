@@ -27,10 +27,10 @@ use crate::error::{Error, Result};
 use crate::faults::{Kind, Lab, is_left_out, may_panic};
 use crate::log::{Range, Staged};
 use crate::os::cpu;
-use crate::os::cpu::FlushInstruction;
+use crate::os::cpu::{FlushInstruction, copy_words};
 use crate::os::reservation::Place;
 use crate::os::simulated::Memory;
-use crate::units::{LINE, LINE_WORDS, copy_words, lines};
+use crate::units::{LINE, LINE_WORDS, lines};
 use crate::wal::Wal;
 pub(crate) use synced::SyncedFile;
 
