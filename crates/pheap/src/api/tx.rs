@@ -441,6 +441,42 @@ impl<'r> Txn<'r> {
     }
 }
 
+/// A place that a transaction has made crash-safe, as a `&mut`: `place!((tx) (key) [i, j] .field [0] .0 [1])`, where `[0]` stands for the first index.
+///
+/// The key and the indices are evaluated in the order in which Rust would, but before the transaction is borrowed, and outside of the `unsafe` block.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __place {
+    (($tx:expr) ($key:expr) [$($index:expr,)*] $($steps:tt)*) => {{
+        let key: $crate::P<'_, _> = $key;
+        let indices: [$crate::__private::core::primitive::usize; _] = [$($index),*];
+        let tx: &mut $crate::Txn<'_> = $tx;
+        let object = $crate::Txn::__object(tx, key);
+        // SAFETY: `object` points to a live object: a `P` says so, whose region `tx` has locked, for they have one brand. `element` has checked the indices. The
+        // place is made of fields and `element` only, and no type in a heap is `Deref`, so no code of the user's runs.
+        let place = unsafe { &raw mut $crate::__place_in!(indices (*object) $($steps)*) };
+        // SAFETY: `object` is what `__object` has said, and the place is within it.
+        unsafe { $crate::Txn::__place(tx, object, place) }
+    }};
+}
+
+/// Notes such a place for the log. An index out of bounds must panic where it stands, after the stores in front of it: here it notes nothing.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __place_ahead {
+    (($tx:expr) ($key:expr) [$($index:expr,)*] $($steps:tt)*) => {{
+        let key: $crate::P<'_, _> = $key;
+        let indices: [$crate::__private::core::primitive::usize; _] = [$($index),*];
+        let tx: &mut $crate::Txn<'_> = $tx;
+        let object = $crate::Txn::__object(tx, key);
+        // SAFETY: `object` points to a live object: a `P` says so, whose region `tx` has locked, for they have one brand. `element_checked` has checked the
+        // indices. The place is made of fields and `element_checked` only, and no type in a heap is `Deref`, so no code of the user's runs.
+        let place = unsafe { $crate::__place_checked!([$($index)*] indices (*object) $($steps)*) };
+        // SAFETY: `object` is what `__object` has said, and the place is within it.
+        unsafe { $crate::Txn::__ahead(tx, place) }
+    }};
+}
+
 impl std::fmt::Debug for Txn<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Txn").field("mode", &self.mode()).finish_non_exhaustive()
