@@ -5,6 +5,7 @@
 use std::ops::Range;
 
 use super::context::{Context, Mode};
+use super::doomed::Byte;
 use super::word_map::BLOCK;
 use super::write_set::{Find, Padding, filter_bits};
 use crate::error::Result;
@@ -38,7 +39,12 @@ impl Context {
                     found = (*cx).set.find(addr, len);
                 }
                 match found {
-                    Find::Copy(copy) if !(*cx).looks_again() => return copy,
+                    Find::Copy(copy) if !(*cx).looks_again() => {
+                        if let Some(padding) = padding {
+                            (*cx).set.note_padding(copy, addr, padding);
+                        }
+                        return copy;
+                    }
                     Find::Nothing if !(*cx).alloc.has_fresh() => {
                         if let Some(copy) = (*cx).set.insert(addr, len, align, padding) {
                             // The copy is of whole words, which are in the same lines.
@@ -140,7 +146,7 @@ impl Context {
                 }
                 Context::doom(cx);
             }
-            (*cx).doomed.copy(addr, len)
+            (*cx).doomed.copy(addr, len, |addr, to| original(addr, to))
         }
     }
 
@@ -229,7 +235,10 @@ impl Context {
                 }
             }
             (*cx).write_back_copies();
-            if (*cx).mode == Mode::Doomed { (*cx).doomed.readable(addr, len) } else { in_place }
+            if (*cx).mode != Mode::Doomed {
+                return in_place;
+            }
+            (*cx).doomed.readable(addr, len, |addr, to| original(addr, to))
         }
     }
 
@@ -399,8 +408,10 @@ impl Context {
 
     fn move_copies_to_doomed(&mut self) {
         for (addr, copy, words) in self.set.copies() {
-            // SAFETY: the original is a live object of this many words.
-            unsafe { self.doomed.copy(addr, words * 8).copy_from_nonoverlapping(copy.cast(), words * 8) };
+            // SAFETY: an original is mapped, as long as there is its copy (premise 1 of `WriteSet`); so are others that were copied before.
+            let place = self.doomed.copy(addr, words * 8, |addr, to| unsafe { original(addr, to) });
+            // SAFETY: so many bytes in memory of their own, and in the set's copy (premise 1 of `WriteSet`).
+            unsafe { place.copy_from_nonoverlapping(copy.cast(), words * 8) };
         }
         // The copies stay in the buffer for references that are alive.
         self.set.forget();
@@ -535,10 +546,94 @@ impl Context {
     }
 }
 
+/// What is in the heap at an address.
+///
+/// # Safety
+/// So much is mapped there, and nobody writes to it.
+unsafe fn original(addr: usize, to: &mut [Byte]) {
+    let from = std::ptr::with_exposed_provenance::<Byte>(addr);
+    // SAFETY: so many bytes are mapped, and nobody writes to them: the caller's premise. What is in a slice of this is in no heap.
+    unsafe { to.as_mut_ptr().copy_from_nonoverlapping(from, to.len()) };
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
     use crate::ptr::value_of;
-    use crate::{Durability, Options, P};
+    use crate::txn::doomed::Doomed;
+    use crate::{Durability, Options, P, Persist};
+
+    proptest! {
+        #[test]
+        fn copies_of_a_doomed_transaction_behave_like_memory(
+            writes in prop::collection::vec((0usize..500, 1usize..60, any::<u8>(), any::<bool>()), 1..40)
+        ) {
+            let memory: Vec<u8> = (0..600).map(|i| i as u8).collect();
+            let base = memory.as_ptr().expose_provenance();
+            let mut model = memory.clone();
+            let mut doomed = Doomed::default();
+            for (at, len, byte, write) in writes {
+                // SAFETY: within `memory`, and within a copy of so many bytes.
+                unsafe {
+                    let show = |addr, to: &mut [Byte]| original(addr, to);
+                    if write {
+                        doomed.copy(base + at, len, show).write_bytes(byte, len);
+                        model[at..at + len].fill(byte);
+                    }
+                    let seen = std::slice::from_raw_parts(doomed.readable(base + at, len, show), len);
+                    prop_assert_eq!(seen, &model[at..at + len]);
+                }
+            }
+            prop_assert!(memory.iter().enumerate().all(|(i, &b)| b == i as u8));
+        }
+    }
+
+    /// 4 bytes, the second of which is padding.
+    #[derive(Persist, Clone, Copy)]
+    #[persist(crate = "crate")]
+    #[repr(C)]
+    struct Small {
+        byte: u8,
+        number: u16,
+    }
+
+    /// What is in the file where two neighbours in one word are, which a transaction writes with `stale` bytes in their padding, after it has written the first field of `others`.
+    fn stored(stale: u8, durability: Durability, others: &[usize]) -> [u8; 8] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("heap");
+        let heap = Options::new().durability(durability).open(&path).unwrap();
+        let zeros = Small { byte: 0, number: 0 };
+        let root = heap.root_or::<P<[Small]>>("small", |tx| Ok(tx.alloc_slice(8, |_| zeros)?)).unwrap();
+        let offset = root
+            .txn(|tx, p| {
+                let small = tx[p];
+                others.iter().for_each(|&i| tx[crate::field!((small.at(i)).byte)] = 1);
+                for i in [2, 3] {
+                    let place: *mut Small = &raw mut tx[small.at(i)];
+                    // SAFETY: the transaction's place for a `Small`, of which any bytes are a value.
+                    unsafe { place.cast::<u8>().write_bytes(stale, size_of::<Small>()) };
+                }
+                Ok(value_of(small.at(2)).addr() - heap.inner().base().addr())
+            })
+            .unwrap();
+        drop(heap);
+        let file = std::fs::read(&path).unwrap();
+        assert!(!file.as_chunks::<4>().0.contains(&[stale; 4]), "the log has the padding");
+        file[offset..][..8].try_into().unwrap()
+    }
+
+    #[test]
+    fn padding_beside_another_value_is_zeroed() {
+        for durability in [Durability::Process, Durability::Pmem] {
+            let expected = [0xa5, 0, 0xa5, 0xa5, 0xa5, 0, 0xa5, 0xa5];
+            // Without other copies, with one of a part of a value, with one that both of them are beside of.
+            for others in [&[][..], &[2], &[3], &[7, 6, 5, 4, 3, 2, 1, 0]] {
+                assert_eq!(stored(0xa5, durability, others), expected, "{durability:?}, {others:?}");
+            }
+        }
+    }
 
     #[test]
     fn places_that_are_logged_together_share_a_fence() {
