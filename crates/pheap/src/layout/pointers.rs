@@ -130,10 +130,11 @@ impl PointerMap {
         mut visit: impl FnMut(*mut u64),
     ) {
         let plain = self.plain().filter(|_| window == (0..bytes));
-        for i in 0..objects.len() / (bytes / 8) {
-            let object = objects.part(i * (bytes / 8), bytes / 8);
+        let words = bytes / 8;
+        for i in 0..objects.len().checked_div(words).unwrap_or(0) {
+            let object = objects.part(i * words, words);
             match plain {
-                Some(near) => visit_bits(object.at(0), near & bits((0, bytes / 8)), &mut visit),
+                Some(near) => visit_bits(object.at(0), near & bits((0, words)), &mut visit),
                 None => self.visit(object, window.clone(), &mut visit),
             }
         }
