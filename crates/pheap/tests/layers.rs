@@ -80,7 +80,6 @@ const UNSAFE: &[&str] = &[
     "region/mod.rs",
     "sim.rs",
     "store/relocate.rs",
-    "store/space.rs",
     "store/words.rs",
     "sync/fence.rs",
     "sync/watched.rs",

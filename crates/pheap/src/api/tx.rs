@@ -53,10 +53,10 @@ fn bytes_of<T: Pointee + ?Sized>(value: *mut T) -> (usize, usize) {
 /// `place` is valid for writes of a `T`, and aligned to it.
 #[inline(always)]
 unsafe fn write_unpadded<T: Persist>(place: *mut T, value: T) {
-    // SAFETY: the caller's premise.
+    // SAFETY: the place is valid for writes, and aligned: the caller's premise.
     unsafe { place.write(value) };
     if T::PADDED {
-        // SAFETY: the caller's premise, and a valid `T` was just written.
+        // SAFETY: the place is valid and aligned (the caller's premise), and a valid `T` was just written to it.
         unsafe { T::zero_padding(place) };
     }
 }
@@ -69,7 +69,7 @@ impl<'r> Txn<'r> {
     /// * No other `Txn` of the region is alive, and `'r` is a brand that only pointers into the region have.
     #[inline(always)]
     pub(crate) unsafe fn new(hot: &Hot, held: &Arc<HeldTable>) -> Txn<'r> {
-        // SAFETY: the caller's premises say more than those of a view: a lock for writing, and a brand of its own.
+        // SAFETY: a view asks for less than the caller has promised: a lock for writing, an open transaction, and a brand of its own.
         Txn { view: unsafe { View::new(hot, held) } }
     }
 

@@ -22,6 +22,7 @@ use crate::region::{Identity, Region, guard};
 use crate::store::arena::{SpanEntry, SpanKind};
 use crate::store::header::Header;
 use crate::store::region_header::{REGION_SIZE, RegionHeader};
+use crate::store::spans::clear_entry;
 use crate::store::{CLOSED, Store, Tables};
 use crate::sync::MutexGuard;
 use crate::txn::log::{Log, Segment, first_segment};
@@ -76,7 +77,7 @@ impl HeapInner {
             log.keep_in_memory();
         }
         let media = Media::new(self.medium.clone());
-        // SAFETY: the store stays where it is, in the heap's `Arc`; the rest is the caller's promise.
+        // SAFETY: the store stays where it is, in the heap's `Arc`. It is this heap's, the region is mapped, and it is not used after the heap: the caller's premises.
         unsafe { Region::new(store, self.collections.pace.clone(), media, log, identity) }
     }
 
@@ -93,9 +94,36 @@ impl HeapInner {
         })?;
         let mut tables = self.tables.lock();
         // SAFETY: spans of a region of this heap, which was marked as removed just now, and which nobody can have any more.
-        unsafe { tables.free_spans(&spans) };
+        unsafe { free_spans(&mut tables, &spans) };
         Ok(tables)
     }
+
+    /// [`free_region`](Self::free_region) of one that was created just now, and of which nobody else knows: it has no root.
+    pub(crate) fn free_unfinished(&self, region: &Region) -> Result<()> {
+        assert!(region.root() == 0, "a region with a root");
+        let spans = region.retire(self, |context| {
+            assert!(ptr::eq(context.store, &raw const self.store), "a region of another heap");
+            context.spans()
+        })?;
+        // SAFETY: spans of a region of this heap. Without a root it counts as removed, on the medium too, and nobody can have it any more.
+        unsafe { free_spans(&mut self.tables.lock(), &spans) };
+        Ok(())
+    }
+}
+
+/// Frees the spans (offset, bytes) of a region. In any order: what a crash leaves of them belongs to nobody, and is freed by the next opening.
+///
+/// # Safety
+/// The region is marked as removed, durably, and nobody has it.
+unsafe fn free_spans(tables: &mut Tables, spans: &[(u64, u64)]) {
+    for &(offset, len) in spans {
+        clear_entry(&tables.media, tables.heap, &tables.arena_of(offset), offset, len);
+    }
+    // Before others can record spans in these pages.
+    if !bug(Bug::ReuseBeforeRemoval) {
+        tables.media.fence();
+    }
+    spans.iter().for_each(|&(offset, len)| tables.pages.give(offset, len));
 }
 
 // --- a heap that is still ----------------------------------------------------------------------------------------------------

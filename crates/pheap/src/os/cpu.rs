@@ -81,7 +81,7 @@ mod imp {
         for (i, line) in words.as_chunks::<LINE_WORDS>().0.iter().enumerate() {
             // Two words at a time, but loaded one by one: what was written in words a moment ago cannot be loaded in larger pieces before it has left
             // the processor's store queue, where it may be behind a fence. The compiler would join the loads.
-            // SAFETY: within `dst` by the caller's promise; SSE2 is part of x86-64.
+            // SAFETY: a line of `dst`, which is valid for writes of `words`, the caller's premise; SSE2 is part of x86-64.
             unsafe {
                 asm!(
                     "movq {a}, [{src}]",
@@ -129,7 +129,7 @@ mod imp {
     /// # Safety
     /// `dst` is valid for writes of `words`.
     pub(crate) unsafe fn stream(dst: *mut u64, words: &[u64]) {
-        // SAFETY: by the caller's promise.
+        // SAFETY: `dst` is valid for writes of `words`, the caller's premise.
         unsafe { dst.copy_from_nonoverlapping(words.as_ptr(), words.len()) };
     }
 }

@@ -226,12 +226,12 @@ impl Swizzler<'_> {
     /// A word of the heap is there that nobody else accesses.
     #[inline(always)]
     unsafe fn rewrite(&mut self, word: *mut u64) {
-        // SAFETY: a word of the heap, of which nobody else has one, by the caller's promise.
+        // SAFETY: a word of the heap, which nobody else accesses: the caller's premise.
         let value = unsafe { word.read() };
         if !self.others.contains(&(value & self.mask)) {
             return;
         }
-        // SAFETY: a word of the heap, aligned, that nobody else accesses, by the caller's promise.
+        // SAFETY: a word of the heap, aligned, which nobody else accesses: the caller's premise.
         unsafe { self.media.store_words(word, &[value & !self.mask | self.current]) };
         if self.media.needs_flush() && self.line != word.addr() & !(LINE - 1) {
             self.flush();

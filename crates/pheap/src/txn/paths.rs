@@ -19,7 +19,11 @@ const SMALL: usize = 256;
 /// transaction through [`group`](Context::group), this one among them.
 ///
 /// # Safety
-/// For all of these: `cx` is the context of an open transaction of this thread, to which no reference is alive.
+/// For all of these:
+/// 1. `cx` is the context of an open transaction of this thread. The contexts of its group are distinct, and this thread has the locks of all.
+/// 2. Nobody has a reference to one of these contexts. (Here, too, each borrow ends before the next call that takes the pointer.)
+/// 3. Places (`addr`, `len`) are within live values of the region, or are words of its header; they are aligned to `align`, and `padding` is that of their type.
+/// 4. Who writes has the root's `&mut Txn`, so nobody has a reference to what he is going to write.
 impl Context {
     /// Where to write `len` bytes at `addr`: the place is crash-safe on return.
     #[inline(always)]
@@ -30,7 +34,7 @@ impl Context {
         align: usize,
         padding: Option<Padding>,
     ) -> *mut u8 {
-        // SAFETY: by the contract of all of these.
+        // SAFETY: the context is there, and nobody else's; the place is in a live value (premises 1 to 3), of which a copy that `find` has shown is one.
         unsafe {
             let mut found = Find::Nothing;
             if (*cx).mode == Mode::Short && len > 0 {
@@ -70,7 +74,7 @@ impl Context {
         align: usize,
         padding: Option<Padding>,
     ) -> *mut u8 {
-        // SAFETY: as in `writable`.
+        // SAFETY: the context is there, and nobody else's; the place is in a live value (premises 1 to 3).
         unsafe {
             if padding.is_none() && (*cx).is_in_place(addr, len, align) {
                 return std::ptr::with_exposed_provenance_mut(addr);
@@ -82,14 +86,14 @@ impl Context {
     /// Whether a store to a `place` within an `object` (address, bytes) is to take all of the object, in a short transaction.
     ///
     /// # Safety
-    /// As for [`writable`](Self::writable).
+    /// Premises 1 and 2.
     #[inline(always)]
     pub(crate) unsafe fn takes_object(
         cx: *const Context,
         object: (usize, usize),
         place: (usize, usize),
     ) -> bool {
-        // SAFETY: for these looks.
+        // SAFETY: the context is there, and nobody writes to it during these looks (premises 1 and 2).
         let cx = unsafe { &*cx };
         if object.1 > SMALL {
             return false;
@@ -127,7 +131,7 @@ impl Context {
         if len == 0 {
             return in_place;
         }
-        // SAFETY: by the contract of all of these; each borrow ends before the next call that takes the pointer.
+        // SAFETY: the context is there, and nobody else's; the place is in a live value (premises 1 to 3).
         unsafe {
             if (*cx).mode == Mode::Short {
                 let in_part = matches!(found, Find::Part);
@@ -181,7 +185,7 @@ impl Context {
     /// One copy of a value of which there are copies in part. `None` if the transaction must spill.
     ///
     /// # Safety
-    /// As for [`WriteSet::widen`](super::write_set::WriteSet::widen).
+    /// Premises 3 and 4.
     #[cold]
     unsafe fn widen(
         &mut self,
@@ -194,7 +198,7 @@ impl Context {
         if self.set.len() == self.set.limit() && !self.may_grow() {
             return None;
         }
-        // SAFETY: passed on to the caller.
+        // SAFETY: a live value with this padding (premise 3), to whose old copies nobody has a `&mut` (4).
         let copy = unsafe { self.set.widen(addr, len, align, padding) }?;
         let filter = &self.hot().filter;
         filter.set(filter.get() | filter_bits(addr, len));
@@ -221,7 +225,7 @@ impl Context {
         padding: Option<Padding>,
     ) -> *const u8 {
         let in_place = std::ptr::with_exposed_provenance::<u8>(addr);
-        // SAFETY: as in `writable`.
+        // SAFETY: the context is there, and nobody else's; the place is in a live value (premises 1 to 3).
         unsafe {
             if (*cx).mode == Mode::Short {
                 match (*cx).set.find(addr, len) {
@@ -244,7 +248,7 @@ impl Context {
 
     /// Moves what is in the write set to its place.
     pub(crate) unsafe fn leave_write_set(cx: *mut Context) {
-        // SAFETY: as in `writable`.
+        // SAFETY: the context is there, and nobody else's (premises 1 and 2).
         unsafe {
             if (*cx).mode == Mode::Short {
                 Context::spill(cx);
@@ -285,7 +289,7 @@ impl Context {
     #[cold]
     #[inline(never)]
     unsafe fn spill(cx: *mut Context) {
-        // SAFETY: as in `writable`.
+        // SAFETY: the context is there, and nobody else's (premises 1 and 2).
         unsafe {
             if Context::spill_all(cx).is_err() {
                 Context::doom(cx);
@@ -295,7 +299,7 @@ impl Context {
 
     /// The context whose log takes the entries of all.
     unsafe fn lead(cx: *mut Context) -> *mut Context {
-        // SAFETY: as in `writable`.
+        // SAFETY: the context is there, and nobody else's (premises 1 and 2).
         let group = unsafe { &(*cx).group };
         group.as_ref().map_or(cx, |group| group[0])
     }
@@ -314,9 +318,9 @@ impl Context {
     /// The contexts of this transaction, one after the other; this one among them.
     ///
     /// # Safety
-    /// As for `writable`.
+    /// Premises 1 and 2.
     unsafe fn members(cx: *mut Context) -> impl Iterator<Item = *mut Context> {
-        // SAFETY: by the caller's promise.
+        // SAFETY: the context is there, and nobody else's (premises 1 and 2).
         let group = unsafe { (*cx).group.clone() };
         let number = group.as_ref().map_or(1, |group| group.len());
         (0..number).map(move |i| group.as_ref().map_or(cx, |group| group[i]))
@@ -324,9 +328,9 @@ impl Context {
 
     unsafe fn spill_all(cx: *mut Context) -> Result<()> {
         let mut originals = Vec::new();
-        // SAFETY: as in `writable`: the contexts of a group are distinct, and this thread has the locks of all.
+        // SAFETY: the context is there, and nobody else's (premises 1 and 2).
         for member in unsafe { Context::members(cx) } {
-            // SAFETY: as above.
+            // SAFETY: one of the group, of which there is no reference to any (premises 1 and 2).
             let member = unsafe { &mut *member };
             debug_assert_eq!(member.mode, Mode::Short);
             // Old records must not be replayed over what is now written in place.
@@ -338,12 +342,12 @@ impl Context {
         }
         cpu::settle(std::ptr::null_mut());
         if !originals.is_empty() {
-            // SAFETY: as above.
+            // SAFETY: the first context of the group, to which there is no reference (premises 1 and 2).
             unsafe { (*Context::lead(cx)).append_undo(&originals)? };
         }
-        // SAFETY: as in `writable`: the contexts of a group are distinct, and this thread has the locks of all.
+        // SAFETY: the context is there, and nobody else's (premises 1 and 2).
         for member in unsafe { Context::members(cx) } {
-            // SAFETY: as above.
+            // SAFETY: one of the group, of which there is no reference to any (premises 1 and 2).
             let other = unsafe { &mut *member };
             if member == cx {
                 other.write_back();
@@ -390,9 +394,9 @@ impl Context {
     /// From here on the transaction happens in memory, and ends in a rollback.
     #[cold]
     unsafe fn doom(cx: *mut Context) {
-        // SAFETY: as in `writable`.
+        // SAFETY: the context is there, and nobody else's (premises 1 and 2).
         for member in unsafe { Context::members(cx) } {
-            // SAFETY: as in `spill_all`.
+            // SAFETY: one of the group, of which there is no reference to any (premises 1 and 2).
             let member = unsafe { &mut *member };
             member.mode = Mode::Doomed;
             member.gc.wanted = true;
@@ -421,7 +425,7 @@ impl Context {
     /// Puts the old content of a range into the undo log, unless it is there.
     #[inline]
     unsafe fn log_range(cx: *mut Context, addr: usize, len: usize) -> Result<()> {
-        // SAFETY: as in `writable`.
+        // SAFETY: the context is there, and nobody else's; the place is in a live value (premises 1 to 3).
         unsafe {
             let offset = addr - (*cx).base();
             if (*cx).logged.contains(offset, offset + len) {
@@ -433,16 +437,16 @@ impl Context {
 
     /// Puts the old content of several ranges into the undo log, behind one fence.
     unsafe fn log_ranges(cx: *mut Context, places: &[(usize, usize)]) -> Result<()> {
-        // SAFETY: as in `writable`.
+        // SAFETY: the context is there, and nobody else's (premises 1 and 2).
         let mut new = unsafe { (*cx).new_ranges(places) };
         let mut result = Ok(());
         if !new.is_empty() {
             cpu::settle(std::ptr::null_mut());
-            // SAFETY: as in `writable`.
+            // SAFETY: the first context of the group, to which there is no reference (premises 1 and 2).
             result = unsafe { (*Context::lead(cx)).append_undo(&new) };
             new.clear();
         }
-        // SAFETY: as in `writable`.
+        // SAFETY: the context is there, and nobody else's (premises 1 and 2).
         unsafe { (*cx).scratch = new };
         result
     }
@@ -524,7 +528,7 @@ impl Context {
     /// Logs the places that were noted in `ahead`, behind one fence.
     #[inline]
     pub(crate) unsafe fn log_ahead(cx: *mut Context) {
-        // SAFETY: as in `writable`.
+        // SAFETY: the context is there, and nobody else's (premises 1 and 2).
         unsafe {
             if !(*cx).ahead.is_empty() {
                 Context::log_noted(cx);
@@ -534,7 +538,7 @@ impl Context {
 
     /// As [`log_ahead`](Self::log_ahead), of which this is the rare part.
     unsafe fn log_noted(cx: *mut Context) {
-        // SAFETY: as in `writable`.
+        // SAFETY: the context is there, and nobody else's (premises 1 and 2).
         unsafe {
             let mut ahead = std::mem::take(&mut (*cx).ahead);
             if (*cx).mode == Mode::Long && Context::log_ranges(cx, &ahead).is_err() {
