@@ -609,7 +609,7 @@ mod tests {
         let path = dir.path().join("heap");
         let heap = Options::new().durability(durability).open(&path).unwrap();
         let zeros = Small { byte: 0, number: 0 };
-        let root = heap.root_or::<P<[Small]>>("small", |tx| Ok(tx.alloc_slice(8, |_| zeros)?)).unwrap();
+        let root = heap.root_or::<P<[Small]>>("small", |tx| tx.alloc_slice(8, |_| zeros)).unwrap();
         let offset = root
             .txn(|tx, p| {
                 let small = tx[p];
