@@ -25,10 +25,11 @@ use xxhash_rust::xxh3::Xxh3;
 
 pub use crate::faults::Bug;
 pub use crate::faults::mutant::{self, seeded_bug, set_bug};
+use crate::os::cpu::bytes;
 use crate::os::reservation::Place;
 use crate::os::simulated::Memory;
 pub use crate::tuning::Tuning;
-use crate::units::{LINE, LINE_WORDS, bytes, lines};
+use crate::units::{LINE, LINE_WORDS, lines};
 pub(crate) use source::Source;
 
 /// Words that are compared at a time.

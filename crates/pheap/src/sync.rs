@@ -66,7 +66,7 @@ pub(crate) fn look_at<T, R>(mutex: &Mutex<T>, forked: bool, f: impl FnOnce(&T) -
         return Some(f(&mutex.lock()));
     }
     #[cfg(not(all(test, pheap_loom)))]
-    // SAFETY: nobody has locked it, and nobody ever will.
+    // SAFETY: in a forked child nobody locks it, and nobody had when the child was made, as was just seen.
     return (!mutex.is_locked()).then(|| f(unsafe { &*mutex.data_ptr() }));
     #[cfg(all(test, pheap_loom))]
     None

@@ -1,10 +1,5 @@
 //! Words, cache lines and pages: what memory is counted in.
 
-#![allow(unsafe_code)]
-#![deny(clippy::multiple_unsafe_ops_per_block)]
-
-use std::mem::MaybeUninit;
-
 /// Bytes of a cache line: the unit of flushing.
 pub(crate) const LINE: usize = 64;
 /// 8-byte words of a cache line. A log entry is a whole number of lines.
@@ -14,39 +9,6 @@ pub(crate) const LINE_WORDS: usize = LINE / 8;
 pub(crate) const PAGE: u64 = 4096;
 /// Bytes of the header, with which the file of a heap begins: no log has anything to say about it.
 pub(crate) const HEADER_SIZE: u64 = 2 * PAGE;
-
-/// Copies words that may hold padding. A few of them without a call, for most objects are small.
-///
-/// # Safety
-/// `src` is valid for reads and `dst` for writes of `len` words; both are aligned, and they do not overlap.
-#[inline(always)]
-pub(crate) unsafe fn copy_words(dst: *mut u64, src: *const u64, len: usize) {
-    let (dst, src) = (dst.cast::<MaybeUninit<u64>>(), src.cast::<MaybeUninit<u64>>());
-    if len > 16 {
-        // SAFETY: both are valid for `len` words, aligned, and apart: the caller's premises, all of them.
-        unsafe { dst.copy_from_nonoverlapping(src, len) };
-        return;
-    }
-    for i in 0..len {
-        // SAFETY: `src` is valid for reads of `len` words, and aligned; `i < len`.
-        let word = unsafe { src.wrapping_add(i).read() };
-        // Volatile, or the compiler would make it a call of `memcpy` again.
-        // SAFETY: `dst` is valid for writes of `len` words, and aligned; `i < len`.
-        unsafe { dst.wrapping_add(i).write_volatile(word) };
-    }
-}
-
-/// Words as bytes.
-pub(crate) fn bytes(words: &[u64]) -> &[u8] {
-    // SAFETY: so many bytes, of which any are valid, borrowed as the words are.
-    unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), size_of_val(words)) }
-}
-
-/// [`bytes`], to be written.
-pub(crate) fn bytes_mut(words: &mut [u64]) -> &mut [u8] {
-    // SAFETY: so many bytes, borrowed as the words are; any bytes are words.
-    unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), size_of_val(words)) }
-}
 
 /// Addresses of the lines that hold `len` bytes at `addr`.
 #[inline(always)]

@@ -1,8 +1,5 @@
 //! What a store under `#[txn]` expands to: the address of a place within an object, for which no code of the user's runs.
 
-#![allow(unsafe_code)]
-#![deny(clippy::multiple_unsafe_ops_per_block)]
-
 /// Arrays and slices behind raw pointers. Nobody else may say what their elements are.
 pub trait Elements: sealed::Sealed {
     /// The type of an element.
@@ -52,42 +49,6 @@ pub fn element<A: Elements + ?Sized>(array: *mut A, index: usize) -> *mut A::Ele
 #[inline(always)]
 pub fn element_checked<A: Elements + ?Sized>(array: *mut A, index: usize) -> Option<*mut A::Elem> {
     (index < A::bound(array)).then(|| array.cast::<A::Elem>().wrapping_add(index))
-}
-
-/// A place that a transaction has made crash-safe, as a `&mut`: `place!((tx) (key) [i, j] .field [0] .0 [1])`, where `[0]` stands for the first index.
-///
-/// The key and the indices are evaluated in the order in which Rust would, but before the transaction is borrowed, and outside of the `unsafe` block.
-#[doc(hidden)]
-#[macro_export]
-macro_rules! __place {
-    (($tx:expr) ($key:expr) [$($index:expr,)*] $($steps:tt)*) => {{
-        let key: $crate::P<'_, _> = $key;
-        let indices: [$crate::__private::core::primitive::usize; _] = [$($index),*];
-        let tx: &mut $crate::Txn<'_> = $tx;
-        let object = $crate::Txn::__object(tx, key);
-        // SAFETY: `object` points to a live object: a `P` says so, whose region `tx` has locked, for they have one brand. `element` has checked the indices. The
-        // place is made of fields and `element` only, and no type in a heap is `Deref`, so no code of the user's runs.
-        let place = unsafe { &raw mut $crate::__place_in!(indices (*object) $($steps)*) };
-        // SAFETY: `object` is what `__object` has said, and the place is within it.
-        unsafe { $crate::Txn::__place(tx, object, place) }
-    }};
-}
-
-/// Notes such a place for the log. An index out of bounds must panic where it stands, after the stores in front of it: here it notes nothing.
-#[doc(hidden)]
-#[macro_export]
-macro_rules! __place_ahead {
-    (($tx:expr) ($key:expr) [$($index:expr,)*] $($steps:tt)*) => {{
-        let key: $crate::P<'_, _> = $key;
-        let indices: [$crate::__private::core::primitive::usize; _] = [$($index),*];
-        let tx: &mut $crate::Txn<'_> = $tx;
-        let object = $crate::Txn::__object(tx, key);
-        // SAFETY: `object` points to a live object: a `P` says so, whose region `tx` has locked, for they have one brand. `element_checked` has checked the
-        // indices. The place is made of fields and `element_checked` only, and no type in a heap is `Deref`, so no code of the user's runs.
-        let place = unsafe { $crate::__place_checked!([$($index)*] indices (*object) $($steps)*) };
-        // SAFETY: `object` is what `__object` has said, and the place is within it.
-        unsafe { $crate::Txn::__ahead(tx, place) }
-    }};
 }
 
 /// Logs the places of neighbouring stores at once, if each would be logged on its own otherwise.

@@ -288,10 +288,8 @@ impl Drop for Unfinished<'_> {
     fn drop(&mut self) {
         if let Some(region) = &self.region
             && !self.heap.is_forked()
-            && let Ok(spans) = region.retire(self.heap, |context| context.spans())
         {
-            // SAFETY: a region without a root counts as removed, on the medium too, and nobody else has it, the invariant.
-            unsafe { self.heap.tables.lock().free_spans(&spans) };
+            let _ = self.heap.free_unfinished(region);
         }
     }
 }

@@ -53,10 +53,10 @@ fn bytes_of<T: Pointee + ?Sized>(value: *mut T) -> (usize, usize) {
 /// `place` is valid for writes of a `T`, and aligned to it.
 #[inline(always)]
 unsafe fn write_unpadded<T: Persist>(place: *mut T, value: T) {
-    // SAFETY: the caller's premise.
+    // SAFETY: the place is valid for writes, and aligned: the caller's premise.
     unsafe { place.write(value) };
     if T::PADDED {
-        // SAFETY: the caller's premise, and a valid `T` was just written.
+        // SAFETY: the place is valid and aligned (the caller's premise), and a valid `T` was just written to it.
         unsafe { T::zero_padding(place) };
     }
 }
@@ -69,7 +69,7 @@ impl<'r> Txn<'r> {
     /// * No other `Txn` of the region is alive, and `'r` is a brand that only pointers into the region have.
     #[inline(always)]
     pub(crate) unsafe fn new(hot: &Hot, held: &Arc<HeldTable>) -> Txn<'r> {
-        // SAFETY: the caller's premises say more than those of a view: a lock for writing, and a brand of its own.
+        // SAFETY: a view asks for less than the caller has promised: a lock for writing, an open transaction, and a brand of its own.
         Txn { view: unsafe { View::new(hot, held) } }
     }
 
@@ -439,6 +439,42 @@ impl<'r> Txn<'r> {
         // SAFETY: the context of an open transaction of this thread, by (1), to which there is no reference, by (2).
         unsafe { Context::log_ahead(self.context()) };
     }
+}
+
+/// A place that a transaction has made crash-safe, as a `&mut`: `place!((tx) (key) [i, j] .field [0] .0 [1])`, where `[0]` stands for the first index.
+///
+/// The key and the indices are evaluated in the order in which Rust would, but before the transaction is borrowed, and outside of the `unsafe` block.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __place {
+    (($tx:expr) ($key:expr) [$($index:expr,)*] $($steps:tt)*) => {{
+        let key: $crate::P<'_, _> = $key;
+        let indices: [$crate::__private::core::primitive::usize; _] = [$($index),*];
+        let tx: &mut $crate::Txn<'_> = $tx;
+        let object = $crate::Txn::__object(tx, key);
+        // SAFETY: `object` points to a live object: a `P` says so, whose region `tx` has locked, for they have one brand. `element` has checked the indices. The
+        // place is made of fields and `element` only, and no type in a heap is `Deref`, so no code of the user's runs.
+        let place = unsafe { &raw mut $crate::__place_in!(indices (*object) $($steps)*) };
+        // SAFETY: `object` is what `__object` has said, and the place is within it.
+        unsafe { $crate::Txn::__place(tx, object, place) }
+    }};
+}
+
+/// Notes such a place for the log. An index out of bounds must panic where it stands, after the stores in front of it: here it notes nothing.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __place_ahead {
+    (($tx:expr) ($key:expr) [$($index:expr,)*] $($steps:tt)*) => {{
+        let key: $crate::P<'_, _> = $key;
+        let indices: [$crate::__private::core::primitive::usize; _] = [$($index),*];
+        let tx: &mut $crate::Txn<'_> = $tx;
+        let object = $crate::Txn::__object(tx, key);
+        // SAFETY: `object` points to a live object: a `P` says so, whose region `tx` has locked, for they have one brand. `element_checked` has checked the
+        // indices. The place is made of fields and `element_checked` only, and no type in a heap is `Deref`, so no code of the user's runs.
+        let place = unsafe { $crate::__place_checked!([$($index)*] indices (*object) $($steps)*) };
+        // SAFETY: `object` is what `__object` has said, and the place is within it.
+        unsafe { $crate::Txn::__ahead(tx, place) }
+    }};
 }
 
 impl std::fmt::Debug for Txn<'_> {

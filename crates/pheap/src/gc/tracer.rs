@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use crate::alloc::Allocator;
 use crate::alloc::span::{ObjectSpan, Spans};
+use crate::layout::Words;
 use crate::os::cpu;
 use crate::store::Store;
 use crate::store::page_map::PageMap;
@@ -60,14 +61,14 @@ impl<'a> Tracer<'a> {
 unsafe fn visit(span: &ObjectSpan, addr: u64, window: Range<u64>, found: &mut impl FnMut(u64)) {
     let object = std::ptr::with_exposed_provenance(addr as usize);
     // SAFETY: a slot has as many bytes, which are mapped (premise 1 of `Tracer`), were zero when the heap grew, and are not written meanwhile (premise 2).
-    unsafe {
-        span.pointers.visit(object, span.slot as usize, window.start as usize..window.end as usize, |word| {
-            let pointer = word.read();
-            if pointer != 0 {
-                found(pointer);
-            }
-        });
-    }
+    let object = unsafe { Words::new(object, span.slot as usize / 8) };
+    span.pointers.visit(object, window.start as usize..window.end as usize, |word| {
+        // SAFETY: one of these words.
+        let pointer = unsafe { word.read() };
+        if pointer != 0 {
+            found(pointer);
+        }
+    });
 }
 
 impl pheap_gc::Heap for Tracer<'_> {

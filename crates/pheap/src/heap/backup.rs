@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use super::check::Still;
+use super::memory::Still;
 use super::{Heap, HeapInner};
 use crate::error::{Error, Result};
 use crate::os::names::has_name;

@@ -1,21 +1,11 @@
-//! Checkpoints of a heap with a write-ahead log, and private pages that are given back after them.
-
-#![allow(unsafe_code)]
+//! Checkpoints of a heap with a write-ahead log.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::close::Work;
 use super::{Heap, HeapInner};
 use crate::error::Result;
-use crate::faults::{Bug, bug};
-use crate::units::PAGE;
 use crate::wal::Wal;
-
-/// Bytes of a region that are looked at while its lock is held.
-const STEP: u64 = 16 << 20;
-/// How long to wait for the lock of a region.
-const PATIENCE: Duration = Duration::from_millis(10);
 
 impl Heap {
     /// With [`Durability::Wal`](crate::Durability::Wal), waits until all earlier commits survive a power failure. With
@@ -86,55 +76,6 @@ impl HeapInner {
         if let (Some(thread), Some(wal)) = (self.workers.take(Work::Checkpoints), self.wal()) {
             wal.stop_background();
             let _ = thread.join();
-        }
-    }
-
-    /// Gives private pages back whose content is in the heap's file, if they are many. Runs within a checkpoint.
-    fn drop_copies(&self, wal: &Wal) {
-        let limit = wal.settings().memory_limit;
-        if wal.pages.bytes() <= limit / 2 && !bug(Bug::DropEarly) {
-            return;
-        }
-        let enough = || wal.pages.bytes() <= limit / 4;
-        // Nobody stores to free pages, nor reads what is in them.
-        {
-            // Who has them may wait for room in the log.
-            let Some(tables) = self.tables.try_lock_for(PATIENCE) else { return };
-            if self.check_open().is_err() {
-                return; // closed meanwhile, and not mapped any more
-            }
-            for (offset, len) in tables.pages.runs() {
-                self.drop_range(wal, offset, len, |at| wal.pages.is_private(at));
-            }
-        }
-        for region in self.regions() {
-            let mut from = 0;
-            while !enough()
-                && let Some(next) = region.with_spans(from, STEP, PATIENCE, |offset, len| {
-                    self.drop_range(wal, offset, len, |at| wal.pages.is_old(at) || bug(Bug::DropEarly));
-                })
-            {
-                from = next;
-            }
-        }
-    }
-
-    /// Gives those of these pages back that `may` go. Nobody accesses them.
-    fn drop_range(&self, wal: &Wal, offset: u64, len: u64, may: impl Fn(u64) -> bool) {
-        let (mut at, end) = (offset, offset + len);
-        while at < end {
-            if !may(at) {
-                at += PAGE;
-                continue;
-            }
-            let first = at;
-            while at < end && may(at) {
-                at += PAGE;
-            }
-            // SAFETY: the pages are free, or recorded before the checkpoint that is complete but for this, and not since; the caller has the lock
-            // on them.
-            unsafe { self.mapping.drop_copies(first, at - first) };
-            wal.pages.forget(first, at - first);
         }
     }
 }

@@ -1,10 +1,8 @@
 //! The end of a heap, and of the threads that work for it in the background: they are started here, too, for each must have ended before the heap goes.
 
-#![allow(unsafe_code)]
-
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread::{Builder, JoinHandle};
+use std::thread::JoinHandle;
 
 use super::HeapInner;
 use crate::alloc::bitmaps::store_live_slots;
@@ -18,20 +16,6 @@ use crate::sync::Mutex;
 use crate::wal::Wal;
 
 impl HeapInner {
-    /// Ends the use of a heap on a simulated medium as the death of its process would: nothing more reaches the medium.
-    #[allow(dead_code)] // the simulator's
-    pub(super) fn abandon(&self) {
-        if self.state.swap(CLOSED, Ordering::Relaxed) == CLOSED {
-            return;
-        }
-        self.stop_background();
-        self.stop_checkpoints();
-        // SURVIVES unreached: for the simulator, whose threads have ended.
-        self.directory.lock().clear();
-        // SAFETY: its threads have ended, and the one that calls this runs no transaction.
-        unsafe { self.mapping.unmap() };
-    }
-
     /// Closes the heap; also one whose file was removed, if it is the `last` time that anybody could use it.
     pub(super) fn close(&self, last: bool) -> Result<()> {
         if self.forks != fork::forks() {
@@ -82,9 +66,7 @@ impl HeapInner {
                 self.mark_closed(&mut tables, None, false)
             }),
         };
-        self.directory.lock().clear();
-        // SAFETY: every region is gone, and metadata are only touched with `tables` locked and the heap open.
-        unsafe { self.mapping.unmap() };
+        self.unmap(tables);
         // One that is opened to be checked first shares the lock of who is going to open it.
         if let Some(file) = &self.file {
             self.mapping.unlock();
@@ -141,34 +123,9 @@ impl Workers {
         self.swap(what, None)
     }
 
-    fn swap(&self, what: Work, thread: Option<JoinHandle<()>>) -> Option<JoinHandle<()>> {
+    pub(super) fn swap(&self, what: Work, thread: Option<JoinHandle<()>>) -> Option<JoinHandle<()>> {
         // SURVIVES drop: nobody else has a heap that is being opened, and only one thread closes it.
         std::mem::replace(&mut *self.0[what as usize].lock(), thread)
-    }
-}
-
-impl HeapInner {
-    /// Starts a thread that works for the heap. Returns whether it could.
-    pub(super) fn start(
-        self: &Arc<Self>,
-        what: Work,
-        name: &str,
-        work: impl FnOnce(&HeapInner) + Send + 'static,
-    ) -> bool {
-        struct Shared(*const HeapInner);
-        // SAFETY: a heap can be shared.
-        unsafe impl Send for Shared {}
-        // Not an `Arc`: the file is closed when the last handle of the program is gone.
-        let shared = Shared(Arc::as_ptr(self));
-        let work = move || {
-            let shared = shared;
-            // SAFETY: a heap goes by `drop` below, which waits for its threads, or by the end of the process: nobody who takes a thread of `workers` does not wait for it.
-            work(unsafe { &*shared.0 });
-        };
-        let thread = Builder::new().name(name.to_owned()).spawn(work).ok();
-        let started = thread.is_some();
-        self.workers.swap(what, thread);
-        started
     }
 }
 

@@ -1,22 +1,14 @@
 //! The directory of roots: a region for each, found by scanning the span tables when a heap is opened.
 
-#![allow(unsafe_code)]
-
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
 use crate::heap::{Heap, HeapInner};
 use crate::layout::desc::Desc;
-use crate::media::Media;
-use crate::region::{Identity, Region, guard};
-use crate::store::Store;
-use crate::store::arena::{SpanEntry, SpanKind};
-use crate::store::header::Header;
-use crate::store::region_header::{MAX_NAME, REGION_SIZE, RegionHeader};
+use crate::region::{Region, guard};
+use crate::store::region_header::MAX_NAME;
 use crate::sync::{MutexGuard, look_at};
-use crate::txn::log::first_segment;
-use crate::txn::log::{Log, Segment};
 
 /// A root, as [`Heap::roots`] lists it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,17 +76,7 @@ impl Heap {
         }
         let _creation = heap.lock_creation()?;
         let region = heap.region(name)?;
-        // From here on its log must never be replayed: its memory is about to belong to others.
-        let spans = region.retire(heap, |context| {
-            region.header.set_removed(&context.media);
-            if !bug(Bug::ReuseBeforeRemoval) {
-                context.media.fence();
-            }
-            context.spans()
-        })?;
-        let mut tables = heap.tables.lock();
-        // SAFETY: it was marked as removed just now, and is gone for everyone.
-        unsafe { tables.free_spans(&spans) };
+        let tables = heap.free_region(&region)?;
         // Before anyone is told that there is no such root. Who looks for it waits until then, so that nobody finds one that is gone.
         let durable = if bug(Bug::TellAtOnce) { Ok(()) } else { heap.acknowledge_all() };
         heap.directory.lock().remove(name);
@@ -110,7 +92,7 @@ impl Heap {
 pub(crate) struct Creation<'a> {
     heap: &'a HeapInner,
     /// The number of the next region.
-    guard: Option<MutexGuard<'a, u32>>,
+    pub(super) guard: Option<MutexGuard<'a, u32>>,
 }
 
 impl<'a> Creation<'a> {
@@ -148,57 +130,6 @@ impl HeapInner {
         }
         let difference = tables.types.difference(ty, desc)?.unwrap_or_default();
         Err(Error::TypeMismatch { root: name.to_owned(), difference })
-    }
-}
-
-impl HeapInner {
-    /// A region without a root object.
-    pub(crate) fn create_region(
-        &self,
-        creation: &mut Creation<'_>,
-        name: &str,
-        desc: &'static Desc,
-    ) -> Result<Region> {
-        let mut tables = self.tables.lock();
-        let ty = tables.register(self, desc)?;
-        let next = creation.guard.as_deref_mut().expect("held until it is dropped");
-        let id = *next;
-        let entry = SpanEntry { kind: SpanKind::Region, slot: 0, pages: 0, ty, region: id };
-        let span = tables.take_span(self, REGION_SIZE, entry)?;
-        *next += 1;
-        // No log before this one can have had entries of this generation.
-        let generation = tables.header.first_generation(id);
-        // The span is recorded only when its header is complete.
-        let header = RegionHeader::at(tables.heap, span.offset);
-        header.create(&tables.media, id, ty, name, generation, tables.header.salt);
-        // SURVIVES drop fence: nothing names the region outside of it before the transaction that completes it has passed a fence of the same
-        // processor. SURVIVES delay fence: see drop.
-        tables.record_span(&span);
-        let identity =
-            Identity { id, ty, header, offset: span.offset, root: 0, generation, name: name.to_owned() };
-        // SAFETY: the span was taken just now, and nobody else has it; regions are dropped, or gone, before their heap.
-        Ok(unsafe {
-            self.open_region(&raw const **self, &tables.header, identity, vec![first_segment(span.offset)])
-        })
-    }
-
-    /// # Safety
-    /// `store` is this heap's. The region is mapped, and its log consists of `segments`. It is not used after this heap.
-    pub(super) unsafe fn open_region(
-        &self,
-        store: *const Store,
-        header: &Header,
-        identity: Identity,
-        segments: Vec<Segment>,
-    ) -> Region {
-        let identity_of_log = header.log_identity(identity.id);
-        let mut log = Log::new(self.base(), identity.header, identity.generation, identity_of_log, segments);
-        if self.wal().is_some() {
-            log.keep_in_memory();
-        }
-        let media = Media::new(self.medium.clone());
-        // SAFETY: the store stays where it is, in the heap's `Arc`; the rest is the caller's promise.
-        unsafe { Region::new(store, self.collections.pace.clone(), media, log, identity) }
     }
 }
 

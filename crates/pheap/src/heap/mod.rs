@@ -16,6 +16,7 @@ mod close;
 mod collections;
 mod directory;
 mod inspect;
+mod memory;
 mod open;
 mod options;
 

@@ -27,6 +27,8 @@ pub(crate) use possible::check as check_layout;
 #[cfg(test)]
 pub(crate) use possible::prim_layout;
 
+use std::marker::PhantomData;
+
 use desc::{Desc, Kind, Name, Prim};
 
 /// A sized type that may live in a heap. Derive it.
@@ -308,5 +310,67 @@ unsafe impl<T: Persist, const N: usize> Persist for [T; N] {
     unsafe fn zero_padding(this: *mut Self) {
         // SAFETY: an array is `N` elements; they are valid, to read and write: the caller's premise.
         unsafe { <[T] as Pointee>::zero_padding_at(this.cast(), N) }
+    }
+}
+
+/// Words that can be read: an object, or a part of one, or several.
+#[derive(Clone, Copy)]
+pub(crate) struct Words<'a> {
+    start: *const u64,
+    len: usize,
+    readable: PhantomData<&'a u64>,
+}
+
+impl<'a> Words<'a> {
+    /// # Safety
+    /// For `'a`, `len` words at `start`, which is aligned, can be read, have definite values where their type has no padding, and are not written by others than who is
+    /// shown their addresses.
+    #[inline(always)]
+    pub(crate) unsafe fn new(start: *const u64, len: usize) -> Words<'a> {
+        Words { start, len, readable: PhantomData }
+    }
+
+    #[cfg(test)]
+    fn of(words: &'a [u64]) -> Words<'a> {
+        Words { start: words.as_ptr(), len: words.len(), readable: PhantomData }
+    }
+
+    #[inline(always)]
+    fn len(self) -> usize {
+        self.len
+    }
+
+    /// Those from `first` on, as far as there are any, up to `len` of them.
+    #[inline(always)]
+    fn part(self, first: usize, len: usize) -> Words<'a> {
+        Words { start: self.at(first), len: len.min(self.len.saturating_sub(first)), ..self }
+    }
+
+    #[inline(always)]
+    fn at(self, word: usize) -> *mut u64 {
+        self.start.wrapping_add(word).cast_mut()
+    }
+
+    /// The number in the first `bytes` bytes of a word, which may have padding behind them; if the word is there.
+    #[inline(always)]
+    fn read(self, word: usize, bytes: usize) -> Option<u64> {
+        let at = self.at(word);
+        (word < self.len).then(|| match bytes {
+            // SAFETY: part of a word that can be read, the premise of `new`, and aligned, as all words are.
+            1 => unsafe { at.cast::<u8>().read_volatile() }.into(),
+            // SAFETY: part of a word that can be read, the premise of `new`, and aligned, as all words are.
+            2 => unsafe { at.cast::<u16>().read_volatile() }.into(),
+            // SAFETY: part of a word that can be read, the premise of `new`, and aligned, as all words are.
+            4 => unsafe { at.cast::<u32>().read_volatile() }.into(),
+            // SAFETY: a word that can be read, the premise of `new`, and aligned, as all words are.
+            _ => unsafe { at.read_volatile() },
+        })
+    }
+
+    /// The tag in the first `bytes` bytes, if it is there.
+    #[inline(always)]
+    fn tag(self, bytes: usize) -> Option<u128> {
+        let first = u128::from(self.read(0, bytes)?);
+        if bytes < 16 { Some(first) } else { Some(first | u128::from(self.read(1, 8)?) << 64) }
     }
 }

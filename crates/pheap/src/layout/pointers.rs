@@ -3,13 +3,10 @@
 //! Pointers are aligned words, so everything here counts in words. A layout that a program cannot have (it came with a
 //! damaged file) makes a map that finds fewer pointers, never one that leads out of the object.
 
-#![allow(unsafe_code)]
-#![deny(clippy::multiple_unsafe_ops_per_block)]
-
 use std::ops::Range;
 
 use super::graph::{FieldLayout, Shape, TypeLayout};
-use super::slice_header;
+use super::{Words, slice_header};
 
 #[cfg(test)]
 mod tests;
@@ -73,57 +70,6 @@ struct Choice {
 /// The words that are asked for: from the first, up to the second.
 type Window = (usize, usize);
 
-/// Words that can be read: an object, or a part of one. Only [`PointerMap::visit`] makes them, of what its caller promises, and they do not outlive the call.
-#[derive(Clone, Copy)]
-struct Words {
-    start: *const u64,
-    len: usize,
-}
-
-impl Words {
-    /// # Safety
-    /// While there is this, or a part of it: `len` words at `start`, which is aligned, can be read, have definite values where their type has no padding, and are not
-    /// written by others.
-    #[inline(always)]
-    unsafe fn new(start: *const u64, len: usize) -> Words {
-        Words { start, len }
-    }
-
-    /// Those from `first` on, as far as there are any, up to `len` of them.
-    #[inline(always)]
-    fn part(self, first: usize, len: usize) -> Words {
-        Words { start: self.at(first), len: len.min(self.len.saturating_sub(first)) }
-    }
-
-    #[inline(always)]
-    fn at(self, word: usize) -> *mut u64 {
-        self.start.wrapping_add(word).cast_mut()
-    }
-
-    /// The number in the first `bytes` bytes of a word, which may have padding behind them; if the word is there.
-    #[inline(always)]
-    fn read(self, word: usize, bytes: usize) -> Option<u64> {
-        let at = self.at(word);
-        (word < self.len).then(|| match bytes {
-            // SAFETY: part of a word that can be read, by the invariant of the type, and aligned, as all words are.
-            1 => unsafe { at.cast::<u8>().read_volatile() }.into(),
-            // SAFETY: part of a word that can be read, by the invariant of the type, and aligned, as all words are.
-            2 => unsafe { at.cast::<u16>().read_volatile() }.into(),
-            // SAFETY: part of a word that can be read, by the invariant of the type, and aligned, as all words are.
-            4 => unsafe { at.cast::<u32>().read_volatile() }.into(),
-            // SAFETY: a word that can be read, by the invariant of the type, and aligned, as all words are.
-            _ => unsafe { at.read_volatile() },
-        })
-    }
-
-    /// The tag in the first `bytes` bytes, if it is there.
-    #[inline(always)]
-    fn tag(self, bytes: usize) -> Option<u128> {
-        let first = u128::from(self.read(0, bytes)?);
-        if bytes < 16 { Some(first) } else { Some(first | u128::from(self.read(1, 8)?) << 64) }
-    }
-}
-
 impl PointerMap {
     /// The map of this type.
     pub(crate) fn of(ty: &TypeLayout) -> PointerMap {
@@ -156,57 +102,40 @@ impl PointerMap {
         }
     }
 
-    /// Calls `visit` with the address of each word of the object at `object` that holds a pointer, null or not, and of which
-    /// a byte lies in `window` (counted from the object's start). The object's slot has `bytes` bytes; nothing outside of them is
-    /// read or visited, whatever they hold. An unknown tag, as a dead slot may have, means no pointers.
-    ///
-    /// # Safety
-    /// `bytes` bytes at `object`, which is aligned to 8, are mapped, have definite values where the type has no padding, and
-    /// are not written meanwhile, except by `visit`.
+    /// Calls `visit` with the address of each word of an object that holds a pointer, null or not, and of which a byte lies in `window` (counted from the object's start).
+    /// The words are those of its slot: nothing else is read or visited, whatever they hold. An unknown tag, as a dead slot may have, means no pointers.
     #[inline]
-    pub(crate) unsafe fn visit(
-        &self,
-        object: *const u8,
-        bytes: usize,
-        window: Range<usize>,
-        mut visit: impl FnMut(*mut u64),
-    ) {
-        // SAFETY: the whole words of the object, which can be read while this runs: the caller's premise.
-        let words = unsafe { Words::new(object.cast(), bytes / 8) };
+    pub(crate) fn visit(&self, object: Words<'_>, window: Range<usize>, mut visit: impl FnMut(*mut u64)) {
         let is_empty = window.is_empty();
-        let window = (window.start / 8, window.end.div_ceil(8).min(words.len));
+        let window = (window.start / 8, window.end.div_ceil(8).min(object.len()));
         if is_empty || window.0 >= window.1 {
             return;
         }
         match &self.kind {
-            Kind::Sized(places) => places.visit(words, window, &mut visit),
-            Kind::Slice { first, elements } if *first < words.len => {
-                let len = words.read(0, 8).unwrap_or(0) as usize;
-                elements.visit(words, *first, len, window, &mut visit);
+            Kind::Sized(places) => places.visit(object, window, &mut visit),
+            Kind::Slice { first, elements } if *first < object.len() => {
+                let len = object.read(0, 8).unwrap_or(0) as usize;
+                elements.visit(object, *first, len, window, &mut visit);
             }
             Kind::Slice { .. } | Kind::None => {}
         }
     }
 
-    /// [`visit`](Self::visit) for `slots` objects that follow one another. Faster than one by one.
-    ///
-    /// # Safety
-    /// What `visit` asks for, for each of the objects.
-    pub(crate) unsafe fn visit_slots(
+    /// [`visit`](Self::visit) for objects that follow one another, in slots of so many bytes. Faster than one by one.
+    pub(crate) fn visit_slots(
         &self,
-        first: *const u8,
+        objects: Words<'_>,
         bytes: usize,
-        slots: usize,
         window: Range<usize>,
         mut visit: impl FnMut(*mut u64),
     ) {
         let plain = self.plain().filter(|_| window == (0..bytes));
-        for i in 0..slots {
-            let object = first.wrapping_add(i * bytes);
+        let words = bytes / 8;
+        for i in 0..objects.len().checked_div(words).unwrap_or(0) {
+            let object = objects.part(i * words, words);
             match plain {
-                Some(near) => visit_bits(object.cast(), near & bits((0, bytes / 8)), &mut visit),
-                // SAFETY: one of the objects: the caller's premise.
-                None => unsafe { self.visit(object, bytes, window.clone(), &mut visit) },
+                Some(near) => visit_bits(object.at(0), near & bits((0, words)), &mut visit),
+                None => self.visit(object, window.clone(), &mut visit),
             }
         }
     }
@@ -218,10 +147,8 @@ impl PointerMap {
         let mut found = Vec::new();
         let visit = |at: *mut u64| found.push((at.addr() - objects.as_ptr().addr()) / 8);
         match slots {
-            // SAFETY: the words of a vector.
-            1 => unsafe { self.visit(objects.as_ptr().cast(), bytes, window, visit) },
-            // SAFETY: the words of a vector: as often as there are slots.
-            _ => unsafe { self.visit_slots(objects.as_ptr().cast(), bytes, slots, window, visit) },
+            1 => self.visit(Words::of(&objects), window, visit),
+            _ => self.visit_slots(Words::of(&objects), bytes, window, visit),
         }
         found
     }
@@ -245,8 +172,8 @@ impl Places {
 
     /// Visits those of a value. The window ends within it.
     #[inline]
-    fn visit(&self, value: Words, window: Window, visit: &mut impl FnMut(*mut u64)) {
-        visit_bits(value.start, self.near & bits(window), visit);
+    fn visit(&self, value: Words<'_>, window: Window, visit: &mut impl FnMut(*mut u64)) {
+        visit_bits(value.at(0), self.near & bits(window), visit);
         if !self.far.is_empty() {
             let first = self.far.partition_point(|&at| at < window.0);
             self.far[first..].iter().take_while(|&&at| at < window.1).for_each(|&at| visit(value.at(at)));
@@ -289,14 +216,14 @@ impl Elements {
     #[inline]
     fn visit(
         &self,
-        value: Words,
+        value: Words<'_>,
         first: usize,
         len: usize,
         window: Window,
         visit: &mut impl FnMut(*mut u64),
     ) {
         let stride = self.stride;
-        let len = len.min(value.len.saturating_sub(first) / stride);
+        let len = len.min(value.len().saturating_sub(first) / stride);
         let (from, to) = (window.0.max(first), window.1.min(first + len * stride));
         if from >= to {
             return;
@@ -314,9 +241,9 @@ impl Elements {
 }
 
 impl Choice {
-    fn visit(&self, value: Words, window: Window, visit: &mut impl FnMut(*mut u64)) {
+    fn visit(&self, value: Words<'_>, window: Window, visit: &mut impl FnMut(*mut u64)) {
         let own = value.part(self.at, self.words);
-        if window.1 <= self.at || window.0 >= self.at + own.len {
+        if window.1 <= self.at || window.0 >= self.at + own.len() {
             return;
         }
         let Some(tag) = own.tag(self.tag) else { return };
@@ -327,7 +254,7 @@ impl Choice {
             found.ok().map(|i| &self.variants[i])
         });
         if let Some((_, places)) = found {
-            places.visit(own, (window.0.saturating_sub(self.at), (window.1 - self.at).min(own.len)), visit);
+            places.visit(own, (window.0.saturating_sub(self.at), (window.1 - self.at).min(own.len())), visit);
         }
     }
 }

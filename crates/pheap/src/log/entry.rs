@@ -3,8 +3,8 @@
 #![allow(unsafe_code)]
 
 use crate::faults;
-use crate::os::cpu;
-use crate::units::{LINE, LINE_WORDS, copy_words};
+use crate::os::cpu::{self, copy_words};
+use crate::units::{LINE, LINE_WORDS};
 
 /// What the entries of a log mean. A generation holds one kind only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,7 +90,7 @@ impl Staged {
         // all, so that the loop need not look.
         self.words.reserve(room + LINE_WORDS);
         let start = self.words.as_mut_ptr();
-        // SAFETY: there is room; the caller has promised the rest.
+        // SAFETY: there is room; copies and originals are valid for reads of so many words, and nobody writes the originals: the caller's premises.
         unsafe {
             let mut end = start.add(self.words.len());
             let mut ahead = copies.clone().skip(AHEAD);
@@ -160,7 +160,7 @@ unsafe fn stage_changes(
     old: *const u64,
     words: usize,
 ) -> *mut u64 {
-    // SAFETY: what is looked at is before `words` in both; for `out` by the caller's promise.
+    // SAFETY: what is looked at is before `words` in both; `out` has room for a word more than they are: the caller's premises.
     unsafe {
         let differs = |i: usize| new.add(i).read() != old.add(i).read();
         let copy = |out: *mut u64, i: usize, n: usize| {

@@ -27,10 +27,10 @@ use crate::error::{Error, Result};
 use crate::faults::{Kind, Lab, is_left_out, may_panic};
 use crate::log::{Range, Staged};
 use crate::os::cpu;
-use crate::os::cpu::FlushInstruction;
+use crate::os::cpu::{FlushInstruction, copy_words};
 use crate::os::reservation::Place;
 use crate::os::simulated::Memory;
-use crate::units::{LINE, LINE_WORDS, copy_words, lines};
+use crate::units::{LINE, LINE_WORDS, lines};
 use crate::wal::Wal;
 pub(crate) use synced::SyncedFile;
 
@@ -396,7 +396,7 @@ impl Media {
     #[track_caller]
     pub(crate) fn persist_directly(&self, base: *const u8, addr: *const u8, len: usize) {
         let Medium::Wal(wal) = &self.medium else { return self.persist(addr, len) };
-        // SAFETY: the caller has just stored so many bytes there, under the lock on the metadata.
+        // SAFETY: so many bytes of metadata, which are mapped and were stored just now, by who has the lock on them.
         let bytes = unsafe { std::slice::from_raw_parts(addr, len) };
         // A failure is kept by the log.
         let _ = wal.write_through(bytes, (addr.addr() - base.addr()) as u64);
@@ -525,7 +525,7 @@ mod tests {
             for (first, len) in (0..10).flat_map(|first| [0, 1, 7, 8, 9, 64, 100].map(|len| (first, len))) {
                 let mut place = vec![0u64; 128];
                 let words: Vec<u64> = (1..=len).collect();
-                // SAFETY: within the vector.
+                // SAFETY: places for so many words, within the vector.
                 unsafe { media.store_through(place.as_mut_ptr().add(first), &words) };
                 media.fence();
                 assert_eq!(place[first..][..words.len()], words);

@@ -1,6 +1,8 @@
-//! The instructions that move cache lines to memory.
+//! Words and lines as the processor has them: their bytes, how they are copied, and the instructions that move lines to memory.
 
 #![allow(unsafe_code)]
+
+use std::mem::MaybeUninit;
 
 /// How a cache line is written back, the cheapest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +81,7 @@ mod imp {
         for (i, line) in words.as_chunks::<LINE_WORDS>().0.iter().enumerate() {
             // Two words at a time, but loaded one by one: what was written in words a moment ago cannot be loaded in larger pieces before it has left
             // the processor's store queue, where it may be behind a fence. The compiler would join the loads.
-            // SAFETY: within `dst` by the caller's promise; SSE2 is part of x86-64.
+            // SAFETY: a line of `dst`, which is valid for writes of `words`, the caller's premise; SSE2 is part of x86-64.
             unsafe {
                 asm!(
                     "movq {a}, [{src}]",
@@ -127,7 +129,7 @@ mod imp {
     /// # Safety
     /// `dst` is valid for writes of `words`.
     pub(crate) unsafe fn stream(dst: *mut u64, words: &[u64]) {
-        // SAFETY: by the caller's promise.
+        // SAFETY: `dst` is valid for writes of `words`, the caller's premise.
         unsafe { dst.copy_from_nonoverlapping(words.as_ptr(), words.len()) };
     }
 }
@@ -161,4 +163,37 @@ pub(crate) fn settle(addr: *mut u8) {
     }
     #[cfg(miri)]
     let _ = addr;
+}
+
+/// Copies words that may hold padding. A few of them without a call, for most objects are small.
+///
+/// # Safety
+/// `src` is valid for reads and `dst` for writes of `len` words; both are aligned, and they do not overlap.
+#[inline(always)]
+pub(crate) unsafe fn copy_words(dst: *mut u64, src: *const u64, len: usize) {
+    let (dst, src) = (dst.cast::<MaybeUninit<u64>>(), src.cast::<MaybeUninit<u64>>());
+    if len > 16 {
+        // SAFETY: both are valid for `len` words, aligned, and apart: the caller's premises, all of them.
+        unsafe { dst.copy_from_nonoverlapping(src, len) };
+        return;
+    }
+    for i in 0..len {
+        // SAFETY: `src` is valid for reads of `len` words, and aligned; `i < len`.
+        let word = unsafe { src.wrapping_add(i).read() };
+        // Volatile, or the compiler would make it a call of `memcpy` again.
+        // SAFETY: `dst` is valid for writes of `len` words, and aligned; `i < len`.
+        unsafe { dst.wrapping_add(i).write_volatile(word) };
+    }
+}
+
+/// Words as bytes.
+pub(crate) fn bytes(words: &[u64]) -> &[u8] {
+    // SAFETY: so many bytes, of which any are valid, borrowed as the words are.
+    unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), size_of_val(words)) }
+}
+
+/// [`bytes`], to be written.
+pub(crate) fn bytes_mut(words: &mut [u64]) -> &mut [u8] {
+    // SAFETY: so many bytes, borrowed as the words are; any bytes are words.
+    unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), size_of_val(words)) }
 }

@@ -355,7 +355,7 @@ impl Mapping {
             return;
         }
         debug_assert!(matches!(self.backing, Backing::Logged { .. }));
-        // SAFETY: mapped pages of this heap; by the caller's promise their content does not change.
+        // SAFETY: mapped pages of this heap; their content does not change, or nobody reads it before it is stored to: the caller's premise.
         unsafe {
             libc::madvise(self.base.as_ptr().add(offset as usize).cast(), len as usize, libc::MADV_DONTNEED)
         };
@@ -444,7 +444,7 @@ const MADV_POPULATE_WRITE: libc::c_int = 23;
 /// # Safety
 /// They are mapped, as far as the program is concerned.
 unsafe fn populate_pages(start: *mut u8, len: usize, advice: libc::c_int) {
-    // SAFETY: by the caller's promise; populating changes no byte. A kernel that does not know it refuses, and nothing is lost.
+    // SAFETY: the pages are mapped, the caller's premise; populating changes no byte. A kernel that does not know it refuses, and nothing is lost.
     unsafe { libc::madvise(start.cast(), len, advice) };
 }
 
@@ -454,7 +454,7 @@ pub(crate) fn populate<T>(memory: &[T]) {
     let (start, end) =
         (bytes.start.addr().next_multiple_of(PAGE as usize), bytes.end.addr() & !(PAGE as usize - 1));
     if start < end {
-        // SAFETY: part of `memory`.
+        // SAFETY: whole pages within `memory`, which are mapped.
         unsafe {
             populate_pages(
                 memory.as_ptr().cast_mut().cast::<u8>().with_addr(start),

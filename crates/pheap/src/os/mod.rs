@@ -10,6 +10,7 @@ pub(crate) mod fork;
 pub(crate) mod holes;
 pub(crate) mod identity;
 pub(crate) mod mapping;
+pub(crate) mod maps;
 pub(crate) mod names;
 pub(crate) mod own_file;
 pub(crate) mod regular;
@@ -17,8 +18,6 @@ pub(crate) mod reservation;
 pub(crate) mod simulated;
 pub(crate) mod storage;
 pub(crate) mod syncs;
-pub(crate) mod table;
-pub(crate) mod window;
 
 use std::num::NonZero;
 use std::sync::OnceLock;

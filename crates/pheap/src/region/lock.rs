@@ -95,7 +95,7 @@ impl RegionLock {
     #[inline(always)]
     pub(crate) unsafe fn unlock_exclusive(&self) {
         if !self.bias.leave() {
-            // SAFETY: by the caller's promise; and it has taken the lock, for it has not entered without.
+            // SAFETY: this thread has the region for itself, the caller's premise; and it has taken the lock, for it has not entered without.
             unsafe { self.unlock_taken() };
         }
     }
@@ -105,7 +105,7 @@ impl RegionLock {
     #[inline(never)]
     unsafe fn unlock_taken(&self) {
         self.bias.before_unlock();
-        // SAFETY: by the caller's promise.
+        // SAFETY: this thread has taken the lock for itself, the caller's premise.
         unsafe { self.lock.unlock_exclusive() };
     }
 
@@ -142,7 +142,7 @@ impl RegionLock {
     /// This thread shares the region.
     #[inline(always)]
     pub(crate) unsafe fn unlock_shared(&self) {
-        // SAFETY: by the caller's promise.
+        // SAFETY: this thread shares the region, the caller's premise, and so the lock.
         unsafe { self.lock.unlock_shared() };
     }
 }
@@ -322,7 +322,7 @@ mod tests {
             unsafe { guarded.lock.unlock_shared() };
             // The other read has time to come in, if it can.
             thread::sleep(Duration::from_millis(30));
-            // SAFETY: as before.
+            // SAFETY: this thread shares it once more.
             unsafe { guarded.lock.unlock_shared() };
         });
         assert_eq!(*order.lock().unwrap(), ["nested", "transaction", "read"]);

@@ -60,7 +60,7 @@ const GONE: u32 = u32::MAX;
 
 // SAFETY: the context and the memory of the region are touched under the lock only; the rest is made for sharing.
 unsafe impl Send for Region {}
-// SAFETY: as above.
+// SAFETY: the context and the memory of the region are touched under the lock only; the rest is made for sharing.
 unsafe impl Sync for Region {}
 
 /// What identifies a region on the medium.
@@ -90,10 +90,10 @@ impl Region {
         let counters = media.counters().clone();
         let held: Arc<HeldTable> = Arc::default();
         let state = Arc::new(State { root: AtomicU64::new(root), ..State::default() });
-        // SAFETY: the heap is there, by the caller's promise.
+        // SAFETY: the heap is there, the caller's premise.
         let streak = unsafe { (*store).tuning.streak };
         let gc = Collector::new(pace, state.clone(), held.clone());
-        // SAFETY: passed on to the caller; `hot` is owned by the region.
+        // SAFETY: the store is there as long as any lock on the region, the caller's premise; `hot` is the region's own.
         let context =
             Box::new(UnsafeCell::new(unsafe { Context::new(store, id, media, log, gc, &raw const *hot) }));
         hot.context.set(context.get());

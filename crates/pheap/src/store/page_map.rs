@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::error::Result;
-use crate::os::table::Table;
+use crate::os::maps::Table;
 use crate::units::PAGE;
 
 /// The bit of an entry that says that the page was populated since the heap was opened.

@@ -25,7 +25,7 @@ use super::types::TypeTable;
 use super::words::Words;
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
-use crate::layout::PointerMap;
+use crate::layout::{PointerMap, Words as ObjectWords};
 use crate::media::{Media, Medium};
 use crate::os::cores;
 use crate::os::mapping::{Backing, Mapping};
@@ -196,12 +196,12 @@ impl Piece {
     /// The heap is mapped, and nobody else accesses the piece.
     unsafe fn swizzle(&self, mapping: &Mapping, swizzler: &mut Swizzler<'_>) {
         mapping.populate_again(self.first + self.window.start as u64, self.bytes() as u64);
-        // SAFETY: slots of a span, which is mapped and accessed by nobody else, by the caller's promise; `visit_slots` shows words of these only.
-        unsafe {
-            let first = mapping.base().add(self.first as usize);
-            let window = self.window.clone();
-            self.pointers.visit_slots(first, self.slot, self.slots, window, |word| swizzler.rewrite(word));
-        }
+        let first = mapping.base().wrapping_add(self.first as usize);
+        // SAFETY: slots of a span, which is mapped, and which nobody else accesses: the caller's premises.
+        let objects = unsafe { ObjectWords::new(first.cast(), self.slots * (self.slot / 8)) };
+        // SAFETY: one of these words, which nobody else accesses.
+        let rewrite = |word: *mut u64| unsafe { swizzler.rewrite(word) };
+        self.pointers.visit_slots(objects, self.slot, self.window.clone(), rewrite);
     }
 }
 
@@ -226,12 +226,12 @@ impl Swizzler<'_> {
     /// A word of the heap is there that nobody else accesses.
     #[inline(always)]
     unsafe fn rewrite(&mut self, word: *mut u64) {
-        // SAFETY: a word of the heap, of which nobody else has one, by the caller's promise.
+        // SAFETY: a word of the heap, which nobody else accesses: the caller's premise.
         let value = unsafe { word.read() };
         if !self.others.contains(&(value & self.mask)) {
             return;
         }
-        // SAFETY: a word of the heap, aligned, that nobody else accesses, by the caller's promise.
+        // SAFETY: a word of the heap, aligned, which nobody else accesses: the caller's premise.
         unsafe { self.media.store_words(word, &[value & !self.mask | self.current]) };
         if self.media.needs_flush() && self.line != word.addr() & !(LINE - 1) {
             self.flush();

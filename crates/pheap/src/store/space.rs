@@ -1,7 +1,5 @@
 //! Taking pages for spans, giving them back, and making the file longer.
 
-#![allow(unsafe_code)]
-
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -148,12 +146,7 @@ impl Tables {
                 wal.poison("growing the heap's file", source);
             }
         })?;
-        store.mapping.map(start, arena.end())?;
-        // SAFETY: mapped just now; what was known of before is metadata, of which the room asks for nothing else, and the rest belongs to nobody yet.
-        unsafe {
-            store.medium.mapped(store.base(), arena.end());
-            *heap = Words::new(store.base(), 0..arena.end());
-        }
+        heap.extend(store, arena.end())?;
         // The file may have been longer before a crash, with an arena that was never recorded, but nothing in it was ever used.
         arena.write(media, *heap, header.salt);
         header.mapped = arena.end();
@@ -206,21 +199,6 @@ impl Tables {
         write_entry(&self.media, self.heap, span.entry_at, span.entry.to_words());
         Ok((span.offset, len))
     }
-
-    /// Frees the spans (offset, bytes) of a region. In any order: what a crash leaves of them belongs to nobody, and is freed by the next opening.
-    ///
-    /// # Safety
-    /// The region is marked as removed, durably, and nobody has it.
-    pub(crate) unsafe fn free_spans(&mut self, spans: &[(u64, u64)]) {
-        for &(offset, len) in spans {
-            clear_entry(&self.media, self.heap, &self.arena_of(offset), offset, len);
-        }
-        // Before others can record spans in these pages.
-        if !bug(Bug::ReuseBeforeRemoval) {
-            self.media.fence();
-        }
-        spans.iter().for_each(|&(offset, len)| self.pages.give(offset, len));
-    }
 }
 
 #[cfg(test)]
@@ -244,15 +222,13 @@ mod tests {
         pub(crate) fn in_memory(size: u64) -> Store {
             let reserved = size.next_power_of_two();
             let mapping = Mapping::reserve_anywhere(0, reserved, Backing::Memory).unwrap();
-            mapping.map(0, size).unwrap();
-            // SAFETY: mapped just now, as long as the store is there, and nobody else has it. Of objects a test asks through it only for those that it has made.
-            let heap = unsafe { Words::new(mapping.base(), 0..size) };
+            let heap = Words::none(&mapping);
             let (media, arena, mut pages) =
                 (Media::new(Medium::Process), Arena::new(0, size), Pages::default());
             pages.give(arena.first_free(), arena.end() - arena.first_free());
             let types = TypeTable::create(pages.take(PAGE).unwrap(), PAGE);
             let header = Header { arena_unit: size, mapped: size, reserved, ..header(1) };
-            Store {
+            let store = Store {
                 mapping,
                 state: AtomicU8::new(OPEN),
                 has_name: false,
@@ -265,7 +241,9 @@ mod tests {
                 hash_secret: [0; 2],
                 forks: fork::forks(),
                 tables: Mutex::new(Tables { heap, header, media, arenas: vec![arena], pages, types }),
-            }
+            };
+            store.tables.lock().heap.extend(&store, size).unwrap();
+            store
         }
     }
 }

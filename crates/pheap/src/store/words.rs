@@ -9,7 +9,11 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::Store;
+use crate::error::Result;
 use crate::media::Media;
+#[cfg(test)]
+use crate::os::mapping::Mapping;
 
 /// A view of metadata, whose places are offsets in the heap. Copies are of the same words.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +29,25 @@ unsafe impl Send for Words<'_> {}
 // SAFETY: a view is no more than shared references to atomics.
 unsafe impl Sync for Words<'_> {}
 
+impl Words<'static> {
+    /// Maps more of the heap, up to `end`, and shows it.
+    ///
+    /// # Errors
+    /// As for [`Mapping::map`].
+    ///
+    /// # Panics
+    /// If this is no view of all that the store has.
+    pub(super) fn extend(&mut self, store: &Store, end: u64) -> Result<()> {
+        assert!(self.base == store.base() && self.start == 0, "a view of something else");
+        store.mapping.map(self.end, end)?;
+        // SAFETY: mapped just now. A store has its medium and its mapping as long as it is there, as have the regions and threads that use the medium, which are gone before.
+        unsafe { store.medium.mapped(store.base(), end) };
+        // What is new stays mapped as long as what was there (premise 1 of `new`). It belongs to nobody yet, and premise 2 is about what will be asked for, wherever it is.
+        self.end = end;
+        Ok(())
+    }
+}
+
 impl<'a> Words<'a> {
     /// The words of a heap at these offsets, which are multiples of 8.
     ///
@@ -35,6 +58,12 @@ impl<'a> Words<'a> {
     pub(crate) unsafe fn new(base: *mut u8, range: Range<u64>) -> Words<'a> {
         assert!(base.addr().is_multiple_of(8) && range.start.is_multiple_of(8) && range.start <= range.end);
         Words { base, start: range.start, end: range.end, mapped: PhantomData }
+    }
+
+    /// Nothing of a heap, to be [extended](Self::extend).
+    #[cfg(test)]
+    pub(super) fn none(mapping: &Mapping) -> Words<'a> {
+        Words { base: mapping.base(), start: 0, end: 0, mapped: PhantomData }
     }
 
     /// A part of it.

@@ -117,6 +117,44 @@ mod system {
         );
         std::process::abort()
     }
+
+    /// Lets `membarrier` fail from now on as if there was none, in this thread and those that it starts.
+    #[cfg(test)]
+    pub(super) fn forbid() {
+        const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+        const EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+        const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+        let code = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
+        let mut program = [
+            code(LOAD, 0, 0, 0), // the number of the call
+            code(EQUAL, 0, 1, libc::SYS_membarrier as u32),
+            code(RETURN, 0, 0, libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32),
+            code(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),
+        ];
+        let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+        // SAFETY: two calls about this thread; `filter` and the program that it points to are there while the second one reads them.
+        unsafe {
+            assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+            assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const filter), 0);
+        }
+    }
+
+    /// Whether a child of this process may call [`heavy`].
+    #[cfg(test)]
+    pub(super) fn is_supported_in_child() -> bool {
+        // SAFETY: the child makes system calls, looks at an atomic, and ends: nothing that another thread may have had locked.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            forked();
+            let status = if is_supported() { 0 } else { 1 };
+            // SAFETY: ends this process at once.
+            unsafe { libc::_exit(status) };
+        }
+        let mut status = 0;
+        // SAFETY: waits for a child of this process, and writes to `status`.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        status == 0
+    }
 }
 
 #[cfg(all(test, pheap_loom))]

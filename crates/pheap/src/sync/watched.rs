@@ -191,12 +191,12 @@ unsafe impl lock_api::RawMutex for RawMutex {
     #[inline]
     unsafe fn unlock(&self) {
         self.watch.leave(Access::Exclusive);
-        // SAFETY: passed on to the caller.
+        // SAFETY: this thread has the lock, the caller's premise, and so the one within.
         unsafe { self.lock.unlock() };
     }
 }
 
-// SAFETY: as above.
+// SAFETY: the lock within does it, in time; what is watched changes nothing.
 unsafe impl lock_api::RawMutexTimed for RawMutex {
     type Duration = Duration;
     type Instant = Instant;
@@ -285,7 +285,7 @@ unsafe impl lock_api::RawRwLock for RawRwLock {
     #[inline]
     unsafe fn unlock_shared(&self) {
         self.watch.leave(Access::Shared);
-        // SAFETY: passed on to the caller.
+        // SAFETY: this thread shares the lock, the caller's premise, and so the one within.
         unsafe { self.lock.unlock_shared() };
     }
 
@@ -308,7 +308,7 @@ unsafe impl lock_api::RawRwLock for RawRwLock {
     #[inline]
     unsafe fn unlock_exclusive(&self) {
         self.watch.leave(Access::Exclusive);
-        // SAFETY: passed on to the caller.
+        // SAFETY: this thread has the lock for itself, the caller's premise, and so the one within.
         unsafe { self.lock.unlock_exclusive() };
     }
 }

@@ -1,21 +1,13 @@
 //! The end of a transaction.
 
-#![allow(unsafe_code)]
-
 use super::context::{Context, Mode, doomed_error};
-use super::padded::Padded;
 use super::write_set::first_copies;
-use crate::alloc::Allocator;
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug, may_panic};
-use crate::log::{Kind, Staged, ranges};
-use crate::media::Media;
-use crate::os::cpu;
+use crate::log::Kind;
 use crate::store::arena::ENTRY;
 use crate::units::LINE;
 
-/// Fresh objects of up to this many bytes go into the redo record; more are flushed before it.
-const FRESH_IN_RECORD: usize = 1024;
 /// The log of records grows to this many bytes before it is emptied for the first time: emptying costs two fences, and a flush
 /// for each line that was written.
 const RECORD_LOG: u64 = 256 << 10;
@@ -88,13 +80,9 @@ fn commit_alone(context: &mut Context) -> Done {
         return commit_short(&mut [context]);
     }
     prepare(context);
-    let base = context.base();
-    let Context { set, log, alloc, media, .. } = context;
-    log.staged.begin(Kind::Redo);
-    // SAFETY: `prepare` has made the bytes definite; the region is locked.
-    unsafe { log.staged.add_changes(set.copies(), set.words() + set.len(), set.is_large(), base) };
-    let flushed = !alloc.is_untouched() && stage_allocated(alloc, media, base, &mut log.staged);
-    if log.staged.is_empty() && !flushed {
+    context.log.staged.begin(Kind::Redo);
+    let flushed = context.stage();
+    if context.log.staged.is_empty() && !flushed {
         return Ok(()); // nothing has changed after all
     }
     commit_to_log(context, flushed)
@@ -107,11 +95,7 @@ fn commit_short(contexts: &mut [&mut Context]) -> Done {
     let mut flushed = false;
     for context in contexts.iter_mut() {
         prepare(context);
-        let base = context.base();
-        let Context { set, alloc, media, .. } = &mut **context;
-        // SAFETY: as in `commit_alone`.
-        unsafe { record.add_changes(set.copies(), set.words() + set.len(), set.is_large(), base) };
-        flushed |= !alloc.is_untouched() && stage_allocated(alloc, media, base, &mut record);
+        flushed |= context.stage_into(&mut record);
     }
     let lead = &mut *contexts[0];
     lead.log.staged = record;
@@ -128,27 +112,12 @@ fn commit_short(contexts: &mut [&mut Context]) -> Done {
 #[inline(always)]
 fn prepare(context: &mut Context) {
     context.set.zero_padding();
-    if !context.padded.is_empty() {
-        // SAFETY: the transaction's closure has returned, so no reference to what it has written is alive.
-        unsafe { zero_padding(&mut context.padded) };
-    }
+    context.zero_padding();
     may_panic();
-    cpu::settle(std::ptr::null_mut());
     context.shade_originals();
     let Context { set, gc, .. } = context;
     if gc.remembered.is_active() {
         set.copies().for_each(|(addr, _, words)| gc.remembered.add(addr, words * 8));
-    }
-}
-
-/// Zeroes the padding of what was written in place.
-///
-/// # Safety
-/// The values are those of this transaction, valid, and no reference to them is alive.
-unsafe fn zero_padding(padded: &mut Padded) {
-    for (addr, padding) in padded.drain() {
-        // SAFETY: a valid value of the type that `padding` was made for, and no reference to it is alive, by the caller's promise.
-        unsafe { (padding.zero)(std::ptr::with_exposed_provenance_mut(addr), padding.len) };
     }
 }
 
@@ -166,7 +135,7 @@ fn commit_to_log(context: &mut Context, flushed: bool) -> Done {
     }
     context.log.append(&context.media);
     context.media.fence();
-    apply(context);
+    context.apply();
     Ok(())
 }
 
@@ -185,7 +154,7 @@ fn commit_to_wal(contexts: &mut [&mut Context]) -> Done {
         && !lead.log.staged.is_empty()
     {
         lead.media.record_staged(wal, &lead.log.staged)?;
-        apply(lead);
+        lead.apply();
     }
     share_position(contexts);
     Ok(())
@@ -195,28 +164,6 @@ fn commit_to_wal(contexts: &mut [&mut Context]) -> Done {
 fn share_position(contexts: &mut [&mut Context]) {
     let position = contexts.iter().map(|context| context.media.position()).max().unwrap_or(0);
     contexts.iter().for_each(|context| context.media.set_position(position));
-}
-
-/// Adds the spans that a transaction has taken to the record, and its fresh objects, or starts to flush these if they are many. Returns whether it
-/// did the latter.
-#[inline(never)]
-fn stage_allocated(alloc: &mut Allocator, media: &Media, base: usize, record: &mut Staged) -> bool {
-    for span in alloc.taken() {
-        // SAFETY: the two words of the encoded entry.
-        unsafe { record.add(span.entry_at, span.entry.to_words().as_ptr(), ENTRY as usize / 8) };
-    }
-    let fresh = alloc.fresh_ranges();
-    let inline = fresh.iter().map(|(start, end)| end - start).sum::<usize>() <= FRESH_IN_RECORD;
-    for &(start, end) in fresh {
-        let ptr = std::ptr::with_exposed_provenance::<u64>(start);
-        if inline {
-            // SAFETY: a range of fresh objects, whole words, made definite by `settle`.
-            unsafe { record.add((start - base) as u64, ptr, (end - start) / 8) };
-        } else {
-            media.flush(ptr.cast(), end - start);
-        }
-    }
-    !inline
 }
 
 /// Makes room for the staged record: by growing the log while it is small, else by emptying it.
@@ -233,28 +180,6 @@ fn make_room(context: &mut Context) -> Result<()> {
     context.grow_log().inspect_err(|_| context.gc.wanted = true)
 }
 
-/// Copies the record that was appended last to its places.
-#[inline(always)]
-fn apply(context: &mut Context) {
-    let base = context.store().base();
-    let Context { log, media, dirty, .. } = context;
-    // Their records are durable. The next fence waits for them, so that little is left when the log is emptied; also if it is that of another processor: see
-    // `RegionLock::unlock_exclusive`.
-    dirty.drain_some(|line| media.flush(std::ptr::without_provenance(line), LINE));
-    let needs_flush = media.needs_flush();
-    for range in log.staged.ranges() {
-        // SAFETY: a range of a live object, a fresh one or an entry of the span table; no reference to it is alive, for the
-        // transaction's closure has returned.
-        unsafe {
-            let dst = base.add(range.offset as usize);
-            media.store_words(dst.cast(), range.words);
-            if needs_flush {
-                dirty.add(dst.addr(), range.words.len() * 8);
-            }
-        }
-    }
-}
-
 /// Data durable, then the undo log retired: the new generation is the commit word.
 fn commit_long(contexts: &mut [&mut Context]) -> Done {
     // Entries of the span table are metadata: logged like objects, so that a crash leaks no span.
@@ -268,19 +193,12 @@ fn commit_long(contexts: &mut [&mut Context]) -> Done {
     }
     for context in contexts.iter_mut() {
         context.write_back_copies();
-        let base = context.store().base();
+        let store = context.store();
+        let base = store.base();
         may_panic();
-        // SAFETY: the transaction's closure has returned, so no reference to what it has written is alive.
-        unsafe { zero_padding(&mut context.padded) };
+        context.zero_padding();
         let Context { alloc, logged, media, gc, .. } = &mut **context;
-        for span in alloc.taken() {
-            // SAFETY: the entry of a span that this transaction has taken, or of its region; the lock on its pages is implied.
-            unsafe {
-                let entry = base.add(span.entry_at as usize);
-                media.store(entry, span.entry.to_words().as_ptr().cast(), ENTRY as usize);
-                media.flush(entry, ENTRY as usize);
-            }
-        }
+        alloc.taken().for_each(|span| store.write_entry(media, span));
         for &(start, end) in alloc.fresh_ranges() {
             media.flush(std::ptr::without_provenance(start), end - start);
         }
@@ -348,20 +266,12 @@ pub(crate) fn rollback_group(contexts: &mut [&mut Context]) {
     may_panic();
     let lead = &mut *contexts[0];
     if lead.mode != Mode::Short {
-        let base = lead.store().base();
-        let Context { log, media, .. } = lead;
         // A log in the middle of records has no undo entries; see `retire_records`.
-        let mut restored = false;
-        for entry in log.undo_entries() {
-            // SAFETY: old content of ranges of live objects; no reference to them is alive.
-            unsafe { restore(media, base, entry) };
-            restored = true;
-        }
-        if restored {
-            if media.wal().is_none() {
-                media.fence();
+        if lead.restore() {
+            if lead.media.wal().is_none() {
+                lead.media.fence();
             }
-            log.reset(media);
+            lead.log.reset(&lead.media);
         }
     }
     for context in contexts.iter_mut() {
@@ -383,21 +293,5 @@ pub(crate) fn rollback_group(contexts: &mut [&mut Context]) {
             context.set.clear();
         }
         end(context);
-    }
-}
-
-/// Copies the ranges of an entry to their places, and starts to flush them.
-///
-/// # Safety
-/// The ranges are mapped relative to `base`, and nobody else accesses them.
-#[track_caller]
-unsafe fn restore(media: &Media, base: *mut u8, entry: &[u64]) {
-    for range in ranges(entry) {
-        // SAFETY: by the caller's promise.
-        unsafe {
-            let dst = base.add(range.offset as usize);
-            media.store_words(dst.cast(), range.words);
-            media.flush(dst, range.words.len() * 8);
-        }
     }
 }

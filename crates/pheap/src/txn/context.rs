@@ -17,9 +17,11 @@ use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
 use crate::gc::Collector;
 use crate::layout::desc::Desc;
+use crate::log::{Staged, ranges};
 use crate::media::Media;
+use crate::os::cpu;
 use crate::store::Store;
-use crate::store::arena::{SpanEntry, SpanKind};
+use crate::store::arena::{ENTRY, SpanEntry, SpanKind};
 use crate::units::LINE;
 
 /// What a read looks at first. `View` points to it.
@@ -59,6 +61,13 @@ pub(crate) enum Mode {
 }
 
 /// Everything about a region that its lock guards.
+//
+// Premises, for what is `unsafe` here:
+// (1) The store and `hot` are where `new` was told, as long as there is the context.
+// (2) Who has a `&mut Context` has locked the region for itself. It is made of the region that is locked, while there is no `Txn` of it, which `Txn::new` asks for: then no
+//     reference to an object is alive. Or it is made of the pointer that a `Txn` has, for one call, in `api` and `paths`, which ask for none of what a commit or a rollback does.
+// (3) Places that the log of the open transaction has entries for are words of the heap that belong to the transaction, and are mapped: in a redo record, originals of copies,
+//     fresh objects, and entries of spans that it has taken; in undo entries what `append_undo` was given.
 pub(crate) struct Context {
     pub(crate) store: *const Store,
     /// Where the heap begins.
@@ -106,7 +115,7 @@ impl Context {
         gc: Collector,
         hot: *const Hot,
     ) -> Context {
-        // SAFETY: the heap is there, by the caller's promise.
+        // SAFETY: the heap outlives the context, which is about to be: the caller's premise.
         let store_ref = unsafe { &*store };
         let tuning = &store_ref.tuning;
         let copies = tuning.copies.min(MAX_ENTRIES);
@@ -141,7 +150,7 @@ impl Context {
 
     #[inline(always)]
     pub(crate) fn store(&self) -> &'static Store {
-        // SAFETY: the heap outlives its regions' contexts; the caller has a transaction open, which keeps the heap.
+        // SAFETY: it is there, (1); the caller has a transaction open, which keeps the heap, and with that the store.
         unsafe { &*self.store }
     }
 
@@ -152,7 +161,7 @@ impl Context {
 
     #[inline(always)]
     pub(crate) fn hot(&self) -> &Hot {
-        // SAFETY: outlives the context, by `new`'s contract.
+        // SAFETY: it is there, (1).
         unsafe { &*self.hot }
     }
 
@@ -308,6 +317,100 @@ impl Context {
             }
         }
     }
+}
+
+/// What the end of a transaction does to the heap.
+impl Context {
+    /// Adds what the transaction has changed to the record of its own log: what differs in copies, spans that it has taken, and fresh objects; or it starts to flush these, if
+    /// they are many. Returns whether it has done the latter.
+    #[inline(always)]
+    pub(super) fn stage(&mut self) -> bool {
+        let Context { set, log, alloc, media, base, .. } = self;
+        stage(set, alloc, media, *base, &mut log.staged)
+    }
+
+    /// [`stage`](Self::stage), to the record of another log of the transaction.
+    pub(super) fn stage_into(&mut self, record: &mut Staged) -> bool {
+        stage(&self.set, &mut self.alloc, &self.media, self.base, record)
+    }
+
+    /// Zeroes the padding of what was written in place.
+    #[inline(always)]
+    pub(super) fn zero_padding(&mut self) {
+        if self.padded.is_empty() {
+            return;
+        }
+        for (addr, padding) in self.padded.drain() {
+            // SAFETY: a valid value of the type that the padding was made for (`note_padding`), of this transaction, and no reference to it is alive, (2).
+            unsafe { (padding.zero)(std::ptr::with_exposed_provenance_mut(addr), padding.len) };
+        }
+    }
+
+    /// Copies the record that was appended last to its places.
+    #[inline(always)]
+    pub(super) fn apply(&mut self) {
+        let base = self.store().base();
+        let Context { log, media, dirty, .. } = self;
+        // Their records are durable. The next fence waits for them, so that little is left when the log is emptied; also if it is that of another processor: see
+        // `RegionLock::unlock_exclusive`.
+        dirty.drain_some(|line| media.flush(std::ptr::without_provenance(line), LINE));
+        let needs_flush = media.needs_flush();
+        for range in log.staged.ranges() {
+            let place = base.wrapping_add(range.offset as usize);
+            // SAFETY: words of the heap that belong to the transaction, (3), and no reference to them is alive, (2).
+            unsafe { media.store_words(place.cast(), range.words) };
+            if needs_flush {
+                dirty.add(place.addr(), range.words.len() * 8);
+            }
+        }
+    }
+
+    /// Copies what the undo entries hold to its places, and starts to flush that. Returns whether there was any.
+    pub(super) fn restore(&mut self) -> bool {
+        let base = self.store().base();
+        let Context { log, media, .. } = self;
+        let mut restored = false;
+        for range in log.undo_entries().flat_map(ranges) {
+            let place = base.wrapping_add(range.offset as usize);
+            // SAFETY: words of the heap that belong to the transaction, (3), and no reference to them is alive, (2).
+            unsafe { media.store_words(place.cast(), range.words) };
+            media.flush(place, range.words.len() * 8);
+            restored = true;
+        }
+        restored
+    }
+}
+
+/// See [`Context::stage`].
+#[inline(always)]
+fn stage(set: &WriteSet, alloc: &mut Allocator, media: &Media, base: usize, record: &mut Staged) -> bool {
+    cpu::settle(std::ptr::null_mut());
+    // SAFETY: copies and originals are mapped (premise 1 of `WriteSet`), and nobody else has the region, premise 2 of `Context`; `settle` has made their bytes definite.
+    unsafe { record.add_changes(set.copies(), set.words() + set.len(), set.is_large(), base) };
+    !alloc.is_untouched() && stage_allocated(alloc, media, base, record)
+}
+
+/// Fresh objects of up to this many bytes go into the redo record; more are flushed before it.
+const FRESH_IN_RECORD: usize = 1024;
+
+#[inline(never)]
+fn stage_allocated(alloc: &mut Allocator, media: &Media, base: usize, record: &mut Staged) -> bool {
+    for span in alloc.taken() {
+        // SAFETY: the two words of the encoded entry.
+        unsafe { record.add(span.entry_at, span.entry.to_words().as_ptr(), ENTRY as usize / 8) };
+    }
+    let fresh = alloc.fresh_ranges();
+    let inline = fresh.iter().map(|(start, end)| end - start).sum::<usize>() <= FRESH_IN_RECORD;
+    for &(start, end) in fresh {
+        let ptr = std::ptr::with_exposed_provenance::<u64>(start);
+        if inline {
+            // SAFETY: a range of fresh objects, mapped, whole words, which `stage` has made definite.
+            unsafe { record.add((start - base) as u64, ptr, (end - start) / 8) };
+        } else {
+            media.flush(ptr.cast(), end - start);
+        }
+    }
+    !inline
 }
 
 /// Links a segment with room for an entry of `bytes` to the log: as large as all before it.

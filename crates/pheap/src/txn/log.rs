@@ -235,7 +235,7 @@ impl Log {
                 }
                 let n = (bytes - done).min((PIECE + 1 - self.staged.words.len()) * 8);
                 let src = std::ptr::with_exposed_provenance::<u64>(addr + done);
-                // SAFETY: part of the range.
+                // SAFETY: part of a range, which is mapped, and whose bytes are definite: the caller's premise.
                 unsafe { self.staged.add((addr + done - base) as u64, src, n / 8) };
                 done += n;
             }
@@ -347,7 +347,7 @@ impl Log {
         if at + LINE as u64 > end {
             return None;
         }
-        // SAFETY: within a mapped segment.
+        // SAFETY: a line of a segment, as was just checked, and segments are mapped.
         let (entry, len) = unsafe {
             let entry = self.base.add(at as usize).cast::<u64>();
             (entry, entry.add(1).read() as u32 as u64)
@@ -355,7 +355,7 @@ impl Log {
         if len < 2 || at + len * 8 > end {
             return None;
         }
-        // SAFETY: as above.
+        // SAFETY: so many words end in front of `end`, as was just checked, so they are in the segment, which is mapped; nobody writes there while the log is read.
         let words = unsafe { std::slice::from_raw_parts(entry, len as usize) };
         holds(words[0], checksum(self.seed(sequence, at), words)).then_some(words)
     }

@@ -5,6 +5,7 @@
 use std::ops::Range;
 
 use super::context::{Context, Mode};
+use super::doomed::Byte;
 use super::word_map::BLOCK;
 use super::write_set::{Find, Padding, filter_bits};
 use crate::error::Result;
@@ -18,7 +19,11 @@ const SMALL: usize = 256;
 /// transaction through [`group`](Context::group), this one among them.
 ///
 /// # Safety
-/// For all of these: `cx` is the context of an open transaction of this thread, to which no reference is alive.
+/// For all of these:
+/// 1. `cx` is the context of an open transaction of this thread. The contexts of its group are distinct, and this thread has the locks of all.
+/// 2. Nobody has a reference to one of these contexts. (Here, too, each borrow ends before the next call that takes the pointer.)
+/// 3. Places (`addr`, `len`) are within live values of the region, or are words of its header; they are aligned to `align`, and `padding` is that of their type.
+/// 4. Who writes has the root's `&mut Txn`, so nobody has a reference to what he is going to write.
 impl Context {
     /// Where to write `len` bytes at `addr`: the place is crash-safe on return.
     #[inline(always)]
@@ -29,7 +34,7 @@ impl Context {
         align: usize,
         padding: Option<Padding>,
     ) -> *mut u8 {
-        // SAFETY: by the contract of all of these.
+        // SAFETY: the context is there, and nobody else's; the place is in a live value (premises 1 to 3), of which a copy that `find` has shown is one.
         unsafe {
             let mut found = Find::Nothing;
             if (*cx).mode == Mode::Short && len > 0 {
@@ -38,7 +43,12 @@ impl Context {
                     found = (*cx).set.find(addr, len);
                 }
                 match found {
-                    Find::Copy(copy) if !(*cx).looks_again() => return copy,
+                    Find::Copy(copy) if !(*cx).looks_again() => {
+                        if let Some(padding) = padding {
+                            (*cx).set.note_padding(copy, addr, padding);
+                        }
+                        return copy;
+                    }
                     Find::Nothing if !(*cx).alloc.has_fresh() => {
                         if let Some(copy) = (*cx).set.insert(addr, len, align, padding) {
                             // The copy is of whole words, which are in the same lines.
@@ -64,7 +74,7 @@ impl Context {
         align: usize,
         padding: Option<Padding>,
     ) -> *mut u8 {
-        // SAFETY: as in `writable`.
+        // SAFETY: the context is there, and nobody else's; the place is in a live value (premises 1 to 3).
         unsafe {
             if padding.is_none() && (*cx).is_in_place(addr, len, align) {
                 return std::ptr::with_exposed_provenance_mut(addr);
@@ -76,14 +86,14 @@ impl Context {
     /// Whether a store to a `place` within an `object` (address, bytes) is to take all of the object, in a short transaction.
     ///
     /// # Safety
-    /// As for [`writable`](Self::writable).
+    /// Premises 1 and 2.
     #[inline(always)]
     pub(crate) unsafe fn takes_object(
         cx: *const Context,
         object: (usize, usize),
         place: (usize, usize),
     ) -> bool {
-        // SAFETY: for these looks.
+        // SAFETY: the context is there, and nobody writes to it during these looks (premises 1 and 2).
         let cx = unsafe { &*cx };
         if object.1 > SMALL {
             return false;
@@ -121,7 +131,7 @@ impl Context {
         if len == 0 {
             return in_place;
         }
-        // SAFETY: by the contract of all of these; each borrow ends before the next call that takes the pointer.
+        // SAFETY: the context is there, and nobody else's; the place is in a live value (premises 1 to 3).
         unsafe {
             if (*cx).mode == Mode::Short {
                 let in_part = matches!(found, Find::Part);
@@ -140,7 +150,7 @@ impl Context {
                 }
                 Context::doom(cx);
             }
-            (*cx).doomed.copy(addr, len)
+            (*cx).doomed.copy(addr, len, |addr, to| original(addr, to))
         }
     }
 
@@ -175,7 +185,7 @@ impl Context {
     /// One copy of a value of which there are copies in part. `None` if the transaction must spill.
     ///
     /// # Safety
-    /// As for [`WriteSet::widen`](super::write_set::WriteSet::widen).
+    /// Premises 3 and 4.
     #[cold]
     unsafe fn widen(
         &mut self,
@@ -188,7 +198,7 @@ impl Context {
         if self.set.len() == self.set.limit() && !self.may_grow() {
             return None;
         }
-        // SAFETY: passed on to the caller.
+        // SAFETY: a live value with this padding (premise 3), to whose old copies nobody has a `&mut` (4).
         let copy = unsafe { self.set.widen(addr, len, align, padding) }?;
         let filter = &self.hot().filter;
         filter.set(filter.get() | filter_bits(addr, len));
@@ -215,7 +225,7 @@ impl Context {
         padding: Option<Padding>,
     ) -> *const u8 {
         let in_place = std::ptr::with_exposed_provenance::<u8>(addr);
-        // SAFETY: as in `writable`.
+        // SAFETY: the context is there, and nobody else's; the place is in a live value (premises 1 to 3).
         unsafe {
             if (*cx).mode == Mode::Short {
                 match (*cx).set.find(addr, len) {
@@ -229,13 +239,16 @@ impl Context {
                 }
             }
             (*cx).write_back_copies();
-            if (*cx).mode == Mode::Doomed { (*cx).doomed.readable(addr, len) } else { in_place }
+            if (*cx).mode != Mode::Doomed {
+                return in_place;
+            }
+            (*cx).doomed.readable(addr, len, |addr, to| original(addr, to))
         }
     }
 
     /// Moves what is in the write set to its place.
     pub(crate) unsafe fn leave_write_set(cx: *mut Context) {
-        // SAFETY: as in `writable`.
+        // SAFETY: the context is there, and nobody else's (premises 1 and 2).
         unsafe {
             if (*cx).mode == Mode::Short {
                 Context::spill(cx);
@@ -276,7 +289,7 @@ impl Context {
     #[cold]
     #[inline(never)]
     unsafe fn spill(cx: *mut Context) {
-        // SAFETY: as in `writable`.
+        // SAFETY: the context is there, and nobody else's (premises 1 and 2).
         unsafe {
             if Context::spill_all(cx).is_err() {
                 Context::doom(cx);
@@ -286,7 +299,7 @@ impl Context {
 
     /// The context whose log takes the entries of all.
     unsafe fn lead(cx: *mut Context) -> *mut Context {
-        // SAFETY: as in `writable`.
+        // SAFETY: the context is there, and nobody else's (premises 1 and 2).
         let group = unsafe { &(*cx).group };
         group.as_ref().map_or(cx, |group| group[0])
     }
@@ -305,9 +318,9 @@ impl Context {
     /// The contexts of this transaction, one after the other; this one among them.
     ///
     /// # Safety
-    /// As for `writable`.
+    /// Premises 1 and 2.
     unsafe fn members(cx: *mut Context) -> impl Iterator<Item = *mut Context> {
-        // SAFETY: by the caller's promise.
+        // SAFETY: the context is there, and nobody else's (premises 1 and 2).
         let group = unsafe { (*cx).group.clone() };
         let number = group.as_ref().map_or(1, |group| group.len());
         (0..number).map(move |i| group.as_ref().map_or(cx, |group| group[i]))
@@ -315,9 +328,9 @@ impl Context {
 
     unsafe fn spill_all(cx: *mut Context) -> Result<()> {
         let mut originals = Vec::new();
-        // SAFETY: as in `writable`: the contexts of a group are distinct, and this thread has the locks of all.
+        // SAFETY: the context is there, and nobody else's (premises 1 and 2).
         for member in unsafe { Context::members(cx) } {
-            // SAFETY: as above.
+            // SAFETY: one of the group, of which there is no reference to any (premises 1 and 2).
             let member = unsafe { &mut *member };
             debug_assert_eq!(member.mode, Mode::Short);
             // Old records must not be replayed over what is now written in place.
@@ -329,12 +342,12 @@ impl Context {
         }
         cpu::settle(std::ptr::null_mut());
         if !originals.is_empty() {
-            // SAFETY: as above.
+            // SAFETY: the first context of the group, to which there is no reference (premises 1 and 2).
             unsafe { (*Context::lead(cx)).append_undo(&originals)? };
         }
-        // SAFETY: as in `writable`: the contexts of a group are distinct, and this thread has the locks of all.
+        // SAFETY: the context is there, and nobody else's (premises 1 and 2).
         for member in unsafe { Context::members(cx) } {
-            // SAFETY: as above.
+            // SAFETY: one of the group, of which there is no reference to any (premises 1 and 2).
             let other = unsafe { &mut *member };
             if member == cx {
                 other.write_back();
@@ -381,9 +394,9 @@ impl Context {
     /// From here on the transaction happens in memory, and ends in a rollback.
     #[cold]
     unsafe fn doom(cx: *mut Context) {
-        // SAFETY: as in `writable`.
+        // SAFETY: the context is there, and nobody else's (premises 1 and 2).
         for member in unsafe { Context::members(cx) } {
-            // SAFETY: as in `spill_all`.
+            // SAFETY: one of the group, of which there is no reference to any (premises 1 and 2).
             let member = unsafe { &mut *member };
             member.mode = Mode::Doomed;
             member.gc.wanted = true;
@@ -399,8 +412,10 @@ impl Context {
 
     fn move_copies_to_doomed(&mut self) {
         for (addr, copy, words) in self.set.copies() {
-            // SAFETY: the original is a live object of this many words.
-            unsafe { self.doomed.copy(addr, words * 8).copy_from_nonoverlapping(copy.cast(), words * 8) };
+            // SAFETY: an original is mapped, as long as there is its copy (premise 1 of `WriteSet`); so are others that were copied before.
+            let place = self.doomed.copy(addr, words * 8, |addr, to| unsafe { original(addr, to) });
+            // SAFETY: so many bytes in memory of their own, and in the set's copy (premise 1 of `WriteSet`).
+            unsafe { place.copy_from_nonoverlapping(copy.cast(), words * 8) };
         }
         // The copies stay in the buffer for references that are alive.
         self.set.forget();
@@ -410,7 +425,7 @@ impl Context {
     /// Puts the old content of a range into the undo log, unless it is there.
     #[inline]
     unsafe fn log_range(cx: *mut Context, addr: usize, len: usize) -> Result<()> {
-        // SAFETY: as in `writable`.
+        // SAFETY: the context is there, and nobody else's; the place is in a live value (premises 1 to 3).
         unsafe {
             let offset = addr - (*cx).base();
             if (*cx).logged.contains(offset, offset + len) {
@@ -422,16 +437,16 @@ impl Context {
 
     /// Puts the old content of several ranges into the undo log, behind one fence.
     unsafe fn log_ranges(cx: *mut Context, places: &[(usize, usize)]) -> Result<()> {
-        // SAFETY: as in `writable`.
+        // SAFETY: the context is there, and nobody else's (premises 1 and 2).
         let mut new = unsafe { (*cx).new_ranges(places) };
         let mut result = Ok(());
         if !new.is_empty() {
             cpu::settle(std::ptr::null_mut());
-            // SAFETY: as in `writable`.
+            // SAFETY: the first context of the group, to which there is no reference (premises 1 and 2).
             result = unsafe { (*Context::lead(cx)).append_undo(&new) };
             new.clear();
         }
-        // SAFETY: as in `writable`.
+        // SAFETY: the context is there, and nobody else's (premises 1 and 2).
         unsafe { (*cx).scratch = new };
         result
     }
@@ -513,7 +528,7 @@ impl Context {
     /// Logs the places that were noted in `ahead`, behind one fence.
     #[inline]
     pub(crate) unsafe fn log_ahead(cx: *mut Context) {
-        // SAFETY: as in `writable`.
+        // SAFETY: the context is there, and nobody else's (premises 1 and 2).
         unsafe {
             if !(*cx).ahead.is_empty() {
                 Context::log_noted(cx);
@@ -523,7 +538,7 @@ impl Context {
 
     /// As [`log_ahead`](Self::log_ahead), of which this is the rare part.
     unsafe fn log_noted(cx: *mut Context) {
-        // SAFETY: as in `writable`.
+        // SAFETY: the context is there, and nobody else's (premises 1 and 2).
         unsafe {
             let mut ahead = std::mem::take(&mut (*cx).ahead);
             if (*cx).mode == Mode::Long && Context::log_ranges(cx, &ahead).is_err() {
@@ -535,10 +550,94 @@ impl Context {
     }
 }
 
+/// What is in the heap at an address.
+///
+/// # Safety
+/// So much is mapped there, and nobody writes to it.
+unsafe fn original(addr: usize, to: &mut [Byte]) {
+    let from = std::ptr::with_exposed_provenance::<Byte>(addr);
+    // SAFETY: so many bytes are mapped, and nobody writes to them: the caller's premise. What is in a slice of this is in no heap.
+    unsafe { to.as_mut_ptr().copy_from_nonoverlapping(from, to.len()) };
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
     use crate::ptr::value_of;
-    use crate::{Durability, Options, P};
+    use crate::txn::doomed::Doomed;
+    use crate::{Durability, Options, P, Persist};
+
+    proptest! {
+        #[test]
+        fn copies_of_a_doomed_transaction_behave_like_memory(
+            writes in prop::collection::vec((0usize..500, 1usize..60, any::<u8>(), any::<bool>()), 1..40)
+        ) {
+            let memory: Vec<u8> = (0..600).map(|i| i as u8).collect();
+            let base = memory.as_ptr().expose_provenance();
+            let mut model = memory.clone();
+            let mut doomed = Doomed::default();
+            for (at, len, byte, write) in writes {
+                // SAFETY: within `memory`, and within a copy of so many bytes.
+                unsafe {
+                    let show = |addr, to: &mut [Byte]| original(addr, to);
+                    if write {
+                        doomed.copy(base + at, len, show).write_bytes(byte, len);
+                        model[at..at + len].fill(byte);
+                    }
+                    let seen = std::slice::from_raw_parts(doomed.readable(base + at, len, show), len);
+                    prop_assert_eq!(seen, &model[at..at + len]);
+                }
+            }
+            prop_assert!(memory.iter().enumerate().all(|(i, &b)| b == i as u8));
+        }
+    }
+
+    /// 4 bytes, the second of which is padding.
+    #[derive(Persist, Clone, Copy)]
+    #[persist(crate = "crate")]
+    #[repr(C)]
+    struct Small {
+        byte: u8,
+        number: u16,
+    }
+
+    /// What is in the file where two neighbours in one word are, which a transaction writes with `stale` bytes in their padding, after it has written the first field of `others`.
+    fn stored(stale: u8, durability: Durability, others: &[usize]) -> [u8; 8] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("heap");
+        let heap = Options::new().durability(durability).open(&path).unwrap();
+        let zeros = Small { byte: 0, number: 0 };
+        let root = heap.root_or::<P<[Small]>>("small", |tx| tx.alloc_slice(8, |_| zeros)).unwrap();
+        let offset = root
+            .txn(|tx, p| {
+                let small = tx[p];
+                others.iter().for_each(|&i| tx[crate::field!((small.at(i)).byte)] = 1);
+                for i in [2, 3] {
+                    let place: *mut Small = &raw mut tx[small.at(i)];
+                    // SAFETY: the transaction's place for a `Small`, of which any bytes are a value.
+                    unsafe { place.cast::<u8>().write_bytes(stale, size_of::<Small>()) };
+                }
+                Ok(value_of(small.at(2)).addr() - heap.inner().base().addr())
+            })
+            .unwrap();
+        drop(heap);
+        let file = std::fs::read(&path).unwrap();
+        assert!(!file.as_chunks::<4>().0.contains(&[stale; 4]), "the log has the padding");
+        file[offset..][..8].try_into().unwrap()
+    }
+
+    #[test]
+    fn padding_beside_another_value_is_zeroed() {
+        for durability in [Durability::Process, Durability::Pmem] {
+            let expected = [0xa5, 0, 0xa5, 0xa5, 0xa5, 0, 0xa5, 0xa5];
+            // Without other copies, with one of a part of a value, with one that both of them are beside of.
+            for others in [&[][..], &[2], &[3], &[7, 6, 5, 4, 3, 2, 1, 0]] {
+                assert_eq!(stored(0xa5, durability, others), expected, "{durability:?}, {others:?}");
+            }
+        }
+    }
 
     #[test]
     fn places_that_are_logged_together_share_a_fence() {

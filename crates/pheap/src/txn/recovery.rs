@@ -38,7 +38,7 @@ pub(crate) struct Found {
 
 impl Found {
     fn entries(&self) -> impl Iterator<Item = &[u64]> {
-        // SAFETY: by the promise of `read_logs`.
+        // SAFETY: the logs stay mapped, and nobody writes to them as long as there is this: the premises of `read_logs`, which alone makes it.
         self.entries.iter().map(|&entry| unsafe { &*entry })
     }
 
@@ -109,7 +109,7 @@ pub(crate) unsafe fn replay(
     if bug(Bug::RecoveryResetsFirst) {
         reset(media, logs);
     }
-    // SAFETY: the ranges were checked when they were read.
+    // SAFETY: that the ranges are in what is mapped was checked when they were read; nobody else accesses the heap, the caller's premise.
     unsafe { copy_to_places(media, mapping, found) };
     media.fence();
     media.check_fences()?;
@@ -136,15 +136,14 @@ unsafe fn copy_to_places(media: &Media, mapping: &Mapping, found: &Found) {
         mapping.populate_around(start, end - start);
     }
     for range in found.ranges() {
-        // SAFETY: by the caller's promise.
-        let place = unsafe { base.add(range.offset as usize) };
+        let place = base.wrapping_add(range.offset as usize);
         if range.words.len() >= LONG {
             mapping.populate_again(range.offset, range.words.len() as u64 * 8);
-            // SAFETY: as above.
+            // SAFETY: words of a range, which is mapped, and which nobody else accesses: the caller's premises.
             unsafe { media.store_through(place.cast(), range.words) };
             continue;
         }
-        // SAFETY: as above.
+        // SAFETY: words of a range, which is mapped, and which nobody else accesses: the caller's premises.
         unsafe { media.store_words(place.cast(), range.words) };
         match &mut lines {
             Some(lines) => lines.add(&range),
@@ -152,8 +151,7 @@ unsafe fn copy_to_places(media: &Media, mapping: &Mapping, found: &Found) {
         }
     }
     for offset in lines.iter().flat_map(DenseLines::offsets) {
-        // SAFETY: a line of a range.
-        media.flush(unsafe { base.add(offset) }, LINE);
+        media.flush(base.wrapping_add(offset), LINE);
     }
 }
 

@@ -4,18 +4,21 @@
 
 #![allow(unsafe_code)]
 
-mod entries;
+mod find;
 mod kept;
+#[cfg(test)]
+mod tests;
 mod widen;
 
 use std::cell::Cell;
 use std::mem::MaybeUninit;
+use std::ops::{Deref, DerefMut};
 
 use super::buffer::{Buffer, CAPACITY};
 use super::line_index::{LineIndex, MAX_LINES, first_and_last};
+use crate::os::cpu::copy_words;
 use crate::tuning::Tuning;
 use crate::units::LINE;
-use entries::{Entries, ROOM};
 
 /// Objects at most, whatever the [`Tuning`] says.
 pub(crate) const MAX_ENTRIES: usize = 8192;
@@ -29,6 +32,9 @@ const PATIENCE: usize = 1 << 20;
 const LARGE: usize = 256;
 /// So many transactions in a row that need little memory, and the set gives back what a larger one needed.
 const QUIET: u32 = 1000;
+
+/// There is always room for so many.
+const ROOM: usize = 32;
 
 // The objects and the lines that they cover at most can be numbered.
 const _: () = assert!(MAX_ENTRIES <= u16::MAX as usize && CAPACITY / LINE + 2 * MAX_ENTRIES <= MAX_LINES);
@@ -47,6 +53,7 @@ struct Entry {
 /// How to zero the padding of a value.
 #[derive(Clone, Copy)]
 pub(crate) struct Padding {
+    /// That of its type: to be called with a valid value, which nobody has a reference to.
     pub(crate) zero: unsafe fn(*mut u8, usize),
     /// Handed to `zero`: the length of a slice.
     pub(crate) len: usize,
@@ -58,6 +65,12 @@ struct PaddedCopy {
     /// The value in the buffer, and its original: perhaps a few bytes behind the beginning of the entry, which is of whole words.
     copy: *mut u8,
     original: usize,
+}
+
+impl PaddedCopy {
+    fn key(&self) -> (usize, usize, usize) {
+        (self.copy.addr(), self.padding.zero as usize, self.padding.len)
+    }
 }
 
 /// What the write set holds of a range.
@@ -76,6 +89,13 @@ pub(crate) fn first_copies(most: usize) -> usize {
 }
 
 /// Copies of objects. They stay where they are: references to them live as long as the transaction.
+//
+// Premises, for what is `unsafe` here:
+// (1) The original of an entry is mapped, in whole words, from when it is added until the set is cleared, or forgets it. Its copy is as long, and is in the buffer;
+//     no other entry has any of it. `insert` and `widen` add entries, and their callers promise the first half.
+// (2) Of the slots of `entries`, so many as it has been given hold an entry; there are never fewer slots than `ROOM`, nor than there were.
+// (3) A value in `padded` is a valid one of the type that its padding was made for, in the copy as in the original: the callers of `insert`, `widen` and
+//     `note_padding` promise it, and that only valid ones are stored there.
 pub(crate) struct WriteSet {
     entries: Entries,
     /// So many of the transaction before, unless newer ones have taken their places, are [kept](Self::keep).
@@ -192,67 +212,11 @@ impl WriteSet {
         }
     }
 
-    /// Looks for the copy of `len` bytes at `addr`, at least one.
-    #[inline(never)]
-    pub(crate) fn find(&self, addr: usize, len: usize) -> Find {
-        if self.entries.len() <= self.unindexed {
-            return self.find_one_by_one(addr, len);
-        }
-        self.find_by_lines(addr, len)
-    }
-
-    /// Looks at each entry.
-    #[inline]
-    fn find_one_by_one(&self, addr: usize, len: usize) -> Find {
-        // The one that was made last is often the one that is asked for.
-        match self.entries.iter().rev().find(|entry| entry.overlaps(addr, len)) {
-            Some(entry) if entry.covers(addr, len) => Find::Copy(entry.copy_of(addr)),
-            Some(_) => Find::Part,
-            None => Find::Nothing,
-        }
-    }
-
-    #[inline]
-    fn find_by_lines(&self, addr: usize, len: usize) -> Find {
-        let (first, last) = first_and_last(addr, len);
-        if last - first > LONG {
-            return self.find_long(addr, len);
-        }
-        // Whatever overlaps it shares a line with it.
-        (first..=last).find_map(|line| self.find_in_line(line, addr, len)).unwrap_or(Find::Nothing)
-    }
-
-    /// What the entries hold that cover `line`.
-    #[inline]
-    fn find_in_line(&self, line: usize, addr: usize, len: usize) -> Option<Find> {
-        self.index.find(line, |number| {
-            let entry = self.entries[number as usize];
-            if entry.covers(addr, len) {
-                return Some(Find::Copy(entry.copy_of(addr)));
-            }
-            entry.overlaps(addr, len).then_some(Find::Part)
-        })
-    }
-
-    /// Looks for what overlaps a range of many lines.
-    #[cold]
-    fn find_long(&self, addr: usize, len: usize) -> Find {
-        let (first, last) = first_and_last(addr, len);
-        let steps = self.steps.get() + self.entries.len().min(last - first);
-        self.steps.set(steps);
-        if steps > PATIENCE {
-            return Find::Part;
-        }
-        if self.entries.len() < last - first {
-            return self.find_one_by_one(addr, len);
-        }
-        (first..=last).find_map(|line| self.find_in_line(line, addr, len)).unwrap_or(Find::Nothing)
-    }
-
     /// Copies the object of `len` bytes at `addr`, of which the set holds nothing yet. `None` if it does not fit.
     ///
     /// # Safety
-    /// The object is mapped, in whole words, and `addr` is a multiple of `align`.
+    /// 1. The object is live, and mapped in whole words, until the set is cleared or forgets it. `addr` is a multiple of `align`.
+    /// 2. `padding` is that of its type; a type that may have padding has one.
     #[inline(always)]
     pub(crate) unsafe fn insert(
         &mut self,
@@ -277,12 +241,52 @@ impl WriteSet {
         let copy = self.buffer.take(whole, align.max(8))?;
         let entry = Entry { addr: start, copy, len: whole };
         if !self.is_kept(entry) {
-            // SAFETY: the original is mapped; the copy is as long.
+            // SAFETY: the original is mapped, the caller's first premise; the copy is as long, and was taken for it just now.
             unsafe {
                 let original = std::ptr::with_exposed_provenance::<MaybeUninit<u64>>(start);
                 copy.cast::<MaybeUninit<u64>>().copy_from_nonoverlapping(original, whole / 8);
             }
         }
+        self.add(entry);
+        let value = entry.copy_of(addr);
+        if let Some(padding) = padding {
+            self.padded.push(PaddedCopy { padding, copy: value, original: addr });
+        }
+        Some(value)
+    }
+
+    /// [`insert`](Self::insert) of a value of which the set has [parts](Self::parts_within) only: they become parts of its copy. The old copies stay where they are, for references
+    /// to them, and mean nothing any more. `None` if one of them is not wholly within the range, or if it does not fit.
+    ///
+    /// # Safety
+    /// The premises of `insert`; and nothing is written through references to the old copies from now on.
+    #[cold]
+    pub(crate) unsafe fn widen(
+        &mut self,
+        addr: usize,
+        len: usize,
+        align: usize,
+        padding: Option<Padding>,
+    ) -> Option<*mut u8> {
+        let start = addr & !7;
+        let whole = (addr + len - start).next_multiple_of(8);
+        if whole > MAX_OBJECT || self.entries.len() == self.limit || align > LINE {
+            return None;
+        }
+        let parts = self.parts_within(start, whole)?;
+        let copy = self.buffer.take(whole, align.max(8))?;
+        let entry = Entry { addr: start, copy, len: whole };
+        // SAFETY: the original is mapped, the first premise of `insert`, and the new copy is as long; the copies of the parts are where (1) says, and `parts_within` has
+        // seen that their places are within the range.
+        unsafe {
+            copy_words(copy.cast(), std::ptr::with_exposed_provenance(start), whole / 8);
+            for part in parts {
+                let part = &mut self.entries[part as usize];
+                copy_words(entry.copy_of(part.addr).cast(), part.copy.cast(), part.len / 8);
+                *part = Entry::NOTHING;
+            }
+        }
+        self.widened += 1;
         self.add(entry);
         let value = entry.copy_of(addr);
         if let Some(padding) = padding {
@@ -299,7 +303,7 @@ impl WriteSet {
         if number >= self.unindexed {
             return self.add_indexed(addr, copy, len);
         }
-        // SAFETY: there is room for `ROOM` from the beginning, and `new` has made `unindexed` no more than that.
+        // SAFETY: there is room for `ROOM`, (2), and `new` has made `unindexed` no more than that.
         unsafe { self.entries.push(Entry { addr, copy, len }) };
     }
 
@@ -311,7 +315,7 @@ impl WriteSet {
         if self.entries.len() == self.entries.room() {
             self.grow();
         }
-        // SAFETY: there is room now.
+        // SAFETY: there is room: there was, or it was just made.
         unsafe { self.entries.push(Entry { addr, copy, len }) };
         self.index_entry(self.entries.len() - 1);
     }
@@ -334,11 +338,31 @@ impl WriteSet {
         self.grown = true;
     }
 
+    /// Notes that a value which was found in the set is about to be written, and may have padding. Its copy may have been made for something else in the same words: for
+    /// another value, or for a part of it.
+    ///
+    /// # Safety
+    /// `copy` is what [`find`](Self::find) has said of the live value at `addr`, and `padding` is that of its type.
+    #[inline(never)]
+    pub(crate) unsafe fn note_padding(&mut self, copy: *mut u8, addr: usize, padding: Padding) {
+        let new = PaddedCopy { padding, copy, original: addr };
+        // Most values are written again and again, and a few in turn.
+        if self.padded.iter().rev().take(8).any(|noted| noted.key() == new.key()) {
+            return;
+        }
+        if self.padded.len() == self.padded.capacity() {
+            self.padded.sort_unstable_by_key(PaddedCopy::key);
+            self.padded.dedup_by_key(|noted| noted.key());
+            self.padded.reserve(self.padded.len() + 1);
+        }
+        self.padded.push(new);
+    }
+
     /// Zeroes the padding of all copies.
     #[inline]
     pub(crate) fn zero_padding(&mut self) {
         for padded in &self.padded {
-            // SAFETY: a copy of a valid value of the type that `padding` was made for.
+            // SAFETY: a copy of a valid value of the type that the padding was made for, (3); who commits has no reference to it any more.
             unsafe { (padded.padding.zero)(padded.copy, padded.padding.len) };
         }
     }
@@ -347,7 +371,8 @@ impl WriteSet {
     pub(crate) fn zero_padding_of_originals(&self) {
         for padded in &self.padded {
             let original = std::ptr::with_exposed_provenance_mut::<u8>(padded.original);
-            // SAFETY: a valid value of the type that `padding` was made for, that the transaction may write.
+            // SAFETY: a valid value of the type that the padding was made for, (3), which is mapped, (1), and to which there is no `&mut`, for it was lent as a copy; a shared
+            // reference does not look at padding.
             unsafe { (padded.padding.zero)(original, padded.padding.len) };
         }
     }
@@ -378,6 +403,79 @@ impl Entry {
     fn copy_of(&self, addr: usize) -> *mut u8 {
         self.copy.wrapping_add(addr - self.addr)
     }
+
+    /// Whether the copy holds the same words as its original.
+    fn is_as_original(&self) -> bool {
+        let original = std::ptr::with_exposed_provenance::<u64>(self.addr);
+        let copy = self.copy.cast::<u64>();
+        // SAFETY: both are of so many words, premise (1) of `WriteSet`, with definite bytes since they were compared at the commit.
+        (0..self.len / 8).all(|i| unsafe { copy.add(i).read() == original.add(i).read() })
+    }
+}
+
+/// A list that remembers what was in it before it was cleared.
+struct Entries {
+    /// Those in the list, then what is left of older ones, or nothing.
+    slots: Vec<Entry>,
+    len: usize,
+}
+
+impl Entries {
+    fn new() -> Entries {
+        Entries { slots: vec![Entry::NOTHING; ROOM], len: 0 }
+    }
+
+    /// The number of entries for which there is room.
+    #[inline(always)]
+    fn room(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Makes room for twice as many.
+    fn grow(&mut self) {
+        self.slots.resize(2 * self.slots.len(), Entry::NOTHING);
+    }
+
+    /// Adds an entry.
+    ///
+    /// # Safety
+    /// There is [room](Self::room) for one more.
+    #[inline(always)]
+    unsafe fn push(&mut self, entry: Entry) {
+        debug_assert!(self.len < self.slots.len());
+        // SAFETY: a slot that is there, the caller's premise.
+        unsafe { *self.slots.get_unchecked_mut(self.len) = entry };
+        self.len += 1;
+    }
+
+    /// What was last in the place of the entry that will be pushed next.
+    #[inline(always)]
+    fn left_over(&self) -> Option<&Entry> {
+        self.slots.get(self.len)
+    }
+
+    #[inline(always)]
+    fn clear(&mut self) {
+        self.len = 0;
+    }
+}
+
+impl Deref for Entries {
+    type Target = [Entry];
+
+    #[inline(always)]
+    fn deref(&self) -> &[Entry] {
+        // SAFETY: `len` entries were pushed into slots, which never get fewer: premise (2) of `WriteSet`.
+        unsafe { self.slots.get_unchecked(..self.len) }
+    }
+}
+
+impl DerefMut for Entries {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut [Entry] {
+        // SAFETY: `len` entries were pushed into slots, which never get fewer: premise (2) of `WriteSet`.
+        unsafe { self.slots.get_unchecked_mut(..self.len) }
+    }
 }
 
 /// The lines of a range as bits of a filter of 64: what is not in the filter is not in the write set.
@@ -388,154 +486,62 @@ pub(crate) fn filter_bits(addr: usize, len: usize) -> u64 {
     if count >= 64 { u64::MAX } else { ((1u64 << count) - 1).rotate_left(first as u32 % 64) }
 }
 
+/// Words as those of a heap, and copies of them, for tests.
 #[cfg(test)]
-mod tests {
-    use super::*;
+struct Trial {
+    words: Vec<u64>,
+    set: WriteSet,
+}
 
-    #[test]
-    fn the_filter_has_a_bit_for_each_line() {
-        assert_eq!(filter_bits(0, 8), 1);
-        assert_eq!(filter_bits(60, 8), 0b11);
-        assert_eq!(filter_bits(64 * 63, 64), 1 << 63);
-        assert_eq!(filter_bits(64 * 63, 65), 1 << 63 | 1);
-        assert_eq!(filter_bits(8, 64 * 64), u64::MAX);
+#[cfg(test)]
+impl Trial {
+    fn new(words: Vec<u64>) -> Trial {
+        Trial { words, set: WriteSet::new(MAX_ENTRIES, &Tuning::SHIPPED) }
     }
 
-    #[test]
-    fn bytes_of_one_word_share_a_copy() {
-        let words = [u64::from_le_bytes([1, 2, 3, 4, 5, 6, 7, 8]), 9];
-        let addr = words.as_ptr().expose_provenance();
-        let mut set = WriteSet::new(MAX_ENTRIES, &Tuning::SHIPPED);
-        // SAFETY: `words` is readable, and the copies hold bytes.
-        unsafe {
-            *set.insert(addr, 1, 1, None).unwrap() = 10;
-            let Find::Copy(second) = set.find(addr + 2, 1) else { panic!("not in the word's copy") };
-            *second = 30;
-            assert!(matches!(set.find(addr + 4, 8), Find::Part));
-            assert!(matches!(set.find(addr + 8, 8), Find::Nothing));
-            let (start, copy, len) = set.copies().next().unwrap();
-            assert_eq!((start, len), (addr, 1));
-            assert_eq!(copy.read().to_le_bytes(), [10, 2, 30, 4, 5, 6, 7, 8]);
-        }
+    /// The address of the byte `at`, if there are so many words from there on.
+    fn addr(&mut self, at: usize, len: usize) -> usize {
+        assert!((at + len).next_multiple_of(8) <= self.words.len() * 8);
+        self.words.as_mut_ptr().expose_provenance() + at
     }
 
-    #[test]
-    fn padding_is_zeroed_in_the_value_only() {
-        unsafe fn zero(value: *mut u8, _: usize) {
-            // SAFETY: 12 bytes, the last 3 of which are padding.
-            unsafe { value.add(9).write_bytes(0, 3) };
-        }
-        let words = [u64::MAX; 3];
-        let addr = words.as_ptr().expose_provenance() + 12; // the second element of a slice
-        let mut set = WriteSet::new(MAX_ENTRIES, &Tuning::SHIPPED);
-        // SAFETY: `words` is readable, and the copy holds bytes.
-        unsafe {
-            set.insert(addr, 12, 4, Some(Padding { zero, len: 0 })).unwrap();
-            set.zero_padding();
-            let (_, copy, len) = set.copies().next().unwrap();
-            assert_eq!(len, 2);
-            assert_eq!([copy.read(), copy.add(1).read()], [u64::MAX, u64::MAX >> 24]);
-        }
+    fn find(&mut self, at: usize, len: usize) -> Find {
+        let addr = self.addr(at, len);
+        self.set.find(addr, len)
     }
 
-    #[test]
-    fn copies_are_found_by_any_part_of_them() {
-        let words = vec![0u64; 4000];
-        let addr = words.as_ptr().expose_provenance();
-        let mut set = WriteSet::new(MAX_ENTRIES, &Tuning::SHIPPED);
-        let mut held: Vec<(usize, usize)> = Vec::new();
-        let mut random = 1u64;
-        for _ in 0..3000 {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let (at, len) =
-                (addr + 8 * ((random >> 20) % 3800) as usize, 8 * (1 + (random >> 45) % 40) as usize);
-            let overlapping: Vec<_> =
-                held.iter().filter(|held| at < held.0 + held.1 && held.0 < at + len).collect();
-            let covers = overlapping.iter().any(|held| held.0 <= at && at + len <= held.0 + held.1);
-            match set.find(at, len) {
-                Find::Copy(_) => assert!(covers),
-                Find::Part => assert!(!covers && !overlapping.is_empty()),
-                Find::Nothing => {
-                    assert!(overlapping.is_empty());
-                    // SAFETY: `words` is readable.
-                    if unsafe { set.insert(at, len, 8, None) }.is_some() {
-                        held.push((at, len));
-                    }
-                }
-            }
-        }
-        assert!(held.len() > 50 && matches!(set.find(addr, 32_000), Find::Part));
-        set.clear();
-        assert!(held.iter().all(|&(at, len)| matches!(set.find(at, len), Find::Nothing)));
+    /// Bytes of a copy.
+    fn copy(&mut self, copy: *mut u8, len: usize) -> &mut [u8] {
+        // SAFETY: of an entry, which is where (1) says; its bytes are those of words.
+        unsafe { std::slice::from_raw_parts_mut(copy, len) }
     }
 
-    #[test]
-    fn what_does_not_fit_is_refused() {
-        let big = vec![0u64; CAPACITY / 8 + 200];
-        let addr = big.as_ptr().expose_provenance();
-        let mut set = WriteSet::new(MAX_ENTRIES, &Tuning::SHIPPED);
-        // SAFETY: `big` is readable.
-        unsafe {
-            assert!(set.insert(addr, MAX_OBJECT + 8, 8, None).is_none());
-            for i in 0..CAPACITY / MAX_OBJECT {
-                assert!(set.insert(addr + i * MAX_OBJECT, MAX_OBJECT, 8, None).is_some());
-            }
-            assert!(set.insert(addr + CAPACITY, 8, 8, None).is_none());
-            let mut few = WriteSet::new(2, &Tuning::SHIPPED);
-            assert!(few.insert(addr, 8, 8, None).is_some() && few.insert(addr + 8, 8, 8, None).is_some());
-            assert!(few.insert(addr + 16, 8, 8, None).is_none());
-        }
+    fn found(&mut self, at: usize, len: usize) -> Option<&mut [u8]> {
+        let Find::Copy(copy) = self.find(at, len) else { return None };
+        Some(self.copy(copy, len))
     }
 
-    #[test]
-    fn memory_is_given_back_after_many_small_transactions() {
-        let words = vec![0u64; 100_000];
-        let addr = words.as_ptr().expose_provenance();
-        let mut set = WriteSet::new(MAX_ENTRIES, &Tuning::SHIPPED);
-        let write = |set: &mut WriteSet, n: usize| {
-            for i in 0..n {
-                // SAFETY: `words` is readable.
-                assert!(unsafe { set.insert(addr + i * 80, 16, 8, None) }.is_some());
-            }
-            set.clear();
-        };
-        for _ in 0..2 {
-            write(&mut set, 5000);
-            (1..QUIET).for_each(|_| write(&mut set, 10));
-            assert!(set.grown && set.entries.room() >= 5000);
-            write(&mut set, 10);
-            assert!(!set.grown && set.entries.room() < 5000);
-        }
+    fn insert(&mut self, at: usize, len: usize, align: usize, padding: Option<Padding>) -> Option<&mut [u8]> {
+        let addr = self.addr(at, len);
+        // SAFETY: words of the vector, which is never longer or shorter. The tests give values of a type its padding.
+        let copy = unsafe { self.set.insert(addr, len, align, padding) }?;
+        Some(self.copy(copy, len))
     }
 
-    #[test]
-    fn long_ranges_are_found_but_not_for_ever() {
-        let words = vec![0u64; 40_000];
-        let addr = words.as_ptr().expose_provenance();
-        let (first, second) = ((addr + 160_000, 80_000), (addr + 160_008, 80_000));
-        let mut set = WriteSet::new(MAX_ENTRIES, &Tuning::SHIPPED);
-        let insert = |set: &mut WriteSet, i: usize| {
-            // SAFETY: `words` is readable.
-            assert!(unsafe { set.insert(addr + i * 16, 8, 8, None) }.is_some());
-        };
-        for i in 0..1000 {
-            insert(&mut set, i);
-            assert!(matches!(set.find(first.0, first.1), Find::Nothing));
-        }
-        insert(&mut set, 10_000);
-        assert!(matches!(set.find(first.0, first.1), Find::Part));
-        set.clear();
-        (0..1000).for_each(|i| insert(&mut set, i));
-        let patience = (0..10_000).take_while(|i| {
-            let (addr, len) = if i % 2 == 0 { first } else { second };
-            matches!(set.find(addr, len), Find::Nothing)
+    fn widen(&mut self, at: usize, len: usize, align: usize) -> Option<&mut [u8]> {
+        let addr = self.addr(at, len);
+        // SAFETY: words of the vector, which is never longer or shorter. A copy is borrowed from this, so nothing is written to an old one.
+        let copy = unsafe { self.set.widen(addr, len, align, None) }?;
+        Some(self.copy(copy, len))
+    }
+
+    /// The copies, by the numbers of their first words.
+    fn copies(&mut self) -> Vec<(usize, Vec<u64>)> {
+        let start = self.addr(0, 0);
+        let copies = self.set.copies().map(|(addr, copy, words)| {
+            // SAFETY: of an entry, which is where (1) says; its bytes are those of words.
+            ((addr - start) / 8, (0..words).map(|i| unsafe { copy.add(i).read() }).collect())
         });
-        assert_eq!(patience.count(), PATIENCE / 1000);
-        set.clear();
-        // More entries than the range has lines.
-        (0..5000).for_each(|i| insert(&mut set, 2 * i));
-        assert!(matches!(set.find(second.0 - 80_000, second.1), Find::Part));
-        assert!(matches!(set.find(first.0, first.1), Find::Nothing));
-        assert!(matches!(set.find(second.0, second.1), Find::Nothing));
+        copies.collect()
     }
 }

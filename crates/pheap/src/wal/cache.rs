@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use crate::os::window::PrivatePage;
+use crate::os::maps::PrivatePage;
 
 /// Tries it out, in a page of a file that nobody else looks at and that ends as zeros.
 pub(super) fn shows_writes(file: &File, at: u64) -> io::Result<bool> {

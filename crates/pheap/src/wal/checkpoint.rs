@@ -8,8 +8,9 @@ use super::fold::Fold;
 use super::format::{MARKS, Records};
 use super::{Failure, Folded, State, Wal};
 use crate::error::{Error, Result};
+use crate::os::cpu::bytes;
 use crate::sync::MutexGuard;
-use crate::units::{LINE, bytes};
+use crate::units::LINE;
 use crate::wal::SyncPolicy;
 
 /// How often it is looked whether the log still has its name, if commits do not.

@@ -1,7 +1,5 @@
 //! The files of a heap, as the operating system has them.
 
-#![allow(unsafe_code)]
-
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -12,10 +10,10 @@ use std::time::{Duration, Instant};
 use super::cache;
 use super::format::HEAD;
 use crate::error::{Error, Result};
+use crate::os::maps::Window;
 use crate::os::names::{FileId, Names, Stat};
 use crate::os::own_file::OwnFile;
 use crate::os::storage::{Disk, Kept, Storage};
-use crate::os::window::Window;
 
 #[derive(Debug)]
 struct OnDisk {
@@ -38,8 +36,7 @@ impl Storage for OnDisk {
     }
 
     fn write_some(&self, bytes: &[u8], at: u64) -> io::Result<usize> {
-        // SAFETY: `map` and `extend_now` ask that one thread at a time writes to a place, and that the file becomes no shorter.
-        if self.window.get().is_some_and(|window| unsafe { window.write(bytes, at) }) {
+        if self.window.get().is_some_and(|window| window.write(bytes, at)) {
             return Ok(bytes.len());
         }
         self.file.write_at(bytes, at)

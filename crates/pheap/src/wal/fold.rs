@@ -3,8 +3,9 @@
 use std::io;
 
 use crate::log::{Range, ranges};
+use crate::os::cpu::{bytes, bytes_mut};
 use crate::os::storage::Storage;
-use crate::units::{HEADER_SIZE, PAGE, bytes, bytes_mut};
+use crate::units::{HEADER_SIZE, PAGE};
 
 const PAGE_WORDS: usize = PAGE as usize / 8;
 /// Words of memory, for records, that are filled before they are written. The more, the less often is a page written that many records change.

@@ -18,8 +18,9 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::error::{Error, Result};
 use crate::faults::holds;
 use crate::log::checksum;
+use crate::os::cpu::bytes_mut;
 use crate::os::storage::Storage;
-use crate::units::{LINE, LINE_WORDS, bytes_mut};
+use crate::units::{LINE, LINE_WORDS};
 
 /// Bytes before the first segment.
 pub(crate) const HEAD: u64 = 4096;

@@ -8,9 +8,10 @@ use super::format::HEAD;
 use super::{State, Wal, most_mapped};
 use crate::error::{Error, Result};
 use crate::faults::{Bug, Kind, bug, is_left_out};
+use crate::os::cpu::bytes;
 use crate::os::storage::{Kept, Storage};
 use crate::sync::{AtomicU64, Mistake, MutexGuard, mistake};
-use crate::units::{LINE, bytes};
+use crate::units::LINE;
 use crate::wal::SyncPolicy;
 
 impl Wal {

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use crate::error::Result;
-use crate::os::table::Table;
+use crate::os::maps::Table;
 use crate::units::PAGE;
 
 const PRIVATE: u8 = 1;

@@ -13,8 +13,9 @@ use super::fold::Fold;
 use super::format::{Head, Layout, MARKS, Seed, read_all, read_head};
 use super::{Settings, Wal, WalIdentity, WalTail};
 use crate::log::{Range, ranges};
+use crate::os::cpu::bytes;
 use crate::os::storage::{Disk, FileId, Kept, Storage};
-use crate::units::{HEADER_SIZE, PAGE, bytes};
+use crate::units::{HEADER_SIZE, PAGE};
 use crate::wal::SyncPolicy;
 
 const LAYOUT: Layout = Layout { uuid: 7 << 64 | 9, id: 3, nonce: 5, segment: 64 << 10 };

@@ -2,17 +2,14 @@
 //!
 //! It shares nothing with the allocator and the collector, whose mistakes it is to find, and believes nothing that it reads.
 
-#![allow(unsafe_code)]
-
 use std::collections::HashMap;
 use std::fmt;
-use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::Still;
 use super::plan::{Parts, Plan, header_of, holds};
 use crate::error::Result;
+use crate::heap::memory::{Still, StillMemory};
 use crate::layout::desc::Prim;
 use crate::layout::{Shape, TypeLayout, encode_as};
 use crate::store::Tables;
@@ -80,9 +77,7 @@ pub(crate) enum Astray {
 
 /// See the [module](self).
 pub(crate) struct HeapMap<'s> {
-    /// Nobody writes to what is mapped as long as `'s`.
-    base: *const u8,
-    still: PhantomData<&'s [u8]>,
+    memory: StillMemory<'s>,
     pub(crate) mapped: u64,
     /// The types, whose pointers name their targets by class.
     pub(crate) types: Arc<Vec<TypeLayout>>,
@@ -110,13 +105,13 @@ impl<'s> HeapMap<'s> {
     /// # Errors
     /// [`Error::Corrupt`](crate::Error::Corrupt) if they cannot even be read.
     pub(super) fn read(still: &'s Still<'_>) -> Result<HeapMap<'s>> {
-        let (base, tables) = (still.heap.base(), &*still.tables());
+        let memory = still.memory();
+        let tables = &*still.tables();
         let roots: Vec<String> = still.heap.directory.lock().keys().cloned().collect();
         let types = &tables.types.types;
         let classes = classes(types);
         let mut map = HeapMap {
-            base,
-            still: PhantomData,
+            memory,
             mapped: tables.header.mapped,
             types: by_class(types, &classes),
             classes,
@@ -279,9 +274,7 @@ impl<'s> HeapMap<'s> {
     /// If they are not all there.
     #[inline]
     pub(crate) fn bytes(&self, at: u64, len: u64) -> &'s [u8] {
-        assert!(at <= self.mapped && len <= self.mapped - at, "there are no {len} bytes at byte {at}");
-        // SAFETY: so much is mapped, and nobody writes to it as long as `'s`: `read` was shown that the heap is still.
-        unsafe { std::slice::from_raw_parts(self.base.add(at as usize), len as usize) }
+        self.memory.bytes(at, len)
     }
 
     /// [`bytes`](Self::bytes), as many as are asked for.
@@ -316,7 +309,7 @@ impl<'s> HeapMap<'s> {
     /// The address of an offset.
     #[inline(always)]
     pub(crate) fn addr(&self, offset: u64) -> *const u8 {
-        self.base.wrapping_add(offset as usize)
+        self.memory.base().wrapping_add(offset as usize)
     }
 
     /// The name of a type.
@@ -327,7 +320,7 @@ impl<'s> HeapMap<'s> {
     /// The offset of an address.
     #[inline(always)]
     pub(crate) fn offset_of(&self, addr: u64) -> u64 {
-        addr.wrapping_sub(self.base.addr() as u64)
+        addr.wrapping_sub(self.memory.base().addr() as u64)
     }
 
     /// Whether a type has a layout that a compiler could have made.

@@ -11,13 +11,9 @@ pub(super) mod trace;
 
 use std::fmt;
 
-use super::{Heap, HeapInner};
+use super::Heap;
+use super::memory::Still;
 use crate::error::{Error, Result};
-use crate::heap::directory::Creation;
-use crate::region::all::SharedAll;
-use crate::region::guard;
-use crate::store::Tables;
-use crate::sync::MutexGuard;
 use map::HeapMap;
 
 /// Problems that a report spells out.
@@ -122,34 +118,7 @@ impl Heap {
     }
 }
 
-/// A heap while nobody changes it: no transaction is open, and no root comes or goes.
-pub(super) struct Still<'a> {
-    heap: &'a HeapInner,
-    // In this order: the regions are let go before the next root may be removed.
-    regions: SharedAll<'a>,
-    _creation: Creation<'a>,
-}
-
-impl HeapInner {
-    /// Waits until nobody changes the heap, and keeps it so.
-    pub(super) fn still(&self) -> Result<Still<'_>> {
-        self.check_open()?;
-        if guard::is_inside(self.id()) {
-            return Err(Error::Nested); // who removes a root holds `creation` and waits for its readers
-        }
-        let creation = Creation::lock(self);
-        self.check_open()?;
-        let regions = self.regions();
-        Ok(Still { heap: self, regions: SharedAll::begin(self, regions)?, _creation: creation })
-    }
-}
-
 impl Still<'_> {
-    /// The heap's tables.
-    pub(super) fn tables(&self) -> MutexGuard<'_, Tables> {
-        self.heap.tables.lock()
-    }
-
     /// What the heap's tables say.
     pub(super) fn map(&self) -> Result<HeapMap<'_>> {
         HeapMap::read(self)

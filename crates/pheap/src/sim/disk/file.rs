@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{Call, DiskChange, SECTOR, State, Which, lock};
+use crate::os::cpu::bytes;
 use crate::os::reservation::Place;
 use crate::os::storage::{FileId, Storage, write_all};
-use crate::units::{HEADER_SIZE, PAGE, bytes};
+use crate::units::{HEADER_SIZE, PAGE};
 
 /// Some words of `new` among those of `old`, always the same ones; `None` if they differ in less than two.
 fn torn(number: u32, old: &[u8; SECTOR], new: &[u8; SECTOR]) -> Option<[u8; SECTOR]> {

@@ -1,11 +1,8 @@
 //! A biased lock in a model: nobody is inside with somebody else, what one has written the next one sees, and nobody waits for ever.
 
-#![allow(unsafe_code)]
-
-use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
-use loom::cell::UnsafeCell;
+use loom::cell::Cell;
 use loom::sync::{RwLock, RwLockWriteGuard};
 use loom::thread;
 
@@ -14,13 +11,12 @@ use crate::sync::Mistake;
 use crate::sync::model::{Seed, explore, finds};
 
 /// The lock, taken. What a model finds is a panic, and loom cannot do anything more after that.
-struct Taken<'a>(ManuallyDrop<RwLockWriteGuard<'a, ()>>);
+struct Taken<'a>(Option<RwLockWriteGuard<'a, ()>>);
 
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
-        if !std::thread::panicking() {
-            // SAFETY: once, for it is dropped once.
-            unsafe { ManuallyDrop::drop(&mut self.0) };
+        if std::thread::panicking() {
+            std::mem::forget(self.0.take());
         }
     }
 }
@@ -29,23 +25,23 @@ impl Drop for Taken<'_> {
 struct Guarded {
     bias: Bias,
     lock: RwLock<()>,
-    value: UnsafeCell<u64>,
+    /// Loom fails if two threads are at it, one of them to write.
+    value: Cell<u64>,
 }
 
 impl Guarded {
     fn new() -> Arc<Guarded> {
-        Arc::new(Guarded { bias: Bias::new(1), lock: RwLock::new(()), value: UnsafeCell::new(0) })
+        Arc::new(Guarded { bias: Bias::new(1), lock: RwLock::new(()), value: Cell::new(0) })
     }
 
     fn change(&self, me: u64) {
         let taken = (!self.bias.enter(me)).then(|| {
-            let guard = Taken(ManuallyDrop::new(self.lock.write().unwrap()));
+            let guard = Taken(Some(self.lock.write().unwrap()));
             assert!(self.bias.evict(|| None));
             self.bias.note(me);
             guard
         });
-        // SAFETY: the model finds out whether anyone else is there.
-        self.value.with_mut(|value| unsafe { *value += 1 });
+        self.value.set(self.value.get() + 1);
         assert_ne!(self.bias.leave(), taken.is_some());
         if taken.is_some() {
             self.bias.before_unlock();
@@ -55,8 +51,7 @@ impl Guarded {
     fn read(&self, me: u64) -> u64 {
         let _taken = self.lock.read().unwrap();
         self.bias.has_shared(me);
-        // SAFETY: as above.
-        self.value.with(|value| unsafe { *value })
+        self.value.get()
     }
 }
 

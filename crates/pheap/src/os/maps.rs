@@ -1,16 +1,20 @@
-//! Parts of a file that are mapped wherever the kernel likes, which `memmap2` does. A heap has addresses of its own: see [`mapping`](super::mapping).
+//! What is mapped wherever the kernel likes, which `memmap2` does: parts of files, and large tables. A heap has addresses of its own: see [`mapping`](super::mapping).
 
 #![allow(unsafe_code)]
 
 use std::fs::File;
 use std::io;
+use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::ptr::NonNull;
+use std::slice;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use memmap2::{Advice, MmapOptions, MmapRaw, UncheckedAdvice};
 
 use super::file_system::{TMPFS_MAGIC, file_system};
 use super::fork;
+use crate::error::{Error, Result};
 use crate::units::PAGE;
 
 /// File systems that overwrite what a file has: ext2 to ext4, tmpfs, ramfs. Not XFS, on which a copy of the file may share its blocks.
@@ -20,6 +24,8 @@ const OVERWRITING: [i64; 3] = [0xef53, TMPFS_MAGIC, 0x8584_58f6];
 ///
 /// A store to a page that the file has cannot fail where the file system overwrites it in its place. Others need space for another one, and if there is
 /// none, the process would be killed by a signal; they are not mapped, and written by system calls, which return an error.
+//
+// The map is only ever accessed as an array of atomic words.
 #[derive(Debug)]
 pub(crate) struct Window {
     map: ManuallyDrop<MmapRaw>,
@@ -48,21 +54,25 @@ impl Window {
         self.end.fetch_max(end, Ordering::Release);
     }
 
-    /// Writes the bytes, if they lie in the window.
-    ///
-    /// # Safety
-    /// Nobody else writes there meanwhile, and nobody makes the file shorter.
+    /// Writes the bytes, if they lie in the window, and are whole words. Nobody makes the file shorter, or the process is killed by a signal.
     #[inline]
-    pub(crate) unsafe fn write(&self, bytes: &[u8], at: u64) -> bool {
+    pub(crate) fn write(&self, bytes: &[u8], at: u64) -> bool {
         let Some(start) = at.checked_sub(self.start) else { return false };
         let end = start as usize + bytes.len();
         if end > self.map.len() || at + bytes.len() as u64 > self.end.load(Ordering::Acquire) {
             return false;
         }
-        // SAFETY: mapped, and in front of the file's end, so there are pages; the caller keeps others from writing there, and the file as long as it is.
-        unsafe {
-            self.map.as_mut_ptr().add(start as usize).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len())
-        };
+        let (words, rest) = bytes.as_chunks::<8>();
+        if !rest.is_empty() || !start.is_multiple_of(8) {
+            return false;
+        }
+        let place = self.map.as_mut_ptr().wrapping_add(start as usize).cast::<AtomicU64>();
+        // SAFETY: within the map, as was just checked, and aligned, for the map begins with a page; it is accessed by atomics only.
+        let place = unsafe { slice::from_raw_parts(place, words.len()) };
+        place
+            .iter()
+            .zip(words)
+            .for_each(|(place, &word)| place.store(u64::from_ne_bytes(word), Ordering::Relaxed));
         true
     }
 }
@@ -71,7 +81,7 @@ impl Drop for Window {
     fn drop(&mut self) {
         // In a forked child these addresses belong to someone else by now, or to nobody.
         if self.forks == fork::forks() {
-            // SAFETY: this is the last use.
+            // SAFETY: the map is dropped only here, and this is dropped once.
             unsafe { ManuallyDrop::drop(&mut self.map) };
         }
     }
@@ -109,6 +119,64 @@ impl PrivatePage {
     }
 }
 
+// --- tables ------------------------------------------------------------------------------------------------------------------
+
+/// A table of up to this many bytes comes from the allocator: a mapping of its own would take longer than to open a small heap does.
+const SMALL: usize = 64 << 10;
+
+/// Types of which zero bytes are a value, and that can be shared.
+///
+/// # Safety
+/// That is so, and they are aligned to 8 bytes at most.
+pub(crate) unsafe trait Entry: Send + Sync {}
+// SAFETY: zero is a valid atomic, which is made for sharing, and is aligned to one byte.
+unsafe impl Entry for AtomicU8 {}
+// SAFETY: zero is a valid atomic, which is made for sharing, and is aligned to four bytes.
+unsafe impl Entry for AtomicU32 {}
+
+/// A long array that is zero at first, in memory of its own, of which only the parts that are written take space.
+pub(crate) struct Table<T: Entry> {
+    start: NonNull<T>,
+    len: usize,
+    _memory: Memory,
+    entries: PhantomData<T>,
+}
+
+#[expect(dead_code, reason = "there until it is dropped")]
+enum Memory {
+    Allocated(Vec<u64>),
+    /// Not from the allocator, which would count all of it.
+    Mapped(MmapRaw),
+}
+
+// SAFETY: an array of what can be sent, and the memory that it is in.
+unsafe impl<T: Entry> Send for Table<T> {}
+// SAFETY: an array of what can be shared; nothing else of it is accessed.
+unsafe impl<T: Entry> Sync for Table<T> {}
+
+impl<T: Entry> Table<T> {
+    pub(crate) fn new(len: usize) -> Result<Table<T>> {
+        let bytes = len * size_of::<T>();
+        let (start, memory) = if bytes <= SMALL {
+            let mut words = vec![0u64; bytes.div_ceil(8)];
+            (words.as_mut_ptr().cast(), Memory::Allocated(words))
+        } else {
+            let map = MmapOptions::new().len(bytes).no_reserve_swap().map_anon();
+            let map =
+                MmapRaw::from(map.map_err(|e| Error::io(format!("mapping a table for {len} pages"), e))?);
+            (map.as_mut_ptr().cast(), Memory::Mapped(map))
+        };
+        let start = NonNull::new(start).expect("neither is at 0");
+        Ok(Table { start, len, _memory: memory, entries: PhantomData })
+    }
+
+    #[inline(always)]
+    pub(crate) fn entries(&self) -> &[T] {
+        // SAFETY: so many are in the memory that this owns, aligned, and nothing else accesses it; zero is a value, the premise of `Entry`.
+        unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::FileExt;
@@ -126,20 +194,20 @@ mod tests {
             return;
         }
         let window = Window::new(&file, HEAD, HEAD + 8192, HEAD + (1 << 20)).unwrap();
-        // SAFETY: this thread is the only one, and the file does not become shorter.
-        let write = |bytes: &[u8], at| unsafe { window.write(bytes, at) };
-        assert!(write(b"first", HEAD));
-        assert!(write(b"last", HEAD + 8188));
-        assert!(!write(b"head", HEAD - 4));
-        assert!(!write(b"behind", HEAD + 8190));
+        let write = |bytes: &[u8], at| window.write(bytes, at);
+        assert!(write(b"at first", HEAD));
+        assert!(write(b"the last", HEAD + 8184));
+        assert!(!write(b"the head", HEAD - 8));
+        assert!(!write(b"in front of, and behind.", HEAD + 8176));
+        assert!(!write(b"a word at", HEAD) && !write(b"anywhere", HEAD + 4), "no whole words");
         file.set_len(HEAD + (2 << 20)).unwrap();
         window.grow(HEAD + (2 << 20));
-        assert!(write(b"behind", HEAD + 8190));
-        assert!(write(b"end", HEAD + (1 << 20) - 3));
-        assert!(!write(b"beyond", HEAD + (1 << 20) - 3));
-        let mut found = [0; 8];
-        file.read_exact_at(&mut found, HEAD + 8188).unwrap();
-        assert_eq!(&found, b"labehind");
+        assert!(write(b"and more", HEAD + 8192));
+        assert!(write(b"the end.", HEAD + (1 << 20) - 8));
+        assert!(!write(b"the end, and beyond.....", HEAD + (1 << 20) - 16));
+        let mut found = [0; 16];
+        file.read_exact_at(&mut found, HEAD + 8184).unwrap();
+        assert_eq!(&found, b"the lastand more");
         assert!(Window::new(&file, HEAD, HEAD, HEAD).is_none());
     }
 }

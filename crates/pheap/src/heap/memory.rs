@@ -1,0 +1,301 @@
+//! What is done to the memory of an open heap as a whole: its regions are made and taken away, it is looked at while it is still, pages are given back, and in the end it is
+//! unmapped, when the threads that work for it have ended.
+
+#![allow(unsafe_code)]
+
+use std::marker::PhantomData;
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::Builder;
+use std::time::Duration;
+
+use super::HeapInner;
+use super::close::Work;
+use super::directory::Creation;
+use crate::error::{Error, Result};
+use crate::faults::{Bug, bug};
+use crate::layout::desc::Desc;
+use crate::media::Media;
+use crate::region::all::SharedAll;
+use crate::region::{Identity, Region, guard};
+use crate::store::arena::{SpanEntry, SpanKind};
+use crate::store::header::Header;
+use crate::store::region_header::{REGION_SIZE, RegionHeader};
+use crate::store::spans::clear_entry;
+use crate::store::{CLOSED, Store, Tables};
+use crate::sync::MutexGuard;
+use crate::txn::log::{Log, Segment, first_segment};
+use crate::units::PAGE;
+use crate::wal::Wal;
+
+// --- regions -----------------------------------------------------------------------------------------------------------------
+
+impl HeapInner {
+    /// A region without a root object.
+    pub(crate) fn create_region(
+        &self,
+        creation: &mut Creation<'_>,
+        name: &str,
+        desc: &'static Desc,
+    ) -> Result<Region> {
+        let mut tables = self.tables.lock();
+        let ty = tables.register(self, desc)?;
+        let next = creation.guard.as_deref_mut().expect("held until it is dropped");
+        let id = *next;
+        let entry = SpanEntry { kind: SpanKind::Region, slot: 0, pages: 0, ty, region: id };
+        let span = tables.take_span(self, REGION_SIZE, entry)?;
+        *next += 1;
+        // No log before this one can have had entries of this generation.
+        let generation = tables.header.first_generation(id);
+        // The span is recorded only when its header is complete.
+        let header = RegionHeader::at(tables.heap, span.offset);
+        header.create(&tables.media, id, ty, name, generation, tables.header.salt);
+        // SURVIVES drop fence: nothing names the region outside of it before the transaction that completes it has passed a fence of the same
+        // processor. SURVIVES delay fence: see drop.
+        tables.record_span(&span);
+        let identity =
+            Identity { id, ty, header, offset: span.offset, root: 0, generation, name: name.to_owned() };
+        // SAFETY: the span was taken just now, and nobody else has it; regions are dropped, or gone, before their heap.
+        Ok(unsafe {
+            self.open_region(&raw const **self, &tables.header, identity, vec![first_segment(span.offset)])
+        })
+    }
+
+    /// # Safety
+    /// `store` is this heap's. The region is mapped, and its log consists of `segments`. It is not used after this heap.
+    pub(super) unsafe fn open_region(
+        &self,
+        store: *const Store,
+        header: &Header,
+        identity: Identity,
+        segments: Vec<Segment>,
+    ) -> Region {
+        let identity_of_log = header.log_identity(identity.id);
+        let mut log = Log::new(self.base(), identity.header, identity.generation, identity_of_log, segments);
+        if self.wal().is_some() {
+            log.keep_in_memory();
+        }
+        let media = Media::new(self.medium.clone());
+        // SAFETY: the store stays where it is, in the heap's `Arc`. It is this heap's, the region is mapped, and it is not used after the heap: the caller's premises.
+        unsafe { Region::new(store, self.collections.pace.clone(), media, log, identity) }
+    }
+
+    /// Takes a region from everyone, marks it as removed, and frees its spans: from here on its log is never replayed, for its memory is about to belong to others. Nobody finds out
+    /// before the tables are let go.
+    pub(super) fn free_region(&self, region: &Region) -> Result<MutexGuard<'_, Tables>> {
+        let spans = region.retire(self, |context| {
+            assert!(ptr::eq(context.store, &raw const self.store), "a region of another heap");
+            region.header.set_removed(&context.media);
+            if !bug(Bug::ReuseBeforeRemoval) {
+                context.media.fence();
+            }
+            context.spans()
+        })?;
+        let mut tables = self.tables.lock();
+        // SAFETY: spans of a region of this heap, which was marked as removed just now, and which nobody can have any more.
+        unsafe { free_spans(&mut tables, &spans) };
+        Ok(tables)
+    }
+
+    /// [`free_region`](Self::free_region) of one that was created just now, and of which nobody else knows: it has no root.
+    pub(crate) fn free_unfinished(&self, region: &Region) -> Result<()> {
+        assert!(region.root() == 0, "a region with a root");
+        let spans = region.retire(self, |context| {
+            assert!(ptr::eq(context.store, &raw const self.store), "a region of another heap");
+            context.spans()
+        })?;
+        // SAFETY: spans of a region of this heap. Without a root it counts as removed, on the medium too, and nobody can have it any more.
+        unsafe { free_spans(&mut self.tables.lock(), &spans) };
+        Ok(())
+    }
+}
+
+/// Frees the spans (offset, bytes) of a region. In any order: what a crash leaves of them belongs to nobody, and is freed by the next opening.
+///
+/// # Safety
+/// The region is marked as removed, durably, and nobody has it.
+unsafe fn free_spans(tables: &mut Tables, spans: &[(u64, u64)]) {
+    for &(offset, len) in spans {
+        clear_entry(&tables.media, tables.heap, &tables.arena_of(offset), offset, len);
+    }
+    // Before others can record spans in these pages.
+    if !bug(Bug::ReuseBeforeRemoval) {
+        tables.media.fence();
+    }
+    spans.iter().for_each(|&(offset, len)| tables.pages.give(offset, len));
+}
+
+// --- a heap that is still ----------------------------------------------------------------------------------------------------
+
+/// A heap while nobody changes it: no transaction is open, and no root comes or goes.
+pub(super) struct Still<'a> {
+    pub(super) heap: &'a HeapInner,
+    // In this order: the regions are let go before the next root may be removed.
+    pub(super) regions: SharedAll<'a>,
+    _creation: Creation<'a>,
+}
+
+impl HeapInner {
+    /// Waits until nobody changes the heap, and keeps it so.
+    pub(super) fn still(&self) -> Result<Still<'_>> {
+        self.check_open()?;
+        if guard::is_inside(self.id()) {
+            return Err(Error::Nested); // who removes a root holds `creation` and waits for its readers
+        }
+        let creation = Creation::lock(self);
+        self.check_open()?;
+        let regions = self.regions();
+        Ok(Still { heap: self, regions: SharedAll::begin(self, regions)?, _creation: creation })
+    }
+}
+
+impl Still<'_> {
+    /// The heap's tables.
+    pub(super) fn tables(&self) -> MutexGuard<'_, Tables> {
+        self.heap.tables.lock()
+    }
+
+    /// What its objects are in.
+    pub(super) fn memory(&self) -> StillMemory<'_> {
+        StillMemory { base: self.heap.base(), mapped: self.tables().header.mapped, still: PhantomData }
+    }
+}
+
+/// The bytes of a heap that is still.
+//
+// Invariant: `mapped` bytes are mapped at `base`, and nobody writes to objects in them, for `'s`.
+pub(super) struct StillMemory<'s> {
+    base: *const u8,
+    mapped: u64,
+    still: PhantomData<&'s [u8]>,
+}
+
+impl<'s> StillMemory<'s> {
+    pub(super) fn base(&self) -> *const u8 {
+        self.base
+    }
+
+    /// So many bytes.
+    ///
+    /// # Panics
+    /// If they are not all there.
+    #[inline]
+    pub(super) fn bytes(&self, at: u64, len: u64) -> &'s [u8] {
+        assert!(at <= self.mapped && len <= self.mapped - at, "there are no {len} bytes at byte {at}");
+        // SAFETY: so much is mapped, and nobody writes to it for `'s`: the invariant.
+        unsafe { std::slice::from_raw_parts(self.base.add(at as usize), len as usize) }
+    }
+}
+
+// --- pages that are given back -----------------------------------------------------------------------------------------------
+
+/// Bytes of a region that are looked at while its lock is held.
+const STEP: u64 = 16 << 20;
+/// How long to wait for the lock of a region.
+const PATIENCE: Duration = Duration::from_millis(10);
+
+impl HeapInner {
+    /// Gives private pages back whose content is in the heap's file, if they are many. Runs within a checkpoint.
+    pub(super) fn drop_copies(&self, wal: &Wal) {
+        let limit = wal.settings().memory_limit;
+        if wal.pages.bytes() <= limit / 2 && !bug(Bug::DropEarly) {
+            return;
+        }
+        let enough = || wal.pages.bytes() <= limit / 4;
+        // Nobody stores to free pages, nor reads what is in them.
+        {
+            // Who has them may wait for room in the log.
+            let Some(tables) = self.tables.try_lock_for(PATIENCE) else { return };
+            if self.check_open().is_err() {
+                return; // closed meanwhile, and not mapped any more
+            }
+            for (offset, len) in tables.pages.runs() {
+                self.drop_range(wal, offset, len, |at| wal.pages.is_private(at));
+            }
+        }
+        for region in self.regions() {
+            let mut from = 0;
+            while !enough()
+                && let Some(next) = region.with_spans(from, STEP, PATIENCE, |offset, len| {
+                    self.drop_range(wal, offset, len, |at| wal.pages.is_old(at) || bug(Bug::DropEarly));
+                })
+            {
+                from = next;
+            }
+        }
+    }
+
+    /// Gives those of these pages back that `may` go. Nobody accesses them.
+    fn drop_range(&self, wal: &Wal, offset: u64, len: u64, may: impl Fn(u64) -> bool) {
+        let (mut at, end) = (offset, offset + len);
+        while at < end {
+            if !may(at) {
+                at += PAGE;
+                continue;
+            }
+            let first = at;
+            while at < end && may(at) {
+                at += PAGE;
+            }
+            // SAFETY: the pages are free, or recorded before the checkpoint that is complete but for this, and not since; the caller has the lock
+            // on them.
+            unsafe { self.mapping.drop_copies(first, at - first) };
+            wal.pages.forget(first, at - first);
+        }
+    }
+}
+
+// --- the end -----------------------------------------------------------------------------------------------------------------
+
+impl HeapInner {
+    /// Ends the use of a heap on a simulated medium as the death of its process would: nothing more reaches the medium.
+    #[allow(dead_code)] // the simulator's
+    pub(super) fn abandon(&self) {
+        if self.state.swap(CLOSED, Ordering::Relaxed) == CLOSED {
+            return;
+        }
+        self.stop_background();
+        self.stop_checkpoints();
+        // SURVIVES unreached: for the simulator, whose threads have ended.
+        self.directory.lock().clear();
+        // SAFETY: its threads have ended, and the one that calls this runs no transaction.
+        unsafe { self.mapping.unmap() };
+    }
+
+    /// Unmaps a heap that is closed. Metadata are not looked at any more: that takes the lock on them, and a heap that is open.
+    ///
+    /// # Panics
+    /// If it is open, or anybody can still have a region.
+    pub(super) fn unmap(&self, _tables: MutexGuard<'_, Tables>) {
+        let regions = std::mem::take(&mut *self.directory.lock());
+        let is_closed = self.state.load(Ordering::Relaxed) == CLOSED;
+        assert!(is_closed && regions.values().all(|region| region.is_gone()), "somebody may use the heap");
+        drop(regions);
+        // SAFETY: every region is gone, as was just seen; there are no others, for roots are created in an open heap only; and the metadata are locked by this thread.
+        unsafe { self.mapping.unmap() };
+    }
+
+    /// Starts a thread that works for the heap. Returns whether it could.
+    pub(super) fn start(
+        self: &Arc<Self>,
+        what: Work,
+        name: &str,
+        work: impl FnOnce(&HeapInner) + Send + 'static,
+    ) -> bool {
+        struct Shared(*const HeapInner);
+        // SAFETY: a heap can be shared, so a pointer to it can go to another thread.
+        unsafe impl Send for Shared {}
+        // Not an `Arc`: the file is closed when the last handle of the program is gone.
+        let shared = Shared(Arc::as_ptr(self));
+        let work = move || {
+            let shared = shared;
+            // SAFETY: a heap goes by its `drop`, which waits for its threads, or by the end of the process: nobody who takes a thread of `workers` does not wait for it.
+            work(unsafe { &*shared.0 });
+        };
+        let thread = Builder::new().name(name.to_owned()).spawn(work).ok();
+        let started = thread.is_some();
+        self.workers.swap(what, thread);
+        started
+    }
+}

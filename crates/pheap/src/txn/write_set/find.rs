@@ -1,0 +1,63 @@
+//! Looking for what the write set holds of a range.
+
+use super::{Find, LONG, PATIENCE, WriteSet};
+use crate::txn::line_index::first_and_last;
+
+impl WriteSet {
+    /// Looks for the copy of `len` bytes at `addr`, at least one.
+    #[inline(never)]
+    pub(crate) fn find(&self, addr: usize, len: usize) -> Find {
+        if self.entries.len() <= self.unindexed {
+            return self.find_one_by_one(addr, len);
+        }
+        self.find_by_lines(addr, len)
+    }
+
+    /// Looks at each entry.
+    #[inline]
+    fn find_one_by_one(&self, addr: usize, len: usize) -> Find {
+        // The one that was made last is often the one that is asked for.
+        match self.entries.iter().rev().find(|entry| entry.overlaps(addr, len)) {
+            Some(entry) if entry.covers(addr, len) => Find::Copy(entry.copy_of(addr)),
+            Some(_) => Find::Part,
+            None => Find::Nothing,
+        }
+    }
+
+    #[inline]
+    fn find_by_lines(&self, addr: usize, len: usize) -> Find {
+        let (first, last) = first_and_last(addr, len);
+        if last - first > LONG {
+            return self.find_long(addr, len);
+        }
+        // Whatever overlaps it shares a line with it.
+        (first..=last).find_map(|line| self.find_in_line(line, addr, len)).unwrap_or(Find::Nothing)
+    }
+
+    /// What the entries hold that cover `line`.
+    #[inline]
+    fn find_in_line(&self, line: usize, addr: usize, len: usize) -> Option<Find> {
+        self.index.find(line, |number| {
+            let entry = self.entries[number as usize];
+            if entry.covers(addr, len) {
+                return Some(Find::Copy(entry.copy_of(addr)));
+            }
+            entry.overlaps(addr, len).then_some(Find::Part)
+        })
+    }
+
+    /// Looks for what overlaps a range of many lines.
+    #[cold]
+    fn find_long(&self, addr: usize, len: usize) -> Find {
+        let (first, last) = first_and_last(addr, len);
+        let steps = self.steps.get() + self.entries.len().min(last - first);
+        self.steps.set(steps);
+        if steps > PATIENCE {
+            return Find::Part;
+        }
+        if self.entries.len() < last - first {
+            return self.find_one_by_one(addr, len);
+        }
+        (first..=last).find_map(|line| self.find_in_line(line, addr, len)).unwrap_or(Find::Nothing)
+    }
+}
