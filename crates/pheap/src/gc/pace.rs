@@ -1,4 +1,4 @@
-//! When the regions of a heap are collected, and how long that has taken.
+//! Settings of the collector, and counters of what it has done. When it works is decided in [`gc`](super).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

@@ -33,7 +33,8 @@ fn opened(options: &Options, path: &Path) -> Result<(Heap, Root<Data<'static>>, 
     Ok((heap, root, count))
 }
 
-/// [`opened`], when the children of its last user have come to run: until then, they have what it had.
+/// [`opened`], when the children of its last user have come to run: until then, they have what it had. And a process that was killed
+/// gives up what it had one by one.
 fn opened_soon(options: &Options, path: &Path) -> Result<(Heap, Root<Data<'static>>, u64)> {
     let start = Instant::now();
     loop {
@@ -200,7 +201,7 @@ fn follow(options: &Options, root: &Root<Data<'static>>, path: &Path, may: impl 
     let locked = matches!(options.open(path), Err(Error::Locked { .. }));
     std::fs::write(path.with_extension("tried"), "").unwrap();
     wait_until("the parent is done", may);
-    let (heap, _, count) = opened(options, path).unwrap();
+    let (heap, _, count) = opened_soon(options, path).unwrap();
     // The old handles are still good for nothing.
     let still = is_forked(root.read(|_, _| ()));
     heap.close().unwrap();
