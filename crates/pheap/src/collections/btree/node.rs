@@ -429,13 +429,12 @@ impl<'r, T: Item<'r>, X: Near, const N: usize> P<'r, Node<T, X, N>> {
             head.fit(T::FIRST, &prefixes);
             new_head.fit(T::FIRST, &new_prefixes);
         }
-        // SAFETY: parts of live nodes, of which nobody knows the new one: it is written where it is. The values move, bytes and all; the heads say
+        // SAFETY: parts of live nodes, of which nobody knows the new one: it is written where it is. The values move; the heads say
         // so, and nothing in between can panic.
         unsafe {
             for (to, from) in (place..old.len()).map(|place| old.slot(place)).enumerate() {
-                let (near, item) = (tx.place_of(self.near_ptr(from)), tx.place_of(self.slot_ptr(from)));
-                new.near_ptr(to).copy_from_nonoverlapping(near, 1);
-                new.slot_ptr(to).copy_from_nonoverlapping(item, 1);
+                new.near_ptr(to).copy_from_nonoverlapping(tx.place_of(self.near_ptr(from)), 1);
+                buffer::move_to_new(tx, self.slot_ptr(from), new.slot_ptr(to));
             }
             new.head_ptr().write(new_head);
             if place < old.len() {
