@@ -272,16 +272,108 @@ pub(crate) fn moved<'r, T: Persist>(
 ) -> Result<P<'r, [Slot<T>]>> {
     debug_assert!(old.len <= capacity);
     let (buffer, first) = tx.alloc_elements::<Slot<T>>(capacity)?;
-    // SAFETY: `capacity` slots, to be written for the first time; what is in the old ones moves, bytes and all.
+    // SAFETY: `capacity` slots, to be written for the first time; what is in the old ones moves.
     unsafe {
-        if tx.is_in_place() {
+        if tx.is_in_place() && !T::PADDED {
             first.copy_from_nonoverlapping(old.first, old.len);
         } else {
-            for i in 0..old.len {
-                first.add(i).copy_from_nonoverlapping(tx.place_of(old.at(i)), 1);
-            }
+            (0..old.len).for_each(|i| move_to_new(tx, old.at(i), first.add(i)));
         }
         first.add(old.len).write_bytes(0, capacity - old.len);
     }
     Ok(buffer)
+}
+
+/// Moves a value to a slot of a new object. Padding is zero there: a commit does not look at new objects, and a value that was written in this transaction may
+/// have anything in it.
+///
+/// # Safety
+/// There is a value in `old`, a slot of a live object of the region of `view`, that is not used there again. `new` is written for the first time.
+#[inline(always)]
+pub(crate) unsafe fn move_to_new<T: Persist>(view: &View<'_>, old: *mut Slot<T>, new: *mut Slot<T>) {
+    // SAFETY: slots of different objects, as the caller promises, and there is a value in the new one then.
+    unsafe {
+        new.copy_from_nonoverlapping(view.place_of(old), 1);
+        if T::PADDED {
+            T::zero_padding(new.cast());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Root;
+    use crate::collections::{PBTreeMap, PHashMap, PVec, PVecDeque};
+    use crate::field;
+
+    /// With 7 bytes of padding.
+    #[derive(crate::Persist, Clone, Copy)]
+    #[persist(crate = "crate")]
+    #[repr(C)]
+    struct Padded {
+        number: u64,
+        byte: u8,
+    }
+
+    #[derive(crate::Persist, Default)]
+    #[persist(crate = "crate")]
+    #[repr(C)]
+    struct All<'r> {
+        list: PVec<'r, Padded>,
+        queue: PVecDeque<'r, Padded>,
+        hashed: PHashMap<'r, u64, Padded>,
+        ordered: PBTreeMap<'r, u64, Padded>,
+    }
+
+    /// Leaves something in all bytes of a value, as an assignment may.
+    fn soil(value: &mut Padded) {
+        let number = value.number;
+        // SAFETY: all bytes of a value, that is written again.
+        unsafe {
+            std::ptr::from_mut(value).write_bytes(0xaa, 1);
+            (&raw mut value.number).write(number);
+            (&raw mut value.byte).write(1);
+        }
+    }
+
+    fn is_clean(value: &Padded) -> bool {
+        let bytes = std::ptr::from_ref(value).cast::<u8>();
+        settle(bytes.cast_mut());
+        // SAFETY: the bytes of a value, definite now.
+        value.byte == 1 && (9..16).all(|i| unsafe { bytes.add(i).read() } == 0)
+    }
+
+    /// A commit does not look at new objects.
+    #[test]
+    fn padding_does_not_get_into_new_buffers() {
+        let heap = crate::Heap::in_memory().unwrap();
+        let root: Root<All> = heap.root("all").unwrap();
+        root.txn(|tx, all| {
+            let (list, queue) = (field!(all.list), field!(all.queue));
+            let (hashed, ordered) = (field!(all.hashed), field!(all.ordered));
+            for number in 0..200 {
+                let new = Padded { number, byte: 0 };
+                list.push(tx, new)?;
+                queue.push_back(tx, new)?;
+                hashed.insert(tx, &number, new)?;
+                ordered.insert(tx, &number, new)?;
+                soil(list.get_mut(tx, number as usize).unwrap());
+                soil(queue.get_mut(tx, number as usize).unwrap());
+                soil(hashed.get_mut(tx, &number).unwrap());
+                soil(ordered.get_mut(tx, &number).unwrap());
+            }
+            list.shrink_to_fit(tx)?;
+            queue.shrink_to_fit(tx)
+        })
+        .unwrap();
+        root.read(|view, all| {
+            let all = &view[all];
+            assert!(all.list.len() == 200 && all.list.iter(view).all(is_clean));
+            assert!(all.queue.len() == 200 && all.queue.iter(view).all(is_clean));
+            assert!(all.hashed.len() == 200 && all.hashed.values(view).all(is_clean));
+            assert!(all.ordered.len() == 200 && all.ordered.values(view).all(is_clean));
+        })
+        .unwrap();
+    }
 }

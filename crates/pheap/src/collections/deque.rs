@@ -145,11 +145,9 @@ impl<'r, T: Persist<At<'r> = T>> P<'r, PVecDeque<'r, T>> {
     fn set_capacity(self, tx: &mut Txn<'r>, capacity: usize) -> Result<Ring<T>> {
         let ring = tx[self].ring();
         let (new, first) = tx.alloc_elements::<Slot<T>>(capacity)?;
-        // SAFETY: `capacity` slots, to be written for the first time; the elements move, bytes and all.
+        // SAFETY: `capacity` slots, to be written for the first time; the elements move.
         unsafe {
-            for i in 0..ring.len {
-                first.add(i).copy_from_nonoverlapping(tx.place_of(ring.at(i)), 1);
-            }
+            (0..ring.len).for_each(|i| buffer::move_to_new(tx, ring.at(i), first.add(i)));
             first.add(ring.len).write_bytes(0, capacity - ring.len);
         }
         let queue = &mut tx[self];

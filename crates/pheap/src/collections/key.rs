@@ -152,32 +152,44 @@ fn prefix_of_bytes(bytes: &[u8]) -> u64 {
     u64::from_be_bytes(first)
 }
 
-/// Types that are looked up by themselves.
-macro_rules! by_itself {
-    ($($ty:ty: $exact:expr, |$value:ident, $hasher:ident| $hash:expr, $prefix:expr;)*) => {$(
+/// A key that is looked up by itself. `$look` is called whenever it is looked at or made.
+macro_rules! key_by_itself {
+    ([$($param:tt)*] $ty:ty, || $look:expr) => {
         // SAFETY: the query is the key.
-        unsafe impl<'r> MapKey<'r> for $ty {
+        #[allow(unsafe_code)]
+        unsafe impl<'r $($param)*> MapKey<'r> for $ty {
             type Query = $ty;
 
             #[inline(always)]
             fn query<'v>(&'v self, _: &'v View<'r>) -> &'v $ty {
+                $look;
                 self
             }
 
             #[inline(always)]
             fn from_query(_: &Txn<'r>, query: &$ty) -> Result<$ty> {
+                $look;
                 Ok(*query)
             }
         }
+    };
+}
+#[cfg(test)]
+pub(super) use key_by_itself;
 
-        impl<'r> HashKey<'r> for $ty {
+/// Types that are looked up by themselves.
+macro_rules! by_itself {
+    ($($(@ $param:ident)? $ty:ty: $exact:expr, |$value:ident, $hasher:ident| $hash:expr, $prefix:expr;)*) => {$(
+        key_by_itself!([$(, const $param: usize)?] $ty, || ());
+
+        impl<'r $(, const $param: usize)?> HashKey<'r> for $ty {
             #[inline(always)]
             fn hash($value: &$ty, $hasher: &mut KeyHasher) {
                 $hash
             }
         }
 
-        impl<'r> OrdKey<'r> for $ty {
+        impl<'r $(, const $param: usize)?> OrdKey<'r> for $ty {
             const EXACT: bool = $exact;
 
             #[inline(always)]
@@ -201,37 +213,7 @@ by_itself! {
     i128: false, |x, hasher| hasher.write(&x.to_le_bytes()), (*x >> 64) as u64 ^ 1 << 63;
     bool: true, |x, hasher| hasher.write(&[u8::from(*x)]), (*x).into();
     char: true, |x, hasher| hasher.write(&u32::from(*x).to_le_bytes()), u32::from(*x).into();
-}
-
-// SAFETY: the query is the key.
-unsafe impl<'r, const N: usize> MapKey<'r> for [u8; N] {
-    type Query = [u8; N];
-
-    #[inline(always)]
-    fn query<'v>(&'v self, _: &'v View<'r>) -> &'v [u8; N] {
-        self
-    }
-
-    #[inline(always)]
-    fn from_query(_: &Txn<'r>, query: &[u8; N]) -> Result<[u8; N]> {
-        Ok(*query)
-    }
-}
-
-impl<'r, const N: usize> HashKey<'r> for [u8; N] {
-    #[inline(always)]
-    fn hash(query: &[u8; N], hasher: &mut KeyHasher) {
-        hasher.write(query);
-    }
-}
-
-impl<'r, const N: usize> OrdKey<'r> for [u8; N] {
-    const EXACT: bool = N <= 8;
-
-    #[inline(always)]
-    fn prefix(query: &[u8; N]) -> u64 {
-        prefix_of_bytes(query)
-    }
+    @N [u8; N]: N <= 8, |bytes, hasher| hasher.write(bytes), prefix_of_bytes(bytes);
 }
 
 /// Types that are looked up by bytes that they own.

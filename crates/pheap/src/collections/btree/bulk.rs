@@ -1,13 +1,10 @@
 //! Changing many entries.
 
-#![allow(unsafe_code)]
-
 use super::PBTreeMap;
-use super::node::{Child, Leaf};
+use super::node::{Child, MAX_HEIGHT};
 use super::range::{KeyRange, Span};
 use super::shrink::{self, Mended};
 use crate::api::tx::Txn;
-use crate::collections::btree::path::MAX_HEIGHT;
 use crate::collections::key::OrdKey;
 use crate::error::Result;
 use crate::layout::Persist;
@@ -33,15 +30,10 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
         range: impl KeyRange<K::Query>,
         mut change: impl FnMut(&K::Query, &mut V),
     ) {
-        let mut span = Span::new(tx, tx[self].top, range);
-        while let Some((leaf, slot)) = span.next(tx) {
-            // SAFETY: a slot in use, while nothing is inserted or removed.
-            unsafe {
-                let query: *const K::Query = leaf.item(tx, slot).key.query(tx);
-                let value = leaf.value_mut(tx, slot);
-                // The key is apart from the value, and stays where it is found now until the transaction ends, or the next write.
-                change(&*query, value);
-            }
+        let mut span = Span::new(tx, tx[self].top.child(), range);
+        while let Some((leaf, place)) = span.next(tx) {
+            let (query, value) = leaf.entry_mut(tx, place);
+            change(query, value);
         }
     }
 
@@ -55,7 +47,7 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
         if !kept.contains(&true) {
             return self.clear(tx);
         }
-        let top = tx[self].top;
+        let top = tx[self].top.child();
         let mut kept = kept.into_iter();
         sift(tx, self, top, MAX_HEIGHT, &mut kept);
         // What was alone below its parent has neighbours when that was merged.
@@ -70,8 +62,7 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
     /// Removes all entries. O(n): their keys and the nodes are freed.
     pub fn clear(self, tx: &mut Txn<'r>) {
         let map = std::mem::take(&mut tx[self]);
-        // SAFETY: the map's own, of which it has just let go.
-        unsafe { give_up(tx, map.top, MAX_HEIGHT) };
+        map.top.give_up(tx);
     }
 
     /// Inserts the items of an iterator, as [`insert`](Self::insert) does, one after the other.
@@ -106,14 +97,14 @@ fn sift<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>>(
                     place += 1;
                     continue;
                 }
-                let ((), entry) = leaf.remove_item(tx, place);
+                let entry = leaf.remove_entry(tx, place);
                 tx[map].len -= 1;
                 entry.key.give_up(tx);
             }
         }
         Child::Inner(inner) if height > 0 => {
             for place in 0..inner.count(tx) {
-                let child = inner.child_at(tx, inner.head(tx), place);
+                let child = inner.seen(tx).child(place);
                 sift(tx, map, child, height - 1, kept);
             }
         }
@@ -129,7 +120,7 @@ fn mend<'r, K: OrdKey<'r>, V: Persist>(tx: &mut Txn<'r>, child: Child<'r, K, V>,
     }
     let (mut again, mut place) = (false, 0);
     while place < inner.count(tx) {
-        let child = inner.child_at(tx, inner.head(tx), place);
+        let child = inner.seen(tx).child(place);
         again |= mend(tx, child, height - 1);
         place += 1;
     }
@@ -141,44 +132,4 @@ fn mend<'r, K: OrdKey<'r>, V: Persist>(tx: &mut Txn<'r>, child: Child<'r, K, V>,
         place = if mended == Mended::Merged { place.saturating_sub(1) } else { place + 1 };
     }
     again
-}
-
-/// Gives up all that is below a child, and the node itself.
-///
-/// # Safety
-/// Nothing will point to it.
-unsafe fn give_up<'r, K: OrdKey<'r>, V: Persist>(tx: &Txn<'r>, child: Child<'r, K, V>, height: usize) {
-    // SAFETY: by the caller's promise; keys were made by `from_query` for this map, which has shown nobody more than what they are
-    // looked up by. What is moved out is never read again.
-    unsafe {
-        match child {
-            Child::Leaf(leaf) => give_up_keys(tx, leaf),
-            Child::Inner(inner) if height > 0 => {
-                let head = inner.head(tx);
-                for place in 0..head.len() {
-                    if place > 0 {
-                        inner.item_at(tx, head, place).separator.take().give_up(tx);
-                    }
-                    give_up(tx, inner.child_at(tx, head, place), height - 1);
-                }
-            }
-            Child::Inner(_) | Child::None(_) => {}
-        }
-        child.free(tx);
-    }
-}
-
-/// Gives up the keys of a leaf.
-///
-/// # Safety
-/// As for [`give_up`].
-unsafe fn give_up_keys<'r, K: OrdKey<'r>, V: Persist>(tx: &Txn<'r>, leaf: P<'r, Leaf<K, V>>) {
-    if !K::POINTERS {
-        return;
-    }
-    let head = leaf.head(tx);
-    for place in 0..head.len() {
-        // SAFETY: by the caller's promise.
-        unsafe { std::ptr::from_ref(&leaf.item_at(tx, head, place).key).read().give_up(tx) };
-    }
 }

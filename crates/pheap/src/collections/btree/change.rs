@@ -1,7 +1,5 @@
 //! Changing a map.
 
-#![allow(unsafe_code)]
-
 use super::PBTreeMap;
 use super::entry::Entry;
 use super::grow;
@@ -31,12 +29,9 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
     pub fn insert(self, tx: &mut Txn<'r>, key: &K::Query, value: V) -> Result<Option<V>> {
         let wanted = Wanted::new::<K>(key);
         let mut path = Path::new();
-        let found = search::find(tx, tx[self].top, wanted, &mut path);
+        let found = search::find(tx, tx[self].top.child(), wanted, &mut path);
         if let Some(Found { leaf, place: Ok(place) }) = found {
-            let slot = leaf.head(tx).slot(place);
-            // SAFETY: in use.
-            let old = unsafe { leaf.value_mut(tx, slot) };
-            return Ok(Some(std::mem::replace(old, value)));
+            return Ok(Some(std::mem::replace(leaf.value_mut(tx, place), value)));
         }
         grow::insert(self, tx, found, &mut path, wanted, value)?;
         Ok(None)
@@ -53,11 +48,9 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
     /// The value of a key, to write, if it is there. O(log n).
     pub fn get_mut<'t>(self, tx: &'t mut Txn<'r>, key: &K::Query) -> Option<&'t mut V> {
         let wanted = Wanted::new::<K>(key);
-        let leaf = search::descend(tx, tx[self].top, wanted, |_, _| {})?;
-        let head = leaf.head(tx);
-        let slot = head.slot(search::in_leaf(tx, leaf, head, wanted).ok()?);
-        // SAFETY: in use.
-        Some(unsafe { leaf.value_mut(tx, slot) })
+        let leaf = search::descend(tx, tx[self].top.child(), wanted, |_, _| {})?;
+        let place = search::in_leaf(leaf.seen(tx), wanted).ok()?;
+        Some(leaf.value_mut(tx, place))
     }
 
     /// Removes a key, and returns its value. O(log n). Memory that the map had allocated for the key is freed when the transaction commits.
@@ -93,7 +86,7 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
         find: impl FnOnce(&Txn<'r>, Child<'r, K, V>, &mut Path<'r, K, V>) -> Option<Found<'r, K, V>>,
     ) -> Option<node::Entry<K, V>> {
         let mut path = Path::new();
-        let Found { leaf, place } = find(tx, tx[self].top, &mut path)?;
+        let Found { leaf, place } = find(tx, tx[self].top.child(), &mut path)?;
         Some(shrink::remove(self, tx, leaf, &mut path, place.ok()?))
     }
 

@@ -1,7 +1,5 @@
 //! A key's place in a map, which is there or not.
 
-#![allow(unsafe_code)]
-
 use super::PBTreeMap;
 use super::node::Leaf;
 use super::path::Path;
@@ -60,7 +58,7 @@ impl<'t, 'q, 'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> Entry<'t, 'q, 'r, K, V> 
     pub(super) fn new(map: P<'r, PBTreeMap<'r, K, V>>, tx: &'t mut Txn<'r>, key: &'q K::Query) -> Self {
         let wanted = Wanted::new::<K>(key);
         let mut path = Path::new();
-        match search::find(tx, tx[map].top, wanted, &mut path) {
+        match search::find(tx, tx[map].top.child(), wanted, &mut path) {
             Some(Found { leaf, place: Ok(place) }) => {
                 Entry::Occupied(OccupiedEntry { map, tx, leaf, path, place })
             }
@@ -74,27 +72,22 @@ entries!(OrdKey);
 impl<'t, 'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> OccupiedEntry<'t, 'r, K, V> {
     /// What the key is looked up by.
     pub fn key(&self) -> &K::Query {
-        let head = self.leaf.head(self.tx);
-        self.leaf.item_at(self.tx, head, self.place).key.query(self.tx)
+        self.leaf.seen(self.tx).query(self.place)
     }
 
     /// The value.
     pub fn get(&self) -> &V {
-        self.leaf.value_at(self.tx, self.leaf.head(self.tx), self.place)
+        self.leaf.seen(self.tx).value(self.place)
     }
 
     /// The value, to write.
     pub fn get_mut(&mut self) -> &mut V {
-        let slot = self.leaf.head(self.tx).slot(self.place);
-        // SAFETY: an entry that was found, and nothing has changed since.
-        unsafe { self.leaf.value_mut(self.tx, slot) }
+        self.leaf.value_mut(self.tx, self.place)
     }
 
     /// The value, to write, for as long as the transaction is borrowed.
     pub fn into_mut(self) -> &'t mut V {
-        let slot = self.leaf.head(self.tx).slot(self.place);
-        // SAFETY: as above.
-        unsafe { self.leaf.value_mut(self.tx, slot) }
+        self.leaf.value_mut(self.tx, self.place)
     }
 
     /// Replaces the value, and returns the old one.
@@ -127,9 +120,8 @@ impl<'t, 'q, 'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> VacantEntry<'t, 'q, 'r, 
     /// # Errors
     /// As for [`P::insert`](P#method.insert).
     pub fn insert(mut self, value: V) -> Result<&'t mut V> {
-        let (leaf, slot) = grow::insert(self.map, self.tx, self.found, &mut self.path, self.wanted, value)?;
-        // SAFETY: the slot of the new entry.
-        Ok(unsafe { leaf.value_mut(self.tx, slot) })
+        let (leaf, place) = grow::insert(self.map, self.tx, self.found, &mut self.path, self.wanted, value)?;
+        Ok(leaf.value_mut(self.tx, place))
     }
 }
 

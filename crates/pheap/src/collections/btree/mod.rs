@@ -2,7 +2,8 @@
 //!
 //! | file | |
 //! |---|---|
-//! | `node`, `head`, `branch` | nodes, what a search looks at, and what is particular about inner ones |
+//! | `node`, `head` | nodes, and what a search looks at |
+//! | `branch` | how they hang together |
 //! | `search`, `path` | finding a key |
 //! | `grow`, `shrink` | insertion and splits; removal and merges |
 //! | `change`, `entry`, `bulk` | the public operations |
@@ -31,7 +32,7 @@ use crate::Persist;
 use crate::api::view::View;
 use crate::heap::check::rule::{OwnType, Promise, Rule};
 use crate::ptr::P;
-use node::Child;
+use branch::Top;
 use search::Wanted;
 
 pub use entry::{Entry, OccupiedEntry, VacantEntry};
@@ -93,7 +94,7 @@ use range::Between;
 #[persist(own, id = "pheap::PBTreeMap", crate = "crate")]
 pub struct PBTreeMap<'r, K, V> {
     len: u64,
-    top: Child<'r, K, V>,
+    top: Top<'r, K, V>,
 }
 
 /// See [`own_types`](super::own_types).
@@ -103,13 +104,13 @@ pub(super) const OWN_TYPES: &[OwnType] = &[
     OwnType::of::<node::Entry<u8, u8>>(Promise::Key("key")),
     OwnType::of::<node::Branch<'static, u8, u8>>(Promise::Key("separator")),
     OwnType::of::<node::Leaf<u8, u8>>(Promise::Nothing),
-    OwnType::of::<Child<'static, u8, u8>>(Promise::Nothing),
+    OwnType::of::<node::Child<'static, u8, u8>>(Promise::Nothing),
     OwnType::of::<head::Head<8>>(Promise::Nothing),
     OwnType::of::<head::Order<8>>(Promise::Nothing),
     OwnType::of::<head::Scale>(Promise::Nothing),
 ];
 
-sized!(PBTreeMap<K, V> of "entries", "nodes", PBTreeMap { len: 0, top: Child::None(0) }, |map| map.len as usize);
+sized!(PBTreeMap<K, V> of "entries", "nodes", PBTreeMap { len: 0, top: Top::NONE }, |map| map.len as usize);
 
 /// Reading.
 impl<'r, K: OrdKey<'r>, V: Persist> PBTreeMap<'r, K, V> {
@@ -117,10 +118,8 @@ impl<'r, K: OrdKey<'r>, V: Persist> PBTreeMap<'r, K, V> {
     #[inline]
     pub fn get<'v>(&self, view: &'v View<'r>, key: &K::Query) -> Option<&'v V> {
         let wanted = Wanted::new::<K>(key);
-        let leaf = search::descend(view, self.top, wanted, |_, _| {})?;
-        let head = leaf.head(view);
-        let place = search::in_leaf(view, leaf, head, wanted).ok()?;
-        Some(leaf.value_at(view, head, place))
+        let leaf = search::descend(view, self.top.child(), wanted, |_, _| {})?.seen(view);
+        Some(leaf.value(search::in_leaf(leaf, wanted).ok()?))
     }
 
     /// The key, in its borrowed form, and its value. O(log n).
@@ -128,8 +127,9 @@ impl<'r, K: OrdKey<'r>, V: Persist> PBTreeMap<'r, K, V> {
     where
         K: 'v,
     {
-        let found = search::find(view, self.top, Wanted::new::<K>(key), &mut path::Path::new())?;
-        let entry = found.leaf.item_at(view, found.leaf.head(view), found.place.ok()?);
+        let wanted = Wanted::new::<K>(key);
+        let leaf = search::descend(view, self.top.child(), wanted, |_, _| {})?.seen(view);
+        let entry = leaf.item(search::in_leaf(leaf, wanted).ok()?);
         Some((entry.key.query(view), &entry.value))
     }
 
@@ -157,7 +157,7 @@ impl<'r, K: OrdKey<'r>, V: Persist> PBTreeMap<'r, K, V> {
 
     #[inline]
     fn entries<'v>(&self, view: &'v View<'r>) -> Entries<'v, 'r, K, V> {
-        Entries { between: Between::new(view, self.top, ..), left: self.len() }
+        Entries { between: Between::new(view, self.top.child(), ..), left: self.len() }
     }
 
     /// The entries in the order of their keys, from both ends.
@@ -182,7 +182,7 @@ impl<'r, K: OrdKey<'r>, V: Persist> PBTreeMap<'r, K, V> {
     /// If the range ends before it starts, or starts and ends at a key that both exclude.
     #[track_caller]
     pub fn range<'v>(&self, view: &'v View<'r>, range: impl KeyRange<K::Query>) -> Range<'v, 'r, K, V> {
-        Range(Between::new(view, self.top, range))
+        Range(Between::new(view, self.top.child(), range))
     }
 }
 

@@ -1,10 +1,13 @@
-//! A node: items that stay in the slots that they were written to, and their order.
+//! The nodes of a tree: items that stay in the slots that they were written to, and their order.
 //!
 //! What must hold of a tree, whatever the order of its keys:
 //! * Of a node, `len` is at most `N`, and the `slots` of its order are a permutation of `0..N`: those of the items first, as they are sorted.
 //! * A slot in use has a value. One that is not in use is zero, if there can be pointers in it; so is what is near the head.
 //! * Each branch of an inner node leads to one child: a leaf, near the head, or an inner node. All but the first branch have a separator.
 //! * All leaves are equally deep, and no node has two parents.
+//!
+//! Only this file writes nodes; what needs to know how they hang together is in `branch`. Pointers to nodes are found in nodes, in the `Top` of a map, and
+//! while a transaction is busy with them.
 //!
 //! And for finding things: the codes are those of the keys, [`LEAST`] for a first child, and [`FREE`] in slots that are not in use; a separator is
 //! greater than all keys before it, and not greater than those below its child. Leaves without entries are found, but only after a panic.
@@ -26,6 +29,9 @@ use crate::units::LINE;
 /// Entries of a leaf, and branches of an inner node. Few for the tests of this crate's inside.
 pub(super) const LEAF: usize = if cfg!(test) { 8 } else { 32 };
 pub(super) const INNER: usize = if cfg!(test) { 8 } else { 64 };
+
+/// No tree that fits into memory is higher.
+pub(super) const MAX_HEIGHT: usize = 16;
 
 /// A node, for items `T`, and what is to be near the head of each.
 #[derive(Persist)]
@@ -113,19 +119,126 @@ pub(crate) trait Near: Persist + Copy + Default {}
 impl Near for () {}
 impl<'r, K: Persist, V: Persist> Near for Option<P<'r, Leaf<K, V>>> {}
 
-/// The nodes of a tree, by their pointers, which never leave it.
-impl<'r, T: Persist, X: Near, const N: usize> P<'r, Node<T, X, N>> {
-    /// A new node without items. Until something points to it, it is written where it is.
-    pub(super) fn new_node(tx: &Txn<'r>) -> Result<Self> {
+/// A node that this transaction has made, and that nothing in the heap points to. It is written where it is.
+pub(super) struct New<'r, N>(P<'r, N>);
+
+impl<'r, N> New<'r, N> {
+    pub(super) fn node(&self) -> P<'r, N> {
+        self.0
+    }
+}
+
+impl<'r, T: Persist, X: Near, const N: usize> New<'r, Node<T, X, N>> {
+    /// Without items.
+    pub(super) fn alloc(tx: &Txn<'r>) -> Result<Self> {
         let (node, place) = tx.alloc_uninit::<Node<T, X, N>>()?;
         // SAFETY: a new object, of this size.
         unsafe {
             place.cast::<u8>().write_bytes(0, size_of::<Node<T, X, N>>());
             (&raw mut (*place).head).write(Head::EMPTY);
         }
-        Ok(node)
+        Ok(New(node))
+    }
+}
+
+/// A node as a view sees it. While the view is borrowed nobody changes it.
+pub(super) struct Seen<'v, 'r, T, X, const N: usize> {
+    view: &'v View<'r>,
+    node: P<'r, Node<T, X, N>>,
+    head: &'v Head<N>,
+}
+
+copied! { [T, X, const N: usize] Seen<'_, '_, T, X, N>; }
+
+pub(super) type SeenLeaf<'v, 'r, K, V> = Seen<'v, 'r, Entry<K, V>, (), LEAF>;
+pub(super) type SeenInner<'v, 'r, K, V> = Seen<'v, 'r, Branch<'r, K, V>, Option<P<'r, Leaf<K, V>>>, INNER>;
+
+impl<'v, 'r, T: Persist, X: Near, const N: usize> Seen<'v, 'r, T, X, N> {
+    #[inline(always)]
+    pub(super) fn head(self) -> &'v Head<N> {
+        self.head
     }
 
+    #[inline(always)]
+    pub(super) fn len(self) -> usize {
+        self.head.len()
+    }
+
+    #[inline(always)]
+    fn slot(self, place: usize) -> usize {
+        assert!(place < self.head.len());
+        self.head.slot(place)
+    }
+
+    /// The item at `place`.
+    #[inline(always)]
+    pub(super) fn item(self, place: usize) -> &'v T {
+        // SAFETY: the slot of an item has a value, and nobody changes it while the view is borrowed.
+        unsafe { buffer::read(self.view, self.node.slot_ptr(self.slot(place))).value() }
+    }
+
+    /// What is near the head of the item at `place`.
+    #[inline(always)]
+    pub(super) fn near(self, place: usize) -> X {
+        let near = self.node.near_ptr(self.head.slot(place));
+        // Whoever writes it writes the head as well: if there is no copy of that, there is none of this.
+        let in_place = std::ptr::eq(self.head, self.node.head_ptr());
+        // SAFETY: a part of a live node; where it is, if no copy was made.
+        unsafe { if in_place { *near } else { *buffer::read(self.view, near) } }
+    }
+
+    /// Starts to load the slot that the next item takes.
+    #[inline(always)]
+    pub(super) fn prefetch_free(self) {
+        if !self.head.is_full() {
+            cpu::prefetch(self.node.slot_ptr(self.head.slot(self.len())).cast());
+        }
+    }
+}
+
+impl<'v, 'r, K: OrdKey<'r>, V: Persist> SeenLeaf<'v, 'r, K, V> {
+    /// What the key of the entry at `place` is looked up by.
+    #[inline(always)]
+    pub(super) fn query(self, place: usize) -> &'v K::Query
+    where
+        V: 'v,
+        K: 'v,
+    {
+        self.item(place).key.query(self.view)
+    }
+
+    /// The value of the entry at `place`.
+    #[inline(always)]
+    pub(super) fn value(self, place: usize) -> &'v V {
+        let entry = self.node.slot_ptr(self.slot(place)).cast::<Entry<K, V>>();
+        // SAFETY: a part of an entry, for the slot of an item has a value, and nobody changes it while the view is borrowed.
+        unsafe { buffer::read(self.view, &raw mut (*entry).value) }
+    }
+}
+
+impl<'v, 'r, K: Persist, V: Persist> SeenInner<'v, 'r, K, V> {
+    /// The child at `place`.
+    #[inline(always)]
+    pub(super) fn child(self, place: usize) -> Child<'r, K, V> {
+        Child::of(self.near(place), || self.item(place).inner)
+    }
+
+    /// The prefix of the separator at `place`, and what the key is looked up by. The first child has none.
+    #[inline(always)]
+    pub(super) fn separator(self, place: usize) -> (u64, impl FnOnce() -> &'v K::Query)
+    where
+        K: OrdKey<'r> + 'v,
+        V: 'v,
+    {
+        assert!(place > 0);
+        let branch = self.item(place);
+        // SAFETY: all but the first branch have a separator.
+        (branch.prefix, move || unsafe { branch.separator.value() }.query(self.view))
+    }
+}
+
+/// The nodes of a tree, by their pointers.
+impl<'r, T: Persist, X: Near, const N: usize> P<'r, Node<T, X, N>> {
     #[inline(always)]
     fn head_ptr(self) -> *mut Head<N> {
         // SAFETY: a part of a live object.
@@ -156,9 +269,14 @@ impl<'r, T: Persist, X: Near, const N: usize> P<'r, Node<T, X, N>> {
     }
 
     #[inline(always)]
-    pub(super) fn head<'v>(self, view: &'v View<'r>) -> &'v Head<N> {
+    pub(super) fn seen<'v>(self, view: &'v View<'r>) -> Seen<'v, 'r, T, X, N> {
         // SAFETY: a part of a live node.
-        unsafe { buffer::read(view, self.head_ptr()) }
+        Seen { view, node: self, head: unsafe { buffer::read(view, self.head_ptr()) } }
+    }
+
+    #[inline(always)]
+    fn head<'v>(self, view: &'v View<'r>) -> &'v Head<N> {
+        self.seen(view).head
     }
 
     #[inline(always)]
@@ -166,49 +284,14 @@ impl<'r, T: Persist, X: Near, const N: usize> P<'r, Node<T, X, N>> {
         self.head(view).len()
     }
 
-    /// The item in a slot.
+    /// The item at `place`, to write. All of it, for the write set.
     ///
     /// # Safety
-    /// The slot is in use.
+    /// When the caller is done, the branches of an inner node have separators as their places say: all but the first.
     #[inline(always)]
-    pub(super) unsafe fn item<'v>(self, view: &'v View<'r>, slot: usize) -> &'v T {
-        // SAFETY: a part of a live node; there is a value, by the caller's promise.
-        unsafe { buffer::read(view, self.slot_ptr(slot)).value() }
-    }
-
-    /// The item at `place`.
-    #[inline(always)]
-    pub(super) fn item_at<'v>(self, view: &'v View<'r>, head: &Head<N>, place: usize) -> &'v T {
-        debug_assert!(place < head.len());
-        // SAFETY: in use, since `place` is less than the length.
-        unsafe { self.item(view, head.slot(place)) }
-    }
-
-    /// What is near the head of the item at `place`.
-    #[inline(always)]
-    pub(super) fn near_at(self, view: &View<'r>, head: &Head<N>, place: usize) -> X {
-        let near = self.near_ptr(head.slot(place));
-        // Whoever writes it writes the head as well: if there is no copy of that, there is none of this.
-        let in_place = std::ptr::eq(head, self.head_ptr());
-        // SAFETY: a part of a live node; where it is, if no copy was made.
-        unsafe { if in_place { *near } else { *buffer::read(view, near) } }
-    }
-
-    /// Starts to load the slot that the next item takes.
-    #[inline(always)]
-    pub(super) fn prefetch_free(self, head: &Head<N>) {
-        if !head.is_full() {
-            cpu::prefetch(self.slot_ptr(head.slot(head.len())).cast());
-        }
-    }
-
-    /// The item in a slot, to write.
-    ///
-    /// # Safety
-    /// The slot is in use.
-    #[inline(always)]
-    pub(super) unsafe fn item_mut<'t>(self, tx: &'t mut Txn<'r>, slot: usize) -> &'t mut T {
-        // SAFETY: a part of a live node; there is a value, by the caller's promise.
+    pub(super) unsafe fn item_mut<'t>(self, tx: &'t mut Txn<'r>, place: usize) -> &'t mut T {
+        let slot = self.seen(tx).slot(place);
+        // SAFETY: the slot of an item has a value.
         unsafe { buffer::write(tx, self.slot_ptr(slot)).value_mut() }
     }
 
@@ -222,11 +305,13 @@ impl<'r, T: Persist, X: Near, const N: usize> P<'r, Node<T, X, N>> {
     }
 
     /// Moves the item at `place` out.
+    ///
+    /// # Safety
+    /// When the caller is done, the branches of an inner node have separators as their places say: all but the first.
     #[inline]
-    pub(super) fn remove_item(self, tx: &mut Txn<'r>, place: usize) -> (X, T) {
-        let head = self.head(tx);
-        debug_assert!(place < head.len());
-        let (slot, near) = (head.slot(place), self.near_at(tx, head, place));
+    pub(super) unsafe fn remove_item(self, tx: &mut Txn<'r>, place: usize) -> (X, T) {
+        let seen = self.seen(tx);
+        let (slot, near) = (seen.slot(place), seen.near(place));
         // SAFETY: parts of a live node; the slot is in use until now, and not afterwards.
         unsafe {
             let item = buffer::read(tx, self.slot_ptr(slot)).take();
@@ -275,12 +360,16 @@ impl<'r, T: Persist, X: Near, const N: usize> P<'r, Node<T, X, N>> {
 
 /// What needs to know how items are ordered.
 impl<'r, T: Item<'r>, X: Near, const N: usize> P<'r, Node<T, X, N>> {
-    /// Puts an item in at `place`. The node is not full. Returns its slot.
+    /// Puts an item in at `place`. The node is not full.
+    ///
+    /// # Safety
+    /// When the caller is done, the branches of an inner node have separators as their places say: all but the first.
     #[inline]
-    pub(super) fn insert_item(self, tx: &mut Txn<'r>, place: usize, prefix: u64, near: X, item: T) -> usize {
-        let head = self.head(tx);
+    pub(super) unsafe fn insert_item(self, tx: &mut Txn<'r>, place: usize, prefix: u64, near: X, item: T) {
+        let (seen, head) = (self.seen(tx), self.head(tx));
+        assert!(place <= head.len() && !head.is_full());
         let code = if place < T::FIRST { LEAST } else { head.code(prefix) };
-        let prefix_at = |place| self.item_at(tx, head, place).prefix(tx);
+        let prefix_at = |place| seen.item(place).prefix(tx);
         if let Some(scale) = head.better_scale(T::FIRST, place, prefix, code, prefix_at) {
             self.set_scale(tx, scale);
             return self.insert_coded(tx, place, scale.code(prefix), near, item);
@@ -289,7 +378,7 @@ impl<'r, T: Item<'r>, X: Near, const N: usize> P<'r, Node<T, X, N>> {
     }
 
     #[inline(always)]
-    fn insert_coded(self, tx: &mut Txn<'r>, place: usize, code: i16, near: X, item: T) -> usize {
+    fn insert_coded(self, tx: &mut Txn<'r>, place: usize, code: i16, near: X, item: T) {
         let head = self.head(tx);
         let slot = head.slot(head.len());
         // SAFETY: parts of a live node.
@@ -309,7 +398,6 @@ impl<'r, T: Item<'r>, X: Near, const N: usize> P<'r, Node<T, X, N>> {
             }
             buffer::write(tx, self.slot_ptr(slot)).put(item);
         }
-        slot
     }
 
     #[cold]
@@ -327,8 +415,10 @@ impl<'r, T: Item<'r>, X: Near, const N: usize> P<'r, Node<T, X, N>> {
     /// (Leaves keep their scale, so that no key is looked at.)
     ///
     /// # Safety
-    /// The new node was made by this transaction, nothing points to it, and it has no items.
-    pub(super) unsafe fn split_off(self, tx: &mut Txn<'r>, place: usize, new: Self) {
+    /// When the caller is done, the branches of an inner node have separators as their places say: all but the first.
+    pub(super) unsafe fn split_items(self, tx: &mut Txn<'r>, place: usize, new: &New<'r, Node<T, X, N>>) {
+        let new = new.0;
+        assert!(new.count(tx) == 0);
         let (mut head, mut new_head) = (*self.head(tx), Head::EMPTY);
         let old = head;
         head.split_off(place, &mut new_head);
@@ -339,13 +429,12 @@ impl<'r, T: Item<'r>, X: Near, const N: usize> P<'r, Node<T, X, N>> {
             head.fit(T::FIRST, &prefixes);
             new_head.fit(T::FIRST, &new_prefixes);
         }
-        // SAFETY: parts of live nodes, of which nobody knows the new one: it is written where it is. The values move, bytes and all; the heads say
+        // SAFETY: parts of live nodes, of which nobody knows the new one: it is written where it is. The values move; the heads say
         // so, and nothing in between can panic.
         unsafe {
             for (to, from) in (place..old.len()).map(|place| old.slot(place)).enumerate() {
-                let (near, item) = (tx.place_of(self.near_ptr(from)), tx.place_of(self.slot_ptr(from)));
-                new.near_ptr(to).copy_from_nonoverlapping(near, 1);
-                new.slot_ptr(to).copy_from_nonoverlapping(item, 1);
+                new.near_ptr(to).copy_from_nonoverlapping(tx.place_of(self.near_ptr(from)), 1);
+                buffer::move_to_new(tx, self.slot_ptr(from), new.slot_ptr(to));
             }
             new.head_ptr().write(new_head);
             if place < old.len() {
@@ -359,14 +448,26 @@ impl<'r, T: Item<'r>, X: Near, const N: usize> P<'r, Node<T, X, N>> {
     fn prefixes(self, view: &View<'r>, head: &Head<N>) -> [u64; N] {
         let mut prefixes = [0; N];
         for place in 0..head.len() {
-            prefixes[head.slot(place)] = self.item_at(view, head, place).prefix(view);
+            prefixes[head.slot(place)] = self.seen(view).item(place).prefix(view);
         }
         prefixes
     }
 
     /// Moves `count` items from `place` on to `to_place` of another node, which has room for them. They have keys.
-    pub(super) fn move_items(self, tx: &mut Txn<'r>, place: usize, count: usize, to: Self, to_place: usize) {
+    ///
+    /// # Safety
+    /// When the caller is done, the branches of an inner node have separators as their places say: all but the first.
+    pub(super) unsafe fn move_items(
+        self,
+        tx: &mut Txn<'r>,
+        place: usize,
+        count: usize,
+        to: Self,
+        to_place: usize,
+    ) {
         let (mut from_head, mut to_head) = (*self.head(tx), *to.head(tx));
+        assert!(self != to && place + count <= from_head.len() && to_place <= to_head.len());
+        assert!(to_head.len() + count <= N);
         // The user's code comes first: should it panic, nothing has moved.
         let (prefixes, mut to_prefixes) = (self.prefixes(tx, &from_head), to.prefixes(tx, &to_head));
         let mut moves = [(0, 0); N];
@@ -396,9 +497,37 @@ impl<'r, T: Item<'r>, X: Near, const N: usize> P<'r, Node<T, X, N>> {
             *buffer::write(tx, to.head_ptr()) = to_head;
         }
     }
+
+    /// Moves items between neighbours, so that they have as many.
+    ///
+    /// # Safety
+    /// When the caller is done, the branches of an inner node have separators as their places say: all but the first.
+    pub(super) unsafe fn even_items(self, tx: &mut Txn<'r>, right: Self) {
+        let (l, r) = (self.count(tx), right.count(tx));
+        // SAFETY: the caller sees to the separators of both nodes.
+        unsafe {
+            if l < r {
+                right.move_items(tx, 0, (r - l) / 2, self, l);
+            } else {
+                let count = (l - r) / 2;
+                self.move_items(tx, l - count, count, right, 0);
+            }
+        }
+    }
 }
 
 impl<'r, K: Persist, V: Persist> Child<'r, K, V> {
+    #[inline(always)]
+    pub(super) fn of(
+        leaf: Option<P<'r, Leaf<K, V>>>,
+        inner: impl FnOnce() -> Option<P<'r, Inner<'r, K, V>>>,
+    ) -> Child<'r, K, V> {
+        match leaf {
+            Some(leaf) => Child::Leaf(leaf),
+            None => inner().map_or(Child::None(0), Child::Inner),
+        }
+    }
+
     #[inline(always)]
     pub(super) fn prefetch(self) {
         match self {
@@ -418,23 +547,40 @@ impl<'r, K: Persist, V: Persist> Child<'r, K, V> {
     }
 }
 
-impl<'r, K: Persist, V: Persist> P<'r, Leaf<K, V>> {
-    /// The value of the entry at `place`.
+impl<'r, K: OrdKey<'r>, V: Persist> P<'r, Leaf<K, V>> {
+    /// The value of the entry at `place`, to write.
     #[inline(always)]
-    pub(super) fn value_at<'v>(self, view: &'v View<'r>, head: &Head<LEAF>, place: usize) -> &'v V {
-        debug_assert!(place < head.len());
-        let entry = self.slot_ptr(head.slot(place)).cast::<Entry<K, V>>();
-        // SAFETY: a part of a live node, in a slot that is in use, since `place` is less than the length.
-        unsafe { buffer::read(view, &raw mut (*entry).value) }
+    pub(super) fn value_mut<'t>(self, tx: &'t mut Txn<'r>, place: usize) -> &'t mut V {
+        // SAFETY: an entry of a leaf, which has no separators.
+        &mut unsafe { self.item_mut(tx, place) }.value
     }
 
-    /// The value of the entry in a slot, to write. (All of the entry, for the write set.)
-    ///
-    /// # Safety
-    /// The slot is in use.
-    #[inline(always)]
-    pub(super) unsafe fn value_mut<'t>(self, tx: &'t mut Txn<'r>, slot: usize) -> &'t mut V {
-        // SAFETY: a part of a live node; there is a value, by the caller's promise; `&mut` keeps all other access away.
-        unsafe { &mut (*tx.writable(self.slot_ptr(slot)).cast::<Entry<K, V>>()).value }
+    /// What the key of the entry at `place` is looked up by, and its value, to write.
+    pub(super) fn entry_mut<'t>(self, tx: &'t mut Txn<'r>, place: usize) -> (&'t K::Query, &'t mut V) {
+        let query: *const K::Query = self.seen(tx).query(place);
+        let value = self.value_mut(tx, place);
+        // SAFETY: the query is apart from the value, as `MapKey` promises. Nobody writes the key, neither here nor where the entry was before it was copied, and
+        // a reference to it stays good while a transaction goes from copies to the undo log.
+        (unsafe { &*query }, value)
+    }
+
+    /// Adds an entry at `place` of a leaf that is not full.
+    #[inline]
+    pub(super) fn insert_entry(self, tx: &mut Txn<'r>, place: usize, prefix: u64, entry: Entry<K, V>) {
+        // SAFETY: an entry of a leaf, which has no separators.
+        unsafe { self.insert_item(tx, place, prefix, (), entry) };
+    }
+
+    /// Moves the entry at `place` out.
+    #[inline]
+    pub(super) fn remove_entry(self, tx: &mut Txn<'r>, place: usize) -> Entry<K, V> {
+        // SAFETY: an entry of a leaf, which has no separators.
+        unsafe { self.remove_item(tx, place) }.1
+    }
+
+    /// Moves the entries from `place` on to a new leaf.
+    pub(super) fn split_off(self, tx: &mut Txn<'r>, place: usize, new: &New<'r, Leaf<K, V>>) {
+        // SAFETY: entries of a leaf, which has no separators.
+        unsafe { self.split_items(tx, place, new) };
     }
 }

@@ -1,13 +1,10 @@
 //! The way from the top of a tree to a leaf.
 
-use super::node::Inner;
+use super::node::{Inner, MAX_HEIGHT};
 use crate::api::view::View;
 use crate::collections::common::copied;
 use crate::layout::Persist;
 use crate::ptr::P;
-
-/// No tree that fits into memory is higher.
-pub(super) const MAX_HEIGHT: usize = 16;
 
 /// Inner nodes from the top down, and which child of each is next.
 pub(super) struct Path<'r, K, V> {

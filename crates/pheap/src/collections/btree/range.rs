@@ -1,16 +1,13 @@
 //! The entries between two keys.
 
-#![allow(unsafe_code)]
-
 use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
-use super::node::{Child, Entry, Leaf};
+use super::node::{Child, Entry, Leaf, MAX_HEIGHT};
 use super::path::Path;
 use super::search;
 use super::search::{Found, Wanted};
 use crate::api::view::View;
-use crate::collections::btree::path::MAX_HEIGHT;
 use crate::collections::common::iterators;
 use crate::collections::key::OrdKey;
 use crate::layout::Persist;
@@ -27,62 +24,36 @@ pub trait KeyRange<Q: ?Sized> {
     fn end(&self) -> Bound<&Q>;
 }
 
+/// Types of ranges, and how to get at their ends.
 macro_rules! ranges {
-    ($($range:ident),*) => {$(
-        impl<Q> KeyRange<Q> for $range<Q> {
-            fn start(&self) -> Bound<&Q> {
-                self.start_bound()
+    ($([$($param:tt)*] $range:ty, $query:ty, |$this:ident| $start:expr, $end:expr;)*) => {$(
+        impl<$($param)*> KeyRange<$query> for $range {
+            fn start(&self) -> Bound<&$query> {
+                let $this = self;
+                $start
             }
 
-            fn end(&self) -> Bound<&Q> {
-                self.end_bound()
-            }
-        }
-
-        impl<Q: ?Sized> KeyRange<Q> for $range<&Q> {
-            fn start(&self) -> Bound<&Q> {
-                RangeBounds::<&Q>::start_bound(self).map(|key| &**key)
-            }
-
-            fn end(&self) -> Bound<&Q> {
-                RangeBounds::<&Q>::end_bound(self).map(|key| &**key)
+            fn end(&self) -> Bound<&$query> {
+                let $this = self;
+                $end
             }
         }
     )*};
+    ($($range:ident),*) => {
+        ranges! {$(
+            [Q] $range<Q>, Q, |range| range.start_bound(), range.end_bound();
+            [Q: ?Sized] $range<&Q>, Q, |range| RangeBounds::<&Q>::start_bound(range).map(|key| &**key), RangeBounds::<&Q>::end_bound(range).map(|key| &**key);
+        )*}
+    };
 }
 
 type Exclusive<Q> = std::ops::Range<Q>;
 
 ranges!(Exclusive, RangeInclusive, RangeFrom, RangeTo, RangeToInclusive);
-
-impl<Q: ?Sized> KeyRange<Q> for RangeFull {
-    fn start(&self) -> Bound<&Q> {
-        Bound::Unbounded
-    }
-
-    fn end(&self) -> Bound<&Q> {
-        Bound::Unbounded
-    }
-}
-
-impl<Q> KeyRange<Q> for (Bound<Q>, Bound<Q>) {
-    fn start(&self) -> Bound<&Q> {
-        self.0.as_ref()
-    }
-
-    fn end(&self) -> Bound<&Q> {
-        self.1.as_ref()
-    }
-}
-
-impl<Q: ?Sized> KeyRange<Q> for (Bound<&Q>, Bound<&Q>) {
-    fn start(&self) -> Bound<&Q> {
-        self.0
-    }
-
-    fn end(&self) -> Bound<&Q> {
-        self.1
-    }
+ranges! {
+    [Q: ?Sized] RangeFull, Q, |_range| Bound::Unbounded, Bound::Unbounded;
+    [Q] (Bound<Q>, Bound<Q>), Q, |range| range.0.as_ref(), range.1.as_ref();
+    [Q: ?Sized] (Bound<&Q>, Bound<&Q>), Q, |range| range.0, range.1;
 }
 
 /// A place between two entries: in front of one of a leaf, or behind all.
@@ -109,10 +80,10 @@ impl<'r, K: Persist, V: Persist> Position<'r, K, V> {
         for _ in 0..MAX_HEIGHT {
             match child {
                 Child::Inner(inner) => {
-                    let head = inner.head(view);
-                    let place = if last { head.len().max(1) - 1 } else { 0 };
+                    let seen = inner.seen(view);
+                    let place = if last { seen.len().max(1) - 1 } else { 0 };
                     path.push(inner, place);
-                    child = inner.child_at(view, head, place);
+                    child = seen.child(place);
                 }
                 Child::Leaf(leaf) => {
                     let place = if last { leaf.count(view) } else { 0 };
@@ -158,12 +129,11 @@ impl<'r, K: Persist, V: Persist> Position<'r, K, V> {
     fn neighbour(&self, view: &View<'r>, back: bool) -> Self {
         let mut path = self.path;
         while let Some((inner, place)) = path.pop() {
-            let head = inner.head(view);
+            let seen = inner.seen(view);
             let place = if back { place.wrapping_sub(1) } else { place + 1 };
-            if place < head.len() {
-                let child = inner.child_at(view, head, place);
+            if place < seen.len() {
                 path.push(inner, place);
-                return Position::at_end_of(view, path, child, back);
+                return Position::at_end_of(view, path, seen.child(place), back);
             }
         }
         Position::behind_all()
@@ -240,20 +210,18 @@ impl<'r, K: OrdKey<'r>, V: Persist> Span<'r, K, V> {
         Position { leaf: Some(leaf), place, path }.forward(view)
     }
 
-    /// The next entry: its leaf, and its slot.
+    /// The next entry: its leaf, and its place.
     #[inline(always)]
     pub(super) fn next(&mut self, view: &View<'r>) -> Option<(P<'r, Leaf<K, V>>, usize)> {
         if self.front.is(&self.back) {
             return None;
         }
-        let leaf = self.front.leaf?;
-        let head = leaf.head(view);
-        let slot = head.slot(self.front.place);
+        let (leaf, place) = (self.front.leaf?, self.front.place);
         self.front.place += 1;
-        if self.front.place >= head.len() {
+        if self.front.place >= leaf.count(view) {
             self.front = self.front.neighbour(view, false).forward(view);
         }
-        Some((leaf, slot))
+        Some((leaf, place))
     }
 
     /// The last entry.
@@ -271,7 +239,7 @@ impl<'r, K: OrdKey<'r>, V: Persist> Span<'r, K, V> {
         }
         let leaf = self.back.leaf?;
         self.back.place -= 1;
-        Some((leaf, leaf.head(view).slot(self.back.place)))
+        Some((leaf, self.back.place))
     }
 }
 
@@ -307,17 +275,15 @@ impl<'v, 'r, K: OrdKey<'r>, V: Persist> Iterator for Between<'v, 'r, K, V> {
 
     #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
-        let (leaf, slot) = self.span.next(self.view)?;
-        // SAFETY: a slot that is in use; while the view is borrowed nothing is written.
-        Some((self.view, unsafe { leaf.item(self.view, slot) }))
+        let (leaf, place) = self.span.next(self.view)?;
+        Some((self.view, leaf.seen(self.view).item(place)))
     }
 }
 
 impl<'r, K: OrdKey<'r>, V: Persist> DoubleEndedIterator for Between<'_, 'r, K, V> {
     #[inline(always)]
     fn next_back(&mut self) -> Option<Self::Item> {
-        let (leaf, slot) = self.span.next_back(self.view)?;
-        // SAFETY: a slot that is in use; while the view is borrowed nothing is written.
-        Some((self.view, unsafe { leaf.item(self.view, slot) }))
+        let (leaf, place) = self.span.next_back(self.view)?;
+        Some((self.view, leaf.seen(self.view).item(place)))
     }
 }

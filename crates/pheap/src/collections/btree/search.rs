@@ -1,12 +1,9 @@
 //! Finding the place of a key.
 
-#![allow(unsafe_code)]
-
 use std::cmp::Ordering;
 
 use super::head::Head;
-use super::node::{Child, INNER, Inner, LEAF, Leaf};
-use super::path::MAX_HEIGHT;
+use super::node::{Child, Inner, Leaf, MAX_HEIGHT, SeenInner, SeenLeaf};
 use super::path::Path;
 use crate::api::view::View;
 use crate::collections::common::copied;
@@ -48,18 +45,17 @@ impl<'q, Q: ?Sized + Ord> Wanted<'q, Q> {
 /// The place of a key in a leaf: `Ok` if it is there, else the place where it would be.
 #[inline(always)]
 pub(super) fn in_leaf<'r, K: OrdKey<'r>, V: Persist>(
-    view: &View<'r>,
-    leaf: P<'r, Leaf<K, V>>,
-    head: &Head<LEAF>,
+    leaf: SeenLeaf<'_, 'r, K, V>,
     wanted: Wanted<'_, K::Query>,
 ) -> Result<usize, usize> {
+    let head = leaf.head();
     let code = head.code(wanted.prefix);
     let place = head.less(code);
     if place == head.len() || head.code_at(place) != code {
         return Err(place);
     }
     among_equals(head, code, place, |place| {
-        let query = leaf.item_at(view, head, place).key.query(view);
+        let query = leaf.query(place);
         wanted.compare::<K>(K::prefix(query), || query)
     })
 }
@@ -67,11 +63,10 @@ pub(super) fn in_leaf<'r, K: OrdKey<'r>, V: Persist>(
 /// The place of the child of an inner node that a key is below.
 #[inline(always)]
 pub(super) fn in_inner<'r, K: OrdKey<'r>, V: Persist>(
-    view: &View<'r>,
-    inner: P<'r, Inner<'r, K, V>>,
-    head: &Head<INNER>,
+    inner: SeenInner<'_, 'r, K, V>,
     wanted: Wanted<'_, K::Query>,
 ) -> usize {
+    let head = inner.head();
     let code = head.code(wanted.prefix);
     // The first child is there for all keys that are less than the separators.
     let place = head.less(code).max(1);
@@ -79,9 +74,8 @@ pub(super) fn in_inner<'r, K: OrdKey<'r>, V: Persist>(
         return place - 1;
     }
     let found = among_equals(head, code, place, |place| {
-        let branch = inner.item_at(view, head, place);
-        // SAFETY: all but the first branch have a separator.
-        wanted.compare::<K>(branch.prefix, || unsafe { branch.separator.value() }.query(view))
+        let (prefix, query) = inner.separator(place);
+        wanted.compare::<K>(prefix, query)
     });
     found.unwrap_or_else(|place| place - 1)
 }
@@ -132,10 +126,10 @@ pub(super) fn descend<'v, 'r, K: OrdKey<'r>, V: Persist>(
     for _ in 0..MAX_HEIGHT {
         match child {
             Child::Inner(inner) => {
-                let head = inner.head(view);
-                let place = in_inner(view, inner, head, wanted);
+                let seen = inner.seen(view);
+                let place = in_inner(seen, wanted);
                 step(inner, place);
-                child = inner.child_at(view, head, place);
+                child = seen.child(place);
                 child.prefetch();
             }
             Child::Leaf(leaf) => return Some(leaf),
@@ -162,8 +156,8 @@ pub(super) fn find<'r, K: OrdKey<'r>, V: Persist>(
     path: &mut Path<'r, K, V>,
 ) -> Option<Found<'r, K, V>> {
     let leaf = descend(view, top, wanted, |inner, place| path.push(inner, place))?;
-    let head = leaf.head(view);
-    leaf.prefetch_free(head);
-    let place = in_leaf(view, leaf, head, wanted);
+    let seen = leaf.seen(view);
+    seen.prefetch_free();
+    let place = in_leaf(seen, wanted);
     Some(Found { leaf, place })
 }

@@ -1,7 +1,5 @@
 //! The inside of trees, with small nodes.
 
-#![allow(unsafe_code)]
-
 use std::cell::Cell;
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -9,11 +7,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use super::PBTreeMap;
 use super::head::{FREE, LEAST};
-use super::node::{Child, INNER, LEAF};
+use super::node::{Child, INNER, LEAF, MAX_HEIGHT};
 use crate::api::tx::Txn;
 use crate::api::view::View;
-use crate::collections::btree::path::MAX_HEIGHT;
-use crate::collections::key::{MapKey, OrdKey};
+use crate::collections::key::{MapKey, OrdKey, key_by_itself};
 use crate::error::Result;
 use crate::layout::Persist;
 use crate::ptr::P;
@@ -38,8 +35,8 @@ fn look_at<'r, K: OrdKey<'r>, V: Persist>(
 ) -> Seen {
     let mut seen = Seen::default();
     let map = &view[map];
-    if !matches!(map.top, Child::None(_)) {
-        seen.height = below(view, map.top, in_order, true, MAX_HEIGHT, &mut seen).0;
+    if !matches!(map.top.child(), Child::None(_)) {
+        seen.height = below(view, map.top.child(), in_order, true, MAX_HEIGHT, &mut seen).0;
     }
     assert_eq!(seen.entries, map.len());
     assert_eq!(map.iter(view).count(), map.len());
@@ -67,11 +64,11 @@ fn below<'v, 'r, K: OrdKey<'r> + 'v, V: Persist + 'v>(
     assert!(most > 0, "too high");
     match child {
         Child::Leaf(leaf) => {
-            let head = leaf.head(view);
+            let (leaf, head) = (leaf.seen(view), leaf.seen(view).head());
             look_at_head(&(0..LEAF).map(|i| head.slot(i)).collect::<Vec<_>>(), head.len());
             for place in 0..LEAF {
                 let code = match place < head.len() {
-                    true => head.code(K::prefix(leaf.item_at(view, head, place).key.query(view))),
+                    true => head.code(K::prefix(leaf.query(place))),
                     false => FREE,
                 };
                 assert!(!in_order || head.code_at(place) == code);
@@ -79,11 +76,11 @@ fn below<'v, 'r, K: OrdKey<'r> + 'v, V: Persist + 'v>(
             seen.entries += head.len();
             seen.leaves += 1;
             seen.thin += usize::from(!last && head.len() < LEAF / 3);
-            let key = |place| leaf.item_at(view, head, place).key.query(view);
+            let key = |place| leaf.query(place);
             (1, (head.len() > 0).then(|| (key(0), key(head.len() - 1))))
         }
         Child::Inner(inner) => {
-            let head = inner.head(view);
+            let (inner, head) = (inner.seen(view), inner.seen(view).head());
             look_at_head(&(0..INNER).map(|i| head.slot(i)).collect::<Vec<_>>(), head.len());
             seen.inner += 1;
             seen.thin += usize::from(!last && head.len() < INNER / 3);
@@ -91,22 +88,21 @@ fn below<'v, 'r, K: OrdKey<'r> + 'v, V: Persist + 'v>(
             for place in 0..INNER {
                 if place >= head.len() {
                     assert_eq!(head.code_at(place), FREE);
-                    assert!(inner.near_at(view, head, place).is_none());
+                    assert!(inner.near(place).is_none());
                     continue;
                 }
-                let branch = inner.item_at(view, head, place);
-                let code = if place > 0 { head.code(branch.prefix) } else { LEAST };
+                let code = if place > 0 { head.code(inner.separator(place).0) } else { LEAST };
                 assert!(!in_order || head.code_at(place) == code);
                 let is_last = last && place + 1 == head.len();
-                let child = inner.child_at(view, head, place);
+                let child = inner.child(place);
                 let (child_height, keys) = below(view, child, in_order, is_last, most - 1, seen);
                 assert_eq!(*height.get_or_insert(child_height), child_height);
                 if let (true, Some((first, last))) = (in_order, keys) {
                     if place > 0 {
-                        // SAFETY: all but the first branch have a separator.
-                        let separator = unsafe { branch.separator.value() }.query(view);
+                        let (prefix, separator) = inner.separator(place);
+                        let separator = separator();
                         assert!(ends.is_none_or(|(_, before)| before < separator) && separator <= first);
-                        assert_eq!(branch.prefix, K::prefix(separator));
+                        assert_eq!(prefix, K::prefix(separator));
                     }
                     ends = Some((ends.map_or(first, |(first, _)| first), last));
                 }
@@ -191,16 +187,16 @@ fn descending_keys_are_told_apart() {
     root.read(|view, map| {
         look_at(view, map, true);
         let mut ties = 0;
-        let mut path = vec![view[map].top];
+        let mut path = vec![view[map].top.child()];
         while let Some(child) = path.pop() {
             match child {
                 Child::Leaf(leaf) => {
-                    let head = leaf.head(view);
+                    let head = leaf.seen(view).head();
                     ties += (1..head.len()).filter(|&i| head.code_at(i) == head.code_at(i - 1)).count();
                 }
                 Child::Inner(inner) => {
-                    let head = inner.head(view);
-                    path.extend((0..head.len()).map(|place| inner.child_at(view, head, place)));
+                    let seen = inner.seen(view);
+                    path.extend((0..seen.len()).map(|place| seen.child(place)));
                 }
                 Child::None(_) => {}
             }
@@ -286,20 +282,7 @@ impl Ord for Moody {
     }
 }
 
-// SAFETY: the query is the key.
-unsafe impl<'r> MapKey<'r> for Moody {
-    type Query = Moody;
-
-    fn query<'v>(&'v self, _: &'v View<'r>) -> &'v Moody {
-        is_wild();
-        self
-    }
-
-    fn from_query(_: &Txn<'r>, query: &Moody) -> Result<Moody> {
-        is_wild();
-        Ok(*query)
-    }
-}
+key_by_itself!([] Moody, || is_wild());
 
 impl<'r> OrdKey<'r> for Moody {
     fn prefix(query: &Moody) -> u64 {
@@ -384,7 +367,7 @@ fn no_order_of_keys_breaks_a_tree() {
         assert!(heap.check().unwrap().is_clean());
         root.txn(|tx, map| {
             while map.pop_first(tx).is_some() {}
-            assert!(map.is_empty(tx) && matches!(tx[map].top, Child::None(_)));
+            assert!(map.is_empty(tx) && matches!(tx[map].top.child(), Child::None(_)));
             Ok(())
         })
         .unwrap();
@@ -434,7 +417,7 @@ fn panics_leave_a_tree_that_can_be_used() {
             let keys: Vec<Moody> = tx[map].keys(tx).copied().collect();
             assert!(keys.windows(2).all(|w| w[0] < w[1]) && keys.len() > 100);
             keys.iter().for_each(|key| assert!(map.remove(tx, key).is_some()));
-            assert!(matches!(tx[map].top, Child::None(_)));
+            assert!(matches!(tx[map].top.child(), Child::None(_)));
             Ok(())
         })
         .unwrap();

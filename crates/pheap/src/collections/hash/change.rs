@@ -173,13 +173,13 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
         let secret = tx.hash_secret();
         let root = tx.alloc(Root { secret, top: Child::Bucket(bucket) })?;
         for i in 0..len {
-            // SAFETY: entries, that move to a new bucket, bytes and all.
+            // SAFETY: entries, that move to a new bucket.
             unsafe {
                 let from = slots.at(i);
                 let hash = hash_in(tx, secret, from);
                 let tags = &mut (*at).head.tags;
                 let index = tags.free_near(hash, <Pair<K, V>>::IN_LINE).expect("a bucket has room for few");
-                slot(bucket, index).copy_from_nonoverlapping(buffer::read(tx, from), 1);
+                buffer::move_to_new(tx, from, slot(bucket, index));
                 tags.set(index, hash);
             }
         }

@@ -282,12 +282,15 @@ where
         note(&mut tags, ALL & !second);
         note(&mut new_tags, second);
     }
-    // SAFETY: buckets of the map; entries move from the old one to the same slots of the new one, bytes and all.
+    // SAFETY: buckets of the map; entries move from the old one to the same slots of the new one.
     unsafe {
         (&raw mut (*at).head.tags).write(new_tags);
         for i in bits(second) {
-            let from = buffer::read(tx, slot(bucket, i));
-            (&raw mut (*at).slots).cast::<Slot<Pair<K, V>>>().add(i).copy_from_nonoverlapping(from, 1);
+            buffer::move_to_new(
+                tx,
+                slot(bucket, i),
+                (&raw mut (*at).slots).cast::<Slot<Pair<K, V>>>().add(i),
+            );
         }
         if tx.__logs_in_place() {
             let mut parts = vec![buffer::range(head(bucket)), run.part(true)];
