@@ -58,8 +58,9 @@ fn every_lock_counts() {
 fn every_bug_in_who_waits_for_whom_is_found() {
     for &(bug, name, program) in seeded() {
         assert_eq!(program(None), Ok(()), "{name}");
-        let found = program(Some(bug));
+        // What is noticed has happened, so that more attempts take nothing away.
+        let found = (0..10).find_map(|_| program(Some(bug)).err());
         println!("{bug:?}: {found:?}");
-        assert!(found.is_err(), "{name} does not notice {bug:?}");
+        assert!(found.is_some(), "{name} does not notice {bug:?}");
     }
 }
