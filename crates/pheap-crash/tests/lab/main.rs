@@ -2,7 +2,6 @@
 
 mod collections;
 mod common;
-mod mutants;
 mod order;
 mod random;
 mod seeded;

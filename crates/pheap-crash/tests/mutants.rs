@@ -1,4 +1,5 @@
 //! Some of the mutants are tried, so that nothing of what tries all of them falls into disrepair: `cargo run -p pheap-crash -- mutate`.
+//! It has a process of its own: it simulates heaps in threads, at the address that others in the process would have.
 
 use std::path::Path;
 
