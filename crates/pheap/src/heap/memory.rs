@@ -130,9 +130,9 @@ unsafe fn free_spans(tables: &mut Tables, spans: &[(u64, u64)]) {
 
 /// A heap while nobody changes it: no transaction is open, and no root comes or goes.
 pub(super) struct Still<'a> {
-    pub(super) heap: &'a HeapInner,
+    heap: &'a HeapInner,
     // In this order: the regions are let go before the next root may be removed.
-    pub(super) regions: SharedAll<'a>,
+    regions: SharedAll<'a>,
     _creation: Creation<'a>,
 }
 
@@ -151,6 +151,16 @@ impl HeapInner {
 }
 
 impl Still<'_> {
+    /// The names of its roots.
+    pub(super) fn roots(&self) -> Vec<String> {
+        self.heap.directory.lock().keys().cloned().collect()
+    }
+
+    /// What tells whether there is an object at an offset: [`SharedAll::is_live`].
+    pub(super) fn is_live(&self) -> impl Fn(u64) -> Option<bool> + '_ {
+        self.regions.is_live()
+    }
+
     /// The heap's tables.
     pub(super) fn tables(&self) -> MutexGuard<'_, Tables> {
         self.heap.tables.lock()

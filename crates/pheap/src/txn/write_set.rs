@@ -247,12 +247,7 @@ impl WriteSet {
                 copy.cast::<MaybeUninit<u64>>().copy_from_nonoverlapping(original, whole / 8);
             }
         }
-        self.add(entry);
-        let value = entry.copy_of(addr);
-        if let Some(padding) = padding {
-            self.padded.push(PaddedCopy { padding, copy: value, original: addr });
-        }
-        Some(value)
+        Some(self.add_value(entry, addr, padding))
     }
 
     /// [`insert`](Self::insert) of a value of which the set has [parts](Self::parts_within) only: they become parts of its copy. The old copies stay where they are, for references
@@ -287,12 +282,18 @@ impl WriteSet {
             }
         }
         self.widened += 1;
+        Some(self.add_value(entry, addr, padding))
+    }
+
+    /// Adds an entry that overlaps no other, with the value at `addr` in it. Returns where that is in the copy.
+    #[inline(always)]
+    fn add_value(&mut self, entry: Entry, addr: usize, padding: Option<Padding>) -> *mut u8 {
         self.add(entry);
-        let value = entry.copy_of(addr);
+        let copy = entry.copy_of(addr);
         if let Some(padding) = padding {
-            self.padded.push(PaddedCopy { padding, copy: value, original: addr });
+            self.padded.push(PaddedCopy { padding, copy, original: addr });
         }
-        Some(value)
+        copy
     }
 
     /// Adds an entry that overlaps no other.

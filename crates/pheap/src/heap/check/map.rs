@@ -107,7 +107,7 @@ impl<'s> HeapMap<'s> {
     pub(super) fn read(still: &'s Still<'_>) -> Result<HeapMap<'s>> {
         let memory = still.memory();
         let tables = &*still.tables();
-        let roots: Vec<String> = still.heap.directory.lock().keys().cloned().collect();
+        let roots = still.roots();
         let types = &tables.types.types;
         let classes = classes(types);
         let mut map = HeapMap {

@@ -109,7 +109,7 @@ impl Heap {
     /// heap are not an error here: see [`Report::is_clean`].
     pub fn check(&self) -> Result<Report> {
         let still = self.inner().still()?;
-        let is_live = still.regions.is_live();
+        let is_live = still.is_live();
         match still.map() {
             Ok(map) => Ok(trace::trace(&map, is_live)),
             Err(Error::Corrupt { what }) => Ok(Report { problems: vec![what], ..Report::default() }),
