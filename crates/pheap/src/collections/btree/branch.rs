@@ -80,9 +80,10 @@ impl<'r, K: OrdKey<'r>, V: Persist> P<'r, Inner<'r, K, V>> {
         child: NewChild<'r, K, V>,
     ) {
         assert!(place > 0 && self.count(tx) > 0);
-        let child = match child {
-            NewChild::Leaf(leaf) => Child::Leaf(leaf.node()),
-            NewChild::Inner(inner) => Child::Inner(inner.node()),
+        let child = match (child, self.seen(tx).child(0)) {
+            (NewChild::Leaf(leaf), Child::Leaf(_)) => Child::Leaf(leaf.node()),
+            (NewChild::Inner(inner), Child::Inner(_)) if inner.node() != self => Child::Inner(inner.node()),
+            _ => unreachable!("all children of a node are of one height"),
         };
         // SAFETY: not the first branch, and it gets a separator. (In place, for a move may change padding.)
         unsafe {
@@ -223,6 +224,7 @@ impl<'r, K: OrdKey<'r>, V: Persist> P<'r, Inner<'r, K, V>> {
             // SAFETY: it is not the first child, so it has a separator. That is lowered to the first child on the right; and the one that comes to be the first
             // there has one, which is raised.
             (Child::Inner(left), Child::Inner(right)) => unsafe {
+                assert!(left.count(tx) > 0 && right.count(tx) > 0, "a node without items is removed");
                 let separator = self.take_separator(tx, at);
                 right.put_separator(tx, 0, separator);
                 left.even_items(tx, right);

@@ -32,7 +32,7 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
     ) {
         let mut span = Span::new(tx, tx[self].top.child(), range);
         while let Some((leaf, place)) = span.next(tx) {
-            let (query, value) = leaf.entry_mut(tx, place);
+            let (query, value) = leaf.node().entry_mut(tx, place);
             change(query, value);
         }
     }
@@ -122,7 +122,13 @@ fn mend<'r, K: OrdKey<'r>, V: Persist>(tx: &mut Txn<'r>, child: Child<'r, K, V>,
     while place < inner.count(tx) {
         let child = inner.seen(tx).child(place);
         again |= mend(tx, child, height - 1);
-        place += 1;
+        // At once: later the user's code may panic, and nobody finds his way past a node without items.
+        if child.count(tx) == 0 {
+            inner.remove_child(tx, place);
+            again = true;
+        } else {
+            place += 1;
+        }
     }
     place = 0;
     while place < inner.count(tx) {

@@ -155,6 +155,11 @@ pub(super) type SeenInner<'v, 'r, K, V> = Seen<'v, 'r, Branch<'r, K, V>, Option<
 
 impl<'v, 'r, T: Persist, X: Near, const N: usize> Seen<'v, 'r, T, X, N> {
     #[inline(always)]
+    pub(super) fn node(self) -> P<'r, Node<T, X, N>> {
+        self.node
+    }
+
+    #[inline(always)]
     pub(super) fn head(self) -> &'v Head<N> {
         self.head
     }
@@ -366,7 +371,8 @@ impl<'r, T: Item<'r>, X: Near, const N: usize> P<'r, Node<T, X, N>> {
     /// When the caller is done, the branches of an inner node have separators as their places say: all but the first.
     #[inline]
     pub(super) unsafe fn insert_item(self, tx: &mut Txn<'r>, place: usize, prefix: u64, near: X, item: T) {
-        let (seen, head) = (self.seen(tx), self.head(tx));
+        let seen = self.seen(tx);
+        let head = seen.head();
         assert!(place <= head.len() && !head.is_full());
         let code = if place < T::FIRST { LEAST } else { head.code(prefix) };
         let prefix_at = |place| seen.item(place).prefix(tx);
@@ -418,9 +424,9 @@ impl<'r, T: Item<'r>, X: Near, const N: usize> P<'r, Node<T, X, N>> {
     /// When the caller is done, the branches of an inner node have separators as their places say: all but the first.
     pub(super) unsafe fn split_items(self, tx: &mut Txn<'r>, place: usize, new: &New<'r, Node<T, X, N>>) {
         let new = new.0;
-        assert!(new.count(tx) == 0);
         let (mut head, mut new_head) = (*self.head(tx), Head::EMPTY);
         let old = head;
+        assert!(new.count(tx) == 0 && place <= old.len());
         head.split_off(place, &mut new_head);
         if T::KEPT {
             let prefixes = self.prefixes(tx, &old);
@@ -446,9 +452,9 @@ impl<'r, T: Item<'r>, X: Near, const N: usize> P<'r, Node<T, X, N>> {
 
     /// The prefixes of all items, in the order of their slots.
     fn prefixes(self, view: &View<'r>, head: &Head<N>) -> [u64; N] {
-        let mut prefixes = [0; N];
+        let (seen, mut prefixes) = (self.seen(view), [0; N]);
         for place in 0..head.len() {
-            prefixes[head.slot(place)] = self.seen(view).item(place).prefix(view);
+            prefixes[head.slot(place)] = seen.item(place).prefix(view);
         }
         prefixes
     }
@@ -551,8 +557,13 @@ impl<'r, K: OrdKey<'r>, V: Persist> P<'r, Leaf<K, V>> {
     /// The value of the entry at `place`, to write.
     #[inline(always)]
     pub(super) fn value_mut<'t>(self, tx: &'t mut Txn<'r>, place: usize) -> &'t mut V {
-        // SAFETY: an entry of a leaf, which has no separators.
-        &mut unsafe { self.item_mut(tx, place) }.value
+        let slot = self.slot_ptr(self.seen(tx).slot(place));
+        // SAFETY: a slot of a live node. It is that of an item, so there is an entry in the place that is written; `tx` is borrowed as long as the value is. No
+        // reference to the whole entry is made: somebody may look at its key (`entry_mut`).
+        unsafe {
+            let entry = tx.writable(slot).cast::<Entry<K, V>>();
+            &mut (*entry).value
+        }
     }
 
     /// What the key of the entry at `place` is looked up by, and its value, to write.

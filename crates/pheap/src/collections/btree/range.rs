@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
-use super::node::{Child, Entry, Leaf, MAX_HEIGHT};
+use super::node::{Child, Entry, Leaf, MAX_HEIGHT, SeenLeaf};
 use super::path::Path;
 use super::search;
 use super::search::{Found, Wanted};
@@ -212,13 +212,13 @@ impl<'r, K: OrdKey<'r>, V: Persist> Span<'r, K, V> {
 
     /// The next entry: its leaf, and its place.
     #[inline(always)]
-    pub(super) fn next(&mut self, view: &View<'r>) -> Option<(P<'r, Leaf<K, V>>, usize)> {
+    pub(super) fn next<'v>(&mut self, view: &'v View<'r>) -> Option<(SeenLeaf<'v, 'r, K, V>, usize)> {
         if self.front.is(&self.back) {
             return None;
         }
-        let (leaf, place) = (self.front.leaf?, self.front.place);
+        let (leaf, place) = (self.front.leaf?.seen(view), self.front.place);
         self.front.place += 1;
-        if self.front.place >= leaf.count(view) {
+        if self.front.place >= leaf.len() {
             self.front = self.front.neighbour(view, false).forward(view);
         }
         Some((leaf, place))
@@ -226,7 +226,7 @@ impl<'r, K: OrdKey<'r>, V: Persist> Span<'r, K, V> {
 
     /// The last entry.
     #[inline(always)]
-    fn next_back(&mut self, view: &View<'r>) -> Option<(P<'r, Leaf<K, V>>, usize)> {
+    fn next_back<'v>(&mut self, view: &'v View<'r>) -> Option<(SeenLeaf<'v, 'r, K, V>, usize)> {
         if self.front.is(&self.back) {
             return None;
         }
@@ -237,7 +237,7 @@ impl<'r, K: OrdKey<'r>, V: Persist> Span<'r, K, V> {
             };
             self.back.leaf?;
         }
-        let leaf = self.back.leaf?;
+        let leaf = self.back.leaf?.seen(view);
         self.back.place -= 1;
         Some((leaf, self.back.place))
     }
@@ -276,7 +276,7 @@ impl<'v, 'r, K: OrdKey<'r>, V: Persist> Iterator for Between<'v, 'r, K, V> {
     #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
         let (leaf, place) = self.span.next(self.view)?;
-        Some((self.view, leaf.seen(self.view).item(place)))
+        Some((self.view, leaf.item(place)))
     }
 }
 
@@ -284,6 +284,6 @@ impl<'r, K: OrdKey<'r>, V: Persist> DoubleEndedIterator for Between<'_, 'r, K, V
     #[inline(always)]
     fn next_back(&mut self) -> Option<Self::Item> {
         let (leaf, place) = self.span.next_back(self.view)?;
-        Some((self.view, leaf.seen(self.view).item(place)))
+        Some((self.view, leaf.item(place)))
     }
 }

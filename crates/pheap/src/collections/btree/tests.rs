@@ -423,3 +423,32 @@ fn panics_leave_a_tree_that_can_be_used() {
         .unwrap();
     });
 }
+
+#[test]
+fn a_panic_while_it_is_mended_leaves_no_empty_node() {
+    both(|heap| {
+        let root: Root<MoodyMap> = heap.root("map").unwrap();
+        let mut panics = 0;
+        // The first 300 calls are those of the closure's keys, before anything is removed.
+        for n in 300..400 {
+            root.txn(|tx, map| {
+                map.clear(tx);
+                for key in 0..300 {
+                    map.insert(tx, &Moody(key), key)?;
+                }
+                assert!(look_at(tx, map, true).height > 2);
+                MOOD.set(Mood::Panics(n));
+                // All nodes of the middle get empty, and the leaves beside them are merged.
+                let retain = || map.retain(tx, |_, key| !(40..260).contains(key) && key % 5 == 0);
+                panics += u32::from(catch_unwind(AssertUnwindSafe(retain)).is_err());
+                MOOD.set(Mood::Good);
+                let left: BTreeSet<u64> = (0..40).chain(260..300).filter(|key| key % 5 == 0).collect();
+                assert_eq!(values(tx, map), left);
+                (0..300).for_each(|key| assert_eq!(map.contains_key(tx, &Moody(key)), left.contains(&key)));
+                Ok(())
+            })
+            .unwrap();
+        }
+        assert!((10..100).contains(&panics), "{panics}");
+    });
+}
