@@ -52,17 +52,6 @@ impl Words {
         let failing = Failing::all(|_, _| 8);
         Words { ops, settings, failing }
     }
-
-    /// Each operation and each flag, as it is written.
-    pub fn texts(&self) -> Vec<String> {
-        let mut ops: Vec<String> = self.ops.iter().map(Op::to_string).collect();
-        ops.sort();
-        ops.dedup();
-        let setting = |setting: &Setting| Program { setting: *setting, ..Program::default() }.to_string();
-        let mut all: Vec<String> = ops.into_iter().chain(self.settings.iter().map(setting)).collect();
-        all.retain(|text| !text.is_empty());
-        all
-    }
 }
 
 /// One of them. There is one at least.

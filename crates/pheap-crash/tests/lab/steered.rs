@@ -2,7 +2,6 @@
 
 use pheap::sim::Bug;
 use pheap_crash::seeded::Seeded;
-use pheap_crash::steered::Words;
 use pheap_crash::{Script, Steered};
 
 /// Runs a script, and says how many crashes there were.
@@ -49,19 +48,6 @@ fn a_bug_is_found_by_the_script_that_leads_to_it() {
     assert!(!found());
     let _seeded = Seeded::new(Bug::NoFenceAfterUndo);
     assert!(found());
-}
-
-#[test]
-fn the_dictionary_of_the_fuzzer_has_all_words() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/dictionaries/crash.dict");
-    let dictionary = std::fs::read_to_string(path).unwrap();
-    let missing: Vec<String> = Words::new()
-        .texts()
-        .into_iter()
-        .map(|text| format!("\"{text}"))
-        .filter(|entry| !dictionary.contains(entry))
-        .collect();
-    assert!(missing.is_empty(), "lines that {path} needs:\n{}\"", missing.join("\"\n"));
 }
 
 /// Of a root that is removed nothing is held.
