@@ -151,3 +151,27 @@ fn programs(alphabet: Vec<Op>, setting: Setting, len: usize) -> impl Iterator<It
         program.is_sensible().then_some(program)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::program::{Both, One, Shelved, Which};
+
+    /// Enumerated, random and fuzzed programs have their operations from here: one that is in no alphabet would never run.
+    #[test]
+    fn each_operation_is_in_an_alphabet() {
+        // Of which root does not matter.
+        let of_a = |op| match op {
+            Op::One(one, _) => Op::One(one, Which::A),
+            op => op,
+        };
+        let known: Vec<Op> = settings().into_iter().flat_map(alphabet).map(of_a).collect();
+        let shelved = Shelved::ALL.iter().map(|&what| One::Shelved(what));
+        let one = One::ALL.iter().copied().chain(shelved).map(|one| Op::One(one, Which::A));
+        let both = Both::ALL.iter().map(|&both| Op::Both(both));
+        let change = Change::ALL.iter().map(|&change| Op::Change(change));
+        let missing: Vec<String> =
+            one.chain(both).chain(change).filter(|op| !known.contains(op)).map(|op| op.to_string()).collect();
+        assert!(missing.is_empty(), "in no alphabet: {}", missing.join(", "));
+    }
+}
