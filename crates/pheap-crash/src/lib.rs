@@ -13,7 +13,7 @@
 //! | file | |
 //! |---|---|
 //! | [`program`] | operations, programs and their text |
-//! | [`alphabet`] | which programs there are |
+//! | [`program::alphabet`] | which programs there are |
 //! | [`model`] | what a heap should hold |
 //! | [`objects`], [`layouts`], [`shelf`], [`ops`] | the persistent types; what operations do |
 //! | [`medium`], [`fault`] | simulated memory and disks, and calls that fail |
@@ -29,7 +29,6 @@
 //! | [`contention`] | threads that meet at every lock |
 //! | [`mutate`] | the mutation score: each flush, fence, log entry … left out, one at a time |
 
-pub mod alphabet;
 pub mod contention;
 pub mod disk_image;
 pub mod explore;

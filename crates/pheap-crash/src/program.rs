@@ -3,6 +3,7 @@
 //! The text of a program is what one types to replay it: `pin: push a; both; kill; set b`, or, with a call of the disk that fails,
 //! `wal fail-log-sync-2: push a; set b`.
 
+pub mod alphabet;
 mod shape;
 mod shelved;
 
@@ -334,8 +335,8 @@ impl FromStr for Program {
 
 #[cfg(test)]
 mod tests {
+    use super::alphabet::{all, settings};
     use super::*;
-    use crate::alphabet::{all, settings};
 
     #[test]
     fn a_program_is_its_text() {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::{fs, io};
 
 use crate::Limits;
-use crate::alphabet::{all, alphabet, core, core_programs, settings};
+use crate::program::alphabet::{all, alphabet, core, core_programs, settings};
 use crate::program::{Program, Setting};
 use pheap_testkit::Rng;
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::child::Effort;
 use super::damage::{Damage, explore_copy};
 use super::situations::Situation;
-use crate::alphabet::{all as all_of, settings};
 use crate::contention;
+use crate::program::alphabet::{all as all_of, settings};
 use crate::{Explorer, Limits, Program};
 
 /// Something that fails if a mutant has done harm.

@@ -2,8 +2,8 @@
 
 use super::script::{is_repeated, opened};
 use super::{Crash, Keep, Mask, Script};
-use crate::alphabet::{alphabet, settings};
 use crate::fault::Failing;
+use crate::program::alphabet::{alphabet, settings};
 use crate::program::{Op, Program, Setting, Which};
 use pheap_testkit::Rng;
 

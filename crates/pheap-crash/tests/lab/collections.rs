@@ -2,8 +2,8 @@
 
 use crate::common::{breaks, holds, holds_at_a_glance};
 use pheap::sim::Bug;
-use pheap_crash::alphabet::{core, core_programs};
 use pheap_crash::program::Setting;
+use pheap_crash::program::alphabet::{core, core_programs};
 
 #[test]
 fn a_change_is_all_or_nothing() {

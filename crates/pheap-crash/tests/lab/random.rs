@@ -3,7 +3,7 @@
 use crate::common::{self, explorer};
 use pheap::sim::Bug;
 use pheap_crash::Program;
-use pheap_crash::alphabet::{alphabet, settings};
+use pheap_crash::program::alphabet::{alphabet, settings};
 use pheap_crash::schedule::Stage;
 use pheap_crash::seeded::Seeded;
 use pheap_crash::{Explorer, Limits};

@@ -3,8 +3,8 @@
 use crate::common::{explore, explorer};
 use pheap::sim::Bug;
 use pheap_crash::Program;
-use pheap_crash::alphabet::{all, settings};
 use pheap_crash::mutate::situations::Situation;
+use pheap_crash::program::alphabet::{all, settings};
 use pheap_crash::seeded::{BUGS, Seeded};
 use pheap_crash::{Failure, Limits};
 

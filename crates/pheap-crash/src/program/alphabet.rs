@@ -1,6 +1,6 @@
 //! Which programs there are: the settings and operations that they are made of.
 
-use crate::program::{Change, Op, Program, Setting};
+use super::{Change, Op, Program, Setting};
 
 /// The settings that programs are enumerated in.
 pub fn settings() -> [Setting; 22] {
