@@ -206,7 +206,8 @@ mod tests {
         let words = Words::new();
         let mut rng = Rng::new(&[3]);
         let mut scripts = vec![Script::default(), Script::parse("wal: push a\nat 3 mask 5\n> at 1 all")];
-        for _ in 0..20_000 {
+        // So many that each operation comes up several times, the rare ones, too.
+        for _ in 0..80_000 {
             let mut script = one_of(&scripts, &mut rng);
             if rng.chance(32) {
                 script = script.cross(&one_of(&scripts, &mut rng), &mut rng);
