@@ -42,7 +42,7 @@ struct Args {
 
 /// What `--only` knows: the workloads, then the rows of the floor.
 fn names() -> PossibleValuesParser {
-    groups::NAMES.iter().chain(&floor::NAMES).copied().into()
+    groups::names().into_iter().chain(floor::NAMES).into()
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -168,16 +168,7 @@ fn called_by_cargo_test(args: &[String]) -> bool {
 fn smoke_test() -> Result<()> {
     let durabilities = vec![Durability::Pmem, Durability::Process, Durability::Wal];
     let setup = Setup { durabilities, pmdk: pmdk()?, ..Setup::default() };
-    let mut groups = groups(true);
-    // One size is enough.
-    groups.dedup_by_key(|group| (group.bench, group.extra));
-    for group in &mut groups {
-        group.n = match group.bench {
-            "fannkuch" => 7,
-            "binary_trees" => 6,
-            "fill_heap" | "fill_heap_open" | "fill_heap_marked" | "relocate" | "pauses" => 4,
-            _ => 1_000,
-        };
+    for group in groups::smoke_groups() {
         group.measure(&setup, &SMOKE)?;
     }
     Ok(())

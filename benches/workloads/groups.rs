@@ -9,24 +9,6 @@ use crate::{
 use pheap::Durability;
 use std::time::Duration;
 
-/// The names of the workloads.
-pub const NAMES: [&str; 14] = [
-    "txn_empty",
-    "txn_small",
-    "txn_objects",
-    "sps",
-    "sps_recovery",
-    "nbody",
-    "fannkuch",
-    "binary_trees",
-    "alloc",
-    "fill_heap",
-    "fill_heap_open",
-    "fill_heap_marked",
-    "relocate",
-    "pauses",
-];
-
 /// The systems that can be chosen.
 pub const SYSTEMS: [&str; 4] = ["pheap", "volatile", "pmdk", "floor"];
 
@@ -52,12 +34,15 @@ struct Workload {
     wal: bool,
     /// For cases that take long: this many runs of one pass each, instead of those of the plan.
     runs: Option<usize>,
+    /// The size of a smoke test.
+    smoke: u64,
 }
 
 impl Group {
     /// The floor without a workload.
     pub fn of_floor() -> Group {
-        let workload = Workload { cases: |_, _, _| Ok(Vec::new()), floor: true, wal: false, runs: None };
+        let workload =
+            Workload { cases: |_, _, _| Ok(Vec::new()), floor: true, wal: false, runs: None, smoke: 0 };
         Group { bench: "floor", n: 0, workload, extra: Extra::None, quick: false }
     }
 
@@ -79,7 +64,7 @@ impl Group {
     /// Measures all cases.
     pub fn measure(&self, setup: &Setup, plan: &Plan) -> Result<Vec<Row>> {
         let mut setup = setup.clone();
-        let Workload { cases, floor, wal, runs } = self.workload;
+        let Workload { cases, floor, wal, runs, .. } = self.workload;
         setup.durabilities.retain(|&durability| wal || durability != Durability::Wal);
         let mut cases = cases(&setup, self.n, self.extra)?;
         if let Some(pmdk) = &setup.pmdk {
@@ -100,12 +85,32 @@ impl Group {
 /// Shorter than any pass.
 const ONE_PASS: Duration = Duration::from_nanos(1);
 
+/// The names of the workloads.
+pub fn names() -> Vec<&'static str> {
+    let mut names: Vec<_> = groups(false).iter().map(|group| group.bench).collect();
+    names.dedup();
+    names
+}
+
+/// One group of each workload, so small that only the checksums mean something.
+pub fn smoke_groups() -> Vec<Group> {
+    let mut groups = groups(true);
+    groups.dedup_by_key(|group| (group.bench, group.extra));
+    for group in &mut groups {
+        group.n = group.workload.smoke;
+    }
+    groups
+}
+
 /// All groups, at the sizes of the published evaluation, so that results and checksums can be compared; or smaller.
 pub fn groups(quick: bool) -> Vec<Group> {
-    let workload = |cases| Workload { cases, floor: false, wal: false, runs: None };
+    let workload = |cases| Workload { cases, floor: false, wal: false, runs: None, smoke: 1_000 };
     let floor = |cases| Workload { floor: true, ..workload(cases) };
     let log = |workload| Workload { wal: true, ..workload };
     let runs = |runs, cases| Workload { runs: Some(runs), ..workload(cases) };
+    let smoke = |smoke, workload| Workload { smoke, ..workload };
+    // Sizes in MB.
+    let filled = |many, cases| smoke(4, runs(many, cases));
     let sizes = |all: &'static [u64], quickly: &'static [u64]| if quick { quickly } else { all };
     let mut groups = Vec::new();
     let mut add = |bench, workload, extras: &[Extra], sizes: &[u64]| {
@@ -125,17 +130,18 @@ pub fn groups(quick: bool) -> Vec<Group> {
     add("sps_recovery", runs(5, |setup, n, _| recovery::cases(setup, n)), plain, swaps);
     let steps = sizes(&[10_000, 100_000, 1_000_000], &[100_000]);
     add("nbody", floor(|setup, n, _| nbody::cases(setup, n)), plain, steps);
-    add("fannkuch", workload(|setup, n, _| fannkuch::cases(setup, n)), plain, sizes(&[7, 8, 9, 10], &[9]));
+    let lengths = sizes(&[7, 8, 9, 10], &[9]);
+    add("fannkuch", smoke(7, workload(|setup, n, _| fannkuch::cases(setup, n))), plain, lengths);
     let depths = sizes(&[12, 14, 16, 18], &[12, 16]);
-    add("binary_trees", log(workload(|setup, n, _| binary_trees::cases(setup, n))), plain, depths);
+    add("binary_trees", log(smoke(6, workload(|setup, n, _| binary_trees::cases(setup, n)))), plain, depths);
     let threads = [1, 2, 4].map(Extra::Threads);
     add("alloc", log(workload(alloc)), &threads, sizes(&[1_000_000], &[200_000]));
     let megabytes = sizes(&[64, 256, 1024], &[64]);
-    add("fill_heap", runs(5, |setup, n, _| fill::cases(setup, n)), plain, megabytes);
-    add("fill_heap_open", log(runs(5, |setup, n, _| restart::open_cases(setup, n))), plain, megabytes);
-    add("fill_heap_marked", runs(5, |setup, n, _| restart::marked_cases(setup, n)), plain, megabytes);
-    add("relocate", runs(5, |setup, n, _| relocate::cases(setup, n)), plain, sizes(&[1024], &[256]));
-    add("pauses", runs(1, |setup, n, _| pauses::cases(setup, n)), plain, sizes(&[512], &[64]));
+    add("fill_heap", filled(5, |setup, n, _| fill::cases(setup, n)), plain, megabytes);
+    add("fill_heap_open", log(filled(5, |setup, n, _| restart::open_cases(setup, n))), plain, megabytes);
+    add("fill_heap_marked", filled(5, |setup, n, _| restart::marked_cases(setup, n)), plain, megabytes);
+    add("relocate", filled(5, |setup, n, _| relocate::cases(setup, n)), plain, sizes(&[1024], &[256]));
+    add("pauses", filled(1, |setup, n, _| pauses::cases(setup, n)), plain, sizes(&[512], &[64]));
     groups
 }
 
