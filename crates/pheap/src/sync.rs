@@ -1,6 +1,6 @@
 //! The locks, condition variables and atomics by which threads meet: one place decides whose they are.
 //!
-//! Usually they are those of parking_lot and of the standard library. In the models (`cfg(pheap_loom)`) they are those of [loom], which runs a test
+//! The [lock](lock) is our own, and with it what is built on it. In the models (`cfg(pheap_loom)`) they are those of [loom], which runs a test
 //! under every order of their operations; see `docs/crash-testing.md`. Counters for statistics do not come from here: nothing depends on them.
 //!
 //! In builds with the simulator they tell which of them is taken where, and one of them can be left out, or seems to be: the tests must notice.
@@ -12,51 +12,38 @@
 #![allow(unsafe_code)]
 
 pub(crate) mod bias;
+#[cfg(not(all(test, pheap_loom)))]
+mod condvar;
 pub(crate) mod fence;
 pub(crate) mod gate;
+mod lock;
 #[cfg(all(test, pheap_loom))]
 pub(crate) mod model;
+#[cfg(not(all(test, pheap_loom)))]
+mod mutex;
 #[cfg(all(feature = "sim", not(all(test, pheap_loom))))]
 mod watched;
 
-#[cfg(all(test, pheap_loom))]
-use model as these;
-#[cfg(not(any(feature = "sim", all(test, pheap_loom))))]
-use parking_lot as these;
+#[cfg(not(all(feature = "sim", not(all(test, pheap_loom)))))]
+pub(crate) use lock::RawRwLock;
+pub(crate) use lock::Want;
 #[cfg(all(feature = "sim", not(all(test, pheap_loom))))]
-use watched as these;
-
-pub(crate) use these::{Condvar, Mutex, MutexGuard, RawRwLock, RwLock};
+pub(crate) use watched::RawRwLock;
 
 #[cfg(all(test, pheap_loom))]
-pub(crate) use model::{AtomicBool, AtomicU64};
+pub(crate) use model::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, RwLock};
 #[cfg(not(all(test, pheap_loom)))]
-pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64};
+pub(crate) use {
+    condvar::Condvar,
+    mutex::{Mutex, MutexGuard, RwLock},
+    std::sync::atomic::{AtomicBool, AtomicU64},
+};
 
-pub(crate) use parking_lot::lock_api::{RawRwLock as RawLock, RawRwLockTimed as RawLockTimed};
-
-/// Locks that a thread may share that holds others, or this one, already.
-pub(crate) trait RawLockRecursive {
-    /// Shares the lock, as soon as nobody has it alone: also if somebody waits to have it alone.
-    fn lock_shared_recursive(&self);
-}
-
-impl RawLockRecursive for parking_lot::RawRwLock {
-    #[inline(always)]
-    fn lock_shared_recursive(&self) {
-        use parking_lot::lock_api::{RawRwLockRecursive as _, RawRwLockRecursiveTimed as _};
-        // Who is parked is woken when the lock is let go of. But the next writer may have come first, and wait for others that share the lock; and these may wait for
-        // this thread, in another region. So it looks again: it may share the lock with them.
-        const AGAIN: std::time::Duration = std::time::Duration::from_millis(1);
-        while !(self.try_lock_shared_recursive() || self.try_lock_shared_recursive_for(AGAIN)) {}
-    }
-}
-
-/// What those use who wait for the owner of a [bias](bias::Bias). Never watched: while locks are, there is no owner.
+/// What the lock is made of.
 #[cfg(all(test, pheap_loom))]
-use model::{Condvar as BiasCondvar, Mutex as BiasMutex};
+use loom::sync as below;
 #[cfg(not(all(test, pheap_loom)))]
-use parking_lot::{Condvar as BiasCondvar, Mutex as BiasMutex};
+use std::sync as below;
 
 /// Shows `f` what a mutex guards. In a forked child, which is not to lock it, nobody does; so what is there stays as it is, and is whole if nobody had locked it when the child was made: else
 /// `None`.
@@ -75,6 +62,10 @@ pub(crate) fn look_at<T, R>(mutex: &Mutex<T>, forked: bool, f: impl FnOnce(&T) -
 /// A mistake that a model seeds, and must find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mistake {
+    /// Who waits for a lock does not say so.
+    WaitUnseen,
+    /// Who gives up waiting for a lock does not wake those that waited behind it.
+    GiveUpQuietly,
     /// What is about to be synced counts as durable.
     PublishBeforeSync,
     /// A leader begins although another one is at work.

@@ -7,8 +7,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
-
-use parking_lot::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::calls::fallocate;
 use super::file_system::is_tmpfs;
@@ -212,9 +211,13 @@ impl Mapping {
         Ok(())
     }
 
+    fn addresses(&self) -> MutexGuard<'_, Option<Reservation>> {
+        self.addresses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// [`map`](Self::map) for a simulated medium.
     fn map_copy(&self, source: &dyn Simulated, from: u64, to: u64) -> Result<()> {
-        let addresses = self.addresses.lock();
+        let addresses = self.addresses();
         let open = addresses.as_ref().expect("it is mapped").open(to);
         open.map_err(|e| Error::io("mapping the heap", e))?;
         // SAFETY: accessible, and nobody accesses it yet.
@@ -369,7 +372,7 @@ impl Mapping {
         if self.forks != fork::forks() {
             return; // the lock is the parent's, and what is there as well
         }
-        let Some(addresses) = self.addresses.lock().take() else { return };
+        let Some(addresses) = self.addresses().take() else { return };
         if let Backing::Simulated(source, _) = &self.backing {
             // The kernel has what was stored, whatever becomes of the process.
             let _ = source.mapped_file().map(|file| file.write_copy());

@@ -4,9 +4,8 @@
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::{io, slice};
-
-use parking_lot::Mutex;
 
 use super::fork;
 use super::own_file::{self, Listed};
@@ -105,7 +104,7 @@ impl Reservation {
 
     /// Keeps it for [`take_kept`]: one that nothing was mapped to, only [opened](Self::open).
     pub(crate) fn keep(self) {
-        KEPT.lock().push(self);
+        KEPT.lock().unwrap_or_else(PoisonError::into_inner).push(self);
     }
 
     fn is_mine(&self) -> bool {
@@ -126,7 +125,7 @@ impl Drop for Reservation {
 
 /// The reservation that was kept at these addresses, if there is one and it is `wanted`. Whatever else was kept of them is given back.
 pub(crate) fn take_kept(start: u64, len: u64, wanted: bool) -> Option<Reservation> {
-    let mut kept = KEPT.lock();
+    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
     let of = |kept: &Reservation| kept.start.as_ptr().addr() as u64;
     if wanted
         && let Some(at) = kept.iter().position(|kept| kept.is_mine() && (of(kept), kept.len) == (start, len))

@@ -14,7 +14,7 @@ use super::guard;
 use crate::faults::{Bug, bug, watches_locks};
 use crate::sync::bias::{Bias, this_thread};
 use crate::sync::gate::Gate;
-use crate::sync::{RawLock as _, RawLockRecursive as _, RawLockTimed as _, RawRwLock};
+use crate::sync::{RawRwLock, Want};
 
 pub(crate) struct RegionLock {
     bias: Bias,
@@ -26,7 +26,7 @@ pub(crate) struct RegionLock {
 impl RegionLock {
     /// The lock is biased to a thread that has taken it `streak` times in a row.
     pub(crate) fn new(streak: u64) -> RegionLock {
-        RegionLock { bias: Bias::new(streak), lock: RawRwLock::INIT, gate: Gate::new() }
+        RegionLock { bias: Bias::new(streak), lock: RawRwLock::new(), gate: Gate::new() }
     }
 
     /// Waits until this thread has the region for itself, for a transaction on it alone. It must have it in no way before, and be [inside](guard::enter) of its heap.
@@ -61,7 +61,7 @@ impl RegionLock {
     #[inline(always)]
     #[track_caller]
     fn take_exclusive(&self) {
-        self.lock.lock_exclusive();
+        self.lock.lock(Want::Exclusive);
         self.bias.evict(|| None);
         self.bias.note(this_thread());
     }
@@ -70,13 +70,15 @@ impl RegionLock {
     #[track_caller]
     pub(crate) fn try_lock_exclusive(&self) -> bool {
         self.enter_biased()
-            || !self.bias.is_entered() && self.lock.try_lock_exclusive() && self.evicts_until(Instant::now)
+            || !self.bias.is_entered()
+                && self.lock.try_lock(Want::Exclusive)
+                && self.evicts_until(Instant::now)
     }
 
     /// Waits until this thread has the region for itself, for something else than a transaction: the lock is not biased to who does that.
     #[track_caller]
     pub(crate) fn lock_unbiased(&self) {
-        self.lock.lock_exclusive();
+        self.lock.lock(Want::Exclusive);
         self.bias.evict(|| None);
     }
 
@@ -84,7 +86,7 @@ impl RegionLock {
     #[track_caller]
     pub(crate) fn try_lock_unbiased_for(&self, patience: Duration) -> bool {
         let end = Instant::now() + patience;
-        self.lock.try_lock_exclusive_for(patience) && self.evicts_until(|| end)
+        self.lock.try_lock_until(Want::Exclusive, end) && self.evicts_until(|| end)
     }
 
     /// Lets go of the region. Whoever has it next, on whatever processor, can rely on it that lines which were flushed before this are written back before its first
@@ -105,8 +107,7 @@ impl RegionLock {
     #[inline(never)]
     unsafe fn unlock_taken(&self) {
         self.bias.before_unlock();
-        // SAFETY: this thread has taken the lock for itself, the caller's premise.
-        unsafe { self.lock.unlock_exclusive() };
+        self.lock.unlock_exclusive();
     }
 
     #[inline(always)]
@@ -118,8 +119,7 @@ impl RegionLock {
     fn evicts_until(&self, end: impl FnOnce() -> Instant) -> bool {
         let alone = self.bias.evict(|| Some(end()));
         if !alone {
-            // SAFETY: taken by this thread, just before.
-            unsafe { self.lock.unlock_exclusive() };
+            self.lock.unlock_exclusive();
         }
         alone
     }
@@ -130,10 +130,10 @@ impl RegionLock {
     #[track_caller]
     pub(crate) fn lock_shared(&self, nested: bool) {
         if nested && !bug(Bug::NestedReadsWait) || bug(Bug::ReadsOvertake) {
-            self.lock.lock_shared_recursive();
+            self.lock.lock(Want::Nested);
         } else {
             self.gate.pass(|| false);
-            self.lock.lock_shared();
+            self.lock.lock(Want::Shared);
         }
         self.bias.has_shared(this_thread());
     }
@@ -142,8 +142,7 @@ impl RegionLock {
     /// This thread shares the region.
     #[inline(always)]
     pub(crate) unsafe fn unlock_shared(&self) {
-        // SAFETY: this thread shares the region, the caller's premise, and so the lock.
-        unsafe { self.lock.unlock_shared() };
+        self.lock.unlock_shared();
     }
 }
 
@@ -288,9 +287,8 @@ mod tests {
     impl Guarded {
         /// Waits until somebody waits who wants the lock for himself.
         fn until_somebody_waits(&self) {
-            while self.lock.lock.try_lock_shared() {
-                // SAFETY: locked just now.
-                unsafe { self.lock.lock.unlock_shared() };
+            while self.lock.lock.try_lock(Want::Shared) {
+                self.lock.lock.unlock_shared();
                 thread::yield_now();
             }
         }

@@ -17,7 +17,7 @@ use std::time::Instant;
 use super::fence;
 #[cfg(test)]
 pub(crate) use super::fence::will_be_supported;
-use super::{AtomicBool, AtomicU64, BiasCondvar, BiasMutex, Mistake, mistake};
+use super::{AtomicBool, AtomicU64, Condvar, Mistake, Mutex, mistake};
 
 /// Threads that a lock is biased to, in all its time.
 const SLOTS: usize = 4;
@@ -74,8 +74,8 @@ pub(crate) struct Bias {
     /// How often it takes to become the owner.
     enough: u64,
     /// Who waits for the owner.
-    waiting: BiasMutex<()>,
-    left: BiasCondvar,
+    waiting: Mutex<()>,
+    left: Condvar,
 }
 
 impl Bias {
@@ -88,8 +88,8 @@ impl Bias {
             last: PlainU64::new(0),
             streak: PlainU64::new(0),
             enough,
-            waiting: BiasMutex::new(()),
-            left: BiasCondvar::new(),
+            waiting: Mutex::new(()),
+            left: Condvar::new(),
         }
     }
 
@@ -238,8 +238,8 @@ impl Bias {
         while is_inside() {
             match end {
                 None => self.left.wait(&mut waiting),
-                Some(end) if self.left.wait_until(&mut waiting, end).timed_out() => return !is_inside(),
-                Some(_) => {}
+                Some(end) if self.left.wait_until(&mut waiting, end) => {}
+                Some(_) => return !is_inside(),
             }
         }
         true

@@ -2,9 +2,8 @@
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-
-use parking_lot::{Condvar, Mutex};
 
 /// How long somebody waits at most, the first time. Who has closed the gate may wait for something else, which may wait for who waits here: a transaction on a root that these do not
 /// even read, for a lock of the program's. So nobody waits for ever.
@@ -73,37 +72,40 @@ impl Gate {
         }
     }
 
+    /// Not watched by mutants: nothing depends on it but who comes first.
+    fn closers(&self) -> MutexGuard<'_, Vec<Closer>> {
+        self.closers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Waits for those with a lower number than `next`.
     #[cold]
     fn wait(&self, next: u64) {
-        let mut closers = self.closers.lock();
+        let closers = self.closers();
         let is_before = |closer: &&Closer| closer.number < next;
         // What is lengthened meanwhile is for those who come from then on.
         let Some(end) = closers.iter().filter(is_before).map(|closer| closer.until).max() else { return };
-        while closers.iter().any(|closer| is_before(&closer)) {
-            if self.changed.wait_until(&mut closers, end).timed_out() {
-                return;
-            }
-        }
+        let left = end.saturating_duration_since(Instant::now());
+        let is_closed = |closers: &mut Vec<Closer>| closers.iter().any(|closer| is_before(&closer));
+        drop(self.changed.wait_timeout_while(closers, left, is_closed));
     }
 
     /// Closes it, until the caller [opens](Self::open) it.
     pub(crate) fn close(&self, closer: Closer) {
-        let mut closers = self.closers.lock();
+        let mut closers = self.closers();
         closers.push(closer);
         self.closed.store(closers.len() as u64, Relaxed);
     }
 
     /// Tells those who come that the closer has [lengthened](Closer::lengthen) their patience.
     pub(crate) fn update(&self, closer: Closer) {
-        let mut closers = self.closers.lock();
+        let mut closers = self.closers();
         if let Some(known) = closers.iter_mut().find(|known| known.number == closer.number) {
             *known = closer;
         }
     }
 
     pub(crate) fn open(&self, closer: Closer) {
-        let mut closers = self.closers.lock();
+        let mut closers = self.closers();
         closers.retain(|known| known.number != closer.number);
         self.closed.store(closers.len() as u64, Relaxed);
         self.changed.notify_all();

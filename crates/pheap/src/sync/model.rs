@@ -1,4 +1,4 @@
-//! The types of [`sync`](super) in models: loom's, with the interface of parking_lot.
+//! The types of [`sync`](super) in models: loom's, with the interface of ours.
 //!
 //! What is dropped here (a [notification](Condvar::notify_all)) or [seeded](Seed) elsewhere must be found by a model, or that looks at too little.
 
@@ -10,8 +10,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64};
-/// What is below the lock of a region, which the models leave alone.
-pub(crate) use parking_lot::RawRwLock;
 
 use super::Mistake;
 
@@ -96,19 +94,9 @@ impl Condvar {
 
     /// Somebody comes before the time is over.
     #[track_caller]
-    pub(crate) fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, _: Duration) {
+    pub(crate) fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, _: Instant) -> bool {
         self.wait(guard);
-    }
-
-    /// Not for models: it waits for as long as it takes.
-    #[track_caller]
-    pub(crate) fn wait_until<T>(
-        &self,
-        guard: &mut MutexGuard<'_, T>,
-        _: Instant,
-    ) -> parking_lot::WaitTimeoutResult {
-        self.wait(guard);
-        unreachable!("a model that gives up waiting")
+        true
     }
 
     #[track_caller]

@@ -1,21 +1,15 @@
-//! The types of [`sync`](super) in builds with the simulator: those of parking_lot, which tell the [mutants](crate::faults::mutant) where they
-//! are locked.
+//! The [lock](super::lock) in builds with the simulator: it tells the [mutants](crate::faults::mutant) where it is taken.
 //!
 //! A mutant of a lock is let in only when it would have been anyway, for two threads at once could do anything. Instead it is noted when it would have
 //! met somebody: when it comes while another thread is inside, or when another comes while it is. To make that likely, it stays inside for a while,
 //! until somebody comes. What is noted does not depend on luck: a meeting is one that would have happened.
-
-#![allow(unsafe_code)]
 
 use std::panic::Location;
 use std::sync::PoisonError;
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
-use parking_lot::lock_api;
-use parking_lot::lock_api::{RawMutex as _, RawRwLock as _};
-
-use super::RawLockRecursive;
+use super::lock::Want;
 use crate::faults::mutant;
 use crate::faults::mutant::{Kind, Mutation};
 
@@ -33,6 +27,15 @@ fn is_left_out(site: &'static Location<'static>) -> bool {
 enum Access {
     Exclusive,
     Shared,
+}
+
+impl From<Want> for Access {
+    fn from(want: Want) -> Access {
+        match want {
+            Want::Exclusive => Access::Exclusive,
+            Want::Shared | Want::Nested => Access::Shared,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -157,201 +160,51 @@ impl Watch {
     }
 }
 
-pub(crate) type Mutex<T> = lock_api::Mutex<RawMutex, T>;
-pub(crate) type MutexGuard<'a, T> = lock_api::MutexGuard<'a, RawMutex, T>;
-pub(crate) type RwLock<T> = lock_api::RwLock<RawRwLock, T>;
-
-pub(crate) struct RawMutex {
-    watch: Watch,
-    lock: parking_lot::RawMutex,
-}
-
-// SAFETY: the lock does it; what is watched changes nothing.
-unsafe impl lock_api::RawMutex for RawMutex {
-    #[allow(clippy::declare_interior_mutable_const)] // as for every lock
-    const INIT: RawMutex = RawMutex { watch: Watch::new(), lock: parking_lot::RawMutex::INIT };
-    type GuardMarker = <parking_lot::RawMutex as lock_api::RawMutex>::GuardMarker;
-
-    #[inline]
-    #[track_caller]
-    fn lock(&self) {
-        let wait = || {
-            self.lock.lock();
-            true
-        };
-        self.watch.take(Access::Exclusive, Location::caller(), || self.lock.try_lock(), wait);
-    }
-
-    #[inline]
-    #[track_caller]
-    fn try_lock(&self) -> bool {
-        self.watch.take(Access::Exclusive, Location::caller(), || self.lock.try_lock(), || false)
-    }
-
-    #[inline]
-    unsafe fn unlock(&self) {
-        self.watch.leave(Access::Exclusive);
-        // SAFETY: this thread has the lock, the caller's premise, and so the one within.
-        unsafe { self.lock.unlock() };
-    }
-}
-
-// SAFETY: the lock within does it, in time; what is watched changes nothing.
-unsafe impl lock_api::RawMutexTimed for RawMutex {
-    type Duration = Duration;
-    type Instant = Instant;
-
-    #[track_caller]
-    fn try_lock_for(&self, patience: Duration) -> bool {
-        let wait = || self.lock.try_lock_for(patience);
-        self.watch.take(Access::Exclusive, Location::caller(), || self.lock.try_lock(), wait)
-    }
-
-    #[track_caller]
-    fn try_lock_until(&self, end: Instant) -> bool {
-        let wait = || self.lock.try_lock_until(end);
-        self.watch.take(Access::Exclusive, Location::caller(), || self.lock.try_lock(), wait)
-    }
-}
-
-/// With the locks of this module.
-#[derive(Debug)]
-pub(crate) struct Condvar {
-    notified: std::sync::Mutex<u64>,
-    changed: std::sync::Condvar,
-}
-
-impl Condvar {
-    pub(crate) const fn new() -> Condvar {
-        Condvar { notified: std::sync::Mutex::new(0), changed: std::sync::Condvar::new() }
-    }
-
-    #[track_caller]
-    pub(crate) fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
-        // Before the guard lets go of its lock, so that nobody notifies in between.
-        let mut notified = self.notified.lock().unwrap_or_else(PoisonError::into_inner);
-        MutexGuard::unlocked(guard, move || {
-            let before = *notified;
-            while *notified == before {
-                notified = self.changed.wait(notified).unwrap_or_else(PoisonError::into_inner);
-            }
-        });
-    }
-
-    /// [`wait`](Self::wait), but not longer than this.
-    #[track_caller]
-    pub(crate) fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, patience: Duration) {
-        let notified = self.notified.lock().unwrap_or_else(PoisonError::into_inner);
-        let changed = &self.changed;
-        MutexGuard::unlocked(guard, move || {
-            let before = *notified;
-            drop(changed.wait_timeout_while(notified, patience, |now| *now == before));
-        });
-    }
-
-    pub(crate) fn notify_all(&self) {
-        *self.notified.lock().unwrap_or_else(PoisonError::into_inner) += 1;
-        self.changed.notify_all();
-    }
-}
-
 pub(crate) struct RawRwLock {
     watch: Watch,
-    lock: parking_lot::RawRwLock,
+    lock: super::lock::RawRwLock,
 }
 
-// SAFETY: the lock does it; what is watched changes nothing.
-unsafe impl lock_api::RawRwLock for RawRwLock {
-    #[allow(clippy::declare_interior_mutable_const)] // as for every lock
-    const INIT: RawRwLock = RawRwLock { watch: Watch::new(), lock: parking_lot::RawRwLock::INIT };
-    type GuardMarker = <parking_lot::RawRwLock as lock_api::RawRwLock>::GuardMarker;
+impl RawRwLock {
+    pub(crate) const fn new() -> RawRwLock {
+        RawRwLock { watch: Watch::new(), lock: super::lock::RawRwLock::new() }
+    }
 
     #[inline]
     #[track_caller]
-    fn lock_shared(&self) {
+    pub(crate) fn lock(&self, want: Want) {
         let wait = || {
-            self.lock.lock_shared();
+            self.lock.lock(want);
             true
         };
-        self.watch.take(Access::Shared, Location::caller(), || self.lock.try_lock_shared(), wait);
+        self.watch.take(want.into(), Location::caller(), || self.lock.try_lock(want), wait);
     }
 
     #[inline]
     #[track_caller]
-    fn try_lock_shared(&self) -> bool {
-        self.watch.take(Access::Shared, Location::caller(), || self.lock.try_lock_shared(), || false)
+    pub(crate) fn try_lock(&self, want: Want) -> bool {
+        self.watch.take(want.into(), Location::caller(), || self.lock.try_lock(want), || false)
     }
 
-    #[inline]
-    unsafe fn unlock_shared(&self) {
-        self.watch.leave(Access::Shared);
-        // SAFETY: this thread shares the lock, the caller's premise, and so the one within.
-        unsafe { self.lock.unlock_shared() };
-    }
-
-    #[inline]
     #[track_caller]
-    fn lock_exclusive(&self) {
-        let wait = || {
-            self.lock.lock_exclusive();
-            true
-        };
-        self.watch.take(Access::Exclusive, Location::caller(), || self.lock.try_lock_exclusive(), wait);
+    pub(crate) fn try_lock_until(&self, want: Want, end: Instant) -> bool {
+        let wait = || self.lock.try_lock_until(want, end);
+        self.watch.take(want.into(), Location::caller(), || self.lock.try_lock(want), wait)
     }
 
     #[inline]
-    #[track_caller]
-    fn try_lock_exclusive(&self) -> bool {
-        self.watch.take(Access::Exclusive, Location::caller(), || self.lock.try_lock_exclusive(), || false)
-    }
-
-    #[inline]
-    unsafe fn unlock_exclusive(&self) {
+    pub(crate) fn unlock_exclusive(&self) {
         self.watch.leave(Access::Exclusive);
-        // SAFETY: this thread has the lock for itself, the caller's premise, and so the one within.
-        unsafe { self.lock.unlock_exclusive() };
+        self.lock.unlock_exclusive();
     }
-}
 
-impl RawLockRecursive for RawRwLock {
     #[inline]
-    #[track_caller]
-    fn lock_shared_recursive(&self) {
-        let now = || lock_api::RawRwLockRecursive::try_lock_shared_recursive(&self.lock);
-        let wait = || {
-            RawLockRecursive::lock_shared_recursive(&self.lock);
-            true
-        };
-        self.watch.take(Access::Shared, Location::caller(), now, wait);
-    }
-}
-
-// SAFETY: the lock within does it, in time; what is watched changes nothing.
-unsafe impl lock_api::RawRwLockTimed for RawRwLock {
-    type Duration = Duration;
-    type Instant = Instant;
-
-    #[track_caller]
-    fn try_lock_shared_for(&self, patience: Duration) -> bool {
-        let wait = || self.lock.try_lock_shared_for(patience);
-        self.watch.take(Access::Shared, Location::caller(), || self.lock.try_lock_shared(), wait)
+    pub(crate) fn unlock_shared(&self) {
+        self.watch.leave(Access::Shared);
+        self.lock.unlock_shared();
     }
 
-    #[track_caller]
-    fn try_lock_shared_until(&self, end: Instant) -> bool {
-        let wait = || self.lock.try_lock_shared_until(end);
-        self.watch.take(Access::Shared, Location::caller(), || self.lock.try_lock_shared(), wait)
-    }
-
-    #[track_caller]
-    fn try_lock_exclusive_for(&self, patience: Duration) -> bool {
-        let wait = || self.lock.try_lock_exclusive_for(patience);
-        self.watch.take(Access::Exclusive, Location::caller(), || self.lock.try_lock_exclusive(), wait)
-    }
-
-    #[track_caller]
-    fn try_lock_exclusive_until(&self, end: Instant) -> bool {
-        let wait = || self.lock.try_lock_exclusive_until(end);
-        self.watch.take(Access::Exclusive, Location::caller(), || self.lock.try_lock_exclusive(), wait)
+    pub(crate) fn is_exclusive(&self) -> bool {
+        self.lock.is_exclusive()
     }
 }

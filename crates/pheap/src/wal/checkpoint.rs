@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::fold::Fold;
 use super::format::{MARKS, Records};
@@ -208,7 +208,7 @@ impl Wal {
                 continue;
             }
             // Commits make no system call that could tell them that the log has lost its name; or the last ones have not, so soon after others.
-            self.requested.wait_for(&mut state, LOOK);
+            self.requested.wait_until(&mut state, Instant::now() + LOOK);
             if state.unseen || on_demand && state.looked != state.buffer.end() {
                 state.looked = state.buffer.end();
                 let _ = MutexGuard::unlocked(&mut state, || self.keep_found());

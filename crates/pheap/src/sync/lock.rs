@@ -1,0 +1,321 @@
+//! The lock below all others: one thread has it for itself, or several share it.
+//!
+//! All that it consists of is in the lock. Libraries that keep the threads that wait for all locks of a process in one table cannot be used: in a forked child that table still has the
+//! threads of the parent, and perhaps a part that is locked for ever. So a lock that a child makes is as good as any.
+//!
+//! **Turns.** Threads that wait are served in the order in which they came. Others may overtake them, so that a lock that is taken often does not go to sleep with each
+//! thread; but not whom has waited for longer than [`OVERTAKE`]. Who comes to share it waits behind those that wait to have it for themselves, unless it is
+//! [nested](Want::Nested).
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::below::{Condvar, Mutex, MutexGuard};
+use super::{AtomicU64, Mistake, mistake};
+
+/// How long others may overtake who waits.
+const OVERTAKE: Duration = Duration::from_micros(500);
+
+/// Bits of the word. Somebody has it for itself.
+const EXCLUSIVE: u64 = 1;
+/// Who lets go of it must wake those who wait. If there are any, this is set, or one of them is awake and sets it.
+const WAITING: u64 = 1 << 1;
+/// Somebody waits to have it for itself.
+const CLOSED: u64 = 1 << 2;
+/// Who waits at the front is not to be overtaken.
+const FAIR: u64 = 1 << 3;
+/// One of those who share it. Above this, their number.
+const READER: u64 = 1 << 4;
+
+/// For what a thread comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Want {
+    Exclusive,
+    Shared,
+    /// To share it at once, if nobody has it for itself: others may wait for something that this thread has.
+    Nested,
+}
+
+impl Want {
+    /// Bits of which one is enough to keep a thread waiting whose turn it is.
+    fn kept_out_by(self) -> u64 {
+        match self {
+            Want::Exclusive => !(WAITING | CLOSED | FAIR),
+            Want::Shared | Want::Nested => EXCLUSIVE,
+        }
+    }
+
+    /// The same for one that has just come.
+    fn overtaken_by(self) -> u64 {
+        match self {
+            Want::Exclusive => FAIR,
+            Want::Shared => CLOSED,
+            Want::Nested => 0,
+        }
+    }
+
+    fn adds(self) -> u64 {
+        match self {
+            Want::Exclusive => EXCLUSIVE,
+            Want::Shared | Want::Nested => READER,
+        }
+    }
+}
+
+struct Waiter {
+    number: u64,
+    want: Want,
+    since: Instant,
+    /// Notified when it should look again.
+    woken: Arc<Condvar>,
+}
+
+impl Waiter {
+    fn wants_exclusive(&self) -> bool {
+        self.want == Want::Exclusive
+    }
+
+    /// Whether nobody may overtake it any more.
+    fn waits_for_long(&self) -> bool {
+        if cfg!(all(test, pheap_loom)) {
+            return self.number.is_multiple_of(2); // no time passes in a model; let it see both
+        }
+        self.since.elapsed() >= OVERTAKE
+    }
+}
+
+struct Queue {
+    /// How many have ever waited.
+    count: u64,
+    /// Those that are [nested](Want::Nested) come first.
+    waiters: VecDeque<Waiter>,
+}
+
+impl Queue {
+    /// Adds this thread. Returns its number.
+    fn add(&mut self, want: Want, woken: Arc<Condvar>) -> u64 {
+        self.count += 1;
+        let waiter = Waiter { number: self.count, want, since: Instant::now(), woken };
+        match want {
+            Want::Nested => self.waiters.push_front(waiter),
+            Want::Exclusive | Want::Shared => self.waiters.push_back(waiter),
+        }
+        self.count
+    }
+
+    fn position(&self, number: u64) -> usize {
+        self.waiters.iter().position(|waiter| waiter.number == number).expect("it is removed by itself only")
+    }
+
+    /// Whether only the lock itself keeps it waiting.
+    fn is_its_turn(&self, number: u64, want: Want) -> bool {
+        let before = self.position(number);
+        match want {
+            Want::Exclusive => before == 0,
+            Want::Shared => !self.waiters.iter().take(before).any(Waiter::wants_exclusive),
+            Want::Nested => true,
+        }
+    }
+
+    /// Wakes those whose turn it may be.
+    fn wake(&self) {
+        for waiter in &self.waiters {
+            waiter.woken.notify_one();
+            if waiter.wants_exclusive() {
+                break;
+            }
+        }
+    }
+}
+
+/// It guards nothing by itself: who builds on it sees to it that only who has it lets go of it.
+pub(crate) struct RawRwLock {
+    word: AtomicU64,
+    /// Those who wait. Locked for moments only.
+    queue: Mutex<Queue>,
+}
+
+impl RawRwLock {
+    /// That nobody has.
+    #[cfg(not(all(test, pheap_loom)))]
+    pub(crate) const fn new() -> RawRwLock {
+        let queue = Queue { count: 0, waiters: VecDeque::new() };
+        RawRwLock { word: AtomicU64::new(0), queue: Mutex::new(queue) }
+    }
+
+    #[cfg(all(test, pheap_loom))]
+    pub(crate) fn new() -> RawRwLock {
+        let queue = Queue { count: 0, waiters: VecDeque::new() };
+        RawRwLock { word: AtomicU64::new(0), queue: Mutex::new(queue) }
+    }
+
+    /// Waits until this thread has the lock. For ever, if it has it already, unless to share it once more as [`Want::Nested`].
+    #[inline(always)]
+    #[track_caller]
+    pub(crate) fn lock(&self, want: Want) {
+        let is_free = self.word.compare_exchange(0, want.adds(), Acquire, Relaxed).is_ok();
+        if !is_free {
+            self.lock_slowly(want);
+        }
+    }
+
+    #[cold]
+    fn lock_slowly(&self, want: Want) {
+        let _ = self.spin(want) || self.wait(want, None);
+    }
+
+    /// [`lock`](Self::lock), if that needs no waiting.
+    #[inline]
+    pub(crate) fn try_lock(&self, want: Want) -> bool {
+        self.take(want, want.kept_out_by() | want.overtaken_by())
+    }
+
+    /// [`lock`](Self::lock), if that needs no longer.
+    pub(crate) fn try_lock_until(&self, want: Want, end: Instant) -> bool {
+        self.spin(want) || self.wait(want, Some(end))
+    }
+
+    /// Takes it, unless one of these bits is set.
+    #[inline(always)]
+    fn take(&self, want: Want, kept_out_by: u64) -> bool {
+        let mut word = self.word.load(Relaxed);
+        while word & kept_out_by == 0 {
+            match self.word.compare_exchange_weak(word, word + want.adds(), Acquire, Relaxed) {
+                Ok(_) => return true,
+                Err(now) => word = now,
+            }
+        }
+        false
+    }
+
+    /// Tries for a while, unless others wait already.
+    fn spin(&self, want: Want) -> bool {
+        const ROUNDS: u32 = if cfg!(all(test, pheap_loom)) { 1 } else { 10 };
+        for round in 0..ROUNDS {
+            if self.try_lock(want) {
+                return true;
+            }
+            if self.word.load(Relaxed) & WAITING != 0 {
+                return false;
+            }
+            if round < 3 {
+                (0..2 << round).for_each(|_| std::hint::spin_loop());
+            } else {
+                std::thread::yield_now();
+            }
+        }
+        false
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for its turn, but not longer than until `end`. Whether it has got it.
+    fn wait(&self, want: Want, end: Option<Instant>) -> bool {
+        let woken = Arc::new(Condvar::new());
+        let mut queue = self.queue();
+        let me = queue.add(want, woken.clone());
+        if want == Want::Exclusive {
+            self.word.fetch_or(CLOSED, Relaxed);
+        }
+        let mut is_over = false;
+        loop {
+            // Before it looks at the word for the last time: who has the lock then sees this when it lets go of it.
+            if !mistake(Mistake::WaitUnseen) {
+                self.word.fetch_or(WAITING, Relaxed);
+            }
+            let taken = queue.is_its_turn(me, want) && self.take(want, want.kept_out_by());
+            if taken || is_over {
+                self.stop_waiting(&mut queue, me, taken);
+                return taken;
+            }
+            (queue, is_over) = self.sleep(queue, &woken, end);
+        }
+    }
+
+    /// Lets others at the queue until this thread is woken, or `end` is over: which it returns.
+    fn sleep<'a>(
+        &'a self,
+        queue: MutexGuard<'a, Queue>,
+        woken: &Condvar,
+        end: Option<Instant>,
+    ) -> (MutexGuard<'a, Queue>, bool) {
+        match end {
+            None => (woken.wait(queue).unwrap_or_else(PoisonError::into_inner), false),
+            // In a model, it is over as soon as others have had the chance to come.
+            #[cfg(all(test, pheap_loom))]
+            Some(_) => {
+                drop(queue);
+                loom::thread::yield_now();
+                (self.queue(), true)
+            }
+            #[cfg(not(all(test, pheap_loom)))]
+            Some(end) => {
+                let left = end.saturating_duration_since(Instant::now());
+                let (queue, _) = woken.wait_timeout(queue, left).unwrap_or_else(PoisonError::into_inner);
+                (queue, Instant::now() >= end)
+            }
+        }
+    }
+
+    fn stop_waiting(&self, queue: &mut Queue, number: u64, taken: bool) {
+        let position = queue.position(number);
+        queue.waiters.remove(position);
+        let mut over = if position == 0 { FAIR } else { 0 };
+        if !queue.waiters.iter().any(Waiter::wants_exclusive) {
+            over |= CLOSED;
+        }
+        if queue.waiters.is_empty() {
+            over |= WAITING;
+        }
+        self.word.fetch_and(!over, Relaxed);
+        // Somebody may have waited for this thread only.
+        if !taken && !mistake(Mistake::GiveUpQuietly) {
+            queue.wake();
+        }
+    }
+
+    /// Lets go of a lock that this thread has for itself.
+    #[inline(always)]
+    pub(crate) fn unlock_exclusive(&self) {
+        let word = self.word.load(Relaxed);
+        let alone = word & WAITING == 0
+            && self.word.compare_exchange(word, word & !EXCLUSIVE, Release, Relaxed).is_ok();
+        if !alone {
+            self.unlock_and_wake(EXCLUSIVE);
+        }
+    }
+
+    /// Lets go of a lock that this thread shares.
+    #[inline(always)]
+    pub(crate) fn unlock_shared(&self) {
+        let before = self.word.fetch_sub(READER, Release);
+        if before & WAITING != 0 && before / READER == 1 {
+            self.unlock_and_wake(0);
+        }
+    }
+
+    #[cold]
+    fn unlock_and_wake(&self, bit: u64) {
+        let queue = self.queue();
+        // Before it can be overtaken once more.
+        if queue.waiters.front().is_some_and(Waiter::waits_for_long) {
+            self.word.fetch_or(FAIR, Relaxed);
+        }
+        self.word.fetch_and(!(bit | WAITING), Release);
+        queue.wake();
+    }
+
+    /// Whether somebody has it for itself.
+    pub(crate) fn is_exclusive(&self) -> bool {
+        self.word.load(Acquire) & EXCLUSIVE != 0
+    }
+}
+
+#[cfg(all(test, pheap_loom))]
+mod model;
+#[cfg(all(test, not(pheap_loom)))]
+mod tests;

@@ -1,0 +1,126 @@
+//! The lock in a model: nobody is inside with somebody who wants it for itself, what one has written the next one sees, and nobody waits for ever.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use loom::cell::Cell;
+use loom::thread;
+
+use super::{RawRwLock, Want};
+use crate::sync::Mistake;
+use crate::sync::model::{Seed, explore, finds};
+
+struct Guarded {
+    lock: RawRwLock,
+    /// Loom fails if two threads are at it, one of them to write.
+    value: Cell<u64>,
+}
+
+impl Guarded {
+    fn new() -> Arc<Guarded> {
+        Arc::new(Guarded { lock: RawRwLock::new(), value: Cell::new(0) })
+    }
+
+    fn changes(&self) {
+        self.value.set(self.value.get() + 1);
+        self.lock.unlock_exclusive();
+    }
+
+    fn change(&self) {
+        self.lock.lock(Want::Exclusive);
+        self.changes();
+    }
+
+    /// Whether it was in time.
+    fn change_in_time(&self) -> bool {
+        let in_time = self.lock.try_lock_until(Want::Exclusive, Instant::now());
+        if in_time {
+            self.changes();
+        }
+        in_time
+    }
+
+    fn read(&self) -> u64 {
+        self.lock.lock(Want::Shared);
+        let value = self.value.get();
+        self.lock.unlock_shared();
+        value
+    }
+
+    /// Reads again while it reads, as no writer who waits may prevent.
+    fn read_nested(&self) {
+        self.lock.lock(Want::Shared);
+        self.lock.lock(Want::Nested);
+        self.value.get();
+        self.lock.unlock_shared();
+        self.lock.unlock_shared();
+    }
+}
+
+fn beside<T: 'static>(guarded: &Arc<Guarded>, f: fn(&Guarded) -> T) -> thread::JoinHandle<T> {
+    let guarded = guarded.clone();
+    thread::spawn(move || f(&guarded))
+}
+
+fn two_change() {
+    let guarded = Guarded::new();
+    let other = beside(&guarded, |guarded| {
+        guarded.change();
+        guarded.change();
+    });
+    guarded.change();
+    guarded.change();
+    other.join().unwrap();
+    assert_eq!(guarded.read(), 4);
+}
+
+fn three_change() {
+    let guarded = Guarded::new();
+    let others = [(); 2].map(|()| beside(&guarded, Guarded::change));
+    guarded.change();
+    others.map(|other| other.join().unwrap());
+    assert_eq!(guarded.read(), 3);
+}
+
+fn two_read_and_one_changes() {
+    let guarded = Guarded::new();
+    let others = [(); 2].map(|()| beside(&guarded, Guarded::read));
+    guarded.change();
+    let seen = others.map(|other| other.join().unwrap());
+    assert!(seen.iter().all(|seen| *seen <= 1), "{seen:?}");
+}
+
+fn one_reads_nested() {
+    let guarded = Guarded::new();
+    let other = beside(&guarded, Guarded::read_nested);
+    guarded.change();
+    other.join().unwrap();
+}
+
+/// While one reads, one gives up waiting to change it, behind whom another one wants to read.
+fn one_gives_up() {
+    let guarded = Guarded::new();
+    guarded.lock.lock(Want::Shared);
+    let impatient = beside(&guarded, Guarded::change_in_time);
+    let reader = beside(&guarded, Guarded::read);
+    reader.join().unwrap(); // not kept out by one who has given up
+    guarded.lock.unlock_shared();
+    let changed = impatient.join().unwrap();
+    assert_eq!(guarded.read(), u64::from(changed));
+}
+
+#[test]
+fn a_lock_in_every_order() {
+    let programs: [(&str, usize, fn()); 5] = [
+        ("two change", 3, two_change),
+        ("three change", 3, three_change),
+        ("two read and one changes", 2, two_read_and_one_changes),
+        ("one reads, nested", 3, one_reads_nested),
+        ("one gives up", 2, one_gives_up),
+    ];
+    for (name, preemptions, program) in programs {
+        explore(name, preemptions, program);
+    }
+    assert!(finds(Seed::Mistake(Mistake::WaitUnseen), 3, two_change));
+    assert!(finds(Seed::Mistake(Mistake::GiveUpQuietly), 2, one_gives_up));
+}

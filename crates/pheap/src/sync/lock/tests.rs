@@ -1,0 +1,227 @@
+use std::cell::UnsafeCell;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Mutex, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::{RawRwLock, Want};
+
+/// Longer than any test takes.
+const LONG: Duration = Duration::from_secs(60);
+
+struct Guarded {
+    lock: RawRwLock,
+    /// Both are the same while nobody changes them.
+    values: UnsafeCell<[u64; 2]>,
+}
+
+// SAFETY: the values are touched with the lock only.
+unsafe impl Sync for Guarded {}
+
+impl Guarded {
+    const fn new() -> Guarded {
+        Guarded { lock: RawRwLock::new(), values: UnsafeCell::new([0; 2]) }
+    }
+
+    fn changes(&self) {
+        // SAFETY: this thread has the lock for itself, and lets go of it after that.
+        let values = unsafe { &mut *self.values.get() };
+        for value in values {
+            *value += 1;
+        }
+        self.lock.unlock_exclusive();
+    }
+
+    fn change(&self) {
+        self.lock.lock(Want::Exclusive);
+        self.changes();
+    }
+
+    fn reads(&self) -> u64 {
+        // SAFETY: this thread shares the lock, and lets go of it after that.
+        let [one, other] = unsafe { *self.values.get() };
+        self.lock.unlock_shared();
+        assert_eq!(one, other);
+        one
+    }
+
+    fn read(&self, want: Want) -> u64 {
+        self.lock.lock(want);
+        self.reads()
+    }
+}
+
+/// Until as many wait.
+fn until_waiting(lock: &RawRwLock, count: usize) {
+    while lock.queue().waiters.len() != count {
+        thread::yield_now();
+    }
+}
+
+fn soon() -> Instant {
+    Instant::now() + Duration::from_millis(1)
+}
+
+fn is_as_new(lock: &RawRwLock) -> bool {
+    lock.word.load(Relaxed) == 0 && lock.queue().waiters.is_empty()
+}
+
+#[test]
+fn many_threads_come_for_everything() {
+    const ROUNDS: u64 = 2000;
+    let guarded = Guarded::new();
+    let changed: u64 = thread::scope(|scope| {
+        let threads = [(); 6].map(|()| {
+            scope.spawn(|| {
+                let mut changed = 0;
+                for round in 0..ROUNDS {
+                    match round % 5 {
+                        0 => guarded.change(),
+                        1 if guarded.lock.try_lock(Want::Exclusive) => guarded.changes(),
+                        2 if guarded.lock.try_lock_until(Want::Exclusive, soon()) => guarded.changes(),
+                        3 => {
+                            guarded.lock.lock(Want::Shared);
+                            let seen = guarded.read(Want::Nested);
+                            assert_eq!(guarded.reads(), seen);
+                            continue;
+                        }
+                        _ => {
+                            if guarded.lock.try_lock_until(Want::Shared, soon()) {
+                                guarded.reads();
+                            }
+                            continue;
+                        }
+                    }
+                    changed += 1;
+                }
+                changed
+            })
+        });
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    assert_eq!(guarded.read(Want::Shared), changed);
+    assert!(changed >= 6 * ROUNDS / 5);
+    assert!(is_as_new(&guarded.lock));
+}
+
+#[test]
+fn served_in_the_order_of_coming() {
+    let guarded = Guarded::new();
+    let served = Mutex::new(Vec::new());
+    guarded.lock.lock(Want::Exclusive);
+    thread::scope(|scope| {
+        for number in 0..4 {
+            let (guarded, served) = (&guarded, &served);
+            scope.spawn(move || {
+                guarded.lock.lock(Want::Exclusive);
+                served.lock().unwrap().push(number);
+                guarded.lock.unlock_exclusive();
+            });
+            until_waiting(&guarded.lock, number + 1);
+        }
+        guarded.lock.unlock_exclusive();
+    });
+    assert_eq!(*served.lock().unwrap(), [0, 1, 2, 3]);
+    assert!(is_as_new(&guarded.lock));
+}
+
+#[test]
+fn nested_readers_pass_writers_that_wait_and_others_do_not() {
+    let guarded = Guarded::new();
+    guarded.lock.lock(Want::Shared);
+    thread::scope(|scope| {
+        scope.spawn(|| guarded.change());
+        until_waiting(&guarded.lock, 1);
+        assert!(!guarded.lock.try_lock(Want::Shared));
+        assert!(!guarded.lock.try_lock_until(Want::Shared, soon()));
+        assert_eq!(guarded.read(Want::Nested), 0);
+        let reader = scope.spawn(|| guarded.read(Want::Shared));
+        until_waiting(&guarded.lock, 2);
+        assert_eq!(guarded.reads(), 0);
+        assert_eq!(reader.join().unwrap(), 1);
+    });
+    assert!(is_as_new(&guarded.lock));
+}
+
+#[test]
+fn who_gives_up_keeps_nobody_waiting() {
+    let guarded = Guarded::new();
+    guarded.lock.lock(Want::Shared);
+    thread::scope(|scope| {
+        let impatient = scope.spawn(|| {
+            let in_time =
+                guarded.lock.try_lock_until(Want::Exclusive, Instant::now() + Duration::from_millis(50));
+            assert!(!in_time);
+        });
+        until_waiting(&guarded.lock, 1);
+        let readers = [(); 2].map(|()| scope.spawn(|| guarded.read(Want::Shared)));
+        readers.map(|reader| assert_eq!(reader.join().unwrap(), 0));
+        impatient.join().unwrap();
+    });
+    assert_eq!(guarded.reads(), 0);
+    assert!(is_as_new(&guarded.lock));
+}
+
+#[test]
+fn those_who_share_it_meet() {
+    let guarded = Guarded::new();
+    guarded.lock.lock(Want::Exclusive);
+    let (inside, seen) = mpsc::channel();
+    thread::scope(|scope| {
+        let leave = [(); 2].map(|()| {
+            let inside = inside.clone();
+            let (leave, left) = mpsc::channel::<()>();
+            scope.spawn({
+                let guarded = &guarded;
+                move || {
+                    guarded.lock.lock(Want::Shared);
+                    inside.send(()).unwrap();
+                    left.recv_timeout(LONG).unwrap();
+                    guarded.reads();
+                }
+            });
+            leave
+        });
+        until_waiting(&guarded.lock, 2);
+        guarded.lock.unlock_exclusive();
+        for _ in 0..2 {
+            seen.recv_timeout(LONG).unwrap();
+        }
+        assert!(!guarded.lock.try_lock(Want::Exclusive));
+        leave.map(|leave| leave.send(()).unwrap());
+    });
+    assert!(is_as_new(&guarded.lock));
+}
+
+/// However often others come, in turns without a gap.
+#[test]
+fn nobody_is_overtaken_for_ever() {
+    let guarded = Guarded::new();
+    for (often, once) in
+        [(Want::Shared, Want::Exclusive), (Want::Exclusive, Want::Shared), (Want::Exclusive, Want::Exclusive)]
+    {
+        let is_over = AtomicBool::new(false);
+        let work = |want| {
+            guarded.lock.lock(want);
+            match want {
+                Want::Exclusive => guarded.changes(),
+                Want::Shared | Want::Nested => drop(guarded.reads()),
+            }
+        };
+        thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    while !is_over.load(Relaxed) {
+                        work(often);
+                    }
+                });
+            }
+            for _ in 0..20 {
+                work(once);
+            }
+            is_over.store(true, Relaxed);
+        });
+    }
+    assert!(is_as_new(&guarded.lock));
+}
