@@ -72,7 +72,7 @@ const UNSAFE: &[&str] = &[
     "store/relocate.rs",
     "store/words.rs",
     "sync/fence.rs",
-    "sync/watched.rs",
+    "sync/mutex.rs",
     "sync.rs",
     "txn/context.rs",
     "txn/log.rs",

@@ -154,7 +154,7 @@ fn turns_beside(
     std::array::from_fn(|i| count(&begun[i]) - before[i])
 }
 
-/// Longer than parking_lot lets others overtake: the lock goes from one thread that waits to the next.
+/// Longer than the lock lets others overtake: the lock goes from one thread that waits to the next.
 const LONG: Duration = Duration::from_millis(2);
 
 #[test]

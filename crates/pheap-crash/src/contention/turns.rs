@@ -118,7 +118,7 @@ pub(super) fn turns(bug: Option<Bug>) -> Result<(), String> {
 pub(super) fn transactions(bug: Option<Bug>) -> Result<(), String> {
     let change = |root: &Root<u64>, stay: &dyn Fn()| {
         let transaction = root.txn(|tx, n| {
-            // Longer than parking_lot lets others overtake who wait.
+            // Longer than the lock lets others overtake who wait.
             thread::sleep(Duration::from_millis(2));
             stay();
             Ok(tx[n] += 1)

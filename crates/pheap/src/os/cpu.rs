@@ -15,6 +15,11 @@ pub(crate) enum FlushInstruction {
     Clflush,
 }
 
+impl FlushInstruction {
+    /// What [`Durability::Pmem`](crate::Durability::Pmem) asks of a processor.
+    pub(crate) const NEEDED: &str = "`Durability::Pmem` needs a processor with clwb, clflushopt or clflush";
+}
+
 #[cfg(target_arch = "x86_64")]
 mod imp {
     use std::arch::asm;
@@ -72,6 +77,11 @@ mod imp {
         }
     }
 
+    /// Before a lock is let go of, so that flushes of this processor are complete before those that the next thread fences. Nothing to do here: the lock ends
+    /// with a locked instruction, which waits for flushes as a fence does.
+    #[inline(always)]
+    pub(crate) fn settle_flushes() {}
+
     /// # Safety
     /// `dst` is aligned to a line and valid for writes of `words`, which are whole lines. A fence must follow before anyone else
     /// looks at them.
@@ -126,6 +136,11 @@ mod imp {
         std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
     }
 
+    /// Before a lock is let go of, so that flushes of this processor are complete before those that the next thread fences.
+    pub(crate) fn settle_flushes() {
+        fence();
+    }
+
     /// # Safety
     /// `dst` is valid for writes of `words`.
     pub(crate) unsafe fn stream(dst: *mut u64, words: &[u64]) {
@@ -134,7 +149,7 @@ mod imp {
     }
 }
 
-pub(crate) use imp::{fence, stream};
+pub(crate) use imp::{fence, settle_flushes, stream};
 
 /// Starts to load the line at `addr`, which will be written soon. Only a hint.
 #[inline(always)]

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use super::guard;
 use crate::faults::{Bug, bug, watches_locks};
+use crate::os::cpu::settle_flushes;
 use crate::sync::bias::{Bias, this_thread};
 use crate::sync::gate::Gate;
 use crate::sync::{RawRwLock, Want};
@@ -90,12 +91,13 @@ impl RegionLock {
     }
 
     /// Lets go of the region. Whoever has it next, on whatever processor, can rely on it that lines which were flushed before this are written back before its first
-    /// fence has passed: the lock ends with an atomic read-modify-write, which waits for `clwb` as a fence does; and who evicts an owner lets it pass a fence.
+    /// fence has passed: see [`settle_flushes`]; and who evicts an owner lets it pass a fence.
     ///
     /// # Safety
     /// This thread has the region for itself.
     #[inline(always)]
     pub(crate) unsafe fn unlock_exclusive(&self) {
+        settle_flushes();
         if !self.bias.leave() {
             // SAFETY: this thread has the region for itself, the caller's premise; and it has taken the lock, for it has not entered without.
             unsafe { self.unlock_taken() };

@@ -26,9 +26,7 @@ pub(in crate::heap) fn choose(options: &Options, file: &File) -> Result<Chosen> 
         (Durability::Process, _) => Ok(Chosen::Mapped(Medium::Process, false)),
         (Durability::Wal, _) => Ok(Chosen::Wal),
         (Durability::Pmem, Some(instruction)) => Ok(Chosen::Mapped(Medium::Pmem(instruction), sync)),
-        (Durability::Pmem, None) => {
-            Err(Error::Unsupported("`Durability::Pmem` needs a processor with clwb, clflushopt or clflush"))
-        }
+        (Durability::Pmem, None) => Err(Error::Unsupported(FlushInstruction::NEEDED)),
         (Durability::Auto, _) => match (offered(file), instruction) {
             (Durability::Process, _) => Ok(Chosen::Mapped(Medium::Process, false)),
             (Durability::Pmem, Some(instruction)) => Ok(Chosen::Mapped(Medium::Pmem(instruction), true)),

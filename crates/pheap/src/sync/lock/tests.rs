@@ -1,6 +1,5 @@
-use std::cell::UnsafeCell;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,23 +11,19 @@ const LONG: Duration = Duration::from_secs(60);
 
 struct Guarded {
     lock: RawRwLock,
-    /// Both are the same while nobody changes them.
-    values: UnsafeCell<[u64; 2]>,
+    /// Both are the same while nobody changes them. A change is two steps, so that one beside another is lost.
+    values: [AtomicU64; 2],
 }
-
-// SAFETY: the values are touched with the lock only.
-unsafe impl Sync for Guarded {}
 
 impl Guarded {
     const fn new() -> Guarded {
-        Guarded { lock: RawRwLock::new(), values: UnsafeCell::new([0; 2]) }
+        Guarded { lock: RawRwLock::new(), values: [const { AtomicU64::new(0) }; 2] }
     }
 
+    /// With the lock for this thread, which lets go of it.
     fn changes(&self) {
-        // SAFETY: this thread has the lock for itself, and lets go of it after that.
-        let values = unsafe { &mut *self.values.get() };
-        for value in values {
-            *value += 1;
+        for value in &self.values {
+            value.store(value.load(Relaxed) + 1, Relaxed);
         }
         self.lock.unlock_exclusive();
     }
@@ -38,9 +33,9 @@ impl Guarded {
         self.changes();
     }
 
+    /// With the lock shared, of which this thread lets go.
     fn reads(&self) -> u64 {
-        // SAFETY: this thread shares the lock, and lets go of it after that.
-        let [one, other] = unsafe { *self.values.get() };
+        let [one, other] = self.values.each_ref().map(|value| value.load(Relaxed));
         self.lock.unlock_shared();
         assert_eq!(one, other);
         one
