@@ -78,7 +78,9 @@ fn three_change() {
     let guarded = Guarded::new();
     let others = [(); 2].map(|()| beside(&guarded, Guarded::change));
     guarded.change();
-    others.map(|other| other.join().unwrap());
+    for other in others {
+        other.join().unwrap();
+    }
     assert_eq!(guarded.read(), 3);
 }
 

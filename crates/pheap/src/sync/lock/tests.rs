@@ -151,7 +151,9 @@ fn who_gives_up_keeps_nobody_waiting() {
         });
         until_waiting(&guarded.lock, 1);
         let readers = [(); 2].map(|()| scope.spawn(|| guarded.read(Want::Shared)));
-        readers.map(|reader| assert_eq!(reader.join().unwrap(), 0));
+        for reader in readers {
+            assert_eq!(reader.join().unwrap(), 0);
+        }
         impatient.join().unwrap();
     });
     assert_eq!(guarded.reads(), 0);
@@ -184,7 +186,9 @@ fn those_who_share_it_meet() {
             seen.recv_timeout(LONG).unwrap();
         }
         assert!(!guarded.lock.try_lock(Want::Exclusive));
-        leave.map(|leave| leave.send(()).unwrap());
+        for leave in leave {
+            leave.send(()).unwrap();
+        }
     });
     assert!(is_as_new(&guarded.lock));
 }
