@@ -154,7 +154,8 @@ step_bench_criterion() {
 
 # Power failures at every fence, on the simulated medium. Its last line is JSON; it fails if a crash left a wrong heap.
 step_crashes() {
-    cargo build --locked -p pheap -p pheap-crash --all-features --bins
+    # With `--tests`, what `step_tests` has built is used: without, the features of dependencies differ, and all is built once more.
+    cargo build --locked -p pheap -p pheap-crash --all-features --lib --bins --tests
     "$TARGET/debug/pheap-crash" --images 100000 | tee "$LOGS/crashes.log"
     tail -n 1 "$LOGS/crashes.log" > "$LOGS/crashes.json"
     check_json_lines "$LOGS/crashes.json"
@@ -170,16 +171,25 @@ step_fuzz() {
     # Optimised a little: building takes longer than the runs. Fields in random order find code that relies on the layout of `repr(Rust)` types.
     local -x CARGO_PROFILE_RELEASE_OPT_LEVEL=1 RUSTFLAGS="-Zrandomize-layout"
     cargo +nightly fuzz build
-    local target runs seeds
-    for target in model:4000 collections:1500 open:4000 crash:2000; do
-        runs="${FUZZ_RUNS:-${target#*:}}" target="${target%:*}"
-        # What was found here before is left out.
-        seeds="$(mktemp -d)"
-        cp "fuzz/corpus/$target"/seed-* "$seeds"
-        cargo +nightly fuzz run "$target" "$seeds" -- \
-            -seed=1 -runs="$runs" -timeout=30 -len_control=0 -max_len=1000 -verbosity=0 -print_final_stats=1
-        rm -rf "$seeds"
-    done
+    # `crash` takes as long as the others together.
+    fuzz crash 2000 > "$LOGS/fuzz-crash.log" 2>&1 &
+    local crash=$! status=0
+    fuzz model 4000
+    fuzz collections 1500
+    fuzz open 4000
+    wait "$crash" || status=$?
+    cat "$LOGS/fuzz-crash.log"
+    return "$status"
+}
+
+# Runs a target with its seeds and so many inputs after them. What was found here before is left out.
+fuzz() {
+    local target="$1" runs="${FUZZ_RUNS:-$2}" seeds
+    seeds="$(mktemp -d)"
+    cp "fuzz/corpus/$target"/seed-* "$seeds"
+    cargo +nightly fuzz run "$target" "$seeds" -- \
+        -seed=1 -runs="$runs" -timeout=30 -len_control=0 -max_len=1000 -verbosity=0 -print_final_stats=1
+    rm -rf "$seeds"
 }
 
 # Power failures of a virtual machine, a few; more with ci/power-cut.sh --rounds 100, and mistakes that must be noticed with --self-test.
