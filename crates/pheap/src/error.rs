@@ -1,4 +1,4 @@
-//! Everything that can go wrong, and what to do about it.
+//! `Error`: everything that can go wrong, its text, and what to do about it.
 
 use std::borrow::Cow;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! A medium that remembers what a power failure would leave behind.
+//! A memory that remembers what a power failure would leave behind: which words are pending.
 //!
 //! The model: memory is words of 8 bytes in lines of 64. A word reaches the medium whole or not at all. A flush takes the
 //! content that the line has at that moment; a fence makes all that was flushed durable. Of what is stored and not yet durable

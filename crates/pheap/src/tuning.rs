@@ -1,4 +1,4 @@
-//! The numbers that say when something is done in another way, and never what is right.
+//! Thresholds that say when something is done in another way. They affect speed, never what is right.
 //!
 //! There is one set of them in every build: [`Tuning::SHIPPED`]. The crash lab gives smaller ones at run time, through a door of `Options` that only it has, so
 //! that its short programs come to both sides of each. So tests run what users run, whatever features they are built with.

@@ -1,4 +1,4 @@
-//! How large slots and spans are.
+//! Size classes: how large slots are, and how large spans become.
 
 use std::ops::RangeInclusive;
 

@@ -1,4 +1,4 @@
-//! Spans of objects, as the allocator and the collector know them while the heap is open.
+//! A span of objects while the heap is open: its slots, which are free, which are marked.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Giving a root another type.
+//! `Heap::migrate`: a root gets another type.
 //!
 //! The object that a root is has a type, and so has the span that it lies in, so another type takes another object. What says which object is
 //! the root, and of which type, is four words: three in the region's header, and one of that header's entry in the span table. **One transaction

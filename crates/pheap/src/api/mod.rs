@@ -2,8 +2,8 @@
 //!
 //! Here is the edge at which types make raw addresses safe. Nothing below has type parameters of the program's.
 
+mod lookup;
 mod migrate;
 pub(crate) mod root;
-mod roots;
 pub(crate) mod tx;
 pub(crate) mod view;

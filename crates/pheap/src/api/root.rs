@@ -1,4 +1,5 @@
-//! `Root`, the handle that programs have of a region; transactions on one root or several.
+//! `Root`, the handle that programs have of a region: `txn`, `read`; `txn()` over several roots (tuples of up to four, `Shards`); root objects are created and
+//! replaced here.
 //!
 //! Here a lock and the number of a type become a [`Txn`] and a [`P`] with a brand of their own. No other file of this room does that.
 

@@ -1,4 +1,4 @@
-//! Writing.
+//! `Txn`, by which programs write: indexing, `alloc`, slices, swaps, and where a store under `#[txn]` ends up.
 
 #![allow(unsafe_code)]
 #![deny(clippy::multiple_unsafe_ops_per_block)]

@@ -1,4 +1,4 @@
-//! Reading.
+//! `View` and `Shared`, by which programs read.
 
 #![allow(unsafe_code)]
 #![deny(clippy::multiple_unsafe_ops_per_block)]

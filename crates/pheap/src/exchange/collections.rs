@@ -1,4 +1,4 @@
-//! Vectors, queues and strings.
+//! Export and import of vectors, queues and strings.
 
 use std::fmt;
 use std::marker::PhantomData;

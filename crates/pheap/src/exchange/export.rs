@@ -1,4 +1,4 @@
-//! Export.
+//! `Export`, and the export of an object with all that it points to, by serde.
 
 use std::fmt;
 

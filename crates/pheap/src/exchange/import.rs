@@ -1,4 +1,4 @@
-//! Import.
+//! `Import`, and the import of an object with all that it points to, by serde.
 
 use std::fmt;
 use std::marker::PhantomData;

@@ -1,4 +1,4 @@
-//! Keys of maps, and elements of sets.
+//! Export and import of the keys of maps and the elements of sets.
 
 use std::borrow::Borrow;
 use std::fmt::{self, Write};

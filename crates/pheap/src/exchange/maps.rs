@@ -1,4 +1,4 @@
-//! Maps.
+//! Export and import of maps.
 
 use std::borrow::Borrow;
 use std::fmt;

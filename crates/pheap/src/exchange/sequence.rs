@@ -1,4 +1,4 @@
-//! Sequences, element by element.
+//! Export and import of sequences, element by element.
 
 use std::fmt;
 use std::marker::PhantomData;

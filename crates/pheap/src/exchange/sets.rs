@@ -1,4 +1,4 @@
-//! Sets.
+//! Export and import of sets.
 
 use std::borrow::Borrow;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! What a heap is made of: numbers, arrays, pointers, slices and strings.
+//! Export and import of primitives, arrays, pointers, slices and strings.
 
 use std::fmt;
 use std::marker::PhantomData;

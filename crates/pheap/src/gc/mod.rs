@@ -1,4 +1,4 @@
-//! Collection: finding the objects that can be reached from the root, and making the others' slots free.
+//! The collector: when a cycle begins (`is_due`), how much a slice does per allocated byte (`assess`), what it marks.
 //!
 //! A collection of a region is a cycle of three phases. It *begins* between two transactions: the root and the pointers that
 //! programs hold are noted. Then objects are *marked*, in slices between transactions: those that were reachable when the cycle

@@ -1,4 +1,4 @@
-//! Settings of the collector, and counters of what it has done. When it works is decided in [`gc`](super).
+//! Options and statistics of the collector. Its decisions are in [`gc`](super).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

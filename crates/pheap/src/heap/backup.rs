@@ -1,4 +1,4 @@
-//! Copies of a heap that is in use.
+//! `Heap::backup`: a copy of a heap that is in use.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, TryLockError};

@@ -1,4 +1,4 @@
-//! Checkpoints of a heap with a write-ahead log.
+//! `Heap::checkpoint` and `Heap::sync`: the write-ahead log as the heap sees it.
 
 use std::sync::Arc;
 

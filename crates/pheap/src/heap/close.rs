@@ -1,4 +1,4 @@
-//! The end of a heap, and of the threads that work for it in the background: they are started here, too, for each must have ended before the heap goes.
+//! `Heap::close`, and the threads in the background: they are started here, too, for each must have ended before the heap goes.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! Collections of the whole heap: on demand, and in the background after it was opened.
+//! `Heap::collect`: collections of the whole heap, on demand and in the background after it was opened.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! The directory of roots: a region for each, found by scanning the span tables when a heap is opened.
+//! The directory of roots, found by scanning the span tables when a heap is opened; roots are created, renamed and removed.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! A heap as tools see it that do not know its types: by its type table.
+//! A heap as tools see it that do not know its types: values by its type table (`pheap dump`).
 //!
 //! Nothing here believes an object: pointers, lengths and discriminants are looked at before they are followed, as in
 //! [`check`](super::check).

@@ -1,5 +1,5 @@
-//! What is done to the memory of an open heap as a whole: its regions are made and taken away, it is looked at while it is still, pages are given back, and in the end it is
-//! unmapped, when the threads that work for it have ended.
+//! What is done to the memory of an open heap as a whole: regions are made and removed, clean pages are evicted (`Options::memory_limit`), the mapping is given
+//! up at the end.
 
 #![allow(unsafe_code)]
 

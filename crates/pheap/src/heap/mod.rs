@@ -1,4 +1,4 @@
-//! Heaps: opening and closing them, the directory of their roots, and the threads that work for them.
+//! `Heap` and what is behind it; `Stats`, summed up over all regions.
 //!
 //! | file | |
 //! |---|---|

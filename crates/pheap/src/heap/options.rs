@@ -1,4 +1,4 @@
-//! How to open a heap.
+//! `Options`, `Durability`: how to open a heap.
 
 use crate::error::{Error, Result};
 use crate::media::MediumKind;

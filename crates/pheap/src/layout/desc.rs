@@ -1,4 +1,4 @@
-//! What `#[derive(Persist)]` says about a type: a graph of constants.
+//! What `#[derive(Persist)]` says about a type, as a graph of constants; the primitives and their numbers in files.
 //!
 //! Edges are functions, because a constant that contained itself (`Node` → `P<Node>` → `Node`) would be a cycle.
 

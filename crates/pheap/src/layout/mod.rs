@@ -1,4 +1,5 @@
-//! What may live in a heap, and how it is laid out there.
+//! `Persist`: what may live in a heap, and how it is laid out there. Its impls for numbers, arrays and options, and what the compiler says of a type that has
+//! none.
 //!
 //! Knows types: as a program describes them, and as a heap has them written down. Must not know where objects lie.
 

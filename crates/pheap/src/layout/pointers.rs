@@ -1,4 +1,4 @@
-//! Where the pointers of an object are: a [`TypeLayout`] compiled into what tracing and relocation loop over.
+//! Pointer maps: a [`TypeLayout`] compiled into what tracing and relocation loop over.
 //!
 //! Pointers are aligned words, so everything here counts in words. A layout that a program cannot have (it came with a
 //! damaged file) makes a map that finds fewer pointers, never one that leads out of the object.

@@ -1,4 +1,4 @@
-//! Entries of a log: how they are put together, and how they are read.
+//! Entries of a log, the redo log of a region and the write-ahead log alike: how their ranges are put together, and read.
 
 #![allow(unsafe_code)]
 

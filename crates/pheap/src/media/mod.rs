@@ -1,4 +1,5 @@
-//! Where bytes become durable. The one seam between the protocols and the hardware.
+//! Where bytes become durable: stores, flushes and fences on whichever medium, and the counters of a region (`Counters`). The one seam between the protocols
+//! and the hardware.
 //!
 //! A protocol stores, flushes and fences through [`Media`]; what these do depends on the medium:
 //!

@@ -1,4 +1,4 @@
-//! Words and lines as the processor has them: their bytes, how they are copied, and the instructions that move lines to memory.
+//! What depends on the processor: instructions that move lines to memory (flushes, fences, non-temporal stores), and words and lines as bytes.
 
 #![allow(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! What kind of file system a file is in.
+//! What kind of file system a file is in, by its magic number.
 
 use std::fs::File;
 

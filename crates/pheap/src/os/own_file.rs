@@ -1,4 +1,4 @@
-//! Forks. A heap belongs to the process that has opened it; what a forked child inherits of it, the child gives up.
+//! Files of an open heap. In a forked child they are given up: a heap belongs to the process that has opened it.
 //!
 //! Of the descriptors and addresses there is a list, which the child takes back before `fork` returns in it ([`child`]): so the lock on a heap's file, which both
 //! processes would have otherwise, goes with the parent. A descriptor is not closed but shows something else from then on, for its `File` is going to close it

@@ -1,4 +1,4 @@
-//! Opening a file that is to be a heap, and nothing but a file: to open a FIFO may wait for ever, and to open a device may do whatever that does.
+//! Opening a regular file, and nothing else: to open a FIFO may wait for ever, and to open a device may do whatever that does.
 
 use std::fs::{self, File, FileType, OpenOptions};
 use std::io;

@@ -1,4 +1,4 @@
-//! Several regions at once, for one transaction over them.
+//! Several regions at once, for one transaction over any number of them.
 
 use std::rc::Rc;
 use std::sync::Arc;

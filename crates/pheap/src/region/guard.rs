@@ -1,4 +1,4 @@
-//! Which heaps this thread is inside of: waiting for a second root of the same heap could be for ever.
+//! Which heaps this thread is inside of: to wait for a second root of the same heap could be for ever (`Error::Nested`).
 
 use std::cell::Cell;
 

@@ -1,4 +1,4 @@
-//! Regions: one for each named root, with a lock, an allocator and a log of its own.
+//! Regions: one for each named root, with a lock, an allocator and a log of its own. `Exclusive` and `Shared` are what a transaction and a read hold.
 //!
 //! Knows how a thread gets a region and lets go of it, whatever happens meanwhile. Must not know types, nor what a transaction does.
 

@@ -1,4 +1,4 @@
-//! A disk that remembers what a power failure would leave behind: the heap's file, and its log beside it.
+//! A disk that remembers what a power failure would leave behind: which sectors of the heap's file and of its log are pending.
 //!
 //! The model: files are sectors of 512 bytes. A successful sync of a file makes all that was
 //! written to it durable; of what was written since, any subset of sectors may have reached the disk, and of a sector that was

@@ -1,4 +1,4 @@
-//! Arenas and their span tables: which pages belong to whom.
+//! Arenas and their span tables: their format, and which pages belong to whom.
 //!
 //! An arena is a run of pages of the file, a multiple of the heap's arena unit. It begins with a page for its head, followed by its
 //! span table: one entry of two words for each page, filled in at the first page of a span and zero elsewhere. Entries are not in the order of their pages: those that

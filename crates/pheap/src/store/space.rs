@@ -1,4 +1,4 @@
-//! Taking pages for spans, giving them back, and making the file longer.
+//! Taking pages for spans, giving them back, and growing the file: how much it grows by is decided here.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;

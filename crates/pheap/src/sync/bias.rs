@@ -1,4 +1,4 @@
-//! Who may enter what a lock guards without taking it: the thread that has had it for itself many times in a row.
+//! A biased lock: the thread that has had a lock many times in a row enters without taking it.
 //!
 //! A locked instruction waits until every store before it has left the processor, so behind a commit it costs a whole fence. The thread that a lock is
 //! biased to does without: it says that it is inside with a plain store, and then looks whether it still is the owner. Whoever else has got

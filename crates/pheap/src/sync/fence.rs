@@ -1,4 +1,4 @@
-//! Two fences that order one thread's store and next load against another one's: one that is often passed and costs nothing, and one that is rare and dear.
+//! An asymmetric fence (`membarrier`): free for the side that passes it often, dear for the side that seldom does.
 //!
 //! If a thread stores, passes [`light`] and loads, and another one stores, passes [`heavy`] and loads, then one of them sees the other's store. The heavy fence
 //! makes the system let each processor on which the process runs pass a fence, wherever it is (`membarrier(2)`).

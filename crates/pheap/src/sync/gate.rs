@@ -1,4 +1,4 @@
-//! A gate in front of a lock, at which those wait who come, while somebody else collects several locks.
+//! A gate in front of a lock, at which newcomers wait while a thread collects several locks.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;

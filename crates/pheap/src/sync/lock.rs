@@ -1,4 +1,5 @@
-//! The lock below all others: one thread has it for itself, or several share it.
+//! The lock below all others, of regions and mutexes alike: how long a thread spins, how it parks and is woken. One thread has it for itself, or several share
+//! it.
 //!
 //! All that it consists of is in the lock. Libraries that keep the threads that wait for all locks of a process in one table cannot be used: in a forked child that table still has the
 //! threads of the parent, and perhaps a part that is locked for ever. So a lock that a child makes is as good as any.

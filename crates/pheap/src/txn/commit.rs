@@ -1,4 +1,4 @@
-//! The end of a transaction.
+//! The end of a transaction: commit and rollback.
 
 use super::context::{Context, Mode, doomed_error};
 use super::write_set::first_copies;

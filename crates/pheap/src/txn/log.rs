@@ -1,4 +1,5 @@
-//! The log of a region: redo records of short transactions, or the undo entries of one long transaction.
+//! The log of a region: what is appended, and which entries count when it is read. It holds redo records of short transactions, or the undo entries of one long
+//! transaction.
 //!
 //! A chain of segments, written from the front. An entry is a whole number of cache lines:
 //!

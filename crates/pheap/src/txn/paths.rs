@@ -1,4 +1,4 @@
-//! What a write does: into a copy, or in place behind the undo log; and the change from the one to the other.
+//! The paths of a write: into a copy, or in place behind the undo log; and the change from the one to the other (`spill`).
 
 #![allow(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! What happens to the logs when a heap is opened.
+//! Replaying the logs of regions when a heap is opened.
 //!
 //! 1. Each log is [read](read_logs): its complete entries, of its current generation. Nothing is written yet, so that a heap that turns out
 //!    to be damaged stays as it is.

@@ -1,4 +1,4 @@
-//! Checkpoints, and the thread in the background that makes them.
+//! Checkpoints, the thread in the background that makes them, and when it does.
 
 use std::io;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! The files of a heap, as the operating system has them.
+//! The files of a heap with a log: written, synced, and looked for by their names.
 
 use std::fs::{self, File};
 use std::io;

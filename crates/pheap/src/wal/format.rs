@@ -1,4 +1,4 @@
-//! What a log looks like in its file.
+//! The format of the write-ahead log's file: its head, marks, segments and records.
 //!
 //! The first page names the heap and the log, and says up to which position the heap's file has everything. Behind it lie segments of equal size, which are written with zeros
 //! when they are added, and used again when a checkpoint has brought their records to the heap's file. A position in the log is the number

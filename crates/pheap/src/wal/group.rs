@@ -1,4 +1,4 @@
-//! Group commit: who waits for the log writes and syncs it, for all who wait.
+//! Group commit: a thread that waits for the log writes and syncs it for all who wait.
 
 use std::io;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! Which pages of the heap are in memory of this process: those that were stored to, and differ from the heap's file, or have done so.
+//! Which pages of a private mapping are dirty, and how many: counted, not evicted, here.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 

@@ -1,4 +1,4 @@
-//! Changing many entries.
+//! Changing many entries of an ordered map: `extend`, `clear`, `retain` and the like.
 
 use super::PBTreeMap;
 use super::node::{Child, MAX_HEIGHT};

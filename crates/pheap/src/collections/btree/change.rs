@@ -1,4 +1,4 @@
-//! Changing a map.
+//! The changing methods of `PBTreeMap`, as programs call them.
 
 use super::PBTreeMap;
 use super::entry::Entry;

@@ -1,4 +1,4 @@
-//! All entries.
+//! Iterators over all entries of an ordered map.
 
 use super::node::Entry;
 use super::range::Between;

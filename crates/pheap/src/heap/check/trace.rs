@@ -1,4 +1,4 @@
-//! Follows all pointers from the roots and looks at each object once.
+//! Follows all pointers from the roots, looks at each object once, and words what is wrong (`complain`).
 
 use super::map::{HeapMap, MappedRoot, Place};
 use super::plan::{Op, Parts, variant};

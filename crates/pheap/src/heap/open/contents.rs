@@ -1,4 +1,4 @@
-//! What there is in a heap: read, recovered, and opened.
+//! What a heap that is being opened consists of: it is read, its logs are replayed, it becomes the heap.
 
 #![allow(unsafe_code)]
 #![deny(clippy::wildcard_enum_match_arm)]

@@ -1,4 +1,4 @@
-//! The first two stages: what a heap says of itself, and what there is in it. Nothing is changed.
+//! The stages `Found` and `Surveyed`: what a heap says of itself, and what there is in it. Nothing is changed.
 
 use std::sync::Arc;
 

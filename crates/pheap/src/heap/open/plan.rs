@@ -1,4 +1,4 @@
-//! The stages in which an opening is decided on, and carried out.
+//! The stages `Plan` and `Recovered`: an opening is decided on, and carried out.
 
 #![deny(clippy::wildcard_enum_match_arm)]
 

@@ -1,4 +1,4 @@
-//! Roots by name and type: looking them up, and creating them.
+//! `Heap::root`, `root_or` and `existing_root`: a root is looked up by name and type, or created.
 
 use super::root::Root;
 use super::tx::Txn;
