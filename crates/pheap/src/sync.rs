@@ -1,6 +1,6 @@
 //! The locks, condition variables and atomics by which threads meet: one place decides whose they are.
 //!
-//! The [lock](lock) is our own, and with it what is built on it. In the models (`cfg(pheap_loom)`) they are those of [loom], which runs a test
+//! The [lock](lock) of regions is our own. Others are those of std; in models (`cfg(pheap_loom)`) all are those of [loom], which runs a test
 //! under every order of their operations; see `docs/crash-testing.md`. Counters for statistics do not come from here: nothing depends on them.
 //!
 //! In builds with the simulator they tell which of them is taken where, and one of them can be left out, or seems to be: the tests must notice.
@@ -9,54 +9,39 @@
 //!
 //! Knows threads. Must not know what they do.
 
-#![allow(unsafe_code)]
-
 pub(crate) mod bias;
-#[cfg(not(all(test, pheap_loom)))]
-mod condvar;
 pub(crate) mod fence;
 pub(crate) mod gate;
 mod lock;
 #[cfg(all(test, pheap_loom))]
 pub(crate) mod model;
-#[cfg(not(all(test, pheap_loom)))]
 mod mutex;
-#[cfg(all(feature = "sim", not(all(test, pheap_loom))))]
-mod watched;
+#[cfg(not(all(feature = "sim", not(pheap_loom))))]
+#[path = "sync/unwatched.rs"]
+mod watch;
+#[cfg(all(feature = "sim", not(pheap_loom)))]
+#[path = "sync/watched.rs"]
+mod watch;
 
-#[cfg(not(all(feature = "sim", not(all(test, pheap_loom)))))]
-pub(crate) use lock::RawRwLock;
-pub(crate) use lock::Want;
-#[cfg(all(feature = "sim", not(all(test, pheap_loom))))]
-pub(crate) use watched::RawRwLock;
+pub(crate) use lock::{RawRwLock, Want};
+pub(crate) use mutex::{Condvar, Mutex, MutexGuard, RwLock};
 
 #[cfg(all(test, pheap_loom))]
-pub(crate) use model::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, RwLock};
+pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64};
 #[cfg(not(all(test, pheap_loom)))]
-pub(crate) use {
-    condvar::Condvar,
-    mutex::{Mutex, MutexGuard, RwLock},
-    std::sync::atomic::{AtomicBool, AtomicU64},
-};
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64};
 
-/// What the lock is made of.
+/// What locks are made of.
 #[cfg(all(test, pheap_loom))]
 use loom::sync as below;
 #[cfg(not(all(test, pheap_loom)))]
 use std::sync as below;
 
-/// Shows `f` what a mutex guards. In a forked child, which is not to lock it, nobody does; so what is there stays as it is, and is whole if nobody had locked it when the child was made: else
-/// `None`.
+/// Shows `f` what a mutex guards. `None` in a forked child if another thread had locked it when the child was made: nobody is going to unlock it there.
 #[track_caller]
 pub(crate) fn look_at<T, R>(mutex: &Mutex<T>, forked: bool, f: impl FnOnce(&T) -> R) -> Option<R> {
-    if !forked {
-        return Some(f(&mutex.lock()));
-    }
-    #[cfg(not(all(test, pheap_loom)))]
-    // SAFETY: in a forked child nobody locks it, and nobody had when the child was made, as was just seen.
-    return (!mutex.is_locked()).then(|| f(unsafe { &*mutex.data_ptr() }));
-    #[cfg(all(test, pheap_loom))]
-    None
+    let guard = if forked { mutex.try_lock() } else { Some(mutex.lock()) };
+    guard.map(|guard| f(&guard))
 }
 
 /// A mistake that a model seeds, and must find.

@@ -7,8 +7,8 @@ use std::marker::PhantomData;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread::Builder;
-use std::time::Duration;
+use std::thread::{self, Builder};
+use std::time::{Duration, Instant};
 
 use super::HeapInner;
 use super::close::Work;
@@ -206,6 +206,16 @@ const STEP: u64 = 16 << 20;
 const PATIENCE: Duration = Duration::from_millis(10);
 
 impl HeapInner {
+    fn tables_within(&self, patience: Duration) -> Option<MutexGuard<'_, Tables>> {
+        let end = Instant::now() + patience;
+        loop {
+            match self.tables.try_lock() {
+                None if Instant::now() < end => thread::sleep(patience / 100),
+                tables => return tables,
+            }
+        }
+    }
+
     /// Gives private pages back whose content is in the heap's file, if they are many. Runs within a checkpoint.
     pub(super) fn drop_copies(&self, wal: &Wal) {
         let limit = wal.settings().memory_limit;
@@ -216,7 +226,7 @@ impl HeapInner {
         // Nobody stores to free pages, nor reads what is in them.
         {
             // Who has them may wait for room in the log.
-            let Some(tables) = self.tables.try_lock_for(PATIENCE) else { return };
+            let Some(tables) = self.tables_within(PATIENCE) else { return };
             if self.check_open().is_err() {
                 return; // closed meanwhile, and not mapped any more
             }

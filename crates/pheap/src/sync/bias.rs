@@ -238,8 +238,8 @@ impl Bias {
         while is_inside() {
             match end {
                 None => self.left.wait(&mut waiting),
-                Some(end) if self.left.wait_until(&mut waiting, end) => {}
-                Some(_) => return !is_inside(),
+                Some(end) if self.left.wait_until(&mut waiting, end) => return !is_inside(),
+                Some(_) => {}
             }
         }
         true

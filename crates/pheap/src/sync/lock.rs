@@ -1,5 +1,4 @@
-//! The lock below all others, of regions and mutexes alike: how long a thread spins, how it parks and is woken. One thread has it for itself, or several share
-//! it.
+//! The lock of a region, without its bias: how long a thread spins, how it parks and is woken. One thread has it for itself, or several share it.
 //!
 //! All that it consists of is in the lock. Libraries that keep the threads that wait for all locks of a process in one table cannot be used: in a forked child that table still has the
 //! threads of the parent, and perhaps a part that is locked for ever. So a lock that a child makes is as good as any.
@@ -14,6 +13,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::below::{Condvar, Mutex, MutexGuard};
+use super::watch::Watch;
 use super::{AtomicU64, Mistake, mistake};
 
 /// How long others may overtake who waits.
@@ -133,6 +133,7 @@ impl Queue {
 
 /// It guards nothing by itself: who builds on it sees to it that only who has it lets go of it.
 pub(crate) struct RawRwLock {
+    watch: Watch,
     word: AtomicU64,
     /// Those who wait. Locked for moments only.
     queue: Mutex<Queue>,
@@ -140,26 +141,23 @@ pub(crate) struct RawRwLock {
 
 impl RawRwLock {
     /// That nobody has.
-    #[cfg(not(all(test, pheap_loom)))]
-    pub(crate) const fn new() -> RawRwLock {
-        let queue = Queue { count: 0, waiters: VecDeque::new() };
-        RawRwLock { word: AtomicU64::new(0), queue: Mutex::new(queue) }
-    }
-
-    #[cfg(all(test, pheap_loom))]
     pub(crate) fn new() -> RawRwLock {
         let queue = Queue { count: 0, waiters: VecDeque::new() };
-        RawRwLock { word: AtomicU64::new(0), queue: Mutex::new(queue) }
+        RawRwLock { watch: Watch::default(), word: AtomicU64::new(0), queue: Mutex::new(queue) }
     }
 
     /// Waits until this thread has the lock. For ever, if it has it already, unless to share it once more as [`Want::Nested`].
     #[inline(always)]
     #[track_caller]
     pub(crate) fn lock(&self, want: Want) {
-        let is_free = self.word.compare_exchange(0, want.adds(), Acquire, Relaxed).is_ok();
-        if !is_free {
-            self.lock_slowly(want);
-        }
+        let attempt = || self.try_once(want).then_some(());
+        self.watch.take(want, attempt, || {
+            let is_free = self.word.compare_exchange(0, want.adds(), Acquire, Relaxed).is_ok();
+            if !is_free {
+                self.lock_slowly(want);
+            }
+            Some(())
+        });
     }
 
     #[cold]
@@ -169,13 +167,21 @@ impl RawRwLock {
 
     /// [`lock`](Self::lock), if that needs no waiting.
     #[inline]
+    #[track_caller]
     pub(crate) fn try_lock(&self, want: Want) -> bool {
-        self.take(want, want.kept_out_by() | want.overtaken_by())
+        self.watch.take(want, || None, || self.try_once(want).then_some(())).is_some()
     }
 
     /// [`lock`](Self::lock), if that needs no longer.
+    #[track_caller]
     pub(crate) fn try_lock_until(&self, want: Want, end: Instant) -> bool {
-        self.spin(want) || self.wait(want, Some(end))
+        let attempt = || self.try_once(want).then_some(());
+        let wait = || (self.spin(want) || self.wait(want, Some(end))).then_some(());
+        self.watch.take(want, attempt, wait).is_some()
+    }
+
+    fn try_once(&self, want: Want) -> bool {
+        self.take(want, want.kept_out_by() | want.overtaken_by())
     }
 
     /// Takes it, unless one of these bits is set.
@@ -195,7 +201,7 @@ impl RawRwLock {
     fn spin(&self, want: Want) -> bool {
         const ROUNDS: u32 = if cfg!(all(test, pheap_loom)) { 1 } else { 10 };
         for round in 0..ROUNDS {
-            if self.try_lock(want) {
+            if self.try_once(want) {
                 return true;
             }
             if self.word.load(Relaxed) & WAITING != 0 {
@@ -282,6 +288,7 @@ impl RawRwLock {
     /// Lets go of a lock that this thread has for itself.
     #[inline(always)]
     pub(crate) fn unlock_exclusive(&self) {
+        self.watch.leave(Want::Exclusive);
         let word = self.word.load(Relaxed);
         let alone = word & WAITING == 0
             && self.word.compare_exchange(word, word & !EXCLUSIVE, Release, Relaxed).is_ok();
@@ -293,6 +300,7 @@ impl RawRwLock {
     /// Lets go of a lock that this thread shares.
     #[inline(always)]
     pub(crate) fn unlock_shared(&self) {
+        self.watch.leave(Want::Shared);
         let before = self.word.fetch_sub(READER, Release);
         if before & WAITING != 0 && before / READER == 1 {
             self.unlock_and_wake(0);
@@ -308,11 +316,6 @@ impl RawRwLock {
         }
         self.word.fetch_and(!(bit | WAITING), Release);
         queue.wake();
-    }
-
-    /// Whether somebody has it for itself.
-    pub(crate) fn is_exclusive(&self) -> bool {
-        self.word.load(Acquire) & EXCLUSIVE != 0
     }
 }
 

@@ -1,100 +1,234 @@
-//! Values that are touched with a lock only: the types of [`lock_api`] over the lock of this crate.
+//! `Mutex`, `RwLock` and `Condvar`: those of std (of loom in models). Each is whole in a forked child, for nothing of it lies elsewhere.
+//!
+//! They are not poisoned: what must not be used after a panic says so itself. In builds with the simulator they tell where they are taken.
 
-#![allow(unsafe_code)]
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::sync::PoisonError;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
 
-use std::time::{Duration, Instant};
-
-use super::RawRwLock;
+use super::below;
 use super::lock::Want;
+use super::watch::Watch;
 
-pub(crate) type Mutex<T> = lock_api::Mutex<RawMutex, T>;
-pub(crate) type MutexGuard<'a, T> = lock_api::MutexGuard<'a, RawMutex, T>;
-pub(crate) type RwLock<T> = lock_api::RwLock<RawRwLock, T>;
+#[derive(Default)]
+pub(crate) struct Mutex<T> {
+    watch: Watch,
+    lock: below::Mutex<T>,
+}
 
-/// The half of the lock that nobody shares.
-pub(crate) struct RawMutex(RawRwLock);
-
-// SAFETY: who has a lock for itself is the only one that has it, until it lets go of it.
-unsafe impl lock_api::RawMutex for RawMutex {
-    #[allow(clippy::declare_interior_mutable_const)] // as for every lock
-    const INIT: RawMutex = RawMutex(RawRwLock::new());
-    type GuardMarker = lock_api::GuardNoSend;
-
-    #[inline]
-    #[track_caller]
-    fn lock(&self) {
-        self.0.lock(Want::Exclusive);
+impl<T> Mutex<T> {
+    pub(crate) fn new(value: T) -> Mutex<T> {
+        Mutex { watch: Watch::default(), lock: below::Mutex::new(value) }
     }
 
     #[inline]
     #[track_caller]
-    fn try_lock(&self) -> bool {
-        self.0.try_lock(Want::Exclusive)
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        let wait = || Some(self.lock.lock().unwrap_or_else(PoisonError::into_inner));
+        let guard = self.watch.take(Want::Exclusive, || self.try_once(), wait);
+        MutexGuard { guard, mutex: self }
     }
 
-    #[inline]
-    unsafe fn unlock(&self) {
-        self.0.unlock_exclusive();
+    /// [`lock`](Self::lock), if that needs no waiting. (Not for models: loom waits.)
+    #[track_caller]
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        let guard = self.watch.take(Want::Exclusive, || None, || self.try_once())?;
+        Some(MutexGuard { guard: Some(guard), mutex: self })
     }
 
-    fn is_locked(&self) -> bool {
-        self.0.is_exclusive()
+    fn try_once(&self) -> Option<below::MutexGuard<'_, T>> {
+        match self.lock.try_lock() {
+            Ok(guard) => Some(guard),
+            Err(std::sync::TryLockError::Poisoned(e)) => Some(e.into_inner()),
+            Err(std::sync::TryLockError::WouldBlock) => None,
+        }
+    }
+
+    pub(crate) fn get_mut(&mut self) -> &mut T {
+        self.lock.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-// SAFETY: who has got the lock in time is the only one that has it.
-unsafe impl lock_api::RawMutexTimed for RawMutex {
-    type Duration = Duration;
-    type Instant = Instant;
-
-    #[track_caller]
-    fn try_lock_for(&self, patience: Duration) -> bool {
-        self.try_lock_until(Instant::now() + patience)
-    }
-
-    #[track_caller]
-    fn try_lock_until(&self, end: Instant) -> bool {
-        self.0.try_lock_until(Want::Exclusive, end)
+impl<T> fmt::Debug for Mutex<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Mutex")
     }
 }
 
-// SAFETY: while somebody has a lock for itself nobody else has it, and while some share it nobody has it for itself.
-unsafe impl lock_api::RawRwLock for RawRwLock {
-    #[allow(clippy::declare_interior_mutable_const)] // as for every lock
-    const INIT: RawRwLock = RawRwLock::new();
-    type GuardMarker = lock_api::GuardNoSend;
+pub(crate) struct MutexGuard<'a, T> {
+    /// `None` only within [`unlocked`](Self::unlocked) and while it [waits](Condvar::wait).
+    guard: Option<below::MutexGuard<'a, T>>,
+    mutex: &'a Mutex<T>,
+}
 
+impl<T> MutexGuard<'_, T> {
+    /// Lets others at the mutex while `f` runs.
+    #[track_caller]
+    pub(crate) fn unlocked<R>(this: &mut Self, f: impl FnOnce() -> R) -> R {
+        this.mutex.watch.leave(Want::Exclusive);
+        this.guard = None;
+        let result = f();
+        this.guard = this.mutex.lock().guard.take();
+        result
+    }
+}
+
+impl<T> Drop for MutexGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.guard.is_some() {
+            self.mutex.watch.leave(Want::Exclusive);
+        }
+    }
+}
+
+impl<T> Deref for MutexGuard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        self.guard.as_ref().expect("locked")
+    }
+}
+
+impl<T> DerefMut for MutexGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        self.guard.as_mut().expect("locked")
+    }
+}
+
+pub(crate) struct RwLock<T> {
+    watch: Watch,
+    lock: below::RwLock<T>,
+}
+
+impl<T> RwLock<T> {
+    pub(crate) fn new(value: T) -> RwLock<T> {
+        RwLock { watch: Watch::default(), lock: below::RwLock::new(value) }
+    }
+
+    #[track_caller]
+    pub(crate) fn read(&self) -> RwLockGuard<'_, below::RwLockReadGuard<'_, T>> {
+        let attempt = || self.lock.try_read().ok();
+        let wait = || Some(self.lock.read().unwrap_or_else(PoisonError::into_inner));
+        let guard = self.watch.take(Want::Shared, attempt, wait).expect("waited for");
+        RwLockGuard { guard, watch: &self.watch, want: Want::Shared }
+    }
+
+    #[track_caller]
+    pub(crate) fn write(&self) -> RwLockGuard<'_, below::RwLockWriteGuard<'_, T>> {
+        let attempt = || self.lock.try_write().ok();
+        let wait = || Some(self.lock.write().unwrap_or_else(PoisonError::into_inner));
+        let guard = self.watch.take(Want::Exclusive, attempt, wait).expect("waited for");
+        RwLockGuard { guard, watch: &self.watch, want: Want::Exclusive }
+    }
+}
+
+impl<T> fmt::Debug for RwLock<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RwLock")
+    }
+}
+
+pub(crate) struct RwLockGuard<'a, G> {
+    guard: G,
+    watch: &'a Watch,
+    want: Want,
+}
+
+impl<G> Drop for RwLockGuard<'_, G> {
+    fn drop(&mut self) {
+        self.watch.leave(self.want);
+    }
+}
+
+impl<G: Deref> Deref for RwLockGuard<'_, G> {
+    type Target = G::Target;
+
+    fn deref(&self) -> &G::Target {
+        &self.guard
+    }
+}
+
+impl<G: DerefMut> DerefMut for RwLockGuard<'_, G> {
+    fn deref_mut(&mut self) -> &mut G::Target {
+        &mut self.guard
+    }
+}
+
+/// Waiting with a [`Mutex`] until something has changed. A thread may wake up for no reason.
+#[derive(Default)]
+pub(crate) struct Condvar {
+    /// How many wait. Changed with the mutex, so that a thread that notifies after a change, made with the mutex, knows whether anyone waits: std's makes a
+    /// system call each time.
+    waiting: AtomicUsize,
+    changed: below::Condvar,
+}
+
+impl Condvar {
+    pub(crate) fn new() -> Condvar {
+        Condvar::default()
+    }
+
+    /// Lets others at what the mutex guards until it is notified.
+    #[track_caller]
+    pub(crate) fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
+        self.wait_with(guard, |guard| self.changed.wait(guard).unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// [`wait`](Self::wait), but not longer than until `end`. Whether that is over. (It never is in a model: somebody comes before.)
+    #[track_caller]
+    pub(crate) fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, end: Instant) -> bool {
+        let mut is_over = false;
+        self.wait_with(guard, |guard| {
+            let left = end.saturating_duration_since(Instant::now());
+            let (guard, result) =
+                self.changed.wait_timeout(guard, left).unwrap_or_else(PoisonError::into_inner);
+            is_over = result.timed_out();
+            guard
+        });
+        is_over
+    }
+
+    fn wait_with<'a, T>(
+        &self,
+        guard: &mut MutexGuard<'a, T>,
+        wait: impl FnOnce(below::MutexGuard<'a, T>) -> below::MutexGuard<'a, T>,
+    ) {
+        let watch = &guard.mutex.watch;
+        watch.leave(Want::Exclusive);
+        self.waiting.fetch_add(1, Relaxed);
+        guard.guard = guard.guard.take().map(wait);
+        self.waiting.fetch_sub(1, Relaxed);
+        watch.enter(Want::Exclusive, false);
+    }
+
+    /// Wakes all that wait.
     #[inline]
     #[track_caller]
-    fn lock_shared(&self) {
-        self.lock(Want::Shared);
+    pub(crate) fn notify_all(&self) {
+        if !is_unnoticed() && self.waiting.load(Relaxed) > 0 {
+            self.changed.notify_all();
+        }
     }
+}
 
-    #[inline]
-    #[track_caller]
-    fn try_lock_shared(&self) -> bool {
-        self.try_lock(Want::Shared)
+impl fmt::Debug for Condvar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Condvar")
     }
+}
 
-    #[inline]
-    unsafe fn unlock_shared(&self) {
-        self.unlock_shared();
-    }
-
-    #[inline]
-    #[track_caller]
-    fn lock_exclusive(&self) {
-        self.lock(Want::Exclusive);
-    }
-
-    #[inline]
-    #[track_caller]
-    fn try_lock_exclusive(&self) -> bool {
-        self.try_lock(Want::Exclusive)
-    }
-
-    #[inline]
-    unsafe fn unlock_exclusive(&self) {
-        self.unlock_exclusive();
-    }
+/// Whether a model has seeded the mistake that nobody is notified from here. A constant, but in models.
+#[inline(always)]
+#[track_caller]
+fn is_unnoticed() -> bool {
+    #[cfg(all(test, pheap_loom))]
+    return super::model::is_dropped(std::panic::Location::caller());
+    #[cfg(not(all(test, pheap_loom)))]
+    false
 }

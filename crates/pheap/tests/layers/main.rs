@@ -74,8 +74,6 @@ const UNSAFE: &[&str] = &[
     "store/relocate.rs",
     "store/words.rs",
     "sync/fence.rs",
-    "sync/mutex.rs",
-    "sync.rs",
     "txn/context.rs",
     "txn/log.rs",
     "txn/paths.rs",

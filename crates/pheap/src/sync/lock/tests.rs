@@ -16,7 +16,7 @@ struct Guarded {
 }
 
 impl Guarded {
-    const fn new() -> Guarded {
+    fn new() -> Guarded {
         Guarded { lock: RawRwLock::new(), values: [const { AtomicU64::new(0) }; 2] }
     }
 
