@@ -51,29 +51,19 @@ pub(crate) enum Medium {
     Sim(Arc<dyn Memory>, Lab),
 }
 
-/// What a medium is, or is simulated to be.
+/// What a medium is, or is simulated to be: its number in headers of heaps, which is not 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MediumKind {
-    Process,
-    Pmem,
-    Wal,
-    Synced,
+    Process = 1,
+    Pmem = 2,
+    Wal = 3,
+    Synced = 4,
 }
 
 impl MediumKind {
-    /// The number in headers of heaps, which is not 0.
-    pub(crate) fn number(self) -> u64 {
-        match self {
-            MediumKind::Process => 1,
-            MediumKind::Pmem => 2,
-            MediumKind::Wal => 3,
-            MediumKind::Synced => 4,
-        }
-    }
-
     pub(crate) fn from_number(number: u64) -> Option<MediumKind> {
         let all = [MediumKind::Process, MediumKind::Pmem, MediumKind::Wal, MediumKind::Synced];
-        all.into_iter().find(|kind| kind.number() == number)
+        all.into_iter().find(|&kind| kind as u64 == number)
     }
 
     /// Whether a power failure may leave a torn heap.
@@ -229,17 +219,18 @@ impl Media {
     /// `src` is valid for reads and `dst` for writes of `len` bytes; they do not overlap; nothing else accesses `dst` meanwhile.
     #[inline]
     pub(crate) unsafe fn store(&self, dst: *mut u8, src: *const u8, len: usize) {
+        // SAFETY: both are valid for `len` bytes and apart, as the caller has promised.
+        self.store_by(dst, len, || unsafe { dst.copy_from_nonoverlapping(src, len) });
+    }
+
+    /// Lets `copy` store `len` bytes at `dst`. A heap is mapped, so that is all, except for the simulator, which sees to it that it knows of each store.
+    #[inline(always)]
+    fn store_by(&self, dst: *const u8, len: usize, mut copy: impl FnMut()) {
         may_panic();
-        match &self.medium {
-            Medium::Sim(sim, _) => {
-                // SAFETY: both are valid for `len` bytes and apart, as the caller has promised.
-                let copy = &mut || unsafe { dst.copy_from_nonoverlapping(src, len) };
-                sim.store(dst, len, copy);
-            }
-            // SAFETY: both are valid for `len` bytes and apart, as the caller has promised.
-            Medium::Process | Medium::Pmem(_) | Medium::Wal(_) | Medium::Synced(_) => unsafe {
-                dst.copy_from_nonoverlapping(src, len)
-            },
+        if let Medium::Sim(sim, _) = &self.medium {
+            sim.store(dst, len, &mut copy);
+        } else {
+            copy();
         }
     }
 
@@ -249,29 +240,16 @@ impl Media {
     /// As for `store`; `dst` is aligned.
     #[inline(always)]
     pub(crate) unsafe fn store_words(&self, dst: *mut u64, words: &[u64]) {
-        may_panic();
-        match &self.medium {
-            Medium::Sim(sim, _) => {
-                // SAFETY: `dst` is aligned and valid for writes of `words`, as the caller has promised.
-                let copy = &mut || unsafe { copy_words(dst, words.as_ptr(), words.len()) };
-                sim.store(dst.cast(), words.len() * 8, copy);
-            }
-            // SAFETY: `dst` is aligned and valid for writes of `words`, as the caller has promised.
-            Medium::Process | Medium::Pmem(_) | Medium::Wal(_) | Medium::Synced(_) => unsafe {
-                copy_words(dst, words.as_ptr(), words.len())
-            },
-        }
+        // SAFETY: `dst` is aligned and valid for writes of `words`, as the caller has promised.
+        let copy = || unsafe { copy_words(dst, words.as_ptr(), words.len()) };
+        self.store_by(dst.cast(), words.len() * 8, copy);
     }
 
     /// [`store`](Self::store) of whole words that other threads may look at meanwhile: each of them at once.
     pub(crate) fn store_shared(&self, dst: &[AtomicU64], words: &[u64]) {
-        may_panic();
         assert!(dst.len() == words.len());
-        let mut copy = || dst.iter().zip(words).for_each(|(dst, &word)| dst.store(word, Ordering::Relaxed));
-        match &self.medium {
-            Medium::Sim(sim, _) => sim.store(dst.as_ptr().cast(), size_of_val(words), &mut copy),
-            Medium::Process | Medium::Pmem(_) | Medium::Wal(_) | Medium::Synced(_) => copy(),
-        }
+        let copy = || dst.iter().zip(words).for_each(|(dst, &word)| dst.store(word, Ordering::Relaxed));
+        self.store_by(dst.as_ptr().cast(), size_of_val(words), copy);
     }
 
     /// Copies words to their place and starts to write them back, like [`store_words`](Self::store_words) and [`flush`](Self::flush): many of them, which nobody is about to
