@@ -200,7 +200,7 @@ impl Media {
                 unsafe { dst.copy_from_nonoverlapping(words.as_ptr(), words.len()) };
             }
             // SAFETY: `dst` is a line's, valid for `words`, which are one line or more: the caller has promised all of it.
-            Medium::Pmem(_) => unsafe { cpu::stream(dst, words) },
+            Medium::Pmem(instruction) => unsafe { instruction.stream(dst, words) },
             Medium::Sim(sim, _) => {
                 // SAFETY: `dst` is valid for writes of `words`, as the caller has promised.
                 let copy = &mut || unsafe { dst.copy_from_nonoverlapping(words.as_ptr(), words.len()) };
@@ -259,8 +259,8 @@ impl Media {
     /// As for [`store`](Self::store); `dst` is aligned.
     #[track_caller]
     pub(crate) unsafe fn store_through(&self, dst: *mut u64, words: &[u64]) {
-        let streams = matches!(self.medium, Medium::Pmem(_));
-        let before = if streams { dst.align_offset(LINE).min(words.len()) } else { words.len() };
+        let streams = if let Medium::Pmem(instruction) = self.medium { Some(instruction) } else { None };
+        let before = if streams.is_some() { dst.align_offset(LINE).min(words.len()) } else { words.len() };
         let (first, rest) = words.split_at(before);
         let (lines, last) = rest.split_at(rest.len() / LINE_WORDS * LINE_WORDS);
         // SAFETY: parts of `dst`, which the caller has promised to be valid for `words` and aligned; the one in the middle is whole lines.
@@ -270,10 +270,10 @@ impl Media {
                 self.store_words(dst, words);
                 self.flush(dst.cast(), words.len() * 8);
             }
-            if !lines.is_empty() {
+            if let (Some(instruction), false) = (streams, lines.is_empty()) {
                 self.counters.flushed_lines.add((lines.len() / LINE_WORDS) as u64);
-                cpu::stream(middle, lines);
-                cpu::fence(); // before anybody touches these lines again
+                instruction.stream(middle, lines);
+                instruction.fence(); // before anybody touches these lines again
             }
         }
     }
@@ -346,9 +346,9 @@ impl Media {
                 let _ = self.record_noted(wal, true);
             }
             Medium::Synced(synced) => synced.sync(),
-            Medium::Pmem(_) => {
+            Medium::Pmem(instruction) => {
                 self.counters.fences.add(1);
-                cpu::fence();
+                instruction.fence();
             }
             Medium::Sim(sim, _) => {
                 self.counters.fences.add(1);
