@@ -1,4 +1,4 @@
-//! Where bytes become durable: stores, flushes and fences on whichever medium, and the counters of a region (`Counters`). The one seam between the protocols
+//! Where bytes become durable: stores, flushes and fences on whichever medium. The one seam between the protocols
 //! and the hardware.
 //!
 //! A protocol stores, flushes and fences through [`Media`]; what these do depends on the medium:
@@ -31,6 +31,7 @@ use crate::os::cpu;
 use crate::os::cpu::{FlushInstruction, copy_words};
 use crate::os::reservation::Place;
 use crate::os::simulated::Memory;
+use crate::stats::Counters;
 use crate::units::{LINE, LINE_WORDS, lines};
 use crate::wal::Wal;
 pub(crate) use synced::SyncedFile;
@@ -116,47 +117,6 @@ pub(crate) struct Media {
     /// With a write-ahead log: addresses and lengths of what the next record holds.
     noted: RefCell<Vec<(usize, usize)>>,
     late: late::Late,
-}
-
-/// What was done on a medium. Shared with whoever wants to know.
-#[derive(Debug, Default)]
-pub(crate) struct Counters {
-    pub(crate) fences: Counter,
-    pub(crate) flushed_lines: Counter,
-    pub(crate) log_bytes: Counter,
-    /// With a write-ahead log: the position behind the last record of this medium.
-    pub(crate) position: Gauge,
-}
-
-/// A counter with one writer at a time, readable by anyone.
-#[derive(Debug, Default)]
-pub(crate) struct Counter(AtomicU64);
-
-impl Counter {
-    #[inline(always)]
-    pub(crate) fn add(&self, n: u64) {
-        // The writer holds a lock, so this need not be a read-modify-write.
-        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
-    }
-
-    pub(crate) fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
-/// A value with one writer at a time, readable by anyone.
-#[derive(Debug, Default)]
-pub(crate) struct Gauge(AtomicU64);
-
-impl Gauge {
-    #[inline(always)]
-    pub(crate) fn set(&self, n: u64) {
-        self.0.store(n, Ordering::Relaxed);
-    }
-
-    pub(crate) fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
 }
 
 impl Media {
