@@ -19,6 +19,7 @@ mod region;
 #[cfg(feature = "sim")]
 #[doc(hidden)]
 pub mod sim;
+mod stats;
 mod store;
 mod sync;
 mod tuning;
@@ -38,7 +39,8 @@ pub use pheap_macros::{Persist, txn};
 pub use ptr::{Key, P};
 
 // Opening a heap, and looking after it.
-pub use heap::{Durability, Heap, HeapInfo, Options, Pauses, Report, RootInfo, Stats, TypeInfo, Usage};
+pub use heap::{Durability, Heap, HeapInfo, Options, Report, RootInfo, TypeInfo, Usage};
+pub use stats::{Pauses, Stats};
 pub use wal::SyncPolicy;
 
 // Objects whose types the program does not know.

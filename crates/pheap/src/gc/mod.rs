@@ -19,7 +19,6 @@
 
 pub(crate) mod held;
 mod pace;
-mod pauses;
 mod remembered;
 mod sweep;
 #[cfg(test)]
@@ -34,12 +33,11 @@ use pheap_gc::{Budget, Marking, Progress};
 
 use crate::alloc::{Allocator, Usage, bitmaps};
 use crate::faults::{Bug, bug};
-use crate::media::Gauge;
+use crate::stats::{Gauge, Stats};
 use crate::store::Store;
 use crate::units::LINE;
 use held::HeldTable;
 pub(crate) use pace::Pace;
-pub use pauses::Pauses;
 use remembered::Remembered;
 use tracer::{Object, Tracer};
 
@@ -60,6 +58,14 @@ pub(crate) struct State {
     pub(crate) bytes: Gauge,
     /// 1 as long as it is not known what is live.
     pub(crate) unknown: Gauge,
+}
+
+impl State {
+    pub(crate) fn add_to(&self, stats: &mut Stats) {
+        stats.live_objects += self.objects.get();
+        stats.live_bytes += self.bytes.get();
+        stats.ready &= self.unknown.get() == 0;
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

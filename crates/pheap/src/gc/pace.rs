@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::pauses::{Histogram, Pauses};
+use crate::stats::{Histogram, Stats};
 
 /// What the regions of a heap have in common as to their collections.
 #[derive(Default)]
@@ -31,13 +31,9 @@ impl Pace {
         self.pauses.add(duration);
     }
 
-    /// Cycles that were completed.
-    pub(crate) fn completed(&self) -> u64 {
-        self.completed.load(Ordering::Relaxed)
-    }
-
-    /// The pauses, and their sum.
-    pub(crate) fn pauses(&self) -> (Pauses, Duration) {
-        (self.pauses.copy(), self.pauses.total())
+    pub(crate) fn add_to(&self, stats: &mut Stats) {
+        stats.collections += self.completed.load(Ordering::Relaxed);
+        stats.collecting += self.pauses.total();
+        stats.pauses = self.pauses.copy();
     }
 }

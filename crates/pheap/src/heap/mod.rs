@@ -1,4 +1,4 @@
-//! `Heap` and what is behind it; `Stats`, summed up over all regions.
+//! `Heap` and what is behind it.
 //!
 //! | file | |
 //! |---|---|
@@ -24,20 +24,17 @@ use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::media::Counters;
 use crate::os::file_lock::OpenFile;
 use crate::region::Region;
+use crate::stats::Stats;
 use crate::store::{Store, Tables};
 use crate::sync::{Mutex, look_at};
 use crate::txn::recovery::Recovered;
 use close::Workers;
 use collections::Collections;
 
-pub use crate::gc::Pauses;
 pub use check::{Report, Usage};
 pub use directory::RootInfo;
 pub(crate) use directory::check_name;
@@ -51,47 +48,6 @@ pub use options::{Durability, Options};
 #[derive(Clone)]
 pub struct Heap {
     inner: Arc<HeapInner>,
-}
-
-/// The sizes of a heap, and counters since it was opened.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Stats {
-    /// Fences. Always 0 in `Process` durability.
-    pub fences: u64,
-    /// Cache lines flushed, not counting log entries. Always 0 in `Process` durability.
-    pub flushed_lines: u64,
-    /// Bytes of log entries written.
-    pub log_bytes: u64,
-    /// Syncs of the write-ahead log. 0 except in `Wal` durability, like the next three.
-    pub syncs: u64,
-    /// Checkpoints: how often the log was written to the heap's file.
-    pub checkpoints: u64,
-    /// Bytes that checkpoints wrote to the heap's file.
-    pub checkpoint_bytes: u64,
-    /// Bytes of dirty pages in private memory of this process; see [`Options::memory_limit`].
-    pub private_bytes: u64,
-    /// Bytes of the file.
-    pub file_bytes: u64,
-    /// Bytes of pages that no root uses.
-    pub free_bytes: u64,
-    /// Live objects: those that the last collection of their root found, and all that were allocated
-    /// since. Objects of a root that is [not ready](Stats::ready) are not counted.
-    pub live_objects: u64,
-    /// Bytes of the slots of [`live_objects`](Stats::live_objects).
-    pub live_bytes: u64,
-    /// Whether the live objects of all roots are known; see [`Heap::wait_ready`].
-    pub ready: bool,
-    /// Completed collections of a root.
-    pub collections: u64,
-    /// Total time of collections, over all threads.
-    pub collecting: Duration,
-    /// How long transactions may have waited for a collection, slice by slice.
-    pub pauses: Pauses,
-    /// Redo records that opening the heap replayed.
-    pub replayed_records: u64,
-    /// Undo entries that opening the heap rolled back.
-    pub rolled_back_entries: u64,
 }
 
 /// What handles, roots and threads in the background share.
@@ -114,15 +70,6 @@ impl Deref for HeapInner {
     #[inline(always)]
     fn deref(&self) -> &Store {
         &self.store
-    }
-}
-
-impl Stats {
-    /// The share, 0 to 1, of the pages of roots that holds no live object: garbage, free slots for objects of
-    /// their type and size, and logs.
-    pub fn fragmentation(&self) -> f64 {
-        let used = self.file_bytes - self.free_bytes;
-        if used == 0 { 0.0 } else { (1.0 - self.live_bytes as f64 / used as f64).max(0.0) }
     }
 }
 
@@ -161,37 +108,21 @@ impl Heap {
     }
 
     fn stats_of(&self, tables: &Tables, regions: &[Arc<Region>]) -> Stats {
-        let pace = &self.inner.collections.pace;
-        let (pauses, collecting) = pace.pauses();
         let mut stats = Stats {
             ready: true,
-            collections: pace.completed(),
-            collecting,
-            pauses,
             file_bytes: tables.header.mapped,
             free_bytes: tables.pages.total(),
-            replayed_records: self.inner.recovered.replayed,
-            rolled_back_entries: self.inner.recovered.rolled_back,
             ..Stats::default()
         };
-        let mut add = |counters: &Counters| {
-            stats.fences += counters.fences.get();
-            stats.flushed_lines += counters.flushed_lines.get();
-            stats.log_bytes += counters.log_bytes.get();
-        };
-        add(tables.media.counters());
+        self.inner.collections.pace.add_to(&mut stats);
+        self.inner.recovered.add_to(&mut stats);
+        tables.media.counters().add_to(&mut stats);
         if let Some(wal) = self.inner.wal() {
-            let counters = wal.counters();
-            stats.syncs = counters.syncs.load(Ordering::Relaxed);
-            stats.checkpoints = counters.checkpoints.load(Ordering::Relaxed);
-            stats.checkpoint_bytes = counters.checkpoint_bytes.load(Ordering::Relaxed);
-            stats.private_bytes = wal.pages.bytes();
+            wal.add_to(&mut stats);
         }
         for region in regions {
-            add(&region.counters);
-            stats.live_objects += region.state.objects.get();
-            stats.live_bytes += region.state.bytes.get();
-            stats.ready &= region.state.unknown.get() == 0;
+            region.counters.add_to(&mut stats);
+            region.state.add_to(&mut stats);
         }
         stats
     }

@@ -1,4 +1,4 @@
-//! Where bytes become durable: stores, flushes and fences on whichever medium, and the counters of a region (`Counters`). The one seam between the protocols
+//! Where bytes become durable: stores, flushes and fences on whichever medium. The one seam between the protocols
 //! and the hardware.
 //!
 //! A protocol stores, flushes and fences through [`Media`]; what these do depends on the medium:
@@ -31,6 +31,7 @@ use crate::os::cpu;
 use crate::os::cpu::{FlushInstruction, copy_words};
 use crate::os::reservation::Place;
 use crate::os::simulated::Memory;
+use crate::stats::Counters;
 use crate::units::{LINE, LINE_WORDS, lines};
 use crate::wal::Wal;
 pub(crate) use synced::SyncedFile;
@@ -51,29 +52,19 @@ pub(crate) enum Medium {
     Sim(Arc<dyn Memory>, Lab),
 }
 
-/// What a medium is, or is simulated to be.
+/// What a medium is, or is simulated to be: its number in headers of heaps, which is not 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MediumKind {
-    Process,
-    Pmem,
-    Wal,
-    Synced,
+    Process = 1,
+    Pmem = 2,
+    Wal = 3,
+    Synced = 4,
 }
 
 impl MediumKind {
-    /// The number in headers of heaps, which is not 0.
-    pub(crate) fn number(self) -> u64 {
-        match self {
-            MediumKind::Process => 1,
-            MediumKind::Pmem => 2,
-            MediumKind::Wal => 3,
-            MediumKind::Synced => 4,
-        }
-    }
-
     pub(crate) fn from_number(number: u64) -> Option<MediumKind> {
         let all = [MediumKind::Process, MediumKind::Pmem, MediumKind::Wal, MediumKind::Synced];
-        all.into_iter().find(|kind| kind.number() == number)
+        all.into_iter().find(|&kind| kind as u64 == number)
     }
 
     /// Whether a power failure may leave a torn heap.
@@ -128,47 +119,6 @@ pub(crate) struct Media {
     late: late::Late,
 }
 
-/// What was done on a medium. Shared with whoever wants to know.
-#[derive(Debug, Default)]
-pub(crate) struct Counters {
-    pub(crate) fences: Counter,
-    pub(crate) flushed_lines: Counter,
-    pub(crate) log_bytes: Counter,
-    /// With a write-ahead log: the position behind the last record of this medium.
-    pub(crate) position: Gauge,
-}
-
-/// A counter with one writer at a time, readable by anyone.
-#[derive(Debug, Default)]
-pub(crate) struct Counter(AtomicU64);
-
-impl Counter {
-    #[inline(always)]
-    pub(crate) fn add(&self, n: u64) {
-        // The writer holds a lock, so this need not be a read-modify-write.
-        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
-    }
-
-    pub(crate) fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
-/// A value with one writer at a time, readable by anyone.
-#[derive(Debug, Default)]
-pub(crate) struct Gauge(AtomicU64);
-
-impl Gauge {
-    #[inline(always)]
-    pub(crate) fn set(&self, n: u64) {
-        self.0.store(n, Ordering::Relaxed);
-    }
-
-    pub(crate) fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
 impl Media {
     pub(crate) fn new(medium: Medium) -> Media {
         Media { medium, counters: Arc::default(), noted: RefCell::default(), late: late::Late::new() }
@@ -210,7 +160,7 @@ impl Media {
                 unsafe { dst.copy_from_nonoverlapping(words.as_ptr(), words.len()) };
             }
             // SAFETY: `dst` is a line's, valid for `words`, which are one line or more: the caller has promised all of it.
-            Medium::Pmem(_) => unsafe { cpu::stream(dst, words) },
+            Medium::Pmem(instruction) => unsafe { instruction.stream(dst, words) },
             Medium::Sim(sim, _) => {
                 // SAFETY: `dst` is valid for writes of `words`, as the caller has promised.
                 let copy = &mut || unsafe { dst.copy_from_nonoverlapping(words.as_ptr(), words.len()) };
@@ -229,17 +179,18 @@ impl Media {
     /// `src` is valid for reads and `dst` for writes of `len` bytes; they do not overlap; nothing else accesses `dst` meanwhile.
     #[inline]
     pub(crate) unsafe fn store(&self, dst: *mut u8, src: *const u8, len: usize) {
+        // SAFETY: both are valid for `len` bytes and apart, as the caller has promised.
+        self.store_by(dst, len, || unsafe { dst.copy_from_nonoverlapping(src, len) });
+    }
+
+    /// Lets `copy` store `len` bytes at `dst`. A heap is mapped, so that is all, except for the simulator, which sees to it that it knows of each store.
+    #[inline(always)]
+    fn store_by(&self, dst: *const u8, len: usize, mut copy: impl FnMut()) {
         may_panic();
-        match &self.medium {
-            Medium::Sim(sim, _) => {
-                // SAFETY: both are valid for `len` bytes and apart, as the caller has promised.
-                let copy = &mut || unsafe { dst.copy_from_nonoverlapping(src, len) };
-                sim.store(dst, len, copy);
-            }
-            // SAFETY: both are valid for `len` bytes and apart, as the caller has promised.
-            Medium::Process | Medium::Pmem(_) | Medium::Wal(_) | Medium::Synced(_) => unsafe {
-                dst.copy_from_nonoverlapping(src, len)
-            },
+        if let Medium::Sim(sim, _) = &self.medium {
+            sim.store(dst, len, &mut copy);
+        } else {
+            copy();
         }
     }
 
@@ -249,29 +200,16 @@ impl Media {
     /// As for `store`; `dst` is aligned.
     #[inline(always)]
     pub(crate) unsafe fn store_words(&self, dst: *mut u64, words: &[u64]) {
-        may_panic();
-        match &self.medium {
-            Medium::Sim(sim, _) => {
-                // SAFETY: `dst` is aligned and valid for writes of `words`, as the caller has promised.
-                let copy = &mut || unsafe { copy_words(dst, words.as_ptr(), words.len()) };
-                sim.store(dst.cast(), words.len() * 8, copy);
-            }
-            // SAFETY: `dst` is aligned and valid for writes of `words`, as the caller has promised.
-            Medium::Process | Medium::Pmem(_) | Medium::Wal(_) | Medium::Synced(_) => unsafe {
-                copy_words(dst, words.as_ptr(), words.len())
-            },
-        }
+        // SAFETY: `dst` is aligned and valid for writes of `words`, as the caller has promised.
+        let copy = || unsafe { copy_words(dst, words.as_ptr(), words.len()) };
+        self.store_by(dst.cast(), words.len() * 8, copy);
     }
 
     /// [`store`](Self::store) of whole words that other threads may look at meanwhile: each of them at once.
     pub(crate) fn store_shared(&self, dst: &[AtomicU64], words: &[u64]) {
-        may_panic();
         assert!(dst.len() == words.len());
-        let mut copy = || dst.iter().zip(words).for_each(|(dst, &word)| dst.store(word, Ordering::Relaxed));
-        match &self.medium {
-            Medium::Sim(sim, _) => sim.store(dst.as_ptr().cast(), size_of_val(words), &mut copy),
-            Medium::Process | Medium::Pmem(_) | Medium::Wal(_) | Medium::Synced(_) => copy(),
-        }
+        let copy = || dst.iter().zip(words).for_each(|(dst, &word)| dst.store(word, Ordering::Relaxed));
+        self.store_by(dst.as_ptr().cast(), size_of_val(words), copy);
     }
 
     /// Copies words to their place and starts to write them back, like [`store_words`](Self::store_words) and [`flush`](Self::flush): many of them, which nobody is about to
@@ -281,8 +219,8 @@ impl Media {
     /// As for [`store`](Self::store); `dst` is aligned.
     #[track_caller]
     pub(crate) unsafe fn store_through(&self, dst: *mut u64, words: &[u64]) {
-        let streams = matches!(self.medium, Medium::Pmem(_));
-        let before = if streams { dst.align_offset(LINE).min(words.len()) } else { words.len() };
+        let streams = if let Medium::Pmem(instruction) = self.medium { Some(instruction) } else { None };
+        let before = if streams.is_some() { dst.align_offset(LINE).min(words.len()) } else { words.len() };
         let (first, rest) = words.split_at(before);
         let (lines, last) = rest.split_at(rest.len() / LINE_WORDS * LINE_WORDS);
         // SAFETY: parts of `dst`, which the caller has promised to be valid for `words` and aligned; the one in the middle is whole lines.
@@ -292,10 +230,10 @@ impl Media {
                 self.store_words(dst, words);
                 self.flush(dst.cast(), words.len() * 8);
             }
-            if !lines.is_empty() {
+            if let (Some(instruction), false) = (streams, lines.is_empty()) {
                 self.counters.flushed_lines.add((lines.len() / LINE_WORDS) as u64);
-                cpu::stream(middle, lines);
-                cpu::fence(); // before anybody touches these lines again
+                instruction.stream(middle, lines);
+                instruction.fence(); // before anybody touches these lines again
             }
         }
     }
@@ -368,9 +306,9 @@ impl Media {
                 let _ = self.record_noted(wal, true);
             }
             Medium::Synced(synced) => synced.sync(),
-            Medium::Pmem(_) => {
+            Medium::Pmem(instruction) => {
                 self.counters.fences.add(1);
-                cpu::fence();
+                instruction.fence();
             }
             Medium::Sim(sim, _) => {
                 self.counters.fences.add(1);

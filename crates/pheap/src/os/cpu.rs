@@ -4,17 +4,6 @@
 
 use std::mem::MaybeUninit;
 
-/// How a cache line is written back, the cheapest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FlushInstruction {
-    /// Writes back, and may keep the line in the cache.
-    Clwb,
-    /// Writes back and evicts; not ordered among flushes.
-    Clflushopt,
-    /// Writes back and evicts, one after the other.
-    Clflush,
-}
-
 impl FlushInstruction {
     /// What [`Durability::Pmem`](crate::Durability::Pmem) asks of a processor.
     pub(crate) const NEEDED: &str = "`Durability::Pmem` needs a processor with clwb, clflushopt or clflush";
@@ -25,8 +14,18 @@ mod imp {
     use std::arch::asm;
     use std::arch::x86_64::{__cpuid, __cpuid_count, _mm_sfence};
 
-    use super::FlushInstruction;
     use crate::units::{LINE, LINE_WORDS, lines};
+
+    /// How a cache line is written back, the cheapest first.
+    #[derive(Clone, Copy, Debug)]
+    pub(crate) enum FlushInstruction {
+        /// Writes back, and may keep the line in the cache.
+        Clwb,
+        /// Writes back and evicts; not ordered among flushes.
+        Clflushopt,
+        /// Writes back and evicts, one after the other.
+        Clflush,
+    }
 
     impl FlushInstruction {
         /// The best one that this processor has. `None` if it has none (or is not known here).
@@ -64,16 +63,52 @@ mod imp {
                 }
             }
         }
-    }
 
-    #[inline(always)]
-    pub(crate) fn fence() {
-        // SAFETY: `sfence` has no operands; every x86-64 processor has it. The empty block keeps the compiler from moving plain
-        // stores across.
-        unsafe {
-            asm!("", options(nostack, preserves_flags));
-            _mm_sfence();
-            asm!("", options(nostack, preserves_flags));
+        #[inline(always)]
+        pub(crate) fn fence(self) {
+            // SAFETY: `sfence` has no operands; every x86-64 processor has it. The empty block keeps the compiler from moving plain
+            // stores across.
+            unsafe {
+                asm!("", options(nostack, preserves_flags));
+                _mm_sfence();
+                asm!("", options(nostack, preserves_flags));
+            }
+        }
+
+        /// # Safety
+        /// `dst` is aligned to a line and valid for writes of `words`, which are whole lines. A fence must follow before anyone else
+        /// looks at them.
+        #[inline(always)]
+        pub(crate) unsafe fn stream(self, dst: *mut u64, words: &[u64]) {
+            debug_assert!(dst.addr().is_multiple_of(LINE));
+            for (i, line) in words.as_chunks::<LINE_WORDS>().0.iter().enumerate() {
+                // Two words at a time, but loaded one by one: what was written in words a moment ago cannot be loaded in larger pieces before it has left
+                // the processor's store queue, where it may be behind a fence. The compiler would join the loads.
+                // SAFETY: a line of `dst`, which is valid for writes of `words`, the caller's premise; SSE2 is part of x86-64.
+                unsafe {
+                    asm!(
+                        "movq {a}, [{src}]",
+                        "movq {b}, [{src} + 16]",
+                        "movq {c}, [{src} + 32]",
+                        "movq {d}, [{src} + 48]",
+                        "movhps {a}, [{src} + 8]",
+                        "movhps {b}, [{src} + 24]",
+                        "movhps {c}, [{src} + 40]",
+                        "movhps {d}, [{src} + 56]",
+                        "movntps [{dst}], {a}",
+                        "movntps [{dst} + 16], {b}",
+                        "movntps [{dst} + 32], {c}",
+                        "movntps [{dst} + 48], {d}",
+                        src = in(reg) line.as_ptr(),
+                        dst = in(reg) dst.add(i * LINE_WORDS),
+                        a = out(xmm_reg) _,
+                        b = out(xmm_reg) _,
+                        c = out(xmm_reg) _,
+                        d = out(xmm_reg) _,
+                        options(nostack, preserves_flags)
+                    );
+                }
+            }
         }
     }
 
@@ -81,75 +116,36 @@ mod imp {
     /// with a locked instruction, which waits for flushes as a fence does.
     #[inline(always)]
     pub(crate) fn settle_flushes() {}
-
-    /// # Safety
-    /// `dst` is aligned to a line and valid for writes of `words`, which are whole lines. A fence must follow before anyone else
-    /// looks at them.
-    #[inline(always)]
-    pub(crate) unsafe fn stream(dst: *mut u64, words: &[u64]) {
-        debug_assert!(dst.addr().is_multiple_of(LINE));
-        for (i, line) in words.as_chunks::<LINE_WORDS>().0.iter().enumerate() {
-            // Two words at a time, but loaded one by one: what was written in words a moment ago cannot be loaded in larger pieces before it has left
-            // the processor's store queue, where it may be behind a fence. The compiler would join the loads.
-            // SAFETY: a line of `dst`, which is valid for writes of `words`, the caller's premise; SSE2 is part of x86-64.
-            unsafe {
-                asm!(
-                    "movq {a}, [{src}]",
-                    "movq {b}, [{src} + 16]",
-                    "movq {c}, [{src} + 32]",
-                    "movq {d}, [{src} + 48]",
-                    "movhps {a}, [{src} + 8]",
-                    "movhps {b}, [{src} + 24]",
-                    "movhps {c}, [{src} + 40]",
-                    "movhps {d}, [{src} + 56]",
-                    "movntps [{dst}], {a}",
-                    "movntps [{dst} + 16], {b}",
-                    "movntps [{dst} + 32], {c}",
-                    "movntps [{dst} + 48], {d}",
-                    src = in(reg) line.as_ptr(),
-                    dst = in(reg) dst.add(i * LINE_WORDS),
-                    a = out(xmm_reg) _,
-                    b = out(xmm_reg) _,
-                    c = out(xmm_reg) _,
-                    d = out(xmm_reg) _,
-                    options(nostack, preserves_flags)
-                );
-            }
-        }
-    }
 }
 
 #[cfg(not(target_arch = "x86_64"))]
 mod imp {
-    use super::FlushInstruction;
+    /// No flush instruction is known for this processor, so `Durability::Pmem` is refused.
+    #[derive(Clone, Copy, Debug)]
+    pub(crate) enum FlushInstruction {}
 
     impl FlushInstruction {
-        /// No flush instruction is known for this processor, so `Durability::Pmem` is refused.
         pub(crate) fn detect() -> Option<FlushInstruction> {
             None
         }
 
-        pub(crate) fn flush(self, _addr: *const u8, _len: usize) {}
+        pub(crate) fn flush(self, _addr: *const u8, _len: usize) {
+            match self {}
+        }
+
+        pub(crate) fn fence(self) {
+            match self {}
+        }
+
+        pub(crate) unsafe fn stream(self, _dst: *mut u64, _words: &[u64]) {
+            match self {}
+        }
     }
 
-    pub(crate) fn fence() {
-        std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
-    }
-
-    /// Before a lock is let go of, so that flushes of this processor are complete before those that the next thread fences.
-    pub(crate) fn settle_flushes() {
-        fence();
-    }
-
-    /// # Safety
-    /// `dst` is valid for writes of `words`.
-    pub(crate) unsafe fn stream(dst: *mut u64, words: &[u64]) {
-        // SAFETY: `dst` is valid for writes of `words`, the caller's premise.
-        unsafe { dst.copy_from_nonoverlapping(words.as_ptr(), words.len()) };
-    }
+    pub(crate) fn settle_flushes() {}
 }
 
-pub(crate) use imp::{fence, settle_flushes, stream};
+pub(crate) use imp::{FlushInstruction, settle_flushes};
 
 /// Starts to load the line at `addr`, which will be written soon. Only a hint.
 #[inline(always)]

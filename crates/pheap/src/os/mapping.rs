@@ -416,8 +416,8 @@ fn write_zeros(file: &File, offset: u64, len: u64) -> io::Result<()> {
 }
 
 /// Whether the file system of `file` can be mapped with `MAP_SYNC`, that is, is persistent memory.
-pub(crate) fn supports_map_sync(file: &File, len: u64) -> bool {
-    if len < PAGE {
+pub(crate) fn supports_map_sync(file: &File) -> bool {
+    if !file.metadata().is_ok_and(|metadata| metadata.len() >= PAGE) {
         return false;
     }
     // SAFETY: a map of one page at an address of the kernel's choice, removed again at once.

@@ -104,7 +104,7 @@ impl Header {
         (w[14], w[15]) = (self.boot as u64, (self.boot >> 64) as u64);
         w[16] = match self.in_use {
             Use::Closed => 0,
-            Use::In(medium) => medium.number(),
+            Use::In(medium) => medium as u64,
         };
         w[17] = self.types;
         (w[18], w[19]) = self.live_slots;

@@ -15,6 +15,7 @@ use crate::faults::{Bug, bug};
 use crate::log::{Kind, Range, ranges};
 use crate::media::Media;
 use crate::os::mapping::Mapping;
+use crate::stats::Stats;
 use crate::units::HEADER_SIZE;
 use crate::units::LINE;
 
@@ -25,6 +26,13 @@ pub(crate) struct Recovered {
     pub(crate) replayed: u64,
     /// Undo entries that were rolled back.
     pub(crate) rolled_back: u64,
+}
+
+impl Recovered {
+    pub(crate) fn add_to(self, stats: &mut Stats) {
+        stats.replayed_records += self.replayed;
+        stats.rolled_back_entries += self.rolled_back;
+    }
 }
 
 /// What a crash left in the logs. It stays where it is: an entry may be as large as the largest object.

@@ -33,6 +33,7 @@ use std::sync::atomic::{self, AtomicUsize, Ordering};
 use crate::error::{Error, Result};
 use crate::log::Range;
 use crate::os::storage::{Disk, Storage};
+use crate::stats::Stats;
 use crate::sync::{AtomicBool, AtomicU64, Condvar, Mistake, Mutex, MutexGuard, RwLock, mistake};
 use crate::units::PAGE;
 use buffer::Buffer;
@@ -134,11 +135,11 @@ struct Folded {
 
 /// What was done with a log.
 #[derive(Debug, Default)]
-pub(crate) struct Counters {
-    pub(crate) syncs: atomic::AtomicU64,
-    pub(crate) checkpoints: atomic::AtomicU64,
+struct Counters {
+    syncs: atomic::AtomicU64,
+    checkpoints: atomic::AtomicU64,
     /// Bytes written to the heap's file by checkpoints.
-    pub(crate) checkpoint_bytes: atomic::AtomicU64,
+    checkpoint_bytes: atomic::AtomicU64,
 }
 
 #[derive(Debug)]
@@ -295,8 +296,12 @@ impl Wal {
         self.base.store(base, Ordering::Relaxed);
     }
 
-    pub(crate) fn counters(&self) -> &Counters {
-        &self.counters
+    pub(crate) fn add_to(&self, stats: &mut Stats) {
+        let Counters { syncs, checkpoints, checkpoint_bytes } = &self.counters;
+        stats.syncs += syncs.load(Ordering::Relaxed);
+        stats.checkpoints += checkpoints.load(Ordering::Relaxed);
+        stats.checkpoint_bytes += checkpoint_bytes.load(Ordering::Relaxed);
+        stats.private_bytes += self.pages.bytes();
     }
 
     pub(crate) fn settings(&self) -> Settings {

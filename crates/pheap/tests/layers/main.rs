@@ -6,8 +6,9 @@ mod map;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// From the lowest to the highest.
-const ROOMS: [&str; 22] = [
+const ROOMS: [&str; 23] = [
     "units",
+    "stats",
     "error",
     "tuning",
     "faults",

@@ -5,7 +5,7 @@
 use std::fs::File;
 
 use crate::error::{Error, Result};
-use crate::heap::options::{Durability, Options};
+use crate::heap::options::Durability;
 use crate::media::Medium;
 use crate::os::cpu::FlushInstruction;
 use crate::os::file_system::is_tmpfs;
@@ -18,30 +18,25 @@ pub(in crate::heap) enum Chosen {
     Wal,
 }
 
-pub(in crate::heap) fn choose(options: &Options, file: &File) -> Result<Chosen> {
-    let len = file.metadata().map_or(0, |metadata| metadata.len());
-    let sync = supports_map_sync(file, len);
-    let instruction = FlushInstruction::detect();
-    match (options.durability, instruction) {
-        (Durability::Process, _) => Ok(Chosen::Mapped(Medium::Process, false)),
-        (Durability::Wal, _) => Ok(Chosen::Wal),
-        (Durability::Pmem, Some(instruction)) => Ok(Chosen::Mapped(Medium::Pmem(instruction), sync)),
-        (Durability::Pmem, None) => Err(Error::Unsupported(FlushInstruction::NEEDED)),
-        (Durability::Auto, _) => match (offered(file), instruction) {
-            (Durability::Process, _) => Ok(Chosen::Mapped(Medium::Process, false)),
-            (Durability::Pmem, Some(instruction)) => Ok(Chosen::Mapped(Medium::Pmem(instruction), true)),
-            (Durability::Pmem, None) | (Durability::Wal | Durability::Auto, _) => Ok(Chosen::Wal),
-        },
+pub(in crate::heap) fn choose(durability: Durability, file: &File) -> Result<Chosen> {
+    match durability {
+        Durability::Process => Ok(Chosen::Mapped(Medium::Process, false)),
+        Durability::Wal => Ok(Chosen::Wal),
+        Durability::Pmem => {
+            let instruction =
+                FlushInstruction::detect().ok_or(Error::Unsupported(FlushInstruction::NEEDED))?;
+            Ok(Chosen::Mapped(Medium::Pmem(instruction), supports_map_sync(file)))
+        }
+        Durability::Auto => choose(offered(file), file),
     }
 }
 
 /// What [`Durability::Auto`] takes for a file.
 pub(in crate::heap) fn offered(file: &File) -> Durability {
-    let len = file.metadata().map_or(0, |metadata| metadata.len());
     if is_tmpfs(file) {
         // Nothing in it survives a power failure whatever one does.
         Durability::Process
-    } else if FlushInstruction::detect().is_some() && supports_map_sync(file, len) {
+    } else if FlushInstruction::detect().is_some() && supports_map_sync(file) {
         Durability::Pmem
     } else {
         Durability::Wal

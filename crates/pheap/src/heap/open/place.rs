@@ -152,7 +152,7 @@ impl Place for InFile<'_> {
     }
 
     fn choose(&self, options: &Options) -> Result<Chosen> {
-        choose(options, &self.file)
+        choose(options.durability, &self.file)
     }
 
     fn backing(&self, view: View) -> Backing {

@@ -1,0 +1,112 @@
+//! What is counted: `Stats`, as programs see it, and the counters of a region (`Counters`).
+//!
+//! Whoever counts adds its numbers to `Stats` itself (`add_to`), so that the heap need not know which there are.
+//!
+//! Knows numbers. Must not know who counts.
+
+mod pauses;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+pub(crate) use pauses::Histogram;
+pub use pauses::Pauses;
+
+/// The sizes of a heap, and counters since it was opened.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Fences. Always 0 in `Process` durability.
+    pub fences: u64,
+    /// Cache lines flushed, not counting log entries. Always 0 in `Process` durability.
+    pub flushed_lines: u64,
+    /// Bytes of log entries written.
+    pub log_bytes: u64,
+    /// Syncs of the write-ahead log. 0 except in `Wal` durability, like the next three.
+    pub syncs: u64,
+    /// Checkpoints: how often the log was written to the heap's file.
+    pub checkpoints: u64,
+    /// Bytes that checkpoints wrote to the heap's file.
+    pub checkpoint_bytes: u64,
+    /// Bytes of dirty pages in private memory of this process; see [`Options::memory_limit`](crate::Options::memory_limit).
+    pub private_bytes: u64,
+    /// Bytes of the file.
+    pub file_bytes: u64,
+    /// Bytes of pages that no root uses.
+    pub free_bytes: u64,
+    /// Live objects: those that the last collection of their root found, and all that were allocated
+    /// since. Objects of a root that is [not ready](Stats::ready) are not counted.
+    pub live_objects: u64,
+    /// Bytes of the slots of [`live_objects`](Stats::live_objects).
+    pub live_bytes: u64,
+    /// Whether the live objects of all roots are known; see [`Heap::wait_ready`](crate::Heap::wait_ready).
+    pub ready: bool,
+    /// Completed collections of a root.
+    pub collections: u64,
+    /// Total time of collections, over all threads.
+    pub collecting: Duration,
+    /// How long transactions may have waited for a collection, slice by slice.
+    pub pauses: Pauses,
+    /// Redo records that opening the heap replayed.
+    pub replayed_records: u64,
+    /// Undo entries that opening the heap rolled back.
+    pub rolled_back_entries: u64,
+}
+
+impl Stats {
+    /// The share, 0 to 1, of the pages of roots that holds no live object: garbage, free slots for objects of
+    /// their type and size, and logs.
+    pub fn fragmentation(&self) -> f64 {
+        let used = self.file_bytes - self.free_bytes;
+        if used == 0 { 0.0 } else { (1.0 - self.live_bytes as f64 / used as f64).max(0.0) }
+    }
+}
+
+/// What was done in a region. Shared with whoever wants to know.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) fences: Counter,
+    pub(crate) flushed_lines: Counter,
+    pub(crate) log_bytes: Counter,
+    /// With a write-ahead log: the position behind the last record. No statistic.
+    pub(crate) position: Gauge,
+}
+
+impl Counters {
+    pub(crate) fn add_to(&self, stats: &mut Stats) {
+        stats.fences += self.fences.get();
+        stats.flushed_lines += self.flushed_lines.get();
+        stats.log_bytes += self.log_bytes.get();
+    }
+}
+
+/// A counter with one writer at a time, readable by anyone.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    #[inline(always)]
+    pub(crate) fn add(&self, n: u64) {
+        // The writer holds a lock, so this need not be a read-modify-write.
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A value with one writer at a time, readable by anyone.
+#[derive(Debug, Default)]
+pub(crate) struct Gauge(AtomicU64);
+
+impl Gauge {
+    #[inline(always)]
+    pub(crate) fn set(&self, n: u64) {
+        self.0.store(n, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
