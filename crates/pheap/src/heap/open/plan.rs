@@ -96,7 +96,10 @@ impl Plan<'_> {
             Chosen::Wal => {
                 let disk = place.disk().expect("where a log was chosen, there is a disk");
                 let at = target.as_ref().unwrap_or(&contents.mapping).base().addr() as u64;
-                if contents.header.in_use != Use::Closed || contents.header.bases != [at] {
+                if contents.header.in_use != Use::Closed
+                    || contents.header.bases != [at]
+                    || contents.has_stale_logs
+                {
                     let whole = contents.header.in_use != Use::Closed;
                     wal::make_durable(&**disk, &contents.header, whole)?;
                     if whole {
