@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use pheap::{Error, Result, Root};
+use pheap::{Error, P, Result, Root};
 use pheap_testkit::sample::*;
 use pheap_testkit::*;
 
@@ -46,6 +46,22 @@ fn a_span_of_an_unknown_type() {
         });
         is_corrupt(&error, "is of a type that is not in the type table");
     }
+}
+
+/// Where an object lies in a span of small ones is found by a multiplication, which is right for spans that are not this long.
+#[test]
+fn a_span_of_small_objects_is_not_large() -> Result<()> {
+    let dir = tempdir();
+    let path = dir.path().join("x");
+    let heap = small().arena_size(4 << 20).open(&path)?;
+    heap.root_or::<P<[u64]>>("words", |tx| tx.alloc_slice(1 << 18, |_| 0))?;
+    heap.close()?;
+    let mut bytes = fs::read(&path).unwrap();
+    let [large] = entries(&bytes, 5)[..] else { panic!("there is one") };
+    let small_of_64_bytes = word(&bytes, large) & !(0xff << 24) ^ 5 ^ 4 ^ 64 << 8;
+    set_word(&mut bytes, large, small_of_64_bytes | (small_of_64_bytes % 255 + 1) << 24);
+    is_corrupt(&opening(&bytes), "a span of small objects has 513 pages");
+    Ok(())
 }
 
 /// Opening does not look for it: what entries say is nothing but where they are hidden by another one. Nor does it come to light when that one goes.
