@@ -21,7 +21,7 @@ use crate::region::all::SharedAll;
 use crate::region::{Identity, Region, guard};
 use crate::store::arena::{SpanEntry, SpanKind};
 use crate::store::header::Header;
-use crate::store::region_header::{REGION_SIZE, RegionHeader};
+use crate::store::region_header::{LAST_ID, REGION_SIZE, RegionHeader};
 use crate::store::spans::clear_entry;
 use crate::store::{CLOSED, Store, Tables};
 use crate::sync::MutexGuard;
@@ -43,6 +43,9 @@ impl HeapInner {
         let ty = tables.register(self, desc)?;
         let next = creation.guard.as_deref_mut().expect("held until it is dropped");
         let id = *next;
+        if id > LAST_ID {
+            return Err(Error::OutOfSpace { reason: "there are no more numbers for roots".to_owned() });
+        }
         let entry = SpanEntry { kind: SpanKind::Region, slot: 0, pages: 0, ty, region: id };
         let span = tables.take_span(self, REGION_SIZE, entry)?;
         *next += 1;

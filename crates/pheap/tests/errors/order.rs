@@ -150,6 +150,38 @@ fn spans_and_roots_may_be_in_a_log_only() -> Result<()> {
     Ok(())
 }
 
+/// Numbers of roots are counted, and one must always be left.
+#[test]
+fn the_last_number_that_a_root_can_have() -> Result<()> {
+    let with_id = |bytes: &mut Vec<u8>, id: u64| {
+        for entry in [1, 4, 5].map(|kind| entries(bytes, kind)).concat() {
+            let ty = word(bytes, entry + 8) as u32;
+            set_word(bytes, entry + 8, u64::from(ty) | id << 32);
+        }
+        let (region, salt) = (region(bytes), word(bytes, newest_slot(bytes) + 64));
+        let words = [word(bytes, region), id, word(bytes, region + 16), salt];
+        let sum = xxhash_rust::xxh3::xxh3_64(&words.map(u64::to_le_bytes).concat());
+        set_word(bytes, region + 8, id);
+        set_word(bytes, region + 56, sum);
+    };
+    for id in [0, u64::from(u32::MAX), 1 << 32, 1 << 32 | 1] {
+        is_corrupt(&altered(|bytes| with_id(bytes, id)), "a region has the number");
+    }
+    let dir = tempdir();
+    let path = dir.path().join("x");
+    let mut bytes = sample(&path);
+    with_id(&mut bytes, u64::from(u32::MAX) - 1);
+    fs::write(&path, &bytes).unwrap();
+    let heap = small().verify(true).open(&path)?;
+    assert!(matches!(heap.root::<u64>("another"), Err(Error::OutOfSpace { .. })));
+    heap.existing_root::<Record>("record")?.txn(|tx, r| {
+        tx[r].number += 1;
+        Ok(())
+    })?;
+    assert!(heap.check()?.is_clean());
+    heap.close()
+}
+
 #[test]
 fn what_is_wrong_only_when_the_log_is_replayed() {
     let killed = killed();
