@@ -17,6 +17,8 @@ use crate::units::LINE;
 #[derive(Debug, Default)]
 pub(crate) struct WalTail {
     found: Found,
+    /// Where it was read, if the heap needs it.
+    log: Option<Arc<dyn Storage>>,
 }
 
 impl WalTail {
@@ -77,7 +79,7 @@ impl WalTail {
             (Some(log), Some(Head::Log(layout))) => (log, layout),
         };
         let found = read_all(&*log, layout, Seed::new(of.salt, layout), path)?;
-        let leftover = WalTail { found };
+        let leftover = WalTail { found, log: Some(log) };
         if leftover.ranges().any(|range| range.offset < HEADER_SIZE || range.end() > of.mapped) {
             return Err(Error::corrupt("a record of the log lies outside of the heap"));
         }
@@ -92,6 +94,14 @@ impl WalTail {
     /// Number of transactions.
     pub(crate) fn transactions(&self) -> u64 {
         self.found.transactions
+    }
+
+    /// Makes durable what was read, for it is going to be shown: a process that was killed may have left it in the page cache only.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        self.log.iter().filter(|_| self.transactions() > 0).try_for_each(|log| log.sync())
     }
 }
 
@@ -124,10 +134,10 @@ fn is_unused(log: &Option<Arc<dyn Storage>>, layout: Layout) -> io::Result<bool>
 
 /// Brings what a crash has left in the log to the heap's file, durably. Doing so twice changes nothing more.
 pub(crate) fn fold_tail(disk: &dyn Disk, leftover: &WalTail) -> io::Result<()> {
-    if !leftover.found.records.is_empty()
-        && let Some(log) = disk.open_log()?
+    if let Some(log) = &leftover.log
+        && !leftover.found.records.is_empty()
     {
-        write_again(&*log, 0)?;
+        write_again(&**log, 0)?;
     }
     let data = disk.data();
     let mut fold = Fold::new(&*data);

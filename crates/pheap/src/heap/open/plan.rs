@@ -49,13 +49,9 @@ impl Plan<'_> {
         let Plan { surveyed: Surveyed { options, place, tail, mut view, mut contents }, chosen, target } =
             self;
         let Some(chosen) = chosen else {
-            // What a killed process has left may be in the page cache only, and what is shown must not be lost.
-            if tail.transactions() > 0
-                && let Some(disk) = place.disk()
-                && let Ok(Some(log)) = disk.open_log()
-            {
+            if let Some(disk) = place.disk() {
                 // SURVIVES unreached: only real files are opened to be read.
-                log.sync().map_err(|e| Error::io(format!("syncing {}", disk.log_path().display()), e))?;
+                tail.sync().map_err(|e| Error::io(format!("syncing {}", disk.log_path().display()), e))?;
             }
             return contents.recover(Medium::Process);
         };
