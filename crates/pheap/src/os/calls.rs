@@ -38,6 +38,19 @@ pub(super) fn fallocate(file: &File, offset: u64, len: u64) -> io::Result<()> {
     again(|| unsafe { libc::fallocate(fd, 0, offset, len) }).map(drop)
 }
 
+/// Where the first byte at or behind `at` is that is not in a hole. `None` if there is none.
+pub(crate) fn seek_data(file: &File, at: u64) -> io::Result<Option<u64>> {
+    // SAFETY: takes no addresses. Everyone says where he reads and writes, so nobody relies on the position that this changes.
+    let found = unsafe { libc::lseek(file.as_raw_fd(), at as libc::off_t, libc::SEEK_DATA) };
+    match io::Error::last_os_error() {
+        _ if found >= 0 => Ok(Some(found as u64)),
+        e if e.raw_os_error() == Some(libc::ENXIO) => Ok(None),
+        // The file system knows no holes.
+        e if matches!(e.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP)) => Ok(Some(at)),
+        e => Err(e),
+    }
+}
+
 /// What the operating system says of a file system.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FileSystem {

@@ -121,7 +121,7 @@ fn is_part(found: u128, uuid: u128) -> bool {
 fn is_unused(log: &Option<Arc<dyn Storage>>, layout: Layout) -> io::Result<bool> {
     let Some(log) = log else { return Ok(true) };
     // A record begins a segment, and a checkpoint has seen one.
-    let segments = (0..layout.segments(log.len()?)).map(|index| layout.file_offset(index));
+    let segments = layout.segments(&**log)?.into_iter().map(|index| layout.file_offset(index));
     for place in MARKS.into_iter().chain(segments) {
         let mut line = [0; LINE];
         log.read_up_to(&mut line, place)?;
@@ -137,7 +137,7 @@ pub(crate) fn fold_tail(disk: &dyn Disk, leftover: &WalTail) -> io::Result<()> {
     if let Some(log) = &leftover.log
         && !leftover.found.records.is_empty()
     {
-        write_again(&**log, 0)?;
+        write_again(&**log, 0, |at| log.data_from(at))?;
     }
     let data = disk.data();
     let mut fold = Fold::new(&*data);
@@ -150,15 +150,23 @@ pub(crate) fn fold_tail(disk: &dyn Disk, leftover: &WalTail) -> io::Result<()> {
 
 /// Makes durable what was read of a file, from here on: it is written once more, as it is. It may be in the page cache only: a process that was killed has not synced it; and if a
 /// sync has failed, the next one finds nothing to do. (Of a log, a part of a record must not reach the heap's file before all of it is on the disk.)
-pub(crate) fn write_again(file: &dyn Storage, from: u64) -> io::Result<()> {
+///
+/// `next` says where to go on from a place: further on, if what is between need not be written. A hole of a log need not: pages that were written when a sync failed may be one
+/// on the disk, but segments were made of zeros that a sync has written. The heap's file may have such pages.
+pub(crate) fn write_again(
+    file: &dyn Storage,
+    from: u64,
+    next: impl Fn(u64) -> io::Result<Option<u64>>,
+) -> io::Result<()> {
     let mut bytes = vec![0; file.len()?.min(1 << 20) as usize];
     let mut at = from;
-    loop {
-        let n = file.read_up_to(&mut bytes, at)?;
+    while let Some(place) = next(at)? {
+        let n = file.read_up_to(&mut bytes, place)?;
         if n == 0 {
-            return file.sync();
+            break;
         }
-        file.write_all(&bytes[..n], at)?;
-        at += n as u64;
+        file.write_all(&bytes[..n], place)?;
+        at = place + n as u64;
     }
+    file.sync()
 }
