@@ -17,6 +17,7 @@ use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
 use crate::layout::desc::Desc;
 use crate::media::Media;
+use crate::os::seek_data;
 use crate::region::all::SharedAll;
 use crate::region::{Identity, Region, guard};
 use crate::store::arena::{SpanEntry, SpanKind};
@@ -167,6 +168,11 @@ impl Still<'_> {
     /// The heap's tables.
     pub(super) fn tables(&self) -> MutexGuard<'_, Tables> {
         self.heap.tables.lock()
+    }
+
+    /// Where the first byte at or behind `at` is that may not be zero, if there is one: holes of the file are not worth a look.
+    pub(super) fn data_from(&self, at: u64) -> Option<u64> {
+        self.heap.mapping.file().map_or(Some(at), |file| seek_data(file, at).unwrap_or(Some(at)))
     }
 
     /// What its objects are in.

@@ -160,9 +160,14 @@ impl Arena {
 
     /// Whether the byte at `offset` is part of the entry of a page that is in use, or was.
     pub(crate) fn has_entries_at(&self, offset: u64) -> bool {
+        self.page_of(offset).is_some_and(|page| page < self.used)
+    }
+
+    /// The page whose entry the byte at `offset` is part of.
+    pub(crate) fn page_of(&self, offset: u64) -> Option<u64> {
         let number = offset.wrapping_sub(self.table()) / ENTRY;
         if number >= self.size / PAGE {
-            return false;
+            return None;
         }
         let page = if self.in_order {
             self.start + number * PAGE
@@ -170,7 +175,7 @@ impl Arena {
             let (row, column) = (number / TOGETHER / self.columns(), number / TOGETHER % self.columns());
             self.first_free() + (column * APART + row * TOGETHER + number % TOGETHER) * PAGE
         };
-        (self.first_free()..self.used).contains(&page)
+        (self.first_free()..self.end()).contains(&page).then_some(page)
     }
 
     /// Lines of entries that lie beside one another.
