@@ -58,6 +58,8 @@ pub(super) struct FileSystem {
     pub(super) kind: i64,
     /// Its `f_fsid`.
     pub(super) name: u64,
+    /// Bytes that nothing is in. `None` if it does not count them.
+    pub(super) free: Option<u64>,
 }
 
 /// The file system that a file is in.
@@ -69,7 +71,11 @@ pub(super) fn statfs(file: &File) -> io::Result<FileSystem> {
     again(|| unsafe { libc::fstatfs(file.as_raw_fd(), &raw mut stat) })?;
     // SAFETY: it is two integers of 32 bits, which Rust's libc does not name.
     let [low, high] = unsafe { std::mem::transmute::<libc::fsid_t, [u32; 2]>(stat.f_fsid) };
-    Ok(FileSystem { kind: stat.f_type as i64, name: u64::from(low) | u64::from(high) << 32 })
+    Ok(FileSystem {
+        kind: stat.f_type as i64,
+        name: u64::from(low) | u64::from(high) << 32,
+        free: (stat.f_blocks > 0).then(|| (stat.f_bfree as u64).saturating_mul(stat.f_bsize as u64)),
+    })
 }
 
 /// Device and inode: no two files have the same while one of them is open.
