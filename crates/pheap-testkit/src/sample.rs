@@ -59,7 +59,8 @@ pub fn enormous(path: &Path) {
     head[7] = xxh3_64(&words(&[&head[..8], &[word(&bytes, newest + 8 * 8)]].concat()));
     head[8] |= xxh3_64(&head[8].to_le_bytes()) >> 48 << 48;
     let first_free = start + page + SIZE / page * 16;
-    let entry = 3 | (start + SIZE - first_free) / page << 32;
+    let pages = (start + SIZE - first_free) / page;
+    let entry = 3 | pages << 32;
     let types = word(&bytes, newest + 17 * 8) as usize;
     set_word(&mut bytes, types, first_free);
     fs::write(path, &bytes).unwrap();
