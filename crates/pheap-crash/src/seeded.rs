@@ -33,6 +33,7 @@ macro_rules! each_bug {
             a_header_over_the_only_one_that_is_whole: TrustHeader,
             a_header_after_one_that_is_not_durable: OverlookFences,
             headers_of_a_closed_heap_that_are_synced_together: SyncHeadersAtOnce,
+            logs_of_a_closed_heap_that_are_replayed: ReplayClosed,
         }
     };
 }

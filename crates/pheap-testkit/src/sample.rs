@@ -1,11 +1,13 @@
 //! A small heap with something in it, and what opening a changed copy of it says.
 
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use pheap::{Error, Options, P, Persist, Root};
+use xxhash_rust::xxh3::xxh3_64;
 
-use super::{small, tempdir};
+use super::{PAGE, newest_slot, patch_header, set_word, small, tempdir, word};
 
 /// The root of [`sample`].
 #[derive(Persist, Default)]
@@ -33,6 +35,39 @@ pub fn sample(path: &Path) -> Vec<u8> {
     .unwrap();
     heap.close().unwrap();
     fs::read(path).unwrap()
+}
+
+/// Makes a file that is a good heap, for who believes it: its second arena, and an extent of the type table there, have 4 TiB, which are holes. It has the root `n`, which is 7.
+///
+/// # Panics
+/// If there is no place for it.
+pub fn enormous(path: &Path) {
+    const SIZE: u64 = 4 << 40;
+    let heap = small().open(path).unwrap();
+    heap.root_or::<u64>("n", |_| Ok(7)).unwrap();
+    heap.close().unwrap();
+    let mut bytes = fs::read(path).unwrap();
+    let (start, newest) = (bytes.len() as u64, newest_slot(&bytes));
+    for slot in [0, PAGE] {
+        for (number, value) in [(6, start + SIZE), (7, 2 * SIZE), (10, 5 * (2 * SIZE)), (18, 0), (19, 0)] {
+            patch_header(&mut bytes, slot, number, value);
+        }
+    }
+    let words = |words: &[u64]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
+    let page = PAGE as u64;
+    let mut head = [u64::from_le_bytes(*b"\x89PARENA\n"), start, SIZE, 256, 0, 0, 0, 0, start + SIZE];
+    head[7] = xxh3_64(&words(&[&head[..8], &[word(&bytes, newest + 8 * 8)]].concat()));
+    head[8] |= xxh3_64(&head[8].to_le_bytes()) >> 48 << 48;
+    let first_free = start + page + SIZE / page * 16;
+    let pages = (start + SIZE - first_free) / page;
+    let entry = 3 | pages << 32;
+    let types = word(&bytes, newest + 17 * 8) as usize;
+    set_word(&mut bytes, types, first_free);
+    fs::write(path, &bytes).unwrap();
+    let file = fs::File::options().write(true).open(path).unwrap();
+    file.set_len(start + SIZE).unwrap();
+    file.write_all_at(&words(&head), start).unwrap();
+    file.write_all_at(&words(&[entry | (entry % 255 + 1) << 24]), start + page).unwrap();
 }
 
 /// What opening a file with these bytes says. The file must be the same afterwards.

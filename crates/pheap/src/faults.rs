@@ -199,6 +199,8 @@ pub enum Bug {
     OverlookFences,
     /// Both slots of the header of a closed heap are synced together.
     SyncHeadersAtOnce,
+    /// The logs of a heap that was closed are taken for those of one that was not.
+    ReplayClosed,
     /// Reads come before transactions that wait.
     ReadsOvertake,
     /// Reads wait behind transactions also if their thread has a root already.

@@ -91,3 +91,18 @@ fn a_transaction_over_thousands_of_roots_is_small() {
         assert!(roots.iter().all(|root| root.read(|view, n| view[n]).unwrap() == 2));
     }
 }
+
+/// A file that says of itself that it is enormous is looked at, and checked, in little memory.
+#[test]
+fn an_enormous_file_is_checked_in_little_memory() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let dir = pheap_testkit::tempdir();
+    let path = dir.path().join("x");
+    pheap_testkit::sample::enormous(&path);
+    let before = USED.load(Ordering::Relaxed);
+    MOST.store(before, Ordering::Relaxed);
+    let heap = pheap_testkit::small().verify(true).read_only(true).open(&path).unwrap();
+    assert_eq!(heap.existing_root::<u64>("n").unwrap().read(|view, n| view[n]).unwrap(), 7);
+    let most = MOST.load(Ordering::Relaxed) - before;
+    assert!(most < 1 << 20, "{most} bytes");
+}

@@ -7,15 +7,17 @@ use pheap_gc::bitmap::Bitmap;
 use crate::faults::{Bug, bug};
 use crate::layout::PointerMap;
 use crate::os::mapping::populate;
-use crate::store::arena::SpanKind;
+use crate::store::arena::{SMALL_PAGES, SpanKind};
 use crate::store::page_map::PageMap;
 use crate::store::spans::Span;
 use crate::units::PAGE;
 
 /// The number of no class: of a span with one large object.
 pub(super) const NO_CLASS: u32 = u32::MAX;
-/// Bits behind the point of [`ObjectSpan::reciprocal`]. A small span has less than 2^21 bytes and a slot less than 2^16.
+/// Bits behind the point of [`ObjectSpan::reciprocal`]. A slot has less than 2^16 bytes.
 const POINT: u32 = 40;
+// So a product with that is a `u64`, and less than a slot too large.
+const _: () = assert!(SMALL_PAGES as u64 * PAGE <= 1 << 21);
 
 /// A span with slots for objects of one type: many small ones, or a large one.
 pub(crate) struct ObjectSpan {

@@ -17,11 +17,12 @@ use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
 use crate::layout::desc::Desc;
 use crate::media::Media;
+use crate::os::seek_data;
 use crate::region::all::SharedAll;
 use crate::region::{Identity, Region, guard};
 use crate::store::arena::{SpanEntry, SpanKind};
 use crate::store::header::Header;
-use crate::store::region_header::{REGION_SIZE, RegionHeader};
+use crate::store::region_header::{LAST_ID, REGION_SIZE, RegionHeader};
 use crate::store::spans::clear_entry;
 use crate::store::{CLOSED, Store, Tables};
 use crate::sync::MutexGuard;
@@ -43,6 +44,9 @@ impl HeapInner {
         let ty = tables.register(self, desc)?;
         let next = creation.guard.as_deref_mut().expect("held until it is dropped");
         let id = *next;
+        if id > LAST_ID {
+            return Err(Error::OutOfSpace { reason: "there are no more numbers for roots".to_owned() });
+        }
         let entry = SpanEntry { kind: SpanKind::Region, slot: 0, pages: 0, ty, region: id };
         let span = tables.take_span(self, REGION_SIZE, entry)?;
         *next += 1;
@@ -164,6 +168,11 @@ impl Still<'_> {
     /// The heap's tables.
     pub(super) fn tables(&self) -> MutexGuard<'_, Tables> {
         self.heap.tables.lock()
+    }
+
+    /// Where the first byte at or behind `at` is that may not be zero, if there is one: holes of the file are not worth a look.
+    pub(super) fn data_from(&self, at: u64) -> Option<u64> {
+        self.heap.mapping.file().map_or(Some(at), |file| seek_data(file, at).unwrap_or(Some(at)))
     }
 
     /// What its objects are in.

@@ -10,7 +10,7 @@ pub(super) const MAX_DEPTH: u32 = 64;
 
 /// Bytes that the descriptions of a type, and of all that it reaches, may take in a type table. Types by value are spelled out, so that they could
 /// double with each level of nesting.
-const MAX_BYTES: usize = 64 << 20;
+pub(crate) const MAX_BYTES: usize = 64 << 20;
 
 /// More than a part takes besides its names.
 const PART: usize = 64;

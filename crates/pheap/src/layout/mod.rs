@@ -22,7 +22,7 @@ pub(crate) use compare::difference;
 pub(crate) use describe::describe;
 pub(crate) use encode::{decode, encode, encode_as};
 pub(crate) use fingerprint::fingerprints;
-pub(crate) use graph::{FieldLayout, Graph, Shape, TypeLayout, VariantLayout};
+pub(crate) use graph::{FieldLayout, Graph, MAX_BYTES, Shape, TypeLayout, VariantLayout};
 pub(crate) use pointers::PointerMap;
 pub(crate) use possible::check as check_layout;
 #[cfg(test)]

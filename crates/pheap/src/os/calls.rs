@@ -38,6 +38,19 @@ pub(super) fn fallocate(file: &File, offset: u64, len: u64) -> io::Result<()> {
     again(|| unsafe { libc::fallocate(fd, 0, offset, len) }).map(drop)
 }
 
+/// Where the first byte at or behind `at` is that is not in a hole. `None` if there is none.
+pub(crate) fn seek_data(file: &File, at: u64) -> io::Result<Option<u64>> {
+    // SAFETY: takes no addresses. Everyone says where he reads and writes, so nobody relies on the position that this changes.
+    let found = unsafe { libc::lseek(file.as_raw_fd(), at as libc::off_t, libc::SEEK_DATA) };
+    match io::Error::last_os_error() {
+        _ if found >= 0 => Ok(Some(found as u64)),
+        e if e.raw_os_error() == Some(libc::ENXIO) => Ok(None),
+        // The file system knows no holes.
+        e if matches!(e.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP)) => Ok(Some(at)),
+        e => Err(e),
+    }
+}
+
 /// What the operating system says of a file system.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FileSystem {
@@ -45,6 +58,8 @@ pub(super) struct FileSystem {
     pub(super) kind: i64,
     /// Its `f_fsid`.
     pub(super) name: u64,
+    /// Bytes that nothing is in. `None` if it does not count them.
+    pub(super) free: Option<u64>,
 }
 
 /// The file system that a file is in.
@@ -56,7 +71,11 @@ pub(super) fn statfs(file: &File) -> io::Result<FileSystem> {
     again(|| unsafe { libc::fstatfs(file.as_raw_fd(), &raw mut stat) })?;
     // SAFETY: it is two integers of 32 bits, which Rust's libc does not name.
     let [low, high] = unsafe { std::mem::transmute::<libc::fsid_t, [u32; 2]>(stat.f_fsid) };
-    Ok(FileSystem { kind: stat.f_type as i64, name: u64::from(low) | u64::from(high) << 32 })
+    Ok(FileSystem {
+        kind: stat.f_type as i64,
+        name: u64::from(low) | u64::from(high) << 32,
+        free: (stat.f_blocks > 0).then(|| (stat.f_bfree as u64).saturating_mul(stat.f_bsize as u64)),
+    })
 }
 
 /// Device and inode: no two files have the same while one of them is open.

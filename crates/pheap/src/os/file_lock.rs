@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::fs::{File, TryLockError};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::fork::forks;
 use super::own_file::Leaked;
@@ -31,11 +32,13 @@ fn open_files() -> &'static Mutex<HashSet<(u64, u64)>> {
     }
 }
 
-/// An entry in the list of this process.
+/// An entry in the list of this process, which goes with it: a panic while a heap is opened must not leave it there.
 #[derive(Debug)]
 pub(crate) struct OpenFile {
     id: (u64, u64),
     forks: u64,
+    /// Whether it is there. Another heap may have one for the same file later.
+    listed: AtomicBool,
 }
 
 impl OpenFile {
@@ -58,13 +61,43 @@ impl OpenFile {
             Err(TryLockError::Error(e)) => return Err(Error::io(format!("locking {}", path.display()), e)),
         }
         open.insert(id);
-        Ok(OpenFile { id, forks: forks() })
+        Ok(OpenFile { id, forks: forks(), listed: AtomicBool::new(true) })
     }
 
     /// Removes the entry now.
     pub(crate) fn forget(&self) {
-        if self.forks == forks() {
+        if self.forks == forks() && self.listed.swap(false, Ordering::Relaxed) {
             open_files().lock().remove(&self.id);
         }
+    }
+}
+
+impl Drop for OpenFile {
+    fn drop(&mut self) {
+        self.forget();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_goes_with_its_owner_and_no_other_one_with_it() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let lock = || OpenFile::lock(file.as_file(), file.path(), false);
+        let first = lock().unwrap();
+        let opening = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
+            let _first = first;
+            panic!("amid an opening");
+        }));
+        assert!(opening.is_err());
+        let second = lock().unwrap();
+        second.forget();
+        let third = lock().unwrap();
+        drop(second);
+        assert!(matches!(lock(), Err(Error::AlreadyOpen { .. })));
+        drop(third);
+        lock().unwrap();
     }
 }

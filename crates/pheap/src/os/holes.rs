@@ -1,11 +1,13 @@
 //! Holes in the file, which copies may have: a store into one fails with a signal when the disk is full.
 
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use super::calls::fallocate;
+use super::calls::{FileSystem, fallocate, statfs};
 use crate::error::{Error, Result};
+use crate::units::PAGE;
 
 /// Reserves space for all of the first `len` bytes, as for a heap that grew to this length. Changes no byte of them.
 ///
@@ -13,10 +15,20 @@ use crate::error::{Error, Result};
 pub(crate) fn fill(file: &File, path: &Path, len: u64) -> Result<()> {
     let context = || format!("reserving the space of {}", path.display());
     let metadata = file.metadata().map_err(|e| Error::io(context(), e))?;
-    if metadata.blocks() * 512 >= len {
+    let missing = len.saturating_sub(metadata.blocks() * 512);
+    if missing == 0 {
         return Ok(());
     }
-    let Err(error) = fallocate(file, 0, len) else { return Ok(()) };
+    // What there is would be taken, and kept, before it turns out that there is not enough.
+    let possible = match statfs(file) {
+        Ok(FileSystem { free: Some(free), .. }) if free < missing => PAGE.min(len),
+        _ => len,
+    };
+    let error = match fallocate(file, 0, possible) {
+        Ok(()) if possible == len => return Ok(()),
+        Ok(()) => io::Error::from_raw_os_error(libc::ENOSPC),
+        Err(error) => error,
+    };
     match error.raw_os_error() {
         Some(libc::EOPNOTSUPP | libc::ENOSYS) => Ok(()),
         Some(libc::ENOSPC | libc::EDQUOT) => {

@@ -58,7 +58,7 @@ impl Identity {
     /// What the operating system says.
     pub(crate) fn of(file: &File) -> io::Result<Identity> {
         let metadata = file.metadata()?;
-        let FileSystem { kind, name } = statfs(file)?;
+        let FileSystem { kind, name, .. } = statfs(file)?;
         let when = |known: bool, number: u64| if known { number } else { 0 };
         // Devices without a driver are numbered as they are mounted, and files in memory do not outlive that.
         let has_device = libc::major(metadata.dev()) != 0 || matches!(kind, TMPFS | RAMFS);

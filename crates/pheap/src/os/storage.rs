@@ -37,6 +37,15 @@ pub(crate) trait Storage: Send + Sync + Debug {
     /// What the operating system says.
     fn len(&self) -> io::Result<u64>;
 
+    /// Where the first byte at or behind `at` is that may not be zero, as far as that is known without reading. `None` if there is none. A file may say that it is longer than
+    /// anyone could read.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    fn data_from(&self, at: u64) -> io::Result<Option<u64>> {
+        Ok((at < self.len()?).then_some(at))
+    }
+
     /// Makes the file longer by zeros that are written (not only reserved), so that, after a sync, later writes there change no metadata. If it
     /// fails, the file is as long as before.
     ///

@@ -25,6 +25,8 @@ const CHECK: u64 = 0xff << 24;
 const TOGETHER: u64 = 4;
 /// Pages that are so many apart have their lines of entries beside one another: the length of most spans of a region that is not small.
 const APART: u64 = 256;
+/// A span of small objects has fewer pages than this: 2 MiB.
+pub(crate) const SMALL_PAGES: u32 = 512;
 /// Word of the head that says up to where pages were ever used: not one of those with a checksum, which never change.
 const USED: usize = HEAD_WORDS;
 /// How far that word runs ahead: a part of the arena, and pages at least.
@@ -103,10 +105,14 @@ impl SpanEntry {
         if !holds(a & CHECK, SpanEntry::check(a)) {
             return Err(Error::corrupt("an entry of a span table is damaged"));
         }
+        let pages = (a >> 32) as u32;
+        if kind == SpanKind::Small && pages >= SMALL_PAGES {
+            return Err(Error::corrupt(format!("a span of small objects has {pages} pages")));
+        }
         Ok(Some(SpanEntry {
             kind,
             slot: (a >> 8) as u32 & 0xffff,
-            pages: (a >> 32) as u32,
+            pages,
             ty: b as u32,
             region: (b >> 32) as u32,
         }))
@@ -154,9 +160,14 @@ impl Arena {
 
     /// Whether the byte at `offset` is part of the entry of a page that is in use, or was.
     pub(crate) fn has_entries_at(&self, offset: u64) -> bool {
+        self.page_of(offset).is_some_and(|page| page < self.used)
+    }
+
+    /// The page whose entry the byte at `offset` is part of.
+    pub(crate) fn page_of(&self, offset: u64) -> Option<u64> {
         let number = offset.wrapping_sub(self.table()) / ENTRY;
         if number >= self.size / PAGE {
-            return false;
+            return None;
         }
         let page = if self.in_order {
             self.start + number * PAGE
@@ -164,7 +175,7 @@ impl Arena {
             let (row, column) = (number / TOGETHER / self.columns(), number / TOGETHER % self.columns());
             self.first_free() + (column * APART + row * TOGETHER + number % TOGETHER) * PAGE
         };
-        (self.first_free()..self.used).contains(&page)
+        (self.first_free()..self.end()).contains(&page).then_some(page)
     }
 
     /// Lines of entries that lie beside one another.

@@ -39,6 +39,15 @@ pub(crate) enum Use {
 }
 
 impl Use {
+    /// Whether what the logs of regions hold may not be in its place yet. When a heap is closed it is, also if the logs were not emptied, as in a backup; and with a
+    /// [write-ahead log](crate::wal), nobody writes to them. What they hold then may be older than what is in its place.
+    pub(crate) fn needs_region_logs(self) -> bool {
+        match self {
+            Use::Closed | Use::In(MediumKind::Wal) => false,
+            Use::In(MediumKind::Process | MediumKind::Pmem | MediumKind::Synced) => true,
+        }
+    }
+
     /// Whether a power failure may have left it torn.
     pub(crate) fn is_torn_by_power_failure(self) -> bool {
         matches!(self, Use::In(medium) if medium.is_torn_by_power_failure())

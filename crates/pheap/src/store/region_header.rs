@@ -17,6 +17,9 @@ pub(crate) const MAX_NAME: usize = 255;
 /// Bytes of a new region: its header and the first segment of its log.
 pub(crate) const REGION_SIZE: u64 = 2 * PAGE;
 
+/// The last id that a region can have: there is always a next one to count with.
+pub(crate) const LAST_ID: u32 = u32::MAX - 1;
+
 const ID: usize = 1;
 const TYPE: usize = 2;
 const ROOT: usize = 3;
@@ -189,10 +192,13 @@ impl RegionHeader {
 /// The region's id and the type of its root, in the first words of its header.
 fn identity_in(words: [u64; IDENTITY], salt: u64) -> Result<(u32, u32)> {
     let (id, ty) = (words[ID], words[TYPE]);
-    if words[0] != MAGIC || !holds(words[CHECKSUM], RegionHeader::check(id, ty, salt)) || id == 0 {
+    if words[0] != MAGIC || !holds(words[CHECKSUM], RegionHeader::check(id, ty, salt)) {
         return Err(Error::corrupt("the header of a region has a wrong checksum"));
     }
-    Ok((id as u32, ty as u32))
+    match (u32::try_from(id), u32::try_from(ty)) {
+        (Ok(id), Ok(ty)) if (1..=LAST_ID).contains(&id) => Ok((id, ty)),
+        _ => Err(Error::corrupt(format!("a region has the number {id}, and type {ty}"))),
+    }
 }
 
 fn removed_in(word: u64) -> Result<bool> {

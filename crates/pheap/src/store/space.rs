@@ -246,4 +246,11 @@ mod tests {
             store
         }
     }
+
+    #[test]
+    #[should_panic(expected = "a view does not shrink")]
+    fn a_view_does_not_shrink() {
+        let store = Store::in_memory(1 << 20);
+        let _ = store.tables.lock().heap.extend(&store, PAGE);
+    }
 }

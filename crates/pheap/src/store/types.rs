@@ -21,7 +21,9 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::error::{Error, Result};
 use crate::faults::holds;
 use crate::layout::desc::Desc;
-use crate::layout::{Graph, PointerMap, TypeLayout, check_layout, decode, difference, encode, fingerprints};
+use crate::layout::{
+    Graph, MAX_BYTES, PointerMap, TypeLayout, check_layout, decode, difference, encode, fingerprints,
+};
 use crate::media::Media;
 use crate::store::words::Words;
 use crate::units::LINE;
@@ -69,12 +71,11 @@ impl TypeTable {
         let mut table = TypeTable::create(first, extent_len(first).ok_or_else(bad)?);
         for _ in 0..64 {
             let (start, len) = table.extent;
-            let bytes = heap.bytes(start, len);
-            while let Some((payload, count, size)) = record_at(&bytes, table.end - start, table.end, salt) {
-                table.load(payload, count)?;
-                table.end += size;
+            while let Some((record, len, count)) = record_at(heap, table.end, start + len, salt) {
+                table.load(&record[16..16 + len], count)?;
+                table.end += record.len() as u64;
             }
-            match u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes")) {
+            match heap.get(start) {
                 0 => return Ok(table),
                 next => {
                     table.extent = (next, extent_len(next).ok_or_else(bad)?);
@@ -320,16 +321,20 @@ impl NewTypes {
     }
 }
 
-/// The record at `at` of an extent, with its number of types and its size, if it is complete.
-fn record_at(bytes: &[u8], at: u64, offset: u64, salt: u64) -> Option<(&[u8], u32, u64)> {
-    let record = bytes.get(at as usize..)?;
-    let word = |i: usize| Some(u32::from_le_bytes(*record.get(i..i + 4)?.first_chunk()?));
-    let (len, count) = (word(8)? as usize, word(12)?);
-    let size = len.checked_add(16)?.next_multiple_of(8);
-    let whole = record.get(..size)?;
-    let sum = u64::from_le_bytes(*whole.first_chunk()?);
-    (count > 0 && holds(sum, checksum(&whole[8..], offset, salt)))
-        .then(|| (&whole[16..16 + len], count, size as u64))
+/// The record at `at` of an extent that ends at `end`, with the length of its payload and its number of types, if it is complete. An extent may say that it is longer than memory.
+fn record_at(heap: Words<'_>, at: u64, end: u64, salt: u64) -> Option<(Vec<u8>, usize, u32)> {
+    let room = end - at;
+    if room < 16 {
+        return None;
+    }
+    let [sum, lengths] = heap.read(at);
+    let (len, count) = (lengths as u32 as usize, (lengths >> 32) as u32);
+    let size = (16 + len as u64).next_multiple_of(8);
+    if count == 0 || len > MAX_BYTES || size > room {
+        return None;
+    }
+    let record = heap.bytes(at, size);
+    holds(sum, checksum(&record[8..], at, salt)).then_some((record, len, count))
 }
 
 fn checksum(rest: &[u8], offset: u64, salt: u64) -> u64 {

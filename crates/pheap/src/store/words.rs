@@ -36,9 +36,10 @@ impl Words<'static> {
     /// As for [`Mapping::map`].
     ///
     /// # Panics
-    /// If this is no view of all that the store has.
+    /// If this is no view of all that the store has, or if it ends behind `end`.
     pub(super) fn extend(&mut self, store: &Store, end: u64) -> Result<()> {
         assert!(self.base == store.base() && self.start == 0, "a view of something else");
+        assert!(end >= self.end, "a view does not shrink");
         store.mapping.map(self.end, end)?;
         // SAFETY: mapped just now. A store has its medium and its mapping as long as it is there, as have the regions and threads that use the medium, which are gone before.
         unsafe { store.medium.mapped(store.base(), end) };

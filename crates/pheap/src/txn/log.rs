@@ -15,6 +15,8 @@
 
 #![allow(unsafe_code)]
 
+use std::collections::HashSet;
+
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug, holds};
 use crate::log::checksum;
@@ -107,14 +109,14 @@ impl Log {
         first: Segment,
         span_len: impl Fn(u64) -> Option<u64>,
     ) -> Result<Vec<Segment>> {
-        let mut chain = vec![first];
+        let (mut chain, mut known) = (vec![first], HashSet::from([first.start]));
         loop {
             let last = chain[chain.len() - 1];
             let [next] = stored.words(last.start)?;
             if next == 0 {
                 return Ok(chain);
             }
-            let Some(len) = span_len(next).filter(|_| !chain.iter().any(|seg| seg.start == next)) else {
+            let Some(len) = span_len(next).filter(|_| known.insert(next)) else {
                 return Err(Error::corrupt(format!("the log segment at byte {} leads nowhere", last.start)));
             };
             chain.push(Segment { start: next, len });

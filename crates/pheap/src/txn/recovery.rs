@@ -121,7 +121,7 @@ pub(crate) unsafe fn replay(
     unsafe { copy_to_places(media, mapping, found) };
     media.fence();
     media.check_fences()?;
-    // A heap with a write-ahead log was closed before, with empty logs, and keeps them in volatile memory.
+    // A heap with a write-ahead log was made ready for it, with empty logs, and keeps them in volatile memory.
     if media.wal().is_none() && !bug(Bug::RecoveryResetsFirst) && !bug(Bug::KeepGeneration) {
         reset(media, logs);
     }

@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::os::maps::Window;
 use crate::os::names::{FileId, Names, Stat};
 use crate::os::own_file::OwnFile;
+use crate::os::seek_data;
 use crate::os::storage::{Disk, Kept, Storage};
 
 #[derive(Debug)]
@@ -49,6 +50,10 @@ impl Storage for OnDisk {
 
     fn len(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
+    }
+
+    fn data_from(&self, at: u64) -> io::Result<Option<u64>> {
+        seek_data(&self.file, at)
     }
 
     fn extend_now(&self, from: u64, to: u64) -> io::Result<()> {

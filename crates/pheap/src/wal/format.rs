@@ -95,9 +95,18 @@ impl Layout {
         HEAD + index * self.segment
     }
 
-    /// How many segments a file of `len` bytes has.
-    pub(crate) fn segments(&self, len: u64) -> u64 {
-        len.saturating_sub(HEAD) / self.segment
+    /// The places of the segments of a file, but for those that are holes.
+    pub(crate) fn segments(&self, file: &dyn Storage) -> io::Result<Vec<u64>> {
+        let end = file.len()?.saturating_sub(HEAD) / self.segment;
+        let (mut segments, mut next) = (Vec::new(), 0);
+        while next < end
+            && let Some(data) = file.data_from(self.file_offset(next))?
+        {
+            let index = (data - HEAD) / self.segment;
+            segments.extend((index < end).then_some(index));
+            next = index + 1;
+        }
+        Ok(segments)
     }
 }
 
@@ -252,7 +261,7 @@ pub(crate) fn read_all(file: &dyn Storage, layout: Layout, seed: Seed, path: &Pa
         Ok(std::array::from_fn(|i| u64::from_le_bytes(*bytes[i * 8..].first_chunk().expect("8 bytes"))))
     };
     let mut places = BTreeMap::new();
-    for index in 0..layout.segments(file.len().map_err(error)?) {
+    for index in layout.segments(file).map_err(error)? {
         let words = line(layout.file_offset(index)).map_err(error)?;
         // Torn, or damaged: the number may be any.
         let Some(positions) = layout.positions(words[1]) else { continue };

@@ -17,6 +17,8 @@ use crate::units::LINE;
 #[derive(Debug, Default)]
 pub(crate) struct WalTail {
     found: Found,
+    /// Where it was read, if the heap needs it.
+    log: Option<Arc<dyn Storage>>,
 }
 
 impl WalTail {
@@ -77,7 +79,7 @@ impl WalTail {
             (Some(log), Some(Head::Log(layout))) => (log, layout),
         };
         let found = read_all(&*log, layout, Seed::new(of.salt, layout), path)?;
-        let leftover = WalTail { found };
+        let leftover = WalTail { found, log: Some(log) };
         if leftover.ranges().any(|range| range.offset < HEADER_SIZE || range.end() > of.mapped) {
             return Err(Error::corrupt("a record of the log lies outside of the heap"));
         }
@@ -92,6 +94,14 @@ impl WalTail {
     /// Number of transactions.
     pub(crate) fn transactions(&self) -> u64 {
         self.found.transactions
+    }
+
+    /// Makes durable what was read, for it is going to be shown: a process that was killed may have left it in the page cache only.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        self.log.iter().filter(|_| self.transactions() > 0).try_for_each(|log| log.sync())
     }
 }
 
@@ -111,7 +121,7 @@ fn is_part(found: u128, uuid: u128) -> bool {
 fn is_unused(log: &Option<Arc<dyn Storage>>, layout: Layout) -> io::Result<bool> {
     let Some(log) = log else { return Ok(true) };
     // A record begins a segment, and a checkpoint has seen one.
-    let segments = (0..layout.segments(log.len()?)).map(|index| layout.file_offset(index));
+    let segments = layout.segments(&**log)?.into_iter().map(|index| layout.file_offset(index));
     for place in MARKS.into_iter().chain(segments) {
         let mut line = [0; LINE];
         log.read_up_to(&mut line, place)?;
@@ -124,10 +134,10 @@ fn is_unused(log: &Option<Arc<dyn Storage>>, layout: Layout) -> io::Result<bool>
 
 /// Brings what a crash has left in the log to the heap's file, durably. Doing so twice changes nothing more.
 pub(crate) fn fold_tail(disk: &dyn Disk, leftover: &WalTail) -> io::Result<()> {
-    if !leftover.found.records.is_empty()
-        && let Some(log) = disk.open_log()?
+    if let Some(log) = &leftover.log
+        && !leftover.found.records.is_empty()
     {
-        write_again(&*log, 0)?;
+        write_again(&**log, 0, |at| log.data_from(at))?;
     }
     let data = disk.data();
     let mut fold = Fold::new(&*data);
@@ -140,15 +150,23 @@ pub(crate) fn fold_tail(disk: &dyn Disk, leftover: &WalTail) -> io::Result<()> {
 
 /// Makes durable what was read of a file, from here on: it is written once more, as it is. It may be in the page cache only: a process that was killed has not synced it; and if a
 /// sync has failed, the next one finds nothing to do. (Of a log, a part of a record must not reach the heap's file before all of it is on the disk.)
-pub(crate) fn write_again(file: &dyn Storage, from: u64) -> io::Result<()> {
+///
+/// `next` says where to go on from a place: further on, if what is between need not be written. A hole of a log need not: pages that were written when a sync failed may be one
+/// on the disk, but segments were made of zeros that a sync has written. The heap's file may have such pages.
+pub(crate) fn write_again(
+    file: &dyn Storage,
+    from: u64,
+    next: impl Fn(u64) -> io::Result<Option<u64>>,
+) -> io::Result<()> {
     let mut bytes = vec![0; file.len()?.min(1 << 20) as usize];
     let mut at = from;
-    loop {
-        let n = file.read_up_to(&mut bytes, at)?;
+    while let Some(place) = next(at)? {
+        let n = file.read_up_to(&mut bytes, place)?;
         if n == 0 {
-            return file.sync();
+            break;
         }
-        file.write_all(&bytes[..n], at)?;
-        at += n as u64;
+        file.write_all(&bytes[..n], place)?;
+        at = place + n as u64;
     }
+    file.sync()
 }

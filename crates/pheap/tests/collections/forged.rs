@@ -144,6 +144,82 @@ fn changed_bytes_are_errors_or_harmless() {
     assert!(refused > 60 && used > 60, "{refused} were refused, {used} used");
 }
 
+/// Opens a forged heap as one that nobody trusts, and reads it if it can be opened. Returns whether it was refused.
+fn is_refused(path: &Path, bytes: &[u8], what: &str) -> bool {
+    fs::write(path, bytes).unwrap();
+    let heap = match options().verify(true).read_only(true).open(path) {
+        Ok(heap) => heap,
+        Err(Error::Corrupt { .. }) => return true,
+        Err(error) => panic!("{what}: {error}"),
+    };
+    match heap.existing_root::<All>("all") {
+        Ok(root) => drop(root.read(|view, all| std::hint::black_box(read(view, all))).unwrap()),
+        Err(Error::TypeMismatch { .. } | Error::NoSuchRoot(_)) => {}
+        Err(error) => panic!("{what}: {error}"),
+    }
+    false
+}
+
+/// Lengths, capacities, pointers, tags and links that are as large as they can be, or a little too large.
+#[test]
+fn hostile_words_are_errors_or_harmless() {
+    let dir = tempfile::tempdir().unwrap();
+    let good = sample(&dir.path().join("sample")).unwrap();
+    let path = dir.path().join("forged");
+    let heap = Options::new().read_only(true).open(dir.path().join("sample")).unwrap();
+    let all = heap.inspect("all", |object| object.offset()).unwrap() as usize;
+    drop(heap);
+    let word = |at: usize| u64::from_le_bytes(*good[at..].first_chunk().unwrap());
+    let header = (all..all + size_of::<All>()).step_by(8);
+    let mut rng = Rng::from_seed(9);
+    let objects: Vec<usize> = (4096 * 6..good.len()).step_by(8).filter(|&at| word(at) != 0).collect();
+    let others: Vec<usize> = (0..100).map(|_| objects[rng.below(objects.len())]).collect();
+    let base = pheap_testkit::base_of(&good);
+    let mut refused = 0;
+    for at in header.chain(others) {
+        for value in [
+            0,
+            1,
+            word(at).wrapping_add(1),
+            word(at) << 1,
+            1 << 32,
+            1 << 63,
+            u64::MAX,
+            base,
+            base + good.len() as u64 - 8,
+        ] {
+            let mut bytes = good.clone();
+            bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
+            refused += u32::from(is_refused(&path, &bytes, &format!("{value:#x} at byte {at}")));
+        }
+    }
+    assert!(refused > 400, "{refused}");
+}
+
+/// Types that are nonsense, with checksums that hold.
+#[test]
+fn a_forged_type_table_is_refused_or_another_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let good = sample(&dir.path().join("sample")).unwrap();
+    let path = dir.path().join("forged");
+    let word = |at: usize| u64::from_le_bytes(*good[at..].first_chunk().unwrap());
+    let record = word(17 * 8) as usize + 64;
+    let len = word(record + 8) as u32 as usize;
+    let end = record + (16 + len).next_multiple_of(8);
+    let mut rng = Rng::from_seed(11);
+    let mut refused = 0;
+    for _ in 0..600 {
+        let mut bytes = good.clone();
+        let at = record + 8 + rng.below(8 + len);
+        bytes[at] = [0, 1, 0x7f, 0x80, 0xff, bytes[at] ^ 1 << rng.below(8)][rng.below(6)];
+        let sealed = [&bytes[record + 8..end], &(record as u64).to_le_bytes(), &good[64..72]].concat();
+        let sum = xxhash_rust::xxh3::xxh3_64(&sealed);
+        bytes[record..record + 8].copy_from_slice(&sum.to_le_bytes());
+        refused += u32::from(is_refused(&path, &bytes, &format!("byte {at}")));
+    }
+    assert!(refused > 100, "{refused}");
+}
+
 /// What is said of a heap in which one word of a vector was overwritten.
 fn verdict(field: &str, place: u64, value: u64) -> String {
     let dir = tempfile::tempdir().unwrap();

@@ -6,4 +6,5 @@ mod messages;
 mod nesting;
 mod order;
 mod space;
+mod sparse;
 mod types;

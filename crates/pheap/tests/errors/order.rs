@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use pheap::{Error, Result, Root};
+use pheap::{Error, P, Result, Root};
 use pheap_testkit::sample::*;
 use pheap_testkit::*;
 
@@ -46,6 +46,22 @@ fn a_span_of_an_unknown_type() {
         });
         is_corrupt(&error, "is of a type that is not in the type table");
     }
+}
+
+/// Where an object lies in a span of small ones is found by a multiplication, which is right for spans that are not this long.
+#[test]
+fn a_span_of_small_objects_is_not_large() -> Result<()> {
+    let dir = tempdir();
+    let path = dir.path().join("x");
+    let heap = small().arena_size(4 << 20).open(&path)?;
+    heap.root_or::<P<[u64]>>("words", |tx| tx.alloc_slice(1 << 18, |_| 0))?;
+    heap.close()?;
+    let mut bytes = fs::read(&path).unwrap();
+    let [large] = entries(&bytes, 5)[..] else { panic!("there is one") };
+    let small_of_64_bytes = word(&bytes, large) & !(0xff << 24) ^ 5 ^ 4 ^ 64 << 8;
+    set_word(&mut bytes, large, small_of_64_bytes | (small_of_64_bytes % 255 + 1) << 24);
+    is_corrupt(&opening(&bytes), "a span of small objects has 513 pages");
+    Ok(())
 }
 
 /// Opening does not look for it: what entries say is nothing but where they are hidden by another one. Nor does it come to light when that one goes.
@@ -132,6 +148,38 @@ fn spans_and_roots_may_be_in_a_log_only() -> Result<()> {
         assert_eq!(fs::read(&path).unwrap() == bytes, read_only);
     }
     Ok(())
+}
+
+/// Numbers of roots are counted, and one must always be left.
+#[test]
+fn the_last_number_that_a_root_can_have() -> Result<()> {
+    let with_id = |bytes: &mut Vec<u8>, id: u64| {
+        for entry in [1, 4, 5].map(|kind| entries(bytes, kind)).concat() {
+            let ty = word(bytes, entry + 8) as u32;
+            set_word(bytes, entry + 8, u64::from(ty) | id << 32);
+        }
+        let (region, salt) = (region(bytes), word(bytes, newest_slot(bytes) + 64));
+        let words = [word(bytes, region), id, word(bytes, region + 16), salt];
+        let sum = xxhash_rust::xxh3::xxh3_64(&words.map(u64::to_le_bytes).concat());
+        set_word(bytes, region + 8, id);
+        set_word(bytes, region + 56, sum);
+    };
+    for id in [0, u64::from(u32::MAX), 1 << 32, 1 << 32 | 1] {
+        is_corrupt(&altered(|bytes| with_id(bytes, id)), "a region has the number");
+    }
+    let dir = tempdir();
+    let path = dir.path().join("x");
+    let mut bytes = sample(&path);
+    with_id(&mut bytes, u64::from(u32::MAX) - 1);
+    fs::write(&path, &bytes).unwrap();
+    let heap = small().verify(true).open(&path)?;
+    assert!(matches!(heap.root::<u64>("another"), Err(Error::OutOfSpace { .. })));
+    heap.existing_root::<Record>("record")?.txn(|tx, r| {
+        tx[r].number += 1;
+        Ok(())
+    })?;
+    assert!(heap.check()?.is_clean());
+    heap.close()
 }
 
 #[test]

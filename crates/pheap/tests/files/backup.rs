@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pheap::{Error, Heap, P, Persist, Result, Root};
+use pheap::{Durability, Error, Heap, P, Persist, Result, Root};
 use pheap_testkit::*;
 
 /// An account, and a list of what happened to it.
@@ -258,6 +258,30 @@ fn heaps_of_all_kinds_are_copied() -> Result<()> {
         // Opening it for writing has reserved the space of what was not copied, where that can be done.
         let blocks = fs::metadata(&path).unwrap().blocks();
         assert!(blocks == metadata.blocks() || blocks * 512 >= metadata.len(), "{name}");
+    }
+    Ok(())
+}
+
+/// What is still in the logs of the original is in its place in the copy. With a log beside it, it must not come back later, over what is newer.
+#[test]
+fn a_copy_with_a_log_keeps_what_is_newer_than_itself() -> Result<()> {
+    let dir = tempdir();
+    let name = |i: usize| dir.path().join(format!("copy {i}"));
+    let originals = [small().in_memory()?, small().open(dir.path().join("x"))?];
+    for (i, heap) in originals.into_iter().enumerate() {
+        heap.root::<u64>("n")?.txn(|tx, n| Ok(tx[n] = 7))?;
+        heap.backup(name(i))?;
+        heap.close()?; // so the copy need not move
+        for before in 7..10 {
+            let heap = small().durability(Durability::Wal).open(name(i))?;
+            heap.existing_root::<u64>("n")?.txn(|tx, n| {
+                assert_eq!(tx[n], before, "{i}");
+                Ok(tx[n] += 1)
+            })?;
+            heap.close()?;
+        }
+        let heap = small().read_only(true).open(name(i))?;
+        assert_eq!(heap.existing_root::<u64>("n")?.read(|view, n| view[n])?, 10);
     }
     Ok(())
 }

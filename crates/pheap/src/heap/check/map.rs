@@ -4,7 +4,6 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::ops::Range;
 use std::sync::Arc;
 
 use super::plan::{Parts, Plan, header_of, holds};
@@ -13,15 +12,12 @@ use crate::heap::memory::{Still, StillMemory};
 use crate::layout::desc::Prim;
 use crate::layout::{Shape, TypeLayout, encode_as};
 use crate::store::Tables;
-use crate::store::arena::{Arena, SpanEntry, SpanKind, arena_of};
+use crate::store::arena::{Arena, ENTRY, SpanEntry, SpanKind};
 use crate::store::region_header::{REGION_SIZE, RegionHeader};
 use crate::store::spans::all_spans;
 use crate::store::types::TypeTable;
 use crate::store::words::Words;
 use crate::units::PAGE;
-
-/// No span, in a table of pages.
-const NONE: u32 = u32::MAX;
 
 /// A span as the span table has it.
 pub(crate) struct MappedSpan {
@@ -87,16 +83,31 @@ pub(crate) struct HeapMap<'s> {
     pub(super) plans: Vec<Option<Plan>>,
     /// By offset.
     pub(crate) spans: Vec<MappedSpan>,
-    pages: Vec<u32>,
     pub(crate) roots: Vec<MappedRoot>,
     pub(crate) slots: u64,
     /// What is wrong with the tables themselves.
     pub(crate) problems: Vec<String>,
 }
 
-/// The first of these pages of an arena that has an entry of its own.
-fn first_entry(heap: Words<'_>, arena: &Arena, pages: Range<u64>) -> Option<u64> {
-    pages.step_by(PAGE as usize).find(|&page| heap.get(arena.entry(page)) != 0)
+/// The first page of an arena that has an entry, and begins none of these spans. `data_from` says where the next words are that may not be zero: a table may be longer than anyone
+/// could read.
+fn hidden_page(
+    heap: Words<'_>,
+    arena: &Arena,
+    spans: &[MappedSpan],
+    data_from: impl Fn(u64) -> Option<u64>,
+) -> Option<u64> {
+    let mut at = arena.table();
+    while let Some(data) = data_from(at).filter(|&data| data < arena.first_free()) {
+        let part = data & !(PAGE - 1);
+        at = part + PAGE;
+        let entries = (part..at).step_by(ENTRY as usize).filter(|&entry| heap.get(entry) != 0);
+        let begins_none = |page: &u64| spans.binary_search_by_key(page, |span| span.offset).is_err();
+        if let Some(page) = entries.filter_map(|entry| arena.page_of(entry)).find(begins_none) {
+            return Some(page);
+        }
+    }
+    None
 }
 
 impl<'s> HeapMap<'s> {
@@ -117,7 +128,6 @@ impl<'s> HeapMap<'s> {
             classes,
             plans: Vec::new(),
             spans: Vec::new(),
-            pages: vec![NONE; (tables.header.mapped / PAGE) as usize],
             roots: Vec::new(),
             slots: 0,
             problems: Vec::new(),
@@ -134,16 +144,18 @@ impl<'s> HeapMap<'s> {
         }
         for span in spans {
             map.add_span(span.offset, span.entry);
-            let arena = arena_of(&tables.arenas, span.offset);
-            let inside = first_entry(tables.heap, &arena, span.offset + PAGE..span.end());
-            if let Some(at) = inside {
-                map.problems.push(format!("the spans at bytes {} and {at} overlap", span.offset));
-            }
         }
         for arena in &tables.arenas {
-            if let Some(at) = first_entry(tables.heap, arena, arena.used..arena.end()) {
-                map.problems.push(format!("there is a span at byte {at}, where nothing was ever used"));
-            }
+            let Some(page) = hidden_page(tables.heap, arena, &map.spans, |at| still.data_from(at)) else {
+                continue;
+            };
+            map.problems.push(match map.span_at(page) {
+                Some(number) => {
+                    let at = map.spans[number].offset;
+                    format!("the spans at bytes {at} and {page} overlap")
+                }
+                None => format!("there is a span at byte {page}, where nothing was ever used"),
+            });
         }
         map.read_roots(tables, &roots);
         Ok(map)
@@ -163,10 +175,7 @@ impl<'s> HeapMap<'s> {
 
     fn add_span(&mut self, offset: u64, entry: SpanEntry) {
         let SpanEntry { kind, slot, pages, ty, region } = entry;
-        let number = self.spans.len() as u32;
         let pages = u64::from(pages);
-        let first = (offset / PAGE) as usize;
-        self.pages[first..first + pages as usize].fill(number);
         let mut span = MappedSpan {
             offset,
             kind,
@@ -328,6 +337,14 @@ impl<'s> HeapMap<'s> {
         self.plans.get(ty as usize).is_some_and(Option::is_some)
     }
 
+    /// Number of the span that the byte at `offset` is in.
+    #[inline]
+    fn span_at(&self, offset: u64) -> Option<usize> {
+        let number = self.spans.partition_point(|span| span.offset <= offset).checked_sub(1)?;
+        let span = &self.spans[number];
+        (offset - span.offset < span.pages * PAGE).then_some(number)
+    }
+
     /// Where a pointer to a `target`, found in an object of `region`, leads. `None` if it is null, or if there is nothing to be read
     /// where it leads because a `target` has no bytes.
     #[inline]
@@ -340,10 +357,10 @@ impl<'s> HeapMap<'s> {
                 Err(Astray::Outside)
             };
         }
-        let number = self.pages[(offset / PAGE) as usize];
-        let Some(span) = self.spans.get(number as usize) else {
+        let Some(number) = self.span_at(offset) else {
             return if self.is_empty_type(target, offset) { Ok(None) } else { Err(Astray::Nowhere) };
         };
+        let span = &self.spans[number];
         if span.region == region && span.slots > 0 {
             let within = offset - span.offset;
             let slot = if span.slots == 1 { 0 } else { within / span.slot };
@@ -351,7 +368,7 @@ impl<'s> HeapMap<'s> {
             if slot < span.slots
                 && (inside == 0 && span.ty == target || self.lies_in(span, within - inside, inside, target))
             {
-                return Ok(Some(Place { span: number, slot, start: offset - inside, inside }));
+                return Ok(Some(Place { span: number as u32, slot, start: offset - inside, inside }));
             }
             if !self.is_empty_type(target, offset) {
                 return Err(Astray::Mistyped { found: span.ty, inside, target });

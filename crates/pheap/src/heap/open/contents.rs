@@ -53,6 +53,8 @@ pub(super) struct Contents {
     pub(super) live: Option<LiveSlots>,
     /// What the logs of regions hold. They are mapped, and written by [`recover`](Self::recover) alone.
     logged: recovery::Found,
+    /// Whether they hold what must not be replayed: then they must be emptied before anything is committed.
+    pub(super) has_stale_logs: bool,
     pub(super) counts: recovery::Recovered,
 }
 
@@ -88,7 +90,12 @@ impl Contents {
         let types = TypeTable::read(heap, header.salt, header.types, |at| extents.get(&at).copied())?;
         // SAFETY: the heap has its mapping for as long as there is what this returns, and until `recover` replays it, only the header is written. (Another mapping of the same place
         // comes with the same content.)
-        let logged = unsafe { read_logs(&logs(mapping.base(), &header, &regions), header.mapped)? };
+        let mut logged = unsafe { read_logs(&logs(mapping.base(), &header, &regions), header.mapped)? };
+        let has_stale_logs =
+            !logged.is_empty() && !header.in_use.needs_region_logs() && !bug(Bug::ReplayClosed);
+        if has_stale_logs {
+            logged = nothing()?;
+        }
         let Outlook { spans, roots } = Outlook::of(stored, header.salt, &arenas, spans, &regions, &logged)?;
         for ((identity, _), root) in regions.iter_mut().zip(roots) {
             (identity.root, identity.ty) = root;
@@ -99,7 +106,20 @@ impl Contents {
         check_roots(&regions, &spans, &types)?;
         let live = LiveSlots::read(heap, &header);
         let counts = recovery::Recovered::default();
-        Ok(Contents { mapping, heap, header, arenas, spans, regions, types, page_map, live, logged, counts })
+        Ok(Contents {
+            mapping,
+            heap,
+            header,
+            arenas,
+            spans,
+            regions,
+            types,
+            page_map,
+            live,
+            logged,
+            has_stale_logs,
+            counts,
+        })
     }
 
     /// Makes a heap of zeros, where nobody has one. `mapping` shows zeros.
@@ -133,6 +153,7 @@ impl Contents {
             page_map,
             live: Some(LiveSlots::default()),
             logged: nothing()?,
+            has_stale_logs: false,
             counts: recovery::Recovered::default(),
             mapping,
             heap,
@@ -165,7 +186,19 @@ impl Contents {
 
     /// Marks the heap as in use, replays its logs, clears what belongs to nobody, and moves it to where it is mapped.
     pub(super) fn recover(mut self, medium: Medium) -> Result<Recovered> {
-        let Contents { mapping, heap, header, arenas, spans, regions, types, logged, counts, .. } = &mut self;
+        let Contents {
+            mapping,
+            heap,
+            header,
+            arenas,
+            spans,
+            regions,
+            types,
+            logged,
+            has_stale_logs,
+            counts,
+            ..
+        } = &mut self;
         let (media, base, heap) = (Media::new(medium.clone()), mapping.base(), *heap);
         // SAFETY: so much is mapped there, and stays so until another medium is told.
         unsafe { medium.mapped(base, header.mapped) };
@@ -189,6 +222,7 @@ impl Contents {
         counts.replayed += done.replayed;
         counts.rolled_back += done.rolled_back;
         *logged = nothing()?;
+        *has_stale_logs = false;
         for ((identity, _), log) in regions.iter_mut().zip(&logs) {
             identity.generation = log.generation();
         }

@@ -6,6 +6,7 @@ use super::contents::Contents;
 use super::place::{Place, View};
 use crate::error::{Error, Result};
 use crate::heap::options::Options;
+use crate::os::file_system::is_tmpfs;
 use crate::store::header::{self, Header};
 use crate::store::relocate;
 use crate::units::HEADER_SIZE;
@@ -56,8 +57,10 @@ impl<'a> Found<'a> {
         let mut view = if options.read_only { View::Private } else { place.first_view() };
         let base = options.base.filter(|_| !moves_twice(options, &header));
         let mut mapping = place.reserve(base, &header, view)?;
-        if !options.read_only {
-            // Before a page is looked at: where the disk is full, a hole that is mapped ends the process. No byte changes.
+        // Where the disk is full, a store to a hole that is mapped ends the process; in a tmpfs, so does a look at it. Elsewhere, a file that is no good heap gets no space. No byte changes.
+        let fills = !options.read_only;
+        let looks_first = !place.file().is_some_and(|file| is_tmpfs(file));
+        if fills && !looks_first {
             place.fill(&header)?;
         }
         if tail.ranges().next().is_some() {
@@ -66,6 +69,9 @@ impl<'a> Found<'a> {
             mapping.show(place.backing(view));
         }
         let mut contents = Contents::read(mapping, header, &tail)?;
+        if fills && looks_first {
+            place.fill(&contents.header)?;
+        }
         contents.counts.replayed = tail.transactions();
         Ok(Surveyed { options, place, tail, view, contents })
     }

@@ -82,7 +82,6 @@ fn open_file(options: &Options, path: &Path) -> Result<Heap> {
         Err(error) => {
             // A child that another thread has just made shares the lock until it runs another program.
             let _ = file.unlock();
-            lock.forget();
             Err(error)
         }
     }

@@ -57,13 +57,14 @@ pub(super) trait Place {
     fn is_zero(&self) -> io::Result<bool> {
         let Some(disk) = self.disk() else { return Ok(true) };
         let (data, mut at, mut buffer) = (disk.data(), HEADER_SIZE, vec![0; 1 << 20]);
-        loop {
-            match data.read_up_to(&mut buffer, at)? {
-                0 => return Ok(true),
+        while let Some(next) = data.data_from(at)? {
+            match data.read_up_to(&mut buffer, next)? {
+                0 => break,
                 n if buffer[..n].iter().any(|&byte| byte != 0) => return Ok(false),
-                n => at += n as u64,
+                n => at = next + n as u64,
             }
         }
+        Ok(true)
     }
 
     /// The header of a heap that is made here.

@@ -49,13 +49,9 @@ impl Plan<'_> {
         let Plan { surveyed: Surveyed { options, place, tail, mut view, mut contents }, chosen, target } =
             self;
         let Some(chosen) = chosen else {
-            // What a killed process has left may be in the page cache only, and what is shown must not be lost.
-            if tail.transactions() > 0
-                && let Some(disk) = place.disk()
-                && let Ok(Some(log)) = disk.open_log()
-            {
+            if let Some(disk) = place.disk() {
                 // SURVIVES unreached: only real files are opened to be read.
-                log.sync().map_err(|e| Error::io(format!("syncing {}", disk.log_path().display()), e))?;
+                tail.sync().map_err(|e| Error::io(format!("syncing {}", disk.log_path().display()), e))?;
             }
             return contents.recover(Medium::Process);
         };
@@ -96,7 +92,10 @@ impl Plan<'_> {
             Chosen::Wal => {
                 let disk = place.disk().expect("where a log was chosen, there is a disk");
                 let at = target.as_ref().unwrap_or(&contents.mapping).base().addr() as u64;
-                if contents.header.in_use != Use::Closed || contents.header.bases != [at] {
+                if contents.header.in_use != Use::Closed
+                    || contents.header.bases != [at]
+                    || contents.has_stale_logs
+                {
                     let whole = contents.header.in_use != Use::Closed;
                     wal::make_durable(&**disk, &contents.header, whole)?;
                     if whole {

@@ -185,7 +185,7 @@ impl Place for OnDisk {
         data.read_up_to(&mut start, 0).map_err(error)?;
         // Of a real file, what an interrupted creation left is cut off, so that no part of it is in the page cache only.
         if start.iter().any(|&byte| byte != 0) || !self.is_zero().map_err(error)? {
-            write_again(&*data, 0).map_err(error)?;
+            write_again(&*data, 0, |at| Ok(Some(at))).map_err(error)?;
         }
         mapping.grow_file(data.len().map_err(error)?.min(header.mapped), header.mapped)
     }
@@ -199,7 +199,7 @@ impl Place for OnDisk {
 mod tests {
     use super::*;
     use crate::Root;
-    use crate::sim::disk::{DiskImage, Which};
+    use crate::sim::disk::{Call, DiskImage, Fault, Which};
 
     /// The log is there when its heap begins to be closed, and then another file is.
     #[test]
@@ -223,5 +223,24 @@ mod tests {
         assert_eq!(disk.view().log.unwrap(), [1; 512]);
         disk.set_log(None);
         assert_eq!(open().root::<u64>("n").unwrap().read(|view, n| view[n]).unwrap(), 7);
+    }
+
+    /// What a killed process has left in its log may be in the page cache only. Who only reads shows it, too, so it is synced: the file that was read.
+    #[test]
+    fn a_log_is_synced_before_it_is_shown() {
+        let disk = Arc::new(SimDisk::new(DiskImage { data: Vec::new(), log: None }));
+        let options = Options::new().arena_size(64 << 10).reserve(1 << 30).base(78 << 40);
+        let heap = options.clone().sync_policy(crate::SyncPolicy::OnDemand).simulate_disk(&disk).unwrap();
+        drop(heap.root::<u64>("n").unwrap());
+        heap.abandon();
+        let syncs = disk.calls(Which::Log, Call::Datasync);
+        let fails = |call, after| {
+            disk.fail(Fault { which: Which::Log, call, after, times: 1, error: libc::EIO });
+            options.clone().read_only(true).simulate_disk(&disk)
+        };
+        let heap = fails(Call::Open, 1).unwrap();
+        assert_eq!((heap.roots().len(), disk.calls(Which::Log, Call::Datasync)), (1, syncs + 1));
+        heap.close().unwrap();
+        assert!(matches!(fails(Call::Datasync, 0), Err(Error::Io { .. })));
     }
 }

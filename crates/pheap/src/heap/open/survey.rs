@@ -45,12 +45,6 @@ pub(super) fn read_regions(
         }
         let header_at = RegionHeader::at(heap, span.offset);
         let id = header_at.id();
-        if id == u32::MAX {
-            return Err(Error::corrupt(format!(
-                "the region at byte {} has the last of all ids",
-                span.offset
-            )));
-        }
         let of_region = |at: u64| logs.get(&at).filter(|(region, _)| *region == id).map(|&(_, len)| len);
         if header_at.is_removed()? {
             header_at.read(header.salt)?; // no log has anything to say about it

@@ -54,7 +54,11 @@ pub(super) fn remove_old_log(disk: &dyn Disk) -> Result<()> {
 pub(super) fn make_durable(disk: &dyn Disk, header: &Header, whole: bool) -> Result<()> {
     let data = disk.data();
     let durable = write_header_again(disk, header).and_then(|()| {
-        if whole && !bug(Bug::TrustPageCache) { write_again(&*data, HEADER_SIZE) } else { data.sync() }
+        if whole && !bug(Bug::TrustPageCache) {
+            write_again(&*data, HEADER_SIZE, |at| Ok(Some(at)))
+        } else {
+            data.sync()
+        }
     });
     durable.map_err(|e| Error::io("syncing the heap's file", e))
 }
