@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::threads::says_asleep;
@@ -57,11 +58,9 @@ pub fn ended(child: libc::pid_t) -> Result<(), String> {
             is_stuck = asleep.is_some() && asleep == before;
         }
         if is_stuck || start.elapsed() > LONG {
-            // SAFETY: a signal to a child that was not waited for, so its number is nobody else's.
-            unsafe {
-                libc::kill(child, libc::SIGKILL);
-                libc::waitpid(child, &raw mut status, 0);
-            }
+            eprintln!("{}", kill_stuck(child));
+            // SAFETY: writes to a variable that lives.
+            unsafe { libc::waitpid(child, &raw mut status, 0) };
             return Err("a child waits for ever".to_owned());
         }
         std::thread::sleep(Duration::from_micros(200));
@@ -79,6 +78,23 @@ fn all_asleep(process: libc::pid_t) -> Option<Vec<String>> {
         says_asleep(&stat).then(|| fs::read_to_string(thread.join("schedstat")).ok())?
     });
     asleep.collect()
+}
+
+/// Kills a process that waits for ever. What each of its threads is doing, in the words of the kernel and of a debugger, if there is one.
+pub fn kill_stuck(process: libc::pid_t) -> String {
+    let mut doing = String::new();
+    for thread in fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten() {
+        let of_thread = |what| fs::read_to_string(thread.path().join(what)).unwrap_or_default();
+        doing += &["comm", "wchan", "syscall", "stack"].map(of_thread).join("\n");
+    }
+    let mut debugger = Command::new("gdb");
+    debugger.args(["-batch", "-ex", "thread apply all backtrace 40", "-p", &process.to_string()]);
+    if let Ok(said) = debugger.stdin(Stdio::null()).output() {
+        doing += &String::from_utf8_lossy(&said.stdout);
+    }
+    // SAFETY: a signal to a process that does not end by itself, so its number is nobody else's.
+    unsafe { libc::kill(process, libc::SIGKILL) };
+    doing
 }
 
 /// Runs `f` in a child.

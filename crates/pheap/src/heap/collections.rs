@@ -9,7 +9,7 @@ use super::options::Options;
 use super::{Heap, HeapInner};
 use crate::error::{Error, Result};
 use crate::gc::{Pace, Stage};
-use crate::os::cores;
+use crate::os::{cores, fork};
 use crate::region::{Region, guard};
 
 /// A region with fewer bytes is marked by one thread.
@@ -136,5 +136,9 @@ impl Collections {
 
 /// How many threads mark when somebody waits for it, if the option says `threads`.
 fn marking_threads(threads: usize) -> usize {
-    if threads == 0 { cores().min(8) } else { threads }
+    match threads {
+        0 => cores().min(8),
+        _ if !fork::may_start_threads() => 1,
+        _ => threads,
+    }
 }

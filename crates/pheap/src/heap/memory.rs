@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
 use crate::layout::desc::Desc;
 use crate::media::Media;
-use crate::os::seek_data;
+use crate::os::{fork, seek_data};
 use crate::region::all::SharedAll;
 use crate::region::{Identity, Region, guard};
 use crate::store::arena::{SpanEntry, SpanKind};
@@ -322,7 +322,8 @@ impl HeapInner {
             // SAFETY: a heap goes by its `drop`, which waits for its threads, or by the end of the process: nobody who takes a thread of `workers` does not wait for it.
             work(unsafe { &*shared.0 });
         };
-        let thread = Builder::new().name(name.to_owned()).spawn(work).ok();
+        let builder = fork::may_start_threads().then(Builder::new);
+        let thread = builder.and_then(|builder| builder.name(name.to_owned()).spawn(work).ok());
         let started = thread.is_some();
         self.workers.swap(what, thread);
         started

@@ -24,8 +24,11 @@ use std::sync::OnceLock;
 
 pub(crate) use calls::{random, rename_to_new, seek_data, share_blocks};
 
-/// Threads that can run at a time. Asked once, and not before it matters: the answer takes longer than to open a small heap does.
+/// Threads that are worth starting for what several can do, with this one. Asked once, and not before it matters: the answer takes longer than to open a small heap does.
 pub(crate) fn cores() -> usize {
     static CORES: OnceLock<usize> = OnceLock::new();
+    if !fork::may_start_threads() {
+        return 1;
+    }
     *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, NonZero::get))
 }

@@ -44,22 +44,27 @@ mod system {
         unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) }
     }
 
-    /// Whether [`heavy`] may be called: not known, being found out, no, yes.
+    /// Whether [`heavy`] may be called: not known, being found out, no, yes, not known in a forked child.
     static SUPPORT: AtomicU8 = AtomicU8::new(UNKNOWN);
     const UNKNOWN: u8 = 0;
     const ASKED: u8 = 1;
     const NO: u8 = 2;
     const YES: u8 = 3;
+    const FORKED: u8 = 4;
 
     /// Whether [`heavy`] may be called. The first time this is asked, it is not known yet, and found out in the background: a process with several threads
-    /// waits for ten milliseconds until it is registered. Later it is tried again each time: a filter of system calls may have been installed.
+    /// waits for ten milliseconds until it is registered. A forked child starts no thread for that, and as a rule it has only one, which need not wait. Later it is tried
+    /// again each time: a filter of system calls may have been installed.
     pub(in crate::sync) fn is_supported() -> bool {
+        let find_out = || SUPPORT.store(if register() { YES } else { NO }, Ordering::Release);
         let support = SUPPORT.load(Ordering::Acquire);
+        if support == FORKED {
+            find_out();
+        }
         if support == UNKNOWN
             && SUPPORT.compare_exchange(UNKNOWN, ASKED, Ordering::Relaxed, Ordering::Relaxed).is_ok()
         {
-            let asks = || SUPPORT.store(if register() { YES } else { NO }, Ordering::Release);
-            let thread = std::thread::Builder::new().name("pheap fences".to_owned()).spawn(asks);
+            let thread = std::thread::Builder::new().name("pheap fences".to_owned()).spawn(find_out);
             if thread.is_err() {
                 SUPPORT.store(NO, Ordering::Release);
             }
@@ -77,7 +82,9 @@ mod system {
 
     /// A child has no thread that finds out. It is registered if its parent was.
     pub(super) fn forked() {
-        let _ = SUPPORT.compare_exchange(ASKED, UNKNOWN, Ordering::Relaxed, Ordering::Relaxed);
+        if matches!(SUPPORT.load(Ordering::Relaxed), UNKNOWN | ASKED) {
+            SUPPORT.store(FORKED, Ordering::Relaxed);
+        }
     }
 
     fn register() -> bool {
