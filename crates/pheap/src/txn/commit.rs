@@ -111,7 +111,6 @@ fn commit_short(contexts: &mut [&mut Context]) -> Done {
 /// What comes before the copies are compared with their originals.
 #[inline(always)]
 fn prepare(context: &mut Context) {
-    context.set.zero_padding();
     context.zero_padding();
     may_panic();
     context.shade_originals();

@@ -11,7 +11,7 @@ use super::doomed::Doomed;
 use super::log::{Log, Segment};
 use super::padded::Padded;
 use super::word_map::WordMap;
-use super::write_set::{MAX_ENTRIES, WriteSet, first_copies};
+use super::write_set::{Find, MAX_ENTRIES, WriteSet, first_copies};
 use crate::alloc::{Allocator, Needs, Request};
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
@@ -68,6 +68,8 @@ pub(crate) enum Mode {
 //     reference to an object is alive. Or it is made of the pointer that a `Txn` has, for one call, in `api` and `paths`, which ask for none of what a commit or a rollback does.
 // (3) Places that the log of the open transaction has entries for are words of the heap that belong to the transaction, and are mapped: in a redo record, originals of copies,
 //     fresh objects, and entries of spans that it has taken; in undo entries what `append_undo` was given.
+// (4) Where a value in `padded` is, and all of its copy if the write set has one, there is a valid value of the type that its padding was made for: `paths` notes what it lends as
+//     that, whole, and only valid values are stored there.
 pub(crate) struct Context {
     pub(crate) store: *const Store,
     /// Where the heap begins.
@@ -90,7 +92,7 @@ pub(crate) struct Context {
     pub(crate) copies_pending: bool,
     /// Lines that records in the log cover, and that are not flushed yet.
     pub(crate) dirty: DirtyLines,
-    /// Values in their places whose padding is to be zeroed.
+    /// Values whose padding is to be zeroed.
     pub(crate) padded: Padded,
     /// Places noted by `__ahead`.
     pub(crate) ahead: Vec<(usize, usize)>,
@@ -334,15 +336,20 @@ impl Context {
         stage(&self.set, &mut self.alloc, &self.media, self.base, record)
     }
 
-    /// Zeroes the padding of what was written in place.
+    /// Zeroes the padding of what was written: not before the end, for a spill may come while there are references to a value, and these cover its padding.
     #[inline(always)]
     pub(super) fn zero_padding(&mut self) {
         if self.padded.is_empty() {
             return;
         }
-        for (addr, padding) in self.padded.drain() {
-            // SAFETY: a valid value of the type that the padding was made for (`note_padding`), of this transaction, and no reference to it is alive, (2).
-            unsafe { (padding.zero)(std::ptr::with_exposed_provenance_mut(addr), padding.len) };
+        let Context { padded, set, .. } = self;
+        for (addr, padding) in padded.drain() {
+            let place = match set.find(addr, 1) {
+                Find::Copy(copy) => copy,
+                Find::Part | Find::Nothing => std::ptr::with_exposed_provenance_mut(addr),
+            };
+            // SAFETY: a valid value of the type that the padding was made for, (4), and no reference to it is alive, (2).
+            unsafe { padding.zero_at(place) };
         }
     }
 
