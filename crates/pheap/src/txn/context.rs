@@ -181,6 +181,8 @@ impl Context {
     pub(crate) fn begin(&mut self) {
         self.txn += 1;
         self.alloc.begin(self.txn);
+        // What the last one has noted and not logged may belong to others by now.
+        self.ahead.clear();
         if self.store().pins_undo() {
             // For tests and measurements: as if each transaction were long.
             self.mode = Mode::Long;

@@ -659,6 +659,21 @@ mod tests {
     }
 
     #[test]
+    fn places_that_were_noted_and_not_logged_go_with_their_transaction() {
+        let heap = Options::new().in_memory().unwrap();
+        let root = heap.root::<u64>("number").unwrap();
+        root.txn(|tx, p| {
+            // SAFETY: all of a live object.
+            unsafe { tx.__ahead(Some(value_of(p))) };
+            assert!(tx.__is_ahead());
+            Ok(())
+        })
+        .unwrap();
+        let is_ahead = root.txn(|tx, _| Ok(tx.__is_ahead())).unwrap();
+        assert!(!is_ahead);
+    }
+
+    #[test]
     fn places_that_are_logged_together_share_a_fence() {
         let dir = tempfile::tempdir().unwrap();
         let fences = [false, true].map(|together| {
