@@ -285,14 +285,17 @@ impl Context {
         group.as_ref().map_or(cx, |group| group[0])
     }
 
-    /// Whether there is room for undo entries, for some at least: a transaction that fits into its write set is not to fail for want of it.
+    /// Whether there is room for the undo entries of all copies, and some more: a transaction that fits into its write set is not to fail for want of it.
     #[cold]
     pub(super) fn can_spill(&mut self) -> bool {
-        let bytes = 8 * self.most_copies as u64;
-        match self.group.as_ref().and_then(|group| group.first()) {
-            // SAFETY: the contexts of a group are distinct, this thread has the locks of all, and nobody has a reference to another one now.
-            Some(&lead) if !std::ptr::eq(lead, self) => unsafe { (*lead).has_log_for(bytes) },
-            _ => self.has_log_for(bytes),
+        let this = &raw mut *self;
+        // To this one there is a reference, which the group's pointer is not made of.
+        let known = |other: *mut Context| if other == this { this } else { other };
+        // SAFETY: the contexts of a group are distinct, this thread has the locks of all, and nobody has a reference to another one now.
+        unsafe {
+            let sets = Context::members(this).map(|member| &(*known(member)).set);
+            let words: usize = sets.map(|set| set.words() + set.len()).sum();
+            (*known(Context::lead(this))).has_log_for(8 * (words + (*this).most_copies) as u64)
         }
     }
 
