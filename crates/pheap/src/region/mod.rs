@@ -78,7 +78,7 @@ pub(crate) struct Identity {
 
 impl Region {
     /// # Safety
-    /// `heap` outlives every lock that is taken on the region; the region's header is mapped as long.
+    /// `store` outlives every lock that is taken on the region; the region's header is mapped as long.
     pub(crate) unsafe fn new(
         store: *const Store,
         pace: Arc<Pace>,
@@ -91,7 +91,7 @@ impl Region {
         let counters = media.counters().clone();
         let held: Arc<HeldTable> = Arc::default();
         let state = Arc::new(State { root: AtomicU64::new(root), ..State::default() });
-        // SAFETY: the heap is there, the caller's premise.
+        // SAFETY: the store is there, the caller's premise.
         let streak = unsafe { (*store).tuning.streak };
         let gc = Collector::new(pace, state.clone(), held.clone());
         // SAFETY: the store is there as long as any lock on the region, the caller's premise; `hot` is the region's own.

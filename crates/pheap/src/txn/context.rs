@@ -22,6 +22,7 @@ use crate::media::Media;
 use crate::os::cpu;
 use crate::store::Store;
 use crate::store::arena::{ENTRY, SpanEntry, SpanKind};
+use crate::store::spans::Span;
 use crate::units::LINE;
 
 /// What a read looks at first. `View` points to it.
@@ -108,7 +109,7 @@ pub(crate) struct Context {
 
 impl Context {
     /// # Safety
-    /// `heap` and `hot` outlive the context.
+    /// `store` and `hot` outlive the context.
     pub(crate) unsafe fn new(
         store: *const Store,
         region: u32,
@@ -117,7 +118,7 @@ impl Context {
         gc: Collector,
         hot: *const Hot,
     ) -> Context {
-        // SAFETY: the heap outlives the context, which is about to be: the caller's premise.
+        // SAFETY: the store outlives the context, which is about to be: the caller's premise.
         let store_ref = unsafe { &*store };
         let tuning = &store_ref.tuning;
         let copies = tuning.copies.min(MAX_ENTRIES);
@@ -152,7 +153,7 @@ impl Context {
 
     #[inline(always)]
     pub(crate) fn store(&self) -> &'static Store {
-        // SAFETY: it is there, (1); the caller has a transaction open, which keeps the heap, and with that the store.
+        // SAFETY: it is there, (1). Who has the context has the region locked, which keeps the heap, and with that the store; and keeps no reference to the store for longer.
         unsafe { &*self.store }
     }
 
@@ -258,12 +259,24 @@ impl Context {
         }
     }
 
+    /// Puts the old content of these ranges (address, bytes; whole words) into the undo log.
+    ///
+    /// # Safety
+    /// The ranges are mapped, belong to the transaction's regions, and have definite bytes.
     #[track_caller]
-    pub(crate) fn append_undo(&mut self, ranges: &[(usize, usize)]) -> Result<()> {
+    pub(super) unsafe fn append_undo(&mut self, ranges: &[(usize, usize)]) -> Result<()> {
         let (store, region) = (self.store(), self.region);
         let Context { log, media, .. } = self;
-        // SAFETY: ranges of live objects, whose bytes `settle` has made definite.
+        // SAFETY: the caller's premises.
         unsafe { log.append_undo(media, ranges, |log, bytes| grow_log(store, region, media, log, bytes)) }
+    }
+
+    /// Puts the old content of the entries of these spans, which the transaction has taken, into the undo log.
+    pub(super) fn append_entries(&mut self, spans: &[Span]) -> Result<()> {
+        let entry = |span: &Span| (self.base + span.entry_at as usize, ENTRY as usize);
+        let entries: Vec<_> = spans.iter().map(entry).collect();
+        // SAFETY: the store has said where the entries are, in a table that is mapped. Its words are definite, and nobody else writes to an entry whose span was taken.
+        unsafe { self.append_undo(&entries) }
     }
 
     /// All spans of the region (offset, bytes), the one with its header last.

@@ -156,10 +156,19 @@ impl Context {
     }
 
     /// A copy in the write set, which has none or, if `in_part`, copies of parts only; or the place itself if it is fresh. `None` if the transaction must spill.
+    ///
+    /// # Safety
+    /// Premises 3 and 4.
     #[inline]
-    fn writable_in_set(&mut self, addr: usize, len: usize, align: usize, in_part: bool) -> Option<*mut u8> {
+    unsafe fn writable_in_set(
+        &mut self,
+        addr: usize,
+        len: usize,
+        align: usize,
+        in_part: bool,
+    ) -> Option<*mut u8> {
         if in_part {
-            // SAFETY: a live object; `&mut Txn` is what a write takes, so nobody has a reference to a copy.
+            // SAFETY: the caller's premises.
             return unsafe { self.widen(addr, len, align) };
         }
         if self.alloc.is_fresh(addr) {
@@ -168,7 +177,7 @@ impl Context {
         if self.set.len() == self.set.limit() && !self.may_grow() {
             return None;
         }
-        // SAFETY: a live object, of which the set holds nothing.
+        // SAFETY: a live value (premise 3), which is mapped in whole words, for objects are of whole words.
         let copy = unsafe { self.set.insert(addr, len, align) }?;
         let filter = &self.hot().filter;
         filter.set(filter.get() | filter_bits(addr, len));
@@ -326,7 +335,7 @@ impl Context {
         }
         cpu::settle(std::ptr::null_mut());
         if !originals.is_empty() {
-            // SAFETY: the first context of the group, to which there is no reference (premises 1 and 2).
+            // SAFETY: the first context of the group, to which there is no reference (premises 1 and 2); originals, which are mapped, and which `settle` has made definite.
             unsafe { (*Context::lead(cx)).append_undo(&originals)? };
         }
         // SAFETY: the context is there, and nobody else's (premises 1 and 2).
@@ -424,7 +433,8 @@ impl Context {
         let mut result = Ok(());
         if !new.is_empty() {
             cpu::settle(std::ptr::null_mut());
-            // SAFETY: the first context of the group, to which there is no reference (premises 1 and 2).
+            // SAFETY: the first context of the group, to which there is no reference (premises 1 and 2); words of live objects or of the header (premise 3), which `settle` has
+            // made definite.
             result = unsafe { (*Context::lead(cx)).append_undo(&new) };
             new.clear();
         }
