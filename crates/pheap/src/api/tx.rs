@@ -11,11 +11,10 @@ use super::view::View;
 use crate::alloc::Request;
 use crate::error::{Error, Result};
 use crate::gc::held::{Held, HeldTable};
-use crate::layout::{Persist, Pointee, slice_header};
+use crate::layout::{Padding, Persist, Pointee, slice_header};
 use crate::os::cpu;
 use crate::ptr::{P, bounds, value_of};
 use crate::txn::context::{Context, Hot, Mode};
-use crate::txn::padded::padding_of;
 
 /// An open transaction on a root: `tx[p]` reads and writes the object that `p` points to, and [`alloc`](Txn::alloc) creates new ones.
 ///
@@ -318,7 +317,7 @@ impl<'r> Txn<'r> {
     pub(crate) unsafe fn writable<T: Pointee + ?Sized>(&mut self, value: *mut T) -> *mut T {
         let (addr, len) = bytes_of(value);
         // SAFETY: the context of an open transaction of this thread, by (1), to which there is no reference, by (2). The value is the caller's premise.
-        let place = unsafe { Context::writable(self.context(), addr, len, T::ALIGN, padding_of(value)) };
+        let place = unsafe { Context::writable(self.context(), addr, len, T::ALIGN, Padding::of(value)) };
         T::relocated(value, place)
     }
 }

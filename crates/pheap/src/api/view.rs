@@ -13,7 +13,6 @@ use crate::gc::held::{Held, HeldTable};
 use crate::layout::Pointee;
 use crate::ptr::{Brand, P, value_of};
 use crate::txn::context::{Context, Hot};
-use crate::txn::padded::padding_of;
 use crate::txn::write_set::filter_bits;
 
 /// The objects of a root, to read: `view[p]` is the object that `p` points to.
@@ -139,7 +138,7 @@ impl<'r> View<'r> {
             return value;
         }
         // SAFETY: only a transaction has something in its filter; so there is a context, in this thread, to which there is no reference (second premise of `new`).
-        let place = unsafe { Context::readable(self.context(), addr, len, T::ALIGN, padding_of(value)) };
+        let place = unsafe { Context::readable(self.context(), addr, len, T::ALIGN) };
         T::relocated(value, place.cast_mut())
     }
 }

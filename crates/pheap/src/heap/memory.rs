@@ -76,7 +76,9 @@ impl HeapInner {
         segments: Vec<Segment>,
     ) -> Region {
         let identity_of_log = header.log_identity(identity.id);
-        let mut log = Log::new(self.base(), identity.header, identity.generation, identity_of_log, segments);
+        // SAFETY: the log of a region consists of these segments, and is mapped; it is not used after the region, nor that after the heap: the caller's premises.
+        let mut log =
+            unsafe { Log::new(self.base(), identity.header, identity.generation, identity_of_log, segments) };
         if self.wal().is_some() {
             log.keep_in_memory();
         }

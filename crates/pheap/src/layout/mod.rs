@@ -133,6 +133,37 @@ pub trait Pointee: sealed::Sealed {
     unsafe fn zero_padding_at(data: *mut u8, len: usize);
 }
 
+/// How to zero the padding of a value.
+#[derive(Clone, Copy)]
+pub(crate) struct Padding {
+    zero: unsafe fn(*mut u8, usize),
+    len: usize,
+}
+
+impl Padding {
+    /// For the value at `value`, if it can have any.
+    #[inline(always)]
+    pub(crate) fn of<T: Pointee + ?Sized>(value: *mut T) -> Option<Padding> {
+        if T::PADDED { Some(Padding { zero: T::zero_padding_at, len: T::len_of(value) }) } else { None }
+    }
+
+    /// Zeroes that of the value at `value`.
+    ///
+    /// # Safety
+    /// There is a valid value of the type, and as long, as that for which this was made; it can be written, and nobody has a reference to it.
+    #[inline(always)]
+    pub(crate) unsafe fn zero_at(self, value: *mut u8) {
+        // SAFETY: the caller's premises.
+        unsafe { (self.zero)(value, self.len) };
+    }
+
+    /// What is equal zeroes the same bytes.
+    #[inline(always)]
+    pub(crate) fn key(self) -> (usize, usize) {
+        (self.zero as usize, self.len)
+    }
+}
+
 impl<T: Persist> Pointee for T {
     type At<'r> = T::At<'r>;
     type Unbranded = T::At<'static>;

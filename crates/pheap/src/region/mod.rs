@@ -15,6 +15,7 @@ mod panics;
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
 use std::ops::Deref;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -42,9 +43,9 @@ pub(crate) use group::Group;
 /// A region while the heap is open.
 pub(crate) struct Region {
     lock: RegionLock,
-    /// Guarded by the lock. Its address does not change.
-    context: Box<UnsafeCell<Context>>,
-    hot: Box<Hot>,
+    /// Guarded by the lock. Its address does not change. Not a box: to move one would end the pointers that were made of it.
+    context: Rc<UnsafeCell<Context>>,
+    hot: Rc<Hot>,
     /// Number of the root's type in the type table, as others are told it: what the medium has.
     listed: AtomicU32,
     /// The number that a handle must have been made for, or [`GONE`]. Written under the lock.
@@ -59,7 +60,7 @@ pub(crate) struct Region {
 /// Serves nobody: removed, or its heap closed, and nothing may be touched any more. No type has this number.
 const GONE: u32 = u32::MAX;
 
-// SAFETY: the context and the memory of the region are touched under the lock only; the rest is made for sharing.
+// SAFETY: the context and the memory of the region are touched under the lock only, and there is one `Rc` of it and of `hot`; the rest is made for sharing.
 unsafe impl Send for Region {}
 // SAFETY: the context and the memory of the region are touched under the lock only; the rest is made for sharing.
 unsafe impl Sync for Region {}
@@ -78,7 +79,7 @@ pub(crate) struct Identity {
 
 impl Region {
     /// # Safety
-    /// `heap` outlives every lock that is taken on the region; the region's header is mapped as long.
+    /// `store` outlives every lock that is taken on the region; the region's header is mapped as long.
     pub(crate) unsafe fn new(
         store: *const Store,
         pace: Arc<Pace>,
@@ -87,16 +88,16 @@ impl Region {
         identity: Identity,
     ) -> Region {
         let Identity { id, ty, header, root, name, .. } = identity;
-        let hot = Box::new(Hot::new());
+        let hot = Rc::new(Hot::new());
         let counters = media.counters().clone();
         let held: Arc<HeldTable> = Arc::default();
         let state = Arc::new(State { root: AtomicU64::new(root), ..State::default() });
-        // SAFETY: the heap is there, the caller's premise.
+        // SAFETY: the store is there, the caller's premise.
         let streak = unsafe { (*store).tuning.streak };
         let gc = Collector::new(pace, state.clone(), held.clone());
         // SAFETY: the store is there as long as any lock on the region, the caller's premise; `hot` is the region's own.
         let context =
-            Box::new(UnsafeCell::new(unsafe { Context::new(store, id, media, log, gc, &raw const *hot) }));
+            Rc::new(UnsafeCell::new(unsafe { Context::new(store, id, media, log, gc, Rc::as_ptr(&hot)) }));
         hot.context.set(context.get());
         Region {
             lock: RegionLock::new(streak),
@@ -120,7 +121,7 @@ impl Region {
         pointers: impl FnMut(u32) -> Arc<PointerMap>,
         live: Option<&LiveSlots>,
     ) {
-        let context = self.context.get_mut();
+        let context = Rc::get_mut(&mut self.context).expect("nobody else has it").get_mut();
         let store = context.store();
         let is_live = |span: &ObjectSpan| live.is_some_and(|live| live.load(span));
         context.alloc.load(spans, pointers, is_live);

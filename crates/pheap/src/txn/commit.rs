@@ -5,7 +5,7 @@ use super::write_set::first_copies;
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug, may_panic};
 use crate::log::Kind;
-use crate::store::arena::ENTRY;
+use crate::store::spans::Span;
 use crate::units::LINE;
 
 /// The log of records grows to this many bytes before it is emptied for the first time: emptying costs two fences, and a flush
@@ -111,7 +111,6 @@ fn commit_short(contexts: &mut [&mut Context]) -> Done {
 /// What comes before the copies are compared with their originals.
 #[inline(always)]
 fn prepare(context: &mut Context) {
-    context.set.zero_padding();
     context.zero_padding();
     may_panic();
     context.shade_originals();
@@ -183,13 +182,9 @@ fn make_room(context: &mut Context) -> Result<()> {
 /// Data durable, then the undo log retired: the new generation is the commit word.
 fn commit_long(contexts: &mut [&mut Context]) -> Done {
     // Entries of the span table are metadata: logged like objects, so that a crash leaks no span.
-    let mut entries = Vec::new();
-    for context in contexts.iter() {
-        let base = context.base();
-        entries.extend(context.alloc.taken().map(|span| (base + span.entry_at as usize, ENTRY as usize)));
-    }
-    if !entries.is_empty() {
-        contexts[0].append_undo(&entries)?;
+    let taken: Vec<Span> = contexts.iter().flat_map(|context| context.alloc.taken()).copied().collect();
+    if !taken.is_empty() {
+        contexts[0].append_entries(&taken)?;
     }
     for context in contexts.iter_mut() {
         context.write_back_copies();

@@ -11,7 +11,7 @@ use super::doomed::Doomed;
 use super::log::{Log, Segment};
 use super::padded::Padded;
 use super::word_map::WordMap;
-use super::write_set::{MAX_ENTRIES, WriteSet, first_copies};
+use super::write_set::{Find, MAX_ENTRIES, WriteSet, first_copies};
 use crate::alloc::{Allocator, Needs, Request};
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
@@ -22,6 +22,7 @@ use crate::media::Media;
 use crate::os::cpu;
 use crate::store::Store;
 use crate::store::arena::{ENTRY, SpanEntry, SpanKind};
+use crate::store::spans::Span;
 use crate::units::LINE;
 
 /// What a read looks at first. `View` points to it.
@@ -68,6 +69,8 @@ pub(crate) enum Mode {
 //     reference to an object is alive. Or it is made of the pointer that a `Txn` has, for one call, in `api` and `paths`, which ask for none of what a commit or a rollback does.
 // (3) Places that the log of the open transaction has entries for are words of the heap that belong to the transaction, and are mapped: in a redo record, originals of copies,
 //     fresh objects, and entries of spans that it has taken; in undo entries what `append_undo` was given.
+// (4) Where a value in `padded` is, and all of its copy if the write set has one, there is a valid value of the type that its padding was made for: `paths` notes what it lends as
+//     that, whole, and only valid values are stored there.
 pub(crate) struct Context {
     pub(crate) store: *const Store,
     /// Where the heap begins.
@@ -90,7 +93,7 @@ pub(crate) struct Context {
     pub(crate) copies_pending: bool,
     /// Lines that records in the log cover, and that are not flushed yet.
     pub(crate) dirty: DirtyLines,
-    /// Values in their places whose padding is to be zeroed.
+    /// Values whose padding is to be zeroed.
     pub(crate) padded: Padded,
     /// Places noted by `__ahead`.
     pub(crate) ahead: Vec<(usize, usize)>,
@@ -106,7 +109,7 @@ pub(crate) struct Context {
 
 impl Context {
     /// # Safety
-    /// `heap` and `hot` outlive the context.
+    /// `store` and `hot` outlive the context.
     pub(crate) unsafe fn new(
         store: *const Store,
         region: u32,
@@ -115,7 +118,7 @@ impl Context {
         gc: Collector,
         hot: *const Hot,
     ) -> Context {
-        // SAFETY: the heap outlives the context, which is about to be: the caller's premise.
+        // SAFETY: the store outlives the context, which is about to be: the caller's premise.
         let store_ref = unsafe { &*store };
         let tuning = &store_ref.tuning;
         let copies = tuning.copies.min(MAX_ENTRIES);
@@ -150,7 +153,7 @@ impl Context {
 
     #[inline(always)]
     pub(crate) fn store(&self) -> &'static Store {
-        // SAFETY: it is there, (1); the caller has a transaction open, which keeps the heap, and with that the store.
+        // SAFETY: it is there, (1). Who has the context has the region locked, which keeps the heap, and with that the store; and keeps no reference to the store for longer.
         unsafe { &*self.store }
     }
 
@@ -179,6 +182,8 @@ impl Context {
     pub(crate) fn begin(&mut self) {
         self.txn += 1;
         self.alloc.begin(self.txn);
+        // What the last one has noted and not logged may belong to others by now.
+        self.ahead.clear();
         if self.store().pins_undo() {
             // For tests and measurements: as if each transaction were long.
             self.mode = Mode::Long;
@@ -254,12 +259,24 @@ impl Context {
         }
     }
 
+    /// Puts the old content of these ranges (address, bytes; whole words) into the undo log.
+    ///
+    /// # Safety
+    /// The ranges are mapped, belong to the transaction's regions, and have definite bytes.
     #[track_caller]
-    pub(crate) fn append_undo(&mut self, ranges: &[(usize, usize)]) -> Result<()> {
+    pub(super) unsafe fn append_undo(&mut self, ranges: &[(usize, usize)]) -> Result<()> {
         let (store, region) = (self.store(), self.region);
         let Context { log, media, .. } = self;
-        // SAFETY: ranges of live objects, whose bytes `settle` has made definite.
+        // SAFETY: the caller's premises.
         unsafe { log.append_undo(media, ranges, |log, bytes| grow_log(store, region, media, log, bytes)) }
+    }
+
+    /// Puts the old content of the entries of these spans, which the transaction has taken, into the undo log.
+    pub(super) fn append_entries(&mut self, spans: &[Span]) -> Result<()> {
+        let entry = |span: &Span| (self.base + span.entry_at as usize, ENTRY as usize);
+        let entries: Vec<_> = spans.iter().map(entry).collect();
+        // SAFETY: the store has said where the entries are, in a table that is mapped. Its words are definite, and nobody else writes to an entry whose span was taken.
+        unsafe { self.append_undo(&entries) }
     }
 
     /// All spans of the region (offset, bytes), the one with its header last.
@@ -334,15 +351,20 @@ impl Context {
         stage(&self.set, &mut self.alloc, &self.media, self.base, record)
     }
 
-    /// Zeroes the padding of what was written in place.
+    /// Zeroes the padding of what was written: not before the end, for a spill may come while there are references to a value, and these cover its padding.
     #[inline(always)]
     pub(super) fn zero_padding(&mut self) {
         if self.padded.is_empty() {
             return;
         }
-        for (addr, padding) in self.padded.drain() {
-            // SAFETY: a valid value of the type that the padding was made for (`note_padding`), of this transaction, and no reference to it is alive, (2).
-            unsafe { (padding.zero)(std::ptr::with_exposed_provenance_mut(addr), padding.len) };
+        let Context { padded, set, .. } = self;
+        for (addr, padding) in padded.drain() {
+            let place = match set.find(addr, 1) {
+                Find::Copy(copy) => copy,
+                Find::Part | Find::Nothing => std::ptr::with_exposed_provenance_mut(addr),
+            };
+            // SAFETY: a valid value of the type that the padding was made for, (4), and no reference to it is alive, (2).
+            unsafe { padding.zero_at(place) };
         }
     }
 

@@ -54,6 +54,9 @@ pub(crate) fn first_segment(region: u64) -> Segment {
 const _: () = assert!((REGION_SIZE as usize / 2).is_multiple_of(LINE));
 
 /// The write end of a log.
+//
+// Premise, for what is `unsafe` here: as long as it is used, the heap is mapped at `base`, and the segments lie in it, and belong to this log alone. Who makes it and who links a
+// segment promises that.
 #[derive(Debug)]
 pub(crate) struct Log {
     base: *mut u8,
@@ -78,7 +81,10 @@ pub(crate) struct Log {
 
 impl Log {
     /// The log of the region with this header, empty: a new generation must be made durable before the first entry.
-    pub(crate) fn new(
+    ///
+    /// # Safety
+    /// As long as it is used, the heap is mapped at `base`, and the segments lie in it, and belong to this log alone.
+    pub(crate) unsafe fn new(
         base: *mut u8,
         header: RegionHeader,
         generation: u64,

@@ -24,7 +24,7 @@ mod dirty;
 mod doomed;
 mod line_index;
 pub(crate) mod log;
-pub(crate) mod padded;
+mod padded;
 mod paths;
 pub(crate) mod recovery;
 mod spill;

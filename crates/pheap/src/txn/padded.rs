@@ -1,9 +1,8 @@
 //! Padding: bytes of a value that mean nothing, and that are zeroed before they reach the medium.
 
-use super::write_set::Padding;
-use crate::layout::Pointee;
+use crate::layout::Padding;
 
-/// Values that a transaction writes in their places, each noted about once.
+/// Values that a transaction writes, by the addresses of their originals, each noted about once.
 #[derive(Default)]
 pub(crate) struct Padded {
     values: Vec<(usize, Padding)>,
@@ -11,14 +10,23 @@ pub(crate) struct Padded {
     limit: usize,
 }
 
+/// Memory for so many is kept.
+const FEW: usize = 1024;
+
+/// Two values at one address may be of two types.
+fn key(&(addr, padding): &(usize, Padding)) -> (usize, (usize, usize)) {
+    (addr, padding.key())
+}
+
 impl Padded {
     pub(crate) fn add(&mut self, addr: usize, padding: Padding) {
-        if self.values.last().is_some_and(|last| last.0 == addr && last.1.len == padding.len) {
+        let new = (addr, padding);
+        // Most values are written again and again, and a few in turn.
+        if self.values.iter().rev().take(8).any(|noted| key(noted) == key(&new)) {
             return;
         }
-        self.values.push((addr, padding));
-        if self.values.len() > self.limit.max(1024) {
-            let key = |&(addr, padding): &(usize, Padding)| (addr, padding.zero as usize, padding.len);
+        self.values.push(new);
+        if self.values.len() > self.limit.max(FEW) {
             self.values.sort_unstable_by_key(key);
             self.values.dedup_by_key(|value| key(value));
             self.limit = 2 * self.values.len();
@@ -32,18 +40,12 @@ impl Padded {
 
     /// Takes all values out.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = (usize, Padding)> + '_ {
-        self.limit = 0;
         self.values.drain(..)
     }
 
     pub(crate) fn clear(&mut self) {
         self.values.clear();
+        self.values.shrink_to(FEW);
         self.limit = 0;
     }
-}
-
-/// How to zero the padding of the value at `value`, if it can have any.
-#[inline(always)]
-pub(crate) fn padding_of<T: Pointee + ?Sized>(value: *mut T) -> Option<Padding> {
-    if T::PADDED { Some(Padding { zero: T::zero_padding_at, len: T::len_of(value) }) } else { None }
 }

@@ -7,8 +7,9 @@ use std::ops::Range;
 use super::context::{Context, Mode};
 use super::doomed::Byte;
 use super::word_map::BLOCK;
-use super::write_set::{Find, Padding, filter_bits};
+use super::write_set::{Find, filter_bits};
 use crate::error::Result;
+use crate::layout::Padding;
 use crate::os::cpu;
 use crate::units::LINE;
 
@@ -44,13 +45,12 @@ impl Context {
                 }
                 match found {
                     Find::Copy(copy) if !(*cx).looks_again() => {
-                        if let Some(padding) = padding {
-                            (*cx).set.note_padding(copy, addr, padding);
-                        }
+                        (*cx).note_padding(addr, padding);
                         return copy;
                     }
                     Find::Nothing if !(*cx).alloc.has_fresh() => {
-                        if let Some(copy) = (*cx).set.insert(addr, len, align, padding) {
+                        if let Some(copy) = (*cx).set.insert(addr, len, align) {
+                            (*cx).note_padding(addr, padding);
                             // The copy is of whole words, which are in the same lines.
                             (*cx).hot().filter.set(filter | lines);
                             return copy;
@@ -136,8 +136,9 @@ impl Context {
             if (*cx).mode == Mode::Short {
                 let in_part = matches!(found, Find::Part);
                 if !matches!(found, Find::Copy(_))
-                    && let Some(place) = (*cx).writable_in_set(addr, len, align, padding, in_part)
+                    && let Some(place) = (*cx).writable_in_set(addr, len, align, in_part)
                 {
+                    (*cx).note_padding(addr, padding);
                     return place;
                 }
                 Context::spill(cx);
@@ -155,28 +156,29 @@ impl Context {
     }
 
     /// A copy in the write set, which has none or, if `in_part`, copies of parts only; or the place itself if it is fresh. `None` if the transaction must spill.
+    ///
+    /// # Safety
+    /// Premises 3 and 4.
     #[inline]
-    fn writable_in_set(
+    unsafe fn writable_in_set(
         &mut self,
         addr: usize,
         len: usize,
         align: usize,
-        padding: Option<Padding>,
         in_part: bool,
     ) -> Option<*mut u8> {
         if in_part {
-            // SAFETY: a live object; `&mut Txn` is what a write takes, so nobody has a reference to a copy.
-            return unsafe { self.widen(addr, len, align, padding) };
+            // SAFETY: the caller's premises.
+            return unsafe { self.widen(addr, len, align) };
         }
         if self.alloc.is_fresh(addr) {
-            self.note_padding(addr, padding);
             return Some(std::ptr::with_exposed_provenance_mut(addr));
         }
         if self.set.len() == self.set.limit() && !self.may_grow() {
             return None;
         }
-        // SAFETY: a live object, of which the set holds nothing.
-        let copy = unsafe { self.set.insert(addr, len, align, padding) }?;
+        // SAFETY: a live value (premise 3), which is mapped in whole words, for objects are of whole words.
+        let copy = unsafe { self.set.insert(addr, len, align) }?;
         let filter = &self.hot().filter;
         filter.set(filter.get() | filter_bits(addr, len));
         Some(copy)
@@ -187,25 +189,19 @@ impl Context {
     /// # Safety
     /// Premises 3 and 4.
     #[cold]
-    unsafe fn widen(
-        &mut self,
-        addr: usize,
-        len: usize,
-        align: usize,
-        padding: Option<Padding>,
-    ) -> Option<*mut u8> {
+    unsafe fn widen(&mut self, addr: usize, len: usize, align: usize) -> Option<*mut u8> {
         self.granularity.note_part();
         if self.set.len() == self.set.limit() && !self.may_grow() {
             return None;
         }
-        // SAFETY: a live value with this padding (premise 3), to whose old copies nobody has a `&mut` (4).
-        let copy = unsafe { self.set.widen(addr, len, align, padding) }?;
+        // SAFETY: a live value (premise 3), to whose old copies nobody has a `&mut` (4).
+        let copy = unsafe { self.set.widen(addr, len, align) }?;
         let filter = &self.hot().filter;
         filter.set(filter.get() | filter_bits(addr, len));
         Some(copy)
     }
 
-    /// Notes a value that is written in place and may have padding, to be zeroed at commit.
+    /// Notes a value that may have padding, to be zeroed at commit.
     #[inline(always)]
     fn note_padding(&mut self, addr: usize, padding: Option<Padding>) {
         if let Some(padding) = padding {
@@ -217,13 +213,7 @@ impl Context {
     ///
     /// Like a spill, this may give a range another place while references into the heap are alive, and changes no byte that they can see: the
     /// old copies stay as they are, and nothing is written before the references end.
-    pub(crate) unsafe fn readable(
-        cx: *mut Context,
-        addr: usize,
-        len: usize,
-        align: usize,
-        padding: Option<Padding>,
-    ) -> *const u8 {
+    pub(crate) unsafe fn readable(cx: *mut Context, addr: usize, len: usize, align: usize) -> *const u8 {
         let in_place = std::ptr::with_exposed_provenance::<u8>(addr);
         // SAFETY: the context is there, and nobody else's; the place is in a live value (premises 1 to 3).
         unsafe {
@@ -232,7 +222,7 @@ impl Context {
                     Find::Copy(copy) if !(*cx).looks_again() => return copy,
                     Find::Copy(_) => Context::spill(cx),
                     Find::Nothing => return in_place,
-                    Find::Part => match (*cx).widen(addr, len, align, padding) {
+                    Find::Part => match (*cx).widen(addr, len, align) {
                         Some(copy) => return copy,
                         None => Context::spill(cx),
                     },
@@ -278,12 +268,12 @@ impl Context {
 
     /// Changes from the write set to the undo log.
     ///
-    /// May be called from a read (`&View`) while references into the heap are alive. That is sound, because it changes no byte
-    /// that such a reference can see: every `&T` that is alive was made after the last write (`IndexMut` takes `&mut Txn`). If it
+    /// May be called from a read (`&View`) while references into the heap are alive. That is sound, because it stores to no byte
+    /// that such a reference covers, be it padding: every `&T` that is alive was made after the last write (`IndexMut` takes `&mut Txn`). If it
     /// overlapped a copy at that time, then the copy covered it, so it points to the copy, and the buffer of the copies is kept
-    /// as it is until the transaction ends; or the copy covered a part of it, and then the transaction spilled there and then.
+    /// as it is until the transaction ends; or the copy covered a part of it, and then a wider copy covers it, or the transaction spilled there and then.
     /// Or it was taken from the original, and a wider copy came later; then its bytes are the same in both, and only words that differ are stored.
-    /// So no byte is written here that a living reference can see.
+    /// Padding is zeroed when the transaction ends.
     ///
     /// Of the other roots of the transaction there may be a `&mut` to a copy: these copies stay until someone comes with the root's `Txn`.
     #[cold]
@@ -304,14 +294,17 @@ impl Context {
         group.as_ref().map_or(cx, |group| group[0])
     }
 
-    /// Whether there is room for undo entries, for some at least: a transaction that fits into its write set is not to fail for want of it.
+    /// Whether there is room for the undo entries of all copies, and some more: a transaction that fits into its write set is not to fail for want of it.
     #[cold]
     pub(super) fn can_spill(&mut self) -> bool {
-        let bytes = 8 * self.most_copies as u64;
-        match self.group.as_ref().and_then(|group| group.first()) {
-            // SAFETY: the contexts of a group are distinct, this thread has the locks of all, and nobody has a reference to another one now.
-            Some(&lead) if !std::ptr::eq(lead, self) => unsafe { (*lead).has_log_for(bytes) },
-            _ => self.has_log_for(bytes),
+        let this = &raw mut *self;
+        // To this one there is a reference, which the group's pointer is not made of.
+        let known = |other: *mut Context| if other == this { this } else { other };
+        // SAFETY: the contexts of a group are distinct, this thread has the locks of all, and nobody has a reference to another one now.
+        unsafe {
+            let sets = Context::members(this).map(|member| &(*known(member)).set);
+            let words: usize = sets.map(|set| set.words() + set.len()).sum();
+            (*known(Context::lead(this))).has_log_for(8 * (words + (*this).most_copies) as u64)
         }
     }
 
@@ -342,7 +335,7 @@ impl Context {
         }
         cpu::settle(std::ptr::null_mut());
         if !originals.is_empty() {
-            // SAFETY: the first context of the group, to which there is no reference (premises 1 and 2).
+            // SAFETY: the first context of the group, to which there is no reference (premises 1 and 2); originals, which are mapped, and which `settle` has made definite.
             unsafe { (*Context::lead(cx)).append_undo(&originals)? };
         }
         // SAFETY: the context is there, and nobody else's (premises 1 and 2).
@@ -385,8 +378,6 @@ impl Context {
                 }
             }
         }
-        // In the originals, for references to the copies may be alive, and cover their padding.
-        set.zero_padding_of_originals();
         set.forget();
         self.hot().filter.set(0);
     }
@@ -442,7 +433,8 @@ impl Context {
         let mut result = Ok(());
         if !new.is_empty() {
             cpu::settle(std::ptr::null_mut());
-            // SAFETY: the first context of the group, to which there is no reference (premises 1 and 2).
+            // SAFETY: the first context of the group, to which there is no reference (premises 1 and 2); words of live objects or of the header (premise 3), which `settle` has
+            // made definite.
             result = unsafe { (*Context::lead(cx)).append_undo(&new) };
             new.clear();
         }
@@ -637,6 +629,61 @@ mod tests {
                 assert_eq!(stored(0xa5, durability, others), expected, "{durability:?}, {others:?}");
             }
         }
+    }
+
+    /// 7 bytes of padding.
+    #[derive(Persist, Clone, Copy)]
+    #[persist(crate = "crate")]
+    #[repr(C, align(8))]
+    struct Gap {
+        byte: u8,
+    }
+
+    #[derive(Persist, Clone, Copy)]
+    #[persist(crate = "crate")]
+    #[repr(C)]
+    struct Pair {
+        one: Gap,
+        two: Gap,
+    }
+
+    #[test]
+    fn a_spill_leaves_padding_alone_that_a_reference_covers() {
+        let heap = Options::new().in_memory().unwrap();
+        let root: crate::Root<Pair> =
+            heap.root_or("pair", |_| Ok(Pair { one: Gap { byte: 1 }, two: Gap { byte: 2 } })).unwrap();
+        root.txn(|tx, pair| {
+            let gap = crate::field!(pair.two);
+            let original = value_of(gap).cast::<[u8; 8]>();
+            // SAFETY: the bytes of a value, to which there is no reference.
+            unsafe { original.write([2; 8]) };
+            tx[crate::field!(pair.one)].byte = 3;
+            // In its place, for it has no copy. Then it gets one, as a part of a wider one.
+            let two = &tx[gap];
+            assert_eq!(tx[pair].one.byte, 3);
+            tx.shared();
+            assert_eq!(std::ptr::from_ref(two).addr(), original.addr());
+            // SAFETY: the bytes of a value, to which there are shared references.
+            assert_eq!(unsafe { original.read() }, [2; 8]);
+            assert_eq!(two.byte, 2);
+            Ok(())
+        })
+        .unwrap();
+    }
+
+    #[test]
+    fn places_that_were_noted_and_not_logged_go_with_their_transaction() {
+        let heap = Options::new().in_memory().unwrap();
+        let root = heap.root::<u64>("number").unwrap();
+        root.txn(|tx, p| {
+            // SAFETY: all of a live object.
+            unsafe { tx.__ahead(Some(value_of(p))) };
+            assert!(tx.__is_ahead());
+            Ok(())
+        })
+        .unwrap();
+        let is_ahead = root.txn(|tx, _| Ok(tx.__is_ahead())).unwrap();
+        assert!(!is_ahead);
     }
 
     #[test]

@@ -50,29 +50,6 @@ struct Entry {
     len: usize,
 }
 
-/// How to zero the padding of a value.
-#[derive(Clone, Copy)]
-pub(crate) struct Padding {
-    /// That of its type: to be called with a valid value, which nobody has a reference to.
-    pub(crate) zero: unsafe fn(*mut u8, usize),
-    /// Handed to `zero`: the length of a slice.
-    pub(crate) len: usize,
-}
-
-/// A copy of a value that can have padding.
-struct PaddedCopy {
-    padding: Padding,
-    /// The value in the buffer, and its original: perhaps a few bytes behind the beginning of the entry, which is of whole words.
-    copy: *mut u8,
-    original: usize,
-}
-
-impl PaddedCopy {
-    fn key(&self) -> (usize, usize, usize) {
-        (self.copy.addr(), self.padding.zero as usize, self.padding.len)
-    }
-}
-
 /// What the write set holds of a range.
 pub(crate) enum Find {
     /// All of it, here.
@@ -94,8 +71,6 @@ pub(crate) fn first_copies(most: usize) -> usize {
 // (1) The original of an entry is mapped, in whole words, from when it is added until the set is cleared, or forgets it. Its copy is as long, and is in the buffer;
 //     no other entry has any of it. `insert` and `widen` add entries, and their callers promise the first half.
 // (2) Of the slots of `entries`, so many as it has been given hold an entry; there are never fewer slots than `ROOM`, nor than there were.
-// (3) A value in `padded` is a valid one of the type that its padding was made for, in the copy as in the original: the callers of `insert`, `widen` and
-//     `note_padding` promise it, and that only valid ones are stored there.
 pub(crate) struct WriteSet {
     entries: Entries,
     /// So many of the transaction before, unless newer ones have taken their places, are [kept](Self::keep).
@@ -108,7 +83,6 @@ pub(crate) struct WriteSet {
     limit: usize,
     /// So many entries are looked at one by one, rather than through the index. There is always [room](ROOM) for them.
     unindexed: usize,
-    padded: Vec<PaddedCopy>,
     /// Steps that look-ups of long ranges have taken in this transaction.
     steps: Cell<usize>,
     /// How many times copies were replaced by wider ones.
@@ -129,7 +103,6 @@ impl WriteSet {
             words: 0,
             limit,
             unindexed: tuning.unindexed.min(ROOM),
-            padded: Vec::new(),
             steps: Cell::new(0),
             widened: 0,
             grown: false,
@@ -189,7 +162,6 @@ impl WriteSet {
         self.index.clear();
         self.entries.clear();
         self.words = 0;
-        self.padded.clear();
         self.steps.set(0);
     }
 
@@ -207,7 +179,6 @@ impl WriteSet {
             self.buffer.clear();
             self.buffer.shrink(1);
             self.entries = Entries::new();
-            self.padded.shrink_to(32);
             (self.grown, self.quiet) = (false, 0);
         }
     }
@@ -215,16 +186,9 @@ impl WriteSet {
     /// Copies the object of `len` bytes at `addr`, of which the set holds nothing yet. `None` if it does not fit.
     ///
     /// # Safety
-    /// 1. The object is live, and mapped in whole words, until the set is cleared or forgets it. `addr` is a multiple of `align`.
-    /// 2. `padding` is that of its type; a type that may have padding has one.
+    /// The object is live, and mapped in whole words, until the set is cleared or forgets it. `addr` is a multiple of `align`.
     #[inline(always)]
-    pub(crate) unsafe fn insert(
-        &mut self,
-        addr: usize,
-        len: usize,
-        align: usize,
-        padding: Option<Padding>,
-    ) -> Option<*mut u8> {
+    pub(crate) unsafe fn insert(&mut self, addr: usize, len: usize, align: usize) -> Option<*mut u8> {
         // Whole words: two bytes of one word, written apart, must not undo each other.
         let start = if align >= 8 { addr } else { addr & !7 };
         debug_assert!(start.is_multiple_of(8));
@@ -241,28 +205,23 @@ impl WriteSet {
         let copy = self.buffer.take(whole, align.max(8))?;
         let entry = Entry { addr: start, copy, len: whole };
         if !self.is_kept(entry) {
-            // SAFETY: the original is mapped, the caller's first premise; the copy is as long, and was taken for it just now.
+            // SAFETY: the original is mapped, the caller's premise; the copy is as long, and was taken for it just now.
             unsafe {
                 let original = std::ptr::with_exposed_provenance::<MaybeUninit<u64>>(start);
                 copy.cast::<MaybeUninit<u64>>().copy_from_nonoverlapping(original, whole / 8);
             }
         }
-        Some(self.add_value(entry, addr, padding))
+        self.add(entry);
+        Some(entry.copy_of(addr))
     }
 
     /// [`insert`](Self::insert) of a value of which the set has [parts](Self::parts_within) only: they become parts of its copy. The old copies stay where they are, for references
     /// to them, and mean nothing any more. `None` if one of them is not wholly within the range, or if it does not fit.
     ///
     /// # Safety
-    /// The premises of `insert`; and nothing is written through references to the old copies from now on.
+    /// The premise of `insert`; and nothing is written through references to the old copies from now on.
     #[cold]
-    pub(crate) unsafe fn widen(
-        &mut self,
-        addr: usize,
-        len: usize,
-        align: usize,
-        padding: Option<Padding>,
-    ) -> Option<*mut u8> {
+    pub(crate) unsafe fn widen(&mut self, addr: usize, len: usize, align: usize) -> Option<*mut u8> {
         let start = addr & !7;
         let whole = (addr + len - start).next_multiple_of(8);
         if whole > MAX_OBJECT || self.entries.len() == self.limit || align > LINE {
@@ -271,7 +230,7 @@ impl WriteSet {
         let parts = self.parts_within(start, whole)?;
         let copy = self.buffer.take(whole, align.max(8))?;
         let entry = Entry { addr: start, copy, len: whole };
-        // SAFETY: the original is mapped, the first premise of `insert`, and the new copy is as long; the copies of the parts are where (1) says, and `parts_within` has
+        // SAFETY: the original is mapped, the premise of `insert`, and the new copy is as long; the copies of the parts are where (1) says, and `parts_within` has
         // seen that their places are within the range.
         unsafe {
             copy_words(copy.cast(), std::ptr::with_exposed_provenance(start), whole / 8);
@@ -282,18 +241,8 @@ impl WriteSet {
             }
         }
         self.widened += 1;
-        Some(self.add_value(entry, addr, padding))
-    }
-
-    /// Adds an entry that overlaps no other, with the value at `addr` in it. Returns where that is in the copy.
-    #[inline(always)]
-    fn add_value(&mut self, entry: Entry, addr: usize, padding: Option<Padding>) -> *mut u8 {
         self.add(entry);
-        let copy = entry.copy_of(addr);
-        if let Some(padding) = padding {
-            self.padded.push(PaddedCopy { padding, copy, original: addr });
-        }
-        copy
+        Some(entry.copy_of(addr))
     }
 
     /// Adds an entry that overlaps no other.
@@ -337,45 +286,6 @@ impl WriteSet {
     fn grow(&mut self) {
         self.entries.grow();
         self.grown = true;
-    }
-
-    /// Notes that a value which was found in the set is about to be written, and may have padding. Its copy may have been made for something else in the same words: for
-    /// another value, or for a part of it.
-    ///
-    /// # Safety
-    /// `copy` is what [`find`](Self::find) has said of the live value at `addr`, and `padding` is that of its type.
-    #[inline(never)]
-    pub(crate) unsafe fn note_padding(&mut self, copy: *mut u8, addr: usize, padding: Padding) {
-        let new = PaddedCopy { padding, copy, original: addr };
-        // Most values are written again and again, and a few in turn.
-        if self.padded.iter().rev().take(8).any(|noted| noted.key() == new.key()) {
-            return;
-        }
-        if self.padded.len() == self.padded.capacity() {
-            self.padded.sort_unstable_by_key(PaddedCopy::key);
-            self.padded.dedup_by_key(|noted| noted.key());
-            self.padded.reserve(self.padded.len() + 1);
-        }
-        self.padded.push(new);
-    }
-
-    /// Zeroes the padding of all copies.
-    #[inline]
-    pub(crate) fn zero_padding(&mut self) {
-        for padded in &self.padded {
-            // SAFETY: a copy of a valid value of the type that the padding was made for, (3); who commits has no reference to it any more.
-            unsafe { (padded.padding.zero)(padded.copy, padded.padding.len) };
-        }
-    }
-
-    /// Zeroes the padding of all originals.
-    pub(crate) fn zero_padding_of_originals(&self) {
-        for padded in &self.padded {
-            let original = std::ptr::with_exposed_provenance_mut::<u8>(padded.original);
-            // SAFETY: a valid value of the type that the padding was made for, (3), which is mapped, (1), and to which there is no `&mut`, for it was lent as a copy; a shared
-            // reference does not look at padding.
-            unsafe { (padded.padding.zero)(original, padded.padding.len) };
-        }
     }
 
     /// The copies: address of the original, the copy, number of words.
@@ -522,17 +432,17 @@ impl Trial {
         Some(self.copy(copy, len))
     }
 
-    fn insert(&mut self, at: usize, len: usize, align: usize, padding: Option<Padding>) -> Option<&mut [u8]> {
+    fn insert(&mut self, at: usize, len: usize, align: usize) -> Option<&mut [u8]> {
         let addr = self.addr(at, len);
-        // SAFETY: words of the vector, which is never longer or shorter. The tests give values of a type its padding.
-        let copy = unsafe { self.set.insert(addr, len, align, padding) }?;
+        // SAFETY: words of the vector, which is never longer or shorter.
+        let copy = unsafe { self.set.insert(addr, len, align) }?;
         Some(self.copy(copy, len))
     }
 
     fn widen(&mut self, at: usize, len: usize, align: usize) -> Option<&mut [u8]> {
         let addr = self.addr(at, len);
         // SAFETY: words of the vector, which is never longer or shorter. A copy is borrowed from this, so nothing is written to an old one.
-        let copy = unsafe { self.set.widen(addr, len, align, None) }?;
+        let copy = unsafe { self.set.widen(addr, len, align) }?;
         Some(self.copy(copy, len))
     }
 

@@ -205,6 +205,26 @@ fn the_undo_log_cannot_grow() -> Result<()> {
     Ok(())
 }
 
+/// Copies that are looked at again and again are left, but not if there is no room for what they were made of.
+#[test]
+fn copies_that_fit_stay_if_the_undo_log_cannot_grow() -> Result<()> {
+    const N: usize = 75_000; // 600 kB of 1 MiB
+    const PART: usize = 125;
+    let heap = small().max_size(MIB).in_memory()?;
+    let root: Root<Record> = heap.root("record")?;
+    root.txn(|tx, r| {
+        let items = tx.alloc_slice(N, |_| 1)?;
+        Ok(tx[r].items = Some(items))
+    })?;
+    root.txn(|tx, r| {
+        let items = tx[r].items.unwrap();
+        (0..N).step_by(PART).for_each(|i| tx.slice_mut(items, i..i + PART)[0] = 2);
+        Ok(assert_eq!((0..100_000).map(|i| tx[items.at(i % 2)]).sum::<u64>(), 150_000))
+    })?;
+    assert_eq!(root.read(|view, r| old_sum(&view[view[r].items.unwrap()]))?, (N + N / PART) as u64);
+    Ok(())
+}
+
 fn old_sum(items: &[u64]) -> u64 {
     items.iter().sum()
 }

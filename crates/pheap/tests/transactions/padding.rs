@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use pheap::{P, Persist, Result, Root, Txn, txn};
+use pheap::{P, Persist, Result, Root, Txn, field, txn};
 use pheap_testkit::*;
 
 /// 32 bytes, of which 7 + 4 + 6 are padding; 15 are the value.
@@ -20,6 +20,21 @@ struct Gaps {
 #[repr(C, align(8))]
 struct Inner {
     x: u8,
+}
+
+/// 4 bytes: two of them share a word.
+#[derive(Persist, Clone, Copy)]
+#[repr(C, align(4))]
+struct Tiny {
+    x: u8,
+}
+
+/// Where it begins, its first field does, too.
+#[derive(Persist, Clone, Copy)]
+#[repr(C)]
+struct Outer {
+    first: Inner,
+    last: Inner,
 }
 
 #[derive(Persist, Clone, Copy)]
@@ -42,6 +57,8 @@ struct Data<'r> {
     choices: P<'r, [Choice]>,
     own: Gaps,
     own_choice: Choice,
+    tiny: P<'r, [Tiny]>,
+    outer: P<'r, Outer>,
 }
 
 /// A value whose padding is not zero, as far as a program can have it so.
@@ -99,6 +116,8 @@ fn each_path(what: &str, change: impl for<'r> Fn(&mut Txn<'r>, P<'r, Data<'r>>))
                     choices: tx.alloc_slice(20, |_| dirty(Choice::Wide { a: 1, b: 2 }))?,
                     own: gaps(3),
                     own_choice: dirty(Choice::Small(4)),
+                    tiny: tx.alloc_slice(20, |_| Tiny { x: 5 })?,
+                    outer: tx.alloc(Outer { first: Inner { x: 6 }, last: Inner { x: 7 } })?,
                 })
             })
             .unwrap();
@@ -186,6 +205,31 @@ fn of_new_objects_that_were_changed_at_once() {
         let many = tx.alloc_slice(100, |_| gaps(3)).unwrap();
         tx[many.at(5)] = gaps(4);
         tx[d].many = many;
+    });
+}
+
+/// Sets all but the first byte, the value, to what is not zero.
+fn soil<T: Copy>(place: &mut T) {
+    // SAFETY: bytes of the place, which are padding.
+    unsafe { std::ptr::from_mut(place).cast::<u8>().add(1).write_bytes(POISON, size_of::<T>() - 1) };
+}
+
+/// The copy of the first element is one of a word that the wider range has a part of.
+#[test]
+fn of_a_copy_that_became_part_of_a_wider_one() {
+    each_path("wider", |tx, d| {
+        let tiny = tx[d].tiny;
+        soil(&mut tx[tiny.at(0)]);
+        tx.slice_mut(tiny, 1..4).iter_mut().for_each(soil);
+    });
+}
+
+#[test]
+fn of_a_value_whose_first_field_was_written_before() {
+    each_path("a field, then all of it", |tx, d| {
+        let outer = tx[d].outer;
+        soil(&mut tx[field!(outer.first)]);
+        soil(&mut tx[outer].last);
     });
 }
 

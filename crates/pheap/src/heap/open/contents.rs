@@ -90,7 +90,10 @@ impl Contents {
         let types = TypeTable::read(heap, header.salt, header.types, |at| extents.get(&at).copied())?;
         // SAFETY: the heap has its mapping for as long as there is what this returns, and until `recover` replays it, only the header is written. (Another mapping of the same place
         // comes with the same content.)
-        let mut logged = unsafe { read_logs(&logs(mapping.base(), &header, &regions), header.mapped)? };
+        let mut logged = unsafe {
+            let logs = logs(mapping.base(), &header, &regions);
+            read_logs(&logs, header.mapped)?
+        };
         let has_stale_logs =
             !logged.is_empty() && !header.in_use.needs_region_logs() && !bug(Bug::ReplayClosed);
         if has_stale_logs {
@@ -216,7 +219,8 @@ impl Contents {
         if !(moves && bug(Bug::MoveUnlisted)) {
             mark_in_use(mapping, heap, &medium, &media, header)?;
         }
-        let mut logs = logs(base, header, regions);
+        // SAFETY: the regions are of this heap, and this has its mapping.
+        let mut logs = unsafe { logs(base, header, regions) };
         // SAFETY: nobody else has the heap until it is open; `Outlook` has refused entries that lie over a log.
         let done = unsafe { replay(&media, mapping, &mut logs, logged)? };
         counts.replayed += done.replayed;
@@ -311,10 +315,14 @@ impl Recovered {
 }
 
 /// The logs of regions.
-fn logs(base: *mut u8, header: &Header, regions: &[Surveyed]) -> Vec<Log> {
+///
+/// # Safety
+/// The regions were read from the heap that is mapped at `base`, and stays so as long as the logs are used.
+unsafe fn logs(base: *mut u8, header: &Header, regions: &[Surveyed]) -> Vec<Log> {
     let log = |(identity, segments): &Surveyed| {
         let identity_of_log = header.log_identity(identity.id);
-        Log::new(base, identity.header, identity.generation, identity_of_log, segments.clone())
+        // SAFETY: mapped as long (the caller's premise). That its segments are spans of the log of that region was checked when it was read.
+        unsafe { Log::new(base, identity.header, identity.generation, identity_of_log, segments.clone()) }
     };
     regions.iter().map(log).collect()
 }

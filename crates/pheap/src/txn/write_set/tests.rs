@@ -1,8 +1,6 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::Persist;
-use crate::txn::padded::padding_of;
 
 /// The first word of bytes.
 fn word(bytes: &[u8]) -> u64 {
@@ -25,29 +23,11 @@ fn the_filter_has_a_bit_for_each_line() {
 #[test]
 fn bytes_of_one_word_share_a_copy() {
     let mut trial = Trial::new(vec![u64::from_le_bytes([1, 2, 3, 4, 5, 6, 7, 8]), 9]);
-    trial.insert(0, 1, 1, None).unwrap()[0] = 10;
+    trial.insert(0, 1, 1).unwrap()[0] = 10;
     trial.found(2, 1).expect("in the word's copy")[0] = 30;
     assert!(matches!(trial.find(4, 8), Find::Part));
     assert!(matches!(trial.find(8, 8), Find::Nothing));
     assert_eq!(trial.copies(), [(0, vec![u64::from_le_bytes([10, 2, 30, 4, 5, 6, 7, 8])])]);
-}
-
-/// 12 bytes, the last 3 of which are padding.
-#[derive(Persist)]
-#[persist(crate = "crate")]
-#[repr(C)]
-struct Padded {
-    words: [u32; 2],
-    byte: u8,
-}
-
-#[test]
-fn padding_is_zeroed_in_the_value_only() {
-    let mut trial = Trial::new(vec![u64::MAX; 3]);
-    // The second element of a slice.
-    trial.insert(12, 12, 4, padding_of(std::ptr::null_mut::<Padded>())).unwrap();
-    trial.set.zero_padding();
-    assert_eq!(trial.copies(), [(1, vec![u64::MAX, u64::MAX >> 24])]);
 }
 
 #[test]
@@ -66,7 +46,7 @@ fn copies_are_found_by_any_part_of_them() {
             Find::Part => assert!(!covers && !overlapping.is_empty()),
             Find::Nothing => {
                 assert!(overlapping.is_empty());
-                if trial.insert(at, len, 8, None).is_some() {
+                if trial.insert(at, len, 8).is_some() {
                     held.push((at, len));
                 }
             }
@@ -80,15 +60,15 @@ fn copies_are_found_by_any_part_of_them() {
 #[test]
 fn what_does_not_fit_is_refused() {
     let mut trial = Trial::new(vec![0; CAPACITY / 8 + 200]);
-    assert!(trial.insert(0, MAX_OBJECT + 8, 8, None).is_none());
+    assert!(trial.insert(0, MAX_OBJECT + 8, 8).is_none());
     for i in 0..CAPACITY / MAX_OBJECT {
-        assert!(trial.insert(i * MAX_OBJECT, MAX_OBJECT, 8, None).is_some());
+        assert!(trial.insert(i * MAX_OBJECT, MAX_OBJECT, 8).is_some());
     }
-    assert!(trial.insert(CAPACITY, 8, 8, None).is_none());
+    assert!(trial.insert(CAPACITY, 8, 8).is_none());
     let mut few = Trial::new(vec![0; 3]);
     few.set.set_limit(2);
-    assert!(few.insert(0, 8, 8, None).is_some() && few.insert(8, 8, 8, None).is_some());
-    assert!(few.insert(16, 8, 8, None).is_none());
+    assert!(few.insert(0, 8, 8).is_some() && few.insert(8, 8, 8).is_some());
+    assert!(few.insert(16, 8, 8).is_none());
 }
 
 #[test]
@@ -96,7 +76,7 @@ fn memory_is_given_back_after_many_small_transactions() {
     let mut trial = Trial::new(vec![0; 100_000]);
     let write = |trial: &mut Trial, n: usize| {
         for i in 0..n {
-            assert!(trial.insert(i * 80, 16, 8, None).is_some());
+            assert!(trial.insert(i * 80, 16, 8).is_some());
         }
         trial.set.clear();
     };
@@ -113,7 +93,7 @@ fn memory_is_given_back_after_many_small_transactions() {
 fn long_ranges_are_found_but_not_for_ever() {
     let mut trial = Trial::new(vec![0; 40_000]);
     let (first, second) = ((160_000, 80_000), (160_008, 80_000));
-    let insert = |trial: &mut Trial, i: usize| assert!(trial.insert(i * 16, 8, 8, None).is_some());
+    let insert = |trial: &mut Trial, i: usize| assert!(trial.insert(i * 16, 8, 8).is_some());
     for i in 0..1000 {
         insert(&mut trial, i);
         assert!(matches!(trial.find(first.0, first.1), Find::Nothing));
@@ -141,7 +121,7 @@ fn long_ranges_are_found_but_not_for_ever() {
 fn parts_become_one_copy() {
     let mut trial = Trial::new((0..64).collect());
     for (at, len, value) in [(8, 8, 100u64), (40, 16, 500), (160, 16, 2000)] {
-        trial.insert(at, len, 8, None).unwrap()[..8].copy_from_slice(&value.to_ne_bytes());
+        trial.insert(at, len, 8).unwrap()[..8].copy_from_slice(&value.to_ne_bytes());
     }
     assert!(trial.widen(80, 8, 8).is_none(), "nothing of it is there");
     assert!(trial.widen(44, 4, 4).is_none(), "a part of a copy");
@@ -165,7 +145,7 @@ fn only_what_is_in_its_place_is_kept() {
     // Takes ranges (first word, words) into the set, and says which of them were kept.
     let take = |trial: &mut Trial, ranges: &[(usize, usize)]| -> Vec<bool> {
         let entries = ranges.iter().map(|&(at, len)| {
-            trial.insert(at * 8, len * 8, 8, None).unwrap();
+            trial.insert(at * 8, len * 8, 8).unwrap();
             trial.set.kept >= trial.set.len()
         });
         entries.collect()
@@ -210,7 +190,7 @@ proptest! {
             for (at, len, is_written) in before.into_iter().chain(ranges) {
                 // A copy of the range, if there is none.
                 let copy = match trial.find(at * 32, len * 32) {
-                    Find::Nothing => trial.insert(at * 32, len * 32, 8, None),
+                    Find::Nothing => trial.insert(at * 32, len * 32, 8),
                     Find::Part => trial.widen(at * 32, len * 32, 8),
                     Find::Copy(_) => None,
                 };
