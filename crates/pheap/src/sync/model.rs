@@ -35,7 +35,7 @@ impl<T> Mutex<T> {
     }
 
     /// Not for models: loom lets a thread that tries wait for one that has the lock.
-    pub(crate) fn try_lock_for(&self, _: std::time::Duration) -> Option<MutexGuard<'_, T>> {
+    pub(crate) fn try_lock_for(&self, _: Duration) -> Option<MutexGuard<'_, T>> {
         Some(MutexGuard { mutex: self, guard: Some(self.0.try_lock().ok()?) })
     }
 
