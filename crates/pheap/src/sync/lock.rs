@@ -150,14 +150,20 @@ impl RawRwLock {
     #[inline(always)]
     #[track_caller]
     pub(crate) fn lock(&self, want: Want) {
-        let attempt = || self.try_once(want).then_some(());
-        self.watch.take(want, attempt, || {
-            let is_free = self.word.compare_exchange(0, want.adds(), Acquire, Relaxed).is_ok();
-            if !is_free {
-                self.lock_slowly(want);
-            }
-            Some(())
-        });
+        self.watch.take(
+            want,
+            || self.try_once(want).then_some(()),
+            || {
+                let is_taken = match want {
+                    Want::Exclusive => self.word.compare_exchange(0, EXCLUSIVE, Acquire, Relaxed).is_ok(),
+                    Want::Shared | Want::Nested => self.try_once(want),
+                };
+                if !is_taken {
+                    self.lock_slowly(want);
+                }
+                Some(())
+            },
+        );
     }
 
     #[cold]
