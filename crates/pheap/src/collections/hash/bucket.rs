@@ -69,6 +69,9 @@ pub(super) fn hash_of<'r, K: HashKey<'r>>(secret: [u64; 2], query: &K::Query) ->
 /// A slot of a bucket.
 pub(super) type At<'r, K, V> = (P<'r, Bucket<'r, K, V>>, usize);
 
+/// An entry, and where it is.
+type Found<'v, 'r, K, V> = (At<'r, K, V>, &'v Pair<K, V>);
+
 /// What becomes of a bucket that is divided.
 pub(super) enum Halves<'r, K, V> {
     /// All entries are in the first half,
@@ -115,6 +118,16 @@ impl<'v, 'r, K: Persist, V: Persist> Iterator for Entries<'v, 'r, K, V> {
         self.occupied &= self.occupied - 1;
         // SAFETY: a slot with an entry: the premise of `new`.
         Some((slot, unsafe { buffer::read(self.view, self.slots.add(slot)).value() }))
+    }
+
+    #[inline(always)]
+    fn fold<B, F: FnMut(B, Self::Item) -> B>(self, init: B, mut f: F) -> B {
+        let mut all = init;
+        for slot in bits(self.occupied) {
+            // SAFETY: as above.
+            all = f(all, (slot, unsafe { buffer::read(self.view, self.slots.add(slot)).value() }));
+        }
+        all
     }
 }
 
@@ -344,7 +357,7 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, Bucket<'r, K, V>> {
         view: &'v View<'r>,
         hash: u64,
         query: &K::Query,
-    ) -> Result<(At<'r, K, V>, &'v Pair<K, V>), Option<At<'r, K, V>>> {
+    ) -> Result<Found<'v, 'r, K, V>, Option<At<'r, K, V>>> {
         let first = self.head(view);
         let (mut bucket, mut head) = (self, first);
         loop {

@@ -48,7 +48,9 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
                 let key = key.borrow();
                 match self.find(tx, key, hash) {
                     Ok(found) => *found.place.into_mut() = value,
-                    Err((tx, absence)) => drop(self.add(tx, absence, key, value)?),
+                    Err((tx, absence)) => {
+                        self.add(tx, absence, key, value)?;
+                    }
                 }
             }
         }

@@ -2,7 +2,7 @@
 
 use super::bucket::{Bucket, Entries, Pair};
 use super::buckets::Buckets;
-use super::map::Home;
+use super::map::{Found, Home};
 use super::{HashKey, PHashMap};
 use crate::api::view::View;
 use crate::collections::common::{copied, iterators};
@@ -59,7 +59,7 @@ impl<'v, 'r, K: Persist, V: Persist> Cursor<'v, 'r, K, V> {
 
     /// The next entry, and where it is.
     #[inline]
-    pub(super) fn next_home(&mut self) -> Option<(Home<'r, K, V>, &'v Pair<K, V>)> {
+    pub(super) fn next_home(&mut self) -> Option<Found<'v, 'r, K, V>> {
         loop {
             if let Some((slot, pair)) = self.entries.next() {
                 let home = match self.bucket {
@@ -99,9 +99,7 @@ impl<'v, 'r, K: Persist, V: Persist> Iterator for Cursor<'v, 'r, K, V> {
         let Cursor { mut entries, mut buckets, .. } = self;
         let (view, mut all) = (entries.view, init);
         loop {
-            for (_, pair) in entries {
-                all = f(all, (view, pair));
-            }
+            all = entries.fold(all, |all, (_, pair)| f(all, (view, pair)));
             let Some([bucket, _]) = buckets.next(view) else { return all };
             entries = bucket.entries(view);
         }

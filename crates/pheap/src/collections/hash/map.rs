@@ -19,6 +19,9 @@ use crate::ptr::{P, value_of};
 /// So many entries are kept one behind the other.
 pub(super) const FEW: usize = 8;
 
+/// The slots of few entries.
+type Few<'r, K, V> = P<'r, [Slot<Pair<K, V>>]>;
+
 /// A hash map: `HashMap` for a heap.
 ///
 /// It is read through a reference, and mutated through its pointer. Keys are passed in their borrowed form: a `&str` for `P<str>`.
@@ -72,7 +75,7 @@ pub(super) const FEW: usize = 8;
 pub struct PHashMap<'r, K, V> {
     len: u64,
     /// The entries one behind the other, while they are few.
-    few: Option<P<'r, [Slot<Pair<K, V>>]>>,
+    few: Option<Few<'r, K, V>>,
     /// What leads to them when they are more.
     root: Option<P<'r, Root<'r, K, V>>>,
 }
@@ -86,6 +89,9 @@ pub(super) enum Home<'r, K, V> {
     /// In a bucket, which is the first of its chain or another.
     Bucket { at: At<'r, K, V>, first: P<'r, Bucket<'r, K, V>> },
 }
+
+/// An entry, and where it is.
+pub(super) type Found<'v, 'r, K, V> = (Home<'r, K, V>, &'v Pair<K, V>);
 
 /// What there is instead of an entry.
 pub(super) enum Absence<'r, K, V> {
@@ -131,7 +137,7 @@ impl<'r, K: HashKey<'r>, V: Persist> PHashMap<'r, K, V> {
         view: &'v View<'r>,
         query: &K::Query,
         hash: Option<u64>,
-    ) -> Result<(Home<'r, K, V>, &'v Pair<K, V>), Absence<'r, K, V>> {
+    ) -> Result<Found<'v, 'r, K, V>, Absence<'r, K, V>> {
         let Some(root) = self.root else {
             let found = self.few(view).find(|(_, pair)| *pair.key.query(view) == *query);
             return found.map(|(i, pair)| (Home::Few(i), pair)).ok_or(Absence::Few);
