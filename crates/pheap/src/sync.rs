@@ -9,8 +9,6 @@
 //!
 //! Knows threads. Must not know what they do.
 
-#![allow(unsafe_code)]
-
 pub(crate) mod bias;
 #[cfg(not(all(test, pheap_loom)))]
 mod condvar;
@@ -53,8 +51,7 @@ pub(crate) fn look_at<T, R>(mutex: &Mutex<T>, forked: bool, f: impl FnOnce(&T) -
         return Some(f(&mutex.lock()));
     }
     #[cfg(not(all(test, pheap_loom)))]
-    // SAFETY: in a forked child nobody locks it, and nobody had when the child was made, as was just seen.
-    return (!mutex.is_locked()).then(|| f(unsafe { &*mutex.data_ptr() }));
+    return mutex::look_at_unlocked(mutex, f);
     #[cfg(all(test, pheap_loom))]
     None
 }

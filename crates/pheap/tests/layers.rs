@@ -68,7 +68,6 @@ const UNSAFE: &[&str] = &[
     "store/words.rs",
     "sync/fence.rs",
     "sync/mutex.rs",
-    "sync.rs",
     "txn/context.rs",
     "txn/log.rs",
     "txn/paths.rs",

@@ -11,6 +11,12 @@ pub(crate) type Mutex<T> = lock_api::Mutex<RawMutex, T>;
 pub(crate) type MutexGuard<'a, T> = lock_api::MutexGuard<'a, RawMutex, T>;
 pub(crate) type RwLock<T> = lock_api::RwLock<RawRwLock, T>;
 
+/// Shows `f` what a mutex guards, in a forked child, where nobody locks it; if nobody had locked it when the child was made.
+pub(super) fn look_at_unlocked<T, R>(mutex: &Mutex<T>, f: impl FnOnce(&T) -> R) -> Option<R> {
+    // SAFETY: in a forked child nobody locks it, and nobody had when the child was made, as was just seen.
+    (!mutex.is_locked()).then(|| f(unsafe { &*mutex.data_ptr() }))
+}
+
 /// The half of the lock that nobody shares.
 pub(crate) struct RawMutex(RawRwLock);
 
