@@ -63,7 +63,6 @@ const UNSAFE: &[&str] = &[
     "ptr.rs",
     "region/lock.rs",
     "region/mod.rs",
-    "store/relocate.rs",
     "store/words.rs",
     "sync/fence.rs",
     "sync/mutex.rs",
