@@ -13,8 +13,6 @@
 //!
 //! Knows words and sectors. Must not know what they mean.
 
-#![allow(unsafe_code)]
-
 pub mod disk;
 mod source;
 
@@ -426,33 +424,25 @@ mod tests {
     /// A simulated medium and the memory that it is mapped to.
     struct Mapped {
         sim: Sim,
-        words: Box<[Line]>,
+        place: Place,
     }
-
-    #[derive(Clone, Copy)]
-    #[repr(align(64))]
-    struct Line([u64; LINE_WORDS]);
 
     impl Mapped {
         fn new(lines: usize) -> Mapped {
-            let mut words = vec![Line([0; LINE_WORDS]); lines].into_boxed_slice();
-            let sim = Sim::new(Vec::new());
-            // SAFETY: the box stays where it is, lives as long as the simulator, and is one thread's.
-            sim.mapped(unsafe { Place::new(words.as_mut_ptr().cast(), (lines * LINE) as u64) });
-            Mapped { sim, words }
+            let (sim, place) = (Sim::new(Vec::new()), Place::leaked(lines));
+            sim.mapped(place);
+            Mapped { sim, place }
         }
 
-        fn word(&mut self, word: usize) -> *mut u8 {
-            (&raw mut self.words[word / LINE_WORDS].0[word % LINE_WORDS]).cast()
+        fn word(&self, word: usize) -> *mut u8 {
+            (&raw const self.place.words()[word]).cast_mut().cast()
         }
 
-        fn store(&mut self, word: usize, value: u64) {
-            let at = self.word(word);
-            // SAFETY: a word of the mapped memory.
-            self.sim.store(at, 8, &mut || unsafe { at.cast::<u64>().write(value) });
+        fn store(&self, word: usize, value: u64) {
+            self.sim.store(self.word(word), 8, &mut || self.place.write(word, value));
         }
 
-        fn flush(&mut self, word: usize) {
+        fn flush(&self, word: usize) {
             let at = self.word(word);
             self.sim.flush(at, 8);
         }
@@ -465,7 +455,7 @@ mod tests {
 
     #[test]
     fn what_is_not_flushed_stays_pending() {
-        let mut mapped = Mapped::new(2);
+        let mapped = Mapped::new(2);
         mapped.store(0, 5);
         mapped.store(8, 6);
         mapped.flush(0);
@@ -477,7 +467,7 @@ mod tests {
 
     #[test]
     fn a_flush_takes_what_the_line_holds_then() {
-        let mut mapped = Mapped::new(1);
+        let mapped = Mapped::new(1);
         mapped.store(0, 1);
         mapped.store(0, 2);
         mapped.flush(0);
@@ -494,25 +484,25 @@ mod tests {
 
     #[test]
     fn stores_that_nobody_announced_are_violations() {
-        let mut mapped = Mapped::new(2);
+        let mapped = Mapped::new(2);
         let expected = mapped.word(3);
         mapped.sim.expect_stores(expected, 8);
-        mapped.words[0].0[3] = 7;
+        mapped.place.write(3, 7);
         assert_eq!(mapped.point().pending, [(3, 7)]);
         assert_eq!(mapped.sim.violations(), [""; 0]);
-        mapped.words[1].0[0] = 8;
+        mapped.place.write(8, 8);
         mapped.point();
         assert_eq!(mapped.sim.violations().len(), 1);
         mapped.sim.no_more_stores();
-        mapped.words[0].0[3] = 9;
+        mapped.place.write(3, 9);
         mapped.point();
         assert_eq!(mapped.sim.violations().len(), 2);
     }
 
     #[test]
     fn a_store_before_its_announcement_is_a_violation() {
-        let mut mapped = Mapped::new(1);
-        mapped.words[0].0[3] = 7;
+        let mapped = Mapped::new(1);
+        mapped.place.write(3, 7);
         let late = mapped.word(3);
         mapped.sim.expect_stores(late, 8);
         assert_eq!(mapped.sim.violations().len(), 1);
@@ -520,16 +510,14 @@ mod tests {
 
     #[test]
     fn what_an_interrupted_growth_left_comes_back() {
-        let mut words = vec![0u64; 24];
+        let place = Place::leaked(3);
         let sim = Sim::new((1..=24).collect());
         sim.truncate(8);
-        // SAFETY: the vector stays where it is, lives as long as the simulator, and is one thread's.
-        let place = |words: &mut Vec<u64>, len| unsafe { Place::new(words.as_mut_ptr().cast(), len) };
-        sim.mapped(place(&mut words, 64));
+        sim.mapped(place.up_to(64));
         assert_eq!(sim.durable().len(), 24);
-        sim.mapped(place(&mut words, 128));
-        assert_eq!(words[8..16], [9, 10, 11, 12, 13, 14, 15, 16]);
-        assert_eq!(words[16], 0);
+        sim.mapped(place.up_to(128));
+        assert_eq!(place.words()[8..16], [9, 10, 11, 12, 13, 14, 15, 16]);
+        assert_eq!(place.words()[16], 0);
 
         let created = Sim::new(vec![0, 3]);
         created.truncate(0);

@@ -159,6 +159,24 @@ pub(crate) fn prefetch(addr: *const u8) {
     let _ = addr;
 }
 
+/// Which of these words are equal to `word` in the bits of `mask`, of which it has no others: a bit for each.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub(crate) fn equal_words(words: &[u16; 24], last: [u16; 4], mask: u16, word: u16) -> u32 {
+    use std::arch::x86_64::*;
+    // SAFETY: SSE2 is part of x86-64; each load is of 8 of the words.
+    unsafe {
+        let (mask, word) = (_mm_set1_epi16(mask as i16), _mm_set1_epi16(word as i16));
+        let equal = |words: __m128i| _mm_cmpeq_epi16(_mm_and_si128(words, mask), word);
+        let eight = |from: usize| equal(_mm_loadu_si128(words[from..from + 8].as_ptr().cast()));
+        let [a, b, c, d] = last.map(u64::from);
+        // One load, too.
+        let last = _mm_cvtsi64_si128((a | b << 16 | c << 32 | d << 48) as i64);
+        let (first, second) = (_mm_packs_epi16(eight(0), eight(8)), _mm_packs_epi16(eight(16), equal(last)));
+        _mm_movemask_epi8(first) as u32 | (_mm_movemask_epi8(second) as u32) << 16
+    }
+}
+
 /// Tells the compiler that bytes may have been written by someone else, with some definite values: those at `addr`, and all whose address was exposed.
 ///
 /// Padding bytes of a value have no definite value in Rust's model, yet checksums and comparisons look at every byte. An opaque

@@ -10,6 +10,8 @@ use std::{io, slice};
 use super::fork;
 use super::own_file::{self, Listed};
 use crate::error::{Error, Result};
+#[cfg(test)]
+use crate::units::{LINE, LINE_WORDS};
 
 /// A contiguous range of addresses that is nobody else's until this is dropped. Nothing can be accessed at first.
 #[derive(Debug)]
@@ -151,6 +153,22 @@ impl Place {
     /// that has returned is used.
     pub(crate) unsafe fn new(start: *mut u8, len: u64) -> Place {
         Place { start: start.expose_provenance(), words: len as usize / 8 }
+    }
+
+    /// Lines of zeros, which are never freed.
+    #[cfg(test)]
+    pub(crate) fn leaked(lines: usize) -> Place {
+        let words = Box::leak(vec![0u64; lines * LINE_WORDS + LINE_WORDS].into_boxed_slice());
+        let first = words.as_ptr().align_offset(LINE);
+        // SAFETY: this is all that there is of the memory, which is there for ever.
+        unsafe { Place::new(words[first..].as_mut_ptr().cast(), (lines * LINE) as u64) }
+    }
+
+    /// The first bytes of it.
+    #[cfg(test)]
+    pub(crate) fn up_to(self, len: u64) -> Place {
+        assert!(len as usize / 8 <= self.words);
+        Place { words: len as usize / 8, ..self }
     }
 
     pub(crate) fn start(&self) -> usize {

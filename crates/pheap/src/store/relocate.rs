@@ -12,8 +12,6 @@
 //! After a crash on the way the next opening does what is left, at whatever base it is mapped. Pointers outside of all listed ranges are
 //! left alone.
 
-#![allow(unsafe_code)]
-
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,7 +23,7 @@ use super::types::TypeTable;
 use super::words::Words;
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
-use crate::layout::{PointerMap, Words as ObjectWords};
+use crate::layout::PointerMap;
 use crate::media::{Media, Medium};
 use crate::os::cores;
 use crate::os::mapping::{Backing, Mapping};
@@ -84,11 +82,8 @@ pub(crate) fn rebase(header: &mut Header, base: u64) -> bool {
 
 /// Rewrites the pointers in `pieces`, and makes the current base the only one.
 ///
-/// # Safety
-/// 1. The heap with this header is mapped, and the pieces are of its spans.
-/// 2. Nobody else has it.
-/// 3. Its logs are empty, and it has no other pointers.
-pub(crate) unsafe fn relocate(
+/// Nobody else has the heap. Its logs are empty, and it has no other pointers.
+pub(crate) fn relocate(
     mapping: &Mapping,
     heap: Words<'_>,
     medium: &Medium,
@@ -101,8 +96,7 @@ pub(crate) unsafe fn relocate(
         header.bases.truncate(1);
         header.write(media, heap);
     }
-    // SAFETY: the heap is mapped and nobody else has it (premises 1 and 2).
-    unsafe { swizzle(mapping, medium, &all, pieces) };
+    swizzle(mapping, heap, medium, &all, pieces);
     // In `Process` durability, a heap that was open when the power failed is not opened again, so what the disk has then is of no interest.
     if !matches!(medium, Medium::Process) {
         // SURVIVES unreached: only a real file that is mapped without `MAP_SYNC` has anything to sync here; see the fence of `swizzle`.
@@ -125,10 +119,7 @@ pub(crate) fn pieces<'a>(spans: impl Iterator<Item = &'a Span>, types: &mut Type
 
 /// Rewrites all pointers in `pieces` that are relative to another base than the current one. Durable on return, but for a file that is
 /// not mapped with `MAP_SYNC`.
-///
-/// # Safety
-/// Premises 1 and 2 of [`relocate`].
-unsafe fn swizzle(mapping: &Mapping, medium: &Medium, header: &Header, pieces: &[Piece]) {
+fn swizzle(mapping: &Mapping, heap: Words<'_>, medium: &Medium, header: &Header, pieces: &[Piece]) {
     let bytes: usize = pieces.iter().map(Piece::bytes).sum();
     // What the simulator sees must be the same in each run.
     let most = if mapping.is_simulated() { 1 } else { cores().min(MAX_THREADS) };
@@ -136,10 +127,10 @@ unsafe fn swizzle(mapping: &Mapping, medium: &Medium, header: &Header, pieces: &
     let next = AtomicUsize::new(0);
     let work = || {
         let media = Media::new(medium.clone());
-        let mut swizzler = Swizzler::new(&media, header);
+        let mut swizzler = Swizzler::new(&media, heap, header);
         while let Some(piece) = pieces.get(next.fetch_add(1, Ordering::Relaxed)) {
-            // SAFETY: a part of a span, which is mapped; nobody else has the heap, and no other thread of this function the same piece.
-            unsafe { piece.swizzle(mapping, &mut swizzler) };
+            mapping.populate_again(piece.first + piece.window.start as u64, piece.bytes() as u64);
+            piece.swizzle(&mut swizzler);
         }
         // Each thread for itself: a fence waits for the flushes of its own processor only.
         swizzler.flush();
@@ -192,22 +183,16 @@ impl Piece {
         self.slots * self.window.len()
     }
 
-    /// # Safety
-    /// The heap is mapped, and nobody else accesses the piece.
-    unsafe fn swizzle(&self, mapping: &Mapping, swizzler: &mut Swizzler<'_>) {
-        mapping.populate_again(self.first + self.window.start as u64, self.bytes() as u64);
-        let first = mapping.base().wrapping_add(self.first as usize);
-        // SAFETY: slots of a span, which is mapped, and which nobody else accesses: the caller's premises.
-        let objects = unsafe { ObjectWords::new(first.cast(), self.slots * (self.slot / 8)) };
-        // SAFETY: one of these words, which nobody else accesses.
-        let rewrite = |word: *mut u64| unsafe { swizzler.rewrite(word) };
-        self.pointers.visit_slots(objects, self.slot, self.window.clone(), rewrite);
+    fn swizzle(&self, swizzler: &mut Swizzler<'_>) {
+        let objects = swizzler.heap.objects(self.first, self.slots * (self.slot / 8));
+        self.pointers.visit_slots(objects, self.slot, self.window.clone(), |word| swizzler.rewrite(word));
     }
 }
 
 /// Rewrites pointers.
 struct Swizzler<'a> {
     media: &'a Media,
+    heap: Words<'a>,
     /// The bits of an address that say which base it is relative to.
     mask: u64,
     current: u64,
@@ -217,22 +202,20 @@ struct Swizzler<'a> {
 }
 
 impl Swizzler<'_> {
-    fn new<'a>(media: &'a Media, header: &'a Header) -> Swizzler<'a> {
+    fn new<'a>(media: &'a Media, heap: Words<'a>, header: &'a Header) -> Swizzler<'a> {
         let (&current, others) = header.bases.split_first().expect("a heap has a base");
-        Swizzler { media, mask: !(header.reserved - 1), current, others, line: 0 }
+        Swizzler { media, heap, mask: !(header.reserved - 1), current, others, line: 0 }
     }
 
-    /// # Safety
-    /// A word of the heap is there that nobody else accesses.
+    /// Rewrites the word at an address.
     #[inline(always)]
-    unsafe fn rewrite(&mut self, word: *mut u64) {
-        // SAFETY: a word of the heap, which nobody else accesses: the caller's premise.
-        let value = unsafe { word.read() };
+    fn rewrite(&mut self, word: *mut u64) {
+        let at = (word.addr() - self.heap.addr(0).addr()) as u64;
+        let value = self.heap.get(at);
         if !self.others.contains(&(value & self.mask)) {
             return;
         }
-        // SAFETY: a word of the heap, aligned, which nobody else accesses: the caller's premise.
-        unsafe { self.media.store_words(word, &[value & !self.mask | self.current]) };
+        self.heap.store(self.media, at, &[value & !self.mask | self.current]);
         if self.media.needs_flush() && self.line != word.addr() & !(LINE - 1) {
             self.flush();
             self.line = word.addr() & !(LINE - 1);

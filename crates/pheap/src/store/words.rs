@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Store;
 use crate::error::Result;
+use crate::layout::Words as ObjectWords;
 use crate::media::Media;
 #[cfg(test)]
 use crate::os::mapping::Mapping;
@@ -96,6 +97,17 @@ impl<'a> Words<'a> {
         assert!(inside && at.is_multiple_of(8), "there are no {words} words at byte {at}");
         // SAFETY: within the view, as was just checked, and so mapped for `'a` (premise 1 of `new`) and accessed by atomics only (premise 2).
         unsafe { std::slice::from_raw_parts(self.addr(at).cast(), words) }
+    }
+
+    /// So many words, of objects.
+    ///
+    /// # Panics
+    /// If they are not all there.
+    pub(super) fn objects(self, at: u64, words: usize) -> ObjectWords<'a> {
+        let words = self.slice(at, words);
+        // SAFETY: they are mapped for `'a` (premise 1 of `new`), and definite, as is what comes from a file. They are no metadata, so nobody else has the heap, or nobody writes to it
+        // (premise 2).
+        unsafe { ObjectWords::new(words.as_ptr().cast(), words.len()) }
     }
 
     /// A word.

@@ -1,11 +1,9 @@
 //! The entry of a key, existing or vacant.
 
-#![allow(unsafe_code)]
-
-use super::find::{Absence, Home};
+use super::bucket::Place;
+use super::map::{Absence, Occupied};
 use super::{HashKey, PHashMap};
 use crate::api::tx::Txn;
-use crate::collections::buffer;
 use crate::collections::common::entries;
 use crate::error::Result;
 use crate::layout::Persist;
@@ -21,10 +19,8 @@ pub enum Entry<'t, 'q, 'r, K: HashKey<'r>, V> {
 
 /// An existing entry.
 pub struct OccupiedEntry<'t, 'q, 'r, K: HashKey<'r>, V> {
-    map: P<'r, PHashMap<'r, K, V>>,
-    tx: &'t mut Txn<'r>,
+    found: Occupied<'t, 'r, K, V>,
     key: &'q K::Query,
-    home: Home<'r, K, V>,
 }
 
 /// A vacant entry.
@@ -38,9 +34,9 @@ pub struct VacantEntry<'t, 'q, 'r, K: HashKey<'r>, V> {
 impl<'t, 'q, 'r, K: HashKey<'r>, V: Persist<At<'r> = V>> Entry<'t, 'q, 'r, K, V> {
     #[inline]
     pub(super) fn new(map: P<'r, PHashMap<'r, K, V>>, tx: &'t mut Txn<'r>, key: &'q K::Query) -> Self {
-        match tx[map].find(tx, key) {
-            Ok(home) => Entry::Occupied(OccupiedEntry { map, tx, key, home }),
-            Err(absence) => Entry::Vacant(VacantEntry { map, tx, key, absence }),
+        match map.find(tx, key, None) {
+            Ok(found) => Entry::Occupied(OccupiedEntry { found, key }),
+            Err((tx, absence)) => Entry::Vacant(VacantEntry { map, tx, key, absence }),
         }
     }
 }
@@ -56,21 +52,19 @@ impl<'t, 'r, K: HashKey<'r>, V: Persist<At<'r> = V>> OccupiedEntry<'t, '_, 'r, K
     /// The value.
     #[inline]
     pub fn get(&self) -> &V {
-        let slot = self.tx[self.map].slot_of(&self.home);
-        // SAFETY: a slot with an entry.
-        unsafe { &buffer::read(self.tx, slot).value().value }
+        self.found.place.value()
     }
 
     /// The value, to write.
     #[inline]
     pub fn get_mut(&mut self) -> &mut V {
-        self.map.value_mut(self.tx, &self.home)
+        self.found.place.value_mut()
     }
 
     /// The value, to write as long as the transaction is borrowed.
     #[inline]
     pub fn into_mut(self) -> &'t mut V {
-        self.map.value_mut(self.tx, &self.home)
+        self.found.place.into_mut()
     }
 
     /// Sets the value, and returns the old one.
@@ -82,7 +76,7 @@ impl<'t, 'r, K: HashKey<'r>, V: Persist<At<'r> = V>> OccupiedEntry<'t, '_, 'r, K
     /// Removes the entry, and returns its value.
     #[inline]
     pub fn remove(self) -> V {
-        self.map.take(self.tx, &self.home)
+        self.found.take()
     }
 }
 
@@ -98,8 +92,6 @@ impl<'t, 'r, K: HashKey<'r>, V: Persist<At<'r> = V>> VacantEntry<'t, '_, 'r, K, 
     /// As for [`insert`](P::insert).
     #[inline]
     pub fn insert(self, value: V) -> Result<&'t mut V> {
-        let slot = self.map.add(self.tx, self.absence, self.key, value)?;
-        // SAFETY: a slot with an entry.
-        Ok(unsafe { &mut buffer::write(self.tx, slot).value_mut().value })
+        self.map.add(self.tx, self.absence, self.key, value).map(Place::into_mut)
     }
 }

@@ -1,7 +1,5 @@
 //! The tags of a bucket: 16 bits of the hash of each entry, all compared at once.
 
-#![allow(unsafe_code)]
-
 use crate::Persist;
 
 /// Entries of a bucket. Its tags, depth and pointer fill a cache line.
@@ -69,27 +67,12 @@ impl Tags {
     #[inline(always)]
     fn equal(&self, fixed: u16) -> u32 {
         #[cfg(target_arch = "x86_64")]
-        return self.equal_sse2(fixed);
+        return {
+            let ([first @ .., a, b, c], depth) = (&self.tags, self.depth);
+            crate::os::cpu::equal_words(first, [*a, *b, *c, depth], FIXED, fixed) & ALL
+        };
         #[cfg(not(target_arch = "x86_64"))]
         return self.equal_portable(fixed);
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    #[inline(always)]
-    fn equal_sse2(&self, fixed: u16) -> u32 {
-        use std::arch::x86_64::*;
-        // SAFETY: SSE2 is part of x86-64; the loads are of 3 times 16 bytes and then 8, which are those of the tags and the depth.
-        unsafe {
-            const { assert!(size_of::<Tags>() == 3 * 16 + 8) };
-            let mask = _mm_set1_epi16(FIXED as i16);
-            let fixed = _mm_set1_epi16(fixed as i16);
-            let equal = |tags: __m128i| _mm_cmpeq_epi16(_mm_and_si128(tags, mask), fixed);
-            let at = std::ptr::from_ref(self).cast::<__m128i>();
-            let first = _mm_packs_epi16(equal(_mm_loadu_si128(at)), equal(_mm_loadu_si128(at.add(1))));
-            let second =
-                _mm_packs_epi16(equal(_mm_loadu_si128(at.add(2))), equal(_mm_loadl_epi64(at.add(3))));
-            (_mm_movemask_epi8(first) as u32 | (_mm_movemask_epi8(second) as u32) << 16) & ALL
-        }
     }
 
     /// Four tags in a word.

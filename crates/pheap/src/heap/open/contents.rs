@@ -238,8 +238,7 @@ impl Contents {
             let owners: HashSet<u32> = regions.iter().map(|(identity, _)| identity.id).collect();
             let owned = spans.iter().filter(|span| owners.contains(&span.entry.region));
             let pieces = relocate::pieces(owned, types);
-            // SAFETY: nobody else has the heap until it is open; its logs are empty, and the spans are those of its regions.
-            unsafe { relocate::relocate(mapping, heap, &medium, &media, header, &pieces)? };
+            relocate::relocate(mapping, heap, &medium, &media, header, &pieces)?;
         }
         Ok(Recovered { contents: self, medium, media, pages })
     }
