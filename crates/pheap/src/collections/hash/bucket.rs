@@ -84,7 +84,7 @@ pub(super) enum Halves<'r, K, V> {
 
 /// Some entries of a bucket, or few, with the numbers of their slots. While the view is borrowed nobody changes them.
 pub(super) struct Entries<'v, 'r, K, V> {
-    pub(super) view: &'v View<'r>,
+    view: &'v View<'r>,
     slots: *mut Slot<Pair<K, V>>,
     occupied: u32,
     entries: PhantomData<&'v Pair<K, V>>,
@@ -98,6 +98,11 @@ impl<'v, 'r, K: Persist, V: Persist> Entries<'v, 'r, K, V> {
     #[inline(always)]
     pub(super) unsafe fn new(view: &'v View<'r>, slots: *mut Slot<Pair<K, V>>, occupied: u32) -> Self {
         Entries { view, slots, occupied, entries: PhantomData }
+    }
+
+    #[inline(always)]
+    pub(super) fn view(&self) -> &'v View<'r> {
+        self.view
     }
 
     #[inline(always)]
@@ -287,23 +292,22 @@ impl<'r, K: Persist, V: Persist> P<'r, Bucket<'r, K, V>> {
         self.head_mut(tx).tags.set(slot, hash);
     }
 
-    /// Moves an entry out, and says whether there are others. What `map` leads to will be written as well.
+    /// Moves an entry out. What `map` leads to will be written as well.
     #[inline(always)]
-    pub(super) fn take<M: Persist>(self, tx: &mut Txn<'r>, slot: usize, map: P<'r, M>) -> (Pair<K, V>, bool) {
+    pub(super) fn take<M: Persist>(self, tx: &mut Txn<'r>, slot: usize, map: P<'r, M>) -> Pair<K, V> {
         let (at, head) = (self.slot_ptr(slot), self.head_ptr());
         // SAFETY: parts of live objects. There is an entry, as is seen, and it is not read there again, for the tag says so.
         unsafe {
             let vacated = if <Pair<K, V>>::POINTERS { buffer::range(at) } else { (at.cast(), 0) };
             buffer::announce(tx, &[vacated, buffer::range(head), buffer::range(value_of(map))]);
             let tags = &mut buffer::write(tx, head).tags;
-            assert!(tags.occupied() >> slot & 1 == 1, "there is no entry");
-            tags.clear(1 << slot);
-            let others = tags.occupied() != 0;
+            assert!(tags.has(slot), "there is no entry");
+            tags.clear(slot);
             let pair = buffer::read(tx, at).take();
             if <Pair<K, V>>::POINTERS {
                 buffer::write(tx, at).vacate();
             }
-            (pair, others)
+            pair
         }
     }
 

@@ -51,7 +51,7 @@ impl<'v, 'r, K: Persist, V: Persist> Cursor<'v, 'r, K, V> {
     /// Goes on to the next bucket.
     #[inline]
     fn next_bucket(&mut self) -> Option<()> {
-        let view = self.entries.view;
+        let view = self.entries.view();
         self.bucket = Some(self.buckets.next(view)?);
         self.entries = self.bucket?[0].entries(view);
         Some(())
@@ -82,7 +82,7 @@ impl<'v, 'r, K: Persist, V: Persist> Iterator for Cursor<'v, 'r, K, V> {
         loop {
             if let Some((_, pair)) = self.entries.next() {
                 self.remaining -= 1;
-                return Some((self.entries.view, pair));
+                return Some((self.entries.view(), pair));
             }
             self.next_bucket()?;
         }
@@ -97,7 +97,7 @@ impl<'v, 'r, K: Persist, V: Persist> Iterator for Cursor<'v, 'r, K, V> {
     #[inline]
     fn fold<B, F: FnMut(B, Self::Item) -> B>(self, init: B, mut f: F) -> B {
         let Cursor { mut entries, mut buckets, .. } = self;
-        let (view, mut all) = (entries.view, init);
+        let (view, mut all) = (entries.view(), init);
         loop {
             all = entries.fold(all, |all, (_, pair)| f(all, (view, pair)));
             let Some([bucket, _]) = buckets.next(view) else { return all };

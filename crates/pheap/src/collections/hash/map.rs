@@ -255,9 +255,9 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
         let Pair { key, value } = match home {
             Home::Few(index) => self.take_from_few(tx, index),
             Home::Bucket { at: (bucket, slot), first } => {
-                let (pair, others) = bucket.take(tx, slot, self);
+                let pair = bucket.take(tx, slot, self);
                 tx[self].len -= 1;
-                if !others && bucket != first {
+                if bucket != first && bucket.tags(tx).occupied() == 0 {
                     first.drop_empty(tx);
                 }
                 pair

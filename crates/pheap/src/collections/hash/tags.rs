@@ -119,12 +119,16 @@ impl Tags {
         self.tags[slot] = fixed(hash) | window << (16 - WINDOW);
     }
 
-    /// Notes that slots have no entry.
+    /// Notes that a slot has no entry.
     #[inline(always)]
-    pub(super) fn clear(&mut self, slots: u32) {
-        for slot in bits(slots) {
-            self.tags[slot] = 0;
-        }
+    pub(super) fn clear(&mut self, slot: usize) {
+        self.tags[slot] = 0;
+    }
+
+    /// Whether a slot has an entry.
+    #[inline(always)]
+    pub(super) fn has(&self, slot: usize) -> bool {
+        self.tags[slot] != 0
     }
 
     /// The entries that go to the second half when the bucket is divided by the next bit of the hash.
@@ -186,7 +190,7 @@ mod tests {
                 hashes[slot] = Some(hash);
                 if random(&mut state) & 3 == 0 {
                     let slot = random(&mut state) as usize % SLOTS;
-                    tags.clear(1 << slot);
+                    tags.clear(slot);
                     hashes[slot] = None;
                 }
                 let like = |test: &dyn Fn(Option<u64>) -> bool| {
