@@ -1,7 +1,6 @@
 //! Writing.
 
 #![allow(unsafe_code)]
-#![deny(clippy::multiple_unsafe_ops_per_block)]
 
 use std::ops::{Deref, Index, IndexMut, RangeBounds};
 use std::ptr::NonNull;

@@ -1,7 +1,6 @@
 //! Reading.
 
 #![allow(unsafe_code)]
-#![deny(clippy::multiple_unsafe_ops_per_block)]
 
 use std::marker::PhantomData;
 use std::ops::{Deref, Index};

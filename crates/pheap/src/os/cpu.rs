@@ -45,6 +45,7 @@ mod imp {
         }
 
         #[inline(always)]
+        #[expect(clippy::multiple_unsafe_ops_per_block, reason = "one of them is executed")]
         pub(crate) fn flush(self, addr: *const u8, len: usize) {
             for line in lines(addr.addr(), len) {
                 // SAFETY: these instructions change no memory as a program sees it; `detect` found the one used here.
@@ -67,6 +68,10 @@ mod imp {
     }
 
     #[inline(always)]
+    #[expect(
+        clippy::multiple_unsafe_ops_per_block,
+        reason = "one instruction, and what keeps it in its place"
+    )]
     pub(crate) fn fence() {
         // SAFETY: `sfence` has no operands; every x86-64 processor has it. The empty block keeps the compiler from moving plain
         // stores across.
@@ -107,7 +112,7 @@ mod imp {
                     "movntps [{dst} + 32], {c}",
                     "movntps [{dst} + 48], {d}",
                     src = in(reg) line.as_ptr(),
-                    dst = in(reg) dst.add(i * LINE_WORDS),
+                    dst = in(reg) dst.wrapping_add(i * LINE_WORDS),
                     a = out(xmm_reg) _,
                     b = out(xmm_reg) _,
                     c = out(xmm_reg) _,
