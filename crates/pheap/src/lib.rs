@@ -1,8 +1,10 @@
 #![doc = include_str!("tour.md")]
 #![deny(unsafe_code)]
+#![deny(clippy::multiple_unsafe_ops_per_block)]
 
 mod alloc;
 mod api;
+#[allow(clippy::multiple_unsafe_ops_per_block)] // not yet
 pub mod collections;
 mod error;
 #[cfg(feature = "serde")]

@@ -1,7 +1,6 @@
 //! The impls that `#[derive(Persist)]` expands to.
 
 #![allow(unsafe_code)]
-#![deny(clippy::multiple_unsafe_ops_per_block)]
 
 use super::Slot;
 

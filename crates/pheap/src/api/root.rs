@@ -4,7 +4,6 @@
 //! Here a lock and the number of a type become a [`Txn`] and a [`P`] with a brand of their own. No other file of this room does that.
 
 #![allow(unsafe_code)]
-#![deny(clippy::multiple_unsafe_ops_per_block)]
 
 use std::fmt;
 use std::marker::PhantomData;

@@ -1,7 +1,6 @@
 //! `Txn`, by which programs write: indexing, `alloc`, slices, swaps, and where a store under `#[txn]` ends up.
 
 #![allow(unsafe_code)]
-#![deny(clippy::multiple_unsafe_ops_per_block)]
 
 use std::ops::{Deref, Index, IndexMut, RangeBounds};
 use std::ptr::NonNull;

@@ -1,7 +1,6 @@
 //! `View` and `Shared`, by which programs read.
 
 #![allow(unsafe_code)]
-#![deny(clippy::multiple_unsafe_ops_per_block)]
 
 use std::marker::PhantomData;
 use std::ops::{Deref, Index};

@@ -98,7 +98,7 @@ impl pheap_gc::Heap for Tracer<'_> {
             let mut words = span.plain;
             while words != 0 {
                 // SAFETY: the words are within the type, and so within a slot of the region, which is mapped and not written (premises 1 and 2 of `Tracer`).
-                let pointer = unsafe { addr.add(words.trailing_zeros() as usize).read() };
+                let pointer = unsafe { addr.wrapping_add(words.trailing_zeros() as usize).read() };
                 if pointer != 0 {
                     found(pointer);
                 }

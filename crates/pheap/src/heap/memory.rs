@@ -205,7 +205,7 @@ impl<'s> StillMemory<'s> {
     pub(super) fn bytes(&self, at: u64, len: u64) -> &'s [u8] {
         assert!(at <= self.mapped && len <= self.mapped - at, "there are no {len} bytes at byte {at}");
         // SAFETY: so much is mapped, and nobody writes to it for `'s`: the invariant.
-        unsafe { std::slice::from_raw_parts(self.base.add(at as usize), len as usize) }
+        unsafe { std::slice::from_raw_parts(self.base.wrapping_add(at as usize), len as usize) }
     }
 }
 

@@ -1,6 +1,10 @@
 //! Entries of a log, the redo log of a region and the write-ahead log alike: how their ranges are put together, and read.
 
 #![allow(unsafe_code)]
+#![expect(
+    clippy::multiple_unsafe_ops_per_block,
+    reason = "each block is about one entry, which is written word by word"
+)]
 
 use crate::faults;
 use crate::os::cpu::{self, copy_words};

@@ -223,18 +223,17 @@ impl Media {
         let before = if streams.is_some() { dst.align_offset(LINE).min(words.len()) } else { words.len() };
         let (first, rest) = words.split_at(before);
         let (lines, last) = rest.split_at(rest.len() / LINE_WORDS * LINE_WORDS);
-        // SAFETY: parts of `dst`, which the caller has promised to be valid for `words` and aligned; the one in the middle is whole lines.
-        unsafe {
-            let (middle, end) = (dst.add(before), dst.add(before + lines.len()));
-            for (dst, words) in [(dst, first), (end, last)] {
-                self.store_words(dst, words);
-                self.flush(dst.cast(), words.len() * 8);
-            }
-            if let (Some(instruction), false) = (streams, lines.is_empty()) {
-                self.counters.flushed_lines.add((lines.len() / LINE_WORDS) as u64);
-                instruction.stream(middle, lines);
-                instruction.fence(); // before anybody touches these lines again
-            }
+        let (middle, end) = (dst.wrapping_add(before), dst.wrapping_add(before + lines.len()));
+        for (dst, words) in [(dst, first), (end, last)] {
+            // SAFETY: a part of `dst`, which the caller has promised to be valid for `words` and aligned.
+            unsafe { self.store_words(dst, words) };
+            self.flush(dst.cast(), words.len() * 8);
+        }
+        if let (Some(instruction), false) = (streams, lines.is_empty()) {
+            self.counters.flushed_lines.add((lines.len() / LINE_WORDS) as u64);
+            // SAFETY: a part of `dst`, which the caller has promised to be valid for `words` and aligned: whole lines.
+            unsafe { instruction.stream(middle, lines) };
+            instruction.fence(); // before anybody touches these lines again
         }
     }
 
@@ -465,7 +464,7 @@ mod tests {
                 let mut place = vec![0u64; 128];
                 let words: Vec<u64> = (1..=len).collect();
                 // SAFETY: places for so many words, within the vector.
-                unsafe { media.store_through(place.as_mut_ptr().add(first), &words) };
+                unsafe { media.store_through(place.as_mut_ptr().wrapping_add(first), &words) };
                 media.fence();
                 assert_eq!(place[first..][..words.len()], words);
                 assert!(place[..first].iter().chain(&place[first + words.len()..]).all(|&word| word == 0));

@@ -44,6 +44,7 @@ mod imp {
         }
 
         #[inline(always)]
+        #[expect(clippy::multiple_unsafe_ops_per_block, reason = "one of them is executed")]
         pub(crate) fn flush(self, addr: *const u8, len: usize) {
             for line in lines(addr.addr(), len) {
                 // SAFETY: these instructions change no memory as a program sees it; `detect` found the one used here.
@@ -65,6 +66,10 @@ mod imp {
         }
 
         #[inline(always)]
+        #[expect(
+            clippy::multiple_unsafe_ops_per_block,
+            reason = "one instruction, and what keeps it in its place"
+        )]
         pub(crate) fn fence(self) {
             // SAFETY: `sfence` has no operands; every x86-64 processor has it. The empty block keeps the compiler from moving plain
             // stores across.
@@ -100,7 +105,7 @@ mod imp {
                         "movntps [{dst} + 32], {c}",
                         "movntps [{dst} + 48], {d}",
                         src = in(reg) line.as_ptr(),
-                        dst = in(reg) dst.add(i * LINE_WORDS),
+                        dst = in(reg) dst.wrapping_add(i * LINE_WORDS),
                         a = out(xmm_reg) _,
                         b = out(xmm_reg) _,
                         c = out(xmm_reg) _,
@@ -162,6 +167,7 @@ pub(crate) fn prefetch(addr: *const u8) {
 /// Which of these words are equal to `word` in the bits of `mask`, of which it has no others: a bit for each.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
+#[expect(clippy::multiple_unsafe_ops_per_block, reason = "all are instructions of SSE2")]
 pub(crate) fn equal_words(words: &[u16; 24], last: [u16; 4], mask: u16, word: u16) -> u32 {
     use std::arch::x86_64::*;
     // SAFETY: SSE2 is part of x86-64; each load is of 8 of the words.

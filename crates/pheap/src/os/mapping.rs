@@ -193,9 +193,8 @@ impl Mapping {
         };
         // SAFETY: `from..to` lies in the reservation, which belongs to this mapping, and nothing is mapped there yet.
         let got = unsafe {
-            let start = self.base.as_ptr().add(from as usize);
             libc::mmap(
-                start.cast(),
+                self.base.as_ptr().wrapping_add(from as usize).cast(),
                 (to - from) as usize,
                 libc::PROT_READ | libc::PROT_WRITE,
                 flags | libc::MAP_FIXED,
@@ -235,7 +234,9 @@ impl Mapping {
     /// It is mapped, and nobody else accesses it.
     unsafe fn copy(&self, source: &dyn Simulated, offset: u64, len: u64) -> Result<()> {
         // SAFETY: mapped, and nobody else accesses it: the caller has promised both.
-        let part = unsafe { std::slice::from_raw_parts_mut(self.base().add(offset as usize), len as usize) };
+        let part = unsafe {
+            std::slice::from_raw_parts_mut(self.base().wrapping_add(offset as usize), len as usize)
+        };
         source.read(part, offset)
     }
 
@@ -340,10 +341,9 @@ impl Mapping {
 
     fn map_ahead(&self, offset: u64, len: u64, advice: libc::c_int) {
         let first = offset & !(PAGE - 1);
+        let start = self.base.as_ptr().wrapping_add(first as usize);
         // SAFETY: the range is mapped.
-        unsafe {
-            populate_pages(self.base.as_ptr().add(first as usize), (offset + len - first) as usize, advice);
-        }
+        unsafe { populate_pages(start, (offset + len - first) as usize, advice) };
     }
 
     /// Gives the private copies of these pages back: they show the file again. Only for a heap with a write-ahead log.
@@ -358,10 +358,9 @@ impl Mapping {
             return;
         }
         debug_assert!(matches!(self.backing, Backing::Logged { .. }));
+        let start = self.base.as_ptr().wrapping_add(offset as usize);
         // SAFETY: mapped pages of this heap; their content does not change, or nobody reads it before it is stored to: the caller's premise.
-        unsafe {
-            libc::madvise(self.base.as_ptr().add(offset as usize).cast(), len as usize, libc::MADV_DONTNEED)
-        };
+        unsafe { libc::madvise(start.cast(), len as usize, libc::MADV_DONTNEED) };
     }
 
     /// Gives the addresses back.
@@ -420,21 +419,22 @@ pub(crate) fn supports_map_sync(file: &File) -> bool {
     if !file.metadata().is_ok_and(|metadata| metadata.len() >= PAGE) {
         return false;
     }
-    // SAFETY: a map of one page at an address of the kernel's choice, removed again at once.
-    unsafe {
-        let map = libc::mmap(
+    // SAFETY: a map of one page at an address of the kernel's choice.
+    let map = unsafe {
+        libc::mmap(
             std::ptr::null_mut(),
             PAGE as usize,
             libc::PROT_READ,
             libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC,
             file.as_raw_fd(),
             0,
-        );
-        if map == libc::MAP_FAILED {
-            return false;
-        }
-        libc::munmap(map, PAGE as usize);
+        )
+    };
+    if map == libc::MAP_FAILED {
+        return false;
     }
+    // SAFETY: the page that was just mapped, of which nobody knows.
+    unsafe { libc::munmap(map, PAGE as usize) };
     true
 }
 

@@ -178,6 +178,7 @@ impl Drop for Listed {
 }
 
 /// Gives up all that is in the list.
+#[expect(clippy::multiple_unsafe_ops_per_block, reason = "system calls about one list")]
 fn give_up_all() {
     // SAFETY: system calls only. The descriptors are those of `OwnFile`s, and the addresses those of mappings of the parent, which are for nobody here.
     unsafe {

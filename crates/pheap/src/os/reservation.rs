@@ -183,6 +183,6 @@ impl Place {
     pub(crate) fn write(&self, at: usize, word: u64) {
         assert!(at < self.words);
         // SAFETY: within what can be written there, which nobody else accesses meanwhile, as `new` was promised.
-        unsafe { std::ptr::with_exposed_provenance_mut::<u64>(self.start).add(at).write(word) };
+        unsafe { std::ptr::with_exposed_provenance_mut::<u64>(self.start).wrapping_add(at).write(word) };
     }
 }

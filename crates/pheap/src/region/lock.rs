@@ -175,12 +175,10 @@ mod tests {
 
         /// Changes the value, which was locked in some way.
         fn change(&self) {
-            // SAFETY: this thread has it for itself, and lets go of it here.
-            unsafe {
-                let before = self.value.get().read();
-                self.value.get().write(before + 1);
-                self.lock.unlock_exclusive();
-            }
+            // SAFETY: this thread has it for itself.
+            unsafe { *self.value.get() += 1 };
+            // SAFETY: as above.
+            unsafe { self.lock.unlock_exclusive() };
         }
 
         fn change_often(&self, times: u64) {
@@ -192,12 +190,11 @@ mod tests {
 
         fn read(&self) -> u64 {
             self.lock.lock_shared(false);
-            // SAFETY: this thread shares it, and lets go of it here.
-            unsafe {
-                let value = self.value.get().read();
-                self.lock.unlock_shared();
-                value
-            }
+            // SAFETY: this thread shares it.
+            let value = unsafe { self.value.get().read() };
+            // SAFETY: as above.
+            unsafe { self.lock.unlock_shared() };
+            value
         }
     }
 

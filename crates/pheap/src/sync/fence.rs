@@ -139,11 +139,11 @@ mod system {
             code(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),
         ];
         let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
-        // SAFETY: two calls about this thread; `filter` and the program that it points to are there while the second one reads them.
-        unsafe {
-            assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-            assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const filter), 0);
-        }
+        // SAFETY: about this thread only.
+        assert_eq!(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, 0);
+        let (what, mode) = (libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER);
+        // SAFETY: about this thread only; `filter` and the program that it points to are there while it is read.
+        assert_eq!(unsafe { libc::prctl(what, mode, &raw const filter) }, 0);
     }
 
     /// Whether a child of this process may call [`heavy`].

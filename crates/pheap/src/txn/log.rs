@@ -155,16 +155,15 @@ impl Log {
     /// The pages of the segment belong to this log alone, and are mapped.
     pub(crate) unsafe fn link(&mut self, media: &Media, segment: Segment) {
         let last = self.segments[self.segments.len() - 1];
-        // SAFETY: both segments are mapped, and their first lines hold no entries. The new one must end the chain, durably,
-        // before it becomes part of it.
-        unsafe {
-            let new = self.base.add(segment.start as usize).cast::<u64>();
-            media.store_word(new, 0);
-            media.persist(new.cast(), 8);
-            let link = self.base.add(last.start as usize).cast::<u64>();
-            media.store_word(link, segment.start);
-            media.flush(link.cast(), 8);
-        }
+        let first_word = |of: Segment| self.base.wrapping_add(of.start as usize).cast::<u64>();
+        let (new, link) = (first_word(segment), first_word(last));
+        // It must end the chain, durably, before it becomes part of it.
+        // SAFETY: the segment is mapped (the caller's premise), and its first line holds no entries.
+        unsafe { media.store_word(new, 0) };
+        media.persist(new.cast(), 8);
+        // SAFETY: a segment of this log is mapped, and its first line holds no entries.
+        unsafe { media.store_word(link, segment.start) };
+        media.flush(link.cast(), 8);
         self.segments.push(segment);
     }
 
@@ -206,12 +205,9 @@ impl Log {
         let (segment, at) = self.place(self.staged.bytes()).expect("the caller has made room");
         let seed = self.seed(self.sequence, at);
         let words = self.staged.seal();
+        words[0] = checksum(seed, &words[..words[1] as u32 as usize]);
         // SAFETY: `place` found room in a segment, which belongs to this log alone.
-        unsafe {
-            let entry = self.base.add(at as usize).cast();
-            words[0] = checksum(seed, &words[..words[1] as u32 as usize]);
-            media.append(entry, words);
-        }
+        unsafe { media.append(self.base.wrapping_add(at as usize).cast(), words) };
         if words[1] >> 32 != 0 {
             self.undo.push(at);
         }
@@ -318,12 +314,11 @@ impl Log {
             let entry = &kept[at as usize..];
             return &entry[..entry[1] as u32 as usize];
         }
-        // SAFETY: an entry that this log has written, in a mapped segment, where nothing is written before the log is reset.
-        unsafe {
-            let entry = self.base.add(at as usize).cast::<u64>();
-            let len = entry.add(1).read() as u32 as usize;
-            std::slice::from_raw_parts(entry, len)
-        }
+        let entry = self.base.wrapping_add(at as usize).cast::<u64>();
+        // SAFETY: the second word of an entry that this log has written, in a mapped segment.
+        let len = unsafe { entry.wrapping_add(1).read() } as u32 as usize;
+        // SAFETY: so many words has the entry, and nothing is written there before the log is reset.
+        unsafe { std::slice::from_raw_parts(entry, len) }
     }
 
     /// Reads what a crash left: the complete entries of the current generation, and their kind. Shows each one to `look`.
@@ -356,11 +351,9 @@ impl Log {
         if at + LINE as u64 > end {
             return None;
         }
-        // SAFETY: a line of a segment, as was just checked, and segments are mapped.
-        let (entry, len) = unsafe {
-            let entry = self.base.add(at as usize).cast::<u64>();
-            (entry, entry.add(1).read() as u32 as u64)
-        };
+        let entry = self.base.wrapping_add(at as usize).cast::<u64>();
+        // SAFETY: in a line of a segment, as was just checked, and segments are mapped.
+        let len = unsafe { entry.wrapping_add(1).read() } as u32 as u64;
         if len < 2 || at + len * 8 > end {
             return None;
         }

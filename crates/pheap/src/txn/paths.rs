@@ -1,6 +1,10 @@
 //! The paths of a write: into a copy, or in place behind the undo log; and the change from the one to the other (`spill`).
 
 #![allow(unsafe_code)]
+#![expect(
+    clippy::multiple_unsafe_ops_per_block,
+    reason = "a block is about one context, which is borrowed piece by piece, or about one word"
+)]
 
 use std::ops::Range;
 

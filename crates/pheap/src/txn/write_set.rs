@@ -230,15 +230,13 @@ impl WriteSet {
         let parts = self.parts_within(start, whole)?;
         let copy = self.buffer.take(whole, align.max(8))?;
         let entry = Entry { addr: start, copy, len: whole };
-        // SAFETY: the original is mapped, the premise of `insert`, and the new copy is as long; the copies of the parts are where (1) says, and `parts_within` has
-        // seen that their places are within the range.
-        unsafe {
-            copy_words(copy.cast(), std::ptr::with_exposed_provenance(start), whole / 8);
-            for part in parts {
-                let part = &mut self.entries[part as usize];
-                copy_words(entry.copy_of(part.addr).cast(), part.copy.cast(), part.len / 8);
-                *part = Entry::NOTHING;
-            }
+        // SAFETY: the original is mapped, the premise of `insert`, and the new copy is as long.
+        unsafe { copy_words(copy.cast(), std::ptr::with_exposed_provenance(start), whole / 8) };
+        for part in parts {
+            let part = &mut self.entries[part as usize];
+            // SAFETY: the copy of a part is where (1) says, and `parts_within` has seen that its place is within the range.
+            unsafe { copy_words(entry.copy_of(part.addr).cast(), part.copy.cast(), part.len / 8) };
+            *part = Entry::NOTHING;
         }
         self.widened += 1;
         self.add(entry);
@@ -318,9 +316,9 @@ impl Entry {
     /// Whether the copy holds the same words as its original.
     fn is_as_original(&self) -> bool {
         let original = std::ptr::with_exposed_provenance::<u64>(self.addr);
-        let copy = self.copy.cast::<u64>();
         // SAFETY: both are of so many words, premise (1) of `WriteSet`, with definite bytes since they were compared at the commit.
-        (0..self.len / 8).all(|i| unsafe { copy.add(i).read() == original.add(i).read() })
+        let word = |of: *const u64, i: usize| unsafe { of.wrapping_add(i).read() };
+        (0..self.len / 8).all(|i| word(self.copy.cast(), i) == word(original, i))
     }
 }
 
@@ -451,7 +449,7 @@ impl Trial {
         let start = self.addr(0, 0);
         let copies = self.set.copies().map(|(addr, copy, words)| {
             // SAFETY: of an entry, which is where (1) says; its bytes are those of words.
-            ((addr - start) / 8, (0..words).map(|i| unsafe { copy.add(i).read() }).collect())
+            ((addr - start) / 8, (0..words).map(|i| unsafe { copy.wrapping_add(i).read() }).collect())
         });
         copies.collect()
     }

@@ -88,12 +88,11 @@ impl Contents {
         let extents = spans.iter().filter(|span| span.entry.kind == SpanKind::Types);
         let extents: HashMap<u64, u64> = extents.map(|span| (span.offset, span.bytes())).collect();
         let types = TypeTable::read(heap, header.salt, header.types, |at| extents.get(&at).copied())?;
+        // SAFETY: the regions are of this heap, and this has its mapping.
+        let logs = unsafe { logs(mapping.base(), &header, &regions) };
         // SAFETY: the heap has its mapping for as long as there is what this returns, and until `recover` replays it, only the header is written. (Another mapping of the same place
         // comes with the same content.)
-        let mut logged = unsafe {
-            let logs = logs(mapping.base(), &header, &regions);
-            read_logs(&logs, header.mapped)?
-        };
+        let mut logged = unsafe { read_logs(&logs, header.mapped)? };
         let has_stale_logs =
             !logged.is_empty() && !header.in_use.needs_region_logs() && !bug(Bug::ReplayClosed);
         if has_stale_logs {
@@ -292,11 +291,10 @@ impl Recovered {
         let mut tables = inner.tables.lock();
         for (identity, segments) in regions {
             let (name, id) = (identity.name.clone(), identity.id);
+            // SAFETY: what the `Arc` has.
+            let store = unsafe { &raw const (*Arc::as_ptr(&inner)).store };
             // SAFETY: the regions were read from this heap, and are used through handles that keep it.
-            let mut region = unsafe {
-                let store = &raw const (*Arc::as_ptr(&inner)).store;
-                inner.open_region(store, &tables.header, identity, segments)
-            };
+            let mut region = unsafe { inner.open_region(store, &tables.header, identity, segments) };
             let first = spans.partition_point(|span| span.entry.region < id);
             let spans = spans[first..].chunk_by(|a, b| a.entry.region == b.entry.region).next();
             let spans = spans.filter(|spans| spans[0].entry.region == id).unwrap_or(&[]);
