@@ -67,7 +67,11 @@ impl HeapInner {
         };
         wal.set_background(true);
         if !self.start(Work::Checkpoints, "pheap checkpoints", work) {
-            wal.set_background(false); // then transactions make them
+            // Then transactions make them, which have the heap, so that none drops it here.
+            wal.set_background(false);
+            let heap = Arc::downgrade(self);
+            let evict = move |wal: &Wal| heap.upgrade().iter().for_each(|heap| heap.drop_copies(wal));
+            let _ = self.evict.set(Box::new(evict));
         }
     }
 

@@ -74,7 +74,7 @@ pub(super) fn statfs(file: &File) -> io::Result<FileSystem> {
     Ok(FileSystem {
         kind: stat.f_type as i64,
         name: u64::from(low) | u64::from(high) << 32,
-        free: (stat.f_blocks > 0).then(|| (stat.f_bfree as u64).saturating_mul(stat.f_bsize as u64)),
+        free: (stat.f_blocks > 0).then(|| (stat.f_bfree as u64).saturating_mul(stat.f_frsize as u64)),
     })
 }
 

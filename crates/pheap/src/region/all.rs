@@ -26,6 +26,8 @@ impl<'a> SharedAll<'a> {
         // them overlap.
         let locked = regions.into_iter().map(|region| Beside::lock(region, true)).collect();
         let all = SharedAll { store, locked };
+        // A transaction that was waited for may have left its root as only the next opening can make it whole.
+        store.check_open()?;
         // As a read does: nothing is shown that may be lost.
         store.check_log()?;
         store.acknowledge_all()?;

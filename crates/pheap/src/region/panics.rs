@@ -1,6 +1,10 @@
 //! What a panic within pheap leaves behind, wherever it comes: nothing half done, for this process or for the next one.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc;
+use std::thread;
+
+use pheap_testkit::threads::{sleeps, this_thread};
 
 use crate::faults::panics;
 use crate::{Durability, Error, Heap, Options, P, Root};
@@ -52,6 +56,18 @@ fn roots(heap: &Heap) -> (Root<Numbers<'static>>, Root<Numbers<'static>>) {
 
 /// A transaction that panics behind so many places of its end; whether it did not come to that.
 fn run(a: &Root<Numbers<'static>>, b: &Root<Numbers<'static>>, kind: Kind, end: End, places: u32) -> bool {
+    run_beside(a, b, kind, end, places, &|| {})
+}
+
+/// [`run`], with something that happens before its end.
+fn run_beside(
+    a: &Root<Numbers<'static>>,
+    b: &Root<Numbers<'static>>,
+    kind: Kind,
+    end: End,
+    places: u32,
+    before: &dyn Fn(),
+) -> bool {
     macro_rules! set {
         ($tx:ident, $p:ident, $value:expr) => {{
             let old = $tx[$p].unwrap();
@@ -61,6 +77,7 @@ fn run(a: &Root<Numbers<'static>>, b: &Root<Numbers<'static>>, kind: Kind, end: 
         }};
     }
     let end = move || {
+        before();
         panics::after(places);
         match end {
             End::Commit => Ok(()),
@@ -163,6 +180,45 @@ fn a_panic_within_a_rollback_leaves_nothing_half_done() {
         for kind in [Kind::Short, Kind::Long, Kind::Both, Kind::OneNew] {
             let (_, failed) = everywhere(durability, kind, End::GiveUp);
             assert!(failed > 0, "{durability:?} {kind:?}");
+        }
+    }
+}
+
+/// What is in its places is not whole then, and nobody replays the logs of a copy that says that it was closed.
+#[test]
+fn a_backup_waits_for_a_transaction_that_panics() {
+    for places in 0.. {
+        let dir = tempfile::tempdir().unwrap();
+        let options = Options::new().durability(Durability::Process).pin_undo(true);
+        let open = |name| options.open(dir.path().join(name)).unwrap();
+        let (heap, copy) = (&open("heap"), dir.path().join("copy"));
+        let (a, b) = roots(heap);
+        let ((begin, begun), (tell, waits)) = (mpsc::channel(), mpsc::channel());
+        let (never, copied) = thread::scope(|scope| {
+            let backup = scope.spawn(move || {
+                begun.recv().unwrap();
+                tell.send(this_thread()).unwrap();
+                heap.backup(copy)
+            });
+            let never = run_beside(&a, &b, Kind::Long, End::GiveUp, places, &|| {
+                begin.send(()).unwrap();
+                let thread = waits.recv().unwrap();
+                while !sleeps(thread) {
+                    thread::yield_now();
+                }
+            });
+            (never, backup.join().unwrap())
+        });
+        match copied {
+            Ok(()) => {
+                let copy = open("copy");
+                let (a, b) = roots(&copy);
+                assert_eq!(value(&a, &b, Kind::Long).unwrap(), 1, "{places}");
+            }
+            Err(error) => assert!(!never && matches!(error, Error::Failed { .. }), "{places}: {error}"),
+        }
+        if never {
+            return;
         }
     }
 }

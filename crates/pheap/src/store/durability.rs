@@ -30,13 +30,21 @@ impl Store {
         self.note_failure(wal.acknowledge(position))
     }
 
-    /// Waits for a checkpoint if too much memory is private.
+    /// Waits for a checkpoint if too much memory is private, or makes one.
     #[inline(always)]
     pub(crate) fn wait_for_memory(&self) {
         if let Some(wal) = self.wal()
             && wal.is_over_memory()
         {
-            wal.wait_for_memory();
+            self.make_memory(wal);
+        }
+    }
+
+    #[cold]
+    fn make_memory(&self, wal: &Wal) {
+        match self.evict.get() {
+            Some(evict) => wal.work(|| evict(wal)),
+            None => wal.wait_for_memory(),
         }
     }
 

@@ -16,6 +16,7 @@ pub(crate) mod types;
 pub(crate) mod word;
 pub(crate) mod words;
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::error::{Error, Result};
@@ -26,6 +27,7 @@ use crate::os::mapping::Mapping;
 use crate::os::names::has_name;
 use crate::sync::{Mutex, look_at};
 use crate::tuning::Tuning;
+use crate::wal::Wal;
 use arena::Arena;
 use header::Header;
 use page_map::PageMap;
@@ -45,6 +47,8 @@ pub(crate) fn panicked() -> Error {
     Error::Failed { reason: PANICKED.to_owned() }
 }
 
+pub(crate) type Evict = Box<dyn Fn(&Wal) + Send + Sync>;
+
 /// An open file of pages, spans and types.
 pub(crate) struct Store {
     pub(crate) mapping: Mapping,
@@ -58,6 +62,8 @@ pub(crate) struct Store {
     pub(crate) tuning: Tuning,
     pub(crate) page_map: PageMap,
     pub(crate) medium: Medium,
+    /// Gives private pages back, where no thread in the background does. Set when the heap is opened, if at all.
+    pub(crate) evict: OnceLock<Evict>,
     /// With what keys are hashed. The same for the heap's whole life, and nothing that anyone else could choose.
     pub(crate) hash_secret: [u64; 2],
     /// How many times this process had been forked from another one.

@@ -203,6 +203,7 @@ impl Tables {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::OnceLock;
     use std::sync::atomic::AtomicU8;
 
     use super::*;
@@ -238,6 +239,7 @@ mod tests {
                 tuning: Tuning::SHIPPED,
                 page_map: PageMap::new(reserved).unwrap(),
                 medium: Medium::Process,
+                evict: OnceLock::new(),
                 hash_secret: [0; 2],
                 forks: fork::forks(),
                 tables: Mutex::new(Tables { heap, header, media, arenas: vec![arena], pages, types }),

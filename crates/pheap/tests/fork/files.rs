@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use pheap::{Durability, Error, Heap, Options, Result, Root, SyncPolicy};
+use pheap::{Durability, Error, Heap, Options, P, Result, Root, SyncPolicy};
 
 use crate::{Data, alone, forked, is_forked};
 use pheap_testkit::forks::*;
@@ -201,6 +201,34 @@ fn a_child_starts_no_threads() -> Result<()> {
             };
             assert!(forked(starts_none), "{name}");
         }
+        Ok(())
+    })
+}
+
+/// There is no thread that gives pages back, so transactions do.
+#[test]
+fn a_child_keeps_to_the_limit_of_its_memory() -> Result<()> {
+    alone("files::a_child_keeps_to_the_limit_of_its_memory", |path| {
+        let options = small().durability(Durability::Wal).sync_policy(SyncPolicy::OnDemand).memory_limit(MIB);
+        drop(options.open(path)?);
+        let keeps_to_it = || {
+            let heap = options.open(path).unwrap();
+            let root: Root<Option<P<[u64]>>> =
+                heap.root_or("a", |tx| Ok(Some(tx.alloc_slice(1 << 20, |_| 0)?))).unwrap();
+            for at in (0..1 << 20).step_by(512) {
+                root.txn(|tx, a| {
+                    let word = tx[a].unwrap().at(at);
+                    Ok(tx[word] = 1)
+                })
+                .unwrap();
+            }
+            let stats = heap.stats();
+            let sum = root.read(|view, a| view[view[a].unwrap()].iter().sum::<u64>()).unwrap();
+            drop(root);
+            assert!(stats.private_bytes < 4 * MIB && sum == 2048, "{stats:?}");
+            heap.close().is_ok()
+        };
+        assert!(forked(keeps_to_it));
         Ok(())
     })
 }

@@ -4,8 +4,8 @@
 #![deny(clippy::wildcard_enum_match_arm)]
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use super::survey::{Outlook, Surveyed, check_roots, free_pages, read_regions};
 use crate::alloc::bitmaps::LiveSlots;
@@ -274,6 +274,7 @@ impl Recovered {
             tuning: options.tuning,
             page_map,
             medium,
+            evict: OnceLock::new(),
             hash_secret: [header.uuid as u64, (header.uuid >> 64) as u64],
             forks: fork::forks(),
             tables: Mutex::new(Tables { heap, header, media, arenas, pages, types }),
