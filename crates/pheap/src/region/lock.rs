@@ -5,8 +5,8 @@
 //! threads that nest two roots in opposite orders, beside a transaction on each, would wait in a circle.) A transaction over several roots waits for one of them at
 //! a time, so it cannot be queued at all of them; instead it closes a [gate](Gate) at each, at which those wait who come and have nothing, be it to read, for a
 //! transaction or to collect.
-
-#![allow(unsafe_code)]
+//!
+//! It guards nothing by itself: [`region`](super) sees to it that only a thread that has it lets go of it.
 
 use std::time::{Duration, Instant};
 
@@ -92,22 +92,17 @@ impl RegionLock {
 
     /// Lets go of the region. Whoever has it next, on whatever processor, can rely on it that lines which were flushed before this are written back before its first
     /// fence has passed: see [`settle_flushes`]; and who evicts an owner lets it pass a fence.
-    ///
-    /// # Safety
-    /// This thread has the region for itself.
     #[inline(always)]
-    pub(crate) unsafe fn unlock_exclusive(&self) {
+    pub(crate) fn unlock_exclusive(&self) {
         settle_flushes();
         if !self.bias.leave() {
-            // SAFETY: this thread has the region for itself, the caller's premise; and it has taken the lock, for it has not entered without.
-            unsafe { self.unlock_taken() };
+            self.unlock_taken();
         }
     }
 
-    /// # Safety
-    /// This thread has taken the lock for itself.
+    /// Of a lock that was taken, and not entered as the owner of the bias.
     #[inline(never)]
-    unsafe fn unlock_taken(&self) {
+    fn unlock_taken(&self) {
         self.bias.before_unlock();
         self.lock.unlock_exclusive();
     }
@@ -140,17 +135,16 @@ impl RegionLock {
         self.bias.has_shared(this_thread());
     }
 
-    /// # Safety
-    /// This thread shares the region.
     #[inline(always)]
-    pub(crate) unsafe fn unlock_shared(&self) {
+    pub(crate) fn unlock_shared(&self) {
         self.lock.unlock_shared();
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::cell::UnsafeCell;
+    use std::sync::atomic::AtomicU64;
+    use std::sync::atomic::Ordering::Relaxed;
     use std::thread;
 
     use super::*;
@@ -162,23 +156,19 @@ mod tests {
 
     struct Guarded {
         lock: RegionLock,
-        value: UnsafeCell<u64>,
+        /// Changed in two steps, so that a change beside another is lost.
+        value: AtomicU64,
     }
-
-    // SAFETY: the value is touched with the lock only.
-    unsafe impl Sync for Guarded {}
 
     impl Guarded {
         fn new() -> Guarded {
-            Guarded { lock: RegionLock::new(STREAK), value: UnsafeCell::new(0) }
+            Guarded { lock: RegionLock::new(STREAK), value: AtomicU64::new(0) }
         }
 
         /// Changes the value, which was locked in some way.
         fn change(&self) {
-            // SAFETY: this thread has it for itself.
-            unsafe { *self.value.get() += 1 };
-            // SAFETY: as above.
-            unsafe { self.lock.unlock_exclusive() };
+            self.value.store(self.value.load(Relaxed) + 1, Relaxed);
+            self.lock.unlock_exclusive();
         }
 
         fn change_often(&self, times: u64) {
@@ -190,10 +180,8 @@ mod tests {
 
         fn read(&self) -> u64 {
             self.lock.lock_shared(false);
-            // SAFETY: this thread shares it.
-            let value = unsafe { self.value.get().read() };
-            // SAFETY: as above.
-            unsafe { self.lock.unlock_shared() };
+            let value = self.value.load(Relaxed);
+            self.lock.unlock_shared();
             value
         }
     }
@@ -271,8 +259,7 @@ mod tests {
         guarded.change_often(STREAK + 1);
         guarded.lock.lock_shared(false);
         assert!(!guarded.lock.try_lock_unbiased_for(Duration::from_millis(1)));
-        // SAFETY: this thread shares it.
-        unsafe { guarded.lock.unlock_shared() };
+        guarded.lock.unlock_shared();
         guarded.lock.lock_unbiased();
         guarded.change();
         assert_eq!(guarded.read(), changes + STREAK + 3);
@@ -309,18 +296,15 @@ mod tests {
             scope.spawn(|| {
                 guarded.lock.lock_shared(false);
                 note("read");
-                // SAFETY: this thread shares it.
-                unsafe { guarded.lock.unlock_shared() };
+                guarded.lock.unlock_shared();
             });
             // It must not wait for who waits for this thread.
             guarded.lock.lock_shared(true);
             note("nested");
-            // SAFETY: this thread shares it, twice.
-            unsafe { guarded.lock.unlock_shared() };
+            guarded.lock.unlock_shared();
             // The other read has time to come in, if it can.
             thread::sleep(Duration::from_millis(30));
-            // SAFETY: this thread shares it once more.
-            unsafe { guarded.lock.unlock_shared() };
+            guarded.lock.unlock_shared();
         });
         assert_eq!(*order.lock().unwrap(), ["nested", "transaction", "read"]);
     }
@@ -336,8 +320,7 @@ mod tests {
             assert!(!read.is_finished());
             guarded.lock.gate.open(closer);
         });
-        // SAFETY: this thread shares it.
-        unsafe { guarded.lock.unlock_shared() };
+        guarded.lock.unlock_shared();
         guarded.lock.lock_exclusive();
         guarded.change();
     }

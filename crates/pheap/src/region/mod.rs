@@ -227,8 +227,8 @@ impl<R: Deref<Target = Region>> Beside<R> {
 
 impl<R: Deref<Target = Region>> Drop for Beside<R> {
     fn drop(&mut self) {
-        // SAFETY: locked in `lock`, by this thread, for this goes to no other.
-        unsafe { self.region.lock.unlock_shared() };
+        // Locked in `lock`, by this thread, for this goes to no other.
+        self.region.lock.unlock_shared();
     }
 }
 
@@ -402,8 +402,8 @@ impl Exclusive<'_> {
         if state & LOCKED == 0 {
             return;
         }
-        // SAFETY: locked by this thread, when this was made, and not let go of since.
-        unsafe { self.region.lock.unlock_exclusive() };
+        // Locked by this thread, when this was made, and not let go of since.
+        self.region.lock.unlock_exclusive();
         if state & LAST != 0 {
             guard::leave(self.store.id());
         }
@@ -511,8 +511,8 @@ impl Drop for Shared<'_> {
     fn drop(&mut self) {
         // A forked child leaves the lock to the parent.
         if !self.store.is_forked() {
-            // SAFETY: locked in `begin`, by this thread.
-            unsafe { self.region.lock.unlock_shared() };
+            // Locked in `begin`, by this thread.
+            self.region.lock.unlock_shared();
         }
         guard::leave(self.store.id());
     }

@@ -64,7 +64,6 @@ const UNSAFE: &[&str] = &[
     "os/own_file.rs",
     "os/reservation.rs",
     "ptr.rs",
-    "region/lock.rs",
     "region/mod.rs",
     "store/words.rs",
     "sync/fence.rs",
