@@ -1,4 +1,4 @@
-//! What is explored, in which order: the same on every machine, so that a run can go on where another one stopped.
+//! What is explored, in which order, and how long random programs are: the same on every machine, so that a run can go on where another one stopped.
 
 use std::fmt::Write;
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -1,4 +1,4 @@
-//! Which programs there are: the settings and operations that they are made of.
+//! The alphabet of programs: the settings and operations that they are made of.
 
 use super::{Change, Op, Program, Setting};
 

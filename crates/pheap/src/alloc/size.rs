@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use crate::store::arena::SMALL_PAGES;
+use crate::store::arena::{SMALL_PAGES, SMALL_SLOT};
 use crate::units::PAGE;
 
 /// Larger objects get a span of their own.
@@ -11,6 +11,7 @@ pub(super) const LARGE: u64 = 32 << 10;
 const MAX_SPAN: u64 = 1 << 20;
 const OF_ARENA: u64 = 8;
 const _: () = assert!(MAX_SPAN + LARGE < SMALL_PAGES as u64 * PAGE);
+const _: () = assert!(LARGE <= SMALL_SLOT as u64);
 
 /// Bytes of a slot for a slice or string of `bytes`, its length included: at most an eighth is wasted.
 #[inline]

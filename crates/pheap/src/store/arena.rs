@@ -27,6 +27,8 @@ const TOGETHER: u64 = 4;
 const APART: u64 = 256;
 /// A span of small objects has fewer pages than this: 2 MiB.
 pub(crate) const SMALL_PAGES: u32 = 512;
+/// Bytes of a slot that an entry has room for.
+pub(crate) const SMALL_SLOT: u32 = 0xffff;
 /// Word of the head that says up to where pages were ever used: not one of those with a checksum, which never change.
 const USED: usize = HEAD_WORDS;
 /// How far that word runs ahead: a part of the arena, and pages at least.
@@ -111,7 +113,7 @@ impl SpanEntry {
         }
         Ok(Some(SpanEntry {
             kind,
-            slot: (a >> 8) as u32 & 0xffff,
+            slot: (a >> 8) as u32 & SMALL_SLOT,
             pages,
             ty: b as u32,
             region: (b >> 32) as u32,
