@@ -254,6 +254,13 @@ impl<'r, K: Persist, V: Persist> P<'r, Bucket<'r, K, V>> {
         self.those(view, self.tags(view).occupied())
     }
 
+    /// Its entries, and the bucket behind it.
+    #[inline(always)]
+    pub(super) fn parts<'v>(self, view: &'v View<'r>) -> (Entries<'v, 'r, K, V>, Option<Self>) {
+        let head = self.head(view);
+        (self.those(view, head.tags.occupied()), head.next)
+    }
+
     /// Those of its entries that are in these slots, in which there are entries.
     #[inline(always)]
     fn those<'v>(self, view: &'v View<'r>, occupied: u32) -> Entries<'v, 'r, K, V> {
