@@ -32,7 +32,7 @@ pub(crate) struct Pair<K, V> {
 
 impl<K, V> Pair<K, V> {
     /// How many of them are in a cache line.
-    const IN_LINE: usize = match size_of::<Self>() {
+    pub(super) const IN_LINE: usize = match size_of::<Self>() {
         0..=2 => SLOTS,
         size @ 3..LINE => LINE / size,
         _ => 1,
@@ -47,6 +47,19 @@ pub(super) struct Head<'r, K, V> {
     tags: Tags,
     /// More entries of the same hash.
     next: Option<P<'r, Bucket<'r, K, V>>>,
+}
+
+impl<'r, K, V> Head<'r, K, V> {
+    #[inline(always)]
+    pub(super) fn tags(&self) -> &Tags {
+        &self.tags
+    }
+
+    /// The bucket behind this one.
+    #[inline(always)]
+    pub(super) fn next(&self) -> Option<P<'r, Bucket<'r, K, V>>> {
+        self.next
+    }
 }
 
 /// Entries whose hashes begin with the same bits.
@@ -213,7 +226,7 @@ impl<'r, K: Persist, V: Persist> P<'r, Bucket<'r, K, V>> {
     }
 
     #[inline(always)]
-    fn head<'v>(self, view: &'v View<'r>) -> &'v Head<'r, K, V> {
+    pub(super) fn head<'v>(self, view: &'v View<'r>) -> &'v Head<'r, K, V> {
         // SAFETY: a part of a live object.
         unsafe { buffer::read(view, self.head_ptr()) }
     }
@@ -239,6 +252,13 @@ impl<'r, K: Persist, V: Persist> P<'r, Bucket<'r, K, V>> {
     #[inline(always)]
     pub(super) fn entries<'v>(self, view: &'v View<'r>) -> Entries<'v, 'r, K, V> {
         self.those(view, self.tags(view).occupied())
+    }
+
+    /// Its entries, and the bucket behind it.
+    #[inline(always)]
+    pub(super) fn parts<'v>(self, view: &'v View<'r>) -> (Entries<'v, 'r, K, V>, Option<Self>) {
+        let head = self.head(view);
+        (self.those(view, head.tags.occupied()), head.next)
     }
 
     /// Those of its entries that are in these slots, in which there are entries.
@@ -378,11 +398,6 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, Bucket<'r, K, V>> {
         Err(first.tags.free_near(hash, <Pair<K, V>>::IN_LINE).map(|slot| (self, slot)))
     }
 
-    /// A slot without an entry, for one with this hash.
-    pub(super) fn free_near(self, view: &View<'r>, hash: u64) -> Option<usize> {
-        self.tags(view).free_near(hash, <Pair<K, V>>::IN_LINE)
-    }
-
     /// Calls `change` with each entry; the value can be changed.
     pub(super) fn change_all(self, tx: &mut Txn<'r>, change: &mut impl FnMut(&K::Query, &mut V)) {
         // SAFETY: slots with entries.
@@ -414,19 +429,19 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, Bucket<'r, K, V>> {
         Ok(bucket)
     }
 
-    /// Divides it, which is full, by the next bit of the hash. What leads to half of it will be written as well.
+    /// Divides it, which is full, by the next bit of the hash. Returns how many bits were known before. What leads to half of it, as `links` says, will be written as well.
     ///
     /// # Safety
-    /// `links` are within live objects of the region.
+    /// That is within live objects of the region.
     pub(super) unsafe fn divide(
         self,
         tx: &mut Txn<'r>,
         secret: [u64; 2],
-        links: (*mut u8, usize),
-    ) -> Result<Halves<'r, K, V>> {
+        links: impl FnOnce(u32) -> (*mut u8, usize),
+    ) -> Result<(u32, Halves<'r, K, V>)> {
         let &Head { mut tags, next } = self.head(tx);
         assert!(next.is_none() && tags.free() == 0);
-        let second = tags.second_half();
+        let (depth, second) = (tags.depth(), tags.second_half());
         let mut hashes = [0; SLOTS];
         let moves = tags.deepen();
         if moves {
@@ -441,7 +456,7 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, Bucket<'r, K, V>> {
                 note(&mut tags, ALL);
             }
             self.head_mut(tx).tags = tags;
-            return Ok(if second == 0 { Halves::First } else { Halves::Second });
+            return Ok((depth, if second == 0 { Halves::First } else { Halves::Second }));
         }
         let new = Self::alloc(tx, tags.depth())?;
         let mut new_tags = Tags::new(tags.depth());
@@ -455,7 +470,7 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, Bucket<'r, K, V>> {
             (*new.head_ptr()).tags = new_tags;
             bits(second).for_each(|i| buffer::move_to_new(tx, self.slot_ptr(i), new.slot_ptr(i)));
             if tx.__logs_in_place() {
-                let mut parts = vec![buffer::range(self.head_ptr()), links];
+                let mut parts = vec![buffer::range(self.head_ptr()), links(depth)];
                 if <Pair<K, V>>::POINTERS {
                     parts.extend(bits(second).map(|i| buffer::range(self.slot_ptr(i))));
                 }
@@ -466,7 +481,7 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, Bucket<'r, K, V>> {
                 bits(second).for_each(|i| buffer::write(tx, self.slot_ptr(i)).vacate());
             }
         }
-        Ok(Halves::Both(new))
+        Ok((depth, Halves::Both(new)))
     }
 
     /// Knows one bit more of the hash, which all entries of the chain have.

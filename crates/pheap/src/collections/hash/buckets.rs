@@ -1,7 +1,7 @@
 //! The buckets of a map, one after the other.
 
 use super::PHashMap;
-use super::bucket::Bucket;
+use super::bucket::{Bucket, Entries};
 use super::directory::Root;
 use crate::api::view::View;
 use crate::collections::common::copied;
@@ -10,6 +10,9 @@ use crate::ptr::P;
 
 /// Buckets that are on their way from memory.
 const AHEAD: usize = 4;
+
+/// A bucket and the first of its chain, and the entries of the bucket.
+type Next<'v, 'r, K, V> = ([P<'r, Bucket<'r, K, V>>; 2], Entries<'v, 'r, K, V>);
 
 /// A place between the buckets of a map.
 pub(super) struct Buckets<'r, K, V> {
@@ -37,15 +40,16 @@ impl<'r, K: Persist, V: Persist> Buckets<'r, K, V> {
         buckets
     }
 
-    /// The next one, and the first of its chain.
+    /// The next one.
     #[inline]
-    pub(super) fn next(&mut self, view: &View<'r>) -> Option<[P<'r, Bucket<'r, K, V>>; 2]> {
+    pub(super) fn next<'v>(&mut self, view: &'v View<'r>) -> Option<Next<'v, 'r, K, V>> {
         let [bucket, first] = match self.behind {
-            Some([bucket, first]) => [bucket, first],
+            Some(behind) => behind,
             None => [self.next_chain(view)?; 2],
         };
-        self.behind = bucket.next(view).map(|next| [next, first]);
-        Some([bucket, first])
+        let (entries, next) = bucket.parts(view);
+        self.behind = next.map(|next| [next, first]);
+        Some(([bucket, first], entries))
     }
 
     /// The next one that a directory leads to. Asks for one that comes later.

@@ -76,7 +76,7 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
     pub fn for_each_mut(self, tx: &mut Txn<'r>, mut change: impl FnMut(&K::Query, &mut V)) {
         self.change_few(tx, &mut change);
         let mut buckets = Buckets::new(&tx[self], tx);
-        while let Some([bucket, _]) = buckets.next(tx) {
+        while let Some(([bucket, _], _)) = buckets.next(tx) {
             bucket.change_all(tx, &mut change);
         }
     }

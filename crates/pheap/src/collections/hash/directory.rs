@@ -81,6 +81,26 @@ impl<K, V> Way<'_, K, V> {
     }
 }
 
+impl<'r, K: Persist, V: Persist> Way<'r, K, V> {
+    /// Half of the pointers to a bucket that agrees on `depth` bits, less than lead to it: the first of them, and how many.
+    fn half(&self, hash: u64, depth: u32, second: bool) -> (*mut u8, usize) {
+        let known = self.known();
+        assert!(depth < known);
+        let all = 1 << (known - depth);
+        let offset = (hash >> (HASH - known)) as usize & (all - 1);
+        let skip = if second { all / 2 } else { 0 };
+        // SAFETY: within the directory.
+        unsafe {
+            match self.leaf {
+                Some(Pointer { buckets, index, .. }) => {
+                    (word(buckets, index - offset + skip).cast(), all / 2)
+                }
+                None => (self.child.sub(offset).add(skip).cast(), all / 2),
+            }
+        }
+    }
+}
+
 /// A pointer in a growing directory.
 struct Pointer<'r, K, V> {
     bits: u32,
@@ -280,27 +300,9 @@ impl<'t, 'r, K: HashKey<'r>, V: Persist<At<'r> = V>> Spot<'t, 'r, K, V> {
         }
     }
 
-    /// Half of the pointers to a bucket that agrees on `depth` bits, less than lead to it: the first of them, and how many.
-    fn half(&self, depth: u32, second: bool) -> (*mut u8, usize) {
-        let known = self.known();
-        assert!(depth < known);
-        let all = 1 << (known - depth);
-        let offset = (self.hash >> (HASH - known)) as usize & (all - 1);
-        let skip = if second { all / 2 } else { 0 };
-        // SAFETY: within the directory.
-        unsafe {
-            match self.way.leaf {
-                Some(Pointer { buckets, index, .. }) => {
-                    (word(buckets, index - offset + skip).cast(), all / 2)
-                }
-                None => (self.way.child.sub(offset).add(skip).cast(), all / 2),
-            }
-        }
-    }
-
     /// Lets half of the pointers to a bucket lead to another one, or nowhere.
     fn relink(self, depth: u32, second: bool, bucket: Option<P<'r, Bucket<'r, K, V>>>) {
-        let (first, count) = self.half(depth, second);
+        let (first, count) = self.way.half(self.hash, depth, second);
         match self.way.leaf {
             Some(_) => fill_part(self.tx, first.cast(), count, bucket),
             None => fill_part(self.tx, first.cast(), count, bucket.map_or(Child::Nothing, Child::Bucket)),
@@ -308,19 +310,22 @@ impl<'t, 'r, K: HashKey<'r>, V: Persist<At<'r> = V>> Spot<'t, 'r, K, V> {
     }
 
     /// Divides the bucket, which is full, by the next bit of the hash.
-    pub(super) fn divide(self) -> Result<()> {
+    pub(super) fn divide(self, secret: [u64; 2]) -> Result<()> {
         let bucket = self.way.bucket.expect("a bucket that is full");
-        let (secret, depth) = (self.tx[self.root].secret, bucket.tags(self.tx).depth());
-        let (first, count) = self.half(depth, true);
         let size = match self.way.leaf {
             Some(_) => size_of::<Option<P<'_, ()>>>(),
             None => size_of::<Child<'r, K, V>>(),
         };
+        let (hash, way) = (self.hash, &self.way);
+        let links = |depth| {
+            let (first, count) = way.half(hash, depth, true);
+            (first, count * size)
+        };
         // SAFETY: a part of a directory of the map.
-        match unsafe { bucket.divide(self.tx, secret, (first, count * size))? } {
-            Halves::First => self.relink(depth, true, None),
-            Halves::Second => self.relink(depth, false, None),
-            Halves::Both(new) => self.relink(depth, true, Some(new)),
+        match unsafe { bucket.divide(self.tx, secret, links)? } {
+            (depth, Halves::First) => self.relink(depth, true, None),
+            (depth, Halves::Second) => self.relink(depth, false, None),
+            (depth, Halves::Both(new)) => self.relink(depth, true, Some(new)),
         }
         Ok(())
     }

@@ -51,9 +51,8 @@ impl<'v, 'r, K: Persist, V: Persist> Cursor<'v, 'r, K, V> {
     /// Goes on to the next bucket.
     #[inline]
     fn next_bucket(&mut self) -> Option<()> {
-        let view = self.entries.view();
-        self.bucket = Some(self.buckets.next(view)?);
-        self.entries = self.bucket?[0].entries(view);
+        let (bucket, entries) = self.buckets.next(self.entries.view())?;
+        (self.bucket, self.entries) = (Some(bucket), entries);
         Some(())
     }
 
@@ -100,8 +99,8 @@ impl<'v, 'r, K: Persist, V: Persist> Iterator for Cursor<'v, 'r, K, V> {
         let (view, mut all) = (entries.view(), init);
         loop {
             all = entries.fold(all, |all, (_, pair)| f(all, (view, pair)));
-            let Some([bucket, _]) = buckets.next(view) else { return all };
-            entries = bucket.entries(view);
+            let Some((_, next)) = buckets.next(view) else { return all };
+            entries = next;
         }
     }
 }

@@ -2,7 +2,7 @@
 //! access method for dynamic files", 1979; but the directory is a trie, each node of which grows by itself, so that no step is long.
 
 use super::HashKey;
-use super::bucket::{At, Bucket, hash_of};
+use super::bucket::{At, Bucket, Pair, hash_of};
 use super::directory::{Root, Spot};
 use super::tags::{HASH, bits};
 use crate::api::tx::Txn;
@@ -30,9 +30,10 @@ where
             spot.fill()?;
             continue;
         };
-        let tags = bucket.tags(spot.view());
+        let head = bucket.head(spot.view());
+        let tags = head.tags();
         let is_deepest = tags.depth() == HASH;
-        let chained = match bucket.next(spot.view()) {
+        let chained = match head.next() {
             Some(_) => {
                 let Some(other) = hash_of_chain(spot.view(), secret, bucket) else {
                     bucket.drop_empty(tx);
@@ -44,7 +45,7 @@ where
                 Some(other)
             }
             None => {
-                if let Some(free) = bucket.free_near(spot.view(), hash) {
+                if let Some(free) = tags.free_near(hash, <Pair<K, V>>::IN_LINE) {
                     return Ok((bucket, free));
                 }
                 let view = spot.view();
@@ -59,7 +60,7 @@ where
         match (tags.depth() < spot.known(), chained) {
             (false, _) => spot.grow()?,
             (true, Some(other)) => spot.set_chain_apart(other),
-            (true, None) => spot.divide()?,
+            (true, None) => spot.divide(secret)?,
         }
     }
 }
