@@ -143,7 +143,7 @@ impl RawRwLock {
     /// That nobody has.
     pub(crate) fn new() -> RawRwLock {
         let queue = Queue { count: 0, waiters: VecDeque::new() };
-        RawRwLock { watch: Watch::default(), word: AtomicU64::new(0), queue: Mutex::new(queue) }
+        RawRwLock { watch: Default::default(), word: AtomicU64::new(0), queue: Mutex::new(queue) }
     }
 
     /// Waits until this thread has the lock. For ever, if it has it already, unless to share it once more as [`Want::Nested`].

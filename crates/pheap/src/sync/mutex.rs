@@ -21,7 +21,7 @@ pub(crate) struct Mutex<T> {
 
 impl<T> Mutex<T> {
     pub(crate) fn new(value: T) -> Mutex<T> {
-        Mutex { watch: Watch::default(), lock: below::Mutex::new(value) }
+        Mutex { watch: Default::default(), lock: below::Mutex::new(value) }
     }
 
     #[inline]
@@ -108,7 +108,7 @@ pub(crate) struct RwLock<T> {
 
 impl<T> RwLock<T> {
     pub(crate) fn new(value: T) -> RwLock<T> {
-        RwLock { watch: Watch::default(), lock: below::RwLock::new(value) }
+        RwLock { watch: Default::default(), lock: below::RwLock::new(value) }
     }
 
     #[track_caller]
