@@ -98,7 +98,7 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
         pair: Pair<K, V>,
     ) -> Result<Place<'t, 'r, K, V>> {
         let (root, hash, free) = match absence {
-            Absence::Few if tx[self].len() < FEW => return self.push(tx, pair),
+            Absence::Few if tx[self].len() < FEW => return self.add_to_few(tx, pair),
             Absence::Few => {
                 let root = self.outgrow(tx)?;
                 (root, hash_of::<K>(tx[root].parts().0, pair.key.query(tx)), None)

@@ -194,7 +194,7 @@ impl<'r, K: HashKey<'r>, V: Persist> P<'r, PHashMap<'r, K, V>> {
     }
 
     /// Adds one to few entries.
-    pub(super) fn push<'t>(self, tx: &'t mut Txn<'r>, pair: Pair<K, V>) -> Result<Place<'t, 'r, K, V>> {
+    pub(super) fn add_to_few<'t>(self, tx: &'t mut Txn<'r>, pair: Pair<K, V>) -> Result<Place<'t, 'r, K, V>> {
         assert!(tx[self].root.is_none());
         let (mut slots, len) = tx[self].slots();
         if len == slots.len {
