@@ -1,4 +1,4 @@
-//! Entries of a log, the redo log of a region and the write-ahead log alike: how their ranges are put together, and read.
+//! Entries of the log of a region, and ranges of words, of which those of the write-ahead log consist, too: how they are put together, and read.
 
 #![allow(unsafe_code)]
 #![expect(

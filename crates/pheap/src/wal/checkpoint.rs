@@ -217,12 +217,18 @@ impl Wal {
         !state.stop && state.failure.is_none()
     }
 
+    /// Whether half of the log is used, or too many pages are private.
+    pub(super) fn is_checkpoint_due(&self, state: &State) -> bool {
+        state.buffer.end() - state.folded > self.settings.log_limit / 2
+            || self.pages.bytes() > self.memory_trigger.load(Ordering::Relaxed)
+    }
+
     /// Does what was asked for. `after` runs when the checkpoint is complete.
     pub(crate) fn work(&self, after: impl FnOnce()) {
-        let (free, segments, behind, full) = {
+        let (free, segments, due) = {
             let mut state = self.state.lock();
-            let behind = state.buffer.end() - state.folded;
-            (state.buffer.free_segments(), state.buffer.segments(), behind, std::mem::take(&mut state.full))
+            let due = std::mem::take(&mut state.full) || self.is_checkpoint_due(&state);
+            (state.buffer.free_segments(), state.buffer.segments(), due)
         };
         let size = segments * self.layout.segment;
         if free == 0 && size < self.settings.log_limit {
@@ -231,8 +237,7 @@ impl Wal {
             self.state.lock().full_disk = grown.is_err();
             let _ = self.keep_found(); // a failure is kept, for all others to see
         }
-        let memory = self.pages.bytes() > self.memory_trigger.load(Ordering::Relaxed);
-        if full || memory || behind > self.settings.log_limit / 2 {
+        if due {
             // A failure is kept, for all others to see.
             let _ = self.checkpoint(after);
         }

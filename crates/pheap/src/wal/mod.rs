@@ -380,11 +380,10 @@ impl Wal {
         if self.at_once && (!state.writing || mistake(Mistake::OvertakeWriter)) {
             self.write_at_once(&mut state);
         }
-        let grown = end - state.folded > self.settings.log_limit / 2
-            || !state.full_disk
-                && state.buffer.free_segments() == 0
-                && state.buffer.segments() * self.layout.segment < self.settings.log_limit;
-        if grown || self.pages.bytes() > self.memory_trigger.load(Ordering::Relaxed) {
+        let may_grow = !state.full_disk
+            && state.buffer.free_segments() == 0
+            && state.buffer.segments() * self.layout.segment < self.settings.log_limit;
+        if may_grow || self.is_checkpoint_due(&state) {
             self.request(&mut state);
         }
         Ok(start..end)
