@@ -206,6 +206,7 @@ impl Media {
     }
 
     /// [`store`](Self::store) of whole words that other threads may look at meanwhile: each of them at once.
+    #[inline]
     pub(crate) fn store_shared(&self, dst: &[AtomicU64], words: &[u64]) {
         assert!(dst.len() == words.len());
         let copy = || dst.iter().zip(words).for_each(|(dst, &word)| dst.store(word, Ordering::Relaxed));

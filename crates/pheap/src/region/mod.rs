@@ -40,7 +40,8 @@ use lock::RegionLock;
 
 pub(crate) use group::Group;
 
-/// A region while the heap is open.
+/// A region while the heap is open. On lines of its own, like its [`Counters`].
+#[repr(align(128))]
 pub(crate) struct Region {
     lock: RegionLock,
     /// Guarded by the lock. Its address does not change. Not a box: to move one would end the pointers that were made of it.

@@ -62,8 +62,9 @@ impl Stats {
     }
 }
 
-/// What was done in a region. Shared with whoever wants to know.
+/// What was done in a region. Shared with whoever wants to know. On lines of its own: other threads have the regions beside it, and processors load lines in pairs.
 #[derive(Debug, Default)]
+#[repr(align(128))]
 pub(crate) struct Counters {
     pub(crate) fences: Counter,
     pub(crate) flushed_lines: Counter,

@@ -14,7 +14,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::arena::SpanKind;
 use super::header::{Header, MAX_BASES, is_base};
@@ -184,8 +184,11 @@ impl Piece {
     }
 
     fn swizzle(&self, swizzler: &mut Swizzler<'_>) {
-        let objects = swizzler.heap.objects(self.first, self.slots * (self.slot / 8));
-        self.pointers.visit_slots(objects, self.slot, self.window.clone(), |word| swizzler.rewrite(word));
+        let len = self.slots * (self.slot / 8);
+        let (words, objects) = (swizzler.heap.slice(self.first, len), swizzler.heap.objects(self.first, len));
+        let start = words.as_ptr().addr();
+        let rewrite = |word: *mut u64| swizzler.rewrite(&words[(word.addr() - start) / 8]);
+        self.pointers.visit_slots(objects, self.slot, self.window.clone(), rewrite);
     }
 }
 
@@ -207,18 +210,17 @@ impl Swizzler<'_> {
         Swizzler { media, heap, mask: !(header.reserved - 1), current, others, line: 0 }
     }
 
-    /// Rewrites the word at an address.
     #[inline(always)]
-    fn rewrite(&mut self, word: *mut u64) {
-        let at = (word.addr() - self.heap.addr(0).addr()) as u64;
-        let value = self.heap.get(at);
+    fn rewrite(&mut self, word: &AtomicU64) {
+        let value = word.load(Ordering::Relaxed);
         if !self.others.contains(&(value & self.mask)) {
             return;
         }
-        self.heap.store(self.media, at, &[value & !self.mask | self.current]);
-        if self.media.needs_flush() && self.line != word.addr() & !(LINE - 1) {
+        self.media.store_shared(std::slice::from_ref(word), &[value & !self.mask | self.current]);
+        let line = word.as_ptr().addr() & !(LINE - 1);
+        if self.media.needs_flush() && self.line != line {
             self.flush();
-            self.line = word.addr() & !(LINE - 1);
+            self.line = line;
         }
     }
 

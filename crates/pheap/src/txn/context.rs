@@ -27,7 +27,8 @@ use crate::units::LINE;
 
 /// What a read looks at first. `View` points to it.
 ///
-/// Apart from [`Context`], because it is read through shared references while the context changes.
+/// Apart from [`Context`], because it is read through shared references while the context changes; on lines of its own, like [`Counters`](crate::stats::Counters).
+#[repr(align(128))]
 pub(crate) struct Hot {
     /// Lines that the write set holds, as 64 bits; 0 while it is empty, all ones when every access must be looked up.
     pub(crate) filter: Cell<u64>,
@@ -71,6 +72,7 @@ pub(crate) enum Mode {
 //     fresh objects, and entries of spans that it has taken; in undo entries what `append_undo` was given.
 // (4) Where a value in `padded` is, and all of its copy if the write set has one, there is a valid value of the type that its padding was made for: `paths` notes what it lends as
 //     that, whole, and only valid values are stored there.
+#[repr(align(128))] // like `Hot`
 pub(crate) struct Context {
     pub(crate) store: *const Store,
     /// Where the heap begins.
