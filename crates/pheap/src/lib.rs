@@ -4,7 +4,7 @@
 
 mod alloc;
 mod api;
-#[allow(clippy::multiple_unsafe_ops_per_block)] // not yet
+#[allow(clippy::multiple_unsafe_ops_per_block)] // a node is written under one premise, word by word
 pub mod collections;
 mod error;
 #[cfg(feature = "serde")]

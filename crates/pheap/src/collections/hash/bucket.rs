@@ -142,7 +142,7 @@ impl<'v, 'r, K: Persist, V: Persist> Iterator for Entries<'v, 'r, K, V> {
     fn fold<B, F: FnMut(B, Self::Item) -> B>(self, init: B, mut f: F) -> B {
         let mut all = init;
         for slot in bits(self.occupied) {
-            // SAFETY: as above.
+            // SAFETY: `occupied` names slots of the bucket that have entries, and nobody writes to them while `view` is borrowed.
             all = f(all, (slot, unsafe { buffer::read(self.view, self.slots.add(slot)).value() }));
         }
         all
