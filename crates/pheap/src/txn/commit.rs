@@ -16,6 +16,15 @@ const RECORD_LOG: u64 = 256 << 10;
 /// processor lets such a copy wait until the pieces have left its store queue, behind the fence.
 type Done = Result<(), Box<Error>>;
 
+/// Begins a transaction.
+#[inline(always)]
+pub(crate) fn begin(contexts: &mut [&mut Context]) {
+    contexts.iter_mut().for_each(|context| context.begin());
+    if contexts[0].mode == Mode::Long {
+        Context::upgrade_all(contexts);
+    }
+}
+
 /// Commits the transaction of one root.
 #[inline(always)]
 pub(crate) fn commit(context: &mut Context) -> Done {
@@ -85,7 +94,10 @@ fn commit_alone(context: &mut Context) -> Done {
     if context.log.staged.is_empty() && !flushed {
         return Ok(()); // nothing has changed after all
     }
-    commit_to_log(context, flushed)
+    commit_to_log(context, flushed)?;
+    context.upgrade();
+    context.apply();
+    Ok(())
 }
 
 /// The same for several roots, or with a write-ahead log.
@@ -105,7 +117,10 @@ fn commit_short(contexts: &mut [&mut Context]) -> Done {
     if lead.media.wal().is_some() {
         return commit_to_wal(contexts);
     }
-    commit_to_log(lead, flushed)
+    commit_to_log(lead, flushed)?;
+    Context::upgrade_all(contexts);
+    contexts[0].apply();
+    Ok(())
 }
 
 /// What comes before the copies are compared with their originals.
@@ -120,7 +135,7 @@ fn prepare(context: &mut Context) {
     }
 }
 
-/// Makes the staged record durable in the log, and does what it says.
+/// Makes the staged record durable in the log. From here on until it has done what it says, a transaction cannot fail.
 #[inline(always)]
 fn commit_to_log(context: &mut Context, flushed: bool) -> Done {
     // Once the record is in the log, it is known after a crash only whether the transaction has taken place.
@@ -134,13 +149,14 @@ fn commit_to_log(context: &mut Context, flushed: bool) -> Done {
     }
     context.log.append(&context.media);
     context.media.fence();
-    context.apply();
     Ok(())
 }
 
 /// Appends the staged record to the write-ahead log.
 #[inline(never)]
 fn commit_to_wal(contexts: &mut [&mut Context]) -> Done {
+    // Before there is a record: a checkpoint may bring it to the file before it is stored here, and where a page was not stored to, readers see the file.
+    Context::upgrade_all(contexts);
     contexts[0].is_between = true; // as in `commit_to_log`
     for context in contexts.iter() {
         if let Some(wal) = context.media.wal() {
