@@ -1,7 +1,6 @@
 //! The end of a transaction: commit and rollback.
 
 use super::context::{Context, Mode, doomed_error};
-use super::write_set::first_copies;
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug, may_panic};
 use crate::log::Kind;
@@ -242,10 +241,8 @@ fn finish(context: &mut Context) {
 fn end(context: &mut Context) {
     context.media.no_more_stores();
     context.copies_pending = false;
-    context.padded.clear();
     context.hot().filter.set(0);
     context.granularity.end_transaction();
-    context.set.set_limit(first_copies(context.most_copies));
     context.mode = Mode::Short;
     context.is_between = false;
 }
@@ -280,6 +277,7 @@ pub(crate) fn rollback_group(contexts: &mut [&mut Context]) {
         }
         context.logged.drain_lines(|_| {});
         context.doomed.clear();
+        context.padded.clear();
         context.alloc.rollback(store);
         may_panic();
         if bug(Bug::KeepStaleCopies) {
