@@ -181,7 +181,8 @@ fn make_room(context: &mut Context) -> Result<()> {
 /// Data durable, then the undo log retired: the new generation is the commit word.
 fn commit_long(contexts: &mut [&mut Context]) -> Done {
     // Entries of the span table are metadata: logged like objects, so that a crash leaks no span.
-    let taken: Vec<Span> = contexts.iter().flat_map(|context| context.alloc.taken()).copied().collect();
+    let mut taken: Vec<Span> = Vec::new();
+    contexts.iter().for_each(|context| taken.extend(context.alloc.taken()));
     if !taken.is_empty() {
         contexts[0].append_entries(&taken)?;
     }
