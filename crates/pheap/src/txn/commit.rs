@@ -1,7 +1,6 @@
 //! The end of a transaction: commit and rollback.
 
 use super::context::{Context, Mode, doomed_error};
-use super::write_set::first_copies;
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug, may_panic};
 use crate::log::Kind;
@@ -198,7 +197,8 @@ fn make_room(context: &mut Context) -> Result<()> {
 /// Data durable, then the undo log retired: the new generation is the commit word.
 fn commit_long(contexts: &mut [&mut Context]) -> Done {
     // Entries of the span table are metadata: logged like objects, so that a crash leaks no span.
-    let taken: Vec<Span> = contexts.iter().flat_map(|context| context.alloc.taken()).copied().collect();
+    let mut taken: Vec<Span> = Vec::new();
+    contexts.iter().for_each(|context| taken.extend(context.alloc.taken()));
     if !taken.is_empty() {
         contexts[0].append_entries(&taken)?;
     }
@@ -258,10 +258,8 @@ fn finish(context: &mut Context) {
 fn end(context: &mut Context) {
     context.media.no_more_stores();
     context.copies_pending = false;
-    context.padded.clear();
     context.hot().filter.set(0);
     context.granularity.end_transaction();
-    context.set.set_limit(first_copies(context.most_copies));
     context.mode = Mode::Short;
     context.is_between = false;
 }
@@ -296,6 +294,7 @@ pub(crate) fn rollback_group(contexts: &mut [&mut Context]) {
         }
         context.logged.drain_lines(|_| {});
         context.doomed.clear();
+        context.padded.clear();
         context.alloc.rollback(store);
         may_panic();
         if bug(Bug::KeepStaleCopies) {

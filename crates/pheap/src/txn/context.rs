@@ -384,11 +384,15 @@ impl Context {
     /// Zeroes the padding of what was written: not before the end, for a spill may come while there are references to a value, and these cover its padding.
     #[inline(always)]
     pub(super) fn zero_padding(&mut self) {
-        if self.padded.is_empty() {
-            return;
+        if !self.padded.is_empty() {
+            self.zero_noted();
         }
+    }
+
+    #[inline(never)] // most values have no padding
+    fn zero_noted(&mut self) {
         let Context { padded, set, .. } = self;
-        for (addr, padding) in padded.drain() {
+        for (addr, padding) in padded.iter() {
             let place = match set.find(addr, 1) {
                 Find::Copy(copy) => copy,
                 Find::Part | Find::Nothing => std::ptr::with_exposed_provenance_mut(addr),
@@ -396,6 +400,7 @@ impl Context {
             // SAFETY: a valid value of the type that the padding was made for, (4), and no reference to it is alive, (2).
             unsafe { padding.zero_at(place) };
         }
+        padded.clear();
     }
 
     /// Copies the record that was appended last to its places.
