@@ -40,7 +40,7 @@ impl<'a> Group<'a> {
         for one in &locked {
             one.context().group = Some(members.clone());
         }
-        commit::begin(&mut locked.iter().map(|one| one.context()).collect::<Vec<_>>());
+        Context::begin_all(&mut locked.iter().map(|one| one.context()).collect::<Vec<_>>());
         let order = regions
             .iter()
             .map(|one| sorted.binary_search_by_key(&place(one), place).expect("it is the same list"))

@@ -263,7 +263,7 @@ impl<'a> Exclusive<'a> {
         guard::enter(store.id(), true)?;
         region.lock().lock_upgradable(guard::is_nested);
         let exclusive = Exclusive::locked(store, region, ty)?;
-        commit::begin(&mut [exclusive.context()]);
+        exclusive.context().begin();
         Ok(exclusive)
     }
 
@@ -403,17 +403,15 @@ impl Exclusive<'_> {
     /// Lets go of the region, if that was not done before.
     #[inline(always)]
     fn let_go(&mut self) {
-        if self.state & LOCKED == 0 {
-            self.state = 0;
+        let state = std::mem::take(&mut self.state);
+        if state & LOCKED == 0 {
             return;
         }
-        let upgraded = self.context().take_upgraded();
-        let state = std::mem::take(&mut self.state);
         // Whoever has it next, on whatever processor, can rely on it that lines which were flushed before this are written back before its first fence has passed; and who evicts an
         // owner lets it pass a fence.
         settle_flushes();
         // Locked by this thread, when this was made, and not let go of since.
-        self.region.lock().unlock_upgradable(upgraded);
+        self.region.lock().unlock_upgradable();
         if state & LAST != 0 {
             guard::leave(self.store.id());
         }

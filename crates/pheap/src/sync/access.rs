@@ -223,18 +223,16 @@ impl Access {
 
     /// Ends to be the writer, [upgraded](Self::upgrade) or not.
     #[inline(always)]
-    pub(crate) fn unlock_upgradable(&self, is_upgraded: bool) {
+    pub(crate) fn unlock_upgradable(&self) {
         if !self.leave_as_owner() {
-            self.unlock_taken(is_upgraded);
+            self.unlock_taken();
         }
     }
 
     /// Of one who is not the owner, or not any more.
     #[inline(never)]
-    fn unlock_taken(&self, is_upgraded: bool) {
-        if is_upgraded {
-            self.open();
-        }
+    fn unlock_taken(&self) {
+        self.open();
         if !self.leave_evicted() {
             self.before_unlock();
             self.writers.unlock_exclusive();

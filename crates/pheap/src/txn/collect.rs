@@ -38,9 +38,9 @@ impl Context {
     /// A cycle begins while nobody reads: a reader may have got an object from a [`Held`](crate::Held) that is gone, and the cycle would not find it.
     fn assess(&mut self) -> Option<(u64, Duration)> {
         let store = self.store();
-        let can_begin = !self.gc.is_idle() || self.try_upgrade();
+        let can_begin = !self.gc.is_idle() || self.front().lock.try_upgrade();
         let due = if can_begin { self.gc.assess(&mut self.alloc, store) } else { None };
-        self.downgrade();
+        self.front().lock.downgrade();
         due
     }
 

@@ -15,15 +15,6 @@ const RECORD_LOG: u64 = 256 << 10;
 /// processor lets such a copy wait until the pieces have left its store queue, behind the fence.
 type Done = Result<(), Box<Error>>;
 
-/// Begins a transaction.
-#[inline(always)]
-pub(crate) fn begin(contexts: &mut [&mut Context]) {
-    contexts.iter_mut().for_each(|context| context.begin());
-    if contexts[0].mode == Mode::Long {
-        Context::upgrade_all(contexts);
-    }
-}
-
 /// Commits the transaction of one root.
 #[inline(always)]
 pub(crate) fn commit(context: &mut Context) -> Done {

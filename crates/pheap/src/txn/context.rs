@@ -119,8 +119,6 @@ pub(crate) struct Context {
     /// Slots of held pointers that this transaction has made.
     pub(crate) held: Vec<u32>,
     front: *const Front,
-    /// Whether readers are kept away: this transaction stores, or has stored, to where they look.
-    pub(super) upgraded: bool,
     /// All contexts of a transaction over several roots; none if there is one root only. Only the thread that has them all locked touches the count.
     pub(crate) group: Option<Rc<[*mut Context]>>,
     txn: u64,
@@ -165,7 +163,6 @@ impl Context {
             scratch: Vec::new(),
             held: Vec::new(),
             front,
-            upgraded: false,
             group: None,
             txn: 0,
         }
@@ -202,23 +199,40 @@ impl Context {
         result
     }
 
-    /// Starts a transaction.
+    /// Starts a transaction on one root.
     #[inline]
     pub(crate) fn begin(&mut self) {
+        self.begin_short();
+        if self.store().pins_undo() {
+            Context::begin_long(&mut [self]);
+        }
+    }
+
+    /// Starts a transaction over several roots.
+    pub(crate) fn begin_all(contexts: &mut [&mut Context]) {
+        contexts.iter_mut().for_each(|context| context.begin_short());
+        if contexts[0].store().pins_undo() {
+            Context::begin_long(contexts);
+        }
+    }
+
+    #[inline(always)]
+    fn begin_short(&mut self) {
         self.txn += 1;
         self.alloc.begin(self.txn);
         // What the last one has noted and not logged may belong to others by now.
         self.ahead.clear();
-        if self.store().pins_undo() {
-            self.begin_long();
-        }
     }
 
-    /// For tests and measurements: as if each transaction were long.
+    /// For tests and measurements: as if each transaction were long. By itself, or what the caller has would be in memory, and not in registers.
     #[cold]
-    fn begin_long(&mut self) {
-        self.mode = Mode::Long;
-        self.retire_records();
+    #[inline(never)]
+    fn begin_long(contexts: &mut [&mut Context]) {
+        Context::upgrade_all(contexts);
+        for context in contexts {
+            context.mode = Mode::Long;
+            context.retire_records();
+        }
     }
 
     /// Whether the transaction has done nothing.
@@ -409,7 +423,7 @@ impl Context {
         let base = self.store().base();
         let Context { log, media, dirty, .. } = self;
         // Their records are durable. The next fence waits for them, so that little is left when the log is emptied; also if it is that of another processor: see
-        // `RegionLock::unlock_exclusive`.
+        // `Exclusive::let_go`.
         dirty.drain_some(|line| media.flush(std::ptr::without_provenance(line), LINE));
         let needs_flush = media.needs_flush();
         for range in log.staged.ranges() {

@@ -327,9 +327,9 @@ impl Context {
         let mut originals = Vec::new();
         {
             // SAFETY: the contexts of a group are distinct, and there is no reference to any (premises 1 and 2).
-            let mut members: Vec<&mut Context> =
+            let members: Vec<&mut Context> =
                 unsafe { Context::members(cx) }.map(|member| unsafe { &mut *member }).collect();
-            Context::upgrade_all(&mut members);
+            Context::upgrade_all(&members);
         }
         // SAFETY: the context is there, and nobody else's (premises 1 and 2).
         for member in unsafe { Context::members(cx) } {

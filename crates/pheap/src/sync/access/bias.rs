@@ -66,15 +66,19 @@ impl Access {
         self.changed.notify_all();
     }
 
-    /// Makes the writer alone, if that is the owner, and nobody has evicted it.
+    /// Makes the writer alone, if that is the owner, and nobody has evicted it before.
     #[inline(always)]
     pub(super) fn upgrade_as_owner(&self) -> bool {
         let word = self.word.load(Relaxed);
         // As long as an owner is a writer, it is named here; and every other writer has seen to it that there is none.
-        if thread_of(word) == 0 || word & ELSE != 0 {
+        if thread_of(word) == 0 {
             return false;
         }
-        self.owners[place_of(word)].store(UPGRADED, Relaxed);
+        let owner = &self.owners[place_of(word)];
+        if word & ELSE != 0 {
+            return owner.load(Relaxed) == UPGRADED;
+        }
+        owner.store(UPGRADED, Relaxed);
         fence::light();
         if self.word.load(Relaxed) == word || mistake(Mistake::NoThirdLook) {
             return true;

@@ -38,7 +38,7 @@ impl Guarded {
         self.draft.set(self.draft.get() + 1);
         self.lock.upgrade();
         self.publish();
-        self.lock.unlock_upgradable(true);
+        self.lock.unlock_upgradable();
     }
 
     fn change(&self) {
@@ -54,7 +54,7 @@ impl Guarded {
             self.lock.upgrade();
             self.publish();
             if last {
-                self.lock.unlock_upgradable(true);
+                self.lock.unlock_upgradable();
             } else {
                 self.lock.downgrade();
             }
@@ -65,7 +65,7 @@ impl Guarded {
     fn look(&self) {
         self.lock.lock_upgradable(|| false);
         self.draft.get();
-        self.lock.unlock_upgradable(false);
+        self.lock.unlock_upgradable();
     }
 
     fn change_in_time(&self) {
@@ -230,10 +230,10 @@ fn nested_readers_beside_a_group() {
         })
     };
     let readers = [nest(2, &regions[0], &regions[1]), nest(3, &regions[1], &regions[0])];
-    regions.each_ref().map(|one| one.lock.lock_upgradable(|| false));
+    regions.iter().for_each(|one| one.lock.lock_upgradable(|| false));
     upgrade_all(&regions.each_ref().map(|one| &one.lock));
-    regions.each_ref().map(|one| one.value.set(1));
-    regions.each_ref().map(|one| one.lock.unlock_upgradable(true));
+    regions.iter().for_each(|one| one.value.set(1));
+    regions.iter().for_each(|one| one.lock.unlock_upgradable());
     readers.map(|reader| reader.join().unwrap());
 }
 

@@ -31,7 +31,7 @@ impl Guarded {
         self.value.store(next, Relaxed);
         std::hint::spin_loop();
         self.twin.store(next, Relaxed);
-        self.lock.unlock_upgradable(true);
+        self.lock.unlock_upgradable();
     }
 
     fn change_often(&self, times: u64) {
@@ -131,7 +131,7 @@ fn a_writer_lets_readers_in_until_it_is_upgraded() {
             let others = scope.spawn(|| guarded.lock.try_lock_unbiased_for(Duration::from_millis(1)));
             assert!(!others.join().unwrap());
         });
-        guarded.lock.unlock_upgradable(false);
+        guarded.lock.unlock_upgradable();
         assert!(guarded.lock.try_lock_upgradable());
         guarded.change();
     }
@@ -189,7 +189,7 @@ fn an_owner_reads_and_enters_again() {
         scope.spawn(|| {
             guarded.lock.lock_unbiased();
             assert!(!guarded.lock.try_upgrade());
-            guarded.lock.unlock_upgradable(false);
+            guarded.lock.unlock_upgradable();
         });
     });
     guarded.lock.unlock_shared(entry);
@@ -223,7 +223,7 @@ fn who_has_nothing_reads_after_a_transaction_that_waits() {
             guarded.lock.lock_upgradable(|| false);
             guarded.lock.upgrade();
             note("transaction");
-            guarded.lock.unlock_upgradable(true);
+            guarded.lock.unlock_upgradable();
         });
         guarded.until_somebody_waits();
         scope.spawn(|| {
@@ -266,7 +266,7 @@ fn readers_that_sleep_come_in_before_the_next_upgrade() {
             guarded.twin.store(next, Relaxed);
         }
         assert!(readers.map(|reader| reader.join().unwrap()).iter().all(|&seen| seen == 0));
-        guarded.lock.unlock_upgradable(true);
+        guarded.lock.unlock_upgradable();
     });
 }
 
@@ -290,13 +290,13 @@ fn writers_of_several_regions_are_upgraded_among_readers_that_nest() {
         }
         scope.spawn(|| {
             for _ in 0..rounds {
-                regions.each_ref().map(|one| one.lock.lock_upgradable(|| false));
+                regions.iter().for_each(|one| one.lock.lock_upgradable(|| false));
                 upgrade_all(&regions.each_ref().map(|one| &one.lock));
                 for one in &regions {
                     one.value.store(one.value.load(Relaxed) + 1, Relaxed);
                     one.twin.store(one.twin.load(Relaxed) + 1, Relaxed);
                 }
-                regions.each_ref().map(|one| one.lock.unlock_upgradable(true));
+                regions.iter().for_each(|one| one.lock.unlock_upgradable());
             }
         });
     });

@@ -8,11 +8,11 @@ use crate::sync::lock::Want;
 use crate::sync::{Mistake, fence, mistake};
 
 impl Access {
-    /// Waits until the writer, which this thread is, is alone. Waits for readers that are inside, and for those that these may wait for.
+    /// Waits until the writer, which this thread is, is alone, unless it is already. Waits for readers that are inside, and for those that these may wait for.
     #[inline(always)]
     #[track_caller]
     pub(crate) fn upgrade(&self) {
-        if !self.upgrade_as_owner() {
+        if !self.upgrade_as_owner() && !self.is_shut() {
             self.watch.take(
                 Want::Exclusive,
                 || self.shut().then_some(()),
@@ -36,15 +36,23 @@ impl Access {
             }
             alone.then_some(())
         };
-        self.upgrade_as_owner() || self.watch.take(Want::Exclusive, || None, attempt).is_some()
+        self.upgrade_as_owner()
+            || self.is_shut()
+            || self.watch.take(Want::Exclusive, || None, attempt).is_some()
     }
 
-    /// Lets readers in again.
+    /// Lets readers in again, if they are kept away.
     #[inline]
     pub(crate) fn downgrade(&self) {
         if !self.downgrade_as_owner() {
             self.open();
         }
+    }
+
+    /// Whether the writer, which this thread is, is alone, and is not the owner.
+    #[inline(always)]
+    fn is_shut(&self) -> bool {
+        self.word.load(Relaxed) & EXCLUSIVE != 0
     }
 
     /// Keeps all readers away, and looks whether none is inside.
@@ -95,10 +103,13 @@ impl Access {
         self.word.fetch_and(!PARKED, Relaxed);
     }
 
-    /// Lets readers in.
+    /// Lets readers in, if they are kept away.
     pub(super) fn open(&self) {
-        self.watch.leave(Want::Exclusive);
         let word = self.word.load(Relaxed);
+        if word & EXCLUSIVE == 0 {
+            return;
+        }
+        self.watch.leave(Want::Exclusive);
         let is_open = word & SLEEPERS == 0
             && self.word.compare_exchange(word, word & !(CLOSED | EXCLUSIVE), Release, Relaxed).is_ok();
         if !is_open {

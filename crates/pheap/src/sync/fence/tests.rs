@@ -29,7 +29,7 @@ fn used() -> Access {
     for _ in 0..3 * streak {
         lock.lock_upgradable(|| false);
         lock.upgrade();
-        lock.unlock_upgradable(true);
+        lock.unlock_upgradable();
     }
     lock
 }
