@@ -589,8 +589,11 @@ impl Region {
     /// Waits for the region, empties its log, and runs `last`. Nobody can have the region any more after that.
     pub(crate) fn retire<R>(&self, store: &Store, last: impl FnOnce(&mut Context) -> R) -> Result<R> {
         // The thread is not inside of the heap: its callers have looked. So nothing is entered, and nothing left.
-        let retired = self.alone(|context| {
-            context.upgrade();
+        let exclusive = self.lock_alone();
+        // Also if it is gone: whoever has read it since before it failed looks at memory that is about to go.
+        self.lock().upgrade();
+        let retired = (!self.is_gone()).then(|| {
+            let context = exclusive.context();
             if !store.is_read_only() {
                 context.retire_records();
             }
@@ -598,6 +601,7 @@ impl Region {
             self.give_up();
             result
         });
+        exclusive.ended();
         retired.ok_or(Error::Closed)
     }
 }
