@@ -14,9 +14,11 @@ pub(super) fn light() {
     loom::sync::atomic::fence(loom::sync::atomic::Ordering::SeqCst);
 }
 
-/// Behind a sequentially consistent operation on an atomic, and in front of a sequentially consistent load, it is a fence already; but not in models.
+/// A fence behind an operation that changes an atomic. On x86 that is one already; on other processors, and in models, what is loaded behind it may be older.
 #[inline(always)]
 pub(super) fn full_behind_atomic() {
+    #[cfg(not(any(target_arch = "x86_64", all(test, pheap_loom))))]
+    std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
     #[cfg(all(test, pheap_loom))]
     loom::sync::atomic::fence(loom::sync::atomic::Ordering::SeqCst);
 }
