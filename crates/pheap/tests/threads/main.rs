@@ -2,6 +2,7 @@
 #![allow(clippy::unit_arg)] // `Ok(tx[p] = 1)` is a transaction in one line
 
 mod bank;
+mod beside;
 mod biased;
 mod close;
 mod collect;
