@@ -41,8 +41,13 @@ impl HeapInner {
             let retired = region.retire(self, |context| {
                 live = live.take().and_then(|live| context.gc.live_slots(&mut context.alloc, self, live))
             });
-            // One that a panic has left between two states is for the next opening to bring to one of them.
-            is_whole &= retired.is_ok();
+            match retired {
+                Ok(()) => {}
+                // One that a panic has left between two states is for the next opening to bring to one of them.
+                Err(Error::Closed) => is_whole = false,
+                // Whoever may be inside keeps the memory, and the lock on the file, until the last handle is gone. Then the file is as after a crash.
+                Err(error) => return Err(error),
+            }
         }
         let mut tables = self.tables.lock();
         let refused = self.wal().is_some_and(|wal| wal.begin_to_close());

@@ -134,7 +134,8 @@ impl Heap {
     /// # Errors
     /// [`Error::Nested`] if this thread is inside a transaction or read of the heap, [`Error::Closed`] if it is closed already,
     /// [`Error::Io`] if the disk failed: the heap is then closed, but not marked as closed. [`Error::Removed`] if the heap's file was removed: then the heap stays open until its last handle
-    /// is dropped, so that another handle can [save](Heap::backup) its content.
+    /// is dropped, so that another handle can [save](Heap::backup) its content. [`Error::Failed`] if the heap has failed. (If it has because `membarrier` is refused, its file is released
+    /// with the last handle.)
     pub fn close(self) -> Result<()> {
         self.inner.close(false)
     }

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::{Exclusive, Region, guard};
+use super::{Exclusive, Region, guard, refused};
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
 use crate::gc::held::HeldTable;
@@ -61,7 +61,9 @@ impl<'a> Group<'a> {
         'again: loop {
             guard::enter(store.id(), true)?;
             let (region, ty) = regions[wait_for];
-            region.lock().lock_collected();
+            if region.lock().lock_collected().is_err() {
+                return Err(refused(store));
+            }
             let mut first = Some(Exclusive::locked(store, region, ty)?);
             let mut locked: Vec<Exclusive<'a>> = Vec::with_capacity(regions.len());
             for (i, &region) in regions.iter().enumerate() {

@@ -10,6 +10,8 @@ mod group;
 pub(crate) mod guard;
 #[cfg(test)]
 mod panics;
+#[cfg(all(test, not(pheap_loom)))]
+mod refused;
 
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
@@ -34,6 +36,7 @@ use crate::store::region_header::RegionHeader;
 use crate::store::spans::Span;
 use crate::sync::Access;
 use crate::sync::access::Entry;
+use crate::sync::fence::Refused;
 use crate::sync::{Mutex, look_at};
 use crate::txn::commit;
 use crate::txn::context::{Context, Front, Hot};
@@ -209,6 +212,14 @@ impl Region {
     }
 }
 
+/// Fails the heap, which this thread has [entered](guard::enter), for a region that it was about to lock is one that nobody can lock any more.
+#[cold]
+#[inline(never)]
+fn refused(store: &Store) -> Error {
+    guard::leave(store.id());
+    store.set_unfenced()
+}
+
 /// A region in which this thread has seen to it that there is no transaction, whatever heaps it is inside of. Dropping it lets go of the lock, also in a panic.
 struct Beside<R: Deref<Target = Region>> {
     region: R,
@@ -218,9 +229,9 @@ struct Beside<R: Deref<Target = Region>> {
 
 impl<R: Deref<Target = Region>> Beside<R> {
     /// Waits for the region until no transaction has it. `overtakes` says whether this thread may wait for none that wait.
-    fn lock(region: R, overtakes: bool) -> Beside<R> {
-        region.lock().lock_quiescent(overtakes);
-        Beside { region, thread: PhantomData }
+    fn lock(region: R, overtakes: bool) -> Result<Beside<R>, Refused> {
+        region.lock().lock_quiescent(overtakes)?;
+        Ok(Beside { region, thread: PhantomData })
     }
 
     /// What the region's lock guards, unless the region is gone.
@@ -261,7 +272,9 @@ impl<'a> Exclusive<'a> {
         store.check_writable()?;
         store.wait_for_memory();
         guard::enter(store.id(), true)?;
-        region.lock().lock_upgradable(guard::is_nested);
+        if region.lock().lock_upgradable(guard::is_nested).is_err() {
+            return Err(refused(store));
+        }
         let exclusive = Exclusive::locked(store, region, ty)?;
         exclusive.context().begin();
         Ok(exclusive)
@@ -279,7 +292,7 @@ impl<'a> Exclusive<'a> {
 
     /// Takes the lock if it is free, beside another one of the same heap.
     fn try_locked(store: &'a Store, (region, ty): (&'a Region, u32)) -> Result<Option<Exclusive<'a>>> {
-        if !region.lock().try_lock_upgradable() {
+        if !region.lock().try_lock_upgradable().map_err(|_| store.set_unfenced())? {
             return Ok(None);
         }
         if region.serves(ty) {
@@ -489,7 +502,7 @@ impl<'a> Shared<'a> {
                 return Err(error);
             }
         }
-        let entry = region.lock().lock_shared(guard::is_nested());
+        let Ok(entry) = region.lock().lock_shared(guard::is_nested()) else { return Err(refused(store)) };
         let shared = Shared { store, region, entry };
         if !region.serves(ty) {
             return Err(shared.wrong_type());
@@ -547,7 +560,7 @@ impl Region {
         patience: Duration,
         mut f: impl FnMut(u64, u64),
     ) -> Option<usize> {
-        if !self.lock().try_lock_unbiased_for(patience) {
+        if self.lock().try_lock_unbiased_for(patience) != Ok(true) {
             return None;
         }
         // SAFETY: where the heap is never changes.
@@ -571,25 +584,20 @@ impl Region {
     }
 
     /// Waits for the region, for work that leaves nothing certain of it until it has [ended](Exclusive::ended). The thread is not inside of the heap.
-    fn lock_alone(&self) -> Exclusive<'_> {
-        self.lock().lock_unbiased();
+    fn lock_alone(&self) -> Result<Exclusive<'_>, Refused> {
+        self.lock().lock_unbiased()?;
         // SAFETY: the lock is held, as long as which the heap lives, and where that is never changes.
         let store = unsafe { (*self.context.get()).store() };
-        Exclusive { store, region: self, state: LOCKED | ENDING }
-    }
-
-    /// Runs `work` with the region locked, unless it is gone. The thread is not inside of the heap.
-    fn alone<R>(&self, work: impl FnOnce(&mut Context) -> R) -> Option<R> {
-        let exclusive = self.lock_alone();
-        let result = (!self.is_gone()).then(|| work(exclusive.context()));
-        exclusive.ended();
-        result
+        Ok(Exclusive { store, region: self, state: LOCKED | ENDING })
     }
 
     /// Waits for the region, empties its log, and runs `last`. Nobody can have the region any more after that.
+    ///
+    /// # Errors
+    /// [`Error::Closed`] if it is gone already; [`Error::Failed`] if it cannot be had: somebody may be inside for as long as there are handles.
     pub(crate) fn retire<R>(&self, store: &Store, last: impl FnOnce(&mut Context) -> R) -> Result<R> {
         // The thread is not inside of the heap: its callers have looked. So nothing is entered, and nothing left.
-        let exclusive = self.lock_alone();
+        let exclusive = self.lock_alone().map_err(|_| store.set_unfenced())?;
         // Also if it is gone: whoever has read it since before it failed looks at memory that is about to go.
         self.lock().upgrade();
         let retired = (!self.is_gone()).then(|| {

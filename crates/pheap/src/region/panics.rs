@@ -121,7 +121,7 @@ fn everywhere(durability: Durability, kind: Kind, end: End) -> (u32, u32) {
         let never = run(&a, &b, kind, end, places);
         // What the two shared is for one thread: their last handles may be dropped by two.
         for root in [&a, &b] {
-            let alone = root.region.lock_alone();
+            let alone = root.region.lock_alone().unwrap();
             assert!(alone.context().group.is_none(), "{what}");
             alone.ended();
         }
@@ -232,7 +232,11 @@ fn a_heap_that_has_failed_beside_readers_is_closed_behind_them() {
     thread::scope(|scope| {
         let closing = a.read(|view, p| {
             // While its record is written a transaction is not alone yet.
-            let fails = || (0..).any(|places| !run(&a, &b, Kind::Short, End::Commit, places) && a.read(|_, _| ()).is_err());
+            let fails = || {
+                (0..).any(|places| {
+                    !run(&a, &b, Kind::Short, End::Commit, places) && a.read(|_, _| ()).is_err()
+                })
+            };
             assert!(scope.spawn(fails).join().unwrap());
             let (tell, told) = mpsc::channel();
             let closing = scope.spawn(move || {

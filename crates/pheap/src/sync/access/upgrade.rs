@@ -1,11 +1,14 @@
 //! How a writer becomes alone, and readers come in again.
 
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use std::time::{Duration, Instant};
 
 use super::{Access, CLOSED, EXCLUSIVE, MutexGuard, PARKED, SLEEPERS, SPINS, Waiting};
 use crate::sync::lock::Want;
-use crate::sync::{Mistake, fence, mistake};
+use crate::sync::{Mistake, fence, mistake, parking};
+
+/// How long a writer that nobody may wake sleeps at a time.
+const NAP: Duration = Duration::from_micros(200);
 
 impl Access {
     /// Waits until the writer, which this thread is, is alone, unless it is already. Waits for readers that are inside, and for those that these may wait for.
@@ -91,14 +94,14 @@ impl Access {
             self.admitted.notify_all();
         }
         // Who has entered with a plain store leaves with one, and then looks whether somebody is to be woken.
-        if self.plain.load(Relaxed) && !mistake(Mistake::NoHeavyFenceOfSleepers) {
-            fence::heavy();
-        }
+        let needs_fence = self.plain.load(Relaxed) && !mistake(Mistake::NoHeavyFenceOfSleepers);
+        let is_seen = !needs_fence || fence::heavy().is_ok();
         if !mistake(Mistake::NoHeavyFenceOfSleepers) {
             fence::full_behind_atomic();
         }
         while self.slots.look().is_any_inside {
-            waiting = self.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+            let end = (!is_seen).then(|| Instant::now() + NAP);
+            (waiting, _) = parking::wait_until(&self.changed, &self.waiting, waiting, end);
         }
         self.word.fetch_and(!PARKED, Relaxed);
     }
