@@ -76,11 +76,12 @@ impl<T: Persist> Root<T> {
     /// Runs `f` as one transaction: all of it happens, durably before this returns, or nothing.
     ///
     /// If `f` returns an error or panics, everything that it did is rolled back. A crash at any moment leaves the whole state before or
-    /// after the transaction. Waits while another thread uses the root.
+    /// after the transaction. Waits while another thread has a transaction on the root.
     ///
     /// The error type is fixed, so that a closure may end in `Ok(())`; see [`try_txn`](Self::try_txn) for others.
     ///
-    /// Inside, do not wait for a thread that needs the same root. Where transactions on two *heaps* are nested, nest them in the same
+    /// Inside, do not wait for a thread that needs the same root. A commit waits until nobody reads the root, and so does a large transaction in its middle: a read must not wait for
+    /// what the transaction has, for instance a lock. Where transactions on two *heaps* are nested, nest them in the same
     /// order everywhere, as with any two locks; roots of one heap are opened together with [`pheap::txn`](crate::txn()).
     ///
     /// # Cost
@@ -134,12 +135,14 @@ impl<T: Persist> Root<T> {
         }
     }
 
-    /// Runs `f`, which may read but not write. Reads of one root run concurrently, but not beside a transaction. With
+    /// Runs `f`, which may read but not write. Reads of one root run concurrently, also beside a transaction until that stores in place: when it is committed, or when it outgrows
+    /// its copies. They see nothing of it before it has ended. With
     /// [`Durability::Wal`](crate::Durability::Wal), a read first waits until the data that it will see are durable.
     ///
     /// Reads of several roots and heaps may nest in any order. A read that is not nested waits for transactions that are already waiting for the root, so that
     /// overlapping reads cannot starve a transaction. A nested read does not wait. So if threads overlap without end and read a root only in nested reads, transactions on
-    /// it may starve; make the read of that root the outermost. Inside, do not wait for a thread that needs the same root, also to read: it may queue after a transaction that waits for this read.
+    /// it may starve; make the read of that root the outermost. Inside, do not wait for a thread that needs the same root, also to read: it may queue after a transaction that waits for this read. Nor for
+    /// one that is inside of a transaction on this root, which may wait for this read.
     ///
     /// # Errors
     /// [`Error::Nested`] if this thread is inside a transaction of the heap; [`Error::Closed`], [`Error::Migrated`], [`Error::Forked`]; with `Wal`,

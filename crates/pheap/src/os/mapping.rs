@@ -350,11 +350,12 @@ impl Mapping {
     /// Gives the private copies of these pages back: they show the file again. Only for a heap with a write-ahead log.
     ///
     /// # Safety
-    /// The file has what the copies hold, or nobody reads them before they are stored to; nobody accesses them meanwhile.
+    /// Nobody stores to these pages meanwhile. The file has what the copies hold, so that whoever reads them meanwhile, or after that, sees no difference; or nobody reads them before they are
+    /// stored to.
     pub(crate) unsafe fn drop_copies(&self, offset: u64, len: u64) {
         if let Backing::Simulated(source, _) = &self.backing {
             // A page that cannot be read would fault when it is looked at, which cannot be simulated: it keeps its copy, which says the same.
-            // SAFETY: pages of the heap, which nobody accesses meanwhile: the caller has promised that.
+            // SAFETY: pages of the heap, to which nobody else stores meanwhile; and who reads them does not see that this stores what is there: the caller has promised both.
             let _ = unsafe { self.copy(&**source, offset, len) };
             return;
         }
