@@ -33,10 +33,10 @@ mod wal;
 pub use api::root::{Root, RootSet, Shards, txn};
 pub use api::tx::Txn;
 pub use api::view::{Shared, View};
-pub use collections::{PBTreeMap, PBTreeSet, PHashMap, PHashSet, PString, PVec, PVecDeque};
+pub use collections::{PBTreeMap, PBTreeSet, PHashMap, PHashSet, PSnapMap, PString, PVec, PVecDeque, Snapshot};
 pub use error::{Error, Result};
 pub use gc::held::Held;
-pub use layout::{Persist, Pointee};
+pub use layout::{Persist, Plain, Pointee};
 pub use pheap_macros::{Persist, txn};
 pub use ptr::{Key, P};
 

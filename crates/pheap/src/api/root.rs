@@ -60,6 +60,7 @@ impl<T: Persist> Root<T> {
         heap.check_open()?;
         let region = heap.region(name)?;
         let ty = heap.check_type(&region, name, <T as Persist>::desc())?;
+        region.held.set_heap(heap);
         Ok(Root { heap: heap.clone(), region, ty, marker: PhantomData })
     }
 

@@ -301,9 +301,11 @@ impl HeapInner {
     pub(super) fn unmap(&self, _tables: MutexGuard<'_, Tables>) {
         let regions = std::mem::take(&mut *self.directory.lock());
         let is_closed = self.state.load(Ordering::Relaxed) == CLOSED;
-        assert!(is_closed && regions.values().all(|region| region.is_gone()), "somebody may use the heap");
+        let is_left = |region: &Arc<Region>| region.is_gone() && region.held.accesses.is_ended();
+        assert!(is_closed && regions.values().all(is_left), "somebody may use the heap");
         drop(regions);
-        // SAFETY: every region is gone, as was just seen; there are no others, for roots are created in an open heap only; and the metadata are locked by this thread.
+        // SAFETY: every region is gone, as was just seen, for those who look at its snapshots, too; there are no others, for roots are created in an open heap only; and the
+        // metadata are locked by this thread.
         unsafe { self.mapping.unmap() };
     }
 

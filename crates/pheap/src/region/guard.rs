@@ -12,6 +12,8 @@ const TOO_DEEP: &str = "a thread can be inside of transactions and reads of at m
 struct Inside {
     heap: usize,
     writes: bool,
+    /// Without any lock, so beside all others.
+    looks: bool,
 }
 
 struct Scopes {
@@ -22,19 +24,29 @@ struct Scopes {
 // No destructor, so that access is a plain load.
 thread_local! {
     static SCOPES: Scopes = const {
-        Scopes { count: Cell::new(0), inside: [const { Cell::new(Inside { heap: 0, writes: false }) }; DEPTH] }
+        Scopes { count: Cell::new(0), inside: [const { Cell::new(Inside { heap: 0, writes: false, looks: false }) }; DEPTH] }
     };
 }
 
 /// Notes that this thread enters a root of `heap`. Reads may nest, for they never wait for one another.
 #[inline(always)]
 pub(crate) fn enter(heap: usize, writes: bool) -> Result<()> {
+    push(Inside { heap, writes, looks: false })
+}
+
+/// Notes that this thread looks at a snapshot of a root of `heap`. That waits for nobody who has a lock, and so nests with all else.
+pub(crate) fn enter_snapshot(heap: usize) -> Result<()> {
+    push(Inside { heap, writes: false, looks: true })
+}
+
+#[inline(always)]
+fn push(new: Inside) -> Result<()> {
     SCOPES.with(|scopes| {
         let count = scopes.count.get();
-        if count > 0 && !scopes.may_enter(heap, writes) {
+        if count > 0 && !scopes.may_enter(new) {
             return Err(if count < DEPTH { Error::Nested } else { Error::Unsupported(TOO_DEEP) });
         }
-        scopes.inside[count % DEPTH].set(Inside { heap, writes });
+        scopes.inside[count % DEPTH].set(new);
         scopes.count.set(count + 1);
         Ok(())
     })
@@ -42,10 +54,11 @@ pub(crate) fn enter(heap: usize, writes: bool) -> Result<()> {
 
 impl Scopes {
     #[cold]
-    fn may_enter(&self, heap: usize, writes: bool) -> bool {
+    fn may_enter(&self, new: Inside) -> bool {
         let inside = &self.inside[..self.count.get()];
-        let conflict =
-            inside.iter().map(Cell::get).any(|other| other.heap == heap && (writes || other.writes));
+        let conflict = inside.iter().map(Cell::get).any(|other| {
+            other.heap == new.heap && !new.looks && !other.looks && (new.writes || other.writes)
+        });
         !conflict && inside.len() < DEPTH
     }
 }
@@ -73,7 +86,7 @@ pub(crate) fn is_inside_any() -> bool {
     SCOPES.with(|scopes| scopes.count.get() > 0)
 }
 
-/// Whether this thread is inside of a root of `heap`.
+/// Whether this thread is inside of a root of `heap`, or of a snapshot of one.
 pub(crate) fn is_inside(heap: usize) -> bool {
     SCOPES.with(|scopes| scopes.inside[..scopes.count.get()].iter().any(|cell| cell.get().heap == heap))
 }

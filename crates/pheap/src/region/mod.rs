@@ -578,7 +578,7 @@ impl Region {
         result
     }
 
-    /// Waits for the region, empties its log, and runs `last`. Nobody can have the region any more after that.
+    /// Waits for the region, empties its log, and runs `last`. Then waits for those who look at snapshots. Nobody can have the region any more after that.
     pub(crate) fn retire<R>(&self, store: &Store, last: impl FnOnce(&mut Context) -> R) -> Result<R> {
         // The thread is not inside of the heap: its callers have looked. So nothing is entered, and nothing left.
         let retired = self.alone(|context| {
@@ -589,6 +589,8 @@ impl Region {
             self.give_up();
             result
         });
+        // Without the region's lock, which who looks at a snapshot may wait for.
+        self.held.accesses.end();
         retired.ok_or(Error::Closed)
     }
 }

@@ -19,6 +19,8 @@ pub(crate) enum Promise {
     Collection(fn(&TypeLayout) -> Option<Rule>),
     /// This field of it is a key. If that is a pointer, it is the only one to its target.
     Key(&'static str),
+    /// What its pointers lead to nobody writes. So such an object has no other pointers than those of values that promise the same.
+    Frozen,
     /// Nothing: collections that it consists of have rules of their own, or it is looked at together with the collection that it is a part of.
     Nothing,
 }
@@ -72,7 +74,7 @@ impl Rule {
     pub(super) fn of(ty: &TypeLayout) -> Option<Rule> {
         match promise_of(ty)? {
             Promise::Collection(rule) => rule(ty),
-            Promise::Key(_) | Promise::Nothing => None,
+            Promise::Key(_) | Promise::Frozen | Promise::Nothing => None,
         }
     }
 
@@ -112,8 +114,13 @@ impl Rule {
 pub(super) fn own_key(ty: &TypeLayout) -> Option<&'static str> {
     match promise_of(ty)? {
         Promise::Key(field) => Some(field),
-        Promise::Collection(_) | Promise::Nothing => None,
+        Promise::Collection(_) | Promise::Frozen | Promise::Nothing => None,
     }
+}
+
+/// Whether nobody writes what a type's pointers lead to.
+pub(super) fn is_frozen(ty: &TypeLayout) -> bool {
+    matches!(promise_of(ty), Some(Promise::Frozen))
 }
 
 /// A field, by the names on the way to it: where it is, and what.
