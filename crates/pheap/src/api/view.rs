@@ -191,11 +191,11 @@ impl<'r, T: Pointee + ?Sized> Index<P<'r, T>> for Shared<'_, 'r> {
 
 /// A value with pointers to objects that nobody writes any more, kept for as long as this is: it is read without the lock of their region.
 //
-// Invariant: the pointers in `value` are into the region of `table`, `held` keeps what they lead to, and nobody writes to any of it.
+// Invariant: the pointers in `value` are into the region of `table`, `_held` keeps what they lead to, and nobody writes to any of it.
 pub(crate) struct Lasting<T: Persist> {
     /// At no brand: it gets one when it is read.
     value: T,
-    held: Option<Held<u8>>,
+    _held: Option<Held<u8>>,
     table: Arc<HeldTable>,
     heap: Arc<HeapInner>,
 }
@@ -220,10 +220,10 @@ impl<T: Persist> Lasting<T> {
         }
         let table = view.held().clone();
         let heap = table.heap().ok_or(Error::Closed)?;
-        let held = reached.map(|addr| table.hold(addr.as_ptr().expose_provenance(), true));
+        let _held = reached.map(|addr| table.hold(addr.as_ptr().expose_provenance(), true));
         // SAFETY: a valid value, and `T` is the same type at another brand, by the contract of `Persist`. Nothing uses the pointers in it before `read`.
         let value = unsafe { std::ptr::from_ref(value).cast::<T>().read() };
-        Ok(Lasting { value, held, table, heap })
+        Ok(Lasting { value, _held, table, heap })
     }
 
     /// Shows `f` the value.
