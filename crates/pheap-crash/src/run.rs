@@ -410,6 +410,7 @@ impl Run {
                 (shape.exists[i], shape.listed[i], shape.big[i]) =
                     (true, root.list.len(), root.big.is_some());
                 (shape.mapped[i], shape.sorted[i]) = (root.map.len(), root.tree.len());
+                shape.versioned[i] = root.versions.len();
             }
         }
         shape.after(op).is_some()

@@ -33,7 +33,9 @@ mod wal;
 pub use api::root::{Root, RootSet, Shards, txn};
 pub use api::tx::Txn;
 pub use api::view::{Shared, View};
-pub use collections::{PBTreeMap, PBTreeSet, PHashMap, PHashSet, PSnapMap, PString, PVec, PVecDeque, Snapshot};
+pub use collections::{
+    PBTreeMap, PBTreeSet, PHashMap, PHashSet, PSnapMap, PString, PVec, PVecDeque, Snapshot,
+};
 pub use error::{Error, Result};
 pub use gc::held::Held;
 pub use layout::{Persist, Plain, Pointee};

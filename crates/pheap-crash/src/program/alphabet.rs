@@ -88,7 +88,7 @@ pub fn alphabet(setting: Setting) -> Vec<Op> {
         let (a, shelved) = match (pin, crashed) {
             (false, false) => (
                 "set push pop-free cut hold let-go relink stuff replace unlink-big churn abort-free many",
-                "map-fill map-clear tree-fill tree-thin vec-push vec-grow",
+                "map-fill map-clear tree-fill tree-thin snap-fill snap-thin vec-push vec-grow",
             ),
             (true, _) => {
                 ("push cut hold relink replace-free free-big wide churn", "map-insert tree-fill vec-grow")
@@ -116,7 +116,7 @@ pub fn alphabet(setting: Setting) -> Vec<Op> {
          b: set push many big; both both-many both-push both-abort; b: create remove rename; a: migrate; \
          close kill power torn collect convert; \
          a: shelve map-insert map-fill map-set map-remove map-clear tree-fill tree-remove tree-thin \
-            vec-push vec-grow string-set map-abort map-panic; both-map"
+            snap-insert snap-fill snap-thin vec-push vec-grow string-set map-abort map-panic; both-map"
     })
 }
 

@@ -5,8 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use pheap::{
-    Durability, Error, Options, P, PBTreeMap, PHashMap, PSnapMap, PString, PVec, PVecDeque, Persist, Result, Root,
-    View, field,
+    Durability, Error, Options, P, PBTreeMap, PHashMap, PSnapMap, PString, PVec, PVecDeque, Persist, Result,
+    Root, View, field,
 };
 use pheap_testkit::Rng;
 

@@ -238,7 +238,8 @@ fn snapshots_nest_with_all_that_has_a_lock() {
     }
     assert_eq!(deeper(&one, 0), 16);
     // A panic ends the reading, too.
-    let unwound = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| one.read(|_| panic!("as it should"))));
+    let unwound =
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| one.read(|_| panic!("as it should"))));
     assert!(unwound.is_err());
     heap.close().unwrap();
 }

@@ -234,7 +234,9 @@ impl<'r, K: Frozen<'r, Shown: Ord>, V: Frozen<'r>> P<'r, PSnapMap<'r, K, V>> {
         tx: &mut Txn<'r>,
         entries: impl IntoIterator<Item = (Q, W)>,
     ) -> Result<()> {
-        entries.into_iter().try_for_each(|(key, value)| self.insert(tx, key.borrow(), value.borrow()).map(drop))
+        entries
+            .into_iter()
+            .try_for_each(|(key, value)| self.insert(tx, key.borrow(), value.borrow()).map(drop))
     }
 }
 

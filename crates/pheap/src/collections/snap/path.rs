@@ -159,7 +159,8 @@ impl<'r, K: Persist, V: Persist> Position<'r, K, V> {
 
     /// Whether this place is before the other one.
     pub(super) fn is_before(&self, other: &Self) -> bool {
-        let places = |at: &Self| at.path.steps().map(|(_, place)| place).chain([at.place]).collect::<Vec<_>>();
+        let places =
+            |at: &Self| at.path.steps().map(|(_, place)| place).chain([at.place]).collect::<Vec<_>>();
         match (self.leaf, other.leaf) {
             (Some(_), None) => true,
             (None, _) => false,

@@ -42,10 +42,7 @@ impl<K: Persist, V: Persist> Snapshot<K, V> {
     /// # Errors
     /// [`Error::Closed`](crate::Error::Closed) if the heap was closed, or the root was removed; [`Error::Forked`](crate::Error::Forked);
     /// [`Error::Unsupported`](crate::Error::Unsupported) if this thread is inside of too many transactions and reads.
-    pub fn read<R>(
-        &self,
-        f: impl for<'v, 'r> FnOnce(SnapRef<'v, 'r, K::At<'r>, V::At<'r>>) -> R,
-    ) -> Result<R>
+    pub fn read<R>(&self, f: impl for<'v, 'r> FnOnce(SnapRef<'v, 'r, K::At<'r>, V::At<'r>>) -> R) -> Result<R>
     where
         K: for<'r> Persist<At<'r>: Frozen<'r>>,
         V: for<'r> Persist<At<'r>: Frozen<'r>>,

@@ -18,7 +18,10 @@ fn check<'r>(view: &View<'r>, child: Child<'r, u8, u64>, from: u8, to: Option<u8
     fn keys<T, const N: usize>(node: &Node<u8, T, N>, from: u8, to: Option<u8>) {
         let keys = node.keys();
         assert!(keys.is_sorted_by(|a, b| a < b), "{keys:?}");
-        assert!(keys[0] >= from && to.is_none_or(|to| keys[keys.len() - 1] < to), "{keys:?} in {from}..{to:?}");
+        assert!(
+            keys[0] >= from && to.is_none_or(|to| keys[keys.len() - 1] < to),
+            "{keys:?} in {from}..{to:?}"
+        );
     }
     match child {
         Child::None(_) => (0, 0),
@@ -97,7 +100,9 @@ fn take<'r>(
             model.clear();
         }
     }
-    assert!(map.iter(tx).map(|(key, value)| (*key, *value)).eq(model.iter().map(|(key, value)| (*key, *value))));
+    assert!(
+        map.iter(tx).map(|(key, value)| (*key, *value)).eq(model.iter().map(|(key, value)| (*key, *value)))
+    );
     Ok(())
 }
 
