@@ -94,15 +94,25 @@ impl<'r, K: Frozen<'r, Shown: Ord>, V: Frozen<'r>> P<'r, PSnapMap<'r, K, V>> {
     /// # Errors
     /// If there is no memory for it; see [above](#impl-P<'r,+PSnapMap<'r,+K,+V>>).
     pub fn insert(self, tx: &mut Txn<'r>, key: &K::Shown, value: &V::Shown) -> Result<bool> {
+        self.insert_with(tx, key, |tx| V::freeze(tx, value))
+    }
+
+    /// [`insert`](Self::insert), with a value that nobody else has a pointer into.
+    pub(crate) fn insert_with(
+        self,
+        tx: &mut Txn<'r>,
+        key: &K::Shown,
+        value: impl FnOnce(&Txn<'r>) -> Result<V>,
+    ) -> Result<bool> {
         let mut path = Path::new();
         let Some(leaf) = path.descend(tx, tx[self].top, |node| node.child_for(tx, key)) else {
-            let leaf = Node::one(K::freeze(tx, key)?, V::freeze(tx, value)?);
+            let leaf = Node::one(K::freeze(tx, key)?, value(tx)?);
             let top = Child::Leaf(tx.alloc(leaf)?);
             tx[self] = PSnapMap { len: 1, top };
             return Ok(true);
         };
         let found = tx[leaf].find(tx, key);
-        let value = V::freeze(tx, value)?;
+        let value = value(tx)?;
         let change = match found {
             Ok(place) => {
                 let new = changed(tx, leaf, |node| node.set(place, value))?;

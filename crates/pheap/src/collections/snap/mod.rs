@@ -25,6 +25,7 @@ use crate::collections::btree::KeyRange;
 use crate::heap::check::rule::{OwnType, Promise};
 use crate::ptr::P;
 use node::Child;
+use range::Between;
 
 pub use frozen::Frozen;
 pub use range::{Iter, Keys, Range, Values};
@@ -122,6 +123,12 @@ impl<'r, K: Frozen<'r>, V: Frozen<'r>> PSnapMap<'r, K, V> {
     #[inline(always)]
     pub fn seen<'v>(&self, view: &'v View<'r>) -> SnapRef<'v, 'r, K, V> {
         SnapRef::new(view, self.top, self.len())
+    }
+
+    /// The entries in order, as they are in the heap.
+    #[cfg_attr(not(feature = "serde"), allow(dead_code))]
+    pub(crate) fn stored<'v>(&self, view: &'v View<'r>) -> impl Iterator<Item = (&'v K, &'v V)> {
+        Between::all(view, self.top).map(|(_, key, value)| (key, value))
     }
 
     /// [`SnapRef::get`].
