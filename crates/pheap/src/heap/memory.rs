@@ -257,7 +257,7 @@ impl HeapInner {
         }
     }
 
-    /// Gives those of these pages back that `may` go. Nobody accesses them.
+    /// Gives those of these pages back that `may` go. Nobody accesses them, except to look at snapshots in them.
     fn drop_range(&self, wal: &Wal, offset: u64, len: u64, may: impl Fn(u64) -> bool) {
         let (mut at, end) = (offset, offset + len);
         while at < end {
@@ -270,7 +270,7 @@ impl HeapInner {
                 at += PAGE;
             }
             // SAFETY: the pages are free, or recorded before the checkpoint that is complete but for this, and not since; the caller has the lock
-            // on them.
+            // on them. Who looks at a snapshot there finds the same bytes in the file.
             unsafe { self.mapping.drop_copies(first, at - first) };
             wal.pages.forget(first, at - first);
         }
