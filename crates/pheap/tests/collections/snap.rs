@@ -1,12 +1,13 @@
 //! Maps of which snapshots are taken, and what happens to a heap meanwhile.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use pheap::{Durability, Error, Heap, Options, P, PSnapMap, Persist, Root, Snapshot, field};
 use pheap_testkit::threads::{sleeps, this_thread};
-use pheap_testkit::{Rng, forks, small};
+use pheap_testkit::{Rng, forks, process, small};
 
 type Accounts = PSnapMap<'static, u64, i64>;
 
@@ -303,4 +304,43 @@ fn a_full_heap_has_the_map_as_it_was() {
         Ok(())
     })
     .unwrap();
+}
+
+/// A process is killed while one thread writes versions and another one reads them: what has been seen is there, and as a whole.
+#[test]
+fn what_a_snapshot_has_shown_survives_a_kill() {
+    const KEYS: u64 = 300;
+    let options = |path: &Path| {
+        let durability = if path.ends_with("log") { Durability::Wal } else { Durability::Process };
+        small().durability(durability).log_limit(256 << 10).memory_limit(128 << 10)
+    };
+    if let Some((_, path)) = process::role() {
+        let heap = options(&path).open(&path).unwrap();
+        let root: Root<Accounts> = heap.root("accounts").unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                loop {
+                    let seen = snapshot(&root).read(|map| map.get(&0).copied()).unwrap().unwrap_or(0);
+                    std::fs::write(path.with_extension("seen"), seen.to_string()).unwrap();
+                    if seen >= 100 {
+                        process::die();
+                    }
+                }
+            });
+            for version in 1.. {
+                root.txn(|tx, map| map.extend(tx, (0..KEYS).map(|i| (i * 7 % KEYS, version)))).unwrap();
+            }
+        });
+    }
+    let dir = pheap_testkit::tempdir();
+    for name in ["mapped", "log"] {
+        let path = dir.path().join(name);
+        process::run_killed("snap::what_a_snapshot_has_shown_survives_a_kill", name, &path);
+        let seen: i64 = std::fs::read_to_string(path.with_extension("seen")).unwrap().parse().unwrap();
+        let heap = options(&path).verify(true).open(&path).unwrap();
+        let root: Root<Accounts> = heap.existing_root("accounts").unwrap();
+        let versions: Vec<i64> = snapshot(&root).read(|map| map.values().copied().collect()).unwrap();
+        assert!(versions.len() == 300 && versions.iter().all(|version| *version == versions[0]));
+        assert!(versions[0] >= seen, "{seen} was seen, {} is there", versions[0]);
+    }
 }
