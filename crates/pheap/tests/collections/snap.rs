@@ -215,6 +215,7 @@ fn snapshots_nest_with_all_that_has_a_lock() {
     root.txn(|tx, map| {
         map.insert(tx, &1, &2)?;
         assert!(matches!(map.snapshot(tx), Err(Error::Nested)));
+        assert!(matches!(map.snapshot(&tx.shared()), Err(Error::Nested)));
         one.read(|one| assert_eq!((one.get(&1), map.get(tx, &1)), (Some(&1), Some(&2))))
     })
     .unwrap();

@@ -22,7 +22,7 @@ use super::common::by_pointer;
 use crate::Persist;
 use crate::api::view::View;
 use crate::collections::btree::KeyRange;
-use crate::heap::check::rule::{OwnType, Promise};
+use crate::heap::check::rule::{OwnType, Promise, Rule};
 use crate::ptr::P;
 use node::Child;
 use range::Between;
@@ -87,7 +87,7 @@ pub struct PSnapMap<'r, K, V> {
 
 /// See [`own_types`](super::own_types).
 pub(super) const OWN_TYPES: &[OwnType] = &[
-    OwnType::of::<PSnapMap<'static, u8, u8>>(Promise::Nothing),
+    OwnType::of::<PSnapMap<'static, u8, u8>>(Promise::Collection(Rule::snap)),
     OwnType::of::<node::Node<u8, u8, 1>>(Promise::Frozen),
     OwnType::of::<Child<'static, u8, u8>>(Promise::Nothing),
 ];

@@ -3,11 +3,11 @@
 //! A node is changed where it is only by the transaction that has made it. So a committed node is never written again: new versions of the map have copies of the
 //! nodes on the way to what has changed, and share all others with the old ones.
 //!
-//! * A node is never empty. Places behind its `len` items repeat keys and items that it has, so each is a value, and none leads to what nothing else leads to.
+//! * A node is never empty. Places behind its `len` items repeat the last key and item, so each is a value, and none leads to what nothing else leads to.
 //! * The key of a child is greater than all keys before it, and not greater than those below it. That of the first child means nothing.
 //! * All leaves are equally deep.
 //!
-//! All of this is for finding things. Whatever a node holds, these functions stay within it.
+//! All of this is for finding things, and checked in files from elsewhere. Whatever a node holds, these functions stay within it.
 
 use crate::Persist;
 use crate::api::view::View;
@@ -116,6 +116,7 @@ impl<K: Copy, T: Copy, const N: usize> Node<K, T, N> {
         self.keys[place] = key;
         self.items[place] = item;
         self.len = len as u64 + 1;
+        self.fill_up();
     }
 
     /// Removes the item at `place`. It is not the only one.

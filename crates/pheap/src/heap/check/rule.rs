@@ -60,6 +60,7 @@ pub(crate) enum Rule {
     Vector(Vector),
     Hash(Hash),
     Tree(Tree),
+    Snap(Tree),
 }
 
 /// A pointer in a value: how many bytes from its start, and to what type.
@@ -97,16 +98,20 @@ impl Rule {
         Some(Rule::Vector(Vector { head, ..Vector::of(ty)? }))
     }
 
-    /// As many entries as `len` says in `few`, or those in the buckets that `root` leads to.
+    /// As many entries as `len` says: in `few`, or in the buckets that `root` leads to.
     pub(crate) fn hash(ty: &TypeLayout) -> Option<Rule> {
         let (few, root) = (pointer(ty, &["few"])?, pointer(ty, &["root"])?);
         Some(Rule::Hash(Hash { len: number(ty, &["len"], Prim::U64)?, few, root }))
     }
 
-    /// The nodes that `top` leads to.
+    /// As many entries as `len` says, in the nodes that `top` leads to.
     pub(crate) fn tree(ty: &TypeLayout) -> Option<Rule> {
-        let (top, child) = field(ty, &["top"])?;
-        Some(Rule::Tree(Tree { top, child: TreeChild::of(child)? }))
+        Tree::of(ty).map(Rule::Tree)
+    }
+
+    /// The same, in nodes of another kind.
+    pub(crate) fn snap(ty: &TypeLayout) -> Option<Rule> {
+        Tree::of(ty).map(Rule::Snap)
     }
 }
 
@@ -204,11 +209,20 @@ pub(crate) struct Hash {
     pub(super) root: Pointer,
 }
 
-/// Where in the map what leads to its uppermost node is.
+/// The nodes below `top` have as many entries as the length says.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Tree {
+    pub(super) len: u64,
     pub(super) top: u64,
     pub(super) child: TreeChild,
+}
+
+impl Tree {
+    fn of(ty: &TypeLayout) -> Option<Tree> {
+        let (top, child) = field(ty, &["top"])?;
+        let len = number(ty, &["len"], Prim::U64)?;
+        Some(Tree { len, top, child: TreeChild::of(child)? })
+    }
 }
 
 /// What leads to a node. Offsets are in bytes from its start.

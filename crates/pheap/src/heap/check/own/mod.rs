@@ -4,6 +4,7 @@
 //! may point to it, for it is freed when they give it up.
 
 mod hash;
+mod snap;
 mod tree;
 mod vector;
 
@@ -37,6 +38,7 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
             Rule::Vector(vector) => self.vector(vector, object, base),
             Rule::Hash(hash) => self.hash(hash, object, base),
             Rule::Tree(tree) => self.tree(tree, object, base),
+            Rule::Snap(tree) => self.snap(tree, object, base),
         };
         if let Err(what) = result {
             self.complain(object, base, || what);
@@ -96,4 +98,9 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
 
 fn strange() -> String {
     "is a collection whose type is not as this version of pheap makes it".to_owned()
+}
+
+/// Whether a map has as many entries as it says.
+fn whole(entries: u64, len: u64) -> Result<(), String> {
+    if entries == len { Ok(()) } else { Err(format!("has {entries} entries, and says that it has {len}")) }
 }
