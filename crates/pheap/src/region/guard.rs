@@ -61,6 +61,11 @@ impl Scopes {
         });
         !conflict && inside.len() < DEPTH
     }
+
+    /// Whether one of the first scopes is not just a look at a snapshot.
+    fn has_root(&self, count: usize) -> bool {
+        self.inside[..count].iter().any(|inside| !inside.get().looks)
+    }
 }
 
 /// Takes back the newest [`enter`] of `heap`.
@@ -75,15 +80,19 @@ pub(crate) fn leave(heap: usize) {
     });
 }
 
-/// Whether this thread was inside of a heap already, this one or another, when it [entered](enter) the newest one.
+/// Whether this thread had a root already, of this heap or another, when it [entered](enter) the newest one: others may wait for it. (Nobody who has a root waits for
+/// one who looks at a snapshot.)
 #[inline(always)]
 pub(crate) fn is_nested() -> bool {
-    SCOPES.with(|scopes| scopes.count.get() > 1)
+    SCOPES.with(|scopes| {
+        let count = scopes.count.get();
+        count > 1 && scopes.has_root(count - 1)
+    })
 }
 
-/// Whether this thread is inside of any heap.
+/// Whether this thread has a root of any heap.
 pub(crate) fn is_inside_any() -> bool {
-    SCOPES.with(|scopes| scopes.count.get() > 0)
+    SCOPES.with(|scopes| scopes.has_root(scopes.count.get()))
 }
 
 /// Whether this thread is inside of a root of `heap`, or of a snapshot of one.

@@ -148,7 +148,11 @@ fn a_snapshot_outlives_its_root() {
     let empty = snapshot(&root);
     root.txn(|tx, map| map.extend(tx, [(1, 2), (3, 4)])).unwrap();
     let kept = snapshot(&root);
-    root.txn(|tx, map| Ok(map.clear(tx))).unwrap();
+    root.txn(|tx, map| {
+        map.clear(tx);
+        Ok(())
+    })
+    .unwrap();
     drop((root, heap));
     assert!(empty.read(|map| map.is_empty()).unwrap());
     assert!(kept.clone().read(|map| map.iter().eq([(&1, &2), (&3, &4)])).unwrap());
@@ -182,7 +186,10 @@ fn ends_meanwhile(ends: impl FnOnce(&Heap) + Send) -> Snapshot<u64, i64> {
             assert!(matches!(kept.read(|_| ()), Err(Error::Closed)));
             assert!(matches!(root.txn(|tx, map| map.insert(tx, &1, &3)), Err(Error::Closed)));
             // None of these waits for the other thread.
-            let _ = other.txn(|tx, number| Ok(tx[number] = 1));
+            let _ = other.txn(|tx, number| {
+                tx[number] = 1;
+                Ok(())
+            });
             let _ = third.read(|view, number| view[number]);
             assert!(matches!(heap.root::<u64>("new"), Err(Error::Nested | Error::Closed)));
             assert!(!ending.is_finished());

@@ -127,7 +127,7 @@ proptest! {
             }
             is_sound(&root);
             versions.push((root.read(|view, map| map.snapshot(view)).unwrap().unwrap(), model.clone()));
-            if versions.len() % 5 == 0 {
+            if versions.len().is_multiple_of(5) {
                 heap.collect().unwrap();
             }
         }
