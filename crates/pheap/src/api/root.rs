@@ -28,7 +28,7 @@ use crate::units::PAGE;
 /// A named root of a heap: an object of type `T`, and a region of its own for everything that it points to.
 ///
 /// A handle is cheap to clone and can be sent to other threads. Transactions on one root run one after the other, reads run
-/// concurrently. Different roots do not wait for one another, so threads scale by using several.
+/// concurrently, also beside a transaction. Different roots do not wait for one another, so threads scale by using several.
 //
 // Invariant: `region` belongs to `heap`, and `ty` is the number of `T` in the type table of that heap. Only `find` makes a `Root`: the marker is private. (The
 // other fields are seen by tests of other rooms, and written by none.)
@@ -76,11 +76,12 @@ impl<T: Persist> Root<T> {
     /// Runs `f` as one transaction: all of it happens, durably before this returns, or nothing.
     ///
     /// If `f` returns an error or panics, everything that it did is rolled back. A crash at any moment leaves the whole state before or
-    /// after the transaction. Waits while another thread uses the root.
+    /// after the transaction. Waits while another thread has a transaction on the root. Reads go on until the changes are stored: at the commit, or when the transaction has
+    /// outgrown its copies (thousands of objects); for that it waits for the reads that have begun.
     ///
     /// The error type is fixed, so that a closure may end in `Ok(())`; see [`try_txn`](Self::try_txn) for others.
     ///
-    /// Inside, do not wait for a thread that needs the same root. Where transactions on two *heaps* are nested, nest them in the same
+    /// Inside, do not wait for a thread that needs the same root, nor for anything that a thread may wait for which reads it: the commit waits for its read to end. Where transactions on two *heaps* are nested, nest them in the same
     /// order everywhere, as with any two locks; roots of one heap are opened together with [`pheap::txn`](crate::txn()).
     ///
     /// # Cost
@@ -134,10 +135,11 @@ impl<T: Persist> Root<T> {
         }
     }
 
-    /// Runs `f`, which may read but not write. Reads of one root run concurrently, but not beside a transaction. With
+    /// Runs `f`, which may read but not write. Reads of one root run concurrently, and beside a transaction, of which they see nothing before it has been committed. They wait while
+    /// it stores its changes. With
     /// [`Durability::Wal`](crate::Durability::Wal), a read first waits until the data that it will see are durable.
     ///
-    /// Reads of several roots and heaps may nest in any order. A read that is not nested waits for transactions that are already waiting for the root, so that
+    /// Reads of several roots and heaps may nest in any order. A read that is not nested waits for a transaction that is already waiting for reads to end, so that
     /// overlapping reads cannot starve a transaction. A nested read does not wait. So if threads overlap without end and read a root only in nested reads, transactions on
     /// it may starve; make the read of that root the outermost. Inside, do not wait for a thread that needs the same root, also to read: it may queue after a transaction that waits for this read.
     ///
