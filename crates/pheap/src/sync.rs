@@ -61,6 +61,8 @@ pub(crate) enum Mistake {
     ForgetFailedSync,
     /// A file is synced while another thread does so.
     SyncsMeet,
+    /// Who leaves a waker looks whether there is a thread that will call it, and only then locks what they share.
+    LookUnlocked,
     /// Who evicts the owner of a bias does not make sure that it knows.
     NoHeavyFence,
     /// An owner does not look whether it still is one, when others can see that it is inside.

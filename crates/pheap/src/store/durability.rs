@@ -30,6 +30,15 @@ impl Store {
         self.note_failure(wal.acknowledge(position))
     }
 
+    /// Notes the position behind a record whose transaction does not wait for a sync. If others only wait until the kernel has their records, this one does, too.
+    pub(crate) fn hand_over(&self, wal: &Wal, position: u64, end: &mut u64) -> Result<()> {
+        *end = position;
+        if !wal.syncs_commits() {
+            let _ = self.acknowledge(wal, position); // who asks for the outcome is told of a failure
+        }
+        Ok(())
+    }
+
     /// Waits for a checkpoint if too much memory is private, or makes one.
     #[inline(always)]
     pub(crate) fn wait_for_memory(&self) {

@@ -41,7 +41,8 @@ impl Log {
     /// With a log of two segments that may not grow, in a file that can be mapped or not.
     fn new(policy: SyncPolicy, maps: bool) -> Log {
         let disk = ModelDisk::new(maps);
-        let settings = Settings { policy, log_limit: 64 << 10, memory_limit: 1 << 30 };
+        let (log_limit, memory_limit, unsynced_limit) = (64 << 10, 1 << 30, 64 << 10);
+        let settings = Settings { policy, log_limit, memory_limit, unsynced_limit };
         let wal = Wal::create(disk.clone(), IDENTITY, settings).expect("a log");
         Log { wal, disk }
     }
