@@ -14,6 +14,8 @@ mod buffer;
 mod cache;
 mod checkpoint;
 mod commit;
+#[cfg(all(test, not(pheap_loom)))]
+mod deferred_tests;
 pub(crate) mod files;
 mod fold;
 pub(crate) mod format;
