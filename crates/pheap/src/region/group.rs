@@ -111,7 +111,7 @@ impl<'a> Group<'a> {
     }
 
     pub(crate) fn commit(self) -> Result<()> {
-        self.commit_then(Store::acknowledge)
+        self.commit_then(|store, wal, position| store.acknowledge(wal, position))
     }
 
     /// Rolls the transaction back, as for [one region](Exclusive::give_up).

@@ -319,7 +319,7 @@ impl<'a> Exclusive<'a> {
     // Takes a reference, for a processor would wait to move what was just written in parts.
     #[inline(always)]
     pub(crate) fn commit_and(&mut self, done: impl FnOnce()) -> Result<()> {
-        self.commit_then(done, Store::acknowledge)
+        self.commit_then(done, |store, wal, position| store.acknowledge(wal, position))
     }
 
     /// [`commit_and`](Self::commit_and), and with a write-ahead log then what `wait` does, with the position behind the transaction's record.
