@@ -498,7 +498,7 @@ const PROGRAMS: [Program; 26] = [
         || nothing_is_acknowledged_once_the_log_is_misplaced(SyncPolicy::OnDemand),
         4,
     ),
-    ("a task waits for its commit", a_task_waits_for_its_commit, 4),
+    ("a task waits for its commit", a_task_waits_for_its_commit, 3),
     ("nobody waits for a commit", nobody_waits_for_a_commit, 5),
     ("nobody waits, and time passes", nobody_waits_and_time_passes, 3),
     ("a task waits for a disk that fails", a_task_waits_for_a_disk_that_fails, 4),
