@@ -175,7 +175,6 @@ impl Situation {
                 let told = |result: pheap::Result<()>| {
                     matches!(result, Err(Error::Closed | Error::Migrated { .. } | Error::NoSuchRoot(_)))
                 };
-                // A read would wait for what it might see before it even looks at the root.
                 let by_handle = told(a.txn(|_, _| Ok(())));
                 let by_name =
                     || self == Situation::Removed && told(heap.existing_root::<Record>("a").map(drop));

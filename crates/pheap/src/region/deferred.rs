@@ -9,7 +9,14 @@ impl Exclusive<'_> {
     #[inline(always)]
     pub(crate) fn commit_deferred(&mut self) -> Result<u64> {
         let mut end = 0;
-        self.commit_then(|| {}, |store, wal, position| store.hand_over(wal, position, &mut end))?;
+        self.commit_then(
+            || {},
+            |store, wal, position| {
+                store.hand_over(wal, position);
+                end = position;
+                Ok(())
+            },
+        )?;
         Ok(end)
     }
 }
@@ -18,7 +25,11 @@ impl Group<'_> {
     /// [`commit`](Group::commit), as for [one region](Exclusive::commit_deferred).
     pub(crate) fn commit_deferred(self) -> Result<u64> {
         let mut end = 0;
-        self.commit_then(|store, wal, position| store.hand_over(wal, position, &mut end))?;
+        self.commit_then(|store, wal, position| {
+            store.hand_over(wal, position);
+            end = position;
+            Ok(())
+        })?;
         Ok(end)
     }
 }

@@ -16,7 +16,7 @@ use crate::os::fork;
 /// the heap wakes the task. (So a waker must return soon, and wait for nothing. If it panics, the panic ends there.)
 ///
 /// Nothing depends on a `Commit`: a deferred transaction becomes durable also if this is dropped. It may outlive the heap and all its handles. Closing a heap makes everything
-/// durable, or fails, and this says which.
+/// durable, or fails, and this says which. (Meanwhile it keeps the file of the log open.)
 ///
 /// The commits of a heap become durable in the order in which they took place, so one that is durable says the same of all before it.
 ///

@@ -13,6 +13,7 @@ use std::{io, thread};
 use pheap_testkit::threads::{sleeps, this_thread};
 
 use super::Wal;
+use crate::os::storage::{FileId, Storage};
 use crate::{Commit, Durability, Error, Heap, Options, Result, Root, SyncPolicy};
 
 /// A heap with two numbers, in a folder of its own.
@@ -91,6 +92,12 @@ fn bell() -> (Waker, Receiver<()>) {
 fn poll(commit: &mut Commit, waker: &Waker) -> Poll<Result<()>> {
     pin!(commit).poll(&mut Context::from_waker(waker))
 }
+
+/// It goes wherever a task goes.
+const _: fn() = || {
+    fn can_go<T: Send + Sync + Unpin + 'static>() {}
+    can_go::<Commit>();
+};
 
 fn is_unknown(result: &Result<()>) -> bool {
     matches!(result, Err(Error::OutcomeUnknown { .. }))
@@ -306,6 +313,56 @@ fn a_waker_drops_the_last_handle() {
     let folder = told.recv().unwrap();
     let heap = options(SyncPolicy::EveryCommit).open(folder.path().join("heap")).unwrap();
     assert_eq!(get(&heap.root("a").unwrap()).unwrap(), 1);
+}
+
+/// A log that was written by a thread that panics.
+#[derive(Debug)]
+struct Panics;
+
+impl Storage for Panics {
+    fn read_some(&self, _: &mut [u8], _: u64) -> io::Result<usize> {
+        panic!("a disk of a test")
+    }
+
+    fn write_some(&self, _: &[u8], _: u64) -> io::Result<usize> {
+        panic!("a disk of a test")
+    }
+
+    fn sync_now(&self) -> io::Result<()> {
+        panic!("a disk of a test")
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        panic!("a disk of a test")
+    }
+
+    fn extend_now(&self, _: u64, _: u64) -> io::Result<()> {
+        panic!("a disk of a test")
+    }
+
+    fn id(&self) -> FileId {
+        FileId { device: 0, inode: 0 }
+    }
+}
+
+#[test]
+fn the_thread_that_syncs_panics() {
+    let setup = Setup::every_commit();
+    let (wal, (waker, rung)) = (setup.wal(), bell());
+    let mut commit = {
+        let mut log = wal.log.write();
+        let mut commit = add(&setup.a);
+        assert!(poll(&mut commit, &waker).is_pending());
+        *log = Arc::new(Panics);
+        commit
+    };
+    rung.recv().unwrap();
+    assert!(is_unknown(&commit.wait()));
+    assert!(matches!(poll(&mut commit, &waker), Poll::Ready(result) if is_unknown(&result)));
+    assert!(matches!(setup.b.txn_deferred(|_, _| Ok(())), Err(Error::Failed { .. })));
+    // Closing it would wait for a thread that has gone in the middle of a write.
+    let Setup { folder: _folder, heap, a, b } = setup;
+    std::mem::forget((heap, a, b));
 }
 
 #[test]

@@ -71,7 +71,7 @@ pub(crate) struct WalIdentity {
 #[non_exhaustive]
 pub enum SyncPolicy {
     /// Before a transaction returns: nothing that was committed, or read, is lost in a power failure. Transactions that commit at the same
-    /// time share a sync.
+    /// time share a sync. (A [deferred](crate::Root::txn_deferred) one is synced after it has returned.)
     #[default]
     EveryCommit,
     /// When [`Heap::sync`](crate::Heap::sync) is called, when the heap is closed, and by checkpoints. A power failure may lose transactions since then:

@@ -23,6 +23,7 @@ impl Heap {
     fn set(&mut self, names: &[&str]) -> Result<(), String> {
         let value = 50 + self.commits.len() as u64;
         let [a, b] = &self.roots;
+        #[allow(clippy::unit_arg)] // transactions of one assignment
         let (_, commit) = match names {
             ["a"] => a.txn_deferred(|tx, p| Ok(tx[p].x = value)),
             ["b"] => b.txn_deferred(|tx, p| Ok(tx[p].x = value)),
