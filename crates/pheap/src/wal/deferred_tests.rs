@@ -398,7 +398,7 @@ fn until_it_waits(
     thread::scope(|scope| {
         while_the_disk_stands_still(&setup.wal(), || {
             drop(add(&setup.b));
-            scope.spawn(|| {
+            let worker = scope.spawn(|| {
                 tell.send(this_thread()).unwrap();
                 work(&|step| steps.lock().unwrap().push(step));
             });
@@ -406,7 +406,9 @@ fn until_it_waits(
             while steps.lock().unwrap().len() < first.len() {
                 thread::yield_now();
             }
-            until_it_sleeps(thread);
+            while !sleeps(thread) && !worker.is_finished() {
+                thread::yield_now();
+            }
             assert_eq!(*steps.lock().unwrap(), first);
             meanwhile();
         });
