@@ -42,6 +42,7 @@ impl Wal {
     }
 
     /// Whether commits wait for a sync.
+    #[inline]
     pub(crate) fn syncs_commits(&self) -> bool {
         match self.settings.policy {
             SyncPolicy::EveryCommit => true,
