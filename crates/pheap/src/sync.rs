@@ -1,6 +1,6 @@
 //! The locks, condition variables and atomics by which threads meet: one place decides whose they are.
 //!
-//! The [lock](lock) of regions is our own. Others are those of std; in models (`cfg(pheap_loom)`) all are those of [loom], which runs a test
+//! The [lock](access) of regions is our own. Others are those of std; in models (`cfg(pheap_loom)`) all are those of [loom], which runs a test
 //! under every order of their operations; see `docs/crash-testing.md`. Counters for statistics do not come from here: nothing depends on them.
 //!
 //! In builds with the simulator they tell which of them is taken where, and one of them can be left out, or seems to be: the tests must notice.
@@ -9,13 +9,15 @@
 //!
 //! Knows threads. Must not know what they do.
 
-pub(crate) mod bias;
+pub(crate) mod access;
 pub(crate) mod fence;
 pub(crate) mod gate;
 mod lock;
 #[cfg(all(test, pheap_loom))]
 pub(crate) mod model;
 mod mutex;
+mod parking;
+mod thread;
 #[cfg(not(all(feature = "sim", not(pheap_loom))))]
 #[path = "sync/unwatched.rs"]
 mod watch;
@@ -23,7 +25,7 @@ mod watch;
 #[path = "sync/watched.rs"]
 mod watch;
 
-pub(crate) use lock::{RawRwLock, Want};
+pub(crate) use access::Access;
 pub(crate) use mutex::{Condvar, Mutex, MutexGuard, RwLock};
 
 #[cfg(all(test, pheap_loom))]
@@ -63,12 +65,30 @@ pub(crate) enum Mistake {
     SyncsMeet,
     /// Who leaves a waker looks whether there is a thread that will call it, and only then locks what they share.
     LookUnlocked,
-    /// Who evicts the owner of a bias does not make sure that it knows.
+    /// A writer that evicts the owner does not make sure that it knows.
     NoHeavyFence,
-    /// An owner does not look whether it still is one, when others can see that it is inside.
+    /// Nor does a reader.
+    NoHeavyFenceOfReaders,
+    /// An owner does not look whether it still is one, when others can see that it is a writer.
     NoSecondLook,
-    /// All owners of a bias say at the same place that they are inside.
-    OneSlot,
+    /// Nor when they can see that it is upgraded.
+    NoThirdLook,
+    /// All owners say at the same place what they are.
+    OnePlace,
+    /// A thread becomes the owner although another one reads.
+    OwnerBesideReaders,
+    /// A writer that comes does not make sure that readers know.
+    NoHeavyFenceOfWriters,
+    /// One that is about to sleep does not make sure that readers which leave know.
+    NoHeavyFenceOfSleepers,
+    /// A writer that is upgraded looks for readers before they can see that.
+    NoFenceOfWriters,
+    /// A reader looks for writers before they can see it.
+    NoFenceOfReaders,
+    /// A writer that waits for readers keeps those away that have a region already.
+    NestedReadersWait,
+    /// Readers that were let in are not counted.
+    SleepersUncounted,
     /// An owner that leaves wakes nobody if it is no longer named as the owner.
     WakeEvictedOnly,
     /// Others can come in between, where a held pointer is let go of and where it is seen whether that was the last one.

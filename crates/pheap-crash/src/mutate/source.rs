@@ -27,8 +27,8 @@ const CALLS: &[(&[Kind], &str)] = &[
     (
         &[Kind::Lock],
         "look_at_tables(|look_at_regions(|.regions()| heap.region(| self.region(|look_at_name(| look_at(|\
-         .lock()|.lock_exclusive()|.lock_shared()|.lock_unbiased()|.lock_collected()|\
-         .try_lock()|.try_lock_exclusive()|.try_lock_shared()|.try_lock_unbiased_for(|\
+         .lock()|.lock_upgradable(|.take_upgradable()|.wait_upgradable(|.lock_shared(|.lock_unbiased()|.lock_collected()|.lock_quiescent(|\
+         .upgrade()|.try_upgrade()|upgrade_all(|.try_lock()|.try_lock_upgradable()|.try_lock_shared()|.try_lock_unbiased_for(|\
          self.log.read()|self.log.write()",
     ),
     (&[Kind::Checksum], "holds(| checked("),

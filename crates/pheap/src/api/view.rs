@@ -87,22 +87,28 @@ impl<'r> View<'r> {
                 "the log could not grow for this transaction, so threads cannot see what it has changed"
             );
         }
+        let hot = if self.is_read() { Hot::reader() } else { Hot::reader_in_transaction() };
         // SAFETY: the region is locked as long as `self` lives, which `Shared` borrows; the brand is that of `self`; a reader has no context. A `Txn` around `self` is
         // borrowed as well, so nothing is written, and nothing has a copy elsewhere: `is_in_place`, or the filter was 0.
-        Shared { view: unsafe { View::new(Hot::reader(), self.held()) }, of: PhantomData }
+        Shared { view: unsafe { View::new(hot, self.held()) }, of: PhantomData }
+    }
+
+    /// Whether this is the view of a read, and not of a transaction.
+    fn is_read(&self) -> bool {
+        std::ptr::eq(self.hot(), Hot::reader())
     }
 
     /// The pointer that `held` was made from.
     ///
     /// # Errors
-    /// [`Error::NotHeld`](crate::Error::NotHeld) if it belongs to another root, to another opening of the heap, or to a transaction that
-    /// was rolled back.
+    /// [`Error::NotHeld`](crate::Error::NotHeld) if it belongs to another root, to another opening of the heap, to a transaction that
+    /// was rolled back, or to one that is still open, and this is a read beside it.
     pub fn get<T: Pointee + ?Sized>(&self, held: &Held<T>) -> Result<P<'r, T::At<'r>>> {
-        let addr = self.held().get(held)?;
+        let addr = self.held().get(held, !self.is_read())?;
         // SAFETY: the table has addresses of objects only, and the heap is not mapped at 0.
         let addr = unsafe { NonNull::new_unchecked(std::ptr::with_exposed_provenance_mut(addr)) };
         // SAFETY: an object of this region, for the table is the region's own. A transaction has published it, or this one has made it, and it was held
-        // since: it is live. `Held<T>` was made from a pointer to a `T` of some brand.
+        // since: it is live. (A read may let go of it, and still has the pointer: no cycle begins while it is inside.) `Held<T>` was made from a pointer to a `T` of some brand.
         Ok(unsafe { P::from_addr(addr) })
     }
 

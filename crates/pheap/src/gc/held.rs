@@ -106,8 +106,8 @@ impl HeldTable {
             .for_each(|slot| visit(slot.addr));
     }
 
-    /// The address that `held` stands for, if it is of this table.
-    pub(crate) fn get<T: Pointee + ?Sized>(&self, held: &Held<T>) -> Result<usize> {
+    /// The address that `held` stands for, if it is of this table. What the open transaction has made only that itself may have.
+    pub(crate) fn get<T: Pointee + ?Sized>(&self, held: &Held<T>, in_transaction: bool) -> Result<usize> {
         if !std::ptr::eq(self, Arc::as_ptr(&held.table)) {
             return Err(Error::NotHeld);
         }
@@ -116,7 +116,8 @@ impl HeldTable {
         }
         let table = self.slots.lock();
         let slot = table.slots[held.slot as usize];
-        if slot.generation != held.generation || slot.state == State::Dead {
+        let is_there = slot.state == State::Published || slot.state == State::Pending && in_transaction;
+        if slot.generation != held.generation || !is_there {
             return Err(Error::NotHeld);
         }
         Ok(slot.addr)
@@ -178,9 +179,9 @@ mod tests {
         let mut found = Vec::new();
         table.for_each(|addr| found.push(addr));
         assert_eq!(found, [8]);
-        assert_eq!(table.get(&held).unwrap(), 8);
+        assert_eq!(table.get(&held, false).unwrap(), 8);
         let other: Held<u64> = table.hold(16, true);
         assert_ne!(other.slot(), held.slot());
-        assert_eq!(table.get(&held).unwrap(), 8);
+        assert_eq!(table.get(&held, false).unwrap(), 8);
     }
 }

@@ -112,6 +112,7 @@ impl Heap {
         let mut stats = Stats {
             ready: true,
             file_bytes: tables.header.mapped,
+            growth_waits: tables.growth_waits,
             free_bytes: tables.pages.total(),
             ..Stats::default()
         };

@@ -93,10 +93,9 @@ impl Staged {
         // A copy takes a word more than it has, at most: each range but the first has more words before it that are in none than a head takes. Room for
         // all, so that the loop need not look.
         self.words.reserve(room + LINE_WORDS);
-        let start = self.words.as_mut_ptr();
         // SAFETY: there is room; copies and originals are valid for reads of so many words, and nobody writes the originals: the caller's premises.
         unsafe {
-            let mut end = start.add(self.words.len());
+            let mut end = self.words.as_mut_ptr().add(self.words.len());
             let mut ahead = copies.clone().skip(AHEAD);
             for (addr, copy, words) in copies {
                 if faults::is_left_out(faults::Kind::LogEntry) {
@@ -108,7 +107,7 @@ impl Staged {
                 }
                 end = stage_changes(end, offset, copy, original, words);
             }
-            self.words.set_len(end.offset_from_unsigned(start));
+            self.words.set_len(end.offset_from_unsigned(self.words.as_ptr()));
         }
     }
 

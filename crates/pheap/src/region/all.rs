@@ -7,7 +7,7 @@ use crate::alloc::span::ObjectSpan;
 use crate::error::Result;
 use crate::store::Store;
 
-/// Regions that this thread shares with other readers: transactions on them wait, reads go on.
+/// Regions in which there is no transaction: they wait, reads go on.
 pub(crate) struct SharedAll<'a> {
     store: &'a Store,
     locked: Vec<Beside<Arc<Region>>>,

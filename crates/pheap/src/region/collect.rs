@@ -38,9 +38,9 @@ impl Region {
         stage
     }
 
-    /// Runs `work` with the region locked, in turn with transactions, unless it is gone. The thread is not inside of the heap.
+    /// Runs `work` beside readers, in turn with transactions, unless the region is gone. The thread is not inside of the heap.
     fn in_turn<R>(&self, work: impl FnOnce(&mut Context) -> R) -> Option<R> {
-        self.lock.gate.pass(guard::is_inside_any);
+        self.lock().gate.pass(guard::is_inside_any);
         self.alone(work)
     }
 
@@ -59,6 +59,7 @@ impl Region {
     /// Begins a cycle. Returns whether it did: there may be one already. `None` if the region is gone.
     pub(crate) fn begin_cycle(&self) -> Option<bool> {
         self.in_turn(|context| {
+            context.upgrade(); // see `Context::assess`
             let store = context.store();
             context.gc.begin_full(&mut context.alloc, store)
         })

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
 use crate::gc::held::HeldTable;
 use crate::store::Store;
-use crate::sync::gate::Closer;
+use crate::sync::gate::Gates;
 use crate::txn::commit;
 use crate::txn::context::{Context, Hot};
 use crate::wal::Wal;
@@ -41,9 +41,7 @@ impl<'a> Group<'a> {
         for one in &locked {
             one.context().group = Some(members.clone());
         }
-        for one in &locked {
-            one.context().begin();
-        }
+        Context::begin_all(&mut locked.iter().map(|one| one.context()).collect::<Vec<_>>());
         let order = regions
             .iter()
             .map(|one| sorted.binary_search_by_key(&place(one), place).expect("it is the same list"))
@@ -57,14 +55,14 @@ impl<'a> Group<'a> {
     fn lock_all(store: &'a Store, regions: &[(&'a Region, u32)]) -> Result<Vec<Exclusive<'a>>> {
         if !bug(Bug::GatesForReads) {
             // Before any gate is closed here: who waits at one keeps nobody away.
-            regions.iter().for_each(|(region, _)| region.lock.gate.pass(guard::is_inside_any));
+            regions.iter().for_each(|(region, _)| region.lock().gate.pass(guard::is_inside_any));
         }
         let mut wait_for = 0;
         let mut gates: Option<Gates<'_>> = None;
         'again: loop {
             guard::enter(store.id(), true)?;
             let (region, ty) = regions[wait_for];
-            region.lock.lock_collected();
+            region.lock().lock_collected();
             let mut first = Some(Exclusive::locked(store, region, ty)?);
             let mut locked: Vec<Exclusive<'a>> = Vec::with_capacity(regions.len());
             for (i, &region) in regions.iter().enumerate() {
@@ -73,7 +71,10 @@ impl<'a> Group<'a> {
                     wait_for = i;
                     match &mut gates {
                         None if bug(Bug::OpenGates) => {}
-                        None => gates = Some(Gates::close(regions)),
+                        None => {
+                            let all = regions.iter().map(|(region, _)| &region.lock().gate);
+                            gates = Some(Gates::close(all.collect()));
+                        }
                         Some(gates) => gates.lengthen(),
                     }
                     continue 'again; // lets go of all
@@ -144,6 +145,8 @@ impl<'a> Group<'a> {
         for one in &mut self.locked {
             one.context().group = None;
             one.end_held(committed);
+        }
+        for one in &self.locked {
             one.context().collect_some();
         }
         self.locked.drain(..).for_each(Exclusive::ended);
@@ -165,33 +168,6 @@ impl<'a> Group<'a> {
         commit::rollback_group(&mut self.contexts());
         self.end(false);
         unwound.0.clear();
-    }
-}
-
-/// The gates of these regions, closed.
-struct Gates<'a> {
-    regions: &'a [(&'a Region, u32)],
-    closer: Closer,
-}
-
-impl<'a> Gates<'a> {
-    fn close(regions: &'a [(&'a Region, u32)]) -> Gates<'a> {
-        let closer = Closer::new();
-        regions.iter().for_each(|(region, _)| region.lock.gate.close(closer));
-        Gates { regions, closer }
-    }
-
-    /// Keeps others away for longer, if they have come in meanwhile.
-    fn lengthen(&mut self) {
-        if self.closer.lengthen() {
-            self.regions.iter().for_each(|(region, _)| region.lock.gate.update(self.closer));
-        }
-    }
-}
-
-impl Drop for Gates<'_> {
-    fn drop(&mut self) {
-        self.regions.iter().for_each(|(region, _)| region.lock.gate.open(self.closer));
     }
 }
 
@@ -217,7 +193,7 @@ mod tests {
         let store = Options::new().reserve(1 << 30).in_memory().unwrap();
         let [a, b]: [Root<u64>; 2] = ["a", "b"].map(|name| store.root(name).unwrap());
         let (both, closer) = (|| crate::txn((&b, &a), |((tx, b), _)| Ok(tx[b] += 1)), Closer::patient());
-        a.region.lock.gate.close(closer);
+        a.region.lock().gate.close(closer);
         thread::scope(|scope| {
             let several = scope.spawn(both);
             let one = scope.spawn(|| a.txn(|tx, a| Ok(tx[a] += 1)));
@@ -229,7 +205,7 @@ mod tests {
             let outer: Root<u64> = other.root("outer").unwrap();
             outer.txn(|_, _| both()).unwrap();
             outer.txn(|_, _| a.txn(|tx, a| Ok(tx[a] += 1))).unwrap();
-            a.region.lock.gate.open(closer);
+            a.region.lock().gate.open(closer);
         });
         let counts = [&a, &b].map(|root| root.read(|view, n| view[n]).unwrap());
         assert_eq!(counts, [2, 2]);

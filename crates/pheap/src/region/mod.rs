@@ -9,7 +9,6 @@ mod collect;
 mod deferred;
 mod group;
 pub(crate) mod guard;
-mod lock;
 #[cfg(test)]
 mod panics;
 
@@ -29,26 +28,27 @@ use crate::gc::held::HeldTable;
 use crate::gc::{Collector, Pace, State};
 use crate::layout::PointerMap;
 use crate::media::Media;
+use crate::os::cpu::settle_flushes;
 use crate::stats::Counters;
 use crate::store::Store;
 use crate::store::region_header::RegionHeader;
 use crate::store::spans::Span;
+use crate::sync::Access;
+use crate::sync::access::Entry;
 use crate::sync::{Mutex, look_at};
 use crate::txn::commit;
-use crate::txn::context::{Context, Hot};
+use crate::txn::context::{Context, Front, Hot};
 use crate::txn::log::Log;
 use crate::wal::Wal;
-use lock::RegionLock;
 
 pub(crate) use group::Group;
 
 /// A region while the heap is open. On lines of its own, like its [`Counters`].
 #[repr(align(128))]
 pub(crate) struct Region {
-    lock: RegionLock,
     /// Guarded by the lock. Its address does not change. Not a box: to move one would end the pointers that were made of it.
     context: Rc<UnsafeCell<Context>>,
-    hot: Rc<Hot>,
+    front: Rc<Front>,
     /// Number of the root's type in the type table, as others are told it: what the medium has.
     listed: AtomicU32,
     /// The number that a handle must have been made for, or [`GONE`]. Written under the lock.
@@ -63,7 +63,7 @@ pub(crate) struct Region {
 /// Serves nobody: removed, or its heap closed, and nothing may be touched any more. No type has this number.
 const GONE: u32 = u32::MAX;
 
-// SAFETY: the context and the memory of the region are touched under the lock only, and there is one `Rc` of it and of `hot`; the rest is made for sharing.
+// SAFETY: the context and the memory of the region are touched under the lock only, and there is one `Rc` of it and of `front`, of which `hot` is the writer's; the rest is made for sharing.
 unsafe impl Send for Region {}
 // SAFETY: the context and the memory of the region are touched under the lock only; the rest is made for sharing.
 unsafe impl Sync for Region {}
@@ -91,21 +91,20 @@ impl Region {
         identity: Identity,
     ) -> Region {
         let Identity { id, ty, header, root, name, .. } = identity;
-        let hot = Rc::new(Hot::new());
         let counters = media.counters().clone();
         let held: Arc<HeldTable> = Arc::default();
         let state = Arc::new(State { root: AtomicU64::new(root), ..State::default() });
         // SAFETY: the store is there, the caller's premise.
         let streak = unsafe { (*store).tuning.streak };
+        let front = Rc::new(Front { hot: Hot::new(), lock: Access::new(streak) });
         let gc = Collector::new(pace, state.clone(), held.clone());
-        // SAFETY: the store is there as long as any lock on the region, the caller's premise; `hot` is the region's own.
+        // SAFETY: the store is there as long as any lock on the region, the caller's premise; `front` is the region's own.
         let context =
-            Rc::new(UnsafeCell::new(unsafe { Context::new(store, id, media, log, gc, Rc::as_ptr(&hot)) }));
-        hot.context.set(context.get());
+            Rc::new(UnsafeCell::new(unsafe { Context::new(store, id, media, log, gc, Rc::as_ptr(&front)) }));
+        front.hot.context.set(context.get());
         Region {
-            lock: RegionLock::new(streak),
             context,
-            hot,
+            front,
             listed: AtomicU32::new(ty),
             serves: AtomicU32::new(ty),
             header,
@@ -163,6 +162,11 @@ impl Region {
         self.serves.store(ty, Ordering::Relaxed);
     }
 
+    #[inline(always)]
+    pub(crate) fn lock(&self) -> &Access {
+        &self.front.lock
+    }
+
     #[track_caller]
     pub(crate) fn look_at_name(&self, forked: bool) -> String {
         look_at(&self.name, forked, String::clone).unwrap_or_default()
@@ -207,7 +211,7 @@ impl Region {
     }
 }
 
-/// A region that this thread has locked beside readers, of whatever heaps it is inside of. Dropping it lets go of the lock, also in a panic.
+/// A region in which this thread has seen to it that there is no transaction, whatever heaps it is inside of. Dropping it lets go of the lock, also in a panic.
 struct Beside<R: Deref<Target = Region>> {
     region: R,
     /// Who has locked it is the thread that lets go of it.
@@ -217,13 +221,13 @@ struct Beside<R: Deref<Target = Region>> {
 impl<R: Deref<Target = Region>> Beside<R> {
     /// Waits for the region until no transaction has it. `overtakes` says whether this thread may wait for none that wait.
     fn lock(region: R, overtakes: bool) -> Beside<R> {
-        region.lock.lock_shared(overtakes);
+        region.lock().lock_quiescent(overtakes);
         Beside { region, thread: PhantomData }
     }
 
     /// What the region's lock guards, unless the region is gone.
     fn context(&self) -> Option<&Context> {
-        // SAFETY: the lock is held for reading as long as this lives, so the context is not written, apart from its atomics.
+        // SAFETY: the lock is held as long as this lives, so there is no writer, and the context is not written, apart from its atomics.
         (!self.region.is_gone()).then(|| unsafe { &*self.region.context.get() })
     }
 }
@@ -231,11 +235,11 @@ impl<R: Deref<Target = Region>> Beside<R> {
 impl<R: Deref<Target = Region>> Drop for Beside<R> {
     fn drop(&mut self) {
         // Locked in `lock`, by this thread, for this goes to no other.
-        self.region.lock.unlock_shared();
+        self.region.lock().unlock_quiescent();
     }
 }
 
-/// A region that this thread has for itself. Dropping it rolls the transaction back, unless it was committed, which lets go of the region, too.
+/// A region whose only writer this thread is. Dropping it rolls the transaction back, unless it was committed, which lets go of the region, too.
 pub(crate) struct Exclusive<'a> {
     store: &'a Store,
     pub(crate) region: &'a Region,
@@ -257,9 +261,9 @@ impl<'a> Exclusive<'a> {
     #[inline(always)] // a call would return it through memory, which costs as much as the lock
     pub(crate) fn begin(store: &'a Store, region: &'a Region, ty: u32) -> Result<Exclusive<'a>> {
         store.check_writable()?;
-        guard::enter(store.id(), true)?;
         store.wait_for_memory();
-        region.lock.lock_exclusive();
+        guard::enter(store.id(), true)?;
+        region.lock().lock_upgradable(guard::is_nested);
         let exclusive = Exclusive::locked(store, region, ty)?;
         exclusive.context().begin();
         Ok(exclusive)
@@ -277,7 +281,7 @@ impl<'a> Exclusive<'a> {
 
     /// Takes the lock if it is free, beside another one of the same heap.
     fn try_locked(store: &'a Store, (region, ty): (&'a Region, u32)) -> Result<Option<Exclusive<'a>>> {
-        if !region.lock.try_lock_exclusive() {
+        if !region.lock().try_lock_upgradable() {
             return Ok(None);
         }
         if region.serves(ty) {
@@ -306,7 +310,7 @@ impl<'a> Exclusive<'a> {
 
     #[inline(always)]
     pub(crate) fn hot(&self) -> &'a Hot {
-        &self.region.hot
+        &self.region.front.hot
     }
 
     /// Commits the transaction and lets go of the region.
@@ -404,7 +408,7 @@ impl Exclusive<'_> {
         let unwound = Unwound(self);
         commit::rollback(unwound.0.context());
         unwound.0.end_held(false);
-        unwound.0.context().collect_some();
+        unwound.0.context().collect_after_rollback();
         std::mem::forget(unwound);
     }
 
@@ -415,8 +419,11 @@ impl Exclusive<'_> {
         if state & LOCKED == 0 {
             return;
         }
+        // Whoever has it next, on whatever processor, can rely on it that lines which were flushed before this are written back before its first fence has passed; and who evicts an
+        // owner lets it pass a fence.
+        settle_flushes();
         // Locked by this thread, when this was made, and not let go of since.
-        self.region.lock.unlock_exclusive();
+        self.region.lock().unlock_upgradable();
         if state & LAST != 0 {
             guard::leave(self.store.id());
         }
@@ -473,26 +480,28 @@ impl Drop for Unwound<'_, '_> {
     }
 }
 
-/// A region that this thread shares with other readers.
+/// A region that this thread reads, beside others and beside a transaction that changes nothing yet.
 pub(crate) struct Shared<'a> {
     store: &'a Store,
     region: &'a Region,
+    entry: Entry,
 }
 
 impl<'a> Shared<'a> {
-    /// Waits for the region, whose root is to be of type `ty`, until no transaction has it.
+    /// Waits for the region, whose root is to be of type `ty`, until no transaction changes it.
     #[inline(always)]
     pub(crate) fn begin(store: &'a Store, region: &'a Region, ty: u32) -> Result<Shared<'a>> {
         store.check_open()?;
         guard::enter(store.id(), false)?;
-        region.lock.lock_shared(guard::is_nested());
+        let entry = region.lock().lock_shared(guard::is_nested());
+        let shared = Shared { store, region, entry };
         if !region.serves(ty) {
-            return Err(Shared { store, region }.wrong_type());
+            return Err(shared.wrong_type());
         }
         if store.wal().is_some() {
             region.note_seen(store);
         }
-        Ok(Shared { store, region })
+        Ok(shared)
     }
 }
 
@@ -513,7 +522,7 @@ impl Drop for Shared<'_> {
         // A forked child leaves the lock to the parent.
         if !self.store.is_forked() {
             // Locked in `begin`, by this thread.
-            self.region.lock.unlock_shared();
+            self.region.lock().unlock_shared(self.entry);
         }
         guard::leave(self.store.id());
     }
@@ -530,7 +539,7 @@ impl Region {
         }
     }
 
-    /// Calls `f` with the spans of objects (offset, bytes) from number `from` on, up to about so many bytes of them, while nobody else has the region. Returns
+    /// Calls `f` with the spans of objects (offset, bytes) from number `from` on, up to about so many bytes of them, while nobody changes anything in the region. Returns
     /// the number of the next one; `None` if there is none, or the region cannot be had that soon.
     pub(crate) fn with_spans(
         &self,
@@ -539,7 +548,7 @@ impl Region {
         patience: Duration,
         mut f: impl FnMut(u64, u64),
     ) -> Option<usize> {
-        if !self.lock.try_lock_unbiased_for(patience) {
+        if !self.lock().try_lock_unbiased_for(patience) {
             return None;
         }
         // SAFETY: where the heap is never changes.
@@ -564,7 +573,7 @@ impl Region {
 
     /// Waits for the region, for work that leaves nothing certain of it until it has [ended](Exclusive::ended). The thread is not inside of the heap.
     fn lock_alone(&self) -> Exclusive<'_> {
-        self.lock.lock_unbiased();
+        self.lock().lock_unbiased();
         // SAFETY: the lock is held, as long as which the heap lives, and where that is never changes.
         let store = unsafe { (*self.context.get()).store() };
         Exclusive { store, region: self, state: LOCKED | ENDING }
@@ -582,6 +591,7 @@ impl Region {
     pub(crate) fn retire<R>(&self, store: &Store, last: impl FnOnce(&mut Context) -> R) -> Result<R> {
         // The thread is not inside of the heap: its callers have looked. So nothing is entered, and nothing left.
         let retired = self.alone(|context| {
+            context.upgrade();
             if !store.is_read_only() {
                 context.retire_records();
             }

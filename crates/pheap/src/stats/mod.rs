@@ -32,6 +32,8 @@ pub struct Stats {
     pub private_bytes: u64,
     /// Bytes of the file.
     pub file_bytes: u64,
+    /// How often a transaction, or whoever else needed pages, had to wait until the file had grown, or could not grow.
+    pub growth_waits: u64,
     /// Bytes of pages that no root uses.
     pub free_bytes: u64,
     /// Live objects: those that the last collection of their root found, and all that were allocated

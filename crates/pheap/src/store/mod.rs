@@ -81,6 +81,8 @@ pub(crate) struct Tables {
     pub(crate) arenas: Vec<Arena>,
     pub(crate) pages: Pages,
     pub(crate) types: TypeTable,
+    /// How often somebody had to wait for the file to grow.
+    pub(crate) growth_waits: u64,
 }
 
 impl Store {

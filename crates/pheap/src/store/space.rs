@@ -96,6 +96,7 @@ impl Tables {
         let offset = match self.pages.take(len) {
             Some(offset) => offset,
             None => {
+                self.growth_waits += 1;
                 self.grow(store, len / PAGE)?;
                 self.pages.take(len).expect("the new arena has that many pages")
             }
@@ -242,7 +243,15 @@ mod tests {
                 evict: OnceLock::new(),
                 hash_secret: [0; 2],
                 forks: fork::forks(),
-                tables: Mutex::new(Tables { heap, header, media, arenas: vec![arena], pages, types }),
+                tables: Mutex::new(Tables {
+                    heap,
+                    header,
+                    media,
+                    arenas: vec![arena],
+                    pages,
+                    types,
+                    growth_waits: 0,
+                }),
             };
             store.tables.lock().heap.extend(&store, size).unwrap();
             store

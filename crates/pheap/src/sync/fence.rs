@@ -14,6 +14,13 @@ pub(super) fn light() {
     loom::sync::atomic::fence(loom::sync::atomic::Ordering::SeqCst);
 }
 
+/// Behind a sequentially consistent operation on an atomic, and in front of a sequentially consistent load, it is a fence already; but not in models.
+#[inline(always)]
+pub(super) fn full_behind_atomic() {
+    #[cfg(all(test, pheap_loom))]
+    loom::sync::atomic::fence(loom::sync::atomic::Ordering::SeqCst);
+}
+
 #[cfg(all(test, pheap_loom))]
 pub(super) use self::model::{heavy, is_supported};
 #[cfg(not(all(test, pheap_loom)))]

@@ -1,4 +1,4 @@
-//! The lock of a region, without its bias: how long a thread spins, how it parks and is woken. One thread has it for itself, or several share it.
+//! The lock at which the writers of a region meet: how long a thread spins, how it parks and is woken. One thread has it for itself, or several share it.
 //!
 //! All that it consists of is in the lock. Libraries that keep the threads that wait for all locks of a process in one table cannot be used: in a forked child that table still has the
 //! threads of the parent, and perhaps a part that is locked for ever. So a lock that a child makes is as good as any.
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use super::below::{Condvar, Mutex, MutexGuard};
 use super::watch::Watch;
-use super::{AtomicU64, Mistake, mistake};
+use super::{AtomicU64, Mistake, mistake, parking};
 
 /// How long others may overtake who waits.
 const OVERTAKE: Duration = Duration::from_micros(500);
@@ -245,32 +245,7 @@ impl RawRwLock {
                 self.stop_waiting(&mut queue, me, taken);
                 return taken;
             }
-            (queue, is_over) = self.sleep(queue, &woken, end);
-        }
-    }
-
-    /// Lets others at the queue until this thread is woken, or `end` is over: which it returns.
-    fn sleep<'a>(
-        &'a self,
-        queue: MutexGuard<'a, Queue>,
-        woken: &Condvar,
-        end: Option<Instant>,
-    ) -> (MutexGuard<'a, Queue>, bool) {
-        match end {
-            None => (woken.wait(queue).unwrap_or_else(PoisonError::into_inner), false),
-            // In a model, it is over as soon as others have had the chance to come.
-            #[cfg(all(test, pheap_loom))]
-            Some(_) => {
-                drop(queue);
-                loom::thread::yield_now();
-                (self.queue(), true)
-            }
-            #[cfg(not(all(test, pheap_loom)))]
-            Some(end) => {
-                let left = end.saturating_duration_since(Instant::now());
-                let (queue, _) = woken.wait_timeout(queue, left).unwrap_or_else(PoisonError::into_inner);
-                (queue, Instant::now() >= end)
-            }
+            (queue, is_over) = parking::wait_until(&woken, &self.queue, queue, end);
         }
     }
 

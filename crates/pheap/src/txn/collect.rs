@@ -16,13 +16,32 @@ impl Context {
         }
     }
 
+    /// The same for one that was rolled back, perhaps for want of space: then a cycle is to begin, however many read.
+    #[cold]
+    pub(crate) fn collect_after_rollback(&mut self) {
+        if self.gc.wanted && self.gc.is_idle() {
+            self.upgrade();
+        }
+        self.collect_some();
+    }
+
     #[cold]
     fn assist(&mut self) {
-        let store = self.store();
-        if let Some((bytes, length)) = self.gc.assess(&mut self.alloc, store) {
+        if let Some((bytes, length)) = self.assess() {
             let marked = self.slice(bytes, length);
             self.gc.pay(marked);
         }
+    }
+
+    /// Begins a cycle if it is time for one, and lets readers in. Returns how much is to be done for it now.
+    ///
+    /// A cycle begins while nobody reads: a reader may have got an object from a [`Held`](crate::Held) that is gone, and the cycle would not find it.
+    fn assess(&mut self) -> Option<(u64, Duration)> {
+        let store = self.store();
+        let can_begin = !self.gc.is_idle() || self.front().lock.try_upgrade();
+        let due = if can_begin { self.gc.assess(&mut self.alloc, store) } else { None };
+        self.front().lock.downgrade();
+        due
     }
 
     /// One slice: as much marking as `bytes`, and no longer than `length`. Returns how much it was.

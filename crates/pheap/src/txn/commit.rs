@@ -1,7 +1,6 @@
 //! The end of a transaction: commit and rollback.
 
 use super::context::{Context, Mode, doomed_error};
-use super::write_set::first_copies;
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug, may_panic};
 use crate::log::Kind;
@@ -85,7 +84,10 @@ fn commit_alone(context: &mut Context) -> Done {
     if context.log.staged.is_empty() && !flushed {
         return Ok(()); // nothing has changed after all
     }
-    commit_to_log(context, flushed)
+    commit_to_log(context, flushed)?;
+    context.upgrade();
+    context.apply();
+    Ok(())
 }
 
 /// The same for several roots, or with a write-ahead log.
@@ -105,7 +107,10 @@ fn commit_short(contexts: &mut [&mut Context]) -> Done {
     if lead.media.wal().is_some() {
         return commit_to_wal(contexts);
     }
-    commit_to_log(lead, flushed)
+    commit_to_log(lead, flushed)?;
+    Context::upgrade_all(contexts);
+    contexts[0].apply();
+    Ok(())
 }
 
 /// What comes before the copies are compared with their originals.
@@ -120,7 +125,7 @@ fn prepare(context: &mut Context) {
     }
 }
 
-/// Makes the staged record durable in the log, and does what it says.
+/// Makes the staged record durable in the log. From here on until it has done what it says, a transaction cannot fail.
 #[inline(always)]
 fn commit_to_log(context: &mut Context, flushed: bool) -> Done {
     // Once the record is in the log, it is known after a crash only whether the transaction has taken place.
@@ -134,13 +139,14 @@ fn commit_to_log(context: &mut Context, flushed: bool) -> Done {
     }
     context.log.append(&context.media);
     context.media.fence();
-    context.apply();
     Ok(())
 }
 
 /// Appends the staged record to the write-ahead log.
 #[inline(never)]
 fn commit_to_wal(contexts: &mut [&mut Context]) -> Done {
+    // Before there is a record: a checkpoint may bring it to the file before it is stored here, and where a page was not stored to, readers see the file.
+    Context::upgrade_all(contexts);
     contexts[0].is_between = true; // as in `commit_to_log`
     for context in contexts.iter() {
         if let Some(wal) = context.media.wal() {
@@ -182,7 +188,8 @@ fn make_room(context: &mut Context) -> Result<()> {
 /// Data durable, then the undo log retired: the new generation is the commit word.
 fn commit_long(contexts: &mut [&mut Context]) -> Done {
     // Entries of the span table are metadata: logged like objects, so that a crash leaks no span.
-    let taken: Vec<Span> = contexts.iter().flat_map(|context| context.alloc.taken()).copied().collect();
+    let mut taken: Vec<Span> = Vec::new();
+    contexts.iter().for_each(|context| taken.extend(context.alloc.taken()));
     if !taken.is_empty() {
         contexts[0].append_entries(&taken)?;
     }
@@ -242,10 +249,8 @@ fn finish(context: &mut Context) {
 fn end(context: &mut Context) {
     context.media.no_more_stores();
     context.copies_pending = false;
-    context.padded.clear();
     context.hot().filter.set(0);
     context.granularity.end_transaction();
-    context.set.set_limit(first_copies(context.most_copies));
     context.mode = Mode::Short;
     context.is_between = false;
 }
@@ -280,6 +285,7 @@ pub(crate) fn rollback_group(contexts: &mut [&mut Context]) {
         }
         context.logged.drain_lines(|_| {});
         context.doomed.clear();
+        context.padded.clear();
         context.alloc.rollback(store);
         may_panic();
         if bug(Bug::KeepStaleCopies) {

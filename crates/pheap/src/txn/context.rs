@@ -23,11 +23,18 @@ use crate::os::cpu;
 use crate::store::Store;
 use crate::store::arena::{ENTRY, SpanEntry, SpanKind};
 use crate::store::spans::Span;
+use crate::sync::Access;
 use crate::units::LINE;
+
+/// What threads look at before they have the region: its lock, and what every read looks at. Apart from [`Context`], because it is looked at through shared references while the context changes.
+pub(crate) struct Front {
+    pub(crate) hot: Hot,
+    pub(crate) lock: Access,
+}
 
 /// What a read looks at first. `View` points to it.
 ///
-/// Apart from [`Context`], because it is read through shared references while the context changes; on lines of its own, like [`Counters`](crate::stats::Counters).
+/// On lines of its own, like [`Counters`](crate::stats::Counters).
 #[repr(align(128))]
 pub(crate) struct Hot {
     /// Lines that the write set holds, as 64 bits; 0 while it is empty, all ones when every access must be looked up.
@@ -36,6 +43,11 @@ pub(crate) struct Hot {
     pub(crate) context: Cell<*mut Context>,
 }
 
+/// A [`Hot`] without a context.
+struct Reader(Hot);
+// SAFETY: nobody writes to it, for only contexts write to a `Hot`, and this one has none.
+unsafe impl Sync for Reader {}
+
 impl Hot {
     pub(crate) const fn new() -> Hot {
         Hot { filter: Cell::new(0), context: Cell::new(std::ptr::null_mut()) }
@@ -43,9 +55,12 @@ impl Hot {
 
     /// For reads: nothing is ever in the write set.
     pub(crate) fn reader() -> &'static Hot {
-        struct Reader(Hot);
-        // SAFETY: nobody writes to it, for only contexts write to a `Hot`, and this one has none.
-        unsafe impl Sync for Reader {}
+        static READER: Reader = Reader(Hot::new());
+        &READER.0
+    }
+
+    /// The same for other threads of a transaction that is [in place](crate::View::shared).
+    pub(crate) fn reader_in_transaction() -> &'static Hot {
         static READER: Reader = Reader(Hot::new());
         &READER.0
     }
@@ -65,8 +80,8 @@ pub(crate) enum Mode {
 /// Everything about a region that its lock guards.
 //
 // Premises, for what is `unsafe` here:
-// (1) The store and `hot` are where `new` was told, as long as there is the context.
-// (2) Who has a `&mut Context` has locked the region for itself. It is made of the region that is locked, while there is no `Txn` of it, which `Txn::new` asks for: then no
+// (1) The store and `front` are where `new` was told, as long as there is the context.
+// (2) Who has a `&mut Context` is the writer of the region. It is made of the region that is locked, while there is no `Txn` of it, which `Txn::new` asks for: then no
 //     reference to an object is alive. Or it is made of the pointer that a `Txn` has, for one call, in `api` and `paths`, which ask for none of what a commit or a rollback does.
 // (3) Places that the log of the open transaction has entries for are words of the heap that belong to the transaction, and are mapped: in a redo record, originals of copies,
 //     fresh objects, and entries of spans that it has taken; in undo entries what `append_undo` was given.
@@ -103,7 +118,7 @@ pub(crate) struct Context {
     pub(super) scratch: Vec<(usize, usize)>,
     /// Slots of held pointers that this transaction has made.
     pub(crate) held: Vec<u32>,
-    hot: *const Hot,
+    front: *const Front,
     /// All contexts of a transaction over several roots; none if there is one root only. Only the thread that has them all locked touches the count.
     pub(crate) group: Option<Rc<[*mut Context]>>,
     txn: u64,
@@ -111,14 +126,14 @@ pub(crate) struct Context {
 
 impl Context {
     /// # Safety
-    /// `store` and `hot` outlive the context.
+    /// `store` and `front` outlive the context.
     pub(crate) unsafe fn new(
         store: *const Store,
         region: u32,
         media: Media,
         log: Log,
         gc: Collector,
-        hot: *const Hot,
+        front: *const Front,
     ) -> Context {
         // SAFETY: the store outlives the context, which is about to be: the caller's premise.
         let store_ref = unsafe { &*store };
@@ -147,7 +162,7 @@ impl Context {
             ahead: Vec::new(),
             scratch: Vec::new(),
             held: Vec::new(),
-            hot,
+            front,
             group: None,
             txn: 0,
         }
@@ -165,9 +180,14 @@ impl Context {
     }
 
     #[inline(always)]
+    pub(super) fn front(&self) -> &'static Front {
+        // SAFETY: it is there, (1). Who has the context has the region locked, which keeps it, and keeps no reference to it for longer.
+        unsafe { &*self.front }
+    }
+
+    #[inline(always)]
     pub(crate) fn hot(&self) -> &Hot {
-        // SAFETY: it is there, (1).
-        unsafe { &*self.hot }
+        &self.front().hot
     }
 
     /// Runs `work`, in which the region's own structures change: if it panics, nothing is left that a rollback could rely on.
@@ -179,17 +199,39 @@ impl Context {
         result
     }
 
-    /// Starts a transaction.
+    /// Starts a transaction on one root.
     #[inline]
     pub(crate) fn begin(&mut self) {
+        self.begin_short();
+        if self.store().pins_undo() {
+            Context::begin_long(&mut [self]);
+        }
+    }
+
+    /// Starts a transaction over several roots.
+    pub(crate) fn begin_all(contexts: &mut [&mut Context]) {
+        contexts.iter_mut().for_each(|context| context.begin_short());
+        if contexts[0].store().pins_undo() {
+            Context::begin_long(contexts);
+        }
+    }
+
+    #[inline(always)]
+    fn begin_short(&mut self) {
         self.txn += 1;
         self.alloc.begin(self.txn);
         // What the last one has noted and not logged may belong to others by now.
         self.ahead.clear();
-        if self.store().pins_undo() {
-            // For tests and measurements: as if each transaction were long.
-            self.mode = Mode::Long;
-            self.retire_records();
+    }
+
+    /// For tests and measurements: as if each transaction were long. By itself, or what the caller has would be in memory, and not in registers.
+    #[cold]
+    #[inline(never)]
+    fn begin_long(contexts: &mut [&mut Context]) {
+        Context::upgrade_all(contexts);
+        for context in contexts {
+            context.mode = Mode::Long;
+            context.retire_records();
         }
     }
 
@@ -356,11 +398,15 @@ impl Context {
     /// Zeroes the padding of what was written: not before the end, for a spill may come while there are references to a value, and these cover its padding.
     #[inline(always)]
     pub(super) fn zero_padding(&mut self) {
-        if self.padded.is_empty() {
-            return;
+        if !self.padded.is_empty() {
+            self.zero_noted();
         }
+    }
+
+    #[inline(never)] // most values have no padding
+    fn zero_noted(&mut self) {
         let Context { padded, set, .. } = self;
-        for (addr, padding) in padded.drain() {
+        for (addr, padding) in padded.iter() {
             let place = match set.find(addr, 1) {
                 Find::Copy(copy) => copy,
                 Find::Part | Find::Nothing => std::ptr::with_exposed_provenance_mut(addr),
@@ -368,6 +414,7 @@ impl Context {
             // SAFETY: a valid value of the type that the padding was made for, (4), and no reference to it is alive, (2).
             unsafe { padding.zero_at(place) };
         }
+        padded.clear();
     }
 
     /// Copies the record that was appended last to its places.
@@ -376,7 +423,7 @@ impl Context {
         let base = self.store().base();
         let Context { log, media, dirty, .. } = self;
         // Their records are durable. The next fence waits for them, so that little is left when the log is emptied; also if it is that of another processor: see
-        // `RegionLock::unlock_exclusive`.
+        // `Exclusive::let_go`.
         dirty.drain_some(|line| media.flush(std::ptr::without_provenance(line), LINE));
         let needs_flush = media.needs_flush();
         for range in log.staged.ranges() {

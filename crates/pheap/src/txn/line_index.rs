@@ -89,6 +89,13 @@ impl LineIndex {
     /// Forgets all lines.
     #[inline(always)]
     pub(super) fn clear(&mut self) {
+        if !self.covered.is_empty() {
+            self.clear_lines();
+        }
+    }
+
+    #[inline(never)] // most transactions have few entries, and no lines here
+    fn clear_lines(&mut self) {
         if self.covered.len() > self.heads.len() / 4 {
             self.heads.fill(0);
         } else {

@@ -1,6 +1,6 @@
 //! Transactions: the two protocols, and the state of the one that is open.
 //!
-//! Knows objects, the allocator, the collector and the log of one region. Must not take locks, nor know roots.
+//! Knows objects, the allocator, the collector and the log of one region. It has the region's lock, and may upgrade it. Must not take locks, nor know roots.
 //!
 //! | file | |
 //! |---|---|
@@ -12,6 +12,7 @@
 //! | [`log`] | what both are written to |
 //! | [`padded`] | what no record should hold |
 //! | [`word_map`] | long: old content into the undo log, stores in place |
+//! | [`upgrade`] | when readers are kept away |
 //! | [`doomed`] | what happens when the log cannot grow |
 //! | [`recovery`] | what happens at the next open |
 
@@ -28,5 +29,6 @@ mod padded;
 mod paths;
 pub(crate) mod recovery;
 mod spill;
+mod upgrade;
 mod word_map;
 pub(crate) mod write_set;

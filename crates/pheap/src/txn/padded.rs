@@ -38,9 +38,8 @@ impl Padded {
         self.values.is_empty()
     }
 
-    /// Takes all values out.
-    pub(crate) fn drain(&mut self) -> impl Iterator<Item = (usize, Padding)> + '_ {
-        self.values.drain(..)
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, Padding)> + '_ {
+        self.values.iter().copied()
     }
 
     pub(crate) fn clear(&mut self) {

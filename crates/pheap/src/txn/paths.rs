@@ -325,6 +325,12 @@ impl Context {
 
     unsafe fn spill_all(cx: *mut Context) -> Result<()> {
         let mut originals = Vec::new();
+        {
+            // SAFETY: the contexts of a group are distinct, and there is no reference to any (premises 1 and 2).
+            let members: Vec<&mut Context> =
+                unsafe { Context::members(cx) }.map(|member| unsafe { &mut *member }).collect();
+            Context::upgrade_all(&members);
+        }
         // SAFETY: the context is there, and nobody else's (premises 1 and 2).
         for member in unsafe { Context::members(cx) } {
             // SAFETY: one of the group, of which there is no reference to any (premises 1 and 2).

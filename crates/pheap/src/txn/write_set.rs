@@ -79,8 +79,9 @@ pub(crate) struct WriteSet {
     buffer: Buffer,
     /// Of all entries, at least.
     words: usize,
-    /// Objects at most, before anyone asks whether there may be more.
+    /// Objects at most, before anyone asks whether there may be more; and what that is when the set was cleared.
     limit: usize,
+    first_limit: usize,
     /// So many entries are looked at one by one, rather than through the index. There is always [room](ROOM) for them.
     unindexed: usize,
     /// Steps that look-ups of long ranges have taken in this transaction.
@@ -93,7 +94,7 @@ pub(crate) struct WriteSet {
 }
 
 impl WriteSet {
-    /// A set for `limit` objects, until it gets [another limit](Self::set_limit).
+    /// A set for `limit` objects, unless it is given [another limit](Self::set_limit) before it is cleared.
     pub(crate) fn new(limit: usize, tuning: &Tuning) -> WriteSet {
         WriteSet {
             entries: Entries::new(),
@@ -102,6 +103,7 @@ impl WriteSet {
             buffer: Buffer::new(),
             words: 0,
             limit,
+            first_limit: limit,
             unindexed: tuning.unindexed.min(ROOM),
             steps: Cell::new(0),
             widened: 0,
@@ -133,7 +135,7 @@ impl WriteSet {
         self.limit
     }
 
-    /// Has the set take so many copies.
+    /// Has the set take so many copies until it is cleared.
     #[inline(always)]
     pub(crate) fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
@@ -153,6 +155,7 @@ impl WriteSet {
         }
         self.forget();
         self.buffer.clear();
+        self.limit = self.first_limit;
     }
 
     /// Forgets all copies, but leaves them where they are: there are references to them.

@@ -5,8 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use pheap::{
-    Durability, Error, Options, P, PBTreeMap, PHashMap, PString, PVec, PVecDeque, Persist, Result, Root,
-    View, field,
+    Durability, Error, Options, P, PBTreeMap, PHashMap, PHashSet, PString, PVec, PVecDeque, Persist, Result,
+    Root, View, field,
 };
 use pheap_testkit::Rng;
 
@@ -250,6 +250,34 @@ fn what_a_collection_promises_is_checked() {
     assert!(verdict("text", text, 12).contains("is not UTF-8"));
     let few = at(std::mem::offset_of!(All<'_>, few));
     assert!(verdict("few", few, 300).contains("has 300 elements"));
+    let hashed = at(std::mem::offset_of!(All<'_>, by_number));
+    assert!(verdict("by_number", hashed, 1 << 40).contains("has 300 entries"));
+    let ordered = at(std::mem::offset_of!(All<'_>, in_order));
+    assert!(verdict("in_order", ordered, 299).contains("has 300 entries"));
+}
+
+/// Elements without a size: a buffer has room for any number of them.
+#[test]
+fn few_entries_are_few() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("forged");
+    let heap = options().open(&path).unwrap();
+    let root: Root<PHashSet<[u8; 0]>> = heap.root("set").unwrap();
+    root.txn(|tx, set| set.insert(tx, &[])).unwrap();
+    let set = heap.inspect("set", |object| object.offset()).unwrap() as usize;
+    drop(root);
+    heap.close().unwrap();
+    let mut bytes = fs::read(&path).unwrap();
+    let buffer =
+        u64::from_le_bytes(*bytes[set + 8..].first_chunk().unwrap()) - pheap_testkit::base_of(&bytes);
+    for at in [set, buffer as usize] {
+        bytes[at..at + 8].copy_from_slice(&40u64.to_le_bytes());
+    }
+    fs::write(&path, bytes).unwrap();
+    match options().verify(true).open(&path) {
+        Err(Error::Corrupt { what }) => assert!(what.contains("has 40 entries"), "{what}"),
+        other => panic!("{other:?}"),
+    }
 }
 
 /// Two vectors with one buffer: the second of them to grow would free what the first has freed.

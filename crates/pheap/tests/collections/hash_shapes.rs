@@ -374,3 +374,69 @@ fn a_map_that_finds_no_memory_stays_as_it_is() {
     .unwrap();
     check(&heap);
 }
+
+/// A key that now and then takes itself for another one.
+#[derive(Persist, Clone, Copy)]
+#[repr(C)]
+struct Fickle(u64);
+
+impl Fickle {
+    fn now(&self) -> u64 {
+        thread_local!(static MOOD: Cell<u64> = const { Cell::new(1) });
+        MOOD.set(MOOD.get().wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407));
+        if MOOD.get() >> 61 == 0 { MOOD.get() >> 40 & 1 } else { self.0 }
+    }
+}
+
+impl PartialEq for Fickle {
+    fn eq(&self, other: &Self) -> bool {
+        self.now() == other.now()
+    }
+}
+
+impl Eq for Fickle {}
+
+// SAFETY: the query is the key.
+unsafe impl<'r> MapKey<'r> for Fickle {
+    type Query = Self;
+
+    fn query<'v>(&'v self, _: &'v View<'r>) -> &'v Self {
+        self
+    }
+
+    fn from_query(_: &Txn<'r>, query: &Self) -> Result<Self> {
+        Ok(*query)
+    }
+}
+
+impl<'r> HashKey<'r> for Fickle {
+    fn hash(query: &Self, hasher: &mut KeyHasher) {
+        hasher.write(&query.now().to_le_bytes());
+    }
+}
+
+/// No entry is lost or there twice, whatever a hash or a comparison says.
+#[test]
+fn keys_that_change_their_minds_harm_themselves_only() {
+    let heap = Heap::in_memory().unwrap();
+    let root: Root<PHashMap<Fickle, P<u64>>> = heap.root("map").unwrap();
+    for round in 0..20 {
+        root.txn(|tx, map| {
+            for k in 0..200 {
+                let (value, before) = (tx.alloc(k)?, map.len(tx));
+                let is_new = map.insert(tx, &Fickle(k), value)?.is_none();
+                let is_gone = map.remove(tx, &Fickle(k / 2)).is_some();
+                assert_eq!(map.len(tx) + usize::from(is_gone), before + usize::from(is_new));
+            }
+            map.retain(tx, |key, _| key.0 % 7 != round);
+            map.shrink_to_fit(tx)?;
+            assert_eq!(map.iter(tx).count(), map.len(tx));
+            Ok(())
+        })
+        .unwrap();
+        check(&heap);
+    }
+    let drained = root.txn(|tx, map| Ok((map.len(tx), map.drain(tx).len()))).unwrap();
+    assert_eq!(drained.0, drained.1);
+    check(&heap);
+}

@@ -64,6 +64,25 @@ fn from_one_arena_through_many() -> Result<()> {
 }
 
 #[test]
+fn waits_for_growth_are_counted() -> Result<()> {
+    let dir = tempdir();
+    let heap = tiny().max_size(1 << 20).open(dir.path().join("x"))?;
+    let root: Root<Data> = heap.root("data")?;
+    let block = |len| root.txn(|tx, _| tx.alloc_slice(len, |_| 0u64).map(|_| ()));
+    let before = heap.stats();
+    // More than the file has, so it grows, once.
+    block(8 << 10)?;
+    let grown = heap.stats();
+    assert!(grown.file_bytes > before.file_bytes);
+    assert_eq!(grown.growth_waits, before.growth_waits + 1);
+    // Growth that fails was waited for, too.
+    block(1 << 20).unwrap_err();
+    assert!(heap.stats().growth_waits > grown.growth_waits);
+    assert_eq!(heap.stats().file_bytes, grown.file_bytes);
+    Ok(())
+}
+
+#[test]
 fn objects_larger_than_an_arena() -> Result<()> {
     let dir = tempdir();
     let path = dir.path().join("x");

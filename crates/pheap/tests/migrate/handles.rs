@@ -100,7 +100,7 @@ fn threads_with_old_handles() -> Result<()> {
     Ok(())
 }
 
-/// Those that wait for the root while it is migrated are turned away, or have had it before, if that comes to nothing.
+/// Those that wait for the root while it is migrated are turned away, or have had it before, if that comes to nothing. Reads do not wait: they see what was there before.
 #[test]
 fn handles_that_wait_meanwhile() -> Result<()> {
     for succeeds in [true, false] {
@@ -122,6 +122,7 @@ fn handles_that_wait_meanwhile() -> Result<()> {
                     }));
                 }
                 ready.wait();
+                assert!(matches!(threads.remove(1).join().unwrap(), Ok(10)));
                 (0..1000).for_each(|_| std::thread::yield_now()); // most of them wait by now
                 assert!(threads.iter().all(|thread| !thread.is_finished()));
                 if succeeds { second(tx, old) } else { Err(Error::abort("as it should")) }

@@ -142,7 +142,7 @@ impl<'v, 'r, K: Persist, V: Persist> Iterator for Entries<'v, 'r, K, V> {
     fn fold<B, F: FnMut(B, Self::Item) -> B>(self, init: B, mut f: F) -> B {
         let mut all = init;
         for slot in bits(self.occupied) {
-            // SAFETY: `occupied` names slots of the bucket that have entries, and nobody writes to them while `view` is borrowed.
+            // SAFETY: a slot with an entry: the premise of `new`.
             all = f(all, (slot, unsafe { buffer::read(self.view, self.slots.add(slot)).value() }));
         }
         all
@@ -200,8 +200,8 @@ pub(super) unsafe fn change_all<'r, K: HashKey<'r>, V: Persist>(
     change: &mut impl FnMut(&K::Query, &mut V),
 ) {
     for slot in bits(occupied) {
-        // SAFETY: a slot with an entry, as the caller promises. The key is written by nobody, neither here nor where the entry was before it was copied; and a
-        // reference to it stays good while a transaction goes from copies to the undo log.
+        // SAFETY: a slot with an entry, as the caller promises. The key is written by nobody, neither here nor where the entry was before it was copied; and wherever a
+        // transaction writes next (wider copies, the undo log, memory of its own if it is doomed), old copies stay as they are until it ends. `change` has no transaction.
         unsafe {
             let at = slots.add(slot);
             let query = std::ptr::from_ref(buffer::read(tx, at).value().key.query(tx));
@@ -261,7 +261,7 @@ impl<'r, K: Persist, V: Persist> P<'r, Bucket<'r, K, V>> {
         (self.those(view, head.tags.occupied()), head.next)
     }
 
-    /// Those of its entries that are in these slots, in which there are entries.
+    /// Those of its entries that are in these slots: of [`occupied`](Tags::occupied) ones some, or all.
     #[inline(always)]
     fn those<'v>(self, view: &'v View<'r>, occupied: u32) -> Entries<'v, 'r, K, V> {
         Entries { view, slots: self.slot_ptr(0), occupied, entries: PhantomData }

@@ -89,7 +89,8 @@ impl<'r, K: Persist, V: Persist> Way<'r, K, V> {
         let all = 1 << (known - depth);
         let offset = (hash >> (HASH - known)) as usize & (all - 1);
         let skip = if second { all / 2 } else { 0 };
-        // SAFETY: within the directory.
+        // SAFETY: within the directory: all pointers to a bucket are in one, for a directory is made only where buckets agree on all bits that lead to it; and they begin where the
+        // bits of the hash that the bucket does not know are 0.
         unsafe {
             match self.leaf {
                 Some(Pointer { buckets, index, .. }) => {

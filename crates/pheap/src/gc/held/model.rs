@@ -46,7 +46,7 @@ impl Region {
     }
 
     fn get(&self, held: &Held<u64>) -> Option<usize> {
-        match self.table.get(held) {
+        match self.table.get(held, true) {
             Ok(address) => Some(address),
             Err(Error::NotHeld) => None,
             Err(error) => panic!("{error}"),

@@ -95,16 +95,17 @@ impl Rule {
         Some(Rule::Vector(Vector { head, ..Vector::of(ty)? }))
     }
 
-    /// As many entries as `len` says in `few`, or those in the buckets that `root` leads to.
+    /// As many entries as `len` says: in `few`, or in the buckets that `root` leads to.
     pub(crate) fn hash(ty: &TypeLayout) -> Option<Rule> {
         let (few, root) = (pointer(ty, &["few"])?, pointer(ty, &["root"])?);
         Some(Rule::Hash(Hash { len: number(ty, &["len"], Prim::U64)?, few, root }))
     }
 
-    /// The nodes that `top` leads to.
+    /// As many entries as `len` says, in the nodes that `top` leads to.
     pub(crate) fn tree(ty: &TypeLayout) -> Option<Rule> {
         let (top, child) = field(ty, &["top"])?;
-        Some(Rule::Tree(Tree { top, child: TreeChild::of(child)? }))
+        let len = number(ty, &["len"], Prim::U64)?;
+        Some(Rule::Tree(Tree { len, top, child: TreeChild::of(child)? }))
     }
 }
 
@@ -197,9 +198,10 @@ pub(crate) struct Hash {
     pub(super) root: Pointer,
 }
 
-/// Where in the map what leads to its uppermost node is.
+/// The nodes below `top` have as many entries as the length says.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Tree {
+    pub(super) len: u64,
     pub(super) top: u64,
     pub(super) child: TreeChild,
 }

@@ -277,7 +277,7 @@ impl Recovered {
             evict: OnceLock::new(),
             hash_secret: [header.uuid as u64, (header.uuid >> 64) as u64],
             forks: fork::forks(),
-            tables: Mutex::new(Tables { heap, header, media, arenas, pages, types }),
+            tables: Mutex::new(Tables { heap, header, media, arenas, pages, types, growth_waits: 0 }),
         };
         let inner = Arc::new(HeapInner {
             store,

@@ -6,7 +6,7 @@ use std::process::{Command, ExitStatus};
 use std::thread;
 
 use super::system;
-use crate::sync::bias::{Bias, this_thread};
+use crate::sync::Access;
 use crate::tuning::Tuning;
 
 const ALONE: &str = "PHEAP_FENCE_TEST";
@@ -22,15 +22,16 @@ fn elsewhere(test: &str) -> Option<ExitStatus> {
     Some(command.status().unwrap())
 }
 
-/// A bias after this thread has taken its lock often enough.
-fn used() -> Bias {
+/// A lock after this thread has been its only writer often enough.
+fn used() -> Access {
     let streak = Tuning::SHIPPED.streak;
-    let bias = Bias::new(streak);
+    let lock = Access::new(streak);
     for _ in 0..3 * streak {
-        bias.note(this_thread());
-        bias.before_unlock();
+        lock.lock_upgradable(|| false);
+        lock.upgrade();
+        lock.unlock_upgradable();
     }
-    bias
+    lock
 }
 
 #[test]
@@ -64,11 +65,11 @@ fn an_owner_is_not_evicted_without_the_fence() {
     if !system::will_be_supported() {
         return;
     }
-    let bias = used();
-    assert!(bias.is_owned());
+    let lock = used();
+    assert!(lock.is_owned());
     let other = || {
         system::forbid();
-        bias.evict(|| None)
+        lock.try_lock_upgradable()
     };
     thread::scope(|scope| assert!(!scope.spawn(other).join().unwrap(), "evicted"));
 }

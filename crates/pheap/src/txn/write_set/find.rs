@@ -30,20 +30,26 @@ impl WriteSet {
         if last - first > LONG {
             return self.find_long(addr, len);
         }
-        // Whatever overlaps it shares a line with it.
-        (first..=last).find_map(|line| self.find_in_line(line, addr, len)).unwrap_or(Find::Nothing)
+        self.find_in_lines(first, last, addr, len)
     }
 
-    /// What the entries hold that cover `line`.
-    #[inline]
-    fn find_in_line(&self, line: usize, addr: usize, len: usize) -> Option<Find> {
-        self.index.find(line, |number| {
-            let entry = self.entries[number as usize];
-            if entry.covers(addr, len) {
-                return Some(Find::Copy(entry.copy_of(addr)));
+    /// What the entries hold that cover one of these lines: whatever overlaps the range shares one with it.
+    #[inline(always)]
+    fn find_in_lines(&self, first: usize, last: usize, addr: usize, len: usize) -> Find {
+        // Neither by `find_map`, which comes out as a call for each line, nor with `..=`, which is one more thing to ask at each.
+        for line in first..last + 1 {
+            let found = self.index.find(line, |number| {
+                let entry = self.entries[number as usize];
+                if entry.covers(addr, len) {
+                    return Some(Find::Copy(entry.copy_of(addr)));
+                }
+                entry.overlaps(addr, len).then_some(Find::Part)
+            });
+            if let Some(found) = found {
+                return found;
             }
-            entry.overlaps(addr, len).then_some(Find::Part)
-        })
+        }
+        Find::Nothing
     }
 
     /// Looks for what overlaps a range of many lines.
@@ -58,6 +64,6 @@ impl WriteSet {
         if self.entries.len() < last - first {
             return self.find_one_by_one(addr, len);
         }
-        (first..=last).find_map(|line| self.find_in_line(line, addr, len)).unwrap_or(Find::Nothing)
+        self.find_in_lines(first, last, addr, len)
     }
 }

@@ -1,6 +1,8 @@
 //! Hash maps: a trie of directories, and buckets.
 
-use super::{SlotOps, strange};
+use std::cell::Cell;
+
+use super::{SlotOps, strange, whole};
 use crate::heap::check::plan::{Op, Parts};
 use crate::heap::check::rule::{
     Hash, Pointer, Vector, array, field, named, number, pointer, variant_pointer,
@@ -14,11 +16,15 @@ const LEVEL: u32 = 8;
 const TAG: u64 = 0x0fff;
 /// Bits of a hash.
 const HASH: u32 = 64;
+/// So many entries at most are kept without a root.
+const FEW: u64 = 8;
 
 /// How the parts of a map are laid out.
 struct Layouts<'m> {
     child: Child,
     bucket: Bucket<'m>,
+    /// Entries that were found.
+    entries: Cell<u64>,
 }
 
 /// What leads to buckets. Offsets are in bytes from its start.
@@ -66,8 +72,10 @@ impl Child {
 
 impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
     pub(super) fn hash(&mut self, hash: Hash, object: &Reached, base: u64) -> Result<(), String> {
+        let len = self.word(object, base + hash.len);
         let Some(root) = self.take(self.word(object, base + hash.root.at), hash.root.to)? else {
-            return self.vector(Vector::entries(hash.len, hash.few), object, base);
+            self.vector(Vector::entries(hash.len, hash.few), object, base)?;
+            return if len <= FEW { Ok(()) } else { Err(format!("has {len} entries where {FEW} can be")) };
         };
         if self.word(object, base + hash.few.at) != 0 {
             return Err("has its entries in two places".to_owned());
@@ -75,7 +83,9 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
         let (top, ty) = field(self.layout(hash.root.to), &["top"]).ok_or_else(strange)?;
         let child = Child::of(ty, &self.map.types).ok_or_else(strange)?;
         let bucket = self.bucket_type(child.bucket.1.to).ok_or_else(strange)?;
-        self.child(&Layouts { child, bucket }, &root, (top, 1), 0, 0)
+        let parts = Layouts { child, bucket, entries: Cell::new(0) };
+        self.child(&parts, &root, (top, 1), 0, 0)?;
+        whole(parts.entries.get(), len)
     }
 
     fn bucket_type(&self, ty: u32) -> Option<Bucket<'m>> {
@@ -125,7 +135,7 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
                 if !(i..i + width).all(same) {
                     return Err("has a bucket that not all of its hashes lead to".to_owned());
                 }
-                self.chain(&parts.bucket, bucket)?;
+                self.chain(parts, bucket)?;
             } else if tag == child.leaf.0 {
                 let bits = self.number(object, at + child.bits, 1) as u32;
                 let leaf = self.take(self.word(object, at + child.leaf.1.at), child.leaf.1.to)?;
@@ -165,7 +175,7 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
             if !(i..i + width).all(|j| self.word(leaf, header + j * 8) == addr) {
                 return Err("has a bucket that not all of its hashes lead to".to_owned());
             }
-            self.chain(&parts.bucket, bucket)?;
+            self.chain(parts, bucket)?;
             i += width;
         }
         Ok(())
@@ -195,15 +205,15 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
     }
 
     /// Looks at the entries of a bucket, and of those behind it.
-    fn chain(&mut self, layout: &Bucket<'m>, first: Reached) -> Result<(), String> {
+    fn chain(&mut self, parts: &Layouts<'m>, first: Reached) -> Result<(), String> {
+        let layout = &parts.bucket;
         let mut next = Some(first);
         while let Some(bucket) = next {
-            if !layout.ops.any.is_empty() {
-                for i in 0..layout.count {
-                    let occupied = self.number(&bucket, layout.tags + 2 * i, 2) & TAG != 0;
-                    let ops = if occupied { layout.ops.value } else { layout.ops.any };
-                    self.run(ops, &bucket, layout.slots + i * layout.stride);
-                }
+            for i in 0..layout.count {
+                let occupied = self.number(&bucket, layout.tags + 2 * i, 2) & TAG != 0;
+                parts.entries.update(|entries| entries + u64::from(occupied));
+                let ops = if occupied { layout.ops.value } else { layout.ops.any };
+                self.run(ops, &bucket, layout.slots + i * layout.stride);
             }
             next = self.take(self.word(&bucket, layout.next.at), layout.next.to)?;
         }

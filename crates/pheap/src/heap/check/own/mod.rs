@@ -97,3 +97,8 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
 fn strange() -> String {
     "is a collection whose type is not as this version of pheap makes it".to_owned()
 }
+
+/// Whether a map has as many entries as it says.
+fn whole(entries: u64, len: u64) -> Result<(), String> {
+    if entries == len { Ok(()) } else { Err(format!("has {entries} entries, and says that it has {len}")) }
+}

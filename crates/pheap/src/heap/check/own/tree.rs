@@ -1,6 +1,8 @@
 //! Ordered maps: nodes, whose items are found by an order of their slots.
 
-use super::{SlotOps, strange};
+use std::cell::Cell;
+
+use super::{SlotOps, strange, whole};
 use crate::heap::check::plan::{Op, Parts};
 use crate::heap::check::rule::{Tree, TreeChild, array, field, number, pointer, pointer_at};
 use crate::heap::check::trace::{Reached, Tracer};
@@ -40,6 +42,8 @@ struct Layouts<'m> {
     child: TreeChild,
     leaf: Node<'m>,
     inner: Node<'m>,
+    /// Entries that were found.
+    entries: Cell<u64>,
 }
 
 impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
@@ -49,20 +53,19 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
         if inner.branch.is_none() || leaf.branch.is_some() {
             return Err(strange());
         }
-        let layouts = Layouts { child: tree.child, leaf, inner };
+        let layouts = Layouts { child: tree.child, leaf, inner, entries: Cell::new(0) };
         let child = &layouts.child;
         let top = base + tree.top;
         let tag = self.tag(object, top, child.tag);
         let height = &mut None;
         if tag == child.leaf.0 {
-            self.leaf_node(&layouts, self.word(object, top + child.leaf.1.at), (0, height))
+            self.leaf_node(&layouts, self.word(object, top + child.leaf.1.at), (0, height))?;
         } else if tag == child.inner.0 {
-            self.inner_node(&layouts, self.word(object, top + child.inner.1.at), (0, height))
-        } else if tag == child.none {
-            Ok(())
-        } else {
-            Err(nothing())
+            self.inner_node(&layouts, self.word(object, top + child.inner.1.at), (0, height))?;
+        } else if tag != child.none {
+            return Err(nothing());
         }
+        whole(layouts.entries.get(), self.word(object, base + tree.len))
     }
 
     fn node_type(&self, ty: u32) -> Option<Node<'m>> {
@@ -114,6 +117,7 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
         }
         self.items(&layouts.leaf, &leaf, |this, place, slot| {
             let ops = if place.is_some() { layouts.leaf.ops.value } else { layouts.leaf.ops.any };
+            layouts.entries.update(|entries| entries + u64::from(place.is_some()));
             this.run(ops, &leaf, layouts.leaf.slots + slot * layouts.leaf.stride);
             Ok(())
         })

@@ -1,0 +1,24 @@
+//! Several writers, all of this thread, that are upgraded together.
+
+use super::Access;
+use crate::sync::gate::Gates;
+
+/// Waits until this thread, which is the writer of all of these, is alone in all of them. It waits for one of them at a time, and is alone in none meanwhile: a reader
+/// of that one may be about to read another one. If it cannot have them all, threads that come later and have nothing wait until it can; else there might always be
+/// somebody in one of them.
+pub(crate) fn upgrade_all(locks: &[&Access]) {
+    let mut wait_for = 0;
+    let mut gates: Option<Gates<'_>> = None;
+    loop {
+        locks[wait_for].upgrade();
+        let others = || locks.iter().enumerate().filter(|&(i, _)| i != wait_for);
+        let Some((failed, _)) = others().find(|(_, lock)| !lock.try_upgrade()) else { return };
+        locks[wait_for].downgrade();
+        others().take_while(|&(i, _)| i != failed).for_each(|(_, lock)| lock.downgrade());
+        wait_for = failed;
+        match &mut gates {
+            None => gates = Some(Gates::close(locks.iter().map(|lock| &lock.gate).collect())),
+            Some(gates) => gates.lengthen(),
+        }
+    }
+}

@@ -1,0 +1,319 @@
+use std::sync::Mutex;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
+use std::time::Duration;
+
+use super::{Access, upgrade_all};
+use crate::sync::fence::will_be_supported;
+use crate::sync::gate::Closer;
+use crate::tuning::Tuning;
+
+const STREAK: u64 = Tuning::SHIPPED.streak;
+
+struct Guarded {
+    lock: Access,
+    /// Changed in two steps, so that a change beside another is lost.
+    value: AtomicU64,
+    /// Changed together with it, to where readers look.
+    twin: AtomicU64,
+}
+
+impl Guarded {
+    fn new() -> Guarded {
+        Guarded { lock: Access::new(STREAK), value: AtomicU64::new(0), twin: AtomicU64::new(0) }
+    }
+
+    /// Changes the values. This thread is the writer, and is not any more.
+    fn change(&self) {
+        let next = self.value.load(Relaxed) + 1;
+        self.lock.upgrade();
+        self.value.store(next, Relaxed);
+        std::hint::spin_loop();
+        self.twin.store(next, Relaxed);
+        self.lock.unlock_upgradable();
+    }
+
+    fn change_often(&self, times: u64) {
+        for _ in 0..times {
+            self.lock.lock_upgradable(|| false);
+            self.change();
+        }
+    }
+
+    fn read(&self) -> u64 {
+        let entry = self.lock.lock_shared(false);
+        let value = self.value.load(Relaxed);
+        assert_eq!(self.twin.load(Relaxed), value);
+        self.lock.unlock_shared(entry);
+        value
+    }
+}
+
+#[test]
+fn nobody_meets_an_owner() {
+    will_be_supported();
+    let guarded = Guarded::new();
+    let rounds = 20;
+    let changed: u64 = thread::scope(|scope| {
+        let owners = [(); 3].map(|()| {
+            scope.spawn(|| {
+                let mut tried = 0;
+                for round in 0..rounds {
+                    guarded.change_often(3 * STREAK);
+                    let has_it = match round % 2 {
+                        0 => guarded.lock.try_lock_upgradable(),
+                        _ => guarded.lock.try_lock_unbiased_for(Duration::from_micros(50)),
+                    };
+                    if has_it {
+                        guarded.change();
+                        tried += 1;
+                    }
+                    let seen = guarded.read();
+                    assert!(guarded.read() >= seen);
+                }
+                3 * STREAK * rounds + tried
+            })
+        });
+        owners.into_iter().map(|owner| owner.join().unwrap()).sum()
+    });
+    assert_eq!(guarded.read(), changed);
+}
+
+#[test]
+fn readers_of_all_kinds_see_no_change_in_halves() {
+    will_be_supported();
+    let guarded = Guarded::new();
+    let rounds = 40;
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let mut last = 0;
+                for round in 0..rounds {
+                    // Long enough to do without locked instructions, and then meet a writer.
+                    for _ in 0..2 * STREAK {
+                        let seen = guarded.read();
+                        assert!(seen >= last);
+                        last = seen;
+                    }
+                    let entry = guarded.lock.lock_shared(false);
+                    let nested = guarded.lock.lock_shared(true);
+                    guarded.lock.unlock_shared(nested);
+                    guarded.lock.unlock_shared(entry);
+                    if round % 3 == 0 {
+                        guarded.lock.lock_quiescent(false);
+                        guarded.lock.unlock_quiescent();
+                    }
+                }
+            });
+        }
+        scope.spawn(|| (0..rounds).for_each(|round| guarded.change_often(STREAK * (round % 3))));
+    });
+    assert_eq!(guarded.read(), (0..rounds).map(|round| STREAK * (round % 3)).sum::<u64>());
+}
+
+#[test]
+fn a_writer_lets_readers_in_until_it_is_upgraded() {
+    will_be_supported();
+    for times in [1, STREAK + 1] {
+        let guarded = Guarded::new();
+        guarded.change_often(times);
+        guarded.lock.lock_upgradable(|| false);
+        // Also one that has evicted the owner, inside.
+        thread::scope(|scope| assert_eq!(scope.spawn(|| guarded.read()).join().unwrap(), times));
+        guarded.lock.upgrade();
+        thread::scope(|scope| {
+            let reader = scope.spawn(|| guarded.read());
+            thread::sleep(Duration::from_millis(20));
+            assert!(!reader.is_finished());
+            guarded.lock.downgrade();
+            reader.join().unwrap();
+            let others = scope.spawn(|| guarded.lock.try_lock_unbiased_for(Duration::from_millis(1)));
+            assert!(!others.join().unwrap());
+        });
+        guarded.lock.unlock_upgradable();
+        assert!(guarded.lock.try_lock_upgradable());
+        guarded.change();
+    }
+}
+
+#[test]
+fn others_wait_for_an_owner_or_give_up() {
+    will_be_supported();
+    let guarded = Guarded::new();
+    guarded.change_often(STREAK + 1);
+    for _ in 0..2 {
+        guarded.lock.lock_upgradable(|| false);
+        thread::scope(|scope| {
+            let tries = scope.spawn(|| {
+                let patience = Duration::from_millis(1);
+                guarded.lock.try_lock_upgradable() || guarded.lock.try_lock_unbiased_for(patience)
+            });
+            assert!(!tries.join().unwrap());
+            let quiescent = scope.spawn(|| {
+                guarded.lock.lock_quiescent(false);
+                guarded.lock.unlock_quiescent();
+            });
+            thread::sleep(Duration::from_millis(5));
+            assert!(!quiescent.is_finished());
+            guarded.change();
+            quiescent.join().unwrap();
+        });
+        assert!(guarded.lock.try_lock_upgradable());
+        guarded.change();
+        guarded.change_often(STREAK + 1);
+    }
+    assert_eq!(guarded.read(), 3 * (STREAK + 1) + 4);
+}
+
+#[test]
+fn an_owner_reads_and_enters_again() {
+    let guarded = Guarded::new();
+    let is_supported = will_be_supported();
+    let mut changes = 0;
+    // While a test that runs beside this one watches locks, they are taken.
+    let becomes_owner = (0..1000).any(|_| {
+        guarded.change_often(STREAK + 1);
+        changes += STREAK + 1;
+        guarded.lock.is_owned()
+    });
+    assert_eq!(becomes_owner, is_supported);
+    // Who has it already, as the owner or not, does not get it a second time.
+    guarded.lock.lock_upgradable(|| false);
+    assert!(!guarded.lock.try_lock_unbiased_for(Duration::from_millis(1)));
+    guarded.change();
+    guarded.change_often(STREAK + 1);
+    let entry = guarded.lock.lock_shared(false);
+    thread::scope(|scope| {
+        // Another one becomes the writer beside this reader, and not more.
+        scope.spawn(|| {
+            guarded.lock.lock_unbiased();
+            assert!(!guarded.lock.try_upgrade());
+            guarded.lock.unlock_upgradable();
+        });
+    });
+    guarded.lock.unlock_shared(entry);
+    guarded.lock.lock_unbiased();
+    guarded.change();
+    assert_eq!(guarded.read(), changes + STREAK + 3);
+    guarded.change_often(1);
+    thread::scope(|scope| {
+        scope.spawn(|| guarded.change_often(STREAK + 1));
+    });
+    assert_eq!(guarded.read(), changes + 2 * STREAK + 5);
+}
+
+impl Guarded {
+    /// Waits until somebody waits to be upgraded.
+    fn until_somebody_waits(&self) {
+        while self.lock.word.load(Relaxed) & super::CLOSED == 0 {
+            thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn who_has_nothing_reads_after_a_transaction_that_waits() {
+    let guarded = Guarded::new();
+    let order = Mutex::new(Vec::new());
+    let note = |who| order.lock().unwrap().push(who);
+    let entry = guarded.lock.lock_shared(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            guarded.lock.lock_upgradable(|| false);
+            guarded.lock.upgrade();
+            note("transaction");
+            guarded.lock.unlock_upgradable();
+        });
+        guarded.until_somebody_waits();
+        scope.spawn(|| {
+            let entry = guarded.lock.lock_shared(false);
+            note("read");
+            guarded.lock.unlock_shared(entry);
+        });
+        // It must not wait for who waits for this thread; nor must one that is nested in another region.
+        let nested = guarded.lock.lock_shared(true);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let entry = guarded.lock.lock_shared(true);
+                guarded.lock.unlock_shared(entry);
+            });
+        });
+        note("nested");
+        guarded.lock.unlock_shared(nested);
+        // The other read has time to come in, if it can.
+        thread::sleep(Duration::from_millis(30));
+        guarded.lock.unlock_shared(entry);
+    });
+    assert_eq!(*order.lock().unwrap(), ["nested", "transaction", "read"]);
+}
+
+#[test]
+fn readers_that_sleep_come_in_before_the_next_upgrade() {
+    let guarded = Guarded::new();
+    guarded.lock.lock_upgradable(|| false);
+    guarded.lock.upgrade();
+    thread::scope(|scope| {
+        let readers = [(); 3].map(|()| scope.spawn(|| guarded.read()));
+        while guarded.lock.waiting().readers < 3 {
+            thread::yield_now();
+        }
+        for _ in 0..3 {
+            guarded.lock.downgrade();
+            guarded.lock.upgrade();
+            let next = guarded.value.load(Relaxed) + 1;
+            guarded.value.store(next, Relaxed);
+            guarded.twin.store(next, Relaxed);
+        }
+        assert!(readers.map(|reader| reader.join().unwrap()).iter().all(|&seen| seen == 0));
+        guarded.lock.unlock_upgradable();
+    });
+}
+
+/// Two threads that read two regions, one within the other, in both orders, beside a writer of both.
+#[test]
+fn writers_of_several_regions_are_upgraded_among_readers_that_nest() {
+    let regions = [Guarded::new(), Guarded::new()];
+    let [a, b] = &regions;
+    let rounds = 2000;
+    thread::scope(|scope| {
+        for [outer, inner] in [[a, b], [b, a]] {
+            scope.spawn(move || {
+                for _ in 0..rounds {
+                    let entry = outer.lock.lock_shared(false);
+                    let nested = inner.lock.lock_shared(true);
+                    assert_eq!(outer.value.load(Relaxed), inner.value.load(Relaxed));
+                    inner.lock.unlock_shared(nested);
+                    outer.lock.unlock_shared(entry);
+                }
+            });
+        }
+        scope.spawn(|| {
+            for _ in 0..rounds {
+                regions.iter().for_each(|one| one.lock.lock_upgradable(|| false));
+                upgrade_all(&regions.each_ref().map(|one| &one.lock));
+                for one in &regions {
+                    one.value.store(one.value.load(Relaxed) + 1, Relaxed);
+                    one.twin.store(one.twin.load(Relaxed) + 1, Relaxed);
+                }
+                regions.iter().for_each(|one| one.lock.unlock_upgradable());
+            }
+        });
+    });
+    assert_eq!(regions.each_ref().map(Guarded::read), [rounds, rounds]);
+}
+
+#[test]
+fn a_nested_read_passes_a_closed_gate() {
+    let (guarded, closer) = (Guarded::new(), Closer::patient());
+    guarded.lock.gate.close(closer);
+    let entry = guarded.lock.lock_shared(true);
+    thread::scope(|scope| {
+        let read = scope.spawn(|| guarded.read());
+        thread::sleep(Duration::from_millis(10));
+        assert!(!read.is_finished());
+        guarded.lock.gate.open(closer);
+    });
+    guarded.lock.unlock_shared(entry);
+    guarded.change_often(1);
+}

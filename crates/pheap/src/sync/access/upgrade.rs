@@ -1,0 +1,144 @@
+//! How a writer becomes alone, and readers come in again.
+
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+
+use super::{Access, CLOSED, EXCLUSIVE, MutexGuard, PARKED, SLEEPERS, SPINS, Waiting};
+use crate::sync::lock::Want;
+use crate::sync::{Mistake, fence, mistake};
+
+impl Access {
+    /// Waits until the writer, which this thread is, is alone, unless it is already. Waits for readers that are inside, and for those that these may wait for.
+    #[inline(always)]
+    #[track_caller]
+    pub(crate) fn upgrade(&self) {
+        if !self.upgrade_as_owner() && !self.is_shut() {
+            self.watch.take(
+                Want::Exclusive,
+                || self.shut().then_some(()),
+                || {
+                    while !self.shut() {
+                        self.wait_for_readers();
+                    }
+                    Some(())
+                },
+            );
+        }
+    }
+
+    /// [`upgrade`](Self::upgrade), if nobody reads, or not for long.
+    #[track_caller]
+    pub(crate) fn try_upgrade(&self) -> bool {
+        let attempt = || {
+            let alone = self.shut();
+            if !alone {
+                self.open();
+            }
+            alone.then_some(())
+        };
+        self.upgrade_as_owner()
+            || self.is_shut()
+            || self.watch.take(Want::Exclusive, || None, attempt).is_some()
+    }
+
+    /// Lets readers in again, if they are kept away.
+    #[inline]
+    pub(crate) fn downgrade(&self) {
+        if !self.downgrade_as_owner() {
+            self.open();
+        }
+    }
+
+    /// Whether the writer, which this thread is, is alone, and is not the owner.
+    #[inline(always)]
+    fn is_shut(&self) -> bool {
+        self.word.load(Relaxed) & EXCLUSIVE != 0
+    }
+
+    /// Keeps all readers away, and looks whether none is inside.
+    #[cold]
+    fn shut(&self) -> bool {
+        self.word.fetch_or(CLOSED | EXCLUSIVE, SeqCst);
+        // In models every fence orders plain stores, too.
+        if !mistake(Mistake::NoFenceOfWriters) && !mistake(Mistake::NoHeavyFenceOfWriters) {
+            fence::full_behind_atomic();
+        }
+        for _ in 0..SPINS {
+            let seen = self.slots.look();
+            if self.reads.load(Relaxed) != seen.count {
+                // It is not the only one.
+                self.reads.store(seen.count, Relaxed);
+                self.streak.store(0, Relaxed);
+            }
+            if !seen.is_any_inside {
+                return true;
+            }
+            std::hint::spin_loop();
+        }
+        false
+    }
+
+    /// Lets readers in that have a region already, and waits until nobody reads. There may be another one by then, of those.
+    #[cold]
+    fn wait_for_readers(&self) {
+        let mut waiting = self.waiting();
+        self.word.fetch_or(PARKED, SeqCst);
+        if !mistake(Mistake::NestedReadersWait) {
+            self.admit(std::mem::take(&mut waiting.nested));
+            waiting.nested_turns += 1;
+            let over = if waiting.readers == 0 { EXCLUSIVE | SLEEPERS } else { EXCLUSIVE };
+            self.word.fetch_and(!over, SeqCst);
+            self.admitted.notify_all();
+        }
+        // Who has entered with a plain store leaves with one, and then looks whether somebody is to be woken.
+        if self.plain.load(Relaxed) && !mistake(Mistake::NoHeavyFenceOfSleepers) {
+            fence::heavy();
+        }
+        if !mistake(Mistake::NoHeavyFenceOfSleepers) {
+            fence::full_behind_atomic();
+        }
+        while self.slots.look().is_any_inside {
+            waiting = self.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+        }
+        self.word.fetch_and(!PARKED, Relaxed);
+    }
+
+    /// Lets readers in, if they are kept away.
+    pub(super) fn open(&self) {
+        let word = self.word.load(Relaxed);
+        if word & EXCLUSIVE == 0 {
+            return;
+        }
+        self.watch.leave(Want::Exclusive);
+        let is_open = word & SLEEPERS == 0
+            && self.word.compare_exchange(word, word & !(CLOSED | EXCLUSIVE), Release, Relaxed).is_ok();
+        if !is_open {
+            self.open_to_sleepers(self.waiting());
+        }
+    }
+
+    #[cold]
+    fn open_to_sleepers(&self, mut waiting: MutexGuard<'_, Waiting>) {
+        let readers = std::mem::take(&mut waiting.readers) + std::mem::take(&mut waiting.nested);
+        waiting.turns += 1;
+        waiting.nested_turns += 1;
+        self.admit(readers);
+        self.word.fetch_and(!(CLOSED | EXCLUSIVE | SLEEPERS), AcqRel);
+        self.admitted.notify_all();
+    }
+
+    /// Counts so many readers that sleep in. They are inside before another writer can be upgraded.
+    fn admit(&self, readers: u64) {
+        if readers > 0 && !mistake(Mistake::SleepersUncounted) {
+            self.slots.add_others(readers);
+        }
+    }
+
+    /// Wakes the writer that waits for readers, behind which this thread has left.
+    #[inline(always)]
+    pub(super) fn wake_writer(&self) {
+        if self.word.load(Acquire) & PARKED != 0 {
+            self.wake();
+        }
+    }
+}

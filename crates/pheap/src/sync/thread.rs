@@ -1,0 +1,134 @@
+//! Threads: their numbers, and the slots by which they read.
+//!
+//! A slot is one thread's as long as the thread lives, and then another one's; what lies in it outlives both. A thread that reads while its own thread-locals
+//! are destroyed has none any more, and when all are taken, the next thread gets none: such threads count themselves where others do.
+
+use std::cell::Cell;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+/// Threads that can have a slot at a time.
+pub(super) const SLOTS: usize = u64::BITS as usize;
+
+/// In [`SLOT`]: not asked for yet; and there is none.
+const UNKNOWN: usize = usize::MAX;
+const NONE: usize = usize::MAX - 1;
+
+/// The slots that are taken.
+static TAKEN: AtomicU64 = AtomicU64::new(0);
+
+/// Gives the slot back when the thread ends.
+struct Taken(usize);
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        SLOT.set(NONE);
+        // The next thread that has the slot finds it as this one has left it.
+        TAKEN.fetch_and(!(1 << self.0), Release);
+    }
+}
+
+thread_local! {
+    // No destructors, so that access is a plain load.
+    static NUMBER: Cell<u64> = const { Cell::new(0) };
+    static SLOT: Cell<usize> = const { Cell::new(UNKNOWN) };
+    static GUARD: Cell<Option<Taken>> = const { Cell::new(None) };
+}
+
+/// Number of this thread, from 1 on. No other one ever has it.
+#[inline(always)]
+pub(crate) fn this_thread() -> u64 {
+    #[cold]
+    fn next() -> u64 {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let number = NEXT.fetch_add(1, Relaxed);
+        NUMBER.set(number);
+        number
+    }
+    #[cfg(all(test, pheap_loom))]
+    return model::this_thread();
+    #[cfg(not(all(test, pheap_loom)))]
+    match NUMBER.get() {
+        0 => next(),
+        number => number,
+    }
+}
+
+/// The slot of this thread, at most [`SLOTS`] if it has one.
+#[inline(always)]
+pub(super) fn slot() -> usize {
+    #[cfg(all(test, pheap_loom))]
+    return model::this_thread() as usize - 1;
+    #[cfg(not(all(test, pheap_loom)))]
+    match SLOT.get() {
+        UNKNOWN => take_slot(),
+        slot => slot,
+    }
+}
+
+#[cold]
+fn take_slot() -> usize {
+    let free = |taken: u64| (!taken != 0).then(|| taken | (taken + 1));
+    let slot = match TAKEN.fetch_update(AcqRel, Acquire, free) {
+        Ok(before) => before.trailing_ones() as usize,
+        Err(_) => NONE,
+    };
+    if slot != NONE && GUARD.try_with(|guard| guard.set(Some(Taken(slot)))).is_err() {
+        // This thread ends, and has not read before. (What could not be kept was dropped.)
+        return NONE;
+    }
+    SLOT.set(slot);
+    slot
+}
+
+/// Threads of a model, which run in one thread, have the numbers that they are given.
+#[cfg(all(test, pheap_loom))]
+pub(super) mod model {
+    use std::cell::Cell;
+
+    loom::thread_local! {
+        static NUMBER: Cell<u64> = Cell::new(1);
+    }
+
+    pub(in crate::sync) fn this_thread() -> u64 {
+        NUMBER.with(Cell::get)
+    }
+
+    pub(in crate::sync) fn be(number: u64) {
+        NUMBER.with(|me| me.set(number));
+    }
+}
+
+#[cfg(all(test, not(pheap_loom)))]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn a_slot_is_given_to_another_thread_when_its_own_has_ended() {
+        /// Asks for the slot when it is dropped.
+        struct Late(std::sync::mpsc::Sender<usize>);
+        impl Drop for Late {
+            fn drop(&mut self) {
+                self.0.send(slot()).unwrap();
+            }
+        }
+        thread_local!(static LATE: Cell<Option<Late>> = const { Cell::new(None) });
+
+        let mine = slot();
+        assert!(mine < SLOTS && slot() == mine);
+        let (tell, told) = std::sync::mpsc::channel();
+        // Many more than there are slots.
+        for _ in 0..3 * SLOTS {
+            let tell = tell.clone();
+            let other = thread::spawn(|| {
+                LATE.set(Some(Late(tell))); // before the slot: destroyed after it
+                slot()
+            });
+            let other = other.join().unwrap();
+            assert!(other < SLOTS && other != mine);
+        }
+        assert!(told.try_iter().all(|late| late == NONE));
+    }
+}
