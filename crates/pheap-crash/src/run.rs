@@ -535,6 +535,12 @@ impl Run {
                 self.tell(true);
                 Ok(())
             }
+            Op::Change(Change::Defer) => {
+                self.step_on(Which::A, handle, ops::defer)?;
+                // Whatever the policy.
+                self.tell(true);
+                Ok(())
+            }
             Op::Change(Change::SetAmid) => self.set_amid_checkpoint(),
             Op::Change(Change::Rename) => self.step(|heap, handles, state, _| {
                 let old = Run::name(state, Which::B);

@@ -47,6 +47,10 @@ pub use heap::{Durability, Heap, HeapInfo, Options, Report, RootInfo, TypeInfo, 
 pub use stats::{Pauses, Stats};
 pub use wal::SyncPolicy;
 
+// Committing and reading without waiting for a disk.
+pub use api::deferred::txn_deferred;
+pub use wal::Commit;
+
 // Objects whose types the program does not know.
 pub use heap::{Elements, Field, Fields, Object, Pointer, Value};
 

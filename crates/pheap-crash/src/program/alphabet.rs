@@ -71,9 +71,9 @@ pub fn alphabet(setting: Setting) -> Vec<Op> {
         let changes = match setting {
             _ if moved => "relocate move torn collect checkpoint",
             _ if eager || crashed => "; a: migrate; collect checkpoint close torn convert",
-            _ if lazy => "sync checkpoint set-amid-checkpoint; b: create; close kill power torn",
+            _ if lazy => "sync checkpoint set-amid-checkpoint; a: defer; b: create; close kill power torn",
             _ => {
-                "checkpoint set-amid-checkpoint; b: create remove rename; a: migrate; close kill power torn convert"
+                "checkpoint set-amid-checkpoint; b: create remove rename; a: defer migrate; close kill power torn convert"
             }
         };
         return ops(&format!("a: {a}; b: set push; both both-many both-push; {changes}; a: {shelved}"));

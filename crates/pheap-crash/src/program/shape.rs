@@ -73,7 +73,7 @@ impl Shape {
                 | Change::Move
                 | Change::Convert,
             ) => self.held = [false; 2],
-            Op::Change(Change::SetAmid | Change::Migrate) if !self.exists[0] => return None,
+            Op::Change(Change::SetAmid | Change::Migrate | Change::Defer) if !self.exists[0] => return None,
             Op::Change(_) => {}
         }
         Some(self)

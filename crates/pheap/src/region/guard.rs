@@ -19,12 +19,18 @@ struct Inside {
 struct Scopes {
     count: Cell<usize>,
     inside: [Cell<Inside>; DEPTH],
+    /// With a write-ahead log: the position behind the newest record that each of them has seen, if it reads.
+    seen: [Cell<u64>; DEPTH],
 }
 
 // No destructor, so that access is a plain load.
 thread_local! {
     static SCOPES: Scopes = const {
-        Scopes { count: Cell::new(0), inside: [const { Cell::new(Inside { heap: 0, writes: false, looks: false }) }; DEPTH] }
+        Scopes {
+            count: Cell::new(0),
+            inside: [const { Cell::new(Inside { heap: 0, writes: false, looks: false }) }; DEPTH],
+            seen: [const { Cell::new(0) }; DEPTH],
+        }
     };
 }
 
@@ -98,4 +104,50 @@ pub(crate) fn is_inside_any() -> bool {
 /// Whether this thread is inside of a root of `heap`, or of a snapshot of one.
 pub(crate) fn is_inside(heap: usize) -> bool {
     SCOPES.with(|scopes| scopes.inside[..scopes.count.get()].iter().any(|cell| cell.get().heap == heap))
+}
+
+/// Notes what a read of `heap`, which this thread has just [entered](enter), and which holds its lock, is going to see: everything before a position of the log. Reads of the heap that it is nested in
+/// see it, too, by what it returns.
+pub(crate) fn note_seen(heap: usize, position: u64) {
+    SCOPES.with(|scopes| {
+        let newest = scopes.count.get() - 1;
+        scopes.seen[newest].set(position);
+        for outer in scopes.outer_reads(heap) {
+            scopes.seen[outer].set(scopes.seen[outer].get().max(position));
+        }
+    });
+}
+
+/// What the newest read of this thread, of `heap`, has seen with those nested in it; and whether a read of the heap that it is nested in will wait for that.
+pub(crate) fn seen(heap: usize) -> (u64, bool) {
+    SCOPES
+        .with(|scopes| (scopes.seen[scopes.count.get() - 1].get(), scopes.outer_reads(heap).next().is_some()))
+}
+
+impl Scopes {
+    /// The reads of `heap` that the newest scope is nested in, without a transaction in between: what that does may become durable before. Who looks at a snapshot waits for nothing.
+    fn outer_reads(&self, heap: usize) -> impl Iterator<Item = usize> + '_ {
+        let outer = (0..self.count.get() - 1).rev();
+        outer
+            .take_while(|&scope| !self.inside[scope].get().writes)
+            .filter(move |&scope| self.inside[scope].get().heap == heap && !self.inside[scope].get().looks)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A read in a look at a snapshot waits for the disk itself, and in turn for its root.
+    #[test]
+    fn a_look_at_a_snapshot_is_no_read() {
+        enter_snapshot(8).unwrap();
+        enter(8, false).unwrap();
+        note_seen(8, 64);
+        assert!(!seen(8).1 && !is_nested() && is_inside(8));
+        enter(8, false).unwrap();
+        assert!(seen(8).1 && is_nested());
+        (0..3).for_each(|_| leave(8));
+        assert!(!is_inside_any());
+    }
 }

@@ -54,7 +54,7 @@ impl<K: Persist, V: Persist> Snapshot<K, V> {
 impl<'r, K: Frozen<'r>, V: Frozen<'r>> PSnapMap<'r, K, V> {
     /// Keeps the map as it is. It takes some nanoseconds, whatever the size of the map, and allocates nothing in the heap.
     ///
-    /// With [`Durability::Wal`](crate::Durability::Wal) a snapshot is of what is durable, for reads are.
+    /// With [`Durability::Wal`](crate::Durability::Wal), what it shows is durable when the read that returns it has returned; for a deferred read, when its `Commit` says so.
     ///
     /// # Errors
     /// [`Error::Nested`](crate::Error::Nested) in a transaction, which may still change what it has made, or be rolled back.
