@@ -350,12 +350,11 @@ impl Mapping {
     /// Gives the private copies of these pages back: they show the file again. Only for a heap with a write-ahead log.
     ///
     /// # Safety
-    /// Nobody stores to these pages meanwhile. The file has what the copies hold, so that whoever reads them meanwhile, or after that, sees no difference; or nobody reads them before they are
-    /// stored to.
+    /// The file has what the copies hold, or nobody reads them before they are stored to; nobody stores to them meanwhile (nor looks at them, if the medium is simulated).
     pub(crate) unsafe fn drop_copies(&self, offset: u64, len: u64) {
         if let Backing::Simulated(source, _) = &self.backing {
             // A page that cannot be read would fault when it is looked at, which cannot be simulated: it keeps its copy, which says the same.
-            // SAFETY: pages of the heap, to which nobody else stores meanwhile; and who reads them does not see that this stores what is there: the caller has promised both.
+            // SAFETY: pages of the heap, which nobody accesses meanwhile: the caller has promised that.
             let _ = unsafe { self.copy(&**source, offset, len) };
             return;
         }
