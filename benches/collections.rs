@@ -147,7 +147,7 @@ fn judge(rows: &[Row], op: Op) -> Vec<String> {
                 ("x a durable line, single inserts", times(line), 3.0)
             }
             (Op::Grow, _) => {
-                let note = |name| row.notes.get(name).unwrap_or(0.0);
+                let note = |name| row.note(name).unwrap_or(0.0);
                 ("x the median, p99.99 of single inserts", note("p9999") / note("p50").max(1.0), 20.0)
             }
             _ => continue,
