@@ -97,13 +97,13 @@ pub(super) fn timed_reads<'a>(root: &Root<Map>, latencies: &'a mut Latencies) ->
     })
 }
 
-/// Changes some entries in a transaction that does `besides`, too.
+/// Changes some entries, each time to a value they never had (one that stays as it is would cost nothing), in a transaction that does `besides`, too.
 fn writer(root: &Root<Map>, besides: impl Fn() + Send + 'static) -> Work<'static> {
     let (root, mut next) = (root.clone(), 0);
     Box::new(move || {
         root.txn(|tx, map| {
             for _ in 0..CHANGES {
-                map.insert(tx, &key(next % ENTRIES), next)?;
+                map.insert(tx, &key(next % ENTRIES), !next)?;
                 next += 1;
             }
             besides();

@@ -48,10 +48,15 @@ impl Group<'_> {
         let (mode, variant) = row.variant.split_once(':').unwrap_or((&row.variant, ""));
         let beside = |variant| self.row(row.system, &format!("{mode}:{variant}"), row.threads);
         match (row.bench, variant) {
-            ("read_in_closure", _) => {
-                let bound = if variant == "beside" { AtMost(50.0) } else { Bound::None };
-                vec![goal(row, Some(row), "us, p99 of reads", bound, |row, _, i| micros(row, i, "read_p99"))]
-            }
+            ("read_in_closure", "beside") => vec![
+                goal(row, Some(row), "us, p99 of reads", AtMost(50.0), |row, _, i| {
+                    micros(row, i, "read_p99")
+                }),
+                goal(row, beside("alone"), "us, p99 of reads alone", Bound::None, |_, alone, i| {
+                    micros(alone, i, "read_p99")
+                }),
+                goal(row, beside("alone"), "x its reads alone", Bound::None, times),
+            ],
             ("writer_and_reader", "both") => vec![
                 goal(row, beside("reader"), "x its reads alone", AtLeast(0.5), times),
                 goal(row, beside("writer"), "x its writes alone", AtLeast(0.5), |row, alone, i| {
@@ -73,20 +78,19 @@ impl Group<'_> {
                 ]
             }
             ("reads_beside_sync", "beside") => {
-                let floor = self.row("floor", "write_and_sync", 1);
+                let (itself, floor) = (Some(row), self.row("floor", "write_and_sync", 1));
+                let told = |other, unit, name: &'static str| {
+                    goal(row, other, unit, Bound::None, move |_, other, i| micros(other, i, name))
+                };
                 vec![
-                    goal(row, Some(row), "us, median of reads", Bound::None, |_, row, i| {
-                        micros(row, i, "read_p50")
-                    }),
-                    goal(row, Some(row), "us, p99 of reads", Bound::None, |_, row, i| {
-                        micros(row, i, "read_p99")
-                    }),
-                    goal(row, Some(row), "us, p99 of writes", Bound::None, |_, row, i| {
-                        micros(row, i, "write_p99")
-                    }),
-                    goal(row, floor, "us, p99 of write and sync", Bound::None, |_, row, i| {
-                        micros(row, i, "write_p99")
-                    }),
+                    told(itself, "us, median of reads", "read_p50"),
+                    told(itself, "us, p99 of reads", "read_p99"),
+                    told(itself, "us, median of reads seen", "read_seen_p50"),
+                    told(itself, "us, p99 of reads seen", "read_seen_p99"),
+                    told(beside("alone"), "us, p99 of reads seen alone", "read_seen_p99"),
+                    told(itself, "us, p99 of writes", "write_p99"),
+                    told(floor, "us, p99 of write and sync", "write_p99"),
+                    goal(row, beside("alone"), "x its reads alone", Bound::None, times),
                 ]
             }
             ("writes_beside_long_reads", "beside") => {
@@ -122,7 +126,8 @@ fn goal(
     let other = other?;
     let rounds = row.seconds.len().min(other.seconds.len());
     let figure = median((0..rounds).map(|round| figure(row, other, round)));
-    let what = format!("{} {} threads={}", row.bench, row.variant, row.threads);
+    let threads = if row.threads > 1 { format!(" threads={}", row.threads) } else { String::new() };
+    let what = format!("{} {}{threads}", row.bench, row.variant);
     Some(Goal { what, figure, unit, bound })
 }
 

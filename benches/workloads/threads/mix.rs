@@ -126,10 +126,10 @@ impl Mix<'_> {
 fn mixed<M: Shared + 'static>(map: Arc<M>, keys: u64, percent: u64, thread: u64) -> Work<'static> {
     let mut rng = Rng::from_seed(SEED + thread);
     Box::new(move || {
-        for i in 0..AT_ONCE {
+        for _ in 0..AT_ONCE {
             let key = key(rng.scaled(keys));
             if rng.scaled(100) < percent {
-                map.set(key, i)?;
+                map.set(key, rng.next_u64())?;
             } else {
                 black_box(map.get(key)?);
             }

@@ -70,11 +70,11 @@ fn case(
     })
 }
 
-/// Changes one entry of the map after the other, a transaction each.
+/// Changes one entry of the map after the other, a transaction each, always to a value that it never had.
 fn timed_writes<'a>(root: &Root<Map>, latencies: &'a mut Latencies) -> Work<'a> {
     let (root, mut next) = (root.clone(), 0);
     Box::new(move || {
-        let change = || root.txn(|tx, map| map.insert(tx, &key(next % ENTRIES), next).map(drop));
+        let change = || root.txn(|tx, map| map.insert(tx, &key(next % ENTRIES), !next).map(drop));
         latencies.time(change)?;
         next += 1;
         Ok(1)
