@@ -23,7 +23,7 @@ const READS_AT_ONCE: u64 = 64;
 /// How long reads take. The closures sleep, so that the reader has a processor, however few there are.
 pub(super) fn long_closures(setting: &Setting) -> Result<Vec<Case>> {
     let time = setting.time.max(8 * LONG);
-    let pass = move |root: &Root<Map>, variant: &str| {
+    let pass = move |[root, _]: [&Root<Map>; 2], variant: &str| {
         let mut latencies = Latencies::new();
         let mut works = vec![timed_reads(root, &mut latencies)];
         if variant == "beside" {
@@ -44,30 +44,33 @@ pub(super) fn short_closures(setting: &Setting) -> Result<Vec<Case>> {
             spin_loop();
         }
     };
-    let pass = move |root: &Root<Map>, variant: &str| {
+    let pass = move |[root, other]: [&Root<Map>; 2], variant: &str| {
         let works = match variant {
             "reader" => vec![reader(root)],
             "writer" => vec![writer(root, spin)],
+            "apart" => vec![reader(root), writer(other, spin)],
             _ => vec![reader(root), writer(root, spin)],
         };
         let rates = rates(works, time)?;
         let sample = at_rate(rates[0]);
         Ok(if let [_, writes] = rates[..] { sample.noting("writes_per_second", writes) } else { sample })
     };
-    cases(setting, "writer_and_reader", &["reader", "writer", "both"], pass)
+    cases(setting, "writer_and_reader", &["reader", "writer", "both", "apart"], pass)
 }
 
+/// A pass gets roots of two heaps.
 fn cases(
     setting: &Setting,
     bench: &'static str,
     variants: &[&'static str],
-    pass: impl Fn(&Root<Map>, &str) -> Result<Sample> + Copy + 'static,
+    pass: impl Fn([&Root<Map>; 2], &str) -> Result<Sample> + Copy + 'static,
 ) -> Result<Vec<Case>> {
     let case = |durability: Durability, variant: &'static str| {
         let (memory, name) = (setting.memory.clone(), format!("{}:{variant}", scratch::name(durability)));
         Case::new("pheap", bench, name, OPERATIONS, move || {
-            let heap = memory.heap(durability)?;
-            pass(&map(&heap.heap, "map", ENTRIES)?, variant)
+            let heaps = [memory.heap(durability)?, memory.heap(durability)?];
+            let [root, other] = heaps.each_ref().map(|heap| map(&heap.heap, "map", ENTRIES));
+            pass([&root?, &other?], variant)
         })
     };
     let durabilities = setting.memory.durabilities.iter();

@@ -57,12 +57,19 @@ impl Group<'_> {
                 }),
                 goal(row, beside("alone"), "x its reads alone", Bound::None, times),
             ],
-            ("writer_and_reader", "both") => vec![
-                goal(row, beside("reader"), "x its reads alone", AtLeast(0.5), times),
-                goal(row, beside("writer"), "x its writes alone", AtLeast(0.5), |row, alone, i| {
-                    note(row, i, "writes_per_second") * alone.nanos(i) * 1e-9
-                }),
-            ],
+            ("writer_and_reader", "both") => {
+                let writes = |row: &Row, i| note(row, i, "writes_per_second");
+                vec![
+                    goal(row, beside("reader"), "x its reads alone", AtLeast(0.5), times),
+                    goal(row, beside("writer"), "x its writes alone", AtLeast(0.5), |row, alone, i| {
+                        writes(row, i) * alone.nanos(i) * 1e-9
+                    }),
+                    goal(row, beside("apart"), "x its reads apart", Bound::None, times),
+                    goal(row, beside("apart"), "x its writes apart", Bound::None, |row, apart, i| {
+                        writes(row, i) / writes(apart, i)
+                    }),
+                ]
+            }
             ("read_one", "one") => {
                 let more = |row: &Row, many: &Row, i| row.nanos(i) - many.nanos(i);
                 vec![goal(row, beside("thousand"), "ns more than one of a thousand", AtMost(12.0), more)]
