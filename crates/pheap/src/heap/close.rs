@@ -24,7 +24,7 @@ impl HeapInner {
         if guard::is_inside(self.id()) {
             return Err(Error::Nested);
         }
-        let _creation = self.creation.lock();
+        let creation = self.creation.lock();
         let regions = self.regions();
         // One that has failed cannot be saved any more.
         if !last && self.state.load(Ordering::Relaxed) < CLOSED {
@@ -72,6 +72,9 @@ impl HeapInner {
             self.mapping.unlock();
             file.forget();
         }
+        // Last: who waits for a commit is told what has become of it. And without a lock, for wakers are the program's.
+        drop(creation);
+        self.stop_syncer();
         closed
     }
 
@@ -111,16 +114,25 @@ impl HeapInner {
 pub(super) enum Work {
     Marking,
     Checkpoints,
+    Syncs,
 }
 
 /// The threads, as far as there are some.
 #[derive(Default)]
-pub(super) struct Workers([Mutex<Option<JoinHandle<()>>>; 2]);
+pub(super) struct Workers([Mutex<Option<JoinHandle<()>>>; 3]);
 
 impl Workers {
     /// Takes a thread, to wait for it.
     pub(super) fn take(&self, what: Work) -> Option<JoinHandle<()>> {
         self.swap(what, None)
+    }
+
+    /// Puts the thread there that `start` starts, if it does. One at a time.
+    pub(super) fn start(&self, what: Work, start: impl FnOnce() -> Option<JoinHandle<()>>) {
+        let mut place = self.0[what as usize].lock();
+        if let Some(thread) = start() {
+            *place = Some(thread);
+        }
     }
 
     pub(super) fn swap(&self, what: Work, thread: Option<JoinHandle<()>>) -> Option<JoinHandle<()>> {
@@ -140,5 +152,6 @@ impl Drop for HeapInner {
         let _ = self.close(true);
         self.stop_background();
         self.stop_checkpoints();
+        self.stop_syncer();
     }
 }

@@ -257,7 +257,7 @@ impl HeapInner {
         }
     }
 
-    /// Gives those of these pages back that `may` go. Nobody accesses them.
+    /// Gives those of these pages back that `may` go. Nobody accesses them, except to look at snapshots in them.
     fn drop_range(&self, wal: &Wal, offset: u64, len: u64, may: impl Fn(u64) -> bool) {
         let (mut at, end) = (offset, offset + len);
         while at < end {
@@ -270,7 +270,7 @@ impl HeapInner {
                 at += PAGE;
             }
             // SAFETY: the pages are free, or recorded before the checkpoint that is complete but for this, and not since; the caller has the lock
-            // on them.
+            // on them. Who looks at a snapshot there finds the same bytes in the file.
             unsafe { self.mapping.drop_copies(first, at - first) };
             wal.pages.forget(first, at - first);
         }
@@ -301,9 +301,11 @@ impl HeapInner {
     pub(super) fn unmap(&self, _tables: MutexGuard<'_, Tables>) {
         let regions = std::mem::take(&mut *self.directory.lock());
         let is_closed = self.state.load(Ordering::Relaxed) == CLOSED;
-        assert!(is_closed && regions.values().all(|region| region.is_gone()), "somebody may use the heap");
+        let is_left = |region: &Arc<Region>| region.is_gone() && region.held.accesses.is_ended();
+        assert!(is_closed && regions.values().all(is_left), "somebody may use the heap");
         drop(regions);
-        // SAFETY: every region is gone, as was just seen; there are no others, for roots are created in an open heap only; and the metadata are locked by this thread.
+        // SAFETY: every region is gone, as was just seen, for those who look at its snapshots, too; there are no others, for roots are created in an open heap only; and the
+        // metadata are locked by this thread.
         unsafe { self.mapping.unmap() };
     }
 

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`options`], [`open`], [`close`] | from a path to an open heap, and back |
 //! | [`directory`] | roots by name |
-//! | [`checkpoints`], [`collections`] | work in the background |
+//! | [`checkpoints`], [`deferred`], [`collections`] | work in the background |
 //! | [`backup`], [`inspect`], [`check`] | copies of a heap, and what is in it |
 //!
 //! Knows all that is below. Must not know types of the program's: they come as descriptions.
@@ -14,6 +14,7 @@ pub(crate) mod check;
 mod checkpoints;
 mod close;
 mod collections;
+mod deferred;
 mod directory;
 mod inspect;
 mod memory;

@@ -11,6 +11,7 @@ use crate::store::Store;
 use crate::sync::gate::Gates;
 use crate::txn::commit;
 use crate::txn::context::{Context, Hot};
+use crate::wal::Wal;
 
 /// Several regions that this thread has for itself, in one transaction.
 pub(crate) struct Group<'a> {
@@ -97,7 +98,8 @@ impl<'a> Group<'a> {
         &self.locked[self.order[index]].region.held
     }
 
-    pub(crate) fn commit(mut self) -> Result<()> {
+    /// Commits the transaction, lets go of the regions, and with a write-ahead log then does what `wait` does, with the position behind the record.
+    pub(super) fn commit_then(mut self, wait: impl FnOnce(&Store, &Wal, u64) -> Result<()>) -> Result<()> {
         if self.abandon_if_forked() {
             return Err(Error::Forked);
         }
@@ -106,7 +108,11 @@ impl<'a> Group<'a> {
         let position = self.locked.iter().map(|one| one.context().media.position()).max().unwrap_or(0);
         self.end(result.is_ok());
         result.map_err(|error| *error)?;
-        store.wal().map_or(Ok(()), |wal| store.acknowledge(wal, position))
+        store.wal().map_or(Ok(()), |wal| wait(store, wal, position))
+    }
+
+    pub(crate) fn commit(self) -> Result<()> {
+        self.commit_then(|store, wal, position| store.acknowledge(wal, position))
     }
 
     /// Rolls the transaction back, as for [one region](Exclusive::give_up).

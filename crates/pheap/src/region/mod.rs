@@ -6,6 +6,7 @@
 
 pub(crate) mod all;
 mod collect;
+mod deferred;
 mod group;
 pub(crate) mod guard;
 #[cfg(test)]
@@ -38,6 +39,7 @@ use crate::sync::{Mutex, look_at};
 use crate::txn::commit;
 use crate::txn::context::{Context, Front, Hot};
 use crate::txn::log::Log;
+use crate::wal::Wal;
 
 pub(crate) use group::Group;
 
@@ -321,6 +323,16 @@ impl<'a> Exclusive<'a> {
     // Takes a reference, for a processor would wait to move what was just written in parts.
     #[inline(always)]
     pub(crate) fn commit_and(&mut self, done: impl FnOnce()) -> Result<()> {
+        self.commit_then(done, |store, wal, position| store.acknowledge(wal, position))
+    }
+
+    /// [`commit_and`](Self::commit_and), and with a write-ahead log then what `wait` does, with the position behind the transaction's record.
+    #[inline(always)]
+    fn commit_then(
+        &mut self,
+        done: impl FnOnce(),
+        wait: impl FnOnce(&Store, &Wal, u64) -> Result<()>,
+    ) -> Result<()> {
         if self.store.is_forked() {
             return self.abandon();
         }
@@ -343,7 +355,7 @@ impl<'a> Exclusive<'a> {
         // Others may have the region meanwhile. They will wait for their own records, which are behind this one.
         self.let_go();
         result.map_err(|error| *error)?;
-        store.acknowledge(wal, position)
+        wait(store, wal, position)
     }
 
     /// Rolls the transaction back and lets go of the region. Why it was given up may tell of what it has read, so that must be durable.
@@ -481,24 +493,13 @@ impl<'a> Shared<'a> {
     pub(crate) fn begin(store: &'a Store, region: &'a Region, ty: u32) -> Result<Shared<'a>> {
         store.check_open()?;
         guard::enter(store.id(), false)?;
-        if store.wal().is_some() {
-            // Without the lock, so that transactions go on meanwhile.
-            // SURVIVES drop: what counts is the second time, below, with the lock.
-            if let Err(error) = region.wait_for_records(store) {
-                guard::leave(store.id());
-                return Err(error);
-            }
-        }
         let entry = region.lock().lock_shared(guard::is_nested());
         let shared = Shared { store, region, entry };
         if !region.serves(ty) {
             return Err(shared.wrong_type());
         }
         if store.wal().is_some() {
-            // What was committed in between. With the lock, or it might never end.
-            // SURVIVES unreached: another thread must commit between the two waits, which is not in the hands of a program. Without the first one,
-            // it is this one that a reader waits in.
-            region.wait_for_records(store)?;
+            region.note_seen(store);
         }
         Ok(shared)
     }
@@ -586,7 +587,7 @@ impl Region {
         result
     }
 
-    /// Waits for the region, empties its log, and runs `last`. Nobody can have the region any more after that.
+    /// Waits for the region, empties its log, and runs `last`. Then waits for those who look at snapshots. Nobody can have the region any more after that.
     pub(crate) fn retire<R>(&self, store: &Store, last: impl FnOnce(&mut Context) -> R) -> Result<R> {
         // The thread is not inside of the heap: its callers have looked. So nothing is entered, and nothing left.
         let retired = self.alone(|context| {
@@ -598,6 +599,8 @@ impl Region {
             self.give_up();
             result
         });
+        // Without the region's lock, which who looks at a snapshot may wait for.
+        self.held.accesses.end();
         retired.ok_or(Error::Closed)
     }
 }

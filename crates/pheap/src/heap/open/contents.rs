@@ -308,6 +308,7 @@ impl Recovered {
             inner.mark_in_background();
         }
         inner.make_checkpoints();
+        inner.sync_at_intervals();
         Heap { inner }
     }
 }

@@ -87,6 +87,11 @@ impl Access {
         false
     }
 
+    pub(super) fn is_owner_upgraded(&self) -> bool {
+        let word = self.word.load(Relaxed);
+        thread_of(word) != 0 && self.owners[place_of(word)].load(Relaxed) == UPGRADED
+    }
+
     /// Takes that back. Returns whether it was the owner.
     #[inline(always)]
     pub(super) fn downgrade_as_owner(&self) -> bool {

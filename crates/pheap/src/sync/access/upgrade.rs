@@ -41,6 +41,11 @@ impl Access {
             || self.watch.take(Want::Exclusive, || None, attempt).is_some()
     }
 
+    /// Whether the writer, which this thread is, is alone.
+    pub(crate) fn is_upgraded(&self) -> bool {
+        self.is_owner_upgraded() || self.is_shut()
+    }
+
     /// Lets readers in again, if they are kept away.
     #[inline]
     pub(crate) fn downgrade(&self) {
