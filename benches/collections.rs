@@ -64,8 +64,10 @@ const COLLECTIONS: [(&str, &str, Cases); 7] = [
     ("vec", "u64", collections::vec_u64),
 ];
 
+type SnapshotCases = fn(&Setup, u64) -> Result<Vec<Case>>;
+
 /// Snapshots of a map.
-const SNAPSHOTS: [(&str, fn(&Setup, u64) -> Result<Vec<Case>>); 2] =
+const SNAPSHOTS: [(&str, SnapshotCases); 2] =
     [("snap_map_take", collections::snap_map_take), ("snap_map_beside", collections::snap_map_beside)];
 
 const OPS: [(&str, Op); 5] = [
