@@ -25,7 +25,7 @@ pub(super) fn long_closures(setting: &Setting) -> Result<Vec<Case>> {
     let time = setting.time.max(8 * LONG);
     let pass = move |[root, _]: [&Root<Map>; 2], variant: &str| {
         let mut latencies = Latencies::new();
-        let mut works = vec![timed_reads(root, &mut latencies)];
+        let mut works = vec![timed_reads(root, get, &mut latencies)];
         if variant == "beside" {
             works.push(writer(root, || sleep(LONG)));
         }
@@ -89,12 +89,15 @@ pub(super) fn reader(root: &Root<Map>) -> Work<'static> {
     })
 }
 
-/// The same, with a clock around each read.
-pub(super) fn timed_reads<'a>(root: &Root<Map>, latencies: &'a mut Latencies) -> Work<'a> {
+/// How an entry is read.
+pub(super) type Read = fn(&Root<Map>, u64) -> pheap::Result<u64>;
+
+/// The same in whatever way, with a clock around each read.
+pub(super) fn timed_reads<'a>(root: &Root<Map>, read: Read, latencies: &'a mut Latencies) -> Work<'a> {
     let (root, mut next) = (root.clone(), 0);
     Box::new(move || {
         let key = key(next % ENTRIES);
-        black_box(latencies.time(|| get(&root, key))?);
+        black_box(latencies.time(|| read(&root, key))?);
         next += 1;
         Ok(1)
     })

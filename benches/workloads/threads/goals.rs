@@ -84,7 +84,7 @@ impl Group<'_> {
                     goal(row, single, "x one thread", Bound::None, times),
                 ]
             }
-            ("reads_beside_sync", "beside") => {
+            ("reads_beside_sync", "beside" | "deferred") => {
                 let (itself, floor) = (Some(row), self.row("floor", "write_and_sync", 1));
                 let told = |other, unit, name: &'static str| {
                     goal(row, other, unit, Bound::None, move |_, other, i| micros(other, i, name))

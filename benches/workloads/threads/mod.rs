@@ -1,7 +1,7 @@
 //! How readers and writers run beside one another, in threads of one process.
 //!
 //! A run has heaps and threads of its own, for the lock of a root remembers which threads have come to it. It lasts for a set time, so a pass is what
-//! was done in that, and `seconds` of a row is what [`OPERATIONS`] would take.
+//! was done in that, and `seconds` of a row is what a million operations would take.
 
 mod beside;
 pub mod goals;
@@ -83,7 +83,7 @@ fn at_rate(rate: f64) -> Sample {
 
 type Map = PHashMap<'static, u64, u64>;
 
-/// A map of so many entries: [keys](collections::key) and their numbers.
+/// A map of so many entries: keys and their numbers.
 fn map(heap: &Heap, name: &str, entries: u64) -> pheap::Result<Root<Map>> {
     let root: Root<Map> = heap.root(name)?;
     let numbers: Vec<u64> = (0..entries).collect();

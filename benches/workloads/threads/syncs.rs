@@ -1,9 +1,9 @@
 //! `reads_beside_sync`, `writes_beside_long_reads`: a root of a heap with a write-ahead log, whose writer waits for the disk at each commit.
 
-use super::beside::{ENTRIES, timed_reads};
+use super::beside::{ENTRIES, Read, timed_reads};
 use super::latencies::{Latencies, READS, WRITES};
 use super::rates::{Work, rates};
-use super::{Map, OPERATIONS, Setting, at_rate, map};
+use super::{Map, OPERATIONS, Setting, at_rate, get, map};
 use crate::collections::key;
 use crate::{Case, Result, Sample};
 use pheap::{Durability, Root};
@@ -28,15 +28,22 @@ pub(super) fn reads(setting: &Setting) -> Result<Vec<Case>> {
     });
     let alone = case(setting, "reads_beside_sync", "alone", move |root| {
         let mut latencies = Latencies::new();
-        let rate = rates(vec![timed_reads(root, &mut latencies)], time)?[0];
+        let rate = rates(vec![timed_reads(root, get, &mut latencies)], time)?[0];
         Ok(latencies.note(at_rate(rate), READS))
     });
-    let beside = case(setting, "reads_beside_sync", "beside", move |root| {
-        let (mut reads, mut writes) = (Latencies::new(), Latencies::new());
-        let rate = rates(vec![timed_reads(root, &mut reads), timed_writes(root, &mut writes)], time)?[0];
-        Ok(writes.note(reads.note(at_rate(rate), READS), WRITES))
-    });
-    Ok(vec![floor, alone, beside])
+    let beside = |variant, read: Read| {
+        case(setting, "reads_beside_sync", variant, move |root| {
+            let (mut reads, mut writes) = (Latencies::new(), Latencies::new());
+            let works = vec![timed_reads(root, read, &mut reads), timed_writes(root, &mut writes)];
+            let rate = rates(works, time)?[0];
+            Ok(writes.note(reads.note(at_rate(rate), READS), WRITES))
+        })
+    };
+    let deferred = |root: &Root<Map>, key| {
+        let (value, _) = root.read_deferred(|view, map| view[map].get(view, &key).copied().unwrap_or(0))?;
+        Ok(value)
+    };
+    Ok(vec![floor, alone, beside("beside", get), beside("deferred", deferred)])
 }
 
 /// How many transactions there are, alone and beside two threads each of which is nearly always in a read. These sleep there.
