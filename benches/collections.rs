@@ -64,8 +64,10 @@ const COLLECTIONS: [(&str, &str, Cases); 7] = [
     ("vec", "u64", collections::vec_u64),
 ];
 
+type SnapshotCases = fn(&Setup, u64) -> Result<Vec<Case>>;
+
 /// Snapshots of a map.
-const SNAPSHOTS: [(&str, fn(&Setup, u64) -> Result<Vec<Case>>); 2] =
+const SNAPSHOTS: [(&str, SnapshotCases); 2] =
     [("snap_map_take", collections::snap_map_take), ("snap_map_beside", collections::snap_map_beside)];
 
 const OPS: [(&str, Op); 5] = [
@@ -165,7 +167,7 @@ fn judge(rows: &[Row], op: Op) -> Vec<String> {
                 ("x a durable line, single inserts", times(line), 3.0)
             }
             (Op::Grow, _) => {
-                let note = |name| row.notes.get(name).unwrap_or(0.0);
+                let note = |name| row.note(name).unwrap_or(0.0);
                 ("x the median, p99.99 of single inserts", note("p9999") / note("p50").max(1.0), 20.0)
             }
             _ => continue,

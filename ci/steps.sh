@@ -127,6 +127,8 @@ step_bench_paper() {
     check_json_lines "$LOGS/collections.jsonl"
     cargo bench --locked --profile dev --bench wal -- --quick | tee "$LOGS/wal.jsonl"
     check_json_lines "$LOGS/wal.jsonl"
+    cargo bench --locked --profile dev --bench threads -- --quick --only writer_and_reader,update_wal,reads_beside_sync --threads 1,2 | tee "$LOGS/threads.jsonl"
+    check_json_lines "$LOGS/threads.jsonl"
     cargo bench --locked --profile dev --bench stores -- --quick --only update8_sync --threads 1 --systems pheap,floor | tee "$LOGS/stores.jsonl"
     check_json_lines "$LOGS/stores.jsonl"
 }

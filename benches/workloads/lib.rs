@@ -27,7 +27,7 @@ pub mod restart;
 pub mod scratch;
 pub mod sps;
 pub mod targets;
-mod threads;
+pub mod threads;
 pub mod txn;
 
 pub use measure::{Case, Sample};

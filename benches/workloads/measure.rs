@@ -250,8 +250,8 @@ pub struct Row {
     pub counts: Option<Counts>,
     /// The result, the same in each pass.
     pub checksum: Option<Checksum>,
-    /// Means over the passes.
-    pub notes: Notes,
+    /// Further figures a pass, one entry a run.
+    pub notes: Vec<Notes>,
 }
 
 impl Row {
@@ -269,6 +269,12 @@ impl Row {
     /// The median of the runs.
     pub fn median(&self) -> f64 {
         median(self.seconds.iter().copied())
+    }
+
+    /// The median of a further figure.
+    pub fn note(&self, name: &str) -> Option<f64> {
+        let figures: Option<Vec<f64>> = self.notes.iter().map(|notes| notes.get(name)).collect();
+        Some(median(figures.filter(|figures| !figures.is_empty())?.into_iter()))
     }
 
     /// One JSON object on one line.
@@ -292,7 +298,8 @@ impl Row {
         if let Some(checksum) = self.checksum {
             let _ = write!(line, r#","checksum":{checksum}"#);
         }
-        for (name, figure) in &self.notes.0 {
+        let names = self.notes.first().into_iter().flat_map(|notes| &notes.0).map(|note| note.0);
+        for (name, figure) in names.filter_map(|name| Some((name, self.note(name)?))) {
             let decimals = if figure.fract() == 0.0 { 0 } else { 9 };
             let _ = write!(line, r#","{name}":{figure:.decimals$}"#);
         }
@@ -310,6 +317,8 @@ struct Turns {
     first: Option<Sample>,
     /// Seconds a pass, one entry a run.
     seconds: Vec<f64>,
+    /// Further figures a pass, one entry a run.
+    notes: Vec<Notes>,
     sum: Sample,
     /// What all runs have taken, untimed parts included, and what the last one has.
     spent: Duration,
@@ -321,12 +330,21 @@ impl Turns {
         let start = Instant::now();
         let (passes, first) = case.calibrate(plan)?;
         let spent = if first.is_some() { start.elapsed() } else { Duration::ZERO };
-        Ok(Turns { case, passes, first, seconds: Vec::new(), sum: Sample::default(), spent, last: spent })
+        Ok(Turns {
+            case,
+            passes,
+            first,
+            seconds: Vec::new(),
+            notes: Vec::new(),
+            sum: Sample::default(),
+            spent,
+            last: spent,
+        })
     }
 
     /// One run, unless all would take more than `share` with it.
     fn turn(&mut self, round: usize, share: Duration) -> Result<()> {
-        let sample = if let Some(first) = self.first.take() {
+        let mut sample = if let Some(first) = self.first.take() {
             first
         } else if round > 0 && self.spent + self.last > share {
             return Ok(());
@@ -338,6 +356,9 @@ impl Turns {
             sample
         };
         self.seconds.push(sample.seconds / self.passes as f64);
+        let mut notes = std::mem::take(&mut sample.notes);
+        notes.0.iter_mut().for_each(|note| note.1 /= self.passes as f64);
+        self.notes.push(notes);
         self.sum += sample;
         Ok(())
     }
@@ -350,10 +371,8 @@ impl Turns {
             flushed_lines: average(counts.flushed_lines),
             log_bytes: average(counts.log_bytes),
         });
-        let mut notes = self.sum.notes;
-        notes.0.iter_mut().for_each(|note| note.1 /= total as f64);
         let Case { system, bench, variant, n, threads, .. } = self.case;
-        let (seconds, checksum) = (self.seconds, self.sum.checksum);
+        let (seconds, notes, checksum) = (self.seconds, self.notes, self.sum.checksum);
         Row { system, bench, variant, n, threads, seconds, counts, checksum, notes }
     }
 }

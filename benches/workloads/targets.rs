@@ -74,7 +74,7 @@ impl Group<'_> {
                 self.millis("binary_trees <= 0.6 box", row, 0.6, "box"),
                 self.millis("binary_trees <= box-mimalloc", row, 1.0, "box-mimalloc"),
                 noted("binary_trees, file <= 3 x most live bytes", row, "file_bytes", "MB", 1e-6, || {
-                    Some(3.0 * row.notes.get("most_live_bytes")?)
+                    Some(3.0 * row.note("most_live_bytes")?)
                 }),
             ],
             ("alloc", "pmem:1000") => {
@@ -84,7 +84,7 @@ impl Group<'_> {
                 vec![self.nanos("alloc, 30 a transaction, <= 1.5 malloc + free", row, &[(1.5, "box")])]
             }
             ("fill_heap", "pmem") => {
-                let each = |row: &Row| Some(1e9 / row.notes.get("objects")?);
+                let each = |row: &Row| Some(1e9 / row.note("objects")?);
                 vec![each(row).map(|scale| absolute("fill_heap, an object <= 25 ns", row, 25.0, "ns", scale))]
             }
             ("fill_heap_open", "pmem") => {
@@ -205,7 +205,7 @@ fn noted(
     scale: f64,
     bound: impl Fn() -> Option<f64>,
 ) -> Option<Target> {
-    let (figure, bound) = (row.notes.get(name)? * scale, bound()? * scale);
+    let (figure, bound) = (row.note(name)? * scale, bound()? * scale);
     Some(Target {
         what: what.into(),
         n: row.n,

@@ -4,7 +4,7 @@
 use crate::measure::Checksum;
 use crate::scratch::{self, Scratch};
 use crate::{Case, Result, Sample, Setup};
-use pheap::{Durability, Options, P, Persist, Root, SyncPolicy, Txn, txn};
+use pheap::{Durability, Heap, Options, P, Persist, Root, SyncPolicy, Txn, txn};
 use std::hint::black_box;
 
 /// The objects that `txn_small` goes round.
@@ -21,7 +21,7 @@ struct Object {
 /// The root of the heap.
 #[derive(Persist)]
 #[repr(C)]
-struct Objects<'r> {
+pub(crate) struct Objects<'r> {
     objects: P<'r, [Object]>,
 }
 
@@ -174,10 +174,23 @@ fn objects_on_heap(setup: &Setup, options: &Options, variant: String, n: u64, k:
 
 fn new_objects(setup: &Setup, options: &Options) -> Result<(Scratch, Root<Objects<'static>>)> {
     let heap = setup.heap_with(options)?;
-    let root = heap
-        .heap
-        .root_or("objects", |tx| Ok(Objects { objects: tx.alloc_slice(OBJECTS, |_| Object::default())? }))?;
+    let root = root(&heap.heap, "objects")?;
     Ok((heap, root))
+}
+
+/// Objects to go round.
+pub(crate) fn root(heap: &Heap, name: &str) -> pheap::Result<Root<Objects<'static>>> {
+    heap.root_or(name, |tx| Ok(Objects { objects: tx.alloc_slice(OBJECTS, |_| Object::default())? }))
+}
+
+/// Transaction `i` of `txn_small`.
+#[inline]
+pub(crate) fn set_one(root: &Root<Objects<'static>>, i: u64) -> pheap::Result<()> {
+    root.txn(|tx, p| {
+        let object = tx[p].objects.at(i as usize % OBJECTS);
+        set(tx, object, i);
+        Ok(())
+    })
 }
 
 fn checksum(objects: &[Object]) -> Checksum {

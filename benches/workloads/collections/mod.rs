@@ -53,7 +53,7 @@ fn variant(durability: Durability, together: u64) -> String {
 }
 
 /// Key `i` of all: no two are equal, and their order is random.
-fn key(i: u64) -> u64 {
+pub(crate) fn key(i: u64) -> u64 {
     Rng::from_seed(i).next_u64()
 }
 

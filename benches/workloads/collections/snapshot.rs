@@ -55,7 +55,9 @@ pub fn snap_map_beside(setup: &Setup, n: u64) -> Result<Vec<Case>> {
         let order = order.clone();
         let map: RwLock<BTreeMap<u64, u64>> = RwLock::new((0..n).map(|i| (key(i), i)).collect());
         cases.push(Case::new("volatile", BENCH, "std", n, move || {
-            let write = |i: u64| drop(map.write().expect("no panic").insert(key(i % n), i % n));
+            let write = |i: u64| {
+                map.write().expect("no panic").insert(key(i % n), i % n);
+            };
             let look = |i: &u32| i128::from(map.read().expect("no panic")[&key(u64::from(*i))]);
             let (sample, sum) = beside(write, || Sample::time(|| order.iter().map(look).sum()));
             Ok(sample.with(Checksum::Int(sum)))

@@ -1,0 +1,120 @@
+//! `read_in_closure`, `writer_and_reader`: one thread reads the root that another one writes to, without a pause both.
+
+use super::latencies::{Latencies, READS};
+use super::rates::{Work, rates};
+use super::{Map, OPERATIONS, Setting, at_rate, get, map};
+use crate::collections::key;
+use crate::{Case, Result, Sample, scratch};
+use pheap::{Durability, Root};
+use std::hint::{black_box, spin_loop};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// What closures take besides their changes.
+const LONG: Duration = Duration::from_millis(100);
+const SHORT: Duration = Duration::from_micros(5);
+
+pub(super) const ENTRIES: u64 = 1000;
+/// Entries that a transaction changes.
+const CHANGES: u64 = 8;
+/// Reads between two looks at whether the time is up.
+const READS_AT_ONCE: u64 = 64;
+
+/// How long reads take. The closures sleep, so that the reader has a processor, however few there are.
+pub(super) fn long_closures(setting: &Setting) -> Result<Vec<Case>> {
+    let time = setting.time.max(8 * LONG);
+    let pass = move |[root, _]: [&Root<Map>; 2], variant: &str| {
+        let mut latencies = Latencies::new();
+        let mut works = vec![timed_reads(root, get, &mut latencies)];
+        if variant == "beside" {
+            works.push(writer(root, || sleep(LONG)));
+        }
+        let rate = rates(works, time)?[0];
+        Ok(latencies.note(at_rate(rate), READS))
+    };
+    cases(setting, "read_in_closure", &["alone", "beside"], pass)
+}
+
+/// How many reads and transactions there are in a second.
+pub(super) fn short_closures(setting: &Setting) -> Result<Vec<Case>> {
+    let time = setting.time;
+    let spin = || {
+        let start = Instant::now();
+        while start.elapsed() < SHORT {
+            spin_loop();
+        }
+    };
+    let pass = move |[root, other]: [&Root<Map>; 2], variant: &str| {
+        let works = match variant {
+            "reader" => vec![reader(root)],
+            "writer" => vec![writer(root, spin)],
+            "apart" => vec![reader(root), writer(other, spin)],
+            _ => vec![reader(root), writer(root, spin)],
+        };
+        let rates = rates(works, time)?;
+        let sample = at_rate(rates[0]);
+        Ok(if let [_, writes] = rates[..] { sample.noting("writes_per_second", writes) } else { sample })
+    };
+    cases(setting, "writer_and_reader", &["reader", "writer", "both", "apart"], pass)
+}
+
+/// A pass gets roots of two heaps.
+fn cases(
+    setting: &Setting,
+    bench: &'static str,
+    variants: &[&'static str],
+    pass: impl Fn([&Root<Map>; 2], &str) -> Result<Sample> + Copy + 'static,
+) -> Result<Vec<Case>> {
+    let case = |durability: Durability, variant: &'static str| {
+        let (memory, name) = (setting.memory.clone(), format!("{}:{variant}", scratch::name(durability)));
+        Case::new("pheap", bench, name, OPERATIONS, move || {
+            let heaps = [memory.heap(durability)?, memory.heap(durability)?];
+            let [root, other] = heaps.each_ref().map(|heap| map(&heap.heap, "map", ENTRIES));
+            pass([&root?, &other?], variant)
+        })
+    };
+    let durabilities = setting.memory.durabilities.iter();
+    Ok(durabilities.flat_map(|&durability| variants.iter().map(move |&v| case(durability, v))).collect())
+}
+
+/// Reads one entry of the map after the other.
+pub(super) fn reader(root: &Root<Map>) -> Work<'static> {
+    let (root, mut next) = (root.clone(), 0);
+    Box::new(move || {
+        for _ in 0..READS_AT_ONCE {
+            black_box(get(&root, key(next % ENTRIES))?);
+            next += 1;
+        }
+        Ok(READS_AT_ONCE)
+    })
+}
+
+/// How an entry is read.
+pub(super) type Read = fn(&Root<Map>, u64) -> pheap::Result<u64>;
+
+/// The same in whatever way, with a clock around each read.
+pub(super) fn timed_reads<'a>(root: &Root<Map>, read: Read, latencies: &'a mut Latencies) -> Work<'a> {
+    let (root, mut next) = (root.clone(), 0);
+    Box::new(move || {
+        let key = key(next % ENTRIES);
+        black_box(latencies.time(|| read(&root, key))?);
+        next += 1;
+        Ok(1)
+    })
+}
+
+/// Changes some entries, each time to a value they never had (one that stays as it is would cost nothing), in a transaction that does `besides`, too.
+fn writer(root: &Root<Map>, besides: impl Fn() + Send + 'static) -> Work<'static> {
+    let (root, mut next) = (root.clone(), 0);
+    Box::new(move || {
+        root.txn(|tx, map| {
+            for _ in 0..CHANGES {
+                map.insert(tx, &key(next % ENTRIES), !next)?;
+                next += 1;
+            }
+            besides();
+            Ok(())
+        })?;
+        Ok(1)
+    })
+}

@@ -1,0 +1,40 @@
+//! Threads that work until the time is up.
+
+use crate::Result;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// What a thread does again and again. Returns how many operations it was.
+pub(super) type Work<'a> = Box<dyn FnMut() -> pheap::Result<u64> + Send + 'a>;
+
+/// What a thread has done, in a cache line of its own.
+#[derive(Default)]
+#[repr(align(128))]
+struct Done(AtomicU64);
+
+/// A thread for each of them: its operations per second. They have begun a while before that counts, for locks have to learn who comes.
+pub(super) fn rates(works: Vec<Work<'_>>, time: Duration) -> Result<Vec<f64>> {
+    let (done, stop) = (&works.iter().map(|_| Done::default()).collect::<Vec<_>>(), &AtomicBool::new(false));
+    thread::scope(|scope| {
+        let work = |(mut work, done): (Work<'_>, &Done)| -> pheap::Result<()> {
+            while !stop.load(Relaxed) {
+                let more = work()?;
+                done.0.fetch_add(more, Relaxed);
+            }
+            Ok(())
+        };
+        let threads: Vec<_> =
+            works.into_iter().zip(done).map(|each| scope.spawn(move || work(each))).collect();
+        let counts = || done.iter().map(|done| done.0.load(Relaxed)).collect::<Vec<_>>();
+        thread::sleep(time / 4);
+        let (start, before) = (Instant::now(), counts());
+        thread::sleep(time);
+        let (seconds, after) = (start.elapsed().as_secs_f64(), counts());
+        stop.store(true, Relaxed);
+        for thread in threads {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        }
+        Ok(after.iter().zip(before).map(|(after, before)| (after - before) as f64 / seconds).collect())
+    })
+}

@@ -1,0 +1,111 @@
+//! `reads_beside_sync`, `writes_beside_long_reads`: a root of a heap with a write-ahead log, whose writer waits for the disk at each commit.
+
+use super::beside::{ENTRIES, Read, timed_reads};
+use super::latencies::{Latencies, READS, WRITES};
+use super::rates::{Work, rates};
+use super::{Map, OPERATIONS, Setting, at_rate, get, map};
+use crate::collections::key;
+use crate::{Case, Result, Sample};
+use pheap::{Durability, Root};
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// How long a long read takes.
+pub(super) const LONG: Duration = Duration::from_millis(10);
+
+/// What `floor` writes before each sync, and where it starts over.
+const BLOCK: [u8; 4096] = [1; 4096];
+const BLOCKS: u64 = 1024;
+
+/// How long reads take, alone and beside a writer; and how long a block takes to be written and synced.
+pub(super) fn reads(setting: &Setting) -> Result<Vec<Case>> {
+    let (setup, time) = (setting.disk.clone(), 3 * setting.time);
+    let floor = Case::new("floor", "reads_beside_sync", "write_and_sync", OPERATIONS, move || {
+        synced_blocks(setup.folder()?.path(), time)
+    });
+    let alone = case(setting, "reads_beside_sync", "alone", move |root| {
+        let mut latencies = Latencies::new();
+        let rate = rates(vec![timed_reads(root, get, &mut latencies)], time)?[0];
+        Ok(latencies.note(at_rate(rate), READS))
+    });
+    let beside = |variant, read: Read| {
+        case(setting, "reads_beside_sync", variant, move |root| {
+            let (mut reads, mut writes) = (Latencies::new(), Latencies::new());
+            let works = vec![timed_reads(root, read, &mut reads), timed_writes(root, &mut writes)];
+            let rate = rates(works, time)?[0];
+            Ok(writes.note(reads.note(at_rate(rate), READS), WRITES))
+        })
+    };
+    let deferred = |root: &Root<Map>, key| {
+        let (value, _) = root.read_deferred(|view, map| view[map].get(view, &key).copied().unwrap_or(0))?;
+        Ok(value)
+    };
+    Ok(vec![floor, alone, beside("beside", get), beside("deferred", deferred)])
+}
+
+/// How many transactions there are, alone and beside two threads each of which is nearly always in a read. These sleep there.
+pub(super) fn writes(setting: &Setting) -> Result<Vec<Case>> {
+    let time = setting.time.max(50 * LONG);
+    let writes = |variant, readers| {
+        case(setting, "writes_beside_long_reads", variant, move |root| {
+            let mut latencies = Latencies::new();
+            let mut works = vec![timed_writes(root, &mut latencies)];
+            works.extend((0..readers).map(|_| long_reader(root)));
+            rates(works, time)?;
+            // There are too few to be counted.
+            let sample = latencies.note(Sample::default(), WRITES);
+            let seconds = sample.notes.get("write_mean").unwrap_or(0.0) * OPERATIONS as f64;
+            Ok(Sample { seconds, ..sample })
+        })
+    };
+    Ok(vec![writes("alone", 0), writes("beside", 2)])
+}
+
+fn case(
+    setting: &Setting,
+    bench: &'static str,
+    variant: &str,
+    pass: impl Fn(&Root<Map>) -> Result<Sample> + 'static,
+) -> Case {
+    let setup = setting.disk.clone();
+    Case::new("pheap", bench, format!("wal:{variant}"), OPERATIONS, move || {
+        let heap = setup.heap(Durability::Wal)?;
+        pass(&map(&heap.heap, "map", ENTRIES)?)
+    })
+}
+
+/// Changes one entry of the map after the other, a transaction each, always to a value that it never had.
+fn timed_writes<'a>(root: &Root<Map>, latencies: &'a mut Latencies) -> Work<'a> {
+    let (root, mut next) = (root.clone(), 0);
+    Box::new(move || {
+        let change = || root.txn(|tx, map| map.insert(tx, &key(next % ENTRIES), !next).map(drop));
+        latencies.time(change)?;
+        next += 1;
+        Ok(1)
+    })
+}
+
+fn long_reader(root: &Root<Map>) -> Work<'static> {
+    let root = root.clone();
+    Box::new(move || root.read(|_, _| sleep(LONG)).map(|()| 1))
+}
+
+/// The least that a durable transaction can be.
+fn synced_blocks(dir: &Path, time: Duration) -> Result<Sample> {
+    let file = File::create_new(dir.join("blocks"))?;
+    (0..BLOCKS).try_for_each(|i| file.write_all_at(&BLOCK, i * BLOCK.len() as u64))?;
+    file.sync_all()?;
+    let mut latencies = Latencies::new();
+    let (start, mut next) = (Instant::now(), 0);
+    while start.elapsed() < time {
+        latencies.time(|| {
+            file.write_all_at(&BLOCK, next % BLOCKS * BLOCK.len() as u64)?;
+            file.sync_data()
+        })?;
+        next += 1;
+    }
+    Ok(latencies.note(at_rate(next as f64 / start.elapsed().as_secs_f64()), WRITES))
+}
