@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`options`], [`open`], [`close`] | from a path to an open heap, and back |
 //! | [`directory`] | roots by name |
-//! | [`checkpoints`], [`collections`] | work in the background |
+//! | [`checkpoints`], [`collections`], [`growth`] | work in the background |
 //! | [`backup`], [`inspect`], [`check`] | copies of a heap, and what is in it |
 //!
 //! Knows all that is below. Must not know types of the program's: they come as descriptions.
@@ -15,6 +15,7 @@ mod checkpoints;
 mod close;
 mod collections;
 mod directory;
+mod growth;
 mod inspect;
 mod memory;
 mod open;
@@ -111,6 +112,7 @@ impl Heap {
         let mut stats = Stats {
             ready: true,
             file_bytes: tables.header.mapped,
+            ahead_bytes: self.inner.ready().saturating_sub(tables.header.mapped),
             growth_waits: tables.growth_waits,
             free_bytes: tables.pages.total(),
             ..Stats::default()

@@ -32,6 +32,8 @@ pub struct Stats {
     pub private_bytes: u64,
     /// Bytes of the file.
     pub file_bytes: u64,
+    /// Bytes that the file has beyond [`file_bytes`](Stats::file_bytes), made ready for when the heap grows.
+    pub ahead_bytes: u64,
     /// How often a transaction, or whoever else needed pages, had to wait until the file had grown, or could not grow.
     pub growth_waits: u64,
     /// Bytes of pages that no root uses.
