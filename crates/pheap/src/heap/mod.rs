@@ -112,7 +112,7 @@ impl Heap {
         let mut stats = Stats {
             ready: true,
             file_bytes: tables.header.mapped,
-            ahead_bytes: self.inner.ready().saturating_sub(tables.header.mapped),
+            ahead_bytes: self.inner.ready().unwrap_or(0).saturating_sub(tables.header.mapped),
             growth_waits: tables.growth_waits,
             free_bytes: tables.pages.total(),
             ..Stats::default()

@@ -36,23 +36,23 @@ impl Store {
         Ok(())
     }
 
-    /// Up to where the file was made ready; 0 if it was not, or somebody is about to. Does not wait.
-    pub(crate) fn ready(&self) -> u64 {
+    /// Up to where the file was made ready; 0 if it was not. `None` while somebody is about to.
+    pub(crate) fn ready(&self) -> Option<u64> {
         // SURVIVES drop: as above.
-        self.ahead.ready.try_lock().map_or(0, |ready| *ready)
+        self.ahead.ready.try_lock().map(|ready| *ready)
     }
 }
 
 impl Tables {
-    /// Has the file made ready for the next arena, if most of the newest one is used. Not before the heap has grown: most never do again.
+    /// Has the file made ready for the next arena, if the newest one is not the first, and most of it is used. Small heaps never have more than they need.
     pub(super) fn look_ahead(&self, store: &Store) {
         let (Some(start), Some(newest)) = (store.ahead.start.get(), self.arenas.last()) else { return };
-        if newest.used - newest.start < newest.size / 4 * 3 {
+        if newest.start == 0 || newest.used - newest.start < newest.size / 4 * 3 {
             return;
         }
         let Ok(next) = self.next_arena(store, 1) else { return };
         // Behind the limit, a signal would end the program, which may never need that much.
-        if (1..next.end()).contains(&store.ready()) && next.end() <= file_size_limit() {
+        if store.ready().is_some_and(|ready| ready < next.end()) && next.end() <= file_size_limit() {
             start(next.start, next.end());
         }
     }

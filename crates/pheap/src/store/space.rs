@@ -144,7 +144,8 @@ impl Tables {
     /// Adds an arena with room for `pages`.
     fn grow(&mut self, store: &Store, pages: u64) -> Result<()> {
         let arena = self.next_arena(store, pages);
-        self.growth_waits += u64::from(!arena.as_ref().is_ok_and(|arena| arena.end() <= store.ready()));
+        let is_ready = |arena: &Arena| store.ready().is_some_and(|ready| ready >= arena.end());
+        self.growth_waits += u64::from(!arena.as_ref().is_ok_and(is_ready));
         store.check_named()?;
         store.check_log()?;
         let arena = arena?;
