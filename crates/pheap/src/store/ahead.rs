@@ -44,10 +44,10 @@ impl Store {
 }
 
 impl Tables {
-    /// Has the file made ready for the next arena, if the newest one is not the first, and most of it is used. Small heaps never have more than they need.
+    /// Has the file made ready for the next arena, if the newest one is not the first, and half of it is used. Small heaps never have more than they need.
     pub(super) fn look_ahead(&self, store: &Store) {
         let (Some(start), Some(newest)) = (store.ahead.start.get(), self.arenas.last()) else { return };
-        if newest.start == 0 || newest.used - newest.start < newest.size / 4 * 3 {
+        if newest.start == 0 || newest.used - newest.start < newest.size / 2 {
             return;
         }
         let Ok(next) = self.next_arena(store, 1) else { return };

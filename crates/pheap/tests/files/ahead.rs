@@ -61,9 +61,9 @@ fn grown(options: &Options, path: &Path) -> Result<(Heap, Root<Data<'static>>)> 
     Ok((heap, root))
 }
 
-/// Fills a heap until less than a quarter of its newest arena is free.
+/// Fills a heap until less than half of its newest arena is free.
 fn fill(heap: &Heap, root: &Root<Data>) -> Result<()> {
-    while heap.stats().free_bytes >= MIB / 4 {
+    while heap.stats().free_bytes >= MIB / 2 {
         add(root)?;
     }
     Ok(())
