@@ -26,7 +26,13 @@ impl Store {
         if from >= to {
             return Ok(());
         }
-        self.mapping.grow_file(from, to).inspect_err(|error| {
+        let grown = self.mapping.grow_file(from, to).and_then(|()| {
+            // The length must not be lost in a power failure once the header relies on it. After one that leaves nothing to rely on, nobody looks; and a sync writes what others have
+            // stored, who wait for that when they store there again.
+            let is_torn = self.medium.kind().is_torn_by_power_failure();
+            if is_torn { Ok(()) } else { self.mapping.sync_length() }
+        });
+        grown.inspect_err(|error| {
             // It may be the failure to write pages that a checkpoint has written, and is told once.
             if let (Some(wal), Error::Io { source, .. }) = (self.wal(), error) {
                 wal.poison("growing the heap's file", source);
