@@ -9,7 +9,8 @@ use super::close::Work;
 impl HeapInner {
     /// Has the file grow ahead of need from now on. The thread ends when it is one arena ahead: a heap that does not grow has none.
     pub(super) fn grow_ahead(self: &Arc<Self>) {
-        if self.is_simulated() || self.is_read_only() || self.mapping.file().is_none() {
+        // With a log, growth is mostly the syncs of the header, which stay; and on ext4, whoever commits meanwhile waits more often than it saves.
+        if self.is_simulated() || self.mapping.shared_file().is_none() {
             return;
         }
         let (heap, asked) = (Arc::downgrade(self), AtomicU64::new(0));

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use pheap::{Durability, Heap, Options, P, Persist, Result, Root};
+use pheap::{Heap, Options, P, Persist, Result, Root};
 use pheap_testkit::*;
 
 /// Blocks of 16 KiB.
@@ -93,37 +93,52 @@ fn len(path: &Path) -> u64 {
 #[test]
 fn nobody_waits_for_it() -> Result<()> {
     let dir = tempdir();
-    for durability in [Durability::Process, Durability::Wal] {
-        let path = dir.path().join(format!("{durability:?}"));
-        let (heap, root) = grown(&small().durability(durability), &path)?;
-        let before = heap.stats();
-        for _ in 0..5 {
-            fill(&heap, &root)?;
-            let stats = heap.stats();
-            wait_until_ahead(&heap);
-            assert_eq!(len(&path), stats.file_bytes + MIB);
-            while heap.stats().file_bytes == stats.file_bytes {
-                add(&root)?;
-            }
-            assert_eq!(heap.stats().ahead_bytes, 0);
-        }
-        let stats = heap.stats();
-        assert_eq!(
-            (stats.file_bytes, stats.growth_waits),
-            (before.file_bytes + 5 * MIB, before.growth_waits)
-        );
-        // More than is ready is waited for.
+    let path = dir.path().join("x");
+    let (heap, root) = grown(&small(), &path)?;
+    let before = heap.stats();
+    for _ in 0..5 {
         fill(&heap, &root)?;
         wait_until_ahead(&heap);
-        root.txn(|tx, _| tx.alloc_slice(MIB as usize / 8, |_| 0u64).map(drop))?;
-        assert_eq!(heap.stats().growth_waits, before.growth_waits + 1);
-        assert_eq!(heap.stats().file_bytes, stats.file_bytes + 2 * MIB);
-        let count = check(&heap)?;
-        drop(root);
-        heap.close()?;
-        assert_eq!(check(&small().open(&path)?)?, count);
+        let file_bytes = heap.stats().file_bytes;
+        assert_eq!(len(&path), file_bytes + MIB);
+        while heap.stats().file_bytes == file_bytes {
+            add(&root)?;
+        }
+        assert_eq!(heap.stats().ahead_bytes, 0);
     }
+    let stats = heap.stats();
+    assert_eq!((stats.file_bytes, stats.growth_waits), (before.file_bytes + 5 * MIB, before.growth_waits));
+    // More than is ready is waited for.
+    fill(&heap, &root)?;
+    wait_until_ahead(&heap);
+    root.txn(|tx, _| tx.alloc_slice(MIB as usize / 8, |_| 0u64).map(drop))?;
+    assert_eq!(heap.stats().growth_waits, before.growth_waits + 1);
+    assert_eq!(heap.stats().file_bytes, stats.file_bytes + 2 * MIB);
+    let count = check(&heap)?;
+    drop(root);
+    heap.close()?;
+    assert_eq!(check(&small().open(&path)?)?, count);
     Ok(())
+}
+
+/// One that has grown before it was opened need not wait once more.
+#[test]
+fn a_heap_that_was_closed_meanwhile() -> Result<()> {
+    let dir = tempdir();
+    let path = dir.path().join("x");
+    let (heap, root) = grown(&small(), &path)?;
+    drop(root);
+    heap.close()?;
+    let heap = small().open(&path)?;
+    let root: Root<Data> = heap.root("data")?;
+    fill(&heap, &root)?;
+    wait_until_ahead(&heap);
+    let file_bytes = heap.stats().file_bytes;
+    while heap.stats().file_bytes == file_bytes {
+        add(&root)?;
+    }
+    assert_eq!(heap.stats().growth_waits, 0);
+    check(&heap).map(drop)
 }
 
 #[test]
