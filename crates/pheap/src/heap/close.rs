@@ -125,6 +125,7 @@ pub(super) struct Workers([Mutex<Option<JoinHandle<()>>>; 3]);
 impl Workers {
     /// Whether there is one that has not ended.
     pub(super) fn is_at_work(&self, what: Work) -> bool {
+        // SURVIVES unreached: of threads that simulated heaps do not have.
         self.0[what as usize].lock().as_ref().is_some_and(|thread| !thread.is_finished())
     }
 
