@@ -54,13 +54,19 @@ impl From<Medium> for Durability {
 
 type Cases = fn(&Setup, Op, u64) -> Result<Vec<Case>>;
 
-const COLLECTIONS: [(&str, &str, Cases); 5] = [
+const COLLECTIONS: [(&str, &str, Cases); 7] = [
     ("hash_map", "u64", collections::hash_map_u64),
     ("hash_map", "str", collections::hash_map_str),
     ("btree_map", "u64", collections::btree_map_u64),
     ("btree_map", "str", collections::btree_map_str),
+    ("snap_map", "u64", collections::snap_map_u64),
+    ("snap_map", "str", collections::snap_map_str),
     ("vec", "u64", collections::vec_u64),
 ];
+
+/// Snapshots of a map.
+const SNAPSHOTS: [(&str, fn(&Setup, u64) -> Result<Vec<Case>>); 2] =
+    [("snap_map_take", collections::snap_map_take), ("snap_map_beside", collections::snap_map_beside)];
 
 const OPS: [(&str, Op); 5] = [
     ("get", Op::Get),
@@ -101,6 +107,8 @@ fn main() -> Result<()> {
     let plan = if args.quick { QUICK } else { FULL };
     let mut out = std::io::stdout().lock();
     let mut targets = Vec::new();
+    let wanted =
+        |row: &str| args.only.is_empty() || args.only.iter().any(|only| row.starts_with(only.as_str()));
     for (collection, keys, cases) in COLLECTIONS {
         for (name, op) in OPS {
             let name = match (collection, name) {
@@ -109,7 +117,7 @@ fn main() -> Result<()> {
                 _ => name,
             };
             let row = format!("{collection}_{name}_{keys}");
-            if !args.only.is_empty() && !args.only.iter().any(|only| row.starts_with(only.as_str())) {
+            if !wanted(&row) {
                 continue;
             }
             let mut cases = cases(&setup, op, args.n)?;
@@ -123,6 +131,13 @@ fn main() -> Result<()> {
             }
         }
     }
+    for (name, cases) in SNAPSHOTS {
+        if wanted(name) {
+            for row in interleaved(cases(&setup, args.n)?, &plan)? {
+                writeln!(out, "{}", row.json())?;
+            }
+        }
+    }
     targets.iter().for_each(|target| eprintln!("{target}"));
     Ok(())
 }
@@ -132,7 +147,10 @@ fn judge(rows: &[Row], op: Op) -> Vec<String> {
     let find = |bench: &str| rows.iter().find(|row| row.bench == bench);
     let Some(std) = rows.iter().find(|row| row.system == "volatile") else { return Vec::new() };
     let mut verdicts = Vec::new();
-    for row in rows.iter().filter(|row| row.system == "pheap") {
+    // A map with versions writes much more than one without.
+    let changes = matches!(op, Op::Insert | Op::Grow);
+    let judged = |row: &&Row| row.system == "pheap" && !(changes && row.bench.starts_with("snap_map"));
+    for row in rows.iter().filter(judged) {
         let batched = row.variant.ends_with(":1000");
         // In each round against its own bound: the speed of a shared machine drifts.
         let times = |bound: &Row| {
@@ -168,6 +186,9 @@ fn smoke_test() -> Result<()> {
         for (_, op) in OPS {
             interleaved(cases(&setup, op, 1000)?, &SMOKE)?;
         }
+    }
+    for (_, cases) in SNAPSHOTS {
+        interleaved(cases(&setup, 1000)?, &SMOKE)?;
     }
     Ok(())
 }

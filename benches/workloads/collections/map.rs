@@ -1,10 +1,10 @@
-//! `hash_map_get_u64` and so on: `PHashMap` and `PBTreeMap` beside the maps of std.
+//! `hash_map_get_u64` and so on: `PHashMap`, `PBTreeMap` and `PSnapMap` beside the maps of std.
 
 use super::{Op, each, heap, in_pieces, key, shuffled, variant, variants};
 use crate::measure::Checksum;
 use crate::scratch::Scratch;
 use crate::{Case, Result, Sample, Setup};
-use pheap::{P, PBTreeMap, PHashMap, Root};
+use pheap::{P, PBTreeMap, PHashMap, PSnapMap, Root};
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
@@ -69,6 +69,15 @@ fn name(map: &str, op: Op, keys: &str) -> &'static str {
 /// The cases of one operation on a map, with one kind of keys.
 macro_rules! cases {
     ($(#[$doc:meta])* $cases:ident: $name:literal, $std:ident, $map:ident, $keys:ident, $key:ty) => {
+        cases! {
+            $(#[$doc])* $cases: $name, $std, $map, $keys, $key,
+            |tx, map, key, value| map.insert(tx, key, value)?, map.remove(tx, key)
+        }
+    };
+    (
+        $(#[$doc:meta])* $cases:ident: $name:literal, $std:ident, $map:ident, $keys:ident, $key:ty,
+        |$tx:ident, $in:ident, $query:ident, $value:ident| $insert:expr, $remove:expr
+    ) => {
         $(#[$doc])*
         pub fn $cases(setup: &Setup, op: Op, n: u64) -> Result<Vec<Case>> {
             type Map = $map<'static, $key, u64>;
@@ -80,9 +89,10 @@ macro_rules! cases {
 
             fn fill(root: &Root<Map>, keys: &[<$keys as Keys>::Std], together: u64) -> pheap::Result<()> {
                 in_pieces(keys.len() as u64, together, |from, to| {
-                    root.txn(|tx, map| {
-                        for i in from..to {
-                            map.insert(tx, $keys::query(&keys[i as usize]), i)?;
+                    root.txn(|$tx, $in| {
+                        for $value in from..to {
+                            let $query = $keys::query(&keys[$value as usize]);
+                            $insert;
                         }
                         Ok(())
                     })
@@ -102,7 +112,11 @@ macro_rules! cases {
                 let sample = match op {
                     Op::Insert => heap.time(|| fill(&root, keys, together))?.0,
                     Op::Grow => each(n, |i| {
-                        root.txn(|tx, map| map.insert(tx, $keys::query(&keys[i as usize]), i).map(|_| ()))
+                        root.txn(|$tx, $in| {
+                            let ($query, $value) = ($keys::query(&keys[i as usize]), i);
+                            $insert;
+                            Ok(())
+                        })
                     })?,
                     Op::Get => heap
                         .time(|| {
@@ -121,9 +135,10 @@ macro_rules! cases {
                         fill(&root, keys, 1000)?;
                         let remove = || {
                             in_pieces(n, together, |from, to| {
-                                root.txn(|tx, map| {
+                                root.txn(|$tx, $in| {
                                     for &i in &order[from as usize..to as usize] {
-                                        let value = map.remove(tx, $keys::query(&keys[i as usize]));
+                                        let $query = $keys::query(&keys[i as usize]);
+                                        let value = $remove;
                                         sum += value.map_or(0, i128::from);
                                     }
                                     Ok(())
@@ -236,4 +251,24 @@ cases! {
 cases! {
     /// An ordered map with strings for keys.
     btree_map_str: "btree_map", BTreeMap, PBTreeMap, Strings, P<'static, str>
+}
+
+/// Inserts and removes as a `PSnapMap` does. It does not return what it removes.
+macro_rules! snap_cases {
+    ($(#[$doc:meta])* $cases:ident: $keys:ident, $key:ty) => {
+        cases! {
+            $(#[$doc])* $cases: "snap_map", BTreeMap, PSnapMap, $keys, $key,
+            |tx, map, key, value| map.insert(tx, key, &value)?,
+            { let value = map.get(tx, key).copied(); map.remove(tx, key)?; value }
+        }
+    };
+}
+
+snap_cases! {
+    /// An ordered map with versions, and numbers for keys.
+    snap_map_u64: Numbers, u64
+}
+snap_cases! {
+    /// An ordered map with versions, and strings for keys.
+    snap_map_str: Strings, P<'static, str>
 }

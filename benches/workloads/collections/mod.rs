@@ -3,6 +3,7 @@
 //! On the heap each operation is a transaction (or read) of its own, or 1000 of them share one; std has neither.
 
 mod map;
+mod snapshot;
 mod vec;
 
 use crate::scratch::{self, Scratch};
@@ -11,7 +12,8 @@ use crate::{Rng, SEED};
 use pheap::Durability;
 use std::time::Instant;
 
-pub use map::{btree_map_str, btree_map_u64, hash_map_str, hash_map_u64};
+pub use map::{btree_map_str, btree_map_u64, hash_map_str, hash_map_u64, snap_map_str, snap_map_u64};
+pub use snapshot::{snap_map_beside, snap_map_take};
 pub use vec::vec_u64;
 
 /// Operations in a transaction.

@@ -41,6 +41,8 @@ pub fn programs() -> &'static [Contention] {
         ("backups", files::backups),
         ("group commit", wal::group_commit),
         ("syncs", wal::syncs),
+        ("deferred commits", wal::deferred),
+        ("closing beside tasks", wal::closing_beside_tasks),
         ("a full log", wal::full),
         ("private memory", wal::memory),
         ("a removed log", wal::removed),

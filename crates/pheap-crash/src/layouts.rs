@@ -4,7 +4,7 @@
 //! [`Store`] when it needs [collections](crate::shelf). Both have another layout, which a [migration](change) gives them; that sets a field as well,
 //! so that one can tell whether it has happened. Whatever needs the first layout [goes back](crate::objects::handle) to it.
 
-use pheap::{Error, Heap, P, Persist, Root, Txn, View, field};
+use pheap::{Commit, Error, Heap, P, Persist, Root, Txn, View, field};
 
 use crate::model::RootState;
 use crate::objects::{Node, Record};
@@ -71,6 +71,24 @@ impl Handle {
             Handle::Record(root) => root.txn(f),
             Handle::Store(root) => root.txn(|tx, store| f(tx, field!(store.record))),
         }
+    }
+
+    /// The same, and then a read, neither of which waits: what tells when they are durable.
+    ///
+    /// # Errors
+    /// As for [`Root::txn_deferred`].
+    pub fn defer<R>(
+        &self,
+        f: impl for<'r> FnOnce(&mut Txn<'r>, P<'r, Record<'r>>) -> pheap::Result<R>,
+    ) -> pheap::Result<[Commit; 2]> {
+        let (changed, seen) = match self {
+            Handle::Record(root) => (root.txn_deferred(f)?.1, root.read_deferred(|_, _| ())?.1),
+            Handle::Store(root) => {
+                let changed = root.txn_deferred(|tx, store| f(tx, field!(store.record)))?;
+                (changed.1, root.read_deferred(|_, _| ())?.1)
+            }
+        };
+        Ok([changed, seen])
     }
 }
 

@@ -26,6 +26,8 @@ pub struct RootState {
     pub map: BTreeMap<u64, u64>,
     /// What an ordered map holds.
     pub tree: BTreeMap<String, u64>,
+    /// What a map with versions holds.
+    pub versions: BTreeMap<String, u64>,
     /// The values of the objects that a vector leads to.
     pub vec: Vec<u64>,
     /// A string.
@@ -47,7 +49,7 @@ impl RootState {
 
     /// All that it holds, by names.
     fn parts(&self) -> BTreeMap<String, String> {
-        let RootState { x, y, bytes, slice, big, list, map, tree, vec, text } = self;
+        let RootState { x, y, bytes, slice, big, list, map, tree, versions, vec, text } = self;
         let mut parts = BTreeMap::new();
         let mut add = |name: String, value: &dyn Debug| drop(parts.insert(name, format!("{value:?}")));
         let fields: [(&str, &dyn Debug); 4] = [("x", x), ("y", y), ("bytes", bytes), ("text", text)];
@@ -58,6 +60,7 @@ impl RootState {
         }
         map.iter().for_each(|(key, value)| add(format!("map[{key}]"), value));
         tree.iter().for_each(|(key, value)| add(format!("tree[{key}]"), value));
+        versions.iter().for_each(|(key, value)| add(format!("versions[{key}]"), value));
         parts
     }
 }

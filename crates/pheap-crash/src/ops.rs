@@ -224,6 +224,15 @@ pub fn set_model(model: &mut RootState, value: u64) {
     model.x = value;
 }
 
+/// Sets a field without waiting for that, and reads without waiting for what is read; then waits for both.
+pub fn defer(root: &Handle, model: &mut RootState, value: u64) -> pheap::Result<()> {
+    set_model(model, value);
+    let [changed, seen] = root.defer(|tx, p| set(tx, p, value))?;
+    seen.wait()?;
+    assert!(changed.is_durable(), "what was seen is durable, and what was changed before is not");
+    changed.wait()
+}
+
 /// Runs a transaction over one root, or each of several.
 pub fn one(root: &Handle, model: &mut RootState, what: One, value: u64) -> pheap::Result<()> {
     // If it is not known whether the transaction took place, the model says what is there if it did.

@@ -155,6 +155,8 @@ named! {
         Collect = "collect",
         /// Waits until it is known what is live.
         Ready = "ready",
+        /// Sets a field of the first root without waiting for that, reads it likewise, and waits then.
+        Defer = "defer a",
         /// Makes what was committed durable, if it is not.
         Sync = "sync",
         /// Brings the log of a disk to the heap's file.

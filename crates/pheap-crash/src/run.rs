@@ -410,6 +410,7 @@ impl Run {
                 (shape.exists[i], shape.listed[i], shape.big[i]) =
                     (true, root.list.len(), root.big.is_some());
                 (shape.mapped[i], shape.sorted[i]) = (root.map.len(), root.tree.len());
+                shape.versioned[i] = root.versions.len();
             }
         }
         shape.after(op).is_some()
@@ -531,6 +532,12 @@ impl Run {
                 let is_sync = change == Change::Sync;
                 self.step(|heap, _, _, _| if is_sync { heap.sync() } else { heap.checkpoint() })?;
                 // What was before it survives a power failure.
+                self.tell(true);
+                Ok(())
+            }
+            Op::Change(Change::Defer) => {
+                self.step_on(Which::A, handle, ops::defer)?;
+                // Whatever the policy.
                 self.tell(true);
                 Ok(())
             }

@@ -3,7 +3,7 @@
 //! A root has them from the first operation on that needs them: it is given a [layout](Store) with them then. So programs that do without have heaps
 //! that know nothing of them; their types are many, and each opening reads all types.
 
-use pheap::{P, PBTreeMap, PHashMap, PString, PVec, Persist, View};
+use pheap::{P, PBTreeMap, PHashMap, PSnapMap, PString, PVec, Persist, View};
 
 use crate::model::RootState;
 use crate::objects::{Places, Record};
@@ -26,6 +26,8 @@ pub struct Shelf<'r> {
     pub map: PHashMap<'r, u64, [u64; 2]>,
     /// An ordered map, the keys of which it owns.
     pub tree: PBTreeMap<'r, P<'r, str>, u64>,
+    /// An ordered map with versions.
+    pub versions: PSnapMap<'r, P<'r, str>, u64>,
     /// A vector.
     pub vec: PVec<'r, P<'r, Item>>,
     /// A string.
@@ -60,13 +62,14 @@ pub(crate) fn read<'r>(
     shelf: P<'r, Shelf<'r>>,
     state: RootState,
 ) -> Result<RootState, String> {
-    let Shelf { map, tree, vec, text } = &view[shelf];
+    let Shelf { map, tree, versions, vec, text } = &view[shelf];
     let torn = map.iter(view).find(|(_, [value, check])| *check != !value);
     if let Some((key, [value, check])) = torn {
         return Err(format!("{name}.map[{key}] holds {value:#x} and {check:#x}"));
     }
     let entries = map.iter(view).map(|(key, [value, _])| (*key, *value)).collect();
     let sorted: Vec<(&str, u64)> = tree.iter(view).map(|(key, value)| (key, *value)).collect();
+    let versioned: Vec<(&str, u64)> = versions.iter(view).map(|(key, value)| (key, *value)).collect();
     let mut items = Vec::new();
     for item in vec.iter(view) {
         places.add(&format!("{name}.vec[{}]", items.len()), *item, size_of::<Item>() as u64)?;
@@ -79,6 +82,7 @@ pub(crate) fn read<'r>(
     let state = RootState {
         map: entries,
         tree: sorted.iter().map(|(key, value)| ((*key).to_owned(), *value)).collect(),
+        versions: versioned.iter().map(|(key, value)| ((*key).to_owned(), *value)).collect(),
         vec: items,
         text: text.as_str(view).to_owned(),
         ..state
@@ -93,6 +97,12 @@ pub(crate) fn read<'r>(
         || !sorted.iter().all(|(key, value)| tree.get(view, key) == Some(value))
     {
         return Err(format!("{name}.tree, {} long, does not find all of {sorted:?}", tree.len()));
+    }
+    if state.versions.len() != versions.len()
+        || !versioned.is_sorted()
+        || !versioned.iter().all(|(key, value)| versions.get(view, key) == Some(value))
+    {
+        return Err(format!("{name}.versions, {} long, does not find all of {versioned:?}", versions.len()));
     }
     Ok(state)
 }

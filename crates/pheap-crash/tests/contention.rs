@@ -1,10 +1,14 @@
 //! Threads meet at every lock: with one left out, they would have been inside of it at a time.
 
 use std::collections::BTreeMap;
+use std::sync::Mutex;
 use std::time::Instant;
 
 use pheap::sim::mutant::{Kind, Mutant, Mutation, Site, note_locks, set_mutant, sites};
 use pheap_crash::contention::{programs, seeded};
+
+/// A mutant is the whole process's, and so is what it meets.
+static ALONE: Mutex<()> = Mutex::new(());
 
 /// Whether the source argues that nobody notices if the lock is left out.
 fn survives(site: Site) -> bool {
@@ -31,6 +35,7 @@ fn is_noticed(site: Site, likely: &[usize]) -> bool {
 
 #[test]
 fn every_lock_counts() {
+    let _alone = ALONE.lock();
     let mut found: BTreeMap<Site, Vec<usize>> = BTreeMap::new();
     for (number, (name, program)) in programs().iter().enumerate() {
         note_locks(true);
@@ -56,6 +61,7 @@ fn every_lock_counts() {
 
 #[test]
 fn every_bug_in_who_waits_for_whom_is_found() {
+    let _alone = ALONE.lock();
     for &(bug, name, program) in seeded() {
         assert_eq!(program(None), Ok(()), "{name}");
         // What is noticed has happened, so that more attempts take nothing away.

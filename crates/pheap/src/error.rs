@@ -192,7 +192,8 @@ pub enum Error {
         source: std::io::Error,
     },
 
-    /// The disk failed earlier, or a panic has interrupted pheap in the middle of a commit or rollback. Memory may be ahead of the
+    /// The disk failed earlier, or a panic has interrupted pheap in the middle of a commit or rollback, or the program has installed a filter of system calls that refuses
+    /// `membarrier`, of which threads make use already. Memory may be ahead of the
     /// disk, or inconsistent, so the heap can neither be read nor written until it is reopened, which recovers everything that was acknowledged.
     #[error("the heap has failed ({reason}); open it again, which recovers all that was committed")]
     Failed {

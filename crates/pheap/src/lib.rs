@@ -33,10 +33,12 @@ mod wal;
 pub use api::root::{Root, RootSet, Shards, txn};
 pub use api::tx::Txn;
 pub use api::view::{Shared, View};
-pub use collections::{PBTreeMap, PBTreeSet, PHashMap, PHashSet, PString, PVec, PVecDeque};
+pub use collections::{
+    PBTreeMap, PBTreeSet, PHashMap, PHashSet, PSnapMap, PString, PVec, PVecDeque, Snapshot,
+};
 pub use error::{Error, Result};
 pub use gc::held::Held;
-pub use layout::{Persist, Pointee};
+pub use layout::{Persist, Plain, Pointee};
 pub use pheap_macros::{Persist, txn};
 pub use ptr::{Key, P};
 
@@ -44,6 +46,10 @@ pub use ptr::{Key, P};
 pub use heap::{Durability, Heap, HeapInfo, Options, Report, RootInfo, TypeInfo, Usage};
 pub use stats::{Pauses, Stats};
 pub use wal::SyncPolicy;
+
+// Committing and reading without waiting for a disk.
+pub use api::deferred::txn_deferred;
+pub use wal::Commit;
 
 // Objects whose types the program does not know.
 pub use heap::{Elements, Field, Fields, Object, Pointer, Value};

@@ -27,7 +27,8 @@ pub(crate) type Brand<'r> = PhantomData<fn(&'r ()) -> &'r ()>;
 /// hash key. [`key`](P::key) gives a key for use within the transaction.
 //
 // Invariant: as long as there is the brand `'r`, a live object of type `T` is at `addr`, in the one region that has this brand, and the region is locked. Whoever
-// calls `from_addr` promises it; a `P` that is stored in the heap is read by `View` and `Txn` only, which have the lock.
+// calls `from_addr` promises it; a `P` that is stored in the heap is read by `View` and `Txn` only, which have the lock. (Or the brand is that of an access to something
+// `Lasting`, that nobody writes.)
 #[repr(transparent)]
 pub struct P<'r, T: ?Sized> {
     addr: NonNull<u8>,

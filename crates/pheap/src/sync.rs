@@ -63,6 +63,8 @@ pub(crate) enum Mistake {
     ForgetFailedSync,
     /// A file is synced while another thread does so.
     SyncsMeet,
+    /// Who leaves a waker looks whether there is a thread that will call it, and only then locks what they share.
+    LookUnlocked,
     /// A writer that evicts the owner does not make sure that it knows.
     NoHeavyFence,
     /// Nor does a reader.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use pheap::{P, PBTreeMap, PBTreeSet, PHashMap, PHashSet, PString, PVec, PVecDeque, Persist, View};
+use pheap::{P, PBTreeMap, PBTreeSet, PHashMap, PHashSet, PSnapMap, PString, PVec, PVecDeque, Persist, View};
 
 /// The root.
 #[derive(Persist, Default)]
@@ -19,6 +19,7 @@ pub struct All<'r> {
     pub tree: PBTreeMap<'r, u64, PString<'r>>,
     pub tree_names: PBTreeMap<'r, PString<'r>, u64>,
     pub tree_set: PBTreeSet<'r, u32>,
+    pub versions: PSnapMap<'r, P<'r, str>, u64>,
 }
 
 /// Its model.
@@ -34,6 +35,7 @@ pub struct Model {
     pub tree: BTreeMap<u64, String>,
     pub tree_names: BTreeMap<String, u64>,
     pub tree_set: BTreeSet<u32>,
+    pub versions: BTreeMap<String, u64>,
 }
 
 /// A key of the maps by name. Some begin alike, and some are long.
@@ -81,6 +83,10 @@ pub fn assert_equal<'r>(view: &View<'r>, all: P<'r, All<'r>>, model: &Model) {
     let first = |map: &BTreeMap<String, u64>| map.first_key_value().map(|(_, v)| *v);
     assert_eq!(all.tree_names.first_key_value(view).map(|(_, v)| *v), first(&model.tree_names));
     model.tree_names.iter().for_each(|(key, value)| assert_eq!(all.tree_names.get(view, key), Some(value)));
+    assert_eq!(all.versions.len(), model.versions.len());
+    assert!(all.versions.iter(view).eq(model.versions.iter().map(|(k, v)| (k.as_str(), v))));
+    assert!(all.versions.keys(view).rev().eq(model.versions.keys().rev()));
+    model.versions.iter().for_each(|(key, value)| assert_eq!(all.versions.get(view, key), Some(value)));
     assert!(all.tree_set.iter(view).eq(&model.tree_set), "the ordered sets differ");
     assert_eq!(
         (all.tree_set.first(view), all.tree_set.last(view)),

@@ -216,6 +216,7 @@ fn step<'r>(
         Step::Tree(step) => maps::tree(tx, field!(all.tree), &mut model.tree, step),
         Step::TreeNames(step) => maps::tree(tx, field!(all.tree_names), &mut model.tree_names, step),
         Step::TreeSet(step) => maps::tree_set(tx, field!(all.tree_set), &mut model.tree_set, step),
+        Step::Versions(step) => maps::versions(tx, field!(all.versions), &mut model.versions, step),
         Step::CompareAll => {
             assert_equal(tx, all, model);
             Ok(())

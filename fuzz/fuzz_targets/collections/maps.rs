@@ -4,7 +4,9 @@ use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use pheap::collections::{HashKey, MapKey, OrdKey};
-use pheap::{P, PBTreeMap, PBTreeSet, PHashMap, PHashSet, PString, PVec, Persist, Result, Txn, View};
+use pheap::{
+    P, PBTreeMap, PBTreeSet, PHashMap, PHashSet, PSnapMap, PString, PVec, Persist, Result, Txn, View,
+};
 
 use crate::content::name;
 use crate::ops::{MapStep, SetStep};
@@ -284,6 +286,49 @@ where
         }
         MapStep::Drain | MapStep::Shrink => {} // of hash maps
     )
+}
+
+/// A map with versions. What it cannot do is left out.
+pub fn versions<'r>(
+    tx: &mut Txn<'r>,
+    map: P<'r, PSnapMap<'r, P<'r, str>, u64>>,
+    model: &mut BTreeMap<String, u64>,
+    step: &MapStep,
+) -> Result<()> {
+    match *step {
+        MapStep::Insert(k, v) | MapStep::OrInsert(k, v) => {
+            let is_new = map.insert(tx, &name(k.into()), &v.into())?;
+            assert_eq!(is_new, model.insert(name(k.into()), v.into()).is_none());
+        }
+        MapStep::Remove(k) | MapStep::RemoveEntry(k) => {
+            assert_eq!(map.remove(tx, &name(k.into()))?, model.remove(&name(k.into())).is_some());
+        }
+        MapStep::Get(k) => assert_eq!(map.get(tx, &name(k.into())), model.get(&name(k.into()))),
+        MapStep::Extend { first, len, step } => {
+            for n in keys(first, len, step) {
+                map.insert(tx, &name(n), &n.into())?;
+                model.insert(name(n), n.into());
+            }
+        }
+        MapStep::RemoveMany { first, len } => {
+            for n in keys(first, len, 0) {
+                assert_eq!(map.remove(tx, &name(n))?, model.remove(&name(n)).is_some());
+            }
+        }
+        MapStep::Range(from, to) => {
+            let (a, b) = (name(from.into()), name(to.into()));
+            let (a, b) = if a <= b { (a, b) } else { (b, a) };
+            let found = map.range(tx, a.as_str()..b.as_str());
+            assert!(found.eq(model.range::<String, _>(&a..&b).map(|(k, v)| (k.as_str(), v))));
+        }
+        MapStep::Clear => {
+            map.clear(tx);
+            model.clear();
+        }
+        _ => {}
+    }
+    assert_eq!(map.len(tx), model.len());
+    Ok(())
 }
 
 /// Whether an entry that was removed is the one that the model had.

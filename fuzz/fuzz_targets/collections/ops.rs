@@ -66,6 +66,8 @@ pub enum Step {
     Tree(MapStep),
     TreeNames(MapStep),
     TreeSet(SetStep),
+    /// An ordered map with versions, by name.
+    Versions(MapStep),
     /// Compares all of the root with the model.
     CompareAll,
     /// The files as they are now are what a crash leaves.

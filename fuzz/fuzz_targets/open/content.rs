@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use pheap::{
-    P, PBTreeMap, PBTreeSet, PHashMap, PHashSet, PString, PVec, PVecDeque, Persist, Result, Root, Txn, View,
-    field,
+    P, PBTreeMap, PBTreeSet, PHashMap, PHashSet, PSnapMap, PString, PVec, PVecDeque, Persist, Result, Root,
+    Txn, View, field,
 };
 
 #[derive(Persist)]
@@ -65,6 +65,7 @@ pub struct Collections<'r> {
     ordered: PBTreeMap<'r, u64, PString<'r>>,
     by_name: PBTreeMap<'r, P<'r, str>, PVec<'r, u16>>,
     ordered_set: PBTreeSet<'r, PString<'r>>,
+    versions: PSnapMap<'r, P<'r, str>, P<'r, [u16]>>,
 }
 
 impl<'r> List<'r> {
@@ -159,6 +160,7 @@ impl<'r> Collections<'r> {
             let numbers = PVec::from_slice(tx, &[i as u16; 3])?;
             field!(all.by_name).insert(tx, &name, numbers)?;
             field!(all.ordered_set).insert(tx, &name)?;
+            field!(all.versions).insert(tx, &name, &[i as u16; 3])?;
         }
         Ok(())
     }
@@ -178,6 +180,7 @@ impl<'r> Collections<'r> {
             field!(all.ordered).remove(tx, &i);
             field!(all.by_name).remove(tx, &name);
             field!(all.ordered_set).remove(tx, &name);
+            let _ = field!(all.versions).remove(tx, &name);
         }
     }
 
@@ -196,6 +199,7 @@ impl<'r> Collections<'r> {
         let by_name = self.by_name.iter(view).map(|(key, numbers)| (key, numbers.iter(view)));
         by_name.for_each(|(key, numbers)| (key, numbers.collect::<Vec<_>>()).hash(seen));
         self.ordered_set.iter(view).chain(self.ordered_set.iter(view).rev()).for_each(|key| key.hash(seen));
+        self.versions.iter(view).chain(self.versions.iter(view).rev()).for_each(|entry| entry.hash(seen));
         for i in (0..300u64).step_by(7) {
             let name = format!("key {i}");
             self.few.get(view, &i).hash(seen);
@@ -204,6 +208,7 @@ impl<'r> Collections<'r> {
             self.ordered.get(view, &i).map(|text| text.as_str(view)).hash(seen);
             self.by_name.get(view, &name).and_then(|numbers| numbers.get(view, 1)).hash(seen);
             self.ordered_set.contains(view, &name).hash(seen);
+            self.versions.get(view, &name).hash(seen);
             self.ordered.range(view, i..i + 5).rev().for_each(|(key, _)| key.hash(seen));
         }
     }

@@ -140,6 +140,7 @@ pub(super) fn roots() -> Result<(), String> {
     let come_and_go = |_| {
         if let Ok(root) = heap.root::<u64>("x") {
             let _ = add(&root);
+            let _ = root.read(|_, _| std::thread::yield_now());
         }
         let _ = heap.remove_root("x");
     };
@@ -209,7 +210,9 @@ pub(super) fn collections() -> Result<(), String> {
     run(
         20,
         &[&garbage, &garbage, &collect, &|_| large(&one), &|_| large(&two)],
-        &[&collect, &read, &read, &ready, &|_| large(&one)],
+        &[&collect, &read, &read, &ready, &|_| large(&one), &|_| {
+            assert_eq!(one.read(|view, n| view[n]).unwrap(), 0)
+        }],
     )
 }
 

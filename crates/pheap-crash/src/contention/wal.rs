@@ -1,9 +1,13 @@
 //! Threads that share a write-ahead log.
 
-use std::sync::Arc;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Waker};
+use std::time::Duration;
 
 use pheap::sim::disk::{Call, DiskImage, Fault, SimDisk, Which};
-use pheap::{Durability, Error, Heap, Options, P, Root, SyncPolicy};
+use pheap::{Commit, Durability, Error, Heap, Options, P, Root, SyncPolicy};
 use pheap_testkit::tempdir;
 
 use super::heaps::closed_while;
@@ -69,6 +73,42 @@ pub(super) fn syncs() -> Result<(), String> {
     let [a, b, _] = &counters(&heap);
     let sync = |_| heap.sync().unwrap();
     run(20, &[&|_| add(a).unwrap(), &|_| add(b).unwrap(), &sync], &[&sync])
+}
+
+/// A transaction for which a task waits.
+fn polled(root: &Root<u64>) -> Pin<Box<Commit>> {
+    let mut commit = Box::pin(root.txn_deferred(|tx, n| Ok(tx[n] += 1)).unwrap().1);
+    let _ = commit.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    commit
+}
+
+/// Transactions for which nobody waits, or a task does; some are the first of their heap.
+pub(super) fn deferred() -> Result<(), String> {
+    let folder = tempdir();
+    for number in 0..12 {
+        let policy = if number == 0 { SyncPolicy::Every(Duration::ZERO) } else { SyncPolicy::EveryCommit };
+        let heap = with_log().sync_policy(policy).open(folder.path().join(number.to_string())).unwrap();
+        let [a, b, c] = &counters(&heap);
+        let add = |root: &Root<u64>| root.txn_deferred(|tx, n| Ok(tx[n] += 1)).unwrap().1;
+        let work = |root| drop(polled(root));
+        let rounds = if number < 2 { 15 } else { 1 };
+        run(rounds, &[&|_| work(a), &|_| work(b), &|_| drop(add(c))], &[&|_| add(c).wait().unwrap()])?;
+    }
+    outcome()
+}
+
+/// A heap is closed while tasks stop waiting for their commits.
+pub(super) fn closing_beside_tasks() -> Result<(), String> {
+    let folder = tempdir();
+    let heap = with_log().open(folder.path().join("heap")).unwrap();
+    let [a, ..] = &counters(&heap);
+    let tasks: Mutex<Vec<_>> = Mutex::new((0..1000).map(|_| polled(a)).collect());
+    let stop = |_| {
+        let task = tasks.lock().unwrap().pop();
+        drop(task);
+        std::thread::sleep(Duration::from_micros(100)); // so that there are some until the end
+    };
+    run(1, &[&|_| heap.clone().close().unwrap()], &[&stop])
 }
 
 /// A log that is too short for all who write to it.

@@ -1,6 +1,7 @@
 //! What no program of one thread and known types shows: other threads, files of other heaps, types of which there is much to say.
 
 mod backup;
+mod deferred;
 mod logs;
 mod mapped;
 mod types;
@@ -67,6 +68,8 @@ named! {
         Types = "a large type",
         /// A heap is opened as `Process` when a sync has failed, or a process was killed.
         Mapped = "a file that is mapped when a sync has failed",
+        /// Transactions for which nobody waits, or for which somebody waits later.
+        Deferred = "deferred commits",
         /// A backup, the logs of which are not empty, gets a write-ahead log.
         Backup = "a backup with a log",
     }
@@ -107,6 +110,7 @@ impl Situation {
             Situation::LogRemoved => logs::log_removed(start),
             Situation::Twins => logs::twins(start),
             Situation::Types => types::explore(&start),
+            Situation::Deferred => deferred::explore(start),
             Situation::Backup => backup::with_a_log(start),
             Situation::Mapped => mapped::explore(&start.ready),
             Situation::Reused => reused(&start, false),
@@ -171,7 +175,6 @@ impl Situation {
                 let told = |result: pheap::Result<()>| {
                     matches!(result, Err(Error::Closed | Error::Migrated { .. } | Error::NoSuchRoot(_)))
                 };
-                // A read would wait for what it might see before it even looks at the root.
                 let by_handle = told(a.txn(|_, _| Ok(())));
                 let by_name =
                     || self == Situation::Removed && told(heap.existing_root::<Record>("a").map(drop));

@@ -44,6 +44,14 @@ fn insert_sorted<'r>(
     values.into_iter().try_for_each(|value| field!(shelf.tree).insert(tx, &key(value), value).map(drop))
 }
 
+fn insert_versioned<'r>(
+    tx: &mut Txn<'r>,
+    shelf: P<'r, Shelf<'r>>,
+    values: std::ops::Range<u64>,
+) -> pheap::Result<()> {
+    field!(shelf.versions).extend(tx, values.map(|value| (key(value), value)))
+}
+
 fn push<'r>(tx: &mut Txn<'r>, shelf: P<'r, Shelf<'r>>, value: u64) -> pheap::Result<()> {
     let item = tx.alloc(Item::new(value))?;
     field!(shelf.vec).push(tx, item)
@@ -69,6 +77,10 @@ fn change_all<'r>(
         field!(shelf.tree).remove(tx, first);
     }
     insert_sorted(tx, shelf, value..value + 3)?;
+    if let Some(first) = model.versions.keys().next() {
+        field!(shelf.versions).remove(tx, first)?;
+    }
+    insert_versioned(tx, shelf, value..value + 3)?;
     extend(tx, shelf, grown(&model.vec, value))?;
     field!(shelf.text).set(tx, &text(value))
 }
@@ -124,6 +136,31 @@ pub fn one(root: &Handle, model: &mut RootState, what: Shelved, value: u64) -> p
                     field!(shelf.tree).remove(tx, key).expect("the model had it");
                 }
                 Ok(())
+            })
+        }
+        Shelved::SnapInsert => {
+            model.versions.insert(key(value), value);
+            run(&|tx, shelf| insert_versioned(tx, shelf, value..value + 1))
+        }
+        Shelved::SnapFill => {
+            let values = value..value + (filled_tree(model.versions.len()) - model.versions.len()) as u64;
+            model.versions.extend(values.clone().map(|value| (key(value), value)));
+            run(&|tx, shelf| insert_versioned(tx, shelf, values.clone()))
+        }
+        Shelved::SnapThin => {
+            let gone: Vec<String> =
+                model.versions.keys().take(model.versions.len() - THIN).cloned().collect();
+            model.versions.retain(|key, _| !gone.contains(key));
+            let last = model.versions.last_entry().map(|mut last| {
+                last.insert(value);
+                last.key().clone()
+            });
+            run(&|tx, shelf| {
+                for key in &gone {
+                    assert!(field!(shelf.versions).remove(tx, key)?, "the model had it");
+                }
+                let last = last.as_ref().expect("a few are left");
+                field!(shelf.versions).insert(tx, last, &value).map(drop)
             })
         }
         Shelved::VecPush => {

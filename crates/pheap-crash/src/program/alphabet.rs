@@ -71,9 +71,9 @@ pub fn alphabet(setting: Setting) -> Vec<Op> {
         let changes = match setting {
             _ if moved => "relocate move torn collect checkpoint",
             _ if eager || crashed => "; a: migrate; collect checkpoint close torn convert",
-            _ if lazy => "sync checkpoint set-amid-checkpoint; b: create; close kill power torn",
+            _ if lazy => "sync checkpoint set-amid-checkpoint; a: defer; b: create; close kill power torn",
             _ => {
-                "checkpoint set-amid-checkpoint; b: create remove rename; a: migrate; close kill power torn convert"
+                "checkpoint set-amid-checkpoint; b: create remove rename; a: defer migrate; close kill power torn convert"
             }
         };
         return ops(&format!("a: {a}; b: set push; both both-many both-push; {changes}; a: {shelved}"));
@@ -88,7 +88,7 @@ pub fn alphabet(setting: Setting) -> Vec<Op> {
         let (a, shelved) = match (pin, crashed) {
             (false, false) => (
                 "set push pop-free cut hold let-go relink stuff replace unlink-big churn abort-free many",
-                "map-fill map-clear tree-fill tree-thin vec-push vec-grow",
+                "map-fill map-clear tree-fill tree-thin snap-fill snap-thin vec-push vec-grow",
             ),
             (true, _) => {
                 ("push cut hold relink replace-free free-big wide churn", "map-insert tree-fill vec-grow")
@@ -116,7 +116,7 @@ pub fn alphabet(setting: Setting) -> Vec<Op> {
          b: set push many big; both both-many both-push both-abort; b: create remove rename; a: migrate; \
          close kill power torn collect convert; \
          a: shelve map-insert map-fill map-set map-remove map-clear tree-fill tree-remove tree-thin \
-            vec-push vec-grow string-set map-abort map-panic; both-map"
+            snap-insert snap-fill snap-thin vec-push vec-grow string-set map-abort map-panic; both-map"
     })
 }
 

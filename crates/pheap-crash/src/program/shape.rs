@@ -12,6 +12,7 @@ pub(crate) struct Shape {
     /// Keys of the maps.
     pub(crate) mapped: [usize; 2],
     pub(crate) sorted: [usize; 2],
+    pub(crate) versioned: [usize; 2],
 }
 
 impl Shape {
@@ -61,7 +62,7 @@ impl Shape {
             Op::Change(Change::Remove | Change::Rename) if !self.exists[1] => return None,
             Op::Change(Change::Remove) => {
                 (self.exists[1], self.listed[1], self.big[1], self.held[1]) = (false, 0, false, false);
-                (self.mapped[1], self.sorted[1]) = (0, 0);
+                (self.mapped[1], self.sorted[1], self.versioned[1]) = (0, 0, 0);
             }
             Op::Change(
                 Change::Close
@@ -72,7 +73,7 @@ impl Shape {
                 | Change::Move
                 | Change::Convert,
             ) => self.held = [false; 2],
-            Op::Change(Change::SetAmid | Change::Migrate) if !self.exists[0] => return None,
+            Op::Change(Change::SetAmid | Change::Migrate | Change::Defer) if !self.exists[0] => return None,
             Op::Change(_) => {}
         }
         Some(self)
@@ -91,6 +92,10 @@ impl Shape {
             Shelved::TreeRemove => self.sorted[i] = self.sorted[i].checked_sub(1)?,
             Shelved::TreeThin if self.sorted[i] <= THIN => return None,
             Shelved::TreeThin => self.sorted[i] = THIN,
+            Shelved::SnapInsert => self.versioned[i] += 1,
+            Shelved::SnapFill => self.versioned[i] = filled_tree(self.versioned[i]),
+            Shelved::SnapThin if self.versioned[i] <= THIN => return None,
+            Shelved::SnapThin => self.versioned[i] = THIN,
             _ => {}
         }
         Some(self)

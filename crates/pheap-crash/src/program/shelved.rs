@@ -27,6 +27,12 @@ named! {
         TreeRemove = "tree-remove",
         /// Removes all keys but a [few](THIN): leaves are merged.
         TreeThin = "tree-thin",
+        /// Inserts a key into the map that has versions.
+        SnapInsert = "snap-insert",
+        /// Inserts until a leaf is full, and if one is, as many more.
+        SnapFill = "snap-fill",
+        /// Sets a value, and removes all keys but a [few](THIN): leaves are joined.
+        SnapThin = "snap-thin",
         /// Appends an object to the vector.
         VecPush = "vec-push",
         /// Appends so many that the vector moves to another buffer.

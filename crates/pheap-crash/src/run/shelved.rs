@@ -40,10 +40,13 @@ impl Run {
     /// Uses the collections of the roots that have some: one of a few operations, by number.
     pub fn use_collections(&mut self, number: usize) -> Result<(), String> {
         use Shelved::{
-            MapClear, MapFill, MapInsert, MapRemove, StringSet, TreeFill, TreeRemove, VecGrow, VecPush,
+            MapClear, MapFill, MapInsert, MapRemove, SnapFill, SnapThin, StringSet, TreeFill, TreeRemove,
+            VecGrow, VecPush,
         };
-        let all =
-            [MapInsert, MapFill, TreeFill, VecPush, VecGrow, MapRemove, TreeRemove, MapClear, StringSet];
+        let all = [
+            MapInsert, MapFill, TreeFill, SnapFill, VecPush, VecGrow, MapRemove, TreeRemove, SnapThin,
+            MapClear, StringSet,
+        ];
         let what = all[number % all.len()];
         for which in [Which::A, Which::B] {
             let applies = self.exists(which) && self.applies(Op::One(One::Shelved(what), which));

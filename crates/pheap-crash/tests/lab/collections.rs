@@ -34,6 +34,27 @@ fn buffers_grow_and_nodes_are_divided_and_merged() {
 }
 
 #[test]
+fn a_version_is_followed_by_the_next_one() {
+    holds(&["snap-insert a; snap-insert a", "pin: snap-insert a; snap-insert a"]);
+    holds_at_a_glance(&[
+        "snap-fill a; snap-insert a; snap-thin a",
+        "snap-fill a; snap-fill a; snap-thin a; snap-insert a",
+        "pin: snap-fill a; snap-insert a; snap-thin a",
+        "full: snap-fill a; snap-insert a",
+        "snap-fill a; map-abort a; map-panic a; snap-insert a",
+        "snap-fill a; torn; snap-insert a; power; snap-thin a",
+        "snap-fill a; relocate; snap-thin a; migrate a; snap-insert a; collect",
+        "eager: snap-fill a; snap-thin a; churn a; snap-fill a",
+        "eager crashed: snap-fill a; snap-insert a; churn a; collect",
+        "wal: snap-fill a; snap-thin a; checkpoint; snap-insert a",
+        "wal small: snap-fill a; snap-fill a; torn; snap-thin a",
+        "wal lazy: snap-insert a; sync; snap-fill a; torn",
+        "wal eager: snap-fill a; snap-thin a; churn a",
+    ]);
+    breaks(Bug::NoShadeAtCommit, &["eager: snap-fill a; snap-insert a; snap-insert a; churn a"]);
+}
+
+#[test]
 fn a_root_is_given_collections_at_once() {
     holds_at_a_glance(&[
         "shelve a",

@@ -21,6 +21,15 @@ fn on_demand_a_power_failure_takes_the_newest_transactions() {
 }
 
 #[test]
+fn what_is_deferred_is_durable_when_it_was_waited_for() {
+    holds(&[
+        "wal: defer a; set b; defer a",
+        "wal lazy: set b; defer a; set a; push b",
+        "wal: push a; defer a; kill; defer a",
+    ]);
+}
+
+#[test]
 fn a_checkpoint_can_be_cut_short() {
     holds(&[
         "wal: push a; checkpoint; push b",
@@ -71,6 +80,7 @@ fn any_call_may_fail_around_a_commit() {
         "wal: migrate a; migrate a; push a",
         "wal pin: migrate a; set a",
         "wal: map-insert a; map-fill a; map-clear a",
+        "wal: defer a; set a",
     ]);
 }
 

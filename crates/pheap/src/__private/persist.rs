@@ -112,6 +112,7 @@ macro_rules! __persist_struct {
         }
 
         $crate::__persist_not_deref!([$($generics)*] $this where [$($clause)*]);
+        $crate::__persist_plain!([$($generics)*] $this);
     };
 }
 
@@ -245,6 +246,7 @@ macro_rules! __persist_enum {
         }
 
         $crate::__persist_not_deref!([$($generics)*] $this where [$($clause)*]);
+        $crate::__persist_plain!([$($generics)*] $this);
     };
 }
 
@@ -338,6 +340,17 @@ macro_rules! __persist_not_deref {
         #[automatically_derived]
         impl $($generics)* $crate::__private::NotDeref for $this $($clause)* {}
     };
+}
+
+/// A type without parameters has no brand, and so no pointers. (If it had one, `Plain` would ask for more than it has.)
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __persist_plain {
+    ([] $this:ty) => {
+        #[automatically_derived]
+        impl $crate::Plain for $this {}
+    };
+    ([$($generics:tt)+] $this:ty) => {};
 }
 
 /// `Persist` for a type that did not pass: it stands for it in other errors, and cannot be used.

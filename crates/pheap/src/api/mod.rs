@@ -2,6 +2,7 @@
 //!
 //! Here is the edge at which types make raw addresses safe. Nothing below has type parameters of the program's.
 
+pub(crate) mod deferred;
 mod lookup;
 mod migrate;
 pub(crate) mod root;

@@ -24,11 +24,12 @@ use crate::store::region_header::{REGION_SIZE, root_word};
 use crate::store::spans::Span;
 use crate::txn::context::{Context, Hot};
 use crate::units::PAGE;
+use crate::wal::Commit;
 
 /// A named root of a heap: an object of type `T`, and a region of its own for everything that it points to.
 ///
 /// A handle is cheap to clone and can be sent to other threads. Transactions on one root run one after the other, reads run
-/// concurrently. Different roots do not wait for one another, so threads scale by using several.
+/// concurrently, also beside a transaction. Different roots do not wait for one another, so threads scale by using several.
 //
 // Invariant: `region` belongs to `heap`, and `ty` is the number of `T` in the type table of that heap. Only `find` makes a `Root`: the marker is private. (The
 // other fields are seen by tests of other rooms, and written by none.)
@@ -60,6 +61,7 @@ impl<T: Persist> Root<T> {
         heap.check_open()?;
         let region = heap.region(name)?;
         let ty = heap.check_type(&region, name, <T as Persist>::desc())?;
+        region.held.set_heap(heap);
         Ok(Root { heap: heap.clone(), region, ty, marker: PhantomData })
     }
 
@@ -76,11 +78,12 @@ impl<T: Persist> Root<T> {
     /// Runs `f` as one transaction: all of it happens, durably before this returns, or nothing.
     ///
     /// If `f` returns an error or panics, everything that it did is rolled back. A crash at any moment leaves the whole state before or
-    /// after the transaction. Waits while another thread uses the root.
+    /// after the transaction. Waits while another thread has a transaction on the root. Reads go on until the changes are stored: at the commit, or when the transaction has
+    /// outgrown its copies (thousands of objects); for that it waits for the reads that have begun.
     ///
     /// The error type is fixed, so that a closure may end in `Ok(())`; see [`try_txn`](Self::try_txn) for others.
     ///
-    /// Inside, do not wait for a thread that needs the same root. Where transactions on two *heaps* are nested, nest them in the same
+    /// Inside, do not wait for a thread that needs the same root, nor for anything that a thread may wait for which reads it: the commit waits for its read to end. Where transactions on two *heaps* are nested, nest them in the same
     /// order everywhere, as with any two locks; roots of one heap are opened together with [`pheap::txn`](crate::txn()).
     ///
     /// # Cost
@@ -111,7 +114,7 @@ impl<T: Persist> Root<T> {
 
     /// Opens a transaction, runs `f` in it, and hands what it returns to `commit`. If `f` fails, rolls the transaction back.
     #[inline(always)]
-    fn run<R, E: From<Error>>(
+    pub(super) fn run<R, E: From<Error>>(
         &self,
         f: impl for<'r> FnOnce(&mut Txn<'r>, P<'r, T::At<'r>>) -> Result<R, E>,
         commit: impl FnOnce(&mut Exclusive<'_>, &R) -> Result<()>,
@@ -134,23 +137,41 @@ impl<T: Persist> Root<T> {
         }
     }
 
-    /// Runs `f`, which may read but not write. Reads of one root run concurrently, but not beside a transaction. With
-    /// [`Durability::Wal`](crate::Durability::Wal), a read first waits until the data that it will see are durable.
+    /// Runs `f`, which may read but not write. Reads of one root run concurrently, and beside a transaction, of which they see nothing before it has been committed. They wait while
+    /// it stores its changes.
     ///
-    /// Reads of several roots and heaps may nest in any order. A read that is not nested waits for transactions that are already waiting for the root, so that
+    /// With [`Durability::Wal`](crate::Durability::Wal), what `f` returns is handed out when all that it has seen is durable, so that nobody is told what a power failure then
+    /// takes back. For that, a read waits when `f` has run and nothing is locked any more, at most for the sync that is in progress and the next one
+    /// ([`read_deferred`](Self::read_deferred) does not). What `f` itself does while it runs, or says in a panic, is not waited for, as in a transaction: to send something
+    /// elsewhere, return it. A read that is nested in another read of the heap leaves waiting to that one, which waits for both; one in a transaction on another heap waits
+    /// before it returns.
+    ///
+    /// Reads of several roots and heaps may nest in any order. A read that is not nested waits for a transaction that is already waiting for reads to end, so that
     /// overlapping reads cannot starve a transaction. A nested read does not wait. So if threads overlap without end and read a root only in nested reads, transactions on
-    /// it may starve; make the read of that root the outermost. Inside, do not wait for a thread that needs the same root, also to read: it may queue after a transaction that waits for this read.
+    /// it may starve; make the read of that root the outermost. Inside, do not wait for a thread that needs the same root, also to read: it may queue after a transaction that waits for this read. Nor for
+    /// one that is inside of a transaction on this root, which may wait for this read.
     ///
     /// # Errors
     /// [`Error::Nested`] if this thread is inside a transaction of the heap; [`Error::Closed`], [`Error::Migrated`], [`Error::Forked`]; with `Wal`,
-    /// [`Error::OutcomeUnknown`] and [`Error::Failed`] if the disk has failed.
+    /// [`Error::OutcomeUnknown`] and [`Error::Failed`] if the disk has failed; what `f` has returned is then dropped.
     #[inline]
     pub fn read<R>(&self, f: impl for<'r> FnOnce(&View<'r>, P<'r, T::At<'r>>) -> R) -> Result<R> {
-        let _shared = Shared::begin(&self.heap, &self.region, self.ty)?;
-        // SAFETY: `_shared` has the region locked until this returns, a reader has no context, and `f` works for all brands.
+        Ok(self.look(f, |shared| shared.finish())?.0)
+    }
+
+    /// Runs `f` in a read that `end` ends.
+    #[inline(always)]
+    pub(super) fn look<R, E>(
+        &self,
+        f: impl for<'r> FnOnce(&View<'r>, P<'r, T::At<'r>>) -> R,
+        end: impl FnOnce(Shared<'_>) -> Result<E>,
+    ) -> Result<(R, E)> {
+        let shared = Shared::begin(&self.heap, &self.region, self.ty)?;
+        // SAFETY: `shared` has the region locked until `f` has returned, a reader has no context, and `f` works for all brands.
         let view = &unsafe { View::new(Hot::reader(), &self.region.held) };
         // SAFETY: the lock was taken for a root of type `self.ty`, and `f` works for all brands.
-        Ok(f(view, unsafe { self.object() }))
+        let result = f(view, unsafe { self.object() });
+        Ok((result, end(shared)?))
     }
 
     /// Collects the root: objects that were unreachable when this was called are free when it returns. Transactions and reads go on meanwhile.
@@ -321,7 +342,7 @@ pub fn txn<S: RootSet, R>(
     roots: S,
     f: impl for<'a, 'b, 'c, 'd> FnOnce(S::Args<'a, 'b, 'c, 'd>) -> Result<R>,
 ) -> Result<R> {
-    roots.run(f)
+    Ok(roots.run(f, false)?.0)
 }
 
 /// Roots that one transaction can be opened on; see [`txn`](crate::txn()).
@@ -329,9 +350,13 @@ pub trait RootSet: sealed::Sealed {
     /// What the transaction's closure is given: for a tuple, a `(&mut Txn<'_>, P<'_, T>)` for each root.
     type Args<'a, 'b, 'c, 'd>;
 
+    /// `deferred`: without waiting for a sync.
     #[doc(hidden)]
-    fn run<R>(self, f: impl for<'a, 'b, 'c, 'd> FnOnce(Self::Args<'a, 'b, 'c, 'd>) -> Result<R>)
-    -> Result<R>;
+    fn run<R>(
+        self,
+        f: impl for<'a, 'b, 'c, 'd> FnOnce(Self::Args<'a, 'b, 'c, 'd>) -> Result<R>,
+        deferred: bool,
+    ) -> Result<(R, Commit)>;
 }
 
 mod sealed {
@@ -339,7 +364,7 @@ mod sealed {
 }
 
 /// The heap that all of these belong to.
-fn common_heap<'h>(mut heaps: impl Iterator<Item = &'h Arc<HeapInner>>) -> Result<&'h HeapInner> {
+fn common_heap<'h>(mut heaps: impl Iterator<Item = &'h Arc<HeapInner>>) -> Result<&'h Arc<HeapInner>> {
     let first = heaps.next().ok_or(Error::InvalidOption("a transaction needs a root"))?;
     if heaps.all(|heap| Arc::ptr_eq(first, heap)) {
         Ok(first)
@@ -349,12 +374,15 @@ fn common_heap<'h>(mut heaps: impl Iterator<Item = &'h Arc<HeapInner>>) -> Resul
 }
 
 /// Commits, or rolls back.
-fn end<R>(group: Group<'_>, result: Result<R>) -> Result<R> {
-    match &result {
-        Ok(_) => group.commit()?,
-        Err(_) => group.give_up()?,
+fn end<R>(heap: &Arc<HeapInner>, group: Group<'_>, result: Result<R>, deferred: bool) -> Result<(R, Commit)> {
+    match result {
+        Ok(result) if deferred => Ok((result, heap.deferred(group.commit_deferred()?))),
+        Ok(result) => group.commit().map(|()| (result, Commit::done())),
+        Err(error) => {
+            group.give_up()?;
+            Err(error)
+        }
     }
-    result
 }
 
 macro_rules! tuples {
@@ -364,7 +392,11 @@ macro_rules! tuples {
         impl<$($T: Persist),*> RootSet for ($(&Root<$T>,)*) {
             type Args<'a, 'b, 'c, 'd> = ($((&$lt mut Txn<$lt>, P<$lt, $T::At<$lt>>),)*);
 
-            fn run<R>(self, f: impl for<'a, 'b, 'c, 'd> FnOnce(Self::Args<'a, 'b, 'c, 'd>) -> Result<R>) -> Result<R> {
+            fn run<R>(
+                self,
+                f: impl for<'a, 'b, 'c, 'd> FnOnce(Self::Args<'a, 'b, 'c, 'd>) -> Result<R>,
+                deferred: bool,
+            ) -> Result<(R, Commit)> {
                 let heap = common_heap([$(&self.$i.heap),*].into_iter())?;
                 let regions: &[(&Region, u32)] = &[$((&*self.$i.region, self.$i.ty)),*];
                 let group = Group::begin(heap, regions)?;
@@ -375,7 +407,7 @@ macro_rules! tuples {
                     // SAFETY: the group was locked for a root of this type, and `f` works for all brands.
                     unsafe { self.$i.object() },
                 ),)*));
-                end(group, result)
+                end(heap, group, result, deferred)
             }
         }
     };
@@ -454,12 +486,16 @@ impl<T: Persist> sealed::Sealed for &[Root<T>] {}
 impl<T: Persist> RootSet for &[Root<T>] {
     type Args<'a, 'b, 'c, 'd> = Shards<'a, T>;
 
-    fn run<R>(self, f: impl for<'a, 'b, 'c, 'd> FnOnce(Shards<'a, T>) -> Result<R>) -> Result<R> {
+    fn run<R>(
+        self,
+        f: impl for<'a, 'b, 'c, 'd> FnOnce(Shards<'a, T>) -> Result<R>,
+        deferred: bool,
+    ) -> Result<(R, Commit)> {
         let heap = common_heap(self.iter().map(|root| &root.heap))?;
         let regions: Vec<(&Region, u32)> = self.iter().map(|root| (&*root.region, root.ty)).collect();
         let group = Group::begin(heap, &regions)?;
         let result = f(Shards { group: &group, roots: NonNull::from_ref(self) });
-        end(group, result)
+        end(heap, group, result, deferred)
     }
 }
 
@@ -468,7 +504,11 @@ impl<T: Persist> sealed::Sealed for &Vec<Root<T>> {}
 impl<T: Persist> RootSet for &Vec<Root<T>> {
     type Args<'a, 'b, 'c, 'd> = Shards<'a, T>;
 
-    fn run<R>(self, f: impl for<'a, 'b, 'c, 'd> FnOnce(Shards<'a, T>) -> Result<R>) -> Result<R> {
-        self.as_slice().run(f)
+    fn run<R>(
+        self,
+        f: impl for<'a, 'b, 'c, 'd> FnOnce(Shards<'a, T>) -> Result<R>,
+        deferred: bool,
+    ) -> Result<(R, Commit)> {
+        self.as_slice().run(f, deferred)
     }
 }

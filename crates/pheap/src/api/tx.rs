@@ -309,6 +309,22 @@ impl<'r> Txn<'r> {
         }
     }
 
+    /// Changes an object where it is, if this transaction has made it. Returns whether it did.
+    pub(crate) fn change_new<T: Persist>(&mut self, p: P<'r, T>, change: impl FnOnce(&mut T)) -> bool {
+        let object = value_of(p);
+        // SAFETY: (2), for this look.
+        if !unsafe { self.cx() }.alloc.is_fresh(object.expose_provenance()) {
+            return false;
+        }
+        // SAFETY: a live object of this region, by (3), which needs no log, for the transaction has made it; `&mut self` keeps all other access away.
+        change(unsafe { &mut *object });
+        if <T as Pointee>::PADDED {
+            // SAFETY: a valid object, which nobody else has access to, as above.
+            unsafe { T::zero_padding(object) };
+        }
+        true
+    }
+
     /// Makes the value at `value` crash-safe, and says where it is to be written: a place that is this transaction's alone, until it is asked for another one.
     ///
     /// # Safety

@@ -7,10 +7,13 @@ use std::ops::{Deref, Index};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::gc::accesses;
 use crate::gc::held::{Held, HeldTable};
-use crate::layout::Pointee;
+use crate::heap::HeapInner;
+use crate::layout::{Persist, Pointee};
 use crate::ptr::{Brand, P, value_of};
+use crate::region::guard;
 use crate::txn::context::{Context, Hot};
 use crate::txn::write_set::filter_bits;
 
@@ -40,7 +43,8 @@ unsafe impl Sync for Place {}
 impl<'r> View<'r> {
     /// # Safety
     /// As long as the view lives:
-    /// * `held` is that of a region, which this thread has locked, and `hot` is that of the region, or a reader's.
+    /// * `held` is that of a region, which this thread has locked, and `hot` is that of the region, or a reader's. (Or the view is a reader's, and used only for objects that
+    ///   stay as and where they are: see [`Lasting`].)
     /// * If `hot` has a context, the lock is for writing, a transaction is open, and no reference to the context is used by others.
     /// * `'r` is a brand that only pointers into this region have.
     /// * Nothing in the region is written that a reference from this view leads to, unless by a [`Txn`](crate::Txn) around the view, through `&mut`.
@@ -188,5 +192,86 @@ impl<'r, T: Pointee + ?Sized> Index<P<'r, T>> for Shared<'_, 'r> {
     #[inline(always)]
     fn index(&self, p: P<'r, T>) -> &T {
         &self.view[p]
+    }
+}
+
+/// A value with pointers to objects that nobody writes any more, kept for as long as this is: it is read without the lock of their region.
+//
+// Invariant: the pointers in `value` are into the region of `table`, `_held` keeps what they lead to, and nobody writes to any of it.
+pub(crate) struct Lasting<T: Persist> {
+    /// At no brand: it gets one when it is read.
+    value: T,
+    _held: Option<Held<u8>>,
+    table: Arc<HeldTable>,
+    heap: Arc<HeapInner>,
+}
+
+impl<T: Persist> Lasting<T> {
+    /// A copy of `value`. `reached` is the object that leads to all that it leads to.
+    ///
+    /// # Errors
+    /// [`Error::Nested`] in a transaction.
+    ///
+    /// # Safety
+    /// * What a transaction has committed of what `value` leads to is never written again, by anyone, while it is reachable or held.
+    /// * All that can be reached from `value` can be reached from `reached`; nothing, if that is `None`.
+    /// * The functions that are given to [`read`](Self::read) use the view to look at what `value` leads to, at nothing else, and hand it to nobody who does.
+    pub(crate) unsafe fn new<'r>(
+        view: &View<'r>,
+        value: &T::At<'r>,
+        reached: Option<NonNull<u8>>,
+    ) -> Result<Lasting<T>> {
+        // A view of a transaction for several threads has no context, either.
+        if !view.is_read() {
+            return Err(Error::Nested);
+        }
+        let table = view.held().clone();
+        let heap = table.heap().ok_or(Error::Closed)?;
+        let _held = reached.map(|addr| table.hold(addr.as_ptr().expose_provenance(), true));
+        // SAFETY: a valid value, and `T` is the same type at another brand, by the contract of `Persist`. Nothing uses the pointers in it before `read`.
+        let value = unsafe { std::ptr::from_ref(value).cast::<T>().read() };
+        Ok(Lasting { value, _held, table, heap })
+    }
+
+    /// Shows `f` the value.
+    ///
+    /// # Errors
+    /// [`Error::Closed`] if the heap was closed, or the root was removed; [`Error::Forked`]; [`Error::Unsupported`] if this thread is inside of too much.
+    pub(crate) fn read<R>(&self, f: impl for<'r> FnOnce(&View<'r>, &T::At<'r>) -> R) -> Result<R> {
+        if self.table.is_forked() {
+            return Err(Error::Forked);
+        }
+        let heap = self.heap.id();
+        guard::enter_snapshot(heap)?;
+        let access = Access { heap, table: &self.table, begun: self.table.accesses.begin() };
+        if access.begun.is_none() {
+            return Err(Error::Closed);
+        }
+        // SAFETY: as long as `access` lives, the region is there. A reader has no context. What the view is used for, stays as it is (all premises of `new`), and
+        // where it is, for it is held. `f` works for all brands.
+        let view = &unsafe { View::new(Hot::reader(), &self.table) };
+        // SAFETY: the same type at another brand, by the contract of `Persist`, and one that `f` cannot choose.
+        let value = unsafe { &*std::ptr::from_ref(&self.value).cast::<T::At<'_>>() };
+        let result = f(view, value);
+        drop(access);
+        Ok(result)
+    }
+}
+
+/// A thread that reads something [`Lasting`].
+struct Access<'a> {
+    heap: usize,
+    table: &'a HeldTable,
+    begun: Option<accesses::Access<'a>>,
+}
+
+impl Drop for Access<'_> {
+    fn drop(&mut self) {
+        // Closing a heap is the parent's affair, and what it does that with may be locked for ever in a forked child.
+        if self.table.is_forked() {
+            std::mem::forget(self.begun.take());
+        }
+        drop(self.begun.take());
+        guard::leave(self.heap);
     }
 }

@@ -1,4 +1,4 @@
-//! Collections that live in a heap: [`PVec`], [`PVecDeque`], [`PString`], [`PHashMap`], [`PHashSet`], [`PBTreeMap`], [`PBTreeSet`].
+//! Collections that live in a heap: [`PVec`], [`PVecDeque`], [`PString`], [`PHashMap`], [`PHashSet`], [`PBTreeMap`], [`PBTreeSet`], [`PSnapMap`].
 //!
 //! | file | |
 //! |---|---|
@@ -9,6 +9,7 @@
 //! | `vec`, `string`, `deque` | a buffer that grows |
 //! | `hash` | maps and sets by hash |
 //! | `btree` | maps and sets in order |
+//! | `snap` | maps in order, of which snapshots can be taken |
 //!
 //! A collection is a few words: a field of a struct, or the root object itself. Its elements lie in buffers of its own. Read it through a
 //! reference, passing the view (`view[list].names.get(view, 3)`). Mutate it through its pointer, passing the transaction (`list.push(tx, 42)`; [`field!`](crate::field) makes the
@@ -24,6 +25,7 @@ pub mod deque;
 pub mod hash;
 mod key;
 mod own_types;
+pub mod snap;
 mod string;
 pub mod vec;
 
@@ -31,5 +33,6 @@ pub use btree::{PBTreeMap, PBTreeSet};
 pub use deque::PVecDeque;
 pub use hash::{PHashMap, PHashSet};
 pub use key::{HashKey, KeyHasher, MapKey, OrdKey};
+pub use snap::{Frozen, PSnapMap, Snapshot};
 pub use string::PString;
 pub use vec::PVec;

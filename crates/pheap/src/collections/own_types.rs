@@ -1,11 +1,17 @@
 //! What [`check`](crate::Heap::check) is told of the types of this room.
 
-use super::{btree, deque, hash, string, vec};
+use super::{btree, deque, hash, snap, string, vec};
 use crate::heap::check::rule::{Known, OwnType, OwnTypes};
 
 impl OwnTypes for Known {
-    const LISTS: &'static [&'static [OwnType]] =
-        &[vec::OWN_TYPES, string::OWN_TYPES, deque::OWN_TYPES, hash::OWN_TYPES, btree::OWN_TYPES];
+    const LISTS: &'static [&'static [OwnType]] = &[
+        vec::OWN_TYPES,
+        string::OWN_TYPES,
+        deque::OWN_TYPES,
+        hash::OWN_TYPES,
+        btree::OWN_TYPES,
+        snap::OWN_TYPES,
+    ];
 }
 
 #[cfg(test)]

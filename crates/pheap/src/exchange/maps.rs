@@ -11,7 +11,7 @@ use super::export::{Export, Exporter};
 use super::import::{Import, Importer};
 use super::keys::{ExchangeKey, ExportedKey, KeySeed};
 use super::path::Step;
-use crate::collections::{HashKey, OrdKey, PBTreeMap, PHashMap};
+use crate::collections::{Frozen, HashKey, MapKey, OrdKey, PBTreeMap, PHashMap, PSnapMap};
 use crate::layout::Persist;
 
 /// Reads a map of type `M`.
@@ -20,27 +20,32 @@ struct Entries<'i, 't, 'r, M> {
     of: PhantomData<M>,
 }
 
+/// Maps, and what their keys and values are: how they are gone through, and how an entry is inserted, which says whether its key was there.
 macro_rules! maps {
-    ($($map:ident of $key:ident;)*) => {$(
-        impl<'r, K: ExchangeKey<'r> + $key<'r>, V: Persist + Export<'r>> Export<'r> for $map<'r, K, V> {
+    ($(
+        [$K:ident: $($key:tt)*] [$V:ident: $($value:tt)*] $map:ident<'r> where [$($clause:tt)*]
+        |$this:ident, $view:ident| $entries:expr, |$tx:ident, $into:ident, $query:ident, $new:ident| $insert:expr;
+    )*) => {$(
+        impl<'r, $K: ExchangeKey<'r> + $($key)*, $V: $($value)* + Export<'r>> Export<'r> for $map<'r, $K, $V> $($clause)* {
             fn export<S: Serializer>(&self, at: Exporter<'_, 'r>, serializer: S) -> Result<S::Ok, S::Error> {
                 let at = at.deeper()?;
                 let mut map = serializer.serialize_map(Some(self.len()))?;
-                for (query, value) in self.iter(at.view()) {
-                    map.serialize_entry(&ExportedKey::<K> { query, at }, &at.of(value))?;
+                let ($this, $view) = (self, at.view());
+                for (query, value) in $entries {
+                    map.serialize_entry(&ExportedKey::<$K> { query, at }, &at.of(value))?;
                 }
                 map.end()
             }
         }
 
-        impl<'r, K: ExchangeKey<'r> + $key<'r>, V: Import<'r>> Import<'r> for $map<'r, K, V> {
+        impl<'r, $K: ExchangeKey<'r> + $($key)*, $V: $($value)* + Import<'r>> Import<'r> for $map<'r, $K, $V> $($clause)* {
             fn import<'de, D: Deserializer<'de>>(into: &mut Importer<'_, 'r>, deserializer: D) -> Result<Self, D::Error> {
                 into.nested(|into| deserializer.deserialize_map(Entries::<Self> { into, of: PhantomData }))
             }
         }
 
-        impl<'de, 'r, K: ExchangeKey<'r> + $key<'r>, V: Import<'r>> Visitor<'de> for Entries<'_, '_, 'r, $map<'r, K, V>> {
-            type Value = $map<'r, K, V>;
+        impl<'de, 'r, $K: ExchangeKey<'r> + $($key)*, $V: $($value)* + Import<'r>> Visitor<'de> for Entries<'_, '_, 'r, $map<'r, $K, $V>> $($clause)* {
+            type Value = $map<'r, $K, $V>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a map")
@@ -51,13 +56,14 @@ macro_rules! maps {
                 // Collections grow where they lie. This one is garbage as soon as it has moved to its place.
                 let map = into.tx().alloc($map::new());
                 let map = into.heap(map)?;
-                while let Some(key) = entries.next_key_seed(KeySeed::<K> { into, of: PhantomData })? {
+                while let Some(key) = entries.next_key_seed(KeySeed::<$K> { into, of: PhantomData })? {
                     let query = key.borrow();
-                    let value = entries.next_value_seed(into.seed::<V>());
-                    let value = value.inspect_err(|_| into.failed_at(Step::Key(K::describe(query))))?;
-                    let old = map.insert(into.tx(), query, value);
-                    if into.heap::<_, A::Error>(old)?.is_some() {
-                        return Err(A::Error::custom(format_args!("duplicate key {}", K::describe(query))));
+                    let value = entries.next_value_seed(into.seed::<$V>());
+                    let value = value.inspect_err(|_| into.failed_at(Step::Key($K::describe(query))))?;
+                    let ($tx, $into, $query, $new) = (into.tx(), map, query, value);
+                    let was_there = $insert;
+                    if into.heap::<_, A::Error>(was_there)? {
+                        return Err(A::Error::custom(format_args!("duplicate key {}", $K::describe(query))));
                     }
                 }
                 Ok(std::mem::take(&mut into.tx()[map]))
@@ -67,6 +73,14 @@ macro_rules! maps {
 }
 
 maps! {
-    PHashMap of HashKey;
-    PBTreeMap of OrdKey;
+    [K: HashKey<'r>] [V: Persist] PHashMap<'r> where []
+    |map, view| map.iter(view), |tx, map, query, value| map.insert(tx, query, value).map(|old| old.is_some());
+
+    [K: OrdKey<'r>] [V: Persist] PBTreeMap<'r> where []
+    |map, view| map.iter(view), |tx, map, query, value| map.insert(tx, query, value).map(|old| old.is_some());
+
+    [K: Frozen<'r, Shown = <K as MapKey<'r>>::Query>] [V: Frozen<'r>] PSnapMap<'r> where [where <K as MapKey<'r>>::Query: Ord]
+    |map, view| map.stored(view).map(|(key, value)| (key.shown(view), value)),
+    // What was imported just now, nobody else knows.
+    |tx, map, query, value| map.insert_with(tx, query, |_| Ok(value)).map(|is_new| !is_new);
 }

@@ -36,7 +36,7 @@
 //! | `Option<P<T>>` | nothing (`null`), or the object that it points to; a missing field is `None` |
 //! | `P<[T]>`, `PVec`, `PVecDeque` | a sequence |
 //! | `P<str>`, `PString` | a string |
-//! | `PHashMap`, `PBTreeMap` | a map with the borrowed keys (see [`ExchangeKey`] for keys that JSON cannot have); a duplicate key is an error |
+//! | `PHashMap`, `PBTreeMap`, `PSnapMap` | a map with the borrowed keys (see [`ExchangeKey`] for keys that JSON cannot have); a duplicate key is an error |
 //! | `PHashSet`, `PBTreeSet` | a sequence, which may have duplicates |
 //! | structs | maps by the names of the fields; tuple structs are sequences; with one field, just that field |
 //! | enums | the name of the variant, or a map from the name to its content |

@@ -1,8 +1,10 @@
 //! Pointers that are kept between transactions.
 
+use std::any::Any;
 use std::marker::PhantomData;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 
+use super::accesses::Accesses;
 use crate::error::{Error, Result};
 use crate::layout::Pointee;
 use crate::os::fork;
@@ -24,16 +26,24 @@ pub struct Held<T: Pointee + ?Sized> {
 }
 
 /// What a region's held pointers point to.
-#[derive(Debug)]
 pub(crate) struct HeldTable {
     slots: Mutex<Slots>,
+    /// Who looks at what is held, without the lock of the region.
+    pub(crate) accesses: Accesses,
+    /// The heap, for those who are to keep it open. There from the first handle of the root on.
+    heap: OnceLock<Weak<dyn Any + Send + Sync>>,
     /// The process that it belongs to, as counted by [`fork::forks`]. In children, it may be locked for ever.
     forks: u64,
 }
 
 impl Default for HeldTable {
     fn default() -> HeldTable {
-        HeldTable { slots: Mutex::default(), forks: fork::forks() }
+        HeldTable {
+            slots: Mutex::default(),
+            accesses: Accesses::default(),
+            heap: OnceLock::new(),
+            forks: fork::forks(),
+        }
     }
 }
 
@@ -80,8 +90,19 @@ impl HeldTable {
         Held { table: self.clone(), slot, generation: entry.generation, target: PhantomData }
     }
 
-    fn is_forked(&self) -> bool {
+    #[inline]
+    pub(crate) fn is_forked(&self) -> bool {
         self.forks != fork::forks()
+    }
+
+    /// Says which heap it belongs to.
+    pub(crate) fn set_heap<H: Send + Sync + 'static>(&self, heap: &Arc<H>) {
+        self.heap.get_or_init(|| Arc::<H>::downgrade(heap));
+    }
+
+    /// The heap that it belongs to, as long as that is open.
+    pub(crate) fn heap<H: Send + Sync + 'static>(&self) -> Option<Arc<H>> {
+        self.heap.get()?.upgrade()?.downcast().ok()
     }
 
     /// Publishes (or kills) what a transaction has made.

@@ -17,6 +17,7 @@
 //!
 //! Knows objects, spans and marks. Must not know transactions, nor locks.
 
+pub(crate) mod accesses;
 pub(crate) mod held;
 mod pace;
 mod remembered;

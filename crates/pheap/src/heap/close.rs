@@ -24,7 +24,7 @@ impl HeapInner {
         if guard::is_inside(self.id()) {
             return Err(Error::Nested);
         }
-        let _creation = self.creation.lock();
+        let creation = self.creation.lock();
         let regions = self.regions();
         // One that has failed cannot be saved any more.
         if !last && self.state.load(Ordering::Relaxed) < CLOSED {
@@ -41,8 +41,13 @@ impl HeapInner {
             let retired = region.retire(self, |context| {
                 live = live.take().and_then(|live| context.gc.live_slots(&mut context.alloc, self, live))
             });
-            // One that a panic has left between two states is for the next opening to bring to one of them.
-            is_whole &= retired.is_ok();
+            match retired {
+                Ok(()) => {}
+                // One that a panic has left between two states is for the next opening to bring to one of them.
+                Err(Error::Closed) => is_whole = false,
+                // Whoever may be inside keeps the memory, and the lock on the file, until the last handle is gone. Then the file is as after a crash.
+                Err(error) => return Err(error),
+            }
         }
         let mut tables = self.tables.lock();
         self.wait_for_growth(); // nobody starts the thread again: it takes the tables
@@ -73,6 +78,9 @@ impl HeapInner {
             self.mapping.unlock();
             file.forget();
         }
+        // Last: who waits for a commit is told what has become of it. And without a lock, for wakers are the program's.
+        drop(creation);
+        self.stop_syncer();
         closed
     }
 
@@ -116,11 +124,12 @@ pub(super) enum Work {
     Marking,
     Checkpoints,
     Growth,
+    Syncs,
 }
 
 /// The threads, as far as there are some.
 #[derive(Default)]
-pub(super) struct Workers([Mutex<Option<JoinHandle<()>>>; 3]);
+pub(super) struct Workers([Mutex<Option<JoinHandle<()>>>; 4]);
 
 impl Workers {
     /// Whether there is one that has not ended.
@@ -132,6 +141,14 @@ impl Workers {
     /// Takes a thread, to wait for it.
     pub(super) fn take(&self, what: Work) -> Option<JoinHandle<()>> {
         self.swap(what, None)
+    }
+
+    /// Puts the thread there that `start` starts, if it does. One at a time.
+    pub(super) fn start(&self, what: Work, start: impl FnOnce() -> Option<JoinHandle<()>>) {
+        let mut place = self.0[what as usize].lock();
+        if let Some(thread) = start() {
+            *place = Some(thread);
+        }
     }
 
     pub(super) fn swap(&self, what: Work, thread: Option<JoinHandle<()>>) -> Option<JoinHandle<()>> {
@@ -152,5 +169,6 @@ impl Drop for HeapInner {
         self.stop_background();
         self.stop_checkpoints();
         self.wait_for_growth();
+        self.stop_syncer();
     }
 }

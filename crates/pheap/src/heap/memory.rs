@@ -257,7 +257,7 @@ impl HeapInner {
         }
     }
 
-    /// Gives those of these pages back that `may` go. Nobody accesses them.
+    /// Gives those of these pages back that `may` go. Nobody stores to them; some may read them, or look at snapshots in them.
     fn drop_range(&self, wal: &Wal, offset: u64, len: u64, may: impl Fn(u64) -> bool) {
         let (mut at, end) = (offset, offset + len);
         while at < end {
@@ -269,8 +269,8 @@ impl HeapInner {
             while at < end && may(at) {
                 at += PAGE;
             }
-            // SAFETY: the pages are free, or recorded before the checkpoint that is complete but for this, and not since; the caller has the lock
-            // on them.
+            // SAFETY: the pages are free, or recorded before the checkpoint that is complete but for this, and not since, so that who reads there, or looks at a snapshot, finds the same bytes in the
+            // file; the caller has the lock that who stores to them needs.
             unsafe { self.mapping.drop_copies(first, at - first) };
             wal.pages.forget(first, at - first);
         }
@@ -301,9 +301,11 @@ impl HeapInner {
     pub(super) fn unmap(&self, _tables: MutexGuard<'_, Tables>) {
         let regions = std::mem::take(&mut *self.directory.lock());
         let is_closed = self.state.load(Ordering::Relaxed) == CLOSED;
-        assert!(is_closed && regions.values().all(|region| region.is_gone()), "somebody may use the heap");
+        let is_left = |region: &Arc<Region>| region.is_gone() && region.held.accesses.is_ended();
+        assert!(is_closed && regions.values().all(is_left), "somebody may use the heap");
         drop(regions);
-        // SAFETY: every region is gone, as was just seen; there are no others, for roots are created in an open heap only; and the metadata are locked by this thread.
+        // SAFETY: every region is gone, as was just seen, and `close` has waited for those who were inside, also to look at snapshots; there are no others, for roots are created in an open heap
+        // only; and the metadata are locked by this thread.
         unsafe { self.mapping.unmap() };
     }
 

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`options`], [`open`], [`close`] | from a path to an open heap, and back |
 //! | [`directory`] | roots by name |
-//! | [`checkpoints`], [`collections`], [`growth`] | work in the background |
+//! | [`checkpoints`], [`deferred`], [`collections`], [`growth`] | work in the background |
 //! | [`backup`], [`inspect`], [`check`] | copies of a heap, and what is in it |
 //!
 //! Knows all that is below. Must not know types of the program's: they come as descriptions.
@@ -14,6 +14,7 @@ pub(crate) mod check;
 mod checkpoints;
 mod close;
 mod collections;
+mod deferred;
 mod directory;
 mod growth;
 mod inspect;
@@ -136,7 +137,8 @@ impl Heap {
     /// # Errors
     /// [`Error::Nested`] if this thread is inside a transaction or read of the heap, [`Error::Closed`] if it is closed already,
     /// [`Error::Io`] if the disk failed: the heap is then closed, but not marked as closed. [`Error::Removed`] if the heap's file was removed: then the heap stays open until its last handle
-    /// is dropped, so that another handle can [save](Heap::backup) its content.
+    /// is dropped, so that another handle can [save](Heap::backup) its content. [`Error::Failed`] if the heap has failed. (If it has because `membarrier` is refused, its file is released
+    /// with the last handle.)
     pub fn close(self) -> Result<()> {
         self.inner.close(false)
     }

@@ -50,6 +50,7 @@ pub struct Options {
     pub(crate) sync_policy: SyncPolicy,
     pub(crate) log_limit: u64,
     pub(crate) memory_limit: u64,
+    pub(crate) unsynced_limit: u64,
     pub(crate) read_only: bool,
     pub(crate) arena_size: u64,
     pub(crate) reserve: u64,
@@ -71,6 +72,7 @@ impl Default for Options {
             sync_policy: SyncPolicy::EveryCommit,
             log_limit: 128 << 20,
             memory_limit: 256 << 20,
+            unsynced_limit: 8 << 20,
             read_only: false,
             arena_size: 64 << 20,
             reserve: 128 << 30,
@@ -117,6 +119,14 @@ impl Options {
     /// transaction, and tables (0.4 % of the file at most), come on top.
     pub fn memory_limit(mut self, bytes: u64) -> Options {
         self.memory_limit = bytes;
+        self
+    }
+
+    /// Bytes of the log, with [`Durability::Wal`], that [deferred transactions](crate::Root::txn_deferred) leave to be synced later; the default is 8 MiB. One that has
+    /// committed while more than this was not synced before its end waits for the disk before it returns, until that is no longer so. So at most this much is not
+    /// synced, and what threads have committed that are waiting. With 0, all wait.
+    pub fn unsynced_limit(mut self, bytes: u64) -> Options {
+        self.unsynced_limit = bytes;
         self
     }
 

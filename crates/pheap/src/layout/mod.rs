@@ -76,6 +76,17 @@ pub unsafe trait Persist: Sized {
     unsafe fn zero_padding(this: *mut Self);
 }
 
+/// A type without pointers: numbers, `bool`, `char`, arrays of such types, and structs and enums without parameters that derive [`Persist`].
+///
+/// That a type is the same at each brand shows that there is no [`P`](crate::P) in it, for a `P` has the brand of its region.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` may contain pointers, to what transactions write in place",
+    label = "not `Plain`",
+    note = "the keys and values of a `PSnapMap` are `P<str>`, `P<[T]>` for a plain `T`, and plain types: numbers, `bool`, `char`, arrays, and structs and enums \
+            without lifetime and type parameters that derive `Persist`"
+)]
+pub trait Plain: for<'r> Persist<At<'r> = Self> {}
+
 mod sealed {
     pub trait Sealed {}
     impl<T: super::Persist> Sealed for T {}
@@ -311,6 +322,8 @@ macro_rules! prims {
             #[inline(always)]
             unsafe fn zero_padding(_: *mut Self) {}
         }
+
+        impl Plain for $ty {}
     )*};
 }
 
@@ -319,6 +332,8 @@ prims! {
     i8 => I8, i16 => I16, i32 => I32, i64 => I64, i128 => I128,
     f32 => F32, f64 => F64, bool => Bool, char => Char, () => Unit,
 }
+
+impl<T: Plain, const N: usize> Plain for [T; N] {}
 
 // SAFETY: an array is its elements, one after the other, without gaps of its own; all that the trait asks for goes for it if it goes for them. It is not `Deref`.
 unsafe impl<T: Persist, const N: usize> Persist for [T; N] {

@@ -354,7 +354,7 @@ impl Mapping {
     /// Gives the private copies of these pages back: they show the file again. Only for a heap with a write-ahead log.
     ///
     /// # Safety
-    /// The file has what the copies hold, or nobody reads them before they are stored to; nobody accesses them meanwhile.
+    /// The file has what the copies hold, or nobody reads them before they are stored to; nobody stores to them meanwhile (nor looks at them, if the medium is simulated).
     pub(crate) unsafe fn drop_copies(&self, offset: u64, len: u64) {
         if let Backing::Simulated(source, _) = &self.backing {
             // A page that cannot be read would fault when it is looked at, which cannot be simulated: it keeps its copy, which says the same.

@@ -24,8 +24,10 @@ impl<'a> SharedAll<'a> {
         // A transaction never waits for a second root while it has one, so each of these ends.
         // Also of the first one: whoever calls this keeps others from creating roots, and these may have a region of another heap. Besides, no two of
         // them overlap.
-        let locked = regions.into_iter().map(|region| Beside::lock(region, true)).collect();
-        let all = SharedAll { store, locked };
+        let mut all = SharedAll { store, locked: Vec::with_capacity(regions.len()) };
+        for region in regions {
+            all.locked.push(Beside::lock(region, true).map_err(|_| store.set_unfenced())?);
+        }
         // A transaction that was waited for may have left its root as only the next opening can make it whole.
         store.check_open()?;
         // As a read does: nothing is shown that may be lost.

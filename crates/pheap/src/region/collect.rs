@@ -24,7 +24,10 @@ impl Drop for Locked<'_> {
 impl Region {
     /// A slice of marking, beside readers and other threads that do the same.
     pub(crate) fn mark_beside_readers(&self, store: &Store) -> Stage {
-        let region = Beside::lock(self, guard::is_inside_any());
+        let Ok(region) = Beside::lock(self, guard::is_inside_any()) else {
+            store.set_unfenced();
+            return Stage::Idle;
+        };
         let mut locked = Locked { region, is_finished: false };
         let start = Instant::now();
         let stage = locked.region.context().map_or(Stage::Idle, |context| {
@@ -41,7 +44,10 @@ impl Region {
     /// Runs `work` beside readers, in turn with transactions, unless the region is gone. The thread is not inside of the heap.
     fn in_turn<R>(&self, work: impl FnOnce(&mut Context) -> R) -> Option<R> {
         self.lock().gate.pass(guard::is_inside_any);
-        self.alone(work)
+        let exclusive = self.lock_alone().ok()?;
+        let result = (!self.is_gone()).then(|| work(exclusive.context()));
+        exclusive.ended();
+        result
     }
 
     /// A slice of whatever is next, with the region locked. Returns whether a cycle is still running.

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::{Exclusive, Region, guard};
+use super::{Exclusive, Region, guard, refused};
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
 use crate::gc::held::HeldTable;
@@ -11,6 +11,7 @@ use crate::store::Store;
 use crate::sync::gate::Gates;
 use crate::txn::commit;
 use crate::txn::context::{Context, Hot};
+use crate::wal::Wal;
 
 /// Several regions that this thread has for itself, in one transaction.
 pub(crate) struct Group<'a> {
@@ -61,7 +62,9 @@ impl<'a> Group<'a> {
         'again: loop {
             guard::enter(store.id(), true)?;
             let (region, ty) = regions[wait_for];
-            region.lock().lock_collected();
+            if region.lock().lock_collected().is_err() {
+                return Err(refused(store));
+            }
             let mut first = Some(Exclusive::locked(store, region, ty)?);
             let mut locked: Vec<Exclusive<'a>> = Vec::with_capacity(regions.len());
             for (i, &region) in regions.iter().enumerate() {
@@ -97,7 +100,8 @@ impl<'a> Group<'a> {
         &self.locked[self.order[index]].region.held
     }
 
-    pub(crate) fn commit(mut self) -> Result<()> {
+    /// Commits the transaction, lets go of the regions, and with a write-ahead log then does what `wait` does, with the position behind the record.
+    pub(super) fn commit_then(mut self, wait: impl FnOnce(&Store, &Wal, u64) -> Result<()>) -> Result<()> {
         if self.abandon_if_forked() {
             return Err(Error::Forked);
         }
@@ -106,7 +110,11 @@ impl<'a> Group<'a> {
         let position = self.locked.iter().map(|one| one.context().media.position()).max().unwrap_or(0);
         self.end(result.is_ok());
         result.map_err(|error| *error)?;
-        store.wal().map_or(Ok(()), |wal| store.acknowledge(wal, position))
+        store.wal().map_or(Ok(()), |wal| wait(store, wal, position))
+    }
+
+    pub(crate) fn commit(self) -> Result<()> {
+        self.commit_then(|store, wal, position| store.acknowledge(wal, position))
     }
 
     /// Rolls the transaction back, as for [one region](Exclusive::give_up).

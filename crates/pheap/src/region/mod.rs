@@ -6,10 +6,13 @@
 
 pub(crate) mod all;
 mod collect;
+mod deferred;
 mod group;
 pub(crate) mod guard;
 #[cfg(test)]
 mod panics;
+#[cfg(all(test, not(pheap_loom)))]
+mod refused;
 
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
@@ -34,10 +37,12 @@ use crate::store::region_header::RegionHeader;
 use crate::store::spans::Span;
 use crate::sync::Access;
 use crate::sync::access::Entry;
+use crate::sync::fence::Refused;
 use crate::sync::{Mutex, look_at};
 use crate::txn::commit;
 use crate::txn::context::{Context, Front, Hot};
 use crate::txn::log::Log;
+use crate::wal::Wal;
 
 pub(crate) use group::Group;
 
@@ -209,6 +214,14 @@ impl Region {
     }
 }
 
+/// Fails the heap, which this thread has [entered](guard::enter), for a region that it was about to lock is one that nobody can lock any more.
+#[cold]
+#[inline(never)]
+fn refused(store: &Store) -> Error {
+    guard::leave(store.id());
+    store.set_unfenced()
+}
+
 /// A region in which this thread has seen to it that there is no transaction, whatever heaps it is inside of. Dropping it lets go of the lock, also in a panic.
 struct Beside<R: Deref<Target = Region>> {
     region: R,
@@ -218,9 +231,9 @@ struct Beside<R: Deref<Target = Region>> {
 
 impl<R: Deref<Target = Region>> Beside<R> {
     /// Waits for the region until no transaction has it. `overtakes` says whether this thread may wait for none that wait.
-    fn lock(region: R, overtakes: bool) -> Beside<R> {
-        region.lock().lock_quiescent(overtakes);
-        Beside { region, thread: PhantomData }
+    fn lock(region: R, overtakes: bool) -> Result<Beside<R>, Refused> {
+        region.lock().lock_quiescent(overtakes)?;
+        Ok(Beside { region, thread: PhantomData })
     }
 
     /// What the region's lock guards, unless the region is gone.
@@ -261,7 +274,9 @@ impl<'a> Exclusive<'a> {
         store.check_writable()?;
         store.wait_for_memory();
         guard::enter(store.id(), true)?;
-        region.lock().lock_upgradable(guard::is_nested);
+        if region.lock().lock_upgradable(guard::is_nested).is_err() {
+            return Err(refused(store));
+        }
         let exclusive = Exclusive::locked(store, region, ty)?;
         exclusive.context().begin();
         Ok(exclusive)
@@ -279,7 +294,7 @@ impl<'a> Exclusive<'a> {
 
     /// Takes the lock if it is free, beside another one of the same heap.
     fn try_locked(store: &'a Store, (region, ty): (&'a Region, u32)) -> Result<Option<Exclusive<'a>>> {
-        if !region.lock().try_lock_upgradable() {
+        if !region.lock().try_lock_upgradable().map_err(|_| store.set_unfenced())? {
             return Ok(None);
         }
         if region.serves(ty) {
@@ -321,6 +336,16 @@ impl<'a> Exclusive<'a> {
     // Takes a reference, for a processor would wait to move what was just written in parts.
     #[inline(always)]
     pub(crate) fn commit_and(&mut self, done: impl FnOnce()) -> Result<()> {
+        self.commit_then(done, |store, wal, position| store.acknowledge(wal, position))
+    }
+
+    /// [`commit_and`](Self::commit_and), and with a write-ahead log then what `wait` does, with the position behind the transaction's record.
+    #[inline(always)]
+    fn commit_then(
+        &mut self,
+        done: impl FnOnce(),
+        wait: impl FnOnce(&Store, &Wal, u64) -> Result<()>,
+    ) -> Result<()> {
         if self.store.is_forked() {
             return self.abandon();
         }
@@ -343,7 +368,7 @@ impl<'a> Exclusive<'a> {
         // Others may have the region meanwhile. They will wait for their own records, which are behind this one.
         self.let_go();
         result.map_err(|error| *error)?;
-        store.acknowledge(wal, position)
+        wait(store, wal, position)
     }
 
     /// Rolls the transaction back and lets go of the region. Why it was given up may tell of what it has read, so that must be durable.
@@ -481,24 +506,13 @@ impl<'a> Shared<'a> {
     pub(crate) fn begin(store: &'a Store, region: &'a Region, ty: u32) -> Result<Shared<'a>> {
         store.check_open()?;
         guard::enter(store.id(), false)?;
-        if store.wal().is_some() {
-            // Without the lock, so that transactions go on meanwhile.
-            // SURVIVES drop: what counts is the second time, below, with the lock.
-            if let Err(error) = region.wait_for_records(store) {
-                guard::leave(store.id());
-                return Err(error);
-            }
-        }
-        let entry = region.lock().lock_shared(guard::is_nested());
+        let Ok(entry) = region.lock().lock_shared(guard::is_nested()) else { return Err(refused(store)) };
         let shared = Shared { store, region, entry };
         if !region.serves(ty) {
             return Err(shared.wrong_type());
         }
         if store.wal().is_some() {
-            // What was committed in between. With the lock, or it might never end.
-            // SURVIVES unreached: another thread must commit between the two waits, which is not in the hands of a program. Without the first one,
-            // it is this one that a reader waits in.
-            region.wait_for_records(store)?;
+            region.note_seen(store);
         }
         Ok(shared)
     }
@@ -547,7 +561,7 @@ impl Region {
         patience: Duration,
         mut f: impl FnMut(u64, u64),
     ) -> Option<usize> {
-        if !self.lock().try_lock_unbiased_for(patience) {
+        if self.lock().try_lock_unbiased_for(patience) != Ok(true) {
             return None;
         }
         // SAFETY: where the heap is never changes.
@@ -571,26 +585,24 @@ impl Region {
     }
 
     /// Waits for the region, for work that leaves nothing certain of it until it has [ended](Exclusive::ended). The thread is not inside of the heap.
-    fn lock_alone(&self) -> Exclusive<'_> {
-        self.lock().lock_unbiased();
+    fn lock_alone(&self) -> Result<Exclusive<'_>, Refused> {
+        self.lock().lock_unbiased()?;
         // SAFETY: the lock is held, as long as which the heap lives, and where that is never changes.
         let store = unsafe { (*self.context.get()).store() };
-        Exclusive { store, region: self, state: LOCKED | ENDING }
+        Ok(Exclusive { store, region: self, state: LOCKED | ENDING })
     }
 
-    /// Runs `work` with the region locked, unless it is gone. The thread is not inside of the heap.
-    fn alone<R>(&self, work: impl FnOnce(&mut Context) -> R) -> Option<R> {
-        let exclusive = self.lock_alone();
-        let result = (!self.is_gone()).then(|| work(exclusive.context()));
-        exclusive.ended();
-        result
-    }
-
-    /// Waits for the region, empties its log, and runs `last`. Nobody can have the region any more after that.
+    /// Waits for the region, empties its log, and runs `last`. Then waits for those who look at snapshots. Nobody can have the region any more after that.
+    ///
+    /// # Errors
+    /// [`Error::Closed`] if it is gone already; [`Error::Failed`] if it cannot be had: somebody may be inside for as long as there are handles.
     pub(crate) fn retire<R>(&self, store: &Store, last: impl FnOnce(&mut Context) -> R) -> Result<R> {
         // The thread is not inside of the heap: its callers have looked. So nothing is entered, and nothing left.
-        let retired = self.alone(|context| {
-            context.upgrade();
+        let exclusive = self.lock_alone().map_err(|_| store.set_unfenced())?;
+        // Also if it is gone: whoever has read it since before it failed looks at memory that is about to go.
+        self.lock().upgrade();
+        let retired = (!self.is_gone()).then(|| {
+            let context = exclusive.context();
             if !store.is_read_only() {
                 context.retire_records();
             }
@@ -598,6 +610,9 @@ impl Region {
             self.give_up();
             result
         });
+        exclusive.ended();
+        // Without the region's lock, which who looks at a snapshot may wait for.
+        self.held.accesses.end();
         retired.ok_or(Error::Closed)
     }
 }

@@ -121,7 +121,7 @@ fn everywhere(durability: Durability, kind: Kind, end: End) -> (u32, u32) {
         let never = run(&a, &b, kind, end, places);
         // What the two shared is for one thread: their last handles may be dropped by two.
         for root in [&a, &b] {
-            let alone = root.region.lock_alone();
+            let alone = root.region.lock_alone().unwrap();
             assert!(alone.context().group.is_none(), "{what}");
             alone.ended();
         }
@@ -221,4 +221,36 @@ fn a_backup_waits_for_a_transaction_that_panics() {
             return;
         }
     }
+}
+
+/// Its memory goes when they have left, though the region serves nobody any more.
+#[test]
+fn a_heap_that_has_failed_beside_readers_is_closed_behind_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let heap = Options::new().durability(Durability::Process).open(dir.path().join("heap")).unwrap();
+    let (a, b) = roots(&heap);
+    thread::scope(|scope| {
+        let closing = a.read(|view, p| {
+            // While its record is written a transaction is not alone yet.
+            let fails = || {
+                (0..).any(|places| {
+                    !run(&a, &b, Kind::Short, End::Commit, places) && a.read(|_, _| ()).is_err()
+                })
+            };
+            assert!(scope.spawn(fails).join().unwrap());
+            let (tell, told) = mpsc::channel();
+            let closing = scope.spawn(move || {
+                tell.send(this_thread()).unwrap();
+                heap.close()
+            });
+            let thread = told.recv().unwrap();
+            while !sleeps(thread) {
+                assert!(!closing.is_finished(), "nothing is mapped any more");
+                thread::yield_now();
+            }
+            assert_eq!(view[view[p].unwrap()][0], 1);
+            closing
+        });
+        assert!(matches!(closing.unwrap().join().unwrap(), Err(Error::Failed { .. })));
+    });
 }

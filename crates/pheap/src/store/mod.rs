@@ -43,10 +43,18 @@ pub(crate) const CLOSED: u8 = 2;
 /// The disk has failed, or something has panicked that must not.
 pub(crate) const FAILED: u8 = 3;
 
+/// Nobody knows who is inside of a region: see [`Refused`](crate::sync::fence::Refused).
+const UNFENCED: u8 = 4;
+
 const PANICKED: &str = "a panic has interrupted the end of a transaction, or a collection";
 
 pub(crate) fn panicked() -> Error {
     Error::Failed { reason: PANICKED.to_owned() }
+}
+
+fn unfenced() -> Error {
+    let reason = "membarrier(2) is refused, and was not when the heap was opened, so it cannot be known any more which threads are inside of it; allow it in the filter of system calls, or install that before the heap is opened";
+    Error::Failed { reason: reason.to_owned() }
 }
 
 pub(crate) type Evict = Box<dyn Fn(&Wal) + Send + Sync>;
@@ -54,7 +62,7 @@ pub(crate) type Evict = Box<dyn Fn(&Wal) + Send + Sync>;
 /// An open file of pages, spans and types.
 pub(crate) struct Store {
     pub(crate) mapping: Mapping,
-    /// [`OPEN`], [`READ_ONLY`], [`CLOSED`] or [`FAILED`].
+    /// [`OPEN`], [`READ_ONLY`], [`CLOSED`], [`FAILED`] or [`UNFENCED`].
     pub(crate) state: AtomicU8,
     /// Whether the file had a name when it was opened, and is to keep one.
     pub(crate) has_name: bool,
@@ -138,6 +146,9 @@ impl Store {
 
     #[cold]
     fn why_not_open(&self) -> Error {
+        if self.state.load(Ordering::Relaxed) == UNFENCED {
+            return unfenced();
+        }
         match self.wal().and_then(|wal| wal.failure()) {
             Some(error) if self.state.load(Ordering::Relaxed) == FAILED => error,
             None if self.state.load(Ordering::Relaxed) == FAILED => panicked(),
@@ -152,6 +163,15 @@ impl Store {
         if let Some(wal) = self.wal() {
             wal.poison(PANICKED, &std::io::Error::other("see what it has printed"));
         }
+    }
+
+    /// Lets nobody use the heap any more, for it cannot be known who does. Those who do finish what they are at. Returns what to tell others.
+    #[cold]
+    pub(crate) fn set_unfenced(&self) -> Error {
+        for state in [OPEN, READ_ONLY] {
+            let _ = self.state.compare_exchange(state, UNFENCED, Ordering::Relaxed, Ordering::Relaxed);
+        }
+        unfenced()
     }
 
     /// Lets nobody use the heap any more, for its disk has failed.

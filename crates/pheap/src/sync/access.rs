@@ -17,6 +17,8 @@
 //! * If there has been no writer for long, *readers* say so with plain stores. A writer ends that before it begins.
 //! * Else both use locked instructions.
 //!
+//! If the heavy fence is [refused](Refused) when it is needed, the lock is not taken: nobody knows who is inside.
+//!
 //! # The word
 //! Which of these it is; for whom it is closed; whether somebody sleeps who must be woken. Threads that use locked instructions all look at it behind them.
 //!
@@ -36,6 +38,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::{Duration, Instant};
 
 use super::below::{Condvar, Mutex, MutexGuard};
+use super::fence::Refused;
 use super::gate::Gate;
 use super::lock::{RawRwLock, Want};
 use super::thread::this_thread;
@@ -167,58 +170,62 @@ impl Access {
     /// The owner does not look at the gate: who has closed it evicts the owner before it waits a second time.
     #[inline(always)]
     #[track_caller]
-    pub(crate) fn lock_upgradable(&self, is_nested: impl FnOnce() -> bool) {
-        if !self.enter_as_owner() {
-            self.wait_upgradable(is_nested);
-        }
+    pub(crate) fn lock_upgradable(&self, is_nested: impl FnOnce() -> bool) -> Result<(), Refused> {
+        if self.enter_as_owner() { Ok(()) } else { self.wait_upgradable(is_nested) }
     }
 
     #[inline(never)] // who is here often is not for long
     #[track_caller]
-    fn wait_upgradable(&self, is_nested: impl FnOnce() -> bool) {
+    fn wait_upgradable(&self, is_nested: impl FnOnce() -> bool) -> Result<(), Refused> {
         // Also if the lock is free: it may be only for the moment between two transactions of this thread, and who collects locks would not meet that.
         if !bug(Bug::GatesForReads) {
             self.gate.pass(is_nested);
         }
-        self.take_upgradable();
+        self.take_upgradable()
     }
 
     /// [`lock_upgradable`](Self::lock_upgradable), for who collects several regions.
     #[track_caller]
-    pub(crate) fn lock_collected(&self) {
-        if !self.enter_as_owner() {
-            self.take_upgradable();
-        }
+    pub(crate) fn lock_collected(&self) -> Result<(), Refused> {
+        if self.enter_as_owner() { Ok(()) } else { self.take_upgradable() }
     }
 
     #[inline(always)]
     #[track_caller]
-    fn take_upgradable(&self) {
-        self.lock_unbiased();
+    fn take_upgradable(&self) -> Result<(), Refused> {
+        self.lock_unbiased()?;
         self.note_writer();
+        Ok(())
     }
 
     /// [`lock_upgradable`](Self::lock_upgradable), if that needs no waiting.
     #[track_caller]
-    pub(crate) fn try_lock_upgradable(&self) -> bool {
-        self.enter_as_owner()
-            || !self.is_owner_inside()
-                && self.writers.try_lock(Want::Exclusive)
-                && self.takes_over_until(Instant::now)
+    pub(crate) fn try_lock_upgradable(&self) -> Result<bool, Refused> {
+        if self.enter_as_owner() {
+            return Ok(true);
+        }
+        if self.is_owner_inside() || !self.writers.try_lock(Want::Exclusive) {
+            return Ok(false);
+        }
+        self.takes_over_until(|| Some(Instant::now()))
     }
 
     /// Waits until this thread is the writer, for something else than a transaction: it does not become the owner by that.
     #[track_caller]
-    pub(crate) fn lock_unbiased(&self) {
+    pub(crate) fn lock_unbiased(&self) -> Result<(), Refused> {
         self.writers.lock(Want::Exclusive);
-        self.take_over(|| None);
+        self.takes_over_until(|| None).map(drop)
     }
 
     /// [`lock_unbiased`](Self::lock_unbiased), if that needs no longer. It does if this thread has the region already, in whatever way but as a reader.
     #[track_caller]
-    pub(crate) fn try_lock_unbiased_for(&self, patience: Duration) -> bool {
+    pub(crate) fn try_lock_unbiased_for(&self, patience: Duration) -> Result<bool, Refused> {
         let end = Instant::now() + patience;
-        self.writers.try_lock_until(Want::Exclusive, end) && self.takes_over_until(|| end)
+        if self.writers.try_lock_until(Want::Exclusive, end) {
+            self.takes_over_until(|| Some(end))
+        } else {
+            Ok(false)
+        }
     }
 
     /// Ends to be the writer, [upgraded](Self::upgrade) or not.
@@ -245,9 +252,10 @@ impl Access {
     }
 
     /// The lock of the writers is taken. If an owner is still a writer at `end`, gives it back.
-    fn takes_over_until(&self, end: impl FnOnce() -> Instant) -> bool {
-        let alone = self.take_over(|| Some(end()));
-        if !alone {
+    #[inline(always)]
+    fn takes_over_until(&self, end: impl FnOnce() -> Option<Instant>) -> Result<bool, Refused> {
+        let alone = self.take_over(end);
+        if alone != Ok(true) {
             self.writers.unlock_exclusive();
         }
         alone
@@ -256,28 +264,32 @@ impl Access {
     /// The lock of the writers is taken: sees to it that there is no owner, and that readers use locked instructions. Waits for an owner that is a writer, at most until `end`. Returns
     /// whether there is none.
     #[inline(always)]
-    fn take_over(&self, end: impl FnOnce() -> Option<Instant>) -> bool {
+    fn take_over(&self, end: impl FnOnce() -> Option<Instant>) -> Result<bool, Refused> {
         self.writes.store(self.writes.load(Relaxed).wrapping_add(1), Relaxed);
         // Another thread may have waited for the owner. What that has written is seen by all.
-        self.word.load(Acquire) & (OWNER | READERS) == 0 || self.take_over_slowly(end())
+        if self.word.load(Acquire) & (OWNER | READERS) == 0 { Ok(true) } else { self.take_over_slowly(end()) }
     }
 
     #[cold]
-    fn take_over_slowly(&self, end: Option<Instant>) -> bool {
+    fn take_over_slowly(&self, end: Option<Instant>) -> Result<bool, Refused> {
         if self.word.fetch_and(!READERS, Relaxed) & READERS != 0 && !mistake(Mistake::NoHeavyFenceOfWriters) {
-            fence::heavy();
+            fence::heavy().inspect_err(|_| {
+                // The next writer must not take it that all know.
+                self.word.fetch_or(READERS, Relaxed);
+            })?;
         }
         self.evict(end)
     }
 
     /// Waits until there is no writer. `overtakes` says whether this thread waits for none that wait themselves.
     #[track_caller]
-    pub(crate) fn lock_quiescent(&self, overtakes: bool) {
+    pub(crate) fn lock_quiescent(&self, overtakes: bool) -> Result<(), Refused> {
         self.writers.lock(if overtakes { Want::Nested } else { Want::Shared });
         if thread_of(self.word.load(Acquire)) != this_thread() {
-            self.evict(None);
+            self.evict(None).inspect_err(|_| self.writers.unlock_shared())?;
         }
         self.last.store(0, Relaxed);
+        Ok(())
     }
 
     pub(crate) fn unlock_quiescent(&self) {

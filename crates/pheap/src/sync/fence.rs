@@ -5,6 +5,11 @@
 
 #![allow(unsafe_code)]
 
+/// The system refuses a fence, and has not before: a filter of system calls was installed meanwhile. Nobody can find out any more what others have stored, however long he
+/// waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Refused;
+
 /// Keeps the compiler from moving loads and stores across; the processor may.
 #[inline(always)]
 pub(super) fn light() {
@@ -14,9 +19,11 @@ pub(super) fn light() {
     loom::sync::atomic::fence(loom::sync::atomic::Ordering::SeqCst);
 }
 
-/// Behind a sequentially consistent operation on an atomic, and in front of a sequentially consistent load, it is a fence already; but not in models.
+/// A fence behind an operation that changes an atomic. On x86 that is one already; on other processors, and in models, what is loaded behind it may be older.
 #[inline(always)]
 pub(super) fn full_behind_atomic() {
+    #[cfg(not(any(target_arch = "x86_64", all(test, pheap_loom))))]
+    std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
     #[cfg(all(test, pheap_loom))]
     loom::sync::atomic::fence(loom::sync::atomic::Ordering::SeqCst);
 }
@@ -35,6 +42,10 @@ pub(crate) fn will_be_supported() -> bool {
     is_supported()
 }
 
+/// Lets the fence be refused from now on, in this thread and those that it starts.
+#[cfg(all(test, not(pheap_loom)))]
+pub(crate) use self::system::forbid;
+
 /// After a fork, in the child, where only the thread is that has called it.
 pub(crate) fn forked() {
     #[cfg(not(all(test, pheap_loom)))]
@@ -43,8 +54,9 @@ pub(crate) fn forked() {
 
 #[cfg(not(all(test, pheap_loom)))]
 mod system {
-    use std::io;
     use std::sync::atomic::{AtomicU8, Ordering};
+
+    use super::Refused;
 
     fn membarrier(command: libc::c_int) -> libc::c_long {
         // SAFETY: a system call that takes no addresses.
@@ -76,7 +88,7 @@ mod system {
                 SUPPORT.store(NO, Ordering::Release);
             }
         }
-        support == YES && fence().is_ok()
+        support == YES && heavy().is_ok()
     }
 
     #[cfg(test)]
@@ -105,36 +117,18 @@ mod system {
     }
 
     /// Lets all threads of the process pass a fence, in one of the ways that the kernel promises it in.
-    fn fence() -> io::Result<()> {
+    pub(in crate::sync) fn heavy() -> Result<(), Refused> {
         let fenced = membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0
             // A process that was restored from a checkpoint may not be registered any more.
             || register() && membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0
             // Slower, by milliseconds, and without registration.
             || membarrier(libc::MEMBARRIER_CMD_GLOBAL) == 0;
-        if fenced { Ok(()) } else { Err(io::Error::last_os_error()) }
-    }
-
-    /// Lets all threads of the process pass a fence.
-    pub(in crate::sync) fn heavy() {
-        if let Err(error) = fence() {
-            forbidden(&error);
-        }
-    }
-
-    /// There is an owner, so there was such a fence when the lock became biased. Now there is none, for a filter of system calls was installed since. Without one, nothing says
-    /// whether the owner is inside, however long one waits. What a crash leaves is whole, and what two threads at once would leave is not.
-    #[cold]
-    fn forbidden(error: &io::Error) -> ! {
-        eprintln!(
-            "pheap: membarrier(2) is refused ({error}), and was not when a heap of this process was used first. This thread cannot know any more whether another one \
-             is inside of a transaction, so the process ends, which no heap minds. Allow membarrier in the filter of system calls, or install that before the heap is opened."
-        );
-        std::process::abort()
+        if fenced { Ok(()) } else { Err(Refused) }
     }
 
     /// Lets `membarrier` fail from now on as if there was none, in this thread and those that it starts.
     #[cfg(test)]
-    pub(super) fn forbid() {
+    pub(crate) fn forbid() {
         const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
         const EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
         const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
@@ -177,8 +171,9 @@ mod model {
         true
     }
 
-    pub(in crate::sync) fn heavy() {
+    pub(in crate::sync) fn heavy() -> Result<(), super::Refused> {
         loom::sync::atomic::fence(loom::sync::atomic::Ordering::SeqCst);
+        Ok(())
     }
 }
 

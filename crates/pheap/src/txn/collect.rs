@@ -35,10 +35,11 @@ impl Context {
 
     /// Begins a cycle if it is time for one, and lets readers in. Returns how much is to be done for it now.
     ///
-    /// A cycle begins while nobody reads: a reader may have got an object from a [`Held`](crate::Held) that is gone, and the cycle would not find it.
+    /// A cycle begins while nobody reads: a reader may have got an object from a [`Held`](crate::Held) that is gone, and the cycle would not find it. So it begins at the end of
+    /// a transaction that has changed something.
     fn assess(&mut self) -> Option<(u64, Duration)> {
         let store = self.store();
-        let can_begin = !self.gc.is_idle() || self.front().lock.try_upgrade();
+        let can_begin = !self.gc.is_idle() || self.front().lock.is_upgraded();
         let due = if can_begin { self.gc.assess(&mut self.alloc, store) } else { None };
         self.front().lock.downgrade();
         due

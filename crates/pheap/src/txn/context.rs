@@ -456,7 +456,7 @@ impl Context {
 #[inline(always)]
 fn stage(set: &WriteSet, alloc: &mut Allocator, media: &Media, base: usize, record: &mut Staged) -> bool {
     cpu::settle(std::ptr::null_mut());
-    // SAFETY: copies and originals are mapped (premise 1 of `WriteSet`), and nobody else has the region, premise 2 of `Context`; `settle` has made their bytes definite.
+    // SAFETY: copies and originals are mapped (premise 1 of `WriteSet`), and nobody else writes to the region, premise 2 of `Context`; `settle` has made their bytes definite.
     unsafe { record.add_changes(set.copies(), set.words() + set.len(), set.is_large(), base) };
     !alloc.is_untouched() && stage_allocated(alloc, media, base, record)
 }

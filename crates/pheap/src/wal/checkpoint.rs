@@ -202,7 +202,7 @@ impl Wal {
     pub(crate) fn wait_for_request(&self) -> bool {
         let mut state = self.state.lock();
         while !state.checkpoint && !state.stop && state.failure.is_none() {
-            let on_demand = self.settings.policy == SyncPolicy::OnDemand;
+            let on_demand = self.settings.policy != SyncPolicy::EveryCommit;
             if !on_demand && !state.unseen {
                 self.requested.wait(&mut state);
                 continue;

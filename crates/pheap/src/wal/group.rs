@@ -41,8 +41,14 @@ impl Wal {
         self.level(self.syncs_commits()).load(Ordering::Acquire) >= position
     }
 
-    fn syncs_commits(&self) -> bool {
-        self.settings.policy == SyncPolicy::EveryCommit
+    /// Whether commits wait for a sync.
+    #[inline]
+    pub(crate) fn syncs_commits(&self) -> bool {
+        match self.settings.policy {
+            SyncPolicy::EveryCommit => true,
+            SyncPolicy::OnDemand => false,
+            SyncPolicy::Every(_) => !self.has_syncer(),
+        }
     }
 
     fn level(&self, synced: bool) -> &AtomicU64 {
@@ -184,7 +190,7 @@ impl Wal {
                 false
             }
             Ok(Kept::HereBefore) => {
-                // The thread in the background is to look again: there may be no other commit that does. With `OnDemand` it comes by itself.
+                // The thread in the background is to look again: there may be no other commit that does. With other policies it comes by itself.
                 if !std::mem::replace(&mut state.unseen, true)
                     && self.settings.policy == SyncPolicy::EveryCommit
                 {

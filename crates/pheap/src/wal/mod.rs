@@ -13,6 +13,9 @@
 mod buffer;
 mod cache;
 mod checkpoint;
+mod commit;
+#[cfg(all(test, not(pheap_loom)))]
+mod deferred_tests;
 pub(crate) mod files;
 mod fold;
 pub(crate) mod format;
@@ -23,12 +26,14 @@ mod pages;
 mod recovery;
 #[cfg(test)]
 mod refusal_tests;
+mod syncer;
 #[cfg(test)]
 mod tests;
 
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{self, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::log::Range;
@@ -39,7 +44,9 @@ use crate::units::PAGE;
 use buffer::Buffer;
 use format::{HEAD, Layout, Seed};
 use pages::PrivatePages;
+use syncer::Deferred;
 
+pub use commit::Commit;
 pub(crate) use recovery::{WalTail, fold_tail, write_again};
 
 /// What a heap's header says of its log: which one is its own, and how far records may reach.
@@ -64,12 +71,15 @@ pub(crate) struct WalIdentity {
 #[non_exhaustive]
 pub enum SyncPolicy {
     /// Before a transaction returns: nothing that was committed, or read, is lost in a power failure. Transactions that commit at the same
-    /// time share a sync.
+    /// time share a sync. (A [deferred](crate::Root::txn_deferred) one is synced after it has returned.)
     #[default]
     EveryCommit,
     /// When [`Heap::sync`](crate::Heap::sync) is called, when the heap is closed, and by checkpoints. A power failure may lose transactions since then:
     /// the newest ones, each as a whole. The end of the process loses none.
     OnDemand,
+    /// Like `OnDemand`, and in the background at least this often while anything is not synced. A power failure loses no transaction that returned longer ago than this
+    /// and two syncs take. The end of the process loses none. Where pheap can start no thread (in a forked child), like `EveryCommit`.
+    Every(Duration),
 }
 
 /// Bytes that transactions leave in the log for what cannot fail: records of metadata.
@@ -87,6 +97,8 @@ pub(crate) struct Settings {
     pub(crate) log_limit: u64,
     /// Bytes of private pages beyond which they do.
     pub(crate) memory_limit: u64,
+    /// Bytes that deferred commits leave to be synced without waiting.
+    pub(crate) unsynced_limit: u64,
 }
 
 /// The log of an open heap.
@@ -108,6 +120,10 @@ pub(crate) struct Wal {
     closing: AtomicBool,
     /// The thread in the background is asked to do something. Apart, for it would wake up at each commit.
     requested: Condvar,
+    /// The thread that syncs is asked to do something.
+    ordered: Condvar,
+    /// Whether there is such a thread. Changed with the state locked.
+    has_syncer: AtomicBool,
     /// Positions up to which the log has been handed to the kernel, and synced.
     written: AtomicU64,
     durable: AtomicU64,
@@ -167,6 +183,7 @@ struct State {
     stop: bool,
     /// How often it has done so.
     rounds: u64,
+    deferred: Deferred,
 }
 
 /// What has failed.
@@ -237,7 +254,7 @@ impl Wal {
         })?;
         let buffer = Buffer::new(layout, seed, segments);
         let end = buffer.end();
-        let at_once = settings.policy == SyncPolicy::OnDemand && log.map(most_mapped(layout, settings));
+        let at_once = settings.policy != SyncPolicy::EveryCommit && log.map(most_mapped(layout, settings));
         Ok(Arc::new(Wal {
             disk,
             log: RwLock::new(log),
@@ -260,10 +277,13 @@ impl Wal {
                 full_disk: false,
                 stop: false,
                 rounds: 0,
+                deferred: Deferred::default(),
             }),
             changed: Condvar::new(),
             closing: AtomicBool::new(false),
             requested: Condvar::new(),
+            ordered: Condvar::new(),
+            has_syncer: AtomicBool::new(false),
             written: AtomicU64::new(0),
             durable: AtomicU64::new(0),
             failed: AtomicBool::new(false),
@@ -339,6 +359,7 @@ impl Wal {
         self.failed.store(true, Ordering::Release);
         self.changed.notify_all();
         self.requested.notify_all();
+        self.ordered.notify_all();
     }
 
     /// Appends the new content of ranges, all of it or nothing, and returns the positions before and behind it. `words` is the number of words of the ranges,
@@ -380,6 +401,7 @@ impl Wal {
         if self.at_once && (!state.writing || mistake(Mistake::OvertakeWriter)) {
             self.write_at_once(&mut state);
         }
+        self.note_unsynced(&mut state);
         let may_grow = !state.full_disk
             && state.buffer.free_segments() == 0
             && state.buffer.segments() * self.layout.segment < self.settings.log_limit;

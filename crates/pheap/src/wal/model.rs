@@ -7,6 +7,8 @@ mod disk;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::task::Wake;
+use std::time::Duration;
 
 use loom::thread;
 
@@ -14,8 +16,8 @@ use super::format::{Head, Seed as Salt, read_all, read_head};
 use super::{Settings, Wal, WalIdentity};
 use crate::error::{Error, Result};
 use crate::log::{Range, ranges};
-use crate::sync::Mistake;
 use crate::sync::model::{Seed, explore, finds};
+use crate::sync::{Condvar, Mistake, Mutex};
 use crate::units::HEADER_SIZE;
 use crate::wal::SyncPolicy;
 use disk::{Image, ModelDisk};
@@ -41,7 +43,8 @@ impl Log {
     /// With a log of two segments that may not grow, in a file that can be mapped or not.
     fn new(policy: SyncPolicy, maps: bool) -> Log {
         let disk = ModelDisk::new(maps);
-        let settings = Settings { policy, log_limit: 64 << 10, memory_limit: 1 << 30 };
+        let (log_limit, memory_limit, unsynced_limit) = (64 << 10, 1 << 30, 64 << 10);
+        let settings = Settings { policy, log_limit, memory_limit, unsynced_limit };
         let wal = Wal::create(disk.clone(), IDENTITY, settings).expect("a log");
         Log { wal, disk }
     }
@@ -346,10 +349,127 @@ fn nothing_is_acknowledged_once_the_log_is_misplaced(policy: SyncPolicy) {
     assert_eq!(log.disk.after_power_cut().0.word(Log::place(1)), 1);
 }
 
+/// Whom the thread that syncs wakes.
+#[derive(Default)]
+struct Task {
+    woken: Mutex<bool>,
+    wakes: Condvar,
+}
+
+impl Wake for Task {
+    fn wake(self: Arc<Self>) {
+        *self.woken.lock() = true;
+        self.wakes.notify_all();
+    }
+}
+
+impl Log {
+    /// A thread that syncs what nobody waits for.
+    fn syncer(&self) -> thread::JoinHandle<()> {
+        assert!(self.wal.begin_syncer());
+        self.spawn(|log| {
+            while log.wal.sync_deferred() {}
+            log.wal.end_syncer();
+        })
+    }
+
+    /// Leaves a waker for what was appended before `position`, and waits until it is called, if it will be.
+    fn until_woken(&self, position: u64) {
+        let task = Arc::new(Task::default());
+        if self.wal.leave_waker(position, &mut None, task.clone().into()) {
+            let mut woken = task.woken.lock();
+            while !*woken {
+                task.wakes.wait(&mut woken);
+            }
+        }
+    }
+}
+
+/// One commit has its task woken when it is durable, another one is waited for.
+fn a_task_waits_for_its_commit() {
+    let log = Log::every_commit();
+    let syncer = log.syncer();
+    let other = log.spawn(|log| log.commits(1, 1..=1));
+    let position = log.append(0, &[1], false).expect("there is room");
+    log.until_woken(position);
+    assert_eq!(log.durable(0), 1, "woken, but not durable");
+    other.join().unwrap();
+    log.wal.stop_syncer();
+    syncer.join().unwrap();
+}
+
+/// Looks without asking for anything until something is durable.
+fn until_durable(log: &Log, position: u64) {
+    let mut state = log.wal.state.lock();
+    while !log.wal.is_durable(position) {
+        log.wal.changed.wait(&mut state);
+    }
+}
+
+fn nobody_waits_for_a_commit() {
+    let log = Log::every_commit();
+    let syncer = log.syncer();
+    for number in 1..=2 {
+        let position = log.append(0, &[number], false).expect("there is room");
+        log.wal.defer(position);
+        until_durable(&log, position);
+        assert_eq!(log.durable(0), number);
+    }
+    log.wal.stop_syncer();
+    syncer.join().unwrap();
+}
+
+fn nobody_waits_and_time_passes() {
+    let log = Log::new(SyncPolicy::Every(Duration::ZERO), true);
+    let syncer = log.syncer();
+    let other = log.spawn(|log| log.commit(1, 1).expect("the disk is fine"));
+    log.commit(0, 1).expect("the disk is fine");
+    until_durable(&log, log.wal.end());
+    assert_eq!(log.durable(0), 1);
+    other.join().unwrap();
+    log.wal.stop_syncer();
+    syncer.join().unwrap();
+}
+
+/// A task is told that its commit may be lost; the thread that syncs ends by itself.
+fn a_task_waits_for_a_disk_that_fails() {
+    let log = Log::every_commit();
+    log.disk.log().fail_after(0);
+    let syncer = log.syncer();
+    let other = log.spawn(|log| outcome(log, 1));
+    if let Ok(position) = log.append(0, &[1], false) {
+        log.until_woken(position);
+        assert!(matches!(log.wal.sync_up_to(position), Err(Error::OutcomeUnknown { .. })));
+    }
+    other.join().unwrap();
+    syncer.join().unwrap();
+}
+
+/// Nothing wants a sync, and then the log fails where nobody syncs it.
+fn a_failure_ends_the_thread_that_syncs() {
+    let log = Log::every_commit();
+    let syncer = log.syncer();
+    log.wal.poison("a test", &std::io::Error::other("it"));
+    syncer.join().unwrap();
+}
+
+/// The heap is closed beside a task that begins to wait: it is woken by the thread's end, or knows that there is no thread.
+fn a_task_waits_while_the_heap_is_closed() {
+    let log = Log::every_commit();
+    let position = log.append(0, &[1], false).expect("there is room");
+    let syncer = log.syncer();
+    let task = log.spawn(move |log| log.until_woken(position));
+    log.wal.stop_syncer();
+    syncer.join().unwrap();
+    task.join().unwrap();
+    assert!(!log.wal.begin_syncer());
+    log.wal.sync_up_to(position).expect("the disk is fine");
+}
+
 type Program = (&'static str, fn(), usize);
 
 /// The programs, with how often a thread is stopped where it could go on.
-const PROGRAMS: [Program; 20] = [
+const PROGRAMS: [Program; 26] = [
     ("two commit", two_commit, 4),
     ("three commit", three_commit, 3),
     ("commits beside a checkpoint", commits_beside_a_checkpoint, 3),
@@ -378,6 +498,12 @@ const PROGRAMS: [Program; 20] = [
         || nothing_is_acknowledged_once_the_log_is_misplaced(SyncPolicy::OnDemand),
         4,
     ),
+    ("a task waits for its commit", a_task_waits_for_its_commit, 3),
+    ("nobody waits for a commit", nobody_waits_for_a_commit, 5),
+    ("nobody waits, and time passes", nobody_waits_and_time_passes, 3),
+    ("a task waits for a disk that fails", a_task_waits_for_a_disk_that_fails, 4),
+    ("a failure ends the thread that syncs", a_failure_ends_the_thread_that_syncs, 5),
+    ("a task waits while the heap is closed", a_task_waits_while_the_heap_is_closed, 5),
 ];
 
 #[test]
@@ -408,5 +534,7 @@ fn mistakes_are_found() {
             assert!(finds(Seed::Mistake(mistake), 2, program), "{mistake:?}");
         }
     }
+    let look_unlocked = Seed::Mistake(Mistake::LookUnlocked);
+    assert!(finds(look_unlocked, 2, a_task_waits_while_the_heap_is_closed));
     assert!(finds(Seed::Mistake(Mistake::OvertakeWriter), 2, || sync_on_demand(true)));
 }

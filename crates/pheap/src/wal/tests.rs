@@ -533,7 +533,8 @@ fn what_is_left_of_trying_out_a_log_is_none() {
         mapped: 1 << 20,
         reserved: 1 << 30,
     };
-    let settings = Settings { policy: SyncPolicy::EveryCommit, log_limit: 1 << 20, memory_limit: 1 << 20 };
+    let (log_limit, memory_limit, unsynced_limit) = (1 << 20, 1 << 20, 1 << 20);
+    let settings = Settings { policy: SyncPolicy::EveryCommit, log_limit, memory_limit, unsynced_limit };
     let disk = Tried::default();
     let wal = Wal::create(Arc::new(Tried { log: disk.log.clone(), amid: disk.amid.clone() }), of, settings);
     drop(wal.unwrap());

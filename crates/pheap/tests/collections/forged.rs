@@ -5,8 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use pheap::{
-    Durability, Error, Options, P, PBTreeMap, PHashMap, PHashSet, PString, PVec, PVecDeque, Persist, Result,
-    Root, View, field,
+    Durability, Error, Options, P, PBTreeMap, PHashMap, PHashSet, PSnapMap, PString, PVec, PVecDeque,
+    Persist, Result, Root, View, field,
 };
 use pheap_testkit::Rng;
 
@@ -22,6 +22,8 @@ struct All<'r> {
     by_number: PHashMap<'r, u64, u64>,
     ordered: PBTreeMap<'r, P<'r, str>, P<'r, u64>>,
     in_order: PBTreeMap<'r, u64, PString<'r>>,
+    versions: PSnapMap<'r, P<'r, str>, P<'r, str>>,
+    named: Option<P<'r, str>>,
 }
 
 fn options() -> Options {
@@ -50,6 +52,7 @@ fn sample(path: &Path) -> Result<Vec<u8>> {
             field!(all.by_number).insert(tx, &i, i)?;
             let text = PString::from_str(tx, &key)?;
             field!(all.in_order).insert(tx, &i, text)?;
+            field!(all.versions).insert(tx, &key, &key)?;
         }
         for i in 0..20u64 {
             field!(all.hashed).remove(tx, &format!("key {i}"));
@@ -74,6 +77,8 @@ fn read<'r>(view: &View<'r>, all: P<'r, All<'r>>) -> u64 {
     let texts = texts.chain(all.ordered.iter(view).map(|(key, _)| key));
     let texts = texts.chain(all.ordered.iter(view).rev().map(|(key, _)| key));
     let texts = texts.chain(all.in_order.iter(view).map(|(_, text)| text.as_str(view)));
+    let texts = texts.chain(all.versions.iter(view).flat_map(|(key, value)| [key, value]));
+    let texts = texts.chain(all.versions.iter(view).rev().map(|(key, _)| key));
     sum ^= texts.map(|text| text.chars().count() as u64).sum::<u64>();
     sum ^= all.hashed.iter(view).map(|(_, p)| view[*p]).fold(0, u64::wrapping_add);
     sum ^= all.by_number.iter(view).map(|(a, b)| a ^ b).fold(0, u64::wrapping_add);
@@ -82,6 +87,7 @@ fn read<'r>(view: &View<'r>, all: P<'r, All<'r>>) -> u64 {
         sum ^= all.hashed.get(view, &key).map_or(0, number) ^ all.ordered.get(view, &key).map_or(1, number);
         sum ^= all.by_number.get(view, &i).copied().unwrap_or(2);
         sum ^= all.in_order.get(view, &i).map_or(3, |text| text.as_str(view).len() as u64);
+        sum ^= all.versions.get(view, &key).map_or(4, |text| text.len() as u64);
     }
     sum
 }
@@ -103,6 +109,8 @@ fn change(root: &Root<All<'static>>) -> Result<()> {
             field!(all.ordered).remove(tx, &format!("key {}", i + 20));
             field!(all.by_number).remove(tx, &i);
             field!(all.in_order).remove(tx, &i);
+            field!(all.versions).insert(tx, &key, &key)?;
+            field!(all.versions).remove(tx, &format!("key {}", i + 20))?;
         }
         field!(all.text).push_str(tx, "more")
     })
@@ -254,6 +262,8 @@ fn what_a_collection_promises_is_checked() {
     assert!(verdict("by_number", hashed, 1 << 40).contains("has 300 entries"));
     let ordered = at(std::mem::offset_of!(All<'_>, in_order));
     assert!(verdict("in_order", ordered, 299).contains("has 300 entries"));
+    let versions = at(std::mem::offset_of!(All<'_>, versions));
+    assert!(verdict("versions", versions, 1 << 40).contains("has 300 entries"));
 }
 
 /// Elements without a size: a buffer has room for any number of them.
@@ -299,4 +309,34 @@ fn a_buffer_has_one_owner() {
         Err(Error::Corrupt { what }) => assert!(what.contains("belongs to something else"), "{what}"),
         other => panic!("{other:?}"),
     }
+}
+
+/// A text that a map shows without a lock, and a pointer by which a transaction writes to it.
+#[test]
+fn what_nobody_writes_has_no_other_pointers() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("forged");
+    let mut bytes = sample(&path).unwrap();
+    let heap = Options::new().read_only(true).open(&path).unwrap();
+    let all = heap.inspect("all", |object| object.offset()).unwrap() as usize;
+    drop(heap);
+    let texts = bytes.windows(13).enumerate().filter(|(_, text)| *text == b"\x05\0\0\0\0\0\0\0key 7");
+    let texts: Vec<u64> = texts.map(|(at, _)| pheap_testkit::base_of(&bytes) + at as u64).collect();
+    assert!(texts.len() >= 3, "of other maps, too");
+    let named = all + std::mem::offset_of!(All<'_>, named);
+    let complaints: Vec<String> = texts
+        .iter()
+        .map(|text| {
+            bytes[named..named + 8].copy_from_slice(&text.to_le_bytes());
+            fs::write(&path, &bytes).unwrap();
+            match options().verify(true).open(&path) {
+                Err(Error::Corrupt { what }) => what,
+                Ok(_) => "garbage, or shared as it may be".to_owned(),
+                Err(other) => panic!("{other}"),
+            }
+        })
+        .collect();
+    // A key and a value.
+    let owned = complaints.iter().filter(|what| what.contains("what a collection owns"));
+    assert_eq!(owned.count(), 2, "{complaints:?}");
 }

@@ -7,6 +7,7 @@ mod hash;
 mod hash_shapes;
 mod keys;
 mod reuse;
+mod snap;
 mod string;
 mod twins;
 mod vec;

@@ -1,8 +1,10 @@
 //! What a child has of the parent's files: nothing, from the beginning.
 
+use std::future::Future;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use pheap::{Durability, Error, Heap, Options, P, Result, Root, SyncPolicy};
@@ -12,13 +14,14 @@ use pheap_testkit::forks::*;
 use pheap_testkit::*;
 
 /// Every durability, with a name.
-fn durabilities() -> [(&'static str, Options); 4] {
+fn durabilities() -> [(&'static str, Options); 5] {
     let wal = |policy| small().durability(Durability::Wal).sync_policy(policy).log_limit(MIB);
     [
         ("process", small()),
         ("pmem", small().durability(Durability::Pmem)),
         ("wal", wal(SyncPolicy::EveryCommit)),
         ("lazy", wal(SyncPolicy::OnDemand)),
+        ("often", wal(SyncPolicy::Every(Duration::from_millis(1)))),
     ]
 }
 
@@ -195,13 +198,45 @@ fn a_child_starts_no_threads() -> Result<()> {
             let options = options.collect_threads(2);
             let starts_none = || {
                 let (heap, root, count) = opened(&options, &path).unwrap();
+                // Nobody would sync it later.
+                let (_, commit) = root.txn_deferred(|tx, d| Ok(tx[d].count += 1)).unwrap();
                 let threads = std::fs::read_dir("/proc/self/task").unwrap().count();
                 drop(root);
-                threads == 1 && count == 2 && heap.collect().is_ok() && heap.close().is_ok()
+                threads == 1
+                    && count == 2
+                    && commit.is_durable()
+                    && heap.collect().is_ok()
+                    && heap.close().is_ok()
             };
             assert!(forked(starts_none), "{name}");
         }
         Ok(())
+    })
+}
+
+/// The log is the parent's, and what it has of a task.
+#[test]
+fn a_child_does_not_wait_for_what_its_parent_has_deferred() -> Result<()> {
+    alone("files::a_child_does_not_wait_for_what_its_parent_has_deferred", |path| {
+        let (heap, root, _) =
+            opened(&small().durability(Durability::Wal).sync_policy(SyncPolicy::OnDemand), path)?;
+        heap.sync()?;
+        let (_, durable) = root.read_deferred(|_, _| ())?;
+        root.txn(|tx, d| Ok(tx[d].count += 1))?;
+        let (_, seen) = root.read_deferred(|_, _| ())?;
+        let mut seen = Some(seen);
+        assert!(forked(|| {
+            let mut seen = seen.take().unwrap();
+            let polled = std::pin::pin!(&mut seen).poll(&mut Context::from_waker(Waker::noop()));
+            let is_refused = matches!(polled, Poll::Ready(Err(Error::Forked)))
+                && is_forked(seen.wait())
+                && !seen.is_durable();
+            drop(seen);
+            is_refused && durable.wait().is_ok()
+        }));
+        seen.unwrap().wait()?;
+        drop(root);
+        heap.close()
     })
 }
 

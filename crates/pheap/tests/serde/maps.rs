@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pheap::{Import, P, PBTreeMap, PBTreeSet, PHashMap, PHashSet, PString, PVec, Persist, Root};
+use pheap::{Import, P, PBTreeMap, PBTreeSet, PHashMap, PHashSet, PSnapMap, PString, PVec, Persist, Root};
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -22,6 +22,20 @@ where
     };
     same(to_json(&from_json::<PBTreeMap<K, V>>(&heap, "ordered", text).unwrap()));
     same(to_json(&from_json::<PHashMap<K, V>>(&heap, "hashed", text).unwrap()));
+    assert!(heap.check().unwrap().is_clean());
+}
+
+#[test]
+fn maps_with_versions() {
+    let heap = small().in_memory().unwrap();
+    let texts = r#"{"":"empty","a\nb":"lines","x":""}"#;
+    assert_eq!(to_json(&from_json::<PSnapMap<P<str>, P<str>>>(&heap, "texts", texts).unwrap()), texts);
+    let lists = r#"{"1":[],"70":[[1,2],[3,4]]}"#;
+    assert_eq!(to_json(&from_json::<PSnapMap<u64, P<[[u8; 2]]>>>(&heap, "lists", lists).unwrap()), lists);
+    let ids = r#"{"0a00":{"x":1,"y":2}}"#;
+    assert_eq!(to_json(&from_json::<PSnapMap<[u8; 2], Place>>(&heap, "ids", ids).unwrap()), ids);
+    let twice = from_json::<PSnapMap<u8, u8>>(&heap, "twice", r#"{"1":1,"1":2}"#).unwrap_err();
+    assert!(twice.to_string().contains("duplicate key 1"), "{twice}");
     assert!(heap.check().unwrap().is_clean());
 }
 

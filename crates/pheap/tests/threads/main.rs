@@ -2,12 +2,14 @@
 #![allow(clippy::unit_arg)] // `Ok(tx[p] = 1)` is a transaction in one line
 
 mod bank;
+mod beside;
 mod biased;
 mod close;
 mod collect;
 mod roots;
 
 use std::path::Path;
+use std::time::Duration;
 
 use pheap::{Durability, Heap, Options, SyncPolicy};
 use pheap_testkit::{MIB, Rng, log_of, tempdir};
@@ -23,6 +25,7 @@ fn kinds() -> Vec<(&'static str, Options)> {
         ("pmem", small().durability(Durability::Pmem)),
         ("log", log()),
         ("log, synced on demand", log().sync_policy(SyncPolicy::OnDemand)),
+        ("log, synced at intervals", log().sync_policy(SyncPolicy::Every(Duration::from_millis(1)))),
     ];
     // Here threads get a lock without taking it, and lose that again, all the time.
     #[cfg(feature = "sim")]

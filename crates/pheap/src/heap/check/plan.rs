@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::rule::{Rule, own_key};
+use super::rule::{Rule, is_frozen, own_key};
 use crate::layout::desc::Prim;
 use crate::layout::{FieldLayout, Shape, TypeLayout, check_layout, slice_header};
 
@@ -54,6 +54,11 @@ pub(super) enum Op {
         ops: Vec<Op>,
     },
     /// The only pointer to its target.
+    /// See [`Promise::Frozen`](super::rule::Promise::Frozen).
+    FrozenPtr {
+        at: u64,
+        to: u32,
+    },
     OwnedPtr {
         at: u64,
         to: u32,
@@ -126,6 +131,9 @@ fn compile(ty: &TypeLayout, at: u64, ops: &mut Vec<Op>) {
             if let Some(key) = key {
                 own(ops, at + key.offset);
             }
+            if is_frozen(ty) {
+                freeze(ops);
+            }
         }
         Shape::Array { elem, len } => {
             let of_elem = ops_of(elem);
@@ -150,6 +158,17 @@ fn compile(ty: &TypeLayout, at: u64, ops: &mut Vec<Op>) {
                 .collect();
             list.sort_unstable_by_key(|(tag, _)| *tag);
             ops.push(Op::Enum { at, tag: *tag, variants: list });
+        }
+    }
+}
+
+/// Nobody writes what these pointers lead to: those of keys and values, not those to other nodes, which are in variants.
+fn freeze(ops: &mut [Op]) {
+    for op in ops {
+        match *op {
+            Op::Ptr { at, to, .. } => *op = Op::FrozenPtr { at, to },
+            Op::Repeat { ref mut ops, .. } => freeze(ops),
+            _ => {}
         }
     }
 }

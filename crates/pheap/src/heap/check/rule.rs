@@ -19,6 +19,8 @@ pub(crate) enum Promise {
     Collection(fn(&TypeLayout) -> Option<Rule>),
     /// This field of it is a key. If that is a pointer, it is the only one to its target.
     Key(&'static str),
+    /// What its pointers lead to nobody writes. So such an object has no other pointers than those of values that promise the same.
+    Frozen,
     /// Nothing: collections that it consists of have rules of their own, or it is looked at together with the collection that it is a part of.
     Nothing,
 }
@@ -58,6 +60,7 @@ pub(crate) enum Rule {
     Vector(Vector),
     Hash(Hash),
     Tree(Tree),
+    Snap(Tree),
 }
 
 /// A pointer in a value: how many bytes from its start, and to what type.
@@ -72,7 +75,7 @@ impl Rule {
     pub(super) fn of(ty: &TypeLayout) -> Option<Rule> {
         match promise_of(ty)? {
             Promise::Collection(rule) => rule(ty),
-            Promise::Key(_) | Promise::Nothing => None,
+            Promise::Key(_) | Promise::Frozen | Promise::Nothing => None,
         }
     }
 
@@ -103,9 +106,12 @@ impl Rule {
 
     /// As many entries as `len` says, in the nodes that `top` leads to.
     pub(crate) fn tree(ty: &TypeLayout) -> Option<Rule> {
-        let (top, child) = field(ty, &["top"])?;
-        let len = number(ty, &["len"], Prim::U64)?;
-        Some(Rule::Tree(Tree { len, top, child: TreeChild::of(child)? }))
+        Tree::of(ty).map(Rule::Tree)
+    }
+
+    /// The same, in nodes of another kind.
+    pub(crate) fn snap(ty: &TypeLayout) -> Option<Rule> {
+        Tree::of(ty).map(Rule::Snap)
     }
 }
 
@@ -113,8 +119,13 @@ impl Rule {
 pub(super) fn own_key(ty: &TypeLayout) -> Option<&'static str> {
     match promise_of(ty)? {
         Promise::Key(field) => Some(field),
-        Promise::Collection(_) | Promise::Nothing => None,
+        Promise::Collection(_) | Promise::Frozen | Promise::Nothing => None,
     }
+}
+
+/// Whether nobody writes what a type's pointers lead to.
+pub(super) fn is_frozen(ty: &TypeLayout) -> bool {
+    matches!(promise_of(ty), Some(Promise::Frozen))
 }
 
 /// A field, by the names on the way to it: where it is, and what.
@@ -204,6 +215,14 @@ pub(crate) struct Tree {
     pub(super) len: u64,
     pub(super) top: u64,
     pub(super) child: TreeChild,
+}
+
+impl Tree {
+    fn of(ty: &TypeLayout) -> Option<Tree> {
+        let (top, child) = field(ty, &["top"])?;
+        let len = number(ty, &["len"], Prim::U64)?;
+        Some(Tree { len, top, child: TreeChild::of(child)? })
+    }
 }
 
 /// What leads to a node. Offsets are in bytes from its start.

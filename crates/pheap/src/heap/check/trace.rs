@@ -50,6 +50,8 @@ pub(super) struct Tracer<'m, L> {
     reached: Vec<u64>,
     /// A bit for each slot whose object belongs to a collection, which will free it.
     owned: Vec<u64>,
+    /// A bit for each slot of which nobody writes the object; it is `owned`, too.
+    frozen: Vec<u64>,
     todo: ToDo,
     problems: Problems,
     pub(super) root: &'m MappedRoot,
@@ -63,9 +65,8 @@ pub(super) fn trace(map: &HeapMap<'_>, is_live: impl Fn(u64) -> Option<bool>) ->
         Report { spans: map.spans.len() as u64, roots: map.roots.len() as u64, ..Report::default() };
     if let Some(first) = map.roots.first() {
         let reached = vec![0; map.slots.div_ceil(64) as usize];
-        let owned = reached.clone();
-        let mut tracer =
-            Tracer { map, is_live, reached, owned, todo: ToDo::default(), problems, root: first };
+        let (owned, frozen, todo) = (reached.clone(), reached.clone(), ToDo::default());
+        let mut tracer = Tracer { map, is_live, reached, owned, frozen, todo, problems, root: first };
         map.roots.iter().for_each(|root| tracer.root(root));
         count(map, &tracer.reached, &mut report);
         problems = tracer.problems;
@@ -116,6 +117,18 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
         self.reached[at] |= bit;
         self.owned[at] |= bit;
         is_first
+    }
+
+    /// Notes an object that nobody writes, to be looked at if this is the first time. Returns whether all that has led to it before says the same.
+    fn freeze(&mut self, place: Place) -> bool {
+        let number = self.map.spans[place.span as usize].first_slot + place.slot;
+        let (at, bit) = ((number / 64) as usize, 1 << (number % 64));
+        if self.reached[at] & bit == 0 {
+            self.frozen[at] |= bit;
+            self.reach(place);
+            self.owned[at] |= bit;
+        }
+        self.frozen[at] & bit != 0
     }
 
     fn look_at(&mut self, object: &Reached) {
@@ -208,6 +221,20 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
             Op::Slot { at, size, ops } => {
                 if map.bytes(object.start + base + at, *size).iter().any(|&byte| byte != 0) {
                     self.run(ops, object, base + at);
+                }
+            }
+            Op::FrozenPtr { at, to } => {
+                let at = base + at;
+                match map.locate(map.word(object.start + at), *to, self.root.region) {
+                    Ok(Some(place)) if place.inside == 0 && self.freeze(place) => {}
+                    Ok(Some(_)) => {
+                        self.complain(object, at, || "points to what others may write".to_owned());
+                    }
+                    Ok(None) => self.complain(object, at, || "is null, and a key or a value".to_owned()),
+                    Err(astray) => {
+                        let addr = map.word(object.start + at);
+                        self.complain(object, at, || map.explain(addr, &astray));
+                    }
                 }
             }
             Op::OwnedPtr { at, to } => {

@@ -310,6 +310,7 @@ impl Recovered {
         }
         inner.make_checkpoints();
         inner.grow_ahead();
+        inner.sync_at_intervals();
         Heap { inner }
     }
 }

@@ -138,6 +138,7 @@ pub(super) fn with_log(
         policy: options.sync_policy,
         log_limit: options.log_limit,
         memory_limit: options.memory_limit,
+        unsynced_limit: options.unsynced_limit,
     };
     wal::make_durable(&**disk, &contents.header, false)?;
     wal::retire_old_log(&mut contents.header, &**disk)?;

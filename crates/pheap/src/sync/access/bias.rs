@@ -16,6 +16,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::time::Instant;
 
 use super::{Access, EVICTED, EXCLUSIVE, OWNER, PLACE, SETTLED, THREAD, place_of, thread_of};
+use crate::sync::fence::Refused;
 use crate::sync::thread::this_thread;
 use crate::sync::{Mistake, fence, mistake, parking};
 
@@ -85,6 +86,11 @@ impl Access {
         }
         self.becomes(word, WRITER);
         false
+    }
+
+    pub(super) fn is_owner_upgraded(&self) -> bool {
+        let word = self.word.load(Relaxed);
+        thread_of(word) != 0 && self.owners[place_of(word)].load(Relaxed) == UPGRADED
     }
 
     /// Takes that back. Returns whether it was the owner.
@@ -176,53 +182,53 @@ impl Access {
 
     /// Waits until the owner is no writer and is the owner no more, at most until `end`. Returns whether that is so. The caller has the lock of the writers, perhaps with others.
     #[cold]
-    pub(super) fn evict(&self, end: Option<Instant>) -> bool {
+    pub(super) fn evict(&self, end: Option<Instant>) -> Result<bool, Refused> {
         let mut waiting = self.waiting();
         let mut is_told = false;
         let mut is_over = false;
         loop {
             let word = self.word.load(Acquire);
             if thread_of(word) == 0 {
-                return true;
+                return Ok(true);
             }
             // Each one does this itself: that the owner is evicted does not say that it knows.
             if !std::mem::replace(&mut is_told, true) {
                 self.word.fetch_or(EVICTED, Relaxed);
                 if !mistake(Mistake::NoHeavyFence) {
-                    fence::heavy();
+                    fence::heavy()?;
                 }
             }
             if self.owners[place_of(word)].load(Acquire) == OUTSIDE {
                 break;
             }
             if is_over {
-                return false;
+                return Ok(false);
             }
             (waiting, is_over) = parking::wait_until(&self.changed, &self.waiting, waiting, end);
         }
         // It has left with a plain store, which waits for nothing: neither for lines that it has flushed without a fence nor for non-temporal stores.
-        fence::heavy();
+        fence::heavy()?;
         self.word.fetch_and(!OWNER, Release);
-        true
+        Ok(true)
     }
 
     /// Waits until the owner is not upgraded, nor ever will be without a locked instruction.
     #[cold]
-    pub(super) fn settle_owner(&self) {
+    pub(super) fn settle_owner(&self) -> Result<(), Refused> {
         // Nobody becomes an owner, nor ceases to be one, meanwhile.
         let mut waiting = self.waiting();
         loop {
             let word = self.word.load(Acquire);
             if thread_of(word) == 0 || word & SETTLED != 0 {
-                return;
+                return Ok(());
             }
             self.word.fetch_or(EVICTED, Relaxed);
             if !mistake(Mistake::NoHeavyFenceOfReaders) {
-                fence::heavy();
+                fence::heavy()?;
             }
             if self.owners[place_of(word)].load(Acquire) != UPGRADED {
                 self.word.fetch_or(SETTLED, AcqRel);
-                return;
+                return Ok(());
             }
             waiting = self.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
         }

@@ -1,6 +1,7 @@
 //! Several writers, all of this thread, that are upgraded together.
 
 use super::Access;
+use crate::faults::{Bug, bug};
 use crate::sync::gate::Gates;
 
 /// Waits until this thread, which is the writer of all of these, is alone in all of them. It waits for one of them at a time, and is alone in none meanwhile: a reader
@@ -17,6 +18,7 @@ pub(crate) fn upgrade_all(locks: &[&Access]) {
         others().take_while(|&(i, _)| i != failed).for_each(|(_, lock)| lock.downgrade());
         wait_for = failed;
         match &mut gates {
+            None if bug(Bug::OpenGates) => {}
             None => gates = Some(Gates::close(locks.iter().map(|lock| &lock.gate).collect())),
             Some(gates) => gates.lengthen(),
         }

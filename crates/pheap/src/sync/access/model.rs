@@ -42,13 +42,13 @@ impl Guarded {
     }
 
     fn change(&self) {
-        self.lock.lock_upgradable(|| false);
+        self.lock.lock_upgradable(|| false).unwrap();
         self.changes();
     }
 
     /// Two changes, beside readers in between.
     fn change_twice(&self) {
-        self.lock.lock_upgradable(|| false);
+        self.lock.lock_upgradable(|| false).unwrap();
         for last in [false, true] {
             self.draft.set(self.draft.get() + 1);
             self.lock.upgrade();
@@ -63,19 +63,19 @@ impl Guarded {
 
     /// Looks at what the writer alone has, and changes nothing.
     fn look(&self) {
-        self.lock.lock_upgradable(|| false);
+        self.lock.lock_upgradable(|| false).unwrap();
         self.draft.get();
         self.lock.unlock_upgradable();
     }
 
     fn change_in_time(&self) {
-        if self.lock.try_lock_unbiased_for(std::time::Duration::ZERO) {
+        if self.lock.try_lock_unbiased_for(std::time::Duration::ZERO).unwrap() {
             self.changes();
         }
     }
 
     fn read(&self) -> u64 {
-        let entry = self.lock.lock_shared(false);
+        let entry = self.lock.lock_shared(false).unwrap();
         let value = self.value.get();
         self.lock.unlock_shared(entry);
         value
@@ -88,7 +88,7 @@ impl Guarded {
 
     /// Looks at what the writer has, and what readers look at, while there is no writer.
     fn compare(&self) {
-        self.lock.lock_quiescent(false);
+        self.lock.lock_quiescent(false).unwrap();
         assert_eq!(self.draft.get(), self.value.get());
         self.lock.unlock_quiescent();
     }
@@ -203,10 +203,10 @@ fn the_owner_and_one_who_gives_up() {
 /// A reader waits for one that has another region, beside a writer.
 fn a_nested_reader_is_waited_for() {
     let guarded = Guarded::new(0);
-    let entry = guarded.lock.lock_shared(false);
+    let entry = guarded.lock.lock_shared(false).unwrap();
     let writer = beside(2, &guarded, Guarded::change);
     let nested = beside(3, &guarded, |guarded| {
-        let entry = guarded.lock.lock_shared(true);
+        let entry = guarded.lock.lock_shared(true).unwrap();
         guarded.value.get();
         guarded.lock.unlock_shared(entry);
     });
@@ -222,15 +222,15 @@ fn nested_readers_beside_a_group() {
         let (outer, inner) = (outer.clone(), inner.clone());
         thread::spawn(move || {
             be(me);
-            let entry = outer.lock.lock_shared(false);
-            let nested = inner.lock.lock_shared(true);
+            let entry = outer.lock.lock_shared(false).unwrap();
+            let nested = inner.lock.lock_shared(true).unwrap();
             assert_eq!(outer.value.get(), inner.value.get());
             inner.lock.unlock_shared(nested);
             outer.lock.unlock_shared(entry);
         })
     };
     let readers = [nest(2, &regions[0], &regions[1]), nest(3, &regions[1], &regions[0])];
-    regions.iter().for_each(|one| one.lock.lock_upgradable(|| false));
+    regions.iter().for_each(|one| one.lock.lock_upgradable(|| false).unwrap());
     upgrade_all(&regions.each_ref().map(|one| &one.lock));
     regions.iter().for_each(|one| one.value.set(1));
     regions.iter().for_each(|one| one.lock.unlock_upgradable());

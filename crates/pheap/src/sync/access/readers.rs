@@ -7,7 +7,7 @@ use std::time::Instant;
 use super::slots::Slot;
 use super::{Access, CLOSED, EXCLUSIVE, PLACE, READERS, SETTLED, SLEEPERS, SPINS, THREAD, thread_of};
 use crate::faults::{Bug, bug};
-use crate::sync::fence;
+use crate::sync::fence::{self, Refused};
 use crate::sync::lock::Want;
 use crate::sync::thread::this_thread;
 
@@ -28,14 +28,17 @@ impl Access {
     /// waits behind those that wait to be upgraded, too.
     #[inline(always)]
     #[track_caller]
-    pub(crate) fn lock_shared(&self, nested: bool) -> Entry {
+    pub(crate) fn lock_shared(&self, nested: bool) -> Result<Entry, Refused> {
         let nested = nested && !bug(Bug::NestedReadsWait) || bug(Bug::ReadsOvertake);
         if !nested {
             self.gate.pass(|| false);
         }
         let attempt = || self.enter_plainly().or_else(|| self.enter_locked(nested));
-        let wait = || Some(self.enter_plainly().unwrap_or_else(|| self.enter_slowly(nested)));
-        self.watch.take(Want::Shared, attempt, wait).expect("it waits")
+        let wait = || match self.enter_plainly() {
+            Some(entry) => Some(entry),
+            None => self.enter_slowly(nested).ok(),
+        };
+        self.watch.take(Want::Shared, attempt, wait).ok_or(Refused)
     }
 
     #[inline(always)]
@@ -107,20 +110,20 @@ impl Access {
     }
 
     #[cold]
-    fn enter_slowly(&self, nested: bool) -> Entry {
+    fn enter_slowly(&self, nested: bool) -> Result<Entry, Refused> {
         loop {
             for _ in 0..SPINS {
                 if let Some(entry) = self.enter_locked(nested) {
-                    return entry;
+                    return Ok(entry);
                 }
                 if self.is_unsettled(self.word.load(SeqCst)) {
-                    self.settle_owner();
+                    self.settle_owner()?;
                 } else {
                     std::hint::spin_loop();
                 }
             }
             if self.sleep(nested) {
-                return Entry::Counted;
+                return Ok(Entry::Counted);
             }
         }
     }
@@ -154,7 +157,7 @@ impl Access {
         if !self.writers.try_lock(Want::Shared) {
             return;
         }
-        if self.evict(Some(Instant::now())) && fence::is_supported() {
+        if self.evict(Some(Instant::now())) == Ok(true) && fence::is_supported() {
             self.plain.store(true, Relaxed);
             // Unless somebody sleeps: that will be for a moment.
             let _ = self.word.compare_exchange(0, READERS, SeqCst, Relaxed);

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use crate::sync::thread::{self, SLOTS};
 use crate::sync::{AtomicU64, Mistake, fence, mistake};
 
-/// A word has the number of reads that its threads are inside of, and above that how many there have been in all.
+/// A word has the number of reads that its threads are inside of, and above that how many there have been in all, which begins anew when there is no room.
 const ONE: u64 = 1 | FIRST;
 const FIRST: u64 = 1 << 32;
 const INSIDE: u64 = FIRST - 1;
@@ -112,7 +112,7 @@ impl Slot {
     /// Says with a plain store that this thread is inside once more.
     #[inline(always)]
     pub(super) fn enter_plainly(&self) {
-        self.word.store(self.word.load(Relaxed) + ONE, Relaxed);
+        self.word.store(self.word.load(Relaxed).wrapping_add(ONE), Relaxed);
         fence::light();
     }
 
@@ -146,5 +146,19 @@ impl Slot {
     /// Begins to count anew.
     pub(super) fn forget_streak(&self) {
         self.streak.store(0, Relaxed);
+    }
+}
+
+#[cfg(all(test, not(pheap_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_reads_more_often_than_can_be_counted() {
+        let slot = Slot { word: AtomicU64::new(!INSIDE), ..Slot::default() };
+        slot.enter_plainly();
+        assert!(slot.is_inside());
+        slot.leave_plainly();
+        assert!(!slot.is_inside());
     }
 }

@@ -36,13 +36,13 @@ impl Guarded {
 
     fn change_often(&self, times: u64) {
         for _ in 0..times {
-            self.lock.lock_upgradable(|| false);
+            self.lock.lock_upgradable(|| false).unwrap();
             self.change();
         }
     }
 
     fn read(&self) -> u64 {
-        let entry = self.lock.lock_shared(false);
+        let entry = self.lock.lock_shared(false).unwrap();
         let value = self.value.load(Relaxed);
         assert_eq!(self.twin.load(Relaxed), value);
         self.lock.unlock_shared(entry);
@@ -62,8 +62,8 @@ fn nobody_meets_an_owner() {
                 for round in 0..rounds {
                     guarded.change_often(3 * STREAK);
                     let has_it = match round % 2 {
-                        0 => guarded.lock.try_lock_upgradable(),
-                        _ => guarded.lock.try_lock_unbiased_for(Duration::from_micros(50)),
+                        0 => guarded.lock.try_lock_upgradable().unwrap(),
+                        _ => guarded.lock.try_lock_unbiased_for(Duration::from_micros(50)).unwrap(),
                     };
                     if has_it {
                         guarded.change();
@@ -96,12 +96,12 @@ fn readers_of_all_kinds_see_no_change_in_halves() {
                         assert!(seen >= last);
                         last = seen;
                     }
-                    let entry = guarded.lock.lock_shared(false);
-                    let nested = guarded.lock.lock_shared(true);
+                    let entry = guarded.lock.lock_shared(false).unwrap();
+                    let nested = guarded.lock.lock_shared(true).unwrap();
                     guarded.lock.unlock_shared(nested);
                     guarded.lock.unlock_shared(entry);
                     if round % 3 == 0 {
-                        guarded.lock.lock_quiescent(false);
+                        guarded.lock.lock_quiescent(false).unwrap();
                         guarded.lock.unlock_quiescent();
                     }
                 }
@@ -118,7 +118,7 @@ fn a_writer_lets_readers_in_until_it_is_upgraded() {
     for times in [1, STREAK + 1] {
         let guarded = Guarded::new();
         guarded.change_often(times);
-        guarded.lock.lock_upgradable(|| false);
+        guarded.lock.lock_upgradable(|| false).unwrap();
         // Also one that has evicted the owner, inside.
         thread::scope(|scope| assert_eq!(scope.spawn(|| guarded.read()).join().unwrap(), times));
         guarded.lock.upgrade();
@@ -128,11 +128,12 @@ fn a_writer_lets_readers_in_until_it_is_upgraded() {
             assert!(!reader.is_finished());
             guarded.lock.downgrade();
             reader.join().unwrap();
-            let others = scope.spawn(|| guarded.lock.try_lock_unbiased_for(Duration::from_millis(1)));
+            let others =
+                scope.spawn(|| guarded.lock.try_lock_unbiased_for(Duration::from_millis(1)).unwrap());
             assert!(!others.join().unwrap());
         });
         guarded.lock.unlock_upgradable();
-        assert!(guarded.lock.try_lock_upgradable());
+        assert!(guarded.lock.try_lock_upgradable().unwrap());
         guarded.change();
     }
 }
@@ -143,15 +144,16 @@ fn others_wait_for_an_owner_or_give_up() {
     let guarded = Guarded::new();
     guarded.change_often(STREAK + 1);
     for _ in 0..2 {
-        guarded.lock.lock_upgradable(|| false);
+        guarded.lock.lock_upgradable(|| false).unwrap();
         thread::scope(|scope| {
             let tries = scope.spawn(|| {
                 let patience = Duration::from_millis(1);
-                guarded.lock.try_lock_upgradable() || guarded.lock.try_lock_unbiased_for(patience)
+                guarded.lock.try_lock_upgradable().unwrap()
+                    || guarded.lock.try_lock_unbiased_for(patience).unwrap()
             });
             assert!(!tries.join().unwrap());
             let quiescent = scope.spawn(|| {
-                guarded.lock.lock_quiescent(false);
+                guarded.lock.lock_quiescent(false).unwrap();
                 guarded.lock.unlock_quiescent();
             });
             thread::sleep(Duration::from_millis(5));
@@ -159,7 +161,7 @@ fn others_wait_for_an_owner_or_give_up() {
             guarded.change();
             quiescent.join().unwrap();
         });
-        assert!(guarded.lock.try_lock_upgradable());
+        assert!(guarded.lock.try_lock_upgradable().unwrap());
         guarded.change();
         guarded.change_often(STREAK + 1);
     }
@@ -179,21 +181,21 @@ fn an_owner_reads_and_enters_again() {
     });
     assert_eq!(becomes_owner, is_supported);
     // Who has it already, as the owner or not, does not get it a second time.
-    guarded.lock.lock_upgradable(|| false);
-    assert!(!guarded.lock.try_lock_unbiased_for(Duration::from_millis(1)));
+    guarded.lock.lock_upgradable(|| false).unwrap();
+    assert!(!guarded.lock.try_lock_unbiased_for(Duration::from_millis(1)).unwrap());
     guarded.change();
     guarded.change_often(STREAK + 1);
-    let entry = guarded.lock.lock_shared(false);
+    let entry = guarded.lock.lock_shared(false).unwrap();
     thread::scope(|scope| {
         // Another one becomes the writer beside this reader, and not more.
         scope.spawn(|| {
-            guarded.lock.lock_unbiased();
+            guarded.lock.lock_unbiased().unwrap();
             assert!(!guarded.lock.try_upgrade());
             guarded.lock.unlock_upgradable();
         });
     });
     guarded.lock.unlock_shared(entry);
-    guarded.lock.lock_unbiased();
+    guarded.lock.lock_unbiased().unwrap();
     guarded.change();
     assert_eq!(guarded.read(), changes + STREAK + 3);
     guarded.change_often(1);
@@ -217,25 +219,25 @@ fn who_has_nothing_reads_after_a_transaction_that_waits() {
     let guarded = Guarded::new();
     let order = Mutex::new(Vec::new());
     let note = |who| order.lock().unwrap().push(who);
-    let entry = guarded.lock.lock_shared(false);
+    let entry = guarded.lock.lock_shared(false).unwrap();
     thread::scope(|scope| {
         scope.spawn(|| {
-            guarded.lock.lock_upgradable(|| false);
+            guarded.lock.lock_upgradable(|| false).unwrap();
             guarded.lock.upgrade();
             note("transaction");
             guarded.lock.unlock_upgradable();
         });
         guarded.until_somebody_waits();
         scope.spawn(|| {
-            let entry = guarded.lock.lock_shared(false);
+            let entry = guarded.lock.lock_shared(false).unwrap();
             note("read");
             guarded.lock.unlock_shared(entry);
         });
         // It must not wait for who waits for this thread; nor must one that is nested in another region.
-        let nested = guarded.lock.lock_shared(true);
+        let nested = guarded.lock.lock_shared(true).unwrap();
         thread::scope(|scope| {
             scope.spawn(|| {
-                let entry = guarded.lock.lock_shared(true);
+                let entry = guarded.lock.lock_shared(true).unwrap();
                 guarded.lock.unlock_shared(entry);
             });
         });
@@ -251,7 +253,7 @@ fn who_has_nothing_reads_after_a_transaction_that_waits() {
 #[test]
 fn readers_that_sleep_come_in_before_the_next_upgrade() {
     let guarded = Guarded::new();
-    guarded.lock.lock_upgradable(|| false);
+    guarded.lock.lock_upgradable(|| false).unwrap();
     guarded.lock.upgrade();
     thread::scope(|scope| {
         let readers = [(); 3].map(|()| scope.spawn(|| guarded.read()));
@@ -280,8 +282,8 @@ fn writers_of_several_regions_are_upgraded_among_readers_that_nest() {
         for [outer, inner] in [[a, b], [b, a]] {
             scope.spawn(move || {
                 for _ in 0..rounds {
-                    let entry = outer.lock.lock_shared(false);
-                    let nested = inner.lock.lock_shared(true);
+                    let entry = outer.lock.lock_shared(false).unwrap();
+                    let nested = inner.lock.lock_shared(true).unwrap();
                     assert_eq!(outer.value.load(Relaxed), inner.value.load(Relaxed));
                     inner.lock.unlock_shared(nested);
                     outer.lock.unlock_shared(entry);
@@ -290,7 +292,7 @@ fn writers_of_several_regions_are_upgraded_among_readers_that_nest() {
         }
         scope.spawn(|| {
             for _ in 0..rounds {
-                regions.iter().for_each(|one| one.lock.lock_upgradable(|| false));
+                regions.iter().for_each(|one| one.lock.lock_upgradable(|| false).unwrap());
                 upgrade_all(&regions.each_ref().map(|one| &one.lock));
                 for one in &regions {
                     one.value.store(one.value.load(Relaxed) + 1, Relaxed);
@@ -307,7 +309,7 @@ fn writers_of_several_regions_are_upgraded_among_readers_that_nest() {
 fn a_nested_read_passes_a_closed_gate() {
     let (guarded, closer) = (Guarded::new(), Closer::patient());
     guarded.lock.gate.close(closer);
-    let entry = guarded.lock.lock_shared(true);
+    let entry = guarded.lock.lock_shared(true).unwrap();
     thread::scope(|scope| {
         let read = scope.spawn(|| guarded.read());
         thread::sleep(Duration::from_millis(10));
@@ -316,4 +318,40 @@ fn a_nested_read_passes_a_closed_gate() {
     });
     guarded.lock.unlock_shared(entry);
     guarded.change_often(1);
+}
+
+#[test]
+fn more_threads_read_than_have_slots_and_others_get_theirs() {
+    will_be_supported();
+    let guarded = Guarded { lock: Access::new(3), ..Guarded::new() };
+    let (rounds, threads, writers) = (3, 100, 2);
+    for _ in 0..rounds {
+        let all_there = std::sync::Barrier::new(threads + writers);
+        thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    guarded.read();
+                    all_there.wait();
+                    let entry = guarded.lock.lock_shared(false).unwrap();
+                    let seen = guarded.value.load(Relaxed);
+                    (0..20).for_each(|_| {
+                        let nested = guarded.lock.lock_shared(true).unwrap();
+                        assert_eq!(guarded.twin.load(Relaxed), seen);
+                        guarded.lock.unlock_shared(nested);
+                    });
+                    guarded.lock.unlock_shared(entry);
+                    for _ in 0..20 {
+                        guarded.read();
+                    }
+                });
+            }
+            for _ in 0..writers {
+                scope.spawn(|| {
+                    all_there.wait();
+                    guarded.change_often(100);
+                });
+            }
+        });
+    }
+    assert_eq!(guarded.read(), (rounds * writers * 100) as u64);
 }

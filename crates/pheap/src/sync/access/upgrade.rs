@@ -1,11 +1,14 @@
 //! How a writer becomes alone, and readers come in again.
 
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use std::time::{Duration, Instant};
 
 use super::{Access, CLOSED, EXCLUSIVE, MutexGuard, PARKED, SLEEPERS, SPINS, Waiting};
 use crate::sync::lock::Want;
-use crate::sync::{Mistake, fence, mistake};
+use crate::sync::{Mistake, fence, mistake, parking};
+
+/// How long a writer that nobody may wake sleeps at a time.
+const NAP: Duration = Duration::from_micros(200);
 
 impl Access {
     /// Waits until the writer, which this thread is, is alone, unless it is already. Waits for readers that are inside, and for those that these may wait for.
@@ -39,6 +42,11 @@ impl Access {
         self.upgrade_as_owner()
             || self.is_shut()
             || self.watch.take(Want::Exclusive, || None, attempt).is_some()
+    }
+
+    /// Whether the writer, which this thread is, is alone.
+    pub(crate) fn is_upgraded(&self) -> bool {
+        self.is_owner_upgraded() || self.is_shut()
     }
 
     /// Lets readers in again, if they are kept away.
@@ -91,14 +99,14 @@ impl Access {
             self.admitted.notify_all();
         }
         // Who has entered with a plain store leaves with one, and then looks whether somebody is to be woken.
-        if self.plain.load(Relaxed) && !mistake(Mistake::NoHeavyFenceOfSleepers) {
-            fence::heavy();
-        }
+        let needs_fence = self.plain.load(Relaxed) && !mistake(Mistake::NoHeavyFenceOfSleepers);
+        let is_seen = !needs_fence || fence::heavy().is_ok();
         if !mistake(Mistake::NoHeavyFenceOfSleepers) {
             fence::full_behind_atomic();
         }
         while self.slots.look().is_any_inside {
-            waiting = self.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+            let end = (!is_seen).then(|| Instant::now() + NAP);
+            (waiting, _) = parking::wait_until(&self.changed, &self.waiting, waiting, end);
         }
         self.word.fetch_and(!PARKED, Relaxed);
     }

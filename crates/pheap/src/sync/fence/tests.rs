@@ -1,11 +1,11 @@
-//! Systems without the fence: filters of system calls stand for old kernels and for containers that forbid it. Each test is a process of its own, for a filter
+//! Systems without the fence: filters of system calls stand for old kernels and for containers that forbid it. Most tests are processes of their own, for a filter
 //! is never taken off.
 
-use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus};
 use std::thread;
+use std::time::Duration;
 
-use super::system;
+use super::{Refused, system};
 use crate::sync::Access;
 use crate::tuning::Tuning;
 
@@ -27,7 +27,7 @@ fn used() -> Access {
     let streak = Tuning::SHIPPED.streak;
     let lock = Access::new(streak);
     for _ in 0..3 * streak {
-        lock.lock_upgradable(|| false);
+        lock.lock_upgradable(|| false).unwrap();
         lock.upgrade();
         lock.unlock_upgradable();
     }
@@ -56,22 +56,62 @@ fn nobody_becomes_an_owner_once_the_fence_is_refused() {
     assert!(!used().is_owned());
 }
 
+/// In a thread of its own: it is refused there alone.
 #[test]
 fn an_owner_is_not_evicted_without_the_fence() {
-    if let Some(status) = elsewhere("an_owner_is_not_evicted_without_the_fence") {
-        // No guess how long it takes until a store is seen.
-        return assert!(status.success() || status.signal() == Some(libc::SIGABRT), "{status}");
-    }
     if !system::will_be_supported() {
         return;
     }
     let lock = used();
     assert!(lock.is_owned());
-    let other = || {
-        system::forbid();
-        lock.try_lock_upgradable()
-    };
-    thread::scope(|scope| assert!(!scope.spawn(other).join().unwrap(), "evicted"));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            system::forbid();
+            for _ in 0..2 {
+                assert_eq!(lock.try_lock_upgradable(), Err(Refused));
+                assert_eq!(lock.try_lock_unbiased_for(Duration::ZERO), Err(Refused));
+                assert_eq!(lock.lock_unbiased(), Err(Refused));
+                assert_eq!(lock.lock_quiescent(false), Err(Refused));
+                assert_eq!(lock.lock_shared(false), Err(Refused));
+            }
+        });
+    });
+    // Nobody has it.
+    lock.lock_upgradable(|| false).unwrap();
+    lock.upgrade();
+    lock.unlock_upgradable();
+}
+
+#[test]
+fn readers_that_cannot_be_told_keep_writers_away_and_wake_none() {
+    if !system::will_be_supported() {
+        return;
+    }
+    let streak = Tuning::SHIPPED.streak;
+    let lock = Access::new(streak);
+    let read = || lock.unlock_shared(lock.lock_shared(false).unwrap());
+    (0..3 * streak).for_each(|_| read());
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            system::forbid();
+            assert_eq!([(); 2].map(|()| lock.try_lock_upgradable()), [Err(Refused); 2]);
+        });
+    });
+    // One that has come while readers knew, and waits for one that it could not tell so.
+    let entry = lock.lock_shared(false).unwrap();
+    let (tell, told) = std::sync::mpsc::channel();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            lock.lock_upgradable(|| false).unwrap();
+            system::forbid();
+            tell.send(()).unwrap();
+            lock.upgrade();
+            lock.unlock_upgradable();
+        });
+        told.recv().unwrap();
+        thread::sleep(Duration::from_millis(5));
+        lock.unlock_shared(entry);
+    });
 }
 
 #[test]

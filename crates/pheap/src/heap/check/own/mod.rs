@@ -4,6 +4,7 @@
 //! may point to it, for it is freed when they give it up.
 
 mod hash;
+mod snap;
 mod tree;
 mod vector;
 
@@ -37,6 +38,7 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
             Rule::Vector(vector) => self.vector(vector, object, base),
             Rule::Hash(hash) => self.hash(hash, object, base),
             Rule::Tree(tree) => self.tree(tree, object, base),
+            Rule::Snap(tree) => self.snap(tree, object, base),
         };
         if let Err(what) = result {
             self.complain(object, base, || what);

@@ -1,0 +1,308 @@
+//! New versions of a map.
+//!
+//! What an operation may fail at comes first: new nodes, to which nothing leads yet. Then one node that the transaction has made before is changed where it is, or the map
+//! itself is, and the new nodes are there.
+
+use std::borrow::Borrow;
+
+use super::PSnapMap;
+use super::frozen::Frozen;
+use super::node::{Child, Inner, Node};
+use super::path::Path;
+use crate::api::tx::Txn;
+use crate::error::Result;
+use crate::layout::Persist;
+use crate::ptr::P;
+
+/// What has become of a node.
+enum Grown<K, C> {
+    /// It was changed where it is.
+    Same,
+    /// There is another one in its place.
+    One(C),
+    /// There are two, and the second one has this key.
+    Two(C, K, C),
+}
+
+/// What has become of a node in which there is less.
+enum Shrunk<C> {
+    Same,
+    /// There is another one in its place, or it is small.
+    One(C),
+    /// It is empty.
+    Gone,
+}
+
+/// Changes a node: where it is, if this transaction has made it, or a copy of it, which is returned.
+fn changed<'r, K, T, const N: usize>(
+    tx: &mut Txn<'r>,
+    node: P<'r, Node<K, T, N>>,
+    change: impl Fn(&mut Node<K, T, N>),
+) -> Result<P<'r, Node<K, T, N>>>
+where
+    Node<K, T, N>: Persist<At<'r> = Node<K, T, N>> + Copy,
+{
+    if tx.change_new(node, &change) {
+        return Ok(node);
+    }
+    let mut copy = tx[node];
+    change(&mut copy);
+    tx.alloc(copy)
+}
+
+/// Puts an item into a node that was `edited` before.
+fn grown<'r, K: Copy, T: Copy, const N: usize>(
+    tx: &mut Txn<'r>,
+    node: P<'r, Node<K, T, N>>,
+    edit: impl Fn(&mut Node<K, T, N>),
+    (place, key, item): (usize, K, T),
+    is_last: bool,
+) -> Result<Grown<K, P<'r, Node<K, T, N>>>>
+where
+    Node<K, T, N>: Persist<At<'r> = Node<K, T, N>>,
+{
+    if !tx[node].is_full() {
+        let new = changed(tx, node, |node| {
+            edit(node);
+            node.insert(place, key, item);
+        })?;
+        return Ok(if new == node { Grown::Same } else { Grown::One(new) });
+    }
+    let mut copy = tx[node];
+    edit(&mut copy);
+    // What is inserted in order fills its nodes.
+    let (left, right) = if is_last && place == copy.len() {
+        (copy, Node::one(key, item))
+    } else {
+        let (mut left, mut right) = copy.split();
+        match place.checked_sub(left.len()) {
+            None | Some(0) => left.insert(place, key, item),
+            Some(place) => right.insert(place, key, item),
+        }
+        (left, right)
+    };
+    Ok(Grown::Two(tx.alloc(left)?, right.keys()[0], tx.alloc(right)?))
+}
+
+/// Changing a map.
+///
+/// Operations that may allocate fail with [`Error::OutOfSpace`](crate::Error::OutOfSpace) or [`Error::ReservationFull`](crate::Error::ReservationFull) if the heap cannot
+/// grow; then they have changed nothing. Removal is one of them.
+impl<'r, K: Frozen<'r, Shown: Ord>, V: Frozen<'r>> P<'r, PSnapMap<'r, K, V>> {
+    /// Inserts an entry, or replaces the value of an existing key. Key and value are copied into the map. Returns whether the key was not there. O(log n).
+    ///
+    /// # Errors
+    /// If there is no memory for it; see [above](#impl-P<'r,+PSnapMap<'r,+K,+V>>).
+    pub fn insert(self, tx: &mut Txn<'r>, key: &K::Shown, value: &V::Shown) -> Result<bool> {
+        self.insert_with(tx, key, |tx| V::freeze(tx, value))
+    }
+
+    /// [`insert`](Self::insert), with a value that nobody else has a pointer into.
+    pub(crate) fn insert_with(
+        self,
+        tx: &mut Txn<'r>,
+        key: &K::Shown,
+        value: impl FnOnce(&Txn<'r>) -> Result<V>,
+    ) -> Result<bool> {
+        let mut path = Path::new();
+        let Some(leaf) = path.descend(tx, tx[self].top, |node| node.child_for(tx, key)) else {
+            let leaf = Node::one(K::freeze(tx, key)?, value(tx)?);
+            let top = Child::Leaf(tx.alloc(leaf)?);
+            tx[self] = PSnapMap { len: 1, top };
+            return Ok(true);
+        };
+        let found = tx[leaf].find(tx, key);
+        let value = value(tx)?;
+        let change = match found {
+            Ok(place) => {
+                let new = changed(tx, leaf, |node| node.set(place, value))?;
+                if new == leaf { Grown::Same } else { Grown::One(new) }
+            }
+            Err(place) => {
+                let key = K::freeze(tx, key)?;
+                let is_last = path.is_last(tx);
+                grown(tx, leaf, |_| {}, (place, key, value), is_last)?
+            }
+        };
+        let change = match change {
+            Grown::Same => Grown::Same,
+            Grown::One(leaf) => Grown::One(Child::Leaf(leaf)),
+            Grown::Two(left, key, right) => Grown::Two(Child::Leaf(left), key, Child::Leaf(right)),
+        };
+        let top = self.climb(tx, path, change)?;
+        let is_new = found.is_err();
+        if is_new || top.is_some() {
+            let map = &mut tx[self];
+            map.len += u64::from(is_new);
+            map.top = top.unwrap_or(map.top);
+        }
+        Ok(is_new)
+    }
+
+    /// Brings what has become of a child to the nodes above. Returns the new top, if there is one.
+    fn climb(
+        self,
+        tx: &mut Txn<'r>,
+        mut path: Path<'r, K, V>,
+        mut change: Grown<K, Child<'r, K, V>>,
+    ) -> Result<Option<Child<'r, K, V>>> {
+        let is_last = path.is_last(tx);
+        while let Some((inner, place)) = path.pop() {
+            let grown = match change {
+                Grown::Same => return Ok(None),
+                Grown::One(child) => {
+                    let new = changed(tx, inner, |node| node.set(place, child))?;
+                    if new == inner { Grown::Same } else { Grown::One(new) }
+                }
+                Grown::Two(left, key, right) => {
+                    grown(tx, inner, |node| node.set(place, left), (place + 1, key, right), is_last)?
+                }
+            };
+            change = match grown {
+                Grown::Same => Grown::Same,
+                Grown::One(inner) => Grown::One(Child::Inner(inner)),
+                Grown::Two(left, key, right) => Grown::Two(Child::Inner(left), key, Child::Inner(right)),
+            };
+        }
+        match change {
+            Grown::Same => Ok(None),
+            Grown::One(top) => Ok(Some(top)),
+            Grown::Two(left, key, right) => {
+                let mut top = Inner::one(key, left);
+                top.insert(1, key, right);
+                Ok(Some(Child::Inner(tx.alloc(top)?)))
+            }
+        }
+    }
+
+    /// Removes a key. Returns whether it was there. O(log n).
+    ///
+    /// # Errors
+    /// If there is no memory for it; see [above](#impl-P<'r,+PSnapMap<'r,+K,+V>>).
+    pub fn remove(self, tx: &mut Txn<'r>, key: &K::Shown) -> Result<bool> {
+        let mut path = Path::new();
+        let Some(leaf) = path.descend(tx, tx[self].top, |node| node.child_for(tx, key)) else {
+            return Ok(false);
+        };
+        let Ok(place) = tx[leaf].find(tx, key) else { return Ok(false) };
+        let mut change = match less(tx, leaf, |node| node.remove(place), tx[leaf].len() - 1)? {
+            Shrunk::Same => Shrunk::Same,
+            Shrunk::One(leaf) => Shrunk::One(Child::Leaf(leaf)),
+            Shrunk::Gone => Shrunk::Gone,
+        };
+        while let Some((inner, place)) = path.pop() {
+            let len = tx[inner].len();
+            let shrunk = match change {
+                Shrunk::Same => break,
+                Shrunk::Gone => less(tx, inner, |node| node.remove(place), len - 1)?,
+                Shrunk::One(child) => match joined(tx, inner, place, child) {
+                    Some((at, both)) => {
+                        let edit = |node: &mut Inner<'r, K, V>| {
+                            node.set(at, both);
+                            node.remove(at + 1);
+                        };
+                        less(tx, inner, edit, len - 1)?
+                    }
+                    None => less(tx, inner, |node| node.set(place, child), len)?,
+                },
+            };
+            change = match shrunk {
+                Shrunk::Same => Shrunk::Same,
+                Shrunk::One(inner) => Shrunk::One(Child::Inner(inner)),
+                Shrunk::Gone => Shrunk::Gone,
+            };
+        }
+        let top = match change {
+            Shrunk::Same => None,
+            Shrunk::Gone => Some(Child::None(0)),
+            Shrunk::One(mut top) => {
+                while let Child::Inner(inner) = top
+                    && let [only] = *tx[inner].items()
+                {
+                    top = only;
+                }
+                Some(top)
+            }
+        };
+        let map = &mut tx[self];
+        map.len -= 1;
+        map.top = top.unwrap_or(map.top);
+        Ok(true)
+    }
+
+    /// Removes all entries. O(1): what the map has consisted of is garbage.
+    pub fn clear(self, tx: &mut Txn<'r>) {
+        tx[self] = PSnapMap::new();
+    }
+
+    /// Inserts the items of an iterator, as [`insert`](Self::insert) does, one after the other. Those that come in the order of their keys, behind all that are there, fill their nodes.
+    ///
+    /// # Errors
+    /// As for [`insert`](Self::insert). Earlier items are inserted then; an `Err` that leaves the transaction undoes that.
+    pub fn extend<Q: Borrow<K::Shown>, W: Borrow<V::Shown>>(
+        self,
+        tx: &mut Txn<'r>,
+        entries: impl IntoIterator<Item = (Q, W)>,
+    ) -> Result<()> {
+        entries
+            .into_iter()
+            .try_for_each(|(key, value)| self.insert(tx, key.borrow(), value.borrow()).map(drop))
+    }
+}
+
+/// Changes a node that has `len` items then.
+fn less<'r, K, T, const N: usize>(
+    tx: &mut Txn<'r>,
+    node: P<'r, Node<K, T, N>>,
+    edit: impl Fn(&mut Node<K, T, N>),
+    len: usize,
+) -> Result<Shrunk<P<'r, Node<K, T, N>>>>
+where
+    Node<K, T, N>: Persist<At<'r> = Node<K, T, N>> + Copy,
+{
+    if len == 0 {
+        return Ok(Shrunk::Gone);
+    }
+    let new = changed(tx, node, edit)?;
+    Ok(if new == node && !tx[new].is_small() { Shrunk::Same } else { Shrunk::One(new) })
+}
+
+/// One node for a child of `inner` that is small, and a neighbour of it, and the place of the first of the two. None if they do not fit, or there is no memory: it is not needed.
+fn joined<'r, K: Frozen<'r>, V: Frozen<'r>>(
+    tx: &Txn<'r>,
+    inner: P<'r, Inner<'r, K, V>>,
+    place: usize,
+    child: Child<'r, K, V>,
+) -> Option<(usize, Child<'r, K, V>)> {
+    let is_small = match child {
+        Child::Leaf(leaf) => tx[leaf].is_small(),
+        Child::Inner(inner) => tx[inner].is_small(),
+        Child::None(_) => false,
+    };
+    if !is_small {
+        return None;
+    }
+    let node = &tx[inner];
+    let (at, other) = if place > 0 { (place - 1, place - 1) } else { (0, 1) };
+    let other = *node.items().get(other)?;
+    let key = node.keys()[at + 1];
+    let (left, right) = if place > 0 { (other, child) } else { (child, other) };
+    let both = match (left, right) {
+        (Child::Leaf(left), Child::Leaf(right)) => Child::Leaf(join(tx, left, right, tx[right].keys()[0])?),
+        (Child::Inner(left), Child::Inner(right)) => Child::Inner(join(tx, left, right, key)?),
+        _ => return None,
+    };
+    Some((at, both))
+}
+
+fn join<'r, K: Copy, T: Copy, const N: usize>(
+    tx: &Txn<'r>,
+    left: P<'r, Node<K, T, N>>,
+    right: P<'r, Node<K, T, N>>,
+    key: K,
+) -> Option<P<'r, Node<K, T, N>>>
+where
+    Node<K, T, N>: Persist<At<'r> = Node<K, T, N>>,
+{
+    tx.alloc(tx[left].joined(&tx[right], key)?).ok()
+}

@@ -1,0 +1,78 @@
+//! What can be a key or a value of a map that has snapshots.
+
+use crate::api::tx::Txn;
+use crate::api::view::View;
+use crate::error::Result;
+use crate::layout::{Persist, Plain};
+use crate::ptr::P;
+
+/// A key or a value of a [`PSnapMap`](super::PSnapMap): what nobody changes once it is in the map.
+///
+/// That is each [`Plain`] type that is `Copy`, `Send` and `Sync`, which a map has by value; and `P<str>` and `P<[T]>` for such a `T`. Of these, a map makes
+/// objects of its own, and never hands out a pointer to one. Other pointers would lead to what transactions write in place, while snapshots are read without a lock.
+pub trait Frozen<'r>: Persist<At<'r> = Self> + Copy + sealed::Sealed + 'r {
+    /// What it is shown as, and looked up by: a `str` for a `P<str>`, and the type itself for a plain one.
+    type Shown: ?Sized;
+
+    /// This type without a brand, for [`Snapshot`](super::Snapshot).
+    type Unbranded: Persist<At<'r> = Self>;
+
+    #[doc(hidden)]
+    fn freeze(tx: &Txn<'r>, shown: &Self::Shown) -> Result<Self>;
+
+    #[doc(hidden)]
+    fn shown<'v>(&'v self, view: &'v View<'r>) -> &'v Self::Shown;
+}
+
+mod sealed {
+    use super::{P, Plain};
+
+    pub trait Sealed {}
+
+    impl<T: Plain + Copy + Send + Sync> Sealed for T {}
+    impl Sealed for P<'_, str> {}
+    impl<T: Plain + Copy + Send + Sync> Sealed for P<'_, [T]> {}
+}
+
+impl<'r, T: Plain + Copy + Send + Sync + 'r> Frozen<'r> for T {
+    type Shown = T;
+    type Unbranded = T;
+
+    #[inline(always)]
+    fn freeze(_: &Txn<'r>, shown: &T) -> Result<T> {
+        Ok(*shown)
+    }
+
+    #[inline(always)]
+    fn shown<'v>(&'v self, _: &'v View<'r>) -> &'v T {
+        self
+    }
+}
+
+impl<'r> Frozen<'r> for P<'r, str> {
+    type Shown = str;
+    type Unbranded = P<'static, str>;
+
+    fn freeze(tx: &Txn<'r>, shown: &str) -> Result<Self> {
+        tx.alloc_str(shown)
+    }
+
+    #[inline(always)]
+    fn shown<'v>(&'v self, view: &'v View<'r>) -> &'v str {
+        &view[*self]
+    }
+}
+
+impl<'r, T: Plain + Copy + Send + Sync + 'r> Frozen<'r> for P<'r, [T]> {
+    type Shown = [T];
+    type Unbranded = P<'static, [T]>;
+
+    fn freeze(tx: &Txn<'r>, shown: &[T]) -> Result<Self> {
+        tx.alloc_slice_copy(shown)
+    }
+
+    #[inline(always)]
+    fn shown<'v>(&'v self, view: &'v View<'r>) -> &'v [T] {
+        &view[*self]
+    }
+}

@@ -1,0 +1,201 @@
+//! `PSnapMap`, an ordered map with snapshots.
+//!
+//! | file | |
+//! |---|---|
+//! | `frozen` | what can be a key or a value |
+//! | `node`, `path` | the tree, and ways through it |
+//! | `change` | new versions of it |
+//! | `seen`, `range` | reading |
+//! | `snapshot` | versions that are kept, and read without the lock of their region |
+
+mod change;
+mod frozen;
+mod node;
+mod path;
+mod range;
+mod seen;
+mod snapshot;
+#[cfg(test)]
+mod tests;
+
+use super::common::by_pointer;
+use crate::Persist;
+use crate::api::view::View;
+use crate::collections::btree::KeyRange;
+use crate::heap::check::rule::{OwnType, Promise, Rule};
+use crate::ptr::P;
+use node::Child;
+use range::Between;
+
+pub use frozen::Frozen;
+pub use range::{Iter, Keys, Range, Values};
+pub use seen::SnapRef;
+pub use snapshot::Snapshot;
+
+/// An ordered map of which snapshots can be taken: a [`Snapshot`] shows the map as it was, for as long as it is kept, in any thread, and without waiting for
+/// transactions.
+///
+/// ```
+/// # use pheap::{Heap, P, PSnapMap, Persist, Root, field};
+/// #[derive(Persist, Default)]
+/// #[repr(C)]
+/// struct Shop<'r> {
+///     opened: u64,
+///     prices: PSnapMap<'r, P<'r, str>, f64>,
+/// }
+///
+/// # fn main() -> pheap::Result<()> {
+/// # let heap = Heap::in_memory()?;
+/// let shop: Root<Shop> = heap.root("shop")?;
+/// shop.txn(|tx, shop| {
+///     let prices = field!(shop.prices);
+///     prices.insert(tx, "tea", &3.5)?;
+///     prices.extend(tx, [("coffee", 4.25), ("cake", 6.0)])
+/// })?;
+/// let snapshot = shop.read(|view, shop| view[shop].prices.snapshot(view))??;
+/// shop.txn(|tx, shop| field!(shop.prices).remove(tx, "tea"))?;
+///
+/// std::thread::spawn(move || {
+///     snapshot.read(|prices| {
+///         assert_eq!(prices.get("tea"), Some(&3.5));
+///         assert!(prices.keys().eq(["cake", "coffee", "tea"]));
+///     })
+/// })
+/// .join()
+/// .unwrap()?;
+/// assert_eq!(shop.read(|view, shop| view[shop].prices.get(view, "tea").copied())?, None);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// It is read and changed like the other [collections](crate::collections), but there is no `&mut` to a value: keys and values are copied into the map, and stay as they are.
+/// They are [`Frozen`]: [`Plain`](crate::Plain) types, `P<str>` and `P<[T]>`. A `P<str>` is passed and shown as a `&str`, a plain type as a reference to it.
+///
+/// It is a B+-tree with path copying (Driscoll, Sarnak, Sleator and Tarjan, "Making data structures persistent", 1989): a transaction writes new copies of the nodes
+/// on the way to what it changes, each once, and then what the map itself consists of, which is three words. Old nodes are garbage, if no snapshot has them. So a change costs more than one of a
+/// [`PBTreeMap`](crate::PBTreeMap), about half a KiB for each level of the tree; many changes in one transaction share that. A node is given up when it is empty, or joined with a neighbour
+/// that it fits into when it is small.
+///
+/// If the `Ord` of keys contradicts itself, or panics, a map may find, order or keep keys in any way, but nothing worse happens.
+#[derive(Persist)]
+#[repr(C)]
+#[persist(own, id = "pheap::PSnapMap", crate = "crate")]
+pub struct PSnapMap<'r, K, V> {
+    len: u64,
+    top: Child<'r, K, V>,
+}
+
+/// See [`own_types`](super::own_types).
+pub(super) const OWN_TYPES: &[OwnType] = &[
+    OwnType::of::<PSnapMap<'static, u8, u8>>(Promise::Collection(Rule::snap)),
+    OwnType::of::<node::Node<u8, u8, 1>>(Promise::Frozen),
+    OwnType::of::<Child<'static, u8, u8>>(Promise::Nothing),
+];
+
+impl<'r, K: Frozen<'r>, V: Frozen<'r>> Default for PSnapMap<'r, K, V> {
+    fn default() -> Self {
+        PSnapMap::new()
+    }
+}
+
+impl<'r, K: Frozen<'r>, V: Frozen<'r>> PSnapMap<'r, K, V> {
+    /// Without entries, and without nodes.
+    pub const fn new() -> Self {
+        PSnapMap { len: 0, top: Child::None(0) }
+    }
+}
+
+/// Reading.
+impl<'r, K: Frozen<'r>, V: Frozen<'r>> PSnapMap<'r, K, V> {
+    /// Number of entries.
+    #[inline(always)]
+    pub fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Whether there are no entries.
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The map as a view shows it, to read more than once.
+    #[inline(always)]
+    pub fn seen<'v>(&self, view: &'v View<'r>) -> SnapRef<'v, 'r, K, V> {
+        SnapRef::new(view, self.top, self.len())
+    }
+
+    /// The entries in order, as they are in the heap.
+    #[cfg_attr(not(feature = "serde"), allow(dead_code))]
+    pub(crate) fn stored<'v>(&self, view: &'v View<'r>) -> impl Iterator<Item = (&'v K, &'v V)> {
+        Between::all(view, self.top).map(|(_, key, value)| (key, value))
+    }
+
+    /// [`SnapRef::get`].
+    #[inline]
+    pub fn get<'v>(&self, view: &'v View<'r>, key: &K::Shown) -> Option<&'v V::Shown>
+    where
+        K: Frozen<'r, Shown: Ord>,
+    {
+        self.seen(view).get(key)
+    }
+
+    /// [`SnapRef::contains_key`].
+    #[inline]
+    pub fn contains_key(&self, view: &View<'r>, key: &K::Shown) -> bool
+    where
+        K: Frozen<'r, Shown: Ord>,
+    {
+        self.seen(view).contains_key(key)
+    }
+
+    /// [`SnapRef::first_key_value`].
+    pub fn first_key_value<'v>(&self, view: &'v View<'r>) -> Option<(&'v K::Shown, &'v V::Shown)> {
+        self.seen(view).first_key_value()
+    }
+
+    /// [`SnapRef::last_key_value`].
+    pub fn last_key_value<'v>(&self, view: &'v View<'r>) -> Option<(&'v K::Shown, &'v V::Shown)> {
+        self.seen(view).last_key_value()
+    }
+
+    /// [`SnapRef::iter`].
+    pub fn iter<'v>(&self, view: &'v View<'r>) -> Iter<'v, 'r, K, V> {
+        self.seen(view).iter()
+    }
+
+    /// [`SnapRef::keys`].
+    pub fn keys<'v>(&self, view: &'v View<'r>) -> Keys<'v, 'r, K, V> {
+        self.seen(view).keys()
+    }
+
+    /// [`SnapRef::values`].
+    pub fn values<'v>(&self, view: &'v View<'r>) -> Values<'v, 'r, K, V> {
+        self.seen(view).values()
+    }
+
+    /// [`SnapRef::range`].
+    ///
+    /// # Panics
+    /// As there.
+    #[track_caller]
+    pub fn range<'v>(&self, view: &'v View<'r>, range: impl KeyRange<K::Shown>) -> Range<'v, 'r, K, V>
+    where
+        K: Frozen<'r, Shown: Ord>,
+    {
+        self.seen(view).range(range)
+    }
+}
+
+by_pointer! {
+    /// Reading a map by its pointer: short for `view[map].get(view, …)`.
+    [K: Frozen<'r, Shown: Ord>, V: Frozen<'r>] PSnapMap<K, V>:
+    fn get(key: &K::Shown) -> Option<&'v V::Shown>;
+    fn contains_key(key: &K::Shown) -> bool;
+    fn iter() -> Iter<'v, 'r, K, V>;
+    #[doc = "\n# Panics\nAs there."]
+    #[track_caller]
+    fn range(range: impl KeyRange<K::Shown>) -> Range<'v, 'r, K, V>;
+    #[doc = "\n# Errors\nAs there."]
+    fn snapshot() -> crate::Result<Snapshot<K::Unbranded, V::Unbranded>>;
+}

@@ -1,0 +1,162 @@
+//! The nodes of a tree of versions: sorted keys, and what belongs to each.
+//!
+//! A node is changed where it is only by the transaction that has made it. So a committed node is never written again: new versions of the map have copies of the
+//! nodes on the way to what has changed, and share all others with the old ones.
+//!
+//! * A node is never empty. Places behind its `len` items repeat the last key and item, so each is a value, and none leads to what nothing else leads to.
+//! * The key of a child is greater than all keys before it, and not greater than those below it. That of the first child means nothing.
+//! * All leaves are equally deep.
+//!
+//! All of this is for finding things, and checked in files from elsewhere. Whatever a node holds, these functions stay within it.
+
+use crate::Persist;
+use crate::api::view::View;
+use crate::collections::common::copied;
+use crate::ptr::P;
+
+use super::frozen::Frozen;
+
+/// Entries of a leaf, and children of an inner node. Few for the tests of this crate's inside.
+pub(super) const LEAF: usize = if cfg!(test) { 6 } else { 31 };
+pub(super) const INNER: usize = if cfg!(test) { 5 } else { 21 };
+
+/// No tree that fits into memory is higher.
+pub(super) const MAX_HEIGHT: usize = 24;
+
+/// Keys in order, and an item for each.
+#[derive(Persist, Clone, Copy)]
+#[repr(C)]
+#[persist(own, id = "pheap::SnapNode", crate = "crate")]
+pub(crate) struct Node<K, T, const N: usize> {
+    len: u64,
+    keys: [K; N],
+    items: [T; N],
+}
+
+pub(super) type Leaf<K, V> = Node<K, V, LEAF>;
+pub(super) type Inner<'r, K, V> = Node<K, Child<'r, K, V>, INNER>;
+
+/// A pointer to a node.
+#[derive(Persist)]
+#[repr(u64)]
+#[persist(own, id = "pheap::SnapChild", crate = "crate")]
+pub(crate) enum Child<'r, K, V> {
+    /// Of an empty map. With a number, which is 0, so that there is no padding.
+    None(#[allow(dead_code)] u64),
+    Leaf(P<'r, Leaf<K, V>>),
+    Inner(P<'r, Inner<'r, K, V>>),
+}
+
+copied! { [K, V] Child<'_, K, V>; }
+
+impl<K, T, const N: usize> Node<K, T, N> {
+    #[inline(always)]
+    pub(super) fn len(&self) -> usize {
+        (self.len as usize).clamp(1, N)
+    }
+
+    #[inline(always)]
+    pub(super) fn is_full(&self) -> bool {
+        self.len() == N
+    }
+
+    /// Whether the node and a neighbour should become one, if they fit.
+    pub(super) fn is_small(&self) -> bool {
+        self.len() <= N / 4
+    }
+
+    #[inline(always)]
+    pub(super) fn keys(&self) -> &[K] {
+        &self.keys[..self.len()]
+    }
+
+    #[inline(always)]
+    pub(super) fn items(&self) -> &[T] {
+        &self.items[..self.len()]
+    }
+}
+
+impl<K: Copy, T: Copy, const N: usize> Node<K, T, N> {
+    /// A node with one item.
+    pub(super) fn one(key: K, item: T) -> Self {
+        Node { len: 1, keys: [key; N], items: [item; N] }
+    }
+
+    /// A node with `len` items, which must be at least 1. What does not fit is left out.
+    fn of(len: usize, at: impl Fn(usize) -> (K, T)) -> Self {
+        let len = len.min(N);
+        let at = |place: usize| at(place.min(len - 1));
+        Node {
+            len: len as u64,
+            keys: std::array::from_fn(|place| at(place).0),
+            items: std::array::from_fn(|place| at(place).1),
+        }
+    }
+
+    /// Sets the item at `place`.
+    pub(super) fn set(&mut self, place: usize, item: T) {
+        self.items[place] = item;
+        self.fill_up();
+    }
+
+    /// Nothing that was replaced or removed stays in a place behind the items.
+    fn fill_up(&mut self) {
+        let len = self.len();
+        let (key, item) = (self.keys[len - 1], self.items[len - 1]);
+        self.keys[len..].fill(key);
+        self.items[len..].fill(item);
+    }
+
+    /// Puts an item at `place`, in front of what is there. There is room.
+    #[inline]
+    pub(super) fn insert(&mut self, place: usize, key: K, item: T) {
+        let len = self.len();
+        self.keys.copy_within(place..len, place + 1);
+        self.items.copy_within(place..len, place + 1);
+        self.keys[place] = key;
+        self.items[place] = item;
+        self.len = len as u64 + 1;
+        self.fill_up();
+    }
+
+    /// Removes the item at `place`. It is not the only one.
+    pub(super) fn remove(&mut self, place: usize) {
+        let len = self.len();
+        self.keys.copy_within(place + 1..len, place);
+        self.items.copy_within(place + 1..len, place);
+        self.len = len as u64 - 1;
+        self.fill_up();
+    }
+
+    /// The first items, and the others, with room for one more in both.
+    pub(super) fn split(&self) -> (Self, Self) {
+        let (len, left) = (self.len(), self.len() / 2);
+        let at = |place: usize| (self.keys[place], self.items[place]);
+        (Node::of(left, at), Node::of(len - left, |place| at(left + place)))
+    }
+
+    /// The items of this node, and those of the next one, whose first key is to be this one. None if they do not fit.
+    pub(super) fn joined(&self, next: &Self, key: K) -> Option<Self> {
+        let (left, len) = (self.len(), self.len() + next.len());
+        let at = |place: usize| match place.checked_sub(left) {
+            None => (self.keys[place], self.items[place]),
+            Some(0) => (key, next.items[0]),
+            Some(place) => (next.keys[place], next.items[place]),
+        };
+        (len <= N).then(|| Node::of(len, at))
+    }
+}
+
+impl<'r, K: Frozen<'r, Shown: Ord>, T, const N: usize> Node<K, T, N> {
+    /// The place of a key, or the place that it would come to.
+    #[inline]
+    pub(super) fn find(&self, view: &View<'r>, key: &K::Shown) -> Result<usize, usize> {
+        self.keys().binary_search_by(|other| other.shown(view).cmp(key))
+    }
+
+    /// The place of the child that is to have a key.
+    #[inline]
+    pub(super) fn child_for(&self, view: &View<'r>, key: &K::Shown) -> usize {
+        self.keys()[1..].partition_point(|other| other.shown(view) <= key)
+    }
+}

@@ -1,0 +1,170 @@
+//! The way from the top of a tree to an entry.
+
+use super::frozen::Frozen;
+use super::node::{Child, Inner, Leaf, MAX_HEIGHT};
+use crate::api::view::View;
+use crate::collections::common::copied;
+use crate::layout::Persist;
+use crate::ptr::P;
+
+/// An inner node on the way, and the place of the child that the way goes on to.
+pub(super) type Step<'r, K, V> = (P<'r, Inner<'r, K, V>>, usize);
+
+/// The inner nodes above a leaf, from the top down.
+pub(super) struct Path<'r, K, V> {
+    steps: [Option<Step<'r, K, V>>; MAX_HEIGHT],
+    len: usize,
+}
+
+copied! { [K, V] Path<'_, K, V>; }
+
+impl<'r, K: Persist, V: Persist> Path<'r, K, V> {
+    #[inline]
+    pub(super) fn new() -> Self {
+        Path { steps: [None; MAX_HEIGHT], len: 0 }
+    }
+
+    #[inline]
+    fn push(&mut self, step: Step<'r, K, V>) {
+        self.steps[self.len] = Some(step);
+        self.len += 1;
+    }
+
+    #[inline]
+    pub(super) fn pop(&mut self) -> Option<Step<'r, K, V>> {
+        self.len = self.len.checked_sub(1)?;
+        self.steps[self.len]
+    }
+
+    fn steps(&self) -> impl Iterator<Item = Step<'r, K, V>> + '_ {
+        self.steps[..self.len].iter().flatten().copied()
+    }
+
+    /// Whether nothing of the tree is behind the way.
+    pub(super) fn is_last(&self, view: &View<'r>) -> bool {
+        self.steps().all(|(inner, place)| place + 1 == view[inner].len())
+    }
+
+    /// Goes down to a leaf. `choose` says at which place to go on.
+    #[inline]
+    pub(super) fn descend(
+        &mut self,
+        view: &View<'r>,
+        mut child: Child<'r, K, V>,
+        mut choose: impl FnMut(&Inner<'r, K, V>) -> usize,
+    ) -> Option<P<'r, Leaf<K, V>>> {
+        loop {
+            match child {
+                Child::None(_) => return None,
+                Child::Leaf(leaf) => return Some(leaf),
+                // In a tree there is an end before that.
+                Child::Inner(_) if self.len == MAX_HEIGHT => return None,
+                Child::Inner(inner) => {
+                    let node = &view[inner];
+                    let place = choose(node);
+                    self.push((inner, place));
+                    child = node.items()[place];
+                }
+            }
+        }
+    }
+}
+
+/// A place between two entries: in front of one of a leaf, or behind all.
+pub(super) struct Position<'r, K, V> {
+    path: Path<'r, K, V>,
+    /// `None` behind all.
+    pub(super) leaf: Option<P<'r, Leaf<K, V>>>,
+    pub(super) place: usize,
+}
+
+copied! { [K, V] Position<'_, K, V>; }
+
+impl<'r, K: Persist, V: Persist> Position<'r, K, V> {
+    pub(super) fn behind_all() -> Self {
+        Position { path: Path::new(), leaf: None, place: 0 }
+    }
+
+    /// In front of the first entry below a child, or of the last one.
+    fn at_end_of(view: &View<'r>, mut path: Path<'r, K, V>, child: Child<'r, K, V>, last: bool) -> Self {
+        let leaf = path.descend(view, child, |node| if last { node.len() - 1 } else { 0 });
+        let place = leaf.filter(|_| last).map_or(0, |leaf| view[leaf].len() - 1);
+        Position { path, leaf, place }
+    }
+
+    /// In front of the first entry, or of the last one.
+    pub(super) fn at_end(view: &View<'r>, top: Child<'r, K, V>, last: bool) -> Self {
+        Position::at_end_of(view, Path::new(), top, last)
+    }
+
+    /// In front of the first entry that is not less than a key, or not less and not equal.
+    pub(super) fn of(view: &View<'r>, top: Child<'r, K, V>, key: &K::Shown, greater: bool) -> Self
+    where
+        K: Frozen<'r, Shown: Ord>,
+    {
+        let mut path = Path::new();
+        let Some(leaf) = path.descend(view, top, |node| node.child_for(view, key)) else {
+            return Position::behind_all();
+        };
+        let node = &view[leaf];
+        let place = match node.find(view, key) {
+            Ok(place) => place + usize::from(greater),
+            Err(place) => place,
+        };
+        let at = Position { path, leaf: Some(leaf), place };
+        if place < node.len() { at } else { at.neighbour(view, false) }
+    }
+
+    /// In front of the first entry of the next leaf, or of the last one of the leaf before.
+    #[inline(never)]
+    fn neighbour(&self, view: &View<'r>, back: bool) -> Self {
+        let mut path = self.path;
+        while let Some((inner, place)) = path.pop() {
+            let node = &view[inner];
+            let place = if back { place.wrapping_sub(1) } else { place + 1 };
+            if let Some(&child) = node.items().get(place) {
+                path.push((inner, place));
+                return Position::at_end_of(view, path, child, back);
+            }
+        }
+        Position::behind_all()
+    }
+
+    /// The next place: the entry there is not the last one.
+    #[inline(always)]
+    pub(super) fn next(&mut self, view: &View<'r>, len: usize) {
+        self.place += 1;
+        if self.place >= len {
+            *self = self.neighbour(view, false);
+        }
+    }
+
+    /// The place before.
+    #[inline(always)]
+    pub(super) fn previous(&mut self, view: &View<'r>, top: Child<'r, K, V>) {
+        if self.leaf.is_none() {
+            *self = Position::at_end(view, top, true);
+        } else if self.place > 0 {
+            self.place -= 1;
+        } else {
+            *self = self.neighbour(view, true);
+        }
+    }
+
+    /// Whether it is the same place.
+    #[inline(always)]
+    pub(super) fn is(&self, other: &Self) -> bool {
+        self.place == other.place && self.leaf == other.leaf
+    }
+
+    /// Whether this place is before the other one.
+    pub(super) fn is_before(&self, other: &Self) -> bool {
+        let places =
+            |at: &Self| at.path.steps().map(|(_, place)| place).chain([at.place]).collect::<Vec<_>>();
+        match (self.leaf, other.leaf) {
+            (Some(_), None) => true,
+            (None, _) => false,
+            _ => places(self) < places(other),
+        }
+    }
+}

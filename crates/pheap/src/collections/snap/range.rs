@@ -1,0 +1,153 @@
+//! The entries of a version in order.
+
+use std::marker::PhantomData;
+use std::ops::Bound;
+
+use super::frozen::Frozen;
+use super::node::Child;
+use super::path::Position;
+use crate::api::view::View;
+use crate::collections::btree::KeyRange;
+use crate::collections::common::iterators;
+use crate::layout::Persist;
+
+iterators! {
+    /// The entries of a [`PSnapMap`](super::PSnapMap) in the order of their keys; made by [`SnapRef::iter`](super::SnapRef::iter).
+    [K: Frozen<'r>, V: Frozen<'r>] Iter<K, V>(Entries<'v, 'r, K, V>) => (&'v K::Shown, &'v V::Shown), |(view, key, value)| (key.shown(view), value.shown(view));
+    debug_map of [K::Shown, V::Shown] exact both_ends;
+
+    /// The keys of a [`PSnapMap`](super::PSnapMap) in order; made by [`SnapRef::keys`](super::SnapRef::keys).
+    [K: Frozen<'r>, V: Frozen<'r>] Keys<K, V>(Entries<'v, 'r, K, V>) => &'v K::Shown, |(view, key, _)| key.shown(view);
+    debug_list of [K::Shown] exact both_ends;
+
+    /// The values of a [`PSnapMap`](super::PSnapMap) in the order of their keys; made by [`SnapRef::values`](super::SnapRef::values).
+    [K: Frozen<'r>, V: Frozen<'r>] Values<K, V>(Entries<'v, 'r, K, V>) => &'v V::Shown, |(view, _, value)| value.shown(view);
+    debug_list of [V::Shown] exact both_ends;
+
+    /// The entries of a [`PSnapMap`](super::PSnapMap) in a range of keys, in order; made by [`SnapRef::range`](super::SnapRef::range).
+    [K: Frozen<'r>, V: Frozen<'r>] Range<K, V>(Between<'v, 'r, K, V>) => (&'v K::Shown, &'v V::Shown), |(view, key, value)| (key.shown(view), value.shown(view));
+    debug_map of [K::Shown, V::Shown] both_ends;
+}
+
+/// The entries between two places, each with the view that shows it.
+pub(super) struct Between<'v, 'r, K, V> {
+    view: &'v View<'r>,
+    top: Child<'r, K, V>,
+    /// In front of the first entry, and in front of the first one behind the last.
+    front: Position<'r, K, V>,
+    back: Position<'r, K, V>,
+    entries: PhantomData<&'v (K, V)>,
+}
+
+impl<K, V> Clone for Between<'_, '_, K, V> {
+    fn clone(&self) -> Self {
+        Between { ..*self }
+    }
+}
+
+impl<'v, 'r, K: Persist, V: Persist> Between<'v, 'r, K, V> {
+    /// All entries.
+    pub(super) fn all(view: &'v View<'r>, top: Child<'r, K, V>) -> Self {
+        let (front, back) = (Position::at_end(view, top, false), Position::behind_all());
+        Between { view, top, front, back, entries: PhantomData }
+    }
+
+    #[track_caller]
+    pub(super) fn new(view: &'v View<'r>, top: Child<'r, K, V>, range: impl KeyRange<K::Shown>) -> Self
+    where
+        K: Frozen<'r, Shown: Ord>,
+    {
+        let (start, end) = (range.start(), range.end());
+        match (start, end) {
+            (Bound::Excluded(a), Bound::Excluded(b)) if a == b => {
+                panic!("range start and end are equal and excluded in PSnapMap")
+            }
+            (Bound::Included(a) | Bound::Excluded(a), Bound::Included(b) | Bound::Excluded(b)) if a > b => {
+                panic!("range start is greater than range end in PSnapMap")
+            }
+            _ => {}
+        }
+        let all = Between::all(view, top);
+        let front = match start {
+            Bound::Unbounded => all.front,
+            Bound::Included(key) => Position::of(view, top, key, false),
+            Bound::Excluded(key) => Position::of(view, top, key, true),
+        };
+        let back = match end {
+            Bound::Unbounded => all.back,
+            Bound::Included(key) => Position::of(view, top, key, true),
+            Bound::Excluded(key) => Position::of(view, top, key, false),
+        };
+        // If keys are ordered now one way and now another: whatever is found, the ends must meet.
+        let back = if back.is_before(&front) { front } else { back };
+        Between { front, back, ..all }
+    }
+}
+
+impl<'v, 'r, K: Persist, V: Persist> Iterator for Between<'v, 'r, K, V> {
+    type Item = (&'v View<'r>, &'v K, &'v V);
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.front.is(&self.back) {
+            return None;
+        }
+        let (leaf, place) = (&self.view[self.front.leaf?], self.front.place);
+        self.front.next(self.view, leaf.len());
+        Some((self.view, &leaf.keys()[place], &leaf.items()[place]))
+    }
+}
+
+impl<'v, 'r, K: Persist, V: Persist> DoubleEndedIterator for Between<'v, 'r, K, V> {
+    #[inline(always)]
+    fn next_back(&mut self) -> Option<Self::Item> {
+        if self.front.is(&self.back) {
+            return None;
+        }
+        self.back.previous(self.view, self.top);
+        let (leaf, place) = (&self.view[self.back.leaf?], self.back.place);
+        Some((self.view, &leaf.keys()[place], &leaf.items()[place]))
+    }
+}
+
+/// All entries, each with the view that shows it, and how many there are.
+pub(super) struct Entries<'v, 'r, K, V> {
+    pub(super) between: Between<'v, 'r, K, V>,
+    pub(super) left: usize,
+}
+
+impl<K, V> Clone for Entries<'_, '_, K, V> {
+    fn clone(&self) -> Self {
+        Entries { between: self.between.clone(), left: self.left }
+    }
+}
+
+impl<'v, 'r, K: Persist, V: Persist> Iterator for Entries<'v, 'r, K, V> {
+    type Item = (&'v View<'r>, &'v K, &'v V);
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Self::Item> {
+        let entry = self.between.next()?;
+        self.left = self.left.saturating_sub(1);
+        Some(entry)
+    }
+
+    #[inline(always)]
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+
+    #[inline]
+    fn count(self) -> usize {
+        self.left
+    }
+}
+
+impl<'v, 'r, K: Persist, V: Persist> DoubleEndedIterator for Entries<'v, 'r, K, V> {
+    #[inline(always)]
+    fn next_back(&mut self) -> Option<Self::Item> {
+        let entry = self.between.next_back()?;
+        self.left = self.left.saturating_sub(1);
+        Some(entry)
+    }
+}

@@ -1,0 +1,33 @@
+//! Threads that look while another one ends that, in a model.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use loom::thread;
+
+use super::Accesses;
+use crate::sync::AtomicBool;
+use crate::sync::model::explore;
+
+/// Nobody sees what is done to memory after the end, and the end comes.
+#[test]
+fn nobody_looks_after_the_end() {
+    fn program() {
+        let region = Arc::new((Accesses::default(), AtomicBool::new(true)));
+        let reader = |(accesses, memory): &(Accesses, AtomicBool)| {
+            if let Some(_access) = accesses.begin() {
+                assert!(memory.load(Relaxed));
+            }
+        };
+        let readers: Vec<_> = (0..2)
+            .map(|_| {
+                let region = region.clone();
+                thread::spawn(move || reader(&region))
+            })
+            .collect();
+        region.0.end();
+        region.1.store(false, Relaxed);
+        readers.into_iter().for_each(|reader| reader.join().unwrap());
+    }
+    explore("accesses", 3, program);
+}

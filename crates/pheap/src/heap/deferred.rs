@@ -1,0 +1,95 @@
+//! Deferred commits as the heap sees them: the thread that makes them durable is started when there is a first one.
+
+use std::sync::{Arc, Weak};
+use std::thread::{self, Builder};
+
+use super::HeapInner;
+use super::close::Work;
+use crate::os::fork;
+use crate::wal::{Commit, SyncPolicy, Wal};
+
+impl HeapInner {
+    /// What tells when a transaction is durable that was committed just now, and whose records end at `position`. Sees to it that it becomes so.
+    pub(crate) fn deferred(self: &Arc<Self>, position: u64) -> Commit {
+        let Some(wal) = self.wal() else { return Commit::done() };
+        if !wal.is_durable(position) {
+            if self.is_simulated() {
+                // It stands still until somebody waits.
+                wal.limit_unsynced(position, wal.settings().unsynced_limit);
+            } else {
+                self.start_syncer(wal);
+                wal.defer(position);
+            }
+        }
+        Commit::at(wal, position)
+    }
+
+    /// What tells when everything before `position` is durable. Whoever has committed it sees to that, or nobody does.
+    pub(crate) fn seen(self: &Arc<Self>, position: u64) -> Commit {
+        let Some(wal) = self.wal() else { return Commit::done() };
+        if !wal.is_durable(position) && !self.is_simulated() {
+            self.start_syncer(wal); // who wakes the task
+        }
+        Commit::at(wal, position)
+    }
+
+    /// Starts the thread if the policy needs it.
+    pub(super) fn sync_at_intervals(self: &Arc<Self>) {
+        if let Some(wal) = self.wal()
+            && matches!(wal.settings().policy, SyncPolicy::Every(_))
+            && !self.is_simulated()
+        {
+            self.start_syncer(wal);
+        }
+    }
+
+    /// Starts the thread that syncs the log, unless there is one, or there can be none.
+    fn start_syncer(self: &Arc<Self>, wal: &Arc<Wal>) {
+        if wal.has_syncer() {
+            return;
+        }
+        self.workers.start(Work::Syncs, || {
+            if !fork::may_start_threads() || wal.has_syncer() || !wal.begin_syncer() {
+                return None;
+            }
+            // The thread may drop the last handle of the heap, in a waker, and then goes on by itself.
+            let syncer = Syncer { wal: wal.clone(), heap: Arc::downgrade(self) };
+            Builder::new().name("pheap log".to_owned()).spawn(move || syncer.run()).ok()
+        });
+    }
+
+    /// Ends that thread, which first wakes all that wait. Everything is durable, or has failed. No region is locked by this thread.
+    pub(super) fn stop_syncer(&self) {
+        let Some(wal) = self.wal() else { return };
+        wal.stop_syncer();
+        if let Some(syncer) = self.workers.take(Work::Syncs)
+            && syncer.thread().id() != thread::current().id()
+        {
+            let _ = syncer.join();
+        }
+    }
+}
+
+/// What the thread has. Dropped when it ends, or could not begin.
+struct Syncer {
+    wal: Arc<Wal>,
+    heap: Weak<HeapInner>,
+}
+
+impl Syncer {
+    fn run(self) {
+        while self.wal.sync_deferred() {}
+    }
+}
+
+impl Drop for Syncer {
+    fn drop(&mut self) {
+        let heap = self.heap.upgrade();
+        if thread::panicking() {
+            heap.iter().for_each(|heap| heap.set_panicked());
+        } else if self.wal.failure().is_some() {
+            heap.iter().for_each(|heap| heap.set_failed());
+        }
+        self.wal.end_syncer();
+    }
+}

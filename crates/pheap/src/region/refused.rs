@@ -1,0 +1,48 @@
+//! Heaps whose program installs a filter that refuses the fence, when a thread does without locked instructions already.
+
+#![allow(clippy::unit_arg)] // transactions of one assignment
+
+use std::thread;
+
+use crate::sync::fence::{forbid, will_be_supported};
+use crate::tuning::Tuning;
+use crate::{Durability, Error, Options, Root};
+
+#[test]
+fn a_heap_fails_if_nobody_knows_who_is_inside_of_it() {
+    if !will_be_supported() {
+        return;
+    }
+    for durability in [Durability::Process, Durability::Wal] {
+        let dir = tempfile::tempdir().unwrap();
+        let open = || Options::new().durability(durability).open(dir.path().join("heap"));
+        let heap = open().unwrap();
+        let root: Root<u64> = heap.root("number").unwrap();
+        let other: Root<u64> = heap.root("other").unwrap();
+        let often = Tuning::SHIPPED.streak + 1;
+        (0..often).for_each(|_| root.txn(|tx, n| Ok(tx[n] += 1)).unwrap());
+        let fails =
+            |result: Result<(), Error>| assert!(matches!(result, Err(Error::Failed { .. })), "{result:?}");
+        // Who is inside as the owner goes on.
+        root.txn(|tx, n| {
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    forbid();
+                    fails(root.read(|_, _| ()));
+                    fails(root.txn(|_, _| Ok(())));
+                    fails(crate::txn((&other, &root), |_| Ok(())));
+                    fails(heap.backup(dir.path().join("copy")));
+                    fails(heap.close());
+                });
+            });
+            Ok(tx[n] += 1)
+        })
+        .unwrap();
+        assert!(matches!(root.read(|_, _| ()), Err(Error::Closed)));
+        let again = open().map(drop);
+        assert!(matches!(again, Err(Error::AlreadyOpen { .. })), "{again:?}");
+        drop((root, other));
+        let number: Root<u64> = open().unwrap().root("number").unwrap();
+        assert_eq!(number.read(|view, n| view[n]).unwrap(), often + 1);
+    }
+}

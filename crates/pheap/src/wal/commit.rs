@@ -1,0 +1,144 @@
+//! `Commit`: what tells when something that was done without waiting for the disk is durable.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use super::Wal;
+use crate::error::{Error, Result};
+use crate::os::fork;
+
+/// Tells when a [deferred transaction](crate::Root::txn_deferred), or what a [deferred read](crate::Root::read_deferred) has seen, is durable.
+///
+/// Ask in one of three ways: [`wait`](Commit::wait) for it, look with [`is_durable`](Commit::is_durable), or `await` it. The future belongs to no runtime; a thread of
+/// the heap wakes the task. (So a waker must return soon, and wait for nothing. If it panics, the panic ends there.)
+///
+/// Nothing depends on a `Commit`: a deferred transaction becomes durable also if this is dropped. It may outlive the heap and all its handles. Closing a heap makes everything
+/// durable, or fails, and this says which. (Meanwhile it keeps the file of the log open.)
+///
+/// The commits of a heap become durable in the order in which they took place, so one that is durable says the same of all before it.
+///
+/// With [`Durability::Wal`](crate::Durability::Wal), durable means that a power failure loses nothing, whatever the [`SyncPolicy`](crate::SyncPolicy). With other durabilities
+/// each transaction is durable, in their sense, when it returns, and this says so at once.
+///
+/// # Errors
+/// As a future, and from [`wait`](Commit::wait): [`Error::OutcomeUnknown`] if the disk has failed before it was durable (or the heap's files were
+/// [misplaced](Error::Misplaced), or something has panicked within pheap): only opening the heap again tells. Then it stays like that.
+/// [`Error::Forked`] in a forked child, if the parent had not made it durable before.
+///
+/// # Example
+/// ```
+/// # fn main() -> pheap::Result<()> {
+/// let heap = pheap::Heap::in_memory()?;
+/// let hits = heap.root::<u64>("hits")?;
+/// let (n, commit) = hits.txn_deferred(|tx, hits| {
+///     tx[hits] += 1;
+///     Ok(tx[hits])
+/// })?;
+/// // Others see it already. Whoever relies on it waits.
+/// commit.wait()?;
+/// assert!(commit.is_durable() && n == 1);
+/// # Ok(())
+/// # }
+/// ```
+pub struct Commit(Option<Ticket>);
+
+/// A place in a log.
+struct Ticket {
+    wal: Arc<Wal>,
+    position: u64,
+    /// Number of the waker that the log has, if it has had one.
+    waker: Option<u64>,
+    /// How many times this process had been forked from another one.
+    forks: u64,
+}
+
+impl Commit {
+    /// Of what is durable in the sense of the heap's durability.
+    pub(crate) fn done() -> Commit {
+        Commit(None)
+    }
+
+    /// Of all that was appended to a log before `position`.
+    pub(crate) fn at(wal: &Arc<Wal>, position: u64) -> Commit {
+        Commit(Some(Ticket { wal: wal.clone(), position, waker: None, forks: fork::forks() }))
+    }
+
+    /// Waits until it is durable. Who waits also syncs, for all commits up to then, unless another thread is doing that.
+    ///
+    /// Do not wait inside of a transaction or read: others would wait for its root meanwhile.
+    ///
+    /// # Errors
+    /// See [above](Commit#errors).
+    pub fn wait(&self) -> Result<()> {
+        self.0.as_ref().map_or(Ok(()), |ticket| ticket.known().unwrap_or_else(|| ticket.sync()))
+    }
+
+    /// Whether it is durable now. This waits for nothing, and asks nobody to sync. It stays `false` if the disk has failed; [`wait`](Commit::wait) says so, and then waits no
+    /// longer.
+    pub fn is_durable(&self) -> bool {
+        self.0.as_ref().is_none_or(Ticket::is_durable)
+    }
+}
+
+impl Future for Commit {
+    type Output = Result<()>;
+
+    /// Is ready at once where no thread could wake the task: then this waits itself.
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        let Some(ticket) = &mut self.0 else { return Poll::Ready(Ok(())) };
+        match ticket.known() {
+            Some(known) => Poll::Ready(known),
+            None => ticket.leave_waker(context.waker()),
+        }
+    }
+}
+
+impl fmt::Debug for Commit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Commit").field("is_durable", &self.is_durable()).finish_non_exhaustive()
+    }
+}
+
+impl Ticket {
+    fn is_durable(&self) -> bool {
+        self.wal.is_durable(self.position)
+    }
+
+    fn is_forked(&self) -> bool {
+        self.forks != fork::forks()
+    }
+
+    /// What can be said without a lock.
+    fn known(&self) -> Option<Result<()>> {
+        if self.is_durable() {
+            return Some(Ok(()));
+        }
+        self.is_forked().then_some(Err(Error::Forked))
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.wal.sync_up_to(self.position)
+    }
+
+    fn leave_waker(&mut self, waker: &Waker) -> Poll<Result<()>> {
+        let waker = waker.clone(); // which runs code of the program's, so not under a lock
+        if self.wal.leave_waker(self.position, &mut self.waker, waker) {
+            Poll::Pending
+        } else {
+            Poll::Ready(self.sync())
+        }
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if let Some(number) = self.waker
+            && !self.is_forked()
+        {
+            self.wal.take_waker(self.position, number);
+        }
+    }
+}
