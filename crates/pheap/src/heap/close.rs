@@ -50,6 +50,7 @@ impl HeapInner {
             }
         }
         let mut tables = self.tables.lock();
+        self.wait_for_growth(); // nobody starts the thread again: it takes the tables
         let refused = self.wal().is_some_and(|wal| wal.begin_to_close());
         if refused {
             live = None;
@@ -87,7 +88,9 @@ impl HeapInner {
     /// else pages that are free here may be in use in the file.
     fn mark_closed(&self, tables: &mut Tables, live: Option<Vec<u64>>, is_recorded: bool) -> Result<()> {
         // A simulated medium cannot be cut off.
-        let shorter = is_recorded && !self.is_simulated() && tables.drop_free_arenas();
+        if is_recorded && !self.is_simulated() {
+            tables.drop_free_arenas();
+        }
         if let Some(wal) = self.wal() {
             // First of all: records of what was in these pages must not come after what is written there directly.
             wal.checkpoint(|| {})?;
@@ -110,7 +113,8 @@ impl HeapInner {
             wal.remove();
             wal.keep_data_found()?;
         }
-        if shorter { self.mapping.shrink_file(header.mapped) } else { Ok(()) }
+        // Also what was made ready and not used, here or by a program that was killed.
+        if is_recorded { self.mapping.shrink_file(header.mapped) } else { Ok(()) }
     }
 }
 
@@ -119,14 +123,21 @@ impl HeapInner {
 pub(super) enum Work {
     Marking,
     Checkpoints,
+    Growth,
     Syncs,
 }
 
 /// The threads, as far as there are some.
 #[derive(Default)]
-pub(super) struct Workers([Mutex<Option<JoinHandle<()>>>; 3]);
+pub(super) struct Workers([Mutex<Option<JoinHandle<()>>>; 4]);
 
 impl Workers {
+    /// Whether there is one that has not ended.
+    pub(super) fn is_at_work(&self, what: Work) -> bool {
+        // SURVIVES unreached: of threads that simulated heaps do not have.
+        self.0[what as usize].lock().as_ref().is_some_and(|thread| !thread.is_finished())
+    }
+
     /// Takes a thread, to wait for it.
     pub(super) fn take(&self, what: Work) -> Option<JoinHandle<()>> {
         self.swap(what, None)
@@ -157,6 +168,7 @@ impl Drop for HeapInner {
         let _ = self.close(true);
         self.stop_background();
         self.stop_checkpoints();
+        self.wait_for_growth();
         self.stop_syncer();
     }
 }

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`options`], [`open`], [`close`] | from a path to an open heap, and back |
 //! | [`directory`] | roots by name |
-//! | [`checkpoints`], [`deferred`], [`collections`] | work in the background |
+//! | [`checkpoints`], [`deferred`], [`collections`], [`growth`] | work in the background |
 //! | [`backup`], [`inspect`], [`check`] | copies of a heap, and what is in it |
 //!
 //! Knows all that is below. Must not know types of the program's: they come as descriptions.
@@ -16,6 +16,7 @@ mod close;
 mod collections;
 mod deferred;
 mod directory;
+mod growth;
 mod inspect;
 mod memory;
 mod open;
@@ -112,6 +113,7 @@ impl Heap {
         let mut stats = Stats {
             ready: true,
             file_bytes: tables.header.mapped,
+            ahead_bytes: self.inner.ready().unwrap_or(0).saturating_sub(tables.header.mapped),
             growth_waits: tables.growth_waits,
             free_bytes: tables.pages.total(),
             ..Stats::default()

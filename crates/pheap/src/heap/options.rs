@@ -138,6 +138,7 @@ impl Options {
     }
 
     /// Unit in which a new heap grows, in bytes: a power of two of at least 32 KiB. The default is 64 MiB; smaller ones are for tests.
+    /// The file of a heap that grows has up to one unit more than the heap; see [`Stats::ahead_bytes`](crate::Stats::ahead_bytes).
     pub fn arena_size(mut self, bytes: u64) -> Options {
         self.arena_size = bytes;
         self

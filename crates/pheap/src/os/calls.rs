@@ -38,6 +38,14 @@ pub(super) fn fallocate(file: &File, offset: u64, len: u64) -> io::Result<()> {
     again(|| unsafe { libc::fallocate(fd, 0, offset, len) }).map(drop)
 }
 
+/// How long a file of this process can be. A call that would make it longer kills the process, unless that has said otherwise.
+pub(crate) fn file_size_limit() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: the call fills `limit`, or leaves it as it is.
+    unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) };
+    limit.rlim_cur
+}
+
 /// Where the first byte at or behind `at` is that is not in a hole. `None` if there is none.
 pub(crate) fn seek_data(file: &File, at: u64) -> io::Result<Option<u64>> {
     // SAFETY: takes no addresses. Everyone says where he reads and writes, so nobody relies on the position that this changes.

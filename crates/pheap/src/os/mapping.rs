@@ -259,10 +259,7 @@ impl Mapping {
             return Ok(());
         };
         // What lies behind the heap belongs to nobody: an arena that a crash kept from being recorded, perhaps. New arenas are zero.
-        let cut = file
-            .metadata()
-            .and_then(|metadata| if metadata.len() > from { file.set_len(from) } else { Ok(()) });
-        match cut.and_then(|()| allocate(file, from, to - from)) {
+        match cut(file, from).and_then(|()| allocate(file, from, to - from)) {
             Ok(()) => {}
             Err(e) => {
                 let _ = file.set_len(from); // gives back what a partial allocation took
@@ -273,17 +270,24 @@ impl Mapping {
                 });
             }
         }
-        // The length must not be lost in a power failure once the header relies on it.
-        // SURVIVES unreached: of a real file; that of a simulated one is above. `ci/power-cut.sh` is for real ones.
+        Ok(())
+    }
+
+    /// Makes durable that the file is as [long](Self::grow_file) as it is. (A simulated one is that already.)
+    pub(crate) fn sync_length(&self) -> Result<()> {
+        let (Backing::Shared { file, path, .. } | Backing::Logged { file, path }) = &self.backing else {
+            return Ok(());
+        };
+        // SURVIVES unreached: of a real file. `ci/power-cut.sh` is for these.
         file.sync().map_err(|e| Error::io(format!("syncing {}", path.display()), e))
     }
 
-    /// Cuts the file off behind the first `len` bytes, which is all that the heap has of it.
+    /// Cuts the file off behind the first `len` bytes, which is all that the heap has of it. Nothing to do if it is not longer.
     pub(crate) fn shrink_file(&self, len: u64) -> Result<()> {
         let (Backing::Shared { file, path, .. } | Backing::Logged { file, path }) = &self.backing else {
             return Ok(());
         };
-        file.set_len(len).map_err(|e| Error::io(format!("shortening {}", path.display()), e))
+        cut(file, len).map_err(|e| Error::io(format!("shortening {}", path.display()), e))
     }
 
     /// Waits until the file's disk has everything that was stored so far. Nothing to do in memory, or for a map that is durable by
@@ -393,6 +397,11 @@ impl Drop for Mapping {
         // SAFETY: the last handle of the heap is gone.
         unsafe { self.unmap() };
     }
+}
+
+/// Makes a file not longer than this.
+fn cut(file: &File, len: u64) -> io::Result<()> {
+    if file.metadata()?.len() > len { file.set_len(len) } else { Ok(()) }
 }
 
 /// Reserves space in a file: `fallocate` where the file system has it, zeros elsewhere.

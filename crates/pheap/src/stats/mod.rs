@@ -32,6 +32,9 @@ pub struct Stats {
     pub private_bytes: u64,
     /// Bytes of the file.
     pub file_bytes: u64,
+    /// Bytes that the file has beyond [`file_bytes`](Stats::file_bytes): space that a thread in the background has made ready, so that no transaction waits for it. Closing the heap gives
+    /// back what was not needed.
+    pub ahead_bytes: u64,
     /// How often a transaction, or whoever else needed pages, had to wait until the file had grown, or could not grow.
     pub growth_waits: u64,
     /// Bytes of pages that no root uses.

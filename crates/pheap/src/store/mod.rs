@@ -2,6 +2,7 @@
 //!
 //! Knows pages, spans and types. Must not know regions that are open, transactions, or objects.
 
+mod ahead;
 pub(crate) mod arena;
 mod durability;
 pub(crate) mod header;
@@ -28,6 +29,7 @@ use crate::os::names::has_name;
 use crate::sync::{Mutex, look_at};
 use crate::tuning::Tuning;
 use crate::wal::Wal;
+use ahead::Ahead;
 use arena::Arena;
 use header::Header;
 use page_map::PageMap;
@@ -76,6 +78,7 @@ pub(crate) struct Store {
     pub(crate) hash_secret: [u64; 2],
     /// How many times this process had been forked from another one.
     pub(crate) forks: u64,
+    pub(crate) ahead: Ahead,
     /// Locked after a region, if at all.
     pub(crate) tables: Mutex<Tables>,
 }

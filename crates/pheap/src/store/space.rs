@@ -29,7 +29,7 @@ impl Store {
         let whole = |bytes: &u64| bytes.max(&1).next_multiple_of(PAGE);
         let (offset, len) = tables.pages.take_up_to(whole(bytes.end()), whole(bytes.start()))?;
         let pages = u32::try_from(len / PAGE).ok()?;
-        Some(tables.taken(offset, SpanEntry { pages, ..entry }))
+        Some(tables.taken(self, offset, SpanEntry { pages, ..entry }))
     }
 
     /// Frees recorded spans of a region whose log is empty, or names nothing in them.
@@ -96,16 +96,15 @@ impl Tables {
         let offset = match self.pages.take(len) {
             Some(offset) => offset,
             None => {
-                self.growth_waits += 1;
                 self.grow(store, len / PAGE)?;
                 self.pages.take(len).expect("the new arena has that many pages")
             }
         };
-        Ok(self.taken(offset, SpanEntry { pages, ..entry }))
+        Ok(self.taken(store, offset, SpanEntry { pages, ..entry }))
     }
 
     /// A span whose pages were taken just now.
-    fn taken(&mut self, offset: u64, entry: SpanEntry) -> Span {
+    fn taken(&mut self, store: &Store, offset: u64, entry: SpanEntry) -> Span {
         let number = self.arenas.partition_point(|arena| arena.end() <= offset);
         let arena = &mut self.arenas[number];
         let span = Span { offset, entry_at: arena.entry(offset), entry };
@@ -118,6 +117,7 @@ impl Tables {
             arena.write_used(&self.media, self.heap);
             // Before anybody can record the span.
             self.media.fence();
+            self.look_ahead(store);
         }
         span
     }
@@ -126,13 +126,10 @@ impl Tables {
         arena_of(&self.arenas, offset)
     }
 
-    /// Adds an arena with room for `pages`.
-    fn grow(&mut self, store: &Store, pages: u64) -> Result<()> {
-        store.check_named()?;
-        store.check_log()?;
-        let Tables { heap, header, media, arenas, .. } = self;
-        let start = header.mapped;
-        let arena = Arena::new(start, Arena::size_for(start, pages, header.arena_unit));
+    /// The arena with room for `pages` that is to be the next one.
+    pub(super) fn next_arena(&self, store: &Store, pages: u64) -> Result<Arena> {
+        let start = self.header.mapped;
+        let arena = Arena::new(start, Arena::size_for(start, pages, self.header.arena_unit));
         if arena.end() > store.mapping.reserved() {
             return Err(Error::ReservationFull { need: arena.end(), reserved: store.mapping.reserved() });
         }
@@ -141,12 +138,19 @@ impl Tables {
                 reason: format!("{} bytes are more than the maximal size of {}", arena.end(), store.max_size),
             });
         }
-        store.mapping.grow_file(start, arena.end()).inspect_err(|error| {
-            // It may be the failure to write pages that a checkpoint has written, and is told once.
-            if let (Some(wal), Error::Io { source, .. }) = (store.wal(), error) {
-                wal.poison("growing the heap's file", source);
-            }
-        })?;
+        Ok(arena)
+    }
+
+    /// Adds an arena with room for `pages`.
+    fn grow(&mut self, store: &Store, pages: u64) -> Result<()> {
+        let arena = self.next_arena(store, pages);
+        let is_ready = |arena: &Arena| store.ready().is_some_and(|ready| ready >= arena.end());
+        self.growth_waits += u64::from(!arena.as_ref().is_ok_and(is_ready));
+        store.check_named()?;
+        store.check_log()?;
+        let arena = arena?;
+        store.make_ready(arena.start, arena.end())?;
+        let Tables { heap, header, media, arenas, .. } = self;
         heap.extend(store, arena.end())?;
         // The file may have been longer before a crash, with an arena that was never recorded, but nothing in it was ever used.
         arena.write(media, *heap, header.salt);
@@ -155,7 +159,7 @@ impl Tables {
         header.write_both(media, *heap, || Ok(()))?;
         // A log that refuses what is written does not say so here; and what is not in the file must be in no header, for one may be written at the end.
         if let Err(error) = store.check_log() {
-            header.mapped = start;
+            header.mapped = arena.start;
             return Err(error);
         }
         arenas.push(arena);
@@ -163,16 +167,14 @@ impl Tables {
         Ok(())
     }
 
-    /// Forgets arenas at the end of the file in which nothing is. Returns whether there were any.
-    pub(crate) fn drop_free_arenas(&mut self) -> bool {
-        let before = self.arenas.len();
+    /// Forgets arenas at the end of the file in which nothing is.
+    pub(crate) fn drop_free_arenas(&mut self) {
         while let [_, .., last] = self.arenas[..]
             && self.pages.take_at(last.first_free(), last.end() - last.first_free())
         {
             self.arenas.pop();
             self.header.mapped = last.start;
         }
-        self.arenas.len() < before
     }
 
     pub(crate) fn register(&mut self, store: &Store, desc: &'static Desc) -> Result<u32> {
@@ -241,6 +243,7 @@ mod tests {
                 page_map: PageMap::new(reserved).unwrap(),
                 medium: Medium::Process,
                 evict: OnceLock::new(),
+                ahead: Default::default(),
                 hash_secret: [0; 2],
                 forks: fork::forks(),
                 tables: Mutex::new(Tables {

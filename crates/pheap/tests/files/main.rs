@@ -1,5 +1,6 @@
 //! What becomes of the files of a heap: how they grow, are copied, removed, renamed, locked and read, and those that earlier versions have left.
 
+mod ahead;
 mod backup;
 mod copies;
 mod growth;

@@ -275,6 +275,7 @@ impl Recovered {
             page_map,
             medium,
             evict: OnceLock::new(),
+            ahead: Default::default(),
             hash_secret: [header.uuid as u64, (header.uuid >> 64) as u64],
             forks: fork::forks(),
             tables: Mutex::new(Tables { heap, header, media, arenas, pages, types, growth_waits: 0 }),
@@ -308,6 +309,7 @@ impl Recovered {
             inner.mark_in_background();
         }
         inner.make_checkpoints();
+        inner.grow_ahead();
         inner.sync_at_intervals();
         Heap { inner }
     }

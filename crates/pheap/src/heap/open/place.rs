@@ -168,7 +168,8 @@ impl Place for InFile<'_> {
 
     fn begin(&self, mapping: &Mapping, header: &Header) -> Result<()> {
         // Cuts off what an interrupted creation left.
-        mapping.grow_file(0, header.mapped)
+        mapping.grow_file(0, header.mapped)?;
+        mapping.sync_length()
     }
 
     fn fill(&self, header: &Header) -> Result<()> {
