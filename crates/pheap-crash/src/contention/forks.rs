@@ -60,6 +60,9 @@ pub(super) fn forks(bug: Option<Bug>) -> Result<(), String> {
             let failed = catch_unwind(AssertUnwindSafe(|| {
                 list.txn(|tx, list| {
                     tx[list] = List::default();
+                    if round % 4 == 1 {
+                        drop(tx.shared()); // in place, so that a rollback has something to restore
+                    }
                     let pid = split();
                     is_child = pid == 0;
                     match round % 3 {
