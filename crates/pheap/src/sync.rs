@@ -27,6 +27,7 @@ mod watch;
 
 pub(crate) use access::Access;
 pub(crate) use mutex::{Condvar, Mutex, MutexGuard, RwLock};
+pub(crate) use thread::this_thread;
 
 #[cfg(all(test, pheap_loom))]
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64};

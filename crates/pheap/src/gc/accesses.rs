@@ -1,9 +1,8 @@
 //! Who looks at objects of a region without its lock, and how to wait until nobody does.
 
-use std::cell::Cell;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
-use crate::sync::{AtomicU64, Condvar, Mutex};
+use crate::sync::{AtomicU64, Condvar, Mutex, this_thread};
 
 #[cfg(all(test, pheap_loom))]
 mod model;
@@ -32,25 +31,11 @@ pub(crate) struct Access<'a> {
     shard: usize,
 }
 
-/// The number of this thread, modulo that of the counters.
-fn shard_of_this_thread() -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(1);
-    thread_local! {
-        static NUMBER: Cell<usize> = const { Cell::new(0) };
-    }
-    NUMBER.with(|number| {
-        if number.get() == 0 {
-            number.set(NEXT.fetch_add(1, Ordering::Relaxed));
-        }
-        number.get() % SHARDS
-    })
-}
-
 impl Accesses {
     /// Begins to look, unless that has been [ended](Self::end).
     #[inline]
     pub(crate) fn begin(&self) -> Option<Access<'_>> {
-        let access = Access { accesses: self, shard: shard_of_this_thread() };
+        let access = Access { accesses: self, shard: this_thread() as usize % SHARDS };
         let before = self.shards[access.shard].0.fetch_add(1, Ordering::Acquire);
         (before & ENDED == 0).then_some(access)
     }
