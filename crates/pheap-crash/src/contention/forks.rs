@@ -61,7 +61,7 @@ pub(super) fn forks(bug: Option<Bug>) -> Result<(), String> {
                 list.txn(|tx, list| {
                     tx[list] = List::default();
                     if round % 4 == 1 {
-                        drop(tx.shared()); // in place, so that a rollback has something to restore
+                        let _ = tx.shared(); // in place, so that a rollback has something to restore
                     }
                     let pid = split();
                     is_child = pid == 0;
