@@ -126,7 +126,13 @@ impl Wal {
         chunks.iter().try_for_each(|chunk| log.write_all(bytes(&chunk.words), chunk.file_offset))
     }
 
-    fn note_written(&self, state: &mut State, chunks: Vec<Chunk>, end: u64, written: io::Result<()>) {
+    pub(super) fn note_written(
+        &self,
+        state: &mut State,
+        chunks: Vec<Chunk>,
+        end: u64,
+        written: io::Result<()>,
+    ) {
         match written {
             Ok(()) => {
                 // Nobody is told that a commit is good once it is known that the log is not, also not by who closes the heap, and writes the rest.
