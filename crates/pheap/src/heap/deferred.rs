@@ -24,11 +24,12 @@ impl HeapInner {
         Commit::at(wal, position)
     }
 
-    /// What tells when everything before `position` is durable. Whoever has committed it sees to that, or nobody does.
+    /// What tells when everything before `position` is durable. Sees to it that it becomes so if commits are synced.
     pub(crate) fn seen(self: &Arc<Self>, position: u64) -> Commit {
         let Some(wal) = self.wal() else { return Commit::done() };
         if !wal.is_durable(position) && !self.is_simulated() {
-            self.start_syncer(wal); // who wakes the task
+            self.start_syncer(wal); // who wakes the task, whatever is synced
+            wal.defer_seen(position);
         }
         Commit::at(wal, position)
     }

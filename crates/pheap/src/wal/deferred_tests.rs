@@ -171,6 +171,18 @@ fn a_commit_that_is_dropped_becomes_durable() {
         }
     }
 }
+/// Not only commits are what a read has seen: for the end of a collection nobody waits.
+#[test]
+fn what_a_read_has_seen_becomes_durable() {
+    let Setup { heap, a, .. } = &Setup::every_commit();
+    a.txn(|tx, _| tx.alloc_slice(1 << 14, |_| 0u64).map(drop)).unwrap();
+    heap.collect().unwrap();
+    let (_, seen) = a.read_deferred(|_, _| ()).unwrap();
+    while !seen.is_durable() {
+        thread::yield_now();
+    }
+}
+
 
 #[test]
 fn a_task_is_woken_when_its_commit_is_durable() {

@@ -122,10 +122,11 @@ pub(crate) struct Wal {
     requested: Condvar,
     /// The thread that syncs is asked to do something.
     ordered: Condvar,
-    /// Whether there is such a thread. Changed with the state locked.
+    /// Whether there is such a thread, and up to which position it is to sync the log. Changed with the state locked.
     has_syncer: AtomicBool,
     /// Positions up to which the log has been handed to the kernel, and synced.
     written: AtomicU64,
+    wanted: AtomicU64,
     durable: AtomicU64,
     failed: AtomicBool,
     /// Held during a checkpoint.
@@ -286,6 +287,7 @@ impl Wal {
             has_syncer: AtomicBool::new(false),
             written: AtomicU64::new(0),
             durable: AtomicU64::new(0),
+            wanted: AtomicU64::new(0),
             failed: AtomicBool::new(false),
             folded: Mutex::new(Folded { to: end, mark: 0 }),
             base: AtomicUsize::new(0),
