@@ -29,6 +29,8 @@ mod refusal_tests;
 mod syncer;
 #[cfg(test)]
 mod tests;
+#[cfg(all(test, not(pheap_loom)))]
+mod waker_tests;
 
 use std::io;
 use std::sync::Arc;
@@ -124,9 +126,9 @@ pub(crate) struct Wal {
     ordered: Condvar,
     /// Whether there is such a thread, and up to which position it is to sync the log. Changed with the state locked.
     has_syncer: AtomicBool,
+    wanted: AtomicU64,
     /// Positions up to which the log has been handed to the kernel, and synced.
     written: AtomicU64,
-    wanted: AtomicU64,
     durable: AtomicU64,
     failed: AtomicBool,
     /// Held during a checkpoint.
@@ -285,9 +287,9 @@ impl Wal {
             requested: Condvar::new(),
             ordered: Condvar::new(),
             has_syncer: AtomicBool::new(false),
+            wanted: AtomicU64::new(0),
             written: AtomicU64::new(0),
             durable: AtomicU64::new(0),
-            wanted: AtomicU64::new(0),
             failed: AtomicBool::new(false),
             folded: Mutex::new(Folded { to: end, mark: 0 }),
             base: AtomicUsize::new(0),

@@ -127,12 +127,16 @@ impl Wal {
         self.has_syncer.load(Ordering::Acquire)
     }
 
-    /// Says that there is one, which will call [`sync_deferred`](Self::sync_deferred) until it is to end, and then [`end_syncer`](Self::end_syncer). `false` if there may be none any more.
-    pub(crate) fn begin_syncer(&self) -> bool {
+    /// Has `start` start one, unless there is one or may be none any more. It calls [`sync_deferred`](Self::sync_deferred) until it is to end, and then [`end_syncer`](Self::end_syncer).
+    pub(crate) fn begin_syncer<T>(&self, start: impl FnOnce() -> Option<T>) -> Option<T> {
+        // Locked meanwhile, so that nobody leaves a waker to a thread that cannot be started.
         let state = self.state.lock();
-        let may_begin = !state.deferred.stop && state.failure.is_none();
-        self.has_syncer.store(may_begin, Ordering::Release);
-        may_begin
+        if self.has_syncer() || state.deferred.stop || state.failure.is_some() {
+            return None;
+        }
+        let started = start();
+        self.has_syncer.store(started.is_some(), Ordering::Release);
+        started
     }
 
     /// Syncs what somebody wants to be synced, and wakes those who have waited for that; waits until there is something to do. `false` if the thread is to end.
@@ -187,6 +191,8 @@ impl Wal {
 /// Calls wakers. One that panics keeps no other from being called, nor the log from being synced.
 fn wake(wakers: BTreeMap<(u64, u64), Waker>) {
     for waker in wakers.into_values() {
-        let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
+            std::mem::forget(panic); // to drop it may panic, too
+        }
     }
 }
