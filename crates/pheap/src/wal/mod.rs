@@ -29,6 +29,8 @@ mod refusal_tests;
 mod syncer;
 #[cfg(test)]
 mod tests;
+#[cfg(all(test, not(pheap_loom)))]
+mod waker_tests;
 
 use std::io;
 use std::sync::Arc;
@@ -123,8 +125,9 @@ pub(crate) struct Wal {
     requested: Condvar,
     /// The thread that syncs is asked to do something.
     ordered: Condvar,
-    /// Whether there is such a thread. Changed with the state locked.
+    /// Whether there is such a thread, and up to which position it is to sync the log. Changed with the state locked.
     has_syncer: AtomicBool,
+    wanted: AtomicU64,
     /// Positions up to which the log has been handed to the kernel, and synced.
     written: AtomicU64,
     durable: AtomicU64,
@@ -285,6 +288,7 @@ impl Wal {
             requested: Condvar::new(),
             ordered: Condvar::new(),
             has_syncer: AtomicBool::new(false),
+            wanted: AtomicU64::new(0),
             written: AtomicU64::new(0),
             durable: AtomicU64::new(0),
             failed: AtomicBool::new(false),
