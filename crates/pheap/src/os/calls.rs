@@ -173,6 +173,14 @@ pub(super) fn unlink_at(directory: &File, name: &CStr) -> io::Result<()> {
     again(|| unsafe { libc::unlinkat(directory.as_raw_fd(), name.as_ptr(), 0) }).map(drop)
 }
 
+/// A new file in memory, which has no name, and is gone when nobody has it open.
+pub(crate) fn file_in_memory() -> io::Result<File> {
+    // SAFETY: a call with a string.
+    let opened = again(|| unsafe { libc::memfd_create(c"pheap".as_ptr(), libc::MFD_CLOEXEC) })?;
+    // SAFETY: opened just now, and nobody else's.
+    Ok(unsafe { File::from_raw_fd(opened) })
+}
+
 /// Makes all of `to` what `from` is, by sharing the blocks of both. Returns whether the file system could.
 pub(crate) fn share_blocks(from: &File, to: &File) -> bool {
     // SAFETY: takes two file descriptors, which are open, and no addresses.

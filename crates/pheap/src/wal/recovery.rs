@@ -1,6 +1,7 @@
 //! What a crash has left in the log of a heap that is about to be opened.
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 use super::WalIdentity;
@@ -16,9 +17,9 @@ use crate::units::LINE;
 /// The records of a log that are not in the heap's file yet, or not for sure.
 #[derive(Debug, Default)]
 pub(crate) struct WalTail {
-    found: Found,
+    pub(super) found: Found,
     /// Where it was read, if the heap needs it.
-    log: Option<Arc<dyn Storage>>,
+    pub(super) log: Option<Arc<dyn Storage>>,
 }
 
 impl WalTail {
@@ -30,17 +31,8 @@ impl WalTail {
         let path = &disk.log_path();
         let error = |e| Error::io(format!("reading {}", path.display()), e);
         let foreign = |why: &str| Error::ForeignLog { path: path.to_owned(), why: why.to_owned() };
-        // Not a file at all, or a link to one, perhaps.
-        let is_none = |e: &io::Error| {
-            matches!(e.raw_os_error(), Some(libc::ELOOP | libc::EISDIR | libc::ESPIPE | libc::ENXIO))
-        };
-        let opened = disk.open_log().and_then(|log| {
-            let head = log.as_deref().map(read_head).transpose()?;
-            Ok((log, head))
-        });
-        let (log, head) =
-            opened.map_err(|e| if is_none(&e) { foreign("it is no ordinary file") } else { error(e) })?;
         if !of.in_use {
+            let (log, head) = open(disk, path)?;
             return match head {
                 None | Some(Head::Nothing) => Ok(WalTail::default()),
                 Some(Head::Damaged(uuid)) if holds(is_part(uuid, of.uuid), true) => Ok(WalTail::default()),
@@ -62,28 +54,17 @@ impl WalTail {
                 Some(Head::Foreign(why)) => Err(foreign(why)),
             };
         }
-        let missing = || Error::LogMissing { path: path.to_owned() };
-        let (log, layout) = match (log, head) {
-            (None, _) | (_, None | Some(Head::Nothing)) => return Err(missing()),
-            (_, Some(Head::Foreign(why))) => return Err(foreign(why)),
-            (_, Some(Head::Damaged(_))) => return Err(foreign("its head is damaged")),
-            // SURVIVES drop: its nonce is not the header's, either. This is to say what it is.
-            (_, Some(Head::Log(layout))) if !holds(layout.uuid, of.uuid) => {
-                return Err(foreign("it belongs to another heap"));
-            }
-            // SURVIVES drop: as for another heap's.
-            (_, Some(Head::Log(layout))) if !holds(layout.id, of.id) => {
-                return Err(foreign("it is an older or newer one of the same heap"));
-            }
-            (_, Some(Head::Log(layout))) if !is_own(layout, of) => return Err(foreign(OF_A_COPY)),
-            (Some(log), Some(Head::Log(layout))) => (log, layout),
-        };
-        let found = read_all(&*log, layout, Seed::new(of.salt, layout), path)?;
-        let leftover = WalTail { found, log: Some(log) };
-        if leftover.ranges().any(|range| range.offset < HEADER_SIZE || range.end() > of.mapped) {
+        let (log, layout) = own_log(disk, of)?;
+        let found = read_all(&*log, layout, Seed::new(of.salt, layout)).map_err(error)?;
+        WalTail { found, log: Some(log) }.within(of.mapped)
+    }
+
+    /// Fails if it says something of what is not in the heap, which has so many bytes.
+    pub(super) fn within(self, mapped: u64) -> Result<WalTail> {
+        if self.ranges().any(|range| range.offset < HEADER_SIZE || range.end() > mapped) {
             return Err(Error::corrupt("a record of the log lies outside of the heap"));
         }
-        Ok(leftover)
+        Ok(self)
     }
 
     /// What is to be written, in this order.
@@ -103,6 +84,47 @@ impl WalTail {
     pub(crate) fn sync(&self) -> io::Result<()> {
         // SURVIVES unreached: programs of the lab open no heap only to read it; a test of `heap/open/simulated.rs` does.
         self.log.iter().filter(|_| self.transactions() > 0).try_for_each(|log| log.sync())
+    }
+}
+
+/// What has the name of the log, and what its beginning says.
+fn open(disk: &dyn Disk, path: &Path) -> Result<(Option<Arc<dyn Storage>>, Option<Head>)> {
+    // Not a file at all, or a link to one, perhaps.
+    let is_none = |e: &io::Error| {
+        matches!(e.raw_os_error(), Some(libc::ELOOP | libc::EISDIR | libc::ESPIPE | libc::ENXIO))
+    };
+    let opened = disk.open_log().and_then(|log| {
+        let head = log.as_deref().map(read_head).transpose()?;
+        Ok((log, head))
+    });
+    opened.map_err(|e| {
+        if is_none(&e) {
+            Error::ForeignLog { path: path.to_owned(), why: "it is no ordinary file".to_owned() }
+        } else {
+            Error::io(format!("reading {}", path.display()), e)
+        }
+    })
+}
+
+/// The log of this heap, which needs it.
+///
+/// # Errors
+/// [`Error::LogMissing`], [`Error::ForeignLog`], [`Error::Io`].
+pub(super) fn own_log(disk: &dyn Disk, of: &WalIdentity) -> Result<(Arc<dyn Storage>, Layout)> {
+    let path = disk.log_path();
+    let foreign = |why: &str| Err(Error::ForeignLog { path: path.clone(), why: why.to_owned() });
+    match open(disk, &path)? {
+        (None, _) | (_, None | Some(Head::Nothing)) => Err(Error::LogMissing { path }),
+        (_, Some(Head::Foreign(why))) => foreign(why),
+        (_, Some(Head::Damaged(_))) => foreign("its head is damaged"),
+        // SURVIVES drop: its nonce is not the header's, either. This is to say what it is.
+        (_, Some(Head::Log(layout))) if !holds(layout.uuid, of.uuid) => foreign("it belongs to another heap"),
+        // SURVIVES drop: as for another heap's.
+        (_, Some(Head::Log(layout))) if !holds(layout.id, of.id) => {
+            foreign("it is an older or newer one of the same heap")
+        }
+        (_, Some(Head::Log(layout))) if !is_own(layout, of) => foreign(OF_A_COPY),
+        (Some(log), Some(Head::Log(layout))) => Ok((log, layout)),
     }
 }
 
