@@ -68,7 +68,7 @@ fn copy<'a>(options: &Options, path: &'a Path, meanwhile: &mut dyn FnMut()) -> R
             .map_err(|e| Error::io(format!("opening {}", path.display()), e))?;
         let live = InFile { path, file, disk: Arc::new(files) };
         let start = read_header(&live)?;
-        let copied = Attempt { live: &live, start: &start, meanwhile }.copy(options);
+        let copied = Attempt { live: &live, start: &start, meanwhile: &mut *meanwhile }.copy(options);
         last = match copied {
             Ok(Some((header, file, tail))) => return Ok(Copied { live, header, file, tail }),
             Ok(None) => None,

@@ -123,8 +123,8 @@ impl World {
                 self.checkpoint(2);
             }
             Act::Rename => {
+                // Its log follows.
                 fs::rename(&self.path, &other).unwrap();
-                fs::rename(log_of(&self.path), log_of(&other)).unwrap();
                 self.checkpoint(2);
             }
             Act::Replace => {
