@@ -179,7 +179,8 @@ const MFD_NOEXEC_SEAL: libc::c_uint = 8;
 /// A new file in memory, which has no name, and is gone when nobody has it open.
 pub(crate) fn file_in_memory() -> io::Result<File> {
     // SAFETY: a call with a string.
-    let create = |flags| again(|| unsafe { libc::memfd_create(c"pheap".as_ptr(), libc::MFD_CLOEXEC | flags) });
+    let create =
+        |flags| again(|| unsafe { libc::memfd_create(c"pheap".as_ptr(), libc::MFD_CLOEXEC | flags) });
     let opened = match create(MFD_NOEXEC_SEAL) {
         Err(e) if e.raw_os_error() == Some(libc::EINVAL) => create(0)?,
         opened => opened?,

@@ -175,12 +175,7 @@ impl Attempt<'_, '_> {
     }
 
     /// Copies these pages. `false` if the log was overtaken.
-    fn copy_pages(
-        &mut self,
-        to: &File,
-        pages: Range<u64>,
-        mut log: Option<&mut LiveLog>,
-    ) -> Result<bool> {
+    fn copy_pages(&mut self, to: &File, pages: Range<u64>, mut log: Option<&mut LiveLog>) -> Result<bool> {
         let (data, mut buffer) = (self.live.disk.data(), vec![0; CHUNK as usize]);
         let error = |e| reading(self.live.path, e);
         let mut at = pages.start;
@@ -191,7 +186,8 @@ impl Attempt<'_, '_> {
             if data.read_up_to(&mut buffer[..len], at).map_err(error)? < len {
                 return Ok(false);
             }
-            write_unless_zero(to, &buffer[..len], at).map_err(|e| Error::io("copying the heap to memory", e))?;
+            write_unless_zero(to, &buffer[..len], at)
+                .map_err(|e| Error::io("copying the heap to memory", e))?;
             at += len as u64;
             (self.meanwhile)();
             if let Some(log) = log.as_deref_mut()

@@ -43,7 +43,7 @@ fn options() -> Options {
 
 /// What the transaction with this number writes where: single numbers all over the heap, and some that are side by side.
 fn changes(number: u64) -> impl Iterator<Item = (usize, u64)> {
-    let place = |i: u64| ((number * 7919 + i * 61_441) as usize) % (WORDS - 1) + 1;
+    let place = move |i: u64| ((number * 7919 + i * 61_441) as usize) % (WORDS - 1) + 1;
     let beside = (0..512).map(move |i| (place(9) + i, number));
     let all = (0..8).map(move |i| (place(i), number * 8 + i)).chain(beside);
     all.filter(|&(place, _)| place < WORDS).chain([(0, number)])
@@ -80,7 +80,9 @@ impl World {
         for _ in 0..times {
             self.count += 1;
             root.txn(|tx, words| {
-                changes(self.count).for_each(|(place, word)| drop(words.set(tx, place, word)));
+                for (place, word) in changes(self.count) {
+                    words.set(tx, place, word);
+                }
                 Ok(())
             })
             .unwrap();
@@ -100,11 +102,12 @@ impl World {
         match act {
             Act::Commit => self.commit(3),
             Act::Checkpoint => self.checkpoint(1),
-            Act::Lap => self.checkpoint(30),
+            Act::Lap => self.checkpoint(8),
             Act::Grow => {
                 let name = format!("beside {}", self.count);
-                let more = |tx: &mut crate::Txn<'_>| PVec::from_slice(tx, &vec![1; 400 << 10]);
-                drop(self.heap.as_ref().unwrap().root_or::<PVec<u64>>(&name, more).unwrap());
+                let heap = self.heap.as_ref().unwrap();
+                let made = heap.root_or::<PVec<u64>>(&name, |tx| PVec::from_slice(tx, &vec![1; 400 << 10]));
+                drop(made.unwrap());
                 self.checkpoint(2);
             }
             Act::Close => self.heap.take().unwrap().close().unwrap(),
