@@ -149,7 +149,7 @@ impl Options {
     /// and the time to copy these, and the log meanwhile.
     ///
     /// No file is changed, and to read them is all the permission that is needed. No lock is taken, so the writer is neither kept waiting nor kept from closing the heap, or from opening it again. Nor does it know that
-    /// somebody looks: it uses the log again, and if it comes round before the log was read, all begins anew; after 16 times the error is
+    /// somebody looks: it uses the log again, and if it comes round before the log was read, all begins anew; after 16 times, in some seconds, the error is
     /// [`Error::Overtaken`]. The default log of 128 MiB takes a writer longer to fill than a follower takes to look into it again.
     ///
     /// The heap is [read-only](Self::read_only), and for [`verify`](Self::verify) its copy is checked. Both processes must be on one machine, for another one may see what is written to the files late.

@@ -4,7 +4,7 @@
 //! before; so the [log](crate::wal::LiveLog) is read on while pages are copied, and once more afterwards, and replayed in the copy. What no record covers is in the header, which is looked at
 //! again: while that names the same log, nobody else has written to the file. New arenas are copied as well. A closed heap does not change before its header does.
 //!
-//! If something has come in between, it begins anew. Nothing is taken for granted of how long anything takes.
+//! If something has come in between, it begins anew, a little later each time. Nothing is taken for granted of how long anything takes.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -12,6 +12,8 @@ use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use super::found::Found;
 use super::place::{InFile, Place};
@@ -31,6 +33,8 @@ use crate::wal::{LiveLog, WalTail};
 
 /// How often a heap is copied before this gives up.
 const TRIES: u32 = 16;
+/// Half of the first pause between two attempts, of which each is twice as long as the one before, up to a quarter of a second.
+const SOON: Duration = Duration::from_millis(1);
 /// Bytes that are copied before the log is read on.
 const CHUNK: u64 = 1 << 20;
 
@@ -61,7 +65,11 @@ struct Copied<'a> {
 /// Copies the heap at `path`.
 fn copy<'a>(options: &Options, path: &'a Path, meanwhile: &mut dyn FnMut()) -> Result<Copied<'a>> {
     let mut last = None;
-    for _ in 0..TRIES {
+    for number in 0..TRIES {
+        if number > 0 {
+            // Whoever opens the heap writes several headers, and syncs each.
+            thread::sleep(SOON * (1 << number.min(8)));
+        }
         // By its name, each time: another file may have that now.
         let file = OwnFile::open(|| regular::open(OpenOptions::new().read(true), path))?;
         let files = Files::new(file.clone(), path)
