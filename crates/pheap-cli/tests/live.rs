@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use pheap::{Durability, Options, P, Persist, Result, Root, SyncPolicy};
 use pheap_testkit::{Rng, role, start, tempdir};
@@ -178,7 +179,7 @@ fn dumps_beside_writers_that_are_killed() {
             while !is_over.load(Ordering::Relaxed) {
                 let before = said(&path);
                 while said(&path) == before && !is_over.load(Ordering::Relaxed) {
-                    thread::yield_now();
+                    thread::sleep(Duration::from_millis(1));
                 }
                 drop(writer.take());
                 // No look at the heap keeps it from being opened.
