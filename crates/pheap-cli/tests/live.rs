@@ -6,7 +6,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Child, Command, Output};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -109,14 +109,15 @@ fn transfers(dump: &Output) -> u64 {
     transfers
 }
 
-/// Makes dumps, and checks each.
-fn dumps(path: &Path, arguments: &[&str]) {
+/// Makes dumps, checks each, and counts them.
+fn dumps(path: &Path, arguments: &[&str], made: &AtomicU64) {
     let times = std::env::var("PHEAP_DUMPS").map_or(30, |times| times.parse().expect("a number"));
     let mut last = 0;
     for i in 0..times {
         let before = said(path).max(last);
         last = transfers(&pheap(&[arguments, &["dump"]].concat(), path));
         assert!(last >= before, "dump {i} has {last}, after {before}");
+        made.fetch_add(1, Ordering::Relaxed);
         if i % 16 == 0 {
             pheap(&[arguments, &["check"]].concat(), path);
         }
@@ -159,7 +160,7 @@ fn dumps_beside_a_writer() {
         let dir = tempdir();
         let path = dir.path().join("bank");
         let _writer = Writer::new("dumps_beside_a_writer", role, &path);
-        dumps(&path, &[]);
+        dumps(&path, &[], &AtomicU64::new(0));
     }
 }
 
@@ -171,16 +172,17 @@ fn dumps_beside_writers_that_are_killed() {
     let dir = tempdir();
     let path = dir.path().join("bank");
     let write = |role| Writer::new("dumps_beside_writers_that_are_killed", role, &path);
-    let (first, is_over) = (write("on demand"), AtomicBool::new(false));
+    let (first, made, is_over) = (write("on demand"), AtomicU64::new(0), AtomicBool::new(false));
     thread::scope(|threads| {
         threads.spawn(|| {
             let mut writer = Some(first);
             let mut times = 0u64;
             while !is_over.load(Ordering::Relaxed) {
-                let before = said(&path);
-                while said(&path) == before && !is_over.load(Ordering::Relaxed) {
+                // While the next dump is made, at another time each time.
+                while made.load(Ordering::Relaxed) < times && !is_over.load(Ordering::Relaxed) {
                     thread::sleep(Duration::from_millis(1));
                 }
+                thread::sleep(Duration::from_millis(times % 16));
                 drop(writer.take());
                 // No look at the heap keeps it from being opened.
                 writer = Some(write(if times % 2 == 0 { "each" } else { "on demand" }));
@@ -195,6 +197,6 @@ fn dumps_beside_writers_that_are_killed() {
             }
         }
         let _over = Over(&is_over);
-        dumps(&path, &["--follow"]);
+        dumps(&path, &["--follow"], &made);
     });
 }
