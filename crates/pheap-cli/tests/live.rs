@@ -71,7 +71,7 @@ fn write(path: &Path, policy: SyncPolicy) -> Result<()> {
             tx[to].newest = Some(tx.alloc(statement)?);
             Ok(number)
         })?;
-        if transfers % 8 == 0 {
+        if transfers.is_multiple_of(8) {
             said.write_all_at(&transfers.to_le_bytes(), 0).expect("a file");
         }
     }
@@ -185,7 +185,7 @@ fn dumps_beside_writers_that_are_killed() {
                 thread::sleep(Duration::from_millis(times % 16));
                 drop(writer.take());
                 // No look at the heap keeps it from being opened.
-                writer = Some(write(if times % 2 == 0 { "each" } else { "on demand" }));
+                writer = Some(write(if times.is_multiple_of(2) { "each" } else { "on demand" }));
                 times += 1;
             }
             println!("{times} writers were killed");
