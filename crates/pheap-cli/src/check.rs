@@ -44,12 +44,12 @@ pub fn check(how: &Options, file: &Path, as_json: bool, out: &mut dyn Write) -> 
 /// Opening with `verify` finds everything that a heap's own check does, and lost roots, but its report is shorter.
 fn examine(how: &Options, file: &Path) -> Result<Finding> {
     let reader = how.clone().read_only(true);
-    let report = |options: Options| options.open(file).and_then(|heap| heap.check());
+    let report = |options: Options| crate::open(&options, file).and_then(|heap| heap.check());
     let mut problems = Vec::new();
     match report(reader.clone().verify(true).restored(true)) {
         Ok(found) => {
             // A sound heap that was never closed.
-            let what = match reader.open(file) {
+            let what = match crate::open(&reader, file) {
                 Err(Error::NotClosed) => {
                     "the heap was in use with `Durability::Process` when the machine went down"
                 }

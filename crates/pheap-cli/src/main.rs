@@ -17,7 +17,8 @@ use pheap::{Error, Heap, Options};
 /// Inspects pheap heaps, without the programs that wrote them.
 ///
 /// Opens the file read-only: no byte of it is changed, and after a crash the heap is recovered in memory. (Only `collect` changes
-/// the file.) A heap that a program has open cannot be opened a second time.
+/// the file.) Of a heap that a program has open with `Durability::Wal`, it looks at a copy in memory: one state between two transactions, which the program
+/// does not notice. With other durabilities only that program can look.
 ///
 /// Exit status: 0 if all is well, 1 if something is wrong with the heap, 2 if the command failed.
 #[derive(Parser, Debug)]
@@ -28,6 +29,9 @@ struct Args {
     /// Accept a copy of a heap in use, if nobody changed the heap while it was copied: check all of it first
     #[arg(long, global = true)]
     restored: bool,
+    /// Take no lock, whether a program has the heap open or not: look at a copy in memory. A program that opens the heap meanwhile is not refused
+    #[arg(long, global = true)]
+    follow: bool,
 }
 
 #[derive(Subcommand, Debug)]
@@ -54,7 +58,7 @@ enum Command {
     Collect(Show),
     /// Copies a heap to a new file, which is marked as closed; free pages take no space
     ///
-    /// A running program copies its own heap with `Heap::backup`.
+    /// A running program copies its own heap with `Heap::backup`, whatever its durability.
     Backup {
         /// The heap
         file: PathBuf,
@@ -120,7 +124,7 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args, out: &mut dyn Write) -> Result {
-    let how = &Options::new().restored(args.restored);
+    let how = &Options::new().restored(args.restored).follower(args.follow);
     match &args.command {
         Command::Info(args) => show::info(&open(how, &args.file)?, args.json, out),
         Command::Roots(args) => show::roots(&open(how, &args.file)?, args.json, out),
@@ -129,8 +133,9 @@ fn run(args: &Args, out: &mut dyn Write) -> Result {
         Command::Check(args) => check::check(how, &args.file, args.json, out),
         Command::Dump(args) => dump::dump(&open(how, &args.file)?, args, out),
         Command::Collect(args) => {
-            drop(open(how, &args.file)?); // a file that is no heap yet must not become one
-            let heap = how.clone().verify(true).open(&args.file)?;
+            let how = how.clone().follower(false);
+            drop(how.clone().read_only(true).open(&args.file)?); // a file that is no heap yet must not become one
+            let heap = how.verify(true).open(&args.file)?;
             let outcome = show::collect(&heap, args.json, out)?;
             heap.close()?;
             Ok(outcome)
@@ -142,17 +147,28 @@ fn run(args: &Args, out: &mut dyn Write) -> Result {
     }
 }
 
-/// Opens a heap read-only.
-fn open(how: &Options, file: &Path) -> Result<Heap> {
-    Ok(how.clone().read_only(true).open(file)?)
+/// Opens a heap read-only, or a copy of one that a program has open.
+fn open(how: &Options, file: &Path) -> pheap::Result<Heap> {
+    match how.clone().read_only(true).open(file) {
+        Err(Error::Locked { .. }) => how.clone().follower(true).open(file),
+        opened => opened,
+    }
 }
 
 /// An error in words for someone who has no program to change.
 fn explain(error: &Error) -> String {
     match error {
         Error::Locked { path } => {
-            format!("{} is open in another process; only that one can look into it now", path.display())
+            format!("{} is open in another process; only that one can change it now", path.display())
         }
+        Error::NotFollowed { path, how } => format!(
+            "{} is in use with {how}, and only the program that has it open can look into it; with `Durability::Wal`, others could. (If no program has it open, leave out `--follow`)",
+            path.display()
+        ),
+        Error::Overtaken { path, .. } => format!(
+            "{} changes faster than it can be copied; try again later, or let the program that writes to it use a larger `Options::log_limit`, or make a `Heap::backup`",
+            path.display()
+        ),
         Error::NoPermission { path } => format!("no permission for {}", path.display()),
         Error::NotClosed => {
             "the heap was in use with `Durability::Process` when the machine went down, so it may be \

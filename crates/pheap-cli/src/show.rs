@@ -48,6 +48,9 @@ pub fn info(heap: &Heap, as_json: bool, out: &mut dyn Write) -> Result {
     };
     let in_words = match info.in_use {
         None => "closed".to_owned(),
+        Some(durability) if info.followed => {
+            format!("in use with `Durability::{durability:?}` (or its last user was killed)")
+        }
         Some(durability) => {
             format!("not closed: its last user, with `Durability::{durability:?}`, was killed")
         }
@@ -64,6 +67,7 @@ pub fn info(heap: &Heap, as_json: bool, out: &mut dyn Write) -> Result {
         "arena_size": info.arena_size,
         "arenas": info.arenas,
         "state": state,
+        "followed": info.followed,
         "offered": info.offered.map(|durability| format!("{durability:?}").to_lowercase()),
         "replayed_records": stats.replayed_records,
         "rolled_back_entries": stats.rolled_back_entries,

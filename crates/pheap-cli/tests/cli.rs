@@ -408,6 +408,26 @@ fn files_are_not_changed() -> Result<()> {
 }
 
 #[test]
+fn a_heap_in_use_is_looked_at() -> Result<()> {
+    let (place, path) = Place::with_index();
+    let heap = options().durability(Durability::Wal).open(&path)?;
+    heap.root_or::<u64>("second", |_| Ok(7))?;
+    let info = json("info", &path, &["--json"]);
+    assert_eq!((&info["state"], &info["followed"], &info["roots"]), (&json!("wal"), &json!(true), &json!(2)));
+    assert!(text("info", &path, &[]).contains("in use with `Durability::Wal`"));
+    assert_eq!(text("dump", &path, &["second"]), "7\n");
+    assert_eq!(json("stats", &path, &["--json"])["objects"], 11);
+    assert!(text("check", &path, &[]).contains("2 roots: clean"));
+    let copy = place.path("copy");
+    text("backup", &path, &[copy.to_str().unwrap()]);
+    heap.close()?;
+    for more in [&["second"][..], &["second", "--follow"]] {
+        assert_eq!([&copy, &path].map(|path| text("dump", path, more)), ["7\n"; 2]);
+    }
+    Ok(())
+}
+
+#[test]
 fn what_cannot_be_done_is_said() -> Result<()> {
     let (place, path) = Place::with_index();
     let says = |output: Output, what: &str| {
@@ -429,7 +449,8 @@ fn what_cannot_be_done_is_said() -> Result<()> {
     assert_eq!(fs::read(&text_file).unwrap(), b"hello");
 
     let heap = options().open(&path)?;
-    says(pheap("roots", &path, &[]), "is open in another process");
+    says(pheap("roots", &path, &[]), "only the program that has it open can look into it");
+    says(pheap("collect", &path, &[]), "is open in another process");
     heap.root::<u64>("second")?;
     heap.close()?;
     says(pheap("dump", &path, &[]), "say which root: \"index\", \"second\"");

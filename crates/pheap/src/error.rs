@@ -92,10 +92,37 @@ pub enum Error {
     },
 
     /// Another process has the heap open.
-    #[error("{} is open in another process; close it there first", path.display())]
+    #[error("{} is open in another process; close it there first, or look at it with `Options::follower`", path.display())]
     Locked {
         /// The file.
         path: PathBuf,
+    },
+
+    /// The heap is in use in a way that leaves no log behind, so no [follower](crate::Options::follower) could tell one state of it from another.
+    #[error(
+        "{} is in use with {how}, and only a heap that is in use with `Durability::Wal`, or closed, can be followed; open it with that in the program that has it open, or let that \
+         program make a `Heap::backup`. If no program has it open, because the last one was killed, open it without `follower`",
+        path.display()
+    )]
+    NotFollowed {
+        /// The file.
+        path: PathBuf,
+        /// How it is in use.
+        how: &'static str,
+    },
+
+    /// Each time that a [follower](crate::Options::follower) had copied the heap, its log, or the heap itself, was not what it had been: the program that has it open writes, or opens and closes
+    /// it, too fast.
+    #[error(
+        "{} changes faster than it can be copied: in {tries} attempts, its log was overwritten before it was read, or the heap was opened, closed or replaced; try again later, open it with a \
+         larger `Options::log_limit` in the program that writes to it, or let that program make a `Heap::backup`",
+        path.display()
+    )]
+    Overtaken {
+        /// The file.
+        path: PathBuf,
+        /// How often it was copied.
+        tries: u32,
     },
 
     /// This process has the heap open already, perhaps under another name.

@@ -213,4 +213,14 @@ pub enum Bug {
     ForksKeepFiles,
     /// A forked child rolls back the transaction of the parent in which it was made.
     ForksRollBack,
+    /// A follower reads the log before it copies the heap, and not again.
+    FollowOnce,
+    /// It does not look whether records may have been overwritten before it has read them.
+    OverlookLap,
+    /// Nor whether the log goes on in another file.
+    OverlookNewLog,
+    /// Nor whether the heap was opened anew.
+    OverlookOpening,
+    /// Nor whether it has grown.
+    OverlookGrowth,
 }

@@ -212,7 +212,7 @@ fn copy_pages(still: &Still<'_>, to: &File) -> io::Result<()> {
 }
 
 /// Writes whole pages, but for those that are zero, which a new file is anyway.
-fn write_unless_zero(to: &File, bytes: &[u8], at: u64) -> io::Result<()> {
+pub(super) fn write_unless_zero(to: &File, bytes: &[u8], at: u64) -> io::Result<()> {
     let page = PAGE as usize;
     let is_zero = |i: usize| bytes[i * page..][..page].iter().all(|&byte| byte == 0);
     let pages = bytes.len() / page;

@@ -56,7 +56,9 @@ pub struct HeapInfo {
     /// How the heap is in use; `None` if its last user closed it. For a heap that is open read-only, this is the state in the file: then
     /// [`Process`](Durability::Process) or [`Pmem`](Durability::Pmem) means that a program was killed. For other heaps it is how they are open.
     pub in_use: Option<Durability>,
-    /// What [`Durability::Auto`] chooses for the file where it lies; `None` for a heap without a file.
+    /// Whether this is the copy that a [follower](crate::Options::follower) has made. Then a program may have the heap open, or may have been killed.
+    pub followed: bool,
+    /// What [`Durability::Auto`] chooses for the file where it lies; `None` for a heap without a file, and for a follower's copy.
     pub offered: Option<Durability>,
     /// Number of types in the type table.
     pub types: u64,
@@ -79,6 +81,8 @@ impl Heap {
 
     fn info_of(&self, tables: &Tables, roots: u64) -> HeapInfo {
         let header = &tables.header;
+        // The only heap of a file that nobody has locked.
+        let followed = self.inner().is_read_only() && self.inner().file.is_none();
         HeapInfo {
             format: FORMAT,
             uuid: header.uuid,
@@ -92,7 +96,8 @@ impl Heap {
                 Use::Closed => None,
                 Use::In(medium) => Some(Durability::of(medium)),
             },
-            offered: self.inner().mapping.file().map(offered),
+            followed,
+            offered: self.inner().mapping.file().filter(|_| !followed).map(offered),
             types: tables.types.types.len() as u64,
             roots,
         }

@@ -52,6 +52,7 @@ pub struct Options {
     pub(crate) memory_limit: u64,
     pub(crate) unsynced_limit: u64,
     pub(crate) read_only: bool,
+    pub(crate) follower: bool,
     pub(crate) arena_size: u64,
     pub(crate) reserve: u64,
     pub(crate) base: Option<u64>,
@@ -74,6 +75,7 @@ impl Default for Options {
             memory_limit: 256 << 20,
             unsynced_limit: 8 << 20,
             read_only: false,
+            follower: false,
             arena_size: 64 << 20,
             reserve: 128 << 30,
             base: None,
@@ -134,6 +136,25 @@ impl Options {
     /// read-only at the same time. Transactions fail with [`Error::ReadOnly`].
     pub fn read_only(mut self, read_only: bool) -> Options {
         self.read_only = read_only;
+        self
+    }
+
+    /// Opens a copy of the heap, in memory, as it is at this moment, even if another process (or this one) has it open and writes to it. That one must have opened it with
+    /// [`Durability::Wal`]; other durabilities are [`Error::NotFollowed`]. A closed heap can be followed, too.
+    ///
+    /// What is seen is one state between two transactions, with everything that was committed before this was called, and durable: a power failure does not take it back. (That takes a sync of
+    /// the log. With [`SyncPolicy::OnDemand`], the writer may not have made one. If a sync has failed there, which the writer knows and nobody else, the newest transactions may be lost nevertheless.)
+    ///
+    /// The copy does not change any more. To look again, drop the heap and open another one, which has all that this one had. It takes the memory of all pages that are in use,
+    /// and the time to copy these, and the log meanwhile.
+    ///
+    /// No file is changed, and to read them is all the permission that is needed. No lock is taken, so the writer is neither kept waiting nor kept from closing the heap, or from opening it again. Nor does it know that
+    /// somebody looks: it uses the log again, and if it comes round before the log was read, all begins anew; after 16 times, in some seconds, the error is
+    /// [`Error::Overtaken`]. The default log of 128 MiB takes a writer longer to fill than a follower takes to look into it again.
+    ///
+    /// The heap is [read-only](Self::read_only), and for [`verify`](Self::verify) its copy is checked. Both processes must be on one machine, for another one may see what is written to the files late.
+    pub fn follower(mut self, follower: bool) -> Options {
+        self.follower = follower;
         self
     }
 

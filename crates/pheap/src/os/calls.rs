@@ -173,6 +173,22 @@ pub(super) fn unlink_at(directory: &File, name: &CStr) -> io::Result<()> {
     again(|| unsafe { libc::unlinkat(directory.as_raw_fd(), name.as_ptr(), 0) }).map(drop)
 }
 
+/// Of Linux 6.3, on which other files in memory may be forbidden.
+const MFD_NOEXEC_SEAL: libc::c_uint = 8;
+
+/// A new file in memory, which has no name, and is gone when nobody has it open.
+pub(crate) fn file_in_memory() -> io::Result<File> {
+    // SAFETY: a call with a string.
+    let create =
+        |flags| again(|| unsafe { libc::memfd_create(c"pheap".as_ptr(), libc::MFD_CLOEXEC | flags) });
+    let opened = match create(MFD_NOEXEC_SEAL) {
+        Err(e) if e.raw_os_error() == Some(libc::EINVAL) => create(0)?,
+        opened => opened?,
+    };
+    // SAFETY: opened just now, and nobody else's.
+    Ok(unsafe { File::from_raw_fd(opened) })
+}
+
 /// Makes all of `to` what `from` is, by sharing the blocks of both. Returns whether the file system could.
 pub(crate) fn share_blocks(from: &File, to: &File) -> bool {
     // SAFETY: takes two file descriptors, which are open, and no addresses.

@@ -118,6 +118,20 @@ impl dyn Storage + '_ {
         Ok(done)
     }
 
+    /// [`read_up_to`](Self::read_up_to) of a place where two copies of something are written in turns, each whole before the other is begun, perhaps by another process at this moment:
+    /// reads until it sees the same twice. Then the newer one that is whole is not older than when this was called.
+    ///
+    /// For if one was seen while it was being written, the other one was whole before, and has been looked at since; had it been begun as well by then, the first would look different.
+    pub(crate) fn read_copies(&self, buf: &mut [u8], at: u64) -> io::Result<usize> {
+        let mut again = vec![0; buf.len()];
+        loop {
+            let have = self.read_up_to(buf, at)?;
+            if self.read_up_to(&mut again, at)? == have && again[..have] == buf[..have] {
+                return Ok(have);
+            }
+        }
+    }
+
     /// Writes all of the bytes.
     #[track_caller]
     pub(crate) fn write_all(&self, bytes: &[u8], at: u64) -> io::Result<()> {

@@ -11,11 +11,9 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::Path;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::error::{Error, Result};
 use crate::faults::holds;
 use crate::log::checksum;
 use crate::os::cpu::bytes_mut;
@@ -37,6 +35,8 @@ const HEAD_WORDS: usize = 8;
 pub(crate) const MORE: u64 = 1 << 33;
 /// Words that one record has at most.
 pub(crate) const PIECE: usize = 4096;
+/// Bytes that are read of a log at a time: several records, at least.
+const READ: u64 = 256 << 10;
 /// A record begins where at least this many words are left in its segment.
 pub(crate) const LEAST: usize = 32;
 
@@ -244,42 +244,54 @@ impl Records {
     }
 }
 
-/// What a crash left in a log.
+/// What there is in a log from some position on.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     /// The records of complete transactions, oldest first.
     pub(crate) records: Vec<Vec<u64>>,
     pub(crate) transactions: u64,
+    /// Position behind the last one of them.
+    pub(crate) end: u64,
 }
 
 /// Reads a log up to the first record that is not complete.
-pub(crate) fn read_all(file: &dyn Storage, layout: Layout, seed: Seed, path: &Path) -> Result<Found> {
-    let error = |e| Error::io(format!("reading {}", path.display()), e);
-    let line = |at| -> io::Result<[u64; LINE_WORDS]> {
-        let mut bytes = [0; LINE];
-        file.read_up_to(&mut bytes, at)?;
-        Ok(std::array::from_fn(|i| u64::from_le_bytes(*bytes[i * 8..].first_chunk().expect("8 bytes"))))
-    };
+pub(crate) fn read_all(file: &dyn Storage, layout: Layout, seed: Seed) -> io::Result<Found> {
+    let mut found = Found { end: read_mark(file, layout, seed)?, ..Found::default() };
+    read_on(file, layout, seed, &mut found)?;
+    Ok(found)
+}
+
+/// The words of a line.
+fn line(bytes: &[u8]) -> [u64; LINE_WORDS] {
+    std::array::from_fn(|i| u64::from_le_bytes(*bytes[i * 8..].first_chunk().expect("8 bytes")))
+}
+
+/// Position up to which the heap's file has everything.
+pub(super) fn read_mark(file: &dyn Storage, layout: Layout, seed: Seed) -> io::Result<u64> {
+    let mut bytes = [0; (MARKS[1] - MARKS[0]) as usize + LINE];
+    file.read_copies(&mut bytes, MARKS[0])?;
+    let marks = MARKS.map(|place| line(&bytes[(place - MARKS[0]) as usize..]));
+    let is_whole =
+        |mark: &[u64; LINE_WORDS]| holds(*mark, seed.mark(mark[1])) && mark[1].is_multiple_of(LINE as u64);
+    Ok(marks.into_iter().filter(is_whole).map(|mark| mark[1]).fold(layout.start(1), u64::max))
+}
+
+/// Reads on from where `found` ends, up to the first record that is not complete.
+pub(super) fn read_on(file: &dyn Storage, layout: Layout, seed: Seed, found: &mut Found) -> io::Result<()> {
     let mut places = BTreeMap::new();
-    for index in layout.segments(file).map_err(error)? {
-        let words = line(layout.file_offset(index)).map_err(error)?;
+    for index in layout.segments(file)? {
+        let mut bytes = [0; LINE];
+        file.read_up_to(&mut bytes, layout.file_offset(index))?;
+        let words = line(&bytes);
         // Torn, or damaged: the number may be any.
         let Some(positions) = layout.positions(words[1]) else { continue };
         if holds(words, seed.segment_head(positions.start, words[1], words[2])) {
             places.insert(words[1], (index, words[2]));
         }
     }
-    let mut folded = layout.start(1);
-    for place in MARKS {
-        let mark = line(place).map_err(error)?;
-        if holds(mark, seed.mark(mark[1])) && mark[1].is_multiple_of(LINE as u64) {
-            folded = folded.max(mark[1]);
-        }
-    }
-    let mut found = Found::default();
     let mut open: Vec<Vec<u64>> = Vec::new();
-    let mut at = folded;
-    let first = layout.sequence(folded);
+    let mut at = found.end;
+    let first = layout.sequence(at);
     for sequence in first.. {
         let Some(&(index, previous_end)) = places.get(&sequence) else { break };
         let Some(positions) = layout.positions(sequence) else { break };
@@ -289,17 +301,24 @@ pub(crate) fn read_all(file: &dyn Storage, layout: Layout, seed: Seed, path: &Pa
             break;
         }
         at = at.max(start);
-        let rest = positions.end.saturating_sub(at);
-        let mut records = Records::read(file, layout, seed, index, at, rest).map_err(error)?;
-        while let Some(record) = records.next() {
-            let more = record[1] & MORE != 0;
-            open.push(record.to_vec());
-            if !more {
-                found.transactions += 1;
-                found.records.append(&mut open);
+        loop {
+            // Not all of it at once: who reads again and again what another process appends finds little each time.
+            let bytes = positions.end.saturating_sub(at).min(READ);
+            let mut records = Records::read(file, layout, seed, index, at, bytes)?;
+            while let Some(record) = records.next() {
+                let more = record[1] & MORE != 0;
+                open.push(record.to_vec());
+                if !more {
+                    found.transactions += 1;
+                    found.records.append(&mut open);
+                    found.end = records.position();
+                }
             }
+            if records.position() == at {
+                break;
+            }
+            at = records.position();
         }
-        at = records.position();
     }
-    Ok(found)
+    Ok(())
 }

@@ -18,6 +18,7 @@ mod commit;
 mod deferred_tests;
 pub(crate) mod files;
 mod fold;
+mod follow;
 pub(crate) mod format;
 mod group;
 #[cfg(all(test, pheap_loom))]
@@ -50,6 +51,7 @@ use pages::PrivatePages;
 use syncer::Deferred;
 
 pub use commit::Commit;
+pub(crate) use follow::LiveLog;
 pub(crate) use recovery::{WalTail, fold_tail, write_again};
 
 /// What a heap's header says of its log: which one is its own, and how far records may reach.

@@ -5,7 +5,6 @@
 
 mod disk;
 
-use std::path::Path;
 use std::sync::Arc;
 use std::task::Wake;
 use std::time::Duration;
@@ -82,7 +81,7 @@ impl Log {
 
     fn newest(&self, log: &Image, thread: u64) -> Option<u64> {
         let salt = Salt::new(IDENTITY.salt, self.wal.layout);
-        let found = read_all(log, self.wal.layout, salt, Path::new("log")).expect("a log");
+        let found = read_all(log, self.wal.layout, salt).expect("a log");
         let place = Log::place(thread);
         let logged = found.records.iter().flat_map(|record| ranges(record));
         logged.filter(|range| range.offset == place).map(|range| range.words[0]).last()

@@ -1,6 +1,7 @@
 //! What a crash has left in the log of a heap that is about to be opened.
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 use super::WalIdentity;
@@ -16,9 +17,9 @@ use crate::units::LINE;
 /// The records of a log that are not in the heap's file yet, or not for sure.
 #[derive(Debug, Default)]
 pub(crate) struct WalTail {
-    found: Found,
+    pub(super) found: Found,
     /// Where it was read, if the heap needs it.
-    log: Option<Arc<dyn Storage>>,
+    pub(super) log: Option<Arc<dyn Storage>>,
 }
 
 impl WalTail {
@@ -30,60 +31,38 @@ impl WalTail {
         let path = &disk.log_path();
         let error = |e| Error::io(format!("reading {}", path.display()), e);
         let foreign = |why: &str| Error::ForeignLog { path: path.to_owned(), why: why.to_owned() };
-        // Not a file at all, or a link to one, perhaps.
-        let is_none = |e: &io::Error| {
-            matches!(e.raw_os_error(), Some(libc::ELOOP | libc::EISDIR | libc::ESPIPE | libc::ENXIO))
-        };
-        let opened = disk.open_log().and_then(|log| {
-            let head = log.as_deref().map(read_head).transpose()?;
-            Ok((log, head))
-        });
-        let (log, head) =
-            opened.map_err(|e| if is_none(&e) { foreign("it is no ordinary file") } else { error(e) })?;
         if !of.in_use {
+            let Some((log, head)) = open(disk, path)? else { return Ok(WalTail::default()) };
             return match head {
-                None | Some(Head::Nothing) => Ok(WalTail::default()),
-                Some(Head::Damaged(uuid)) if holds(is_part(uuid, of.uuid), true) => Ok(WalTail::default()),
-                Some(Head::Damaged(_)) => Err(foreign("it belongs to another heap")),
+                Head::Nothing => Ok(WalTail::default()),
+                Head::Damaged(uuid) if holds(is_part(uuid, of.uuid), true) => Ok(WalTail::default()),
+                Head::Damaged(_) => Err(foreign("it belongs to another heap")),
                 // Left by a crash between the end of its use and its removal, or while it was made.
                 // SURVIVES drop: it is not the heap's own by its nonce, either, and one that was never used has nothing to lose (though the heap that was killed before it wrote
                 // anything to it would say that it is missing). This is to say what it is.
-                Some(Head::Log(layout)) if !holds(layout.uuid, of.uuid) => {
+                Head::Log(layout) if !holds(layout.uuid, of.uuid) => {
                     Err(foreign("it belongs to another heap"))
                 }
-                Some(Head::Log(layout)) if layout.id > of.id + 1 => Err(foreign("it is newer than the heap")),
-                Some(Head::Log(layout)) if is_own(layout, of) => Ok(WalTail::default()),
-                Some(Head::Log(layout))
-                    if layout.id == of.id + 1 && is_unused(&log, layout).map_err(error)? =>
-                {
+                Head::Log(layout) if layout.id > of.id + 1 => Err(foreign("it is newer than the heap")),
+                Head::Log(layout) if is_own(layout, of) => Ok(WalTail::default()),
+                Head::Log(layout) if layout.id == of.id + 1 && is_unused(&*log, layout).map_err(error)? => {
                     Ok(WalTail::default())
                 }
-                Some(Head::Log(_)) => Err(foreign(OF_A_COPY)),
-                Some(Head::Foreign(why)) => Err(foreign(why)),
+                Head::Log(_) => Err(foreign(OF_A_COPY)),
+                Head::Foreign(why) => Err(foreign(why)),
             };
         }
-        let missing = || Error::LogMissing { path: path.to_owned() };
-        let (log, layout) = match (log, head) {
-            (None, _) | (_, None | Some(Head::Nothing)) => return Err(missing()),
-            (_, Some(Head::Foreign(why))) => return Err(foreign(why)),
-            (_, Some(Head::Damaged(_))) => return Err(foreign("its head is damaged")),
-            // SURVIVES drop: its nonce is not the header's, either. This is to say what it is.
-            (_, Some(Head::Log(layout))) if !holds(layout.uuid, of.uuid) => {
-                return Err(foreign("it belongs to another heap"));
-            }
-            // SURVIVES drop: as for another heap's.
-            (_, Some(Head::Log(layout))) if !holds(layout.id, of.id) => {
-                return Err(foreign("it is an older or newer one of the same heap"));
-            }
-            (_, Some(Head::Log(layout))) if !is_own(layout, of) => return Err(foreign(OF_A_COPY)),
-            (Some(log), Some(Head::Log(layout))) => (log, layout),
-        };
-        let found = read_all(&*log, layout, Seed::new(of.salt, layout), path)?;
-        let leftover = WalTail { found, log: Some(log) };
-        if leftover.ranges().any(|range| range.offset < HEADER_SIZE || range.end() > of.mapped) {
+        let (log, layout) = own_log(disk, of)?;
+        let found = read_all(&*log, layout, Seed::new(of.salt, layout)).map_err(error)?;
+        WalTail { found, log: Some(log) }.within(of.mapped)
+    }
+
+    /// Fails if it says something of what is not in the heap, which has so many bytes.
+    pub(super) fn within(self, mapped: u64) -> Result<WalTail> {
+        if self.ranges().any(|range| range.offset < HEADER_SIZE || range.end() > mapped) {
             return Err(Error::corrupt("a record of the log lies outside of the heap"));
         }
-        Ok(leftover)
+        Ok(self)
     }
 
     /// What is to be written, in this order.
@@ -106,6 +85,48 @@ impl WalTail {
     }
 }
 
+/// What has the name of the log, if anything has, and what its beginning says.
+fn open(disk: &dyn Disk, path: &Path) -> Result<Option<(Arc<dyn Storage>, Head)>> {
+    // Not a file at all, or a link to one, perhaps.
+    let is_none = |e: &io::Error| {
+        matches!(e.raw_os_error(), Some(libc::ELOOP | libc::EISDIR | libc::ESPIPE | libc::ENXIO))
+    };
+    let opened = disk.open_log().and_then(|log| {
+        let Some(log) = log else { return Ok(None) };
+        let head = read_head(&*log)?;
+        Ok(Some((log, head)))
+    });
+    opened.map_err(|e| {
+        if is_none(&e) {
+            Error::ForeignLog { path: path.to_owned(), why: "it is no ordinary file".to_owned() }
+        } else {
+            Error::io(format!("reading {}", path.display()), e)
+        }
+    })
+}
+
+/// The log of this heap, which needs it.
+///
+/// # Errors
+/// [`Error::LogMissing`], [`Error::ForeignLog`], [`Error::Io`].
+pub(super) fn own_log(disk: &dyn Disk, of: &WalIdentity) -> Result<(Arc<dyn Storage>, Layout)> {
+    let path = disk.log_path();
+    let foreign = |why: &str| Err(Error::ForeignLog { path: path.clone(), why: why.to_owned() });
+    match open(disk, &path)? {
+        None | Some((_, Head::Nothing)) => Err(Error::LogMissing { path }),
+        Some((_, Head::Foreign(why))) => foreign(why),
+        Some((_, Head::Damaged(_))) => foreign("its head is damaged"),
+        // SURVIVES drop: its nonce is not the header's, either. This is to say what it is.
+        Some((_, Head::Log(layout))) if !holds(layout.uuid, of.uuid) => foreign("it belongs to another heap"),
+        // SURVIVES drop: as for another heap's.
+        Some((_, Head::Log(layout))) if !holds(layout.id, of.id) => {
+            foreign("it is an older or newer one of the same heap")
+        }
+        Some((_, Head::Log(layout))) if !is_own(layout, of) => foreign(OF_A_COPY),
+        Some((log, Head::Log(layout))) => Ok((log, layout)),
+    }
+}
+
 const OF_A_COPY: &str = "it is that of a copy of the heap";
 
 /// Whether a log with the right number is the one that the header names, and not one that another copy of the heap has counted alike.
@@ -119,10 +140,9 @@ fn is_part(found: u128, uuid: u128) -> bool {
 }
 
 /// Whether nothing was ever written to a log but its head: a heap that was going to use it did not come to that.
-fn is_unused(log: &Option<Arc<dyn Storage>>, layout: Layout) -> io::Result<bool> {
-    let Some(log) = log else { return Ok(true) };
+fn is_unused(log: &dyn Storage, layout: Layout) -> io::Result<bool> {
     // A record begins a segment, and a checkpoint has seen one.
-    let segments = layout.segments(&**log)?.into_iter().map(|index| layout.file_offset(index));
+    let segments = layout.segments(log)?.into_iter().map(|index| layout.file_offset(index));
     for place in MARKS.into_iter().chain(segments) {
         let mut line = [0; LINE];
         log.read_up_to(&mut line, place)?;

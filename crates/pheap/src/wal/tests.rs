@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range as Bytes;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use proptest::prelude::*;
@@ -110,7 +110,7 @@ impl Log {
 
     /// What the words of the heap are after a replay, and how many transactions were found.
     fn replay(&self) -> (BTreeMap<u64, u64>, u64) {
-        let found = read_all(&self.file, LAYOUT, self.seed, Path::new("log")).unwrap();
+        let found = read_all(&self.file, LAYOUT, self.seed).unwrap();
         let mut heap = BTreeMap::new();
         for record in &found.records {
             for range in ranges(record) {
@@ -194,7 +194,7 @@ proptest! {
             }
         }
         log.write();
-        let found = read_all(&log.file, LAYOUT, log.seed, Path::new("log")).unwrap();
+        let found = read_all(&log.file, LAYOUT, log.seed).unwrap();
         let mut fold = Fold::new(&data);
         found.records.iter().for_each(|record| fold.add(record).unwrap());
         let written = fold.finish().unwrap();
@@ -397,7 +397,7 @@ proptest! {
         }
         log.file.0.lock().unwrap()[..64].copy_from_slice(bytes(&head));
         if let Head::Log(layout) = read_head(&log.file).unwrap() {
-            read_all(&log.file, layout, Seed::new(99, layout), Path::new("log")).unwrap();
+            read_all(&log.file, layout, Seed::new(99, layout)).unwrap();
         }
     }
 }

@@ -3,6 +3,7 @@
 mod ahead;
 mod backup;
 mod copies;
+mod follow;
 mod growth;
 mod predecessor;
 mod readonly;

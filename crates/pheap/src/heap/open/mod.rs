@@ -8,12 +8,17 @@
 //! | [`Recovered`] | the file is ready, and says that it is in use | [`contents`], [`wal`] |
 //! | [`Heap`] | | [`contents`] |
 //!
+//! Of a heap that another process has open, [`follow`] makes a copy that is surveyed.
+//!
 //! Nothing is changed before there is a plan. What differs between a file and a simulated medium is in [`place`]. [`create`] makes a heap where there is none, [`verify`] checks one
 //! more than the survey does.
 
 pub(super) mod choose;
 mod contents;
 mod create;
+mod follow;
+#[cfg(all(test, not(pheap_loom)))]
+mod follow_tests;
 mod found;
 mod lost;
 mod place;
@@ -45,11 +50,11 @@ impl Options {
     /// # Errors
     /// [`Error::NotAHeap`], [`Error::Truncated`], [`Error::NewerFormat`], [`Error::OlderFormat`], [`Error::Corrupt`] for files that are not (or no longer) valid
     /// heaps, which are left as they are; [`Error::Locked`] and [`Error::AlreadyOpen`] for heaps that are in use; [`Error::Copied`], [`Error::NotClosed`] and
-    /// [`Error::BootUnknown`] for those that may be torn;
+    /// [`Error::BootUnknown`] for those that may be torn; for a [follower](Options::follower), [`Error::NotFollowed`] and [`Error::Overtaken`];
     /// [`Error::NoPermission`], [`Error::OutOfSpace`], [`Error::AddressInUse`], [`Error::Io`].
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Heap> {
         self.check()?;
-        open_file(self, path.as_ref())
+        if self.follower { follow::follow(self, path.as_ref()) } else { open_file(self, path.as_ref()) }
     }
 
     /// A heap in volatile memory, without a file. It is gone when the last handle is dropped.

@@ -197,9 +197,30 @@ impl Place for OnDisk {
 
 #[cfg(test)]
 mod tests {
+    use super::super::follow_tests;
     use super::*;
     use crate::Root;
+    use crate::faults::Bug;
     use crate::sim::disk::{Call, DiskImage, Fault, Which};
+    use crate::sim::set_bug;
+
+    /// Each look of a follower at what may have come in between is needed.
+    #[test]
+    fn followers_that_overlook_something_are_found() {
+        let bugs = [
+            Bug::FollowOnce,
+            Bug::OverlookLap,
+            Bug::OverlookNewLog,
+            Bug::OverlookOpening,
+            Bug::OverlookGrowth,
+        ];
+        for bug in bugs {
+            set_bug(Some(bug));
+            let found = follow_tests::explore();
+            set_bug(None);
+            println!("{bug:?}: {}", found.expect_err(&format!("{bug:?}")));
+        }
+    }
 
     /// The log is there when its heap begins to be closed, and then another file is.
     #[test]

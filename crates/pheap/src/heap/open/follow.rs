@@ -1,0 +1,209 @@
+//! Looking at a heap that another process has open, and writes to: a copy of it in memory, as of one moment.
+//!
+//! The heap's file is copied page by page, while checkpoints write to it. Whatever of them is in the copy comes from records that are in the log, behind the position up to which the file had everything
+//! before; so the [log](crate::wal::LiveLog) is read on while pages are copied, and once more afterwards, and replayed in the copy. What no record covers is in the header, which is looked at
+//! again: while that names the same log, nobody else has written to the file. New arenas are copied as well. A closed heap does not change before its header does.
+//!
+//! If something has come in between, it begins anew, a little later each time. Nothing is taken for granted of how long anything takes.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use super::found::Found;
+use super::place::{InFile, Place};
+use super::verify;
+use crate::error::{Error, Result};
+use crate::faults::{Bug, bug};
+use crate::heap::Heap;
+use crate::heap::backup::write_unless_zero;
+use crate::heap::options::Options;
+use crate::media::MediumKind;
+use crate::os::own_file::OwnFile;
+use crate::os::{file_in_memory, regular};
+use crate::store::header::{self, Header, Use};
+use crate::units::{HEADER_SIZE, PAGE};
+use crate::wal::files::Files;
+use crate::wal::{LiveLog, WalTail};
+
+/// How often a heap is copied before this gives up.
+const TRIES: u32 = 16;
+/// Half of the first pause between two attempts, of which each is twice as long as the one before, up to a quarter of a second.
+const SOON: Duration = Duration::from_millis(1);
+/// Bytes that are copied before the log is read on.
+const CHUNK: u64 = 1 << 20;
+
+/// Opens a copy of the heap at `path`.
+pub(super) fn follow(options: &Options, path: &Path) -> Result<Heap> {
+    follow_beside(options, path, &mut || {})
+}
+
+/// [`follow`]. `meanwhile` is called wherever something that somebody else does may matter: for tests.
+pub(super) fn follow_beside(options: &Options, path: &Path, meanwhile: &mut dyn FnMut()) -> Result<Heap> {
+    let copied = copy(options, path, meanwhile)?;
+    let place = InFile { path, file: copied.file, disk: copied.live.disk };
+    let options = &options.clone().read_only(true);
+    let found = Found { options, place: &place, header: copied.header, tail: Arc::new(copied.tail) };
+    verify::verify(&found)?;
+    Ok(found.survey()?.plan()?.recover()?.finish(options, None))
+}
+
+/// A heap at one moment.
+struct Copied<'a> {
+    live: InFile<'a>,
+    header: Header,
+    /// In memory: the pages, without the header.
+    file: OwnFile,
+    tail: WalTail,
+}
+
+/// Copies the heap at `path`.
+fn copy<'a>(options: &Options, path: &'a Path, meanwhile: &mut dyn FnMut()) -> Result<Copied<'a>> {
+    let mut last = None;
+    for number in 0..TRIES {
+        if number > 0 {
+            // Whoever opens the heap writes several headers, and syncs each.
+            thread::sleep(SOON * (1 << number.min(8)));
+        }
+        // By its name, each time: another file may have that now.
+        let file = OwnFile::open(|| regular::open(OpenOptions::new().read(true), path))?;
+        let files = Files::new(file.clone(), path)
+            .map_err(|e| Error::io(format!("opening {}", path.display()), e))?;
+        let live = InFile { path, file, disk: Arc::new(files) };
+        let start = read_header(&live)?;
+        let copied = Attempt { live: &live, start: &start, meanwhile: &mut *meanwhile }.copy(options);
+        last = match copied {
+            Ok(Some((header, file, tail))) => return Ok(Copied { live, header, file, tail }),
+            Ok(None) => None,
+            // If something has changed, it may be for that.
+            Err(error) if is_unchanged(&live, &start)? => return Err(error),
+            Err(error) => Some(error),
+        };
+    }
+    Err(last.unwrap_or_else(|| Error::Overtaken { path: path.to_owned(), tries: TRIES }))
+}
+
+/// What is in both slots of the header.
+fn read_header(live: &InFile<'_>) -> Result<Vec<u8>> {
+    let mut bytes = vec![0; HEADER_SIZE as usize];
+    let have = live.disk.data().read_copies(&mut bytes, 0).map_err(|e| reading(live.path, e))?;
+    bytes.truncate(have);
+    Ok(bytes)
+}
+
+fn reading(path: &Path, e: io::Error) -> Error {
+    Error::io(format!("reading {}", path.display()), e)
+}
+
+fn is_unchanged(live: &InFile<'_>, start: &[u8]) -> Result<bool> {
+    let id = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
+    let has_name = || Ok(id(live.path.metadata()?) == id(live.file.metadata()?));
+    Ok(has_name().map_err(|e| reading(live.path, e))? && read_header(live)? == start)
+}
+
+/// An attempt to copy a heap.
+struct Attempt<'a, 'b> {
+    live: &'a InFile<'b>,
+    /// The header, as bytes, before anything else was looked at.
+    start: &'a [u8],
+    meanwhile: &'a mut dyn FnMut(),
+}
+
+impl Attempt<'_, '_> {
+    /// `None` if something has come in between.
+    fn copy(mut self, options: &Options) -> Result<Option<(Header, OwnFile, WalTail)>> {
+        let path = self.live.path;
+        let header = self.header(self.start)?;
+        (self.meanwhile)();
+        let not_followed = |how| Err(Error::NotFollowed { path: path.to_owned(), how });
+        let mut log = match header.in_use {
+            Use::Closed | Use::In(MediumKind::Wal) => {
+                self.live.check_use(options, &header)?;
+                let of = header.wal_identity();
+                of.in_use.then(|| LiveLog::open(&*self.live.disk, &of)).transpose()?
+            }
+            Use::In(MediumKind::Process) => return not_followed("`Durability::Process`"),
+            Use::In(MediumKind::Pmem) => return not_followed("`Durability::Pmem`"),
+            Use::In(MediumKind::Synced) => {
+                return not_followed("`Durability::Wal`, but its file is still being prepared for that");
+            }
+        };
+        (self.meanwhile)();
+        // After the position that the log begins with: of arenas that are added from here on, all is in records behind that, but for their heads.
+        let Some(mut header) = self.same_header(&header)? else { return Ok(None) };
+        let file = file_in_memory().map_err(|e| Error::io("making a file in memory", e))?;
+        let mut pages = HEADER_SIZE..header.mapped;
+        loop {
+            if !self.copy_pages(&file, pages.clone(), log.as_mut())? {
+                return Ok(None);
+            }
+            if let Some(log) = &mut log
+                && !log.read_on()?
+            {
+                return Ok(None);
+            }
+            (self.meanwhile)();
+            // After all pages: whoever opens the heap anew writes a header before anything else. And after the records: none of them is about an arena that this one does not have.
+            let Some(now) = self.same_header(&header)? else { return Ok(None) };
+            pages = pages.end..now.mapped;
+            header = now;
+            if pages.is_empty() || bug(Bug::OverlookGrowth) {
+                break;
+            }
+        }
+        file.set_len(header.mapped).map_err(|e| Error::io("making a file in memory longer", e))?;
+        let tail = log.map_or(Ok(WalTail::default()), |log| log.into_tail(header.mapped))?;
+        Ok(Some((header, OwnFile::new(file), tail)))
+    }
+
+    fn header(&self, bytes: &[u8]) -> Result<Header> {
+        match header::read(bytes, self.live.path)? {
+            header::Found::Header(header) => Ok(header),
+            header::Found::Nothing => Err(Error::NotAHeap { path: self.live.path.to_owned() }),
+        }
+    }
+
+    /// The header as it is now, if all that was written since the `last` one is in the same log; or nothing, if the heap was closed.
+    fn same_header(&self, last: &Header) -> Result<Option<Header>> {
+        let bytes = read_header(self.live)?;
+        let now = self.header(&bytes)?;
+        let is_same = match last.in_use {
+            Use::Closed => bytes == self.start,
+            Use::In(_) => {
+                let [of, before] = [&now, last].map(|header| (header.in_use, header.log, header.log_nonce));
+                of == before && now.mapped >= last.mapped
+            }
+        };
+        Ok((is_same || bug(Bug::OverlookOpening)).then_some(now))
+    }
+
+    /// Copies these pages. `false` if the log was overtaken.
+    fn copy_pages(&mut self, to: &File, pages: Range<u64>, mut log: Option<&mut LiveLog>) -> Result<bool> {
+        let (data, mut buffer) = (self.live.disk.data(), vec![0; CHUNK as usize]);
+        let error = |e| reading(self.live.path, e);
+        let mut at = pages.start;
+        while let Some(next) = data.data_from(at).map_err(error)?.filter(|&next| next < pages.end) {
+            at = next & !(PAGE - 1);
+            let len = (pages.end - at).min(CHUNK) as usize;
+            // A file that is shorter than it was has got another header first.
+            if data.read_up_to(&mut buffer[..len], at).map_err(error)? < len {
+                return Ok(false);
+            }
+            write_unless_zero(to, &buffer[..len], at)
+                .map_err(|e| Error::io("copying the heap to memory", e))?;
+            at += len as u64;
+            (self.meanwhile)();
+            if let Some(log) = log.as_deref_mut()
+                && !log.read_on()?
+            {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}

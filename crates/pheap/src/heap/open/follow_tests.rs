@@ -1,0 +1,229 @@
+//! Followers, and what writers do between any two of their steps: what is seen is always one committed state, not older than when the follower began.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use pheap_testkit::{log_of, tempdir};
+
+use super::follow::follow_beside;
+use crate::{Durability, Error, Heap, Options, PVec, Result, Root, SyncPolicy};
+
+/// Numbers in the heap: several chunks of pages.
+const WORDS: usize = 480 << 10;
+
+/// What a writer does.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Act {
+    Commit,
+    Checkpoint,
+    /// So much that each segment of the log is used again.
+    Lap,
+    Grow,
+    Close,
+    Reopen,
+    /// Is killed, and started again.
+    Restart,
+    /// Somebody removes the log.
+    LoseLog,
+    Rename,
+    /// Somebody puts another heap in the place of this one.
+    Replace,
+    Remove,
+}
+
+const ALL: [Act; 11] = {
+    use Act::*;
+    [Commit, Checkpoint, Lap, Grow, Close, Reopen, Restart, LoseLog, Rename, Replace, Remove]
+};
+
+fn options() -> Options {
+    let options = Options::new().arena_size(1 << 20).reserve(1 << 30).log_limit(128 << 10);
+    options.durability(Durability::Wal).sync_policy(SyncPolicy::OnDemand)
+}
+
+/// What the transaction with this number writes where: single numbers all over the heap, and some that are side by side.
+fn changes(number: u64) -> impl Iterator<Item = (usize, u64)> {
+    let place = move |i: u64| ((number * 7919 + i * 61_441) as usize) % (WORDS - 1) + 1;
+    let beside = (0..512).map(move |i| (place(9) + i, number));
+    let all = (0..8).map(move |i| (place(i), number * 8 + i)).chain(beside);
+    all.filter(|&(place, _)| place < WORDS).chain([(0, number)])
+}
+
+/// The state after so many transactions.
+fn state(count: u64) -> Vec<u64> {
+    let mut words = vec![0; WORDS];
+    (1..=count).flat_map(changes).for_each(|(place, word)| words[place] = word);
+    words
+}
+
+struct World {
+    dir: tempfile::TempDir,
+    path: PathBuf,
+    heap: Option<Heap>,
+    count: u64,
+}
+
+impl World {
+    fn new(template: &[u8]) -> World {
+        let dir = tempdir();
+        let path = dir.path().join("heap");
+        fs::write(&path, template).unwrap();
+        World { heap: Some(options().open(&path).unwrap()), dir, path, count: 0 }
+    }
+
+    fn open(&mut self) {
+        self.heap = Some(options().open(&self.path).unwrap());
+    }
+
+    fn commit(&mut self, times: u64) {
+        let root: Root<PVec<u64>> = self.heap.as_ref().unwrap().root("words").unwrap();
+        for _ in 0..times {
+            self.count += 1;
+            root.txn(|tx, words| {
+                for (place, word) in changes(self.count) {
+                    words.set(tx, place, word);
+                }
+                Ok(())
+            })
+            .unwrap();
+        }
+    }
+
+    fn checkpoint(&mut self, times: u64) {
+        for _ in 0..times {
+            self.commit(3);
+            self.heap.as_ref().unwrap().checkpoint().unwrap();
+            self.commit(3);
+        }
+    }
+
+    fn act(&mut self, act: Act, template: &[u8]) {
+        let other = self.dir.path().join("other");
+        match act {
+            Act::Commit => self.commit(3),
+            Act::Checkpoint => self.checkpoint(1),
+            Act::Lap => self.checkpoint(8),
+            Act::Grow => {
+                let name = format!("beside {}", self.count);
+                let heap = self.heap.as_ref().unwrap();
+                let made = heap.root_or::<PVec<u64>>(&name, |tx| PVec::from_slice(tx, &vec![1; 400 << 10]));
+                drop(made.unwrap());
+                self.checkpoint(2);
+            }
+            Act::Close => self.heap.take().unwrap().close().unwrap(),
+            Act::Reopen => {
+                self.act(Act::Close, template);
+                self.open();
+                self.checkpoint(2);
+            }
+            Act::Restart => {
+                self.heap.take().unwrap().inner().abandon();
+                self.open();
+                self.checkpoint(2);
+            }
+            Act::LoseLog => {
+                fs::remove_file(log_of(&self.path)).unwrap();
+                self.checkpoint(2);
+            }
+            Act::Rename => {
+                // Its log follows.
+                fs::rename(&self.path, &other).unwrap();
+                self.checkpoint(2);
+            }
+            Act::Replace => {
+                self.act(Act::Rename, template);
+                fs::write(&self.path, template).unwrap();
+            }
+            Act::Remove => fs::remove_file(&self.path).unwrap(),
+        }
+    }
+}
+
+/// What a follower sees: the number of transactions.
+fn seen(path: &Path, meanwhile: &mut dyn FnMut()) -> Result<u64> {
+    let heap = follow_beside(&options(), path, meanwhile)?;
+    let report = heap.check()?;
+    if !report.is_clean() {
+        return Err(Error::corrupt(report.to_string()));
+    }
+    let root = heap.existing_root::<PVec<u64>>("words")?;
+    let words = root.read(|view, words| view[words].as_slice(view, ..).to_vec())?;
+    let count = words[0];
+    if count > 1 << 20 || words != state(count) {
+        return Err(Error::corrupt(format!("no state: {count}")));
+    }
+    Ok(count)
+}
+
+fn template() -> Vec<u8> {
+    let dir = tempdir();
+    let path = dir.path().join("template");
+    let heap = options().open(&path).unwrap();
+    heap.root_or::<PVec<u64>>("words", |tx| PVec::from_slice(tx, &vec![0; WORDS])).unwrap();
+    heap.close().unwrap();
+    fs::read(path).unwrap()
+}
+
+/// Lets each thing happen at each step.
+pub(super) fn explore() -> std::result::Result<(), String> {
+    let template = template();
+    for act in ALL {
+        let mut at = 0;
+        loop {
+            let mut world = World::new(&template);
+            world.commit(20);
+            let (path, before, mut step) = (world.path.clone(), world.count, 0);
+            let found = seen(&path, &mut || {
+                if step == at {
+                    world.act(act, &template);
+                }
+                step += 1;
+            });
+            let may_be_gone = matches!(act, Act::Rename | Act::Remove);
+            let is_good = match &found {
+                Ok(0) => act == Act::Replace,
+                Ok(count) => (before..=world.count).contains(count),
+                Err(Error::Io { source, .. }) => may_be_gone && source.kind() == std::io::ErrorKind::NotFound,
+                Err(_) => false,
+            };
+            if !is_good {
+                return Err(format!("{act:?} at {at}: {found:?}, after {before}, of {}", world.count));
+            }
+            if step <= at {
+                break;
+            }
+            at += 1;
+        }
+        assert!(at > 5, "there are more steps");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_state_is_seen_whatever_happens_meanwhile() {
+    explore().unwrap();
+}
+
+/// As long as the log is not used again as a whole between two steps.
+#[test]
+fn a_writer_that_never_stops_is_followed_at_once() {
+    let template = template();
+    let mut world = World::new(&template);
+    let (path, mut steps) = (world.path.clone(), [0; 2]);
+    seen(&path, &mut || steps[0] += 1).unwrap();
+    let found = seen(&path, &mut || {
+        steps[1] += 1;
+        world.checkpoint(1);
+    });
+    assert!((1..=world.count).contains(&found.unwrap()) && steps[0] == steps[1], "{steps:?}");
+}
+
+#[test]
+fn one_that_is_too_fast_is_given_up() {
+    let template = template();
+    let mut world = World::new(&template);
+    let path = world.path.clone();
+    let found = seen(&path, &mut || world.act(Act::Lap, &template));
+    assert!(matches!(found, Err(Error::Overtaken { tries: 16, .. })), "{found:?}");
+    assert_eq!(seen(&path, &mut || {}).unwrap(), world.count);
+}

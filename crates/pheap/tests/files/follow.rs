@@ -1,0 +1,102 @@
+//! Heaps that are looked at while somebody has them open.
+#![allow(clippy::unit_arg)] // `Ok(tx[p] = 1)` is a transaction in one line
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use pheap::{Durability, Error, Heap, Options, Result, Root, SyncPolicy};
+use pheap_testkit::*;
+
+fn writer() -> Options {
+    small().durability(Durability::Wal).sync_policy(SyncPolicy::OnDemand)
+}
+
+fn follower() -> Options {
+    small().follower(true)
+}
+
+fn number(heap: &Heap) -> Result<u64> {
+    heap.existing_root::<u64>("n")?.read(|view, n| view[n])
+}
+
+#[test]
+fn a_heap_that_is_open_is_seen_and_stays_as_it_is() -> Result<()> {
+    let dir = tempdir();
+    let path = dir.path().join("x");
+    let heap = writer().open(&path)?;
+    let root: Root<u64> = heap.root("n")?;
+    for mode in [0o644, 0o444] {
+        for file in [&path, &log_of(&path)] {
+            fs::set_permissions(file, Permissions::from_mode(mode)).unwrap();
+        }
+        root.txn(|tx, n| Ok(tx[n] += 1))?;
+        let files = || [&path, &log_of(&path)].map(|file| fs::read(file).unwrap());
+        let before = files();
+        let seen = follower().verify(true).open(&path)?;
+        let info = seen.info();
+        assert!(info.followed && info.in_use == Some(Durability::Wal) && info.offered.is_none());
+        assert!(matches!(seen.root::<u64>("other"), Err(Error::ReadOnly)));
+        assert_eq!(number(&seen)?, number(&heap)?);
+        // It does not change, whatever is done beside it.
+        let then = number(&seen)?;
+        assert!(files() == before);
+        root.txn(|tx, n| Ok(tx[n] += 1))?;
+        heap.checkpoint()?;
+        assert_eq!((number(&seen)?, number(&heap)?), (then, then + 1));
+        let copy = dir.path().join(format!("copy {mode}"));
+        seen.backup(&copy)?;
+        assert_eq!(number(&small().open(copy)?)?, then);
+    }
+    assert!(!heap.info().followed);
+    heap.close()
+}
+
+#[test]
+fn a_follower_keeps_nobody_from_opening_the_heap() -> Result<()> {
+    let dir = tempdir();
+    let path = dir.path().join("x");
+    for options in [writer(), small()] {
+        let heap = options.open(&path)?;
+        heap.root::<u64>("n")?.txn(|tx, n| Ok(tx[n] += 1))?;
+        heap.close()?;
+        let closed = follower().open(&path)?;
+        let heap = options.open(&path)?;
+        assert_eq!((closed.info().in_use, number(&closed)?), (None, number(&heap)?));
+        heap.close()?;
+    }
+    Ok(())
+}
+
+#[test]
+fn what_cannot_be_followed_is_said() -> Result<()> {
+    let dir = tempdir();
+    let path = |name: &str| dir.path().join(name);
+    let refused = |path: &Path| follower().open(path).expect_err("it cannot be followed");
+    for durability in [Durability::Process, Durability::Pmem] {
+        let path = path(&format!("{durability:?}"));
+        let heap = match small().durability(durability).open(&path) {
+            Err(Error::Unsupported(_)) => continue,
+            opened => opened?,
+        };
+        let error = refused(&path);
+        assert!(matches!(error, Error::NotFollowed { .. }), "{error:?}");
+        let says = error.to_string();
+        assert!(says.contains(&format!("`Durability::{durability:?}`")) && says.contains("Wal"), "{says}");
+        heap.close()?;
+        follower().open(&path)?;
+    }
+    assert!(matches!(refused(&path("nothing")), Error::Io { .. }));
+    fs::write(path("text"), "hello").unwrap();
+    assert!(matches!(refused(&path("text")), Error::NotAHeap { .. }));
+
+    let heap = writer().open(path("x"))?;
+    let copy = path("copy");
+    fs::copy(path("x"), &copy).unwrap();
+    fs::copy(log_of(&path("x")), log_of(&copy)).unwrap();
+    assert!(matches!(refused(&copy), Error::Copied { .. }));
+    fs::remove_file(log_of(&path("x"))).unwrap();
+    assert!(matches!(refused(&path("x")), Error::LogMissing { .. }));
+    drop(heap);
+    Ok(())
+}
