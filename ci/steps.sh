@@ -154,13 +154,16 @@ step_bench_criterion() {
     cargo bench --locked --profile dev --bench binary_tree --bench sps --bench nbody -- --test
 }
 
-# Power failures at every fence, on the simulated medium. Its last line is JSON; it fails if a crash left a wrong heap.
+# Power failures at every fence, on the simulated medium, of one thread and of two. The last line of each is JSON; it fails if a crash left a wrong heap.
 step_crashes() {
     # With `--tests`, what `step_tests` has built is used: without, the features of dependencies differ, and all is built once more.
     cargo build --locked -p pheap -p pheap-crash --all-features --lib --bins --tests
     "$TARGET/debug/pheap-crash" --images 100000 | tee "$LOGS/crashes.log"
     tail -n 1 "$LOGS/crashes.log" > "$LOGS/crashes.json"
     check_json_lines "$LOGS/crashes.json"
+    "$TARGET/debug/pheap-crash" threads --quick | tee "$LOGS/threads.log"
+    tail -n 1 "$LOGS/threads.log" > "$LOGS/threads.json"
+    check_json_lines "$LOGS/threads.json"
 }
 
 # The seeds of each target and the first few thousand inputs after them, from a fixed seed, so that a run says something about the change and not
@@ -266,6 +269,14 @@ step_all_locks() {
 # With each flush, fence, log entry, write, sync, checksum test and lock left out, one at a time, some program fails.
 step_mutants() {
     cargo run --locked --release -p pheap-crash -- mutate --jobs 2 | tee "$LOGS/mutants.log"
+}
+
+# Two threads, all schedules with two interruptions, and each barrier left out.
+step_more_threads() {
+    cargo run --locked --release -p pheap-crash -- threads | tee "$LOGS/more-threads.log"
+    tail -n 1 "$LOGS/more-threads.log" > "$LOGS/more-threads.json"
+    check_json_lines "$LOGS/more-threads.json"
+    cargo run --locked --release -p pheap-crash -- threads --barriers | tee "$LOGS/barriers.log"
 }
 
 step_more_crashes() {

@@ -27,6 +27,7 @@
 //! | [`report`] | figures and failures |
 //! | [`seeded`] | bugs that the explorer must find |
 //! | [`contention`] | threads that meet at every lock |
+//! | [`threads`] | two threads, in all orders, and crashes at each step |
 //! | [`mutate`] | the mutation score: each flush, fence, log entry … left out, one at a time |
 
 pub mod contention;
@@ -50,6 +51,7 @@ pub mod shelf;
 pub mod shrink;
 pub mod steered;
 pub mod subset;
+pub mod threads;
 pub mod tuning;
 
 pub use explore::{Explorer, Limits};

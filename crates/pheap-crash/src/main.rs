@@ -10,6 +10,7 @@ use clap::{Parser, Subcommand};
 use lab::{Lab, Until};
 use pheap_crash::mutate;
 use pheap_crash::seeded::{self, Seeded};
+use pheap_crash::threads;
 use pheap_crash::{Explorer, Limits, Program};
 
 /// Crashes heaps at every fence, sync and acknowledgement, between them, and inside recovery, and checks what is left.
@@ -47,6 +48,8 @@ struct Args {
 enum Command {
     /// Leaves out each flush, fence, log entry, checksum test and lock, one place in the source at a time, and reports what notices.
     Mutate(mutate::Args),
+    /// Runs two threads in all orders up to a bound, and crashes them at each step.
+    Threads(threads::Args),
 }
 
 /// How far a run has come.
@@ -79,6 +82,7 @@ fn main() -> ExitCode {
     let args = Args::parse();
     let failed = match &args.command {
         Some(Command::Mutate(args)) => mutate::run(args).map(|done| !done),
+        Some(Command::Threads(args)) => threads::run(args).map(|done| !done),
         None => explore(&args),
     };
     match failed {

@@ -26,6 +26,9 @@ pub use crate::faults::mutant::{self, seeded_bug, set_bug};
 use crate::os::cpu::bytes;
 use crate::os::reservation::Place;
 use crate::os::simulated::Memory;
+pub use crate::sync::Mistake;
+use crate::sync::schedule::{Late, me};
+pub use crate::sync::schedule::{Scheduler, THREADS, is_late, pass_fence, schedule, set_mistake, step};
 pub use crate::tuning::Tuning;
 use crate::units::{LINE, LINE_WORDS, lines};
 pub(crate) use source::Source;
@@ -71,11 +74,11 @@ struct State {
     seen: Vec<u64>,
     /// Of each word that was stored since it was durable: what it has held.
     pending: BTreeMap<u32, History>,
-    /// Words that were flushed since the last fence.
-    in_flight: Vec<u32>,
+    /// Words that were flushed, and are not known to be durable.
+    in_flight: Vec<InFlight>,
     fresh_durable: BTreeMap<u32, u64>,
-    /// Ranges of words that the program may change by plain stores.
-    expected: Vec<(usize, usize)>,
+    /// Ranges of words that the program may change by plain stores, and which thread may, if it is scheduled.
+    expected: Vec<(usize, usize, Option<usize>)>,
     points: Vec<Point>,
     /// Stores so far, and at the last point.
     stores: u32,
@@ -92,8 +95,16 @@ struct History {
     values: Vec<u64>,
     /// When they were stored.
     order: Vec<u32>,
-    /// How many of them were stored before the word's last flush.
-    flushed: usize,
+}
+
+/// A word that is being written back.
+#[derive(Debug)]
+struct InFlight {
+    word: u32,
+    /// When it was flushed: what was stored later was not.
+    until: u32,
+    /// By a thread that is scheduled, whose next fence this waits for. Else for anybody's.
+    late: Option<Late>,
 }
 
 impl Sim {
@@ -121,6 +132,7 @@ impl Sim {
     /// Notes that `n` operations have been acknowledged, which is a point of its own. The heap must be open, or not be opened yet.
     pub fn acknowledge(&self, n: usize) {
         let mut state = self.lock();
+        state.settle();
         state.acknowledged = n;
         if !state.silent {
             state.look();
@@ -257,6 +269,7 @@ impl Memory for Sim {
             return;
         }
         let mut state = self.lock();
+        state.settle();
         let (first, last) = (state.word(dst.addr()), state.word(dst.addr() + len - 1));
         state.look_at(first, last + 1);
         copy();
@@ -271,39 +284,25 @@ impl Memory for Sim {
 
     fn flush(&self, addr: *const u8, len: usize) {
         let mut state = self.lock();
+        state.settle();
+        let late = me().map(Late::new);
         for line in lines(addr.addr(), len) {
             let first = state.word(line);
             let end = (first + LINE_WORDS).min(state.seen.len());
             state.look_at(first, end);
-            let State { pending, in_flight, .. } = &mut *state;
-            for (&word, history) in pending.range_mut(first as u32..end as u32) {
-                if history.flushed == 0 {
-                    in_flight.push(word);
-                }
-                history.flushed = history.values.len();
-            }
+            let State { pending, in_flight, stores, .. } = &mut *state;
+            let words = pending.range(first as u32..end as u32).map(|(&word, _)| word);
+            in_flight.extend(words.map(|word| InFlight { word, until: *stores, late }));
         }
     }
 
     fn fence(&self) {
         let mut state = self.lock();
+        state.settle();
         state.look_at_expected();
         state.point("fence");
-        let State { pending, in_flight, durable, fresh_durable, .. } = &mut *state;
-        for word in in_flight.drain(..) {
-            let Some(history) = pending.get_mut(&word) else { continue };
-            let flushed = std::mem::take(&mut history.flushed);
-            history.order.drain(..flushed);
-            if let Some(value) = history.values.drain(..flushed).next_back()
-                && durable[word as usize] != value
-            {
-                durable[word as usize] = value;
-                fresh_durable.insert(word, value);
-            }
-            if history.values.is_empty() {
-                pending.remove(&word);
-            }
-        }
+        let me = me();
+        state.make_durable(|late| late.is_none_or(|late| me.is_some_and(|me| late.is_of(me))));
     }
 
     fn expect_stores(&self, addr: *const u8, len: usize) {
@@ -312,14 +311,15 @@ impl Memory for Sim {
         let end = state.word(addr as usize + len + 7).min(state.seen.len());
         // What has changed there before now was not expected.
         state.look_at(start, end);
-        state.expected.push((start, end));
+        state.expected.push((start, end, me()));
     }
 
     fn no_more_stores(&self) {
         let mut state = self.lock();
-        if !state.expected.is_empty() {
+        let me = me();
+        if state.expected.iter().any(|expected| expected.2 == me) {
             state.look();
-            state.expected.clear();
+            state.expected.retain(|expected| expected.2 != me);
         }
     }
 }
@@ -361,7 +361,7 @@ impl State {
     /// Finds what the program has stored where it may.
     fn look_at_expected(&mut self) {
         for i in 0..self.expected.len() {
-            let (start, end) = self.expected[i];
+            let (start, end, _) = self.expected[i];
             if self.mapped_words(start, end) != &self.seen[start..end] {
                 self.look_at(start, end);
             }
@@ -376,7 +376,7 @@ impl State {
             if value == self.seen[word] {
                 continue;
             }
-            if !self.expected.iter().any(|&(start, end)| (start..end).contains(&word)) {
+            if !self.expected.iter().any(|&(start, end, _)| (start..end).contains(&word)) {
                 self.violations.push(format!(
                     "word {word:#x} (byte {:#x}) changed from {:#x} to {value:#x} without a log entry",
                     word * 8,
@@ -385,6 +385,38 @@ impl State {
             }
             self.note(word, value);
         }
+    }
+
+    /// Makes durable what scheduled threads have flushed before they have passed a fence of another kind.
+    fn settle(&mut self) {
+        let is_over = |late: Option<Late>| late.is_some_and(Late::is_over);
+        if self.in_flight.iter().any(|line| is_over(line.late)) {
+            self.point("locked instruction");
+            self.make_durable(is_over);
+        }
+    }
+
+    /// Makes durable what these threads have flushed.
+    fn make_durable(&mut self, of: impl Fn(Option<Late>) -> bool) {
+        let State { pending, in_flight, durable, fresh_durable, .. } = self;
+        in_flight.retain(|&InFlight { word, until, late }| {
+            if !of(late) {
+                return true;
+            }
+            let Some(history) = pending.get_mut(&word) else { return false };
+            let flushed = history.order.partition_point(|&stored| stored <= until);
+            history.order.drain(..flushed);
+            if let Some(value) = history.values.drain(..flushed).next_back()
+                && durable[word as usize] != value
+            {
+                durable[word as usize] = value;
+                fresh_durable.insert(word, value);
+            }
+            if history.values.is_empty() {
+                pending.remove(&word);
+            }
+            false
+        });
     }
 
     /// Notes that a word holds another value now.
@@ -480,6 +512,39 @@ mod tests {
         assert_eq!(mapped.point().pending, [(0, 3), (0, 2)]);
         mapped.sim.fence();
         assert_eq!(mapped.sim.durable()[0], 2);
+    }
+
+    /// Decides nothing.
+    #[derive(Debug)]
+    struct Nobody;
+
+    impl Scheduler for Nobody {
+        fn step(&self, _: usize, _: &'static str) {}
+
+        fn wait(&self, _: usize, _: usize, _: bool) -> bool {
+            unreachable!("nobody waits")
+        }
+
+        fn wake(&self, _: usize) {}
+    }
+
+    #[test]
+    fn what_a_thread_has_flushed_waits_for_its_own_fence() {
+        let mapped = Mapped::new(2);
+        let be = |thread| schedule(Some((std::sync::Arc::new(Nobody), thread)));
+        be(0);
+        mapped.store(0, 5);
+        mapped.flush(0);
+        // As if it was another thread: this one does not end, which would be a fence.
+        crate::sync::schedule::ME.take();
+        be(1);
+        mapped.store(8, 6);
+        mapped.flush(8);
+        mapped.sim.fence();
+        assert_eq!(mapped.point().pending, [(0, 5)]);
+        pass_fence(0);
+        assert_eq!((mapped.point().pending, mapped.sim.durable()[0]), (vec![], 5));
+        schedule(None);
     }
 
     #[test]

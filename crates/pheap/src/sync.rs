@@ -17,6 +17,12 @@ mod lock;
 pub(crate) mod model;
 mod mutex;
 mod parking;
+#[cfg(not(all(feature = "sim", not(all(test, pheap_loom)))))]
+#[path = "sync/unscheduled.rs"]
+mod schedule;
+#[cfg(all(feature = "sim", not(all(test, pheap_loom))))]
+#[path = "sync/scheduled.rs"]
+pub(crate) mod schedule;
 mod thread;
 #[cfg(not(all(feature = "sim", not(pheap_loom))))]
 #[path = "sync/unwatched.rs"]
@@ -29,16 +35,15 @@ pub(crate) use access::Access;
 pub(crate) use mutex::{Condvar, Mutex, MutexGuard, RwLock};
 pub(crate) use thread::this_thread;
 
-#[cfg(all(test, pheap_loom))]
-pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64};
-#[cfg(not(all(test, pheap_loom)))]
-pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64};
-
 /// What locks are made of.
-#[cfg(all(test, pheap_loom))]
-use loom::sync as below;
-#[cfg(not(all(test, pheap_loom)))]
-use std::sync as below;
+use schedule as below;
+pub(crate) use schedule::{AtomicBool, AtomicU64, step};
+
+/// How often a thread looks before it sleeps: once where each look is a step of its own.
+#[inline(always)]
+fn spins(usual: u32) -> u32 {
+    if cfg!(all(test, pheap_loom)) || schedule::is_scheduled() { 1 } else { usual }
+}
 
 /// Shows `f` what a mutex guards. `None` in a forked child if another thread had locked it when the child was made: nobody is going to unlock it there.
 #[track_caller]
@@ -47,9 +52,10 @@ pub(crate) fn look_at<T, R>(mutex: &Mutex<T>, forked: bool, f: impl FnOnce(&T) -
     guard.map(|guard| f(&guard))
 }
 
-/// A mistake that a model seeds, and must find.
+/// A mistake that a model seeds, or the lab, and must find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mistake {
+#[allow(unreachable_pub)] // public in builds with the simulator
+pub enum Mistake {
     /// Who waits for a lock does not say so.
     WaitUnseen,
     /// Who gives up waiting for a lock does not wake those that waited behind it.
@@ -96,11 +102,11 @@ pub(crate) enum Mistake {
     LetGoTwice,
 }
 
-/// Whether a model has seeded this mistake. A constant, but in models.
+/// Whether this mistake was seeded. A constant, but in models and the lab.
 #[inline(always)]
-pub(crate) fn mistake(_mistake: Mistake) -> bool {
+pub(crate) fn mistake(mistake: Mistake) -> bool {
     #[cfg(all(test, pheap_loom))]
-    return model::is_seeded(_mistake);
+    return model::is_seeded(mistake);
     #[cfg(not(all(test, pheap_loom)))]
-    false
+    schedule::is_seeded(mistake)
 }

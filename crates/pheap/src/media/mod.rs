@@ -32,6 +32,7 @@ use crate::os::cpu::{FlushInstruction, copy_words};
 use crate::os::reservation::Place;
 use crate::os::simulated::Memory;
 use crate::stats::Counters;
+use crate::sync::step;
 use crate::units::{LINE, LINE_WORDS, lines};
 use crate::wal::Wal;
 pub(crate) use synced::SyncedFile;
@@ -152,6 +153,7 @@ impl Media {
     #[inline(always)]
     pub(crate) unsafe fn append(&self, dst: *mut u64, words: &[u64]) {
         may_panic();
+        step("append");
         debug_assert!(dst.addr().is_multiple_of(LINE) && words.len().is_multiple_of(LINE_WORDS));
         self.counters.log_bytes.add(words.len() as u64 * 8);
         match &self.medium {
@@ -187,6 +189,7 @@ impl Media {
     #[inline(always)]
     fn store_by(&self, dst: *const u8, len: usize, mut copy: impl FnMut()) {
         may_panic();
+        step("store");
         if let Medium::Sim(sim, _) = &self.medium {
             sim.store(dst, len, &mut copy);
         } else {
@@ -245,6 +248,7 @@ impl Media {
     #[inline]
     pub(crate) unsafe fn store_word(&self, dst: *mut u64, value: u64) {
         may_panic();
+        step("store");
         compiler_fence(Ordering::SeqCst);
         if let Medium::Sim(sim, _) = &self.medium {
             // SAFETY: `dst` is aligned and valid for writes, as the caller has promised.
@@ -271,6 +275,7 @@ impl Media {
 
     #[inline(always)]
     fn flush_now(&self, addr: *const u8, len: usize) {
+        step("flush");
         match &self.medium {
             Medium::Process | Medium::Synced(_) => {}
             Medium::Wal(_) => self.noted.borrow_mut().push((addr.addr(), len)),
@@ -299,6 +304,7 @@ impl Media {
 
     #[inline(always)]
     fn fence_now(&self) {
+        step("fence");
         match &self.medium {
             Medium::Process => compiler_fence(Ordering::SeqCst),
             // A failure is kept by the log, which whoever waits for a record will find.

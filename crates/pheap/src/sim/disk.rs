@@ -127,11 +127,13 @@ struct Pending {
     late: bool,
     /// Only a part of what comes next.
     torn: bool,
+    /// How many there had been by then.
+    number: u64,
 }
 
 impl Pending {
     fn new(change: DiskChange) -> Pending {
-        Pending { change, limbo: false, late: false, torn: false }
+        Pending { change, limbo: false, late: false, torn: false, number: 0 }
     }
 }
 
@@ -157,6 +159,8 @@ struct State {
     tears: bool,
     /// What is written is late.
     writes_late: bool,
+    /// How much was written.
+    writes: u64,
     /// Which of several copies of a heap this is.
     copy: u64,
     /// A file that is to be synced after the next write.
@@ -376,7 +380,12 @@ impl State {
 
     fn write(&mut self, change: DiskChange) {
         self.view.apply(&change);
-        self.pending.push(Pending { late: self.writes_late, ..Pending::new(change) });
+        self.note(Pending::new(change));
+    }
+
+    fn note(&mut self, pending: Pending) {
+        self.writes += 1;
+        self.pending.push(Pending { late: self.writes_late, number: self.writes, ..pending });
     }
 
     /// Whether the disk has this sector, and will have no other until another one is written.
@@ -389,7 +398,7 @@ impl State {
     /// A part of what is going to be written next.
     fn write_torn(&mut self, which: Which, number: u32, torn: [u8; SECTOR]) {
         let change = DiskChange::Sector(which, number, Arc::new(torn));
-        self.pending.push(Pending { late: self.writes_late, torn: true, ..Pending::new(change) });
+        self.note(Pending { torn: true, ..Pending::new(change) });
     }
 
     fn make_durable(&mut self, change: DiskChange) {
@@ -397,12 +406,13 @@ impl State {
         self.fresh_durable.push(change);
     }
 
-    /// All that was written and is `ready` for it becomes durable, and what was there before in its place can come back no more.
-    fn make_all_durable(&mut self, ready: impl Fn(&DiskChange) -> bool) {
+    /// All that was written `until` then and is `ready` for it becomes durable, and what was there before in its place can come back no more.
+    fn make_all_durable(&mut self, until: u64, ready: impl Fn(&DiskChange) -> bool) {
+        let ready = |pending: &Pending| pending.number <= until && ready(&pending.change);
         let mut kept: Vec<Pending> = Vec::new();
         for pending in std::mem::take(&mut self.pending) {
-            if pending.limbo || pending.late || !ready(&pending.change) {
-                let late = pending.late && !ready(&pending.change);
+            if pending.limbo || pending.late || !ready(&pending) {
+                let late = pending.late && !ready(&pending);
                 kept.push(Pending { late, ..pending });
                 continue;
             }

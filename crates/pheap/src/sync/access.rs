@@ -85,7 +85,7 @@ const OWNER: u64 = !(EVICTED - 1);
 const PLACES: usize = 4;
 
 /// For how long threads look at a word before they sleep.
-const SPINS: u32 = if cfg!(all(test, pheap_loom)) { 1 } else { 60 };
+const SPINS: u32 = 60;
 
 fn thread_of(word: u64) -> u64 {
     word >> THREAD

@@ -5,6 +5,9 @@
 
 #![allow(unsafe_code)]
 
+#[cfg(not(all(test, pheap_loom)))]
+use super::schedule;
+
 /// The system refuses a fence, and has not before: a filter of system calls was installed meanwhile. Nobody can find out any more what others have stored, however long he
 /// waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,8 +33,18 @@ pub(super) fn full_behind_atomic() {
 
 #[cfg(all(test, pheap_loom))]
 pub(super) use self::model::{heavy, is_supported};
+
+/// Whether [`heavy`] may be called.
 #[cfg(not(all(test, pheap_loom)))]
-pub(super) use self::system::{heavy, is_supported};
+pub(super) fn is_supported() -> bool {
+    schedule::is_scheduled() || system::is_supported()
+}
+
+/// Lets all threads of the process pass a fence.
+#[cfg(not(all(test, pheap_loom)))]
+pub(super) fn heavy() -> Result<(), Refused> {
+    if schedule::pass_fences() { Ok(()) } else { system::heavy() }
+}
 
 /// [`is_supported`], when it is known.
 #[cfg(test)]

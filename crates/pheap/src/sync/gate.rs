@@ -1,9 +1,14 @@
 //! A gate in front of a lock, at which newcomers wait while a thread collects several locks.
 
+use std::sync::PoisonError;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+#[cfg(not(all(test, pheap_loom)))]
+use super::below::{Condvar, Mutex, MutexGuard};
+#[cfg(all(test, pheap_loom))]
+use std::sync::{Condvar, Mutex, MutexGuard};
 
 /// How long somebody waits at most, the first time. Who has closed the gate may wait for something else, which may wait for who waits here: a transaction on a root that these do not
 /// even read, for a lock of the program's. So nobody waits for ever.

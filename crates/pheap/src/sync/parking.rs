@@ -25,7 +25,7 @@ pub(super) fn wait_until<'a, T>(
     #[cfg(not(all(test, pheap_loom)))]
     {
         let left = _end.saturating_duration_since(Instant::now());
-        let (guard, _) = changed.wait_timeout(guard, left).unwrap_or_else(PoisonError::into_inner);
-        (guard, Instant::now() >= _end)
+        let (guard, result) = changed.wait_timeout(guard, left).unwrap_or_else(PoisonError::into_inner);
+        (guard, result.timed_out())
     }
 }

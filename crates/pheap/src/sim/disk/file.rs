@@ -9,6 +9,7 @@ use super::{Call, DiskChange, SECTOR, State, Which, lock};
 use crate::os::cpu::bytes;
 use crate::os::reservation::Place;
 use crate::os::storage::{FileId, Storage, write_all};
+use crate::sync::step;
 use crate::units::{HEADER_SIZE, PAGE};
 
 /// Some words of `new` among those of `old`, always the same ones; `None` if they differ in less than two.
@@ -83,6 +84,7 @@ impl Storage for SimFile {
     }
 
     fn write_some(&self, bytes: &[u8], at: u64) -> io::Result<usize> {
+        step("write");
         let mut state = lock(&self.state);
         state.faults.check(self.which, Call::Write)?;
         let len = state.faults.shorten(bytes.len());
@@ -135,6 +137,10 @@ impl Storage for SimFile {
     }
 
     fn sync_now(&self) -> io::Result<()> {
+        step("sync");
+        // What is written from here on is for the next one.
+        let until = lock(&self.state).writes;
+        step("end of a sync");
         let amid = lock(&self.state).amid.0.take_if(|(which, _)| *which == self.which);
         if let Some((_, what)) = amid {
             what();
@@ -153,7 +159,7 @@ impl Storage for SimFile {
             return Err(error);
         }
         let which = self.which;
-        state.make_all_durable(|change| change.is_of(which) || *change == DiskChange::NoLog);
+        state.make_all_durable(until, |change| change.is_of(which) || *change == DiskChange::NoLog);
         Ok(())
     }
 
@@ -177,6 +183,7 @@ impl Storage for SimFile {
     }
 
     fn extend_now(&self, from: u64, to: u64) -> io::Result<()> {
+        step("extend");
         let mut state = lock(&self.state);
         state.faults.check(self.which, Call::Extend)?;
         let len = self.bytes(&state).len() as u64;

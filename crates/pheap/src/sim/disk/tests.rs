@@ -219,6 +219,8 @@ fn something_can_happen_in_the_middle_of_a_sync() {
     data.sync().unwrap();
     assert!(disk.pending().is_empty());
     log.sync().unwrap();
+    assert_eq!(disk.durable().log.unwrap()[0], 0, "it was written too late");
+    log.sync().unwrap();
     assert_eq!(disk.durable().log.unwrap()[0], 1);
     assert!(!disk.amid_sync(Which::Log, None));
 }

@@ -9,6 +9,7 @@ use super::{Access, CLOSED, EXCLUSIVE, PLACE, READERS, SETTLED, SLEEPERS, SPINS,
 use crate::faults::{Bug, bug};
 use crate::sync::fence::{self, Refused};
 use crate::sync::lock::Want;
+use crate::sync::spins;
 use crate::sync::thread::this_thread;
 
 /// How a reader has come in, and must leave.
@@ -112,7 +113,7 @@ impl Access {
     #[cold]
     fn enter_slowly(&self, nested: bool) -> Result<Entry, Refused> {
         loop {
-            for _ in 0..SPINS {
+            for _ in 0..spins(SPINS) {
                 if let Some(entry) = self.enter_locked(nested) {
                     return Ok(entry);
                 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::{Access, CLOSED, EXCLUSIVE, MutexGuard, PARKED, SLEEPERS, SPINS, Waiting};
 use crate::sync::lock::Want;
-use crate::sync::{Mistake, fence, mistake, parking};
+use crate::sync::{Mistake, fence, mistake, parking, spins};
 
 /// How long a writer that nobody may wake sleeps at a time.
 const NAP: Duration = Duration::from_micros(200);
@@ -71,7 +71,7 @@ impl Access {
         if !mistake(Mistake::NoFenceOfWriters) && !mistake(Mistake::NoHeavyFenceOfWriters) {
             fence::full_behind_atomic();
         }
-        for _ in 0..SPINS {
+        for _ in 0..spins(SPINS) {
             let seen = self.slots.look();
             if self.reads.load(Relaxed) != seen.count {
                 // It is not the only one.

@@ -1,0 +1,124 @@
+//! What threads rely on where they meet, left out: some program has to notice.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use pheap::sim::mutant::{Kind, Mutant, Mutation, Site};
+use pheap::sim::{Bug, Mistake};
+
+use super::explore::{Exploration, Limits, Seed};
+use super::program::{PROGRAMS, Program};
+use crate::mutate::source::Source;
+
+const NOTHING: Seed = Seed { mistake: None, bug: None, mutant: None, notes: false };
+
+/// A mistake, and the program that is known to notice it.
+pub type Barrier = (Seed, &'static str);
+
+const fn mistake(mistake: Mistake, program: &'static str) -> Barrier {
+    (Seed { mistake: Some(mistake), ..NOTHING }, program)
+}
+
+const fn bug(bug: Bug, program: &'static str) -> Barrier {
+    (Seed { bug: Some(bug), ..NOTHING }, program)
+}
+
+/// All of them.
+pub const BARRIERS: &[Barrier] = &[
+    mistake(Mistake::NoHeavyFence, "an owner and a writer"),
+    mistake(Mistake::NoHeavyFenceOfReaders, "an owner and a reader"),
+    mistake(Mistake::NoSecondLook, "an owner and a writer"),
+    mistake(Mistake::NoThirdLook, "an owner and a reader"),
+    mistake(Mistake::NoHeavyFenceOfWriters, "a writer and plain readers"),
+    mistake(Mistake::NoHeavyFenceOfSleepers, "a writer and a plain reader"),
+    mistake(Mistake::OwnerBesideReaders, "a reader and a new owner"),
+    mistake(Mistake::SleepersUncounted, "reader"),
+    mistake(Mistake::WaitUnseen, "two writers"),
+    mistake(Mistake::PublishBeforeSync, "two writers, logged"),
+    mistake(Mistake::TwoLeaders, "two writers, logged"),
+    bug(Bug::ReuseBeforeRemoval, "removed, and its pages used"),
+    bug(Bug::RecordPerRoot, "both beside one"),
+    bug(Bug::StaleOtherLogs, "both beside one"),
+    bug(Bug::TellAtOnce, "removed beside its user, logged"),
+];
+
+/// The first failure of a program with a mistake, if there is one, and how many schedules that has taken.
+///
+/// # Errors
+/// If there is no such program.
+pub fn notice(seed: Seed, program: &str, limits: Limits) -> Result<Option<(u64, String)>, String> {
+    let program = PROGRAMS.iter().find(|other| other.name == program).ok_or("there is no such program")?;
+    let mut exploration = Exploration::new(*program, limits, seed)?;
+    let failure = exploration.explore().err();
+    Ok(failure.map(|failure| (exploration.totals().schedules, failure.to_string())))
+}
+
+/// What the programs write back, make durable and log: each place in the source, and who comes there.
+fn sites(limits: Limits) -> Result<BTreeMap<Site, Vec<&'static Program>>, String> {
+    let mut reached: BTreeMap<Site, Vec<&Program>> = BTreeMap::new();
+    for program in PROGRAMS {
+        let seed = Seed { notes: true, ..NOTHING };
+        let limits = Limits { preemptions: 1, schedules: 12, ..limits };
+        let mut exploration = Exploration::new(*program, limits, seed)?;
+        exploration.explore().map_err(|failure| failure.to_string())?;
+        let is_barrier = |site: &Site| !matches!(site.kind, Kind::Checksum | Kind::Lock);
+        for site in exploration.sites().into_iter().filter(is_barrier) {
+            reached.entry(site).or_default().push(program);
+        }
+    }
+    Ok(reached)
+}
+
+/// Leaves out one after the other. Returns whether each of [`BARRIERS`] was noticed. (What else is not noticed by two short threads, [`mutate`](crate::mutate) does.)
+///
+/// # Errors
+/// If something is wrong without any mistake.
+pub fn run(limits: Limits) -> Result<bool, String> {
+    let mut all = true;
+    for &(seed, program) in BARRIERS {
+        let begun = Instant::now();
+        let noticed = notice(seed, program, limits)?;
+        let (mistake, bug) = (seed.mistake.map(|it| format!("{it:?}")), seed.bug.map(|it| format!("{it:?}")));
+        let what = mistake.or(bug).unwrap_or_default();
+        match &noticed {
+            Some((schedules, failure)) => {
+                println!("{what}: `{program}`, {schedules} schedules, {:.1?}\n{failure}", begun.elapsed());
+            }
+            None => println!("{what}: `{program}` DOES NOT NOTICE ({:.1?})", begun.elapsed()),
+        }
+        all &= noticed.is_some();
+    }
+    let source = Source::read();
+    let (mut noticed, mut argued, mut missed) = (0, 0, 0);
+    for (site, programs) in sites(limits)? {
+        let mutant = Some(Mutant { site, mutation: Mutation::Drop });
+        let mut found = None;
+        for program in &programs {
+            // A log that is not written to, say, needs no order in which to notice.
+            let limits = Limits { preemptions: 1, schedules: 300, ..limits };
+            if let Some((schedules, _)) = notice(Seed { mutant, ..NOTHING }, program.name, limits)? {
+                found = Some((program.name, schedules));
+                break;
+            }
+        }
+        let argument = source.argument(site.file, site.line, site.kind, "drop");
+        match (found, argument) {
+            (Some((program, schedules)), _) => {
+                noticed += 1;
+                println!("drop {site}: `{program}`, {schedules} schedules");
+            }
+            (None, Some(argument)) => {
+                argued += 1;
+                println!("drop {site}: survives: {argument}");
+            }
+            (None, None) => {
+                missed += 1;
+                println!("drop {site}: NOT NOTICED by {} programs", programs.len());
+            }
+        }
+    }
+    println!(
+        "{noticed} flushes, fences, entries, writes and syncs noticed, {argued} argued, {missed} missed"
+    );
+    Ok(all)
+}
