@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use pheap::{Durability, Heap, Options, Result, Root};
+use pheap::{Durability, Heap, Result, Root};
 use pheap_testkit::*;
 
 fn roots<const N: usize>(heap: &Heap) -> Result<[Root<u64>; N]> {
@@ -115,4 +115,25 @@ fn programs_that_know_no_parts_are_kept_away_while_there_may_be_some() -> Result
         }
     }
     Ok(())
+}
+
+/// See `tests/data/README.md`. Its roots are 11 and 21 by the records in their logs.
+#[test]
+fn what_an_older_program_has_left_is_recovered() -> Result<()> {
+    let mut bytes = fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/killed-0.1.heap")).unwrap();
+    for region in find(&bytes, b"\x89PREGIO\n") {
+        let root = word(&bytes, region + 3 * 8) & ((1 << 48) - 1);
+        set_word(&mut bytes, root as usize, 999); // as if it had never reached the medium
+    }
+    let dir = tempdir();
+    let path = dir.path().join("x");
+    fs::write(&path, bytes).unwrap();
+    let heap = small().durability(Durability::Pmem).restored(true).open(&path)?;
+    let [a, b] = ["a", "b"].map(|name| heap.existing_root::<u64>(name).unwrap());
+    let both = || pheap::txn((&a, &b), |((ta, a), (tb, b))| Ok((ta[a], tb[b])));
+    assert_eq!(both()?, (11, 21));
+    pheap::txn((&a, &b), |((ta, a), (tb, b))| Ok((ta[a], tb[b]) = (tb[b], ta[a])))?;
+    assert_eq!(both()?, (21, 11));
+    drop((a, b));
+    heap.close()
 }
