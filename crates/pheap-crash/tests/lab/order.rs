@@ -1,7 +1,7 @@
 //! "Order, always": each rule of the protocols, with a program that shows it, and, where a switch breaks the rule, the proof that
 //! the explorer would notice.
 
-use crate::common::{breaks, broken, explorer, holds, holds_at_a_glance, holds_within, limits};
+use crate::common::{breaks, broken, explorer, glance, holds, holds_at_a_glance, holds_within, limits};
 use pheap::sim::Bug;
 use pheap_crash::Limits;
 
@@ -333,6 +333,17 @@ fn a_part_counts_when_the_log_of_another_one_was_emptied() {
         "both; collect; both",
     ]);
     breaks(Bug::RetiredPartsMiss, &["both; many a", "both; many b", "three; many b"]);
+}
+
+/// There is no more space, and `both` finds no room in the log of `b`, which is emptied for its part.
+const EMPTIED_FOR_A_PART: &str = "full: grow a; \
+    burst b; burst b; burst b; burst b; burst b; burst b; burst b; \
+    replace b; replace b; replace b; replace b; replace b; replace b; replace b; both; both; both; both; both";
+
+#[test]
+fn parts_are_named_when_there_is_room_for_all() {
+    holds_at_a_glance(&[EMPTIED_FOR_A_PART]);
+    assert!(broken(glance(), Bug::NameBeforeRoom, EMPTIED_FOR_A_PART).is_some());
 }
 
 #[test]
