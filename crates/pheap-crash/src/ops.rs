@@ -445,12 +445,7 @@ fn change_both<'r, 's>(
 }
 
 /// Runs a transaction over three roots.
-pub fn three(
-    roots: [&Handle; 3],
-    models: [&mut RootState; 3],
-    what: Both,
-    value: u64,
-) -> pheap::Result<()> {
+pub fn three(roots: [&Handle; 3], models: [&mut RootState; 3], what: Both, value: u64) -> pheap::Result<()> {
     let first = usize::from(what == Both::Last);
     (value..).zip(models).skip(first).for_each(|(value, model)| set_model(model, value));
     // The third one never needs another layout.

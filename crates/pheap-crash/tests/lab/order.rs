@@ -348,7 +348,12 @@ fn parts_are_named_when_there_is_room_for_all() {
 
 #[test]
 fn a_part_counts_when_the_root_of_another_one_was_removed() {
-    holds(&["both; remove b", "three; remove b; set a", "both; remove b; create b; both", "both; rename b; both"]);
+    holds(&[
+        "both; remove b",
+        "three; remove b; set a",
+        "both; remove b; create b; both",
+        "both; rename b; both",
+    ]);
     breaks(Bug::RemovedPartsMiss, &["both; remove b", "three; remove b"]);
 }
 

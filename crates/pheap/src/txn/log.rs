@@ -20,9 +20,9 @@
 
 use std::collections::HashSet;
 
+use super::parts::LogEnd;
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug, holds};
-use super::parts::LogEnd;
 use crate::log::checksum;
 use crate::log::{Kind, Staged, next_part};
 use crate::media::Media;

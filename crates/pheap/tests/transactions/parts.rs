@@ -70,7 +70,8 @@ fn parts_count_if_all_of_them_are_there() -> Result<()> {
         for round in 0..3 {
             let heap = small().open(&copy)?;
             let three: [Root<u64>; 3] = roots(&heap)?;
-            let found: Vec<u64> = three.iter().map(|root| root.read(|view, n| view[n])).collect::<Result<_>>()?;
+            let found: Vec<u64> =
+                three.iter().map(|root| root.read(|view, n| view[n])).collect::<Result<_>>()?;
             assert_eq!(found, expected, "parts {set:03b}, opening {round}");
             // As many entries as there were, killed again.
             three[0].txn(|tx, n| Ok(tx[n] += 100))?;
