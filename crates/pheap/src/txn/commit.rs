@@ -91,10 +91,12 @@ fn commit_parts(contexts: &mut [&mut Context]) -> Done {
         context.log.staged.begin(Kind::Redo);
         flushed |= context.stage();
     }
+    if flushed {
+        // Fresh objects are durable before the record that makes them reachable, be it a later one.
+        contexts[0].media.fence();
+    }
     let Some(stale) = last_part(contexts) else {
         if flushed {
-            // What comes after this may make it reachable.
-            contexts[0].media.fence();
             Context::upgrade_all(contexts); // as when there is a record: a cycle may begin
         }
         return Ok(());
@@ -105,9 +107,6 @@ fn commit_parts(contexts: &mut [&mut Context]) -> Done {
         if !context.log.has_room() {
             make_room(context)?;
         }
-    }
-    if flushed {
-        contexts[0].media.fence();
     }
     // Now, for a log that was emptied to make room has another generation.
     let last = if bug(Bug::NameBeforeRoom) { Some(stale) } else { last_part(contexts) };
