@@ -151,7 +151,9 @@ unsafe fn take_back(media: &Media, mapping: &Mapping, found: &Found) {
     for &at in &found.torn {
         let checksum = mapping.base().wrapping_add(at as usize).cast::<u64>();
         // SAFETY: the first word of an entry, which is mapped, and which nobody else accesses: the caller's premises.
-        unsafe { media.store_word(checksum, !checksum.read()) };
+        let right = unsafe { checksum.read() };
+        // SAFETY: the same.
+        unsafe { media.store_word(checksum, !right) };
         media.flush(checksum.cast(), 8);
     }
 }
