@@ -60,6 +60,7 @@ fn pass(setup: &Setup, durability: Durability, n: u64) -> Result<Sample> {
         .noting("transactions", latencies.len() as f64)
         .noting("collections", (stats.collections - before.collections) as f64)
         .noting("collecting_seconds", (stats.collecting - before.collecting).as_secs_f64())
+        .noting("growth_waits", (stats.growth_waits - before.growth_waits) as f64)
         .noting("file_bytes", stats.file_bytes as f64);
     Ok(transactions(slices(sample, &stats), latencies))
 }
@@ -102,5 +103,7 @@ fn transactions(sample: Sample, mut nanos: Vec<u32>) -> Sample {
         .noting("txn_p50", quantile(0.5))
         .noting("txn_p99", quantile(0.99))
         .noting("txn_p999", quantile(0.999))
+        .noting("txn_p9999", quantile(0.9999))
         .noting("txn_max", quantile(1.0))
+        .noting("txns_over_2ms", nanos.iter().filter(|&&nanos| nanos > 2_000_000).count() as f64)
 }

@@ -8,6 +8,8 @@ use super::close::Work;
 use crate::os::fork;
 use crate::wal::{Commit, SyncPolicy, Wal};
 
+const NAME: &str = "pheap log";
+
 impl HeapInner {
     /// What tells when a transaction is durable that was committed just now, and whose records end at `position`. Sees to it that it becomes so.
     pub(crate) fn deferred(self: &Arc<Self>, position: u64) -> Commit {
@@ -24,11 +26,12 @@ impl HeapInner {
         Commit::at(wal, position)
     }
 
-    /// What tells when everything before `position` is durable. Whoever has committed it sees to that, or nobody does.
+    /// What tells when everything before `position` is durable. Sees to it that it becomes so if commits are synced.
     pub(crate) fn seen(self: &Arc<Self>, position: u64) -> Commit {
         let Some(wal) = self.wal() else { return Commit::done() };
         if !wal.is_durable(position) && !self.is_simulated() {
-            self.start_syncer(wal); // who wakes the task
+            self.start_syncer(wal); // who wakes the task, whatever is synced
+            wal.defer_seen(position);
         }
         Commit::at(wal, position)
     }
@@ -49,12 +52,12 @@ impl HeapInner {
             return;
         }
         self.workers.start(Work::Syncs, || {
-            if !fork::may_start_threads() || wal.has_syncer() || !wal.begin_syncer() {
-                return None;
-            }
-            // The thread may drop the last handle of the heap, in a waker, and then goes on by itself.
-            let syncer = Syncer { wal: wal.clone(), heap: Arc::downgrade(self) };
-            Builder::new().name("pheap log".to_owned()).spawn(move || syncer.run()).ok()
+            fork::may_start_threads().then_some(())?;
+            wal.begin_syncer(|| {
+                // The thread may drop the last handle of the heap, in a waker, and then goes on by itself.
+                let (wal, heap) = (wal.clone(), Arc::downgrade(self));
+                Builder::new().name(NAME.to_owned()).spawn(move || Syncer { wal, heap }.run()).ok()
+            })
         });
     }
 
@@ -62,15 +65,16 @@ impl HeapInner {
     pub(super) fn stop_syncer(&self) {
         let Some(wal) = self.wal() else { return };
         wal.stop_syncer();
+        // None of these threads waits for itself, nor for that of another heap, which may be about to wait for it: their wakers may drop each other's heaps.
         if let Some(syncer) = self.workers.take(Work::Syncs)
-            && syncer.thread().id() != thread::current().id()
+            && thread::current().name() != Some(NAME)
         {
             let _ = syncer.join();
         }
     }
 }
 
-/// What the thread has. Dropped when it ends, or could not begin.
+/// What the thread has. Dropped when it ends.
 struct Syncer {
     wal: Arc<Wal>,
     heap: Weak<HeapInner>,
@@ -84,11 +88,13 @@ impl Syncer {
 
 impl Drop for Syncer {
     fn drop(&mut self) {
-        let heap = self.heap.upgrade();
-        if thread::panicking() {
-            heap.iter().for_each(|heap| heap.set_panicked());
-        } else if self.wal.failure().is_some() {
-            heap.iter().for_each(|heap| heap.set_failed());
+        // Let go of before anybody is told: who is may drop the heap, and open it again.
+        if let Some(heap) = self.heap.upgrade() {
+            if thread::panicking() {
+                heap.set_panicked();
+            } else if self.wal.failure().is_some() {
+                heap.set_failed();
+            }
         }
         self.wal.end_syncer();
     }

@@ -390,15 +390,15 @@ impl Media {
     /// With a write-ahead log: appends the record of a transaction.
     ///
     /// # Errors
-    /// As for [`Wal::append`].
+    /// As for [`Wal::append_staged`].
     #[inline]
     #[track_caller]
-    pub(crate) fn record_staged(&self, wal: &Wal, staged: &Staged) -> Result<()> {
+    pub(crate) fn record_staged(&self, wal: &Wal, staged: &mut Staged) -> Result<()> {
         may_panic();
         if is_left_out(Kind::LogEntry) {
             return Ok(());
         }
-        self.recorded(wal.append(staged.range_words(), staged.ranges(), false))
+        self.recorded(wal.append_staged(staged))
     }
 
     fn recorded(&self, result: Result<std::ops::Range<u64>>) -> Result<()> {

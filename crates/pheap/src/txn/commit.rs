@@ -194,7 +194,7 @@ fn commit_to_wal(contexts: &mut [&mut Context]) -> Done {
     if let Some(wal) = lead.media.wal()
         && !lead.log.staged.is_empty()
     {
-        lead.media.record_staged(wal, &lead.log.staged)?;
+        lead.media.record_staged(wal, &mut lead.log.staged)?;
         lead.apply();
     }
     share_position(contexts);

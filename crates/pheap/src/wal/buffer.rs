@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::format::{LEAST, Layout, MORE, PIECE, Seed};
-use crate::log::{Range, head};
+use crate::log::{Range, Staged, head};
 use crate::units::{LINE, LINE_WORDS};
 
 /// Words that go to one place in the file.
@@ -116,8 +116,7 @@ impl Buffer {
     /// The words that are going to be written at the end.
     fn words(&mut self) -> &mut Vec<u64> {
         if self.chunks.is_empty() {
-            let place = *self.live.back().expect("a log has a segment");
-            let file_offset = self.layout.file_offset(place) + self.end % self.layout.segment;
+            let file_offset = self.place();
             let mut words = std::mem::take(&mut self.spare);
             words.clear();
             self.chunks.push(Chunk { file_offset, words });
@@ -147,6 +146,25 @@ impl Buffer {
             }
         }
         self.end_record(start, 0);
+    }
+
+    /// [Appends](Self::append) an entry as a record that the caller writes: its words, and where in the file they go. `None` if it must be taken apart, or something is to be written before it.
+    pub(crate) fn append_whole<'a>(&mut self, staged: &'a mut Staged) -> Option<(&'a [u64], u64)> {
+        let (len, left) = (staged.words.len(), self.left() as usize / 8);
+        if !self.chunks.is_empty() || left < LEAST || len > PIECE.min(left) {
+            return None;
+        }
+        let place = self.place();
+        let record = staged.seal();
+        self.seed.seal(self.end, &mut record[..len]);
+        self.end += record.len() as u64 * 8;
+        Some((record, place))
+    }
+
+    /// Where the next record goes in the file, if it is in this segment.
+    fn place(&self) -> u64 {
+        let place = *self.live.back().expect("a log has a segment");
+        self.layout.file_offset(place) + self.end % self.layout.segment
     }
 
     /// Begins a record, in the next segment if this one is almost full, and returns its place in [`words`](Self::words).

@@ -13,18 +13,17 @@ use std::{io, thread};
 use pheap_testkit::threads::{sleeps, this_thread};
 
 use super::Wal;
-use crate::os::storage::{FileId, Storage};
 use crate::{Commit, Durability, Error, Heap, Options, Result, Root, SyncPolicy};
 
 /// A heap with two numbers, in a folder of its own.
-struct Setup {
-    folder: tempfile::TempDir,
-    heap: Heap,
-    a: Root<u64>,
-    b: Root<u64>,
+pub(super) struct Setup {
+    pub(super) folder: tempfile::TempDir,
+    pub(super) heap: Heap,
+    pub(super) a: Root<u64>,
+    pub(super) b: Root<u64>,
 }
 
-fn options(policy: SyncPolicy) -> Options {
+pub(super) fn options(policy: SyncPolicy) -> Options {
     Options::new().durability(Durability::Wal).sync_policy(policy).arena_size(1 << 20).reserve(1 << 30)
 }
 
@@ -38,16 +37,16 @@ impl Setup {
         Setup { folder, heap, a, b }
     }
 
-    fn every_commit() -> Setup {
+    pub(super) fn every_commit() -> Setup {
         Setup::new(&options(SyncPolicy::EveryCommit))
     }
 
-    fn wal(&self) -> Arc<Wal> {
+    pub(super) fn wal(&self) -> Arc<Wal> {
         self.heap.inner().wal().unwrap().clone()
     }
 }
 
-fn add(root: &Root<u64>) -> Commit {
+pub(super) fn add(root: &Root<u64>) -> Commit {
     root.txn_deferred(|tx, n| {
         tx[n] += 1;
         Ok(())
@@ -56,18 +55,18 @@ fn add(root: &Root<u64>) -> Commit {
     .1
 }
 
-fn get(root: &Root<u64>) -> Result<u64> {
+pub(super) fn get(root: &Root<u64>) -> Result<u64> {
     root.read(|view, n| view[n])
 }
 
 /// Runs `f` while nothing can be written to the log, nor synced.
-fn while_the_disk_stands_still<R>(wal: &Wal, f: impl FnOnce() -> R) -> R {
+pub(super) fn while_the_disk_stands_still<R>(wal: &Wal, f: impl FnOnce() -> R) -> R {
     let _log = wal.log.write();
     f()
 }
 
 /// Waits until a thread does.
-fn until_it_sleeps(thread: i32) {
+pub(super) fn until_it_sleeps(thread: i32) {
     while !sleeps(thread) {
         thread::yield_now();
     }
@@ -84,12 +83,12 @@ impl Wake for Bell {
     }
 }
 
-fn bell() -> (Waker, Receiver<()>) {
+pub(super) fn bell() -> (Waker, Receiver<()>) {
     let (rings, rung) = mpsc::channel();
     (Waker::from(Arc::new(Bell { rings: Mutex::new(rings) })), rung)
 }
 
-fn poll(commit: &mut Commit, waker: &Waker) -> Poll<Result<()>> {
+pub(super) fn poll(commit: &mut Commit, waker: &Waker) -> Poll<Result<()>> {
     pin!(commit).poll(&mut Context::from_waker(waker))
 }
 
@@ -99,7 +98,7 @@ const _: fn() = || {
     can_go::<Commit>();
 };
 
-fn is_unknown(result: &Result<()>) -> bool {
+pub(super) fn is_unknown(result: &Result<()>) -> bool {
     matches!(result, Err(Error::OutcomeUnknown { .. }))
 }
 
@@ -169,6 +168,18 @@ fn a_commit_that_is_dropped_becomes_durable() {
             }
             assert!(watched.is_durable());
         }
+    }
+}
+
+/// Not only commits are what a read has seen: for the end of a collection nobody waits.
+#[test]
+fn what_a_read_has_seen_becomes_durable() {
+    let Setup { heap, a, .. } = &Setup::every_commit();
+    a.txn(|tx, _| tx.alloc_slice(1 << 14, |_| 0u64).map(drop)).unwrap();
+    heap.collect().unwrap();
+    let (_, seen) = a.read_deferred(|_, _| ()).unwrap();
+    while !seen.is_durable() {
+        thread::yield_now();
     }
 }
 
@@ -287,103 +298,6 @@ fn closing_makes_everything_durable_and_says_so() {
         assert_eq!(["a", "b"].map(|name| get(&heap.root(name).unwrap()).unwrap()), [1, 1]);
         drop((heap, folder));
     }
-}
-
-/// Tasks often have what they work on. Here the waker has it, and lets go of it last, in the thread that calls it.
-#[test]
-fn a_waker_drops_the_last_handle() {
-    struct Task(Mutex<Option<Setup>>, Sender<tempfile::TempDir>);
-    impl Wake for Task {
-        fn wake(self: Arc<Self>) {
-            let setup = self.0.lock().unwrap().take().unwrap();
-            let Setup { folder, heap, a, b } = setup;
-            drop((a, b, heap));
-            self.1.send(folder).unwrap();
-        }
-    }
-    let setup = Setup::every_commit();
-    let wal = setup.wal();
-    let (tell, told) = mpsc::channel();
-    while_the_disk_stands_still(&wal, || {
-        let mut commit = add(&setup.a);
-        let waker = Waker::from(Arc::new(Task(Mutex::new(Some(setup)), tell)));
-        assert!(poll(&mut commit, &waker).is_pending());
-        std::mem::forget(commit); // it would take its waker back
-    });
-    let folder = told.recv().unwrap();
-    let heap = options(SyncPolicy::EveryCommit).open(folder.path().join("heap")).unwrap();
-    assert_eq!(get(&heap.root("a").unwrap()).unwrap(), 1);
-}
-
-/// A log that was written by a thread that panics.
-#[derive(Debug)]
-struct Panics;
-
-impl Storage for Panics {
-    fn read_some(&self, _: &mut [u8], _: u64) -> io::Result<usize> {
-        panic!("a disk of a test")
-    }
-
-    fn write_some(&self, _: &[u8], _: u64) -> io::Result<usize> {
-        panic!("a disk of a test")
-    }
-
-    fn sync_now(&self) -> io::Result<()> {
-        panic!("a disk of a test")
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        panic!("a disk of a test")
-    }
-
-    fn extend_now(&self, _: u64, _: u64) -> io::Result<()> {
-        panic!("a disk of a test")
-    }
-
-    fn id(&self) -> FileId {
-        FileId { device: 0, inode: 0 }
-    }
-}
-
-#[test]
-fn the_thread_that_syncs_panics() {
-    let setup = Setup::every_commit();
-    let (wal, (waker, rung)) = (setup.wal(), bell());
-    let mut commit = {
-        let mut log = wal.log.write();
-        let mut commit = add(&setup.a);
-        assert!(poll(&mut commit, &waker).is_pending());
-        *log = Arc::new(Panics);
-        commit
-    };
-    rung.recv().unwrap();
-    assert!(is_unknown(&commit.wait()));
-    assert!(matches!(poll(&mut commit, &waker), Poll::Ready(result) if is_unknown(&result)));
-    assert!(matches!(setup.b.txn_deferred(|_, _| Ok(())), Err(Error::Failed { .. })));
-    // Closing it would wait for a thread that has gone in the middle of a write.
-    let Setup { folder: _folder, heap, a, b } = setup;
-    std::mem::forget((heap, a, b));
-}
-
-#[test]
-fn a_waker_that_panics_harms_nobody() {
-    struct Panics;
-    impl Wake for Panics {
-        fn wake(self: Arc<Self>) {
-            panic!("a waker of a test");
-        }
-    }
-    let setup = Setup::every_commit();
-    let (waker, rung) = bell();
-    let _commits = while_the_disk_stands_still(&setup.wal(), || {
-        let (mut first, mut second) = (add(&setup.a), add(&setup.b));
-        assert!(poll(&mut first, &Waker::from(Arc::new(Panics))).is_pending());
-        assert!(poll(&mut second, &waker).is_pending());
-        (first, second)
-    });
-    rung.recv().unwrap();
-    add(&setup.a).wait().unwrap();
-    setup.heap.close().unwrap();
 }
 
 /// Runs `work` in a thread that notes its steps, with what is not durable, until it has noted the first ones and waits. Then `meanwhile` runs, and the disk goes on.

@@ -1,6 +1,7 @@
 //! Group commit: a thread that waits for the log writes and syncs it for all who wait.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 
 use super::buffer::Chunk;
@@ -121,12 +122,20 @@ impl Wal {
     }
 
     fn write_chunks(&self, chunks: &[Chunk]) -> io::Result<()> {
-        // Locked meanwhile: the log may not get another file in between.
-        let log = self.log.read();
-        chunks.iter().try_for_each(|chunk| log.write_all(bytes(&chunk.words), chunk.file_offset))
+        without_panic(|| {
+            // Locked meanwhile: the log may not get another file in between.
+            let log = self.log.read();
+            chunks.iter().try_for_each(|chunk| log.write_all(bytes(&chunk.words), chunk.file_offset))
+        })
     }
 
-    fn note_written(&self, state: &mut State, chunks: Vec<Chunk>, end: u64, written: io::Result<()>) {
+    pub(super) fn note_written(
+        &self,
+        state: &mut State,
+        chunks: Vec<Chunk>,
+        end: u64,
+        written: io::Result<()>,
+    ) {
         match written {
             Ok(()) => {
                 // Nobody is told that a commit is good once it is known that the log is not, also not by who closes the heap, and writes the rest.
@@ -146,12 +155,13 @@ impl Wal {
         if mistake(Mistake::PublishBeforeSync) {
             self.durable.fetch_max(end, Ordering::Release);
         }
-        let synced = MutexGuard::unlocked(state, || {
+        let sync = || {
             let log = self.log.read().clone();
             let synced = log.sync();
             // Behind the sync, so that it is known as late as can be. Whoever replaces the log meanwhile syncs what this one has.
             synced.map(|()| self.keep(|log| self.disk.keep_log_lately(log)))
-        });
+        };
+        let synced = MutexGuard::unlocked(state, || without_panic(sync));
         state.syncing = false;
         match synced {
             Ok(kept) => {
@@ -243,6 +253,12 @@ impl Wal {
         retire(&*old);
         Ok(())
     }
+}
+
+/// A panic amid a write or a sync is a failure like others: who waits for its end is not to wait for ever.
+fn without_panic<R>(work: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
+    catch_unwind(AssertUnwindSafe(work))
+        .unwrap_or_else(|_| Err(io::Error::other("a panic; see what it has printed")))
 }
 
 /// Makes a log that was replaced one that was never completed, durably, before its successor acknowledges anything: it may have other names still, and both are of the same heap and count

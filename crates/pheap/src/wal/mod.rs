@@ -29,6 +29,8 @@ mod refusal_tests;
 mod syncer;
 #[cfg(test)]
 mod tests;
+#[cfg(all(test, not(pheap_loom)))]
+mod waker_tests;
 
 use std::io;
 use std::sync::Arc;
@@ -36,7 +38,8 @@ use std::sync::atomic::{self, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::log::Range;
+use crate::log::{Range, Staged};
+use crate::os::cpu::bytes;
 use crate::os::storage::{Disk, Storage};
 use crate::stats::Stats;
 use crate::sync::{AtomicBool, AtomicU64, Condvar, Mistake, Mutex, MutexGuard, RwLock, mistake};
@@ -122,8 +125,9 @@ pub(crate) struct Wal {
     requested: Condvar,
     /// The thread that syncs is asked to do something.
     ordered: Condvar,
-    /// Whether there is such a thread. Changed with the state locked.
+    /// Whether there is such a thread, and up to which position it is to sync the log. Changed with the state locked.
     has_syncer: AtomicBool,
+    wanted: AtomicU64,
     /// Positions up to which the log has been handed to the kernel, and synced.
     written: AtomicU64,
     durable: AtomicU64,
@@ -284,6 +288,7 @@ impl Wal {
             requested: Condvar::new(),
             ordered: Condvar::new(),
             has_syncer: AtomicBool::new(false),
+            wanted: AtomicU64::new(0),
             written: AtomicU64::new(0),
             durable: AtomicU64::new(0),
             failed: AtomicBool::new(false),
@@ -373,6 +378,40 @@ impl Wal {
         ranges: impl Iterator<Item = Range<'a>>,
         is_metadata: bool,
     ) -> Result<std::ops::Range<u64>> {
+        let mut state = self.lock_with_room(words, is_metadata)?;
+        let start = state.buffer.end();
+        state.buffer.append(ranges.inspect(|range| self.note(range)));
+        if self.writes_at_once(&state) {
+            self.write_at_once(&mut state);
+        }
+        Ok(start..self.has_appended(&mut state))
+    }
+
+    /// [`append`](Self::append) of a transaction's entry, which is a record but for its checksum. So it is written from where it is, if it need not be taken apart and nothing is to be
+    /// written before it.
+    ///
+    /// # Errors
+    /// As for `append`.
+    pub(crate) fn append_staged(&self, staged: &mut Staged) -> Result<std::ops::Range<u64>> {
+        let mut state = self.lock_with_room(staged.range_words(), false)?;
+        let start = state.buffer.end();
+        staged.ranges().for_each(|range| self.note(&range));
+        if !self.writes_at_once(&state) {
+            state.buffer.append(staged.ranges());
+        } else if let Some((record, place)) = state.buffer.append_whole(staged) {
+            let written = self.log.read().write_all(bytes(record), place);
+            let end = state.buffer.end();
+            self.note_written(&mut state, Vec::new(), end, written);
+        } else {
+            state.buffer.append(staged.ranges());
+            self.write_at_once(&mut state);
+        }
+        Ok(start..self.has_appended(&mut state))
+    }
+
+    /// Waits until there is room for so many words of ranges, with their heads.
+    #[inline]
+    fn lock_with_room(&self, words: usize, is_metadata: bool) -> Result<MutexGuard<'_, State>> {
         let mut state = self.state.lock();
         let need = state.buffer.need(words) + if is_metadata { 0 } else { RESERVE };
         loop {
@@ -380,7 +419,7 @@ impl Wal {
                 return Err(failure.error());
             }
             if need <= state.buffer.room() {
-                break;
+                return Ok(state);
             }
             let made = self.make_room(&mut state, need);
             if is_metadata
@@ -392,23 +431,29 @@ impl Wal {
             }
             made?;
         }
-        let start = state.buffer.end();
-        state
-            .buffer
-            .append(ranges.inspect(|range| self.pages.note(range.offset, range.words.len() as u64 * 8)));
-        let end = state.buffer.end();
-        // Another thread may be writing what came before, the head of the first segment: then this waits for it, as in any log.
-        if self.at_once && (!state.writing || mistake(Mistake::OvertakeWriter)) {
-            self.write_at_once(&mut state);
-        }
-        self.note_unsynced(&mut state);
+    }
+
+    /// Notes where a record goes that is about to be appended.
+    fn note(&self, range: &Range<'_>) {
+        self.pages.note(range.offset, range.words.len() as u64 * 8);
+    }
+
+    /// Whether records are written by who appends them. Another thread may be writing what came before, the head of the first segment: then this waits for it, as in any log.
+    fn writes_at_once(&self, state: &State) -> bool {
+        self.at_once && (!state.writing || mistake(Mistake::OvertakeWriter))
+    }
+
+    /// Sees to what a record calls for. Returns the position behind it.
+    #[inline]
+    fn has_appended(&self, state: &mut State) -> u64 {
+        self.note_unsynced(state);
         let may_grow = !state.full_disk
             && state.buffer.free_segments() == 0
             && state.buffer.segments() * self.layout.segment < self.settings.log_limit;
-        if may_grow || self.is_checkpoint_due(&state) {
-            self.request(&mut state);
+        if may_grow || self.is_checkpoint_due(state) {
+            self.request(state);
         }
-        Ok(start..end)
+        state.buffer.end()
     }
 
     /// Asks the thread in the background for a checkpoint.

@@ -366,11 +366,13 @@ impl Wake for Task {
 impl Log {
     /// A thread that syncs what nobody waits for.
     fn syncer(&self) -> thread::JoinHandle<()> {
-        assert!(self.wal.begin_syncer());
-        self.spawn(|log| {
-            while log.wal.sync_deferred() {}
-            log.wal.end_syncer();
-        })
+        let start = || {
+            Some(self.spawn(|log| {
+                while log.wal.sync_deferred() {}
+                log.wal.end_syncer();
+            }))
+        };
+        self.wal.begin_syncer(start).expect("there is none")
     }
 
     /// Leaves a waker for what was appended before `position`, and waits until it is called, if it will be.
@@ -462,7 +464,7 @@ fn a_task_waits_while_the_heap_is_closed() {
     log.wal.stop_syncer();
     syncer.join().unwrap();
     task.join().unwrap();
-    assert!(!log.wal.begin_syncer());
+    assert!(log.wal.begin_syncer(|| Some(())).is_none());
     log.wal.sync_up_to(position).expect("the disk is fine");
 }
 

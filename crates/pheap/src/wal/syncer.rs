@@ -15,8 +15,6 @@ use crate::sync::{Mistake, MutexGuard, mistake};
 /// What the thread has to do.
 #[derive(Debug, Default)]
 pub(super) struct Deferred {
-    /// Position up to which the log is to be synced.
-    wanted: u64,
     /// When the oldest record was appended that the thread does not know of, with [`SyncPolicy::Every`].
     since: Option<Instant>,
     /// Whom to wake when the log is synced up to a position. Two may have the same one, so they are numbered.
@@ -57,7 +55,7 @@ impl Wal {
     /// Has the thread sync what was appended before `position`. Waits only if much more is not synced than may be, or there is no thread.
     pub(crate) fn defer(&self, position: u64) {
         let most = if self.has_syncer() {
-            self.want(&mut self.state.lock(), position);
+            self.want(&self.state.lock(), position);
             self.settings.unsynced_limit
         } else {
             0
@@ -73,8 +71,15 @@ impl Wal {
         }
     }
 
-    fn want(&self, state: &mut State, position: u64) {
-        state.deferred.wanted = state.deferred.wanted.max(position);
+    /// Has the thread sync what a read has seen, if commits are synced: not only a commit may be what it has seen, and for the end of a collection nobody waits.
+    pub(crate) fn defer_seen(&self, position: u64) {
+        if self.settings.policy == SyncPolicy::EveryCommit && self.wanted.load(Ordering::Relaxed) < position {
+            self.want(&self.state.lock(), position);
+        }
+    }
+
+    fn want(&self, _state: &State, position: u64) {
+        self.wanted.fetch_max(position, Ordering::Relaxed);
         self.ordered.notify_all();
     }
 
@@ -102,7 +107,7 @@ impl Wal {
             deferred.numbers
         });
         let old = deferred.wakers.insert((position, number), waker);
-        self.want(&mut state, position);
+        self.want(&state, position);
         drop(state);
         drop(old);
         true
@@ -122,12 +127,16 @@ impl Wal {
         self.has_syncer.load(Ordering::Acquire)
     }
 
-    /// Says that there is one, which will call [`sync_deferred`](Self::sync_deferred) until it is to end, and then [`end_syncer`](Self::end_syncer). `false` if there may be none any more.
-    pub(crate) fn begin_syncer(&self) -> bool {
+    /// Has `start` start one, unless there is one or may be none any more. It calls [`sync_deferred`](Self::sync_deferred) until it is to end, and then [`end_syncer`](Self::end_syncer).
+    pub(crate) fn begin_syncer<T>(&self, start: impl FnOnce() -> Option<T>) -> Option<T> {
+        // Locked meanwhile, so that nobody leaves a waker to a thread that cannot be started.
         let state = self.state.lock();
-        let may_begin = !state.deferred.stop && state.failure.is_none();
-        self.has_syncer.store(may_begin, Ordering::Release);
-        may_begin
+        if self.has_syncer() || state.deferred.stop || state.failure.is_some() {
+            return None;
+        }
+        let started = start();
+        self.has_syncer.store(started.is_some(), Ordering::Release);
+        started
     }
 
     /// Syncs what somebody wants to be synced, and wakes those who have waited for that; waits until there is something to do. `false` if the thread is to end.
@@ -143,14 +152,17 @@ impl Wal {
                 MutexGuard::unlocked(&mut state, || wake(wakers));
                 continue;
             }
-            if state.deferred.wanted > durable {
-                break;
+            let wanted = self.wanted.load(Ordering::Relaxed);
+            if wanted > durable {
+                drop(state);
+                let _ = self.sync_up_to(wanted); // a failure is kept, for all others to see
+                return true;
             }
             match (state.deferred.since, self.settings.policy) {
                 (Some(since), SyncPolicy::Every(interval)) => match since.checked_add(interval) {
                     Some(end) if end <= Instant::now() => {
                         state.deferred.since = None;
-                        state.deferred.wanted = state.buffer.end();
+                        self.want(&state, state.buffer.end());
                     }
                     Some(end) => drop(self.ordered.wait_until(&mut state, end)),
                     None => self.ordered.wait(&mut state), // that is never
@@ -158,10 +170,6 @@ impl Wal {
                 _ => self.ordered.wait(&mut state),
             }
         }
-        let wanted = std::mem::take(&mut state.deferred.wanted);
-        drop(state);
-        let _ = self.sync_up_to(wanted); // a failure is kept, for all others to see
-        true
     }
 
     /// Tells it to end.
@@ -183,6 +191,8 @@ impl Wal {
 /// Calls wakers. One that panics keeps no other from being called, nor the log from being synced.
 fn wake(wakers: BTreeMap<(u64, u64), Waker>) {
     for waker in wakers.into_values() {
-        let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
+            std::mem::forget(panic); // to drop it may panic, too
+        }
     }
 }

@@ -37,7 +37,7 @@ pub(super) struct Slots {
     others: AtomicU64,
 }
 
-/// How many reads there have been, and whether one is going on.
+/// How many reads of other threads there have been, and whether one is going on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Seen {
     pub(super) count: u64,
@@ -89,13 +89,14 @@ impl Slots {
 
     /// Looks at all of them. A read that has begun before a fence that this thread has passed is seen, and so is what one that has ended has read.
     pub(super) fn look(&self) -> Seen {
+        let mine = self.mine().map(std::ptr::from_ref);
         let others = self.others.load(Acquire);
         let mut seen = Seen { count: others / FIRST, is_any_inside: others & INSIDE != 0 };
         let used = self.used.load(SeqCst);
         for chunk in self.chunks.iter().take(used.div_ceil(CHUNK)) {
             for slot in chunk.get().iter().flat_map(|chunk| chunk.iter()) {
                 let word = slot.word.load(Acquire);
-                seen.count += word / FIRST;
+                seen.count += if Some(std::ptr::from_ref(slot)) == mine { 0 } else { word / FIRST };
                 seen.is_any_inside |= word & INSIDE != 0;
             }
         }

@@ -50,6 +50,20 @@ impl Guarded {
     }
 }
 
+/// As most programs with one thread do.
+#[test]
+fn a_thread_that_reads_between_its_changes_becomes_the_owner() {
+    let guarded = Guarded::new();
+    let is_supported = will_be_supported();
+    // While a test that runs beside this one watches locks, they are taken.
+    let becomes_owner = (0..1000 * STREAK).any(|_| {
+        guarded.change_often(1);
+        guarded.read();
+        guarded.lock.is_owned()
+    });
+    assert_eq!(becomes_owner, is_supported);
+}
+
 #[test]
 fn nobody_meets_an_owner() {
     will_be_supported();

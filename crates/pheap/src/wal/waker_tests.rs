@@ -1,0 +1,174 @@
+//! Tests: wakers, which are the program's code, and do what they like; and a panic amid a write.
+
+use std::panic::panic_any;
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Barrier, Mutex};
+use std::task::{Poll, Wake, Waker};
+use std::{io, thread};
+
+use pheap_testkit::threads::this_thread;
+
+use super::deferred_tests::*;
+use crate::os::storage::{FileId, Storage};
+use crate::{Error, SyncPolicy};
+
+/// Tasks often have what they work on. Here the waker has it, and lets go of it last, in the thread that calls it.
+#[test]
+fn a_waker_drops_the_last_handle() {
+    struct Task(Mutex<Option<Setup>>, Sender<tempfile::TempDir>);
+    impl Wake for Task {
+        fn wake(self: Arc<Self>) {
+            let setup = self.0.lock().unwrap().take().unwrap();
+            let Setup { folder, heap, a, b } = setup;
+            drop((a, b, heap));
+            self.1.send(folder).unwrap();
+        }
+    }
+    let setup = Setup::every_commit();
+    let wal = setup.wal();
+    let (tell, told) = mpsc::channel();
+    while_the_disk_stands_still(&wal, || {
+        let mut commit = add(&setup.a);
+        let waker = Waker::from(Arc::new(Task(Mutex::new(Some(setup)), tell)));
+        assert!(poll(&mut commit, &waker).is_pending());
+        std::mem::forget(commit); // it would take its waker back
+    });
+    let folder = told.recv().unwrap();
+    let heap = options(SyncPolicy::EveryCommit).open(folder.path().join("heap")).unwrap();
+    assert_eq!(get(&heap.root("a").unwrap()).unwrap(), 1);
+}
+
+/// Two heaps, each of which is in a waker of the other. The threads that call these do not wait for one another.
+#[test]
+fn wakers_drop_each_others_heaps() {
+    struct Task(Arc<Barrier>, Mutex<Option<Setup>>, Sender<()>);
+    impl Wake for Task {
+        fn wake(self: Arc<Self>) {
+            let Setup { folder: _folder, heap, a, b } = self.1.lock().unwrap().take().unwrap();
+            self.0.wait();
+            drop((a, b, heap));
+            self.2.send(()).unwrap();
+        }
+    }
+    let setups = [Setup::every_commit(), Setup::every_commit()];
+    let ([first, second], both, (tell, told)) =
+        (setups.each_ref().map(Setup::wal), Arc::new(Barrier::new(2)), mpsc::channel());
+    while_the_disk_stands_still(&first, || {
+        while_the_disk_stands_still(&second, || {
+            let commits = setups.each_ref().map(|setup| add(&setup.a));
+            for (mut commit, setup) in commits.into_iter().zip(setups.into_iter().rev()) {
+                let task = Task(both.clone(), Mutex::new(Some(setup)), tell.clone());
+                assert!(poll(&mut commit, &Waker::from(Arc::new(task))).is_pending());
+                std::mem::forget(commit); // it would take its waker back
+            }
+        });
+    });
+    (0..2).for_each(|_| told.recv().unwrap());
+}
+
+/// Who is told of a failure opens the heap again, though others are still to be told.
+#[test]
+fn a_heap_that_has_failed_is_opened_by_who_was_told_first() {
+    /// Does not return before this thread waits for it, or has what it has waited for.
+    struct Task(Sender<()>, Mutex<mpsc::Receiver<i32>>);
+    impl Wake for Task {
+        fn wake(self: Arc<Self>) {
+            self.0.send(()).unwrap();
+            if let Ok(thread) = self.1.lock().unwrap().recv() {
+                until_it_sleeps(thread);
+            }
+        }
+    }
+    let setup = Setup::every_commit();
+    let (wal, (begins, begun), (tell, told)) = (setup.wal(), mpsc::channel(), mpsc::channel());
+    let commit = while_the_disk_stands_still(&wal, || {
+        let mut commit = add(&setup.a);
+        let task = Waker::from(Arc::new(Task(begins, Mutex::new(told))));
+        assert!(poll(&mut commit, &task).is_pending());
+        wal.poison("syncing the log", &io::Error::from_raw_os_error(libc::EIO));
+        commit
+    });
+    begun.recv().unwrap();
+    tell.send(this_thread()).unwrap();
+    let Setup { folder, heap, a, b } = setup;
+    drop((a, b, heap));
+    options(SyncPolicy::EveryCommit).open(folder.path().join("heap")).unwrap();
+    assert!(is_unknown(&commit.wait()));
+}
+
+/// A log that was written by a thread that panics.
+#[derive(Debug)]
+struct Panics;
+
+impl Storage for Panics {
+    fn read_some(&self, _: &mut [u8], _: u64) -> io::Result<usize> {
+        panic!("a disk of a test")
+    }
+
+    fn write_some(&self, _: &[u8], _: u64) -> io::Result<usize> {
+        panic!("a disk of a test")
+    }
+
+    fn sync_now(&self) -> io::Result<()> {
+        panic!("a disk of a test")
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        panic!("a disk of a test")
+    }
+
+    fn extend_now(&self, _: u64, _: u64) -> io::Result<()> {
+        panic!("a disk of a test")
+    }
+
+    fn id(&self) -> FileId {
+        FileId { device: 0, inode: 0 }
+    }
+}
+
+#[test]
+fn the_thread_that_syncs_panics() {
+    let setup = Setup::every_commit();
+    let (wal, (waker, rung)) = (setup.wal(), bell());
+    let mut commit = {
+        let mut log = wal.log.write();
+        let mut commit = add(&setup.a);
+        assert!(poll(&mut commit, &waker).is_pending());
+        *log = Arc::new(Panics);
+        commit
+    };
+    rung.recv().unwrap();
+    assert!(is_unknown(&commit.wait()));
+    assert!(matches!(poll(&mut commit, &waker), Poll::Ready(result) if is_unknown(&result)));
+    assert!(matches!(setup.b.txn_deferred(|_, _| Ok(())), Err(Error::Failed { .. })));
+    setup.heap.clone().close().unwrap_err();
+}
+
+#[test]
+fn a_waker_that_panics_harms_nobody() {
+    /// What is thrown panics, too.
+    struct Panics;
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            panic_any(Panics);
+        }
+    }
+    impl Drop for Panics {
+        fn drop(&mut self) {
+            if !thread::panicking() {
+                panic!("what a waker of a test has thrown");
+            }
+        }
+    }
+    let setup = Setup::every_commit();
+    let (waker, rung) = bell();
+    let _commits = while_the_disk_stands_still(&setup.wal(), || {
+        let (mut first, mut second) = (add(&setup.a), add(&setup.b));
+        assert!(poll(&mut first, &Waker::from(Arc::new(Panics))).is_pending());
+        assert!(poll(&mut second, &waker).is_pending());
+        (first, second)
+    });
+    rung.recv().unwrap();
+    add(&setup.a).wait().unwrap();
+    setup.heap.close().unwrap();
+}
