@@ -123,6 +123,7 @@ pub fn groups(quick: bool) -> Vec<Group> {
     let transactions = sizes(&[200_000], &[50_000]);
     add("txn_empty", floor(|setup, n, _| txn::empty(setup, n)), plain, transactions);
     add("txn_small", log(floor(|setup, n, _| txn::small(setup, n))), plain, transactions);
+    add("txn_two", log(floor(|setup, n, _| txn::two(setup, n))), plain, transactions);
     let objects = [1, 2, 4, 8, 16].map(Extra::Objects);
     add("txn_objects", log(floor(txn_objects)), &objects, sizes(&[100_000], &[20_000]));
     let swaps = sizes(&[1_000, 10_000, 100_000, 1_000_000, 10_000_000], &[10_000, 1_000_000]);

@@ -1,5 +1,6 @@
 //! `txn_empty`: `n` transactions that do nothing. `txn_small`: `n` transactions, each of which sets one 8-byte field
-//! of one object, going round 1024 objects of 64 bytes. `txn_objects`: each sets one such field in each of the next `k` objects.
+//! of one object, going round 1024 objects of 64 bytes. `txn_objects`: each sets one such field in each of the next `k` objects. `txn_two`: each sets
+//! one such field in each of two roots.
 
 use crate::measure::Checksum;
 use crate::scratch::{self, Scratch};
@@ -105,6 +106,25 @@ pub fn objects(setup: &Setup, n: u64, k: u64) -> Result<Vec<Case>> {
     Ok(cases)
 }
 
+/// All variants of `txn_two`: by itself, and `:mixed` with a transaction over one of the roots after each.
+pub fn two(setup: &Setup, n: u64) -> Result<Vec<Case>> {
+    let mut roots = [(); 2].map(|()| vec![Object::default(); OBJECTS]);
+    let pass = move || {
+        let (sample, ()) = Sample::time(|| {
+            for i in 0..n {
+                black_box(&mut roots).iter_mut().for_each(|objects| objects[i as usize % OBJECTS].field = i);
+            }
+        });
+        Ok(sample.with(checksum(&roots[1])))
+    };
+    let mut cases = vec![Case::new("volatile", "txn_two", "vec", n, pass)];
+    for (options, name) in setup.modes() {
+        cases.push(two_on_heap(setup, &options, name.into(), n, false)?);
+        cases.push(two_on_heap(setup, &options, format!("{name}:mixed"), n, true)?);
+    }
+    Ok(cases)
+}
+
 /// Object `j` of the `k` objects of transaction `i`.
 #[inline]
 fn next(i: u64, j: usize, k: usize) -> usize {
@@ -169,6 +189,28 @@ fn objects_on_heap(setup: &Setup, options: &Options, variant: String, n: u64, k:
         })?;
         let sum = root.read(|view, p| checksum(&view[view[p].objects]))?;
         Ok(sample.with(sum).noting("k", k as f64))
+    }))
+}
+
+fn two_on_heap(setup: &Setup, options: &Options, variant: String, n: u64, mixed: bool) -> Result<Case> {
+    let (heap, one) = new_objects(setup, options)?;
+    let other = root(&heap.heap, "others")?;
+    Ok(Case::new("pheap", "txn_two", variant, n, move || {
+        let (sample, ()) = heap.time(|| {
+            for i in 0..n {
+                pheap::txn((&one, &other), |((ta, a), (tb, b))| {
+                    let (a, b) = (ta[a].objects, tb[b].objects);
+                    set(ta, a.at(i as usize % OBJECTS), i);
+                    set(tb, b.at(i as usize % OBJECTS), i);
+                    Ok(())
+                })?;
+                if mixed {
+                    set_one(&one, i)?;
+                }
+            }
+            Ok(())
+        })?;
+        Ok(sample.with(other.read(|view, p| checksum(&view[view[p].objects]))?))
     }))
 }
 

@@ -439,9 +439,45 @@ fn change_both<'r, 's>(
             many(tb, b, value)?;
             return Err(as_it_should());
         }
-        Both::Map => unreachable!("these are collections"),
+        Both::Map | Both::Three | Both::Last => unreachable!("these are not of this kind"),
     }
     Ok(())
+}
+
+/// Runs a transaction over three roots.
+pub fn three(roots: [&Handle; 3], models: [&mut RootState; 3], what: Both, value: u64) -> pheap::Result<()> {
+    let first = usize::from(what == Both::Last);
+    (value..).zip(models).skip(first).for_each(|(value, model)| set_model(model, value));
+    // The third one never needs another layout.
+    let Handle::Record(c) = roots[2] else { return Err(Error::abort("the third root has collections")) };
+    match (roots[0], roots[1]) {
+        (Handle::Record(a), Handle::Record(b)) => pheap::txn((a, b, c), |((ta, a), (tb, b), (tc, c))| {
+            set_three((ta, a), (tb, b), (tc, c), first, value)
+        }),
+        (Handle::Store(a), Handle::Record(b)) => pheap::txn((a, b, c), |((ta, a), (tb, b), (tc, c))| {
+            set_three((ta, field!(a.record)), (tb, b), (tc, c), first, value)
+        }),
+        (Handle::Record(a), Handle::Store(b)) => pheap::txn((a, b, c), |((ta, a), (tb, b), (tc, c))| {
+            set_three((ta, a), (tb, field!(b.record)), (tc, c), first, value)
+        }),
+        (Handle::Store(a), Handle::Store(b)) => pheap::txn((a, b, c), |((ta, a), (tb, b), (tc, c))| {
+            set_three((ta, field!(a.record)), (tb, field!(b.record)), (tc, c), first, value)
+        }),
+    }
+}
+
+fn set_three<'r, 's, 't>(
+    (ta, a): (&mut Txn<'r>, P<'r, Record<'r>>),
+    (tb, b): (&mut Txn<'s>, P<'s, Record<'s>>),
+    (tc, c): (&mut Txn<'t>, P<'t, Record<'t>>),
+    first: usize,
+    value: u64,
+) -> pheap::Result<()> {
+    if first == 0 {
+        set(ta, a, value)?;
+    }
+    set(tb, b, value + 1)?;
+    set(tc, c, value + 2)
 }
 
 /// Runs a transaction over two roots.
@@ -476,7 +512,7 @@ pub fn both(
             model_b.list.insert(0, value + 1);
         }
         Both::Replace => (model_a.slice, model_b.slice) = (elements(value), elements(value + 1)),
-        Both::Map => unreachable!("these are collections"),
+        Both::Map | Both::Three | Both::Last => unreachable!("these are not of this kind"),
     }
     result
 }

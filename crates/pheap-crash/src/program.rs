@@ -107,7 +107,7 @@ named! {
 }
 
 named! {
-    /// A transaction over both roots.
+    /// A transaction over both roots, or all three.
     pub enum Both {
         /// Sets a field of each.
         Set = "both",
@@ -123,6 +123,10 @@ named! {
         Abort = "both-abort",
         /// Inserts keys into both hash maps.
         Map = "both-map",
+        /// Sets a field of each, and of a third root, which is made if there is none.
+        Three = "three",
+        /// Reads the first, sets a field of the second and of the third.
+        Last = "last",
     }
 }
 
@@ -212,7 +216,7 @@ pub struct Setting {
     pub pin: bool,
     /// The heap can grow once only.
     pub full: bool,
-    /// The second root was created first. It matters to transactions over both, for one log takes their entries.
+    /// The second root was created first. It matters to transactions over both: one log takes their undo entries.
     pub swapped: bool,
     /// Starts with a heap that is [used](Setting::is_used). Collections begin as soon as anything was allocated, and go on by the smallest
     /// of steps, one after each transaction.

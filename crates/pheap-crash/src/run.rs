@@ -30,6 +30,8 @@ const BASES: [u64; 3] = [0x5f00 << 32, 0x5e00 << 32, 0x5d00 << 32];
 const ARENA: u64 = 64 << 10;
 /// How long a log may become, in bytes, and how long a short one.
 const LOG: (u64, u64) = (1 << 20, 64 << 10);
+/// The third root.
+const THIRD: &str = "c";
 /// Steps of the operations that repeat themselves, and how many of the last ones are explored.
 const BURST: (usize, usize) = (66, 5);
 const FILL: (usize, usize) = (22, 4);
@@ -421,7 +423,8 @@ impl Run {
         match which {
             Which::A => "a".to_owned(),
             Which::B => {
-                state.roots.keys().find(|name| *name != "a").cloned().unwrap_or_else(|| "b".to_owned())
+                let others = state.roots.keys().find(|name| !["a", THIRD].contains(&name.as_str()));
+                others.cloned().unwrap_or_else(|| "b".to_owned())
             }
         }
     }
@@ -467,6 +470,14 @@ impl Run {
         held.is_some_and(|(_, values)| first.is_some_and(|first| values.contains(first)))
     }
 
+    fn create(&mut self, name: &str) -> Result<(), String> {
+        self.step(|heap, handles, state, value| {
+            state.roots.insert(name.to_owned(), RootState::new(value));
+            handles.insert(name.to_owned(), Found::First(ops::create(heap, name, value)?));
+            Ok(())
+        })
+    }
+
     /// Runs an operation.
     pub fn op(&mut self, op: Op) -> Result<(), String> {
         self.op += 1;
@@ -500,17 +511,26 @@ impl Run {
             Op::One(One::Shelved(Shelved::MapChurn), which) => self.map_churn(which),
             Op::One(what, which) => self.one(what, which),
             Op::Both(Both::Map) => self.both_map(),
+            Op::Both(what @ (Both::Three | Both::Last)) => {
+                if !self.state.roots.contains_key(THIRD) {
+                    self.create(THIRD)?;
+                }
+                if !self.state.roots.contains_key(THIRD) || !self.applies(op) {
+                    return Ok(()); // there was no room for it, or something has failed
+                }
+                self.step(|heap, handles, state, value| {
+                    let b = Run::name(state, Which::B);
+                    let [a, b, c] = ["a", &b, THIRD].map(|name| handle(heap, handles, name));
+                    let mut models = state.roots.values_mut();
+                    let models = std::array::from_fn(|_| models.next().expect("there are three"));
+                    ops::three([&a?, &b?, &c?], models, what, value)
+                })
+            }
             Op::Both(what) => {
                 self.step_on_both(handle, |roots, models, value| ops::both(roots, models, what, value))
             }
-            Op::Change(change @ (Change::CreateA | Change::Create)) => {
-                self.step(|heap, handles, state, value| {
-                    let name = if change == Change::CreateA { "a" } else { "b" };
-                    state.roots.insert(name.to_owned(), RootState::new(value));
-                    handles.insert(name.to_owned(), Found::First(ops::create(heap, name, value)?));
-                    Ok(())
-                })
-            }
+            Op::Change(Change::CreateA) => self.create("a"),
+            Op::Change(Change::Create) => self.create("b"),
             Op::Change(Change::Remove) => {
                 self.held[Which::B as usize] = None;
                 self.step(|heap, handles, state, _| {

@@ -147,8 +147,16 @@ pub enum Bug {
     ReuseBeforeRemoval,
     /// Each root of a transaction gets a record of its own.
     RecordPerRoot,
-    /// The logs of the other roots still hold records when a transaction over several roots is recorded.
-    StaleOtherLogs,
+    /// A part of a record counts, whatever has become of the others.
+    PartsCount,
+    /// It does not count when the log of another one is newer.
+    RetiredPartsMiss,
+    /// It does not count when the root of another one is gone.
+    RemovedPartsMiss,
+    /// Parts are named before there is room for all of them, so that a log that is emptied for one is newer than the others say.
+    NameBeforeRoom,
+    /// Recovery gives logs new generations while there are parts of records that are not complete.
+    KeepTornParts,
     /// Recovery leaves the generation of the logs as it is.
     KeepGeneration,
     /// Recovery retires the log before the data that it restored is durable.

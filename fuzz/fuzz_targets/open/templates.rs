@@ -118,11 +118,16 @@ fn closed() -> Result<Image> {
     })
 }
 
-/// Killed with redo records in its logs.
+/// Killed with redo records in its logs, of which some are parts.
 fn killed() -> Result<Image> {
     in_memory(Vec::new(), |heap, killed| {
         let (list, _) = fill(&heap)?;
         list.txn(|tx, list| List::push(list, tx, 100))?;
+        let other: Root<List> = heap.existing_root("an empty list")?;
+        pheap::txn((&list, &other), |((ta, a), (tb, b))| {
+            List::push(a, ta, 101)?;
+            List::push(b, tb, 102)
+        })?;
         Ok(Some(killed()))
     })
 }

@@ -65,7 +65,7 @@ pub fn alphabet(setting: Setting) -> Vec<Op> {
             _ if lazy => ("set push many grow", "map-insert map-clear"),
             _ => (
                 "set pair push pop-free many weary big grow wide replace abort",
-                "map-insert map-remove map-fill map-abort; both-map",
+                "map-insert map-remove map-fill map-abort; both-map three",
             ),
         };
         let changes = match setting {
@@ -101,19 +101,19 @@ pub fn alphabet(setting: Setting) -> Vec<Op> {
         return ops(&format!("a: {a} {more}; a: {shelved}"));
     }
     ops(if swapped {
-        "a: set push; b: set push; both both-many both-push both-abort both-map; a: map-insert; power"
+        "a: set push; b: set push; both both-many both-push both-abort both-map three last; a: map-insert; power"
     } else if empty {
         "a: create; b: create; both close kill power; a: push"
     } else if full {
         "a: set push big grow wide burst; b: set grow; both-many; b: remove create; a: migrate; power; \
          a: shelve map-fill vec-grow"
     } else if pin {
-        "a: pair bytes push pop big grow wide abort panic; b: set push; both both-push both-abort; \
+        "a: pair bytes push pop big grow wide abort panic; b: set push; both both-push both-abort three; \
          b: remove create; a: migrate; close kill torn; a: map-insert map-fill tree-fill vec-grow map-panic"
     } else {
         "a: set pair bytes slice swap push pop many overlap widen weary big grow wide abort abort-long panic \
             burst fill pop-free replace; \
-         b: set push many big; both both-many both-push both-abort; b: create remove rename; a: migrate; \
+         b: set push many big; both both-many both-push both-abort three last; b: create remove rename; a: migrate; \
          close kill power torn collect convert; \
          a: shelve map-insert map-fill map-set map-remove map-clear tree-fill tree-remove tree-thin \
             snap-insert snap-fill snap-thin vec-push vec-grow string-set map-abort map-panic; both-map"

@@ -3,7 +3,7 @@
 use crate::report::Said;
 use pheap::{Heap, Report};
 
-use super::{Run, catching};
+use super::{Run, THIRD, catching};
 use crate::model::State;
 use crate::objects::{found, list, owned};
 use crate::program::Which;
@@ -37,7 +37,8 @@ impl Run {
             let held = self.held[which as usize].as_ref();
             Some(root.objects(held.map_or(&[], |(_, values)| values)))
         };
-        of(Which::A).unwrap_or(0) + of(Which::B).unwrap_or(0) + self.owned
+        let third = self.state.roots.get(THIRD).map(|root| root.objects(&[]));
+        [of(Which::A), of(Which::B), third].into_iter().flatten().sum::<u64>() + self.owned
     }
 
     /// Checks that what is held is what it was.

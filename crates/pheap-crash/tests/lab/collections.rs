@@ -99,7 +99,6 @@ fn maps_of_two_roots_change_together() {
         "wal: both-map; checkpoint; both-map",
     ]);
     breaks(Bug::RecordPerRoot, &["both-map"]);
-    breaks(Bug::StaleOtherLogs, &["map-insert a; both-map"]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! "Order, always": each rule of the protocols, with a program that shows it, and, where a switch breaks the rule, the proof that
 //! the explorer would notice.
 
-use crate::common::{breaks, broken, explorer, holds, holds_at_a_glance, holds_within, limits};
+use crate::common::{breaks, broken, explorer, glance, holds, holds_at_a_glance, holds_within, limits};
 use pheap::sim::Bug;
 use pheap_crash::Limits;
 
@@ -311,13 +311,61 @@ fn if_one_root_spills_all_do() {
 }
 
 #[test]
-fn logs_of_other_roots_hold_no_older_records() {
-    holds(&["set a; set b; both; set a; set b", "swapped: set a; set b; both; set b; set a"]);
-    // One of the two logs takes the record; the older or newer record may be in either.
-    let programs = ["set a; both", "set b; both", "both; set a", "both; set b"];
-    for setting in ["", "swapped: "] {
-        let broken = |text: &&str| broken(limits(), Bug::StaleOtherLogs, &format!("{setting}{text}"));
-        assert!(programs.iter().any(|text| broken(text).is_some()));
+fn a_part_of_a_record_counts_with_all_others() {
+    holds(&[
+        "set a; set b; both; set a; set b",
+        "swapped: set a; set b; both; set b; set a",
+        "three; three",
+        "swapped: three; last; both",
+        "last; both-push; three; torn; three",
+    ]);
+    breaks(Bug::PartsCount, &["both", "three", "last"]);
+}
+
+#[test]
+fn a_part_counts_when_the_log_of_another_one_was_emptied() {
+    // In any order, one by one, or with the next part behind it.
+    holds(&[
+        "both; many a; many b",
+        "both; many b; both",
+        "three; many b; both; many a",
+        "swapped: three; many a; last; many b",
+        "both; collect; both",
+    ]);
+    breaks(Bug::RetiredPartsMiss, &["both; many a", "both; many b", "three; many b"]);
+}
+
+/// There is no more space, and `both` finds no room in the log of `b`, which is emptied for its part.
+const EMPTIED_FOR_A_PART: &str = "full: grow a; \
+    burst b; burst b; burst b; burst b; burst b; burst b; burst b; \
+    replace b; replace b; replace b; replace b; replace b; replace b; replace b; both; both; both; both; both";
+
+#[test]
+fn parts_are_named_when_there_is_room_for_all() {
+    holds_at_a_glance(&[EMPTIED_FOR_A_PART]);
+    assert!(broken(glance(), Bug::NameBeforeRoom, EMPTIED_FOR_A_PART).is_some());
+}
+
+#[test]
+fn a_part_counts_when_the_root_of_another_one_was_removed() {
+    holds(&[
+        "both; remove b",
+        "three; remove b; set a",
+        "both; remove b; create b; both",
+        "both; rename b; both",
+    ]);
+    breaks(Bug::RemovedPartsMiss, &["both; remove b", "three; remove b"]);
+}
+
+#[test]
+fn parts_that_are_torn_are_taken_back_before_a_log_is_emptied() {
+    let every = Limits { deep_every: 1, ..limits() };
+    let programs = ["both", "three", "last; both"];
+    let totals = holds_within(every, &programs);
+    assert!(totals.deep > 20, "too few recoveries were explored");
+    for program in programs {
+        let failure = broken(every, Bug::KeepTornParts, program).expect("it does harm");
+        assert_eq!(failure.crashes.len(), 2, "only a crash within recovery shows it");
     }
 }
 

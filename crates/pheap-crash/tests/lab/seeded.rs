@@ -31,6 +31,11 @@ fn programs(wal: bool) -> impl Iterator<Item = Program> {
         "set b; both",
         "both; set a",
         "both; set b",
+        "full: grow a; burst b; burst b; burst b; burst b; burst b; burst b; burst b; replace b; replace b; \
+         replace b; replace b; replace b; replace b; replace b; both; both; both; both; both",
+        "both; many a",
+        "both; many b",
+        "both; remove b",
         "set a; set a",
         "set b; remove b",
         "push a; pop a; collect; stuff a",

@@ -101,6 +101,7 @@ impl HeapInner {
         self.mapping.sync()?;
         let Tables { heap, header, media, .. } = tables;
         header.in_use = Use::Closed;
+        header.has_parts = false; // the logs are empty
         // Both slots: should one be damaged later, the other must not say that the heap is in use, nor miss a log that is gone, nor a file that is longer. One after the other, for
         // a power failure may tear what is being written.
         let sync = || if bug(Bug::SyncHeadersAtOnce) { Ok(()) } else { self.mapping.sync() };

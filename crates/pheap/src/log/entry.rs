@@ -19,6 +19,17 @@ pub(crate) enum Kind {
     Undo,
 }
 
+/// In word 1 of a part of a record: its last two words are the [name](name) of another part.
+const PART: u64 = 1 << 34;
+
+/// Which entry it is: of which region's log, in which generation, and its number in that.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct EntryId {
+    pub(crate) region: u32,
+    pub(crate) number: u32,
+    pub(crate) generation: u64,
+}
+
 /// Ranges are counted in 24 bits.
 const MAX_RANGE: usize = (1 << 24) - 1;
 
@@ -109,6 +120,19 @@ impl Staged {
             }
             self.words.set_len(end.offset_from_unsigned(self.words.as_ptr()));
         }
+    }
+
+    /// Makes the entry a part of a record, which has others in other logs. It has its full length from here on, so that room can be made for it.
+    pub(crate) fn make_part(&mut self) {
+        self.words[1] |= PART;
+        self.words.extend_from_slice(&[0; 2]);
+    }
+
+    /// Names the next part of the record in this one.
+    pub(crate) fn name(&mut self, next: EntryId) {
+        let EntryId { region, number, generation } = next;
+        let at = self.words.len() - 2;
+        self.words[at..].copy_from_slice(&[u64::from(number) << 32 | u64::from(region), generation]);
     }
 
     /// Writes the entry's length into it.
@@ -236,7 +260,19 @@ pub(crate) fn head(offset: u64, words: usize) -> u64 {
 /// The ranges of an entry.
 #[inline]
 pub(crate) fn ranges(entry: &[u64]) -> Ranges<'_> {
-    Ranges { rest: entry.get(2..).unwrap_or(&[]) }
+    let name = if is_part(entry) { 2 } else { 0 };
+    Ranges { rest: entry.get(2..entry.len() - name).unwrap_or(&[]) }
+}
+
+#[inline]
+fn is_part(entry: &[u64]) -> bool {
+    entry.get(1).is_some_and(|word| word & PART != 0)
+}
+
+/// The part of the same record that an entry names, if it is a part.
+pub(crate) fn next_part(entry: &[u64]) -> Option<EntryId> {
+    let &[.., place, generation] = entry else { return None };
+    is_part(entry).then_some(EntryId { region: place as u32, number: (place >> 32) as u32, generation })
 }
 
 /// Iterator over the ranges of an entry.

@@ -6,4 +6,4 @@ mod checksum;
 mod entry;
 
 pub(crate) use checksum::checksum;
-pub(crate) use entry::{Kind, Range, Staged, head, ranges};
+pub(crate) use entry::{EntryId, Kind, Range, Staged, head, next_part, ranges};

@@ -19,6 +19,8 @@ use crate::wal::WalIdentity;
 
 /// The format that this program reads and writes.
 pub(crate) const FORMAT: u32 = 3;
+/// Feature flag: logs of regions may hold [parts](crate::txn::parts) of records.
+const HAS_PARTS: u64 = 1;
 /// First word of a slot. Not text, so that no text file can have it.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"\x89PHEAP\r\n");
 
@@ -72,6 +74,8 @@ pub(crate) struct Header {
     /// The boot in which the heap was last opened.
     pub(crate) boot: u128,
     pub(crate) in_use: Use,
+    /// Whether logs of regions may hold what programs do not know that are older than parts of records.
+    pub(crate) has_parts: bool,
     /// Offset of the first extent of the type table.
     pub(crate) types: u64,
     /// Offset and length of the [bitmaps of live slots](crate::alloc::bitmaps), if the heap is closed and has them.
@@ -101,7 +105,8 @@ impl Header {
     fn to_words(&self) -> [u64; WORDS] {
         let mut w = [0; WORDS];
         w[0] = MAGIC;
-        w[1] = u64::from(FORMAT); // the upper half holds feature flags: none yet
+        let flags = if self.has_parts { HAS_PARTS } else { 0 };
+        w[1] = flags << 32 | u64::from(FORMAT);
         w[2] = self.sequence;
         (w[3], w[4]) = (self.uuid as u64, (self.uuid >> 64) as u64);
         w[5] = self.arena_unit;
@@ -134,9 +139,9 @@ impl Header {
         if format < FORMAT && format > 0 && flags == 0 {
             return Err(Error::OlderFormat { found: format.into(), oldest: FORMAT.into() });
         }
-        if format != FORMAT || flags != 0 {
+        if format != FORMAT || flags & !HAS_PARTS != 0 {
             return Err(Error::NewerFormat {
-                found: if flags != 0 { w[1] } else { format.into() },
+                found: if flags & !HAS_PARTS != 0 { w[1] } else { format.into() },
                 supported: FORMAT.into(),
             });
         }
@@ -155,6 +160,7 @@ impl Header {
                     Error::corrupt(format!("the header says {number} for how it is in use"))
                 })?),
             },
+            has_parts: flags & HAS_PARTS != 0,
             types: w[17],
             live_slots: (w[18], w[19]),
             log: w[20],
@@ -312,6 +318,7 @@ pub(super) mod tests {
             bases: vec![1 << 44],
             boot: 5,
             in_use: Use::In(MediumKind::Pmem),
+            has_parts: true,
             types: 4096,
             live_slots: (8192, 80),
             log: 3,

@@ -3,7 +3,7 @@
 use super::context::{Context, Mode, doomed_error};
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug, may_panic};
-use crate::log::Kind;
+use crate::log::{EntryId, Kind};
 use crate::store::spans::Span;
 use crate::units::LINE;
 
@@ -38,7 +38,7 @@ fn commit_changes(context: &mut Context) -> Done {
     result
 }
 
-/// Commits one transaction over several roots, all or none. The first one's log takes the entries.
+/// Commits one transaction over several roots, all or none.
 pub(crate) fn commit_group(contexts: &mut [&mut Context]) -> Done {
     if contexts.iter().all(|context| context.mode == Mode::Short && context.is_untouched()) {
         return Ok(());
@@ -47,19 +47,12 @@ pub(crate) fn commit_group(contexts: &mut [&mut Context]) -> Done {
         Err(doomed_error().into())
     } else if contexts[0].mode == Mode::Long {
         commit_long(contexts)
+    } else if contexts[0].media.wal().is_some() {
+        commit_with_wal(contexts)
     } else if bug(Bug::RecordPerRoot) {
-        contexts.iter_mut().try_for_each(|context| commit_short(&mut [context]))
+        contexts.iter_mut().try_for_each(|context| commit_alone(context))
     } else {
-        // The records of the other logs are older than what this one is about to say of the same memory.
-        if !bug(Bug::StaleOtherLogs) {
-            contexts[1..].iter_mut().for_each(|context| context.retire_records());
-        }
-        commit_short(contexts).inspect(|()| {
-            // And this one's must not outlive later records of the others.
-            if !bug(Bug::StaleOtherLogs) {
-                contexts[0].retire_records();
-            }
-        })
+        commit_parts(contexts)
     };
     match &result {
         Ok(()) => {
@@ -76,7 +69,7 @@ pub(crate) fn commit_group(contexts: &mut [&mut Context]) -> Done {
 #[inline(always)]
 fn commit_alone(context: &mut Context) -> Done {
     if context.media.wal().is_some() {
-        return commit_short(&mut [context]);
+        return commit_with_wal(&mut [context]);
     }
     prepare(context);
     context.log.staged.begin(Kind::Redo);
@@ -90,8 +83,57 @@ fn commit_alone(context: &mut Context) -> Done {
     Ok(())
 }
 
-/// The same for several roots, or with a write-ahead log.
-fn commit_short(contexts: &mut [&mut Context]) -> Done {
+/// A redo record in [parts](super::parts), one in the log of each root that has changed; one fence.
+fn commit_parts(contexts: &mut [&mut Context]) -> Done {
+    let mut flushed = false;
+    for context in contexts.iter_mut() {
+        prepare(context);
+        context.log.staged.begin(Kind::Redo);
+        flushed |= context.stage();
+    }
+    if flushed {
+        // Fresh objects are durable before the record that makes them reachable, be it a later one.
+        contexts[0].media.fence();
+    }
+    let Some(stale) = last_part(contexts) else {
+        if flushed {
+            Context::upgrade_all(contexts); // as when there is a record: a cycle may begin
+        }
+        return Ok(());
+    };
+    contexts[0].is_between = true; // as in `commit_to_log`
+    for context in with_record(contexts) {
+        context.log.staged.make_part();
+        if !context.log.has_room() {
+            make_room(context)?;
+        }
+    }
+    // Now, for a log that was emptied to make room has another generation.
+    let last = if bug(Bug::NameBeforeRoom) { Some(stale) } else { last_part(contexts) };
+    let mut other = last.expect("some have a record");
+    for context in with_record(contexts) {
+        context.log.staged.name(other);
+        other = context.next_entry();
+        context.log.append(&context.media);
+    }
+    contexts[0].media.fence();
+    Context::upgrade_all(contexts);
+    contexts.iter_mut().for_each(|context| context.apply());
+    Ok(())
+}
+
+/// Those that have something to record.
+fn with_record<'a>(contexts: &'a mut [&mut Context]) -> impl Iterator<Item = &'a mut Context> {
+    contexts.iter_mut().map(|context| &mut **context).filter(|context| !context.log.staged.is_empty())
+}
+
+/// Where the last part of the record will be, if there is one.
+fn last_part(contexts: &[&mut Context]) -> Option<EntryId> {
+    contexts.iter().rfind(|context| !context.log.staged.is_empty()).map(|context| context.next_entry())
+}
+
+/// The same with a write-ahead log, which takes one record of all roots.
+fn commit_with_wal(contexts: &mut [&mut Context]) -> Done {
     let mut record = std::mem::take(&mut contexts[0].log.staged);
     record.begin(Kind::Redo);
     let mut flushed = false;
@@ -104,13 +146,7 @@ fn commit_short(contexts: &mut [&mut Context]) -> Done {
     if lead.log.staged.is_empty() && !flushed {
         return Ok(());
     }
-    if lead.media.wal().is_some() {
-        return commit_to_wal(contexts);
-    }
-    commit_to_log(lead, flushed)?;
-    Context::upgrade_all(contexts);
-    contexts[0].apply();
-    Ok(())
+    commit_to_wal(contexts)
 }
 
 /// What comes before the copies are compared with their originals.

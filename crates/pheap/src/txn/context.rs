@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
 use crate::gc::Collector;
 use crate::layout::desc::Desc;
-use crate::log::{Staged, ranges};
+use crate::log::{EntryId, Staged, ranges};
 use crate::media::Media;
 use crate::os::cpu;
 use crate::store::Store;
@@ -327,6 +327,12 @@ impl Context {
     pub(crate) fn spans(&self) -> Vec<(u64, u64)> {
         let objects = self.alloc.spans.iter().map(|span| (span.span.offset, span.bytes));
         objects.chain(self.log.spans()).collect()
+    }
+
+    /// What the next entry of the log will be.
+    pub(super) fn next_entry(&self) -> EntryId {
+        let Context { region, log, .. } = self;
+        EntryId { region: *region, number: log.sequence() as u32, generation: log.generation() }
     }
 
     /// Makes room in the log for the staged entry.

@@ -9,6 +9,9 @@
 //! | 1 | number of words, kind (bit 32: undo) |
 //! | then, for each range | heap offset in words (40 bits), length in words (24 bits); then that many words |
 //!
+//! In a [part](crate::txn::parts) of a record, bit 34 of word 1 is set, and two more words come last: the region (bits 0–31) and number (bits 32–63) of another
+//! part, and its generation.
+//!
 //! The seed holds the heap's salt, the region's id, the log's *generation*, and the entry's number and place. An entry of an
 //! older generation, another log or another heap therefore has a wrong checksum, and so has a torn one. Making a new generation durable
 //! empties the log; nothing in it is overwritten before that.
@@ -17,10 +20,11 @@
 
 use std::collections::HashSet;
 
+use super::parts::LogEnd;
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug, holds};
 use crate::log::checksum;
-use crate::log::{Kind, Staged};
+use crate::log::{Kind, Staged, next_part};
 use crate::media::Media;
 use crate::store::region_header::{REGION_SIZE, RegionHeader};
 use crate::store::stored::Stored;
@@ -77,6 +81,13 @@ pub(crate) struct Log {
     kept: Option<Vec<u64>>,
     /// The entry under construction.
     pub(crate) staged: Staged,
+}
+
+/// What is in a log.
+pub(crate) struct Scan {
+    pub(crate) kind: Kind,
+    pub(crate) entries: Vec<*const [u64]>,
+    pub(crate) end: LogEnd,
 }
 
 impl Log {
@@ -208,7 +219,7 @@ impl Log {
         words[0] = checksum(seed, &words[..words[1] as u32 as usize]);
         // SAFETY: `place` found room in a segment, which belongs to this log alone.
         unsafe { media.append(self.base.wrapping_add(at as usize).cast(), words) };
-        if words[1] >> 32 != 0 {
+        if words[1] >> 32 & 1 == 1 {
             self.undo.push(at);
         }
         self.segment = segment;
@@ -288,6 +299,11 @@ impl Log {
         self.generation
     }
 
+    /// Number of the next entry in its generation.
+    pub(crate) fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
     /// [`reset`](Self::reset) without the fence, for recovery, which fences for all logs together.
     #[track_caller]
     pub(crate) fn reset_unfenced(&mut self, media: &Media) {
@@ -321,10 +337,10 @@ impl Log {
         unsafe { std::slice::from_raw_parts(entry, len) }
     }
 
-    /// Reads what a crash left: the complete entries of the current generation, and their kind. Shows each one to `look`.
-    pub(crate) fn scan(&self, mut look: impl FnMut(&[u64])) -> Result<(Kind, Vec<*const [u64]>)> {
+    /// Reads what a crash left: the complete entries of the current generation. Shows each one to `look`.
+    pub(crate) fn scan(&self, mut look: impl FnMut(&[u64])) -> Result<Scan> {
         let mut entries: Vec<*const [u64]> = Vec::new();
-        let mut kind = Kind::Redo;
+        let (mut kind, mut next) = (Kind::Redo, None);
         let (mut segment, mut at) = (0, self.segments[0].first_entry());
         'entries: loop {
             let sequence = entries.len() as u64;
@@ -336,15 +352,26 @@ impl Log {
                     if !entries.is_empty() && this != kind {
                         return Err(Error::corrupt("a log holds entries of two kinds"));
                     }
-                    kind = this;
+                    (kind, next) = (this, next_part(entry));
                     (segment, at) = (i, start + (entry.len() as u64 * 8).next_multiple_of(LINE as u64));
                     look(entry);
                     entries.push(entry);
                     continue 'entries;
                 }
             }
-            return Ok((kind, entries));
+            let end = LogEnd {
+                region: self.header.id(),
+                generation: self.generation,
+                entries: entries.len() as u64,
+                next,
+            };
+            return Ok(Scan { kind, entries, end });
         }
+    }
+
+    /// Offset in the heap of an entry that was found.
+    pub(crate) fn offset_of(&self, entry: *const [u64]) -> u64 {
+        (entry.cast::<u64>().addr() - self.base.addr()) as u64
     }
 
     fn complete_entry(&self, at: u64, end: u64, sequence: u64) -> Option<&[u64]> {

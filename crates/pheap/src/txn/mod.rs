@@ -11,6 +11,7 @@
 //! | [`commit`], [`dirty`] | and a redo record, one fence |
 //! | [`log`] | what both are written to |
 //! | [`padded`] | what no record should hold |
+//! | [`parts`] | over several roots: which parts of a record count |
 //! | [`word_map`] | long: old content into the undo log, stores in place |
 //! | [`upgrade`] | when readers are kept away |
 //! | [`doomed`] | what happens when the log cannot grow |
@@ -26,6 +27,7 @@ mod doomed;
 mod line_index;
 pub(crate) mod log;
 mod padded;
+mod parts;
 mod paths;
 pub(crate) mod recovery;
 mod spill;

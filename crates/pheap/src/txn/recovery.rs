@@ -2,14 +2,16 @@
 //!
 //! 1. Each log is [read](read_logs): its complete entries, of its current generation. Nothing is written yet, so that a heap that turns out
 //!    to be damaged stays as it is.
+//!    Of records that have parts in several logs, those that are not complete are [left out](parts).
 //! 2. Redo records are copied to their places, oldest first; undo entries newest first. Doing so twice changes nothing more, so
-//!    a crash meanwhile is a crash like any other.
+//!    a crash meanwhile is a crash like any other. Parts of records that are not complete are taken back: the other part is told by a newer log, too.
 //! 3. When that is durable, each log gets a new generation, also if there was nothing to do: a complete record may lie behind
 //!    a torn one, and must not come back to life.
 
 #![allow(unsafe_code)]
 
-use super::log::Log;
+use super::log::{Log, Scan};
+use super::parts::{LogEnd, incomplete};
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
 use crate::log::{Kind, Range, ranges};
@@ -40,6 +42,8 @@ impl Recovered {
 pub(crate) struct Found {
     recovered: Recovered,
     extent: Extent,
+    /// Where parts of records are that are not complete. They are the last of their logs.
+    torn: Vec<u64>,
     /// In the order in which they are copied to their places. They lie in the mapped logs, which nobody writes to: see [`read_logs`].
     entries: Vec<*const [u64]>,
 }
@@ -51,7 +55,7 @@ impl Found {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.entries.is_empty() && self.torn.is_empty()
     }
 
     /// What is going to be written, in this order.
@@ -69,11 +73,17 @@ impl Found {
 /// As long as there is what this returns, the logs stay mapped, and nobody but [`replay`] writes to the heap.
 pub(crate) unsafe fn read_logs(logs: &[Log], mapped: u64) -> Result<Found> {
     let (recovered, extent) = (Recovered::default(), Extent { ranges: 0, start: u64::MAX, end: 0 });
-    let mut found = Found { recovered, extent, entries: Vec::new() };
+    let mut found = Found { recovered, extent, torn: Vec::new(), entries: Vec::new() };
+    let mut scans = Vec::with_capacity(logs.len());
     for log in logs {
         // Each entry is looked at while it is at hand: all of them together may fit into no cache.
-        let (kind, mut entries) =
-            log.scan(|entry| ranges(entry).for_each(|range| found.extent.add(&range)))?;
+        scans.push(log.scan(|entry| ranges(entry).for_each(|range| found.extent.add(&range)))?);
+    }
+    let ends: Vec<LogEnd> = scans.iter().map(|scan| scan.end).collect();
+    for ((log, Scan { kind, mut entries, .. }), is_torn) in logs.iter().zip(scans).zip(incomplete(&ends)) {
+        if is_torn {
+            found.torn.extend(entries.pop().map(|entry| log.offset_of(entry)));
+        }
         match kind {
             Kind::Redo => found.recovered.replayed += entries.len() as u64,
             Kind::Undo => {
@@ -117,6 +127,10 @@ pub(crate) unsafe fn replay(
     if bug(Bug::RecoveryResetsFirst) {
         reset(media, logs);
     }
+    if !bug(Bug::KeepTornParts) {
+        // SAFETY: entries of logs, which are mapped; nobody else accesses the heap, the caller's premise.
+        unsafe { take_back(media, mapping, found) };
+    }
     // SAFETY: that the ranges are in what is mapped was checked when they were read; nobody else accesses the heap, the caller's premise.
     unsafe { copy_to_places(media, mapping, found) };
     media.fence();
@@ -127,6 +141,21 @@ pub(crate) unsafe fn replay(
     }
     media.check_fences()?;
     Ok(found.recovered)
+}
+
+/// Makes the parts of records that are not complete entries that were never whole, before any log gets a new generation: by that, the other parts would tell a complete record.
+///
+/// # Safety
+/// The logs are mapped, and nobody else accesses them.
+unsafe fn take_back(media: &Media, mapping: &Mapping, found: &Found) {
+    for &at in &found.torn {
+        let checksum = mapping.base().wrapping_add(at as usize).cast::<u64>();
+        // SAFETY: the first word of an entry, which is mapped, and which nobody else accesses: the caller's premises.
+        let right = unsafe { checksum.read() };
+        // SAFETY: the same.
+        unsafe { media.store_word(checksum, !right) };
+        media.flush(checksum.cast(), 8);
+    }
 }
 
 /// Words of a range that is written past the cache, and whose pages are worth a system call.

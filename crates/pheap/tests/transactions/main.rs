@@ -5,5 +5,6 @@ mod group_spill;
 mod kept_copies;
 mod model;
 mod padding;
+mod parts;
 mod rollback;
 mod write_set;

@@ -355,6 +355,7 @@ fn mark_in_use(
         return Ok(());
     }
     header.in_use = Use::In(medium.kind());
+    header.has_parts = header.in_use.needs_region_logs();
     if let Some(wal) = medium.wal() {
         (header.log, header.log_nonce) = (wal.id(), wal.nonce());
     }

@@ -200,6 +200,7 @@ pub(super) fn new_header(options: &Options) -> Header {
         bases: Vec::new(),
         boot: 0,
         in_use: Use::Closed,
+        has_parts: false,
         types: 0,
         live_slots: (0, 0),
         log: 0,

@@ -1,0 +1,132 @@
+//! Parts of a record: a short transaction over several roots has one in the log of each that it has changed. Which of them count.
+//!
+//! The parts of a record name one another in a ring: each says where the next one is. They are durable together, by one fence, before anything else happens in these logs. So
+//! a record is complete, as far as one can tell from one of its parts, if the log that it names
+//!
+//! * is gone, because its root was removed,
+//! * has a newer generation, or goes on behind the part,
+//! * or ends with the part, and the same holds of that, or the ring closes.
+//!
+//! Only the last entry of a log can be a part of an incomplete record.
+
+use std::cmp::Ordering;
+use std::collections::HashMap;
+
+use crate::faults::{Bug, bug};
+use crate::log::EntryId;
+
+/// What a log ends with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LogEnd {
+    pub(crate) region: u32,
+    pub(crate) generation: u64,
+    /// How many complete entries it has.
+    pub(crate) entries: u64,
+    /// What the last one names, if it is a part.
+    pub(crate) next: Option<EntryId>,
+}
+
+/// What a part says of its record.
+enum Step {
+    Complete,
+    Incomplete,
+    /// As much as the last entry of this log.
+    Ask(usize),
+}
+
+/// Of each of these logs, which are all that there are, whether it ends with a part of an incomplete record.
+pub(crate) fn incomplete(ends: &[LogEnd]) -> Vec<bool> {
+    let mut known: Vec<Option<bool>> = vec![None; ends.len()];
+    if ends.iter().all(|end| end.next.is_none()) || bug(Bug::PartsCount) {
+        return vec![false; ends.len()];
+    }
+    let by_region: HashMap<u32, usize> = ends.iter().enumerate().map(|(i, end)| (end.region, i)).collect();
+    let mut asked = vec![usize::MAX; ends.len()];
+    for first in 0..ends.len() {
+        let (mut at, mut way) = (first, Vec::new());
+        let verdict = loop {
+            if let Some(verdict) = known[at] {
+                break verdict;
+            }
+            if asked[at] == first {
+                break false; // the ring closes
+            }
+            asked[at] = first;
+            way.push(at);
+            match step(ends, &by_region, at) {
+                Step::Complete => break false,
+                Step::Incomplete => break true,
+                Step::Ask(next) => at = next,
+            }
+        };
+        way.into_iter().for_each(|log| known[log] = Some(verdict));
+    }
+    known.into_iter().map(|verdict| verdict == Some(true)).collect()
+}
+
+fn step(ends: &[LogEnd], by_region: &HashMap<u32, usize>, log: usize) -> Step {
+    let Some(next) = ends[log].next else { return Step::Complete };
+    let Some(&other) = by_region.get(&next.region) else {
+        return if bug(Bug::RemovedPartsMiss) { Step::Incomplete } else { Step::Complete };
+    };
+    match ends[other].generation.cmp(&next.generation) {
+        Ordering::Less => Step::Incomplete, // in no log of ours
+        Ordering::Equal => match ends[other].entries.cmp(&(u64::from(next.number) + 1)) {
+            Ordering::Less => Step::Incomplete,
+            Ordering::Equal => Step::Ask(other),
+            Ordering::Greater => Step::Complete,
+        },
+        Ordering::Greater if bug(Bug::RetiredPartsMiss) => Step::Incomplete,
+        Ordering::Greater => Step::Complete,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A log of region `region`, in generation 7, with 3 entries.
+    fn end(region: u32, next: Option<(u32, u32, u64)>) -> LogEnd {
+        let next = next.map(|(region, number, generation)| EntryId { region, number, generation });
+        LogEnd { region, generation: 7, entries: 3, next }
+    }
+
+    #[test]
+    fn a_part_counts_with_its_ring() {
+        let ring = [end(1, Some((2, 2, 7))), end(2, Some((3, 2, 7))), end(3, Some((1, 2, 7))), end(4, None)];
+        assert_eq!(incomplete(&ring), [false; 4]);
+        // One is missing: the others do not count, and the log that has it not ends with something else.
+        for missing in 0..3 {
+            let mut ring = ring;
+            (ring[missing].entries, ring[missing].next) = (2, None);
+            let expected: Vec<bool> = (0..4).map(|log| log < 3 && log != missing).collect();
+            assert_eq!(incomplete(&ring), expected);
+            // Its log is empty and newer, or has gone on, or its root is gone.
+            (ring[missing].entries, ring[missing].generation) = (0, 8);
+            assert_eq!(incomplete(&ring), [false; 4]);
+            (ring[missing].entries, ring[missing].generation) = (4, 7);
+            assert_eq!(incomplete(&ring), [false; 4]);
+            ring[missing].region = 9;
+            assert_eq!(incomplete(&ring), [false; 4]);
+        }
+    }
+
+    #[test]
+    fn a_record_of_one_part_is_complete() {
+        assert_eq!(incomplete(&[end(1, Some((1, 2, 7)))]), [false]);
+    }
+
+    proptest! {
+        /// Names of anything: there is an answer, and it is the same for each part on the way.
+        #[test]
+        fn any_names_have_an_answer(names in prop::collection::vec(prop::option::of((0u32..8, 0u32..4, 6u64..9)), 0..8)) {
+            let ends: Vec<LogEnd> = (0..).zip(&names).map(|(region, &name)| end(region, name)).collect();
+            let found = incomplete(&ends);
+            prop_assert_eq!(found.len(), ends.len());
+            for (end, &found) in ends.iter().zip(&incomplete(&ends)) {
+                prop_assert!(end.next.is_some() || !found);
+            }
+        }
+    }
+}
