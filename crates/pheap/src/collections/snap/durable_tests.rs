@@ -68,7 +68,7 @@ fn what_is_not_durable_is_not_shown_and_nobody_waits() {
             scope.spawn(move || {
                 tell.send(this_thread()).unwrap();
                 map.txn(|tx, map| map.insert(tx, &2, &2)).unwrap();
-                assert_eq!(durable(map), [0, 1, 2]);
+                assert!(durable(map).starts_with(&[0, 1, 2])); // and perhaps what comes later
             });
             until_it_sleeps(told.recv().unwrap());
             assert_eq!(durable(map), [0]);
