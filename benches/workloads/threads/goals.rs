@@ -106,6 +106,19 @@ impl Group<'_> {
                 };
                 vec![goal(row, beside("alone"), "x one write a read and a sync", AtLeast(0.8), share)]
             }
+            ("durable_beside_sync", "beside") => {
+                let of_reads = |unit, most, name: &'static str| {
+                    goal(row, Some(row), unit, AtMost(most), move |_, row, i| micros(row, i, name))
+                };
+                vec![
+                    of_reads("us, median of reads", 2.0, "read_p50"),
+                    of_reads("us, p99 of reads", 100.0, "read_p99"),
+                    goal(row, beside("alone"), "x its reads alone", Bound::None, times),
+                ]
+            }
+            ("tasks_beside_sync", "beside") => {
+                vec![goal(row, beside("alone"), "x its reads alone", AtLeast(0.8), times)]
+            }
             ("mix", _) if row.system == "pheap" => {
                 let peer = |system| self.row(system, &row.variant, row.threads);
                 vec![

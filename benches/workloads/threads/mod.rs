@@ -4,6 +4,7 @@
 //! was done in that, and `seconds` of a row is what a million operations would take.
 
 mod beside;
+mod durable;
 pub mod goals;
 mod latencies;
 mod mix;
@@ -45,7 +46,7 @@ pub struct Group {
 }
 
 /// All of them.
-pub const GROUPS: [Group; 11] = [
+pub const GROUPS: [Group; 13] = [
     Group { bench: "read_in_closure", cases: beside::long_closures },
     Group { bench: "writer_and_reader", cases: beside::short_closures },
     Group { bench: "read_one", cases: read_one::cases },
@@ -56,6 +57,8 @@ pub const GROUPS: [Group; 11] = [
     Group { bench: "update_wal", cases: scaling::update_wal },
     Group { bench: "reads_beside_sync", cases: syncs::reads },
     Group { bench: "writes_beside_long_reads", cases: syncs::writes },
+    Group { bench: "durable_beside_sync", cases: durable::reads },
+    Group { bench: "tasks_beside_sync", cases: durable::tasks },
     Group { bench: "mix", cases: mix::cases },
 ];
 

@@ -66,11 +66,13 @@ pub enum Mistake {
     TwoLeaders,
     /// Who appends to a mapped log writes while another thread writes what came before.
     OvertakeWriter,
+    /// Who asks where the log may end is not told of the thread that writes to it.
+    WriterUnseen,
     /// A file is synced again after a sync of it has failed.
     ForgetFailedSync,
     /// A file is synced while another thread does so.
     SyncsMeet,
-    /// Who leaves a waker looks whether there is a thread that will call it, and only then locks what they share.
+    /// Who leaves a waker looks whether there is a thread that will call it, and only then locks what they share. Who asks for a version looks what is durable, and only then locks the versions.
     LookUnlocked,
     /// A writer that evicts the owner does not make sure that it knows.
     NoHeavyFence,

@@ -2,6 +2,7 @@
 
 mod backup;
 mod deferred;
+mod durable;
 mod logs;
 mod mapped;
 mod types;
@@ -70,6 +71,8 @@ named! {
         Mapped = "a file that is mapped when a sync has failed",
         /// Transactions for which nobody waits, or for which somebody waits later.
         Deferred = "deferred commits",
+        /// Snapshots of what is durable, beside these.
+        Durable = "durable snapshots",
         /// A backup, the logs of which are not empty, gets a write-ahead log.
         Backup = "a backup with a log",
     }
@@ -111,6 +114,7 @@ impl Situation {
             Situation::Twins => logs::twins(start),
             Situation::Types => types::explore(&start),
             Situation::Deferred => deferred::explore(start),
+            Situation::Durable => durable::explore(start),
             Situation::Backup => backup::with_a_log(start),
             Situation::Mapped => mapped::explore(&start.ready),
             Situation::Reused => reused(&start, false),

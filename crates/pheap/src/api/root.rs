@@ -15,6 +15,7 @@ use super::view::View;
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
 use crate::heap::HeapInner;
+use crate::heap::check::rule;
 use crate::layout::Persist;
 use crate::layout::desc::Desc;
 use crate::ptr::P;
@@ -215,7 +216,7 @@ impl<T: Persist> Root<T> {
         init: impl for<'r> FnOnce(&mut Txn<'r>) -> Result<P<'r, T::At<'r>>>,
     ) -> Result<Arc<Region>> {
         let mut unfinished = Unfinished { heap, region: Some(Arc::new(region)) };
-        let offset = {
+        let (offset, ty) = {
             let region = unfinished.region.as_deref().expect("set above");
             let ty = heap.check_type(region, name, <T as Persist>::desc())?;
             let mut exclusive = Exclusive::begin(heap, region, ty)?;
@@ -229,10 +230,13 @@ impl<T: Persist> Root<T> {
             // SAFETY: a word of the region's header; the transaction is open, and `tx` is not used any more.
             unsafe { write_word(&exclusive, region.header.root_word(), root_word(offset)) };
             exclusive.commit()?;
-            offset
+            (offset, ty)
         };
-        let region = unfinished.region.take().expect("set above");
+        let mut region = unfinished.region.take().expect("set above");
         region.set_root(offset);
+        if has_versions(heap, ty) {
+            Arc::get_mut(&mut region).expect("nobody else has it").keep_versions();
+        }
         Ok(region)
     }
 
@@ -251,6 +255,7 @@ impl<T: Persist> Root<T> {
     fn commit_as(&self, exclusive: &mut Exclusive<'_>, new: NonNull<u8>, ty: u32) -> Result<()> {
         let (heap, region, header) = (&*self.heap, &*self.region, self.region.header);
         heap.check_not_forked()?;
+        let versions = has_versions(heap, ty);
         let offset = (new.addr().get() - heap.base().addr()) as u64;
         let at = (header.addr() - heap.base().addr()) as u64;
         let (salt, entry_at) = {
@@ -277,11 +282,17 @@ impl<T: Persist> Root<T> {
         }
         if bug(Bug::CycleFromOldRoot) {
             exclusive.commit()?;
-            region.replace_root(offset, ty);
+            region.replace_root(offset, ty, versions);
             return Ok(());
         }
-        exclusive.commit_and(|| region.replace_root(offset, ty))
+        exclusive.commit_and(|| region.replace_root(offset, ty, versions))
     }
+}
+
+/// Whether versions of roots of this type are kept.
+fn has_versions(heap: &HeapInner, ty: u32) -> bool {
+    // SURVIVES drop: no program of the lab adds a type meanwhile.
+    rule::has_versions(&heap.tables.lock().types.types[ty as usize])
 }
 
 /// Writes a word of a region's header within the open transaction.

@@ -233,6 +233,20 @@ impl<T: Persist> Lasting<T> {
         Ok(Lasting { value, _held, table, heap })
     }
 
+    /// A value that a transaction has committed. `held` has held all that it leads to since then, and `table` is that of their region.
+    ///
+    /// # Safety
+    /// * That is so.
+    /// * The first and the last premise of [`new`](Self::new).
+    pub(crate) unsafe fn of(
+        value: T,
+        held: Option<Held<u8>>,
+        table: &Arc<HeldTable>,
+        heap: &Arc<HeapInner>,
+    ) -> Lasting<T> {
+        Lasting { value, _held: held, table: table.clone(), heap: heap.clone() }
+    }
+
     /// Shows `f` the value.
     ///
     /// # Errors

@@ -153,6 +153,49 @@ macro_rules! iterators {
     )*};
 }
 
+/// Entries in order, and how many there are.
+#[derive(Clone)]
+pub(super) struct Counted<I> {
+    entries: I,
+    left: usize,
+}
+
+impl<I> Counted<I> {
+    pub(super) fn new(entries: I, left: usize) -> Self {
+        Counted { entries, left }
+    }
+}
+
+impl<I: Iterator> Iterator for Counted<I> {
+    type Item = I::Item;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<I::Item> {
+        let entry = self.entries.next()?;
+        self.left = self.left.saturating_sub(1);
+        Some(entry)
+    }
+
+    #[inline(always)]
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+
+    #[inline]
+    fn count(self) -> usize {
+        self.left
+    }
+}
+
+impl<I: DoubleEndedIterator> DoubleEndedIterator for Counted<I> {
+    #[inline(always)]
+    fn next_back(&mut self) -> Option<I::Item> {
+        let entry = self.entries.next_back()?;
+        self.left = self.left.saturating_sub(1);
+        Some(entry)
+    }
+}
+
 /// What can be done with the entry of a key, whether there is one or not.
 macro_rules! entries {
     ($key:ident) => {

@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock, Weak};
 
 use super::accesses::Accesses;
+use super::versions::{Version, Versions};
 use crate::error::{Error, Result};
 use crate::layout::Pointee;
 use crate::os::fork;
@@ -28,6 +29,8 @@ pub struct Held<T: Pointee + ?Sized> {
 /// What a region's held pointers point to.
 pub(crate) struct HeldTable {
     slots: Mutex<Slots>,
+    /// Versions of the root that are kept. Locked before `slots`.
+    versions: Mutex<Versions>,
     /// Who looks at what is held, without the lock of the region.
     pub(crate) accesses: Accesses,
     /// The heap, for those who are to keep it open. There from the first handle of the root on.
@@ -40,6 +43,7 @@ impl Default for HeldTable {
     fn default() -> HeldTable {
         HeldTable {
             slots: Mutex::default(),
+            versions: Mutex::default(),
             accesses: Accesses::default(),
             heap: OnceLock::new(),
             forks: fork::forks(),
@@ -125,6 +129,32 @@ impl HeldTable {
             .iter()
             .filter(|slot| slot.references > 0 && slot.state == State::Published)
             .for_each(|slot| visit(slot.addr));
+    }
+
+    /// Notes what a transaction has left; see [`Versions::note`].
+    pub(crate) fn note_version(&self, new: Version, ends: &[u64]) {
+        // SURVIVES drop: no program of the lab asks for a version in another thread; models do.
+        self.versions.lock().note(new, ends);
+    }
+
+    /// The newest version that is durable, if there is one, and what holds it.
+    pub(crate) fn durable_version(
+        self: &Arc<Self>,
+        durable_end: impl FnOnce() -> u64,
+    ) -> Option<(Version, Option<Held<u8>>)> {
+        // SURVIVES drop: as above.
+        let versions = self.versions.lock();
+        // Not before the lock: a collection that has begun meanwhile may have found an older one unwanted.
+        let durable = versions.durable(durable_end())?;
+        // Held before the version can be forgotten.
+        Some((*durable, durable.top().map(|top| self.hold(top, true))))
+    }
+
+    /// Calls `visit` with the address of the top of each version that may be asked for.
+    pub(crate) fn for_each_version(&self, durable_end: impl FnOnce() -> u64, visit: impl FnMut(usize)) {
+        // SURVIVES drop: as above.
+        let versions = self.versions.lock();
+        versions.wanted(durable_end()).filter_map(Version::top).for_each(visit);
     }
 
     /// The address that `held` stands for, if it is of this table. What the open transaction has made only that itself may have.

@@ -25,6 +25,7 @@ mod sweep;
 #[cfg(test)]
 mod tests;
 mod tracer;
+pub(crate) mod versions;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -41,6 +42,7 @@ use held::HeldTable;
 pub(crate) use pace::Pace;
 use remembered::Remembered;
 use tracer::{Object, Tracer};
+use versions::WORDS;
 
 /// A transaction waits for a slice at most about this long.
 pub(crate) const SLICE: Duration = Duration::from_micros(300);
@@ -209,6 +211,8 @@ impl Collector {
         let base = store.base().addr() as u64;
         let Collector { marking, state, held, .. } = self;
         marking.push_mut(base + state.root.load(Ordering::Relaxed));
+        // The versions first: what becomes a held pointer meanwhile is found here or there.
+        held.for_each_version(|| store.durable_end(), |addr| marking.push_mut(addr as u64));
         held.for_each(|addr| marking.push_mut(addr as u64));
         self.phase = Phase::Marking;
         (self.debt, self.paid) = (0, 0);
@@ -305,6 +309,11 @@ impl Collector {
         alloc.give_back_unfilled(store);
         alloc.spans.iter().for_each(|span| bitmaps::add(&mut to, span));
         Some(to)
+    }
+
+    /// What the root object of the region consists of.
+    pub(crate) fn root_words(&self, alloc: &Allocator, store: &Store) -> Option<[u64; WORDS]> {
+        Tracer::new(alloc, store, false).words(self.state.root.load(Ordering::Relaxed))
     }
 
     /// Tells the statistics what the region holds.

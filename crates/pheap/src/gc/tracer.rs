@@ -44,6 +44,16 @@ impl<'a> Tracer<'a> {
         Tracer { base: store.base().addr() as u64, map: &store.page_map, spans: &alloc.spans, shared }
     }
 
+    /// The first words of the object at a heap offset, if there is one that has as many.
+    pub(super) fn words<const N: usize>(&self, offset: u64) -> Option<[u64; N]> {
+        let (number, slot) = self.spans.find(self.map, offset)?;
+        let span = self.spans.get(number).filter(|span| span.slot >= 8 * N as u64)?;
+        let object =
+            std::ptr::with_exposed_provenance::<[u64; N]>((self.base + span.offset_of(slot)) as usize);
+        // SAFETY: a slot of so many bytes, aligned for words, which is mapped, was zero when the heap grew, and is not written meanwhile (premises 1 and 2).
+        Some(unsafe { object.read() })
+    }
+
     /// Shows `found` the pointers in a part of a slot, but for null.
     pub(super) fn pointers(&self, span: u32, slot: u32, window: Range<u64>, found: &mut impl FnMut(u64)) {
         if let Some(span) = self.spans.get(span).filter(|span| slot < span.slots) {

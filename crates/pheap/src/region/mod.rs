@@ -13,6 +13,7 @@ pub(crate) mod guard;
 mod panics;
 #[cfg(all(test, not(pheap_loom)))]
 mod refused;
+mod versions;
 
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
@@ -56,6 +57,8 @@ pub(crate) struct Region {
     listed: AtomicU32,
     /// The number that a handle must have been made for, or [`GONE`]. Written under the lock.
     serves: AtomicU32,
+    /// The number of the type of which versions are kept, if the root is of such a type. Written under the lock, or before anybody else has the region.
+    versioned: AtomicU32,
     pub(crate) header: RegionHeader,
     pub(crate) name: Mutex<String>,
     pub(crate) held: Arc<HeldTable>,
@@ -110,6 +113,7 @@ impl Region {
             front,
             listed: AtomicU32::new(ty),
             serves: AtomicU32::new(ty),
+            versioned: AtomicU32::new(versions::NONE),
             header,
             name: Mutex::new(name),
             held,
@@ -157,12 +161,15 @@ impl Region {
         self.listed.store(ty, Ordering::Relaxed);
     }
 
-    /// Gives the region another root object, of another type. Handles for the old one get nothing from now on.
+    /// Gives the region another root object, of another type, of which `versions` are kept or not. Handles for the old one get nothing from now on.
     ///
     /// The region is locked, and no transaction is open on it.
-    pub(crate) fn replace_root(&self, offset: u64, ty: u32) {
+    pub(crate) fn replace_root(&self, offset: u64, ty: u32, versions: bool) {
         self.set_root(offset);
         self.serves.store(ty, Ordering::Relaxed);
+        if versions {
+            self.versioned.store(ty, Ordering::Relaxed);
+        }
     }
 
     #[inline(always)]
@@ -385,6 +392,9 @@ impl<'a> Exclusive<'a> {
     #[inline(always)]
     fn end_held(&self, committed: bool) {
         may_panic();
+        if committed {
+            self.region.note_version(self.context());
+        }
         let made = &mut self.context().held;
         if !made.is_empty() {
             self.region.held.end_transaction(made, committed);

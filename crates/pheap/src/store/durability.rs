@@ -14,6 +14,12 @@ impl Store {
         self.medium.wal()
     }
 
+    /// Position up to which everything is durable, in the sense of the heap's durability.
+    #[inline]
+    pub(crate) fn durable_end(&self) -> u64 {
+        self.wal().map_or(u64::MAX, |wal| wal.durable_end())
+    }
+
     /// Waits until what was recorded before `position` may be told to others.
     #[inline]
     #[track_caller]

@@ -137,7 +137,7 @@ impl Wal {
     pub(super) fn quiesce(&self) -> MutexGuard<'_, State> {
         let _folded = self.folded.lock();
         let mut state = self.state.lock();
-        while state.writing || state.syncing {
+        while state.writing.is_some() || state.syncing.is_some() {
             self.changed.wait(&mut state);
         }
         state

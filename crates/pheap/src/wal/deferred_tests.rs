@@ -60,13 +60,13 @@ pub(super) fn get(root: &Root<u64>) -> Result<u64> {
 }
 
 /// Runs `f` while nothing can be written to the log, nor synced.
-pub(super) fn while_the_disk_stands_still<R>(wal: &Wal, f: impl FnOnce() -> R) -> R {
+pub(crate) fn while_the_disk_stands_still<R>(wal: &Wal, f: impl FnOnce() -> R) -> R {
     let _log = wal.log.write();
     f()
 }
 
 /// Waits until a thread does.
-pub(super) fn until_it_sleeps(thread: i32) {
+pub(crate) fn until_it_sleeps(thread: i32) {
     while !sleeps(thread) {
         thread::yield_now();
     }

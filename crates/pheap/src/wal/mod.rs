@@ -15,14 +15,14 @@ mod cache;
 mod checkpoint;
 mod commit;
 #[cfg(all(test, not(pheap_loom)))]
-mod deferred_tests;
+pub(crate) mod deferred_tests;
 pub(crate) mod files;
 mod fold;
 mod follow;
 pub(crate) mod format;
 mod group;
 #[cfg(all(test, pheap_loom))]
-mod model;
+pub(crate) mod model;
 mod pages;
 mod recovery;
 #[cfg(test)]
@@ -167,10 +167,10 @@ struct Counters {
 #[derive(Debug)]
 struct State {
     buffer: Buffer,
-    /// Whether a thread writes to the log. It has what was in the buffer.
-    writing: bool,
-    /// Whether a thread syncs the log.
-    syncing: bool,
+    /// Position up to which a thread writes to the log, if one does. It has what was in the buffer.
+    writing: Option<u64>,
+    /// Position up to which a thread syncs the log, if one does.
+    syncing: Option<u64>,
     failure: Option<Failure>,
     /// Position up to which everything is in the heap's file.
     folded: u64,
@@ -271,8 +271,8 @@ impl Wal {
             at_once,
             state: Mutex::new(State {
                 buffer,
-                writing: false,
-                syncing: false,
+                writing: None,
+                syncing: None,
                 failure: None,
                 folded: end,
                 background: false,
@@ -442,7 +442,7 @@ impl Wal {
 
     /// Whether records are written by who appends them. Another thread may be writing what came before, the head of the first segment: then this waits for it, as in any log.
     fn writes_at_once(&self, state: &State) -> bool {
-        self.at_once && (!state.writing || mistake(Mistake::OvertakeWriter))
+        self.at_once && (state.writing.is_none() || mistake(Mistake::OvertakeWriter))
     }
 
     /// Sees to what a record calls for. Returns the position behind it.

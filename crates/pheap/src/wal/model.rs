@@ -23,8 +23,8 @@ use disk::{Image, ModelDisk};
 
 /// A log, and the threads that use it.
 #[derive(Clone)]
-struct Log {
-    wal: Arc<Wal>,
+pub(crate) struct Log {
+    pub(crate) wal: Arc<Wal>,
     disk: Arc<ModelDisk>,
 }
 
@@ -48,7 +48,7 @@ impl Log {
         Log { wal, disk }
     }
 
-    fn every_commit() -> Log {
+    pub(crate) fn every_commit() -> Log {
         Log::new(SyncPolicy::EveryCommit, true)
     }
 
@@ -57,7 +57,7 @@ impl Log {
         HEADER_SIZE + thread * (64 << 10)
     }
 
-    fn append(&self, thread: u64, words: &[u64], is_metadata: bool) -> Result<u64> {
+    pub(crate) fn append(&self, thread: u64, words: &[u64], is_metadata: bool) -> Result<u64> {
         let range = Range { offset: Log::place(thread), words };
         Ok(self.wal.append(words.len() + 1, std::iter::once(range), is_metadata)?.end)
     }
@@ -69,7 +69,7 @@ impl Log {
     }
 
     /// What a power cut would now leave of what the thread has stored.
-    fn durable(&self, thread: u64) -> u64 {
+    pub(crate) fn durable(&self, thread: u64) -> u64 {
         let (data, log) = self.disk.after_power_cut();
         self.newest(&log, thread).unwrap_or_else(|| data.word(Log::place(thread)))
     }
@@ -88,14 +88,14 @@ impl Log {
     }
 
     /// Commits some transactions: each is durable when it is acknowledged.
-    fn commits(&self, thread: u64, numbers: std::ops::RangeInclusive<u64>) {
+    pub(crate) fn commits(&self, thread: u64, numbers: std::ops::RangeInclusive<u64>) {
         for number in numbers {
             self.commit(thread, number).expect("the disk is fine");
             assert_eq!(self.durable(thread), number, "acknowledged, but not durable");
         }
     }
 
-    fn spawn(&self, work: impl FnOnce(&Log) + 'static) -> thread::JoinHandle<()> {
+    pub(crate) fn spawn(&self, work: impl FnOnce(&Log) + 'static) -> thread::JoinHandle<()> {
         let log = self.clone();
         thread::spawn(move || work(&log))
     }

@@ -41,7 +41,7 @@ impl Wal {
     /// Whether everything before `position` survives a power failure.
     #[inline]
     pub(crate) fn is_durable(&self, position: u64) -> bool {
-        self.durable.load(Ordering::Acquire) >= position
+        self.durable_end() >= position
     }
 
     /// Waits until that is so.
@@ -146,7 +146,7 @@ impl Wal {
             if state.deferred.stop || state.failure.is_some() {
                 return false;
             }
-            let durable = self.durable.load(Ordering::Acquire);
+            let durable = self.durable_end();
             if state.deferred.is_waited_for(durable) {
                 let wakers = state.deferred.take_wakers(durable);
                 MutexGuard::unlocked(&mut state, || wake(wakers));

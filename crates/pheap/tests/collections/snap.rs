@@ -91,6 +91,7 @@ fn snapshots_are_read_beside_a_writer() {
         let heap = options.open(dir.path().join(name)).unwrap();
         let root: Root<Accounts> = heap.root("accounts").unwrap();
         root.txn(|tx, map| map.extend(tx, (0..ACCOUNTS).map(|i| (i, 100)))).unwrap();
+        heap.sync().unwrap();
         let first = snapshot(&root);
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -98,7 +99,8 @@ fn snapshots_are_read_beside_a_writer() {
                 scope.spawn(|| {
                     let (mut old, mut versions) = (Vec::new(), 0);
                     while !done.load(Ordering::Relaxed) || versions < 50 {
-                        let new = snapshot(&root);
+                        let durable = versions % 2 == 0;
+                        let new = if durable { root.durable_snapshot().unwrap() } else { snapshot(&root) };
                         assert_eq!(sum(&new), 100 * ACCOUNTS as i64);
                         let entries: Vec<i64> = new.read(|map| map.values().copied().collect()).unwrap();
                         old.push((new, entries));
@@ -271,7 +273,8 @@ fn a_snapshot_is_of_no_use_in_a_forked_child() {
     let root: Root<Accounts> = heap.root("accounts").unwrap();
     root.txn(|tx, map| map.insert(tx, &1, &1)).unwrap();
     let kept = snapshot(&root);
-    let is_forked = || matches!(kept.read(|_| ()), Err(Error::Forked));
+    let is_forked =
+        || matches!((kept.read(|_| ()), root.durable_snapshot()), (Err(Error::Forked), Err(Error::Forked)));
     forks::in_child(|| {
         drop(kept.clone());
         is_forked()
@@ -314,21 +317,23 @@ fn a_full_heap_has_the_map_as_it_was() {
     .unwrap();
 }
 
-/// A process is killed while one thread writes versions and another one reads them: what has been seen is there, and as a whole.
+/// A process is killed while one thread writes versions and another one reads them, or those that are durable: what has been seen is there, and as a whole.
 #[test]
 fn what_a_snapshot_has_shown_survives_a_kill() {
     const KEYS: u64 = 300;
     let options = |path: &Path| {
-        let durability = if path.ends_with("log") { Durability::Wal } else { Durability::Process };
+        let durability = if path.ends_with("mapped") { Durability::Process } else { Durability::Wal };
         small().durability(durability).log_limit(256 << 10).memory_limit(128 << 10)
     };
     if let Some((_, path)) = process::role() {
         let heap = options(&path).open(&path).unwrap();
         let root: Root<Accounts> = heap.root("accounts").unwrap();
+        let is_deferred = path.ends_with("deferred");
+        let version = || if is_deferred { root.durable_snapshot().unwrap() } else { snapshot(&root) };
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 loop {
-                    let seen = snapshot(&root).read(|map| map.get(&0).copied()).unwrap().unwrap_or(0);
+                    let seen = version().read(|map| map.get(&0).copied()).unwrap().unwrap_or(0);
                     std::fs::write(path.with_extension("seen"), seen.to_string()).unwrap();
                     if seen >= 100 {
                         process::die();
@@ -336,12 +341,17 @@ fn what_a_snapshot_has_shown_survives_a_kill() {
                 }
             });
             for version in 1.. {
-                root.txn(|tx, map| map.extend(tx, (0..KEYS).map(|i| (i * 7 % KEYS, version)))).unwrap();
+                let (_, commit) = root
+                    .txn_deferred(|tx, map| map.extend(tx, (0..KEYS).map(|i| (i * 7 % KEYS, version))))
+                    .unwrap();
+                if !is_deferred {
+                    commit.wait().unwrap();
+                }
             }
         });
     }
     let dir = pheap_testkit::tempdir();
-    for name in ["mapped", "log"] {
+    for name in ["mapped", "log", "deferred"] {
         let path = dir.path().join(name);
         process::run_killed("snap::what_a_snapshot_has_shown_survives_a_kill", name, &path);
         let seen: i64 = std::fs::read_to_string(path.with_extension("seen")).unwrap().parse().unwrap();

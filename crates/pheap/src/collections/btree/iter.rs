@@ -1,9 +1,7 @@
 //! Iterators over all entries of an ordered map.
 
-use super::node::Entry;
 use super::range::Between;
-use crate::api::view::View;
-use crate::collections::common::iterators;
+use crate::collections::common::{Counted, iterators};
 use crate::collections::key::OrdKey;
 use crate::layout::Persist;
 
@@ -22,44 +20,5 @@ iterators! {
     debug_list of [V] exact both_ends;
 }
 
-/// All entries, each with the view that shows its key, and how many there are.
-pub(super) struct Entries<'v, 'r, K, V> {
-    pub(super) between: Between<'v, 'r, K, V>,
-    pub(super) left: usize,
-}
-
-impl<K, V> Clone for Entries<'_, '_, K, V> {
-    fn clone(&self) -> Self {
-        Entries { between: self.between.clone(), left: self.left }
-    }
-}
-
-impl<'v, 'r, K: OrdKey<'r>, V: Persist> Iterator for Entries<'v, 'r, K, V> {
-    type Item = (&'v View<'r>, &'v Entry<K, V>);
-
-    #[inline(always)]
-    fn next(&mut self) -> Option<Self::Item> {
-        let entry = self.between.next()?;
-        self.left = self.left.saturating_sub(1);
-        Some(entry)
-    }
-
-    #[inline(always)]
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.left, Some(self.left))
-    }
-
-    #[inline]
-    fn count(self) -> usize {
-        self.left
-    }
-}
-
-impl<'r, K: OrdKey<'r>, V: Persist> DoubleEndedIterator for Entries<'_, 'r, K, V> {
-    #[inline(always)]
-    fn next_back(&mut self) -> Option<Self::Item> {
-        let entry = self.between.next_back()?;
-        self.left = self.left.saturating_sub(1);
-        Some(entry)
-    }
-}
+/// All entries, each with the view that shows its key.
+pub(super) type Entries<'v, 'r, K, V> = Counted<Between<'v, 'r, K, V>>;

@@ -37,6 +37,7 @@ use search::Wanted;
 
 pub use entry::{Entry, OccupiedEntry, VacantEntry};
 pub use iter::{Iter, Keys, Values};
+pub(super) use range::ends;
 pub use range::{KeyRange, Range};
 pub use set::PBTreeSet;
 
@@ -157,7 +158,7 @@ impl<'r, K: OrdKey<'r>, V: Persist> PBTreeMap<'r, K, V> {
 
     #[inline]
     fn entries<'v>(&self, view: &'v View<'r>) -> Entries<'v, 'r, K, V> {
-        Entries { between: Between::new(view, self.top.child(), ..), left: self.len() }
+        Entries::new(Between::new(view, self.top.child(), ..), self.len())
     }
 
     /// The entries in the order of their keys, from both ends.

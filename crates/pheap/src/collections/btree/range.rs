@@ -56,6 +56,27 @@ ranges! {
     [Q: ?Sized] (Bound<&Q>, Bound<&Q>), Q, |range| range.0, range.1;
 }
 
+/// Both ends of a range.
+///
+/// # Panics
+/// If it ends before it starts, or starts and ends at a key that both exclude.
+#[track_caller]
+pub(in crate::collections) fn ends<'a, Q: Ord + ?Sized>(
+    range: &'a impl KeyRange<Q>,
+    map: &str,
+) -> (Bound<&'a Q>, Bound<&'a Q>) {
+    let (start, end) = (range.start(), range.end());
+    match (start, end) {
+        (Bound::Excluded(a), Bound::Excluded(b)) if a == b => {
+            panic!("range start and end are equal and excluded in {map}")
+        }
+        (Bound::Included(a) | Bound::Excluded(a), Bound::Included(b) | Bound::Excluded(b)) if a > b => {
+            panic!("range start is greater than range end in {map}")
+        }
+        _ => (start, end),
+    }
+}
+
 /// A place between two entries: in front of one of a leaf, or behind all.
 pub(super) struct Position<'r, K, V> {
     /// `None` behind all.
@@ -172,16 +193,7 @@ impl<K, V> Clone for Span<'_, K, V> {
 impl<'r, K: OrdKey<'r>, V: Persist> Span<'r, K, V> {
     #[track_caller]
     pub(super) fn new(view: &View<'r>, top: Child<'r, K, V>, range: impl KeyRange<K::Query>) -> Self {
-        let (start, end) = (range.start(), range.end());
-        match (start, end) {
-            (Bound::Excluded(a), Bound::Excluded(b)) if a == b => {
-                panic!("range start and end are equal and excluded in PBTreeMap")
-            }
-            (Bound::Included(a) | Bound::Excluded(a), Bound::Included(b) | Bound::Excluded(b)) if a > b => {
-                panic!("range start is greater than range end in PBTreeMap")
-            }
-            _ => {}
-        }
+        let (start, end) = ends(&range, "PBTreeMap");
         let front = match start {
             Bound::Unbounded => Position::at_end_of(view, Path::new(), top, false).forward(view),
             Bound::Included(key) => Self::position(view, top, key, false),

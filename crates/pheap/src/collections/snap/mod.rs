@@ -9,6 +9,8 @@
 //! | `snapshot` | versions that are kept, and read without the lock of their region |
 
 mod change;
+#[cfg(all(test, not(pheap_loom)))]
+mod durable_tests;
 mod frozen;
 mod node;
 mod path;

@@ -7,8 +7,8 @@ use super::frozen::Frozen;
 use super::node::Child;
 use super::path::Position;
 use crate::api::view::View;
-use crate::collections::btree::KeyRange;
-use crate::collections::common::iterators;
+use crate::collections::btree::{KeyRange, ends};
+use crate::collections::common::{Counted, iterators};
 use crate::layout::Persist;
 
 iterators! {
@@ -57,16 +57,7 @@ impl<'v, 'r, K: Persist, V: Persist> Between<'v, 'r, K, V> {
     where
         K: Frozen<'r, Shown: Ord>,
     {
-        let (start, end) = (range.start(), range.end());
-        match (start, end) {
-            (Bound::Excluded(a), Bound::Excluded(b)) if a == b => {
-                panic!("range start and end are equal and excluded in PSnapMap")
-            }
-            (Bound::Included(a) | Bound::Excluded(a), Bound::Included(b) | Bound::Excluded(b)) if a > b => {
-                panic!("range start is greater than range end in PSnapMap")
-            }
-            _ => {}
-        }
+        let (start, end) = ends(&range, "PSnapMap");
         let all = Between::all(view, top);
         let front = match start {
             Bound::Unbounded => all.front,
@@ -110,44 +101,5 @@ impl<'v, 'r, K: Persist, V: Persist> DoubleEndedIterator for Between<'v, 'r, K, 
     }
 }
 
-/// All entries, each with the view that shows it, and how many there are.
-pub(super) struct Entries<'v, 'r, K, V> {
-    pub(super) between: Between<'v, 'r, K, V>,
-    pub(super) left: usize,
-}
-
-impl<K, V> Clone for Entries<'_, '_, K, V> {
-    fn clone(&self) -> Self {
-        Entries { between: self.between.clone(), left: self.left }
-    }
-}
-
-impl<'v, 'r, K: Persist, V: Persist> Iterator for Entries<'v, 'r, K, V> {
-    type Item = (&'v View<'r>, &'v K, &'v V);
-
-    #[inline(always)]
-    fn next(&mut self) -> Option<Self::Item> {
-        let entry = self.between.next()?;
-        self.left = self.left.saturating_sub(1);
-        Some(entry)
-    }
-
-    #[inline(always)]
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.left, Some(self.left))
-    }
-
-    #[inline]
-    fn count(self) -> usize {
-        self.left
-    }
-}
-
-impl<'v, 'r, K: Persist, V: Persist> DoubleEndedIterator for Entries<'v, 'r, K, V> {
-    #[inline(always)]
-    fn next_back(&mut self) -> Option<Self::Item> {
-        let entry = self.between.next_back()?;
-        self.left = self.left.saturating_sub(1);
-        Some(entry)
-    }
-}
+/// All entries, each with the view that shows it.
+pub(super) type Entries<'v, 'r, K, V> = Counted<Between<'v, 'r, K, V>>;

@@ -86,7 +86,7 @@ impl<'v, 'r, K: Frozen<'r>, V: Frozen<'r>> SnapRef<'v, 'r, K, V> {
     }
 
     fn entries(self) -> Entries<'v, 'r, K, V> {
-        Entries { between: Between::all(self.view, self.top), left: self.len }
+        Entries::new(Between::all(self.view, self.top), self.len)
     }
 
     /// The entries in the order of their keys, from both ends.

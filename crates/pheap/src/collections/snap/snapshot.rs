@@ -9,8 +9,10 @@ use super::PSnapMap;
 use super::frozen::Frozen;
 use super::node::Child;
 use super::seen::SnapRef;
+use crate::Root;
 use crate::api::view::{Lasting, View};
 use crate::error::Result;
+use crate::gc::versions::WORDS;
 use crate::layout::Persist;
 
 /// A version of a [`PSnapMap`] that is kept: it stays as it was, whatever transactions do to the map, and is read without the lock of its root. Made by [`PSnapMap::snapshot`].
@@ -68,6 +70,57 @@ impl<'r, K: Frozen<'r>, V: Frozen<'r>> PSnapMap<'r, K, V> {
         // the strings and slices that they lead to, for those are the map's own, and it hands out no pointer to one. All of it is reachable from `top`. What `read` does with the view
         // is to look at these objects: it goes to `SnapRef` and its iterators only, and to `Frozen`, which is sealed.
         let version = unsafe { Lasting::new(view, self, top)? };
+        Ok(Snapshot { version: Arc::new(version) })
+    }
+}
+
+/// Maps that are the root themselves.
+impl<K: Persist, V: Persist> Root<PSnapMap<'static, K, V>> {
+    /// The newest version of the map that is durable: what is certainly there after a power failure. It never waits, neither for a transaction on the root, whatever that does, nor for
+    /// the disk, and takes less than a microsecond.
+    ///
+    /// So it is for answers that must not be taken back, beside transactions that wait for the disk. (A [`read`](Self::read) shows the newest version, and waits until that is durable.)
+    /// What a transaction of this thread has done is in it once the transaction has returned or, if it was [deferred](Self::txn_deferred), when its [`Commit`](crate::Commit) says that it is durable.
+    /// Versions of different roots may be of different moments.
+    ///
+    /// With [`Durability::Wal`](crate::Durability::Wal), durable means synced, whatever the [`SyncPolicy`](crate::SyncPolicy). With
+    /// [`OnDemand`](crate::SyncPolicy::OnDemand) that is what was there when [`Heap::sync`](crate::Heap::sync) was called, or a checkpoint made. If the disk fails, it goes on to be what had been durable before.
+    /// With other durabilities, each transaction is durable, in their sense, when it is committed, so this is the newest version.
+    /// Until the creation of the root is durable, or a migration that has made it such a map, the map is empty.
+    ///
+    /// At most five versions are kept for this, the newest one included.
+    ///
+    /// ```
+    /// # use pheap::{Heap, PSnapMap, Root};
+    /// # fn main() -> pheap::Result<()> {
+    /// # let heap = Heap::in_memory()?;
+    /// let stock: Root<PSnapMap<u64, i64>> = heap.root("stock")?;
+    /// stock.txn(|tx, stock| stock.insert(tx, &7, &100))?;
+    /// let left = stock.durable_snapshot()?.read(|stock| stock.get(&7).copied())?;
+    /// assert_eq!(left, Some(100));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Closed`](crate::Error::Closed), [`Error::Migrated`](crate::Error::Migrated), [`Error::Forked`](crate::Error::Forked); [`Error::Failed`](crate::Error::Failed) if something has
+    /// panicked within pheap. In a transaction, and in reads, it is as everywhere.
+    pub fn durable_snapshot(&self) -> Result<Snapshot<K, V>>
+    where
+        K: for<'r> Persist<At<'r>: Frozen<'r>>,
+        V: for<'r> Persist<At<'r>: Frozen<'r>>,
+    {
+        const { assert!(size_of::<PSnapMap<'static, K, V>>() == 8 * WORDS) };
+        let (map, held) = match self.region.durable_version(&self.heap, self.ty)? {
+            Some((words, held)) => {
+                // SAFETY: the words of a root of the type with this number, which is that of the map (an invariant of `Root`), as a transaction has committed it.
+                let map = unsafe { words.as_ptr().cast::<PSnapMap<'static, K, V>>().read() };
+                (map, held)
+            }
+            None => (PSnapMap { len: 0, top: Child::None(0) }, None),
+        };
+        // SAFETY: `held` holds the top node, to which the last word leads, and the region has kept it before, from the commit on. The rest is as in `snapshot`.
+        let version = unsafe { Lasting::of(map, held, &self.region.held, &self.heap) };
         Ok(Snapshot { version: Arc::new(version) })
     }
 }

@@ -1,13 +1,16 @@
 //! Held pointers in a model: they are made, copied and let go of by threads of which at most one has the region.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Release};
 
 use loom::thread;
 
 use super::{Held, HeldTable, State};
 use crate::error::Error;
+use crate::gc::versions::Version;
+use crate::layout::Pointee;
 use crate::sync::model::{Seed, explore, finds};
-use crate::sync::{Mistake, Mutex};
+use crate::sync::{AtomicU64, Mistake, Mutex, mistake};
 
 /// A region, as far as held pointers need it.
 #[derive(Clone)]
@@ -45,7 +48,7 @@ impl Region {
         found
     }
 
-    fn get(&self, held: &Held<u64>) -> Option<usize> {
+    fn get<T: Pointee>(&self, held: &Held<T>) -> Option<usize> {
         match self.table.get(held, true) {
             Ok(address) => Some(address),
             Err(Error::NotHeld) => None,
@@ -128,6 +131,36 @@ fn rolled_back_beside_a_user() {
     user.unwrap().join().unwrap();
     other.join().unwrap();
     region.is_empty();
+}
+
+/// A collection begins while a thread asks for the version that is durable, and a newer one becomes so: what it gets was found.
+fn a_version_that_was_asked_for() {
+    let (region, durable) = (Region::new(), Arc::new(AtomicU64::new(1)));
+    for number in [1, 2] {
+        let version = Version { ty: 0, words: [0, 0, number * 8], position: number };
+        region.table.note_version(version, &[1]);
+    }
+    let reader = {
+        let (region, durable) = (region.clone(), durable.clone());
+        thread::spawn(move || {
+            let early = durable.load(Acquire);
+            let end = || if mistake(Mistake::LookUnlocked) { early } else { durable.load(Acquire) };
+            let found = region.table.durable_version(end);
+            found.and_then(|(_, held)| held).expect("one is durable, and has a top")
+        })
+    };
+    durable.store(2, Release);
+    let mut found = Vec::new();
+    region.table.for_each_version(|| durable.load(Acquire), |top| found.push(top));
+    region.table.for_each(|address| found.push(address));
+    let top = region.get(&reader.join().unwrap()).expect("it is held");
+    assert!(found.contains(&top), "{top} was asked for, and is not one of {found:?}");
+}
+
+#[test]
+fn versions_in_every_order() {
+    explore("a version that was asked for", 3, a_version_that_was_asked_for);
+    assert!(finds(Seed::Mistake(Mistake::LookUnlocked), 3, a_version_that_was_asked_for));
 }
 
 #[test]

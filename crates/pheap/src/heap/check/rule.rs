@@ -115,6 +115,11 @@ impl Rule {
     }
 }
 
+/// Whether versions of a root of this type are kept until newer ones are durable: a map of which snapshots are taken.
+pub(crate) fn has_versions(ty: &TypeLayout) -> bool {
+    matches!(Rule::of(ty), Some(Rule::Snap(_)))
+}
+
 /// The field of a collection's part that is a key. If that is a pointer, it is the only one to its target.
 pub(super) fn own_key(ty: &TypeLayout) -> Option<&'static str> {
     match promise_of(ty)? {

@@ -11,6 +11,7 @@ use super::survey::{Outlook, Surveyed, check_roots, free_pages, read_regions};
 use crate::alloc::bitmaps::LiveSlots;
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
+use crate::heap::check::rule::has_versions;
 use crate::heap::close::Workers;
 use crate::heap::collections::Collections;
 use crate::heap::options::Options;
@@ -292,7 +293,7 @@ impl Recovered {
         // SURVIVES drop: nobody else has the heap yet.
         let mut tables = inner.tables.lock();
         for (identity, segments) in regions {
-            let (name, id) = (identity.name.clone(), identity.id);
+            let (name, id, ty) = (identity.name.clone(), identity.id, identity.ty);
             // SAFETY: what the `Arc` has.
             let store = unsafe { &raw const (*Arc::as_ptr(&inner)).store };
             // SAFETY: the regions were read from this heap, and are used through handles that keep it.
@@ -301,6 +302,9 @@ impl Recovered {
             let spans = spans[first..].chunk_by(|a, b| a.entry.region == b.entry.region).next();
             let spans = spans.filter(|spans| spans[0].entry.region == id).unwrap_or(&[]);
             region.load(spans, |ty| tables.types.pointer_map(ty), live.as_ref());
+            if has_versions(&tables.types.types[ty as usize]) {
+                region.keep_versions();
+            }
             // SURVIVES drop: nobody else has the heap yet.
             inner.directory.lock().insert(name, Arc::new(region));
         }

@@ -1,0 +1,136 @@
+//! `durable_beside_sync`, `tasks_beside_sync`: reads of what is durable, beside transactions that wait for the disk.
+
+use super::beside::ENTRIES;
+use super::latencies::{Latencies, READS, WRITES};
+use super::rates::{Work, rates};
+use super::{OPERATIONS, Setting, at_rate};
+use crate::collections::key;
+use crate::{Case, Result, Sample};
+use pheap::{Commit, Durability, PSnapMap, Root};
+use std::hint::black_box;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::task::{Context, Poll, Wake, Waker};
+
+type Map = PSnapMap<'static, u64, u64>;
+
+/// How many tasks there are, all in one thread.
+const READERS: u64 = 50;
+const WRITERS: u64 = 8;
+
+/// How long it takes to read one entry of what is durable, alone and beside a thread that changes one after the other, and waits each time.
+pub(super) fn reads(setting: &Setting) -> Result<Vec<Case>> {
+    let time = 3 * setting.time;
+    let case = |variant, beside: bool| {
+        case(setting, "durable_beside_sync", variant, move |map| {
+            let (mut reads, mut writes) = (Latencies::new(), Latencies::new());
+            let mut works = vec![timed_reads(map, &mut reads)];
+            works.extend(beside.then(|| timed_writes(map, &mut writes)));
+            let rate = rates(works, time)?[0];
+            Ok(writes.note(reads.note(at_rate(rate), READS), WRITES))
+        })
+    };
+    Ok(vec![case("alone", false), case("beside", true)])
+}
+
+/// How many reads a server does whose one thread has many tasks, alone and beside tasks whose updates wait for the disk, another key each.
+pub(super) fn tasks(setting: &Setting) -> Result<Vec<Case>> {
+    let time = 3 * setting.time;
+    let case = |variant, writers: u64| {
+        case(setting, "tasks_beside_sync", variant, move |map| {
+            let mut writers: Vec<Writer> = (0..writers).map(|number| Writer::new(map, number)).collect();
+            let (map, mut next) = (map.clone(), 0);
+            let turn = move || {
+                writers.iter_mut().try_for_each(Writer::run)?;
+                for _ in 0..READERS {
+                    black_box(get(&map, key(next % ENTRIES))?);
+                    next += 1;
+                }
+                Ok(READERS)
+            };
+            Ok(at_rate(rates(vec![Box::new(turn)], time)?[0]))
+        })
+    };
+    Ok(vec![case("alone", 0), case("beside", WRITERS)])
+}
+
+fn case(
+    setting: &Setting,
+    bench: &'static str,
+    variant: &str,
+    pass: impl Fn(&Root<Map>) -> Result<Sample> + 'static,
+) -> Case {
+    let setup = setting.disk.clone();
+    Case::new("pheap", bench, format!("wal:{variant}"), OPERATIONS, move || {
+        let heap = setup.heap(Durability::Wal)?;
+        let map: Root<Map> = heap.heap.root("map")?;
+        map.txn(|tx, map| map.extend(tx, (0..ENTRIES).map(|i| (key(i), i))))?;
+        pass(&map)
+    })
+}
+
+fn get(map: &Root<Map>, key: u64) -> pheap::Result<u64> {
+    map.durable_snapshot()?.read(|map| map.get(&key).copied().unwrap_or(0))
+}
+
+fn timed_reads<'a>(map: &Root<Map>, latencies: &'a mut Latencies) -> Work<'a> {
+    let (map, mut next) = (map.clone(), 0);
+    Box::new(move || {
+        let key = key(next % ENTRIES);
+        black_box(latencies.time(|| get(&map, key))?);
+        next += 1;
+        Ok(1)
+    })
+}
+
+fn timed_writes<'a>(map: &Root<Map>, latencies: &'a mut Latencies) -> Work<'a> {
+    let (map, mut next) = (map.clone(), 0);
+    Box::new(move || {
+        let change = || map.txn(|tx, map| map.insert(tx, &key(next % ENTRIES), &!next).map(drop));
+        latencies.time(change)?;
+        next += 1;
+        Ok(1)
+    })
+}
+
+/// A task that changes its own entry again and again, and waits until that is durable.
+struct Writer {
+    map: Root<Map>,
+    key: u64,
+    value: u64,
+    commit: Commit,
+    woken: Arc<Woken>,
+}
+
+/// Whether a task is to be run.
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+impl Writer {
+    fn new(map: &Root<Map>, number: u64) -> Writer {
+        let (_, commit) = map.read_deferred(|_, _| ()).expect("the heap is open");
+        let woken = Arc::new(Woken(AtomicBool::new(true)));
+        Writer { map: map.clone(), key: key(number), value: 0, commit, woken }
+    }
+
+    /// Goes on, if there is something to do.
+    fn run(&mut self) -> pheap::Result<()> {
+        if !self.woken.0.swap(false, Relaxed) {
+            return Ok(());
+        }
+        let waker = Waker::from(self.woken.clone());
+        while let Poll::Ready(done) = Pin::new(&mut self.commit).poll(&mut Context::from_waker(&waker)) {
+            done?;
+            self.value += 1;
+            let (key, value) = (self.key, !self.value);
+            self.commit = self.map.txn_deferred(|tx, map| map.insert(tx, &key, &value))?.1;
+        }
+        Ok(())
+    }
+}
