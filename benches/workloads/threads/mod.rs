@@ -5,9 +5,10 @@
 
 mod beside;
 pub mod goals;
-mod latencies;
+pub mod latencies;
+mod memories;
 mod mix;
-mod rates;
+pub mod rates;
 mod read_one;
 mod scaling;
 mod syncs;
@@ -45,7 +46,7 @@ pub struct Group {
 }
 
 /// All of them.
-pub const GROUPS: [Group; 11] = [
+pub const GROUPS: [Group; 15] = [
     Group { bench: "read_in_closure", cases: beside::long_closures },
     Group { bench: "writer_and_reader", cases: beside::short_closures },
     Group { bench: "read_one", cases: read_one::cases },
@@ -57,6 +58,10 @@ pub const GROUPS: [Group; 11] = [
     Group { bench: "reads_beside_sync", cases: syncs::reads },
     Group { bench: "writes_beside_long_reads", cases: syncs::writes },
     Group { bench: "mix", cases: mix::cases },
+    Group { bench: "swaps", cases: memories::swaps },
+    Group { bench: "set_hash", cases: memories::set_hash },
+    Group { bench: "set_tree", cases: memories::set_tree },
+    Group { bench: "queue", cases: memories::queue },
 ];
 
 impl Group {
@@ -74,10 +79,10 @@ impl Group {
 }
 
 /// What `n` is in all rows.
-const OPERATIONS: u64 = 1_000_000;
+pub const OPERATIONS: u64 = 1_000_000;
 
 /// A run with so many operations a second. None at all is told as very few, for JSON has no infinity.
-fn at_rate(rate: f64) -> Sample {
+pub fn at_rate(rate: f64) -> Sample {
     Sample { seconds: OPERATIONS as f64 / rate.max(1e-3), ..Sample::default() }
 }
 
