@@ -1,6 +1,6 @@
 //! Readers and writers in threads of one process, as JSON lines on standard output.
 //!
-//! `cargo bench --bench threads -- [--quick] [--only NAME[,NAME]] [--threads N[,N]] [--durability pmem|process] [--dir DIR] [--disk DIR]`
+//! `cargo bench --bench threads -- [--quick] [--only NAME[,NAME]] [--threads N[,N]] [--rounds N] [--durability pmem|process] [--dir DIR] [--disk DIR]`
 //!
 //! See `benches/README.md` for what the rows mean.
 
@@ -27,6 +27,9 @@ struct Args {
     /// How many threads work alike [default: 1, 2, 4, and up to 16 where there are processors].
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..))]
     threads: Vec<u64>,
+    /// Runs of each case [default: 9, or 5].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    rounds: Option<u64>,
     /// Only this durability, where the heap is in memory (both if not given).
     #[arg(long, value_delimiter = ',')]
     durability: Vec<Medium>,
@@ -76,6 +79,9 @@ fn main() -> Result<()> {
     }
     if !args.durability.is_empty() {
         setting.memory.durabilities = args.durability.iter().map(|&medium| medium.into()).collect();
+    }
+    if let Some(rounds) = args.rounds {
+        setting.rounds = rounds as usize;
     }
     if !args.threads.is_empty() {
         setting.threads = args.threads;

@@ -25,6 +25,7 @@ pub mod relocate;
 pub mod replace;
 pub mod restart;
 pub mod scratch;
+mod server;
 pub mod sps;
 pub mod targets;
 pub mod threads;

@@ -1,6 +1,7 @@
 //! What is run, how often and in what order: systems take turns, each run has a directory of its own.
 
 use crate::Result;
+use crate::beside;
 use crate::report::{Row, Targets};
 use crate::run::{self, PER_INSERT, Run, Until};
 use crate::systems::{System, Values, median_of_syncs};
@@ -20,11 +21,18 @@ pub(crate) enum Bench {
     InsertSync,
     InsertNosync,
     Get,
+    Read8,
 }
 
 impl Bench {
-    pub(crate) const ALL: [Bench; 5] =
-        [Bench::Update8Sync, Bench::Update8Nosync, Bench::InsertSync, Bench::InsertNosync, Bench::Get];
+    pub(crate) const ALL: [Bench; 6] = [
+        Bench::Update8Sync,
+        Bench::Update8Nosync,
+        Bench::InsertSync,
+        Bench::InsertNosync,
+        Bench::Get,
+        Bench::Read8,
+    ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -33,10 +41,12 @@ impl Bench {
             Bench::InsertSync => "insert_sync",
             Bench::InsertNosync => "insert_nosync",
             Bench::Get => "get",
+            Bench::Read8 => "read8",
         }
     }
 }
 
+#[derive(Clone)]
 pub(crate) struct Plan {
     pub(crate) dir: PathBuf,
     pub(crate) benches: Vec<Bench>,
@@ -84,6 +94,7 @@ pub(crate) fn measure(plan: &Plan) -> Result<()> {
             Bench::InsertNosync => bench.inserts(false, true, plan.benches.contains(&Bench::Get))?,
             Bench::Get if plan.benches.contains(&Bench::InsertNosync) => {}
             Bench::Get => bench.inserts(false, false, true)?,
+            Bench::Read8 => beside::measure(plan)?.iter().for_each(|row| println!("{}", row.json())),
         }
     }
     if plan.traced > 0 {
@@ -93,7 +104,7 @@ pub(crate) fn measure(plan: &Plan) -> Result<()> {
 }
 
 /// Writes out what earlier runs have left behind, such as the removal of their files.
-fn settle_disk(dir: &Path) -> Result<()> {
+pub(crate) fn settle_disk(dir: &Path) -> Result<()> {
     let dir = File::open(dir)?;
     // SAFETY: a file that is open.
     let result = unsafe { libc::syncfs(dir.as_raw_fd()) };
@@ -101,7 +112,7 @@ fn settle_disk(dir: &Path) -> Result<()> {
 }
 
 /// A directory for one run, removed after it.
-fn folder(plan: &Plan) -> Result<TempDir> {
+pub(crate) fn folder(plan: &Plan) -> Result<TempDir> {
     Ok(tempfile::Builder::new().prefix("pheap-stores-").tempdir_in(&plan.dir)?)
 }
 

@@ -4,6 +4,7 @@
 //!
 //! See `benches/README.md` for what the rows mean.
 
+mod beside;
 mod cases;
 mod report;
 mod run;

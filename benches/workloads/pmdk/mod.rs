@@ -2,11 +2,13 @@
 //! when they are needed, and run so that they take turns with everything else.
 
 mod build;
-mod server;
 mod variants;
 
-use crate::{Case, Result, Setup};
+use crate::measure::Checksum;
+use crate::server::Server;
+use crate::{Case, Result, Sample, Setup};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::rc::Rc;
 
 pub use variants::Extra;
@@ -36,10 +38,28 @@ impl Pmdk {
         let variants = variants::of(bench).iter().filter(|variant| n <= variant.largest(quick));
         let case = |variant: &variants::Variant| {
             let name = extra.apply(variant.name);
-            let mut server = server::Server::start(&self.program, setup, bench, &name, n, extra.threads())?;
-            Ok(Case::of_runs("pmdk", bench, name, n, move |passes| server.run(passes))
-                .threads(extra.threads()))
+            let (dir, threads) = (setup.folder()?, extra.threads());
+            let mut command = Command::new(&*self.program);
+            command
+                .args(["--serve", "1", "--threads", &threads.to_string(), bench, &name, &n.to_string()])
+                .env("PHEAP_BENCH_DIR", dir.path())
+                // Or else libpmem would call `msync` where there is no DAX.
+                .env("PMEM_IS_PMEM_FORCE", "1");
+            let mut server = Server::start(&mut command, dir)?;
+            Ok(Case::of_runs("pmdk", bench, name, n, move |passes| run(&mut server, passes)).threads(threads))
         };
         variants.map(case).collect()
     }
+}
+
+/// `passes` repetitions.
+fn run(server: &mut Server, passes: u64) -> Result<Sample> {
+    let answer = server.ask(&passes.to_string())?;
+    let seconds = answer["seconds"].as_f64().ok_or("an answer has seconds")?;
+    let checksum = match &answer["checksum"] {
+        sum if sum.is_u64() => sum.as_u64().map(|sum| Checksum::Int(sum.into())),
+        sum if sum.is_i64() => sum.as_i64().map(|sum| Checksum::Int(sum.into())),
+        sum => sum.as_f64().map(Checksum::Float),
+    };
+    Ok(Sample { seconds, checksum, ..Sample::default() })
 }

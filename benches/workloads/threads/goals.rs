@@ -126,6 +126,15 @@ impl Group<'_> {
                     goal(row, peer("dashmap"), "x dashmap", Bound::None, times),
                 ]
             }
+            ("swaps" | "set_hash" | "set_tree" | "queue", _) if row.system == "pheap" => {
+                let parameter = variant.rsplit(':').next().unwrap_or(variant);
+                let peer = |system| self.row(system, parameter, row.threads);
+                vec![
+                    goal(row, peer("trinity"), "x trinity", Bound::None, times),
+                    goal(row, peer("quadra"), "x quadra", Bound::None, times),
+                    goal(row, peer("romulus"), "x romulus", Bound::None, times),
+                ]
+            }
             _ => Vec::new(),
         }
     }

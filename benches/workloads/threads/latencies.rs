@@ -44,7 +44,7 @@ impl Histogram {
 const EVERY: Duration = Duration::from_micros(10);
 
 /// The operations of a thread, one after the other.
-pub(super) struct Latencies {
+pub struct Latencies {
     /// Each counts once. So a thread that waits all the time has a few slow ones, and between them many fast ones.
     all: Histogram,
     /// As who comes at set times sees them: how long the one takes from then on that is under way.
@@ -53,20 +53,24 @@ pub(super) struct Latencies {
 }
 
 /// The names of the notes, in seconds.
-pub(super) type Names = [&'static str; 7];
-pub(super) const READS: Names =
+pub type Names = [&'static str; 7];
+/// Of reads.
+pub const READS: Names =
     ["read_p50", "read_p99", "read_p9999", "read_max", "read_mean", "read_seen_p50", "read_seen_p99"];
-pub(super) const WRITES: Names =
+/// Of writes.
+pub const WRITES: Names =
     ["write_p50", "write_p99", "write_p9999", "write_max", "write_mean", "write_seen_p50", "write_seen_p99"];
 
 impl Latencies {
-    pub(super) fn new() -> Latencies {
+    /// None yet.
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> Latencies {
         Latencies { all: Histogram::new(), seen: Histogram::new(), due: Instant::now() }
     }
 
     /// Does it, and notes how long that takes. The clock takes about 25 ns of it.
     #[inline]
-    pub(super) fn time<T>(&mut self, operation: impl FnOnce() -> T) -> T {
+    pub fn time<T>(&mut self, operation: impl FnOnce() -> T) -> T {
         let start = Instant::now();
         let result = operation();
         let end = Instant::now();
@@ -79,7 +83,7 @@ impl Latencies {
     }
 
     /// Adds them to what is known of a run.
-    pub(super) fn note(&self, sample: Sample, names: Names) -> Sample {
+    pub fn note(&self, sample: Sample, names: Names) -> Sample {
         let [p50, p99, p9999, max, mean, seen_p50, seen_p99] = names;
         sample
             .noting(p50, self.all.quantile(0.5))

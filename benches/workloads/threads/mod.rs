@@ -6,9 +6,10 @@
 mod beside;
 mod durable;
 pub mod goals;
-mod latencies;
+pub mod latencies;
+mod memories;
 mod mix;
-mod rates;
+pub mod rates;
 mod read_one;
 mod scaling;
 mod syncs;
@@ -46,7 +47,7 @@ pub struct Group {
 }
 
 /// All of them.
-pub const GROUPS: [Group; 13] = [
+pub const GROUPS: [Group; 17] = [
     Group { bench: "read_in_closure", cases: beside::long_closures },
     Group { bench: "writer_and_reader", cases: beside::short_closures },
     Group { bench: "read_one", cases: read_one::cases },
@@ -60,6 +61,10 @@ pub const GROUPS: [Group; 13] = [
     Group { bench: "durable_beside_sync", cases: durable::reads },
     Group { bench: "tasks_beside_sync", cases: durable::tasks },
     Group { bench: "mix", cases: mix::cases },
+    Group { bench: "swaps", cases: memories::swaps },
+    Group { bench: "set_hash", cases: memories::set_hash },
+    Group { bench: "set_tree", cases: memories::set_tree },
+    Group { bench: "queue", cases: memories::queue },
 ];
 
 impl Group {
@@ -77,10 +82,10 @@ impl Group {
 }
 
 /// What `n` is in all rows.
-const OPERATIONS: u64 = 1_000_000;
+pub const OPERATIONS: u64 = 1_000_000;
 
 /// A run with so many operations a second. None at all is told as very few, for JSON has no infinity.
-fn at_rate(rate: f64) -> Sample {
+pub fn at_rate(rate: f64) -> Sample {
     Sample { seconds: OPERATIONS as f64 / rate.max(1e-3), ..Sample::default() }
 }
 

@@ -1,12 +1,11 @@
 //! Threads that work until the time is up.
 
-use crate::Result;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// What a thread does again and again. Returns how many operations it was.
-pub(super) type Work<'a> = Box<dyn FnMut() -> pheap::Result<u64> + Send + 'a>;
+pub type Work<'a, E = pheap::Error> = Box<dyn FnMut() -> Result<u64, E> + Send + 'a>;
 
 /// What a thread has done, in a cache line of its own.
 #[derive(Default)]
@@ -14,10 +13,10 @@ pub(super) type Work<'a> = Box<dyn FnMut() -> pheap::Result<u64> + Send + 'a>;
 struct Done(AtomicU64);
 
 /// A thread for each of them: its operations per second. They have begun a while before that counts, for locks have to learn who comes.
-pub(super) fn rates(works: Vec<Work<'_>>, time: Duration) -> Result<Vec<f64>> {
+pub fn rates<E: Send>(works: Vec<Work<'_, E>>, time: Duration) -> Result<Vec<f64>, E> {
     let (done, stop) = (&works.iter().map(|_| Done::default()).collect::<Vec<_>>(), &AtomicBool::new(false));
     thread::scope(|scope| {
-        let work = |(mut work, done): (Work<'_>, &Done)| -> pheap::Result<()> {
+        let work = |(mut work, done): (Work<'_, E>, &Done)| -> Result<(), E> {
             while !stop.load(Relaxed) {
                 let more = work()?;
                 done.0.fetch_add(more, Relaxed);

@@ -59,15 +59,23 @@ impl Values {
 pub(crate) trait Store: Sync {
     /// Creates the values.
     fn preload(&self, values: Values) -> Result<()>;
-    /// What one thread uses; made in that thread. Updates the values of that thread.
+    /// What one thread uses. Updates the values of that thread.
     fn session<'s>(&'s self, values: Values, thread: usize) -> Result<Box<dyn Session + 's>>;
+    /// Creates so many values that all threads share, in what the store keeps keys in.
+    fn preload_shared(&self, values: u64) -> Result<()> {
+        self.preload(Values { threads: 1, each: values })
+    }
+    /// What one thread uses that looks up these, or updates them. `deferred`: lookups do not wait until what they see is durable, if it is for the store to choose.
+    fn shared<'s>(&'s self, values: u64, _deferred: bool) -> Result<Box<dyn Session + 's>> {
+        self.session(Values { threads: 1, each: values }, 0)
+    }
     /// Syncs what was committed without a sync.
     fn settle(&self) -> Result<()>;
     /// Closes it as programs do.
     fn close(self: Box<Self>) -> Result<()>;
 }
 
-pub(crate) trait Session {
+pub(crate) trait Session: Send {
     /// A transaction that sets one value.
     fn update(&mut self, index: u64, value: u64) -> Result<()>;
     fn value(&mut self, index: u64) -> Result<u64>;

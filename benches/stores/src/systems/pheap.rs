@@ -42,6 +42,15 @@ impl Store for Pheap {
         Ok(Box::new(InPheap { numbers, tree }))
     }
 
+    fn preload_shared(&self, values: u64) -> Result<()> {
+        let root: Root<Shared> = self.heap.root("shared")?;
+        Ok(root.txn(|tx, map| (0..values).try_for_each(|key| map.insert(tx, &key, 0).map(drop)))?)
+    }
+
+    fn shared<'s>(&'s self, _: u64, deferred: bool) -> Result<Box<dyn Session + 's>> {
+        Ok(Box::new(InShared { map: self.heap.root("shared")?, deferred }))
+    }
+
     fn settle(&self) -> Result<()> {
         Ok(self.heap.sync()?)
     }
@@ -93,5 +102,36 @@ impl Session for InPheap {
             }
             Ok(())
         })?
+    }
+}
+
+/// The values that all threads share, in one root.
+type Shared = PBTreeMap<'static, u64, u64>;
+
+struct InShared {
+    map: Root<Shared>,
+    deferred: bool,
+}
+
+impl Session for InShared {
+    fn update(&mut self, index: u64, value: u64) -> Result<()> {
+        Ok(self.map.txn(|tx, map| map.insert(tx, &index, value).map(drop))?)
+    }
+
+    fn value(&mut self, index: u64) -> Result<u64> {
+        let value = if self.deferred {
+            self.map.read_deferred(|view, map| view[map].get(view, &index).copied())?.0
+        } else {
+            self.map.read(|view, map| view[map].get(view, &index).copied())?
+        };
+        value.ok_or_else(missing)
+    }
+
+    fn insert(&mut self, _: &[Key]) -> Result<()> {
+        Err(missing())
+    }
+
+    fn get(&mut self, _: &[Key], _: &mut dyn FnMut(&Key, &[u8])) -> Result<()> {
+        Err(missing())
     }
 }
