@@ -3,6 +3,7 @@
 //! A run has heaps and threads of its own, for the lock of a root remembers which threads have come to it. It lasts for a set time, so a pass is what
 //! was done in that, and `seconds` of a row is what a million operations would take.
 
+mod backups;
 mod beside;
 pub mod goals;
 mod latencies;
@@ -45,7 +46,7 @@ pub struct Group {
 }
 
 /// All of them.
-pub const GROUPS: [Group; 11] = [
+pub const GROUPS: [Group; 12] = [
     Group { bench: "read_in_closure", cases: beside::long_closures },
     Group { bench: "writer_and_reader", cases: beside::short_closures },
     Group { bench: "read_one", cases: read_one::cases },
@@ -56,6 +57,7 @@ pub const GROUPS: [Group; 11] = [
     Group { bench: "update_wal", cases: scaling::update_wal },
     Group { bench: "reads_beside_sync", cases: syncs::reads },
     Group { bench: "writes_beside_long_reads", cases: syncs::writes },
+    Group { bench: "writes_beside_backup", cases: backups::cases },
     Group { bench: "mix", cases: mix::cases },
 ];
 
