@@ -49,7 +49,8 @@ pub(super) fn tasks(setting: &Setting) -> Result<Vec<Case>> {
                 }
                 Ok(READERS)
             };
-            Ok(at_rate(rates(vec![Box::new(turn)], time)?[0]))
+            let works: Vec<Work<'_>> = vec![Box::new(turn)];
+            Ok(at_rate(rates(works, time)?[0]))
         })
     };
     Ok(vec![case("alone", 0), case("beside", WRITERS)])

@@ -3,6 +3,7 @@
 //! A run has heaps and threads of its own, for the lock of a root remembers which threads have come to it. It lasts for a set time, so a pass is what
 //! was done in that, and `seconds` of a row is what a million operations would take.
 
+mod backups;
 mod beside;
 mod durable;
 pub mod goals;
@@ -47,7 +48,7 @@ pub struct Group {
 }
 
 /// All of them.
-pub const GROUPS: [Group; 17] = [
+pub const GROUPS: [Group; 18] = [
     Group { bench: "read_in_closure", cases: beside::long_closures },
     Group { bench: "writer_and_reader", cases: beside::short_closures },
     Group { bench: "read_one", cases: read_one::cases },
@@ -60,6 +61,7 @@ pub const GROUPS: [Group; 17] = [
     Group { bench: "writes_beside_long_reads", cases: syncs::writes },
     Group { bench: "durable_beside_sync", cases: durable::reads },
     Group { bench: "tasks_beside_sync", cases: durable::tasks },
+    Group { bench: "writes_beside_backup", cases: backups::cases },
     Group { bench: "mix", cases: mix::cases },
     Group { bench: "swaps", cases: memories::swaps },
     Group { bench: "set_hash", cases: memories::set_hash },

@@ -7,12 +7,13 @@ mod dump;
 mod json;
 mod show;
 
-use std::io::{self, BufWriter, Write};
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use pheap::{Error, Heap, Options};
+use pheap::{Backup, Error, Heap, Options};
 
 /// Inspects pheap heaps, without the programs that wrote them.
 ///
@@ -58,14 +59,24 @@ enum Command {
     Collect(Show),
     /// Copies a heap to a new file, which is marked as closed; free pages take no space
     ///
-    /// A running program copies its own heap with `Heap::backup`, whatever its durability.
+    /// A running program copies its own heap with `Heap::backup`, whatever its durability. Says how far it is, on a terminal.
     Backup {
         /// The heap
         file: PathBuf,
+        /// The new file; must not exist. `-` writes a stream to the standard output, for `restore`
+        to: PathBuf,
+    },
+    /// Makes a heap of a stream that `backup`, or a program with `Heap::backup_to`, has written
+    Restore {
+        /// The stream; `-` is the standard input
+        from: PathBuf,
         /// The new file; must not exist
         to: PathBuf,
     },
 }
+
+/// Stands for the standard input or output.
+const STREAM: &str = "-";
 
 /// What to show, and how.
 #[derive(clap::Args, Debug)]
@@ -141,8 +152,35 @@ fn run(args: &Args, out: &mut dyn Write) -> Result {
             Ok(outcome)
         }
         Command::Backup { file, to } => {
-            open(how, file)?.backup(to)?;
+            let heap = open(how, file)?;
+            let backup = Backup::of(&heap).progress(progress());
+            if to.as_os_str() == STREAM {
+                backup.write_to(out)?
+            } else {
+                backup.write_file(to)?
+            }
             Ok(Outcome::Well)
+        }
+        Command::Restore { from, to } => {
+            if from.as_os_str() == STREAM {
+                Heap::restore(io::stdin().lock(), to)?;
+            } else {
+                let file =
+                    File::open(from).map_err(|e| Failure::Other(format!("{}: {e}", from.display())))?;
+                Heap::restore(BufReader::new(file), to)?;
+            }
+            Ok(Outcome::Well)
+        }
+    }
+}
+
+/// Says on a terminal how far a copy is.
+fn progress() -> impl FnMut(u64, u64) {
+    let (is_seen, mut last) = (io::stderr().is_terminal(), None);
+    move |done, total| {
+        let percent = (u128::from(done) * 100).checked_div(total.into()).unwrap_or(100);
+        if is_seen && last.replace(percent) != Some(percent) {
+            eprint!("\r{percent} %{}", if done == total { "\n" } else { "" });
         }
     }
 }

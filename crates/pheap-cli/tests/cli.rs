@@ -428,6 +428,29 @@ fn a_heap_in_use_is_looked_at() -> Result<()> {
 }
 
 #[test]
+fn a_stream_is_restored() -> Result<()> {
+    let (place, path) = Place::with_index();
+    let stream = place.path("stream");
+    fs::write(&stream, pheap("backup", &path, &["-"]).stdout).unwrap();
+    let restore = |from: &str, to: &Path| {
+        let input = fs::File::open(&stream).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pheap"));
+        command.arg("restore").arg(from).arg(to).stdin(input).output().unwrap()
+    };
+    for (from, to) in [("-", "one"), (stream.to_str().unwrap(), "two")] {
+        let to = place.path(to);
+        let output = restore(from, &to);
+        assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+        assert_eq!(text("dump", &to, &[]), text("dump", &path, &[]));
+    }
+    assert!(ends_with(&restore("-", &path), 2).contains("exists"));
+    fs::write(&stream, "hello").unwrap();
+    let message = ends_with(&restore("-", &place.path("three")), 2);
+    assert!(message.contains("reading a backup") && !place.path("three").exists(), "{message}");
+    Ok(())
+}
+
+#[test]
 fn what_cannot_be_done_is_said() -> Result<()> {
     let (place, path) = Place::with_index();
     let says = |output: Output, what: &str| {

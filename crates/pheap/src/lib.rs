@@ -43,7 +43,7 @@ pub use pheap_macros::{Persist, txn};
 pub use ptr::{Key, P};
 
 // Opening a heap, and looking after it.
-pub use heap::{Durability, Heap, HeapInfo, Options, Report, RootInfo, TypeInfo, Usage};
+pub use heap::{Backup, Durability, Heap, HeapInfo, Options, Report, RootInfo, TypeInfo, Usage};
 pub use stats::{Pauses, Stats};
 pub use wal::SyncPolicy;
 

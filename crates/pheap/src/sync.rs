@@ -72,6 +72,8 @@ pub enum Mistake {
     ForgetFailedSync,
     /// A file is synced while another thread does so.
     SyncsMeet,
+    /// Who copies the heap's file gets records before that has them.
+    StreamAhead,
     /// Who leaves a waker looks whether there is a thread that will call it, and only then locks what they share. Who asks for a version looks what is durable, and only then locks the versions.
     LookUnlocked,
     /// A writer that evicts the owner does not make sure that it knows.

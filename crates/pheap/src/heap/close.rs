@@ -24,6 +24,8 @@ impl HeapInner {
         if guard::is_inside(self.id()) {
             return Err(Error::Nested);
         }
+        // SURVIVES unreached: no backup is made in the lab.
+        let _copies = self.copies.write();
         let creation = self.creation.lock();
         let regions = self.regions();
         // One that has failed cannot be saved any more.

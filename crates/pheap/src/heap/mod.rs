@@ -32,11 +32,12 @@ use crate::os::file_lock::OpenFile;
 use crate::region::Region;
 use crate::stats::Stats;
 use crate::store::{Store, Tables};
-use crate::sync::{Mutex, look_at};
+use crate::sync::{Mutex, RwLock, look_at};
 use crate::txn::recovery::Recovered;
 use close::Workers;
 use collections::Collections;
 
+pub use backup::Backup;
 pub use check::{Report, Usage};
 pub use directory::RootInfo;
 pub(crate) use directory::check_name;
@@ -62,6 +63,8 @@ pub(crate) struct HeapInner {
     pub(crate) directory: Mutex<BTreeMap<String, Arc<Region>>>,
     /// Held while a root is created, removed or renamed: the number of the next region. Locked before any region.
     creation: Mutex<u32>,
+    /// Shared by who copies the heap while transactions go on, and held while it is closed. Locked before all others.
+    copies: RwLock<()>,
     /// Keeps the file from being opened again. After `store`, so that it is let go last.
     file: Option<OpenFile>,
 }

@@ -201,14 +201,20 @@ impl Arena {
         words
     }
 
-    /// Writes the head of a new arena, whose pages are zero, and which no one else knows yet; durable on return.
-    #[track_caller]
-    pub(crate) fn write(&self, media: &Media, heap: Words<'_>, salt: u64) {
+    /// The head of a new arena, whose pages are zero: where, and what.
+    pub(crate) fn first_words(&self, salt: u64) -> (u64, [u64; USED + 1]) {
         let mut words = [0; USED + 1];
         words[..HEAD_WORDS].copy_from_slice(&self.head_words(salt));
         words[USED] = with_check(self.used);
-        heap.store(media, self.head(), &words);
-        heap.persist_directly(media, self.head(), size_of_val(&words));
+        (self.head(), words)
+    }
+
+    /// Writes the [head](Self::first_words) of a new arena, which no one else knows yet; durable on return.
+    #[track_caller]
+    pub(crate) fn write(&self, media: &Media, heap: Words<'_>, salt: u64) {
+        let (at, words) = self.first_words(salt);
+        heap.store(media, at, &words);
+        heap.persist_directly(media, at, size_of_val(&words));
     }
 
     /// Notes that the pages before the byte at `end` are going to be used. Returns whether that is new, and so to be [written](Self::write_used).

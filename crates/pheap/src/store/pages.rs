@@ -46,6 +46,11 @@ impl Pages {
         self.free.iter().map(|(&offset, &len)| (offset, len))
     }
 
+    /// The runs that begin in a range of offsets.
+    pub(crate) fn runs_in(&self, range: std::ops::Range<u64>) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.free.range(range).map(|(&offset, &len)| (offset, len))
+    }
+
     /// Gives a run back.
     pub(crate) fn give(&mut self, start: u64, len: u64) {
         let (mut start, mut len) = (start, len);

@@ -61,7 +61,7 @@ impl Wal {
             } else {
                 self.reach(end, true)?;
             }
-            let result = self.fold(folded.to, end, &live).and_then(|written| {
+            let result = self.fold(&folded, end, &live).and_then(|written| {
                 self.counters.checkpoint_bytes.fetch_add(written, Ordering::Relaxed);
                 self.data.sync()?;
                 self.mark_folded(end, folded.mark)
@@ -71,7 +71,8 @@ impl Wal {
                 self.fail(&mut state, "writing a checkpoint to the heap's file", &e);
                 return Err(state.failure.as_ref().expect("it has failed").error());
             }
-            *folded = Folded { to: end, mark: 1 - folded.mark };
+            (folded.to, folded.mark) = (end, 1 - folded.mark);
+            folded.streams.iter().for_each(|stream| stream.publish());
             state.folded = end;
             state.buffer.recycle(end);
             state.full_disk = false;
@@ -93,8 +94,9 @@ impl Wal {
         log.sync()
     }
 
-    /// Writes the records of a range of positions to the heap's file, and says how many bytes that were.
-    fn fold(&self, from: u64, to: u64, live: &[(u64, u64)]) -> io::Result<u64> {
+    /// Writes the records up to a position to the heap's file, and says how many bytes that were.
+    fn fold(&self, folded: &Folded, to: u64, live: &[(u64, u64)]) -> io::Result<u64> {
+        let from = folded.to;
         let log = self.log.read().clone();
         let mut fold = Fold::new(&*self.data);
         let mut at = from;
@@ -107,6 +109,7 @@ impl Wal {
             let mut records =
                 Records::read(&*log, self.layout, self.seed, place, first, end.min(to) - first)?;
             while let Some(record) = records.next() {
+                folded.streams.iter().for_each(|stream| stream.add(record));
                 fold.add(record)?;
             }
             at = records.position();

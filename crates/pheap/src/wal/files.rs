@@ -90,6 +90,11 @@ impl Storage for OnDisk {
     }
 }
 
+/// A file of its own, to be written to.
+pub(crate) fn storage(file: File) -> io::Result<impl Storage> {
+    OnDisk::new(OwnFile::new(file))
+}
+
 /// How long a commit relies on the names that were seen last. Somebody may always rename a file just after a look; this makes "just after" a moment longer, and two
 /// system calls for each commit, which are much beside the sync of a fast disk, two for each millisecond.
 const MOMENT: Duration = Duration::from_millis(1);

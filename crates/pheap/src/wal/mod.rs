@@ -27,6 +27,9 @@ mod pages;
 mod recovery;
 #[cfg(test)]
 mod refusal_tests;
+pub(crate) mod stream;
+#[cfg(all(test, not(pheap_loom)))]
+mod stream_tests;
 mod syncer;
 #[cfg(test)]
 mod tests;
@@ -48,9 +51,11 @@ use crate::units::PAGE;
 use buffer::Buffer;
 use format::{HEAD, Layout, Seed};
 use pages::PrivatePages;
+use stream::Queue;
 use syncer::Deferred;
 
 pub use commit::Commit;
+pub(crate) use fold::Fold;
 pub(crate) use follow::LiveLog;
 pub(crate) use recovery::{WalTail, fold_tail, write_again};
 
@@ -153,6 +158,8 @@ struct Folded {
     to: u64,
     /// Which of the [marks](format::MARKS) is the older one.
     mark: usize,
+    /// Who gets the records that it is given.
+    streams: Vec<Arc<Queue>>,
 }
 
 /// What was done with a log.
@@ -294,7 +301,7 @@ impl Wal {
             written: AtomicU64::new(0),
             durable: AtomicU64::new(0),
             failed: AtomicBool::new(false),
-            folded: Mutex::new(Folded { to: end, mark: 0 }),
+            folded: Mutex::new(Folded { to: end, mark: 0, streams: Vec::new() }),
             base: AtomicUsize::new(0),
             growth: Mutex::new(()),
             pages: PrivatePages::new(of.reserved)?,
@@ -306,6 +313,11 @@ impl Wal {
     /// Number of the log among those of its heap.
     pub(crate) fn id(&self) -> u64 {
         self.layout.id
+    }
+
+    /// The heap's file.
+    pub(crate) fn data(&self) -> &dyn Storage {
+        &*self.data
     }
 
     /// What tells it apart from logs of copies of the heap.

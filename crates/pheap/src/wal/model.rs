@@ -4,6 +4,7 @@
 //! acknowledged does not survive a power cut at that moment.
 
 mod disk;
+mod streams;
 
 use std::sync::Arc;
 use std::task::Wake;
@@ -470,7 +471,7 @@ fn a_task_waits_while_the_heap_is_closed() {
 type Program = (&'static str, fn(), usize);
 
 /// The programs, with how often a thread is stopped where it could go on.
-const PROGRAMS: [Program; 26] = [
+const PROGRAMS: [Program; 27] = [
     ("two commit", two_commit, 4),
     ("three commit", three_commit, 3),
     ("commits beside a checkpoint", commits_beside_a_checkpoint, 3),
@@ -505,6 +506,7 @@ const PROGRAMS: [Program; 26] = [
     ("a task waits for a disk that fails", a_task_waits_for_a_disk_that_fails, 4),
     ("a failure ends the thread that syncs", a_failure_ends_the_thread_that_syncs, 5),
     ("a task waits while the heap is closed", a_task_waits_while_the_heap_is_closed, 5),
+    ("a copy is one state", streams::a_copy_is_one_state, 3),
 ];
 
 #[test]
@@ -537,5 +539,6 @@ fn mistakes_are_found() {
     }
     let look_unlocked = Seed::Mistake(Mistake::LookUnlocked);
     assert!(finds(look_unlocked, 2, a_task_waits_while_the_heap_is_closed));
+    assert!(finds(Seed::Mistake(Mistake::StreamAhead), 2, streams::a_copy_is_one_state));
     assert!(finds(Seed::Mistake(Mistake::OvertakeWriter), 2, || sync_on_demand(true)));
 }

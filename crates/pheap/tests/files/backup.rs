@@ -93,7 +93,8 @@ fn copies_made_while_money_moves() -> Result<()> {
         assert!(counts.len() == 12 && counts.is_sorted(), "{counts:?}");
         return Ok(());
     }
-    for (i, options) in both().into_iter().enumerate() {
+    let logged = small().durability(Durability::Wal).log_limit(1 << 20);
+    for (i, options) in both().into_iter().chain([logged]).enumerate() {
         let dir = tempdir();
         let copies = dir.path().join("copies");
         fs::create_dir(&copies).unwrap();
@@ -114,7 +115,15 @@ fn copies_made_while_money_moves() -> Result<()> {
                     }
                 });
             }
-            let made = (0..12).try_for_each(|n| heap.backup(copies.join(format!("copy-{n:02}"))));
+            let made = (0..12).try_for_each(|n| {
+                let copy = copies.join(format!("copy-{n:02}"));
+                if n % 2 == 0 {
+                    return heap.backup(copy);
+                }
+                let mut stream = Vec::new();
+                heap.backup_to(&mut stream)?;
+                Heap::restore(&stream[..], copy)
+            });
             stop.store(true, Ordering::Relaxed);
             made
         })?;

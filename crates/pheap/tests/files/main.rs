@@ -2,6 +2,7 @@
 
 mod ahead;
 mod backup;
+mod backup_beside;
 mod copies;
 mod follow;
 mod growth;

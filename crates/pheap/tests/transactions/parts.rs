@@ -13,7 +13,19 @@ fn roots<const N: usize>(heap: &Heap) -> Result<[Root<u64>; N]> {
 /// Adds to the numbers of all roots from number `from` on.
 fn add(roots: &[Root<u64>], from: usize, value: u64) -> Result<()> {
     pheap::txn(roots, |mut roots| {
-        (from..roots.len()).try_for_each(|i| roots.with(i, |tx, n| Ok(tx[n] += value)))
+        (from..roots.len()).try_for_each(|i| {
+            roots.with(i, |tx, n| {
+                tx[n] += value;
+                Ok(())
+            })
+        })
+    })
+}
+
+fn add_to(root: &Root<u64>, value: u64) -> Result<()> {
+    root.txn(|tx, n| {
+        tx[n] += value;
+        Ok(())
     })
 }
 
@@ -35,7 +47,7 @@ fn a_short_transaction_costs_one_fence_however_many_roots_it_is_over() -> Result
         let two = || pheap::txn((a, b), |((ta, a), (tb, b))| Ok((ta[a], tb[b]) = (tb[b], ta[a] + 1)));
         assert_eq!(fences(&two)?, 1);
         // Each of these beside the records of others; one that changes one root only; and one that changes nothing.
-        assert_eq!(fences(&|| b.txn(|tx, n| Ok(tx[n] += 1)))?, 1);
+        assert_eq!(fences(&|| add_to(b, 1))?, 1);
         assert_eq!(fences(&|| add(&roots[..3], 2, 1))?, 1);
         assert_eq!(fences(&|| add(&roots, 0, 0))?, 0);
     }
@@ -74,7 +86,7 @@ fn parts_count_if_all_of_them_are_there() -> Result<()> {
                 three.iter().map(|root| root.read(|view, n| view[n])).collect::<Result<_>>()?;
             assert_eq!(found, expected, "parts {set:03b}, opening {round}");
             // As many entries as there were, killed again.
-            three[0].txn(|tx, n| Ok(tx[n] += 100))?;
+            add_to(&three[0], 100)?;
             add(&three[1..], 0, 1000)?;
             expected = [expected[0] + 100, expected[1] + 1000, expected[2] + 1000];
             let killed = as_killed(&copy);

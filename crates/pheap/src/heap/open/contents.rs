@@ -33,7 +33,7 @@ use crate::store::stored::Stored;
 use crate::store::types::TypeTable;
 use crate::store::words::Words;
 use crate::store::{OPEN, READ_ONLY, Store, Tables};
-use crate::sync::Mutex;
+use crate::sync::{Mutex, RwLock};
 use crate::txn::log::Log;
 use crate::txn::recovery::{self, read_logs, replay};
 use crate::units::PAGE;
@@ -288,6 +288,7 @@ impl Recovered {
             recovered: counts,
             directory: Mutex::new(BTreeMap::new()),
             creation: Mutex::new(next_region),
+            copies: RwLock::new(()),
             file,
         });
         // SURVIVES drop: nobody else has the heap yet.

@@ -9,7 +9,7 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
@@ -21,7 +21,7 @@ use super::verify;
 use crate::error::{Error, Result};
 use crate::faults::{Bug, bug};
 use crate::heap::Heap;
-use crate::heap::backup::write_unless_zero;
+use crate::heap::backup::unless_zero;
 use crate::heap::options::Options;
 use crate::media::MediumKind;
 use crate::os::own_file::OwnFile;
@@ -194,7 +194,7 @@ impl Attempt<'_, '_> {
             if data.read_up_to(&mut buffer[..len], at).map_err(error)? < len {
                 return Ok(false);
             }
-            write_unless_zero(to, &buffer[..len], at)
+            unless_zero(&buffer[..len], at, |bytes, at| to.write_all_at(bytes, at))
                 .map_err(|e| Error::io("copying the heap to memory", e))?;
             at += len as u64;
             (self.meanwhile)();

@@ -1,0 +1,207 @@
+//! What a copy of a heap consists of: beside transactions, with a write-ahead log, or while they wait.
+
+use std::io;
+use std::sync::Arc;
+
+use super::target::{Target, unless_zero};
+use crate::error::{Error, Result};
+use crate::heap::HeapInner;
+use crate::heap::memory::Still;
+use crate::log::head;
+use crate::region::guard;
+use crate::store::Tables;
+use crate::store::arena::Arena;
+use crate::store::header::{Header, Use};
+use crate::units::{HEADER_SIZE, PAGE};
+use crate::wal::Wal;
+use crate::wal::stream::{Spill, Stream};
+
+/// Bytes that are read at a time.
+const CHUNK: u64 = 1 << 20;
+
+pub(super) struct Copier<'a> {
+    heap: &'a HeapInner,
+    to: &'a mut dyn Target,
+    /// What an error of `to` means.
+    explain: &'a dyn Fn(io::Error) -> Error,
+    progress: &'a mut dyn FnMut(u64, u64),
+    done: u64,
+    total: u64,
+}
+
+impl<'a> Copier<'a> {
+    pub(super) fn new(
+        heap: &'a HeapInner,
+        to: &'a mut dyn Target,
+        explain: &'a dyn Fn(io::Error) -> Error,
+        progress: &'a mut dyn FnMut(u64, u64),
+    ) -> Copier<'a> {
+        Copier { heap, to, explain, progress, done: 0, total: 0 }
+    }
+
+    /// Copies the heap. `spill` makes a file for what transactions change meanwhile.
+    pub(super) fn copy(mut self, spill: Spill) -> Result<()> {
+        match self.heap.wal() {
+            // A file that was removed is read by its mapping alone: its log is about to fail.
+            Some(wal) if self.heap.check_named().is_ok() => self.copy_beside(wal, spill)?,
+            _ => self.copy_still()?,
+        }
+        let all = self.total.max(self.done);
+        (self.progress)(all, all);
+        Ok(())
+    }
+
+    /// Copies the heap while no transaction is open.
+    fn copy_still(&mut self) -> Result<()> {
+        let still = self.heap.still()?;
+        self.total = {
+            let tables = still.tables();
+            tables.header.mapped - HEADER_SIZE - tables.pages.total()
+        };
+        let file = self.heap.mapping.shared_file();
+        let shared = file.map_or(Ok(false), |file| self.to.share(file)).map_err(self.explain)?;
+        if !shared {
+            self.copy_pages_of(&still)?;
+        }
+        let header = still.tables().header.clone();
+        self.finish(&header)
+    }
+
+    /// Copies the pages that are in use; the others are zero.
+    fn copy_pages_of(&mut self, still: &Still<'_>) -> Result<()> {
+        let map = still.map()?;
+        let own = |arena: &Arena| (arena.start.max(HEADER_SIZE), arena.first_free());
+        let own: Vec<_> = still.tables().arenas.iter().map(own).collect();
+        let spans = map.spans.iter().map(|span| (span.offset, span.offset + span.pages * PAGE));
+        for (start, end) in own.into_iter().chain(spans) {
+            for at in (start..end).step_by(CHUNK as usize) {
+                self.pages(map.bytes(at, (end - at).min(CHUNK)), at)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies the file of a heap with a log while transactions go on, with what checkpoints write to it meanwhile: see [`stream`](crate::wal::stream).
+    fn copy_beside(&mut self, wal: &Arc<Wal>, spill: Spill) -> Result<()> {
+        let heap = self.heap;
+        heap.check_open()?;
+        if guard::is_inside(heap.id()) {
+            return Err(Error::Nested);
+        }
+        // SURVIVES unreached: no backup is made in the lab.
+        let _not_closed = heap.copies.read();
+        heap.check_open()?;
+        let records = heap.note_failure(wal.stream(spill))?;
+        // After the stream has begun: all that is in later arenas, but for their heads, is in records.
+        // SURVIVES unreached: as above.
+        let mut arenas = heap.tables.lock().arenas.len();
+        // Locked for one arena at a time, so that nobody waits for long. SURVIVES unreached: as above.
+        let used = (0..arenas).flat_map(|number| used_ranges(&heap.tables.lock(), number));
+        let used: Vec<_> = used.collect();
+        self.total = used.iter().map(|(start, end)| end - start).sum();
+        let file = wal.data().file();
+        if !file.map_or(Ok(false), |file| self.to.share(file)).map_err(self.explain)? {
+            for (start, end) in used {
+                for at in (start..end).step_by(CHUNK as usize) {
+                    self.copy_range(wal, at, (end - at).min(CHUNK))?;
+                    // Not all that there are: who changes the heap may be faster than this.
+                    self.copy_records(&records, &mut arenas)?;
+                }
+            }
+        }
+        // The file may have something of a checkpoint that is not complete. And what was free when it was looked for, so that it was not copied, must not be in use where the stream ends:
+        // it ends behind the record that has freed it.
+        heap.note_failure(wal.checkpoint(|| {}))?;
+        records.end();
+        while self.copy_records(&records, &mut arenas)? {}
+        let header = self.copy_arenas(&mut arenas)?;
+        self.finish(&header)
+    }
+
+    /// Copies a range of the heap's file.
+    fn copy_range(&mut self, wal: &Wal, at: u64, len: u64) -> Result<()> {
+        // It ends in an error anyway.
+        self.heap.note_failure(wal.may_write())?;
+        let error = |e| Error::io("reading the heap's file", e);
+        let data = wal.data();
+        if data.data_from(at).map_err(error)?.is_none_or(|data| data >= at + len) {
+            return self.count(len);
+        }
+        let mut bytes = vec![0; len as usize];
+        // Behind the end are zeros, as it were.
+        data.read_up_to(&mut bytes, at).map_err(error)?;
+        self.pages(&bytes, at)
+    }
+
+    /// Copies the next records, if there are some.
+    fn copy_records(&mut self, records: &Stream, arenas: &mut usize) -> Result<bool> {
+        let words = records.take().map_err(self.explain)?;
+        if words.is_empty() {
+            return Ok(false);
+        }
+        // Those that the records write to.
+        self.copy_arenas(arenas)?;
+        self.to.records(&words).map_err(self.explain)?;
+        let len = words.len() as u64 * 8;
+        self.total += len;
+        self.count(len)?;
+        Ok(true)
+    }
+
+    /// Copies the heads of arenas that are new, which no record has, and returns a header that knows of these, and of no others.
+    fn copy_arenas(&mut self, known: &mut usize) -> Result<Header> {
+        let mut words = Vec::new();
+        // SURVIVES unreached: no backup is made in the lab.
+        let tables = self.heap.tables.lock();
+        for arena in &tables.arenas[*known..] {
+            let (at, head_of_arena) = Arena::new(arena.start, arena.size).first_words(tables.header.salt);
+            words.extend([0, head_of_arena.len() as u64 + 3, head(at, head_of_arena.len())]);
+            words.extend(head_of_arena);
+        }
+        *known = tables.arenas.len();
+        let header = tables.header.clone();
+        drop(tables);
+        if !words.is_empty() {
+            self.to.records(&words).map_err(self.explain)?;
+        }
+        Ok(header)
+    }
+
+    fn pages(&mut self, bytes: &[u8], at: u64) -> Result<()> {
+        unless_zero(bytes, at, |bytes, at| self.to.pages(bytes, at)).map_err(self.explain)?;
+        self.count(bytes.len() as u64)
+    }
+
+    fn count(&mut self, bytes: u64) -> Result<()> {
+        self.done += bytes;
+        self.total = self.total.max(self.done);
+        (self.progress)(self.done, self.total);
+        self.heap.check_not_forked() // by the program, just now
+    }
+
+    fn finish(&mut self, header: &Header) -> Result<()> {
+        // Which slots are live is found out when the copy is opened: pages that hold it count as free.
+        let mut header = Header { in_use: Use::Closed, live_slots: (0, 0), ..header.clone() };
+        let mut bytes = vec![0; HEADER_SIZE as usize];
+        // Both slots: if one is damaged later, the other must not say that the heap was in use.
+        for _ in 0..2 {
+            header.sequence += 1;
+            let slot = header.to_bytes();
+            bytes[header.slot() * PAGE as usize..][..slot.len()].copy_from_slice(&slot);
+        }
+        self.to.finish(&bytes, header.mapped).map_err(self.explain)
+    }
+}
+
+/// The pages of an arena that are not free.
+fn used_ranges(tables: &Tables, arena: usize) -> Vec<(u64, u64)> {
+    let Arena { start, size, .. } = tables.arenas[arena];
+    let (mut at, mut used) = (start.max(HEADER_SIZE), Vec::new());
+    for (free, len) in tables.pages.runs_in(start..start + size).chain([(start + size, 0)]) {
+        if at < free {
+            used.push((at, free));
+        }
+        at = free + len;
+    }
+    used
+}

@@ -1,0 +1,119 @@
+//! A file that is being made, under a name of its own until it is complete.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use crate::os::names::has_name;
+use crate::os::{fork, random, rename_to_new};
+
+/// A file under a name of its own, removed again unless it is published.
+pub(super) struct Partial {
+    pub(super) file: File,
+    path: Option<PathBuf>,
+    forks: u64,
+}
+
+impl Partial {
+    pub(super) fn create(target: &Path) -> io::Result<Partial> {
+        let name = target.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+        remove_stale(target, name);
+        loop {
+            let [number] = random();
+            let path = target.with_file_name(partial_name(name, number));
+            // Nobody else's until it gets the mode of the heap.
+            let file = match File::options().read(true).write(true).create_new(true).mode(0o600).open(&path) {
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => continue,
+                opened => opened?,
+            };
+            let partial = Partial { file, path: Some(path), forks: fork::forks() };
+            // Locked as long as somebody works on it: one that is not was left by a program that was killed.
+            // SURVIVES unreached: copies are real files, which the simulator does not make; `tests/files/backup.rs` and `tests/names` are for this.
+            match partial.file.try_lock() {
+                // Somebody who tidies up was here first.
+                Err(TryLockError::WouldBlock) => continue,
+                Ok(()) if !has_name(&partial.file)? => continue,
+                // Or the file system has no locks. Then nobody tidies up.
+                _ => return Ok(partial),
+            }
+        }
+    }
+
+    /// Gives the file its name, durably, unless another file has it.
+    pub(super) fn publish(mut self, target: &Path) -> io::Result<()> {
+        let from = self.path.as_ref().expect("published once");
+        let renamed = rename_to_new(from, target)?;
+        if renamed {
+            self.path = None;
+        } else {
+            match io::Error::last_os_error() {
+                // File systems without that can link, which does not replace either.
+                e if matches!(e.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS)) => {
+                    fs::hard_link(from, target)?
+                }
+                e => return Err(e),
+            }
+        }
+        // Whoever waits for it to appear may open it at once.
+        let _ = self.file.unlock();
+        // SURVIVES unreached: as for the file itself.
+        File::open(folder_of(target))?.sync_all()
+    }
+}
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        if self.forks != fork::forks() {
+            return; // it is the parent's
+        }
+        if let Some(path) = &self.path {
+            let _ = fs::remove_file(path);
+        }
+        // Not by closing it: a child that was forked meanwhile has it open, too.
+        let _ = self.file.unlock();
+    }
+}
+
+/// Where a file lies.
+pub(super) fn folder_of(target: &Path) -> &Path {
+    target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+const PARTIAL: &str = ".partial";
+
+/// What a copy is called that is not complete.
+fn partial_name(name: &OsStr, number: u64) -> OsString {
+    let mut partial = OsString::from(".");
+    partial.push(name);
+    partial.push(format!(".{number:016x}{PARTIAL}"));
+    partial
+}
+
+/// Removes what killed programs have left of copies to `target`. What cannot be removed is only in the way of nobody.
+fn remove_stale(target: &Path, name: &OsStr) {
+    let Ok(entries) = fs::read_dir(folder_of(target)) else { return };
+    let number = |entry: &OsStr| {
+        let rest = entry.as_bytes().strip_prefix(b".")?.strip_prefix(name.as_bytes())?.strip_prefix(b".")?;
+        let digits = std::str::from_utf8(rest.strip_suffix(PARTIAL.as_bytes())?).ok()?;
+        u64::from_str_radix(digits, 16).ok()
+    };
+    for entry in entries.flatten() {
+        let is_partial = |number| partial_name(name, number) == entry.file_name();
+        if !number(&entry.file_name()).is_some_and(is_partial)
+            || !entry.file_type().is_ok_and(|kind| kind.is_file())
+        {
+            continue;
+        }
+        let how = libc::O_NONBLOCK | libc::O_NOFOLLOW;
+        let Ok(file) = File::options().read(true).custom_flags(how).open(entry.path()) else { continue };
+        // Its maker has the lock as long as it has that name.
+        // SURVIVES unreached: copies are real files, which the simulator does not make.
+        if file.try_lock().is_ok() {
+            let _ = fs::remove_file(entry.path());
+            let _ = file.unlock();
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Where a copy of a heap goes.
+
+use std::fs::File;
+use std::io;
+
+use crate::os::share_blocks;
+use crate::os::storage::Storage;
+use crate::units::PAGE;
+use crate::wal::Fold;
+
+/// Takes a copy: pages, then what has changed since they were read, and the headers at the end.
+pub(super) trait Target {
+    /// Takes whole pages. Each comes once at most; those that do not come are zero.
+    fn pages(&mut self, bytes: &[u8], at: u64) -> io::Result<()>;
+
+    /// Takes records, each a whole one, which are newer than all that came before.
+    fn records(&mut self, words: &[u64]) -> io::Result<()>;
+
+    /// Takes the headers, and how many bytes the heap has. Nothing comes after that.
+    fn finish(&mut self, headers: &[u8], mapped: u64) -> io::Result<()>;
+
+    /// Takes all pages of a file at once, if that takes next to no time. Whether it has.
+    fn share(&mut self, _from: &File) -> io::Result<bool> {
+        Ok(false)
+    }
+}
+
+/// A new file.
+pub(super) struct FileTarget<'a> {
+    file: &'a File,
+    storage: &'a dyn Storage,
+    /// Records wait there, and are written after the pages that came meanwhile. So it is for [streams](crate::wal::stream): what a page has that is newer than a record that came
+    /// before it, a record has that comes after it.
+    fold: Fold<'a>,
+}
+
+impl<'a> FileTarget<'a> {
+    /// `storage` is the same file.
+    pub(super) fn new(file: &'a File, storage: &'a dyn Storage) -> FileTarget<'a> {
+        FileTarget { file, storage, fold: Fold::new(storage) }
+    }
+}
+
+impl Target for FileTarget<'_> {
+    fn pages(&mut self, bytes: &[u8], at: u64) -> io::Result<()> {
+        self.storage.write_all(bytes, at)
+    }
+
+    fn records(&mut self, words: &[u64]) -> io::Result<()> {
+        crate::wal::stream::records(words).try_for_each(|record| self.fold.add(record))
+    }
+
+    fn finish(&mut self, headers: &[u8], mapped: u64) -> io::Result<()> {
+        std::mem::replace(&mut self.fold, Fold::new(self.storage)).finish()?;
+        self.file.set_len(mapped)?;
+        self.storage.write_all(headers, 0)
+    }
+
+    fn share(&mut self, from: &File) -> io::Result<bool> {
+        // What was stored to a map of it is in the page cache, from which the kernel writes it to disk before it shares the blocks.
+        let shared = share_blocks(from, self.file);
+        if !shared {
+            // A file system that cannot do it says so in many ways. Whatever came of it, the next one starts anew.
+            self.file.set_len(0)?;
+        }
+        Ok(shared)
+    }
+}
+
+/// Hands on whole pages, but for those that are zero, which those of a new file are anyway.
+pub(in crate::heap) fn unless_zero(
+    bytes: &[u8],
+    at: u64,
+    mut to: impl FnMut(&[u8], u64) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut place = at;
+    let page = PAGE as usize;
+    let is_zero = |page: &[u8]| page.iter().all(|&byte| byte == 0);
+    let pages: Vec<&[u8]> = bytes.chunks(page).collect();
+    for run in pages.chunk_by(|one, next| is_zero(one) == is_zero(next)) {
+        let len = run.len() * page;
+        if !is_zero(run[0]) {
+            let first = (place - at) as usize;
+            to(&bytes[first..first + len], place)?;
+        }
+        place += len as u64;
+    }
+    Ok(())
+}

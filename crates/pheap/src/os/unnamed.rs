@@ -1,0 +1,31 @@
+//! Files without a name, which are gone when nobody has them open any more.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use super::calls::random;
+
+/// Makes such a file, on the file system of a folder.
+pub(crate) fn unnamed_file(folder: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    options.read(true).write(true).mode(0o600);
+    match options.clone().custom_flags(libc::O_TMPFILE).open(folder) {
+        // File systems without that say so in several ways.
+        Err(e) if matches!(e.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR | libc::EINVAL)) => {}
+        opened => return opened,
+    }
+    loop {
+        let [number] = random();
+        let path = folder.join(format!(".{number:016x}.pheap"));
+        match options.clone().create_new(true).open(&path) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+            opened => {
+                let file = opened?;
+                fs::remove_file(&path)?;
+                return Ok(file);
+            }
+        }
+    }
+}
