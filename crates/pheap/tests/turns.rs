@@ -93,11 +93,9 @@ fn a_transaction_beside_reads_that_overlap() -> Result<()> {
     for before in [0, 3000] {
         (0..before).for_each(|_| add(&a));
         let turns = turns(&[&a], || add(&a));
-        // Each of the two readers may have got the lock before, and not have counted itself.
-        assert!(turns[0] <= 2, "{turns:?}");
         let collected = self::turns(&[&a], || heap.collect().unwrap());
-        // It has the lock several times.
-        assert!(collected[0] < ENOUGH, "{collected:?}");
+        // Not none: some come in after it has let go of the lock, and before that is known.
+        assert!(turns[0].max(collected[0]) < ENOUGH, "{turns:?} {collected:?}");
     }
     Ok(())
 }
