@@ -38,7 +38,6 @@ pub const BARRIERS: &[Barrier] = &[
     mistake(Mistake::TwoLeaders, "two writers, logged"),
     bug(Bug::ReuseBeforeRemoval, "removed, and its pages used"),
     bug(Bug::RecordPerRoot, "both beside one"),
-    bug(Bug::PartsCount, "both beside one"),
     bug(Bug::TellAtOnce, "removed beside its user, logged"),
 ];
 
