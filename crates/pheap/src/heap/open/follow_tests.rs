@@ -204,6 +204,43 @@ fn a_state_is_seen_whatever_happens_meanwhile() {
     explore().unwrap();
 }
 
+/// What is copied of a root that is made meanwhile is not all of it: the rest is in the log. That is no damage.
+#[test]
+fn a_root_that_is_made_meanwhile_is_not_taken_for_one_that_was_lost() {
+    let dir = tempdir();
+    let path = dir.path().join("heap");
+    let options = options().arena_size(4 << 20).log_limit(32 << 20);
+    let heap = options.open(&path).unwrap();
+    let make = |name: &str, bytes: usize| {
+        let words = vec![1; bytes / 8];
+        drop(heap.root_or::<PVec<u64>>(name, |tx| PVec::from_slice(tx, &words)).unwrap());
+        heap.checkpoint().unwrap();
+    };
+    // The header of the next root lies far behind the table that names it, its elements in the second arena.
+    make("first", 5 << 19);
+    make("second", 8 << 20);
+    let mut at = 0;
+    loop {
+        let mut step = 0;
+        let seen = follow_beside(&options.clone().verify(true), &path, &mut || {
+            if step == at {
+                make("third", 2 << 20);
+            }
+            step += 1;
+        });
+        if let Err(error) = seen {
+            panic!("made at step {at}: {error}");
+        }
+        if step <= at {
+            break;
+        }
+        heap.remove_root("third").unwrap();
+        heap.checkpoint().unwrap();
+        at += 1;
+    }
+    assert!(at > 5, "there are more steps");
+}
+
 /// As long as the log is not used again as a whole between two steps.
 #[test]
 fn a_writer_that_never_stops_is_followed_at_once() {

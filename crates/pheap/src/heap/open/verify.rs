@@ -13,17 +13,15 @@ pub(super) fn verify(found: &Found<'_>) -> Result<()> {
     let is_copy = options.restored && header.in_use != Use::Closed;
     let Some(file) = place.file().filter(|_| options.verify || is_copy) else { return Ok(()) };
     let options = &(*options).clone().read_only(true);
-    let heap = Found { options, ..found.clone() }.survey()?.plan()?.recover()?.finish(options, None);
+    let surveyed = Found { options, ..found.clone() }.survey()?;
+    // Before spans that belong to no root are cleared.
+    let lost = lost::lost_root(file, &surveyed.contents)
+        .map_err(|e| Error::io(format!("reading {}", place.path().display()), e))?;
+    let heap = surveyed.plan()?.recover()?.finish(options, None);
     let report = heap.check()?;
-    // SURVIVES drop: a heap that was opened for this, and nobody else has.
-    let arenas = heap.inner().tables.lock().arenas.clone();
     drop(heap);
     let mut problems = report.problems;
-    if let Some(lost) = lost::lost_root(file, header, &arenas)
-        .map_err(|e| Error::io(format!("reading {}", place.path().display()), e))?
-    {
-        problems.insert(0, lost);
-    }
+    problems.splice(..0, lost);
     if problems.is_empty() {
         return Ok(());
     }
