@@ -26,7 +26,7 @@ fn a_heap_that_is_open_is_seen_and_stays_as_it_is() -> Result<()> {
     let path = dir.path().join("x");
     let heap = writer().open(&path)?;
     let root: Root<u64> = heap.root("n")?;
-    for mode in [0o644, 0o444] {
+    for mode in [0o600, 0o444] {
         for file in [&path, &log_of(&path)] {
             fs::set_permissions(file, Permissions::from_mode(mode)).unwrap();
         }
@@ -46,6 +46,7 @@ fn a_heap_that_is_open_is_seen_and_stays_as_it_is() -> Result<()> {
         assert_eq!((number(&seen)?, number(&heap)?), (then, then + 1));
         let copy = dir.path().join(format!("copy {mode}"));
         seen.backup(&copy)?;
+        assert_eq!(fs::metadata(&copy).unwrap().permissions().mode() & 0o777, mode);
         assert_eq!(number(&small().open(copy)?)?, then);
     }
     assert!(!heap.info().followed);

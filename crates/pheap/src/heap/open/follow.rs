@@ -6,10 +6,10 @@
 //!
 //! If something has come in between, it begins anew, a little later each time. Nothing is taken for granted of how long anything takes.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
@@ -136,7 +136,11 @@ impl Attempt<'_, '_> {
         (self.meanwhile)();
         // After the position that the log begins with: of arenas that are added from here on, all is in records behind that, but for their heads.
         let Some(mut header) = self.same_header(&header)? else { return Ok(None) };
-        let file = file_in_memory().map_err(|e| Error::io("making a file in memory", e))?;
+        // Its mode is that of a backup. Without the bits that the kernel keeps from files in memory.
+        let mode = self.live.file.metadata().map_err(|e| reading(path, e))?.mode() & 0o666;
+        let file = file_in_memory()
+            .and_then(|file| file.set_permissions(Permissions::from_mode(mode)).map(|()| file))
+            .map_err(|e| Error::io("making a file in memory", e))?;
         let mut pages = HEADER_SIZE..header.mapped;
         loop {
             if !self.copy_pages(&file, pages.clone(), log.as_mut())? {
