@@ -335,3 +335,57 @@ fn a_program_that_is_killed_while_it_copies_leaves_a_part() -> Result<()> {
     assert_eq!(state(&small().open(copy_of(&path))?)?, 5);
     Ok(())
 }
+
+/// The log of a heap that was killed is not left over because a copy has come in the place of the heap: whoever moves it back has lost nothing.
+#[test]
+fn a_copy_in_the_place_of_its_heap_leaves_the_log_alone() -> Result<()> {
+    let dir = tempdir();
+    let [path, killed, copy, aside] = ["x", "killed", "copy", "aside"].map(|name| dir.path().join(name));
+    let heap = options().open(&path)?;
+    let words = words(&heap)?;
+    heap.backup(&copy)?;
+    change(&words)?;
+    copy_as_killed(&path, &killed);
+    copy_as_killed(&log_of(&path), &log_of(&killed));
+    fs::rename(&killed, &aside).unwrap();
+    fs::rename(&copy, &killed).unwrap();
+    for options in [options(), small()] {
+        let error = options.open(&killed).unwrap_err();
+        assert!(matches!(error, Error::ForeignLog { .. }), "{error}");
+    }
+    fs::rename(&killed, &copy).unwrap();
+    fs::rename(&aside, &killed).unwrap();
+    assert_eq!((state(&options().open(&killed)?)?, state(&small().open(&copy)?)?), (1, 0));
+    Ok(())
+}
+
+/// What is kept for a copy must not end the program.
+#[test]
+fn a_file_for_records_that_may_not_grow_fails_the_copy_alone() -> Result<()> {
+    const WORDS: usize = 512 << 10;
+    if let Some((_, path)) = role() {
+        let heap = options().open(&path)?;
+        let words = heap.root_or::<PVec<u64>>("words", |tx| PVec::from_slice(tx, &vec![0; WORDS]))?;
+        let limit = libc::rlimit { rlim_cur: 32 << 20, rlim_max: 32 << 20 };
+        // SAFETY: a plain system call, in a process of its own.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) }, 0);
+        let set = |number: u64| words.txn(|tx, words| Ok(words.as_mut_slice(tx, ..).fill(number)));
+        let mut steps = 0;
+        // More than is kept in memory, once.
+        let step = |_, _| {
+            steps += 1;
+            (0..if steps == 1 { 20 } else { 0 }).try_for_each(set).unwrap();
+        };
+        let error = Backup::of(&heap).progress(step).write_file(path.with_extension("copy")).unwrap_err();
+        assert!(matches!(error, Error::OutOfSpace { .. }), "{error}");
+        set(20)?;
+        return heap.close();
+    }
+    let dir = tempdir();
+    let path = dir.path().join("x");
+    run_well("backup_beside::a_file_for_records_that_may_not_grow_fails_the_copy_alone", "limited", &path);
+    let heap = options().open(&path)?;
+    let words = heap.existing_root::<PVec<u64>>("words")?;
+    assert!(words.read(|view, words| view[words].iter(view).all(|&word| word == 20))?);
+    Ok(())
+}

@@ -180,8 +180,9 @@ impl<'a> Copier<'a> {
     }
 
     fn finish(&mut self, header: &Header) -> Result<()> {
-        // Which slots are live is found out when the copy is opened: pages that hold it count as free.
-        let mut header = Header { in_use: Use::Closed, live_slots: (0, 0), ..header.clone() };
+        // Which slots are live is found out when the copy is opened: pages that hold it count as free. And no log is the copy's own: should it come to lie where the heap was, it must not take the
+        // heap's log for one that is left over.
+        let mut header = Header { in_use: Use::Closed, live_slots: (0, 0), log_nonce: 0, ..header.clone() };
         let mut bytes = vec![0; HEADER_SIZE as usize];
         // Both slots: if one is damaged later, the other must not say that the heap was in use.
         for _ in 0..2 {
