@@ -66,6 +66,12 @@ impl Stream {
         self.queue.0.lock().take()
     }
 
+    /// How many bytes of records have come since this was last asked, to be taken now or later.
+    pub(crate) fn news(&self) -> u64 {
+        // SURVIVES unreached: as above.
+        std::mem::take(&mut self.queue.0.lock().news) * 8
+    }
+
     /// Ends the stream, once no checkpoint is at work. What was not [taken](Self::take) is still there.
     pub(crate) fn end(&self) {
         if self.forks == fork::forks() {
@@ -124,6 +130,8 @@ struct Queued {
     /// How many were taken, and how many may be.
     taken: u64,
     ready: u64,
+    /// How many were added that nobody was [told](Stream::news) of.
+    news: u64,
     most: usize,
     spill: Spill,
     failure: Option<io::Error>,
@@ -138,7 +146,7 @@ impl std::fmt::Debug for Queued {
 impl Queued {
     fn new(spill: Spill, most: usize) -> Queued {
         let (words, failure) = (Vec::new(), None);
-        Queued { file: None, spilled: 0, words, taken: 0, ready: 0, most, spill, failure }
+        Queued { file: None, spilled: 0, words, taken: 0, ready: 0, news: 0, most, spill, failure }
     }
 
     fn add(&mut self, record: &[u64]) {
@@ -146,6 +154,7 @@ impl Queued {
             return;
         }
         self.words.extend_from_slice(record);
+        self.news += record.len() as u64;
         if self.words.len() > self.most
             && let Err(e) = self.write()
         {

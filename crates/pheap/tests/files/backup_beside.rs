@@ -389,3 +389,27 @@ fn a_file_for_records_that_may_not_grow_fails_the_copy_alone() -> Result<()> {
     assert!(words.read(|view, words| view[words].iter(view).all(|&word| word == 20))?);
     Ok(())
 }
+
+/// What is kept for a copy is known to be left to read: a copy that has read as much as there is has read all.
+#[test]
+fn progress_counts_what_is_kept() -> Result<()> {
+    const WORDS: usize = 512 << 10;
+    let dir = tempdir();
+    let heap = options().open(dir.path().join("x"))?;
+    let words = heap.root_or::<PVec<u64>>("words", |tx| PVec::from_slice(tx, &vec![0; WORDS]))?;
+    let mut calls = Vec::new();
+    // More than is kept in memory, once.
+    let step = |done, total| {
+        if calls.is_empty() {
+            let set = |number| words.txn(|tx, words| Ok(words.as_mut_slice(tx, ..).fill(number)));
+            (1..20).try_for_each(set).unwrap();
+            heap.checkpoint().unwrap();
+        }
+        calls.push((done, total));
+    };
+    Backup::of(&heap).progress(step).write_file(dir.path().join("copy"))?;
+    let all = calls.last().unwrap().0;
+    let early = calls.iter().find(|&&(done, total)| done == total && done < all);
+    assert_eq!((early, all > 64 << 20), (None, true), "{calls:?}");
+    Ok(())
+}

@@ -136,15 +136,15 @@ impl<'a> Copier<'a> {
     /// Copies the next records, if there are some.
     fn copy_records(&mut self, records: &Stream, arenas: &mut usize) -> Result<bool> {
         let words = records.take().map_err(self.explain)?;
+        // Also those that wait: they are left to read.
+        self.total += records.news();
         if words.is_empty() {
             return Ok(false);
         }
         // Those that the records write to.
         self.copy_arenas(arenas)?;
         self.to.records(&words).map_err(self.explain)?;
-        let len = words.len() as u64 * 8;
-        self.total += len;
-        self.count(len)?;
+        self.count(words.len() as u64 * 8)?;
         Ok(true)
     }
 
