@@ -291,6 +291,16 @@ fn a_snapshot_is_of_no_use_in_a_forked_child() {
     heap.close().unwrap();
 }
 
+/// As large as a map takes them, on the stack of a test's thread.
+#[test]
+fn the_largest_entries() {
+    let heap = Heap::in_memory().unwrap();
+    let root: Root<PSnapMap<u64, [u64; 127]>> = heap.root("map").unwrap();
+    root.txn(|tx, map| map.extend(tx, (0..200).map(|i| (i * 7919 % 200, [i; 127])))).unwrap();
+    root.txn(|tx, map| (0..190).try_for_each(|key| map.remove(tx, &key).map(drop))).unwrap();
+    assert!(root.read(|view, map| map.iter(view).map(|(key, _)| *key).eq(190..200)).unwrap());
+}
+
 /// Changes that there is no memory for change nothing.
 #[test]
 fn a_full_heap_has_the_map_as_it_was() {

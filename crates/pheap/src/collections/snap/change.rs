@@ -7,7 +7,7 @@ use std::borrow::Borrow;
 
 use super::PSnapMap;
 use super::frozen::Frozen;
-use super::node::{Child, Inner, Node};
+use super::node::{Child, Inner, MOST, Node};
 use super::path::Path;
 use crate::api::tx::Txn;
 use crate::error::Result;
@@ -104,6 +104,12 @@ impl<'r, K: Frozen<'r, Shown: Ord>, V: Frozen<'r>> P<'r, PSnapMap<'r, K, V>> {
         key: &K::Shown,
         value: impl FnOnce(&Txn<'r>) -> Result<V>,
     ) -> Result<bool> {
+        const {
+            assert!(
+                size_of::<K>() + size_of::<V>() <= MOST,
+                "a key and its value in a `PSnapMap` have at most 1 KiB together: put more than that into a `P<[T]>`"
+            );
+        }
         let mut path = Path::new();
         let Some(leaf) = path.descend(tx, tx[self].top, |node| node.child_for(tx, key)) else {
             let leaf = Node::one(K::freeze(tx, key)?, value(tx)?);

@@ -72,6 +72,7 @@ pub use snapshot::Snapshot;
 ///
 /// It is read and changed like the other [collections](crate::collections), but there is no `&mut` to a value: keys and values are copied into the map, and stay as they are.
 /// They are [`Frozen`]: [`Plain`](crate::Plain) types, `P<str>` and `P<[T]>`. A `P<str>` is passed and shown as a `&str`, a plain type as a reference to it.
+/// Plain types lie in nodes, which are copied as a whole, so a key and its value have at most 1 KiB: more than that belongs into a `P<[T]>`, or it does not compile.
 ///
 /// It is a B+-tree with path copying (Driscoll, Sarnak, Sleator and Tarjan, "Making data structures persistent", 1989): a transaction writes new copies of the nodes
 /// on the way to what it changes, each once, and then what the map itself consists of, which is three words. Old nodes are garbage, if no snapshot has them. So a change costs more than one of a

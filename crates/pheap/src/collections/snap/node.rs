@@ -20,6 +20,15 @@ use super::frozen::Frozen;
 pub(super) const LEAF: usize = if cfg!(test) { 6 } else { 31 };
 pub(super) const INNER: usize = if cfg!(test) { 5 } else { 21 };
 
+/// Bytes of a key and its value at most: who copies nodes has several of them on the stack.
+///
+/// ```compile_fail
+/// # use pheap::{Heap, PSnapMap, Root};
+/// let pages: Root<PSnapMap<u64, [u8; 4096]>> = Heap::in_memory().unwrap().root("pages").unwrap();
+/// pages.txn(|tx, pages| pages.insert(tx, &1, &[0; 4096])).unwrap();
+/// ```
+pub(super) const MOST: usize = 1 << 10;
+
 /// No tree that fits into memory is higher.
 pub(super) const MAX_HEIGHT: usize = 24;
 
