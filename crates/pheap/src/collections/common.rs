@@ -270,7 +270,10 @@ macro_rules! entries {
 
 /// A set, which is a map without values.
 macro_rules! set_of {
-    ($set:ident, $map:ident of $key:ident, $buffers:literal, $order:literal, $iter:ident) => {
+    (
+        $set:ident, $map:ident of $key:ident, $buffers:literal, $order:literal, $iter:ident
+        $(; $($by_pointer:tt)*)?
+    ) => {
         sized!($set<K> of "elements", $buffers, $set { map: $map::new() }, |set| set.map.len());
 
         /// Reading. Elements are seen in the form that they are looked up by.
@@ -287,6 +290,7 @@ macro_rules! set_of {
             [K: $key<'r>] $set<K>:
             fn contains(element: &K::Query) -> bool;
             fn iter() -> $iter<'v, 'r, K>;
+            $($($by_pointer)*)?
         }
 
         /// Changing a set.

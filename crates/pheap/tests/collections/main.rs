@@ -4,6 +4,8 @@ mod btree;
 mod deque;
 mod forged;
 mod hash;
+mod hash_choose;
+mod hash_scan;
 mod hash_shapes;
 mod keys;
 mod reuse;

@@ -40,6 +40,11 @@ impl<'r, K: Persist, V: Persist> Buckets<'r, K, V> {
         buckets
     }
 
+    /// Before the first one of a chain, behind which none comes.
+    pub(super) fn of_chain(first: Option<P<'r, Bucket<'r, K, V>>>) -> Self {
+        Buckets { behind: first.map(|first| [first; 2]), ahead: [None; AHEAD], from: None, root: None }
+    }
+
     /// The next one.
     #[inline]
     pub(super) fn next<'v>(&mut self, view: &'v View<'r>) -> Option<Next<'v, 'r, K, V>> {

@@ -202,6 +202,11 @@ impl<'r, K: Persist, V: Persist> P<'r, Root<'r, K, V>> {
         }
     }
 
+    /// So many bits of the hash lead to a bucket at most, and to some that many. No look at pointers in leaves, nor at buckets.
+    pub(super) fn depth(self, view: &View<'r>) -> u32 {
+        deepest(view, view[self].top, 0)
+    }
+
     /// A new root, for few entries.
     ///
     /// # Safety
@@ -215,6 +220,19 @@ impl<'r, K: Persist, V: Persist> P<'r, Root<'r, K, V>> {
         // SAFETY: passed on to the caller.
         let bucket = unsafe { <P<Bucket<K, V>>>::of_few(tx, secret, few, len)? };
         tx.alloc(Root { secret, top: Child::Bucket(bucket) })
+    }
+}
+
+/// How many bits of the hash lead to a bucket at most, if `above` lead to this child.
+fn deepest<'r, K: Persist, V: Persist>(view: &View<'r>, node: Child<'r, K, V>, above: u32) -> u32 {
+    match node {
+        Child::Nothing | Child::Bucket(_) => above,
+        Child::Leaf { bits, .. } => above + u32::from(bits),
+        Child::Directory(directory) => {
+            // SAFETY: of a directory that can be reached from the root.
+            let node = |i| *unsafe { buffer::read(view, child(directory, i)) };
+            (0..FAN_OUT).fold(above, |most, i| most.max(deepest(view, node(i), above + LEVEL)))
+        }
     }
 }
 

@@ -48,6 +48,23 @@ impl<'v, 'r, K: Persist, V: Persist> Cursor<'v, 'r, K, V> {
         }
     }
 
+    /// Before the first entry of the chain of buckets that the hash `from` leads to, or of the next one; behind that chain, no entry comes. Also the first hash
+    /// behind the chain, or 0 if there is none. Few entries, which have no buckets, all come.
+    pub(super) fn of_chain(map: &PHashMap<'r, K, V>, view: &'v View<'r>, from: u64) -> (Self, u64) {
+        let Some(root) = map.root() else { return (Self::new(map, view), 0) };
+        let mut behind = Some(from);
+        let first = root.bucket_from(view, &mut behind);
+        let next = first.map_or(0, |first| {
+            // A hash that leads to the bucket, perhaps not the last one.
+            let last = behind.map_or(u64::MAX, |behind| behind - 1);
+            (last | first.tags(view).rest()).wrapping_add(1)
+        });
+        let chain = std::iter::successors(first, |bucket| bucket.next(view));
+        let remaining = chain.map(|bucket| bucket.tags(view).occupied().count_ones() as usize).sum();
+        let buckets = Buckets::of_chain(first);
+        (Cursor { remaining, entries: Entries::none(view), bucket: None, buckets }, next)
+    }
+
     /// Goes on to the next bucket.
     #[inline]
     fn next_bucket(&mut self) -> Option<()> {

@@ -4,6 +4,7 @@ mod bucket;
 mod buckets;
 mod bulk;
 mod change;
+mod choose;
 mod directory;
 mod entry;
 mod iter;
@@ -77,6 +78,44 @@ impl<'r, K: HashKey<'r>, V: Persist> PHashMap<'r, K, V> {
     pub fn values<'v>(&self, view: &'v View<'r>) -> Values<'v, 'r, K, V> {
         Values(Cursor::new(self, view))
     }
+
+    /// Some of the entries, and where to go on: a scan in steps, between which the map may be changed, and the heap closed and opened. It begins at 0, and goes on
+    /// with the number that the step before has returned, until that is 0. The number is all that there is to remember.
+    ///
+    /// A scan shows each entry that is in the map from the first step to the last, whatever is inserted and removed meanwhile: at least once, and more than once only if
+    /// the map was rebuilt by [`clear`](P::clear), [`drain`](P::drain) or [`shrink_to_fit`](P::shrink_to_fit). An entry that is inserted or removed meanwhile may be shown or not.
+    ///
+    /// A step shows one bucket: up to 27 entries (more if keys have equal hashes), and none if they have been removed. O(1). A map of up to 8 entries is shown
+    /// in one step.
+    ///
+    /// This is what the command `SCAN` of Redis promises. Here the number is a hash, at which a bucket begins; buckets come in the order of hashes, and one that is split leaves
+    /// its entries before that hash or behind it. It is good for this heap and its copies only: others have other hashes.
+    ///
+    /// ```
+    /// # use pheap::{Heap, PHashMap, Root};
+    /// # fn main() -> pheap::Result<()> {
+    /// # let heap = Heap::in_memory()?;
+    /// let squares: Root<PHashMap<u64, u64>> = heap.root("squares")?;
+    /// squares.txn(|tx, squares| squares.extend(tx, (0..1000).map(|n| (n, n * n))))?;
+    /// let (mut seen, mut from) = (0, 0);
+    /// loop {
+    ///     from = squares.read(|view, squares| {
+    ///         let (entries, next) = squares.scan(view, from);
+    ///         seen += entries.len();
+    ///         next
+    ///     })?;
+    ///     if from == 0 {
+    ///         break;
+    ///     }
+    /// }
+    /// assert_eq!(seen, 1000);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn scan<'v>(&self, view: &'v View<'r>, from: u64) -> (Iter<'v, 'r, K, V>, u64) {
+        let (cursor, next) = Cursor::of_chain(self, view, from);
+        (Iter(cursor), next)
+    }
 }
 
 by_pointer! {
@@ -88,4 +127,6 @@ by_pointer! {
     fn keys() -> Keys<'v, 'r, K, V>;
     fn values() -> Values<'v, 'r, K, V>;
     fn iter() -> Iter<'v, 'r, K, V>;
+    fn scan(from: u64) -> (Iter<'v, 'r, K, V>, u64);
+    fn choose(random: impl FnMut() -> u64) -> Option<(&'v K::Query, &'v V)>;
 }

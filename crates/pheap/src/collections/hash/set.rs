@@ -2,7 +2,7 @@
 
 use std::borrow::Borrow;
 
-use super::{HashKey, Keys, PHashMap};
+use super::{Cursor, HashKey, Keys, PHashMap};
 use crate::Persist;
 use crate::api::tx::Txn;
 use crate::api::view::View;
@@ -36,13 +36,28 @@ pub struct PHashSet<'r, K> {
 /// What a set is read by.
 type Elements<'v, 'r, K> = Keys<'v, 'r, K, ()>;
 
-set_of!(PHashSet, PHashMap of HashKey, "a buffer", "O(1).", Elements);
+set_of! {
+    PHashSet, PHashMap of HashKey, "a buffer", "O(1).", Elements;
+    fn scan(from: u64) -> (Elements<'v, 'r, K>, u64);
+    fn choose(random: impl FnMut() -> u64) -> Option<&'v K::Query>;
+}
 
 impl<'r, K: HashKey<'r>> PHashSet<'r, K> {
     /// The elements, in an order that means nothing, and stays the same while the set is not changed.
     #[inline]
     pub fn iter<'v>(&self, view: &'v View<'r>) -> Keys<'v, 'r, K, ()> {
         self.map.keys(view)
+    }
+
+    /// Some of the elements, and where to go on: [`PHashMap::scan`].
+    pub fn scan<'v>(&self, view: &'v View<'r>, from: u64) -> (Keys<'v, 'r, K, ()>, u64) {
+        let (cursor, next) = Cursor::of_chain(&self.map, view, from);
+        (Keys(cursor), next)
+    }
+
+    /// An element at random, each with the same probability; none if there is none: [`PHashMap::choose`].
+    pub fn choose<'v>(&self, view: &'v View<'r>, random: impl FnMut() -> u64) -> Option<&'v K::Query> {
+        self.map.choose(view, random).map(|(element, ())| element)
     }
 
     /// The elements that are in both sets.

@@ -46,6 +46,12 @@ impl Tags {
         self.depth.into()
     }
 
+    /// The bits of the hash in which entries may differ.
+    #[inline(always)]
+    pub(super) fn rest(&self) -> u64 {
+        u64::MAX.checked_shr(self.depth()).unwrap_or(0)
+    }
+
     /// The slots whose entries may have this hash.
     #[inline(always)]
     pub(super) fn matching(&self, hash: u64) -> u32 {

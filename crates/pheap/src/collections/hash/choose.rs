@@ -1,0 +1,60 @@
+//! An entry of a map at random, by rejection: as in F. Olken, D. Rotem, P. Xu, "Random sampling from hash files", 1990.
+
+use super::tags::SLOTS;
+use super::{HashKey, PHashMap};
+use crate::api::view::View;
+use crate::layout::Persist;
+
+/// Places that a bucket has for the random choice: a power of two, so that a random number is one of them without a bias.
+const PLACES: u64 = SLOTS.next_power_of_two() as u64;
+
+/// So many places are tried at least, before entries are counted off.
+const TRIES: usize = 256;
+
+/// Reading at random.
+impl<'r, K: HashKey<'r>, V: Persist> PHashMap<'r, K, V> {
+    /// An entry at random, each with the same probability; none if there is none. `random` returns uniformly distributed, independent numbers, and is called until
+    /// one fits.
+    ///
+    /// About ten buckets are tried: O(1). Before that, all directories are looked through for the deepest bucket: none in a map of some thousand entries, one of
+    /// 4 KiB up to half a million, 257 up to a hundred million. If most entries have been removed, or hashes are very uneven, it is O(n):
+    /// [`shrink_to_fit`](crate::P::shrink_to_fit) helps.
+    ///
+    /// If more than 27 keys have equal hashes, which only a bad [`HashKey`] makes, these are chosen too seldom.
+    pub fn choose<'v>(
+        &self,
+        view: &'v View<'r>,
+        mut random: impl FnMut() -> u64,
+    ) -> Option<(&'v K::Query, &'v V)> {
+        if self.is_empty() {
+            return None;
+        }
+        if let Some(root) = self.root() {
+            let top = view[root].parts().1;
+            // The space of hashes is divided into as many cells as the deepest bucket has for itself. A bucket has its places in the first of its cells, so that all
+            // places have the same probability, and each entry has one.
+            let within_cell = u64::MAX.checked_shr(root.depth(view)).unwrap_or(0);
+            for _ in 0..TRIES.max(self.len() / SLOTS) {
+                let cell = random() & !within_cell;
+                let Some(bucket) = root.walk(view, top, cell).bucket else { continue };
+                let head = bucket.head(view);
+                if head.next().is_some() {
+                    // More entries than places.
+                    break;
+                }
+                let is_first = cell & head.tags().rest() == 0;
+                if is_first && let Some((_, pair)) = bucket.entries(view).nth((random() % PLACES) as usize) {
+                    return Some((pair.key.query(view), &pair.value));
+                }
+            }
+        }
+        let len = self.len() as u64;
+        let number = loop {
+            let number = random() & (len.next_power_of_two() - 1);
+            if number < len {
+                break number;
+            }
+        };
+        self.iter(view).nth(number as usize)
+    }
+}
