@@ -16,9 +16,9 @@ impl<'r, K: HashKey<'r>, V: Persist> PHashMap<'r, K, V> {
     /// An entry at random, each with the same probability; none if there is none. `random` returns uniformly distributed, independent numbers, and is called until
     /// one fits.
     ///
-    /// About ten buckets are tried: O(1). Before that, all directories are looked through for the deepest bucket: none in a map of some thousand entries, one of
-    /// 4 KiB up to half a million, 257 up to a hundred million. If most entries have been removed, or hashes are very uneven, it is O(n):
-    /// [`shrink_to_fit`](crate::P::shrink_to_fit) helps.
+    /// A few buckets are tried, whatever the size of the map. Before that, all directories are looked through for the deepest bucket: none in a map of some
+    /// thousand entries, one of 4 KiB up to half a million, 257 up to a hundred million. If most entries have been removed, or hashes are very uneven, it
+    /// is O(n): [`shrink_to_fit`](crate::P::shrink_to_fit) helps after removals.
     ///
     /// If more than 27 keys have equal hashes, which only a bad [`HashKey`] makes, these are chosen too seldom.
     pub fn choose<'v>(
