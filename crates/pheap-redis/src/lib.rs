@@ -1,0 +1,23 @@
+//! A server that speaks the protocol of Redis, and whose data are a persistent heap: a write that was acknowledged is durable, other clients do not wait for its sync, and a
+//! restart takes milliseconds.
+//!
+//! | module | what is in it |
+//! |---|---|
+//! | [`words`] | text: numbers, words in quotes, patterns |
+//! | [`resp`] | the protocol: requests are parsed, replies are written |
+//! | [`data`] | what is stored: the heap, its shards, databases, values |
+//! | [`config`] | options: the command line, `redis.conf`, `CONFIG` |
+//! | [`server`], [`client`] | what all clients have in common; what each one has |
+//! | [`command`] | what commands are called and do |
+//! | [`execute`] | commands in transactions: one, several in a row, `MULTI` |
+//! | [`net`] | threads, connections, and what waits there: for keys, for the disk |
+
+pub mod client;
+pub mod command;
+pub mod config;
+pub mod data;
+pub mod execute;
+pub mod net;
+pub mod resp;
+pub mod server;
+pub mod words;
