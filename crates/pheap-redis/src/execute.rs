@@ -144,6 +144,7 @@ impl Execution<'_> {
             }
             let words = input.words();
             if words.is_empty() {
+                drop(words);
                 input.consume();
                 continue;
             }
@@ -179,9 +180,10 @@ impl Execution<'_> {
                 },
             };
             if let Some(block) = blocked {
-                let words = words.iter().map(|word| word.to_vec()).collect();
+                let owned = owned(&words);
+                drop(words);
                 input.consume();
-                return Stop::Blocked(block, words);
+                return Stop::Blocked(block, owned);
             }
             drop(words);
             self.answered(mark);
@@ -257,7 +259,7 @@ impl Execution<'_> {
 
     fn queue(&mut self, words: &Args<'_>) {
         let queue = &mut self.session.multi.get_or_insert_default().queue;
-        queue.push(words.iter().map(|word| word.to_vec()).collect());
+        queue.push(owned(words));
         self.output.reply.simple("QUEUED");
     }
 
@@ -300,9 +302,10 @@ impl Execution<'_> {
                 let mark = self.output.reply.len();
                 count += 1;
                 if let Some(block) = self.call(command, &words, &mut keyspace, now, true)? {
-                    let words = words.iter().map(|word| word.to_vec()).collect();
+                    let owned = owned(&words);
+                    drop(words);
                     input.consume();
-                    return Ok(Some((block, words)));
+                    return Ok(Some((block, owned)));
                 }
                 drop(words);
                 self.answered(mark);
@@ -424,7 +427,7 @@ impl Execution<'_> {
             return self.output.reply.error("ERR EXEC without MULTI");
         };
         if refused {
-            self.unwatch();
+            self.server.unwatch(self.session);
             return self.output.reply.error("EXECABORT Transaction discarded because of previous errors.");
         }
         let plan = self.plan_all(&queue);
@@ -436,7 +439,7 @@ impl Execution<'_> {
                 execution.output.reply.null_array();
                 return Ok(());
             }
-            execution.unwatch();
+            execution.server.unwatch(execution.session);
             execution.output.reply.array(queue.len());
             for words in &queue {
                 let words: Words<'_> = words.iter().map(Vec::as_slice).collect();
@@ -455,7 +458,7 @@ impl Execution<'_> {
             self.output.effects.go_back(before.1);
             self.output.reply.error(&heap_error(&error));
         }
-        self.unwatch();
+        self.server.unwatch(self.session);
     }
 
     /// The shards that any of these commands needs.
@@ -486,14 +489,6 @@ impl Execution<'_> {
             _ => Plan::Several(all),
         }
     }
-
-    /// The client watches nothing any more.
-    pub fn unwatch(&mut self) {
-        let flag = std::mem::take(&mut self.session.watched_changed);
-        for (db, key) in std::mem::take(&mut self.session.watched) {
-            self.server.watched.remove(db, &key, &flag);
-        }
-    }
 }
 
 /// What a client in RESP2 may still do while it listens to channels.
@@ -511,6 +506,11 @@ const WHILE_LISTENING: &[&str] = &[
 
 /// Commands that are not queued after `MULTI`.
 const AT_ONCE: &[&str] = &["exec", "discard", "multi", "watch", "quit", "reset"];
+
+/// Arguments that outlive the buffer they came in.
+fn owned(words: &Args<'_>) -> Vec<Vec<u8>> {
+    words.iter().map(|word| word.to_vec()).collect()
+}
 
 /// The command that a request means, with as many arguments as it takes; or why there is none.
 pub fn resolve(words: &Args<'_>) -> Result<&'static Command, String> {

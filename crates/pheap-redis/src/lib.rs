@@ -21,3 +21,6 @@ pub mod net;
 pub mod resp;
 pub mod server;
 pub mod words;
+
+/// The version of Redis whose commands this server has.
+pub const REDIS_VERSION: &str = "7.0.15";

@@ -7,6 +7,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::{Mutex, RwLock};
 
+use crate::client::Session;
 use crate::config::Config;
 use crate::data::Store;
 use crate::net::Mailbox;
@@ -93,6 +94,14 @@ impl Server {
     /// A number for a client. Its thread can be told from it.
     pub fn client_id(&self) -> u64 {
         self.next_client.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// A client watches nothing any more.
+    pub fn unwatch(&self, session: &mut Session) {
+        let flag = std::mem::take(&mut session.watched_changed);
+        for (db, key) in std::mem::take(&mut session.watched) {
+            self.watched.remove(db, &key, &flag);
+        }
     }
 
     /// Lets all threads end.

@@ -210,7 +210,12 @@ const fn union(flags: &[Flags]) -> Flags {
 
 /// All families.
 const FAMILIES: &[(Group, &[Command])] =
-    &[(Group::Generic, super::keys::COMMANDS), (Group::String, super::strings::COMMANDS)];
+    &[
+        (Group::Connection, super::connection::COMMANDS),
+        (Group::Generic, super::keys::COMMANDS),
+        (Group::String, super::strings::COMMANDS),
+        (Group::Transactions, super::connection::TRANSACTIONS),
+    ];
 
 /// All commands, and what they are about.
 pub fn all() -> impl Iterator<Item = (Group, &'static Command)> {

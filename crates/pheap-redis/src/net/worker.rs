@@ -379,10 +379,8 @@ impl Turn<'_> {
         if let Some(blocked) = connection.blocked.take() {
             self.unblock(client, &blocked);
         }
-        let (mut effects, mut commits) = (Effects::default(), Vec::new());
-        let Connection { session, reply, stream, .. } = &mut connection;
-        let output = Output { reply, effects: &mut effects, commits: &mut commits };
-        Execution { server: self.server, session, output }.unwatch();
+        let Connection { session, stream, .. } = &mut connection;
+        self.server.unwatch(session);
         // The descriptor is closed, which also ends that; it fails only if it never was there.
         let _ = self.poll.registry().deregister(stream);
         self.server.stats.clients.fetch_sub(1, Relaxed);
