@@ -7,6 +7,7 @@
 //! | [`resp`] | the protocol: requests are parsed, replies are written |
 //! | [`data`] | what is stored: the heap, its shards, databases, values |
 //! | [`config`] | options: the command line, `redis.conf`, `CONFIG` |
+//! | [`pubsub`] | channels |
 //! | [`server`], [`client`] | what all clients have in common; what each one has |
 //! | [`command`] | what commands are called and do |
 //! | [`execute`] | commands in transactions: one, several in a row, `MULTI` |
@@ -18,6 +19,7 @@ pub mod config;
 pub mod data;
 pub mod execute;
 pub mod net;
+pub mod pubsub;
 pub mod resp;
 pub mod server;
 pub mod words;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::{Mutex, RwLock};
@@ -11,6 +11,7 @@ use crate::client::Session;
 use crate::config::Config;
 use crate::data::Store;
 use crate::net::Mailbox;
+use crate::pubsub::{Channels, Wanted};
 
 /// What all clients have in common.
 pub struct Server {
@@ -20,6 +21,8 @@ pub struct Server {
     pub config: RwLock<Config>,
     /// Keys that `EXEC` depends on.
     pub watched: Watched,
+    /// Who listens to channels.
+    pub channels: Channels,
     /// Keys that clients wait for.
     pub waiting: Waiting,
     /// What was counted.
@@ -43,12 +46,16 @@ pub struct Limits {
     pub bulk: AtomicU64,
     /// Whether replies are held back until what they tell is durable.
     pub always: AtomicBool,
+    /// Which keyspace notifications are wanted: [`Wanted::bits`].
+    pub notifications: AtomicU32,
 }
 
 impl Limits {
     /// Does what the options say.
     pub fn follow(&self, config: &Config) {
         self.bulk.store(config.int("proto-max-bulk-len") as u64, Ordering::Relaxed);
+        let wanted = Wanted::parse(config.text("notify-keyspace-events")).unwrap_or_default();
+        self.notifications.store(wanted.bits(), Ordering::Relaxed);
         self.always.store(config.text("appendfsync") == "always", Ordering::Relaxed);
     }
 }
@@ -75,12 +82,13 @@ pub struct Stats {
 impl Server {
     /// One that serves what is in `store`, in so many threads.
     pub fn new(store: Store, config: Config, threads: Vec<Arc<Mailbox>>) -> Server {
-        let limits = Limits { bulk: AtomicU64::new(0), always: AtomicBool::new(true) };
+        let limits = Limits { bulk: AtomicU64::new(0), always: AtomicBool::new(true), notifications: AtomicU32::new(0) };
         limits.follow(&config);
         Server {
             store,
             config: RwLock::new(config),
             watched: Watched::default(),
+            channels: Channels::default(),
             waiting: Waiting::default(),
             stats: Stats::default(),
             threads,
@@ -102,6 +110,12 @@ impl Server {
         for (db, key) in std::mem::take(&mut session.watched) {
             self.watched.remove(db, &key, &flag);
         }
+    }
+
+    /// A client listens to nothing any more.
+    pub fn listen_to_nothing(&self, session: &mut Session) {
+        std::mem::take(&mut session.channels).iter().for_each(|name| self.channels.remove(name, false, session.id));
+        std::mem::take(&mut session.patterns).iter().for_each(|name| self.channels.remove(name, true, session.id));
     }
 
     /// Lets all threads end.

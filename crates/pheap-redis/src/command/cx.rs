@@ -1,9 +1,12 @@
 //! What a command may touch.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use pheap::{P, Shards, Txn, View};
 
 use crate::client::Session;
 use crate::data::{Db, Shard, Store};
+use crate::pubsub::Wanted;
 use crate::server::Server;
 
 /// What a command may touch.
@@ -108,7 +111,19 @@ impl Cx<'_> {
 
     /// A keyspace notification about something that is no change of the value.
     pub fn notify(&mut self, class: u8, event: &str, key: &[u8]) {
-        let _ = (class, event, key); // see `notify.rs`
+        let wanted = Wanted::from_bits(self.server.limits.notifications.load(Relaxed));
+        if !wanted.has(class) {
+            return;
+        }
+        let db = self.session.db;
+        if wanted.has(b'K') {
+            let channel = [format!("__keyspace@{db}__:").as_bytes(), key].concat();
+            self.effects.messages.extend(self.server.channels.publish(&channel, event.as_bytes()));
+        }
+        if wanted.has(b'E') {
+            let channel = format!("__keyevent@{db}__:{event}");
+            self.effects.messages.extend(self.server.channels.publish(channel.as_bytes(), key));
+        }
     }
 }
 

@@ -8,6 +8,8 @@ mod connection;
 mod cx;
 mod fail;
 mod keys;
+mod pubsub;
+mod server;
 mod strings;
 mod table;
 

@@ -112,6 +112,29 @@ pub enum Group {
     Transactions,
 }
 
+impl Group {
+    /// Its name, as `COMMAND DOCS` and ACLs have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Group::Bitmap => "bitmap",
+            Group::Connection => "connection",
+            Group::Generic => "generic",
+            Group::Geo => "geo",
+            Group::Hash => "hash",
+            Group::HyperLogLog => "hyperloglog",
+            Group::List => "list",
+            Group::PubSub => "pubsub",
+            Group::Scripting => "scripting",
+            Group::Server => "server",
+            Group::Set => "set",
+            Group::SortedSet => "sorted-set",
+            Group::Stream => "stream",
+            Group::String => "string",
+            Group::Transactions => "transactions",
+        }
+    }
+}
+
 /// Which keys a command touches.
 #[derive(Clone, Copy)]
 pub enum Keys {
@@ -212,7 +235,10 @@ const fn union(flags: &[Flags]) -> Flags {
 const FAMILIES: &[(Group, &[Command])] =
     &[
         (Group::Connection, super::connection::COMMANDS),
+        (Group::Connection, super::server::CLIENT),
         (Group::Generic, super::keys::COMMANDS),
+        (Group::PubSub, super::pubsub::COMMANDS),
+        (Group::Server, super::server::COMMANDS),
         (Group::String, super::strings::COMMANDS),
         (Group::Transactions, super::connection::TRANSACTIONS),
     ];

@@ -381,6 +381,7 @@ impl Turn<'_> {
         }
         let Connection { session, stream, .. } = &mut connection;
         self.server.unwatch(session);
+        self.server.listen_to_nothing(session);
         // The descriptor is closed, which also ends that; it fails only if it never was there.
         let _ = self.poll.registry().deregister(stream);
         self.server.stats.clients.fetch_sub(1, Relaxed);
