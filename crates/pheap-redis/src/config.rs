@@ -78,7 +78,11 @@ pub const SETTINGS: &[Setting] = &[
     mutable("lfu-decay-time", Kind::Int(0, i32::MAX as i64), "1"),
     mutable("proto-max-bulk-len", Kind::Bytes, "536870912"),
     mutable("client-query-buffer-limit", Kind::Bytes, "1073741824"),
-    mutable("client-output-buffer-limit", Kind::Text, "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60"),
+    mutable(
+        "client-output-buffer-limit",
+        Kind::Text,
+        "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60",
+    ),
     mutable("notify-keyspace-events", Kind::Text, ""),
     mutable("slowlog-log-slower-than", Kind::Int(-1, i64::MAX), "10000"),
     mutable("slowlog-max-len", Kind::Int(0, i64::MAX), "128"),
@@ -237,7 +241,9 @@ fn canonical(kind: Kind, value: &str) -> Result<String, String> {
             }
             Ok(number.to_string())
         }
-        Kind::Bytes => bytes(value).map(|bytes| bytes.to_string()).ok_or("argument must be a memory value".into()),
+        Kind::Bytes => {
+            bytes(value).map(|bytes| bytes.to_string()).ok_or("argument must be a memory value".into())
+        }
     }
 }
 
@@ -266,7 +272,10 @@ mod tests {
         let mut config = Config::default();
         let file = "# comment\n\nport 7000\nmaxmemory 2gb\nrequirepass \"a b\"\nrdb-key-save-delay 3\n";
         assert_eq!(config.read(file).unwrap(), ["rdb-key-save-delay"]);
-        assert_eq!((config.int("port"), config.int("maxmemory"), config.text("requirepass")), (7000, 2 << 30, "a b"));
+        assert_eq!(
+            (config.int("port"), config.int("maxmemory"), config.text("requirepass")),
+            (7000, 2 << 30, "a b")
+        );
         assert_eq!(config.read("port 70000").unwrap_err().0, 1);
         assert!(config.set("appendfsync", "sometimes").unwrap_err().contains("always, everysec, no"));
     }

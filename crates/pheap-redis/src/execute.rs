@@ -12,7 +12,8 @@ use smallvec::SmallVec;
 
 use crate::client::{Multi, Replies, Session};
 use crate::command::{
-    self, Args, Block, Command, Cx, Effects, Fail, Flags, Keys, Keyspace, Nothing, OneRead, OneTxn, Run, Several,
+    self, Args, Block, Command, Cx, Effects, Fail, Flags, Keys, Keyspace, Nothing, OneRead, OneTxn, Run,
+    Several,
 };
 use crate::data::Shard;
 use crate::resp::Reply;
@@ -63,7 +64,8 @@ impl Input {
 
     /// The next request, which is there.
     fn words(&self) -> Words<'_> {
-        let request = self.request.as_ref().map(|(arguments, _)| arguments.in_buffer(&self.bytes[self.start..]));
+        let request =
+            self.request.as_ref().map(|(arguments, _)| arguments.in_buffer(&self.bytes[self.start..]));
         request.into_iter().flatten().collect()
     }
 
@@ -318,7 +320,9 @@ impl Execution<'_> {
                     return Ok(None);
                 }
                 match resolve(&words) {
-                    Ok(next) if next.flags.has(Flags::WRITE) && self.plan(next, &words) == Plan::Change(shard) => {
+                    Ok(next)
+                        if next.flags.has(Flags::WRITE) && self.plan(next, &words) == Plan::Change(shard) =>
+                    {
                         command = next;
                     }
                     _ => return Ok(None),
@@ -388,7 +392,9 @@ impl Execution<'_> {
                     some = numbers.iter().map(|&number| shards[number].clone()).collect();
                     &some
                 };
-                pheap::txn_deferred(roots, |mut shards| f(self, &mut Several { shards: &mut shards, numbers }))?
+                pheap::txn_deferred(roots, |mut shards| {
+                    f(self, &mut Several { shards: &mut shards, numbers })
+                })?
             }
         };
         self.output.commits.push(commit);
@@ -527,13 +533,18 @@ pub fn resolve(words: &Args<'_>) -> Result<&'static Command, String> {
             }
             arguments.push_str(&format!("'{}' ", shown(word)));
         }
-        return Err(format!("ERR unknown command '{}', with args beginning with: {arguments}", shown(words[0])));
+        return Err(format!(
+            "ERR unknown command '{}', with args beginning with: {arguments}",
+            shown(words[0])
+        ));
     };
     if !command.takes(words.len()) {
         return Err(reason(Fail::arity(command.name)));
     }
     let Run::Sub(subcommands) = command.run else { return Ok(command) };
-    let name = |sub: &Command| sub.name.rsplit('|').next().is_some_and(|name| name.as_bytes().eq_ignore_ascii_case(words[1]));
+    let name = |sub: &Command| {
+        sub.name.rsplit('|').next().is_some_and(|name| name.as_bytes().eq_ignore_ascii_case(words[1]))
+    };
     let Some(command) = subcommands.iter().find(|sub| name(sub)) else {
         return Err(reason(Fail::no_subcommand(words[1], command.name)));
     };

@@ -11,6 +11,7 @@
 //! | [`server`], [`client`] | what all clients have in common; what each one has |
 //! | [`command`] | what commands are called and do |
 //! | [`execute`] | commands in transactions: one, several in a row, `MULTI` |
+//! | [`expire`] | keys whose time has come |
 //! | [`net`] | threads, connections, and what waits there: for keys, for the disk |
 
 pub mod client;
@@ -18,6 +19,7 @@ pub mod command;
 pub mod config;
 pub mod data;
 pub mod execute;
+pub mod expire;
 pub mod net;
 pub mod pubsub;
 pub mod resp;

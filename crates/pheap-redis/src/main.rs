@@ -59,7 +59,9 @@ fn options(arguments: &Arguments) -> Result<Config, Box<dyn std::error::Error>> 
         let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
         let unknown =
             config.read(&text).map_err(|(line, why)| format!("{}, line {line}: {why}", path.display()))?;
-        unknown.iter().for_each(|name| eprintln!("pheap-redis: there is no option '{name}' here, so it does nothing"));
+        unknown
+            .iter()
+            .for_each(|name| eprintln!("pheap-redis: there is no option '{name}' here, so it does nothing"));
     }
     for option in &arguments.options {
         let unknown = config.read(option).map_err(|(_, why)| format!("--set '{option}': {why}"))?;
@@ -90,7 +92,12 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     let workers = (0..config.int("io-threads")).map(|_| Worker::new()).collect::<Result<Vec<_>, _>>()?;
     let mailboxes = workers.iter().map(Worker::mailbox).collect();
     let addresses: Vec<String> = listeners.iter().filter_map(|l| Some(l.local_addr()?.to_string())).collect();
-    println!("pheap-redis {}: {} is open, clients connect to {}", env!("CARGO_PKG_VERSION"), path.display(), addresses.join(", "));
+    println!(
+        "pheap-redis {}: {} is open, clients connect to {}",
+        env!("CARGO_PKG_VERSION"),
+        path.display(),
+        addresses.join(", ")
+    );
     let server = Server::new(store, config, mailboxes);
     thread::scope(|scope| {
         let mut listeners = Some(listeners);
@@ -106,7 +113,9 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
                 })
             })
             .collect();
-        threads.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        threads
+            .into_iter()
+            .try_for_each(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     })?;
     server.store.close()?;
     Ok(())

@@ -61,7 +61,8 @@ impl Channels {
         for (pattern, listeners) in &*self.by_pattern.lock() {
             if words::matches(pattern, channel) {
                 let parts: [&[u8]; 4] = [b"pmessage", pattern, channel, message];
-                messages.extend(listeners.iter().map(|listener| (listener.client, push(listener.resp3, &parts))));
+                messages
+                    .extend(listeners.iter().map(|listener| (listener.client, push(listener.resp3, &parts))));
             }
         }
         messages
@@ -135,7 +136,10 @@ mod tests {
         channels.add(b"n*", true, Listener { client: 2, resp3: true });
         let messages = channels.publish(b"news", b"x");
         assert_eq!(messages[0], (1, b"*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$1\r\nx\r\n".to_vec()));
-        assert_eq!(messages[1], (2, b">4\r\n$8\r\npmessage\r\n$2\r\nn*\r\n$4\r\nnews\r\n$1\r\nx\r\n".to_vec()));
+        assert_eq!(
+            messages[1],
+            (2, b">4\r\n$8\r\npmessage\r\n$2\r\nn*\r\n$4\r\nnews\r\n$1\r\nx\r\n".to_vec())
+        );
         channels.remove(b"news", false, 1);
         channels.remove(b"n*", true, 2);
         assert!(channels.publish(b"news", b"x").is_empty() && channels.patterns() == 0);
@@ -144,7 +148,13 @@ mod tests {
     #[test]
     fn wanted_notifications() {
         let wanted = Wanted::parse("KA").unwrap();
-        assert!(wanted.has(b'K') && wanted.has(b'g') && wanted.has(b'd') && !wanted.has(b'E') && !wanted.has(b'm'));
+        assert!(
+            wanted.has(b'K')
+                && wanted.has(b'g')
+                && wanted.has(b'd')
+                && !wanted.has(b'E')
+                && !wanted.has(b'm')
+        );
         assert_eq!(Wanted::parse("Q"), None);
     }
 }

@@ -82,7 +82,11 @@ pub struct Stats {
 impl Server {
     /// One that serves what is in `store`, in so many threads.
     pub fn new(store: Store, config: Config, threads: Vec<Arc<Mailbox>>) -> Server {
-        let limits = Limits { bulk: AtomicU64::new(0), always: AtomicBool::new(true), notifications: AtomicU32::new(0) };
+        let limits = Limits {
+            bulk: AtomicU64::new(0),
+            always: AtomicBool::new(true),
+            notifications: AtomicU32::new(0),
+        };
         limits.follow(&config);
         Server {
             store,
@@ -112,10 +116,29 @@ impl Server {
         }
     }
 
+    /// The messages of a keyspace notification, to those who want it.
+    pub fn notification(&self, db: usize, class: u8, event: &str, key: &[u8]) -> Vec<(u64, Vec<u8>)> {
+        let wanted = Wanted::from_bits(self.limits.notifications.load(Ordering::Relaxed));
+        let mut messages = Vec::new();
+        if wanted.has(class) && wanted.has(b'K') {
+            let channel = [format!("__keyspace@{db}__:").as_bytes(), key].concat();
+            messages.extend(self.channels.publish(&channel, event.as_bytes()));
+        }
+        if wanted.has(class) && wanted.has(b'E') {
+            let channel = format!("__keyevent@{db}__:{event}");
+            messages.extend(self.channels.publish(channel.as_bytes(), key));
+        }
+        messages
+    }
+
     /// A client listens to nothing any more.
     pub fn listen_to_nothing(&self, session: &mut Session) {
-        std::mem::take(&mut session.channels).iter().for_each(|name| self.channels.remove(name, false, session.id));
-        std::mem::take(&mut session.patterns).iter().for_each(|name| self.channels.remove(name, true, session.id));
+        std::mem::take(&mut session.channels)
+            .iter()
+            .for_each(|name| self.channels.remove(name, false, session.id));
+        std::mem::take(&mut session.patterns)
+            .iter()
+            .for_each(|name| self.channels.remove(name, true, session.id));
     }
 
     /// Lets all threads end.

@@ -237,7 +237,14 @@ mod tests {
 
     #[test]
     fn floats_are_shown_as_c_does() {
-        let shown = [(3.0, "3"), (0.1, "0.1"), (1e17, "1e+17"), (1e16, "10000000000000000"), (1.5e-7, "1.5e-07"), (-0.0, "-0")];
+        let shown = [
+            (3.0, "3"),
+            (0.1, "0.1"),
+            (1e17, "1e+17"),
+            (1e16, "10000000000000000"),
+            (1.5e-7, "1.5e-07"),
+            (-0.0, "-0"),
+        ];
         for (number, text) in shown {
             assert_eq!(show_float(number), text);
         }
@@ -254,10 +261,24 @@ mod tests {
 
     #[test]
     fn patterns() {
-        let yes = [("h?llo", "hello"), ("h*o", "hello"), ("*", ""), ("h[ae]llo", "hallo"), ("h[^e]llo", "hallo"), ("[a-c]", "b"), ("\\*", "*"), ("a*b*c", "aXbYbc"), ("[c-a]", "b")];
-        let no = [("h?llo", "hllo"), ("h[^e]llo", "hello"), ("", "a"), ("\\*", "a"), ("a*b", "ac"), ("[", "a")];
+        let yes = [
+            ("h?llo", "hello"),
+            ("h*o", "hello"),
+            ("*", ""),
+            ("h[ae]llo", "hallo"),
+            ("h[^e]llo", "hallo"),
+            ("[a-c]", "b"),
+            ("\\*", "*"),
+            ("a*b*c", "aXbYbc"),
+            ("[c-a]", "b"),
+        ];
+        let no =
+            [("h?llo", "hllo"), ("h[^e]llo", "hello"), ("", "a"), ("\\*", "a"), ("a*b", "ac"), ("[", "a")];
         yes.iter().for_each(|(p, t)| assert!(matches(p.as_bytes(), t.as_bytes()), "{p} {t}"));
         no.iter().for_each(|(p, t)| assert!(!matches(p.as_bytes(), t.as_bytes()), "{p} {t}"));
-        assert!(!matches(&b"a*".repeat(5000), &[b"a".repeat(4999), b"b".to_vec()].concat().repeat(1)[..4998]));
+        assert!(!matches(
+            &b"a*".repeat(5000),
+            &[b"a".repeat(4999), b"b".to_vec()].concat().repeat(1)[..4998]
+        ));
     }
 }

@@ -73,7 +73,9 @@ fn log_in(cx: &mut Cx<'_>, user: &[u8], password: &[u8]) -> Done {
 fn auth(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     match args[1..] {
         [_] if cx.server.config.read().text("requirepass").is_empty() => {
-            return Err(Fail::err("AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?"));
+            return Err(Fail::err(
+                "AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?",
+            ));
         }
         [password] => log_in(cx, b"default", password)?,
         [user, password] => log_in(cx, user, password)?,
@@ -100,7 +102,12 @@ fn hello(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
                 log_in(cx, user_and_password[0], user_and_password[1])?;
             }
             (b"setname", 1..) => name = rest.next(),
-            _ => return Err(Fail::err(format_args!("Syntax error in HELLO option '{}'", crate::words::lossy(option)))),
+            _ => {
+                return Err(Fail::err(format_args!(
+                    "Syntax error in HELLO option '{}'",
+                    crate::words::lossy(option)
+                )));
+            }
         }
     }
     if !cx.session.authenticated {

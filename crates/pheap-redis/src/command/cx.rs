@@ -1,12 +1,9 @@
 //! What a command may touch.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use pheap::{P, Shards, Txn, View};
 
 use crate::client::Session;
 use crate::data::{Db, Shard, Store};
-use crate::pubsub::Wanted;
 use crate::server::Server;
 
 /// What a command may touch.
@@ -73,7 +70,11 @@ impl Cx<'_> {
     }
 
     /// Looks at all databases of a shard.
-    pub fn read_shard<R>(&mut self, shard: usize, f: impl for<'r> FnOnce(&View<'r>, P<'r, [Db<'r>]>) -> R) -> R {
+    pub fn read_shard<R>(
+        &mut self,
+        shard: usize,
+        f: impl for<'r> FnOnce(&View<'r>, P<'r, [Db<'r>]>) -> R,
+    ) -> R {
         let (mut f, mut result) = (Some(f), None);
         self.keyspace.read(shard, &mut |view, root| {
             result = f.take().map(|f| f(view, view[root].dbs));
@@ -111,19 +112,8 @@ impl Cx<'_> {
 
     /// A keyspace notification about something that is no change of the value.
     pub fn notify(&mut self, class: u8, event: &str, key: &[u8]) {
-        let wanted = Wanted::from_bits(self.server.limits.notifications.load(Relaxed));
-        if !wanted.has(class) {
-            return;
-        }
-        let db = self.session.db;
-        if wanted.has(b'K') {
-            let channel = [format!("__keyspace@{db}__:").as_bytes(), key].concat();
-            self.effects.messages.extend(self.server.channels.publish(&channel, event.as_bytes()));
-        }
-        if wanted.has(b'E') {
-            let channel = format!("__keyevent@{db}__:{event}");
-            self.effects.messages.extend(self.server.channels.publish(channel.as_bytes(), key));
-        }
+        let messages = self.server.notification(self.session.db, class, event, key);
+        self.effects.messages.extend(messages);
     }
 }
 

@@ -41,7 +41,8 @@ impl Fail {
     /// Arguments that make no sense together.
     pub const SYNTAX: Fail = Fail::Error(Cow::Borrowed("ERR syntax error"));
     /// Something that should be a whole number.
-    pub const NOT_AN_INTEGER: Fail = Fail::Error(Cow::Borrowed("ERR value is not an integer or out of range"));
+    pub const NOT_AN_INTEGER: Fail =
+        Fail::Error(Cow::Borrowed("ERR value is not an integer or out of range"));
     /// Something that should be a number.
     pub const NOT_A_FLOAT: Fail = Fail::Error(Cow::Borrowed("ERR value is not a valid float"));
     /// A key that does not exist, but would have to.

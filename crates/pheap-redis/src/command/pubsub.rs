@@ -9,22 +9,32 @@ const LOOK: &[Flags] = &[Flags::PUBSUB, Flags::LOADING, Flags::STALE];
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("psubscribe", -2, LISTEN, Keys::None, |cx, args, out| listen(cx, args, true, out)),
-    Command::new("publish", 3, &[Flags::PUBSUB, Flags::LOADING, Flags::STALE, Flags::FAST], Keys::None, publish),
-    Command::with_subcommands("pubsub", &[], &[
-        Command::new("pubsub|channels", -2, LOOK, Keys::None, channels),
-        Command::new("pubsub|numpat", 2, LOOK, Keys::None, |cx, _, out| {
-            out.count(cx.server.channels.patterns());
-            Ok(())
-        }),
-        Command::new("pubsub|numsub", -2, LOOK, Keys::None, |cx, args, out| {
-            out.map(args.len() - 2);
-            for channel in &args[2..] {
-                out.bulk(channel);
-                out.count(cx.server.channels.listeners(channel));
-            }
-            Ok(())
-        }),
-    ]),
+    Command::new(
+        "publish",
+        3,
+        &[Flags::PUBSUB, Flags::LOADING, Flags::STALE, Flags::FAST],
+        Keys::None,
+        publish,
+    ),
+    Command::with_subcommands(
+        "pubsub",
+        &[],
+        &[
+            Command::new("pubsub|channels", -2, LOOK, Keys::None, channels),
+            Command::new("pubsub|numpat", 2, LOOK, Keys::None, |cx, _, out| {
+                out.count(cx.server.channels.patterns());
+                Ok(())
+            }),
+            Command::new("pubsub|numsub", -2, LOOK, Keys::None, |cx, args, out| {
+                out.map(args.len() - 2);
+                for channel in &args[2..] {
+                    out.bulk(channel);
+                    out.count(cx.server.channels.listeners(channel));
+                }
+                Ok(())
+            }),
+        ],
+    ),
     Command::new("punsubscribe", -1, LISTEN, Keys::None, |cx, args, out| leave(cx, args, true, out)),
     Command::new("subscribe", -2, LISTEN, Keys::None, |cx, args, out| listen(cx, args, false, out)),
     Command::new("unsubscribe", -1, LISTEN, Keys::None, |cx, args, out| leave(cx, args, false, out)),
@@ -72,7 +82,8 @@ fn listen(cx: &mut Cx<'_>, args: &Args<'_>, is_pattern: bool, out: &mut Reply) -
 
 fn leave(cx: &mut Cx<'_>, args: &Args<'_>, is_pattern: bool, out: &mut Reply) -> Done {
     let what = if is_pattern { "punsubscribe" } else { "unsubscribe" };
-    let names = |cx: &Cx<'_>| if is_pattern { cx.session.patterns.clone() } else { cx.session.channels.clone() };
+    let names =
+        |cx: &Cx<'_>| if is_pattern { cx.session.patterns.clone() } else { cx.session.channels.clone() };
     let some = match args[1..] {
         [] => names(cx).into_iter().collect(),
         _ => args[1..].iter().map(|name| name.to_vec()).collect::<Vec<_>>(),

@@ -13,19 +13,32 @@ const LOOK: &[Flags] = &[Flags::LOADING, Flags::STALE];
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("command", -1, LOOK, Keys::None, command),
-    Command::with_subcommands("config", &[], &[
-        Command::new("config|get", -3, ADMIN, Keys::None, config_get),
-        Command::new("config|set", -4, ADMIN, Keys::None, config_set),
-    ]),
+    Command::with_subcommands(
+        "config",
+        &[],
+        &[
+            Command::new("config|get", -3, ADMIN, Keys::None, config_get),
+            Command::new("config|set", -4, ADMIN, Keys::None, config_set),
+        ],
+    ),
     Command::new("info", -1, LOOK, Keys::Everything, info),
-    Command::new("shutdown", -1, &[Flags::ADMIN, Flags::NOSCRIPT, Flags::LOADING, Flags::STALE, Flags::NO_MULTI], Keys::None, |cx, _, _| {
-        // The heap is closed, and so made durable, when all threads have ended. Nothing is answered.
-        cx.session.closing = true;
-        cx.server.stop();
-        Ok(())
-    }),
+    Command::new(
+        "shutdown",
+        -1,
+        &[Flags::ADMIN, Flags::NOSCRIPT, Flags::LOADING, Flags::STALE, Flags::NO_MULTI],
+        Keys::None,
+        |cx, _, _| {
+            // The heap is closed, and so made durable, when all threads have ended. Nothing is answered.
+            cx.session.closing = true;
+            cx.server.stop();
+            Ok(())
+        },
+    ),
     Command::new("time", 1, &[Flags::LOADING, Flags::STALE, Flags::FAST], Keys::None, |cx, _, out| {
-        let micros = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_micros();
+        let micros = std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .unwrap_or_default()
+            .as_micros();
         let _ = cx;
         out.array(2);
         out.bulk_int((micros / 1_000_000) as i64);
@@ -34,25 +47,33 @@ pub(super) const COMMANDS: &[Command] = &[
     }),
 ];
 
-pub(super) const CLIENT: &[Command] = &[Command::with_subcommands("client", &[], &[
-    Command::new("client|getname", 2, LOOK, Keys::None, |cx, _, out| {
-        if cx.session.name.is_empty() { out.null() } else { out.bulk(&cx.session.name) }
-        Ok(())
-    }),
-    Command::new("client|id", 2, LOOK, Keys::None, |cx, _, out| {
-        out.int(cx.session.id as i64);
-        Ok(())
-    }),
-    Command::new("client|reply", 3, LOOK, Keys::None, client_reply),
-    Command::new("client|setname", 3, LOOK, Keys::None, |cx, args, out| {
-        if args[2].iter().any(|byte| !(b'!'..=b'~').contains(byte)) {
-            return Err(Fail::err("Client names cannot contain spaces, newlines or special characters."));
-        }
-        cx.session.name = args[2].to_vec();
-        out.ok();
-        Ok(())
-    }),
-])];
+pub(super) const CLIENT: &[Command] = &[Command::with_subcommands(
+    "client",
+    &[],
+    &[
+        Command::new("client|getname", 2, LOOK, Keys::None, |cx, _, out| {
+            if cx.session.name.is_empty() {
+                out.null()
+            } else {
+                out.bulk(&cx.session.name)
+            }
+            Ok(())
+        }),
+        Command::new("client|id", 2, LOOK, Keys::None, |cx, _, out| {
+            out.int(cx.session.id as i64);
+            Ok(())
+        }),
+        Command::new("client|reply", 3, LOOK, Keys::None, client_reply),
+        Command::new("client|setname", 3, LOOK, Keys::None, |cx, args, out| {
+            if args[2].iter().any(|byte| !(b'!'..=b'~').contains(byte)) {
+                return Err(Fail::err("Client names cannot contain spaces, newlines or special characters."));
+            }
+            cx.session.name = args[2].to_vec();
+            out.ok();
+            Ok(())
+        }),
+    ],
+)];
 
 fn client_reply(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     cx.session.replies = match args[2].to_ascii_lowercase().as_slice() {
@@ -90,9 +111,15 @@ fn config_set(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let mut config = cx.server.config.read().clone();
     for pair in pairs {
         let [name, value] = [pair[0], pair[1]].map(words::lossy);
-        let failed = |why: &str| Fail::err(format_args!("CONFIG SET failed (possibly related to argument '{name}') - {why}"));
+        let failed = |why: &str| {
+            Fail::err(format_args!("CONFIG SET failed (possibly related to argument '{name}') - {why}"))
+        };
         match crate::config::setting(&name) {
-            None => return Err(Fail::err(format_args!("Unknown option or number of arguments for CONFIG SET - '{name}'"))),
+            None => {
+                return Err(Fail::err(format_args!(
+                    "Unknown option or number of arguments for CONFIG SET - '{name}'"
+                )));
+            }
             Some(setting) if !setting.mutable => return Err(failed("can't set immutable config")),
             Some(_) => config.set(&name, &value).map_err(|why| failed(&why))?,
         }
@@ -136,7 +163,9 @@ fn info(cx: &mut Cx<'_>, _: &Args<'_>, out: &mut Reply) -> Done {
     for db in 0..crate::data::DATABASES {
         let shards = cx.store().shards().len();
         let sizes: Vec<(usize, usize)> = (0..shards)
-            .map(|shard| cx.read_shard(shard, |view, dbs| (view[dbs.at(db)].len(), view[dbs.at(db)].expiring())))
+            .map(|shard| {
+                cx.read_shard(shard, |view, dbs| (view[dbs.at(db)].len(), view[dbs.at(db)].expiring()))
+            })
             .collect();
         let (keys, expires) = sizes.iter().fold((0, 0), |all, some| (all.0 + some.0, all.1 + some.1));
         if keys > 0 {
@@ -186,7 +215,8 @@ fn command(_: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
             }
         }
         (Some(b"getkeys"), [_, words @ ..]) if !words.is_empty() => {
-            let command = crate::execute::resolve(words).map_err(|_| Fail::err("Invalid command specified"))?;
+            let command =
+                crate::execute::resolve(words).map_err(|_| Fail::err("Invalid command specified"))?;
             let keys = command.keys(words);
             if keys.is_empty() {
                 return Err(Fail::err("The command has no key arguments"));

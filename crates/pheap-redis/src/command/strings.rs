@@ -80,7 +80,11 @@ fn getrange(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
             // Both before the beginning, and the wrong way round: nothing.
             let is_backwards = start < 0 && end < 0 && start > end;
             let (first, last) = (from_end(start), from_end(end).min(len - 1));
-            if is_backwards || first > last { out.bulk(b"") } else { out.bulk(&bytes[first as usize..=last as usize]) }
+            if is_backwards || first > last {
+                out.bulk(b"")
+            } else {
+                out.bulk(&bytes[first as usize..=last as usize])
+            }
         };
         value.with_bytes(view, part).ok_or(Fail::WRONG_TYPE)
     })
@@ -136,7 +140,13 @@ fn set(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 }
 
 /// When something expires that is given a number of seconds, or milliseconds, or a time.
-pub(super) fn deadline_of(number: i64, unit_ms: i64, is_time: bool, now: i64, command: &str) -> Result<i64, Fail> {
+pub(super) fn deadline_of(
+    number: i64,
+    unit_ms: i64,
+    is_time: bool,
+    now: i64,
+    command: &str,
+) -> Result<i64, Fail> {
     let invalid = || Fail::err(format_args!("invalid expire time in '{command}' command"));
     let ms = number.checked_mul(unit_ms).filter(|&ms| ms > 0).ok_or_else(invalid)?;
     if is_time { Ok(ms) } else { ms.checked_add(now).ok_or_else(invalid) }

@@ -186,7 +186,11 @@ impl Command {
     }
 
     /// A command that has subcommands.
-    pub const fn with_subcommands(name: &'static str, flags: &[Flags], subcommands: &'static [Command]) -> Command {
+    pub const fn with_subcommands(
+        name: &'static str,
+        flags: &[Flags],
+        subcommands: &'static [Command],
+    ) -> Command {
         Command { name, arity: -2, flags: union(flags), keys: Keys::None, run: Run::Sub(subcommands) }
     }
 
@@ -202,7 +206,11 @@ impl Command {
             Keys::None | Keys::Everything | Keys::Shard(_) => Vec::new(),
             Keys::Range(first, last, step) => {
                 let last = if last < 0 { args.len() as i32 + last } else { last };
-                (first..=last).step_by(step as usize).map(|at| at as usize).filter(|&at| at < args.len()).collect()
+                (first..=last)
+                    .step_by(step as usize)
+                    .map(|at| at as usize)
+                    .filter(|&at| at < args.len())
+                    .collect()
             }
             Keys::Find(find) => {
                 let mut keys = Vec::new();
@@ -232,16 +240,15 @@ const fn union(flags: &[Flags]) -> Flags {
 }
 
 /// All families.
-const FAMILIES: &[(Group, &[Command])] =
-    &[
-        (Group::Connection, super::connection::COMMANDS),
-        (Group::Connection, super::server::CLIENT),
-        (Group::Generic, super::keys::COMMANDS),
-        (Group::PubSub, super::pubsub::COMMANDS),
-        (Group::Server, super::server::COMMANDS),
-        (Group::String, super::strings::COMMANDS),
-        (Group::Transactions, super::connection::TRANSACTIONS),
-    ];
+const FAMILIES: &[(Group, &[Command])] = &[
+    (Group::Connection, super::connection::COMMANDS),
+    (Group::Connection, super::server::CLIENT),
+    (Group::Generic, super::keys::COMMANDS),
+    (Group::PubSub, super::pubsub::COMMANDS),
+    (Group::Server, super::server::COMMANDS),
+    (Group::String, super::strings::COMMANDS),
+    (Group::Transactions, super::connection::TRANSACTIONS),
+];
 
 /// All commands, and what they are about.
 pub fn all() -> impl Iterator<Item = (Group, &'static Command)> {

@@ -68,9 +68,22 @@ impl<'r> Db<'r> {
         self.keys.iter(view)
     }
 
-    /// All keys that have a deadline.
-    pub fn deadlines<'v>(&'v self, view: &'v View<'r>) -> impl Iterator<Item = (&'v [u8], i64)> {
-        self.deadlines.iter(view).map(|(key, at)| (key, *at))
+    /// Keys in steps, as [`PHashMap::scan`](pheap::PHashMap::scan) has them: some keys, and where to go on. 0 is the beginning, and the end.
+    pub fn scan<'v>(
+        &'v self,
+        view: &'v View<'r>,
+        from: u64,
+    ) -> (impl Iterator<Item = (&'v [u8], &'v Entry<'r>)>, u64) {
+        self.keys.scan(view, from)
+    }
+
+    /// The same of keys that have a deadline, and when they expire.
+    pub fn scan_deadlines<'v>(
+        &'v self,
+        view: &'v View<'r>,
+        from: u64,
+    ) -> (impl Iterator<Item = (&'v [u8], &'v i64)>, u64) {
+        self.deadlines.scan(view, from)
     }
 }
 

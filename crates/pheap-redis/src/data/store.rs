@@ -81,9 +81,9 @@ impl Store {
             Settings::Pmem => Options::new().durability(Durability::Pmem),
             Settings::Process => Options::new().durability(Durability::Process),
             Settings::Log => Options::new().durability(Durability::Wal).sync_policy(SyncPolicy::OnDemand),
-            Settings::LogEachSecond => {
-                Options::new().durability(Durability::Wal).sync_policy(SyncPolicy::Every(Duration::from_secs(1)))
-            }
+            Settings::LogEachSecond => Options::new()
+                .durability(Durability::Wal)
+                .sync_policy(SyncPolicy::Every(Duration::from_secs(1))),
         };
         let heap = options.open(path)?;
         Store::of(heap, path)

@@ -44,7 +44,11 @@ impl Mailbox {
     /// # Errors
     /// If the system cannot make it.
     pub fn new(registry: &Registry, token: Token) -> io::Result<Mailbox> {
-        Ok(Mailbox { messages: Mutex::default(), waker: Waker::new(registry, token)?, is_woken: AtomicBool::new(false) })
+        Ok(Mailbox {
+            messages: Mutex::default(),
+            waker: Waker::new(registry, token)?,
+            is_woken: AtomicBool::new(false),
+        })
     }
 
     /// Leaves a message.

@@ -126,7 +126,8 @@ mod tests {
 
     #[test]
     fn a_slow_client() {
-        let (mut output, mut messages, waker) = (Output::default(), Vec::new(), Waker::from(Arc::new(Nobody)));
+        let (mut output, mut messages, waker) =
+            (Output::default(), Vec::new(), Waker::from(Arc::new(Nobody)));
         output.push(b"hello".to_vec(), Vec::new(), vec![(7, b"x".to_vec())]);
         output.push(b" world".to_vec(), Vec::new(), Vec::new());
         let mut to = Slow(3, Vec::new());

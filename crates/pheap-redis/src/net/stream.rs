@@ -34,18 +34,25 @@ impl Stream {
     /// Whether the other end is on this machine.
     pub(super) fn is_local(&self) -> bool {
         match self {
-            Stream::Tcp(stream) => stream.peer_addr().is_ok_and(|addr| addr.ip().to_canonical().is_loopback()),
+            Stream::Tcp(stream) => {
+                stream.peer_addr().is_ok_and(|addr| addr.ip().to_canonical().is_loopback())
+            }
             Stream::Unix(_) => true,
         }
     }
 
     /// The addresses of the other end and of this one, as `CLIENT LIST` shows them.
     pub(super) fn addresses(&self) -> [String; 2] {
-        let shown = |addr: io::Result<std::net::SocketAddr>| addr.map_or_else(|_| "?:0".to_owned(), |addr| addr.to_string());
+        let shown = |addr: io::Result<std::net::SocketAddr>| {
+            addr.map_or_else(|_| "?:0".to_owned(), |addr| addr.to_string())
+        };
         match self {
             Stream::Tcp(stream) => [shown(stream.peer_addr()), shown(stream.local_addr())],
             Stream::Unix(stream) => {
-                let path = stream.local_addr().ok().and_then(|addr| addr.as_pathname().map(|path| path.display().to_string()));
+                let path = stream
+                    .local_addr()
+                    .ok()
+                    .and_then(|addr| addr.as_pathname().map(|path| path.display().to_string()));
                 let name = format!("{}:0", path.unwrap_or_default());
                 [name.clone(), name]
             }

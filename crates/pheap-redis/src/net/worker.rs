@@ -17,6 +17,7 @@ use super::stream::Stream;
 use crate::client::Session;
 use crate::command::{Block, Effects, Signal};
 use crate::execute::{Execution, Output, Stop};
+use crate::expire::Expiry;
 use crate::resp::Reply;
 use crate::server::{Server, Waiter};
 
@@ -73,6 +74,7 @@ impl Worker {
             timeouts: BTreeSet::new(),
             next_thread: 0,
             last_tick: Instant::now(),
+            expiry: Expiry::default(),
         };
         turn.run(&listeners)
     }
@@ -95,6 +97,7 @@ struct Turn<'s> {
     /// The thread that gets the next client.
     next_thread: usize,
     last_tick: Instant,
+    expiry: Expiry,
 }
 
 impl Turn<'_> {
@@ -129,7 +132,8 @@ impl Turn<'_> {
 
     /// How long nothing is to be done.
     fn until_next(&self) -> Duration {
-        let first = self.timeouts.first().map_or(TICK, |(at, _)| at.saturating_duration_since(Instant::now()));
+        let first =
+            self.timeouts.first().map_or(TICK, |(at, _)| at.saturating_duration_since(Instant::now()));
         first.min(TICK)
     }
 
@@ -173,7 +177,8 @@ impl Turn<'_> {
         drop(config);
         let id = self.server.client_id();
         let token = Token(CLIENTS + id as usize);
-        if self.poll.registry().register(&mut stream, token, Interest::READABLE | Interest::WRITABLE).is_err() {
+        if self.poll.registry().register(&mut stream, token, Interest::READABLE | Interest::WRITABLE).is_err()
+        {
             return;
         }
         self.server.stats.connections.fetch_add(1, Relaxed);
@@ -277,7 +282,13 @@ impl Turn<'_> {
     }
 
     /// A client waits for keys. They may have been written to since it looked, so it looks again.
-    fn block(&mut self, connection: &mut Connection, block: Block, words: Vec<Vec<u8>>, signals: &mut VecDeque<Signal>) {
+    fn block(
+        &mut self,
+        connection: &mut Connection,
+        block: Block,
+        words: Vec<Vec<u8>>,
+        signals: &mut VecDeque<Signal>,
+    ) {
         let db = connection.session.db;
         let waiter = Waiter { client: connection.session.id, thread: self.number };
         let until = block.timeout.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));
@@ -387,12 +398,17 @@ impl Turn<'_> {
         self.server.stats.clients.fetch_sub(1, Relaxed);
     }
 
-    /// What is done now and then: those leave who have been silent for long.
+    /// What is done now and then: keys expire, and those leave who have been silent for long.
     fn tick(&mut self) {
         if self.last_tick.elapsed() < TICK {
             return;
         }
         self.last_tick = Instant::now();
+        if self.number == 0 {
+            // If the heap has failed, writes say so.
+            let messages = self.expiry.turn(self.server).unwrap_or_default();
+            self.post(messages);
+        }
         let timeout = self.server.config.read().int("timeout") as u64;
         if timeout > 0 {
             let is_idle = |connection: &Connection| {
@@ -400,7 +416,8 @@ impl Turn<'_> {
                     && connection.blocked.is_none()
                     && connection.session.subscriptions() == 0
             };
-            let idle: Vec<u64> = self.connections.iter().filter(|(_, c)| is_idle(c)).map(|(id, _)| *id).collect();
+            let idle: Vec<u64> =
+                self.connections.iter().filter(|(_, c)| is_idle(c)).map(|(id, _)| *id).collect();
             for client in idle {
                 if let Some(connection) = self.connections.remove(&client) {
                     self.disconnect(connection);

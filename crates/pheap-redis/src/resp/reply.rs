@@ -190,7 +190,11 @@ impl Reply {
 
     /// Says how many pairs there have been since `begun`, which are a map.
     pub fn end_map(&mut self, begun: Begun, pairs: usize) {
-        if self.resp3 { self.insert_head(begun, b'%', pairs) } else { self.insert_head(begun, b'*', 2 * pairs) }
+        if self.resp3 {
+            self.insert_head(begun, b'%', pairs)
+        } else {
+            self.insert_head(begun, b'*', 2 * pairs)
+        }
     }
 
     /// Says how many replies there have been since `begun`, which are a set.
@@ -231,8 +235,14 @@ mod tests {
     #[test]
     fn both_versions() {
         for (resp3, expected) in [
-            (false, "+OK\r\n:-9223372036854775808\r\n$1\r\nx\r\n$-1\r\n*2\r\n*-1\r\n$3\r\n1.5\r\n:1\r\n$1\r\nt\r\n"),
-            (true, "+OK\r\n:-9223372036854775808\r\n$1\r\nx\r\n_\r\n%1\r\n_\r\n,1.5\r\n#t\r\n=5\r\ntxt:t\r\n"),
+            (
+                false,
+                "+OK\r\n:-9223372036854775808\r\n$1\r\nx\r\n$-1\r\n*2\r\n*-1\r\n$3\r\n1.5\r\n:1\r\n$1\r\nt\r\n",
+            ),
+            (
+                true,
+                "+OK\r\n:-9223372036854775808\r\n$1\r\nx\r\n_\r\n%1\r\n_\r\n,1.5\r\n#t\r\n=5\r\ntxt:t\r\n",
+            ),
         ] {
             let mut reply = Reply::new(resp3);
             reply.ok();

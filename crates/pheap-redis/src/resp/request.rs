@@ -136,7 +136,11 @@ impl Parser {
 
     fn inline(&mut self, buffer: &[u8]) -> Result<Option<(Arguments, usize)>, Malformed> {
         let Some(end) = buffer.iter().take(LINE + 1).position(|&byte| byte == b'\n') else {
-            return if buffer.len() > LINE { Err(Malformed("too big inline request".into())) } else { Ok(None) };
+            return if buffer.len() > LINE {
+                Err(Malformed("too big inline request".into()))
+            } else {
+                Ok(None)
+            };
         };
         let line = buffer[..end].strip_suffix(b"\r").unwrap_or(&buffer[..end]);
         self.arguments.words = words::split(line).ok_or(Malformed("unbalanced quotes in request".into()))?;
@@ -165,7 +169,15 @@ mod tests {
     fn requests_in_a_row() {
         let bytes = b"*2\r\n$3\r\nGET\r\n$1\r\na\r\nping \"a b\"\r\n*0\r\n*1\r\n$4\r\nPING\r\n";
         let words: Vec<Vec<Vec<u8>>> = parsed(bytes);
-        assert_eq!(words, [vec![b"GET".to_vec(), b"a".to_vec()], vec![b"ping".to_vec(), b"a b".to_vec()], vec![], vec![b"PING".to_vec()]]);
+        assert_eq!(
+            words,
+            [
+                vec![b"GET".to_vec(), b"a".to_vec()],
+                vec![b"ping".to_vec(), b"a b".to_vec()],
+                vec![],
+                vec![b"PING".to_vec()]
+            ]
+        );
     }
 
     #[test]
