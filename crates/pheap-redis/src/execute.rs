@@ -80,6 +80,9 @@ impl Input {
     }
 }
 
+/// What a command waits for, and its arguments.
+type Waits = (Block, Vec<Vec<u8>>);
+
 /// Why the commands of a client do not go on.
 #[derive(Debug)]
 pub enum Stop {
@@ -293,7 +296,7 @@ impl Execution<'_> {
         command: &'static Command,
         shard: usize,
         is_alone: bool,
-    ) -> Result<Option<(Block, Vec<Vec<u8>>)>, usize> {
+    ) -> Result<Option<Waits>, usize> {
         let before = (input.start, self.output.reply.len(), self.output.effects.mark());
         let (mut command, mut count, now) = (command, 0, now());
         let root = &self.server.store.shards()[shard];

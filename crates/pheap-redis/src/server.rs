@@ -154,11 +154,14 @@ pub fn now() -> i64 {
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
+/// A database, and a key in it.
+type Name = (usize, Vec<u8>);
+
 /// Keys that `EXEC` depends on, and flags that are set when they are written to.
 #[derive(Debug, Default)]
 pub struct Watched {
     count: AtomicUsize,
-    keys: Mutex<HashMap<(usize, Vec<u8>), Vec<Arc<AtomicBool>>>>,
+    keys: Mutex<HashMap<Name, Vec<Arc<AtomicBool>>>>,
 }
 
 impl Watched {
@@ -207,7 +210,7 @@ impl Watched {
 pub struct Waiting {
     count: AtomicUsize,
     /// Who came first is first.
-    keys: Mutex<HashMap<(usize, Vec<u8>), Vec<Waiter>>>,
+    keys: Mutex<HashMap<Name, Vec<Waiter>>>,
 }
 
 /// A client that waits.

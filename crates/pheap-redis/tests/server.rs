@@ -165,7 +165,7 @@ fn transactions_of_clients() {
             ("incr b", "QUEUED"),
             ("exec", "[6 OK -ERR value is not an integer or out of range]"),
             ("multi", "OK"),
-            ("nothing", "-ERR unknown command 'nothing', with args beginning with: "),
+            ("nothing", "-ERR unknown command 'nothing', with args beginning with:"),
             ("exec", "-EXECABORT Transaction discarded because of previous errors."),
             ("exec", "-ERR EXEC without MULTI"),
             ("watch a", "OK"),
