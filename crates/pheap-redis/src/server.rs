@@ -69,10 +69,8 @@ pub struct Stats {
     pub connections: AtomicU64,
     /// Clients that are connected.
     pub clients: AtomicUsize,
-    /// Keys that were found.
-    pub hits: AtomicU64,
-    /// Keys that were not.
-    pub misses: AtomicU64,
+    /// Clients that wait for keys.
+    pub blocked: AtomicUsize,
     /// Keys that were removed because their time had come.
     pub expired: AtomicU64,
     /// Changes.
@@ -252,15 +250,5 @@ impl Waiting {
             return Vec::new();
         }
         self.keys.lock().get(&(db, key.to_vec())).cloned().unwrap_or_default()
-    }
-
-    /// Number of clients and keys that wait for one another.
-    pub fn len(&self) -> usize {
-        self.count.load(Ordering::SeqCst)
-    }
-
-    /// Whether nobody waits.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 }

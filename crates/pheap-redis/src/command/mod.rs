@@ -8,6 +8,7 @@ mod connection;
 mod cx;
 mod fail;
 mod keys;
+mod lists;
 mod pubsub;
 mod server;
 mod strings;

@@ -146,7 +146,7 @@ fn info(cx: &mut Cx<'_>, _: &Args<'_>, out: &mut Reply) -> Done {
     text += &format!(
         "# Clients\r\nconnected_clients:{}\r\nblocked_clients:{}\r\n\r\n",
         stats.clients.load(Relaxed),
-        cx.server.waiting.len()
+        stats.blocked.load(Relaxed)
     );
     text += &format!(
         "# Persistence\r\nloading:0\r\nheap_durability:{:?}\r\nrdb_changes_since_last_save:{}\r\n\r\n",

@@ -292,6 +292,7 @@ impl Turn<'_> {
         let db = connection.session.db;
         let waiter = Waiter { client: connection.session.id, thread: self.number };
         let until = block.timeout.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));
+        self.server.stats.blocked.fetch_add(1, Relaxed);
         block.keys.iter().for_each(|key| self.server.waiting.add(db, key, waiter));
         if let Some(until) = until {
             self.timeouts.insert((until, connection.session.id));
@@ -321,6 +322,7 @@ impl Turn<'_> {
     /// A client does not wait any more.
     fn unblock(&mut self, client: u64, blocked: &Blocked) {
         let waiter = Waiter { client, thread: self.number };
+        self.server.stats.blocked.fetch_sub(1, Relaxed);
         blocked.block.keys.iter().for_each(|key| self.server.waiting.remove(blocked.db, key, waiter));
         if let Some(until) = blocked.until {
             self.timeouts.remove(&(until, client));
