@@ -35,8 +35,8 @@ pub struct Input {
 type Words<'a> = SmallVec<[&'a [u8]; 8]>;
 
 impl Input {
-    /// Where more is to be appended: room for at least `least` bytes.
-    pub fn room(&mut self, least: usize) -> &mut Vec<u8> {
+    /// Where more is to be appended, and how many bytes at once: at least `least`.
+    pub fn room(&mut self, least: usize) -> (&mut Vec<u8>, usize) {
         if self.start == self.bytes.len() {
             self.bytes.clear();
             self.start = 0;
@@ -45,8 +45,7 @@ impl Input {
             self.start = 0;
         }
         let wanted = self.parser.wanted(self.bytes.len() - self.start).min(64 << 20);
-        self.bytes.reserve(least.max(wanted));
-        &mut self.bytes
+        (&mut self.bytes, least.max(wanted))
     }
 
     /// Bytes that were not answered yet.

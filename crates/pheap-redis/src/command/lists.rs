@@ -95,10 +95,14 @@ fn llen(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 }
 
 fn lindex(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let (key, index, now) = (args[1], int(args[2])?, cx.now);
+    let (key, now) = (args[1], cx.now);
     cx.read(key, |view, db| {
-        let list = list(view, db, key, now)?;
-        let element = list.and_then(|list| view[list].get(view, place(index, view[list].len())?));
+        let Some(list) = list(view, db, key, now)? else {
+            out.null();
+            return Ok(());
+        };
+        let index = int(args[2])?;
+        let element = place(index, view[list].len()).and_then(|index| view[list].get(view, index));
         out.maybe_bulk(element.map(|&element| &view[element]));
         Ok(())
     })
@@ -125,10 +129,10 @@ fn lrange(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 }
 
 fn lset(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let (key, index, value, now) = (args[1], int(args[2])?, args[3], cx.now);
+    let (key, value, now) = (args[1], args[3], cx.now);
     cx.write(key, |tx, db| {
         let list = list(tx, &tx[db], key, now)?.ok_or(Fail::NO_SUCH_KEY)?;
-        let index = place(index, tx[list].len()).ok_or(Fail::OUT_OF_RANGE)?;
+        let index = place(int(args[2])?, tx[list].len()).ok_or(Fail::OUT_OF_RANGE)?;
         let value = tx.alloc_slice_copy(value)?;
         *list.get_mut(tx, index).ok_or(Fail::OUT_OF_RANGE)? = value;
         Ok::<_, Fail>(())
@@ -267,6 +271,26 @@ fn move_one(cx: &mut Cx<'_>, args: &Args<'_>, from: End, to: End, out: &mut Repl
     if !is_there {
         out.null();
         return Ok(false);
+    }
+    if source == target {
+        // Within one list, which is never empty meanwhile: its key stays, with its deadline.
+        cx.write(source, |tx, db| {
+            let Some(list) = list(tx, &tx[db], source, now)? else { return Ok(()) };
+            let Some(element) = (if from == End::Left { list.pop_front(tx) } else { list.pop_back(tx) })
+            else {
+                return Ok(());
+            };
+            if to == End::Left {
+                list.push_front(tx, element)?
+            } else {
+                list.push_back(tx, element)?
+            }
+            out.bulk(&tx[element]);
+            Ok::<_, Fail>(())
+        })?;
+        cx.touched(b'l', &format!("{}push", to.letter()), source);
+        cx.notify(b'l', &format!("{}pop", from.letter()), source);
+        return Ok(true);
     }
     cx.read(target, |view, db| list(view, db, target, now).map(drop))?;
     let Some(element) = take_some(cx, source, 1, from)?.and_then(|taken| taken.into_iter().next()) else {

@@ -61,9 +61,8 @@ impl Connection {
 
     /// Reads what has come, but not all of it if that is much: others have a turn in between.
     pub(super) fn read(&mut self) -> io::Result<()> {
-        let buffer = self.input.room(CHUNK);
+        let (buffer, room) = self.input.room(CHUNK);
         let before = buffer.len();
-        let room = buffer.capacity() - before;
         buffer.resize(before + room, 0);
         let result = self.stream.read(&mut buffer[before..]);
         let n = *result.as_ref().unwrap_or(&0);
