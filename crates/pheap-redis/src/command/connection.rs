@@ -1,0 +1,183 @@
+//! Connections, and transactions of clients.
+
+use super::args::int;
+use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
+use crate::client::Multi;
+use crate::data::DATABASES;
+use crate::resp::Reply;
+
+const FAST: &[Flags] = &[Flags::LOADING, Flags::STALE, Flags::FAST];
+const ALWAYS: &[Flags] = &[Flags::NOSCRIPT, Flags::LOADING, Flags::STALE, Flags::FAST, Flags::NO_AUTH];
+
+pub(super) const COMMANDS: &[Command] = &[
+    Command::new("auth", -2, ALWAYS, Keys::None, auth),
+    Command::new("echo", 2, FAST, Keys::None, |_, args, out| {
+        out.bulk(args[1]);
+        Ok(())
+    }),
+    Command::new("hello", -1, ALWAYS, Keys::None, hello),
+    Command::new("ping", -1, FAST, Keys::None, ping),
+    Command::new("quit", -1, ALWAYS, Keys::None, |cx, _, out| {
+        cx.session.closing = true;
+        out.ok();
+        Ok(())
+    }),
+    Command::new("select", 2, FAST, Keys::None, select),
+];
+
+pub(super) const TRANSACTIONS: &[Command] = &[
+    Command::new("discard", 1, FAST, Keys::None, discard),
+    Command::new("exec", 1, &[Flags::NOSCRIPT, Flags::LOADING, Flags::STALE], Keys::None, |_, _, _| {
+        Err(Fail::err("EXEC without MULTI")) // with it, `execute.rs` runs all of it
+    }),
+    Command::new("multi", 1, FAST, Keys::None, multi),
+    Command::new("unwatch", 1, FAST, Keys::None, |cx, _, out| {
+        unwatch(cx);
+        out.ok();
+        Ok(())
+    }),
+    Command::new("watch", -2, &[Flags::READONLY, Flags::FAST, Flags::NOSCRIPT], Keys::Range(1, -1, 1), watch),
+];
+
+fn ping(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    match args[1..] {
+        [] if cx.session.only_listens() => {
+            out.array(2);
+            out.bulk(b"pong");
+            out.bulk(b"");
+        }
+        [] => out.simple("PONG"),
+        [text] => out.bulk(text),
+        _ => return Err(Fail::arity("ping")),
+    }
+    Ok(())
+}
+
+/// Whether this is the password. Takes the same time wherever they differ.
+fn is_password(cx: &Cx<'_>, given: &[u8]) -> bool {
+    let config = cx.server.config.read();
+    let password = config.text("requirepass").as_bytes();
+    let differences = password.iter().zip(given).fold(0, |all, (a, b)| all | (a ^ b));
+    password.len() == given.len() && differences == 0
+}
+
+fn log_in(cx: &mut Cx<'_>, user: &[u8], password: &[u8]) -> Done {
+    let has_password = !cx.server.config.read().text("requirepass").is_empty();
+    if user != b"default" || has_password && !is_password(cx, password) {
+        return Err(Fail::Error("WRONGPASS invalid username-password pair or user is disabled.".into()));
+    }
+    cx.session.authenticated = true;
+    Ok(())
+}
+
+fn auth(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    match args[1..] {
+        [_] if cx.server.config.read().text("requirepass").is_empty() => {
+            return Err(Fail::err(
+                "AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?",
+            ));
+        }
+        [password] => log_in(cx, b"default", password)?,
+        [user, password] => log_in(cx, user, password)?,
+        _ => return Err(Fail::SYNTAX),
+    }
+    out.ok();
+    Ok(())
+}
+
+fn hello(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let mut rest = args[1..].iter();
+    let resp3 = match rest.next().map(|version| int(version)) {
+        None => cx.session.resp3,
+        Some(Ok(2)) => false,
+        Some(Ok(3)) => true,
+        Some(Err(_)) => return Err(Fail::err("Protocol version is not an integer or out of range")),
+        Some(Ok(_)) => return Err(Fail::Error("NOPROTO unsupported protocol version".into())),
+    };
+    let mut name = None;
+    while let Some(option) = rest.next() {
+        match (option.to_ascii_lowercase().as_slice(), rest.len()) {
+            (b"auth", 2..) => {
+                let user_and_password = [rest.next(), rest.next()].map(|word| *word.expect("there are two"));
+                log_in(cx, user_and_password[0], user_and_password[1])?;
+            }
+            (b"setname", 1..) => name = rest.next(),
+            _ => {
+                return Err(Fail::err(format_args!(
+                    "Syntax error in HELLO option '{}'",
+                    crate::words::lossy(option)
+                )));
+            }
+        }
+    }
+    if !cx.session.authenticated {
+        return Err(Fail::Error(
+            "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time".into(),
+        ));
+    }
+    if let Some(name) = name {
+        cx.session.name = name.to_vec();
+    }
+    cx.session.resp3 = resp3;
+    out.set_resp3(resp3);
+    out.map(7);
+    for (field, text) in [("server", "redis"), ("version", crate::REDIS_VERSION)] {
+        out.bulk(field.as_bytes());
+        out.bulk(text.as_bytes());
+    }
+    out.bulk(b"proto");
+    out.int(if resp3 { 3 } else { 2 });
+    out.bulk(b"id");
+    out.int(cx.session.id as i64);
+    for (field, text) in [("mode", "standalone"), ("role", "master")] {
+        out.bulk(field.as_bytes());
+        out.bulk(text.as_bytes());
+    }
+    out.bulk(b"modules");
+    out.array(0);
+    Ok(())
+}
+
+fn select(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let number = crate::words::int(args[1]).ok_or_else(|| Fail::err("invalid DB index"))?;
+    let databases = (cx.server.config.read().int("databases") as usize).min(DATABASES);
+    let db = usize::try_from(number).ok().filter(|&db| db < databases);
+    cx.session.db = db.ok_or_else(|| Fail::err("DB index is out of range"))?;
+    out.ok();
+    Ok(())
+}
+
+fn multi(cx: &mut Cx<'_>, _: &Args<'_>, out: &mut Reply) -> Done {
+    if cx.session.multi.is_some() {
+        return Err(Fail::err("MULTI calls can not be nested"));
+    }
+    cx.session.multi = Some(Multi::default());
+    out.ok();
+    Ok(())
+}
+
+fn discard(cx: &mut Cx<'_>, _: &Args<'_>, out: &mut Reply) -> Done {
+    if cx.session.multi.take().is_none() {
+        return Err(Fail::err("DISCARD without MULTI"));
+    }
+    unwatch(cx);
+    out.ok();
+    Ok(())
+}
+
+fn unwatch(cx: &mut Cx<'_>) {
+    cx.server.unwatch(cx.session);
+}
+
+fn watch(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    if cx.session.multi.is_some() {
+        return Err(Fail::err("WATCH inside MULTI is not allowed"));
+    }
+    for key in &args[1..] {
+        if cx.session.watched.insert((cx.session.db, key.to_vec())) {
+            cx.server.watched.add(cx.session.db, key, &cx.session.watched_changed);
+        }
+    }
+    out.ok();
+    Ok(())
+}

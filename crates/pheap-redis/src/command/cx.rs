@@ -1,0 +1,202 @@
+//! What a command may touch.
+
+use pheap::{P, Shards, Txn, View};
+
+use crate::client::Session;
+use crate::data::{Db, Shard, Store};
+use crate::server::Server;
+
+/// What a command may touch.
+pub struct Cx<'c> {
+    /// What all clients have in common.
+    pub server: &'c Server,
+    /// Who asks.
+    pub session: &'c mut Session,
+    /// The time, in milliseconds since 1970. It stands still in a transaction.
+    pub now: i64,
+    /// Whether it may wait for a key. It may not in a transaction, nor in a script.
+    pub may_block: bool,
+    /// What others are to be told, once the command's transaction has been committed.
+    pub effects: &'c mut Effects,
+    /// The shards that the command's keys are in.
+    pub keyspace: &'c mut dyn Keyspace,
+}
+
+/// What others are to be told of a command.
+#[derive(Debug, Default)]
+pub struct Effects {
+    /// Keys that were written to.
+    pub signals: Vec<Signal>,
+    /// Messages to clients, in the order in which they are sent.
+    pub messages: Vec<(u64, Vec<u8>)>,
+    /// Changes, as `rdb_changes_since_last_save` counts them.
+    pub dirty: u64,
+}
+
+impl Effects {
+    /// How much there is.
+    pub fn mark(&self) -> (usize, usize, u64) {
+        (self.signals.len(), self.messages.len(), self.dirty)
+    }
+
+    /// Forgets what has come since [`mark`](Self::mark).
+    pub fn go_back(&mut self, (signals, messages, dirty): (usize, usize, u64)) {
+        self.signals.truncate(signals);
+        self.messages.truncate(messages);
+        self.dirty = dirty;
+    }
+}
+
+/// A key that was written to.
+#[derive(Debug)]
+pub struct Signal {
+    /// Its database.
+    pub db: usize,
+    /// The key.
+    pub key: Vec<u8>,
+}
+
+impl Cx<'_> {
+    /// Looks at the shard of a key, in the client's database.
+    pub fn read<R>(&mut self, key: &[u8], f: impl for<'r> FnOnce(&View<'r>, &Db<'r>) -> R) -> R {
+        let (shard, db) = (self.store().shard_of(key), self.session.db);
+        self.read_shard(shard, |view, dbs| f(view, &view[dbs.at(db)]))
+    }
+
+    /// Changes the shard of a key, in the client's database.
+    pub fn write<R>(&mut self, key: &[u8], f: impl for<'r> FnOnce(&mut Txn<'r>, P<'r, Db<'r>>) -> R) -> R {
+        let (shard, db) = (self.store().shard_of(key), self.session.db);
+        self.write_shard(shard, |tx, dbs| f(tx, dbs.at(db)))
+    }
+
+    /// Looks at all databases of a shard.
+    pub fn read_shard<R>(
+        &mut self,
+        shard: usize,
+        f: impl for<'r> FnOnce(&View<'r>, P<'r, [Db<'r>]>) -> R,
+    ) -> R {
+        let (mut f, mut result) = (Some(f), None);
+        self.keyspace.read(shard, &mut |view, root| {
+            result = f.take().map(|f| f(view, view[root].dbs));
+        });
+        result.expect("a keyspace calls the function once")
+    }
+
+    /// Changes all databases of a shard.
+    pub fn write_shard<R>(
+        &mut self,
+        shard: usize,
+        f: impl for<'r> FnOnce(&mut Txn<'r>, P<'r, [Db<'r>]>) -> R,
+    ) -> R {
+        let (mut f, mut result) = (Some(f), None);
+        self.keyspace.write(shard, &mut |tx, root| {
+            let dbs = tx[root].dbs;
+            result = f.take().map(|f| f(tx, dbs));
+        });
+        result.expect("a keyspace calls the function once")
+    }
+
+    /// The heap's shards.
+    pub fn store(&self) -> &Store {
+        &self.server.store
+    }
+
+    /// A key of the client's database was written to: clients that watch it are told, those that wait for it go on, and who listens gets a keyspace notification, of this class
+    /// (a letter of `notify-keyspace-events`) and name.
+    pub fn touched(&mut self, class: u8, event: &str, key: &[u8]) {
+        self.effects.dirty += 1;
+        self.server.watched.touch(self.session.db, key);
+        self.effects.signals.push(Signal { db: self.session.db, key: key.to_vec() });
+        self.notify(class, event, key);
+    }
+
+    /// A keyspace notification about something that is no change of the value.
+    pub fn notify(&mut self, class: u8, event: &str, key: &[u8]) {
+        let messages = self.server.notification(self.session.db, class, event, key);
+        self.effects.messages.extend(messages);
+    }
+}
+
+/// Shards, locked for as long as a command runs.
+pub trait Keyspace {
+    /// Looks at a shard: calls `f` once.
+    fn read(&mut self, shard: usize, f: &mut dyn for<'r> FnMut(&View<'r>, P<'r, Shard<'r>>));
+
+    /// Changes a shard: calls `f` once.
+    fn write(&mut self, shard: usize, f: &mut dyn for<'r> FnMut(&mut Txn<'r>, P<'r, Shard<'r>>));
+}
+
+/// No shard.
+pub struct Nothing;
+
+impl Keyspace for Nothing {
+    fn read(&mut self, _: usize, _: &mut dyn for<'r> FnMut(&View<'r>, P<'r, Shard<'r>>)) {
+        panic!("the command says that it has no keys");
+    }
+
+    fn write(&mut self, _: usize, _: &mut dyn for<'r> FnMut(&mut Txn<'r>, P<'r, Shard<'r>>)) {
+        panic!("the command says that it has no keys");
+    }
+}
+
+/// A shard that is read.
+pub struct OneRead<'v, 'r> {
+    /// The view of it.
+    pub view: &'v View<'r>,
+    /// Its root.
+    pub root: P<'r, Shard<'r>>,
+}
+
+impl Keyspace for OneRead<'_, '_> {
+    fn read(&mut self, _: usize, f: &mut dyn for<'r> FnMut(&View<'r>, P<'r, Shard<'r>>)) {
+        f(self.view, self.root);
+    }
+
+    fn write(&mut self, _: usize, _: &mut dyn for<'r> FnMut(&mut Txn<'r>, P<'r, Shard<'r>>)) {
+        panic!("the command says that it only looks");
+    }
+}
+
+/// A shard that may be changed.
+pub struct OneTxn<'t, 'r> {
+    /// The transaction.
+    pub tx: &'t mut Txn<'r>,
+    /// Its root.
+    pub root: P<'r, Shard<'r>>,
+}
+
+impl Keyspace for OneTxn<'_, '_> {
+    fn read(&mut self, _: usize, f: &mut dyn for<'r> FnMut(&View<'r>, P<'r, Shard<'r>>)) {
+        f(self.tx, self.root);
+    }
+
+    fn write(&mut self, _: usize, f: &mut dyn for<'r> FnMut(&mut Txn<'r>, P<'r, Shard<'r>>)) {
+        f(self.tx, self.root);
+    }
+}
+
+/// Several shards that may be changed.
+pub struct Several<'t, 'a> {
+    /// The transaction.
+    pub shards: &'t mut Shards<'a, Shard<'static>>,
+    /// The number of each shard, in ascending order.
+    pub numbers: &'t [usize],
+}
+
+impl Several<'_, '_> {
+    fn index(&self, shard: usize) -> usize {
+        self.numbers.binary_search(&shard).expect("the command has said which keys it touches")
+    }
+}
+
+impl Keyspace for Several<'_, '_> {
+    fn read(&mut self, shard: usize, f: &mut dyn for<'r> FnMut(&View<'r>, P<'r, Shard<'r>>)) {
+        let index = self.index(shard);
+        self.shards.with(index, |tx, root| f(tx, root));
+    }
+
+    fn write(&mut self, shard: usize, f: &mut dyn for<'r> FnMut(&mut Txn<'r>, P<'r, Shard<'r>>)) {
+        let index = self.index(shard);
+        self.shards.with(index, |tx, root| f(tx, root));
+    }
+}

@@ -1,0 +1,69 @@
+//! How commands end that do not succeed.
+
+use std::borrow::Cow;
+
+/// How a command ends.
+pub type Done = Result<(), Fail>;
+
+/// A command that does not succeed, and has changed nothing.
+#[derive(Debug)]
+pub enum Fail {
+    /// An error for the client: a code in capitals, and a text.
+    Error(Cow<'static, str>),
+    /// The heap has failed. If the command has changed something, it must be rolled back.
+    Heap(pheap::Error),
+    /// It waits until one of these keys is written to, and is then run again.
+    Block(Block),
+}
+
+/// What a command waits for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Block {
+    /// The keys.
+    pub keys: Vec<Vec<u8>>,
+    /// Seconds until it gives up. None: it does not.
+    pub timeout: Option<f64>,
+    /// The reply when it gives up is no array but a string.
+    pub gives_up_with_null: bool,
+    /// What is run when it goes on, if that is not the command as it was given.
+    pub instead: Option<Vec<Vec<u8>>>,
+}
+
+impl Fail {
+    /// An error with the code `ERR`.
+    pub fn err(text: impl std::fmt::Display) -> Fail {
+        Fail::Error(format!("ERR {text}").into())
+    }
+
+    /// A value of another type than the command is for.
+    pub const WRONG_TYPE: Fail =
+        Fail::Error(Cow::Borrowed("WRONGTYPE Operation against a key holding the wrong kind of value"));
+    /// Arguments that make no sense together.
+    pub const SYNTAX: Fail = Fail::Error(Cow::Borrowed("ERR syntax error"));
+    /// Something that should be a whole number.
+    pub const NOT_AN_INTEGER: Fail =
+        Fail::Error(Cow::Borrowed("ERR value is not an integer or out of range"));
+    /// Something that should be a number.
+    pub const NOT_A_FLOAT: Fail = Fail::Error(Cow::Borrowed("ERR value is not a valid float"));
+    /// A key that does not exist, but would have to.
+    pub const NO_SUCH_KEY: Fail = Fail::Error(Cow::Borrowed("ERR no such key"));
+    /// A position that is none.
+    pub const OUT_OF_RANGE: Fail = Fail::Error(Cow::Borrowed("ERR index out of range"));
+
+    /// A command with too few or too many arguments.
+    pub fn arity(name: &str) -> Fail {
+        Fail::err(format_args!("wrong number of arguments for '{name}' command"))
+    }
+
+    /// A subcommand that there is not.
+    pub fn no_subcommand(subcommand: &[u8], of: &str) -> Fail {
+        let subcommand = crate::words::lossy(&subcommand[..subcommand.len().min(128)]).into_owned();
+        Fail::err(format_args!("unknown subcommand '{subcommand}'. Try {} HELP.", of.to_uppercase()))
+    }
+}
+
+impl From<pheap::Error> for Fail {
+    fn from(error: pheap::Error) -> Fail {
+        Fail::Heap(error)
+    }
+}

@@ -1,0 +1,289 @@
+//! Options: what they are called, what they are, and which can be changed while the server runs.
+
+use std::collections::BTreeMap;
+
+use crate::words;
+
+/// How an option is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A whole number in this range.
+    Int(i64, i64),
+    /// A number of bytes, perhaps with a unit.
+    Bytes,
+    /// `yes` or `no`.
+    YesNo,
+    /// One of these words.
+    OneOf(&'static [&'static str]),
+    /// Any text.
+    Text,
+}
+
+/// An option.
+#[derive(Debug)]
+pub struct Setting {
+    /// Its name.
+    pub name: &'static str,
+    /// How it is written.
+    pub kind: Kind,
+    /// What it is unless something else was said.
+    pub default: &'static str,
+    /// Whether it can be changed while the server runs.
+    pub mutable: bool,
+}
+
+const fn fixed(name: &'static str, kind: Kind, default: &'static str) -> Setting {
+    Setting { name, kind, default, mutable: false }
+}
+
+const fn mutable(name: &'static str, kind: Kind, default: &'static str) -> Setting {
+    Setting { name, kind, default, mutable: true }
+}
+
+/// All options.
+pub const SETTINGS: &[Setting] = &[
+    fixed("port", Kind::Int(0, 65535), "6379"),
+    fixed("bind", Kind::Text, "127.0.0.1 -::1"),
+    fixed("unixsocket", Kind::Text, ""),
+    fixed("unixsocketperm", Kind::Text, "0"),
+    fixed("tcp-backlog", Kind::Int(0, i32::MAX as i64), "511"),
+    fixed("databases", Kind::Int(1, 16), "16"),
+    fixed("io-threads", Kind::Int(1, 128), "1"),
+    fixed("dir", Kind::Text, "."),
+    fixed("dbfilename", Kind::Text, "dump.heap"),
+    fixed("appendonly", Kind::YesNo, "yes"),
+    mutable("appendfsync", Kind::OneOf(&["always", "everysec", "no"]), "always"),
+    mutable("protected-mode", Kind::YesNo, "yes"),
+    mutable("requirepass", Kind::Text, ""),
+    mutable("timeout", Kind::Int(0, i32::MAX as i64), "0"),
+    mutable("tcp-keepalive", Kind::Int(0, i32::MAX as i64), "300"),
+    mutable("maxclients", Kind::Int(1, 1 << 20), "10000"),
+    mutable("maxmemory", Kind::Bytes, "0"),
+    mutable(
+        "maxmemory-policy",
+        Kind::OneOf(&[
+            "volatile-lru",
+            "volatile-lfu",
+            "volatile-random",
+            "volatile-ttl",
+            "allkeys-lru",
+            "allkeys-lfu",
+            "allkeys-random",
+            "noeviction",
+        ]),
+        "noeviction",
+    ),
+    mutable("maxmemory-samples", Kind::Int(1, 64), "5"),
+    mutable("lfu-log-factor", Kind::Int(0, i32::MAX as i64), "10"),
+    mutable("lfu-decay-time", Kind::Int(0, i32::MAX as i64), "1"),
+    mutable("proto-max-bulk-len", Kind::Bytes, "536870912"),
+    mutable("client-query-buffer-limit", Kind::Bytes, "1073741824"),
+    mutable(
+        "client-output-buffer-limit",
+        Kind::Text,
+        "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60",
+    ),
+    mutable("notify-keyspace-events", Kind::Text, ""),
+    mutable("slowlog-log-slower-than", Kind::Int(-1, i64::MAX), "10000"),
+    mutable("slowlog-max-len", Kind::Int(0, i64::MAX), "128"),
+    mutable("latency-monitor-threshold", Kind::Int(0, i64::MAX), "0"),
+    mutable("hz", Kind::Int(1, 500), "10"),
+    mutable("busy-reply-threshold", Kind::Int(0, i64::MAX), "5000"),
+    mutable("lua-time-limit", Kind::Int(0, i64::MAX), "5000"),
+    mutable("save", Kind::Text, ""),
+    mutable("loglevel", Kind::OneOf(&["debug", "verbose", "notice", "warning"]), "notice"),
+    mutable("hash-max-listpack-entries", Kind::Int(0, i64::MAX), "512"),
+    mutable("hash-max-ziplist-entries", Kind::Int(0, i64::MAX), "512"),
+    mutable("hash-max-listpack-value", Kind::Int(0, i64::MAX), "64"),
+    mutable("hash-max-ziplist-value", Kind::Int(0, i64::MAX), "64"),
+    mutable("list-max-listpack-size", Kind::Int(i32::MIN as i64, i32::MAX as i64), "-2"),
+    mutable("list-max-ziplist-size", Kind::Int(i32::MIN as i64, i32::MAX as i64), "-2"),
+    mutable("list-compress-depth", Kind::Int(0, i32::MAX as i64), "0"),
+    mutable("set-max-intset-entries", Kind::Int(0, i64::MAX), "512"),
+    mutable("zset-max-listpack-entries", Kind::Int(0, i64::MAX), "128"),
+    mutable("zset-max-ziplist-entries", Kind::Int(0, i64::MAX), "128"),
+    mutable("zset-max-listpack-value", Kind::Int(0, i64::MAX), "64"),
+    mutable("zset-max-ziplist-value", Kind::Int(0, i64::MAX), "64"),
+    mutable("hll-sparse-max-bytes", Kind::Bytes, "3000"),
+    mutable("stream-node-max-bytes", Kind::Bytes, "4096"),
+    mutable("stream-node-max-entries", Kind::Int(0, i64::MAX), "100"),
+    mutable("active-expire-effort", Kind::Int(1, 10), "1"),
+    mutable("activerehashing", Kind::YesNo, "yes"),
+    mutable("lazyfree-lazy-eviction", Kind::YesNo, "no"),
+    mutable("lazyfree-lazy-expire", Kind::YesNo, "no"),
+    mutable("lazyfree-lazy-server-del", Kind::YesNo, "no"),
+    mutable("lazyfree-lazy-user-del", Kind::YesNo, "no"),
+    mutable("tracking-table-max-keys", Kind::Int(0, i64::MAX), "1000000"),
+    mutable("acllog-max-len", Kind::Int(0, i64::MAX), "128"),
+    mutable("maxmemory-clients", Kind::Text, "0"),
+    mutable("min-replicas-to-write", Kind::Int(0, i32::MAX as i64), "0"),
+    mutable("replica-serve-stale-data", Kind::YesNo, "yes"),
+    mutable("rdbcompression", Kind::YesNo, "yes"),
+    mutable("sanitize-dump-payload", Kind::OneOf(&["no", "yes", "clients"]), "no"),
+];
+
+/// What a name stands for twice.
+const SAME: &[(&str, &str)] = &[
+    ("hash-max-listpack-entries", "hash-max-ziplist-entries"),
+    ("hash-max-listpack-value", "hash-max-ziplist-value"),
+    ("list-max-listpack-size", "list-max-ziplist-size"),
+    ("zset-max-listpack-entries", "zset-max-ziplist-entries"),
+    ("zset-max-listpack-value", "zset-max-ziplist-value"),
+    ("busy-reply-threshold", "lua-time-limit"),
+];
+
+/// The options of a server.
+#[derive(Debug, Clone)]
+pub struct Config(BTreeMap<&'static str, String>);
+
+impl Default for Config {
+    fn default() -> Config {
+        Config(SETTINGS.iter().map(|setting| (setting.name, setting.default.to_owned())).collect())
+    }
+}
+
+/// The option of this name.
+pub fn setting(name: &str) -> Option<&'static Setting> {
+    SETTINGS.iter().find(|setting| setting.name.eq_ignore_ascii_case(name))
+}
+
+impl Config {
+    /// What an option is.
+    ///
+    /// # Panics
+    /// If there is no such option.
+    pub fn text(&self, name: &str) -> &str {
+        self.0.get(name).unwrap_or_else(|| panic!("there is no option {name}"))
+    }
+
+    /// An option that is a number, or a number of bytes.
+    ///
+    /// # Panics
+    /// If there is no such option, or it is none.
+    pub fn int(&self, name: &str) -> i64 {
+        self.text(name).parse().unwrap_or_else(|_| panic!("the option {name} is no number"))
+    }
+
+    /// An option that is `yes` or `no`.
+    ///
+    /// # Panics
+    /// If there is no such option.
+    pub fn is(&self, name: &str) -> bool {
+        self.text(name) == "yes"
+    }
+
+    /// All options whose names match a pattern, and what they are.
+    pub fn matching<'a>(&'a self, pattern: &'a [u8]) -> impl Iterator<Item = (&'static str, &'a str)> + 'a {
+        let all = self.0.iter().filter(move |(name, _)| words::matches(pattern, name.as_bytes()));
+        all.map(|(name, value)| (*name, value.as_str()))
+    }
+
+    /// Sets an option.
+    ///
+    /// # Errors
+    /// If there is no such option, or it cannot be this: a text that says so.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+        let setting = setting(name).ok_or_else(|| format!("there is no option '{name}'"))?;
+        let value = canonical(setting.kind, value)?;
+        for (a, b) in SAME {
+            match setting.name {
+                name if name == *a => drop(self.0.insert(b, value.clone())),
+                name if name == *b => drop(self.0.insert(a, value.clone())),
+                _ => {}
+            }
+        }
+        self.0.insert(setting.name, value);
+        Ok(())
+    }
+
+    /// Sets what the lines of a `redis.conf` say. Options that this server does not have are left out, and told.
+    ///
+    /// # Errors
+    /// The number of a line that makes no sense, and why.
+    pub fn read(&mut self, file: &str) -> Result<Vec<String>, (usize, String)> {
+        let mut unknown = Vec::new();
+        for (number, line) in file.lines().enumerate().map(|(number, line)| (number + 1, line.trim())) {
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let wrong = |why: String| (number, why);
+            let words = words::split(line.as_bytes()).ok_or_else(|| wrong("a quote is not closed".into()))?;
+            let mut words = words.into_iter().map(|word| String::from_utf8_lossy(&word).into_owned());
+            let Some(name) = words.next() else { continue };
+            let value = words.collect::<Vec<_>>().join(" ");
+            if setting(&name).is_none() {
+                unknown.push(name);
+            } else {
+                self.set(&name, &value).map_err(wrong)?;
+            }
+        }
+        Ok(unknown)
+    }
+}
+
+/// How the value of an option is written, if it can be that.
+fn canonical(kind: Kind, value: &str) -> Result<String, String> {
+    match kind {
+        Kind::Text => Ok(value.to_owned()),
+        Kind::YesNo => match value.to_ascii_lowercase().as_str() {
+            yes_no @ ("yes" | "no") => Ok(yes_no.to_owned()),
+            _ => Err("argument must be 'yes' or 'no'".into()),
+        },
+        Kind::OneOf(words) => {
+            let word = words.iter().find(|word| word.eq_ignore_ascii_case(value));
+            word.map(|word| (*word).to_owned())
+                .ok_or_else(|| format!("argument(s) must be one of the following: {}", words.join(", ")))
+        }
+        Kind::Int(least, most) => {
+            let number = words::int(value.as_bytes()).ok_or("argument couldn't be parsed into an integer")?;
+            if !(least..=most).contains(&number) {
+                return Err(format!("argument must be between {least} and {most} inclusive"));
+            }
+            Ok(number.to_string())
+        }
+        Kind::Bytes => {
+            bytes(value).map(|bytes| bytes.to_string()).ok_or("argument must be a memory value".into())
+        }
+    }
+}
+
+/// A number of bytes, as `redis.conf` has it: `k`, `m` and `g` are powers of 1000, `kb`, `mb` and `gb` of 1024.
+pub fn bytes(text: &str) -> Option<u64> {
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let unit = match text[digits..].to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" => 1000,
+        "kb" => 1 << 10,
+        "m" => 1_000_000,
+        "mb" => 1 << 20,
+        "g" => 1_000_000_000,
+        "gb" => 1 << 30,
+        _ => return None,
+    };
+    text[..digits].parse::<u64>().ok()?.checked_mul(unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_options() {
+        let mut config = Config::default();
+        let file = "# comment\n\nport 7000\nmaxmemory 2gb\nrequirepass \"a b\"\nrdb-key-save-delay 3\n";
+        assert_eq!(config.read(file).unwrap(), ["rdb-key-save-delay"]);
+        assert_eq!(
+            (config.int("port"), config.int("maxmemory"), config.text("requirepass")),
+            (7000, 2 << 30, "a b")
+        );
+        assert_eq!(config.read("port 70000").unwrap_err().0, 1);
+        assert!(config.set("appendfsync", "sometimes").unwrap_err().contains("always, everysec, no"));
+    }
+
+    #[test]
+    fn each_default_is_one_that_can_be_set() {
+        for setting in SETTINGS {
+            Config::default().set(setting.name, setting.default).unwrap();
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! A database's part of a shard: keys, values, deadlines.
+
+use pheap::{P, PHashMap, Persist, Txn, View, field};
+
+use super::value::{Str, Value};
+
+/// What a key has.
+#[derive(Persist, Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Entry<'r> {
+    /// What it stands for.
+    pub value: Value<'r>,
+    /// 1 if it has a deadline, which is in [`Db::deadlines`].
+    has_deadline: u32,
+    /// When it was last used, in seconds since the heap was made (it may wrap), or how often, by `maxmemory-policy`.
+    pub used: u32,
+}
+
+/// A database's part of a shard.
+#[derive(Persist, Default)]
+#[repr(C)]
+pub struct Db<'r> {
+    keys: PHashMap<'r, Str<'r>, Entry<'r>>,
+    /// When keys expire, in milliseconds since 1970.
+    deadlines: PHashMap<'r, Str<'r>, i64>,
+}
+
+/// Reading.
+impl<'r> Db<'r> {
+    /// Number of keys, those included that have expired and are still to be removed.
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// Number of keys that have a deadline.
+    pub fn expiring(&self) -> usize {
+        self.deadlines.len()
+    }
+
+    /// What a key stands for, unless it has expired at `now`.
+    pub fn get(&self, view: &View<'r>, key: &[u8], now: i64) -> Option<Value<'r>> {
+        self.entry(view, key, now).map(|entry| entry.value)
+    }
+
+    /// All that a key has, unless it has expired at `now`.
+    pub fn entry(&self, view: &View<'r>, key: &[u8], now: i64) -> Option<Entry<'r>> {
+        let entry = *self.keys.get(view, key)?;
+        let is_there = entry.has_deadline == 0 || self.deadline_of(view, key).is_none_or(|at| now < at);
+        is_there.then_some(entry)
+    }
+
+    /// When a key expires, or has expired.
+    pub fn deadline(&self, view: &View<'r>, key: &[u8]) -> Option<i64> {
+        (self.keys.get(view, key)?.has_deadline != 0).then(|| self.deadline_of(view, key)).flatten()
+    }
+
+    fn deadline_of(&self, view: &View<'r>, key: &[u8]) -> Option<i64> {
+        self.deadlines.get(view, key).copied()
+    }
+
+    /// All keys, and what they have; also those that have expired.
+    pub fn iter<'v>(&'v self, view: &'v View<'r>) -> impl Iterator<Item = (&'v [u8], &'v Entry<'r>)> {
+        self.keys.iter(view)
+    }
+
+    /// Keys in steps, as [`PHashMap::scan`](pheap::PHashMap::scan) has them: some keys, and where to go on. 0 is the beginning, and the end.
+    pub fn scan<'v>(
+        &'v self,
+        view: &'v View<'r>,
+        from: u64,
+    ) -> (impl Iterator<Item = (&'v [u8], &'v Entry<'r>)>, u64) {
+        self.keys.scan(view, from)
+    }
+
+    /// The same of keys that have a deadline, and when they expire.
+    pub fn scan_deadlines<'v>(
+        &'v self,
+        view: &'v View<'r>,
+        from: u64,
+    ) -> (impl Iterator<Item = (&'v [u8], &'v i64)>, u64) {
+        self.deadlines.scan(view, from)
+    }
+}
+
+/// Writing. Keys that have expired are as good as absent, and removed on the way.
+pub trait Change<'r>: Copy {
+    /// Gives a key a value, and no deadline.
+    ///
+    /// # Errors
+    /// If there is no memory for it.
+    fn set(self, tx: &mut Txn<'r>, key: &[u8], value: Value<'r>) -> pheap::Result<()>;
+
+    /// Gives a key another value. Its deadline stays, if it has one.
+    ///
+    /// # Errors
+    /// If there is no memory for it.
+    fn put(self, tx: &mut Txn<'r>, key: &[u8], value: Value<'r>) -> pheap::Result<()>;
+
+    /// Removes a key. What it stood for, and when it would have expired.
+    fn remove(self, tx: &mut Txn<'r>, key: &[u8]) -> Option<(Value<'r>, Option<i64>)>;
+
+    /// Gives a key that exists a deadline, or takes it away.
+    ///
+    /// # Errors
+    /// If there is no memory for it.
+    fn set_deadline(self, tx: &mut Txn<'r>, key: &[u8], at: Option<i64>) -> pheap::Result<()>;
+
+    /// Removes all keys.
+    fn clear(self, tx: &mut Txn<'r>);
+}
+
+impl<'r> Change<'r> for P<'r, Db<'r>> {
+    fn set(self, tx: &mut Txn<'r>, key: &[u8], value: Value<'r>) -> pheap::Result<()> {
+        let new = Entry { value, has_deadline: 0, used: 0 };
+        let old = field!(self.keys).insert(tx, key, new)?;
+        if old.is_some_and(|old| old.has_deadline != 0) {
+            field!(self.deadlines).remove(tx, key);
+        }
+        Ok(())
+    }
+
+    fn put(self, tx: &mut Txn<'r>, key: &[u8], value: Value<'r>) -> pheap::Result<()> {
+        if let Some(entry) = field!(self.keys).get_mut(tx, key) {
+            entry.value = value;
+            return Ok(());
+        }
+        self.set(tx, key, value)
+    }
+
+    fn remove(self, tx: &mut Txn<'r>, key: &[u8]) -> Option<(Value<'r>, Option<i64>)> {
+        let entry = field!(self.keys).remove(tx, key)?;
+        let deadline = (entry.has_deadline != 0).then(|| field!(self.deadlines).remove(tx, key)).flatten();
+        Some((entry.value, deadline))
+    }
+
+    fn set_deadline(self, tx: &mut Txn<'r>, key: &[u8], at: Option<i64>) -> pheap::Result<()> {
+        if let Some(at) = at {
+            field!(self.deadlines).insert(tx, key, at)?;
+        }
+        let Some(entry) = field!(self.keys).get_mut(tx, key) else { return Ok(()) };
+        let had_one = std::mem::replace(&mut entry.has_deadline, u32::from(at.is_some())) != 0;
+        if had_one && at.is_none() {
+            field!(self.deadlines).remove(tx, key);
+        }
+        Ok(())
+    }
+
+    fn clear(self, tx: &mut Txn<'r>) {
+        field!(self.keys).clear(tx);
+        field!(self.deadlines).clear(tx);
+    }
+}

@@ -1,0 +1,145 @@
+//! The heap that all is stored in: opened, made, checked.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use pheap::{Durability, Heap, Options, P, Persist, Root, SyncPolicy};
+
+use super::db::Db;
+use super::slots::{SLOTS, slot};
+
+/// Number of databases. (`databases` in the configuration may only be less.)
+pub const DATABASES: usize = 16;
+
+/// Shards of a heap that is made now. They stay as many.
+const SHARDS: u32 = 64;
+
+/// What the data look like. A later version that stores them differently has a greater number.
+const VERSION: u32 = 1;
+
+/// What a heap of this server is known by.
+#[derive(Persist, Default)]
+#[repr(C)]
+struct Header {
+    version: u32,
+    shards: u32,
+}
+
+/// What is in one part of all slots: so many databases.
+#[derive(Persist)]
+#[repr(C)]
+pub struct Shard<'r> {
+    /// The databases.
+    pub dbs: P<'r, [Db<'r>]>,
+}
+
+/// When what was written is durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Settings {
+    /// Each write, in memory that outlives power (DAX).
+    Pmem,
+    /// When the process ends in whatever way; a power failure may destroy the heap.
+    Process,
+    /// A write-ahead log on a disk, synced when somebody waits for that.
+    Log,
+    /// A write-ahead log on a disk, synced each second.
+    LogEachSecond,
+}
+
+/// The shards of an open heap.
+pub struct Store {
+    heap: Heap,
+    shards: Vec<Root<Shard<'static>>>,
+}
+
+/// Why a heap cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// It cannot be opened.
+    #[error(transparent)]
+    Heap(#[from] pheap::Error),
+    /// It is one of another program.
+    #[error("{} is a heap of another program; choose another path", .0.display())]
+    Foreign(PathBuf),
+    /// A newer version made it.
+    #[error("{} was made by a newer pheap-redis (format {found}, this one knows {VERSION}); use that one", path.display())]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// The format it has.
+        found: u32,
+    },
+}
+
+impl Store {
+    /// Opens the heap at `path`, or makes it.
+    ///
+    /// # Errors
+    /// If that is not possible. Then nothing was changed.
+    pub fn open(path: &std::path::Path, settings: Settings) -> Result<Store, OpenError> {
+        let options = match settings {
+            Settings::Pmem => Options::new().durability(Durability::Pmem),
+            Settings::Process => Options::new().durability(Durability::Process),
+            Settings::Log => Options::new().durability(Durability::Wal).sync_policy(SyncPolicy::OnDemand),
+            Settings::LogEachSecond => Options::new()
+                .durability(Durability::Wal)
+                .sync_policy(SyncPolicy::Every(Duration::from_secs(1))),
+        };
+        let heap = options.open(path)?;
+        Store::of(heap, path)
+    }
+
+    /// A store that is in memory only, and gone with the process.
+    ///
+    /// # Errors
+    /// If there is no memory for it.
+    pub fn in_memory() -> Result<Store, OpenError> {
+        Store::of(Heap::in_memory()?, std::path::Path::new("memory"))
+    }
+
+    fn of(heap: Heap, path: &std::path::Path) -> Result<Store, OpenError> {
+        let header: Root<Header> = match heap.existing_root("pheap-redis") {
+            Ok(header) => header,
+            Err(pheap::Error::NoSuchRoot(_)) if heap.roots().is_empty() => {
+                heap.root_or("pheap-redis", |_| Ok(Header { version: VERSION, shards: SHARDS }))?
+            }
+            Err(pheap::Error::NoSuchRoot(_)) => return Err(OpenError::Foreign(path.to_owned())),
+            Err(error) => return Err(error.into()),
+        };
+        let (version, shards) = header.read(|view, header| (view[header].version, view[header].shards))?;
+        if version > VERSION {
+            return Err(OpenError::Newer { path: path.to_owned(), found: version });
+        }
+        let shard = |number| {
+            heap.root_or(&format!("shard-{number:03}"), |tx| {
+                Ok(Shard { dbs: tx.alloc_slice(DATABASES, |_| Db::default())? })
+            })
+        };
+        let shards = (0..shards).map(shard).collect::<pheap::Result<_>>()?;
+        Ok(Store { heap, shards })
+    }
+
+    /// The heap.
+    pub fn heap(&self) -> &Heap {
+        &self.heap
+    }
+
+    /// The shards.
+    pub fn shards(&self) -> &[Root<Shard<'static>>] {
+        &self.shards
+    }
+
+    /// The number of the shard that a key is in.
+    pub fn shard_of(&self, key: &[u8]) -> usize {
+        slot(key) * self.shards.len() / SLOTS
+    }
+
+    /// Closes the heap: everything is durable then.
+    ///
+    /// # Errors
+    /// If that is not possible.
+    pub fn close(self) -> pheap::Result<()> {
+        drop(self.shards);
+        self.heap.close()
+    }
+}

@@ -1,0 +1,30 @@
+//! A server that speaks the protocol of Redis, and whose data are a persistent heap: a write that was acknowledged is durable, other clients do not wait for its sync, and a
+//! restart takes milliseconds.
+//!
+//! | module | what is in it |
+//! |---|---|
+//! | [`words`] | text: numbers, words in quotes, patterns |
+//! | [`resp`] | the protocol: requests are parsed, replies are written |
+//! | [`data`] | what is stored: the heap, its shards, databases, values |
+//! | [`config`] | options: the command line, `redis.conf`, `CONFIG` |
+//! | [`pubsub`] | channels |
+//! | [`server`], [`client`] | what all clients have in common; what each one has |
+//! | [`command`] | what commands are called and do |
+//! | [`execute`] | commands in transactions: one, several in a row, `MULTI` |
+//! | [`expire`] | keys whose time has come |
+//! | [`net`] | threads, connections, and what waits there: for keys, for the disk |
+
+pub mod client;
+pub mod command;
+pub mod config;
+pub mod data;
+pub mod execute;
+pub mod expire;
+pub mod net;
+pub mod pubsub;
+pub mod resp;
+pub mod server;
+pub mod words;
+
+/// The version of Redis whose commands this server has.
+pub const REDIS_VERSION: &str = "7.0.15";

@@ -1,0 +1,122 @@
+//! `pheap-redis`: see the library.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::thread;
+
+use clap::Parser;
+use pheap_redis::config::Config;
+use pheap_redis::data::{Settings, Store};
+use pheap_redis::net::{Listener, Worker};
+use pheap_redis::server::Server;
+
+/// A server that Redis clients use, and that does not forget: its data are a persistent heap.
+#[derive(Parser, Debug)]
+#[command(version, about)]
+struct Arguments {
+    /// A file of options, in the syntax of redis.conf.
+    config: Option<PathBuf>,
+    /// The heap: a file, which is made if there is none [default: dump.heap in `dir`].
+    #[arg(long)]
+    heap: Option<PathBuf>,
+    /// When a write is durable.
+    #[arg(long, value_enum, default_value_t = Durability::Disk)]
+    durability: Durability,
+    /// Where to listen [default: 6379].
+    #[arg(long)]
+    port: Option<u16>,
+    /// Threads that serve clients [default: 1].
+    #[arg(long)]
+    threads: Option<usize>,
+    /// Any other option, as in redis.conf: `--set 'requirepass secret'`.
+    #[arg(long = "set", value_name = "OPTION VALUE")]
+    options: Vec<String>,
+}
+
+#[derive(clap::ValueEnum, Debug, Clone, Copy)]
+enum Durability {
+    /// A log on a disk, synced as `appendfsync` says.
+    Disk,
+    /// Memory that outlives power: a file on a DAX file system.
+    Pmem,
+    /// A power failure may destroy the heap; the end of the process does not.
+    Process,
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("pheap-redis: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn options(arguments: &Arguments) -> Result<Config, Box<dyn std::error::Error>> {
+    let mut config = Config::default();
+    if let Some(path) = &arguments.config {
+        let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let unknown =
+            config.read(&text).map_err(|(line, why)| format!("{}, line {line}: {why}", path.display()))?;
+        unknown
+            .iter()
+            .for_each(|name| eprintln!("pheap-redis: there is no option '{name}' here, so it does nothing"));
+    }
+    for option in &arguments.options {
+        let unknown = config.read(option).map_err(|(_, why)| format!("--set '{option}': {why}"))?;
+        if let [name, ..] = &unknown[..] {
+            return Err(format!("--set '{option}': there is no option '{name}'").into());
+        }
+    }
+    if let Some(port) = arguments.port {
+        config.set("port", &port.to_string())?;
+    }
+    if let Some(threads) = arguments.threads {
+        config.set("io-threads", &threads.to_string())?;
+    }
+    Ok(config)
+}
+
+fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
+    let config = options(arguments)?;
+    let settings = match (arguments.durability, config.text("appendfsync")) {
+        (Durability::Pmem, _) => Settings::Pmem,
+        (Durability::Process, _) => Settings::Process,
+        (Durability::Disk, "everysec") => Settings::LogEachSecond,
+        (Durability::Disk, _) => Settings::Log,
+    };
+    let path = arguments.heap.clone().unwrap_or_else(|| PathBuf::from(config.text("dir")).join("dump.heap"));
+    let listeners = Listener::all(&config)?;
+    let store = Store::open(&path, settings)?;
+    let workers = (0..config.int("io-threads")).map(|_| Worker::new()).collect::<Result<Vec<_>, _>>()?;
+    let mailboxes = workers.iter().map(Worker::mailbox).collect();
+    let addresses: Vec<String> = listeners.iter().filter_map(|l| Some(l.local_addr()?.to_string())).collect();
+    println!(
+        "pheap-redis {}: {} is open, clients connect to {}",
+        env!("CARGO_PKG_VERSION"),
+        path.display(),
+        addresses.join(", ")
+    );
+    let server = Server::new(store, config, mailboxes);
+    thread::scope(|scope| {
+        let mut listeners = Some(listeners);
+        let threads: Vec<_> = workers
+            .into_iter()
+            .enumerate()
+            .map(|(number, worker)| {
+                let (server, listeners) = (&server, listeners.take().unwrap_or_default());
+                scope.spawn(move || {
+                    let result = worker.run(server, number, listeners);
+                    server.stop();
+                    result
+                })
+            })
+            .collect();
+        threads
+            .into_iter()
+            .try_for_each(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    })?;
+    server.store.close()?;
+    Ok(())
+}

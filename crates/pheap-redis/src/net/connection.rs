@@ -1,0 +1,82 @@
+//! A client's connection.
+
+use std::io::{self, Read};
+use std::time::Instant;
+
+use super::output::Output;
+use super::stream::Stream;
+use crate::client::Session;
+use crate::command::Block;
+use crate::execute::Input;
+use crate::resp::Reply;
+
+/// Bytes that are read at once.
+const CHUNK: usize = 64 << 10;
+
+/// A client's connection.
+pub(super) struct Connection {
+    pub(super) stream: Stream,
+    pub(super) session: Session,
+    pub(super) input: Input,
+    pub(super) output: Output,
+    /// Replies of commands that run just now.
+    pub(super) reply: Reply,
+    /// What it waits for, if it does.
+    pub(super) blocked: Option<Blocked>,
+    /// There may be more to read.
+    pub(super) is_readable: bool,
+    /// It sends nothing more.
+    pub(super) is_at_end: bool,
+    /// When it has last sent something.
+    pub(super) last_heard: Instant,
+}
+
+/// What a client waits for.
+#[derive(Debug)]
+pub(super) struct Blocked {
+    /// The command.
+    pub(super) words: Vec<Vec<u8>>,
+    /// The keys, and until when.
+    pub(super) block: Block,
+    /// When it gives up.
+    pub(super) until: Option<Instant>,
+    /// The database of the keys.
+    pub(super) db: usize,
+}
+
+impl Connection {
+    pub(super) fn new(stream: Stream, session: Session) -> Connection {
+        Connection {
+            stream,
+            session,
+            input: Input::default(),
+            output: Output::default(),
+            reply: Reply::new(false),
+            blocked: None,
+            is_readable: true,
+            is_at_end: false,
+            last_heard: Instant::now(),
+        }
+    }
+
+    /// Reads what has come, but not all of it if that is much: others have a turn in between.
+    pub(super) fn read(&mut self) -> io::Result<()> {
+        let (buffer, room) = self.input.room(CHUNK);
+        let before = buffer.len();
+        buffer.resize(before + room, 0);
+        let result = self.stream.read(&mut buffer[before..]);
+        let n = *result.as_ref().unwrap_or(&0);
+        buffer.truncate(before + n);
+        match result {
+            Ok(0) => {
+                self.is_readable = false;
+                self.is_at_end = true;
+            }
+            Ok(_) => self.last_heard = Instant::now(),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.is_readable = false,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,115 @@
+//! Where clients connect.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use mio::event::Source;
+use mio::net::{TcpListener, UnixListener};
+use mio::{Interest, Registry, Token};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::stream::Stream;
+use crate::config::Config;
+
+/// Where clients connect.
+#[derive(Debug)]
+pub enum Listener {
+    /// A port.
+    Tcp(TcpListener),
+    /// A socket in the file system, which is removed in the end.
+    Unix(UnixListener, PathBuf),
+}
+
+/// Why nobody can connect.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    /// What `bind` says is no address.
+    #[error("bind: '{0}' is not an IP address; use one of this machine's, `*` or `::*`")]
+    Address(String),
+    /// The system refuses.
+    #[error("cannot listen on {0}: {1}; if something else uses it, choose another `port`, or `unixsocket`")]
+    Io(String, io::Error),
+}
+
+impl Listener {
+    /// All that the options ask for. An address with a `-` before it may be absent.
+    ///
+    /// # Errors
+    /// If one cannot be had.
+    pub fn all(config: &Config) -> Result<Vec<Listener>, ListenError> {
+        let mut all = Vec::new();
+        let port = config.int("port") as u16;
+        for text in config.text("bind").split_whitespace().filter(|_| port != 0) {
+            let (text, may_fail) = text.strip_prefix('-').map_or((text, false), |text| (text, true));
+            let ip: IpAddr = match text {
+                "*" => [0, 0, 0, 0].into(),
+                "::*" => [0u16; 8].into(),
+                text => text.parse().map_err(|_| ListenError::Address(text.to_owned()))?,
+            };
+            let addr = SocketAddr::new(ip, port);
+            match listen(addr, config.int("tcp-backlog") as i32) {
+                Ok(listener) => all.push(Listener::Tcp(listener)),
+                Err(_) if may_fail => {}
+                Err(error) => return Err(ListenError::Io(addr.to_string(), error)),
+            }
+        }
+        let path = PathBuf::from(config.text("unixsocket"));
+        if !path.as_os_str().is_empty() {
+            let failed = |error| ListenError::Io(path.display().to_string(), error);
+            // One that is left from before. If another server listens there, it goes on, but nobody finds it; Redis does the same.
+            let _ = std::fs::remove_file(&path);
+            let listener = UnixListener::bind(&path).map_err(failed)?;
+            let mode = u32::from_str_radix(config.text("unixsocketperm"), 8).unwrap_or(0);
+            if mode != 0 {
+                std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).map_err(failed)?;
+            }
+            all.push(Listener::Unix(listener, path));
+        }
+        Ok(all)
+    }
+
+    /// The next client, if one has come.
+    pub(super) fn accept(&self) -> io::Result<Stream> {
+        match self {
+            Listener::Tcp(listener) => Ok(Stream::Tcp(listener.accept()?.0)),
+            Listener::Unix(listener, _) => Ok(Stream::Unix(listener.accept()?.0)),
+        }
+    }
+
+    /// The address, if it is one of the network.
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        match self {
+            Listener::Tcp(listener) => listener.local_addr().ok(),
+            Listener::Unix(..) => None,
+        }
+    }
+
+    pub(super) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        match self {
+            Listener::Tcp(listener) => listener.register(registry, token, Interest::READABLE),
+            Listener::Unix(listener, _) => listener.register(registry, token, Interest::READABLE),
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Listener::Unix(_, path) = self {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+fn listen(addr: SocketAddr, backlog: i32) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
+    if addr.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&addr.into())?;
+    socket.listen(backlog)?;
+    Ok(TcpListener::from_std(socket.into()))
+}

@@ -1,0 +1,83 @@
+//! What other threads leave for one: messages, and that something became durable.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Wake;
+
+use mio::{Registry, Token, Waker};
+use parking_lot::Mutex;
+
+use super::stream::Stream;
+
+/// What a thread is told.
+#[derive(Debug)]
+pub enum Message {
+    /// A client has connected.
+    Connected(Stream),
+    /// Something to send to a client.
+    Send {
+        /// The client.
+        client: u64,
+        /// A reply, by the protocol that the client uses.
+        bytes: Vec<u8>,
+    },
+    /// A key that a client waits for was written to.
+    Retry {
+        /// The client.
+        client: u64,
+    },
+}
+
+/// Where messages for a thread are left.
+#[derive(Debug)]
+pub struct Mailbox {
+    messages: Mutex<Vec<Message>>,
+    waker: Waker,
+    /// The thread will look before it sleeps.
+    is_woken: AtomicBool,
+}
+
+impl Mailbox {
+    /// The mailbox of the thread that polls `registry`.
+    ///
+    /// # Errors
+    /// If the system cannot make it.
+    pub fn new(registry: &Registry, token: Token) -> io::Result<Mailbox> {
+        Ok(Mailbox {
+            messages: Mutex::default(),
+            waker: Waker::new(registry, token)?,
+            is_woken: AtomicBool::new(false),
+        })
+    }
+
+    /// Leaves a message.
+    pub fn post(&self, message: Message) {
+        self.messages.lock().push(message);
+        self.wake_up();
+    }
+
+    /// Lets the thread look.
+    pub fn wake_up(&self) {
+        if !self.is_woken.swap(true, Ordering::AcqRel) {
+            // It fails only if the thread is gone.
+            let _ = self.waker.wake();
+        }
+    }
+
+    /// What was left. From now on, whoever leaves something wakes the thread again.
+    pub(super) fn take(&self) -> Vec<Message> {
+        self.is_woken.store(false, Ordering::Release);
+        std::mem::take(&mut self.messages.lock())
+    }
+}
+
+impl Wake for Mailbox {
+    fn wake(self: Arc<Self>) {
+        self.wake_up();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.wake_up();
+    }
+}

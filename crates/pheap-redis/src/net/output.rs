@@ -1,0 +1,140 @@
+//! What is to be sent to a client, in order, and what must be durable before.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::io::{self, Write};
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use pheap::Commit;
+
+/// What is to be sent.
+#[derive(Debug, Default)]
+pub(super) struct Output {
+    chunks: VecDeque<Chunk>,
+    /// Bytes of the first chunk that were sent.
+    sent: usize,
+    /// Bytes of all chunks.
+    len: usize,
+}
+
+#[derive(Debug)]
+struct Chunk {
+    bytes: Vec<u8>,
+    /// Must be durable before this is sent.
+    commits: Vec<Commit>,
+    /// Messages to others, sent when this is.
+    messages: Vec<(u64, Vec<u8>)>,
+}
+
+/// Why sending does not go on.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Paused {
+    /// Everything was sent.
+    Empty,
+    /// The client is slow.
+    Full,
+    /// Something is not durable yet.
+    NotDurable,
+}
+
+impl Output {
+    /// Adds what is to be sent when `commits` are durable, and messages to others, which go out at the same moment.
+    pub(super) fn push(&mut self, bytes: Vec<u8>, commits: Vec<Commit>, messages: Vec<(u64, Vec<u8>)>) {
+        self.len += bytes.len();
+        match self.chunks.back_mut() {
+            Some(last) if commits.is_empty() && messages.is_empty() && last.messages.is_empty() => {
+                last.bytes.extend_from_slice(&bytes);
+            }
+            _ => self.chunks.push_back(Chunk { bytes, commits, messages }),
+        }
+    }
+
+    /// Bytes that are still to be sent.
+    pub(super) fn len(&self) -> usize {
+        self.len - self.sent
+    }
+
+    /// Sends what can be sent now. `waker` is woken when what is not durable is. Messages to others are left in `messages`.
+    ///
+    /// # Errors
+    /// If the connection, or the disk, has failed.
+    pub(super) fn send(
+        &mut self,
+        to: &mut impl Write,
+        waker: &Waker,
+        messages: &mut Vec<(u64, Vec<u8>)>,
+    ) -> io::Result<Paused> {
+        let mut context = Context::from_waker(waker);
+        while let Some(chunk) = self.chunks.front_mut() {
+            // The last one first: when that is durable, the others are as well.
+            while let Some(commit) = chunk.commits.last_mut() {
+                match Pin::new(commit).poll(&mut context) {
+                    Poll::Pending => return Ok(Paused::NotDurable),
+                    Poll::Ready(result) => result.map_err(io::Error::other)?,
+                }
+                chunk.commits.pop();
+            }
+            while self.sent < chunk.bytes.len() {
+                match to.write(&chunk.bytes[self.sent..]) {
+                    Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                    Ok(n) => self.sent += n,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Paused::Full),
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            self.len -= self.sent;
+            self.sent = 0;
+            messages.append(&mut chunk.messages);
+            self.chunks.pop_front();
+        }
+        Ok(Paused::Empty)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::task::Wake;
+
+    struct Nobody;
+
+    impl Wake for Nobody {
+        fn wake(self: Arc<Self>) {}
+    }
+
+    /// Takes so many bytes, and then no more.
+    struct Slow(usize, Vec<u8>);
+
+    impl Write for Slow {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let len = bytes.len().min(self.0);
+            if len == 0 {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            self.0 -= len;
+            self.1.extend_from_slice(&bytes[..len]);
+            Ok(len)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_slow_client() {
+        let (mut output, mut messages, waker) =
+            (Output::default(), Vec::new(), Waker::from(Arc::new(Nobody)));
+        output.push(b"hello".to_vec(), Vec::new(), vec![(7, b"x".to_vec())]);
+        output.push(b" world".to_vec(), Vec::new(), Vec::new());
+        let mut to = Slow(3, Vec::new());
+        assert_eq!(output.send(&mut to, &waker, &mut messages).unwrap(), Paused::Full);
+        assert!(messages.is_empty() && output.len() == 8);
+        to.0 = 100;
+        assert_eq!(output.send(&mut to, &waker, &mut messages).unwrap(), Paused::Empty);
+        assert_eq!((&to.1[..], output.len(), messages.len()), (&b"hello world"[..], 0, 1));
+    }
+}

@@ -1,0 +1,112 @@
+//! A connection of either kind.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::time::Duration;
+
+use mio::event::Source;
+use mio::net::{TcpStream, UnixStream};
+use mio::{Interest, Registry, Token};
+use socket2::{SockRef, TcpKeepalive};
+
+/// A connection.
+#[derive(Debug)]
+pub enum Stream {
+    /// Over the network.
+    Tcp(TcpStream),
+    /// On this machine.
+    Unix(UnixStream),
+}
+
+impl Stream {
+    /// Without delay, and with keep-alive probes every so many seconds (0: none).
+    pub(super) fn prepare(&self, keepalive: u64) {
+        if let Stream::Tcp(stream) = self {
+            // It works without either.
+            let _ = stream.set_nodelay(true);
+            if keepalive > 0 {
+                let probes = TcpKeepalive::new().with_time(Duration::from_secs(keepalive));
+                let _ = SockRef::from(stream).set_tcp_keepalive(&probes);
+            }
+        }
+    }
+
+    /// Whether the other end is on this machine.
+    pub(super) fn is_local(&self) -> bool {
+        match self {
+            Stream::Tcp(stream) => {
+                stream.peer_addr().is_ok_and(|addr| addr.ip().to_canonical().is_loopback())
+            }
+            Stream::Unix(_) => true,
+        }
+    }
+
+    /// The addresses of the other end and of this one, as `CLIENT LIST` shows them.
+    pub(super) fn addresses(&self) -> [String; 2] {
+        let shown = |addr: io::Result<std::net::SocketAddr>| {
+            addr.map_or_else(|_| "?:0".to_owned(), |addr| addr.to_string())
+        };
+        match self {
+            Stream::Tcp(stream) => [shown(stream.peer_addr()), shown(stream.local_addr())],
+            Stream::Unix(stream) => {
+                let path = stream
+                    .local_addr()
+                    .ok()
+                    .and_then(|addr| addr.as_pathname().map(|path| path.display().to_string()));
+                let name = format!("{}:0", path.unwrap_or_default());
+                [name.clone(), name]
+            }
+        }
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(stream) => stream.read(buffer),
+            Stream::Unix(stream) => stream.read(buffer),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(stream) => stream.write(bytes),
+            Stream::Unix(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Source for Stream {
+    fn register(&mut self, registry: &Registry, token: Token, interests: Interest) -> io::Result<()> {
+        match self {
+            Stream::Tcp(stream) => stream.register(registry, token, interests),
+            Stream::Unix(stream) => stream.register(registry, token, interests),
+        }
+    }
+
+    fn reregister(&mut self, registry: &Registry, token: Token, interests: Interest) -> io::Result<()> {
+        match self {
+            Stream::Tcp(stream) => stream.reregister(registry, token, interests),
+            Stream::Unix(stream) => stream.reregister(registry, token, interests),
+        }
+    }
+
+    fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
+        match self {
+            Stream::Tcp(stream) => stream.deregister(registry),
+            Stream::Unix(stream) => stream.deregister(registry),
+        }
+    }
+}
+
+impl fmt::Display for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.addresses()[0])
+    }
+}

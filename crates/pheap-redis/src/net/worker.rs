@@ -1,0 +1,430 @@
+//! A thread that serves clients: reads what they send, runs it, and sends what is to be sent.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use mio::{Events, Interest, Poll, Token};
+
+use super::connection::{Blocked, Connection};
+use super::listener::Listener;
+use super::mailbox::{Mailbox, Message};
+use super::output::Paused;
+use super::stream::Stream;
+use crate::client::Session;
+use crate::command::{Block, Effects, Signal};
+use crate::execute::{Execution, Output, Stop};
+use crate::expire::Expiry;
+use crate::resp::Reply;
+use crate::server::{Server, Waiter};
+
+/// How long a thread sleeps at most.
+const TICK: Duration = Duration::from_millis(100);
+
+const MAILBOX: Token = Token(0);
+/// Listeners have the tokens from here on.
+const LISTENERS: usize = 1;
+/// Clients have the tokens from here on, by their numbers.
+const CLIENTS: usize = 1 << 10;
+
+/// A thread that serves clients.
+pub struct Worker {
+    poll: Poll,
+    mailbox: Arc<Mailbox>,
+}
+
+impl Worker {
+    /// One that has no clients yet.
+    ///
+    /// # Errors
+    /// If the system cannot make it.
+    pub fn new() -> io::Result<Worker> {
+        let poll = Poll::new()?;
+        let mailbox = Arc::new(Mailbox::new(poll.registry(), MAILBOX)?);
+        Ok(Worker { poll, mailbox })
+    }
+
+    /// Where to leave messages for it.
+    pub fn mailbox(&self) -> Arc<Mailbox> {
+        self.mailbox.clone()
+    }
+
+    /// Serves clients until the server is stopped. `number` is which of its threads this is. It accepts who connects to `listeners`.
+    ///
+    /// # Errors
+    /// If the system refuses to tell what happens.
+    pub fn run(self, server: &Server, number: usize, mut listeners: Vec<Listener>) -> io::Result<()> {
+        for (i, listener) in listeners.iter_mut().enumerate() {
+            listener.register(self.poll.registry(), Token(LISTENERS + i))?;
+        }
+        let waker = Waker::from(self.mailbox.clone());
+        let Worker { poll, mailbox } = self;
+        let turn = Turn {
+            server,
+            number,
+            waker,
+            poll,
+            mailbox,
+            connections: BTreeMap::new(),
+            ready: BTreeSet::new(),
+            not_durable: BTreeSet::new(),
+            timeouts: BTreeSet::new(),
+            next_thread: 0,
+            last_tick: Instant::now(),
+            expiry: Expiry::default(),
+        };
+        turn.run(&listeners)
+    }
+}
+
+/// What a thread has.
+struct Turn<'s> {
+    server: &'s Server,
+    number: usize,
+    waker: Waker,
+    poll: Poll,
+    mailbox: Arc<Mailbox>,
+    connections: BTreeMap<u64, Connection>,
+    /// Clients that something is to be done for.
+    ready: BTreeSet<u64>,
+    /// Clients whose replies wait for the disk.
+    not_durable: BTreeSet<u64>,
+    /// When clients give up that wait for keys.
+    timeouts: BTreeSet<(Instant, u64)>,
+    /// The thread that gets the next client.
+    next_thread: usize,
+    last_tick: Instant,
+    expiry: Expiry,
+}
+
+impl Turn<'_> {
+    fn run(mut self, listeners: &[Listener]) -> io::Result<()> {
+        let mut events = Events::with_capacity(1024);
+        while !self.server.stopping.load(Acquire) {
+            let sleep = if self.ready.is_empty() { self.until_next() } else { Duration::ZERO };
+            match self.poll.poll(&mut events, Some(sleep)) {
+                Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+                _ => {}
+            }
+            for event in &events {
+                match event.token() {
+                    MAILBOX => {}
+                    Token(token) if token < CLIENTS => self.accept(&listeners[token - LISTENERS]),
+                    Token(token) => {
+                        let client = (token - CLIENTS) as u64;
+                        if let Some(connection) = self.connections.get_mut(&client) {
+                            connection.is_readable |= event.is_readable() || event.is_read_closed();
+                            self.ready.insert(client);
+                        }
+                    }
+                }
+            }
+            self.read_mail();
+            self.serve();
+            self.give_up();
+            self.tick();
+        }
+        Ok(())
+    }
+
+    /// How long nothing is to be done.
+    fn until_next(&self) -> Duration {
+        let first =
+            self.timeouts.first().map_or(TICK, |(at, _)| at.saturating_duration_since(Instant::now()));
+        first.min(TICK)
+    }
+
+    fn accept(&mut self, listener: &Listener) {
+        loop {
+            match listener.accept() {
+                Ok(stream) => {
+                    let thread = self.next_thread;
+                    self.next_thread = (thread + 1) % self.server.threads.len();
+                    if thread == self.number {
+                        self.connect(stream);
+                    } else {
+                        self.server.threads[thread].post(Message::Connected(stream));
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                // Of one connection, or too many files. Others may still come.
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn connect(&mut self, mut stream: Stream) {
+        let refuse = |mut stream: Stream, why: &str| {
+            let mut reply = Reply::new(false);
+            reply.error(why);
+            let _ = io::Write::write(&mut stream, &reply.take());
+        };
+        let config = self.server.config.read();
+        let has_password = !config.text("requirepass").is_empty();
+        if config.is("protected-mode") && !has_password && !stream.is_local() {
+            return refuse(
+                stream,
+                "DENIED this server is in protected mode: it answers clients of other machines only if `requirepass` is set, or `protected-mode` is `no`",
+            );
+        }
+        if self.server.stats.clients.load(Relaxed) >= config.int("maxclients") as usize {
+            return refuse(stream, "ERR max number of clients reached");
+        }
+        stream.prepare(config.int("tcp-keepalive") as u64);
+        drop(config);
+        let id = self.server.client_id();
+        let token = Token(CLIENTS + id as usize);
+        if self.poll.registry().register(&mut stream, token, Interest::READABLE | Interest::WRITABLE).is_err()
+        {
+            return;
+        }
+        self.server.stats.connections.fetch_add(1, Relaxed);
+        self.server.stats.clients.fetch_add(1, Relaxed);
+        self.connections.insert(id, Connection::new(stream, Session::new(id, !has_password)));
+        self.ready.insert(id);
+    }
+
+    fn read_mail(&mut self) {
+        for message in self.mailbox.take() {
+            match message {
+                Message::Connected(stream) => self.connect(stream),
+                Message::Send { client, bytes } => self.deliver(client, bytes),
+                Message::Retry { client } => {
+                    let mut signals = VecDeque::new();
+                    self.retry(client, &mut signals);
+                    self.wake_waiters(signals);
+                }
+            }
+        }
+        self.ready.append(&mut self.not_durable);
+    }
+
+    /// Something for a client that it has not asked for.
+    fn deliver(&mut self, client: u64, bytes: Vec<u8>) {
+        if let Some(connection) = self.connections.get_mut(&client) {
+            connection.output.push(bytes, Vec::new(), Vec::new());
+            self.ready.insert(client);
+        }
+    }
+
+    /// Does what is to be done for each client, once.
+    fn serve(&mut self) {
+        for client in std::mem::take(&mut self.ready) {
+            let Some(mut connection) = self.connections.remove(&client) else { continue };
+            match self.serve_one(&mut connection) {
+                Ok(true) => drop(self.connections.insert(client, connection)),
+                Ok(false) | Err(_) => self.disconnect(connection),
+            }
+        }
+    }
+
+    /// Whether the connection stays.
+    fn serve_one(&mut self, connection: &mut Connection) -> io::Result<bool> {
+        let client = connection.session.id;
+        if connection.is_readable && !connection.session.closing {
+            connection.read()?;
+        }
+        let mut signals = VecDeque::new();
+        if connection.blocked.is_none() && !connection.session.closing && connection.input.pending() > 0 {
+            self.run_commands(connection, &mut signals);
+        }
+        let mut messages = Vec::new();
+        let paused = connection.output.send(&mut connection.stream, &self.waker, &mut messages)?;
+        self.post(messages);
+        if !signals.is_empty() {
+            self.wake_waiters(signals);
+        }
+        if paused == Paused::NotDurable {
+            self.not_durable.insert(client);
+        }
+        if connection.is_readable && !connection.session.closing {
+            self.ready.insert(client);
+        }
+        let is_done = connection.session.closing && connection.output.len() == 0;
+        let is_gone = connection.is_at_end && (connection.blocked.is_some() || connection.output.len() == 0);
+        Ok(!is_done && !is_gone)
+    }
+
+    /// Runs what a client has sent.
+    fn run_commands(&mut self, connection: &mut Connection, signals: &mut VecDeque<Signal>) {
+        let (mut effects, mut commits) = (Effects::default(), Vec::new());
+        let Connection { session, input, reply, .. } = connection;
+        let output = Output { reply, effects: &mut effects, commits: &mut commits };
+        let stop = Execution { server: self.server, session, output }.run(input);
+        self.leave(connection, effects, commits, signals);
+        if let Stop::Blocked(block, words) = stop {
+            self.block(connection, block, words, signals);
+        }
+    }
+
+    /// What commands have left.
+    fn leave(
+        &mut self,
+        connection: &mut Connection,
+        effects: Effects,
+        mut commits: Vec<pheap::Commit>,
+        signals: &mut VecDeque<Signal>,
+    ) {
+        self.server.stats.dirty.fetch_add(effects.dirty, Relaxed);
+        if self.server.limits.always.load(Relaxed) {
+            commits.retain(|commit| !commit.is_durable());
+        } else {
+            commits.clear();
+        }
+        let bytes = connection.reply.take();
+        if !bytes.is_empty() || !effects.messages.is_empty() {
+            connection.output.push(bytes, commits, effects.messages);
+        }
+        signals.extend(effects.signals);
+    }
+
+    /// A client waits for keys. They may have been written to since it looked, so it looks again.
+    fn block(
+        &mut self,
+        connection: &mut Connection,
+        block: Block,
+        words: Vec<Vec<u8>>,
+        signals: &mut VecDeque<Signal>,
+    ) {
+        let db = connection.session.db;
+        let waiter = Waiter { client: connection.session.id, thread: self.number };
+        let until = block.timeout.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));
+        self.server.stats.blocked.fetch_add(1, Relaxed);
+        block.keys.iter().for_each(|key| self.server.waiting.add(db, key, waiter));
+        if let Some(until) = until {
+            self.timeouts.insert((until, connection.session.id));
+        }
+        let words = block.instead.clone().unwrap_or(words);
+        connection.blocked = Some(Blocked { words, block, until, db });
+        self.try_again(connection, signals);
+    }
+
+    /// Runs what a blocked client waits with. Whether it goes on.
+    fn try_again(&mut self, connection: &mut Connection, signals: &mut VecDeque<Signal>) -> bool {
+        let Some(blocked) = connection.blocked.take() else { return false };
+        let (mut effects, mut commits) = (Effects::default(), Vec::new());
+        let Connection { session, reply, .. } = connection;
+        let output = Output { reply, effects: &mut effects, commits: &mut commits };
+        let still = Execution { server: self.server, session, output }.retry(&blocked.words);
+        if still.is_some() {
+            connection.blocked = Some(blocked);
+            return false;
+        }
+        self.unblock(connection.session.id, &blocked);
+        self.leave(connection, effects, commits, signals);
+        self.ready.insert(connection.session.id);
+        true
+    }
+
+    /// A client does not wait any more.
+    fn unblock(&mut self, client: u64, blocked: &Blocked) {
+        let waiter = Waiter { client, thread: self.number };
+        self.server.stats.blocked.fetch_sub(1, Relaxed);
+        blocked.block.keys.iter().for_each(|key| self.server.waiting.remove(blocked.db, key, waiter));
+        if let Some(until) = blocked.until {
+            self.timeouts.remove(&(until, client));
+        }
+    }
+
+    fn retry(&mut self, client: u64, signals: &mut VecDeque<Signal>) {
+        if let Some(mut connection) = self.connections.remove(&client) {
+            self.try_again(&mut connection, signals);
+            self.connections.insert(client, connection);
+        }
+    }
+
+    /// Lets those go on that wait for these keys, in the order in which they came; and those whom that concerns.
+    fn wake_waiters(&mut self, mut signals: VecDeque<Signal>) {
+        while let Some(Signal { db, key }) = signals.pop_front() {
+            for waiter in self.server.waiting.for_key(db, &key) {
+                if waiter.thread == self.number {
+                    self.retry(waiter.client, &mut signals);
+                } else {
+                    self.server.threads[waiter.thread].post(Message::Retry { client: waiter.client });
+                }
+            }
+        }
+    }
+
+    /// Sends messages to other clients.
+    fn post(&mut self, messages: Vec<(u64, Vec<u8>)>) {
+        for (client, bytes) in messages {
+            if self.connections.contains_key(&client) || self.server.threads.len() == 1 {
+                self.mailbox.post(Message::Send { client, bytes });
+            } else {
+                for thread in &self.server.threads {
+                    thread.post(Message::Send { client, bytes: bytes.clone() });
+                }
+            }
+        }
+    }
+
+    /// Answers those who have waited long enough.
+    fn give_up(&mut self) {
+        while let Some(&(at, client)) = self.timeouts.first() {
+            if at > Instant::now() {
+                return;
+            }
+            self.timeouts.pop_first();
+            let Some(mut connection) = self.connections.remove(&client) else { continue };
+            if let Some(blocked) = connection.blocked.take() {
+                self.unblock(client, &blocked);
+                if blocked.block.gives_up_with_null {
+                    connection.reply.null();
+                } else {
+                    connection.reply.null_array();
+                }
+                let bytes = connection.reply.take();
+                connection.output.push(bytes, Vec::new(), Vec::new());
+            }
+            self.connections.insert(client, connection);
+            self.ready.insert(client);
+        }
+    }
+
+    fn disconnect(&mut self, mut connection: Connection) {
+        let client = connection.session.id;
+        self.ready.remove(&client);
+        self.not_durable.remove(&client);
+        if let Some(blocked) = connection.blocked.take() {
+            self.unblock(client, &blocked);
+        }
+        let Connection { session, stream, .. } = &mut connection;
+        self.server.unwatch(session);
+        self.server.listen_to_nothing(session);
+        // The descriptor is closed, which also ends that; it fails only if it never was there.
+        let _ = self.poll.registry().deregister(stream);
+        self.server.stats.clients.fetch_sub(1, Relaxed);
+    }
+
+    /// What is done now and then: keys expire, and those leave who have been silent for long.
+    fn tick(&mut self) {
+        if self.last_tick.elapsed() < TICK {
+            return;
+        }
+        self.last_tick = Instant::now();
+        if self.number == 0 {
+            // If the heap has failed, writes say so.
+            let messages = self.expiry.turn(self.server).unwrap_or_default();
+            self.post(messages);
+        }
+        let timeout = self.server.config.read().int("timeout") as u64;
+        if timeout > 0 {
+            let is_idle = |connection: &Connection| {
+                connection.last_heard.elapsed() > Duration::from_secs(timeout)
+                    && connection.blocked.is_none()
+                    && connection.session.subscriptions() == 0
+            };
+            let idle: Vec<u64> =
+                self.connections.iter().filter(|(_, c)| is_idle(c)).map(|(id, _)| *id).collect();
+            for client in idle {
+                if let Some(connection) = self.connections.remove(&client) {
+                    self.disconnect(connection);
+                }
+            }
+        }
+    }
+}

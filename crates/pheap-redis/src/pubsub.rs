@@ -1,0 +1,160 @@
+//! Channels: who listens to which, and what they are sent.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::resp::Reply;
+use crate::words;
+
+/// Who listens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Listener {
+    /// The client's number.
+    pub client: u64,
+    /// Whether it is sent messages by RESP3.
+    pub resp3: bool,
+}
+
+/// Channels, and who listens to them.
+#[derive(Debug, Default)]
+pub struct Channels {
+    /// Listeners, each counted for each channel and pattern.
+    count: AtomicUsize,
+    by_name: Mutex<HashMap<Vec<u8>, Vec<Listener>>>,
+    by_pattern: Mutex<HashMap<Vec<u8>, Vec<Listener>>>,
+}
+
+impl Channels {
+    fn names(&self, is_pattern: bool) -> &Mutex<HashMap<Vec<u8>, Vec<Listener>>> {
+        if is_pattern { &self.by_pattern } else { &self.by_name }
+    }
+
+    /// Listens to a channel, or to all whose names match a pattern.
+    pub fn add(&self, name: &[u8], is_pattern: bool, listener: Listener) {
+        self.names(is_pattern).lock().entry(name.to_vec()).or_default().push(listener);
+        self.count.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// No longer.
+    pub fn remove(&self, name: &[u8], is_pattern: bool, client: u64) {
+        let mut names = self.names(is_pattern).lock();
+        let Some(listeners) = names.get_mut(name) else { return };
+        let before = listeners.len();
+        listeners.retain(|listener| listener.client != client);
+        self.count.fetch_sub(before - listeners.len(), Ordering::SeqCst);
+        if listeners.is_empty() {
+            names.remove(name);
+        }
+    }
+
+    /// What is sent to whom when this is published.
+    pub fn publish(&self, channel: &[u8], message: &[u8]) -> Vec<(u64, Vec<u8>)> {
+        let mut messages = Vec::new();
+        if self.count.load(Ordering::SeqCst) == 0 {
+            return messages;
+        }
+        for listener in self.by_name.lock().get(channel).into_iter().flatten() {
+            messages.push((listener.client, push(listener.resp3, &[b"message", channel, message])));
+        }
+        for (pattern, listeners) in &*self.by_pattern.lock() {
+            if words::matches(pattern, channel) {
+                let parts: [&[u8]; 4] = [b"pmessage", pattern, channel, message];
+                messages
+                    .extend(listeners.iter().map(|listener| (listener.client, push(listener.resp3, &parts))));
+            }
+        }
+        messages
+    }
+
+    /// Channels that match a pattern and have listeners.
+    pub fn matching(&self, pattern: &[u8]) -> Vec<Vec<u8>> {
+        self.by_name.lock().keys().filter(|name| words::matches(pattern, name)).cloned().collect()
+    }
+
+    /// How many listen to a channel.
+    pub fn listeners(&self, channel: &[u8]) -> usize {
+        self.by_name.lock().get(channel).map_or(0, Vec::len)
+    }
+
+    /// Number of patterns that somebody listens to.
+    pub fn patterns(&self) -> usize {
+        self.by_pattern.lock().len()
+    }
+}
+
+fn push(resp3: bool, parts: &[&[u8]]) -> Vec<u8> {
+    let mut reply = Reply::new(resp3);
+    reply.push(parts.len());
+    parts.iter().for_each(|part| reply.bulk(part));
+    reply.take()
+}
+
+/// Which keyspace notifications are wanted (`notify-keyspace-events`): a bit for each letter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Wanted(u32);
+
+/// Letters that stand for a kind of event. The first ten are what `A` means.
+const CLASSES: &[u8] = b"g$lshzxetdnmKE";
+
+impl Wanted {
+    /// What the letters of the option say. None if one of them means nothing.
+    pub fn parse(text: &str) -> Option<Wanted> {
+        let bit = |letter: u8| match letter {
+            b'A' => Some((1 << 10) - 1),
+            letter => CLASSES.iter().position(|&class| class == letter).map(|bit| 1 << bit),
+        };
+        text.bytes().try_fold(0, |all, letter| Some(all | bit(letter)?)).map(Wanted)
+    }
+
+    /// All of them, as a number.
+    pub fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// From that number.
+    pub fn from_bits(bits: u32) -> Wanted {
+        Wanted(bits)
+    }
+
+    /// Whether a letter is among them.
+    pub fn has(self, class: u8) -> bool {
+        CLASSES.iter().position(|&letter| letter == class).is_some_and(|bit| self.0 & 1 << bit != 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_listens_is_told() {
+        let channels = Channels::default();
+        assert!(channels.publish(b"news", b"x").is_empty());
+        channels.add(b"news", false, Listener { client: 1, resp3: false });
+        channels.add(b"n*", true, Listener { client: 2, resp3: true });
+        let messages = channels.publish(b"news", b"x");
+        assert_eq!(messages[0], (1, b"*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$1\r\nx\r\n".to_vec()));
+        assert_eq!(
+            messages[1],
+            (2, b">4\r\n$8\r\npmessage\r\n$2\r\nn*\r\n$4\r\nnews\r\n$1\r\nx\r\n".to_vec())
+        );
+        channels.remove(b"news", false, 1);
+        channels.remove(b"n*", true, 2);
+        assert!(channels.publish(b"news", b"x").is_empty() && channels.patterns() == 0);
+    }
+
+    #[test]
+    fn wanted_notifications() {
+        let wanted = Wanted::parse("KA").unwrap();
+        assert!(
+            wanted.has(b'K')
+                && wanted.has(b'g')
+                && wanted.has(b'd')
+                && !wanted.has(b'E')
+                && !wanted.has(b'm')
+        );
+        assert_eq!(Wanted::parse("Q"), None);
+    }
+}

@@ -1,0 +1,271 @@
+//! Replies, written as the client wants them: by RESP2 or RESP3.
+
+use crate::words;
+
+/// Replies to a client, in the order in which they are sent.
+#[derive(Debug)]
+pub struct Reply {
+    bytes: Vec<u8>,
+    resp3: bool,
+}
+
+/// Where a collection begins whose length is not known yet.
+#[derive(Debug, Clone, Copy)]
+#[must_use = "its length is still to be written"]
+pub struct Begun(usize);
+
+impl Reply {
+    /// None yet.
+    pub fn new(resp3: bool) -> Reply {
+        Reply { bytes: Vec::new(), resp3 }
+    }
+
+    /// Whether this is RESP3.
+    pub fn is_resp3(&self) -> bool {
+        self.resp3
+    }
+
+    /// Goes on in this version.
+    pub fn set_resp3(&mut self, resp3: bool) {
+        self.resp3 = resp3;
+    }
+
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Whether nothing was written.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Takes back all but the first `len` bytes.
+    pub fn truncate(&mut self, len: usize) {
+        self.bytes.truncate(len);
+    }
+
+    /// What was written from `len` on.
+    pub fn since(&self, len: usize) -> &[u8] {
+        &self.bytes[len..]
+    }
+
+    /// What was written.
+    pub fn take(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.bytes)
+    }
+
+    /// Something that is a reply already.
+    pub fn raw(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    fn head(&mut self, kind: u8, number: i64) {
+        self.bytes.push(kind);
+        let mut digits = [0; 20];
+        self.bytes.extend_from_slice(decimal(number, &mut digits));
+        self.bytes.extend_from_slice(b"\r\n");
+    }
+
+    /// A short text without line ends, such as `OK`.
+    pub fn simple(&mut self, text: &str) {
+        self.bytes.push(b'+');
+        self.bytes.extend_from_slice(text.as_bytes());
+        self.bytes.extend_from_slice(b"\r\n");
+    }
+
+    /// `OK`.
+    pub fn ok(&mut self) {
+        self.bytes.extend_from_slice(b"+OK\r\n");
+    }
+
+    /// An error: a code in capitals, and a text. Line ends become spaces.
+    pub fn error(&mut self, text: &str) {
+        self.bytes.push(b'-');
+        self.bytes.extend(text.bytes().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte }));
+        self.bytes.extend_from_slice(b"\r\n");
+    }
+
+    /// A whole number.
+    pub fn int(&mut self, number: i64) {
+        self.head(b':', number);
+    }
+
+    /// A number of things.
+    pub fn count(&mut self, number: usize) {
+        self.int(number as i64);
+    }
+
+    /// A string.
+    pub fn bulk(&mut self, text: &[u8]) {
+        self.head(b'$', text.len() as i64);
+        self.bytes.extend_from_slice(text);
+        self.bytes.extend_from_slice(b"\r\n");
+    }
+
+    /// A whole number as a string.
+    pub fn bulk_int(&mut self, number: i64) {
+        let mut digits = [0; 20];
+        self.bulk(decimal(number, &mut digits));
+    }
+
+    /// A string, or that there is none.
+    pub fn maybe_bulk(&mut self, text: Option<&[u8]>) {
+        match text {
+            Some(text) => self.bulk(text),
+            None => self.null(),
+        }
+    }
+
+    /// That there is no such thing.
+    pub fn null(&mut self) {
+        self.raw(if self.resp3 { b"_\r\n" } else { b"$-1\r\n" });
+    }
+
+    /// That there is no such thing, where there would have been an array.
+    pub fn null_array(&mut self) {
+        self.raw(if self.resp3 { b"_\r\n" } else { b"*-1\r\n" });
+    }
+
+    /// The beginning of an array. So many replies follow.
+    pub fn array(&mut self, len: usize) {
+        self.head(b'*', len as i64);
+    }
+
+    /// The beginning of a map; in RESP2, of an array. So many pairs follow.
+    pub fn map(&mut self, pairs: usize) {
+        if self.resp3 { self.head(b'%', pairs as i64) } else { self.array(2 * pairs) }
+    }
+
+    /// The beginning of a set; in RESP2, of an array.
+    pub fn set(&mut self, len: usize) {
+        self.head(if self.resp3 { b'~' } else { b'*' }, len as i64);
+    }
+
+    /// The beginning of what was not asked for; in RESP2, of an array.
+    pub fn push(&mut self, len: usize) {
+        self.head(if self.resp3 { b'>' } else { b'*' }, len as i64);
+    }
+
+    /// A number with a fraction; in RESP2, a string.
+    pub fn double(&mut self, number: f64) {
+        let text = words::show_float(number);
+        if self.resp3 {
+            self.bytes.push(b',');
+            self.bytes.extend_from_slice(text.as_bytes());
+            self.bytes.extend_from_slice(b"\r\n");
+        } else {
+            self.bulk(text.as_bytes());
+        }
+    }
+
+    /// True or false; in RESP2, 1 or 0.
+    pub fn boolean(&mut self, is_so: bool) {
+        match (self.resp3, is_so) {
+            (true, true) => self.raw(b"#t\r\n"),
+            (true, false) => self.raw(b"#f\r\n"),
+            (false, is_so) => self.int(i64::from(is_so)),
+        }
+    }
+
+    /// Text for people: `kind` is `txt` or `mkd`. In RESP2, a string.
+    pub fn verbatim(&mut self, kind: &str, text: &str) {
+        if self.resp3 {
+            self.head(b'=', (text.len() + 4) as i64);
+            self.raw(format!("{kind}:{text}\r\n").as_bytes());
+        } else {
+            self.bulk(text.as_bytes());
+        }
+    }
+
+    /// The beginning of an array whose length is not known yet; see [`end_array`](Self::end_array).
+    pub fn begin(&mut self) -> Begun {
+        Begun(self.bytes.len())
+    }
+
+    /// Says how many replies there have been since `begun`, which are an array.
+    pub fn end_array(&mut self, begun: Begun, len: usize) {
+        self.insert_head(begun, b'*', len);
+    }
+
+    /// Says how many pairs there have been since `begun`, which are a map.
+    pub fn end_map(&mut self, begun: Begun, pairs: usize) {
+        if self.resp3 {
+            self.insert_head(begun, b'%', pairs)
+        } else {
+            self.insert_head(begun, b'*', 2 * pairs)
+        }
+    }
+
+    /// Says how many replies there have been since `begun`, which are a set.
+    pub fn end_set(&mut self, begun: Begun, len: usize) {
+        self.insert_head(begun, if self.resp3 { b'~' } else { b'*' }, len);
+    }
+
+    fn insert_head(&mut self, Begun(at): Begun, kind: u8, len: usize) {
+        let end = self.bytes.len();
+        self.head(kind, len as i64);
+        let head = self.bytes.len() - end;
+        self.bytes[at..].rotate_right(head);
+    }
+}
+
+/// A number's digits.
+fn decimal(number: i64, buffer: &mut [u8; 20]) -> &[u8] {
+    let (mut rest, mut at) = (number.unsigned_abs(), buffer.len());
+    loop {
+        at -= 1;
+        buffer[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    if number < 0 {
+        at -= 1;
+        buffer[at] = b'-';
+    }
+    &buffer[at..]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_versions() {
+        for (resp3, expected) in [
+            (
+                false,
+                "+OK\r\n:-9223372036854775808\r\n$1\r\nx\r\n$-1\r\n*2\r\n*-1\r\n$3\r\n1.5\r\n:1\r\n$1\r\nt\r\n",
+            ),
+            (
+                true,
+                "+OK\r\n:-9223372036854775808\r\n$1\r\nx\r\n_\r\n%1\r\n_\r\n,1.5\r\n#t\r\n=5\r\ntxt:t\r\n",
+            ),
+        ] {
+            let mut reply = Reply::new(resp3);
+            reply.ok();
+            reply.int(i64::MIN);
+            reply.bulk(b"x");
+            reply.null();
+            reply.map(1);
+            reply.null_array();
+            reply.double(1.5);
+            reply.boolean(true);
+            reply.verbatim("txt", "t");
+            assert_eq!(String::from_utf8(reply.take()).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn a_length_that_is_known_in_the_end() {
+        let mut reply = Reply::new(true);
+        reply.int(7);
+        let begun = reply.begin();
+        reply.int(1);
+        reply.int(2);
+        reply.end_map(begun, 1);
+        assert_eq!(reply.take(), b":7\r\n%1\r\n:1\r\n:2\r\n");
+    }
+}

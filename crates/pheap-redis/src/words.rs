@@ -1,0 +1,284 @@
+//! Text: numbers as Redis reads and writes them, words in quotes, patterns.
+
+use std::borrow::Cow;
+
+/// A whole number, written as Redis would write it: no plus, no leading zeros, no spaces.
+pub fn int(text: &[u8]) -> Option<i64> {
+    let digits = text.strip_prefix(b"-").unwrap_or(text);
+    let is_canonical = match digits {
+        [b'0'] => digits.len() == text.len(),
+        [b'1'..=b'9', rest @ ..] => rest.iter().all(u8::is_ascii_digit),
+        _ => false,
+    };
+    if !is_canonical || text.len() > 20 {
+        return None;
+    }
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+/// A number with a fraction, `inf`, or a hexadecimal one; no NaN, and nothing around it.
+pub fn float(text: &[u8]) -> Option<f64> {
+    let text = std::str::from_utf8(text).ok()?;
+    if text.is_empty() || text.len() > 5 * 1024 || text.starts_with(char::is_whitespace) {
+        return None;
+    }
+    let number = match text.strip_prefix(['-', '+']).unwrap_or(text) {
+        hexadecimal if hexadecimal.len() > 2 && hexadecimal[..2].eq_ignore_ascii_case("0x") => {
+            let number = u64::from_str_radix(&hexadecimal[2..], 16).ok()? as f64;
+            if text.starts_with('-') { -number } else { number }
+        }
+        _ => text.parse().ok()?,
+    };
+    (!f64::is_nan(number)).then_some(number)
+}
+
+/// A number as Redis shows it: up to 17 digits, as short as it can be, in positional notation where C's `%.17g` has that.
+pub fn show_float(number: f64) -> String {
+    if number.is_infinite() {
+        return if number > 0.0 { "inf" } else { "-inf" }.to_owned();
+    }
+    if number == 0.0 {
+        return if number.is_sign_negative() { "-0" } else { "0" }.to_owned();
+    }
+    let scientific = format!("{number:e}");
+    let (digits, exponent) = scientific.split_once('e').expect("this format has one");
+    let exponent: i32 = exponent.parse().expect("this format has one");
+    if (-5..17).contains(&exponent) {
+        return format!("{number}");
+    }
+    format!("{digits}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs())
+}
+
+/// Words between spaces, in quotes where they contain some: `"a\n"` with escapes, `'a'` without. None if a quote is not closed, or is followed by more than a space.
+pub fn split(line: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let (mut words, mut rest) = (Vec::new(), line);
+    loop {
+        rest = rest.trim_ascii_start();
+        if rest.is_empty() {
+            return Some(words);
+        }
+        let mut word = Vec::new();
+        loop {
+            match rest {
+                [] => break,
+                [byte, ..] if byte.is_ascii_whitespace() => break,
+                [b'"', after @ ..] => {
+                    rest = double_quoted(after, &mut word)?;
+                    break;
+                }
+                [b'\'', after @ ..] => {
+                    rest = single_quoted(after, &mut word)?;
+                    break;
+                }
+                [byte, after @ ..] => {
+                    word.push(*byte);
+                    rest = after;
+                }
+            }
+        }
+        words.push(word);
+    }
+}
+
+/// What is behind a closing quote, which must be a space.
+fn closed(rest: &[u8]) -> Option<&[u8]> {
+    rest.first().is_none_or(u8::is_ascii_whitespace).then_some(rest)
+}
+
+fn double_quoted<'t>(mut rest: &'t [u8], word: &mut Vec<u8>) -> Option<&'t [u8]> {
+    let hex = |digit: u8| char::from(digit).to_digit(16).map(|digit| digit as u8);
+    loop {
+        match rest {
+            [] => return None,
+            [b'\\', b'x', high, low, after @ ..] if hex(*high).is_some() && hex(*low).is_some() => {
+                word.push(hex(*high)? << 4 | hex(*low)?);
+                rest = after;
+            }
+            [b'\\', byte, after @ ..] => {
+                word.push(match byte {
+                    b'n' => b'\n',
+                    b'r' => b'\r',
+                    b't' => b'\t',
+                    b'b' => 8,
+                    b'a' => 7,
+                    other => *other,
+                });
+                rest = after;
+            }
+            [b'"', after @ ..] => return closed(after),
+            [byte, after @ ..] => {
+                word.push(*byte);
+                rest = after;
+            }
+        }
+    }
+}
+
+fn single_quoted<'t>(mut rest: &'t [u8], word: &mut Vec<u8>) -> Option<&'t [u8]> {
+    loop {
+        match rest {
+            [] => return None,
+            [b'\\', b'\'', after @ ..] => {
+                word.push(b'\'');
+                rest = after;
+            }
+            [b'\'', after @ ..] => return closed(after),
+            [byte, after @ ..] => {
+                word.push(*byte);
+                rest = after;
+            }
+        }
+    }
+}
+
+/// Whether a text matches a pattern: `*`, `?`, `[a-z]`, `[^a]`, and `\` before what is meant as it is. Takes time in proportion to the product of the lengths at most.
+pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
+    // After the last star: where the pattern goes on, and how much of the text that star has taken.
+    let mut star: Option<(usize, usize)> = None;
+    let (mut p, mut t) = (0, 0);
+    while t < text.len() {
+        if pattern.get(p) == Some(&b'*') {
+            p += 1;
+            star = Some((p, t));
+            continue;
+        }
+        if let Some(len) = one(&pattern[p..], text[t]) {
+            (p, t) = (p + len, t + 1);
+            continue;
+        }
+        let Some((after, taken)) = star else { return false };
+        star = Some((after, taken + 1));
+        (p, t) = (after, taken + 1);
+    }
+    pattern[p..].iter().all(|&byte| byte == b'*')
+}
+
+/// Length of the first element of a pattern, if a byte matches it.
+fn one(pattern: &[u8], byte: u8) -> Option<usize> {
+    match pattern {
+        [] => None,
+        [b'?', ..] => Some(1),
+        [b'[', ..] => class(pattern, byte),
+        [b'\\', escaped, ..] => (*escaped == byte).then_some(2),
+        [plain, ..] => (*plain == byte).then_some(1),
+    }
+}
+
+/// The same for `[…]`. One that is not closed goes to the end.
+fn class(pattern: &[u8], byte: u8) -> Option<usize> {
+    let is_negated = pattern.get(1) == Some(&b'^');
+    let mut at = if is_negated { 2 } else { 1 };
+    let mut is_in = false;
+    loop {
+        match pattern[at..] {
+            [] => break,
+            [b']', ..] => {
+                at += 1;
+                break;
+            }
+            [b'\\', escaped, ..] => {
+                is_in |= escaped == byte;
+                at += 2;
+            }
+            [from, b'-', to, ..] => {
+                is_in |= (from.min(to)..=from.max(to)).contains(&byte);
+                at += 3;
+            }
+            [plain, ..] => {
+                is_in |= plain == byte;
+                at += 1;
+            }
+        }
+    }
+    (is_in != is_negated).then_some(at)
+}
+
+/// A text in quotes, with escapes for whatever cannot be shown.
+pub fn quoted(text: &[u8]) -> String {
+    let mut quoted = String::from("\"");
+    for &byte in text {
+        match byte {
+            b'"' => quoted.push_str("\\\""),
+            b'\\' => quoted.push_str("\\\\"),
+            b'\n' => quoted.push_str("\\n"),
+            b'\r' => quoted.push_str("\\r"),
+            b'\t' => quoted.push_str("\\t"),
+            7 => quoted.push_str("\\a"),
+            8 => quoted.push_str("\\b"),
+            b' '..=b'~' => quoted.push(char::from(byte)),
+            _ => quoted.push_str(&format!("\\x{byte:02x}")),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+/// Text for an error message.
+pub fn lossy(text: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_canonical() {
+        assert_eq!(int(b"-9223372036854775808"), Some(i64::MIN));
+        assert_eq!(int(b"0"), Some(0));
+        for text in ["", "-", "-0", "+1", "01", " 1", "1 ", "9223372036854775808", "1.0"] {
+            assert_eq!(int(text.as_bytes()), None, "{text:?}");
+        }
+        assert_eq!(float(b"-0x1F"), Some(-31.0));
+        assert_eq!(float(b"+inf"), Some(f64::INFINITY));
+        assert_eq!(float(b"nan"), None);
+        assert_eq!(float(b" 1"), None);
+    }
+
+    #[test]
+    fn floats_are_shown_as_c_does() {
+        let shown = [
+            (3.0, "3"),
+            (0.1, "0.1"),
+            (1e17, "1e+17"),
+            (1e16, "10000000000000000"),
+            (1.5e-7, "1.5e-07"),
+            (-0.0, "-0"),
+        ];
+        for (number, text) in shown {
+            assert_eq!(show_float(number), text);
+        }
+    }
+
+    #[test]
+    fn words_in_quotes() {
+        let words = |line: &[u8]| split(line);
+        assert_eq!(words(b"set  a \"x y\\x41\\n\" 'q\\'s'").unwrap(), [&b"set"[..], b"a", b"x yA\n", b"q's"]);
+        assert_eq!(words(b"\"a\"b"), None);
+        assert_eq!(words(b"'a"), None);
+        assert_eq!(words(b"  ").unwrap(), Vec::<Vec<u8>>::new());
+    }
+
+    #[test]
+    fn patterns() {
+        let yes = [
+            ("h?llo", "hello"),
+            ("h*o", "hello"),
+            ("*", ""),
+            ("h[ae]llo", "hallo"),
+            ("h[^e]llo", "hallo"),
+            ("[a-c]", "b"),
+            ("\\*", "*"),
+            ("a*b*c", "aXbYbc"),
+            ("[c-a]", "b"),
+        ];
+        let no =
+            [("h?llo", "hllo"), ("h[^e]llo", "hello"), ("", "a"), ("\\*", "a"), ("a*b", "ac"), ("[", "a")];
+        yes.iter().for_each(|(p, t)| assert!(matches(p.as_bytes(), t.as_bytes()), "{p} {t}"));
+        no.iter().for_each(|(p, t)| assert!(!matches(p.as_bytes(), t.as_bytes()), "{p} {t}"));
+        assert!(!matches(
+            &b"a*".repeat(5000),
+            &[b"a".repeat(4999), b"b".to_vec()].concat().repeat(1)[..4998]
+        ));
+    }
+}
