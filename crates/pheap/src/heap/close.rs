@@ -24,6 +24,7 @@ impl HeapInner {
         if guard::is_inside(self.id()) {
             return Err(Error::Nested);
         }
+        // SURVIVES drop: no program of the lab closes a heap while a backup is made beside transactions.
         // SURVIVES unreached: no backup is made in the lab.
         let _copies = self.copies.write();
         let creation = self.creation.lock();
@@ -51,6 +52,7 @@ impl HeapInner {
                 Err(error) => return Err(error),
             }
         }
+        // SURVIVES drop: the regions are retired, so nobody changes the tables any more; who still looks at them changes nothing.
         let mut tables = self.tables.lock();
         self.wait_for_growth(); // nobody starts the thread again: it takes the tables
         let refused = self.wal().is_some_and(|wal| wal.begin_to_close());
