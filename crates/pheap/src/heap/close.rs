@@ -52,7 +52,7 @@ impl HeapInner {
                 Err(error) => return Err(error),
             }
         }
-        // SURVIVES drop: the regions are retired, so nobody changes the tables any more; who still looks at them changes nothing.
+        // SURVIVES drop: the regions are retired, so nobody allocates, and only a growth that has begun may still change the tables: it is waited for before they are used. Who looks at them changes nothing.
         let mut tables = self.tables.lock();
         self.wait_for_growth(); // nobody starts the thread again: it takes the tables
         let refused = self.wal().is_some_and(|wal| wal.begin_to_close());
