@@ -25,16 +25,12 @@ pub struct Session {
     pub channels: BTreeSet<Vec<u8>>,
     /// Patterns of such channels.
     pub patterns: BTreeSet<Vec<u8>>,
-    /// Shard channels that it listens to.
-    pub shard_channels: BTreeSet<Vec<u8>>,
     /// Which of its commands are answered.
     pub replies: Replies,
     /// Whether its connection is closed when everything was sent.
     pub closing: bool,
     /// Whether replies are RESP3.
     pub resp3: bool,
-    /// Commands of others are shown to it.
-    pub monitors: bool,
 }
 
 /// Commands that wait for `EXEC`.
@@ -72,11 +68,9 @@ impl Session {
             watched_changed: Arc::default(),
             channels: BTreeSet::new(),
             patterns: BTreeSet::new(),
-            shard_channels: BTreeSet::new(),
             replies: Replies::On,
             closing: false,
             resp3: false,
-            monitors: false,
         }
     }
 
@@ -87,6 +81,6 @@ impl Session {
 
     /// Whether it may do nothing but listen: so it is in RESP2 while it listens.
     pub fn only_listens(&self) -> bool {
-        !self.resp3 && self.subscriptions() + self.shard_channels.len() > 0
+        !self.resp3 && self.subscriptions() > 0
     }
 }

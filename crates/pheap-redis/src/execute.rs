@@ -13,71 +13,13 @@ use smallvec::SmallVec;
 use crate::client::{Multi, Replies, Session};
 use crate::command::{
     self, Args, Block, Command, Cx, Effects, Fail, Flags, Keys, Keyspace, Nothing, OneRead, OneTxn, Run,
-    Several,
+    Several, resolve,
 };
 use crate::data::Shard;
 use crate::resp::Reply;
-use crate::resp::request::{Arguments, Limits, Malformed, Parser};
+use crate::resp::input::{Input, Words};
+use crate::resp::request::Limits;
 use crate::server::{Server, now};
-
-/// What a client has sent and was not answered yet.
-#[derive(Debug, Default)]
-pub struct Input {
-    bytes: Vec<u8>,
-    /// Where the next request begins.
-    start: usize,
-    parser: Parser,
-    /// The next request, if it is there as a whole, and its length.
-    request: Option<(Arguments, usize)>,
-}
-
-/// The arguments of a request.
-type Words<'a> = SmallVec<[&'a [u8]; 8]>;
-
-impl Input {
-    /// Where more is to be appended, and how many bytes at once: at least `least`.
-    pub fn room(&mut self, least: usize) -> (&mut Vec<u8>, usize) {
-        if self.start == self.bytes.len() {
-            self.bytes.clear();
-            self.start = 0;
-        } else if self.start > self.bytes.len() / 2 {
-            self.bytes.drain(..self.start);
-            self.start = 0;
-        }
-        let wanted = self.parser.wanted(self.bytes.len() - self.start).min(64 << 20);
-        (&mut self.bytes, least.max(wanted))
-    }
-
-    /// Bytes that were not answered yet.
-    pub fn pending(&self) -> usize {
-        self.bytes.len() - self.start
-    }
-
-    /// Whether the next request is there as a whole.
-    fn is_ready(&mut self, limits: Limits) -> Result<bool, Malformed> {
-        if self.request.is_none() {
-            self.request = self.parser.parse(&self.bytes[self.start..], limits)?;
-        }
-        Ok(self.request.is_some())
-    }
-
-    /// The next request, which is there.
-    fn words(&self) -> Words<'_> {
-        let request =
-            self.request.as_ref().map(|(arguments, _)| arguments.in_buffer(&self.bytes[self.start..]));
-        request.into_iter().flatten().collect()
-    }
-
-    /// It was answered.
-    fn consume(&mut self) {
-        self.start += self.request.take().map_or(0, |(_, len)| len);
-    }
-
-    /// Goes back to a request that was answered.
-    fn go_back(&mut self, start: usize) {
-        (self.start, self.request, self.parser) = (start, None, Parser::default());
-    }
-}
 
 /// What a command waits for, and its arguments.
 type Waits = (Block, Vec<Vec<u8>>);
@@ -168,7 +110,7 @@ impl Execution<'_> {
                 }
                 Admitted::Run(command) => match self.plan(command, &words) {
                     Plan::Change(shard) => {
-                        let is_alone = input.start < alone_until;
+                        let is_alone = input.start() < alone_until;
                         drop(words);
                         match self.run_in_a_row(input, command, shard, is_alone) {
                             Ok(Some((block, words))) => return Stop::Blocked(block, words),
@@ -296,7 +238,8 @@ impl Execution<'_> {
         shard: usize,
         is_alone: bool,
     ) -> Result<Option<Waits>, usize> {
-        let before = (input.start, self.output.reply.len(), self.output.effects.mark());
+        let before =
+            (input.start(), self.output.reply.len(), self.output.effects.mark(), self.session.replies);
         let (mut command, mut count, now) = (command, 0, now());
         let root = &self.server.store.shards()[shard];
         let result = root.try_txn_deferred::<_, pheap::Error>(|tx, root| {
@@ -337,10 +280,11 @@ impl Execution<'_> {
                 Ok(blocked)
             }
             Err(error) => {
-                let (start, mark, effects) = before;
-                let tried_until = input.start + 1;
+                let (start, mark, effects, replies) = before;
+                let tried_until = input.start() + 1;
                 self.output.reply.truncate(mark);
                 self.output.effects.go_back(effects);
+                self.session.replies = replies;
                 if count > 1 {
                     input.go_back(start);
                     return Err(tried_until);
@@ -518,42 +462,6 @@ const AT_ONCE: &[&str] = &["exec", "discard", "multi", "watch", "quit", "reset"]
 /// Arguments that outlive the buffer they came in.
 fn owned(words: &Args<'_>) -> Vec<Vec<u8>> {
     words.iter().map(|word| word.to_vec()).collect()
-}
-
-/// The command that a request means, with as many arguments as it takes; or why there is none.
-pub fn resolve(words: &Args<'_>) -> Result<&'static Command, String> {
-    let reason = |fail: Fail| match fail {
-        Fail::Error(text) => text.into_owned(),
-        other => format!("{other:?}"),
-    };
-    let Some((_, command)) = command::lookup(words[0]) else {
-        let shown = |word: &[u8]| crate::words::lossy(&word[..word.len().min(128)]).into_owned();
-        let mut arguments = String::new();
-        for word in &words[1..] {
-            if arguments.len() >= 128 {
-                break;
-            }
-            arguments.push_str(&format!("'{}' ", shown(word)));
-        }
-        return Err(format!(
-            "ERR unknown command '{}', with args beginning with: {arguments}",
-            shown(words[0])
-        ));
-    };
-    if !command.takes(words.len()) {
-        return Err(reason(Fail::arity(command.name)));
-    }
-    let Run::Sub(subcommands) = command.run else { return Ok(command) };
-    let name = |sub: &Command| {
-        sub.name.rsplit('|').next().is_some_and(|name| name.as_bytes().eq_ignore_ascii_case(words[1]))
-    };
-    let Some(command) = subcommands.iter().find(|sub| name(sub)) else {
-        return Err(reason(Fail::no_subcommand(words[1], command.name)));
-    };
-    if !command.takes(words.len()) {
-        return Err(reason(Fail::arity(command.name)));
-    }
-    Ok(command)
 }
 
 /// What a client is told of an error of the heap.

@@ -8,11 +8,14 @@
 //! | [`data`] | what is stored: the heap, its shards, databases, values |
 //! | [`config`] | options: the command line, `redis.conf`, `CONFIG` |
 //! | [`pubsub`] | channels |
+//! | [`stream`], [`mailbox`] | a connection; what other threads leave for one |
 //! | [`server`], [`client`] | what all clients have in common; what each one has |
 //! | [`command`] | what commands are called and do |
 //! | [`execute`] | commands in transactions: one, several in a row, `MULTI` |
 //! | [`expire`] | keys whose time has come |
 //! | [`net`] | threads, connections, and what waits there: for keys, for the disk |
+
+#![forbid(unsafe_code)]
 
 pub mod client;
 pub mod command;
@@ -20,10 +23,12 @@ pub mod config;
 pub mod data;
 pub mod execute;
 pub mod expire;
+pub mod mailbox;
 pub mod net;
 pub mod pubsub;
 pub mod resp;
 pub mod server;
+pub mod stream;
 pub mod words;
 
 /// The version of Redis whose commands this server has.

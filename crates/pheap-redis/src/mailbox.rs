@@ -8,7 +8,7 @@ use std::task::Wake;
 use mio::{Registry, Token, Waker};
 use parking_lot::Mutex;
 
-use super::stream::Stream;
+use crate::stream::Stream;
 
 /// What a thread is told.
 #[derive(Debug)]
@@ -66,8 +66,9 @@ impl Mailbox {
     }
 
     /// What was left. From now on, whoever leaves something wakes the thread again.
-    pub(super) fn take(&self) -> Vec<Message> {
-        self.is_woken.store(false, Ordering::Release);
+    pub(crate) fn take(&self) -> Vec<Message> {
+        // What was done before it was woken is seen from here on.
+        self.is_woken.swap(false, Ordering::AcqRel);
         std::mem::take(&mut self.messages.lock())
     }
 }

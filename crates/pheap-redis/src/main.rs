@@ -107,9 +107,8 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
             .map(|(number, worker)| {
                 let (server, listeners) = (&server, listeners.take().unwrap_or_default());
                 scope.spawn(move || {
-                    let result = worker.run(server, number, listeners);
-                    server.stop();
-                    result
+                    let _others = StopsOthers(server);
+                    worker.run(server, number, listeners)
                 })
             })
             .collect();
@@ -119,4 +118,13 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     })?;
     server.store.close()?;
     Ok(())
+}
+
+/// A thread that ends lets the others end, also if it panics.
+struct StopsOthers<'s>(&'s Server);
+
+impl Drop for StopsOthers<'_> {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
 }

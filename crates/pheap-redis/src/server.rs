@@ -10,7 +10,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::client::Session;
 use crate::config::Config;
 use crate::data::Store;
-use crate::net::Mailbox;
+use crate::mailbox::Mailbox;
 use crate::pubsub::{Channels, Wanted};
 
 /// What all clients have in common.
@@ -244,9 +244,14 @@ impl Waiting {
         }
     }
 
+    /// Whether nobody waits.
+    pub fn is_empty(&self) -> bool {
+        self.count.load(Ordering::SeqCst) == 0
+    }
+
     /// Who waits for a key.
     pub fn for_key(&self, db: usize, key: &[u8]) -> Vec<Waiter> {
-        if self.count.load(Ordering::SeqCst) == 0 {
+        if self.is_empty() {
             return Vec::new();
         }
         self.keys.lock().get(&(db, key.to_vec())).cloned().unwrap_or_default()

@@ -20,7 +20,7 @@ pub enum Stream {
 
 impl Stream {
     /// Without delay, and with keep-alive probes every so many seconds (0: none).
-    pub(super) fn prepare(&self, keepalive: u64) {
+    pub(crate) fn prepare(&self, keepalive: u64) {
         if let Stream::Tcp(stream) = self {
             // It works without either.
             let _ = stream.set_nodelay(true);
@@ -32,7 +32,7 @@ impl Stream {
     }
 
     /// Whether the other end is on this machine.
-    pub(super) fn is_local(&self) -> bool {
+    pub(crate) fn is_local(&self) -> bool {
         match self {
             Stream::Tcp(stream) => {
                 stream.peer_addr().is_ok_and(|addr| addr.ip().to_canonical().is_loopback())
@@ -42,7 +42,7 @@ impl Stream {
     }
 
     /// The addresses of the other end and of this one, as `CLIENT LIST` shows them.
-    pub(super) fn addresses(&self) -> [String; 2] {
+    pub(crate) fn addresses(&self) -> [String; 2] {
         let shown = |addr: io::Result<std::net::SocketAddr>| {
             addr.map_or_else(|_| "?:0".to_owned(), |addr| addr.to_string())
         };

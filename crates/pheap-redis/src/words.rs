@@ -49,6 +49,24 @@ pub fn show_float(number: f64) -> String {
     format!("{digits}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs())
 }
 
+/// A number's digits, at the end of `buffer`.
+pub fn decimal(number: i64, buffer: &mut [u8; 20]) -> &[u8] {
+    let (mut rest, mut at) = (number.unsigned_abs(), buffer.len());
+    loop {
+        at -= 1;
+        buffer[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    if number < 0 {
+        at -= 1;
+        buffer[at] = b'-';
+    }
+    &buffer[at..]
+}
+
 /// Words between spaces, in quotes where they contain some: `"a\n"` with escapes, `'a'` without. None if a quote is not closed, or is followed by more than a space.
 pub fn split(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     let (mut words, mut rest) = (Vec::new(), line);

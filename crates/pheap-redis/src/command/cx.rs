@@ -106,7 +106,10 @@ impl Cx<'_> {
     pub fn touched(&mut self, class: u8, event: &str, key: &[u8]) {
         self.effects.dirty += 1;
         self.server.watched.touch(self.session.db, key);
-        self.effects.signals.push(Signal { db: self.session.db, key: key.to_vec() });
+        // Who begins to wait from here on looks at the key again, when this transaction has ended.
+        if !self.server.waiting.is_empty() {
+            self.effects.signals.push(Signal { db: self.session.db, key: key.to_vec() });
+        }
         self.notify(class, event, key);
     }
 

@@ -16,7 +16,7 @@ mod table;
 
 pub use cx::{Cx, Effects, Keyspace, Nothing, OneRead, OneTxn, Several, Signal};
 pub use fail::{Block, Done, Fail};
-pub use table::{Command, Flags, Group, Keys, Run, all, lookup};
+pub use table::{Command, Flags, Group, Keys, Run, all, lookup, resolve};
 
 /// The arguments of a command, its name first.
 pub type Args<'a> = [&'a [u8]];

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{Args, Command, Cx, Done, Fail, Flags, Group, Keys, all, lookup};
+use super::{Args, Command, Cx, Done, Fail, Flags, Group, Keys, all, lookup, resolve};
 use crate::client::Replies;
 use crate::pubsub::Wanted;
 use crate::resp::Reply;
@@ -215,8 +215,7 @@ fn command(_: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
             }
         }
         (Some(b"getkeys"), [_, words @ ..]) if !words.is_empty() => {
-            let command =
-                crate::execute::resolve(words).map_err(|_| Fail::err("Invalid command specified"))?;
+            let command = resolve(words).map_err(|_| Fail::err("Invalid command specified"))?;
             let keys = command.keys(words);
             if keys.is_empty() {
                 return Err(Fail::err("The command has no key arguments"));

@@ -1,6 +1,8 @@
 //! Strings.
 
-use super::args::{int, number_in};
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::args::int;
 use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
 use crate::data::{Change, Value};
 use crate::resp::Reply;
@@ -276,7 +278,7 @@ fn put(
 
 fn append(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (key, more, now) = (args[1], args[2], cx.now);
-    let limit = number_in(cx, "proto-max-bulk-len");
+    let limit = cx.server.limits.bulk.load(Relaxed) as usize;
     let len = cx.write(key, |tx, db| {
         let buffer = match tx[db].get(tx, key, now) {
             None => {

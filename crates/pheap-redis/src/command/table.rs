@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use super::{Args, Cx, Done};
+use super::{Args, Cx, Done, Fail};
 use crate::resp::Reply;
+use crate::words::lossy;
 
 /// What a command is like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -266,6 +267,42 @@ pub fn lookup(name: &[u8]) -> Option<(Group, &'static Command)> {
     lower.copy_from_slice(name);
     lower.make_ascii_lowercase();
     BY_NAME.get(std::str::from_utf8(lower).ok()?).copied()
+}
+
+/// The command that a request means, with as many arguments as it takes; or why there is none.
+pub fn resolve(words: &Args<'_>) -> Result<&'static Command, String> {
+    let reason = |fail: Fail| match fail {
+        Fail::Error(text) => text.into_owned(),
+        other => format!("{other:?}"),
+    };
+    let Some((_, command)) = lookup(words[0]) else {
+        let shown = |word: &[u8]| lossy(&word[..word.len().min(128)]).into_owned();
+        let mut arguments = String::new();
+        for word in &words[1..] {
+            if arguments.len() >= 128 {
+                break;
+            }
+            arguments.push_str(&format!("'{}' ", shown(word)));
+        }
+        return Err(format!(
+            "ERR unknown command '{}', with args beginning with: {arguments}",
+            shown(words[0])
+        ));
+    };
+    if !command.takes(words.len()) {
+        return Err(reason(Fail::arity(command.name)));
+    }
+    let Run::Sub(subcommands) = command.run else { return Ok(command) };
+    let name = |sub: &Command| {
+        sub.name.rsplit('|').next().is_some_and(|name| name.as_bytes().eq_ignore_ascii_case(words[1]))
+    };
+    let Some(command) = subcommands.iter().find(|sub| name(sub)) else {
+        return Err(reason(Fail::no_subcommand(words[1], command.name)));
+    };
+    if !command.takes(words.len()) {
+        return Err(reason(Fail::arity(command.name)));
+    }
+    Ok(command)
 }
 
 #[cfg(test)]

@@ -11,9 +11,7 @@ pub struct Entry<'r> {
     /// What it stands for.
     pub value: Value<'r>,
     /// 1 if it has a deadline, which is in [`Db::deadlines`].
-    has_deadline: u32,
-    /// When it was last used, in seconds since the heap was made (it may wrap), or how often, by `maxmemory-policy`.
-    pub used: u32,
+    has_deadline: u64,
 }
 
 /// A database's part of a shard.
@@ -116,7 +114,7 @@ pub trait Change<'r>: Copy {
 
 impl<'r> Change<'r> for P<'r, Db<'r>> {
     fn set(self, tx: &mut Txn<'r>, key: &[u8], value: Value<'r>) -> pheap::Result<()> {
-        let new = Entry { value, has_deadline: 0, used: 0 };
+        let new = Entry { value, has_deadline: 0 };
         let old = field!(self.keys).insert(tx, key, new)?;
         if old.is_some_and(|old| old.has_deadline != 0) {
             field!(self.deadlines).remove(tx, key);
@@ -143,7 +141,7 @@ impl<'r> Change<'r> for P<'r, Db<'r>> {
             field!(self.deadlines).insert(tx, key, at)?;
         }
         let Some(entry) = field!(self.keys).get_mut(tx, key) else { return Ok(()) };
-        let had_one = std::mem::replace(&mut entry.has_deadline, u32::from(at.is_some())) != 0;
+        let had_one = std::mem::replace(&mut entry.has_deadline, u64::from(at.is_some())) != 0;
         if had_one && at.is_none() {
             field!(self.deadlines).remove(tx, key);
         }

@@ -59,7 +59,7 @@ impl<'r> Value<'r> {
     /// Shows `f` a string's bytes. None if it is no string.
     pub fn with_bytes<R>(&self, view: &View<'r>, f: impl FnOnce(&[u8]) -> R) -> Option<R> {
         Some(match self {
-            Value::Int(number) => f(number.to_string().as_bytes()),
+            Value::Int(number) => f(words::decimal(*number, &mut [0; 20])),
             Value::Bytes(bytes) => f(&view[*bytes]),
             Value::Buffer(buffer) => f(view[*buffer].as_slice(view, ..)),
             Value::List(_) | Value::Hash(_) | Value::Set(_) => return None,

@@ -4,11 +4,11 @@ use std::io::{self, Read};
 use std::time::Instant;
 
 use super::output::Output;
-use super::stream::Stream;
 use crate::client::Session;
 use crate::command::Block;
-use crate::execute::Input;
 use crate::resp::Reply;
+use crate::resp::input::Input;
+use crate::stream::Stream;
 
 /// Bytes that are read at once.
 const CHUNK: usize = 64 << 10;

@@ -10,8 +10,8 @@ use mio::net::{TcpListener, UnixListener};
 use mio::{Interest, Registry, Token};
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::stream::Stream;
 use crate::config::Config;
+use crate::stream::Stream;
 
 /// Where clients connect.
 #[derive(Debug)]

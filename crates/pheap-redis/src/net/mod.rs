@@ -2,12 +2,8 @@
 
 mod connection;
 mod listener;
-mod mailbox;
 mod output;
-mod stream;
 mod worker;
 
 pub use listener::{ListenError, Listener};
-pub use mailbox::{Mailbox, Message};
-pub use stream::Stream;
 pub use worker::Worker;

@@ -11,15 +11,15 @@ use mio::{Events, Interest, Poll, Token};
 
 use super::connection::{Blocked, Connection};
 use super::listener::Listener;
-use super::mailbox::{Mailbox, Message};
 use super::output::Paused;
-use super::stream::Stream;
 use crate::client::Session;
 use crate::command::{Block, Effects, Signal};
 use crate::execute::{Execution, Output, Stop};
 use crate::expire::Expiry;
+use crate::mailbox::{Mailbox, Message};
 use crate::resp::Reply;
 use crate::server::{Server, Waiter};
+use crate::stream::Stream;
 
 /// How long a thread sleeps at most.
 const TICK: Duration = Duration::from_millis(100);
@@ -87,7 +87,8 @@ struct Turn<'s> {
     waker: Waker,
     poll: Poll,
     mailbox: Arc<Mailbox>,
-    connections: BTreeMap<u64, Connection>,
+    /// In boxes, for they are taken out while they are served.
+    connections: BTreeMap<u64, Box<Connection>>,
     /// Clients that something is to be done for.
     ready: BTreeSet<u64>,
     /// Clients whose replies wait for the disk.
@@ -183,7 +184,8 @@ impl Turn<'_> {
         }
         self.server.stats.connections.fetch_add(1, Relaxed);
         self.server.stats.clients.fetch_add(1, Relaxed);
-        self.connections.insert(id, Connection::new(stream, Session::new(id, !has_password)));
+        let connection = Connection::new(stream, Session::new(id, !has_password));
+        self.connections.insert(id, Box::new(connection));
         self.ready.insert(id);
     }
 
@@ -385,14 +387,14 @@ impl Turn<'_> {
         }
     }
 
-    fn disconnect(&mut self, mut connection: Connection) {
+    fn disconnect(&mut self, mut connection: Box<Connection>) {
         let client = connection.session.id;
         self.ready.remove(&client);
         self.not_durable.remove(&client);
         if let Some(blocked) = connection.blocked.take() {
             self.unblock(client, &blocked);
         }
-        let Connection { session, stream, .. } = &mut connection;
+        let Connection { session, stream, .. } = &mut *connection;
         self.server.unwatch(session);
         self.server.listen_to_nothing(session);
         // The descriptor is closed, which also ends that; it fails only if it never was there.

@@ -63,7 +63,7 @@ impl Reply {
     fn head(&mut self, kind: u8, number: i64) {
         self.bytes.push(kind);
         let mut digits = [0; 20];
-        self.bytes.extend_from_slice(decimal(number, &mut digits));
+        self.bytes.extend_from_slice(words::decimal(number, &mut digits));
         self.bytes.extend_from_slice(b"\r\n");
     }
 
@@ -106,7 +106,7 @@ impl Reply {
     /// A whole number as a string.
     pub fn bulk_int(&mut self, number: i64) {
         let mut digits = [0; 20];
-        self.bulk(decimal(number, &mut digits));
+        self.bulk(words::decimal(number, &mut digits));
     }
 
     /// A string, or that there is none.
@@ -208,24 +208,6 @@ impl Reply {
         let head = self.bytes.len() - end;
         self.bytes[at..].rotate_right(head);
     }
-}
-
-/// A number's digits.
-fn decimal(number: i64, buffer: &mut [u8; 20]) -> &[u8] {
-    let (mut rest, mut at) = (number.unsigned_abs(), buffer.len());
-    loop {
-        at -= 1;
-        buffer[at] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        if rest == 0 {
-            break;
-        }
-    }
-    if number < 0 {
-        at -= 1;
-        buffer[at] = b'-';
-    }
-    &buffer[at..]
 }
 
 #[cfg(test)]
