@@ -31,8 +31,9 @@ pub(crate) fn random<const N: usize>() -> [u64; N] {
     words
 }
 
-/// Reserves space in a file, which becomes so long at least.
+/// Reserves space in a file, which becomes so long at least. `EFBIG` beyond what a file of this process may have.
 pub(super) fn fallocate(file: &File, offset: u64, len: u64) -> io::Result<()> {
+    check_file_size(offset + len)?;
     let (fd, offset, len) = (file.as_raw_fd(), offset as libc::off_t, len as libc::off_t);
     // SAFETY: takes no addresses.
     again(|| unsafe { libc::fallocate(fd, 0, offset, len) }).map(drop)
@@ -44,6 +45,11 @@ pub(crate) fn file_size_limit() -> u64 {
     // SAFETY: the call fills `limit`, or leaves it as it is.
     unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) };
     limit.rlim_cur
+}
+
+/// An error, `EFBIG`, if a file of this process cannot be so long: for who is about to make one longer, and is not to be killed for that.
+pub(crate) fn check_file_size(len: u64) -> io::Result<()> {
+    if len > file_size_limit() { Err(io::Error::from_raw_os_error(libc::EFBIG)) } else { Ok(()) }
 }
 
 /// Where the first byte at or behind `at` is that is not in a hole. `None` if there is none.

@@ -31,7 +31,7 @@ pub(crate) fn fill(file: &File, path: &Path, len: u64) -> Result<()> {
     };
     match error.raw_os_error() {
         Some(libc::EOPNOTSUPP | libc::ENOSYS) => Ok(()),
-        Some(libc::ENOSPC | libc::EDQUOT) => {
+        Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => {
             Err(Error::OutOfSpace { reason: format!("{}: {error}", context()) })
         }
         _ => Err(Error::io(context(), error)),

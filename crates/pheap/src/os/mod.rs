@@ -23,7 +23,9 @@ mod unnamed;
 use std::num::NonZero;
 use std::sync::OnceLock;
 
-pub(crate) use calls::{file_in_memory, file_size_limit, random, rename_to_new, seek_data, share_blocks};
+pub(crate) use calls::{
+    check_file_size, file_in_memory, file_size_limit, random, rename_to_new, seek_data, share_blocks,
+};
 pub(crate) use unnamed::unnamed_file;
 
 /// Threads that are worth starting for what several can do, with this one. Asked once, and not before it matters: the answer takes longer than to open a small heap does.

@@ -13,8 +13,8 @@ use crate::error::{Error, Result};
 use crate::os::maps::Window;
 use crate::os::names::{FileId, Names, Stat};
 use crate::os::own_file::OwnFile;
-use crate::os::seek_data;
 use crate::os::storage::{Disk, Kept, Storage};
+use crate::os::{check_file_size, seek_data};
 
 #[derive(Debug)]
 struct OnDisk {
@@ -57,6 +57,7 @@ impl Storage for OnDisk {
     }
 
     fn extend_now(&self, from: u64, to: u64) -> io::Result<()> {
+        check_file_size(to)?;
         let zeros = vec![0; (to - from).min(1 << 20) as usize];
         let written = (from..to).step_by(zeros.len().max(1)).try_for_each(|at| {
             let len = (to - at).min(zeros.len() as u64);

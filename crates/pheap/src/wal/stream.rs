@@ -18,7 +18,7 @@ use std::sync::Arc;
 use super::Wal;
 use crate::error::Result;
 use crate::os::cpu::{bytes, bytes_mut};
-use crate::os::{file_size_limit, fork};
+use crate::os::{check_file_size, fork};
 use crate::sync::{Mistake, Mutex, mistake};
 
 /// Words that are kept in memory.
@@ -170,10 +170,7 @@ impl Queued {
             Some(file) => file,
             None => &*self.file.insert((self.spill)()?),
         };
-        // Behind that, a signal would end the program.
-        if (self.spilled + self.words.len() as u64) * 8 > file_size_limit() {
-            return Err(io::Error::from_raw_os_error(libc::EFBIG));
-        }
+        check_file_size((self.spilled + self.words.len() as u64) * 8)?;
         file.write_all_at(bytes(&self.words), self.spilled * 8)?;
         self.spilled += self.words.len() as u64;
         self.words.clear();
