@@ -5,6 +5,9 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+/// Among the arguments of a server: its heap may not grow.
+const LIMITED: &str = "LIMITED";
+
 /// A server of its own, which is killed when this is dropped.
 struct Server {
     process: Child,
@@ -24,10 +27,14 @@ impl Server {
     fn try_start(folder: &Path, arguments: &[&str]) -> Option<Server> {
         // One that is free now. Another program may be faster.
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let mut process = Command::new(env!("CARGO_BIN_EXE_pheap-redis"))
+        let mut process = Command::new("sh")
+            // A heap of one arena, which may not grow (in blocks of 512 bytes), where that is asked for.
+            .args(["-c", "[ -z \"$LIMITED\" ] || ulimit -f 131072; exec \"$@\"", "sh"])
+            .arg(env!("CARGO_BIN_EXE_pheap-redis"))
             .args(["--port", &port.to_string(), "--set", "bind 127.0.0.1", "--heap"])
             .arg(folder.join("heap"))
-            .args(arguments)
+            .args(arguments.iter().filter(|argument| **argument != LIMITED))
+            .envs(arguments.contains(&LIMITED).then_some((LIMITED, "1")))
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -350,5 +357,43 @@ fn clients_that_wait_for_a_key() {
         blocked(0, &mut writer);
         assert_eq!(writer.ask("rpush a 1"), "1");
         assert_eq!(writer.ask("llen a"), "1");
+    }
+}
+
+/// Commands that came together with one for which there is no space: each of them counts by itself.
+#[test]
+fn a_full_heap_refuses_what_does_not_fit_and_loses_nothing() {
+    for durability in ["disk", "process"] {
+        let folder = tempfile::tempdir().unwrap();
+        let value = "x".repeat(200_000);
+        let mut acknowledged = Vec::new();
+        {
+            let server = Server::start(folder.path(), &["--durability", durability, LIMITED]);
+            let client = &mut server.client();
+            for round in 0..40 {
+                let keys: Vec<String> = (0..10).map(|i| format!("{{t}}{}", 10 * round + i)).collect();
+                for key in &keys {
+                    let bytes = format!("*3\r\n$3\r\nSET\r\n${}\r\n{key}\r\n$200000\r\n{value}", key.len());
+                    client.send(&bytes);
+                    client.send("incr {t}n");
+                }
+                for key in keys {
+                    match client.reply().as_str() {
+                        "OK" => acknowledged.push(key),
+                        refused => assert!(refused.starts_with("-OOM "), "{refused}"),
+                    }
+                    client.reply();
+                }
+            }
+            assert!(acknowledged.len() > 100 && acknowledged.len() < 400, "{}", acknowledged.len());
+            assert_eq!(client.ask("get {t}n"), "400");
+        }
+        let server = Server::start(folder.path(), &["--durability", durability]);
+        let client = &mut server.client();
+        for key in &acknowledged {
+            assert_eq!(client.ask(&format!("strlen {key}")), "200000");
+        }
+        assert_eq!(client.ask("dbsize"), (acknowledged.len() + 1).to_string());
+        assert_eq!(client.ask("get {t}n"), "400");
     }
 }
