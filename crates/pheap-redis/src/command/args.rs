@@ -1,9 +1,69 @@
 //! Arguments that mean something.
 
-use super::Fail;
+use super::{Args, Fail};
 use crate::words;
 
 /// A whole number.
 pub(super) fn int(text: &[u8]) -> Result<i64, Fail> {
     words::int(text).ok_or(Fail::NOT_AN_INTEGER)
+}
+
+/// Seconds until a command gives up that waits for a key. None: never.
+pub(super) fn timeout(text: &[u8]) -> Result<Option<f64>, Fail> {
+    let seconds = words::float(text).ok_or_else(|| Fail::err("timeout is not a float or out of range"))?;
+    // In whole milliseconds, rounded up: so a little less than nothing is nothing.
+    let ms = (seconds * 1000.0).ceil();
+    if ms < 0.0 {
+        return Err(Fail::err("timeout is negative"));
+    }
+    if ms >= i64::MAX as f64 / 1e3 {
+        return Err(Fail::err("timeout is out of range"));
+    }
+    Ok(Some(ms / 1000.0).filter(|&seconds| seconds > 0.0))
+}
+
+/// What `SCAN` and its relatives are asked for.
+pub(super) struct Scan<'a> {
+    /// Where to go on.
+    pub(super) from: u64,
+    /// What names must match. None: any name does.
+    pub(super) pattern: Option<&'a [u8]>,
+    /// How much to look at, roughly.
+    pub(super) count: usize,
+    /// Which type the keys must have, in small letters.
+    pub(super) kind: Option<Vec<u8>>,
+}
+
+/// The number of a `SCAN`.
+pub(super) fn cursor(text: &[u8]) -> Result<u64, Fail> {
+    let number = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
+    number.ok_or_else(|| Fail::err("invalid cursor"))
+}
+
+impl<'a> Scan<'a> {
+    /// A cursor and the options behind it. `TYPE` is one of them where `has_kind`.
+    pub(super) fn parse(args: &Args<'a>, has_kind: bool) -> Result<Scan<'a>, Fail> {
+        let mut scan = Scan { from: cursor(args[0])?, pattern: None, count: 10, kind: None };
+        let options = args[1..].chunks_exact(2);
+        if !options.remainder().is_empty() {
+            return Err(Fail::SYNTAX);
+        }
+        for option in options {
+            match option[0].to_ascii_lowercase().as_slice() {
+                b"match" => scan.pattern = Some(option[1]),
+                b"count" => {
+                    let count = usize::try_from(int(option[1])?).ok().filter(|&count| count > 0);
+                    scan.count = count.ok_or(Fail::SYNTAX)?;
+                }
+                b"type" if has_kind => scan.kind = Some(option[1].to_ascii_lowercase()),
+                _ => return Err(Fail::SYNTAX),
+            }
+        }
+        Ok(scan)
+    }
+
+    /// Whether it asks for this name.
+    pub(super) fn wants(&self, name: &[u8]) -> bool {
+        self.pattern.is_none_or(|pattern| words::matches(pattern, name))
+    }
 }

@@ -1,6 +1,6 @@
 //! Keys, whatever they stand for.
 
-use super::args::int;
+use super::args::{Scan, cursor, int};
 use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
 use crate::data::Change;
 use crate::resp::Reply;
@@ -165,48 +165,30 @@ fn flush(cx: &mut Cx<'_>, args: &Args<'_>, all: bool, out: &mut Reply) -> Done {
 /// Bits of a `SCAN` cursor that are the number of the shard. The others are where to go on in it; the lowest bits of that are zero, for no map is so deep.
 const SHARD_BITS: u32 = 10;
 
-fn cursor(text: &[u8]) -> Option<u64> {
-    std::str::from_utf8(text).ok()?.parse().ok()
-}
-
 fn scan_shard(args: &Args<'_>, shards: usize) -> usize {
-    (cursor(args[1]).unwrap_or(0) & ((1 << SHARD_BITS) - 1)) as usize % shards
+    (cursor(args[1]).unwrap_or_default() & ((1 << SHARD_BITS) - 1)) as usize % shards
 }
 
 fn scan(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let start = cursor(args[1]).ok_or_else(|| Fail::err("invalid cursor"))?;
-    let (mut pattern, mut wanted, mut kind) = (&b"*"[..], 10, None);
-    let mut options = args[2..].chunks_exact(2);
-    for option in &mut options {
-        match option[0].to_ascii_lowercase().as_slice() {
-            b"match" => pattern = option[1],
-            b"count" => {
-                wanted = usize::try_from(int(option[1])?).ok().filter(|&n| n > 0).ok_or(Fail::SYNTAX)?
-            }
-            b"type" => kind = Some(option[1].to_ascii_lowercase()),
-            _ => return Err(Fail::SYNTAX),
-        }
-    }
-    if !options.remainder().is_empty() {
-        return Err(Fail::SYNTAX);
-    }
+    let asked = Scan::parse(&args[1..], true)?;
     let (number, now, shards) = (cx.session.db, cx.now, cx.store().shards().len());
     let shard = scan_shard(args, shards);
     let mut keys: Vec<Vec<u8>> = Vec::new();
     let next = cx.read_shard(shard, |view, dbs| {
         let db = &view[dbs.at(number)];
-        let (mut at, mut seen) = (start >> SHARD_BITS << SHARD_BITS, 0);
+        let (mut at, mut seen) = (asked.from >> SHARD_BITS << SHARD_BITS, 0);
         loop {
             let (some, next) = db.scan(view, at);
             for (key, entry) in some {
                 seen += 1;
-                let is_kind = kind.as_deref().is_none_or(|kind| kind == entry.value.type_name().as_bytes());
-                if is_kind && words::matches(pattern, key) && db.get(view, key, now).is_some() {
+                let is_kind =
+                    asked.kind.as_deref().is_none_or(|kind| kind == entry.value.type_name().as_bytes());
+                if is_kind && asked.wants(key) && db.get(view, key, now).is_some() {
                     keys.push(key.to_vec());
                 }
             }
             at = next;
-            if at == 0 || seen >= wanted {
+            if at == 0 || seen >= asked.count {
                 return at;
             }
         }

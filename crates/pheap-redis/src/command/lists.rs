@@ -2,7 +2,7 @@
 
 use pheap::{P, PVecDeque};
 
-use super::args::int;
+use super::args::{int, timeout};
 use super::{Args, Block, Command, Cx, Done, Fail, Flags, Keys};
 use crate::data::{Change, Db, List, Txn, Value, View};
 use crate::resp::Reply;
@@ -231,18 +231,6 @@ fn pop(cx: &mut Cx<'_>, args: &Args<'_>, end: End, out: &mut Reply) -> Done {
         }
     }
     Ok(())
-}
-
-/// Seconds until a command gives up that waits. 0: never.
-fn timeout(text: &[u8]) -> Result<Option<f64>, Fail> {
-    let seconds = words::float(text).ok_or_else(|| Fail::err("timeout is not a float or out of range"))?;
-    if seconds < 0.0 {
-        return Err(Fail::err("timeout is negative"));
-    }
-    if seconds > i64::MAX as f64 / 1e9 {
-        return Err(Fail::err("timeout is out of range"));
-    }
-    Ok(Some(seconds).filter(|&seconds| seconds > 0.0))
 }
 
 fn blocking_pop(cx: &mut Cx<'_>, args: &Args<'_>, end: End, out: &mut Reply) -> Done {
