@@ -153,7 +153,8 @@ pub fn now() -> i64 {
 }
 
 /// A database, and a key in it.
-type Name = (usize, Vec<u8>);
+/// A database, and a key in it.
+pub type Name = (usize, Vec<u8>);
 
 /// Keys that `EXEC` depends on, and flags that are set when they are written to.
 #[derive(Debug, Default)]
@@ -247,6 +248,11 @@ impl Waiting {
     /// Whether nobody waits.
     pub fn is_empty(&self) -> bool {
         self.count.load(Ordering::SeqCst) == 0
+    }
+
+    /// Keys in these databases that somebody waits for.
+    pub fn keys_in(&self, dbs: &[usize]) -> Vec<Name> {
+        self.keys.lock().keys().filter(|(db, _)| dbs.contains(db)).cloned().collect()
     }
 
     /// Who waits for a key.

@@ -1,11 +1,24 @@
 //! Arguments that mean something.
 
-use super::{Args, Fail};
+use super::{Args, Cx, Fail};
+use crate::data::DATABASES;
 use crate::words;
 
 /// A whole number.
 pub(super) fn int(text: &[u8]) -> Result<i64, Fail> {
     words::int(text).ok_or(Fail::NOT_AN_INTEGER)
+}
+
+/// A time that is none, or not one that a key could expire at.
+pub(super) fn invalid_time(command: &str) -> Fail {
+    Fail::err(format_args!("invalid expire time in '{command}' command"))
+}
+
+/// The number of a database.
+pub(super) fn database(cx: &Cx<'_>, number: i64) -> Result<usize, Fail> {
+    let databases = (cx.server.config.read().int("databases") as usize).min(DATABASES);
+    let db = usize::try_from(number).ok().filter(|&db| db < databases);
+    db.ok_or_else(|| Fail::err("DB index is out of range"))
 }
 
 /// Seconds until a command gives up that waits for a key. None: never.

@@ -1,9 +1,8 @@
 //! Connections, and transactions of clients.
 
-use super::args::int;
+use super::args::{database, int};
 use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
 use crate::client::Multi;
-use crate::data::DATABASES;
 use crate::resp::Reply;
 
 const FAST: &[Flags] = &[Flags::LOADING, Flags::STALE, Flags::FAST];
@@ -140,9 +139,7 @@ fn hello(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 
 fn select(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let number = crate::words::int(args[1]).ok_or_else(|| Fail::err("invalid DB index"))?;
-    let databases = (cx.server.config.read().int("databases") as usize).min(DATABASES);
-    let db = usize::try_from(number).ok().filter(|&db| db < databases);
-    cx.session.db = db.ok_or_else(|| Fail::err("DB index is out of range"))?;
+    cx.session.db = database(cx, number)?;
     out.ok();
     Ok(())
 }

@@ -104,18 +104,29 @@ impl Cx<'_> {
     /// A key of the client's database was written to: clients that watch it are told, those that wait for it go on, and who listens gets a keyspace notification, of this class
     /// (a letter of `notify-keyspace-events`) and name.
     pub fn touched(&mut self, class: u8, event: &str, key: &[u8]) {
+        let db = self.session.db;
+        self.changed(db, key);
+        self.notify(class, event, key);
+    }
+
+    /// A key of some database was written to: clients that watch it are told, and those that wait for it go on.
+    pub fn changed(&mut self, db: usize, key: &[u8]) {
         self.effects.dirty += 1;
-        self.server.watched.touch(self.session.db, key);
+        self.server.watched.touch(db, key);
         // Who begins to wait from here on looks at the key again, when this transaction has ended.
         if !self.server.waiting.is_empty() {
-            self.effects.signals.push(Signal { db: self.session.db, key: key.to_vec() });
+            self.effects.signals.push(Signal { db, key: key.to_vec() });
         }
-        self.notify(class, event, key);
     }
 
     /// A keyspace notification about something that is no change of the value.
     pub fn notify(&mut self, class: u8, event: &str, key: &[u8]) {
-        let messages = self.server.notification(self.session.db, class, event, key);
+        self.notify_in(self.session.db, class, event, key);
+    }
+
+    /// The same of some database.
+    pub fn notify_in(&mut self, db: usize, class: u8, event: &str, key: &[u8]) {
+        let messages = self.server.notification(db, class, event, key);
         self.effects.messages.extend(messages);
     }
 }

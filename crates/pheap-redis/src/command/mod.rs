@@ -6,10 +6,13 @@
 mod args;
 mod connection;
 mod cx;
+mod expiry;
 mod fail;
 mod keys;
 mod lists;
+mod moving;
 mod pubsub;
+mod scan;
 mod server;
 mod strings;
 mod table;

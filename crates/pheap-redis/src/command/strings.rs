@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::args::int;
+use super::args::{int, invalid_time};
 use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
 use crate::data::{Change, Value};
 use crate::resp::Reply;
@@ -149,7 +149,7 @@ pub(super) fn deadline_of(
     now: i64,
     command: &str,
 ) -> Result<i64, Fail> {
-    let invalid = || Fail::err(format_args!("invalid expire time in '{command}' command"));
+    let invalid = || invalid_time(command);
     let ms = number.checked_mul(unit_ms).filter(|&ms| ms > 0).ok_or_else(invalid)?;
     if is_time { Ok(ms) } else { ms.checked_add(now).ok_or_else(invalid) }
 }

@@ -244,7 +244,10 @@ const fn union(flags: &[Flags]) -> Flags {
 const FAMILIES: &[(Group, &[Command])] = &[
     (Group::Connection, super::connection::COMMANDS),
     (Group::Connection, super::server::CLIENT),
+    (Group::Generic, super::expiry::COMMANDS),
     (Group::Generic, super::keys::COMMANDS),
+    (Group::Generic, super::moving::COMMANDS),
+    (Group::Generic, super::scan::COMMANDS),
     (Group::List, super::lists::COMMANDS),
     (Group::PubSub, super::pubsub::COMMANDS),
     (Group::Server, super::server::COMMANDS),

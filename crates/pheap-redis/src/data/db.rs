@@ -66,6 +66,11 @@ impl<'r> Db<'r> {
         self.keys.iter(view)
     }
 
+    /// A key, chosen at random by these numbers: each is as likely as any other.
+    pub fn choose<'v>(&'v self, view: &'v View<'r>, random: impl FnMut() -> u64) -> Option<&'v [u8]> {
+        self.keys.choose(view, random).map(|(key, _)| key)
+    }
+
     /// Keys in steps, as [`PHashMap::scan`](pheap::PHashMap::scan) has them: some keys, and where to go on. 0 is the beginning, and the end.
     pub fn scan<'v>(
         &'v self,

@@ -1,11 +1,13 @@
 //! What is stored: shards, which are roots of the heap; databases; values. Knows nothing of clients and commands.
 
 mod db;
+mod owned;
 mod slots;
 mod store;
 mod value;
 
 pub use db::{Change, Db, Entry};
+pub use owned::Owned;
 pub use slots::{SLOTS, slot};
 pub use store::{DATABASES, OpenError, Settings, Shard, Store};
 pub use value::{Hash, List, Set, Str, Value};

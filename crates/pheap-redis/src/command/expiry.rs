@@ -1,0 +1,110 @@
+//! When keys expire.
+
+use super::args::{int, invalid_time};
+use super::keys::is_there;
+use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
+use crate::data::Change;
+use crate::resp::Reply;
+use crate::words;
+
+const KEY: Keys = Keys::Range(1, 1, 1);
+const WRITE: &[Flags] = &[Flags::WRITE, Flags::FAST];
+const READ: &[Flags] = &[Flags::READONLY, Flags::FAST];
+
+pub(super) const COMMANDS: &[Command] = &[
+    Command::new("expire", -3, WRITE, KEY, |cx, args, out| expire(cx, args, 1000, false, out)),
+    Command::new("expireat", -3, WRITE, KEY, |cx, args, out| expire(cx, args, 1000, true, out)),
+    Command::new("expiretime", 2, READ, KEY, |cx, args, out| ttl(cx, args, 1000, true, out)),
+    Command::new("persist", 2, WRITE, KEY, persist),
+    Command::new("pexpire", -3, WRITE, KEY, |cx, args, out| expire(cx, args, 1, false, out)),
+    Command::new("pexpireat", -3, WRITE, KEY, |cx, args, out| expire(cx, args, 1, true, out)),
+    Command::new("pexpiretime", 2, READ, KEY, |cx, args, out| ttl(cx, args, 1, true, out)),
+    Command::new("pttl", 2, READ, KEY, |cx, args, out| ttl(cx, args, 1, false, out)),
+    Command::new("ttl", 2, READ, KEY, |cx, args, out| ttl(cx, args, 1000, false, out)),
+];
+
+/// When a key is given another deadline.
+#[derive(Clone, Copy, Default)]
+struct Conditions {
+    /// It has none.
+    nx: bool,
+    /// It has one.
+    xx: bool,
+    /// The new one is later. None at all is the latest.
+    gt: bool,
+    /// The new one is earlier.
+    lt: bool,
+}
+
+impl Conditions {
+    fn parse(options: &Args<'_>) -> Result<Conditions, Fail> {
+        let mut all = Conditions::default();
+        for option in options {
+            match option.to_ascii_lowercase().as_slice() {
+                b"nx" => all.nx = true,
+                b"xx" => all.xx = true,
+                b"gt" => all.gt = true,
+                b"lt" => all.lt = true,
+                _ => return Err(Fail::err(format_args!("Unsupported option {}", words::lossy(option)))),
+            }
+        }
+        if all.nx && (all.xx || all.gt || all.lt) {
+            return Err(Fail::err("NX and XX, GT or LT options at the same time are not compatible"));
+        }
+        if all.gt && all.lt {
+            return Err(Fail::err("GT and LT options at the same time are not compatible"));
+        }
+        Ok(all)
+    }
+
+    fn hold(self, old: Option<i64>, new: i64) -> bool {
+        !(self.nx && old.is_some()
+            || self.xx && old.is_none()
+            || self.gt && old.is_none_or(|old| new <= old)
+            || self.lt && old.is_some_and(|old| new >= old))
+    }
+}
+
+fn expire(cx: &mut Cx<'_>, args: &Args<'_>, unit_ms: i64, is_time: bool, out: &mut Reply) -> Done {
+    let (key, now) = (args[1], cx.now);
+    let conditions = Conditions::parse(&args[3..])?;
+    let invalid = || invalid_time(&words::lossy(args[0]).to_lowercase());
+    let ms = int(args[2])?.checked_mul(unit_ms).ok_or_else(invalid)?;
+    let deadline = if is_time { ms } else { ms.checked_add(now).ok_or_else(invalid)? };
+    let is_wanted =
+        is_there(cx, key) && conditions.hold(cx.read(key, |view, db| db.deadline(view, key)), deadline);
+    if is_wanted && deadline <= now {
+        cx.write(key, |tx, db| _ = db.remove(tx, key));
+        cx.touched(b'g', "del", key);
+    } else if is_wanted {
+        cx.write(key, |tx, db| db.set_deadline(tx, key, Some(deadline)))?;
+        cx.touched(b'g', "expire", key);
+    }
+    out.int(i64::from(is_wanted));
+    Ok(())
+}
+
+fn persist(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let key = args[1];
+    let has_one = is_there(cx, key) && cx.read(key, |view, db| db.deadline(view, key).is_some());
+    if has_one {
+        cx.write(key, |tx, db| db.set_deadline(tx, key, None))?;
+        cx.touched(b'g', "persist", key);
+    }
+    out.int(i64::from(has_one));
+    Ok(())
+}
+
+fn ttl(cx: &mut Cx<'_>, args: &Args<'_>, unit_ms: i64, is_time: bool, out: &mut Reply) -> Done {
+    let (key, now) = (args[1], cx.now);
+    if !is_there(cx, key) {
+        out.int(-2);
+        return Ok(());
+    }
+    out.int(match cx.read(key, |view, db| db.deadline(view, key)) {
+        None => -1,
+        Some(at) if is_time => at / unit_ms,
+        Some(at) => (at - now + unit_ms / 2) / unit_ms, // rounded
+    });
+    Ok(())
+}

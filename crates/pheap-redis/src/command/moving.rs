@@ -1,0 +1,170 @@
+//! Keys that get another name, or go to another database; copies of them.
+
+use super::args::{database, int};
+use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
+use crate::data::{Change, Owned};
+use crate::resp::Reply;
+
+const TWO_KEYS: Keys = Keys::Range(1, 2, 1);
+
+pub(super) const COMMANDS: &[Command] = &[
+    Command::new("copy", -3, &[Flags::WRITE, Flags::DENYOOM], TWO_KEYS, copy),
+    Command::new("move", 3, &[Flags::WRITE, Flags::FAST], Keys::Range(1, 1, 1), move_to),
+    Command::new("rename", 3, &[Flags::WRITE], TWO_KEYS, |cx, args, out| {
+        rename(cx, args, false)?;
+        out.ok();
+        Ok(())
+    }),
+    Command::new("renamenx", 3, &[Flags::WRITE, Flags::FAST], TWO_KEYS, |cx, args, out| {
+        out.int(i64::from(rename(cx, args, true)?));
+        Ok(())
+    }),
+    Command::new("swapdb", 3, &[Flags::WRITE, Flags::FAST], Keys::Everything, swapdb),
+];
+
+/// Where a key is.
+#[derive(Clone, Copy, PartialEq)]
+struct Place<'k> {
+    db: usize,
+    key: &'k [u8],
+}
+
+fn is_there(cx: &mut Cx<'_>, Place { db, key }: Place<'_>) -> bool {
+    let (now, shard) = (cx.now, cx.store().shard_of(key));
+    cx.read_shard(shard, |view, dbs| view[dbs.at(db)].get(view, key, now).is_some())
+}
+
+/// A copy of what a key stands for, and its deadline.
+fn load(cx: &mut Cx<'_>, Place { db, key }: Place<'_>) -> Option<(Owned, Option<i64>)> {
+    let (now, shard) = (cx.now, cx.store().shard_of(key));
+    cx.read_shard(shard, |view, dbs| {
+        let db = &view[dbs.at(db)];
+        let value = db.get(view, key, now)?;
+        Some((Owned::of(view, value), db.deadline(view, key)))
+    })
+}
+
+fn store(
+    cx: &mut Cx<'_>,
+    Place { db, key }: Place<'_>,
+    value: &Owned,
+    deadline: Option<i64>,
+) -> pheap::Result<()> {
+    let shard = cx.store().shard_of(key);
+    cx.write_shard(shard, |tx, dbs| {
+        let value = value.store(tx)?;
+        dbs.at(db).set(tx, key, value)?;
+        dbs.at(db).set_deadline(tx, key, deadline)
+    })
+}
+
+/// Moves what a key that exists stands for to another place, where something else may be. Within a shard, that moves a pointer.
+fn relocate(cx: &mut Cx<'_>, from: Place<'_>, to: Place<'_>) -> pheap::Result<()> {
+    let [shard, target] = [from.key, to.key].map(|key| cx.store().shard_of(key));
+    if shard == target {
+        return cx.write_shard(shard, |tx, dbs| {
+            let Some((value, deadline)) = dbs.at(from.db).remove(tx, from.key) else { return Ok(()) };
+            dbs.at(to.db).set(tx, to.key, value)?;
+            dbs.at(to.db).set_deadline(tx, to.key, deadline)
+        });
+    }
+    let Some((value, deadline)) = load(cx, from) else { return Ok(()) };
+    store(cx, to, &value, deadline)?;
+    cx.write_shard(shard, |tx, dbs| _ = dbs.at(from.db).remove(tx, from.key));
+    Ok(())
+}
+
+/// Whether the key has the other name now.
+fn rename(cx: &mut Cx<'_>, args: &Args<'_>, only_if_free: bool) -> Result<bool, Fail> {
+    let db = cx.session.db;
+    let (from, to) = (Place { db, key: args[1] }, Place { db, key: args[2] });
+    if !is_there(cx, from) {
+        return Err(Fail::NO_SUCH_KEY);
+    }
+    if from == to {
+        return Ok(false);
+    }
+    if only_if_free && is_there(cx, to) {
+        return Ok(false);
+    }
+    relocate(cx, from, to)?;
+    cx.changed(db, from.key);
+    cx.changed(db, to.key);
+    cx.notify(b'g', "rename_from", from.key);
+    cx.notify(b'g', "rename_to", to.key);
+    Ok(true)
+}
+
+const SAME: Fail = Fail::Error(std::borrow::Cow::Borrowed("ERR source and destination objects are the same"));
+
+fn move_to(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let db = database(cx, int(args[2])?)?;
+    let (from, to) = (Place { db: cx.session.db, key: args[1] }, Place { db, key: args[1] });
+    if from == to {
+        return Err(SAME);
+    }
+    let is_possible = is_there(cx, from) && !is_there(cx, to);
+    if is_possible {
+        relocate(cx, from, to)?;
+        cx.changed(from.db, from.key);
+        cx.changed(to.db, to.key);
+        cx.notify_in(from.db, b'g', "move_from", from.key);
+        cx.notify_in(to.db, b'g', "move_to", to.key);
+    }
+    out.int(i64::from(is_possible));
+    Ok(())
+}
+
+fn copy(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let (mut db, mut replaces) = (cx.session.db, false);
+    let mut options = args[3..].iter();
+    while let Some(option) = options.next() {
+        match option.to_ascii_lowercase().as_slice() {
+            b"replace" => replaces = true,
+            b"db" => db = database(cx, int(options.next().ok_or(Fail::SYNTAX)?)?)?,
+            _ => return Err(Fail::SYNTAX),
+        }
+    }
+    let (from, to) = (Place { db: cx.session.db, key: args[1] }, Place { db, key: args[2] });
+    if from == to {
+        return Err(SAME);
+    }
+    let is_possible = is_there(cx, from) && (replaces || !is_there(cx, to));
+    if let Some((value, deadline)) = is_possible.then(|| load(cx, from)).flatten() {
+        store(cx, to, &value, deadline)?;
+        cx.changed(to.db, to.key);
+        cx.notify_in(to.db, b'g', "copy_to", to.key);
+    }
+    out.int(i64::from(is_possible));
+    Ok(())
+}
+
+fn swapdb(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let number =
+        |text, which: &str| int(text).map_err(|_| Fail::err(format_args!("invalid {which} DB index")));
+    let (first, second) = (number(args[1], "first")?, number(args[2], "second")?);
+    let (first, second) = (database(cx, first)?, database(cx, second)?);
+    if first == second {
+        out.ok();
+        return Ok(());
+    }
+    let (now, shards, server) = (cx.now, cx.store().shards().len(), cx.server);
+    for shard in 0..shards {
+        cx.write_shard(shard, |tx, dbs| {
+            // What is watched changes if it is in either of them.
+            let is_concerned = |watched: usize, key: &[u8]| {
+                (watched == first || watched == second)
+                    && [first, second].iter().any(|&db| tx[dbs.at(db)].get(tx, key, now).is_some())
+            };
+            server.watched.touch_all(is_concerned);
+            tx.swap(dbs.at(first), dbs.at(second));
+        });
+    }
+    cx.effects.dirty += 1;
+    // Whoever waits for a key in one of them may find it now.
+    for (db, key) in server.waiting.keys_in(&[first, second]) {
+        cx.effects.signals.push(super::Signal { db, key });
+    }
+    out.ok();
+    Ok(())
+}
