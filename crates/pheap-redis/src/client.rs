@@ -3,6 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::SeqCst;
+
+use crate::clients::Profile;
 
 /// A client, as commands see it.
 #[derive(Debug)]
@@ -11,8 +14,8 @@ pub struct Session {
     pub id: u64,
     /// The database that its commands are about.
     pub db: usize,
-    /// What it calls itself.
-    pub name: Vec<u8>,
+    /// What others may know of it.
+    pub profile: Arc<Profile>,
     /// Whether it may do more than say who it is.
     pub authenticated: bool,
     /// Commands that wait for `EXEC`.
@@ -31,6 +34,16 @@ pub struct Session {
     pub closing: bool,
     /// Whether replies are RESP3.
     pub resp3: bool,
+    /// Whether it watches all commands.
+    pub monitors: bool,
+    /// Whether it is spared when clients need too much memory.
+    pub never_evicted: bool,
+    /// Its last command.
+    pub last_command: &'static str,
+    /// Bytes of what it has sent that were not answered when its commands began to run.
+    pub input: usize,
+    /// Bytes that were to be sent to it then.
+    pub output: usize,
 }
 
 /// Commands that wait for `EXEC`.
@@ -57,11 +70,11 @@ pub enum Replies {
 
 impl Session {
     /// One that has done nothing yet.
-    pub fn new(id: u64, authenticated: bool) -> Session {
+    pub fn new(profile: Arc<Profile>, authenticated: bool) -> Session {
         Session {
-            id,
+            id: profile.id,
+            profile,
             db: 0,
-            name: Vec::new(),
             authenticated,
             multi: None,
             watched: BTreeSet::new(),
@@ -71,7 +84,34 @@ impl Session {
             replies: Replies::On,
             closing: false,
             resp3: false,
+            monitors: false,
+            never_evicted: false,
+            last_command: "NULL",
+            input: 0,
+            output: 0,
         }
+    }
+
+    /// Lets others know what it does.
+    pub fn publish(&self) {
+        let mut state = self.profile.state.lock();
+        state.db = self.db;
+        state.listens = [self.channels.len(), self.patterns.len(), 0];
+        let bytes = |multi: &Multi| multi.queue.iter().flatten().map(|word| word.len()).sum();
+        state.queued = self.multi.as_ref().map(|multi| (multi.queue.len(), bytes(multi)));
+        state.flags.clear();
+        let flags = [
+            ('O', self.monitors),
+            ('P', self.subscriptions() > 0),
+            ('x', self.multi.is_some()),
+            ('d', self.watched_changed.load(SeqCst)),
+            ('c', self.closing),
+            ('e', self.never_evicted),
+        ];
+        state.flags.extend(flags.into_iter().filter(|(_, is_so)| *is_so).map(|(letter, _)| letter));
+        (state.input, state.output) = (self.input, self.output);
+        state.command = self.last_command;
+        state.resp3 = self.resp3;
     }
 
     /// How much it listens to.

@@ -1,7 +1,10 @@
 //! Options: what they are called, what they are, and which can be changed while the server runs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::Path;
 
+use crate::pubsub::Wanted;
 use crate::words;
 
 /// How an option is written.
@@ -11,6 +14,8 @@ pub enum Kind {
     Int(i64, i64),
     /// A number of bytes, perhaps with a unit.
     Bytes,
+    /// A number of bytes, or a percentage of `maxmemory`.
+    Percent,
     /// `yes` or `no`.
     YesNo,
     /// One of these words.
@@ -49,8 +54,9 @@ pub const SETTINGS: &[Setting] = &[
     fixed("tcp-backlog", Kind::Int(0, i32::MAX as i64), "511"),
     fixed("databases", Kind::Int(1, 16), "16"),
     fixed("io-threads", Kind::Int(1, 128), "1"),
+    fixed("daemonize", Kind::YesNo, "no"),
     fixed("dir", Kind::Text, "."),
-    fixed("dbfilename", Kind::Text, "dump.heap"),
+    mutable("dbfilename", Kind::Text, "backup.heap"),
     fixed("appendonly", Kind::YesNo, "yes"),
     mutable("appendfsync", Kind::OneOf(&["always", "everysec", "no"]), "always"),
     mutable("protected-mode", Kind::YesNo, "yes"),
@@ -115,7 +121,7 @@ pub const SETTINGS: &[Setting] = &[
     mutable("lazyfree-lazy-user-del", Kind::YesNo, "no"),
     mutable("tracking-table-max-keys", Kind::Int(0, i64::MAX), "1000000"),
     mutable("acllog-max-len", Kind::Int(0, i64::MAX), "128"),
-    mutable("maxmemory-clients", Kind::Text, "0"),
+    mutable("maxmemory-clients", Kind::Percent, "0"),
     mutable("min-replicas-to-write", Kind::Int(0, i32::MAX as i64), "0"),
     mutable("replica-serve-stale-data", Kind::YesNo, "yes"),
     mutable("rdbcompression", Kind::YesNo, "yes"),
@@ -185,6 +191,9 @@ impl Config {
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         let setting = setting(name).ok_or_else(|| format!("there is no option '{name}'"))?;
         let value = canonical(setting.kind, value)?;
+        if setting.name == "notify-keyspace-events" && Wanted::parse(&value).is_none() {
+            return Err("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".into());
+        }
         for (a, b) in SAME {
             match setting.name {
                 name if name == *a => drop(self.0.insert(b, value.clone())),
@@ -221,6 +230,48 @@ impl Config {
     }
 }
 
+impl Config {
+    /// Writes all options that are not what they would be anyway to a file. What its other lines say stays: comments, and options that this server does not have.
+    ///
+    /// # Errors
+    /// If it cannot be written. Then it is as it was.
+    pub fn rewrite(&self, path: &Path) -> io::Result<()> {
+        let old = std::fs::read_to_string(path)?;
+        let mut written = BTreeSet::new();
+        let mut lines = Vec::new();
+        for line in old.lines() {
+            let name = line.split_whitespace().next().and_then(setting).map(|setting| setting.name);
+            match name {
+                None => lines.push(line.to_owned()),
+                Some(name) if written.insert(name) => lines.push(self.line(name)),
+                Some(_) => {}
+            }
+        }
+        for setting in SETTINGS {
+            if !written.contains(setting.name) && self.text(setting.name) != setting.default {
+                lines.push(self.line(setting.name));
+            }
+        }
+        let new = path.with_extension("new");
+        std::fs::write(&new, lines.join("\n") + "\n")?;
+        std::fs::File::open(&new)?.sync_all()?;
+        std::fs::rename(&new, path)
+    }
+
+    fn line(&self, name: &str) -> String {
+        let value = self.text(name);
+        let is_plain = !value.is_empty()
+            && value.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'"' && byte != b'\'');
+        let is_several =
+            setting(name).is_some_and(|setting| setting.kind == Kind::Text) && !name.contains("pass");
+        if is_plain || is_several && !value.is_empty() {
+            format!("{name} {value}")
+        } else {
+            format!("{name} {}", words::quoted(value.as_bytes()))
+        }
+    }
+}
+
 /// How the value of an option is written, if it can be that.
 fn canonical(kind: Kind, value: &str) -> Result<String, String> {
     match kind {
@@ -241,7 +292,14 @@ fn canonical(kind: Kind, value: &str) -> Result<String, String> {
             }
             Ok(number.to_string())
         }
-        Kind::Bytes => {
+        Kind::Percent if value.ends_with('%') => {
+            let percent = words::int(value.trim_end_matches('%').as_bytes());
+            match percent.ok_or("argument must be a memory or percent value")? {
+                percent @ 0..=100 => Ok(format!("{percent}%")),
+                _ => Err("percentage argument must be less or equal to 100".into()),
+            }
+        }
+        Kind::Bytes | Kind::Percent => {
             bytes(value).map(|bytes| bytes.to_string()).ok_or("argument must be a memory value".into())
         }
     }
@@ -278,6 +336,23 @@ mod tests {
         );
         assert_eq!(config.read("port 70000").unwrap_err().0, 1);
         assert!(config.set("appendfsync", "sometimes").unwrap_err().contains("always, everysec, no"));
+    }
+
+    #[test]
+    fn a_file_is_rewritten() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("redis.conf");
+        std::fs::write(&path, "# mine\nport 7000\nport 7001\nother 3\n").unwrap();
+        let mut config = Config::default();
+        config.read(&std::fs::read_to_string(&path).unwrap()).unwrap();
+        config.set("requirepass", "a \"b").unwrap();
+        config.set("maxmemory", "1kb").unwrap();
+        config.rewrite(&path).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(text, "# mine\nport 7001\nother 3\nrequirepass \"a \\\"b\"\nmaxmemory 1024\n");
+        let mut again = Config::default();
+        again.read(&text).unwrap();
+        assert_eq!(again.0, config.0);
     }
 
     #[test]

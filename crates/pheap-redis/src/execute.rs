@@ -6,20 +6,23 @@
 //! Nothing waits for the disk here: each transaction leaves a [`Commit`], and the replies are held back until that is durable.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use pheap::{Commit, Root};
 use smallvec::SmallVec;
 
 use crate::client::{Multi, Replies, Session};
 use crate::command::{
-    self, Args, Block, Command, Cx, Effects, Fail, Flags, Keys, Keyspace, Nothing, OneRead, OneTxn, Run,
+    Args, Block, Cx, Effects, Fail, Flags, Keys, Keyspace, Known, Nothing, OneRead, OneTxn, Refused, Run,
     Several, resolve,
 };
+use crate::counts::End;
 use crate::data::Shard;
 use crate::resp::Reply;
 use crate::resp::input::{Input, Words};
 use crate::resp::request::Limits;
 use crate::server::{Server, now};
+use crate::words::quoted;
 
 /// What a command waits for, and its arguments.
 type Waits = (Block, Vec<Vec<u8>>);
@@ -31,6 +34,8 @@ pub enum Stop {
     Nothing,
     /// The client waits for a key. This is the command.
     Blocked(Block, Vec<Vec<u8>>),
+    /// Clients are not served for some time.
+    Paused,
     /// It has sent what is no request, or wants to leave: nothing more that it sends counts.
     Closing,
 }
@@ -62,14 +67,20 @@ pub struct Execution<'e> {
     pub session: &'e mut Session,
     /// Where to leave what they have to say.
     pub output: Output<'e>,
+    /// The number of the thread.
+    pub thread: usize,
+    /// When the last command ended.
+    pub clock: Instant,
 }
 
 /// What is to be done about a request.
 enum Admitted {
-    Run(&'static Command),
-    Exec,
-    Queue,
-    Refused(String),
+    Run(Known),
+    Exec(Known),
+    Queue(Known),
+    Refused(Refused),
+    /// Not now.
+    Paused,
 }
 
 impl Execution<'_> {
@@ -83,7 +94,7 @@ impl Execution<'_> {
                 Ok(true) => {}
                 Ok(false) => return Stop::Nothing,
                 Err(malformed) => {
-                    self.output.reply.error(&format!("ERR {malformed}"));
+                    self.error(&format!("ERR {malformed}"));
                     self.session.closing = true;
                     return Stop::Closing;
                 }
@@ -96,16 +107,18 @@ impl Execution<'_> {
             }
             let mark = self.output.reply.len();
             let blocked = match self.admit(&words) {
-                Admitted::Refused(error) => {
-                    self.output.reply.error(&error);
+                Admitted::Paused => return Stop::Paused,
+                Admitted::Refused(refused) => {
+                    self.refuse(&refused);
                     None
                 }
-                Admitted::Queue => {
+                Admitted::Queue(known) => {
+                    self.session.last_command = known.command.name;
                     self.queue(&words);
                     None
                 }
-                Admitted::Exec => {
-                    self.exec();
+                Admitted::Exec(known) => {
+                    self.exec(known);
                     None
                 }
                 Admitted::Run(command) => match self.plan(command, &words) {
@@ -143,7 +156,7 @@ impl Execution<'_> {
     /// Runs a command again that has waited for a key. None: it was answered.
     pub fn retry(&mut self, words: &[Vec<u8>]) -> Option<Block> {
         let words: Words<'_> = words.iter().map(Vec::as_slice).collect();
-        let (_, command) = command::lookup(words[0])?;
+        let command = resolve(&words).ok()?;
         let mark = self.output.reply.len();
         let plan = self.plan(command, &words);
         let blocked = self.run_one(command, &words, &plan);
@@ -172,35 +185,63 @@ impl Execution<'_> {
 
     /// Whether, and how, a request is run.
     fn admit(&mut self, words: &Args<'_>) -> Admitted {
-        let refused = |execution: &mut Self, error: String| {
-            if let Some(multi) = &mut execution.session.multi {
-                multi.refused = true;
-            }
-            Admitted::Refused(error)
+        let known = match resolve(words) {
+            Ok(known) => known,
+            Err(refused) => return Admitted::Refused(refused),
         };
-        let command = match resolve(words) {
-            Ok(command) => command,
-            Err(error) => return refused(self, error),
-        };
-        if !self.session.authenticated && !command.flags.has(Flags::NO_AUTH) {
-            return refused(self, "NOAUTH Authentication required.".into());
+        let refused =
+            |error: &str| Admitted::Refused(Refused { error: error.to_owned(), number: Some(known.number) });
+        if !self.session.authenticated && !known.flags.has(Flags::NO_AUTH) {
+            return refused("NOAUTH Authentication required.");
         }
-        if self.session.only_listens() && !WHILE_LISTENING.contains(&command.name) {
-            return Admitted::Refused(format!(
+        if self.session.only_listens() && !WHILE_LISTENING.contains(&known.name) {
+            return refused(&format!(
                 "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",
-                command.name
+                known.name
             ));
         }
-        if command.name == "exec" {
-            return Admitted::Exec;
+        if self.session.multi.is_some() && known.flags.has(Flags::NO_MULTI) {
+            return refused("ERR Command not allowed inside a transaction");
         }
-        if self.session.multi.is_some() && !AT_ONCE.contains(&command.name) {
-            if command.flags.has(Flags::NO_MULTI) {
-                return refused(self, "ERR Command not allowed inside a transaction".into());
-            }
-            return Admitted::Queue;
+        if self.server.paused().is_some_and(|pause| pause.all || self.may_change(known)) {
+            return Admitted::Paused;
         }
-        Admitted::Run(command)
+        if known.name == "exec" {
+            return Admitted::Exec(known);
+        }
+        if self.session.multi.is_some() && !AT_ONCE.contains(&known.name) {
+            return Admitted::Queue(known);
+        }
+        Admitted::Run(known)
+    }
+
+    /// Whether a command changes something, or would be told to replicas: such ones wait while writes are paused.
+    fn may_change(&self, known: Known) -> bool {
+        const CHANGES: Flags = Flags::WRITE.and(Flags::MAY_REPLICATE);
+        let queued = |words: &Vec<Vec<u8>>| {
+            let words: Words<'_> = words.iter().map(Vec::as_slice).collect();
+            resolve(&words).is_ok_and(|known| known.flags.has(CHANGES))
+        };
+        known.flags.has(CHANGES)
+            || known.name == "exec"
+                && self.session.multi.as_ref().is_some_and(|multi| multi.queue.iter().any(queued))
+    }
+
+    /// Tells the client of an error.
+    fn error(&mut self, text: &str) {
+        self.server.count_error(text.split(' ').next().unwrap_or_default());
+        self.output.reply.error(text);
+    }
+
+    /// Answers what is not run. A transaction that it would have been in is not run, either.
+    fn refuse(&mut self, refused: &Refused) {
+        if let Some(multi) = &mut self.session.multi {
+            multi.refused = true;
+        }
+        if let Some(number) = refused.number {
+            self.server.counts(self.thread, number).reject();
+        }
+        self.error(&refused.error);
     }
 
     fn queue(&mut self, words: &Args<'_>) {
@@ -210,11 +251,14 @@ impl Execution<'_> {
     }
 
     /// Which shards a command needs.
-    fn plan(&self, command: &Command, words: &Args<'_>) -> Plan {
+    fn plan(&self, command: Known, words: &Args<'_>) -> Plan {
         let store = &self.server.store;
         let mut shards: SmallVec<[usize; 8]> = match command.keys {
             Keys::None => return Plan::Nothing,
             Keys::Everything => return Plan::Several((0..store.shards().len()).collect()),
+            Keys::Perhaps { everything, .. } if everything(words) => {
+                return Plan::Several((0..store.shards().len()).collect());
+            }
             Keys::Shard(find) => SmallVec::from_slice(&[find(words, store.shards().len())]),
             Keys::Range(1, 1, _) => SmallVec::from_slice(&[store.shard_of(words[1])]),
             _ => command.keys(words).into_iter().map(|at| store.shard_of(words[at])).collect(),
@@ -234,7 +278,7 @@ impl Execution<'_> {
     fn run_in_a_row(
         &mut self,
         input: &mut Input,
-        command: &'static Command,
+        command: Known,
         shard: usize,
         is_alone: bool,
     ) -> Result<Option<Waits>, usize> {
@@ -289,7 +333,7 @@ impl Execution<'_> {
                     input.go_back(start);
                     return Err(tried_until);
                 }
-                self.output.reply.error(&heap_error(&error));
+                self.error(&heap_error(&error));
                 self.answered(mark);
                 input.consume();
                 Ok(None)
@@ -298,7 +342,7 @@ impl Execution<'_> {
     }
 
     /// Runs a command, and answers it, unless it waits for a key.
-    fn run_one(&mut self, command: &'static Command, words: &Args<'_>, plan: &Plan) -> Option<Block> {
+    fn run_one(&mut self, command: Known, words: &Args<'_>, plan: &Plan) -> Option<Block> {
         let before = (self.output.reply.len(), self.output.effects.mark());
         let (server, now) = (self.server, now());
         let result = self.in_keyspace(server, plan, |execution, keyspace| {
@@ -307,7 +351,7 @@ impl Execution<'_> {
         result.unwrap_or_else(|error| {
             self.output.reply.truncate(before.0);
             self.output.effects.go_back(before.1);
-            self.output.reply.error(&heap_error(&error));
+            self.error(&heap_error(&error));
             None
         })
     }
@@ -350,37 +394,76 @@ impl Execution<'_> {
     /// Calls a command's function. What it waits for, if it does.
     fn call(
         &mut self,
-        command: &Command,
+        known: Known,
         words: &Args<'_>,
         keyspace: &mut dyn Keyspace,
         now: i64,
         may_block: bool,
     ) -> pheap::Result<Option<Block>> {
-        let Run::With(run) = command.run else { unreachable!("resolved to its subcommand") };
+        let (Run::With(run) | Run::SubOr(run, _)) = known.run else {
+            unreachable!("resolved to its subcommand")
+        };
+        self.session.last_command = known.name;
+        self.tell_monitors(known, words);
         let (mark, effects) = (self.output.reply.len(), self.output.effects.mark());
         let (server, session) = (self.server, &mut *self.session);
         let mut cx = Cx { server, session, now, may_block, effects: self.output.effects, keyspace };
         let result = run(&mut cx, words, self.output.reply);
         self.output.reply.set_resp3(self.session.resp3);
-        let Err(fail) = result else { return Ok(None) };
-        self.output.reply.truncate(mark);
-        self.output.effects.go_back(effects);
-        match fail {
-            Fail::Error(text) => self.output.reply.error(&text),
-            Fail::Heap(error) => return Err(error),
-            Fail::Block(block) => return Ok(Some(block)),
+        let end = if result.is_ok() { End::Well } else { End::Failed };
+        if let Err(fail) = result {
+            self.output.reply.truncate(mark);
+            self.output.effects.go_back(effects);
+            match fail {
+                Fail::Error(text) => self.error(&text),
+                Fail::Heap(error) => return Err(error),
+                Fail::Block(block) => return Ok(Some(block)),
+            }
         }
+        self.ended(known, words, end);
         Ok(None)
     }
 
+    /// A command was called: how often, how long.
+    fn ended(&mut self, known: Known, words: &Args<'_>, end: End) {
+        let ended = Instant::now();
+        let took = ended - self.clock;
+        self.clock = ended;
+        self.server.counts(self.thread, known.number).call(took.as_nanos() as u64, end);
+        let limits = &self.server.limits;
+        let (slow, slow_event) = (limits.slow.load(Relaxed), limits.latency.load(Relaxed));
+        if slow >= 0 && took.as_micros() >= slow as u128 && !known.flags.has(Flags::SKIP_SLOWLOG) {
+            let (profile, most) = (&self.session.profile, self.server.config.read().int("slowlog-max-len"));
+            let client = (profile.addresses[0].as_str(), &profile.state.lock().name[..]);
+            let words = words.iter().map(|word| &**word);
+            self.server.slowlog.add(now() / 1000, took, words, client, most as usize);
+        }
+        if slow_event > 0 && took.as_millis() >= slow_event as u128 {
+            let event = if known.flags.has(Flags::FAST) { "fast-command" } else { "command" };
+            self.server.latency.add(event, now() / 1000, took.as_millis() as u64);
+        }
+    }
+
+    /// Lets those see a command who watch.
+    fn tell_monitors(&mut self, known: Known, words: &Args<'_>) {
+        const HIDDEN: Flags = Flags::SKIP_MONITOR.and(Flags::ADMIN);
+        if self.server.limits.monitors.load(Relaxed) == 0 || known.flags.has(HIDDEN) {
+            return;
+        }
+        let line = monitor_line(self.session.db, &self.session.profile.addresses[0], known, words);
+        self.output.effects.messages.extend(self.server.monitored(&line));
+    }
+
     /// `EXEC`: all commands that were queued, as one transaction.
-    fn exec(&mut self) {
+    fn exec(&mut self, known: Known) {
+        self.session.last_command = known.command.name;
         let Some(Multi { queue, refused }) = self.session.multi.take() else {
-            return self.output.reply.error("ERR EXEC without MULTI");
+            return self.error("ERR EXEC without MULTI");
         };
         if refused {
             self.server.unwatch(self.session);
-            return self.output.reply.error("EXECABORT Transaction discarded because of previous errors.");
+            self.error("EXECABORT Transaction discarded because of previous errors.");
+            return self.ended(known, &[b"exec"], End::Failed);
         }
         let plan = self.plan_all(&queue);
         let before = (self.output.reply.len(), self.output.effects.mark());
@@ -400,17 +483,21 @@ impl Execution<'_> {
                         let blocked = execution.call(command, &words, keyspace, now, false)?;
                         debug_assert!(blocked.is_none(), "{} has not looked at `may_block`", command.name);
                     }
-                    Err(error) => execution.output.reply.error(&error),
+                    Err(refused) => execution.error(&refused.error),
                 }
             }
             Ok(())
         });
+        let end = if result.is_ok() { End::Well } else { End::Failed };
         if let Err(error) = result {
             self.output.reply.truncate(before.0);
             self.output.effects.go_back(before.1);
-            self.output.reply.error(&heap_error(&error));
+            self.error(&heap_error(&error));
         }
         self.server.unwatch(self.session);
+        self.tell_monitors(known, &[b"exec"]);
+        self.session.last_command = known.command.name;
+        self.ended(known, &[b"exec"], end);
     }
 
     /// The shards that any of these commands needs.
@@ -462,6 +549,26 @@ const AT_ONCE: &[&str] = &["exec", "discard", "multi", "watch", "quit", "reset"]
 /// Arguments that outlive the buffer they came in.
 fn owned(words: &Args<'_>) -> Vec<Vec<u8>> {
     words.iter().map(|word| word.to_vec()).collect()
+}
+
+/// What those see of a command who watch: when, in which database, whose it is, and its arguments.
+fn monitor_line(db: usize, addr: &str, known: Known, words: &Args<'_>) -> String {
+    let micros = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
+    let mut line = format!("{}.{:06} [{db} {addr}]", micros / 1_000_000, micros % 1_000_000);
+    // Passwords are not shown.
+    let hidden = match known.name {
+        "auth" => 1..words.len(),
+        "hello" => {
+            let auth = words.iter().position(|word| word.eq_ignore_ascii_case(b"auth"));
+            auth.map_or(0..0, |at| at + 1..(at + 3).min(words.len()))
+        }
+        _ => 0..0,
+    };
+    for (at, word) in words.iter().enumerate() {
+        line.push(' ');
+        if hidden.contains(&at) { line.push_str("\"(redacted)\"") } else { line.push_str(&quoted(word)) }
+    }
+    line
 }
 
 /// What a client is told of an error of the heap.

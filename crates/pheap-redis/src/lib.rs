@@ -6,10 +6,12 @@
 //! | [`words`], [`random`] | text: numbers, words in quotes, patterns; numbers at random |
 //! | [`resp`] | the protocol: requests are parsed, replies are written |
 //! | [`data`] | what is stored: the heap, its shards, databases, values |
-//! | [`config`] | options: the command line, `redis.conf`, `CONFIG` |
 //! | [`pubsub`] | channels |
+//! | [`config`] | options: the command line, `redis.conf`, `CONFIG` |
+//! | [`counts`], [`slowlog`], [`clients`], [`usage`] | what is told of the server: calls of commands, slow ones, who is connected, processor time |
 //! | [`stream`], [`mailbox`] | a connection; what other threads leave for one |
 //! | [`server`], [`client`] | what all clients have in common; what each one has |
+//! | [`save`] | copies of the heap: `SAVE`, `BGSAVE` |
 //! | [`command`] | what commands are called and do |
 //! | [`execute`] | commands in transactions: one, several in a row, `MULTI` |
 //! | [`expire`] | keys whose time has come |
@@ -18,8 +20,10 @@
 #![forbid(unsafe_code)]
 
 pub mod client;
+pub mod clients;
 pub mod command;
 pub mod config;
+pub mod counts;
 pub mod data;
 pub mod execute;
 pub mod expire;
@@ -28,8 +32,11 @@ pub mod net;
 pub mod pubsub;
 pub mod random;
 pub mod resp;
+pub mod save;
 pub mod server;
+pub mod slowlog;
 pub mod stream;
+pub mod usage;
 pub mod words;
 
 /// The version of Redis whose commands this server has.

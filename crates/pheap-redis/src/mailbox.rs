@@ -27,6 +27,18 @@ pub enum Message {
         /// The client.
         client: u64,
     },
+    /// A client does not wait for keys any more.
+    Unblock {
+        /// The client.
+        client: u64,
+        /// It is told that it was unblocked, and not as if its time had come.
+        with_error: bool,
+    },
+    /// A client is disconnected.
+    Kill {
+        /// The client.
+        client: u64,
+    },
 }
 
 /// Where messages for a thread are left.

@@ -98,7 +98,8 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
         path.display(),
         addresses.join(", ")
     );
-    let server = Server::new(store, config, mailboxes);
+    let mut server = Server::new(store, config, mailboxes, pheap_redis::command::all().count());
+    server.config_file = arguments.config.clone();
     thread::scope(|scope| {
         let mut listeners = Some(listeners);
         let threads: Vec<_> = workers

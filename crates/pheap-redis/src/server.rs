@@ -1,17 +1,23 @@
 //! What all clients have in common.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::{Mutex, RwLock};
 
 use crate::client::Session;
+use crate::clients::{Clients, Pause};
 use crate::config::Config;
+use crate::counts::{Counts, Sum};
 use crate::data::Store;
 use crate::mailbox::Mailbox;
 use crate::pubsub::{Channels, Wanted};
+use crate::random::random;
+use crate::save::Save;
+use crate::slowlog::{Latency, SlowLog};
 
 /// What all clients have in common.
 pub struct Server {
@@ -27,12 +33,32 @@ pub struct Server {
     pub waiting: Waiting,
     /// What was counted.
     pub stats: Stats,
+    /// The clients that are connected.
+    pub clients: Clients,
+    /// Commands that took long.
+    pub slowlog: SlowLog,
+    /// Events that took long.
+    pub latency: Latency,
+    /// How often clients were told of which error.
+    pub errors: Mutex<BTreeMap<String, u64>>,
+    /// For each thread: what was counted of each command.
+    counts: Vec<Vec<Counts>>,
+    /// Who watches all commands.
+    monitors: Mutex<Vec<u64>>,
+    /// How long clients are not served.
+    paused: Mutex<Option<Pause>>,
     /// Where messages to threads are left.
     pub threads: Vec<Arc<Mailbox>>,
     /// Set when the server is to stop.
     pub stopping: AtomicBool,
     /// When it was started.
     pub started: Instant,
+    /// A name that no other run of a server has: 40 hexadecimal digits.
+    pub run_id: String,
+    /// The file of options that it was started with, if any.
+    pub config_file: Option<PathBuf>,
+    /// What is known of the last copy of the heap.
+    pub save: Arc<Mutex<Save>>,
     /// Numbers that clients were given.
     next_client: AtomicU64,
     /// Options that are looked at for each command.
@@ -48,6 +74,14 @@ pub struct Limits {
     pub always: AtomicBool,
     /// Which keyspace notifications are wanted: [`Wanted::bits`].
     pub notifications: AtomicU32,
+    /// From how many microseconds on a command is slow. Negative: never.
+    pub slow: AtomicI64,
+    /// From how many milliseconds on an event is told by `LATENCY`. 0: never.
+    pub latency: AtomicI64,
+    /// Number of clients that watch all commands.
+    pub monitors: AtomicUsize,
+    /// Whether clients are not served: 0 all are, 1 only if they change nothing, 2 none is.
+    pub paused: AtomicU8,
 }
 
 impl Limits {
@@ -56,6 +90,8 @@ impl Limits {
         self.bulk.store(config.int("proto-max-bulk-len") as u64, Ordering::Relaxed);
         let wanted = Wanted::parse(config.text("notify-keyspace-events")).unwrap_or_default();
         self.notifications.store(wanted.bits(), Ordering::Relaxed);
+        self.slow.store(config.int("slowlog-log-slower-than"), Ordering::Relaxed);
+        self.latency.store(config.int("latency-monitor-threshold"), Ordering::Relaxed);
         self.always.store(config.text("appendfsync") == "always", Ordering::Relaxed);
     }
 }
@@ -67,23 +103,38 @@ pub struct Stats {
     pub commands: AtomicU64,
     /// Connections.
     pub connections: AtomicU64,
-    /// Clients that are connected.
-    pub clients: AtomicUsize,
     /// Clients that wait for keys.
     pub blocked: AtomicUsize,
     /// Keys that were removed because their time had come.
     pub expired: AtomicU64,
     /// Changes.
     pub dirty: AtomicU64,
+    /// Connections that were refused.
+    pub rejected: AtomicU64,
+    /// Errors that clients were told of.
+    pub errors: AtomicU64,
+}
+
+impl Stats {
+    /// Begins anew, but for what is now.
+    fn reset(&self) {
+        for number in [&self.commands, &self.connections, &self.expired, &self.errors, &self.rejected] {
+            number.store(0, Ordering::Relaxed);
+        }
+    }
 }
 
 impl Server {
-    /// One that serves what is in `store`, in so many threads.
-    pub fn new(store: Store, config: Config, threads: Vec<Arc<Mailbox>>) -> Server {
+    /// One that serves what is in `store`, in threads with these mailboxes, and counts the calls of so many commands.
+    pub fn new(store: Store, config: Config, threads: Vec<Arc<Mailbox>>, commands: usize) -> Server {
         let limits = Limits {
             bulk: AtomicU64::new(0),
             always: AtomicBool::new(true),
             notifications: AtomicU32::new(0),
+            slow: AtomicI64::new(-1),
+            latency: AtomicI64::new(0),
+            monitors: AtomicUsize::new(0),
+            paused: AtomicU8::new(0),
         };
         limits.follow(&config);
         Server {
@@ -93,9 +144,19 @@ impl Server {
             channels: Channels::default(),
             waiting: Waiting::default(),
             stats: Stats::default(),
+            clients: Clients::default(),
+            slowlog: SlowLog::default(),
+            latency: Latency::default(),
+            errors: Mutex::default(),
+            counts: threads.iter().map(|_| (0..commands).map(|_| Counts::default()).collect()).collect(),
+            monitors: Mutex::default(),
+            paused: Mutex::default(),
             threads,
             stopping: AtomicBool::new(false),
             started: Instant::now(),
+            config_file: None,
+            run_id: (0..5).map(|_| format!("{:08x}", random() as u32)).collect(),
+            save: Arc::new(Mutex::new(Save { at: now() / 1000, ..Save::default() })),
             next_client: AtomicU64::new(1),
             limits,
         }
@@ -104,6 +165,86 @@ impl Server {
     /// A number for a client. Its thread can be told from it.
     pub fn client_id(&self) -> u64 {
         self.next_client.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// What a thread has counted of a command.
+    pub fn counts(&self, thread: usize, command: usize) -> &Counts {
+        &self.counts[thread][command]
+    }
+
+    /// What all threads have counted of a command.
+    pub fn counted(&self, command: usize) -> Sum {
+        let mut sum = Sum::default();
+        self.counts.iter().for_each(|thread| sum.add(&thread[command]));
+        sum
+    }
+
+    /// Begins to count anew.
+    pub fn reset_counts(&self) {
+        self.counts.iter().flatten().for_each(Counts::reset);
+        self.stats.reset();
+        self.errors.lock().clear();
+    }
+
+    /// A client was told of an error.
+    pub fn count_error(&self, code: &str) {
+        let mut errors = self.errors.lock();
+        // The codes come from commands, and scripts: there is an end to how many are told apart.
+        if let Some(count) = errors.get_mut(code) {
+            *count += 1;
+        } else if errors.len() < 128 {
+            errors.insert(code.to_owned(), 1);
+        }
+        drop(errors);
+        self.stats.errors.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A client watches all commands from now on.
+    pub fn add_monitor(&self, client: u64) {
+        let mut monitors = self.monitors.lock();
+        if !monitors.contains(&client) {
+            monitors.push(client);
+        }
+        self.limits.monitors.store(monitors.len(), Ordering::SeqCst);
+    }
+
+    /// No longer.
+    pub fn remove_monitor(&self, client: u64) {
+        let mut monitors = self.monitors.lock();
+        monitors.retain(|other| *other != client);
+        self.limits.monitors.store(monitors.len(), Ordering::SeqCst);
+    }
+
+    /// A line about a command, for all who watch.
+    pub fn monitored(&self, line: &str) -> Vec<(u64, Vec<u8>)> {
+        let line = format!("+{line}\r\n").into_bytes();
+        self.monitors.lock().iter().map(|client| (*client, line.clone())).collect()
+    }
+
+    /// Clients are not served for some time, or are served again. What is asked for while they are not served only makes that longer, and stricter.
+    pub fn pause(&self, pause: Option<Pause>) {
+        let mut paused = self.paused.lock();
+        *paused = match (pause, *paused) {
+            (Some(new), Some(old)) if old.until > Instant::now() => {
+                Some(Pause { until: new.until.max(old.until), all: new.all || old.all })
+            }
+            (pause, _) => pause,
+        };
+        self.limits.paused.store(paused.map_or(0, |pause| 1 + u8::from(pause.all)), Ordering::SeqCst);
+        self.threads.iter().for_each(|thread| thread.wake_up());
+    }
+
+    /// How long clients are not served, if it is so now.
+    pub fn paused(&self) -> Option<Pause> {
+        if self.limits.paused.load(Ordering::SeqCst) == 0 {
+            return None;
+        }
+        let mut paused = self.paused.lock();
+        if paused.is_some_and(|pause| pause.until <= Instant::now()) {
+            *paused = None;
+            self.limits.paused.store(0, Ordering::SeqCst);
+        }
+        *paused
     }
 
     /// A client watches nothing any more.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 use mio::event::Source;
@@ -29,6 +30,19 @@ impl Stream {
                 let _ = SockRef::from(stream).set_tcp_keepalive(&probes);
             }
         }
+    }
+
+    /// Its file descriptor.
+    pub(crate) fn descriptor(&self) -> i32 {
+        match self {
+            Stream::Tcp(stream) => stream.as_raw_fd(),
+            Stream::Unix(stream) => stream.as_raw_fd(),
+        }
+    }
+
+    /// Whether it is a UNIX socket.
+    pub(crate) fn is_unix(&self) -> bool {
+        matches!(self, Stream::Unix(_))
     }
 
     /// Whether the other end is on this machine.

@@ -21,6 +21,7 @@ pub(super) const COMMANDS: &[Command] = &[
         out.ok();
         Ok(())
     }),
+    Command::new("reset", 1, ALWAYS, Keys::None, reset),
     Command::new("select", 2, FAST, Keys::None, select),
 ];
 
@@ -115,7 +116,7 @@ fn hello(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         ));
     }
     if let Some(name) = name {
-        cx.session.name = name.to_vec();
+        super::clients::set_name(cx, name)?;
     }
     cx.session.resp3 = resp3;
     out.set_resp3(resp3);
@@ -134,6 +135,26 @@ fn hello(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     }
     out.bulk(b"modules");
     out.array(0);
+    Ok(())
+}
+
+/// `RESET`: the client is as one that has just connected.
+fn reset(cx: &mut Cx<'_>, _: &Args<'_>, out: &mut Reply) -> Done {
+    cx.session.multi = None;
+    cx.server.unwatch(cx.session);
+    cx.server.listen_to_nothing(cx.session);
+    if cx.session.monitors {
+        cx.server.remove_monitor(cx.session.id);
+        cx.session.monitors = false;
+    }
+    cx.session.db = 0;
+    cx.session.resp3 = false;
+    cx.session.replies = crate::client::Replies::On;
+    cx.session.never_evicted = false;
+    cx.session.authenticated = cx.server.config.read().text("requirepass").is_empty();
+    cx.session.profile.state.lock().name.clear();
+    out.set_resp3(false);
+    out.simple("RESET");
     Ok(())
 }
 

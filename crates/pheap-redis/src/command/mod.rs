@@ -4,22 +4,27 @@
 //! and writes one reply. If it fails, it has changed nothing, and what it wrote is taken back.
 
 mod args;
+mod clients;
 mod connection;
 mod cx;
 mod expiry;
 mod fail;
+mod info;
+mod introspect;
 mod keys;
 mod lists;
 mod moving;
 mod pubsub;
 mod scan;
 mod server;
+mod slow;
 mod strings;
 mod table;
 
 pub use cx::{Cx, Effects, Keyspace, Nothing, OneRead, OneTxn, Several, Signal};
 pub use fail::{Block, Done, Fail};
-pub use table::{Command, Flags, Group, Keys, Run, all, lookup, resolve};
+use table::help;
+pub use table::{Command, Flags, Group, Keys, Known, Refused, Run, all, lookup, resolve, top};
 
 /// The arguments of a command, its name first.
 pub type Args<'a> = [&'a [u8]];

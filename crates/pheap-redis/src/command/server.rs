@@ -1,10 +1,10 @@
 //! The server: its options, what it has counted, its commands.
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::collections::BTreeSet;
 
-use super::{Args, Command, Cx, Done, Fail, Flags, Group, Keys, all, lookup, resolve};
-use crate::client::Replies;
-use crate::pubsub::Wanted;
+use super::args::{int, timeout};
+use super::introspect::categories;
+use super::{Args, Command, Cx, Done, Fail, Flags, Keys, all, help};
 use crate::resp::Reply;
 use crate::words;
 
@@ -12,80 +12,168 @@ const ADMIN: &[Flags] = &[Flags::ADMIN, Flags::NOSCRIPT, Flags::LOADING, Flags::
 const LOOK: &[Flags] = &[Flags::LOADING, Flags::STALE];
 
 pub(super) const COMMANDS: &[Command] = &[
-    Command::new("command", -1, LOOK, Keys::None, command),
+    Command::with_subcommands(
+        "acl",
+        &[],
+        &[
+            Command::new("acl|cat", -2, LOOK, Keys::None, acl_cat),
+            help!("acl|help"),
+            Command::new("acl|list", 2, ADMIN, Keys::None, |cx, _, out| {
+                out.array(1);
+                let has_password = !cx.server.config.read().text("requirepass").is_empty();
+                let password = if has_password { "#(hidden)" } else { "nopass" };
+                out.bulk(format!("user default on {password} sanitize-payload ~* &* +@all").as_bytes());
+                Ok(())
+            }),
+            Command::new("acl|users", 2, ADMIN, Keys::None, |_, _, out| {
+                out.array(1);
+                out.bulk(b"default");
+                Ok(())
+            }),
+            Command::new("acl|whoami", 2, LOOK, Keys::None, |_, _, out| {
+                out.bulk(b"default");
+                Ok(())
+            }),
+        ],
+    ),
+    Command::new("bgrewriteaof", 1, ADMIN, Keys::None, |_, _, out| {
+        // The heap's log is folded into the heap all the time.
+        out.simple("Background append only file rewriting started");
+        Ok(())
+    }),
+    Command::new("bgsave", -1, ADMIN, Keys::None, |cx, args, out| {
+        match args[1..] {
+            [] => {}
+            [how] if how.eq_ignore_ascii_case(b"schedule") => {}
+            _ => return Err(Fail::SYNTAX),
+        }
+        crate::save::in_background(cx.server).map_err(Fail::err)?;
+        out.simple("Background saving started");
+        Ok(())
+    }),
+    Command::with_subcommands(
+        "cluster",
+        &[],
+        &[help!("cluster|help"), Command::new("cluster|info", 2, LOOK, Keys::None, no_cluster)],
+    ),
     Command::with_subcommands(
         "config",
         &[],
         &[
             Command::new("config|get", -3, ADMIN, Keys::None, config_get),
+            help!("config|help"),
+            Command::new("config|resetstat", 2, ADMIN, Keys::None, |cx, _, out| {
+                cx.server.reset_counts();
+                out.ok();
+                Ok(())
+            }),
+            Command::new("config|rewrite", 2, ADMIN, Keys::None, |cx, _, out| {
+                let path = cx.server.config_file.as_ref();
+                let path = path.ok_or_else(|| Fail::err("The server is running without a config file"))?;
+                let rewritten = cx.server.config.read().rewrite(path);
+                rewritten.map_err(|error| Fail::err(format_args!("Rewriting config file: {error}")))?;
+                out.ok();
+                Ok(())
+            }),
             Command::new("config|set", -4, ADMIN, Keys::None, config_set),
         ],
     ),
-    Command::new("info", -1, LOOK, Keys::Everything, info),
+    Command::new("lastsave", 1, &[Flags::LOADING, Flags::STALE, Flags::FAST], Keys::None, |cx, _, out| {
+        out.int(cx.server.save.lock().at);
+        Ok(())
+    }),
+    Command::new("lolwut", -1, &[Flags::READONLY, Flags::FAST], Keys::None, |_, _, out| {
+        out.verbatim(
+            "txt",
+            &format!("pheap-redis {}\nRedis ver. {}\n", env!("CARGO_PKG_VERSION"), crate::REDIS_VERSION),
+        );
+        Ok(())
+    }),
     Command::new(
-        "shutdown",
-        -1,
-        &[Flags::ADMIN, Flags::NOSCRIPT, Flags::LOADING, Flags::STALE, Flags::NO_MULTI],
+        "role",
+        1,
+        &[Flags::NOSCRIPT, Flags::LOADING, Flags::STALE, Flags::FAST],
         Keys::None,
-        |cx, _, _| {
-            // The heap is closed, and so made durable, when all threads have ended. Nothing is answered.
-            cx.session.closing = true;
-            cx.server.stop();
+        |_, _, out| {
+            out.array(3);
+            out.bulk(b"master");
+            out.int(0);
+            out.array(0);
             Ok(())
         },
     ),
-    Command::new("time", 1, &[Flags::LOADING, Flags::STALE, Flags::FAST], Keys::None, |cx, _, out| {
+    Command::new("save", 1, &[Flags::ADMIN, Flags::NOSCRIPT, Flags::NO_MULTI], Keys::None, |cx, _, out| {
+        crate::save::now(cx.server).map_err(Fail::err)?;
+        out.ok();
+        Ok(())
+    }),
+    Command::new(
+        "shutdown",
+        -1,
+        &[Flags::ADMIN, Flags::NOSCRIPT, Flags::LOADING, Flags::STALE, Flags::NO_MULTI, Flags::ALLOW_BUSY],
+        Keys::None,
+        shutdown,
+    ),
+    Command::new("time", 1, &[Flags::LOADING, Flags::STALE, Flags::FAST], Keys::None, |_, _, out| {
         let micros = std::time::SystemTime::now()
             .duration_since(std::time::UNIX_EPOCH)
             .unwrap_or_default()
             .as_micros();
-        let _ = cx;
         out.array(2);
         out.bulk_int((micros / 1_000_000) as i64);
         out.bulk_int((micros % 1_000_000) as i64);
         Ok(())
     }),
+    Command::new("wait", 3, &[Flags::NOSCRIPT], Keys::None, |_, args, out| {
+        // Its own replies wait for the disk, and there are no replicas that could have more.
+        int(args[1])?;
+        timeout(args[2])?;
+        out.int(0);
+        Ok(())
+    }),
 ];
 
-pub(super) const CLIENT: &[Command] = &[Command::with_subcommands(
-    "client",
-    &[],
-    &[
-        Command::new("client|getname", 2, LOOK, Keys::None, |cx, _, out| {
-            if cx.session.name.is_empty() {
-                out.null()
-            } else {
-                out.bulk(&cx.session.name)
-            }
-            Ok(())
-        }),
-        Command::new("client|id", 2, LOOK, Keys::None, |cx, _, out| {
-            out.int(cx.session.id as i64);
-            Ok(())
-        }),
-        Command::new("client|reply", 3, LOOK, Keys::None, client_reply),
-        Command::new("client|setname", 3, LOOK, Keys::None, |cx, args, out| {
-            if args[2].iter().any(|byte| !(b'!'..=b'~').contains(byte)) {
-                return Err(Fail::err("Client names cannot contain spaces, newlines or special characters."));
-            }
-            cx.session.name = args[2].to_vec();
-            out.ok();
-            Ok(())
-        }),
-    ],
-)];
+fn no_cluster(_: &mut Cx<'_>, _: &Args<'_>, _: &mut Reply) -> Done {
+    Err(Fail::err("This instance has cluster support disabled"))
+}
 
-fn client_reply(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    cx.session.replies = match args[2].to_ascii_lowercase().as_slice() {
-        b"on" => {
-            out.ok();
-            Replies::On
+/// `SHUTDOWN`. All data are in the heap, so there is nothing to save; its options are read, and change nothing.
+fn shutdown(cx: &mut Cx<'_>, args: &Args<'_>, _: &mut Reply) -> Done {
+    for option in &args[1..] {
+        match option.to_ascii_lowercase().as_slice() {
+            b"save" | b"nosave" | b"now" | b"force" => {}
+            b"abort" => return Err(Fail::err("No shutdown in progress.")),
+            _ => return Err(Fail::SYNTAX),
         }
-        b"off" => Replies::Off,
-        b"skip" if cx.session.replies == Replies::Off => Replies::Off,
-        b"skip" => Replies::SkipNext,
-        _ => return Err(Fail::SYNTAX),
+    }
+    // The heap is closed, and so made durable, when all threads have ended. Nothing is answered.
+    cx.session.closing = true;
+    cx.server.stop();
+    Ok(())
+}
+
+fn acl_cat(_: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let known: Vec<_> = all().map(|known| (known, categories(&known))).collect();
+    let some: Vec<&str> = match args[2..] {
+        [] => {
+            let mut names: Vec<&str> = known.iter().flat_map(|(_, categories)| categories).copied().collect();
+            names.sort_unstable();
+            names.dedup();
+            names
+        }
+        [name] => {
+            let is_in = |categories: &[&str]| categories.iter().any(|other| other.as_bytes() == name);
+            let some: Vec<&str> =
+                known.iter().filter(|(_, c)| is_in(c)).map(|(known, _)| known.command.name).collect();
+            if some.is_empty() {
+                return Err(Fail::err(format_args!("Unknown category '{}'", words::lossy(name))));
+            }
+            some
+        }
+        _ => return Err(Fail::arity("acl|cat")),
     };
+    out.array(some.len());
+    some.iter().for_each(|name| out.bulk(name.as_bytes()));
     Ok(())
 }
 
@@ -109,6 +197,7 @@ fn config_set(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         return Err(Fail::arity("config|set"));
     }
     let mut config = cx.server.config.read().clone();
+    let mut seen = BTreeSet::new();
     for pair in pairs {
         let [name, value] = [pair[0], pair[1]].map(words::lossy);
         let failed = |why: &str| {
@@ -120,130 +209,13 @@ fn config_set(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
                     "Unknown option or number of arguments for CONFIG SET - '{name}'"
                 )));
             }
+            Some(setting) if !seen.insert(setting.name) => return Err(failed("duplicate parameter")),
             Some(setting) if !setting.mutable => return Err(failed("can't set immutable config")),
             Some(_) => config.set(&name, &value).map_err(|why| failed(&why))?,
-        }
-        if Wanted::parse(config.text("notify-keyspace-events")).is_none() {
-            return Err(failed("Invalid event class character. Use 'Ag$lshzxeKEtmdn'."));
         }
     }
     cx.server.limits.follow(&config);
     *cx.server.config.write() = config;
     out.ok();
     Ok(())
-}
-
-fn info(cx: &mut Cx<'_>, _: &Args<'_>, out: &mut Reply) -> Done {
-    let (stats, heap) = (&cx.server.stats, cx.server.store.heap());
-    let count = |number: &std::sync::atomic::AtomicU64| number.load(Relaxed);
-    let uptime = cx.server.started.elapsed().as_secs();
-    let mut text = format!(
-        "# Server\r\nredis_version:{}\r\npheap_redis_version:{}\r\nredis_mode:standalone\r\nprocess_id:{}\r\nuptime_in_seconds:{uptime}\r\n\r\n",
-        crate::REDIS_VERSION,
-        env!("CARGO_PKG_VERSION"),
-        std::process::id(),
-    );
-    text += &format!(
-        "# Clients\r\nconnected_clients:{}\r\nblocked_clients:{}\r\n\r\n",
-        stats.clients.load(Relaxed),
-        stats.blocked.load(Relaxed)
-    );
-    text += &format!(
-        "# Persistence\r\nloading:0\r\nheap_durability:{:?}\r\nrdb_changes_since_last_save:{}\r\n\r\n",
-        heap.durability(),
-        count(&stats.dirty)
-    );
-    text += &format!(
-        "# Stats\r\ntotal_connections_received:{}\r\ntotal_commands_processed:{}\r\nexpired_keys:{}\r\n\r\n",
-        count(&stats.connections),
-        count(&stats.commands),
-        count(&stats.expired)
-    );
-    text += "# Replication\r\nrole:master\r\nconnected_slaves:0\r\n\r\n# Keyspace\r\n";
-    for db in 0..crate::data::DATABASES {
-        let shards = cx.store().shards().len();
-        let sizes: Vec<(usize, usize)> = (0..shards)
-            .map(|shard| {
-                cx.read_shard(shard, |view, dbs| (view[dbs.at(db)].len(), view[dbs.at(db)].expiring()))
-            })
-            .collect();
-        let (keys, expires) = sizes.iter().fold((0, 0), |all, some| (all.0 + some.0, all.1 + some.1));
-        if keys > 0 {
-            text += &format!("db{db}:keys={keys},expires={expires},avg_ttl=0\r\n");
-        }
-    }
-    out.verbatim("txt", &text);
-    Ok(())
-}
-
-/// `COMMAND`, and `COMMAND COUNT`, `LIST`, `INFO`, `GETKEYS`, `DOCS`.
-fn command(_: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let subcommand = args.get(1).map(|name| name.to_ascii_lowercase());
-    match (subcommand.as_deref(), &args[1..]) {
-        (None, _) => {
-            out.array(all().count());
-            all().for_each(|(group, command)| describe(group, command, out));
-        }
-        (Some(b"count"), [_]) => out.count(all().count()),
-        (Some(b"list"), [_]) => {
-            out.array(all().count());
-            all().for_each(|(_, command)| out.bulk(command.name.as_bytes()));
-        }
-        (Some(b"info"), [_, names @ ..]) => {
-            out.array(names.len());
-            for name in names {
-                match lookup(name) {
-                    Some((group, command)) => describe(group, command, out),
-                    None => out.null_array(),
-                }
-            }
-        }
-        (Some(b"docs"), [_, names @ ..]) => {
-            let some: Vec<(Group, &Command)> = if names.is_empty() {
-                all().collect()
-            } else {
-                names.iter().filter_map(|name| lookup(name)).collect()
-            };
-            out.map(some.len());
-            for (group, command) in some {
-                out.bulk(command.name.as_bytes());
-                out.map(2);
-                out.bulk(b"group");
-                out.bulk(group.name().as_bytes());
-                out.bulk(b"arity");
-                out.int(i64::from(command.arity));
-            }
-        }
-        (Some(b"getkeys"), [_, words @ ..]) if !words.is_empty() => {
-            let command = resolve(words).map_err(|_| Fail::err("Invalid command specified"))?;
-            let keys = command.keys(words);
-            if keys.is_empty() {
-                return Err(Fail::err("The command has no key arguments"));
-            }
-            out.array(keys.len());
-            keys.iter().for_each(|&at| out.bulk(words[at]));
-        }
-        _ => return Err(Fail::no_subcommand(args[1], "command")),
-    }
-    Ok(())
-}
-
-fn describe(group: Group, command: &Command, out: &mut Reply) {
-    let (first, last, step) = match command.keys {
-        Keys::Range(first, last, step) => (first, last, step),
-        Keys::None | Keys::Find(_) | Keys::Everything | Keys::Shard(_) => (0, 0, 0),
-    };
-    out.array(10);
-    out.bulk(command.name.as_bytes());
-    out.int(i64::from(command.arity));
-    let flags: Vec<&str> = command.flags.names().collect();
-    out.set(flags.len());
-    flags.iter().for_each(|flag| out.simple(flag));
-    [first, last, step].iter().for_each(|&number| out.int(i64::from(number)));
-    out.set(1);
-    out.simple(&format!("@{}", group.name()));
-    out.array(0);
-    out.array(0);
-    out.array(command.subcommands().len());
-    command.subcommands().iter().for_each(|sub| describe(group, sub, out));
 }

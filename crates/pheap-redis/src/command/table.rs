@@ -61,6 +61,8 @@ flags! {
     NO_ASYNC_LOADING = 16, "no_async_loading";
     /// It may be called while a script is busy.
     ALLOW_BUSY = 17, "allow_busy";
+    /// It may have keys, but need not.
+    NO_MANDATORY_KEYS = 18, "no_mandatory_keys";
 }
 
 impl Flags {
@@ -145,6 +147,13 @@ pub enum Keys {
     Range(i32, i32, i32),
     /// Where they are is said by a function, which adds the arguments' numbers. It gets arguments as many as the command's arity asks for, and may add none if they make no sense.
     Find(fn(&Args<'_>, &mut Vec<usize>)),
+    /// As [`Find`](Keys::Find) says, or any key at all, which another function tells from the arguments.
+    Perhaps {
+        /// Adds the numbers of the arguments that are keys.
+        keys: fn(&Args<'_>, &mut Vec<usize>),
+        /// Whether it may touch others.
+        everything: fn(&Args<'_>) -> bool,
+    },
     /// Any, in all databases: it looks at all shards.
     Everything,
     /// Any of one shard, which a function tells from the arguments and the number of shards.
@@ -172,6 +181,8 @@ pub enum Run {
     With(fn(&mut Cx<'_>, &Args<'_>, &mut Reply) -> Done),
     /// What its subcommand does.
     Sub(&'static [Command]),
+    /// This, if there is no subcommand.
+    SubOr(fn(&mut Cx<'_>, &Args<'_>, &mut Reply) -> Done, &'static [Command]),
 }
 
 impl Command {
@@ -195,6 +206,21 @@ impl Command {
         Command { name, arity: -2, flags: union(flags), keys: Keys::None, run: Run::Sub(subcommands) }
     }
 
+    /// A command that has subcommands, and does something without one.
+    pub const fn with_subcommands_or(
+        name: &'static str,
+        flags: &[Flags],
+        run: fn(&mut Cx<'_>, &Args<'_>, &mut Reply) -> Done,
+        subcommands: &'static [Command],
+    ) -> Command {
+        Command { name, arity: -1, flags: union(flags), keys: Keys::None, run: Run::SubOr(run, subcommands) }
+    }
+
+    /// Whether it may be called without a key although it may have some.
+    pub fn has_optional_keys(&self) -> bool {
+        self.flags.has(Flags::NO_MANDATORY_KEYS)
+    }
+
     /// Whether it may have so many arguments, its name included.
     pub fn takes(&self, arguments: usize) -> bool {
         let arity = self.arity.unsigned_abs() as usize;
@@ -213,7 +239,7 @@ impl Command {
                     .filter(|&at| at < args.len())
                     .collect()
             }
-            Keys::Find(find) => {
+            Keys::Find(find) | Keys::Perhaps { keys: find, .. } => {
                 let mut keys = Vec::new();
                 find(args, &mut keys);
                 keys.retain(|&at| at < args.len());
@@ -225,7 +251,7 @@ impl Command {
     /// Its subcommands.
     pub fn subcommands(&self) -> &'static [Command] {
         match self.run {
-            Run::Sub(subcommands) => subcommands,
+            Run::Sub(subcommands) | Run::SubOr(_, subcommands) => subcommands,
             Run::With(_) => &[],
         }
     }
@@ -243,28 +269,67 @@ const fn union(flags: &[Flags]) -> Flags {
 /// All families.
 const FAMILIES: &[(Group, &[Command])] = &[
     (Group::Connection, super::connection::COMMANDS),
-    (Group::Connection, super::server::CLIENT),
+    (Group::Connection, super::clients::COMMANDS),
     (Group::Generic, super::expiry::COMMANDS),
     (Group::Generic, super::keys::COMMANDS),
     (Group::Generic, super::moving::COMMANDS),
     (Group::Generic, super::scan::COMMANDS),
     (Group::List, super::lists::COMMANDS),
+    (Group::Server, super::slow::COMMANDS),
     (Group::PubSub, super::pubsub::COMMANDS),
+    (Group::Server, super::info::COMMANDS),
+    (Group::Server, super::introspect::COMMANDS),
     (Group::Server, super::server::COMMANDS),
     (Group::String, super::strings::COMMANDS),
     (Group::Transactions, super::connection::TRANSACTIONS),
 ];
 
-/// All commands, and what they are about.
-pub fn all() -> impl Iterator<Item = (Group, &'static Command)> {
-    FAMILIES.iter().flat_map(|(group, commands)| commands.iter().map(|command| (*group, command)))
+/// A command that is in the table: what it is, what it is about, and its number, which counts subcommands, too.
+#[derive(Clone, Copy)]
+pub struct Known {
+    /// The command.
+    pub command: &'static Command,
+    /// What it is about.
+    pub group: Group,
+    /// Its number.
+    pub number: usize,
 }
 
-static BY_NAME: LazyLock<HashMap<&'static str, (Group, &'static Command)>> =
-    LazyLock::new(|| all().map(|(group, command)| (command.name, (group, command))).collect());
+impl std::ops::Deref for Known {
+    type Target = Command;
 
-/// The command of this name, whatever its letters' case.
-pub fn lookup(name: &[u8]) -> Option<(Group, &'static Command)> {
+    fn deref(&self) -> &Command {
+        self.command
+    }
+}
+
+static ALL: LazyLock<Vec<Known>> = LazyLock::new(|| {
+    let mut all = Vec::new();
+    for (group, commands) in FAMILIES {
+        for command in
+            commands.iter().flat_map(|command| std::iter::once(command).chain(command.subcommands()))
+        {
+            all.push(Known { command, group: *group, number: all.len() });
+        }
+    }
+    all
+});
+
+/// All commands, and their subcommands.
+pub fn all() -> impl Iterator<Item = Known> {
+    ALL.iter().copied()
+}
+
+/// Those that are no subcommands.
+pub fn top() -> impl Iterator<Item = Known> {
+    all().filter(|known| !known.name.contains('|'))
+}
+
+static BY_NAME: LazyLock<HashMap<&'static str, Known>> =
+    LazyLock::new(|| all().map(|known| (known.name, known)).collect());
+
+/// The command of this name, whatever its letters' case. That of a subcommand has a `|` in it.
+pub fn lookup(name: &[u8]) -> Option<Known> {
     let mut lower = [0; 32];
     let lower = lower.get_mut(..name.len())?;
     lower.copy_from_slice(name);
@@ -272,13 +337,25 @@ pub fn lookup(name: &[u8]) -> Option<(Group, &'static Command)> {
     BY_NAME.get(std::str::from_utf8(lower).ok()?).copied()
 }
 
+/// Why a request is no command.
+#[derive(Debug)]
+pub struct Refused {
+    /// What the client is told.
+    pub error: String,
+    /// The number of the command that it would have been.
+    pub number: Option<usize>,
+}
+
 /// The command that a request means, with as many arguments as it takes; or why there is none.
-pub fn resolve(words: &Args<'_>) -> Result<&'static Command, String> {
-    let reason = |fail: Fail| match fail {
-        Fail::Error(text) => text.into_owned(),
-        other => format!("{other:?}"),
+pub fn resolve(words: &Args<'_>) -> Result<Known, Refused> {
+    let refused = |fail: Fail, number| {
+        let error = match fail {
+            Fail::Error(text) => text.into_owned(),
+            other => format!("{other:?}"),
+        };
+        Err(Refused { error, number })
     };
-    let Some((_, command)) = lookup(words[0]) else {
+    let Some(known) = lookup(words[0]).filter(|known| !known.name.contains('|')) else {
         let shown = |word: &[u8]| lossy(&word[..word.len().min(128)]).into_owned();
         let mut arguments = String::new();
         for word in &words[1..] {
@@ -287,26 +364,58 @@ pub fn resolve(words: &Args<'_>) -> Result<&'static Command, String> {
             }
             arguments.push_str(&format!("'{}' ", shown(word)));
         }
-        return Err(format!(
-            "ERR unknown command '{}', with args beginning with: {arguments}",
-            shown(words[0])
-        ));
+        let error =
+            format!("ERR unknown command '{}', with args beginning with: {arguments}", shown(words[0]));
+        return Err(Refused { error, number: None });
     };
-    if !command.takes(words.len()) {
-        return Err(reason(Fail::arity(command.name)));
+    if !known.takes(words.len()) {
+        return refused(Fail::arity(known.name), Some(known.number));
     }
-    let Run::Sub(subcommands) = command.run else { return Ok(command) };
+    let subcommands = match known.run {
+        Run::With(_) => return Ok(known),
+        Run::SubOr(..) if words.len() == 1 => return Ok(known),
+        Run::Sub(subcommands) | Run::SubOr(_, subcommands) => subcommands,
+    };
     let name = |sub: &Command| {
         sub.name.rsplit('|').next().is_some_and(|name| name.as_bytes().eq_ignore_ascii_case(words[1]))
     };
-    let Some(command) = subcommands.iter().find(|sub| name(sub)) else {
-        return Err(reason(Fail::no_subcommand(words[1], command.name)));
+    // The numbers of subcommands follow that of their command.
+    let Some(index) = subcommands.iter().position(name) else {
+        return refused(Fail::no_subcommand(words[1], known.name), None);
     };
-    if !command.takes(words.len()) {
-        return Err(reason(Fail::arity(command.name)));
+    let known = ALL[known.number + 1 + index];
+    if !known.takes(words.len()) {
+        return refused(Fail::arity(known.name), Some(known.number));
     }
-    Ok(command)
+    Ok(known)
 }
+
+/// `HELP` of a command that has subcommands.
+pub(super) fn tell_subcommands(args: &Args<'_>, out: &mut Reply) -> Done {
+    let subcommands = lookup(args[0]).map_or(&[][..], |known| known.command.subcommands());
+    let name = lossy(args[0]).to_uppercase();
+    out.array(subcommands.len() + 1);
+    out.simple(&format!("{name} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"));
+    for sub in subcommands {
+        let name = sub.name.rsplit('|').next().unwrap_or_default().to_uppercase();
+        out.simple(&name);
+    }
+    Ok(())
+}
+
+/// A subcommand that tells which subcommands there are.
+macro_rules! help {
+    ($name:literal) => {
+        crate::command::Command::new(
+            $name,
+            2,
+            &[crate::command::Flags::LOADING, crate::command::Flags::STALE],
+            crate::command::Keys::None,
+            |_, args, out| crate::command::table::tell_subcommands(args, out),
+        )
+    };
+}
+pub(super) use help;
 
 #[cfg(test)]
 mod tests {
@@ -315,7 +424,7 @@ mod tests {
     #[test]
     fn the_table_is_in_order() {
         assert_eq!(all().count(), BY_NAME.len(), "a name is there twice");
-        for (_, command) in all() {
+        for command in all() {
             assert!(command.name.len() <= 32 && command.name.to_lowercase() == command.name);
             for sub in command.subcommands() {
                 assert!(sub.name.starts_with(&format!("{}|", command.name)), "{}", sub.name);

@@ -59,6 +59,13 @@ impl Connection {
         }
     }
 
+    /// Lets others know what the client does.
+    pub(super) fn publish(&mut self) {
+        (self.session.input, self.session.output) = (self.input.pending(), self.output.len());
+        self.session.publish();
+        self.session.profile.state.lock().last_heard = self.last_heard;
+    }
+
     /// Reads what has come, but not all of it if that is much: others have a turn in between.
     pub(super) fn read(&mut self) -> io::Result<()> {
         let (buffer, room) = self.input.room(CHUNK);

@@ -3,16 +3,19 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use mio::{Events, Interest, Poll, Token};
+use parking_lot::Mutex;
 
 use super::connection::{Blocked, Connection};
 use super::listener::Listener;
 use super::output::Paused;
 use crate::client::Session;
+use crate::clients::{Profile, State};
 use crate::command::{Block, Effects, Signal};
 use crate::execute::{Execution, Output, Stop};
 use crate::expire::Expiry;
@@ -71,6 +74,7 @@ impl Worker {
             connections: BTreeMap::new(),
             ready: BTreeSet::new(),
             not_durable: BTreeSet::new(),
+            paused: BTreeSet::new(),
             timeouts: BTreeSet::new(),
             next_thread: 0,
             last_tick: Instant::now(),
@@ -93,6 +97,8 @@ struct Turn<'s> {
     ready: BTreeSet<u64>,
     /// Clients whose replies wait for the disk.
     not_durable: BTreeSet<u64>,
+    /// Clients that are not served for some time.
+    paused: BTreeSet<u64>,
     /// When clients give up that wait for keys.
     timeouts: BTreeSet<(Instant, u64)>,
     /// The thread that gets the next client.
@@ -135,7 +141,9 @@ impl Turn<'_> {
     fn until_next(&self) -> Duration {
         let first =
             self.timeouts.first().map_or(TICK, |(at, _)| at.saturating_duration_since(Instant::now()));
-        first.min(TICK)
+        let paused =
+            self.server.paused().map_or(TICK, |pause| pause.until.saturating_duration_since(Instant::now()));
+        first.min(paused).min(TICK)
     }
 
     fn accept(&mut self, listener: &Listener) {
@@ -159,6 +167,7 @@ impl Turn<'_> {
 
     fn connect(&mut self, mut stream: Stream) {
         let refuse = |mut stream: Stream, why: &str| {
+            self.server.stats.rejected.fetch_add(1, Relaxed);
             let mut reply = Reply::new(false);
             reply.error(why);
             let _ = io::Write::write(&mut stream, &reply.take());
@@ -171,7 +180,7 @@ impl Turn<'_> {
                 "DENIED this server is in protected mode: it answers clients of other machines only if `requirepass` is set, or `protected-mode` is `no`",
             );
         }
-        if self.server.stats.clients.load(Relaxed) >= config.int("maxclients") as usize {
+        if self.server.clients.len() >= config.int("maxclients") as usize {
             return refuse(stream, "ERR max number of clients reached");
         }
         stream.prepare(config.int("tcp-keepalive") as u64);
@@ -183,8 +192,19 @@ impl Turn<'_> {
             return;
         }
         self.server.stats.connections.fetch_add(1, Relaxed);
-        self.server.stats.clients.fetch_add(1, Relaxed);
-        let connection = Connection::new(stream, Session::new(id, !has_password));
+        let now = Instant::now();
+        let profile = Arc::new(Profile {
+            id,
+            thread: self.number,
+            addresses: stream.addresses(),
+            descriptor: stream.descriptor(),
+            is_unix: stream.is_unix(),
+            since: now,
+            is_blocked: AtomicBool::new(false),
+            state: Mutex::new(State::new(now)),
+        });
+        self.server.clients.add(profile.clone());
+        let connection = Connection::new(stream, Session::new(profile, !has_password));
         self.connections.insert(id, Box::new(connection));
         self.ready.insert(id);
     }
@@ -198,6 +218,12 @@ impl Turn<'_> {
                     let mut signals = VecDeque::new();
                     self.retry(client, &mut signals);
                     self.wake_waiters(signals);
+                }
+                Message::Unblock { client, with_error } => self.let_go(client, with_error),
+                Message::Kill { client } => {
+                    if let Some(connection) = self.connections.remove(&client) {
+                        self.disconnect(connection);
+                    }
                 }
             }
         }
@@ -230,7 +256,11 @@ impl Turn<'_> {
             connection.read()?;
         }
         let mut signals = VecDeque::new();
-        if connection.blocked.is_none() && !connection.session.closing && connection.input.pending() > 0 {
+        if connection.blocked.is_none()
+            && !connection.session.closing
+            && connection.input.pending() > 0
+            && !self.paused.contains(&client)
+        {
             self.run_commands(connection, &mut signals);
         }
         let mut messages = Vec::new();
@@ -254,12 +284,20 @@ impl Turn<'_> {
     fn run_commands(&mut self, connection: &mut Connection, signals: &mut VecDeque<Signal>) {
         let (mut effects, mut commits) = (Effects::default(), Vec::new());
         let Connection { session, input, reply, .. } = connection;
+        (session.input, session.output) = (input.pending(), connection.output.len());
         let output = Output { reply, effects: &mut effects, commits: &mut commits };
-        let stop = Execution { server: self.server, session, output }.run(input);
+        let clock = Instant::now();
+        let stop = Execution { server: self.server, session, output, thread: self.number, clock }.run(input);
         self.leave(connection, effects, commits, signals);
-        if let Stop::Blocked(block, words) = stop {
-            self.block(connection, block, words, signals);
+        match stop {
+            Stop::Blocked(block, words) => self.block(connection, block, words, signals),
+            Stop::Paused => {
+                self.paused.insert(connection.session.id);
+                self.server.stats.blocked.fetch_add(1, Relaxed);
+            }
+            Stop::Nothing | Stop::Closing => {}
         }
+        connection.publish();
     }
 
     /// What commands have left.
@@ -299,6 +337,7 @@ impl Turn<'_> {
         if let Some(until) = until {
             self.timeouts.insert((until, connection.session.id));
         }
+        connection.session.profile.is_blocked.store(true, SeqCst);
         let words = block.instead.clone().unwrap_or(words);
         connection.blocked = Some(Blocked { words, block, until, db });
         self.try_again(connection, signals);
@@ -310,11 +349,13 @@ impl Turn<'_> {
         let (mut effects, mut commits) = (Effects::default(), Vec::new());
         let Connection { session, reply, .. } = connection;
         let output = Output { reply, effects: &mut effects, commits: &mut commits };
-        let still = Execution { server: self.server, session, output }.retry(&blocked.words);
+        let (server, thread, clock) = (self.server, self.number, Instant::now());
+        let still = Execution { server, session, output, thread, clock }.retry(&blocked.words);
         if still.is_some() {
             connection.blocked = Some(blocked);
             return false;
         }
+        connection.session.profile.is_blocked.store(false, SeqCst);
         self.unblock(connection.session.id, &blocked);
         self.leave(connection, effects, commits, signals);
         self.ready.insert(connection.session.id);
@@ -364,27 +405,41 @@ impl Turn<'_> {
         }
     }
 
-    /// Answers those who have waited long enough.
+    /// Answers those who have waited long enough, and goes on with those who were not served for some time.
     fn give_up(&mut self) {
         while let Some(&(at, client)) = self.timeouts.first() {
             if at > Instant::now() {
-                return;
+                break;
             }
             self.timeouts.pop_first();
-            let Some(mut connection) = self.connections.remove(&client) else { continue };
-            if let Some(blocked) = connection.blocked.take() {
-                self.unblock(client, &blocked);
-                if blocked.block.gives_up_with_null {
-                    connection.reply.null();
-                } else {
-                    connection.reply.null_array();
-                }
-                let bytes = connection.reply.take();
-                connection.output.push(bytes, Vec::new(), Vec::new());
-            }
-            self.connections.insert(client, connection);
-            self.ready.insert(client);
+            self.let_go(client, false);
         }
+        if !self.paused.is_empty() && self.server.paused().is_none() {
+            let clients = std::mem::take(&mut self.paused);
+            self.server.stats.blocked.fetch_sub(clients.len(), Relaxed);
+            self.ready.extend(clients);
+        }
+    }
+
+    /// Answers a client that waits as if its time had come, or with an error.
+    fn let_go(&mut self, client: u64, with_error: bool) {
+        let Some(mut connection) = self.connections.remove(&client) else { return };
+        if let Some(blocked) = connection.blocked.take() {
+            connection.session.profile.is_blocked.store(false, SeqCst);
+            self.unblock(client, &blocked);
+            if with_error {
+                connection.reply.error("UNBLOCKED client unblocked via CLIENT UNBLOCK");
+                self.server.count_error("UNBLOCKED");
+            } else if blocked.block.gives_up_with_null {
+                connection.reply.null();
+            } else {
+                connection.reply.null_array();
+            }
+            let bytes = connection.reply.take();
+            connection.output.push(bytes, Vec::new(), Vec::new());
+        }
+        self.connections.insert(client, connection);
+        self.ready.insert(client);
     }
 
     fn disconnect(&mut self, mut connection: Box<Connection>) {
@@ -399,7 +454,13 @@ impl Turn<'_> {
         self.server.listen_to_nothing(session);
         // The descriptor is closed, which also ends that; it fails only if it never was there.
         let _ = self.poll.registry().deregister(stream);
-        self.server.stats.clients.fetch_sub(1, Relaxed);
+        self.server.clients.remove(client);
+        if session.monitors {
+            self.server.remove_monitor(client);
+        }
+        if self.paused.remove(&client) {
+            self.server.stats.blocked.fetch_sub(1, Relaxed);
+        }
     }
 
     /// What is done now and then: keys expire, and those leave who have been silent for long.
@@ -408,7 +469,7 @@ impl Turn<'_> {
             return;
         }
         self.last_tick = Instant::now();
-        if self.number == 0 {
+        if self.number == 0 && self.server.paused().is_none() {
             // If the heap has failed, writes say so.
             let messages = self.expiry.turn(self.server).unwrap_or_default();
             self.post(messages);

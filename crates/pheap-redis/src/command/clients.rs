@@ -1,0 +1,202 @@
+//! Clients: who is connected, and what is done to them.
+
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::{Duration, Instant};
+
+use super::args::int;
+use super::{Args, Command, Cx, Done, Fail, Flags, Keys, help};
+use crate::client::Replies;
+use crate::clients::{Filter, Kind, Pause};
+use crate::mailbox::Message;
+use crate::resp::Reply;
+use crate::words;
+
+const LOOK: &[Flags] = &[Flags::NOSCRIPT, Flags::LOADING, Flags::STALE];
+const ADMIN: &[Flags] = &[Flags::ADMIN, Flags::NOSCRIPT, Flags::LOADING, Flags::STALE];
+
+pub(super) const COMMANDS: &[Command] = &[Command::with_subcommands(
+    "client",
+    &[],
+    &[
+        Command::new("client|getname", 2, LOOK, Keys::None, |cx, _, out| {
+            let name = cx.session.profile.state.lock().name.clone();
+            out.maybe_bulk((!name.is_empty()).then_some(&name));
+            Ok(())
+        }),
+        help!("client|help"),
+        Command::new("client|id", 2, LOOK, Keys::None, |cx, _, out| {
+            out.int(cx.session.id as i64);
+            Ok(())
+        }),
+        Command::new("client|info", 2, LOOK, Keys::None, |cx, _, out| {
+            cx.session.publish();
+            out.verbatim("txt", &format!("{}\n", cx.session.profile.line()));
+            Ok(())
+        }),
+        Command::new("client|kill", -3, ADMIN, Keys::None, kill),
+        Command::new("client|list", -2, ADMIN, Keys::None, list),
+        Command::new("client|no-evict", 3, ADMIN, Keys::None, |cx, args, out| {
+            cx.session.never_evicted = match args[2].to_ascii_lowercase().as_slice() {
+                b"on" => true,
+                b"off" => false,
+                _ => return Err(Fail::SYNTAX),
+            };
+            out.ok();
+            Ok(())
+        }),
+        Command::new("client|pause", -3, ADMIN, Keys::None, pause),
+        Command::new("client|reply", 3, LOOK, Keys::None, reply),
+        Command::new("client|setname", 3, LOOK, Keys::None, |cx, args, out| {
+            set_name(cx, args[2])?;
+            out.ok();
+            Ok(())
+        }),
+        Command::new("client|unblock", -3, ADMIN, Keys::None, unblock),
+        Command::new("client|unpause", 2, ADMIN, Keys::None, |cx, _, out| {
+            cx.server.pause(None);
+            out.ok();
+            Ok(())
+        }),
+    ],
+)];
+
+/// What the client wants to be called.
+pub(super) fn set_name(cx: &Cx<'_>, name: &[u8]) -> Done {
+    if name.iter().any(|byte| !(b'!'..=b'~').contains(byte)) {
+        return Err(Fail::err("Client names cannot contain spaces, newlines or special characters."));
+    }
+    cx.session.profile.state.lock().name = name.to_vec();
+    Ok(())
+}
+
+fn reply(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    cx.session.replies = match args[2].to_ascii_lowercase().as_slice() {
+        b"on" => {
+            out.ok();
+            Replies::On
+        }
+        b"off" => Replies::Off,
+        b"skip" if cx.session.replies == Replies::Off => Replies::Off,
+        b"skip" => Replies::SkipNext,
+        _ => return Err(Fail::SYNTAX),
+    };
+    Ok(())
+}
+
+fn kind(name: &[u8]) -> Result<Kind, Fail> {
+    match name.to_ascii_lowercase().as_slice() {
+        b"normal" => Ok(Kind::Normal),
+        b"pubsub" => Ok(Kind::PubSub),
+        b"master" | b"slave" | b"replica" => Ok(Kind::Server),
+        _ => Err(Fail::err(format_args!("Unknown client type '{}'", words::lossy(name)))),
+    }
+}
+
+fn list(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    cx.session.publish();
+    let clients = &cx.server.clients;
+    let some = match args[2..] {
+        [] => clients.matching(&Filter::default()),
+        [option, name] if option.eq_ignore_ascii_case(b"type") => {
+            clients.matching(&Filter { kind: Some(kind(name)?), ..Filter::default() })
+        }
+        [option, ref ids @ ..] if option.eq_ignore_ascii_case(b"id") && !ids.is_empty() => {
+            let mut some = Vec::new();
+            for id in ids {
+                let id = words::int(id).ok_or_else(|| Fail::err("Invalid client ID"))?;
+                some.extend(clients.get(id as u64));
+            }
+            some
+        }
+        _ => return Err(Fail::SYNTAX),
+    };
+    out.verbatim("txt", &some.iter().map(|profile| profile.line() + "\n").collect::<String>());
+    Ok(())
+}
+
+fn kill(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let (mut filter, mut spares_itself) = (Filter::default(), true);
+    let is_short = args.len() == 3;
+    if is_short {
+        (filter.addr, spares_itself) = (Some(args[2].to_vec()), false);
+    } else {
+        let options = args[2..].chunks_exact(2);
+        let is_odd = !options.remainder().is_empty();
+        for option in options {
+            match option[0].to_ascii_lowercase().as_slice() {
+                b"id" => {
+                    let id = words::int(option[1]).filter(|&id| id > 0);
+                    let id = id.ok_or_else(|| Fail::err("client-id should be greater than 0"))?;
+                    filter.id = Some(id as u64);
+                }
+                b"type" => filter.kind = Some(kind(option[1])?),
+                b"addr" => filter.addr = Some(option[1].to_vec()),
+                b"laddr" => filter.laddr = Some(option[1].to_vec()),
+                b"user" if option[1] == b"default" => {}
+                b"user" => {
+                    return Err(Fail::err(format_args!("No such user '{}'", words::lossy(option[1]))));
+                }
+                b"skipme" => {
+                    spares_itself = match option[1].to_ascii_lowercase().as_slice() {
+                        b"yes" => true,
+                        b"no" => false,
+                        _ => return Err(Fail::SYNTAX),
+                    }
+                }
+                _ => return Err(Fail::SYNTAX),
+            }
+        }
+        if is_odd {
+            return Err(Fail::SYNTAX);
+        }
+    }
+    filter.not = spares_itself.then_some(cx.session.id);
+    let some = cx.server.clients.matching(&filter);
+    for profile in &some {
+        if profile.id == cx.session.id {
+            cx.session.closing = true; // after its reply
+        } else {
+            cx.server.clients.remove(profile.id);
+            cx.server.threads[profile.thread].post(Message::Kill { client: profile.id });
+        }
+    }
+    match (is_short, some.len()) {
+        (true, 0) => return Err(Fail::err("No such client")),
+        (true, _) => out.ok(),
+        (false, killed) => out.count(killed),
+    }
+    Ok(())
+}
+
+fn unblock(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let with_error = match args[3..] {
+        [] => false,
+        [how] if how.eq_ignore_ascii_case(b"timeout") => false,
+        [how] if how.eq_ignore_ascii_case(b"error") => true,
+        _ => return Err(Fail::err("CLIENT UNBLOCK reason should be TIMEOUT or ERROR")),
+    };
+    let profile = cx.server.clients.get(int(args[2])? as u64);
+    // Whoever sets this back lets it go on.
+    let is_blocked = profile.as_ref().is_some_and(|profile| profile.is_blocked.swap(false, SeqCst));
+    if let Some(profile) = profile.filter(|_| is_blocked) {
+        cx.server.threads[profile.thread].post(Message::Unblock { client: profile.id, with_error });
+    }
+    out.int(i64::from(is_blocked));
+    Ok(())
+}
+
+fn pause(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let all = match args[3..] {
+        [] => true,
+        [which] if which.eq_ignore_ascii_case(b"all") => true,
+        [which] if which.eq_ignore_ascii_case(b"write") => false,
+        _ => return Err(Fail::err("CLIENT PAUSE mode must be WRITE or ALL")),
+    };
+    let ms = words::int(args[2]).ok_or_else(|| Fail::err("timeout is not an integer or out of range"))?;
+    let ms = u64::try_from(ms).map_err(|_| Fail::err("timeout is negative"))?;
+    let until = Instant::now().checked_add(Duration::from_millis(ms));
+    let until = until.ok_or_else(|| Fail::err("timeout is out of range"))?;
+    cx.server.pause(Some(Pause { until, all }));
+    out.ok();
+    Ok(())
+}

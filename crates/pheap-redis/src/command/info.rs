@@ -1,0 +1,234 @@
+//! `INFO`: what the server is, and what it does.
+
+use std::fmt::Write;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::SystemTime;
+
+use super::{Args, Command, Cx, Done, Flags, Keys, all};
+use crate::data::DATABASES;
+use crate::resp::Reply;
+use crate::words::lossy;
+
+pub(super) const COMMANDS: &[Command] =
+    &[Command::new("info", -1, &[Flags::LOADING, Flags::STALE], Keys::Everything, info)];
+
+/// A section's name, and what writes it.
+type Section = (&'static str, fn(&mut Cx<'_>, &mut String));
+
+/// Sections that are shown where none is asked for.
+const DEFAULT: &[Section] = &[
+    ("server", server),
+    ("clients", clients),
+    ("memory", memory),
+    ("persistence", persistence),
+    ("stats", stats),
+    ("replication", replication),
+    ("cpu", cpu),
+    ("modules", |_, _| {}),
+    ("errorstats", errors),
+    ("cluster", |_, text| line(text, "cluster_enabled", 0)),
+    ("keyspace", keyspace),
+];
+
+/// Sections that must be asked for.
+const OTHERS: &[Section] = &[("commandstats", commands)];
+
+fn line(text: &mut String, name: &str, value: impl std::fmt::Display) {
+    // Writing to a string does not fail.
+    let _ = write!(text, "{name}:{value}\r\n");
+}
+
+fn info(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let asked: Vec<String> = args[1..].iter().map(|name| lossy(name).to_lowercase()).collect();
+    let is_asked = |names: &[&str]| asked.iter().any(|name| names.contains(&name.as_str()));
+    let (default, others) = (asked.is_empty() || is_asked(&["default"]), is_asked(&["all", "everything"]));
+    let mut text = String::new();
+    let sections = DEFAULT.iter().map(|section| (section, default || others));
+    let sections = sections.chain(OTHERS.iter().map(|section| (section, others)));
+    for ((name, section), is_shown) in sections {
+        if is_shown || is_asked(&[name]) {
+            if !text.is_empty() {
+                text.push_str("\r\n");
+            }
+            text.push_str(&format!("# {}{}\r\n", name[..1].to_uppercase(), &name[1..]));
+            section(cx, &mut text);
+        }
+    }
+    out.verbatim("txt", &text);
+    Ok(())
+}
+
+fn server(cx: &mut Cx<'_>, text: &mut String) {
+    let uptime = cx.server.started.elapsed().as_secs();
+    let config = cx.server.config.read();
+    let micros = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_micros();
+    line(text, "redis_version", crate::REDIS_VERSION);
+    line(text, "pheap_redis_version", env!("CARGO_PKG_VERSION"));
+    line(text, "redis_mode", "standalone");
+    line(text, "os", std::env::consts::OS);
+    line(text, "arch_bits", usize::BITS);
+    line(text, "multiplexing_api", "mio");
+    line(text, "process_id", std::process::id());
+    line(text, "run_id", &cx.server.run_id);
+    line(text, "tcp_port", config.text("port"));
+    line(text, "server_time_usec", micros);
+    line(text, "uptime_in_seconds", uptime);
+    line(text, "uptime_in_days", uptime / 86400);
+    line(text, "hz", config.text("hz"));
+    line(text, "configured_hz", config.text("hz"));
+    line(text, "io_threads_active", i32::from(cx.server.threads.len() > 1));
+}
+
+fn clients(cx: &mut Cx<'_>, text: &mut String) {
+    line(text, "connected_clients", cx.server.clients.len());
+    line(text, "cluster_connections", 0);
+    line(text, "maxclients", cx.server.config.read().text("maxclients"));
+    line(text, "blocked_clients", cx.server.stats.blocked.load(Relaxed));
+    line(text, "tracking_clients", 0);
+}
+
+/// A number of bytes, for people.
+fn human(bytes: u64) -> String {
+    let units = [("T", 1u64 << 40), ("G", 1 << 30), ("M", 1 << 20), ("K", 1 << 10)];
+    match units.iter().find(|(_, unit)| bytes >= *unit) {
+        Some((name, unit)) => format!("{:.2}{name}", bytes as f64 / *unit as f64),
+        None => format!("{bytes}B"),
+    }
+}
+
+/// Bytes of memory that this process has, and that the machine has.
+fn memory_of_process() -> (u64, u64) {
+    let kilobytes = |file: &str, name: &str| -> Option<u64> {
+        let text = std::fs::read_to_string(file).ok()?;
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
+    };
+    let [process, machine] = [("/proc/self/status", "VmRSS:"), ("/proc/meminfo", "MemTotal:")]
+        .map(|(file, name)| kilobytes(file, name).unwrap_or(0));
+    (process, machine)
+}
+
+fn memory(cx: &mut Cx<'_>, text: &mut String) {
+    let heap = cx.store().heap().stats();
+    let (process, machine) = memory_of_process();
+    let config = cx.server.config.read();
+    let numbers = [
+        ("used_memory", heap.live_bytes),
+        ("used_memory_rss", process),
+        ("used_memory_dataset", heap.live_bytes),
+        ("total_system_memory", machine),
+        ("maxmemory", config.int("maxmemory") as u64),
+    ];
+    for (name, number) in numbers {
+        line(text, name, number);
+        line(text, &format!("{name}_human"), human(number));
+    }
+    line(text, "maxmemory_policy", config.text("maxmemory-policy"));
+    line(text, "used_memory_lua", 0);
+    line(
+        text,
+        "mem_fragmentation_ratio",
+        format_args!("{:.2}", 1.0 / (1.0 - heap.fragmentation()).max(0.01)),
+    );
+    line(text, "mem_allocator", "pheap");
+    line(text, "heap_file_bytes", heap.file_bytes);
+    line(text, "heap_free_bytes", heap.free_bytes);
+    line(text, "heap_private_bytes", heap.private_bytes);
+    line(text, "heap_live_objects", heap.live_objects);
+    line(text, "lazyfree_pending_objects", 0);
+    line(text, "lazyfreed_objects", 0);
+}
+
+fn persistence(cx: &mut Cx<'_>, text: &mut String) {
+    let heap = cx.store().heap();
+    let (durability, stats) = (heap.durability(), heap.stats());
+    let save = cx.server.save.lock();
+    line(text, "loading", 0);
+    line(text, "async_loading", 0);
+    line(text, "heap_durability", format_args!("{durability:?}"));
+    line(text, "heap_log_syncs", stats.syncs);
+    line(text, "heap_checkpoints", stats.checkpoints);
+    line(text, "heap_collections", stats.collections);
+    line(text, "rdb_changes_since_last_save", cx.server.stats.dirty.load(Relaxed).saturating_sub(save.dirty));
+    line(text, "rdb_bgsave_in_progress", i32::from(save.is_running));
+    line(text, "rdb_last_save_time", save.at);
+    line(text, "rdb_last_bgsave_status", if save.failed { "err" } else { "ok" });
+    // The heap's log is what an append-only file is: never rewritten, for checkpoints fold it into the heap.
+    line(text, "aof_enabled", i32::from(durability == pheap::Durability::Wal));
+    line(text, "aof_rewrite_in_progress", 0);
+    line(text, "aof_rewrite_scheduled", 0);
+    line(text, "aof_last_bgrewrite_status", "ok");
+    line(text, "aof_last_write_status", "ok");
+}
+
+fn stats(cx: &mut Cx<'_>, text: &mut String) {
+    let stats = &cx.server.stats;
+    line(text, "total_connections_received", stats.connections.load(Relaxed));
+    line(text, "total_commands_processed", stats.commands.load(Relaxed));
+    line(text, "rejected_connections", stats.rejected.load(Relaxed));
+    line(text, "sync_full", 0);
+    line(text, "sync_partial_ok", 0);
+    line(text, "sync_partial_err", 0);
+    line(text, "expired_keys", stats.expired.load(Relaxed));
+    line(text, "evicted_keys", 0);
+    line(text, "evicted_clients", 0);
+    line(text, "pubsub_channels", cx.server.channels.matching(b"*").len());
+    line(text, "pubsub_patterns", cx.server.channels.patterns());
+    line(text, "total_forks", 0);
+    line(text, "total_error_replies", stats.errors.load(Relaxed));
+}
+
+fn replication(_: &mut Cx<'_>, text: &mut String) {
+    line(text, "role", "master");
+    line(text, "connected_slaves", 0);
+    line(text, "master_failover_state", "no-failover");
+    line(text, "master_repl_offset", 0);
+}
+
+fn cpu(_: &mut Cx<'_>, text: &mut String) {
+    for (who, name) in [("self", ""), ("children", "_children")] {
+        let [system, user] = crate::usage::times(who == "children");
+        line(text, &format!("used_cpu_sys{name}"), format_args!("{system:.6}"));
+        line(text, &format!("used_cpu_user{name}"), format_args!("{user:.6}"));
+    }
+}
+
+fn errors(cx: &mut Cx<'_>, text: &mut String) {
+    for (code, count) in &*cx.server.errors.lock() {
+        line(text, &format!("errorstat_{code}"), format_args!("count={count}"));
+    }
+}
+
+fn commands(cx: &mut Cx<'_>, text: &mut String) {
+    for known in all() {
+        let sum = cx.server.counted(known.number);
+        if sum.calls + sum.rejected == 0 {
+            continue;
+        }
+        let micros = sum.nanoseconds / 1000;
+        let each = if sum.calls == 0 { 0.0 } else { sum.nanoseconds as f64 / 1000.0 / sum.calls as f64 };
+        line(
+            text,
+            &format!("cmdstat_{}", known.command.name),
+            format_args!(
+                "calls={},usec={micros},usec_per_call={each:.2},rejected_calls={},failed_calls={}",
+                sum.calls, sum.rejected, sum.failed
+            ),
+        );
+    }
+}
+
+fn keyspace(cx: &mut Cx<'_>, text: &mut String) {
+    for db in 0..DATABASES {
+        let (mut keys, mut expires) = (0, 0);
+        for shard in 0..cx.store().shards().len() {
+            cx.read_shard(shard, |view, dbs| {
+                keys += view[dbs.at(db)].len();
+                expires += view[dbs.at(db)].expiring();
+            });
+        }
+        if keys > 0 {
+            line(text, &format!("db{db}"), format_args!("keys={keys},expires={expires},avg_ttl=0"));
+        }
+    }
+}

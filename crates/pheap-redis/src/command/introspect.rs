@@ -1,0 +1,177 @@
+//! `COMMAND`: what commands there are.
+
+use super::{Args, Command, Cx, Done, Fail, Flags, Group, Keys, Known, all, help, lookup, resolve, top};
+use crate::resp::Reply;
+use crate::words::matches;
+
+const LOOK: &[Flags] = &[Flags::LOADING, Flags::STALE];
+
+pub(super) const COMMANDS: &[Command] = &[Command::with_subcommands_or(
+    "command",
+    LOOK,
+    |_, _, out| {
+        out.array(top().count());
+        top().for_each(|known| describe(known, out));
+        Ok(())
+    },
+    &[
+        Command::new("command|count", 2, LOOK, Keys::None, |_, _, out| {
+            out.count(top().count());
+            Ok(())
+        }),
+        Command::new("command|docs", -2, LOOK, Keys::None, docs),
+        Command::new("command|getkeys", -3, LOOK, Keys::None, getkeys),
+        help!("command|help"),
+        Command::new("command|info", -2, LOOK, Keys::None, |_, args, out| {
+            if args.len() == 2 {
+                out.array(top().count());
+                top().for_each(|known| describe(known, out));
+                return Ok(());
+            }
+            out.array(args.len() - 2);
+            for name in &args[2..] {
+                match lookup(name) {
+                    Some(known) => describe(known, out),
+                    None => out.null_array(),
+                }
+            }
+            Ok(())
+        }),
+        Command::new("command|list", -2, LOOK, Keys::None, list),
+    ],
+)];
+
+fn docs(_: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let some: Vec<Known> = if args.len() == 2 {
+        top().collect()
+    } else {
+        args[2..].iter().filter_map(|name| lookup(name)).collect()
+    };
+    out.map(some.len());
+    some.into_iter().for_each(|known| doc(known, out));
+    Ok(())
+}
+
+fn doc(known: Known, out: &mut Reply) {
+    let subcommands = known.command.subcommands();
+    out.bulk(known.name.as_bytes());
+    out.map(2 + usize::from(!subcommands.is_empty()));
+    out.bulk(b"group");
+    out.bulk(known.group.name().as_bytes());
+    out.bulk(b"arity");
+    out.int(i64::from(known.arity));
+    if !subcommands.is_empty() {
+        out.bulk(b"subcommands");
+        out.map(subcommands.len());
+        subcommands.iter().filter_map(|sub| lookup(sub.name.as_bytes())).for_each(|sub| doc(sub, out));
+    }
+}
+
+fn getkeys(_: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let words = &args[2..];
+    let invalid = |refused: super::Refused| match refused.number {
+        Some(_) => Fail::err("Invalid number of arguments specified for command"),
+        None => Fail::err("Invalid command specified"),
+    };
+    let known = resolve(words).map_err(invalid)?;
+    if matches!(known.keys, Keys::None | Keys::Everything | Keys::Shard(_)) {
+        return Err(Fail::err("The command has no key arguments"));
+    }
+    let keys = known.keys(words);
+    if keys.is_empty() && !known.has_optional_keys() {
+        return Err(Fail::err("Invalid arguments specified for command"));
+    }
+    out.array(keys.len());
+    keys.iter().for_each(|&at| out.bulk(words[at]));
+    Ok(())
+}
+
+fn list(_: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let names: Vec<&str> = match args[2..] {
+        [] => all().map(|known| known.command.name).collect(),
+        [filter, how, what] if filter.eq_ignore_ascii_case(b"filterby") => {
+            let is_meant: &dyn Fn(&Known) -> bool = match how.to_ascii_lowercase().as_slice() {
+                b"pattern" => &|known| matches(&what.to_ascii_lowercase(), known.name.as_bytes()),
+                b"aclcat" => &|known| categories(known).iter().any(|name| name.as_bytes() == what),
+                b"module" => &|_| false,
+                _ => return Err(Fail::SYNTAX),
+            };
+            all().filter(is_meant).map(|known| known.command.name).collect()
+        }
+        _ => return Err(Fail::SYNTAX),
+    };
+    out.array(names.len());
+    names.iter().for_each(|name| out.bulk(name.as_bytes()));
+    Ok(())
+}
+
+/// The categories that ACLs know a command by.
+pub(super) fn categories(known: &Known) -> Vec<&'static str> {
+    let flags = known.flags;
+    let mut all = vec![match known.group {
+        Group::Generic => "keyspace",
+        Group::SortedSet => "sortedset",
+        Group::Transactions => "transaction",
+        Group::Server => "admin",
+        other => other.name(),
+    }];
+    let by_flag = [
+        (Flags::WRITE, "write"),
+        (Flags::READONLY, "read"),
+        (Flags::ADMIN, "admin"),
+        (Flags::ADMIN, "dangerous"),
+        (Flags::PUBSUB, "pubsub"),
+        (Flags::BLOCKING, "blocking"),
+        (Flags::FAST, "fast"),
+    ];
+    all.extend(by_flag.into_iter().filter(|(flag, _)| flags.has(*flag)).map(|(_, name)| name));
+    if !flags.has(Flags::FAST) {
+        all.push("slow");
+    }
+    if known.group == Group::Server && !flags.has(Flags::ADMIN) {
+        all.remove(0);
+    }
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+fn describe(known: Known, out: &mut Reply) {
+    let (first, last, step) = match known.keys {
+        Keys::Range(first, last, step) => (first, last, step),
+        Keys::None | Keys::Find(_) | Keys::Perhaps { .. } | Keys::Everything | Keys::Shard(_) => (0, 0, 0),
+    };
+    out.array(10);
+    out.bulk(known.name.as_bytes());
+    out.int(i64::from(known.arity));
+    let mut flags: Vec<&str> = known.flags.names().collect();
+    if matches!(known.keys, Keys::Find(_) | Keys::Perhaps { .. }) && !flags.contains(&"movablekeys") {
+        flags.push("movablekeys");
+    }
+    out.set(flags.len());
+    flags.iter().for_each(|flag| out.simple(flag));
+    [first, last, step].iter().for_each(|&number| out.int(i64::from(number)));
+    let categories = categories(&known);
+    out.set(categories.len());
+    categories.iter().for_each(|name| out.simple(&format!("@{name}")));
+    out.array(0);
+    out.array(0);
+    let subcommands = known.command.subcommands();
+    out.array(subcommands.len());
+    subcommands.iter().filter_map(|sub| lookup(sub.name.as_bytes())).for_each(|sub| describe(sub, out));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_command_can_be_described() {
+        let mut out = Reply::new(false);
+        for known in all() {
+            describe(known, &mut out);
+            assert!(!categories(&known).is_empty(), "{}", known.command.name);
+        }
+        assert!(crate::words::lossy(out.since(0)).contains("@keyspace"));
+    }
+}

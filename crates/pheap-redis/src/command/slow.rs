@@ -1,0 +1,152 @@
+//! What took long: `SLOWLOG`, `LATENCY`; and who watches all commands, `MONITOR`.
+
+use super::args::int;
+use super::{Args, Command, Cx, Done, Fail, Flags, Keys, all, help};
+use crate::counts::{BUCKETS, Sum};
+use crate::resp::Reply;
+use crate::words::lossy;
+
+const ADMIN: &[Flags] = &[Flags::ADMIN, Flags::NOSCRIPT, Flags::LOADING, Flags::STALE];
+const ADMIN_FIRST: &[Flags] = &[Flags::ADMIN, Flags::LOADING, Flags::STALE];
+
+pub(super) const COMMANDS: &[Command] = &[
+    Command::with_subcommands(
+        "latency",
+        &[],
+        &[
+            Command::new("latency|doctor", 2, ADMIN, Keys::None, doctor),
+            help!("latency|help"),
+            Command::new("latency|histogram", -2, ADMIN, Keys::None, histogram),
+            Command::new("latency|history", 3, ADMIN, Keys::None, |cx, args, out| {
+                let series = cx.server.latency.of(&lossy(args[2])).unwrap_or_default();
+                out.array(series.samples.len());
+                for (at, ms) in series.samples {
+                    out.array(2);
+                    out.int(at);
+                    out.int(ms as i64);
+                }
+                Ok(())
+            }),
+            Command::new("latency|latest", 2, ADMIN, Keys::None, |cx, _, out| {
+                let events = cx.server.latency.all();
+                out.array(events.len());
+                for (event, series) in events {
+                    let (at, ms) = series.samples.back().copied().unwrap_or_default();
+                    out.array(4);
+                    out.bulk(event.as_bytes());
+                    [at, ms as i64, series.longest as i64].into_iter().for_each(|number| out.int(number));
+                }
+                Ok(())
+            }),
+            Command::new("latency|reset", -2, ADMIN, Keys::None, |cx, args, out| {
+                let events: Vec<_> = args[2..].iter().map(|event| lossy(event)).collect();
+                let events: Vec<&str> = events.iter().map(|event| event.as_ref()).collect();
+                out.count(cx.server.latency.forget(&events));
+                Ok(())
+            }),
+        ],
+    ),
+    Command::new("monitor", 1, ADMIN, Keys::None, |cx, _, out| {
+        cx.server.add_monitor(cx.session.id);
+        cx.session.monitors = true;
+        out.ok();
+        Ok(())
+    }),
+    Command::with_subcommands(
+        "slowlog",
+        &[],
+        &[
+            Command::new("slowlog|get", -2, ADMIN_FIRST, Keys::None, get),
+            help!("slowlog|help"),
+            Command::new("slowlog|len", 2, ADMIN_FIRST, Keys::None, |cx, _, out| {
+                out.count(cx.server.slowlog.len());
+                Ok(())
+            }),
+            Command::new("slowlog|reset", 2, ADMIN_FIRST, Keys::None, |cx, _, out| {
+                cx.server.slowlog.clear();
+                out.ok();
+                Ok(())
+            }),
+        ],
+    ),
+];
+
+fn get(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let count = match args[2..] {
+        [] => 10,
+        [count] => match int(count)? {
+            -1 => usize::MAX,
+            count => usize::try_from(count)
+                .map_err(|_| Fail::err("count should be greater than or equal to -1"))?,
+        },
+        _ => return Err(Fail::arity("slowlog|get")),
+    };
+    let entries = cx.server.slowlog.last(count);
+    out.array(entries.len());
+    for entry in entries {
+        out.array(6);
+        out.int(entry.number as i64);
+        out.int(entry.at);
+        out.int(entry.took.as_micros() as i64);
+        out.array(entry.words.len());
+        entry.words.iter().for_each(|word| out.bulk(word));
+        out.bulk(entry.addr.as_bytes());
+        out.bulk(&entry.name);
+    }
+    Ok(())
+}
+
+fn doctor(cx: &mut Cx<'_>, _: &Args<'_>, out: &mut Reply) -> Done {
+    let threshold = cx.server.config.read().int("latency-monitor-threshold");
+    let events = cx.server.latency.all();
+    let mut text = if threshold == 0 {
+        "Nothing is observed: `CONFIG SET latency-monitor-threshold` to the number of milliseconds from which on an event counts.\n".to_owned()
+    } else {
+        format!("{} kinds of events have taken {threshold} ms or longer.\n", events.len())
+    };
+    for (event, series) in events {
+        text += &format!("{event}: {} times, {} ms at most\n", series.samples.len(), series.longest);
+    }
+    out.verbatim("txt", &text);
+    Ok(())
+}
+
+fn histogram(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let (begun, mut count) = (out.begin(), 0);
+    let mut show = |name: &str, sum: Sum| {
+        if sum.calls == 0 {
+            return;
+        }
+        count += 1;
+        out.bulk(name.as_bytes());
+        out.map(2);
+        out.bulk(b"calls");
+        out.int(sum.calls as i64);
+        out.bulk(b"histogram_usec");
+        let used: Vec<usize> = (0..BUCKETS).filter(|&bucket| sum.histogram[bucket] > 0).collect();
+        let (begun, mut pairs) = (out.begin(), 0);
+        // Of each bucket that has some: calls up to its end.
+        for bucket in used {
+            out.int(1 << bucket);
+            out.int(sum.histogram[..=bucket].iter().sum::<u64>() as i64);
+            pairs += 1;
+        }
+        out.end_map(begun, pairs);
+    };
+    if args.len() == 2 {
+        for command in all() {
+            show(command.name, cx.server.counted(command.number));
+        }
+    }
+    for name in &args[2..] {
+        let name = lossy(name).to_ascii_lowercase();
+        let is_meant = |command: &str| {
+            command == name || command.strip_prefix(&name).is_some_and(|rest| rest.starts_with('|'))
+        };
+        for command in all().filter(|command| is_meant(command.name)) {
+            show(command.name, cx.server.counted(command.number));
+        }
+    }
+    out.end_map(begun, count);
+    Ok(())
+}

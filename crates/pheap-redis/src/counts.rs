@@ -1,0 +1,110 @@
+//! How often commands were called, and how long they took: one set of counters for each thread, so that threads do not meet.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Counters of one command in one thread.
+#[derive(Debug, Default)]
+pub struct Counts {
+    calls: AtomicU64,
+    nanoseconds: AtomicU64,
+    rejected: AtomicU64,
+    failed: AtomicU64,
+    /// By the logarithm of the microseconds.
+    histogram: [AtomicU64; BUCKETS],
+}
+
+/// Calls that took up to 1, 2, 4 … microseconds.
+pub const BUCKETS: usize = 31;
+
+/// What was counted of one command.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Sum {
+    /// Calls.
+    pub calls: u64,
+    /// How long they took.
+    pub nanoseconds: u64,
+    /// Calls that were refused before they began.
+    pub rejected: u64,
+    /// Calls that ended with an error.
+    pub failed: u64,
+    /// Calls by the logarithm of the microseconds they took.
+    pub histogram: [u64; BUCKETS],
+}
+
+/// How a call ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// As it should.
+    Well,
+    /// With an error.
+    Failed,
+}
+
+/// Adds to a number that only one thread changes.
+fn add(to: &AtomicU64, more: u64) {
+    to.store(to.load(Relaxed) + more, Relaxed);
+}
+
+impl Counts {
+    /// A call that took so long.
+    pub fn call(&self, nanoseconds: u64, end: End) {
+        add(&self.calls, 1);
+        add(&self.nanoseconds, nanoseconds);
+        if end == End::Failed {
+            add(&self.failed, 1);
+        }
+        let micros = nanoseconds / 1000;
+        let bucket = (u64::BITS - micros.saturating_sub(1).leading_zeros()) as usize;
+        add(&self.histogram[bucket.min(BUCKETS - 1)], 1);
+    }
+
+    /// A call that was refused.
+    pub fn reject(&self) {
+        add(&self.rejected, 1);
+    }
+
+    /// Begins anew. (A call that another thread counts meanwhile may be counted twice, or not.)
+    pub fn reset(&self) {
+        for number in
+            [&self.calls, &self.nanoseconds, &self.rejected, &self.failed].into_iter().chain(&self.histogram)
+        {
+            number.store(0, Relaxed);
+        }
+    }
+}
+
+impl Sum {
+    /// Adds what one thread has counted.
+    pub fn add(&mut self, counts: &Counts) {
+        self.calls += counts.calls.load(Relaxed);
+        self.nanoseconds += counts.nanoseconds.load(Relaxed);
+        self.rejected += counts.rejected.load(Relaxed);
+        self.failed += counts.failed.load(Relaxed);
+        for (sum, number) in self.histogram.iter_mut().zip(&counts.histogram) {
+            *sum += number.load(Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_counted() {
+        let counts = Counts::default();
+        for nanoseconds in [0, 999, 1000, 2500, 4000, 9_000_000, u64::MAX / 8] {
+            counts.call(nanoseconds, if nanoseconds == 0 { End::Failed } else { End::Well });
+        }
+        counts.reject();
+        let mut sum = Sum::default();
+        sum.add(&counts);
+        assert_eq!((sum.calls, sum.rejected, sum.failed), (7, 1, 1));
+        assert_eq!(sum.histogram[..3], [3, 1, 1]); // up to 1, 2 and 4 µs
+        assert_eq!((sum.histogram[14], sum.histogram[BUCKETS - 1]), (1, 1));
+        counts.reset();
+        let mut none = Sum::default();
+        none.add(&counts);
+        assert_eq!(none, Sum::default());
+    }
+}

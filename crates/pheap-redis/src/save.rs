@@ -1,0 +1,103 @@
+//! Copies of the heap, made while it is in use: `SAVE` and `BGSAVE`. No fork, and nothing waits.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use parking_lot::Mutex;
+use pheap::Heap;
+
+use crate::server::{Server, now as clock};
+
+/// What is known of the last copy.
+#[derive(Debug, Default)]
+pub struct Save {
+    /// When it was made, in seconds since 1970; or when the server was started.
+    pub at: i64,
+    /// Changes until then.
+    pub dirty: u64,
+    /// One is being made.
+    pub is_running: bool,
+    /// The last attempt failed.
+    pub failed: bool,
+}
+
+/// A copy that is to be made.
+struct Copy {
+    heap: Heap,
+    path: PathBuf,
+    dirty: u64,
+    state: Arc<Mutex<Save>>,
+}
+
+/// Copies the heap to the file `dbfilename` in the folder `dir`.
+///
+/// # Errors
+/// A text that says what has failed.
+pub fn now(server: &Server) -> Result<(), String> {
+    begin(server)?.make()
+}
+
+/// The same in a thread of its own.
+///
+/// # Errors
+/// A text that says what has failed before that.
+pub fn in_background(server: &Server) -> Result<(), String> {
+    let copy = begin(server)?;
+    let state = copy.state.clone();
+    let thread = std::thread::Builder::new().name("save".into()).spawn(move || {
+        if let Err(error) = copy.make() {
+            eprintln!("pheap-redis: BGSAVE failed: {error}");
+        }
+    });
+    thread.map(drop).map_err(|error| {
+        state.lock().is_running = false;
+        format!("Can't save in background: {error}")
+    })
+}
+
+fn begin(server: &Server) -> Result<Copy, String> {
+    let path = {
+        let config = server.config.read();
+        Path::new(config.text("dir")).join(config.text("dbfilename"))
+    };
+    if server.store.heap().path().is_some_and(|heap| heap == path) {
+        return Err(
+            "`dbfilename` is the heap itself, which cannot be copied to itself; give it another name".into(),
+        );
+    }
+    let state = server.save.clone();
+    if std::mem::replace(&mut state.lock().is_running, true) {
+        return Err("Background save already in progress".into());
+    }
+    Ok(Copy { heap: server.store.heap().clone(), path, dirty: server.stats.dirty.load(Relaxed), state })
+}
+
+impl Copy {
+    fn make(self) -> Result<(), String> {
+        let result = self.write().map_err(|error| error.to_string());
+        let mut state = self.state.lock();
+        state.is_running = false;
+        state.failed = result.is_err();
+        if result.is_ok() {
+            (state.at, state.dirty) = (clock() / 1000, self.dirty);
+        }
+        result
+    }
+
+    /// The old copy is there until the new one is complete.
+    fn write(&self) -> Result<(), Box<dyn std::error::Error>> {
+        let mut name = self.path.file_name().unwrap_or_default().to_owned();
+        name.push(".new");
+        let new = self.path.with_file_name(name);
+        match std::fs::remove_file(&new) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
+        }
+        self.heap.backup(&new)?;
+        std::fs::rename(&new, &self.path)?;
+        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        std::fs::File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
+        Ok(())
+    }
+}
