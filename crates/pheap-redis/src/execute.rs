@@ -463,6 +463,7 @@ impl Execution<'_> {
         if refused {
             self.server.unwatch(self.session);
             self.error("EXECABORT Transaction discarded because of previous errors.");
+            self.tell_monitors(known, &[b"exec"]);
             return self.ended(known, &[b"exec"], End::Failed);
         }
         let plan = self.plan_all(&queue);
