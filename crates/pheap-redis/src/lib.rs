@@ -4,6 +4,7 @@
 //! | module | what is in it |
 //! |---|---|
 //! | [`words`] | text: numbers, words in quotes, patterns |
+//! | [`random`] | numbers at random |
 //! | [`resp`] | the protocol: requests are parsed, replies are written |
 //! | [`data`] | what is stored: the heap, its shards, databases, values |
 //! | [`config`] | options: the command line, `redis.conf`, `CONFIG` |
@@ -26,6 +27,7 @@ pub mod expire;
 pub mod mailbox;
 pub mod net;
 pub mod pubsub;
+pub mod random;
 pub mod resp;
 pub mod server;
 pub mod stream;

@@ -245,6 +245,7 @@ const FAMILIES: &[(Group, &[Command])] = &[
     (Group::Connection, super::connection::COMMANDS),
     (Group::Connection, super::server::CLIENT),
     (Group::Generic, super::keys::COMMANDS),
+    (Group::Hash, super::hashes::COMMANDS),
     (Group::List, super::lists::COMMANDS),
     (Group::PubSub, super::pubsub::COMMANDS),
     (Group::Server, super::server::COMMANDS),
