@@ -13,6 +13,8 @@ mod lists;
 mod pick;
 mod pubsub;
 mod server;
+mod set_algebra;
+mod sets;
 mod strings;
 mod table;
 

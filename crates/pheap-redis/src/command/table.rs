@@ -249,6 +249,8 @@ const FAMILIES: &[(Group, &[Command])] = &[
     (Group::List, super::lists::COMMANDS),
     (Group::PubSub, super::pubsub::COMMANDS),
     (Group::Server, super::server::COMMANDS),
+    (Group::Set, super::sets::COMMANDS),
+    (Group::Set, super::set_algebra::COMMANDS),
     (Group::String, super::strings::COMMANDS),
     (Group::Transactions, super::connection::TRANSACTIONS),
 ];
