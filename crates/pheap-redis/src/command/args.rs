@@ -9,6 +9,11 @@ pub(super) fn int(text: &[u8]) -> Result<i64, Fail> {
     words::int(text).ok_or(Fail::NOT_AN_INTEGER)
 }
 
+/// A number.
+pub(super) fn float(text: &[u8]) -> Result<f64, Fail> {
+    words::float(text).ok_or(Fail::NOT_A_FLOAT)
+}
+
 /// Seconds until a command gives up that waits for a key. None: never.
 pub(super) fn timeout(text: &[u8]) -> Result<Option<f64>, Fail> {
     let seconds = words::float(text).ok_or_else(|| Fail::err("timeout is not a float or out of range"))?;

@@ -264,17 +264,7 @@ fn hincrbyfloat(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 
 fn hrandfield(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (key, now) = (args[1], cx.now);
-    let (wanted, with_values) = match args[2..] {
-        [] => (None, false),
-        [count] => (Some(Wanted::parse(count, false)?), false),
-        [count, option, ..] => {
-            Wanted::parse(count, false)?;
-            if args.len() > 4 || !option.eq_ignore_ascii_case(b"withvalues") {
-                return Err(Fail::SYNTAX);
-            }
-            (Some(Wanted::parse(count, true)?), true)
-        }
-    };
+    let (wanted, with_values) = Wanted::of_pairs(&args[2..], "withvalues")?;
     cx.read(key, |view, db| {
         let hash = hash(view, db, key, now)?;
         let Some(wanted) = wanted else {

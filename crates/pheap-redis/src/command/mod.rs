@@ -15,6 +15,10 @@ mod pubsub;
 mod server;
 mod set_algebra;
 mod sets;
+mod sorted_algebra;
+mod sorted_pops;
+mod sorted_ranges;
+mod sorted_sets;
 mod strings;
 mod table;
 

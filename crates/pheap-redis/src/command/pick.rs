@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::Fail;
+use super::{Args, Fail};
 use crate::random::below;
 use crate::words;
 
@@ -31,6 +31,21 @@ impl Wanted {
         }
         let number = count.unsigned_abs() as usize;
         Ok(if count < 0 { Wanted::Any(number) } else { Wanted::Distinct(number) })
+    }
+
+    /// A count, and the name of an option behind it that asks for pairs. None: one element is wanted.
+    pub(super) fn of_pairs(args: &Args<'_>, name: &str) -> Result<(Option<Wanted>, bool), Fail> {
+        match args {
+            [] => Ok((None, false)),
+            [count] => Ok((Some(Wanted::parse(count, false)?), false)),
+            [count, options @ ..] => {
+                Wanted::parse(count, false)?;
+                if !matches!(options, [option] if option.eq_ignore_ascii_case(name.as_bytes())) {
+                    return Err(Fail::SYNTAX);
+                }
+                Ok((Some(Wanted::parse(count, true)?), true))
+            }
+        }
     }
 
     /// How many that are of `len`, which is not 0.

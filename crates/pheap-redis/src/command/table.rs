@@ -251,6 +251,10 @@ const FAMILIES: &[(Group, &[Command])] = &[
     (Group::Server, super::server::COMMANDS),
     (Group::Set, super::sets::COMMANDS),
     (Group::Set, super::set_algebra::COMMANDS),
+    (Group::SortedSet, super::sorted_algebra::COMMANDS),
+    (Group::SortedSet, super::sorted_pops::COMMANDS),
+    (Group::SortedSet, super::sorted_ranges::COMMANDS),
+    (Group::SortedSet, super::sorted_sets::COMMANDS),
     (Group::String, super::strings::COMMANDS),
     (Group::Transactions, super::connection::TRANSACTIONS),
 ];

@@ -149,14 +149,18 @@ impl Reply {
 
     /// A number with a fraction; in RESP2, a string.
     pub fn double(&mut self, number: f64) {
-        let text = words::show_float(number);
         if self.resp3 {
             self.bytes.push(b',');
-            self.bytes.extend_from_slice(text.as_bytes());
+            self.bytes.extend_from_slice(words::show_float(number).as_bytes());
             self.bytes.extend_from_slice(b"\r\n");
         } else {
-            self.bulk(text.as_bytes());
+            self.bulk_float(number);
         }
+    }
+
+    /// A number with a fraction as a string.
+    pub fn bulk_float(&mut self, number: f64) {
+        self.bulk(words::show_float(number).as_bytes());
     }
 
     /// True or false; in RESP2, 1 or 0.
