@@ -4,6 +4,7 @@
 //! | module | what is in it |
 //! |---|---|
 //! | [`words`] | text: numbers, words in quotes, patterns |
+//! | [`geo`] | places on the Earth as numbers |
 //! | [`random`] | numbers at random |
 //! | [`resp`] | the protocol: requests are parsed, replies are written |
 //! | [`data`] | what is stored: the heap, its shards, databases, values |
@@ -24,6 +25,7 @@ pub mod config;
 pub mod data;
 pub mod execute;
 pub mod expire;
+pub mod geo;
 pub mod mailbox;
 pub mod net;
 pub mod pubsub;

@@ -7,6 +7,8 @@ mod args;
 mod connection;
 mod cx;
 mod fail;
+mod geo;
+mod geo_search;
 mod hashes;
 mod keys;
 mod lists;

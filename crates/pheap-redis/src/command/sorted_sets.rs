@@ -6,6 +6,7 @@ use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
 use crate::data::{Change, Db, P, Rank, Sorted, Txn, Value, View};
 use crate::random::below;
 use crate::resp::Reply;
+use crate::words;
 
 const KEY: Keys = Keys::Range(1, 1, 1);
 const WRITE: &[Flags] = &[Flags::WRITE, Flags::DENYOOM, Flags::FAST];
@@ -102,13 +103,13 @@ pub(super) fn member(out: &mut Reply, member: &[u8], score: Option<f64>) {
 
 /// What `ZADD` is to do.
 #[derive(Default)]
-struct How {
-    if_absent: bool,
-    if_present: bool,
+pub(super) struct How {
+    pub(super) if_absent: bool,
+    pub(super) if_present: bool,
     if_greater: bool,
     if_less: bool,
     adds: bool,
-    counts_changed: bool,
+    pub(super) counts_changed: bool,
 }
 
 impl How {
@@ -154,7 +155,7 @@ impl How {
 }
 
 fn zadd(cx: &mut Cx<'_>, args: &Args<'_>, adds: bool, out: &mut Reply) -> Done {
-    let (key, now) = (args[1], cx.now);
+    let key = args[1];
     let (mut how, pairs) = How::parse(&args[2..]);
     how.adds |= adds;
     let pairs = pairs.chunks_exact(2);
@@ -173,14 +174,25 @@ fn zadd(cx: &mut Cx<'_>, args: &Args<'_>, adds: bool, out: &mut Reply) -> Done {
     for pair in pairs.clone() {
         float(pair[0])?;
     }
-    let (mut added, mut updated, mut last) = (0, 0, None);
+    let pairs = pairs.map(|pair| (words::float(pair[0]).unwrap_or_default(), pair[1]));
+    add(cx, key, &how, pairs, out)
+}
+
+/// Gives members of a key's sorted set, which is made if there is none, scores, and answers what `ZADD` does.
+pub(super) fn add<'a>(
+    cx: &mut Cx<'_>,
+    key: &[u8],
+    how: &How,
+    pairs: impl Iterator<Item = (f64, &'a [u8])>,
+    out: &mut Reply,
+) -> Done {
+    let (now, mut added, mut updated, mut last) = (cx.now, 0, 0, None);
     cx.write(key, |tx, db| {
         if how.if_present && sorted(tx, &tx[db], key, now)?.is_none() {
             return Ok::<_, Fail>(());
         }
         let sorted = sorted_to_fill(tx, db, key, now)?;
-        for pair in pairs {
-            let (mut score, member) = (float(pair[0])?, pair[1]);
+        for (mut score, member) in pairs {
             if how.adds || how.has_conditions() {
                 match how.new_score(tx[sorted].score(tx, member), score)? {
                     None => continue,

@@ -245,6 +245,8 @@ const FAMILIES: &[(Group, &[Command])] = &[
     (Group::Connection, super::connection::COMMANDS),
     (Group::Connection, super::server::CLIENT),
     (Group::Generic, super::keys::COMMANDS),
+    (Group::Geo, super::geo::COMMANDS),
+    (Group::Geo, super::geo_search::COMMANDS),
     (Group::Hash, super::hashes::COMMANDS),
     (Group::List, super::lists::COMMANDS),
     (Group::PubSub, super::pubsub::COMMANDS),

@@ -163,6 +163,20 @@ impl Reply {
         self.bulk(words::show_float(number).as_bytes());
     }
 
+    /// A number with up to 17 digits behind the point, and no exponent; in RESP2, a string.
+    pub fn decimal(&mut self, number: f64) {
+        let text = format!("{number:.17}");
+        let text = text.trim_end_matches('0').trim_end_matches('.');
+        let text = if text == "-0" { "0" } else { text };
+        if self.resp3 {
+            self.bytes.push(b',');
+            self.bytes.extend_from_slice(text.as_bytes());
+            self.bytes.extend_from_slice(b"\r\n");
+        } else {
+            self.bulk(text.as_bytes());
+        }
+    }
+
     /// True or false; in RESP2, 1 or 0.
     pub fn boolean(&mut self, is_so: bool) {
         match (self.resp3, is_so) {
