@@ -168,7 +168,8 @@ impl Shape {
             Shape::Circle { radius } => Some(middle.distance(place)).filter(|&distance| distance <= radius),
             Shape::Box { width, height } => {
                 let beside = Place { longitude: middle.longitude, latitude: place.latitude };
-                let is_in = place.distance_north(middle) <= height / 2.0 && place.distance(beside) <= width / 2.0;
+                let is_in =
+                    place.distance_north(middle) <= height / 2.0 && place.distance(beside) <= width / 2.0;
                 is_in.then(|| middle.distance(place))
             }
         }

@@ -3,9 +3,8 @@
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | [`words`] | text: numbers, words in quotes, patterns |
+//! | [`words`], [`random`] | text: numbers, words in quotes, patterns; numbers at random |
 //! | [`geo`] | places on the Earth as numbers |
-//! | [`random`] | numbers at random |
 //! | [`resp`] | the protocol: requests are parsed, replies are written |
 //! | [`data`] | what is stored: the heap, its shards, databases, values |
 //! | [`config`] | options: the command line, `redis.conf`, `CONFIG` |

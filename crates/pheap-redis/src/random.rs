@@ -19,7 +19,7 @@ pub fn random() -> u64 {
 
 /// A number below `end`, which is not 0. (The bias is less than `end` in 2⁶⁴.)
 pub fn below(end: usize) -> usize {
-    (u128::from(random()) * end as u128 >> 64) as usize
+    ((u128::from(random()) * end as u128) >> 64) as usize
 }
 
 #[cfg(test)]

@@ -22,9 +22,7 @@ pub(super) fn place(longitude: &[u8], latitude: &[u8]) -> Result<Place, Fail> {
     let (longitude, latitude) = (float(longitude)?, float(latitude)?);
     let is_within = |(least, greatest): (f64, f64), number: f64| (least..=greatest).contains(&number);
     if !is_within(LONGITUDE, longitude) || !is_within(LATITUDE, latitude) {
-        return Err(Fail::err(format_args!(
-            "invalid longitude,latitude pair {longitude:.6},{latitude:.6}"
-        )));
+        return Err(Fail::err(format_args!("invalid longitude,latitude pair {longitude:.6},{latitude:.6}")));
     }
     Ok(Place { longitude, latitude })
 }

@@ -62,10 +62,7 @@ impl Variant {
     }
 
     fn has_target_option(self) -> bool {
-        matches!(
-            self,
-            Variant::AroundPlace { may_store: true } | Variant::AroundMember { may_store: true }
-        )
+        matches!(self, Variant::AroundPlace { may_store: true } | Variant::AroundMember { may_store: true })
     }
 }
 
@@ -117,8 +114,7 @@ impl<'a> Asked<'a> {
     }
 
     fn rectangle(&mut self, width: &[u8], height: &[u8], unit_name: &[u8]) -> Done {
-        let (width, height) =
-            (number(width, "need numeric width")?, number(height, "need numeric height")?);
+        let (width, height) = (number(width, "need numeric width")?, number(height, "need numeric height")?);
         if width < 0.0 || height < 0.0 {
             return Err(Fail::err("height or width cannot be negative"));
         }
@@ -137,7 +133,8 @@ impl<'a> Asked<'a> {
         let mut asked = Asked { unit: 1.0, ..Asked::default() };
         let member = |name: &'a [u8]| {
             let is_known = !exists || is_member(name);
-            is_known.then_some(Around::Member(name))
+            is_known
+                .then_some(Around::Member(name))
                 .ok_or_else(|| Fail::err("could not decode requested zset member"))
         };
         let mut rest = match variant {
@@ -335,7 +332,8 @@ fn run(cx: &mut Cx<'_>, args: &Args<'_>, variant: Variant, out: &mut Reply) -> D
             asked.write(out, &found);
             return Ok::<_, Fail>(None);
         };
-        let score = |one: &Found<'_>| if asked.stores_distances { one.distance / asked.unit } else { one.score };
+        let score =
+            |one: &Found<'_>| if asked.stores_distances { one.distance / asked.unit } else { one.score };
         let found: Scored = found.iter().map(|one| (one.member.to_vec(), score(one))).collect();
         Ok(Some((target.to_vec(), found)))
     })?;

@@ -77,11 +77,7 @@ fn put<'r>(tx: &mut Txn<'r>, hash: P<'r, Hash<'r>>, field: &[u8], value: &[u8]) 
 }
 
 /// Shows `f` the value of a field.
-fn with_field<R>(
-    cx: &mut Cx<'_>,
-    args: &Args<'_>,
-    f: impl FnOnce(Option<&[u8]>) -> R,
-) -> Result<R, Fail> {
+fn with_field<R>(cx: &mut Cx<'_>, args: &Args<'_>, f: impl FnOnce(Option<&[u8]>) -> R) -> Result<R, Fail> {
     let (key, field, now) = (args[1], args[2], cx.now);
     cx.read(key, |view, db| {
         let value = hash(view, db, key, now)?.and_then(|hash| hash.get(view, field));
@@ -251,7 +247,8 @@ fn hincrbyfloat(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         return Err(Fail::err("value is NaN or Infinity"));
     }
     update(cx, args, "hincrbyfloat", |old, value| {
-        let old = old.map_or(Some(0.0), words::float).ok_or_else(|| Fail::err("hash value is not a float"))?;
+        let old =
+            old.map_or(Some(0.0), words::float).ok_or_else(|| Fail::err("hash value is not a float"))?;
         let new = old + by;
         if !new.is_finite() {
             return Err(Fail::err("increment would produce NaN or Infinity"));
@@ -280,15 +277,22 @@ fn hrandfield(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         let count = wanted.of(len);
         out.array(if with_values && !is_nested { 2 * count } else { count });
         let (one, all) = (|| hash.choose(view, random), || hash.iter(view));
-        pick(wanted, len, one, all, |(field, _)| field, |(field, &value)| {
-            if is_nested {
-                out.array(2);
-            }
-            out.bulk(field);
-            if with_values {
-                out.bulk(&view[value]);
-            }
-        });
+        pick(
+            wanted,
+            len,
+            one,
+            all,
+            |(field, _)| field,
+            |(field, &value)| {
+                if is_nested {
+                    out.array(2);
+                }
+                out.bulk(field);
+                if with_values {
+                    out.bulk(&view[value]);
+                }
+            },
+        );
         Ok(())
     })
 }
@@ -302,11 +306,16 @@ fn hscan(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
             return Ok(());
         };
         let asked = Scan::parse(&args[2..], false)?;
-        asked.answer(|from| hash.scan(view, from), |(field, _)| field, out, |(field, &value), out| {
-            out.bulk(field);
-            out.bulk(&view[value]);
-            2
-        });
+        asked.answer(
+            |from| hash.scan(view, from),
+            |(field, _)| field,
+            out,
+            |(field, &value), out| {
+                out.bulk(field);
+                out.bulk(&view[value]);
+                2
+            },
+        );
         Ok(())
     })
 }

@@ -115,7 +115,8 @@ mod tests {
     fn counts() {
         assert_eq!(Wanted::parse(b"-3", true).unwrap(), Wanted::Any(3));
         assert_eq!(Wanted::parse(b"9223372036854775807", false).unwrap().of(5), 5);
-        for (text, is_pair) in [("x", false), ("-9223372036854775808", false), ("4611686018427387904", true)] {
+        for (text, is_pair) in [("x", false), ("-9223372036854775808", false), ("4611686018427387904", true)]
+        {
             assert!(Wanted::parse(text.as_bytes(), is_pair).is_err(), "{text}");
         }
     }

@@ -43,9 +43,7 @@ pub(super) fn counted_keys(args: &Args<'_>, keys: &mut Vec<usize>) {
 /// The length of each key's set; none where there is none.
 fn lengths(cx: &mut Cx<'_>, keys: &[&[u8]]) -> Result<Vec<Option<usize>>, Fail> {
     let now = cx.now;
-    let len = |key: &&[u8]| {
-        cx.read(key, |view, db| Ok(set(view, db, key, now)?.map(|set| view[set].len())))
-    };
+    let len = |key: &&[u8]| cx.read(key, |view, db| Ok(set(view, db, key, now)?.map(|set| view[set].len())));
     keys.iter().map(len).collect()
 }
 

@@ -179,10 +179,15 @@ fn sscan(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
             return Ok(());
         };
         let asked = Scan::parse(&args[2..], false)?;
-        asked.answer(|from| set.scan(view, from), |element| element, out, |element, out| {
-            out.bulk(element);
-            1
-        });
+        asked.answer(
+            |from| set.scan(view, from),
+            |element| element,
+            out,
+            |element, out| {
+                out.bulk(element);
+                1
+            },
+        );
         Ok(())
     })
 }

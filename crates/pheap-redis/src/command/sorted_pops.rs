@@ -14,8 +14,12 @@ const BLOCK: &[Flags] = &[Flags::WRITE, Flags::NOSCRIPT, Flags::FAST, Flags::BLO
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("bzmpop", -5, &[Flags::WRITE, Flags::BLOCKING], Keys::Find(counted_keys_later), bzmpop),
-    Command::new("bzpopmax", -3, BLOCK, Keys::Range(1, -2, 1), |cx, args, out| bzpop(cx, args, End::Max, out)),
-    Command::new("bzpopmin", -3, BLOCK, Keys::Range(1, -2, 1), |cx, args, out| bzpop(cx, args, End::Min, out)),
+    Command::new("bzpopmax", -3, BLOCK, Keys::Range(1, -2, 1), |cx, args, out| {
+        bzpop(cx, args, End::Max, out)
+    }),
+    Command::new("bzpopmin", -3, BLOCK, Keys::Range(1, -2, 1), |cx, args, out| {
+        bzpop(cx, args, End::Min, out)
+    }),
     Command::new("zmpop", -4, &[Flags::WRITE], Keys::Find(counted_keys), zmpop),
     Command::new("zpopmax", -2, POP, KEY, |cx, args, out| zpop(cx, args, End::Max, out)),
     Command::new("zpopmin", -2, POP, KEY, |cx, args, out| zpop(cx, args, End::Min, out)),

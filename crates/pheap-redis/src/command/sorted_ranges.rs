@@ -130,7 +130,8 @@ impl<'a> Range<'a> {
             }
             Range::Names(min, max) => (
                 sorted.count_before(view, |item| min.is_after(&view[item.member], |is_excluded| is_excluded)),
-                sorted.count_before(view, |item| max.is_after(&view[item.member], |is_excluded| !is_excluded)),
+                sorted
+                    .count_before(view, |item| max.is_after(&view[item.member], |is_excluded| !is_excluded)),
             ),
         };
         (first, end.max(first))

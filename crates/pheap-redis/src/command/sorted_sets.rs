@@ -303,7 +303,11 @@ fn zrandmember(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     cx.read(key, |view, db| {
         let sorted = sorted(view, db, key, now)?.map(|sorted| &view[sorted]);
         let Some(sorted) = sorted else {
-            if wanted.is_some() { out.array(0) } else { out.null() }
+            if wanted.is_some() {
+                out.array(0)
+            } else {
+                out.null()
+            }
             return Ok(());
         };
         let len = sorted.len();
@@ -314,9 +318,16 @@ fn zrandmember(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         };
         members(out, wanted.of(len), with_scores);
         let all = || sorted.iter(view, 0, len, false);
-        pick(wanted, len, one, all, |item| &view[item.member], |item| {
-            member(out, &view[item.member], with_scores.then_some(item.score));
-        });
+        pick(
+            wanted,
+            len,
+            one,
+            all,
+            |item| &view[item.member],
+            |item| {
+                member(out, &view[item.member], with_scores.then_some(item.score));
+            },
+        );
         Ok(())
     })
 }
@@ -330,11 +341,16 @@ fn zscan(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
             return Ok(());
         };
         let asked = Scan::parse(&args[2..], false)?;
-        asked.answer(|from| view[sorted].scan(view, from), |(member, _)| member, out, |(member, score), out| {
-            out.bulk(member);
-            out.bulk_float(*score);
-            2
-        });
+        asked.answer(
+            |from| view[sorted].scan(view, from),
+            |(member, _)| member,
+            out,
+            |(member, score), out| {
+                out.bulk(member);
+                out.bulk_float(*score);
+                2
+            },
+        );
         Ok(())
     })
 }

@@ -100,7 +100,13 @@ impl<'r> Order<'r> {
     }
 
     /// So many items (at most) from a rank on, which counts from 0; backwards from it, if `is_reverse`.
-    pub(super) fn iter<'v>(&self, view: &'v View<'r>, rank: usize, count: usize, is_reverse: bool) -> Items<'v, 'r> {
+    pub(super) fn iter<'v>(
+        &self,
+        view: &'v View<'r>,
+        rank: usize,
+        count: usize,
+        is_reverse: bool,
+    ) -> Items<'v, 'r> {
         let (mut node, mut rest, mut remaining, mut way) = (self.root, rank, count, Way::new());
         loop {
             match node {
@@ -165,7 +171,8 @@ impl<'r> Order<'r> {
                 Node::Leaf(leaf) => tx[leaf].len() as u64,
                 Node::Branch(branch) => branch.iter(tx).map(|child| child.count).sum(),
             };
-            let children = PVec::from_slice(tx, &[Child { first: right.first, count: all, node: left }, right])?;
+            let children =
+                PVec::from_slice(tx, &[Child { first: right.first, count: all, node: left }, right])?;
             let root = tx.alloc(children)?;
             tx[field!(this.root)] = Node::Branch(root);
         }
@@ -173,7 +180,12 @@ impl<'r> Order<'r> {
     }
 
     /// Removes a member, whose score this is. The item that it had, if it was there.
-    pub(super) fn remove(this: P<'r, Order<'r>>, tx: &mut Txn<'r>, score: f64, member: &[u8]) -> Option<Item<'r>> {
+    pub(super) fn remove(
+        this: P<'r, Order<'r>>,
+        tx: &mut Txn<'r>,
+        score: f64,
+        member: &[u8],
+    ) -> Option<Item<'r>> {
         let (leaf, way) = Self::way_to(this, tx, score, member);
         let at = place_of(tx, leaf, score, member);
         let item = *leaf.get(tx, at).filter(|item| item.compare(tx, score, member).is_eq())?;
@@ -258,8 +270,7 @@ fn add_to_branch<'r>(
 /// Merges child `at` with the one after or before it, if they are small enough together.
 fn merge<'r>(tx: &mut Txn<'r>, branch: Branch<'r>, at: usize) {
     for left_at in [at, at.wrapping_sub(1)] {
-        let (Some(&left), Some(&right)) =
-            (branch.get(tx, left_at), branch.get(tx, left_at.wrapping_add(1)))
+        let (Some(&left), Some(&right)) = (branch.get(tx, left_at), branch.get(tx, left_at.wrapping_add(1)))
         else {
             continue;
         };
@@ -451,7 +462,9 @@ mod tests {
             if step % 2 == 0 || step < 5000 { (step as u64, true) } else { ((step - 5000) as u64, false) }
         });
         // All away again, from either end, and from the middle.
-        for away in [|step| step, |step| 9_999 - step, |step| if step < 5000 { 5000 + step } else { step - 5000 }] {
+        for away in
+            [|step| step, |step| 9_999 - step, |step| if step < 5000 { 5000 + step } else { step - 5000 }]
+        {
             like_a_model(1 << 40, 20_000, |step| {
                 if step < 10_000 { (step as u64, true) } else { (away(step - 10_000) as u64, false) }
             });
