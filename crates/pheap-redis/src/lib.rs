@@ -4,6 +4,7 @@
 //! | module | what is in it |
 //! |---|---|
 //! | [`words`], [`random`] | text: numbers, words in quotes, patterns; numbers at random |
+//! | [`extended`] | numbers in which fractions are added |
 //! | [`geo`] | places on the Earth as numbers |
 //! | [`resp`] | the protocol: requests are parsed, replies are written |
 //! | [`data`] | what is stored: the heap, its shards, databases, values |
@@ -24,6 +25,7 @@ pub mod config;
 pub mod data;
 pub mod execute;
 pub mod expire;
+pub mod extended;
 pub mod geo;
 pub mod mailbox;
 pub mod net;
