@@ -4,6 +4,8 @@
 //! | module | what is in it |
 //! |---|---|
 //! | [`words`], [`random`] | text: numbers, words in quotes, patterns; numbers at random |
+//! | [`extended`] | numbers in which fractions are added |
+//! | [`geo`] | places on the Earth as numbers |
 //! | [`resp`] | the protocol: requests are parsed, replies are written |
 //! | [`data`] | what is stored: the heap, its shards, databases, values |
 //! | [`pubsub`] | channels |
@@ -27,6 +29,8 @@ pub mod counts;
 pub mod data;
 pub mod execute;
 pub mod expire;
+pub mod extended;
+pub mod geo;
 pub mod mailbox;
 pub mod net;
 pub mod pubsub;

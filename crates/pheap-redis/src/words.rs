@@ -32,7 +32,7 @@ pub fn float(text: &[u8]) -> Option<f64> {
     (!f64::is_nan(number)).then_some(number)
 }
 
-/// A number as Redis shows it: up to 17 digits, as short as it can be, in positional notation where C's `%.17g` has that.
+/// A number as Redis shows it: as C's `%.17g` does, so 0.1 is 0.10000000000000001.
 pub fn show_float(number: f64) -> String {
     if number.is_infinite() {
         return if number > 0.0 { "inf" } else { "-inf" }.to_owned();
@@ -40,13 +40,20 @@ pub fn show_float(number: f64) -> String {
     if number == 0.0 {
         return if number.is_sign_negative() { "-0" } else { "0" }.to_owned();
     }
-    let scientific = format!("{number:e}");
+    if number.abs() < 1e15 && number.fract() == 0.0 {
+        return (number as i64).to_string();
+    }
+    let scientific = format!("{number:.16e}");
     let (digits, exponent) = scientific.split_once('e').expect("this format has one");
     let exponent: i32 = exponent.parse().expect("this format has one");
-    if (-5..17).contains(&exponent) {
-        return format!("{number}");
+    let without_zeros = |digits: &str| digits.trim_end_matches('0').trim_end_matches('.').to_owned();
+    if (-4..17).contains(&exponent) {
+        let decimals = usize::try_from(16 - exponent).unwrap_or(0);
+        let shown = format!("{number:.decimals$}");
+        return if decimals == 0 { shown } else { without_zeros(&shown) };
     }
-    format!("{digits}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs())
+    let sign = if exponent < 0 { '-' } else { '+' };
+    format!("{}e{sign}{:02}", without_zeros(digits), exponent.abs())
 }
 
 /// A number's digits, at the end of `buffer`.
@@ -257,10 +264,16 @@ mod tests {
     fn floats_are_shown_as_c_does() {
         let shown = [
             (3.0, "3"),
-            (0.1, "0.1"),
+            (0.1, "0.10000000000000001"),
+            (1.5, "1.5"),
+            (-2.25, "-2.25"),
+            (1e-4, "0.0001"),
+            (1e-5, "1.0000000000000001e-05"),
+            (123456789012345.6, "123456789012345.59"),
+            (1.0 / 3.0, "0.33333333333333331"),
             (1e17, "1e+17"),
             (1e16, "10000000000000000"),
-            (1.5e-7, "1.5e-07"),
+            (1.5e-7, "1.4999999999999999e-07"),
             (-0.0, "-0"),
         ];
         for (number, text) in shown {

@@ -2,6 +2,7 @@
 
 use super::{Args, Cx, Fail};
 use crate::data::DATABASES;
+use crate::resp::Reply;
 use crate::words;
 
 /// A whole number.
@@ -19,6 +20,11 @@ pub(super) fn database(cx: &Cx<'_>, number: i64) -> Result<usize, Fail> {
     let databases = (cx.server.config.read().int("databases") as usize).min(DATABASES);
     let db = usize::try_from(number).ok().filter(|&db| db < databases);
     db.ok_or_else(|| Fail::err("DB index is out of range"))
+}
+
+/// A number.
+pub(super) fn float(text: &[u8]) -> Result<f64, Fail> {
+    words::float(text).ok_or(Fail::NOT_A_FLOAT)
 }
 
 /// Seconds until a command gives up that waits for a key. None: never.
@@ -73,6 +79,43 @@ impl<'a> Scan<'a> {
             }
         }
         Ok(scan)
+    }
+
+    /// Answers that there is nothing.
+    pub(super) fn nothing(out: &mut Reply) {
+        out.array(2);
+        out.bulk(b"0");
+        out.array(0);
+    }
+
+    /// Answers what one of the relatives of `SCAN` is asked for: goes on with `step`, which says some elements and where the next ones are, until enough were looked at. `write` adds an
+    /// element to the reply, and says as how many.
+    pub(super) fn answer<'v, T: Copy, I: Iterator<Item = T>>(
+        &self,
+        step: impl Fn(u64) -> (I, u64),
+        name: impl Fn(T) -> &'v [u8],
+        out: &mut Reply,
+        write: impl Fn(T, &mut Reply) -> usize,
+    ) {
+        let (mut at, mut seen, mut found) = (self.from, 0, Vec::new());
+        loop {
+            let (some, next) = step(at);
+            for element in some {
+                seen += 1;
+                if self.wants(name(element)) {
+                    found.push(element);
+                }
+            }
+            at = next;
+            if at == 0 || seen >= self.count {
+                break;
+            }
+        }
+        out.array(2);
+        out.bulk(at.to_string().as_bytes());
+        let (begun, mut count) = (out.begin(), 0);
+        found.into_iter().for_each(|element| count += write(element, out));
+        out.end_array(begun, count);
     }
 
     /// Whether it asks for this name.

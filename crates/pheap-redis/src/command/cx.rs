@@ -3,7 +3,7 @@
 use pheap::{P, Shards, Txn, View};
 
 use crate::client::Session;
-use crate::data::{Db, Shard, Store};
+use crate::data::{Change, Db, Shard, Store};
 use crate::server::Server;
 
 /// What a command may touch.
@@ -94,6 +94,15 @@ impl Cx<'_> {
             result = f.take().map(|f| f(tx, dbs));
         });
         result.expect("a keyspace calls the function once")
+    }
+
+    /// Removes a key, if it is there, and says so.
+    pub fn remove(&mut self, key: &[u8]) {
+        let now = self.now;
+        if self.read(key, |view, db| db.get(view, key, now).is_some()) {
+            self.write(key, |tx, db| _ = db.remove(tx, key));
+            self.touched(b'g', "del", key);
+        }
     }
 
     /// The heap's shards.

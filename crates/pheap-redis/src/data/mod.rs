@@ -1,14 +1,18 @@
 //! What is stored: shards, which are roots of the heap; databases; values. Knows nothing of clients and commands.
 
 mod db;
+mod order;
 mod owned;
 mod slots;
+mod sorted;
 mod store;
 mod value;
 
 pub use db::{Change, Db, Entry};
+pub use order::{Item, Items};
 pub use owned::Owned;
 pub use slots::{SLOTS, slot};
+pub use sorted::{Rank, Sorted};
 pub use store::{DATABASES, OpenError, Settings, Shard, Store};
 pub use value::{Hash, List, Set, Str, Value};
 

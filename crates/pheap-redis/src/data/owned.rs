@@ -2,6 +2,7 @@
 
 use pheap::{P, PHashMap, PHashSet, PVecDeque, Txn, View};
 
+use super::sorted::{Rank, Sorted};
 use super::value::Value;
 
 /// A value outside of the heap.
@@ -15,6 +16,8 @@ pub enum Owned {
     Hash(Vec<(Vec<u8>, Vec<u8>)>),
     /// A set.
     Set(Vec<Vec<u8>>),
+    /// A sorted set: members and their scores, in no order.
+    Sorted(Vec<(Vec<u8>, f64)>),
 }
 
 impl Owned {
@@ -31,6 +34,10 @@ impl Owned {
                 view[hash].iter(view).map(|(field, &value)| (field.to_vec(), view[value].to_vec())).collect(),
             ),
             Value::Set(set) => Owned::Set(view[set].iter(view).map(<[u8]>::to_vec).collect()),
+            Value::Sorted(sorted) => {
+                let members = view[sorted].unordered(view);
+                Owned::Sorted(members.map(|(member, &score)| (member.to_vec(), score)).collect())
+            }
         }
     }
 
@@ -63,6 +70,14 @@ impl Owned {
                     set.insert(tx, member.as_slice())?;
                 }
                 Ok(Value::Set(set))
+            }
+            Owned::Sorted(members) => {
+                let sorted = Sorted::new(tx)?;
+                let sorted = tx.alloc(sorted)?;
+                for (member, score) in members {
+                    sorted.set_score(tx, member, *score)?;
+                }
+                Ok(Value::Sorted(sorted))
             }
         }
     }

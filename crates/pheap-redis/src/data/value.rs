@@ -2,6 +2,7 @@
 
 use pheap::{P, PHashMap, PHashSet, PVec, PVecDeque, Persist, Txn, View};
 
+use super::sorted::Sorted;
 use crate::words;
 
 /// A string that never changes.
@@ -16,7 +17,7 @@ pub type Hash<'r> = PHashMap<'r, Str<'r>, Str<'r>>;
 /// A set of strings.
 pub type Set<'r> = PHashSet<'r, Str<'r>>;
 
-/// What a key stands for. Empty lists, hashes and sets are not kept: their keys are removed.
+/// What a key stands for. Empty lists, hashes, sets and sorted sets are not kept: their keys are removed.
 #[derive(Persist, Clone, Copy, Debug)]
 #[repr(u8)]
 pub enum Value<'r> {
@@ -32,6 +33,8 @@ pub enum Value<'r> {
     Hash(P<'r, Hash<'r>>),
     /// A set.
     Set(P<'r, Set<'r>>),
+    /// A sorted set.
+    Sorted(P<'r, Sorted<'r>>),
 }
 
 impl<'r> Value<'r> {
@@ -53,6 +56,7 @@ impl<'r> Value<'r> {
             Value::List(_) => "list",
             Value::Hash(_) => "hash",
             Value::Set(_) => "set",
+            Value::Sorted(_) => "zset",
         }
     }
 
@@ -62,7 +66,7 @@ impl<'r> Value<'r> {
             Value::Int(number) => f(words::decimal(*number, &mut [0; 20])),
             Value::Bytes(bytes) => f(&view[*bytes]),
             Value::Buffer(buffer) => f(view[*buffer].as_slice(view, ..)),
-            Value::List(_) | Value::Hash(_) | Value::Set(_) => return None,
+            Value::List(_) | Value::Hash(_) | Value::Set(_) | Value::Sorted(_) => return None,
         })
     }
 }

@@ -149,7 +149,25 @@ impl Reply {
 
     /// A number with a fraction; in RESP2, a string.
     pub fn double(&mut self, number: f64) {
-        let text = words::show_float(number);
+        if self.resp3 {
+            self.bytes.push(b',');
+            self.bytes.extend_from_slice(words::show_float(number).as_bytes());
+            self.bytes.extend_from_slice(b"\r\n");
+        } else {
+            self.bulk_float(number);
+        }
+    }
+
+    /// A number with a fraction as a string.
+    pub fn bulk_float(&mut self, number: f64) {
+        self.bulk(words::show_float(number).as_bytes());
+    }
+
+    /// A number with up to 17 digits behind the point, and no exponent; in RESP2, a string.
+    pub fn decimal(&mut self, number: f64) {
+        let text = format!("{number:.17}");
+        let text = text.trim_end_matches('0').trim_end_matches('.');
+        let text = if text == "-0" { "0" } else { text };
         if self.resp3 {
             self.bytes.push(b',');
             self.bytes.extend_from_slice(text.as_bytes());

@@ -1,0 +1,131 @@
+//! Places on the Earth: sorted sets whose scores are places. What is known of each.
+
+use super::args::float;
+use super::sorted_sets::{How, add, sorted};
+use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
+use crate::data::{Sorted, View};
+use crate::geo::{LATITUDE, LONGITUDE, Place};
+use crate::resp::Reply;
+
+const KEY: Keys = Keys::Range(1, 1, 1);
+const READ: &[Flags] = &[Flags::READONLY];
+
+pub(super) const COMMANDS: &[Command] = &[
+    Command::new("geoadd", -5, &[Flags::WRITE, Flags::DENYOOM], KEY, geoadd),
+    Command::new("geodist", -4, READ, KEY, geodist),
+    Command::new("geohash", -2, READ, KEY, geohash),
+    Command::new("geopos", -2, READ, KEY, geopos),
+];
+
+/// A longitude and a latitude.
+pub(super) fn place(longitude: &[u8], latitude: &[u8]) -> Result<Place, Fail> {
+    let (longitude, latitude) = (float(longitude)?, float(latitude)?);
+    let is_within = |(least, greatest): (f64, f64), number: f64| (least..=greatest).contains(&number);
+    if !is_within(LONGITUDE, longitude) || !is_within(LATITUDE, latitude) {
+        return Err(Fail::err(format_args!("invalid longitude,latitude pair {longitude:.6},{latitude:.6}")));
+    }
+    Ok(Place { longitude, latitude })
+}
+
+/// Metres that a unit has.
+pub(super) fn unit(text: &[u8]) -> Result<f64, Fail> {
+    match text.to_ascii_lowercase().as_slice() {
+        b"m" => Ok(1.0),
+        b"km" => Ok(1000.0),
+        b"ft" => Ok(0.3048),
+        b"mi" => Ok(1609.34),
+        _ => Err(Fail::err("unsupported unit provided. please use M, KM, FT, MI")),
+    }
+}
+
+/// Writes a distance, with 4 digits behind the point.
+pub(super) fn distance(out: &mut Reply, distance: f64) {
+    let rounded = (distance * 10_000.0).round_ties_even() as i64;
+    out.bulk(format!("{}.{:04}", rounded / 10_000, rounded % 10_000).as_bytes());
+}
+
+/// Writes a longitude and a latitude.
+pub(super) fn coordinates(out: &mut Reply, place: Place) {
+    out.array(2);
+    out.decimal(place.longitude);
+    out.decimal(place.latitude);
+}
+
+/// Where a member is.
+pub(super) fn place_of<'r>(view: &View<'r>, sorted: &Sorted<'r>, member: &[u8]) -> Option<Place> {
+    sorted.score(view, member).map(|score| Place::of(score as u64))
+}
+
+fn geoadd(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let (mut how, mut rest) = (How::default(), &args[2..]);
+    while let [option, after @ ..] = rest {
+        match option.to_ascii_lowercase().as_slice() {
+            b"nx" => how.if_absent = true,
+            b"xx" => how.if_present = true,
+            b"ch" => how.counts_changed = true,
+            _ => break,
+        }
+        rest = after;
+    }
+    let places = rest.chunks_exact(3);
+    if !places.remainder().is_empty() || places.len() == 0 || how.if_absent && how.if_present {
+        return Err(Fail::SYNTAX);
+    }
+    let mut pairs = Vec::with_capacity(places.len());
+    for member in places {
+        pairs.push((place(member[0], member[1])?.number() as f64, member[2]));
+    }
+    add(cx, args[1], &how, pairs.into_iter(), out)
+}
+
+fn geodist(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let (key, now) = (args[1], cx.now);
+    let unit = match args[4..] {
+        [] => 1.0,
+        [text] => unit(text)?,
+        _ => return Err(Fail::SYNTAX),
+    };
+    cx.read(key, |view, db| {
+        let places = sorted(view, db, key, now)?.and_then(|sorted| {
+            let sorted = &view[sorted];
+            Some((place_of(view, sorted, args[2])?, place_of(view, sorted, args[3])?))
+        });
+        match places {
+            Some((from, to)) => distance(out, from.distance(to) / unit),
+            None => out.null(),
+        }
+        Ok(())
+    })
+}
+
+/// Writes something about the place of each member.
+fn each(
+    cx: &mut Cx<'_>,
+    args: &Args<'_>,
+    out: &mut Reply,
+    write: impl Fn(&mut Reply, Option<Place>),
+) -> Done {
+    let (key, now) = (args[1], cx.now);
+    cx.read(key, |view, db| {
+        let sorted = sorted(view, db, key, now)?;
+        out.array(args.len() - 2);
+        for member in &args[2..] {
+            write(out, sorted.and_then(|sorted| place_of(view, &view[sorted], member)));
+        }
+        Ok(())
+    })
+}
+
+fn geohash(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    each(cx, args, out, |out, place| match place {
+        Some(place) => out.bulk(&place.geohash()),
+        None => out.null(),
+    })
+}
+
+fn geopos(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    each(cx, args, out, |out, place| match place {
+        Some(place) => coordinates(out, place),
+        None => out.null_array(),
+    })
+}

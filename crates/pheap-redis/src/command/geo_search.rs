@@ -1,0 +1,346 @@
+//! Places on the Earth: which ones are near another.
+
+use super::args::int;
+use super::geo::{coordinates, distance, place, place_of, unit};
+use super::sorted_sets::{Scored, sorted, store};
+use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
+use crate::data::{Sorted, View};
+use crate::geo::{Place, Shape};
+use crate::resp::Reply;
+use crate::words::{self, lossy};
+
+const KEY: Keys = Keys::Range(1, 1, 1);
+const READ: &[Flags] = &[Flags::READONLY];
+const STORE: &[Flags] = &[Flags::WRITE, Flags::DENYOOM];
+const MAY_STORE: &[Flags] = &[Flags::WRITE, Flags::DENYOOM, Flags::MOVABLE_KEYS];
+
+pub(super) const COMMANDS: &[Command] = &[
+    Command::new("georadius", -6, MAY_STORE, Keys::Find(keys_and_target), |cx, args, out| {
+        run(cx, args, Variant::AroundPlace { may_store: true }, out)
+    }),
+    Command::new("georadius_ro", -6, READ, KEY, |cx, args, out| {
+        run(cx, args, Variant::AroundPlace { may_store: false }, out)
+    }),
+    Command::new("georadiusbymember", -5, MAY_STORE, Keys::Find(keys_and_target), |cx, args, out| {
+        run(cx, args, Variant::AroundMember { may_store: true }, out)
+    }),
+    Command::new("georadiusbymember_ro", -5, READ, KEY, |cx, args, out| {
+        run(cx, args, Variant::AroundMember { may_store: false }, out)
+    }),
+    Command::new("geosearch", -7, READ, KEY, |cx, args, out| run(cx, args, Variant::Search, out)),
+    Command::new("geosearchstore", -8, STORE, Keys::Range(1, 2, 1), |cx, args, out| {
+        run(cx, args, Variant::SearchAndStore, out)
+    }),
+];
+
+/// The keys of the older commands: the target is an option.
+fn keys_and_target(args: &Args<'_>, keys: &mut Vec<usize>) {
+    let (mut target, mut at) = (None, 5);
+    while at + 1 < args.len() {
+        if args[at].eq_ignore_ascii_case(b"store") || args[at].eq_ignore_ascii_case(b"storedist") {
+            target = Some(at + 1);
+            at += 1;
+        }
+        at += 1;
+    }
+    keys.push(1);
+    keys.extend(target);
+}
+
+/// Which of the commands it is.
+#[derive(Clone, Copy, PartialEq)]
+enum Variant {
+    AroundPlace { may_store: bool },
+    AroundMember { may_store: bool },
+    Search,
+    SearchAndStore,
+}
+
+impl Variant {
+    fn is_search(self) -> bool {
+        matches!(self, Variant::Search | Variant::SearchAndStore)
+    }
+
+    fn has_target_option(self) -> bool {
+        matches!(self, Variant::AroundPlace { may_store: true } | Variant::AroundMember { may_store: true })
+    }
+}
+
+/// What is asked for.
+#[derive(Default)]
+struct Asked<'a> {
+    middle: Option<Around<'a>>,
+    shape: Option<Shape>,
+    /// Metres of a unit of all distances.
+    unit: f64,
+    with_distance: bool,
+    with_number: bool,
+    with_coordinates: bool,
+    /// Whether what is nearest comes first, or last.
+    order: Option<Order>,
+    count: Option<usize>,
+    /// So many as `count` says are enough, whichever they are.
+    any: bool,
+    target: Option<&'a [u8]>,
+    stores_distances: bool,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Order {
+    NearestFirst,
+    NearestLast,
+}
+
+/// The middle of what is searched.
+#[derive(Clone, Copy)]
+enum Around<'a> {
+    Place(Place),
+    Member(&'a [u8]),
+}
+
+fn number(text: &[u8], error: &str) -> Result<f64, Fail> {
+    words::float(text).ok_or_else(|| Fail::err(error))
+}
+
+impl<'a> Asked<'a> {
+    fn circle(&mut self, radius: &[u8], unit_name: &[u8]) -> Done {
+        let radius = number(radius, "need numeric radius")?;
+        if radius < 0.0 {
+            return Err(Fail::err("radius cannot be negative"));
+        }
+        self.unit = unit(unit_name)?;
+        self.shape = Some(Shape::Circle { radius: radius * self.unit });
+        Ok(())
+    }
+
+    fn rectangle(&mut self, width: &[u8], height: &[u8], unit_name: &[u8]) -> Done {
+        let (width, height) = (number(width, "need numeric width")?, number(height, "need numeric height")?);
+        if width < 0.0 || height < 0.0 {
+            return Err(Fail::err("height or width cannot be negative"));
+        }
+        self.unit = unit(unit_name)?;
+        self.shape = Some(Shape::Box { width: width * self.unit, height: height * self.unit });
+        Ok(())
+    }
+
+    /// Arguments. `is_member` says whether something is a member of the sorted set; of one that does not exist, anything is.
+    fn parse(
+        args: &'a Args<'a>,
+        variant: Variant,
+        exists: bool,
+        is_member: impl Fn(&[u8]) -> bool,
+    ) -> Result<Asked<'a>, Fail> {
+        let mut asked = Asked { unit: 1.0, ..Asked::default() };
+        let member = |name: &'a [u8]| {
+            let is_known = !exists || is_member(name);
+            is_known
+                .then_some(Around::Member(name))
+                .ok_or_else(|| Fail::err("could not decode requested zset member"))
+        };
+        let mut rest = match variant {
+            Variant::AroundPlace { .. } => {
+                asked.middle = Some(Around::Place(place(args[2], args[3])?));
+                asked.circle(args[4], args[5])?;
+                &args[6..]
+            }
+            Variant::AroundMember { .. } => {
+                asked.middle = Some(member(args[2])?);
+                // Without the key, nothing looks at the radius.
+                if exists {
+                    asked.circle(args[3], args[4])?;
+                }
+                &args[5..]
+            }
+            Variant::Search => &args[2..],
+            Variant::SearchAndStore => {
+                asked.target = Some(args[1]);
+                &args[3..]
+            }
+        };
+        let is_search = variant.is_search();
+        while let [option, after @ ..] = rest {
+            let option = option.to_ascii_lowercase();
+            let taken = match (option.as_slice(), after) {
+                (b"withdist", _) => {
+                    asked.with_distance = true;
+                    0
+                }
+                (b"withhash", _) => {
+                    asked.with_number = true;
+                    0
+                }
+                (b"withcoord", _) => {
+                    asked.with_coordinates = true;
+                    0
+                }
+                (b"any", _) => {
+                    asked.any = true;
+                    0
+                }
+                (b"asc", _) => {
+                    asked.order = Some(Order::NearestFirst);
+                    0
+                }
+                (b"desc", _) => {
+                    asked.order = Some(Order::NearestLast);
+                    0
+                }
+                (b"count", [count, ..]) => {
+                    let count = usize::try_from(int(count)?).ok().filter(|&count| count > 0);
+                    asked.count = Some(count.ok_or_else(|| Fail::err("COUNT must be > 0"))?);
+                    1
+                }
+                (name @ (b"store" | b"storedist"), [target, ..]) if variant.has_target_option() => {
+                    asked.target = Some(target);
+                    asked.stores_distances = name == b"storedist";
+                    1
+                }
+                (b"storedist", _) if variant == Variant::SearchAndStore => {
+                    asked.stores_distances = true;
+                    0
+                }
+                (b"frommember", [name, ..])
+                    if is_search && !matches!(asked.middle, Some(Around::Place(_))) =>
+                {
+                    asked.middle = Some(member(name)?);
+                    1
+                }
+                (b"fromlonlat", [longitude, latitude, ..])
+                    if is_search && !matches!(asked.middle, Some(Around::Member(_))) =>
+                {
+                    asked.middle = Some(Around::Place(place(longitude, latitude)?));
+                    2
+                }
+                (b"byradius", [radius, unit, ..])
+                    if is_search && !matches!(asked.shape, Some(Shape::Box { .. })) =>
+                {
+                    asked.circle(radius, unit)?;
+                    2
+                }
+                (b"bybox", [width, height, unit, ..])
+                    if is_search && !matches!(asked.shape, Some(Shape::Circle { .. })) =>
+                {
+                    asked.rectangle(width, height, unit)?;
+                    3
+                }
+                _ => return Err(Fail::SYNTAX),
+            };
+            rest = &after[taken..];
+        }
+        asked.check(args, variant)?;
+        Ok(asked)
+    }
+
+    /// Whether it makes sense together.
+    fn check(&self, args: &Args<'_>, variant: Variant) -> Done {
+        if self.target.is_some() && (self.with_distance || self.with_number || self.with_coordinates) {
+            let what = match variant {
+                Variant::SearchAndStore => "GEOSEARCHSTORE",
+                _ => "STORE option in GEORADIUS",
+            };
+            return Err(Fail::err(format_args!(
+                "{what} is not compatible with WITHDIST, WITHHASH and WITHCOORD options"
+            )));
+        }
+        let exactly_one = |of: &str| {
+            Err(Fail::err(format_args!("exactly one of {of} can be specified for {}", lossy(args[0]))))
+        };
+        if variant.is_search() && self.middle.is_none() {
+            return exactly_one("FROMMEMBER or FROMLONLAT");
+        }
+        if variant.is_search() && self.shape.is_none() {
+            return exactly_one("BYRADIUS and BYBOX");
+        }
+        if self.any && self.count.is_none() {
+            return Err(Fail::err("the ANY argument requires COUNT argument"));
+        }
+        Ok(())
+    }
+
+    /// What is found, in the order that is asked for.
+    fn find<'v, 'r>(&self, view: &'v View<'r>, sorted: &Sorted<'r>) -> Vec<Found<'v>> {
+        let middle = match self.middle {
+            Some(Around::Place(place)) => Some(place),
+            Some(Around::Member(name)) => place_of(view, sorted, name),
+            None => None,
+        };
+        let (Some(middle), Some(shape)) = (middle, self.shape) else { return Vec::new() };
+        let enough = self.count.filter(|_| self.any).unwrap_or(usize::MAX);
+        let mut found = Vec::new();
+        for (first, end) in shape.numbers(middle) {
+            let rank = sorted.count_before(view, |item| item.score < first as f64);
+            for item in sorted.iter(view, rank, usize::MAX, false) {
+                if item.score >= end as f64 || found.len() >= enough {
+                    break;
+                }
+                let place = Place::of(item.score as u64);
+                if let Some(distance) = shape.distance(middle, place) {
+                    found.push(Found { member: &view[item.member], score: item.score, place, distance });
+                }
+            }
+        }
+        // So many without an order would be those that are looked at first.
+        let order = self.order.or_else(|| (self.count.is_some() && !self.any).then_some(Order::NearestFirst));
+        match order {
+            Some(Order::NearestFirst) => found.sort_by(|one, two| one.distance.total_cmp(&two.distance)),
+            Some(Order::NearestLast) => found.sort_by(|one, two| two.distance.total_cmp(&one.distance)),
+            None => {}
+        }
+        found.truncate(self.count.unwrap_or(usize::MAX));
+        found
+    }
+
+    fn write(&self, out: &mut Reply, found: &[Found<'_>]) {
+        let more = [self.with_distance, self.with_number, self.with_coordinates];
+        let more = more.into_iter().filter(|&is_wanted| is_wanted).count();
+        out.array(found.len());
+        for one in found {
+            if more > 0 {
+                out.array(1 + more);
+            }
+            out.bulk(one.member);
+            if self.with_distance {
+                distance(out, one.distance / self.unit);
+            }
+            if self.with_number {
+                out.int(one.score as i64);
+            }
+            if self.with_coordinates {
+                coordinates(out, one.place);
+            }
+        }
+    }
+}
+
+/// A member that is in the shape.
+struct Found<'v> {
+    member: &'v [u8],
+    score: f64,
+    place: Place,
+    /// From the middle, in metres.
+    distance: f64,
+}
+
+fn run(cx: &mut Cx<'_>, args: &Args<'_>, variant: Variant, out: &mut Reply) -> Done {
+    let (key, now) = (args[if variant == Variant::SearchAndStore { 2 } else { 1 }], cx.now);
+    let to_store = cx.read(key, |view, db| {
+        let sorted = sorted(view, db, key, now)?.map(|sorted| &view[sorted]);
+        let is_member = |name: &[u8]| sorted.is_some_and(|sorted| sorted.score(view, name).is_some());
+        let asked = Asked::parse(args, variant, sorted.is_some(), is_member)?;
+        let found = sorted.map_or(Vec::new(), |sorted| asked.find(view, sorted));
+        let Some(target) = asked.target else {
+            asked.write(out, &found);
+            return Ok::<_, Fail>(None);
+        };
+        let score =
+            |one: &Found<'_>| if asked.stores_distances { one.distance / asked.unit } else { one.score };
+        let found: Scored = found.iter().map(|one| (one.member.to_vec(), score(one))).collect();
+        Ok(Some((target.to_vec(), found)))
+    })?;
+    if let Some((target, found)) = to_store {
+        out.count(found.len());
+        let event = if variant.is_search() { "geosearchstore" } else { "georadiusstore" };
+        store(cx, &target, event, found)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,123 @@
+//! Elements of a collection, chosen at random.
+
+use std::collections::HashSet;
+
+use super::{Args, Fail};
+use crate::random::below;
+use crate::words;
+
+/// How many are wanted.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Wanted {
+    /// So many different ones; fewer, if there are not so many.
+    Distinct(usize),
+    /// So many, each chosen from all.
+    Any(usize),
+}
+
+impl Wanted {
+    /// A count, as the commands take it: negative if elements may come more than once. Half of that many at most, if each is a `pair`.
+    pub(super) fn parse(text: &[u8], is_pair: bool) -> Result<Wanted, Fail> {
+        let count = words::int(text).ok_or(Fail::NOT_AN_INTEGER)?;
+        if count == i64::MIN {
+            return Err(Fail::err(format_args!(
+                "value is out of range, value must between {} and {}",
+                -i64::MAX,
+                i64::MAX
+            )));
+        }
+        if is_pair && count.abs() > i64::MAX / 2 {
+            return Err(Fail::err("value is out of range"));
+        }
+        let number = count.unsigned_abs() as usize;
+        Ok(if count < 0 { Wanted::Any(number) } else { Wanted::Distinct(number) })
+    }
+
+    /// A count, and the name of an option behind it that asks for pairs. None: one element is wanted.
+    pub(super) fn of_pairs(args: &Args<'_>, name: &str) -> Result<(Option<Wanted>, bool), Fail> {
+        match args {
+            [] => Ok((None, false)),
+            [count] => Ok((Some(Wanted::parse(count, false)?), false)),
+            [count, options @ ..] => {
+                Wanted::parse(count, false)?;
+                if !matches!(options, [option] if option.eq_ignore_ascii_case(name.as_bytes())) {
+                    return Err(Fail::SYNTAX);
+                }
+                Ok((Some(Wanted::parse(count, true)?), true))
+            }
+        }
+    }
+
+    /// How many that are of `len`, which is not 0.
+    pub(super) fn of(self, len: usize) -> usize {
+        match self {
+            Wanted::Distinct(count) => count.min(len),
+            Wanted::Any(count) => count,
+        }
+    }
+}
+
+/// Chooses elements of a collection that has `len` of them, and is not empty: calls `each` with every one that was chosen. `one` chooses one, `all` are all, and `id` tells them apart.
+pub(super) fn pick<'v, T: Copy, I: Iterator<Item = T>>(
+    wanted: Wanted,
+    len: usize,
+    mut one: impl FnMut() -> Option<T>,
+    all: impl FnOnce() -> I,
+    id: impl Fn(T) -> &'v [u8],
+    mut each: impl FnMut(T),
+) {
+    let count = wanted.of(len);
+    if matches!(wanted, Wanted::Any(_)) || count <= 1 {
+        (0..count).map_while(|_| one()).for_each(each);
+    } else if count == len {
+        all().for_each(each);
+    } else if count > len / 3 {
+        // Most of what would be tried later has been chosen before.
+        let mut all: Vec<T> = all().collect();
+        for at in 0..count.min(all.len()) {
+            let other = at + below(all.len() - at);
+            all.swap(at, other);
+            each(all[at]);
+        }
+    } else {
+        let mut chosen = HashSet::with_capacity(count);
+        while chosen.len() < count
+            && let Some(element) = one()
+        {
+            if chosen.insert(id(element)) {
+                each(element);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_as_wanted() {
+        let elements: Vec<[u8; 1]> = (0..100).map(|number| [number]).collect();
+        let chosen = |wanted| {
+            let mut chosen = Vec::new();
+            let one = || elements.get(below(100));
+            pick(wanted, 100, one, || elements.iter(), |element| element, |element| chosen.push(element[0]));
+            chosen
+        };
+        for count in [0, 1, 5, 33, 34, 99, 100, 1000] {
+            let distinct: HashSet<u8> = chosen(Wanted::Distinct(count)).into_iter().collect();
+            assert_eq!(distinct.len(), count.min(100));
+            assert_eq!(chosen(Wanted::Any(count)).len(), count);
+        }
+    }
+
+    #[test]
+    fn counts() {
+        assert_eq!(Wanted::parse(b"-3", true).unwrap(), Wanted::Any(3));
+        assert_eq!(Wanted::parse(b"9223372036854775807", false).unwrap().of(5), 5);
+        for (text, is_pair) in [("x", false), ("-9223372036854775808", false), ("4611686018427387904", true)]
+        {
+            assert!(Wanted::parse(text.as_bytes(), is_pair).is_err(), "{text}");
+        }
+    }
+}

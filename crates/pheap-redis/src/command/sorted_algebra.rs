@@ -1,0 +1,303 @@
+//! Sorted sets, and sets: what several of them have in common, or not, or together.
+//!
+//! Each key may be in another shard, so members are copied out of one, and looked up in the others.
+
+use std::collections::HashMap;
+
+use super::args::int;
+use super::set_algebra::{counted_keys, limit};
+use super::sorted_pops::counted_keys_later;
+use super::sorted_sets::{Scored, member, members, sort, store};
+use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
+use crate::data::{P, Set, Sorted, Value, View};
+use crate::resp::Reply;
+use crate::words;
+
+const READ: &[Flags] = &[Flags::READONLY];
+const STORE: &[Flags] = &[Flags::WRITE, Flags::DENYOOM];
+const COUNTED: Keys = Keys::Find(counted_keys);
+const TARGET_AND_COUNTED: Keys = Keys::Find(|args, keys| {
+    keys.push(1);
+    let mut counted = Vec::new();
+    counted_keys_later(args, &mut counted);
+    keys.append(&mut counted);
+});
+
+pub(super) const COMMANDS: &[Command] = &[
+    Command::new("zdiff", -3, READ, COUNTED, |cx, args, out| answer(cx, args, Op::Difference, "zdiff", out)),
+    Command::new("zdiffstore", -4, STORE, TARGET_AND_COUNTED, |cx, args, out| {
+        answer_count(cx, args, Op::Difference, "zdiffstore", out)
+    }),
+    Command::new("zinter", -3, READ, COUNTED, |cx, args, out| {
+        answer(cx, args, Op::Intersection, "zinter", out)
+    }),
+    Command::new("zintercard", -3, READ, COUNTED, zintercard),
+    Command::new("zinterstore", -4, STORE, TARGET_AND_COUNTED, |cx, args, out| {
+        answer_count(cx, args, Op::Intersection, "zinterstore", out)
+    }),
+    Command::new("zunion", -3, READ, COUNTED, |cx, args, out| answer(cx, args, Op::Union, "zunion", out)),
+    Command::new("zunionstore", -4, STORE, TARGET_AND_COUNTED, |cx, args, out| {
+        answer_count(cx, args, Op::Union, "zunionstore", out)
+    }),
+];
+
+/// What is made of several sets.
+#[derive(Clone, Copy, PartialEq)]
+enum Op {
+    Union,
+    Intersection,
+    Difference,
+}
+
+/// What becomes of scores of the same member.
+#[derive(Clone, Copy)]
+enum Aggregate {
+    Sum,
+    Min,
+    Max,
+}
+
+impl Aggregate {
+    fn of(self, one: f64, two: f64) -> f64 {
+        match self {
+            // Infinity less infinity.
+            Aggregate::Sum if (one + two).is_nan() => 0.0,
+            Aggregate::Sum => one + two,
+            Aggregate::Min if two < one => two,
+            Aggregate::Max if two > one => two,
+            Aggregate::Min | Aggregate::Max => one,
+        }
+    }
+}
+
+/// A sorted set, or a set, whose elements have the score 1.
+enum Source<'v, 'r> {
+    Sorted(&'v Sorted<'r>),
+    Set(P<'r, Set<'r>>),
+}
+
+impl<'v, 'r> Source<'v, 'r> {
+    fn len(&self, view: &View<'r>) -> usize {
+        match self {
+            Source::Sorted(sorted) => sorted.len(),
+            Source::Set(set) => view[*set].len(),
+        }
+    }
+
+    fn score(&self, view: &View<'r>, member: &[u8]) -> Option<f64> {
+        match self {
+            Source::Sorted(sorted) => sorted.score(view, member),
+            Source::Set(set) => set.contains(view, member).then_some(1.0),
+        }
+    }
+
+    fn for_each(&self, view: &'v View<'r>, mut f: impl FnMut(&[u8], f64)) {
+        match self {
+            Source::Sorted(sorted) => sorted.unordered(view).for_each(|(member, score)| f(member, *score)),
+            Source::Set(set) => set.iter(view).for_each(|element| f(element, 1.0)),
+        }
+    }
+}
+
+/// Shows `f` what a key stands for, if it is there.
+fn with_source<R>(
+    cx: &mut Cx<'_>,
+    key: &[u8],
+    f: impl for<'v, 'r> FnOnce(&'v View<'r>, Option<Source<'v, 'r>>) -> R,
+) -> Result<R, Fail> {
+    let now = cx.now;
+    cx.read(key, |view, db| {
+        let source = match db.get(view, key, now) {
+            None => None,
+            Some(Value::Sorted(sorted)) => Some(Source::Sorted(&view[sorted])),
+            Some(Value::Set(set)) => Some(Source::Set(set)),
+            Some(_) => return Err(Fail::WRONG_TYPE),
+        };
+        Ok(f(view, source))
+    })
+}
+
+/// What a command is asked for.
+struct Asked<'a> {
+    op: Op,
+    /// Keys, what their scores are multiplied by, and how many members they have.
+    sources: Vec<(&'a [u8], f64, usize)>,
+    aggregate: Aggregate,
+    with_scores: bool,
+    limit: usize,
+}
+
+/// Which options a command has.
+#[derive(Clone, Copy, PartialEq)]
+enum For {
+    Answer,
+    Storing,
+    Counting,
+}
+
+impl<'a> Asked<'a> {
+    /// The number of keys, keys, and options.
+    fn parse(
+        cx: &mut Cx<'_>,
+        args: &'a Args<'a>,
+        op: Op,
+        command: &str,
+        purpose: For,
+    ) -> Result<Asked<'a>, Fail> {
+        let count = int(args[0])?;
+        if count < 1 {
+            return Err(Fail::err(format_args!("at least 1 input key is needed for '{command}' command")));
+        }
+        let count = count as usize;
+        if count > args.len() - 1 {
+            return Err(Fail::SYNTAX);
+        }
+        let (keys, mut options) = args[1..].split_at(count);
+        let mut sources = Vec::with_capacity(count);
+        for key in keys {
+            let len = with_source(cx, key, |view, source| source.map_or(0, |source| source.len(view)))?;
+            sources.push((*key, 1.0, len));
+        }
+        let mut asked =
+            Asked { op, sources, aggregate: Aggregate::Sum, with_scores: false, limit: usize::MAX };
+        if purpose == For::Counting {
+            asked.limit = limit(options)?;
+            return Ok(asked);
+        }
+        let has_weights = op != Op::Difference;
+        while let [option, rest @ ..] = options {
+            options = match option.to_ascii_lowercase().as_slice() {
+                b"weights" if has_weights && rest.len() >= count => {
+                    for (source, weight) in asked.sources.iter_mut().zip(rest) {
+                        let weight = words::float(weight);
+                        source.1 = weight.ok_or_else(|| Fail::err("weight value is not a float"))?;
+                    }
+                    &rest[count..]
+                }
+                b"aggregate" if has_weights && !rest.is_empty() => {
+                    asked.aggregate = match rest[0].to_ascii_lowercase().as_slice() {
+                        b"sum" => Aggregate::Sum,
+                        b"min" => Aggregate::Min,
+                        b"max" => Aggregate::Max,
+                        _ => return Err(Fail::SYNTAX),
+                    };
+                    &rest[1..]
+                }
+                b"withscores" if purpose == For::Answer => {
+                    asked.with_scores = true;
+                    rest
+                }
+                _ => return Err(Fail::SYNTAX),
+            };
+        }
+        Ok(asked)
+    }
+
+    /// The members that come out, in no particular order.
+    fn combine(mut self, cx: &mut Cx<'_>) -> Result<Scored, Fail> {
+        if self.op != Op::Difference {
+            // The smallest one first.
+            self.sources.sort_by_key(|&(_, _, len)| len);
+        }
+        match self.op {
+            Op::Union => self.union(cx),
+            Op::Intersection => self.intersection(cx),
+            Op::Difference => self.difference(cx),
+        }
+    }
+
+    fn union(self, cx: &mut Cx<'_>) -> Result<Scored, Fail> {
+        let most = self.sources.last().map_or(0, |&(_, _, len)| len);
+        let mut all: HashMap<Vec<u8>, f64> = HashMap::with_capacity(most);
+        for (key, weight, _) in self.sources {
+            with_source(cx, key, |view, source| {
+                let Some(source) = source else { return };
+                source.for_each(view, |member, score| {
+                    let score = weighted(weight, score);
+                    match all.get_mut(member) {
+                        Some(sum) => *sum = self.aggregate.of(*sum, score),
+                        None => drop(all.insert(member.to_vec(), score)),
+                    }
+                });
+            })?;
+        }
+        Ok(all.into_iter().collect())
+    }
+
+    fn intersection(self, cx: &mut Cx<'_>) -> Result<Scored, Fail> {
+        let (key, weight, len) = self.sources[0];
+        if len == 0 {
+            return Ok(Vec::new());
+        }
+        let mut common = copied(cx, key, weight)?;
+        for &(key, weight, _) in &self.sources[1..] {
+            with_source(cx, key, |view, source| {
+                common.retain_mut(|(member, sum)| {
+                    let score = source.as_ref().and_then(|source| source.score(view, member));
+                    if let Some(score) = score {
+                        let score = weight * score;
+                        *sum = self.aggregate.of(*sum, score);
+                    }
+                    score.is_some()
+                });
+            })?;
+        }
+        Ok(common)
+    }
+
+    fn difference(self, cx: &mut Cx<'_>) -> Result<Scored, Fail> {
+        let mut rest = copied(cx, self.sources[0].0, 1.0)?;
+        for (key, _, len) in &self.sources[1..] {
+            if *len > 0 && !rest.is_empty() {
+                with_source(cx, key, |view, source| {
+                    rest.retain(|(member, _)| {
+                        source.as_ref().is_none_or(|source| source.score(view, member).is_none())
+                    });
+                })?;
+            }
+        }
+        Ok(rest)
+    }
+}
+
+/// A score times a weight; 0 if that is no number.
+fn weighted(weight: f64, score: f64) -> f64 {
+    let score = weight * score;
+    if score.is_nan() { 0.0 } else { score }
+}
+
+/// All members of a key's sorted set, or set.
+fn copied(cx: &mut Cx<'_>, key: &[u8], weight: f64) -> Result<Scored, Fail> {
+    with_source(cx, key, |view, source| {
+        let mut all = Vec::new();
+        if let Some(source) = source {
+            all.reserve(source.len(view));
+            source.for_each(view, |member, score| all.push((member.to_vec(), weighted(weight, score))));
+        }
+        all
+    })
+}
+
+fn answer(cx: &mut Cx<'_>, args: &Args<'_>, op: Op, command: &str, out: &mut Reply) -> Done {
+    let asked = Asked::parse(cx, &args[1..], op, command, For::Answer)?;
+    let with_scores = asked.with_scores;
+    let mut found = asked.combine(cx)?;
+    sort(&mut found);
+    members(out, found.len(), with_scores);
+    found.iter().for_each(|(name, score)| member(out, name, with_scores.then_some(*score)));
+    Ok(())
+}
+
+/// For the commands that store what comes out.
+fn answer_count(cx: &mut Cx<'_>, args: &Args<'_>, op: Op, command: &str, out: &mut Reply) -> Done {
+    let found = Asked::parse(cx, &args[2..], op, command, For::Storing)?.combine(cx)?;
+    out.count(found.len());
+    store(cx, args[1], command, found)
+}
+
+fn zintercard(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let asked = Asked::parse(cx, &args[1..], Op::Intersection, "zintercard", For::Counting)?;
+    let limit = asked.limit;
+    out.count(asked.combine(cx)?.len().min(limit));
+    Ok(())
+}

@@ -1,0 +1,288 @@
+//! Sorted sets: members in ranges of ranks, of scores, or of names.
+
+use super::args::int;
+use super::sorted_sets::{member, members, removed, sorted, store};
+use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
+use crate::data::{Change, Rank, Sorted, View};
+use crate::resp::Reply;
+use crate::words;
+
+const KEY: Keys = Keys::Range(1, 1, 1);
+const COUNT: &[Flags] = &[Flags::READONLY, Flags::FAST];
+const READ: &[Flags] = &[Flags::READONLY];
+const REMOVE: &[Flags] = &[Flags::WRITE];
+
+pub(super) const COMMANDS: &[Command] = &[
+    Command::new("zcount", 4, COUNT, KEY, |cx, args, out| count(cx, args, By::Score, out)),
+    Command::new("zlexcount", 4, COUNT, KEY, |cx, args, out| count(cx, args, By::Name, out)),
+    Command::new("zrange", -4, READ, KEY, |cx, args, out| range(cx, args, None, None, out)),
+    Command::new("zrangebylex", -4, READ, KEY, |cx, args, out| {
+        range(cx, args, Some(By::Name), Some(false), out)
+    }),
+    Command::new("zrangebyscore", -4, READ, KEY, |cx, args, out| {
+        range(cx, args, Some(By::Score), Some(false), out)
+    }),
+    Command::new("zrangestore", -5, &[Flags::WRITE, Flags::DENYOOM], Keys::Range(1, 2, 1), zrangestore),
+    Command::new("zremrangebylex", 4, REMOVE, KEY, |cx, args, out| {
+        remove(cx, args, By::Name, "zremrangebylex", out)
+    }),
+    Command::new("zremrangebyrank", 4, REMOVE, KEY, |cx, args, out| {
+        remove(cx, args, By::Rank, "zremrangebyrank", out)
+    }),
+    Command::new("zremrangebyscore", 4, REMOVE, KEY, |cx, args, out| {
+        remove(cx, args, By::Score, "zremrangebyscore", out)
+    }),
+    Command::new("zrevrange", -4, READ, KEY, |cx, args, out| {
+        range(cx, args, Some(By::Rank), Some(true), out)
+    }),
+    Command::new("zrevrangebylex", -4, READ, KEY, |cx, args, out| {
+        range(cx, args, Some(By::Name), Some(true), out)
+    }),
+    Command::new("zrevrangebyscore", -4, READ, KEY, |cx, args, out| {
+        range(cx, args, Some(By::Score), Some(true), out)
+    }),
+];
+
+/// What a range is of.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum By {
+    Rank,
+    Score,
+    Name,
+}
+
+/// A bound, and whether it is excluded.
+type Bound<T> = (T, bool);
+
+/// A range.
+#[derive(Debug, PartialEq)]
+enum Range<'a> {
+    /// From the first rank to the last, which may be counted from the end (-1 is the last one).
+    Ranks(i64, i64),
+    Scores(Bound<f64>, Bound<f64>),
+    Names(Name<'a>, Name<'a>),
+}
+
+/// A bound of a range of names.
+#[derive(Debug, PartialEq)]
+enum Name<'a> {
+    BeforeAll,
+    At(Bound<&'a [u8]>),
+    AfterAll,
+}
+
+impl<'a> Name<'a> {
+    fn parse(text: &'a [u8]) -> Result<Name<'a>, Fail> {
+        match text {
+            b"-" => Ok(Name::BeforeAll),
+            b"+" => Ok(Name::AfterAll),
+            [b'[', name @ ..] => Ok(Name::At((name, false))),
+            [b'(', name @ ..] => Ok(Name::At((name, true))),
+            _ => Err(Fail::err("min or max not valid string range item")),
+        }
+    }
+
+    /// Whether a name is before this bound; where it is the bound, if it `is_included` there.
+    fn is_after(&self, name: &[u8], is_included: impl Fn(bool) -> bool) -> bool {
+        match self {
+            Name::BeforeAll => false,
+            Name::AfterAll => true,
+            Name::At((bound, is_excluded)) => name < *bound || name == *bound && is_included(*is_excluded),
+        }
+    }
+}
+
+fn score(text: &[u8]) -> Result<Bound<f64>, Fail> {
+    let (number, is_excluded) = text.strip_prefix(b"(").map_or((text, false), |number| (number, true));
+    let number = words::float(number).ok_or_else(|| Fail::err("min or max is not a float"))?;
+    Ok((number, is_excluded))
+}
+
+impl<'a> Range<'a> {
+    fn parse(by: By, min: &'a [u8], max: &'a [u8]) -> Result<Range<'a>, Fail> {
+        Ok(match by {
+            By::Rank => Range::Ranks(int(min)?, int(max)?),
+            By::Score => Range::Scores(score(min)?, score(max)?),
+            By::Name => Range::Names(Name::parse(min)?, Name::parse(max)?),
+        })
+    }
+
+    /// The ranks that are in it: the first one, and the one behind the last one. Ranks that it speaks of are counted from the last one, if it `is_reverse`.
+    fn ranks<'r>(&self, view: &View<'r>, sorted: &Sorted<'r>, is_reverse: bool) -> (usize, usize) {
+        let (first, end) = match self {
+            Range::Ranks(start, end) => {
+                let len = sorted.len() as i64;
+                let from_end = |at: i64| if at < 0 { at.saturating_add(len) } else { at };
+                let (first, end) = (from_end(*start).max(0), from_end(*end).min(len - 1) + 1);
+                if first >= end {
+                    return (0, 0);
+                }
+                let (first, end) = (first as usize, end as usize);
+                if is_reverse { (sorted.len() - end, sorted.len() - first) } else { (first, end) }
+            }
+            Range::Scores((min, without_min), (max, without_max)) => {
+                let is_before = |score: f64| if *without_min { score <= *min } else { score < *min };
+                let is_up_to = |score: f64| if *without_max { score < *max } else { score <= *max };
+                (
+                    sorted.count_before(view, |item| is_before(item.score)),
+                    sorted.count_before(view, |item| is_up_to(item.score)),
+                )
+            }
+            Range::Names(min, max) => (
+                sorted.count_before(view, |item| min.is_after(&view[item.member], |is_excluded| is_excluded)),
+                sorted
+                    .count_before(view, |item| max.is_after(&view[item.member], |is_excluded| !is_excluded)),
+            ),
+        };
+        (first, end.max(first))
+    }
+}
+
+/// What `ZRANGE` and its relatives are asked for.
+struct Asked<'a> {
+    range: Range<'a>,
+    is_reverse: bool,
+    with_scores: bool,
+    offset: i64,
+    limit: i64,
+}
+
+impl<'a> Asked<'a> {
+    /// Two bounds, and options behind them. What the command says already is no option.
+    fn parse(
+        args: &'a Args<'a>,
+        mut by: Option<By>,
+        mut is_reverse: Option<bool>,
+        may_have_scores: bool,
+    ) -> Result<Asked<'a>, Fail> {
+        let (fixed_by, fixed_direction) = (by, is_reverse);
+        let (mut with_scores, mut offset, mut limit) = (false, 0, -1);
+        let mut rest = &args[2..];
+        while let [option, after @ ..] = rest {
+            rest = after;
+            match option.to_ascii_lowercase().as_slice() {
+                b"withscores" if may_have_scores => with_scores = true,
+                b"limit" if after.len() >= 2 => {
+                    (offset, limit) = (int(after[0])?, int(after[1])?);
+                    rest = &after[2..];
+                }
+                b"rev" if fixed_direction.is_none() && is_reverse.is_none() => is_reverse = Some(true),
+                b"bylex" if fixed_by.is_none() && by.is_none() => by = Some(By::Name),
+                b"byscore" if fixed_by.is_none() && by.is_none() => by = Some(By::Score),
+                _ => return Err(Fail::SYNTAX),
+            }
+        }
+        let (by, is_reverse) = (by.unwrap_or(By::Rank), is_reverse.unwrap_or(false));
+        if limit != -1 && by == By::Rank {
+            return Err(Fail::err(
+                "syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX",
+            ));
+        }
+        if with_scores && by == By::Name {
+            return Err(Fail::err("syntax error, WITHSCORES not supported in combination with BYLEX"));
+        }
+        let (min, max) = if is_reverse && by != By::Rank { (args[1], args[0]) } else { (args[0], args[1]) };
+        Ok(Asked { range: Range::parse(by, min, max)?, is_reverse, with_scores, offset, limit })
+    }
+
+    /// Where to begin, and how many there are.
+    fn part<'r>(&self, view: &View<'r>, sorted: &Sorted<'r>) -> (usize, usize) {
+        let (first, end) = self.range.ranks(view, sorted, self.is_reverse);
+        let Some(offset) = usize::try_from(self.offset).ok().filter(|&offset| offset < end - first) else {
+            return (0, 0);
+        };
+        let count = (end - first - offset).min(usize::try_from(self.limit).unwrap_or(usize::MAX));
+        (if self.is_reverse { end - 1 - offset } else { first + offset }, count)
+    }
+}
+
+fn range(
+    cx: &mut Cx<'_>,
+    args: &Args<'_>,
+    by: Option<By>,
+    is_reverse: Option<bool>,
+    out: &mut Reply,
+) -> Done {
+    let (key, now) = (args[1], cx.now);
+    let asked = Asked::parse(&args[2..], by, is_reverse, true)?;
+    cx.read(key, |view, db| {
+        let Some(sorted) = sorted(view, db, key, now)?.map(|sorted| &view[sorted]) else {
+            out.array(0);
+            return Ok(());
+        };
+        let (from, count) = asked.part(view, sorted);
+        members(out, count, asked.with_scores);
+        for item in sorted.iter(view, from, count, asked.is_reverse) {
+            member(out, &view[item.member], asked.with_scores.then_some(item.score));
+        }
+        Ok(())
+    })
+}
+
+fn zrangestore(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let (target, source, now) = (args[1], args[2], cx.now);
+    let asked = Asked::parse(&args[3..], None, None, false)?;
+    let found = cx.read(source, |view, db| {
+        let Some(sorted) = sorted(view, db, source, now)?.map(|sorted| &view[sorted]) else {
+            return Ok::<_, Fail>(Vec::new());
+        };
+        let (from, count) = asked.part(view, sorted);
+        let items = sorted.iter(view, from, count, asked.is_reverse);
+        Ok(items.map(|item| (view[item.member].to_vec(), item.score)).collect())
+    })?;
+    out.count(found.len());
+    store(cx, target, "zrangestore", found)
+}
+
+fn count(cx: &mut Cx<'_>, args: &Args<'_>, by: By, out: &mut Reply) -> Done {
+    let (key, now) = (args[1], cx.now);
+    let range = Range::parse(by, args[2], args[3])?;
+    let count = cx.read(key, |view, db| {
+        let Some(sorted) = sorted(view, db, key, now)? else { return Ok::<_, Fail>(0) };
+        let (first, end) = range.ranks(view, &view[sorted], false);
+        Ok(end - first)
+    })?;
+    out.count(count);
+    Ok(())
+}
+
+fn remove(cx: &mut Cx<'_>, args: &Args<'_>, by: By, event: &str, out: &mut Reply) -> Done {
+    let (key, now) = (args[1], cx.now);
+    let range = Range::parse(by, args[2], args[3])?;
+    let (count, is_gone) = cx.write(key, |tx, db| {
+        let Some(sorted) = sorted(tx, &tx[db], key, now)? else { return Ok::<_, Fail>((0, false)) };
+        let (first, end) = range.ranks(tx, &tx[sorted], false);
+        let count = end - first;
+        if count == tx[sorted].len() {
+            db.remove(tx, key);
+            return Ok((count, true));
+        }
+        let items: Vec<_> = tx[sorted].iter(tx, first, count, false).collect();
+        let mut member = Vec::new();
+        for item in items {
+            member.clear();
+            member.extend_from_slice(&tx[item.member]);
+            sorted.remove(tx, &member);
+        }
+        Ok((count, false))
+    })?;
+    removed(cx, key, event, count, is_gone);
+    out.count(count);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds() {
+        assert_eq!(score(b"(1.5").unwrap(), (1.5, true));
+        assert_eq!(score(b"-inf").unwrap(), (f64::NEG_INFINITY, false));
+        assert_eq!(Name::parse(b"(").unwrap(), Name::At((b"", true)));
+        for text in ["", "a", "-a", "++"] {
+            assert!(Name::parse(text.as_bytes()).is_err(), "{text}");
+        }
+        assert!(score(b"((1").is_err() && score(b"nan").is_err());
+    }
+}

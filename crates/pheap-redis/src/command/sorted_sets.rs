@@ -1,0 +1,356 @@
+//! Sorted sets: members and their scores.
+
+use super::args::{Scan, cursor, float};
+use super::pick::{Wanted, pick};
+use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
+use crate::data::{Change, Db, P, Rank, Sorted, Txn, Value, View};
+use crate::random::below;
+use crate::resp::Reply;
+use crate::words;
+
+const KEY: Keys = Keys::Range(1, 1, 1);
+const WRITE: &[Flags] = &[Flags::WRITE, Flags::DENYOOM, Flags::FAST];
+const READ: &[Flags] = &[Flags::READONLY, Flags::FAST];
+const SLOW_READ: &[Flags] = &[Flags::READONLY];
+
+pub(super) const COMMANDS: &[Command] = &[
+    Command::new("zadd", -4, WRITE, KEY, |cx, args, out| zadd(cx, args, false, out)),
+    Command::new("zcard", 2, READ, KEY, zcard),
+    Command::new("zincrby", 4, WRITE, KEY, |cx, args, out| zadd(cx, args, true, out)),
+    Command::new("zmscore", -3, READ, KEY, zmscore),
+    Command::new("zrandmember", -2, SLOW_READ, KEY, zrandmember),
+    Command::new("zrank", 3, READ, KEY, |cx, args, out| zrank(cx, args, false, out)),
+    Command::new("zrem", -3, &[Flags::WRITE, Flags::FAST], KEY, zrem),
+    Command::new("zrevrank", 3, READ, KEY, |cx, args, out| zrank(cx, args, true, out)),
+    Command::new("zscan", -3, SLOW_READ, KEY, zscan),
+    Command::new("zscore", 3, READ, KEY, zscore),
+];
+
+/// Members and their scores, copied.
+pub(super) type Scored = Vec<(Vec<u8>, f64)>;
+
+/// The sorted set of a key, if there is one.
+pub(super) fn sorted<'r>(
+    view: &View<'r>,
+    db: &Db<'r>,
+    key: &[u8],
+    now: i64,
+) -> Result<Option<P<'r, Sorted<'r>>>, Fail> {
+    match db.get(view, key, now) {
+        None => Ok(None),
+        Some(Value::Sorted(sorted)) => Ok(Some(sorted)),
+        Some(_) => Err(Fail::WRONG_TYPE),
+    }
+}
+
+/// The sorted set of a key, which is made if there is none.
+fn sorted_to_fill<'r>(
+    tx: &mut Txn<'r>,
+    db: P<'r, Db<'r>>,
+    key: &[u8],
+    now: i64,
+) -> Result<P<'r, Sorted<'r>>, Fail> {
+    if let Some(sorted) = sorted(tx, &tx[db], key, now)? {
+        return Ok(sorted);
+    }
+    let sorted = tx.alloc(Sorted::new(tx)?)?;
+    db.set(tx, key, Value::Sorted(sorted))?;
+    Ok(sorted)
+}
+
+/// Gives a key these members instead of what it has, or removes it if there are none.
+pub(super) fn store(cx: &mut Cx<'_>, key: &[u8], event: &str, mut members: Scored) -> Done {
+    if members.is_empty() {
+        cx.remove(key);
+        return Ok(());
+    }
+    // Whoever adds them in order gets a smaller tree, sooner.
+    sort(&mut members);
+    cx.write(key, |tx, db| {
+        let sorted = tx.alloc(Sorted::new(tx)?)?;
+        for (member, score) in &members {
+            sorted.set_score(tx, member, *score)?;
+        }
+        db.set(tx, key, Value::Sorted(sorted))
+    })?;
+    cx.touched(b'z', event, key);
+    Ok(())
+}
+
+/// Puts members in the order that sorted sets have.
+pub(super) fn sort(members: &mut Scored) {
+    let order = |one: &(Vec<u8>, f64), two: &(Vec<u8>, f64)| {
+        one.1.partial_cmp(&two.1).unwrap_or(std::cmp::Ordering::Equal).then_with(|| one.0.cmp(&two.0))
+    };
+    members.sort_unstable_by(order);
+}
+
+/// The beginning of so many members, with their scores or not, which [`member`] writes.
+pub(super) fn members(out: &mut Reply, count: usize, with_scores: bool) {
+    out.array(if with_scores && !out.is_resp3() { 2 * count } else { count });
+}
+
+/// A member, with its score or not.
+pub(super) fn member(out: &mut Reply, member: &[u8], score: Option<f64>) {
+    if score.is_some() && out.is_resp3() {
+        out.array(2);
+    }
+    out.bulk(member);
+    if let Some(score) = score {
+        out.double(score);
+    }
+}
+
+/// What `ZADD` is to do.
+#[derive(Default)]
+pub(super) struct How {
+    pub(super) if_absent: bool,
+    pub(super) if_present: bool,
+    if_greater: bool,
+    if_less: bool,
+    adds: bool,
+    pub(super) counts_changed: bool,
+}
+
+impl How {
+    /// The options, and what is behind them.
+    fn parse<'a>(mut args: &'a Args<'a>) -> (How, &'a Args<'a>) {
+        let mut how = How::default();
+        while let [option, rest @ ..] = args {
+            let flag = match option.len() {
+                2 | 4 => match option.to_ascii_lowercase().as_slice() {
+                    b"nx" => &mut how.if_absent,
+                    b"xx" => &mut how.if_present,
+                    b"gt" => &mut how.if_greater,
+                    b"lt" => &mut how.if_less,
+                    b"ch" => &mut how.counts_changed,
+                    b"incr" => &mut how.adds,
+                    _ => break,
+                },
+                _ => break,
+            };
+            *flag = true;
+            args = rest;
+        }
+        (how, args)
+    }
+
+    fn has_conditions(&self) -> bool {
+        self.if_absent || self.if_present || self.if_greater || self.if_less
+    }
+
+    /// The score that a member gets which has an `old` one, or none. None if it stays as it is.
+    fn new_score(&self, old: Option<f64>, score: f64) -> Result<Option<f64>, Fail> {
+        let Some(old) = old else { return Ok((!self.if_present).then_some(score)) };
+        if self.if_absent {
+            return Ok(None);
+        }
+        let new = if self.adds { old + score } else { score };
+        if new.is_nan() {
+            return Err(Fail::err("resulting score is not a number (NaN)"));
+        }
+        let is_refused = self.if_less && new >= old || self.if_greater && new <= old;
+        Ok((!is_refused).then_some(new))
+    }
+}
+
+fn zadd(cx: &mut Cx<'_>, args: &Args<'_>, adds: bool, out: &mut Reply) -> Done {
+    let key = args[1];
+    let (mut how, pairs) = How::parse(&args[2..]);
+    how.adds |= adds;
+    let pairs = pairs.chunks_exact(2);
+    if !pairs.remainder().is_empty() || pairs.len() == 0 {
+        return Err(Fail::SYNTAX);
+    }
+    if how.if_absent && how.if_present {
+        return Err(Fail::err("XX and NX options at the same time are not compatible"));
+    }
+    if how.if_absent && (how.if_greater || how.if_less) || how.if_greater && how.if_less {
+        return Err(Fail::err("GT, LT, and/or NX options at the same time are not compatible"));
+    }
+    if how.adds && pairs.len() > 1 {
+        return Err(Fail::err("INCR option supports a single increment-element pair"));
+    }
+    for pair in pairs.clone() {
+        float(pair[0])?;
+    }
+    let pairs = pairs.map(|pair| (words::float(pair[0]).unwrap_or_default(), pair[1]));
+    add(cx, key, &how, pairs, out)
+}
+
+/// Gives members of a key's sorted set, which is made if there is none, scores, and answers what `ZADD` does.
+pub(super) fn add<'a>(
+    cx: &mut Cx<'_>,
+    key: &[u8],
+    how: &How,
+    pairs: impl Iterator<Item = (f64, &'a [u8])>,
+    out: &mut Reply,
+) -> Done {
+    let (now, mut added, mut updated, mut last) = (cx.now, 0, 0, None);
+    cx.write(key, |tx, db| {
+        if how.if_present && sorted(tx, &tx[db], key, now)?.is_none() {
+            return Ok::<_, Fail>(());
+        }
+        let sorted = sorted_to_fill(tx, db, key, now)?;
+        for (mut score, member) in pairs {
+            if how.adds || how.has_conditions() {
+                match how.new_score(tx[sorted].score(tx, member), score)? {
+                    None => continue,
+                    Some(new) => score = new,
+                }
+            }
+            last = Some(score);
+            match sorted.set_score(tx, member, score)? {
+                None => added += 1,
+                Some(old) if old != score => updated += 1,
+                Some(_) => {}
+            }
+        }
+        Ok(())
+    })?;
+    if added + updated > 0 {
+        cx.touched(b'z', if how.adds { "zincr" } else { "zadd" }, key);
+        cx.effects.dirty += (added + updated) as u64 - 1;
+    }
+    match (how.adds, last) {
+        (true, None) => out.null(),
+        (true, Some(score)) => out.double(score),
+        (false, _) => out.count(if how.counts_changed { added + updated } else { added }),
+    }
+    Ok(())
+}
+
+fn zrem(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let (key, now) = (args[1], cx.now);
+    let (count, is_gone) = cx.write(key, |tx, db| {
+        let Some(sorted) = sorted(tx, &tx[db], key, now)? else { return Ok::<_, Fail>((0, false)) };
+        let count = args[2..].iter().filter(|member| sorted.remove(tx, member).is_some()).count();
+        let is_gone = tx[sorted].is_empty();
+        if is_gone {
+            db.remove(tx, key);
+        }
+        Ok((count, is_gone))
+    })?;
+    removed(cx, key, "zrem", count, is_gone);
+    out.count(count);
+    Ok(())
+}
+
+/// Members were removed, and the key, too, if it `is_gone`.
+pub(super) fn removed(cx: &mut Cx<'_>, key: &[u8], event: &str, count: usize, is_gone: bool) {
+    if count > 0 {
+        cx.touched(b'z', event, key);
+        cx.effects.dirty += count as u64 - 1;
+        if is_gone {
+            cx.notify(b'g', "del", key);
+        }
+    }
+}
+
+fn zcard(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let (key, now) = (args[1], cx.now);
+    out.count(cx.read(key, |view, db| {
+        Ok::<_, Fail>(sorted(view, db, key, now)?.map_or(0, |sorted| view[sorted].len()))
+    })?);
+    Ok(())
+}
+
+fn zscore(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let (key, now) = (args[1], cx.now);
+    let score = cx.read(key, |view, db| {
+        Ok::<_, Fail>(sorted(view, db, key, now)?.and_then(|sorted| view[sorted].score(view, args[2])))
+    })?;
+    match score {
+        Some(score) => out.double(score),
+        None => out.null(),
+    }
+    Ok(())
+}
+
+fn zmscore(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let (key, now) = (args[1], cx.now);
+    cx.read(key, |view, db| {
+        let sorted = sorted(view, db, key, now)?;
+        out.array(args.len() - 2);
+        for member in &args[2..] {
+            match sorted.and_then(|sorted| view[sorted].score(view, member)) {
+                Some(score) => out.double(score),
+                None => out.null(),
+            }
+        }
+        Ok(())
+    })
+}
+
+fn zrank(cx: &mut Cx<'_>, args: &Args<'_>, is_reverse: bool, out: &mut Reply) -> Done {
+    let (key, member, now) = (args[1], args[2], cx.now);
+    cx.read(key, |view, db| {
+        let sorted = sorted(view, db, key, now)?.map(|sorted| &view[sorted]);
+        let place = sorted.and_then(|sorted| Some((sorted, sorted.score(view, member)?)));
+        let Some((sorted, score)) = place else {
+            out.null();
+            return Ok(());
+        };
+        let rank = sorted.rank(view, score, member);
+        out.count(if is_reverse { sorted.len() - 1 - rank } else { rank });
+        Ok(())
+    })
+}
+
+fn zrandmember(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let (key, now) = (args[1], cx.now);
+    let (wanted, with_scores) = Wanted::of_pairs(&args[2..], "withscores")?;
+    cx.read(key, |view, db| {
+        let sorted = sorted(view, db, key, now)?.map(|sorted| &view[sorted]);
+        let Some(sorted) = sorted else {
+            if wanted.is_some() {
+                out.array(0)
+            } else {
+                out.null()
+            }
+            return Ok(());
+        };
+        let len = sorted.len();
+        let one = || sorted.iter(view, below(len), 1, false).next();
+        let Some(wanted) = wanted else {
+            out.maybe_bulk(one().map(|item| &view[item.member]));
+            return Ok(());
+        };
+        members(out, wanted.of(len), with_scores);
+        let all = || sorted.iter(view, 0, len, false);
+        pick(
+            wanted,
+            len,
+            one,
+            all,
+            |item| &view[item.member],
+            |item| {
+                member(out, &view[item.member], with_scores.then_some(item.score));
+            },
+        );
+        Ok(())
+    })
+}
+
+fn zscan(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let (key, now) = (args[1], cx.now);
+    cursor(args[2])?;
+    cx.read(key, |view, db| {
+        let Some(sorted) = sorted(view, db, key, now)? else {
+            Scan::nothing(out);
+            return Ok(());
+        };
+        let asked = Scan::parse(&args[2..], false)?;
+        asked.answer(
+            |from| view[sorted].scan(view, from),
+            |(member, _)| member,
+            out,
+            |(member, score), out| {
+                out.bulk(member);
+                out.bulk_float(*score);
+                2
+            },
+        );
+        Ok(())
+    })
+}
