@@ -31,6 +31,8 @@ pub struct Session {
     pub closing: bool,
     /// Whether replies are RESP3.
     pub resp3: bool,
+    /// The key that was written to, while a command is run again that waits for it: it looks at no other, and waits on if this one has another type than it is for.
+    pub woken_by: Option<Vec<u8>>,
 }
 
 /// Commands that wait for `EXEC`.
@@ -71,12 +73,18 @@ impl Session {
             replies: Replies::On,
             closing: false,
             resp3: false,
+            woken_by: None,
         }
     }
 
     /// How much it listens to.
     pub fn subscriptions(&self) -> usize {
         self.channels.len() + self.patterns.len()
+    }
+
+    /// Whether a command that waits for keys looks at this one.
+    pub fn looks_at(&self, key: &[u8]) -> bool {
+        self.woken_by.as_deref().is_none_or(|woken_by| woken_by == key)
     }
 
     /// Whether it may do nothing but listen: so it is in RESP2 while it listens.

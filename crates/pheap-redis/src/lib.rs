@@ -8,6 +8,7 @@
 //! | [`data`] | what is stored: the heap, its shards, databases, values |
 //! | [`config`] | options: the command line, `redis.conf`, `CONFIG` |
 //! | [`pubsub`] | channels |
+//! | [`waiting`] | keys that clients wait for |
 //! | [`stream`], [`mailbox`] | a connection; what other threads leave for one |
 //! | [`server`], [`client`] | what all clients have in common; what each one has |
 //! | [`command`] | what commands are called and do |
@@ -29,6 +30,7 @@ pub mod pubsub;
 pub mod resp;
 pub mod server;
 pub mod stream;
+pub mod waiting;
 pub mod words;
 
 /// The version of Redis whose commands this server has.

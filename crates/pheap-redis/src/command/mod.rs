@@ -9,12 +9,14 @@ mod cx;
 mod fail;
 mod keys;
 mod lists;
+mod lists_inside;
+mod lists_waiting;
 mod pubsub;
 mod server;
 mod strings;
 mod table;
 
-pub use cx::{Cx, Effects, Keyspace, Nothing, OneRead, OneTxn, Several, Signal};
+pub use cx::{Cx, Effects, Keyspace, Nothing, OneRead, OneTxn, Several};
 pub use fail::{Block, Done, Fail};
 pub use table::{Command, Flags, Group, Keys, Run, all, lookup, resolve};
 

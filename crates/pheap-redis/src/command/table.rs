@@ -246,6 +246,8 @@ const FAMILIES: &[(Group, &[Command])] = &[
     (Group::Connection, super::server::CLIENT),
     (Group::Generic, super::keys::COMMANDS),
     (Group::List, super::lists::COMMANDS),
+    (Group::List, super::lists_inside::COMMANDS),
+    (Group::List, super::lists_waiting::COMMANDS),
     (Group::PubSub, super::pubsub::COMMANDS),
     (Group::Server, super::server::COMMANDS),
     (Group::String, super::strings::COMMANDS),
