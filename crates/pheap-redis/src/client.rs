@@ -44,6 +44,8 @@ pub struct Session {
     pub input: usize,
     /// Bytes that were to be sent to it then.
     pub output: usize,
+    /// The key that was written to, while a command is run again that waits for it: it looks at no other, and waits on if this one has another type than it is for.
+    pub woken_by: Option<Vec<u8>>,
 }
 
 /// Commands that wait for `EXEC`.
@@ -89,6 +91,7 @@ impl Session {
             last_command: "NULL",
             input: 0,
             output: 0,
+            woken_by: None,
         }
     }
 
@@ -117,6 +120,11 @@ impl Session {
     /// How much it listens to.
     pub fn subscriptions(&self) -> usize {
         self.channels.len() + self.patterns.len()
+    }
+
+    /// Whether a command that waits for keys looks at this one.
+    pub fn looks_at(&self, key: &[u8]) -> bool {
+        self.woken_by.as_deref().is_none_or(|woken_by| woken_by == key)
     }
 
     /// Whether it may do nothing but listen: so it is in RESP2 while it listens.

@@ -32,6 +32,8 @@ type Waits = (Block, Vec<Vec<u8>>);
 pub enum Stop {
     /// There are no more for now.
     Nothing,
+    /// Somebody waits for a key that was written to, and is served before this client goes on.
+    Signals,
     /// The client waits for a key. This is the command.
     Blocked(Block, Vec<Vec<u8>>),
     /// Clients are not served for some time.
@@ -133,6 +135,9 @@ impl Execution<'_> {
                         if self.session.closing {
                             return Stop::Closing;
                         }
+                        if !self.output.effects.signals.is_empty() {
+                            return Stop::Signals;
+                        }
                         continue;
                     }
                     plan => self.run_one(command, &words, &plan),
@@ -150,16 +155,21 @@ impl Execution<'_> {
             if self.session.closing {
                 return Stop::Closing;
             }
+            if !self.output.effects.signals.is_empty() {
+                return Stop::Signals;
+            }
         }
     }
 
-    /// Runs a command again that has waited for a key. None: it was answered.
-    pub fn retry(&mut self, words: &[Vec<u8>]) -> Option<Block> {
+    /// Runs a command again that waits for keys, of which `woken_by` was written to. None: it was answered.
+    pub fn retry(&mut self, words: &[Vec<u8>], woken_by: Option<&[u8]>) -> Option<Block> {
         let words: Words<'_> = words.iter().map(Vec::as_slice).collect();
         let command = resolve(&words).ok()?;
         let mark = self.output.reply.len();
         let plan = self.plan(command, &words);
+        self.session.woken_by = woken_by.map(<[u8]>::to_vec);
         let blocked = self.run_one(command, &words, &plan);
+        self.session.woken_by = None;
         if blocked.is_none() {
             self.answered(mark);
         }
@@ -301,7 +311,12 @@ impl Execution<'_> {
                 drop(words);
                 self.answered(mark);
                 input.consume();
-                if is_alone || self.session.closing || !input.is_ready(self.limits()).unwrap_or(false) {
+                let somebody_waits = !self.output.effects.signals.is_empty();
+                if is_alone
+                    || somebody_waits
+                    || self.session.closing
+                    || !input.is_ready(self.limits()).unwrap_or(false)
+                {
                     return Ok(None);
                 }
                 let words = input.words();

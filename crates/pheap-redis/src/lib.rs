@@ -11,6 +11,7 @@
 //! | [`pubsub`] | channels |
 //! | [`config`] | options: the command line, `redis.conf`, `CONFIG` |
 //! | [`counts`], [`slowlog`], [`clients`], [`usage`] | what is told of the server: calls of commands, slow ones, who is connected, processor time |
+//! | [`waiting`] | keys that clients wait for |
 //! | [`stream`], [`mailbox`] | a connection; what other threads leave for one |
 //! | [`server`], [`client`] | what all clients have in common; what each one has |
 //! | [`save`] | copies of the heap: `SAVE`, `BGSAVE` |
@@ -41,6 +42,7 @@ pub mod server;
 pub mod slowlog;
 pub mod stream;
 pub mod usage;
+pub mod waiting;
 pub mod words;
 
 /// The version of Redis whose commands this server has.

@@ -9,6 +9,7 @@ use mio::{Registry, Token, Waker};
 use parking_lot::Mutex;
 
 use crate::stream::Stream;
+use crate::waiting::Wakeup;
 
 /// What a thread is told.
 #[derive(Debug)]
@@ -22,11 +23,6 @@ pub enum Message {
         /// A reply, by the protocol that the client uses.
         bytes: Vec<u8>,
     },
-    /// A key that a client waits for was written to.
-    Retry {
-        /// The client.
-        client: u64,
-    },
     /// A client does not wait for keys any more.
     Unblock {
         /// The client.
@@ -39,6 +35,8 @@ pub enum Message {
         /// The client.
         client: u64,
     },
+    /// Keys were written to that clients wait for. One of this thread is next.
+    Wake(Wakeup),
 }
 
 /// Where messages for a thread are left.

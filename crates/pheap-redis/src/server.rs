@@ -18,6 +18,7 @@ use crate::pubsub::{Channels, Wanted};
 use crate::random::random;
 use crate::save::Save;
 use crate::slowlog::{Latency, SlowLog};
+use crate::waiting::Waiting;
 
 /// What all clients have in common.
 pub struct Server {
@@ -342,65 +343,5 @@ impl Watched {
                 }
             }
         }
-    }
-}
-
-/// Keys that clients wait for.
-#[derive(Debug, Default)]
-pub struct Waiting {
-    count: AtomicUsize,
-    /// Who came first is first.
-    keys: Mutex<HashMap<Name, Vec<Waiter>>>,
-}
-
-/// A client that waits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Waiter {
-    /// Its number.
-    pub client: u64,
-    /// The number of its thread.
-    pub thread: usize,
-}
-
-impl Waiting {
-    /// Waits for a key.
-    pub fn add(&self, db: usize, key: &[u8], waiter: Waiter) {
-        let mut keys = self.keys.lock();
-        let waiters = keys.entry((db, key.to_vec())).or_default();
-        if !waiters.contains(&waiter) {
-            waiters.push(waiter);
-            self.count.fetch_add(1, Ordering::SeqCst);
-        }
-    }
-
-    /// No longer.
-    pub fn remove(&self, db: usize, key: &[u8], waiter: Waiter) {
-        let mut keys = self.keys.lock();
-        let name = (db, key.to_vec());
-        let Some(waiters) = keys.get_mut(&name) else { return };
-        let before = waiters.len();
-        waiters.retain(|other| *other != waiter);
-        self.count.fetch_sub(before - waiters.len(), Ordering::SeqCst);
-        if waiters.is_empty() {
-            keys.remove(&name);
-        }
-    }
-
-    /// Whether nobody waits.
-    pub fn is_empty(&self) -> bool {
-        self.count.load(Ordering::SeqCst) == 0
-    }
-
-    /// Keys in these databases that somebody waits for.
-    pub fn keys_in(&self, dbs: &[usize]) -> Vec<Name> {
-        self.keys.lock().keys().filter(|(db, _)| dbs.contains(db)).cloned().collect()
-    }
-
-    /// Who waits for a key.
-    pub fn for_key(&self, db: usize, key: &[u8]) -> Vec<Waiter> {
-        if self.is_empty() {
-            return Vec::new();
-        }
-        self.keys.lock().get(&(db, key.to_vec())).cloned().unwrap_or_default()
     }
 }

@@ -5,6 +5,7 @@ use pheap::{P, Shards, Txn, View};
 use crate::client::Session;
 use crate::data::{Change, Db, Shard, Store};
 use crate::server::Server;
+use crate::waiting::Signal;
 
 /// What a command may touch.
 pub struct Cx<'c> {
@@ -25,7 +26,7 @@ pub struct Cx<'c> {
 /// What others are to be told of a command.
 #[derive(Debug, Default)]
 pub struct Effects {
-    /// Keys that were written to.
+    /// Keys that were written to, and that somebody waits for.
     pub signals: Vec<Signal>,
     /// Messages to clients, in the order in which they are sent.
     pub messages: Vec<(u64, Vec<u8>)>,
@@ -45,15 +46,6 @@ impl Effects {
         self.messages.truncate(messages);
         self.dirty = dirty;
     }
-}
-
-/// A key that was written to.
-#[derive(Debug)]
-pub struct Signal {
-    /// Its database.
-    pub db: usize,
-    /// The key.
-    pub key: Vec<u8>,
 }
 
 impl Cx<'_> {
@@ -123,7 +115,7 @@ impl Cx<'_> {
         self.effects.dirty += 1;
         self.server.watched.touch(db, key);
         // Who begins to wait from here on looks at the key again, when this transaction has ended.
-        if !self.server.waiting.is_empty() {
+        if self.server.waiting.has(db, key) {
             self.effects.signals.push(Signal { db, key: key.to_vec() });
         }
     }

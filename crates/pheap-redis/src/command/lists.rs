@@ -1,37 +1,20 @@
-//! Lists.
+//! Lists: what is at their ends, and at places. See [`lists_inside`](super::lists_inside) and [`lists_waiting`](super::lists_waiting).
 
 use pheap::{P, PVecDeque};
 
-use super::args::{int, timeout};
-use super::{Args, Block, Command, Cx, Done, Fail, Flags, Keys};
-use crate::data::{Change, Db, List, Txn, Value, View};
+use super::args::int;
+use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
+use crate::data::{Change, Db, List, Str, Txn, Value, View};
 use crate::resp::Reply;
 use crate::words;
 
 const KEY: Keys = Keys::Range(1, 1, 1);
 const WRITE: &[Flags] = &[Flags::WRITE, Flags::DENYOOM, Flags::FAST];
 const READ: &[Flags] = &[Flags::READONLY];
-const BLOCK: &[Flags] = &[Flags::WRITE, Flags::NOSCRIPT, Flags::BLOCKING];
 
 pub(super) const COMMANDS: &[Command] = &[
-    Command::new("blmove", 6, BLOCK, Keys::Range(1, 2, 1), |cx, args, out| {
-        let (from, to) = (End::parse(args[3])?, End::parse(args[4])?);
-        blocking_move(cx, args, from, to, timeout(args[5])?, out)
-    }),
-    Command::new("blpop", -3, BLOCK, Keys::Range(1, -2, 1), |cx, args, out| {
-        blocking_pop(cx, args, End::Left, out)
-    }),
-    Command::new("brpop", -3, BLOCK, Keys::Range(1, -2, 1), |cx, args, out| {
-        blocking_pop(cx, args, End::Right, out)
-    }),
-    Command::new("brpoplpush", 4, BLOCK, Keys::Range(1, 2, 1), |cx, args, out| {
-        blocking_move(cx, args, End::Right, End::Left, timeout(args[3])?, out)
-    }),
     Command::new("lindex", 3, READ, KEY, lindex),
     Command::new("llen", 2, &[Flags::READONLY, Flags::FAST], KEY, llen),
-    Command::new("lmove", 5, &[Flags::WRITE, Flags::DENYOOM], Keys::Range(1, 2, 1), |cx, args, out| {
-        move_one(cx, args, End::parse(args[3])?, End::parse(args[4])?, out).map(drop)
-    }),
     Command::new("lpop", -2, &[Flags::WRITE, Flags::FAST], KEY, |cx, args, out| {
         pop(cx, args, End::Left, out)
     }),
@@ -42,22 +25,19 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("rpop", -2, &[Flags::WRITE, Flags::FAST], KEY, |cx, args, out| {
         pop(cx, args, End::Right, out)
     }),
-    Command::new("rpoplpush", 3, &[Flags::WRITE, Flags::DENYOOM], Keys::Range(1, 2, 1), |cx, args, out| {
-        move_one(cx, args, End::Right, End::Left, out).map(drop)
-    }),
     Command::new("rpush", -3, WRITE, KEY, |cx, args, out| push(cx, args, End::Right, false, out)),
     Command::new("rpushx", -3, WRITE, KEY, |cx, args, out| push(cx, args, End::Right, true, out)),
 ];
 
 /// An end of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
+pub(super) enum End {
     Left,
     Right,
 }
 
 impl End {
-    fn parse(text: &[u8]) -> Result<End, Fail> {
+    pub(super) fn parse(text: &[u8]) -> Result<End, Fail> {
         match text.to_ascii_lowercase().as_slice() {
             b"left" => Ok(End::Left),
             b"right" => Ok(End::Right),
@@ -65,14 +45,39 @@ impl End {
         }
     }
 
-    /// The letter by which events name it.
-    fn letter(self) -> char {
-        if self == End::Left { 'l' } else { 'r' }
+    /// The event when something is added there.
+    pub(super) fn pushed(self) -> &'static str {
+        if self == End::Left { "lpush" } else { "rpush" }
+    }
+
+    /// The event when something is taken from there.
+    pub(super) fn popped(self) -> &'static str {
+        if self == End::Left { "lpop" } else { "rpop" }
+    }
+
+    /// Adds an element there.
+    pub(super) fn push<'r>(
+        self,
+        tx: &mut Txn<'r>,
+        list: P<'r, List<'r>>,
+        element: Str<'r>,
+    ) -> pheap::Result<()> {
+        if self == End::Left { list.push_front(tx, element) } else { list.push_back(tx, element) }
+    }
+
+    /// Takes an element from there.
+    pub(super) fn pop<'r>(self, tx: &mut Txn<'r>, list: P<'r, List<'r>>) -> Option<Str<'r>> {
+        if self == End::Left { list.pop_front(tx) } else { list.pop_back(tx) }
     }
 }
 
 /// The list of a key, if there is one.
-fn list<'r>(view: &View<'r>, db: &Db<'r>, key: &[u8], now: i64) -> Result<Option<P<'r, List<'r>>>, Fail> {
+pub(super) fn list<'r>(
+    view: &View<'r>,
+    db: &Db<'r>,
+    key: &[u8],
+    now: i64,
+) -> Result<Option<P<'r, List<'r>>>, Fail> {
     match db.get(view, key, now) {
         None => Ok(None),
         Some(Value::List(list)) => Ok(Some(list)),
@@ -142,167 +147,92 @@ fn lset(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     Ok(())
 }
 
-/// Adds elements to one end of a list, which is made if there is none. Its new length.
-fn add<'r>(
+/// The list of a key, which is made if there is none.
+pub(super) fn list_or_new<'r>(
     tx: &mut Txn<'r>,
     db: P<'r, Db<'r>>,
     key: &[u8],
-    elements: &[&[u8]],
-    end: End,
     now: i64,
-) -> Result<usize, Fail> {
-    let list = match list(tx, &tx[db], key, now)? {
-        Some(list) => list,
-        None => {
-            let list = tx.alloc(PVecDeque::new())?;
-            db.set(tx, key, Value::List(list))?;
-            list
-        }
-    };
-    for element in elements {
-        let element = tx.alloc_slice_copy(element)?;
-        if end == End::Left { list.push_front(tx, element)? } else { list.push_back(tx, element)? }
+) -> Result<P<'r, List<'r>>, Fail> {
+    if let Some(list) = list(tx, &tx[db], key, now)? {
+        return Ok(list);
     }
-    Ok(tx[list].len())
-}
-
-/// Takes an element from one end of a list, whose key is removed with the last one.
-fn take<'r>(
-    tx: &mut Txn<'r>,
-    db: P<'r, Db<'r>>,
-    key: &[u8],
-    list: P<'r, List<'r>>,
-    end: End,
-) -> Option<Vec<u8>> {
-    let element = if end == End::Left { list.pop_front(tx) } else { list.pop_back(tx) }?;
-    if tx[list].is_empty() {
-        db.remove(tx, key);
-    }
-    Some(tx[element].to_vec())
+    let list = tx.alloc(PVecDeque::new())?;
+    db.set(tx, key, Value::List(list))?;
+    Ok(list)
 }
 
 fn push(cx: &mut Cx<'_>, args: &Args<'_>, end: End, only_if_there: bool, out: &mut Reply) -> Done {
     let (key, now) = (args[1], cx.now);
     let len = cx.write(key, |tx, db| {
-        let is_there = list(tx, &tx[db], key, now)?.is_some();
-        if only_if_there && !is_there { Ok(None) } else { add(tx, db, key, &args[2..], end, now).map(Some) }
+        if only_if_there && list(tx, &tx[db], key, now)?.is_none() {
+            return Ok::<_, Fail>(0);
+        }
+        let list = list_or_new(tx, db, key, now)?;
+        for element in &args[2..] {
+            let element = tx.alloc_slice_copy(element)?;
+            end.push(tx, list, element)?;
+        }
+        Ok(tx[list].len())
     })?;
-    if len.is_some() {
-        cx.touched(b'l', &format!("{}push", end.letter()), key);
+    if len > 0 {
+        cx.touched(b'l', end.pushed(), key);
+        cx.effects.dirty += args.len() as u64 - 3;
     }
-    out.count(len.unwrap_or(0));
+    out.count(len);
     Ok(())
 }
 
-/// Takes up to `count` elements from one end of a key's list. None if there is no such key.
-fn take_some(cx: &mut Cx<'_>, key: &[u8], count: usize, end: End) -> Result<Option<Vec<Vec<u8>>>, Fail> {
+/// Takes up to `count` elements from one end of a key's list and writes them, after what `head` writes. The key is removed with the last one. Whether there is such a key.
+pub(super) fn take(
+    cx: &mut Cx<'_>,
+    key: &[u8],
+    count: usize,
+    end: End,
+    out: &mut Reply,
+    head: impl FnOnce(&mut Reply, usize),
+) -> Result<bool, Fail> {
     let now = cx.now;
-    let (taken, is_gone) = cx.write(key, |tx, db| {
-        let Some(list) = list(tx, &tx[db], key, now)? else { return Ok::<_, Fail>((None, false)) };
+    let taken = cx.write(key, |tx, db| {
+        let Some(list) = list(tx, &tx[db], key, now)? else { return Ok::<_, Fail>(None) };
         let count = count.min(tx[list].len());
-        let taken: Vec<Vec<u8>> = (0..count).map_while(|_| take(tx, db, key, list, end)).collect();
-        Ok((Some(taken), tx[list].is_empty()))
+        head(out, count);
+        for _ in 0..count {
+            if let Some(element) = end.pop(tx, list) {
+                out.bulk(&tx[element]);
+            }
+        }
+        let is_empty = tx[list].is_empty();
+        if is_empty {
+            db.remove(tx, key);
+        }
+        Ok(Some((count, is_empty)))
     })?;
-    if taken.as_ref().is_some_and(|taken| !taken.is_empty()) {
-        cx.touched(b'l', &format!("{}pop", end.letter()), key);
-        if is_gone {
+    if let Some((count @ 1.., is_empty)) = taken {
+        cx.touched(b'l', end.popped(), key);
+        cx.effects.dirty += count as u64 - 1;
+        if is_empty {
             cx.notify(b'g', "del", key);
         }
     }
-    Ok(taken)
+    Ok(taken.is_some())
 }
 
 fn pop(cx: &mut Cx<'_>, args: &Args<'_>, end: End, out: &mut Reply) -> Done {
-    let count = match args[2..] {
-        [] => None,
+    match args[2..] {
+        [] => {
+            if !take(cx, args[1], 1, end, out, |_, _| {})? {
+                out.null();
+            }
+        }
         [count] => {
             let count = words::int(count).and_then(|count| usize::try_from(count).ok());
-            Some(count.ok_or_else(|| Fail::err("value is out of range, must be positive"))?)
+            let count = count.ok_or_else(|| Fail::err("value is out of range, must be positive"))?;
+            if !take(cx, args[1], count, end, out, Reply::array)? {
+                out.null_array();
+            }
         }
-        _ => return Err(Fail::arity(if end == End::Left { "lpop" } else { "rpop" })),
-    };
-    match (take_some(cx, args[1], count.unwrap_or(1), end)?, count) {
-        (None, None) => out.null(),
-        (None, Some(_)) => out.null_array(),
-        (Some(taken), None) => out.maybe_bulk(taken.first().map(Vec::as_slice)),
-        (Some(taken), Some(_)) => {
-            out.array(taken.len());
-            taken.iter().for_each(|element| out.bulk(element));
-        }
+        _ => return Err(Fail::arity(end.popped())),
     }
     Ok(())
-}
-
-fn blocking_pop(cx: &mut Cx<'_>, args: &Args<'_>, end: End, out: &mut Reply) -> Done {
-    let keys = &args[1..args.len() - 1];
-    let timeout = timeout(args[args.len() - 1])?;
-    for key in keys {
-        if let Some(taken) = take_some(cx, key, 1, end)? {
-            out.array(2);
-            out.bulk(key);
-            out.maybe_bulk(taken.first().map(Vec::as_slice));
-            return Ok(());
-        }
-    }
-    if !cx.may_block {
-        out.null_array();
-        return Ok(());
-    }
-    let keys = keys.iter().map(|key| key.to_vec()).collect();
-    Err(Fail::Block(Block { keys, timeout, gives_up_with_null: false, instead: None }))
-}
-
-/// Moves an element from one list to another, or to the other end. Whether there was one.
-fn move_one(cx: &mut Cx<'_>, args: &Args<'_>, from: End, to: End, out: &mut Reply) -> Result<bool, Fail> {
-    let (source, target, now) = (args[1], args[2], cx.now);
-    let is_there = cx.read(source, |view, db| Ok::<_, Fail>(list(view, db, source, now)?.is_some()))?;
-    if !is_there {
-        out.null();
-        return Ok(false);
-    }
-    if source == target {
-        // Within one list, which is never empty meanwhile: its key stays, with its deadline.
-        cx.write(source, |tx, db| {
-            let Some(list) = list(tx, &tx[db], source, now)? else { return Ok(()) };
-            let Some(element) = (if from == End::Left { list.pop_front(tx) } else { list.pop_back(tx) })
-            else {
-                return Ok(());
-            };
-            if to == End::Left {
-                list.push_front(tx, element)?
-            } else {
-                list.push_back(tx, element)?
-            }
-            out.bulk(&tx[element]);
-            Ok::<_, Fail>(())
-        })?;
-        cx.touched(b'l', &format!("{}push", to.letter()), source);
-        cx.notify(b'l', &format!("{}pop", from.letter()), source);
-        return Ok(true);
-    }
-    cx.read(target, |view, db| list(view, db, target, now).map(drop))?;
-    let Some(element) = take_some(cx, source, 1, from)?.and_then(|taken| taken.into_iter().next()) else {
-        out.null();
-        return Ok(false);
-    };
-    cx.write(target, |tx, db| add(tx, db, target, &[&element], to, now))?;
-    cx.touched(b'l', &format!("{}push", to.letter()), target);
-    out.bulk(&element);
-    Ok(true)
-}
-
-fn blocking_move(
-    cx: &mut Cx<'_>,
-    args: &Args<'_>,
-    from: End,
-    to: End,
-    timeout: Option<f64>,
-    out: &mut Reply,
-) -> Done {
-    let mark = out.len();
-    if move_one(cx, args, from, to, out)? || !cx.may_block {
-        return Ok(());
-    }
-    out.truncate(mark);
-    Err(Fail::Block(Block { keys: vec![args[1].to_vec()], timeout, gives_up_with_null: true, instead: None }))
 }

@@ -16,6 +16,8 @@ mod info;
 mod introspect;
 mod keys;
 mod lists;
+mod lists_inside;
+mod lists_waiting;
 mod moving;
 mod pick;
 mod pubsub;
@@ -31,7 +33,7 @@ mod sorted_sets;
 mod strings;
 mod table;
 
-pub use cx::{Cx, Effects, Keyspace, Nothing, OneRead, OneTxn, Several, Signal};
+pub use cx::{Cx, Effects, Keyspace, Nothing, OneRead, OneTxn, Several};
 pub use fail::{Block, Done, Fail};
 use table::help;
 pub use table::{Command, Flags, Group, Keys, Known, Refused, Run, all, lookup, resolve, top};

@@ -162,9 +162,7 @@ fn swapdb(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     }
     cx.effects.dirty += 1;
     // Whoever waits for a key in one of them may find it now.
-    for (db, key) in server.waiting.keys_in(&[first, second]) {
-        cx.effects.signals.push(super::Signal { db, key });
-    }
+    cx.effects.signals.extend(server.waiting.keys_in(&[first, second]));
     out.ok();
     Ok(())
 }

@@ -279,6 +279,8 @@ const FAMILIES: &[(Group, &[Command])] = &[
     (Group::Hash, super::hashes::COMMANDS),
     (Group::List, super::lists::COMMANDS),
     (Group::Server, super::slow::COMMANDS),
+    (Group::List, super::lists_inside::COMMANDS),
+    (Group::List, super::lists_waiting::COMMANDS),
     (Group::PubSub, super::pubsub::COMMANDS),
     (Group::Server, super::info::COMMANDS),
     (Group::Server, super::introspect::COMMANDS),

@@ -23,6 +23,8 @@ pub(super) struct Connection {
     pub(super) reply: Reply,
     /// What it waits for, if it does.
     pub(super) blocked: Option<Blocked>,
+    /// Others look first whether they can go on after what it has written.
+    pub(super) is_held: bool,
     /// There may be more to read.
     pub(super) is_readable: bool,
     /// It sends nothing more.
@@ -53,6 +55,7 @@ impl Connection {
             output: Output::default(),
             reply: Reply::new(false),
             blocked: None,
+            is_held: false,
             is_readable: true,
             is_at_end: false,
             last_heard: Instant::now(),

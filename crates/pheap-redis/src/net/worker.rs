@@ -16,13 +16,14 @@ use super::listener::Listener;
 use super::output::Paused;
 use crate::client::Session;
 use crate::clients::{Profile, State};
-use crate::command::{Block, Effects, Signal};
+use crate::command::{Block, Effects};
 use crate::execute::{Execution, Output, Stop};
 use crate::expire::Expiry;
 use crate::mailbox::{Mailbox, Message};
 use crate::resp::Reply;
-use crate::server::{Server, Waiter};
+use crate::server::{Server, now};
 use crate::stream::Stream;
+use crate::waiting::{Signal, Waiter, Wakeup};
 
 /// How long a thread sleeps at most.
 const TICK: Duration = Duration::from_millis(100);
@@ -214,10 +215,10 @@ impl Turn<'_> {
             match message {
                 Message::Connected(stream) => self.connect(stream),
                 Message::Send { client, bytes } => self.deliver(client, bytes),
-                Message::Retry { client } => {
-                    let mut signals = VecDeque::new();
-                    self.retry(client, &mut signals);
-                    self.wake_waiters(signals);
+                Message::Wake(wake) => {
+                    if let Some(writer) = self.wake_waiters(wake) {
+                        self.release(writer);
+                    }
                 }
                 Message::Unblock { client, with_error } => self.let_go(client, with_error),
                 Message::Kill { client } => {
@@ -252,23 +253,25 @@ impl Turn<'_> {
     /// Whether the connection stays.
     fn serve_one(&mut self, connection: &mut Connection) -> io::Result<bool> {
         let client = connection.session.id;
+        if connection.is_held {
+            return Ok(true);
+        }
         if connection.is_readable && !connection.session.closing {
             connection.read()?;
         }
-        let mut signals = VecDeque::new();
         if connection.blocked.is_none()
             && !connection.session.closing
             && connection.input.pending() > 0
             && !self.paused.contains(&client)
         {
-            self.run_commands(connection, &mut signals);
+            while self.run_commands(connection) {}
+        }
+        if connection.is_held {
+            return Ok(true);
         }
         let mut messages = Vec::new();
         let paused = connection.output.send(&mut connection.stream, &self.waker, &mut messages)?;
         self.post(messages);
-        if !signals.is_empty() {
-            self.wake_waiters(signals);
-        }
         if paused == Paused::NotDurable {
             self.not_durable.insert(client);
         }
@@ -280,24 +283,32 @@ impl Turn<'_> {
         Ok(!is_done && !is_gone)
     }
 
-    /// Runs what a client has sent.
-    fn run_commands(&mut self, connection: &mut Connection, signals: &mut VecDeque<Signal>) {
+    /// Runs what a client has sent. Whether there may be more, for others were served in between who wait for what it has written.
+    fn run_commands(&mut self, connection: &mut Connection) -> bool {
+        let mut signals = VecDeque::new();
         let (mut effects, mut commits) = (Effects::default(), Vec::new());
         let Connection { session, input, reply, .. } = connection;
         (session.input, session.output) = (input.pending(), connection.output.len());
         let output = Output { reply, effects: &mut effects, commits: &mut commits };
         let clock = Instant::now();
         let stop = Execution { server: self.server, session, output, thread: self.number, clock }.run(input);
-        self.leave(connection, effects, commits, signals);
+        self.leave(connection, effects, commits, &mut signals);
+        let goes_on = matches!(stop, Stop::Signals);
         match stop {
-            Stop::Blocked(block, words) => self.block(connection, block, words, signals),
+            Stop::Blocked(block, words) => self.block(connection, block, words, &mut signals),
             Stop::Paused => {
                 self.paused.insert(connection.session.id);
                 self.server.stats.blocked.fetch_add(1, Relaxed);
             }
-            Stop::Nothing | Stop::Closing => {}
+            Stop::Nothing | Stop::Signals | Stop::Closing => {}
         }
         connection.publish();
+        if !signals.is_empty() {
+            let writer = Waiter { client: connection.session.id, thread: self.number };
+            let wake = Wakeup { signals, writer: Some(writer), ..Wakeup::default() };
+            connection.is_held = self.wake_waiters(wake).is_none();
+        }
+        goes_on && !connection.is_held
     }
 
     /// What commands have left.
@@ -340,17 +351,22 @@ impl Turn<'_> {
         connection.session.profile.is_blocked.store(true, SeqCst);
         let words = block.instead.clone().unwrap_or(words);
         connection.blocked = Some(Blocked { words, block, until, db });
-        self.try_again(connection, signals);
+        self.try_again(connection, None, signals);
     }
 
     /// Runs what a blocked client waits with. Whether it goes on.
-    fn try_again(&mut self, connection: &mut Connection, signals: &mut VecDeque<Signal>) -> bool {
+    fn try_again(
+        &mut self,
+        connection: &mut Connection,
+        woken_by: Option<&[u8]>,
+        signals: &mut VecDeque<Signal>,
+    ) -> bool {
         let Some(blocked) = connection.blocked.take() else { return false };
         let (mut effects, mut commits) = (Effects::default(), Vec::new());
         let Connection { session, reply, .. } = connection;
         let output = Output { reply, effects: &mut effects, commits: &mut commits };
         let (server, thread, clock) = (self.server, self.number, Instant::now());
-        let still = Execution { server, session, output, thread, clock }.retry(&blocked.words);
+        let still = Execution { server, session, output, thread, clock }.retry(&blocked.words, woken_by);
         if still.is_some() {
             connection.blocked = Some(blocked);
             return false;
@@ -372,24 +388,60 @@ impl Turn<'_> {
         }
     }
 
-    fn retry(&mut self, client: u64, signals: &mut VecDeque<Signal>) {
-        if let Some(mut connection) = self.connections.remove(&client) {
-            self.try_again(&mut connection, signals);
-            self.connections.insert(client, connection);
+    /// Runs what a client waits with, if it waits for this key. Whether it does so still.
+    fn retry(&mut self, client: u64, by: &Signal, signals: &mut VecDeque<Signal>) -> bool {
+        let Some(mut connection) = self.connections.remove(&client) else { return false };
+        let waits = |connection: &Connection| {
+            connection
+                .blocked
+                .as_ref()
+                .is_some_and(|blocked| blocked.db == by.db && blocked.block.keys.contains(&by.key))
+        };
+        let waits_on = waits(&connection) && !self.try_again(&mut connection, Some(&by.key), signals);
+        self.connections.insert(client, connection);
+        waits_on
+    }
+
+    /// Lets those go on that wait for keys that were written to, in the order in which they came; and those whom that concerns. The writer, if that is done; else another thread goes
+    /// on with it.
+    fn wake_waiters(&mut self, mut wake: Wakeup) -> Option<Waiter> {
+        loop {
+            while let (Some(key), Some(&waiter)) = (&wake.key, wake.waiters.front()) {
+                if waiter.thread != self.number {
+                    self.server.threads[waiter.thread].post(Message::Wake(wake));
+                    return None;
+                }
+                wake.waiters.pop_front();
+                let waits_on = self.retry(waiter.client, key, &mut wake.signals);
+                // Others that wait for it would not find it, either.
+                if waits_on && !self.exists(key) {
+                    wake.waiters.clear();
+                }
+            }
+            let Some(next) = wake.signals.pop_front() else { return wake.writer };
+            wake.waiters = self.server.waiting.for_key(next.db, &next.key);
+            wake.key = Some(next);
         }
     }
 
-    /// Lets those go on that wait for these keys, in the order in which they came; and those whom that concerns.
-    fn wake_waiters(&mut self, mut signals: VecDeque<Signal>) {
-        while let Some(Signal { db, key }) = signals.pop_front() {
-            for waiter in self.server.waiting.for_key(db, &key) {
-                if waiter.thread == self.number {
-                    self.retry(waiter.client, &mut signals);
-                } else {
-                    self.server.threads[waiter.thread].post(Message::Retry { client: waiter.client });
-                }
-            }
+    /// All have looked who wait for what this client has written.
+    fn release(&mut self, writer: Waiter) {
+        if writer.thread != self.number {
+            let wake = Wakeup { writer: Some(writer), ..Wakeup::default() };
+            return self.server.threads[writer.thread].post(Message::Wake(wake));
         }
+        if let Some(connection) = self.connections.get_mut(&writer.client) {
+            connection.is_held = false;
+            self.ready.insert(writer.client);
+        }
+    }
+
+    fn exists(&self, Signal { db, key }: &Signal) -> bool {
+        let store = &self.server.store;
+        let exists = store.shards()[store.shard_of(key)]
+            .read_deferred(|view, root| view[view[root].dbs.at(*db)].get(view, key, now()).is_some());
+        // If the heap has failed, those who look are told so.
+        exists.map_or(true, |(exists, _)| exists)
     }
 
     /// Sends messages to other clients.

@@ -1,0 +1,230 @@
+//! Lists: what is within them.
+
+use pheap::P;
+
+use super::args::int;
+use super::lists::list;
+use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
+use crate::data::{Change, List, Str, Txn, View};
+use crate::resp::Reply;
+use crate::words;
+
+const KEY: Keys = Keys::Range(1, 1, 1);
+
+pub(super) const COMMANDS: &[Command] = &[
+    Command::new("linsert", 5, &[Flags::WRITE, Flags::DENYOOM], KEY, linsert),
+    Command::new("lpos", -3, &[Flags::READONLY], KEY, lpos),
+    Command::new("lrem", 4, &[Flags::WRITE], KEY, lrem),
+    Command::new("ltrim", 4, &[Flags::WRITE], KEY, ltrim),
+];
+
+/// Inserts an element before place `index`. What is on the shorter side of it is moved.
+fn insert<'r>(tx: &mut Txn<'r>, list: P<'r, List<'r>>, index: usize, element: Str<'r>) -> pheap::Result<()> {
+    let len = tx[list].len();
+    if index < len / 2 {
+        list.push_front(tx, element)?;
+        (0..index).for_each(|at| swap(tx, list, at, at + 1));
+    } else {
+        list.push_back(tx, element)?;
+        (index..len).rev().for_each(|at| swap(tx, list, at, at + 1));
+    }
+    Ok(())
+}
+
+fn swap<'r>(tx: &mut Txn<'r>, list: P<'r, List<'r>>, a: usize, b: usize) {
+    if let (Some(&one), Some(&other)) = (list.get(tx, a), list.get(tx, b)) {
+        put(tx, list, a, other);
+        put(tx, list, b, one);
+    }
+}
+
+fn put<'r>(tx: &mut Txn<'r>, list: P<'r, List<'r>>, index: usize, element: Str<'r>) {
+    if let Some(place) = list.get_mut(tx, index) {
+        *place = element;
+    }
+}
+
+/// Removes so many elements from both ends.
+fn shorten<'r>(tx: &mut Txn<'r>, list: P<'r, List<'r>>, before: usize, after: usize) {
+    for _ in 0..before {
+        list.pop_front(tx);
+    }
+    for _ in 0..after {
+        list.pop_back(tx);
+    }
+}
+
+/// Removes the elements at these places, which are in ascending order. What is on the shorter side of them is moved.
+fn remove<'r>(tx: &mut Txn<'r>, list: P<'r, List<'r>>, places: &[usize]) {
+    let (Some(&first), Some(&last)) = (places.first(), places.last()) else { return };
+    let len = tx[list].len();
+    let copy = |tx: &mut Txn<'r>, from: usize, to: usize| {
+        if let Some(&element) = list.get(tx, from) {
+            put(tx, list, to, element);
+        }
+    };
+    if last + 1 < len - first {
+        let (mut gone, mut to) = (places.iter().rev().peekable(), last);
+        for from in (0..=last).rev() {
+            if gone.next_if_eq(&&from).is_none() {
+                copy(tx, from, to);
+                to -= 1;
+            }
+        }
+        shorten(tx, list, places.len(), 0);
+    } else {
+        let (mut gone, mut to) = (places.iter().peekable(), first);
+        for from in first..len {
+            if gone.next_if_eq(&&from).is_none() {
+                copy(tx, from, to);
+                to += 1;
+            }
+        }
+        shorten(tx, list, 0, places.len());
+    }
+}
+
+fn is_at<'r>(view: &View<'r>, list: P<'r, List<'r>>, place: usize, element: &[u8]) -> bool {
+    list.get(view, place).is_some_and(|&it| view[it] == *element)
+}
+
+fn linsert(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let (key, now) = (args[1], cx.now);
+    let offset = match args[2].to_ascii_lowercase().as_slice() {
+        b"before" => 0,
+        b"after" => 1,
+        _ => return Err(Fail::SYNTAX),
+    };
+    let len = cx.write(key, |tx, db| {
+        let Some(list) = list(tx, &tx[db], key, now)? else { return Ok::<_, Fail>(0) };
+        let Some(index) = (0..tx[list].len()).find(|&place| is_at(tx, list, place, args[3])) else {
+            return Ok(-1);
+        };
+        let element = tx.alloc_slice_copy(args[4])?;
+        insert(tx, list, index + offset, element)?;
+        Ok(tx[list].len() as i64)
+    })?;
+    if len > 0 {
+        cx.touched(b'l', "linsert", key);
+    }
+    out.int(len);
+    Ok(())
+}
+
+fn lrem(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let (key, count, now) = (args[1], int(args[2])?, cx.now);
+    let most = if count == 0 { usize::MAX } else { count.unsigned_abs() as usize };
+    let (removed, is_gone) = cx.write(key, |tx, db| {
+        let Some(list) = list(tx, &tx[db], key, now)? else { return Ok::<_, Fail>((0, false)) };
+        let (len, is_it) = (tx[list].len(), |place: &usize| is_at(tx, list, *place, args[3]));
+        let mut places: Vec<usize> = if count < 0 {
+            (0..len).rev().filter(is_it).take(most).collect()
+        } else {
+            (0..len).filter(is_it).take(most).collect()
+        };
+        if count < 0 {
+            places.reverse();
+        }
+        let is_gone = places.len() == tx[list].len();
+        if is_gone {
+            db.remove(tx, key);
+        } else {
+            remove(tx, list, &places);
+        }
+        Ok((places.len(), is_gone))
+    })?;
+    if removed > 0 {
+        cx.touched(b'l', "lrem", key);
+        cx.effects.dirty += removed as u64 - 1;
+        if is_gone {
+            cx.notify(b'g', "del", key);
+        }
+    }
+    out.count(removed);
+    Ok(())
+}
+
+fn ltrim(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let (key, start, end, now) = (args[1], int(args[2])?, int(args[3])?, cx.now);
+    let trimmed = cx.write(key, |tx, db| {
+        let Some(list) = list(tx, &tx[db], key, now)? else { return Ok::<_, Fail>(None) };
+        let len = tx[list].len();
+        let from_end = |at: i64| if at < 0 { at.saturating_add(len as i64) } else { at };
+        let (first, end) = (from_end(start).max(0), from_end(end).min(len as i64 - 1));
+        if first > end {
+            db.remove(tx, key);
+            return Ok(Some((len, true)));
+        }
+        let (before, after) = (first as usize, len - 1 - end as usize);
+        shorten(tx, list, before, after);
+        Ok(Some((before + after, false)))
+    })?;
+    if let Some((removed, is_gone)) = trimmed {
+        cx.touched(b'l', "ltrim", key);
+        cx.effects.dirty += removed as u64;
+        cx.effects.dirty -= 1; // which `touched` has counted
+        if is_gone {
+            cx.notify(b'g', "del", key);
+        }
+    }
+    out.ok();
+    Ok(())
+}
+
+fn lpos(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let (key, element, now) = (args[1], args[2], cx.now);
+    let (mut rank, mut count, mut most) = (1, None, 0);
+    let mut rest = args[3..].iter();
+    while let Some(option) = rest.next() {
+        let number = rest.next().ok_or(Fail::SYNTAX)?;
+        let positive = |error: &'static str| {
+            let number = words::int(number).and_then(|number| usize::try_from(number).ok());
+            number.ok_or_else(|| Fail::err(error))
+        };
+        match option.to_ascii_lowercase().as_slice() {
+            b"rank" => {
+                rank = int(number)?;
+                if rank == 0 {
+                    return Err(Fail::err(
+                        "RANK can't be zero: use 1 to start from the first match, 2 from the second ... or use negative to start from the end of the list",
+                    ));
+                }
+            }
+            b"count" => count = Some(positive("COUNT can't be negative")?),
+            b"maxlen" => most = positive("MAXLEN can't be negative")?,
+            _ => return Err(Fail::SYNTAX),
+        }
+    }
+    let wanted = match count {
+        None => 1,
+        Some(0) => usize::MAX,
+        Some(count) => count,
+    };
+    let (begun, mut found, mut skip) = (out.begin(), 0, rank.unsigned_abs() - 1);
+    cx.read(key, |view, db| {
+        let Some(list) = list(view, db, key, now)? else { return Ok(()) };
+        let len = view[list].len();
+        for step in 0..if most == 0 { len } else { len.min(most) } {
+            let place = if rank < 0 { len - 1 - step } else { step };
+            if !is_at(view, list, place, element) {
+                continue;
+            }
+            if skip > 0 {
+                skip -= 1;
+                continue;
+            }
+            out.count(place);
+            found += 1;
+            if found == wanted {
+                break;
+            }
+        }
+        Ok::<_, Fail>(())
+    })?;
+    match (count, found) {
+        (Some(_), _) => out.end_array(begun, found),
+        (None, 0) => out.null(),
+        (None, _) => {}
+    }
+    Ok(())
+}
