@@ -11,6 +11,8 @@ mod keys;
 mod lists;
 mod pubsub;
 mod server;
+mod stream_parts;
+mod streams;
 mod strings;
 mod table;
 

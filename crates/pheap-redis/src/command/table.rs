@@ -248,6 +248,7 @@ const FAMILIES: &[(Group, &[Command])] = &[
     (Group::List, super::lists::COMMANDS),
     (Group::PubSub, super::pubsub::COMMANDS),
     (Group::Server, super::server::COMMANDS),
+    (Group::Stream, super::streams::COMMANDS),
     (Group::String, super::strings::COMMANDS),
     (Group::Transactions, super::connection::TRANSACTIONS),
 ];

@@ -3,6 +3,7 @@
 mod db;
 mod slots;
 mod store;
+pub mod streams;
 mod value;
 
 pub use db::{Change, Db, Entry};

@@ -2,6 +2,7 @@
 
 use pheap::{P, PHashMap, PHashSet, PVec, PVecDeque, Persist, Txn, View};
 
+use super::streams::Stream;
 use crate::words;
 
 /// A string that never changes.
@@ -32,6 +33,8 @@ pub enum Value<'r> {
     Hash(P<'r, Hash<'r>>),
     /// A set.
     Set(P<'r, Set<'r>>),
+    /// A stream.
+    Stream(P<'r, Stream<'r>>),
 }
 
 impl<'r> Value<'r> {
@@ -53,6 +56,7 @@ impl<'r> Value<'r> {
             Value::List(_) => "list",
             Value::Hash(_) => "hash",
             Value::Set(_) => "set",
+            Value::Stream(_) => "stream",
         }
     }
 
@@ -62,7 +66,7 @@ impl<'r> Value<'r> {
             Value::Int(number) => f(words::decimal(*number, &mut [0; 20])),
             Value::Bytes(bytes) => f(&view[*bytes]),
             Value::Buffer(buffer) => f(view[*buffer].as_slice(view, ..)),
-            Value::List(_) | Value::Hash(_) | Value::Set(_) => return None,
+            Value::List(_) | Value::Hash(_) | Value::Set(_) | Value::Stream(_) => return None,
         })
     }
 }
