@@ -31,6 +31,8 @@ pub struct Session {
     pub closing: bool,
     /// Whether replies are RESP3.
     pub resp3: bool,
+    /// Whether a command is run again that has waited for a key.
+    pub resumes: bool,
 }
 
 /// Commands that wait for `EXEC`.
@@ -71,6 +73,7 @@ impl Session {
             replies: Replies::On,
             closing: false,
             resp3: false,
+            resumes: false,
         }
     }
 

@@ -146,7 +146,9 @@ impl Execution<'_> {
         let (_, command) = command::lookup(words[0])?;
         let mark = self.output.reply.len();
         let plan = self.plan(command, &words);
+        self.session.resumes = true;
         let blocked = self.run_one(command, &words, &plan);
+        self.session.resumes = false;
         if blocked.is_none() {
             self.answered(mark);
         }

@@ -12,6 +12,7 @@ mod lists;
 mod pubsub;
 mod server;
 mod stream_parts;
+mod stream_reads;
 mod streams;
 mod strings;
 mod table;

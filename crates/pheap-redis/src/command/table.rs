@@ -249,6 +249,7 @@ const FAMILIES: &[(Group, &[Command])] = &[
     (Group::PubSub, super::pubsub::COMMANDS),
     (Group::Server, super::server::COMMANDS),
     (Group::Stream, super::streams::COMMANDS),
+    (Group::Stream, super::stream_reads::COMMANDS),
     (Group::String, super::strings::COMMANDS),
     (Group::Transactions, super::connection::TRANSACTIONS),
 ];

@@ -278,7 +278,7 @@ fn whole_blocks(len: u64, added: u64, block: u64, most: u64) -> u64 {
     if first > most { 0 } else { first + (most - first) / block * block }
 }
 
-/// The consumer of a name, which is made if there is none; and whether it was made.
+/// The consumer of a name, which is seen now, and is made if there is none; and whether it was made.
 ///
 /// # Errors
 /// If there is no memory for it.
@@ -289,6 +289,7 @@ pub fn consumer_or_new<'r>(
     now: i64,
 ) -> pheap::Result<(P<'r, Consumer<'r>>, bool)> {
     if let Some(&consumer) = field!(group.names).get(tx, name) {
+        tx[field!(consumer.seen)] = now;
         return Ok((consumer, false));
     }
     let own = tx.alloc_slice_copy(name)?;
