@@ -106,11 +106,16 @@ impl Cx<'_> {
     pub fn touched(&mut self, class: u8, event: &str, key: &[u8]) {
         self.effects.dirty += 1;
         self.server.watched.touch(self.session.db, key);
+        self.wake(key);
+        self.notify(class, event, key);
+    }
+
+    /// Lets those look at a key again who wait for it.
+    pub fn wake(&mut self, key: &[u8]) {
         // Who begins to wait from here on looks at the key again, when this transaction has ended.
         if !self.server.waiting.is_empty() {
             self.effects.signals.push(Signal { db: self.session.db, key: key.to_vec() });
         }
-        self.notify(class, event, key);
     }
 
     /// A keyspace notification about something that is no change of the value.

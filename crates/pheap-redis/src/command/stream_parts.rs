@@ -71,9 +71,9 @@ pub(super) fn any(text: &[u8], missing: u64) -> Result<Id, Fail> {
 /// Where a range begins: an id that is in it; or, after `(`, that is not.
 pub(super) fn start(text: &[u8]) -> Result<Id, Fail> {
     match text {
-        [b'(', exclusive @ ..] if !exclusive.is_empty() => exact(exclusive, 0)?
-            .checked_add(1)
-            .ok_or_else(|| Fail::err("invalid start ID for the interval")),
+        [b'(', exclusive @ ..] if !exclusive.is_empty() => {
+            exact(exclusive, 0)?.checked_add(1).ok_or_else(|| Fail::err("invalid start ID for the interval"))
+        }
         _ => any(text, 0),
     }
 }

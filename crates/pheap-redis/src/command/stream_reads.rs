@@ -73,8 +73,7 @@ impl<'a> Read<'a> {
                 b"block" if more > 0 => {
                     let ms = int(args[at + 1])
                         .map_err(|_| Fail::err("timeout is not an integer or out of range"))?;
-                    read.block =
-                        Some(u64::try_from(ms).map_err(|_| Fail::err("timeout is negative"))?);
+                    read.block = Some(u64::try_from(ms).map_err(|_| Fail::err("timeout is negative"))?);
                     2
                 }
                 b"count" if more > 0 => {
@@ -183,9 +182,7 @@ fn xread(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         let last = if resumes {
             0
         } else {
-            cx.read_stream(key, |view, stream| {
-                Ok(stream.map_or(0, |stream| view[field!(stream.past)].last))
-            })?
+            cx.read_stream(key, |view, stream| Ok(stream.map_or(0, |stream| view[field!(stream.past)].last)))?
         };
         ids.push(match *text {
             b"$" => last,
@@ -226,9 +223,8 @@ fn xreadgroup(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (resumes, [name, consumer]) = (cx.session.resumes, read.group.unwrap_or_default());
     let mut ids: SmallVec<[Id; 8]> = SmallVec::new();
     for (key, text) in read.keys.iter().zip(read.ids) {
-        let found = cx.read_stream(key, |view, stream| {
-            Ok((stream.is_some(), group(view, stream, name).is_some()))
-        });
+        let found =
+            cx.read_stream(key, |view, stream| Ok((stream.is_some(), group(view, stream, name).is_some())));
         match found {
             Ok((true, true)) => {}
             Ok((true, false)) if resumes => {

@@ -96,9 +96,7 @@ impl Options {
                 return Err(Fail::err("syntax error, XTRIM must be called with a trimming strategy"));
             }
             _ if limit.is_some() && !is_approximate => {
-                return Err(Fail::err(
-                    "syntax error, LIMIT cannot be used without the special ~ option",
-                ));
+                return Err(Fail::err("syntax error, LIMIT cannot be used without the special ~ option"));
             }
             Some(trim) if is_approximate => {
                 let block = cx.server.config.read().int("stream-node-max-entries") as u64;
@@ -178,8 +176,7 @@ fn xtrim(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         return Err(Fail::SYNTAX);
     };
     let key = args[1];
-    let trimmed =
-        cx.write_stream(key, |tx, stream| Ok(stream.map_or(0, |stream| trim(tx, stream, how))))?;
+    let trimmed = cx.write_stream(key, |tx, stream| Ok(stream.map_or(0, |stream| trim(tx, stream, how))))?;
     if trimmed > 0 {
         cx.touched(CLASS, "xtrim", key);
         cx.effects.dirty += trimmed - 1;

@@ -213,12 +213,7 @@ pub fn unpack(mut packed: &[u8]) -> (usize, impl Iterator<Item = &[u8]>) {
 ///
 /// # Errors
 /// If there is no memory for it.
-pub fn append<'r>(
-    tx: &mut Txn<'r>,
-    stream: P<'r, Stream<'r>>,
-    id: Id,
-    words: &[&[u8]],
-) -> pheap::Result<()> {
+pub fn append<'r>(tx: &mut Txn<'r>, stream: P<'r, Stream<'r>>, id: Id, words: &[&[u8]]) -> pheap::Result<()> {
     let packed = tx.alloc_slice_copy(&pack(words))?;
     field!(stream.entries).insert(tx, &id, packed)?;
     let past = &mut tx[field!(stream.past)];
@@ -255,7 +250,9 @@ pub fn trim<'r>(tx: &mut Txn<'r>, stream: P<'r, Stream<'r>>, trim: Trim) -> u64 
     };
     let excess = match trim.to {
         TrimTo::Len(max) => len.saturating_sub(max),
-        TrimTo::Id(min) => entries.range(tx, ..min).take(usize::try_from(most).unwrap_or(usize::MAX)).count() as u64,
+        TrimTo::Id(min) => {
+            entries.range(tx, ..min).take(usize::try_from(most).unwrap_or(usize::MAX)).count() as u64
+        }
     };
     let count = match trim.blocks {
         None => excess,
