@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use crate::command::{Effects, Signal};
 use crate::data::{Change, DATABASES};
 use crate::server::{Server, now};
 
@@ -17,13 +18,13 @@ pub struct Expiry {
 }
 
 impl Expiry {
-    /// Looks at some keys that have deadlines, and removes those that have expired, with messages to those who listen.
+    /// Looks at some keys that have deadlines, and removes those that have expired. What others are to be told of that.
     ///
     /// # Errors
     /// If the heap cannot be changed.
-    pub fn turn(&mut self, server: &Server) -> pheap::Result<Vec<(u64, Vec<u8>)>> {
+    pub fn turn(&mut self, server: &Server) -> pheap::Result<Effects> {
         let (shards, now) = (server.store.shards(), now());
-        let (mut seen, mut messages) = (0, Vec::new());
+        let (mut seen, mut effects) = (0, Effects::default());
         for _ in 0..shards.len() * DATABASES {
             let root = &shards[self.shard];
             let (due, next) = root
@@ -54,7 +55,10 @@ impl Expiry {
                             db.remove(tx, key);
                             server.watched.touch(self.db, key);
                             server.stats.expired.fetch_add(1, Relaxed);
-                            messages.extend(server.notification(self.db, b'x', "expired", key));
+                            effects.messages.extend(server.notification(self.db, b'x', "expired", key));
+                            if !server.waiting.is_empty() {
+                                effects.signals.push(Signal { db: self.db, key: key.clone() });
+                            }
                         }
                     }
                     Ok(())
@@ -69,6 +73,6 @@ impl Expiry {
                 break;
             }
         }
-        Ok(messages)
+        Ok(effects)
     }
 }

@@ -249,6 +249,14 @@ impl Waiting {
         self.count.load(Ordering::SeqCst) == 0
     }
 
+    /// All keys that clients wait for, and the databases of these.
+    pub fn keys(&self) -> Vec<(usize, Vec<u8>)> {
+        if self.is_empty() {
+            return Vec::new();
+        }
+        self.keys.lock().keys().cloned().collect()
+    }
+
     /// Who waits for a key.
     pub fn for_key(&self, db: usize, key: &[u8]) -> Vec<Waiter> {
         if self.is_empty() {

@@ -1,7 +1,7 @@
 //! Keys, whatever they stand for.
 
 use super::args::{Scan, cursor, int};
-use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
+use super::{Args, Command, Cx, Done, Fail, Flags, Keys, Signal};
 use crate::data::Change;
 use crate::resp::Reply;
 use crate::words;
@@ -157,6 +157,9 @@ fn flush(cx: &mut Cx<'_>, args: &Args<'_>, all: bool, out: &mut Reply) -> Done {
             }
         });
     }
+    // Some wait only as long as the key exists.
+    let waited_for = server.waiting.keys().into_iter().filter(|&(db, _)| all || db == own);
+    cx.effects.signals.extend(waited_for.map(|(db, key)| Signal { db, key }));
     cx.effects.dirty += 1;
     out.ok();
     Ok(())

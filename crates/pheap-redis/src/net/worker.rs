@@ -410,8 +410,9 @@ impl Turn<'_> {
         self.last_tick = Instant::now();
         if self.number == 0 {
             // If the heap has failed, writes say so.
-            let messages = self.expiry.turn(self.server).unwrap_or_default();
+            let Effects { signals, messages, .. } = self.expiry.turn(self.server).unwrap_or_default();
             self.post(messages);
+            self.wake_waiters(signals.into());
         }
         let timeout = self.server.config.read().int("timeout") as u64;
         if timeout > 0 {
