@@ -113,9 +113,9 @@ pub(super) fn group<'r>(
 }
 
 /// There is no such stream, or no such group of it.
-pub(super) fn no_group(key: &[u8], group: &[u8], where_: &str) -> Fail {
+pub(super) fn no_group(key: &[u8], group: &[u8], context: &str) -> Fail {
     let (key, group) = (words::lossy(key), words::lossy(group));
-    Fail::Error(format!("NOGROUP No such key '{key}' or consumer group '{group}'{where_}").into())
+    Fail::Error(format!("NOGROUP No such key '{key}' or consumer group '{group}'{context}").into())
 }
 
 /// There is no such group of a stream.

@@ -33,7 +33,7 @@ fn find_keys(args: &Args<'_>, keys: &mut Vec<usize>) {
             b"noack" => 1,
             b"streams" => {
                 let count = args.len() - at - 1;
-                if count % 2 == 0 {
+                if count.is_multiple_of(2) {
                     keys.extend(at + 1..at + 1 + count / 2);
                 }
                 return;
@@ -81,7 +81,7 @@ impl<'a> Read<'a> {
                     2
                 }
                 b"streams" if more > 0 => {
-                    if more % 2 != 0 {
+                    if !more.is_multiple_of(2) {
                         return Err(Fail::err(
                             "Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified.",
                         ));
