@@ -149,7 +149,7 @@ fn xclaim(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
                 None if options.force => 1,
                 None => continue,
             };
-            let deliveries = options.count.unwrap_or(before + i64::from(!options.only_ids));
+            let deliveries = options.count.unwrap_or(before.saturating_add(i64::from(!options.only_ids)));
             claimer.take(tx, group, id, (options.at, deliveries), now)?;
             if options.only_ids {
                 write_id(out, id);
@@ -220,7 +220,7 @@ fn xautoclaim(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
                 settle(tx, group, id);
                 continue;
             };
-            claimer.take(tx, group, id, (now, before + i64::from(!only_ids)), now)?;
+            claimer.take(tx, group, id, (now, before.saturating_add(i64::from(!only_ids))), now)?;
             if only_ids {
                 write_id(out, id);
             } else {

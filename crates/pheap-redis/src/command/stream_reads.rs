@@ -344,7 +344,7 @@ fn history(
         for id in again {
             if let Some(delivery) = field!(group.pending).get_mut(tx, &id) {
                 delivery.at = now;
-                delivery.count += 1;
+                delivery.count = delivery.count.saturating_add(1);
             }
         }
         Ok(is_new)

@@ -136,7 +136,7 @@ impl Extent {
         let before = added.wrapping_sub(self.len) as i64;
         match id.cmp(&self.first) {
             std::cmp::Ordering::Less => Some(before),
-            std::cmp::Ordering::Equal => Some(before + 1),
+            std::cmp::Ordering::Equal => Some(before.wrapping_add(1)),
             std::cmp::Ordering::Greater => None,
         }
     }
@@ -159,7 +159,7 @@ impl Extent {
             return;
         }
         if progress.read >= 0 && !self.has_gaps_from(id) {
-            progress.read += 1;
+            progress.read = progress.read.saturating_add(1);
         } else if self.past.added > 0 {
             progress.read = self.position(id).unwrap_or(-1);
         }
