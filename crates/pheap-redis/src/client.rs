@@ -46,6 +46,8 @@ pub struct Session {
     pub output: usize,
     /// The key that was written to, while a command is run again that waits for it: it looks at no other, and waits on if this one has another type than it is for.
     pub woken_by: Option<Vec<u8>>,
+    /// Whether a command is run again that has waited for a key.
+    pub resumes: bool,
 }
 
 /// Commands that wait for `EXEC`.
@@ -92,6 +94,7 @@ impl Session {
             input: 0,
             output: 0,
             woken_by: None,
+            resumes: false,
         }
     }
 

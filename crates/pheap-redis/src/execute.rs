@@ -167,9 +167,11 @@ impl Execution<'_> {
         let command = resolve(&words).ok()?;
         let mark = self.output.reply.len();
         let plan = self.plan(command, &words);
+        self.session.resumes = true;
         self.session.woken_by = woken_by.map(<[u8]>::to_vec);
         let blocked = self.run_one(command, &words, &plan);
         self.session.woken_by = None;
+        self.session.resumes = false;
         if blocked.is_none() {
             self.answered(mark);
         }

@@ -2,8 +2,10 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use crate::command::Effects;
 use crate::data::{Change, DATABASES};
 use crate::server::{Server, now};
+use crate::waiting::Signal;
 
 /// Keys that are looked at in a turn.
 const TURN: usize = 200;
@@ -17,13 +19,13 @@ pub struct Expiry {
 }
 
 impl Expiry {
-    /// Looks at some keys that have deadlines, and removes those that have expired, with messages to those who listen.
+    /// Looks at some keys that have deadlines, and removes those that have expired. What others are to be told of that.
     ///
     /// # Errors
     /// If the heap cannot be changed.
-    pub fn turn(&mut self, server: &Server) -> pheap::Result<Vec<(u64, Vec<u8>)>> {
+    pub fn turn(&mut self, server: &Server) -> pheap::Result<Effects> {
         let (shards, now) = (server.store.shards(), now());
-        let (mut seen, mut messages) = (0, Vec::new());
+        let (mut seen, mut effects) = (0, Effects::default());
         for _ in 0..shards.len() * DATABASES {
             let root = &shards[self.shard];
             let (due, next) = root
@@ -54,7 +56,10 @@ impl Expiry {
                             db.remove(tx, key);
                             server.watched.touch(self.db, key);
                             server.stats.expired.fetch_add(1, Relaxed);
-                            messages.extend(server.notification(self.db, b'x', "expired", key));
+                            effects.messages.extend(server.notification(self.db, b'x', "expired", key));
+                            if server.waiting.has(self.db, key) {
+                                effects.signals.push(Signal { db: self.db, key: key.clone() });
+                            }
                         }
                     }
                     Ok(())
@@ -69,6 +74,6 @@ impl Expiry {
                 break;
             }
         }
-        Ok(messages)
+        Ok(effects)
     }
 }

@@ -114,6 +114,15 @@ impl Cx<'_> {
     pub fn changed(&mut self, db: usize, key: &[u8]) {
         self.effects.dirty += 1;
         self.server.watched.touch(db, key);
+        self.wake_in(db, key);
+    }
+
+    /// Lets those look at a key again who wait for it.
+    pub fn wake(&mut self, key: &[u8]) {
+        self.wake_in(self.session.db, key);
+    }
+
+    fn wake_in(&mut self, db: usize, key: &[u8]) {
         // Who begins to wait from here on looks at the key again, when this transaction has ended.
         if self.server.waiting.has(db, key) {
             self.effects.signals.push(Signal { db, key: key.to_vec() });

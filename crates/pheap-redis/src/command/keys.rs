@@ -1,7 +1,7 @@
 //! Keys, whatever they stand for.
 
 use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
-use crate::data::Change;
+use crate::data::{Change, DATABASES};
 use crate::random::{below, random};
 use crate::resp::Reply;
 
@@ -121,6 +121,9 @@ fn flush(cx: &mut Cx<'_>, args: &Args<'_>, all: bool, out: &mut Reply) -> Done {
             }
         });
     }
+    // Some wait only as long as the key exists.
+    let dbs = if all { 0..DATABASES } else { own..own + 1 };
+    cx.effects.signals.extend(server.waiting.keys_in(&dbs.collect::<Vec<_>>()));
     cx.effects.dirty += 1;
     out.ok();
     Ok(())

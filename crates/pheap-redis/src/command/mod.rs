@@ -30,6 +30,12 @@ mod sorted_algebra;
 mod sorted_pops;
 mod sorted_ranges;
 mod sorted_sets;
+mod stream_claims;
+mod stream_groups;
+mod stream_info;
+mod stream_parts;
+mod stream_reads;
+mod streams;
 mod strings;
 mod table;
 

@@ -291,6 +291,11 @@ const FAMILIES: &[(Group, &[Command])] = &[
     (Group::SortedSet, super::sorted_pops::COMMANDS),
     (Group::SortedSet, super::sorted_ranges::COMMANDS),
     (Group::SortedSet, super::sorted_sets::COMMANDS),
+    (Group::Stream, super::streams::COMMANDS),
+    (Group::Stream, super::stream_claims::COMMANDS),
+    (Group::Stream, super::stream_groups::COMMANDS),
+    (Group::Stream, super::stream_info::COMMANDS),
+    (Group::Stream, super::stream_reads::COMMANDS),
     (Group::String, super::strings::COMMANDS),
     (Group::Transactions, super::connection::TRANSACTIONS),
 ];

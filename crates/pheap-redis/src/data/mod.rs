@@ -6,11 +6,12 @@ mod owned;
 mod slots;
 mod sorted;
 mod store;
+pub mod streams;
 mod value;
 
 pub use db::{Change, Db, Entry};
 pub use order::{Item, Items};
-pub use owned::Owned;
+pub use owned::{Owned, OwnedGroup, OwnedStream};
 pub use slots::{SLOTS, slot};
 pub use sorted::{Rank, Sorted};
 pub use store::{DATABASES, OpenError, Settings, Shard, Store};

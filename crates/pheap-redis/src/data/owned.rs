@@ -1,8 +1,9 @@
 //! A value outside of the heap: what is copied from one shard to another, dumped, and restored.
 
-use pheap::{P, PHashMap, PHashSet, PVecDeque, Txn, View};
+use pheap::{P, PBTreeSet, PHashMap, PHashSet, PVecDeque, Txn, View, field};
 
 use super::sorted::{Rank, Sorted};
+use super::streams::{Consumer, Consumers, Delivery, Id, Past, Progress, Stream};
 use super::value::Value;
 
 /// A value outside of the heap.
@@ -18,6 +19,32 @@ pub enum Owned {
     Set(Vec<Vec<u8>>),
     /// A sorted set: members and their scores, in no order.
     Sorted(Vec<(Vec<u8>, f64)>),
+    /// A stream.
+    Stream(OwnedStream),
+}
+
+/// A stream outside of the heap.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct OwnedStream {
+    /// Ids, and fields and values as [`pack`](super::streams::pack) writes them.
+    pub entries: Vec<(Id, Vec<u8>)>,
+    /// What has been.
+    pub past: Past,
+    /// Groups of consumers.
+    pub groups: Vec<OwnedGroup>,
+}
+
+/// A group of consumers outside of the heap.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct OwnedGroup {
+    /// Its name.
+    pub name: Vec<u8>,
+    /// How far it is.
+    pub progress: Progress,
+    /// The consumers' names, and when they were last seen, in milliseconds since 1970.
+    pub consumers: Vec<(Vec<u8>, i64)>,
+    /// What was delivered and not acknowledged: the entry, whose it is (by its place in `consumers`), when it was, how many times.
+    pub pending: Vec<(Id, usize, i64, i64)>,
 }
 
 impl Owned {
@@ -38,6 +65,7 @@ impl Owned {
                 let members = view[sorted].unordered(view);
                 Owned::Sorted(members.map(|(member, &score)| (member.to_vec(), score)).collect())
             }
+            Value::Stream(stream) => Owned::Stream(OwnedStream::of(view, &view[stream])),
         }
     }
 
@@ -79,6 +107,58 @@ impl Owned {
                 }
                 Ok(Value::Sorted(sorted))
             }
+            Owned::Stream(stream) => stream.store(tx),
         }
+    }
+}
+
+impl OwnedStream {
+    fn of<'r>(view: &View<'r>, stream: &Stream<'r>) -> OwnedStream {
+        let entries = stream.entries.iter(view).map(|(&id, &packed)| (id, view[packed].to_vec()));
+        let groups = stream.groups.iter(view).map(|(name, &group)| OwnedGroup::of(view, name, &view[group]));
+        OwnedStream { entries: entries.collect(), past: stream.past, groups: groups.collect() }
+    }
+
+    fn store<'r>(&self, tx: &mut Txn<'r>) -> pheap::Result<Value<'r>> {
+        let stream = tx.alloc(Stream { past: self.past, ..Stream::default() })?;
+        for (id, packed) in &self.entries {
+            let packed = tx.alloc_slice_copy(packed)?;
+            field!(stream.entries).insert(tx, id, packed)?;
+        }
+        for group in &self.groups {
+            let stored = group.store(tx)?;
+            field!(stream.groups).insert(tx, &group.name, stored)?;
+        }
+        Ok(Value::Stream(stream))
+    }
+}
+
+impl OwnedGroup {
+    fn of<'r>(view: &View<'r>, name: &[u8], group: &Consumers<'r>) -> OwnedGroup {
+        let names: Vec<P<'r, Consumer<'r>>> = group.names.iter(view).map(|(_, &consumer)| consumer).collect();
+        let consumers = names.iter().map(|&one| (view[view[one].name].to_vec(), view[one].seen)).collect();
+        let pending = group.pending.iter(view).filter_map(|(&id, delivery)| {
+            let consumer = names.iter().position(|&one| one == delivery.consumer)?;
+            Some((id, consumer, delivery.at, delivery.count))
+        });
+        OwnedGroup { name: name.to_vec(), progress: group.progress, consumers, pending: pending.collect() }
+    }
+
+    fn store<'r>(&self, tx: &mut Txn<'r>) -> pheap::Result<P<'r, Consumers<'r>>> {
+        let group = tx.alloc(Consumers { progress: self.progress, ..Consumers::default() })?;
+        let mut consumers = Vec::new();
+        for (name, seen) in &self.consumers {
+            let name_stored = tx.alloc_slice_copy(name)?;
+            let consumer =
+                tx.alloc(Consumer { name: name_stored, seen: *seen, pending: PBTreeSet::default() })?;
+            field!(group.names).insert(tx, name, consumer)?;
+            consumers.push(consumer);
+        }
+        for &(id, consumer, at, count) in &self.pending {
+            let Some(&consumer) = consumers.get(consumer) else { continue };
+            field!(group.pending).insert(tx, &id, Delivery { consumer, at, count })?;
+            field!(consumer.pending).insert(tx, &id)?;
+        }
+        Ok(group)
     }
 }

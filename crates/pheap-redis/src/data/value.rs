@@ -3,6 +3,7 @@
 use pheap::{P, PHashMap, PHashSet, PVec, PVecDeque, Persist, Txn, View};
 
 use super::sorted::Sorted;
+use super::streams::Stream;
 use crate::words;
 
 /// A string that never changes.
@@ -35,6 +36,8 @@ pub enum Value<'r> {
     Set(P<'r, Set<'r>>),
     /// A sorted set.
     Sorted(P<'r, Sorted<'r>>),
+    /// A stream.
+    Stream(P<'r, Stream<'r>>),
 }
 
 impl<'r> Value<'r> {
@@ -57,6 +60,7 @@ impl<'r> Value<'r> {
             Value::Hash(_) => "hash",
             Value::Set(_) => "set",
             Value::Sorted(_) => "zset",
+            Value::Stream(_) => "stream",
         }
     }
 
@@ -66,7 +70,9 @@ impl<'r> Value<'r> {
             Value::Int(number) => f(words::decimal(*number, &mut [0; 20])),
             Value::Bytes(bytes) => f(&view[*bytes]),
             Value::Buffer(buffer) => f(view[*buffer].as_slice(view, ..)),
-            Value::List(_) | Value::Hash(_) | Value::Set(_) | Value::Sorted(_) => return None,
+            Value::List(_) | Value::Hash(_) | Value::Set(_) | Value::Sorted(_) | Value::Stream(_) => {
+                return None;
+            }
         })
     }
 }

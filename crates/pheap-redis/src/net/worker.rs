@@ -523,8 +523,12 @@ impl Turn<'_> {
         self.last_tick = Instant::now();
         if self.number == 0 && self.server.paused().is_none() {
             // If the heap has failed, writes say so.
-            let messages = self.expiry.turn(self.server).unwrap_or_default();
+            let Effects { signals, messages, .. } = self.expiry.turn(self.server).unwrap_or_default();
             self.post(messages);
+            let wake = Wakeup { signals: signals.into(), ..Wakeup::default() };
+            if !wake.signals.is_empty() {
+                self.wake_waiters(wake);
+            }
         }
         let timeout = self.server.config.read().int("timeout") as u64;
         if timeout > 0 {

@@ -1,0 +1,237 @@
+//! Streams: entries that a consumer takes over which another one has got and not acknowledged.
+
+use pheap::{P, field};
+use smallvec::SmallVec;
+
+use super::args::int;
+use super::stream_parts::{CLASS, CREATED_CONSUMER, exact, group, no_group, start, write_id, write_if_there};
+use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
+use crate::data::Txn;
+use crate::data::streams::{Consumer, Consumers, Delivery, Id, consumer_or_new, deliver, settle};
+use crate::resp::Reply;
+use crate::words;
+
+const KEY: Keys = Keys::Range(1, 1, 1);
+const WRITE: &[Flags] = &[Flags::WRITE, Flags::FAST];
+
+pub(super) const COMMANDS: &[Command] =
+    &[Command::new("xautoclaim", -6, WRITE, KEY, xautoclaim), Command::new("xclaim", -6, WRITE, KEY, xclaim)];
+
+/// Who takes over entries. He is made when he takes the first one.
+struct Claimer<'a, 'r> {
+    name: &'a [u8],
+    consumer: Option<P<'r, Consumer<'r>>>,
+    is_new: bool,
+}
+
+impl<'a, 'r> Claimer<'a, 'r> {
+    fn new(name: &'a [u8]) -> Self {
+        Claimer { name, consumer: None, is_new: false }
+    }
+
+    fn take(
+        &mut self,
+        tx: &mut Txn<'r>,
+        group: P<'r, Consumers<'r>>,
+        id: Id,
+        (at, count): (i64, i64),
+        now: i64,
+    ) -> pheap::Result<()> {
+        let consumer = match self.consumer {
+            Some(consumer) => consumer,
+            None => {
+                let (consumer, is_new) = consumer_or_new(tx, group, self.name, now)?;
+                (self.consumer, self.is_new) = (Some(consumer), is_new);
+                consumer
+            }
+        };
+        deliver(tx, group, id, Delivery { consumer, at, count })
+    }
+}
+
+/// What was done.
+#[derive(Default)]
+struct Claimed {
+    changes: u64,
+    is_new: bool,
+}
+
+impl Claimed {
+    fn tell(self, cx: &mut Cx<'_>, key: &[u8]) {
+        cx.effects.dirty += self.changes + u64::from(self.is_new);
+        if self.is_new {
+            cx.notify(CLASS, CREATED_CONSUMER, key);
+        }
+    }
+}
+
+fn number(text: &[u8], what: &str, command: &str) -> Result<i64, Fail> {
+    int(text).map_err(|_| Fail::err(format_args!("Invalid {what} argument for {command}")))
+}
+
+/// What is behind the ids of `XCLAIM`.
+struct Options {
+    at: i64,
+    count: Option<i64>,
+    last: Id,
+    force: bool,
+    only_ids: bool,
+}
+
+impl Options {
+    fn parse(args: &Args<'_>, now: i64) -> Result<Options, Fail> {
+        let mut options = Options { at: now, count: None, last: 0, force: false, only_ids: false };
+        let mut rest = args;
+        while let [option, more @ ..] = rest {
+            rest = match (option.to_ascii_lowercase().as_slice(), more) {
+                (b"force", _) => {
+                    options.force = true;
+                    more
+                }
+                (b"justid", _) => {
+                    options.only_ids = true;
+                    more
+                }
+                (b"idle", [text, more @ ..]) => {
+                    options.at = now.wrapping_sub(number(text, "IDLE option", "XCLAIM")?);
+                    more
+                }
+                (b"time", [text, more @ ..]) => {
+                    options.at = number(text, "TIME option", "XCLAIM")?;
+                    more
+                }
+                (b"retrycount", [text, more @ ..]) => {
+                    options.count = Some(number(text, "RETRYCOUNT option", "XCLAIM")?);
+                    more
+                }
+                (b"lastid", [text, more @ ..]) => {
+                    options.last = exact(text, 0)?;
+                    more
+                }
+                _ => {
+                    let option = words::lossy(option);
+                    return Err(Fail::err(format_args!("Unrecognized XCLAIM option '{option}'")));
+                }
+            };
+        }
+        if !(0..=now).contains(&options.at) {
+            options.at = now;
+        }
+        options.count = options.count.filter(|&count| count >= 0);
+        Ok(options)
+    }
+}
+
+fn xclaim(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let (key, name, now) = (args[1], args[2], cx.now);
+    let claimed = cx.write_stream(key, |tx, stream| {
+        let (Some(stream), Some(group)) = (stream, group(tx, stream, name)) else {
+            return Err(no_group(key, name, ""));
+        };
+        let min_idle = number(args[4], "min-idle-time", "XCLAIM")?.max(0);
+        let ids: SmallVec<[Id; 8]> = args[5..].iter().map_while(|text| exact(text, 0).ok()).collect();
+        let options = Options::parse(&args[5 + ids.len()..], now)?;
+        let progress = field!(group.progress);
+        let (mut claimed, mut claimer) = (Claimed::default(), Claimer::new(args[3]));
+        let moves_on = options.last > tx[progress].last;
+        if moves_on {
+            tx[progress].last = options.last;
+        }
+        let (begun, mut count) = (out.begin(), 0);
+        for id in ids {
+            if !field!(stream.entries).contains_key(tx, &id) {
+                claimed.changes += u64::from(settle(tx, group, id));
+                continue;
+            }
+            let before = match field!(group.pending).get(tx, &id) {
+                Some(delivery) if min_idle > 0 && now - delivery.at < min_idle => continue,
+                Some(delivery) => delivery.count,
+                None if options.force => 1,
+                None => continue,
+            };
+            let deliveries = options.count.unwrap_or(before.saturating_add(i64::from(!options.only_ids)));
+            claimer.take(tx, group, id, (options.at, deliveries), now)?;
+            if options.only_ids {
+                write_id(out, id);
+            } else {
+                write_if_there(tx, stream, id, out);
+            }
+            count += 1;
+            claimed.changes += 1;
+        }
+        out.end_array(begun, count);
+        claimed.changes += u64::from(moves_on && claimed.changes == 0);
+        claimed.is_new = claimer.is_new;
+        Ok(claimed)
+    })?;
+    claimed.tell(cx, key);
+    Ok(())
+}
+
+fn xautoclaim(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let (key, name, now) = (args[1], args[2], cx.now);
+    let min_idle = number(args[4], "min-idle-time", "XAUTOCLAIM")?.max(0);
+    let from = start(args[5])?;
+    let (mut most, mut only_ids, mut rest) = (100, false, &args[6..]);
+    while let [option, more @ ..] = rest {
+        rest = match (option.to_ascii_lowercase().as_slice(), more) {
+            (b"count", [text, more @ ..]) => {
+                most = int(text)
+                    .ok()
+                    .filter(|count| (1..=i64::MAX / 16).contains(count))
+                    .ok_or_else(|| Fail::err("COUNT must be > 0"))?;
+                more
+            }
+            (b"justid", _) => {
+                only_ids = true;
+                more
+            }
+            _ => return Err(Fail::SYNTAX),
+        };
+    }
+    let claimed = cx.write_stream(key, |tx, stream| {
+        let (Some(stream), Some(group)) = (stream, group(tx, stream, name)) else {
+            return Err(no_group(key, name, ""));
+        };
+        // What is looked at, and where the next call goes on.
+        let pending = field!(group.pending);
+        let (mut wanted, mut left, mut tries) = (SmallVec::<[(Id, Option<i64>); 32]>::new(), most, 10 * most);
+        let mut cursor = 0;
+        for (&id, delivery) in pending.range(tx, from..) {
+            if tries == 0 || left == 0 {
+                cursor = id;
+                break;
+            }
+            tries -= 1;
+            let is_there = field!(stream.entries).contains_key(tx, &id);
+            if !is_there || min_idle == 0 || now - delivery.at >= min_idle {
+                wanted.push((id, is_there.then_some(delivery.count)));
+                left -= 1;
+            }
+        }
+        let (mut claimed, mut claimer) = (Claimed::default(), Claimer::new(args[3]));
+        claimed.changes = wanted.len() as u64;
+        out.array(3);
+        write_id(out, cursor);
+        let gone = wanted.iter().filter(|(_, deliveries)| deliveries.is_none()).count();
+        out.array(wanted.len() - gone);
+        for &(id, deliveries) in &wanted {
+            let Some(before) = deliveries else {
+                settle(tx, group, id);
+                continue;
+            };
+            claimer.take(tx, group, id, (now, before.saturating_add(i64::from(!only_ids))), now)?;
+            if only_ids {
+                write_id(out, id);
+            } else {
+                write_if_there(tx, stream, id, out);
+            }
+        }
+        out.array(gone);
+        wanted.iter().filter(|(_, deliveries)| deliveries.is_none()).for_each(|(id, _)| write_id(out, *id));
+        claimed.is_new = claimer.is_new;
+        Ok(claimed)
+    })?;
+    claimed.tell(cx, key);
+    Ok(())
+}

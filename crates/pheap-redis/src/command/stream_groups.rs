@@ -1,0 +1,302 @@
+//! Streams: groups of consumers, and what these have got and not acknowledged.
+
+use pheap::field;
+
+use super::args::int;
+use super::stream_parts::{
+    CLASS, CREATED_CONSUMER, any, bad_subcommand, end, exact, group, help, no_group, no_such_group, start,
+    stream, write_id,
+};
+use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
+use crate::data::streams::{Consumers, Id, Progress, Stream, consumer_or_new, settle};
+use crate::data::{Change, Value};
+use crate::resp::Reply;
+
+const KEY: Keys = Keys::Range(1, 1, 1);
+const SUBKEY: Keys = Keys::Range(2, 2, 1);
+const CREATE: &[Flags] = &[Flags::WRITE, Flags::DENYOOM];
+const WRITE: &[Flags] = &[Flags::WRITE];
+
+pub(super) const COMMANDS: &[Command] = &[
+    Command::new("xack", -4, &[Flags::WRITE, Flags::FAST], KEY, xack),
+    Command::with_subcommands(
+        "xgroup",
+        &[],
+        &[
+            Command::new("xgroup|create", -5, CREATE, SUBKEY, create),
+            Command::new("xgroup|createconsumer", 5, CREATE, SUBKEY, create_consumer),
+            Command::new("xgroup|delconsumer", 5, WRITE, SUBKEY, delete_consumer),
+            Command::new("xgroup|destroy", 4, WRITE, SUBKEY, destroy),
+            Command::new("xgroup|help", 2, &[Flags::LOADING, Flags::STALE], Keys::None, |_, _, out| {
+                help(out, "XGROUP", HELP);
+                Ok(())
+            }),
+            Command::new("xgroup|setid", -5, WRITE, SUBKEY, set_id),
+        ],
+    ),
+    Command::new("xpending", -3, &[Flags::READONLY], KEY, xpending),
+];
+
+const HELP: &[&str] = &[
+    "CREATE <key> <groupname> <id|$> [MKSTREAM] [ENTRIESREAD <n>]",
+    "    Makes a group that gets what is behind the id. MKSTREAM makes the stream if there is none.",
+    "CREATECONSUMER <key> <groupname> <consumer>",
+    "    Makes a consumer of the group.",
+    "DELCONSUMER <key> <groupname> <consumer>",
+    "    Removes a consumer of the group, with its pending entries.",
+    "DESTROY <key> <groupname>",
+    "    Removes a group.",
+    "SETID <key> <groupname> <id|$> [ENTRIESREAD <n>]",
+    "    Lets the group go on behind another id.",
+];
+
+/// The options of `CREATE` and `SETID`: whether the stream is made, and how much was read.
+fn options(args: &Args<'_>, can_make: bool) -> Result<(bool, i64), Fail> {
+    let (mut makes, mut read, mut rest) = (false, -1, &args[5..]);
+    while let [option, more @ ..] = rest {
+        rest = match (option.to_ascii_lowercase().as_slice(), more) {
+            (b"mkstream", _) if can_make => {
+                makes = true;
+                more
+            }
+            (b"entriesread", [number, more @ ..]) => {
+                read = int(number)?;
+                if read < -1 {
+                    return Err(Fail::err("value for ENTRIESREAD must be positive or -1"));
+                }
+                more
+            }
+            _ => return Err(bad_subcommand(args)),
+        };
+    }
+    Ok((makes, read))
+}
+
+fn no_key() -> Fail {
+    Fail::err(
+        "The XGROUP subcommand requires the key to exist. Note that for CREATE you may want to use the MKSTREAM option to create an empty stream automatically.",
+    )
+}
+
+fn create(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let (makes, read) = options(args, true)?;
+    let (key, name, now) = (args[2], args[3], cx.now);
+    let is_made = cx.write(key, |tx, db| {
+        let there = stream(tx, &tx[db], key, now)?;
+        if there.is_none() && !makes {
+            return Err(no_key());
+        }
+        if args.len() > 8 {
+            return Err(bad_subcommand(args));
+        }
+        let last = match args[4] {
+            b"$" => there.map_or(0, |stream| tx[field!(stream.past)].last),
+            text => exact(text, 0)?,
+        };
+        if group(tx, there, name).is_some() {
+            return Err(Fail::Error("BUSYGROUP Consumer Group name already exists".into()));
+        }
+        let stream = match there {
+            Some(stream) => stream,
+            None => {
+                let stream = tx.alloc(Stream::default())?;
+                db.set(tx, key, Value::Stream(stream))?;
+                stream
+            }
+        };
+        let group = tx.alloc(Consumers { progress: Progress { last, read }, ..Consumers::default() })?;
+        field!(stream.groups).insert(tx, name, group)?;
+        Ok(there.is_none())
+    })?;
+    if is_made {
+        cx.server.watched.touch(cx.session.db, key);
+        cx.wake(key);
+    }
+    cx.effects.dirty += 1;
+    cx.notify(CLASS, "xgroup-create", key);
+    out.ok();
+    Ok(())
+}
+
+fn set_id(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let (_, read) = options(args, false)?;
+    let (key, name) = (args[2], args[3]);
+    cx.write_stream(key, |tx, there| {
+        let stream = there.ok_or_else(no_key)?;
+        let group = group(tx, there, name).ok_or_else(|| no_such_group(key, name))?;
+        if args.len() > 7 {
+            return Err(bad_subcommand(args));
+        }
+        let last = match args[4] {
+            b"$" => tx[field!(stream.past)].last,
+            text => any(text, 0)?,
+        };
+        tx[field!(group.progress)] = Progress { last, read };
+        Ok(())
+    })?;
+    cx.effects.dirty += 1;
+    cx.notify(CLASS, "xgroup-setid", key);
+    out.ok();
+    Ok(())
+}
+
+fn destroy(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let (key, name) = (args[2], args[3]);
+    let is_gone = cx.write_stream(key, |tx, stream| {
+        let stream = stream.ok_or_else(no_key)?;
+        Ok(field!(stream.groups).remove(tx, name).is_some())
+    })?;
+    if is_gone {
+        cx.effects.dirty += 1;
+        cx.notify(CLASS, "xgroup-destroy", key);
+        // Who waits for entries of the group is told that it is no more.
+        cx.wake(key);
+    }
+    out.int(i64::from(is_gone));
+    Ok(())
+}
+
+fn create_consumer(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let (key, name, consumer, now) = (args[2], args[3], args[4], cx.now);
+    let is_new = cx.write_stream(key, |tx, there| {
+        there.ok_or_else(no_key)?;
+        let group = group(tx, there, name).ok_or_else(|| no_such_group(key, name))?;
+        Ok(field!(group.names).get(tx, consumer).is_none() && consumer_or_new(tx, group, consumer, now)?.1)
+    })?;
+    if is_new {
+        cx.effects.dirty += 1;
+        cx.notify(CLASS, CREATED_CONSUMER, key);
+    }
+    out.int(i64::from(is_new));
+    Ok(())
+}
+
+fn delete_consumer(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let (key, name, consumer) = (args[2], args[3], args[4]);
+    let pending = cx.write_stream(key, |tx, there| {
+        there.ok_or_else(no_key)?;
+        let group = group(tx, there, name).ok_or_else(|| no_such_group(key, name))?;
+        let Some(consumer) = field!(group.names).remove(tx, consumer) else { return Ok(None) };
+        let pending = field!(consumer.pending);
+        let mut count = 0;
+        while let Some(id) = pending.pop_first(tx) {
+            field!(group.pending).remove(tx, &id);
+            count += 1;
+        }
+        Ok(Some(count))
+    })?;
+    if pending.is_some() {
+        cx.effects.dirty += 1;
+        cx.notify(CLASS, "xgroup-delconsumer", key);
+    }
+    out.int(pending.unwrap_or(0));
+    Ok(())
+}
+
+fn xack(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let (key, name) = (args[1], args[2]);
+    let count = cx.write_stream(key, |tx, stream| {
+        let Some(group) = group(tx, stream, name) else { return Ok(0) };
+        for text in &args[3..] {
+            exact(text, 0)?;
+        }
+        let mut count = 0;
+        for text in &args[3..] {
+            count += u64::from(settle(tx, group, exact(text, 0)?));
+        }
+        Ok(count)
+    })?;
+    cx.effects.dirty += count;
+    out.int(count as i64);
+    Ok(())
+}
+
+/// Which pending entries `XPENDING` is asked for, one by one.
+struct Wanted<'a> {
+    idle: i64,
+    range: (Id, Id),
+    count: i64,
+    consumer: Option<&'a [u8]>,
+}
+
+impl<'a> Wanted<'a> {
+    fn parse(args: &Args<'a>) -> Result<Option<Wanted<'a>>, Fail> {
+        match args.len() {
+            3 => return Ok(None),
+            6..=9 => {}
+            _ => return Err(Fail::SYNTAX),
+        }
+        let (mut idle, mut at) = (0, 3);
+        if args[3].eq_ignore_ascii_case(b"idle") {
+            idle = int(args[4])?;
+            if args.len() < 8 {
+                return Err(Fail::SYNTAX);
+            }
+            at = 5;
+        }
+        let count = int(args[at + 2])?.max(0);
+        let range = (start(args[at])?, end(args[at + 1])?);
+        Ok(Some(Wanted { idle, range, count, consumer: args.get(at + 3).copied() }))
+    }
+}
+
+fn xpending(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let wanted = Wanted::parse(args)?;
+    let (key, name, now) = (args[1], args[2], cx.now);
+    cx.read_stream(key, |view, stream| {
+        let group = group(view, stream, name).ok_or_else(|| no_group(key, name, ""))?;
+        let group: &Consumers<'_> = &view[group];
+        let Some(wanted) = wanted else {
+            out.array(4);
+            out.count(group.pending.len());
+            let mut ids = group.pending.iter(view).map(|(id, _)| *id);
+            let Some(first) = ids.next() else {
+                out.null();
+                out.null();
+                out.null_array();
+                return Ok(());
+            };
+            write_id(out, first);
+            write_id(out, ids.next_back().unwrap_or(first));
+            let (begun, mut count) = (out.begin(), 0);
+            for (name, &consumer) in group.names.iter(view) {
+                let pending = view[consumer].pending.len();
+                if pending > 0 {
+                    out.array(2);
+                    out.bulk(name);
+                    out.bulk_int(pending as i64);
+                    count += 1;
+                }
+            }
+            out.end_array(begun, count);
+            return Ok(());
+        };
+        let (begun, mut count) = (out.begin(), 0);
+        let (from, to) = wanted.range;
+        let (mut of_all, mut of_one) = (None, None);
+        match wanted.consumer.map(|name| group.names.get(view, name)) {
+            _ if from > to || wanted.count == 0 => {}
+            None => of_all = Some(group.pending.range(view, from..=to).map(|(id, _)| *id)),
+            Some(None) => {}
+            Some(Some(&consumer)) => of_one = Some(view[consumer].pending.range(view, from..=to).copied()),
+        }
+        for id in of_all.into_iter().flatten().chain(of_one.into_iter().flatten()) {
+            let Some(delivery) = group.pending.get(view, &id) else { continue };
+            let idle = now - delivery.at;
+            if wanted.idle != 0 && idle < wanted.idle {
+                continue;
+            }
+            out.array(4);
+            write_id(out, id);
+            out.bulk(&view[view[delivery.consumer].name]);
+            out.int(idle.max(0));
+            out.int(delivery.count);
+            count += 1;
+            if count as i64 == wanted.count {
+                break;
+            }
+        }
+        out.end_array(begun, count);
+        Ok(())
+    })
+}

@@ -1,0 +1,196 @@
+//! Streams: what `XINFO` tells of them.
+
+use pheap::P;
+
+use super::args::int;
+use super::stream_parts::{bad_subcommand, group, help, no_such_group, write_entry, write_id, write_range};
+use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
+use crate::data::View;
+use crate::data::streams::{Consumers, Extent, Id, Progress};
+use crate::resp::Reply;
+
+const KEY: Keys = Keys::Range(2, 2, 1);
+const READ: &[Flags] = &[Flags::READONLY];
+
+pub(super) const COMMANDS: &[Command] = &[Command::with_subcommands(
+    "xinfo",
+    &[],
+    &[
+        Command::new("xinfo|consumers", 4, READ, KEY, consumers),
+        Command::new("xinfo|groups", 3, READ, KEY, groups),
+        Command::new("xinfo|help", 2, &[Flags::LOADING, Flags::STALE], Keys::None, |_, _, out| {
+            help(out, "XINFO", HELP);
+            Ok(())
+        }),
+        Command::new("xinfo|stream", -3, READ, KEY, info),
+    ],
+)];
+
+const HELP: &[&str] = &[
+    "CONSUMERS <key> <groupname>",
+    "    Tells about the consumers of a group.",
+    "GROUPS <key>",
+    "    Tells about the groups of a stream.",
+    "STREAM <key> [FULL [COUNT <count>]]",
+    "    Tells about a stream.",
+];
+
+fn consumers(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let (key, name, now) = (args[2], args[3], cx.now);
+    cx.read_stream(key, |view, stream| {
+        stream.ok_or(Fail::NO_SUCH_KEY)?;
+        let group = group(view, stream, name).ok_or_else(|| no_such_group(key, name))?;
+        let names = &view[group].names;
+        out.array(names.len());
+        for (name, &consumer) in names.iter(view) {
+            let consumer = &view[consumer];
+            out.map(3);
+            out.bulk(b"name");
+            out.bulk(name);
+            out.bulk(b"pending");
+            out.count(consumer.pending.len());
+            out.bulk(b"idle");
+            out.int((now - consumer.seen).max(0));
+        }
+        Ok(())
+    })
+}
+
+/// How far a group is, and how many entries it has not got yet.
+fn write_progress(extent: Extent, progress: Progress, out: &mut Reply) {
+    let write = |number: Option<i64>, out: &mut Reply| match number {
+        Some(number) => out.int(number),
+        None => out.null(),
+    };
+    out.bulk(b"last-delivered-id");
+    write_id(out, progress.last);
+    out.bulk(b"entries-read");
+    write(Some(progress.read).filter(|&read| read >= 0), out);
+    out.bulk(b"lag");
+    write(extent.lag(progress), out);
+}
+
+fn groups(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    cx.read_stream(args[2], |view, stream| {
+        let stream = stream.ok_or(Fail::NO_SUCH_KEY)?;
+        let (extent, groups) = (Extent::of(view, stream), &view[stream].groups);
+        out.array(groups.len());
+        for (name, &group) in groups.iter(view) {
+            let group = &view[group];
+            out.map(6);
+            out.bulk(b"name");
+            out.bulk(name);
+            out.bulk(b"consumers");
+            out.count(group.names.len());
+            out.bulk(b"pending");
+            out.count(group.pending.len());
+            write_progress(extent, group.progress, out);
+        }
+        Ok(())
+    })
+}
+
+/// The `COUNT` of `FULL`, if that is asked for.
+fn full(args: &Args<'_>) -> Result<Option<usize>, Fail> {
+    match args[3..] {
+        [] => Ok(None),
+        [full] if full.eq_ignore_ascii_case(b"full") => Ok(Some(10)),
+        [full, word, count] if full.eq_ignore_ascii_case(b"full") && word.eq_ignore_ascii_case(b"count") => {
+            Ok(Some(usize::try_from(int(count)?).unwrap_or(10)))
+        }
+        _ => Err(bad_subcommand(args)),
+    }
+}
+
+fn info(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let block = cx.server.config.read().int("stream-node-max-entries").max(1) as usize;
+    cx.read_stream(args[2], |view, stream| {
+        let stream = stream.ok_or(Fail::NO_SUCH_KEY)?;
+        let full = full(args)?;
+        let (extent, groups) = (Extent::of(view, stream), &view[stream].groups);
+        let blocks = view[stream].entries.len().div_ceil(block);
+        out.map(if full.is_some() { 9 } else { 10 });
+        out.bulk(b"length");
+        out.int(extent.len as i64);
+        // There is no such tree here. This is what it would be like.
+        out.bulk(b"radix-tree-keys");
+        out.count(blocks);
+        out.bulk(b"radix-tree-nodes");
+        out.count(blocks + 1);
+        out.bulk(b"last-generated-id");
+        write_id(out, extent.past.last);
+        out.bulk(b"max-deleted-entry-id");
+        write_id(out, extent.past.deleted);
+        out.bulk(b"entries-added");
+        out.int(extent.past.added as i64);
+        out.bulk(b"recorded-first-entry-id");
+        write_id(out, extent.first);
+        if let Some(count) = full {
+            out.bulk(b"entries");
+            write_range(view, stream, (0, Id::MAX), count, false, out, |_| {});
+            out.bulk(b"groups");
+            out.array(groups.len());
+            for (name, &group) in groups.iter(view) {
+                out.map(7);
+                out.bulk(b"name");
+                out.bulk(name);
+                write_progress(extent, view[group].progress, out);
+                write_group(view, group, count, out);
+            }
+            return Ok(());
+        }
+        out.bulk(b"groups");
+        out.count(groups.len());
+        let mut entries = view[stream].entries.iter(view);
+        let (first, last) = (entries.next(), view[stream].entries.iter(view).next_back());
+        for (what, entry) in [("first-entry", first), ("last-entry", last)] {
+            out.bulk(what.as_bytes());
+            match entry {
+                Some((&id, &packed)) => write_entry(out, id, &view[packed]),
+                None => out.null(),
+            }
+        }
+        Ok(())
+    })
+}
+
+/// What `FULL` tells of a group's pending entries and consumers, at most `count` entries of each (0: all).
+fn write_group<'r>(view: &View<'r>, group: P<'r, Consumers<'r>>, count: usize, out: &mut Reply) {
+    let group = &view[group];
+    let most = |len: usize| if count == 0 { len } else { len.min(count) };
+    out.bulk(b"pel-count");
+    out.count(group.pending.len());
+    out.bulk(b"pending");
+    let shown = most(group.pending.len());
+    out.array(shown);
+    for (&id, delivery) in group.pending.iter(view).take(shown) {
+        out.array(4);
+        write_id(out, id);
+        out.bulk(&view[view[delivery.consumer].name]);
+        out.int(delivery.at);
+        out.int(delivery.count);
+    }
+    out.bulk(b"consumers");
+    out.array(group.names.len());
+    for (name, &consumer) in group.names.iter(view) {
+        let consumer = &view[consumer];
+        out.map(4);
+        out.bulk(b"name");
+        out.bulk(name);
+        out.bulk(b"seen-time");
+        out.int(consumer.seen);
+        out.bulk(b"pel-count");
+        out.count(consumer.pending.len());
+        out.bulk(b"pending");
+        let (begun, mut shown) = (out.begin(), 0);
+        let ids = consumer.pending.iter(view).take(most(consumer.pending.len()));
+        for (&id, delivery) in ids.filter_map(|id| Some((id, group.pending.get(view, id)?))) {
+            out.array(3);
+            write_id(out, id);
+            out.int(delivery.at);
+            out.int(delivery.count);
+            shown += 1;
+        }
+        out.end_array(begun, shown);
+    }
+}

@@ -1,0 +1,251 @@
+//! What commands about streams have in common: ids that clients write, streams and groups that keys stand for, entries in replies.
+
+use pheap::{P, field};
+
+use super::{Cx, Fail};
+use crate::data::streams::{self, Consumers, Id, Stream, id};
+use crate::data::{Db, Value, View};
+use crate::resp::Reply;
+use crate::words;
+
+/// The class of keyspace notifications about streams.
+pub(super) const CLASS: u8 = b't';
+
+pub(super) const CREATED_CONSUMER: &str = "xgroup-createconsumer";
+
+fn invalid() -> Fail {
+    Fail::err("Invalid stream ID specified as stream command argument")
+}
+
+/// Half of an id. It may have what C's `strtoull` allows: spaces, a plus, zeros before it.
+fn half(text: &[u8]) -> Option<u64> {
+    let text = text.trim_ascii_start();
+    let digits = text.strip_prefix(b"+").unwrap_or(text);
+    if !digits.first().is_some_and(u8::is_ascii_digit) {
+        return None;
+    }
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+/// An id as `XADD` takes it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum NewId {
+    /// Any that is later than all before.
+    Any,
+    /// The next one of this millisecond.
+    In(u64),
+    /// This one.
+    This(Id),
+}
+
+impl NewId {
+    pub(super) fn parse(text: &[u8]) -> Result<NewId, Fail> {
+        match text.strip_suffix(b"-*") {
+            _ if text == b"*" => Ok(NewId::Any),
+            Some(ms) if text.len() < 128 && !ms.contains(&b'-') => {
+                half(ms).map(NewId::In).ok_or_else(invalid)
+            }
+            _ => exact(text, 0).map(NewId::This),
+        }
+    }
+}
+
+/// An id: `ms-seq`, or `ms`, which has the number `missing`.
+pub(super) fn exact(text: &[u8], missing: u64) -> Result<Id, Fail> {
+    let parsed = (text.len() < 128).then(|| match text.iter().position(|&byte| byte == b'-') {
+        Some(dash) => Some(id(half(&text[..dash])?, half(&text[dash + 1..])?)),
+        None => Some(id(half(text)?, missing)),
+    });
+    parsed.flatten().ok_or_else(invalid)
+}
+
+/// An id, or `-` or `+` for the least and the greatest one.
+pub(super) fn any(text: &[u8], missing: u64) -> Result<Id, Fail> {
+    match text {
+        b"-" => Ok(0),
+        b"+" => Ok(Id::MAX),
+        _ => exact(text, missing),
+    }
+}
+
+/// Where a range begins: an id that is in it; or, after `(`, that is not.
+pub(super) fn start(text: &[u8]) -> Result<Id, Fail> {
+    match text {
+        [b'(', exclusive @ ..] if !exclusive.is_empty() => {
+            exact(exclusive, 0)?.checked_add(1).ok_or_else(|| Fail::err("invalid start ID for the interval"))
+        }
+        _ => any(text, 0),
+    }
+}
+
+/// Where a range ends.
+pub(super) fn end(text: &[u8]) -> Result<Id, Fail> {
+    match text {
+        [b'(', exclusive @ ..] if !exclusive.is_empty() => exact(exclusive, u64::MAX)?
+            .checked_sub(1)
+            .ok_or_else(|| Fail::err("invalid end ID for the interval")),
+        _ => any(text, u64::MAX),
+    }
+}
+
+/// The stream of a key, if there is one.
+pub(super) fn stream<'r>(
+    view: &View<'r>,
+    db: &Db<'r>,
+    key: &[u8],
+    now: i64,
+) -> Result<Option<P<'r, Stream<'r>>>, Fail> {
+    match db.get(view, key, now) {
+        None => Ok(None),
+        Some(Value::Stream(stream)) => Ok(Some(stream)),
+        Some(_) => Err(Fail::WRONG_TYPE),
+    }
+}
+
+/// A group of a stream.
+pub(super) fn group<'r>(
+    view: &View<'r>,
+    stream: Option<P<'r, Stream<'r>>>,
+    name: &[u8],
+) -> Option<P<'r, Consumers<'r>>> {
+    let stream = stream?;
+    field!(stream.groups).get(view, name).copied()
+}
+
+/// There is no such stream, or no such group of it.
+pub(super) fn no_group(key: &[u8], group: &[u8], context: &str) -> Fail {
+    let (key, group) = (words::lossy(key), words::lossy(group));
+    Fail::Error(format!("NOGROUP No such key '{key}' or consumer group '{group}'{context}").into())
+}
+
+/// There is no such group of a stream.
+pub(super) fn no_such_group(key: &[u8], group: &[u8]) -> Fail {
+    let (key, group) = (words::lossy(key), words::lossy(group));
+    Fail::Error(format!("NOGROUP No such consumer group '{group}' for key name '{key}'").into())
+}
+
+/// Arguments of a subcommand that make no sense.
+pub(super) fn bad_subcommand(args: &[&[u8]]) -> Fail {
+    let (name, subcommand) = (words::lossy(args[0]).to_uppercase(), &args[1][..args[1].len().min(128)]);
+    Fail::err(format_args!(
+        "unknown subcommand or wrong number of arguments for '{}'. Try {name} HELP.",
+        words::lossy(subcommand)
+    ))
+}
+
+/// What `HELP` says.
+pub(super) fn help(out: &mut Reply, command: &str, lines: &[&str]) {
+    out.array(lines.len() + 3);
+    out.simple(&format!("{command} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"));
+    lines.iter().for_each(|line| out.simple(line));
+    out.simple("HELP");
+    out.simple("    Prints this help.");
+}
+
+/// Writes an id.
+pub(super) fn write_id(out: &mut Reply, id: Id) {
+    use std::io::Write;
+    let mut text = [0; 41];
+    let mut rest = &mut text[..];
+    write!(rest, "{}-{}", streams::ms(id), streams::seq(id)).expect("two numbers of at most 20 digits");
+    let len = 41 - rest.len();
+    out.bulk(&text[..len]);
+}
+
+/// Writes an entry.
+pub(super) fn write_entry(out: &mut Reply, id: Id, packed: &[u8]) {
+    out.array(2);
+    write_id(out, id);
+    let (count, words) = streams::unpack(packed);
+    out.array(count);
+    words.for_each(|word| out.bulk(word));
+}
+
+/// Writes an entry, if the stream has it. Whether it does.
+pub(super) fn write_if_there<'r>(
+    view: &View<'r>,
+    stream: P<'r, Stream<'r>>,
+    id: Id,
+    out: &mut Reply,
+) -> bool {
+    let Some(&packed) = field!(stream.entries).get(view, &id) else { return false };
+    write_entry(out, id, &view[packed]);
+    true
+}
+
+/// Writes entries of a stream that are in a range, at most `count` of them (0: all), as an array. `seen` gets their ids.
+pub(super) fn write_range<'r>(
+    view: &View<'r>,
+    stream: P<'r, Stream<'r>>,
+    range: (Id, Id),
+    count: usize,
+    backwards: bool,
+    out: &mut Reply,
+    mut seen: impl FnMut(Id),
+) {
+    let (begun, mut written) = (out.begin(), 0);
+    if range.0 <= range.1 {
+        let mut entries = field!(stream.entries).range(view, range.0..=range.1);
+        while let Some((&id, &packed)) = if backwards { entries.next_back() } else { entries.next() } {
+            write_entry(out, id, &view[packed]);
+            seen(id);
+            written += 1;
+            if written == count {
+                break;
+            }
+        }
+    }
+    out.end_array(begun, written);
+}
+
+impl Cx<'_> {
+    /// Looks at the stream of a key.
+    pub(super) fn read_stream<R>(
+        &mut self,
+        key: &[u8],
+        f: impl for<'r> FnOnce(&View<'r>, Option<P<'r, Stream<'r>>>) -> Result<R, Fail>,
+    ) -> Result<R, Fail> {
+        let now = self.now;
+        self.read(key, |view, db| f(view, stream(view, db, key, now)?))
+    }
+
+    /// Changes the stream of a key.
+    pub(super) fn write_stream<R>(
+        &mut self,
+        key: &[u8],
+        f: impl for<'r> FnOnce(&mut crate::data::Txn<'r>, Option<P<'r, Stream<'r>>>) -> Result<R, Fail>,
+    ) -> Result<R, Fail> {
+        let now = self.now;
+        self.write(key, |tx, db| {
+            let stream = stream(tx, &tx[db], key, now)?;
+            f(tx, stream)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_read_and_written() {
+        let exact = |text: &str| exact(text.as_bytes(), 7).ok();
+        assert_eq!(exact("5"), Some(id(5, 7)));
+        assert_eq!(exact("5-0"), Some(id(5, 0)));
+        assert_eq!(exact(" +05-003"), Some(id(5, 3)));
+        assert_eq!(exact("18446744073709551615-18446744073709551615"), Some(Id::MAX));
+        for wrong in ["", "-", "+", "5-", "-5", "5--1", "5-1 ", "18446744073709551616", "5-*", "a"] {
+            assert_eq!(exact(wrong), None, "{wrong}");
+        }
+        assert_eq!(NewId::parse(b"5-*").ok(), Some(NewId::In(5)));
+        assert_eq!(NewId::parse(b"*").ok(), Some(NewId::Any));
+        assert_eq!(NewId::parse(b"1-2-*").ok(), None);
+        assert_eq!(start(b"(5").ok(), Some(id(5, 1)));
+        assert_eq!(end(b"(5").ok(), Some(id(5, u64::MAX - 1)));
+        assert_eq!(end(b"(5-0").ok(), Some(id(4, u64::MAX)));
+        assert_eq!([start(b"(+").ok(), start(b"(").ok(), end(b"(0-0").ok()], [None; 3]);
+        let mut out = Reply::new(false);
+        write_id(&mut out, Id::MAX);
+        assert_eq!(out.take(), b"$41\r\n18446744073709551615-18446744073709551615\r\n");
+    }
+}

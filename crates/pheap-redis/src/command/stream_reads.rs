@@ -1,0 +1,371 @@
+//! Streams: what is read as it comes, by whoever asks (`XREAD`), or by one of a group (`XREADGROUP`).
+
+use std::borrow::Cow;
+
+use pheap::field;
+use smallvec::SmallVec;
+
+use super::args::int;
+use super::stream_parts::{
+    CLASS, CREATED_CONSUMER, exact, group, no_group, write_entry, write_id, write_range,
+};
+use super::{Args, Block, Command, Cx, Done, Fail, Flags, Keys};
+use crate::data::streams::{Delivery, Extent, Id, consumer_or_new, deliver};
+use crate::resp::Reply;
+
+pub(super) const COMMANDS: &[Command] = &[
+    Command::new("xread", -4, &[Flags::READONLY, Flags::BLOCKING], Keys::Find(find_keys), xread),
+    Command::new("xreadgroup", -7, &[Flags::WRITE, Flags::BLOCKING], Keys::Find(find_keys), xreadgroup),
+];
+
+/// How many entries a client gets at most that had to wait, and has not said how many it wants.
+const AFTER_WAITING: usize = 1000;
+
+/// The id `>` of `XREADGROUP`: what nobody of the group has got yet.
+const NEW: Id = Id::MAX;
+
+fn find_keys(args: &Args<'_>, keys: &mut Vec<usize>) {
+    let mut at = 1;
+    while let Some(option) = args.get(at) {
+        at += match option.to_ascii_lowercase().as_slice() {
+            b"block" | b"count" => 2,
+            b"group" => 3,
+            b"noack" => 1,
+            b"streams" => {
+                let count = args.len() - at - 1;
+                if count.is_multiple_of(2) {
+                    keys.extend(at + 1..at + 1 + count / 2);
+                }
+                return;
+            }
+            _ => return,
+        };
+    }
+}
+
+/// What is asked for.
+#[derive(Default)]
+struct Read<'a> {
+    /// Milliseconds to wait if there is nothing. 0: for ever.
+    block: Option<u64>,
+    /// How many entries of each stream at most. 0: all.
+    count: usize,
+    /// The group, and the consumer.
+    group: Option<[&'a [u8]; 2]>,
+    no_ack: bool,
+    keys: &'a [&'a [u8]],
+    ids: &'a [&'a [u8]],
+}
+
+impl<'a> Read<'a> {
+    fn parse(args: &'a Args<'a>, in_group: bool) -> Result<Read<'a>, Fail> {
+        let mut read = Read::default();
+        let only_in_groups = |option: &str| {
+            Fail::err(format_args!(
+                "The {option} option is only supported by XREADGROUP. You called XREAD instead."
+            ))
+        };
+        let mut at = 1;
+        loop {
+            let Some(option) = args.get(at) else { return Err(Fail::SYNTAX) };
+            let more = args.len() - at - 1;
+            at += match option.to_ascii_lowercase().as_slice() {
+                b"block" if more > 0 => {
+                    let ms = int(args[at + 1])
+                        .map_err(|_| Fail::err("timeout is not an integer or out of range"))?;
+                    read.block = Some(u64::try_from(ms).map_err(|_| Fail::err("timeout is negative"))?);
+                    2
+                }
+                b"count" if more > 0 => {
+                    read.count = int(args[at + 1])?.max(0) as usize;
+                    2
+                }
+                b"streams" if more > 0 => {
+                    if !more.is_multiple_of(2) {
+                        return Err(Fail::err(
+                            "Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified.",
+                        ));
+                    }
+                    (read.keys, read.ids) = args[at + 1..].split_at(more / 2);
+                    break;
+                }
+                b"group" if more > 1 => {
+                    if !in_group {
+                        return Err(only_in_groups("GROUP"));
+                    }
+                    read.group = Some([args[at + 1], args[at + 2]]);
+                    3
+                }
+                b"noack" => {
+                    if !in_group {
+                        return Err(only_in_groups("NOACK"));
+                    }
+                    read.no_ack = true;
+                    1
+                }
+                _ => return Err(Fail::SYNTAX),
+            };
+        }
+        if in_group && read.group.is_none() {
+            return Err(Fail::err("Missing GROUP option for XREADGROUP"));
+        }
+        Ok(read)
+    }
+
+    /// Waits until there is something, if it is so asked. Then only what is behind these ids counts.
+    fn wait(&self, cx: &Cx<'_>, ids: &[Id], out: &mut Reply) -> Done {
+        let Some(ms) = self.block.filter(|_| cx.may_block) else {
+            out.null_array();
+            return Ok(());
+        };
+        let mut instead: Vec<Vec<u8>> = Vec::with_capacity(2 * self.keys.len() + 9);
+        if let Some([group, consumer]) = self.group {
+            instead.extend([&b"xreadgroup"[..], b"group", group, consumer].map(<[u8]>::to_vec));
+            instead.extend(self.no_ack.then(|| b"noack".to_vec()));
+        } else {
+            instead.push(b"xread".to_vec());
+        }
+        let count = if self.count == 0 { AFTER_WAITING } else { self.count };
+        instead.extend([b"count".to_vec(), count.to_string().into_bytes()]);
+        instead.extend([b"block".to_vec(), ms.to_string().into_bytes(), b"streams".to_vec()]);
+        let keys = self.keys.iter().map(|key| key.to_vec());
+        instead.extend(keys.clone());
+        instead.extend(ids.iter().map(|&id| match (id, &self.group) {
+            (NEW, Some(_)) => b">".to_vec(),
+            (id, _) => format!("{}-{}", id >> 64, id as u64).into_bytes(),
+        }));
+        Err(Fail::Block(Block {
+            keys: keys.collect(),
+            timeout: (ms > 0).then_some(ms as f64 / 1000.0),
+            gives_up_with_null: false,
+            instead: Some(instead),
+        }))
+    }
+}
+
+/// Streams in a reply, each with its key: a map, in RESP2 an array of pairs.
+struct Streams<'o> {
+    out: &'o mut Reply,
+    begun: crate::resp::reply::Begun,
+    len: usize,
+}
+
+impl<'o> Streams<'o> {
+    fn begin(out: &'o mut Reply) -> Self {
+        let begun = out.begin();
+        Streams { out, begun, len: 0 }
+    }
+
+    fn key(&mut self, key: &[u8]) {
+        if !self.out.is_resp3() {
+            self.out.array(2);
+        }
+        self.out.bulk(key);
+        self.len += 1;
+    }
+
+    fn end(self) {
+        if self.out.is_resp3() {
+            self.out.end_map(self.begun, self.len)
+        } else {
+            self.out.end_array(self.begun, self.len)
+        }
+    }
+}
+
+fn xread(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let read = Read::parse(args, false)?;
+    let resumes = cx.session.resumes;
+    let mut ids: SmallVec<[Id; 8]> = SmallVec::new();
+    for (key, text) in read.keys.iter().zip(read.ids) {
+        // Who waits already does not mind what else the key stands for meanwhile.
+        let last = if resumes {
+            0
+        } else {
+            cx.read_stream(key, |view, stream| Ok(stream.map_or(0, |stream| view[field!(stream.past)].last)))?
+        };
+        ids.push(match *text {
+            b"$" => last,
+            b">" => {
+                return Err(Fail::err(
+                    "The > ID can be specified only when calling XREADGROUP using the GROUP <group> <consumer> option.",
+                ));
+            }
+            text => exact(text, 0)?,
+        });
+    }
+    let mut streams = Streams::begin(out);
+    for (key, &after) in read.keys.iter().zip(&ids) {
+        let written = cx.read_stream(key, |view, stream| {
+            let Some(stream) = stream else { return Ok(()) };
+            let top = field!(stream.entries).iter(view).next_back();
+            if top.is_some_and(|(&top, _)| top > after) {
+                streams.key(key);
+                write_range(view, stream, (after + 1, Id::MAX), read.count, false, streams.out, |_| {});
+            }
+            Ok(())
+        });
+        if !resumes {
+            written?;
+        } else if streams.len > 0 {
+            break;
+        }
+    }
+    if streams.len == 0 {
+        return read.wait(cx, &ids, out);
+    }
+    streams.end();
+    Ok(())
+}
+
+fn xreadgroup(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let read = Read::parse(args, true)?;
+    let (resumes, [name, consumer]) = (cx.session.resumes, read.group.unwrap_or_default());
+    let mut ids: SmallVec<[Id; 8]> = SmallVec::new();
+    for (key, text) in read.keys.iter().zip(read.ids) {
+        let found =
+            cx.read_stream(key, |view, stream| Ok((stream.is_some(), group(view, stream, name).is_some())));
+        match found {
+            Ok((true, true)) => {}
+            Ok((true, false)) if resumes => {
+                return Err(Fail::Error(Cow::Borrowed(
+                    "NOGROUP the consumer group this client was blocked on no longer exists",
+                )));
+            }
+            _ if resumes => {
+                return Err(Fail::Error(Cow::Borrowed("UNBLOCKED the stream key no longer exists")));
+            }
+            Ok(_) => return Err(no_group(key, name, " in XREADGROUP with GROUP option")),
+            Err(fail) => return Err(fail),
+        }
+        ids.push(match *text {
+            b"$" => {
+                return Err(Fail::err(
+                    "The $ ID is meaningless in the context of XREADGROUP: you want to read the history of this consumer by specifying a proper ID, or use the > ID to get new messages. The $ ID would just return an empty result set.",
+                ));
+            }
+            b">" => NEW,
+            text => exact(text, 0)?,
+        });
+    }
+    let mut streams = Streams::begin(out);
+    for (key, &id) in read.keys.iter().zip(&ids) {
+        let before = streams.len;
+        let is_new = if id == NEW {
+            new_entries(cx, key, name, consumer, &read, &mut streams)?
+        } else {
+            history(cx, key, name, consumer, (id + 1, read.count), &mut streams)?
+        };
+        if is_new {
+            cx.effects.dirty += 1;
+            cx.notify(CLASS, CREATED_CONSUMER, key);
+        }
+        if streams.len > before {
+            cx.effects.dirty += 1;
+            if resumes {
+                break;
+            }
+        }
+    }
+    if streams.len == 0 {
+        return read.wait(cx, &ids, out);
+    }
+    streams.end();
+    Ok(())
+}
+
+/// Gives a consumer entries that nobody of the group has got yet. Whether the consumer is a new one.
+fn new_entries(
+    cx: &mut Cx<'_>,
+    key: &[u8],
+    name: &[u8],
+    consumer: &[u8],
+    read: &Read<'_>,
+    streams: &mut Streams<'_>,
+) -> Result<bool, Fail> {
+    let now = cx.now;
+    cx.write_stream(key, |tx, stream| {
+        let (Some(stream), Some(group)) = (stream, group(tx, stream, name)) else { return Ok(false) };
+        let progress = field!(group.progress);
+        let mut reached = tx[progress];
+        let top = field!(stream.entries).iter(tx).next_back();
+        if top.is_none_or(|(&top, _)| top <= reached.last) {
+            return Ok(false);
+        }
+        streams.key(key);
+        let (extent, mut seen) = (Extent::of(tx, stream), SmallVec::<[Id; 32]>::new());
+        let range = (reached.last + 1, Id::MAX);
+        write_range(tx, stream, range, read.count, false, streams.out, |id| {
+            extent.advance(&mut reached, id);
+            seen.push(id);
+        });
+        tx[progress] = reached;
+        let (consumer, is_new) = consumer_or_new(tx, group, consumer, now)?;
+        if !read.no_ack {
+            for id in seen {
+                deliver(tx, group, id, Delivery { consumer, at: now, count: 1 })?;
+            }
+        }
+        Ok(is_new)
+    })
+}
+
+/// Gives a consumer entries again that it has got and not acknowledged. Whether the consumer is a new one.
+fn history(
+    cx: &mut Cx<'_>,
+    key: &[u8],
+    name: &[u8],
+    consumer: &[u8],
+    (from, count): (Id, usize),
+    streams: &mut Streams<'_>,
+) -> Result<bool, Fail> {
+    let now = cx.now;
+    cx.write_stream(key, |tx, stream| {
+        let (Some(stream), Some(group)) = (stream, group(tx, stream, name)) else { return Ok(false) };
+        streams.key(key);
+        let (consumer, is_new) = consumer_or_new(tx, group, consumer, now)?;
+        let out = &mut *streams.out;
+        let (begun, mut written, mut again) = (out.begin(), 0, SmallVec::<[Id; 32]>::new());
+        for &id in field!(consumer.pending).range(tx, from..) {
+            if let Some(&packed) = field!(stream.entries).get(tx, &id) {
+                write_entry(out, id, &tx[packed]);
+                again.push(id);
+            } else {
+                out.array(2);
+                write_id(out, id);
+                out.null_array();
+            }
+            written += 1;
+            if written == count {
+                break;
+            }
+        }
+        out.end_array(begun, written);
+        for id in again {
+            if let Some(delivery) = field!(group.pending).get_mut(tx, &id) {
+                delivery.at = now;
+                delivery.count = delivery.count.saturating_add(1);
+            }
+        }
+        Ok(is_new)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_found() {
+        let keys = |line: &str| {
+            let (words, mut keys): (Vec<&[u8]>, _) = (line.split(' ').map(str::as_bytes).collect(), vec![]);
+            find_keys(&words, &mut keys);
+            keys
+        };
+        assert_eq!(keys("xread count 5 block 0 streams a b 0 0"), [6, 7]);
+        assert_eq!(keys("xreadgroup group streams streams noack streams streams >"), [6]);
+        assert_eq!(keys("xread streams a b 0"), [0; 0]);
+        assert_eq!(keys("xread count streams a 0"), [0; 0]);
+        assert_eq!(keys("xread nothing streams a 0"), [0; 0]);
+    }
+}

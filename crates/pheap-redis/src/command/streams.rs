@@ -1,0 +1,326 @@
+//! Streams: entries that are added, read and removed.
+
+use pheap::field;
+
+use super::args::int;
+use super::stream_parts::{CLASS, NewId, end, exact, start, stream, write_id, write_range};
+use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
+use crate::data::streams::{Id, Past, Stream, Trim, TrimTo, append, id, ms, seq, trim};
+use crate::data::{Change, Value};
+use crate::resp::Reply;
+
+const KEY: Keys = Keys::Range(1, 1, 1);
+const WRITE: &[Flags] = &[Flags::WRITE, Flags::DENYOOM, Flags::FAST];
+
+pub(super) const COMMANDS: &[Command] = &[
+    Command::new("xadd", -5, WRITE, KEY, xadd),
+    Command::new("xdel", -3, &[Flags::WRITE, Flags::FAST], KEY, xdel),
+    Command::new("xlen", 2, &[Flags::READONLY, Flags::FAST], KEY, xlen),
+    Command::new("xrange", -4, &[Flags::READONLY], KEY, |cx, args, out| {
+        xrange(cx, args, [args[2], args[3]], false, out)
+    }),
+    Command::new("xrevrange", -4, &[Flags::READONLY], KEY, |cx, args, out| {
+        xrange(cx, args, [args[3], args[2]], true, out)
+    }),
+    Command::new("xsetid", -3, WRITE, KEY, xsetid),
+    Command::new("xtrim", -4, &[Flags::WRITE], KEY, xtrim),
+];
+
+/// The most bytes that an entry may have.
+const MAX_ENTRY: usize = 1 << 30;
+
+/// What is before the fields of `XADD`, or behind the key of `XTRIM`.
+struct Options {
+    trim: Option<Trim>,
+    id: NewId,
+    only_if_there: bool,
+    /// The number of the first argument behind them.
+    end: usize,
+}
+
+impl Options {
+    fn parse(cx: &Cx<'_>, args: &Args<'_>, is_xadd: bool) -> Result<Options, Fail> {
+        let mut options = Options { trim: None, id: NewId::Any, only_if_there: false, end: args.len() + 1 };
+        let (mut is_approximate, mut limit) = (false, None);
+        let mut at = 2;
+        while at < args.len() {
+            let (option, more) = (args[at].to_ascii_lowercase(), args.len() - 1 - at);
+            match option.as_slice() {
+                b"*" if is_xadd => {
+                    options.end = at + 1;
+                    break;
+                }
+                strategy @ (b"maxlen" | b"minid") if more > 0 => {
+                    if options.trim.is_some() {
+                        return Err(Fail::err(
+                            "syntax error, MAXLEN and MINID options at the same time are not compatible",
+                        ));
+                    }
+                    is_approximate = more > 1 && args[at + 1] == b"~";
+                    if is_approximate || more > 1 && args[at + 1] == b"=" {
+                        at += 1;
+                    }
+                    let to = if strategy == b"minid" {
+                        TrimTo::Id(exact(args[at + 1], 0)?)
+                    } else {
+                        let len = u64::try_from(int(args[at + 1])?);
+                        TrimTo::Len(len.map_err(|_| Fail::err("The MAXLEN argument must be >= 0."))?)
+                    };
+                    options.trim = Some(Trim { to, blocks: None });
+                    at += 2;
+                }
+                b"limit" if more > 0 => {
+                    let number = u64::try_from(int(args[at + 1])?);
+                    limit = Some(number.map_err(|_| Fail::err("The LIMIT argument must be >= 0."))?);
+                    at += 2;
+                }
+                b"nomkstream" if is_xadd => {
+                    options.only_if_there = true;
+                    at += 1;
+                }
+                _ if is_xadd => {
+                    options.id = NewId::parse(args[at])?;
+                    options.end = at + 1;
+                    break;
+                }
+                _ => return Err(Fail::SYNTAX),
+            }
+        }
+        match &mut options.trim {
+            None if limit.is_some_and(|limit| limit > 0) => {
+                return Err(Fail::err(
+                    "syntax error, LIMIT cannot be used without specifying a trimming strategy",
+                ));
+            }
+            None if !is_xadd => {
+                return Err(Fail::err("syntax error, XTRIM must be called with a trimming strategy"));
+            }
+            _ if limit.is_some() && !is_approximate => {
+                return Err(Fail::err("syntax error, LIMIT cannot be used without the special ~ option"));
+            }
+            Some(trim) if is_approximate => {
+                let block = cx.server.config.read().int("stream-node-max-entries") as u64;
+                let usual = if block == 0 { 10_000 } else { block.saturating_mul(100).min(1_000_000) };
+                trim.blocks = Some((if block == 0 { 100 } else { block }, limit.unwrap_or(usual)));
+            }
+            _ => {}
+        }
+        Ok(options)
+    }
+}
+
+/// The id of an entry that is added now.
+fn new_id(wanted: NewId, last: Id, now: i64) -> Result<Id, Fail> {
+    if last == Id::MAX {
+        return Err(Fail::err("The stream has exhausted the last possible ID, unable to add more items"));
+    }
+    let new = match wanted {
+        NewId::Any => id(now as u64, 0).max(last + 1),
+        NewId::In(wanted) if wanted == ms(last) && seq(last) == u64::MAX => last,
+        NewId::In(wanted) if wanted == ms(last) => last + 1,
+        NewId::In(wanted) => id(wanted, 0),
+        NewId::This(id) => id,
+    };
+    if new > last {
+        return Ok(new);
+    }
+    Err(Fail::err("The ID specified in XADD is equal or smaller than the target stream top item"))
+}
+
+fn xadd(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let options = Options::parse(cx, args, true)?;
+    let fields = args.get(options.end..).unwrap_or_default();
+    if fields.is_empty() || fields.len() % 2 == 1 {
+        return Err(Fail::arity("xadd"));
+    }
+    if options.id == NewId::This(0) {
+        return Err(Fail::err("The ID specified in XADD must be greater than 0-0"));
+    }
+    let (key, now) = (args[1], cx.now);
+    let added = cx.write(key, |tx, db| {
+        let there = stream(tx, &tx[db], key, now)?;
+        if there.is_none() && options.only_if_there {
+            return Ok(None);
+        }
+        let last = there.map_or(0, |stream| tx[field!(stream.past)].last);
+        let id = new_id(options.id, last, now)?;
+        if fields.iter().map(|field| field.len()).sum::<usize>() > MAX_ENTRY {
+            return Err(Fail::err("Elements are too large to be stored"));
+        }
+        let stream = match there {
+            Some(stream) => stream,
+            None => {
+                let stream = tx.alloc(Stream::default())?;
+                db.set(tx, key, Value::Stream(stream))?;
+                stream
+            }
+        };
+        append(tx, stream, id, fields)?;
+        let trimmed = options.trim.map_or(0, |how| trim(tx, stream, how));
+        Ok(Some((id, trimmed)))
+    })?;
+    let Some((id, trimmed)) = added else {
+        out.null();
+        return Ok(());
+    };
+    cx.touched(CLASS, "xadd", key);
+    if trimmed > 0 {
+        cx.notify(CLASS, "xtrim", key);
+    }
+    write_id(out, id);
+    Ok(())
+}
+
+fn xtrim(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let Options { trim: Some(how), .. } = Options::parse(cx, args, false)? else {
+        return Err(Fail::SYNTAX);
+    };
+    let key = args[1];
+    let trimmed = cx.write_stream(key, |tx, stream| Ok(stream.map_or(0, |stream| trim(tx, stream, how))))?;
+    if trimmed > 0 {
+        cx.touched(CLASS, "xtrim", key);
+        cx.effects.dirty += trimmed - 1;
+    }
+    out.int(trimmed as i64);
+    Ok(())
+}
+
+fn xdel(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let key = args[1];
+    let count = cx.write_stream(key, |tx, stream| {
+        let Some(stream) = stream else { return Ok(0) };
+        for text in &args[2..] {
+            exact(text, 0)?;
+        }
+        let (mut count, mut greatest) = (0, 0);
+        for text in &args[2..] {
+            let id = exact(text, 0)?;
+            if field!(stream.entries).remove(tx, &id).is_some() {
+                greatest = id.max(greatest);
+                count += 1;
+            }
+        }
+        let past = field!(stream.past);
+        if greatest > tx[past].deleted {
+            tx[past].deleted = greatest;
+        }
+        Ok(count)
+    })?;
+    if count > 0 {
+        cx.touched(CLASS, "xdel", key);
+        cx.effects.dirty += count - 1;
+    }
+    out.int(count as i64);
+    Ok(())
+}
+
+fn xlen(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    out.count(cx.read_stream(args[1], |view, stream| {
+        Ok(stream.map_or(0, |stream| view[field!(stream.entries)].len()))
+    })?);
+    Ok(())
+}
+
+fn xrange(
+    cx: &mut Cx<'_>,
+    args: &Args<'_>,
+    [from, to]: [&[u8]; 2],
+    backwards: bool,
+    out: &mut Reply,
+) -> Done {
+    let range = (start(from)?, end(to)?);
+    let mut count = None;
+    let mut options = args[4..].chunks_exact(2);
+    for option in &mut options {
+        if !option[0].eq_ignore_ascii_case(b"count") {
+            return Err(Fail::SYNTAX);
+        }
+        count = Some(int(option[1])?.max(0) as usize);
+    }
+    if !options.remainder().is_empty() {
+        return Err(Fail::SYNTAX);
+    }
+    cx.read_stream(args[1], |view, stream| {
+        match stream {
+            None => out.array(0),
+            Some(_) if count == Some(0) => out.null_array(),
+            Some(stream) => write_range(view, stream, range, count.unwrap_or(0), backwards, out, |_| {}),
+        }
+        Ok(())
+    })
+}
+
+fn xsetid(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let key = args[1];
+    let last = exact(args[2], 0)?;
+    let (mut added, mut deleted) = (None, 0);
+    let mut options = args[3..].chunks_exact(2);
+    for option in &mut options {
+        match option[0].to_ascii_lowercase().as_slice() {
+            b"entriesadded" => {
+                let number = u64::try_from(int(option[1])?);
+                added = Some(number.map_err(|_| Fail::err("entries_added must be positive"))?);
+            }
+            b"maxdeletedid" => {
+                deleted = exact(option[1], 0)?;
+                if last < deleted {
+                    return Err(Fail::err(
+                        "The ID specified in XSETID is smaller than the provided max_deleted_entry_id",
+                    ));
+                }
+            }
+            _ => return Err(Fail::SYNTAX),
+        }
+    }
+    if !options.remainder().is_empty() {
+        return Err(Fail::SYNTAX);
+    }
+    cx.write_stream(key, |tx, stream| {
+        let stream = stream.ok_or(Fail::NO_SUCH_KEY)?;
+        let entries = field!(stream.entries);
+        if let Some((&top, _)) = entries.iter(tx).next_back() {
+            if last < top {
+                return Err(Fail::err(
+                    "The ID specified in XSETID is smaller than the target stream top item",
+                ));
+            }
+            if added.is_some_and(|added| added < tx[entries].len() as u64) {
+                return Err(Fail::err(
+                    "The entries_added specified in XSETID is smaller than the target stream length",
+                ));
+            }
+        }
+        let past = field!(stream.past);
+        let old = tx[past];
+        tx[past] = Past {
+            last,
+            deleted: if deleted > 0 { deleted } else { old.deleted },
+            added: added.unwrap_or(old.added),
+        };
+        Ok(())
+    })?;
+    cx.effects.dirty += 1;
+    cx.notify(CLASS, "xsetid", key);
+    out.ok();
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_grow() {
+        let new = |wanted, last| new_id(wanted, last, 1000).ok();
+        assert_eq!(new(NewId::Any, 0), Some(id(1000, 0)));
+        assert_eq!(new(NewId::Any, id(1000, 7)), Some(id(1000, 8)));
+        assert_eq!(new(NewId::Any, id(2000, u64::MAX)), Some(id(2001, 0)));
+        assert_eq!(new(NewId::Any, Id::MAX), None);
+        assert_eq!(new(NewId::In(0), 0), Some(id(0, 1)));
+        assert_eq!(new(NewId::In(5), id(5, u64::MAX)), None);
+        assert_eq!(new(NewId::In(6), id(5, u64::MAX)), Some(id(6, 0)));
+        assert_eq!(new(NewId::In(4), id(5, 0)), None);
+        assert_eq!(new(NewId::This(id(5, 1)), id(5, 1)), None);
+        assert_eq!(new(NewId::This(id(5, 2)), id(5, 1)), Some(id(5, 2)));
+    }
+}
