@@ -12,8 +12,8 @@ use smallvec::SmallVec;
 
 use crate::client::{Multi, Replies, Session};
 use crate::command::{
-    self, Args, Block, Command, Cx, Effects, Fail, Flags, Keys, Keyspace, Nothing, OneRead, OneTxn, Run,
-    Several, resolve,
+    self, Args, Block, Command, Cx, Effects, Fail, Flags, Keys, Keyspace, Meanwhile, Nothing, OneRead,
+    OneTxn, Run, Several, resolve, shards_of,
 };
 use crate::data::Shard;
 use crate::resp::Reply;
@@ -62,6 +62,8 @@ pub struct Execution<'e> {
     pub session: &'e mut Session,
     /// Where to leave what they have to say.
     pub output: Output<'e>,
+    /// Who serves other clients while a script does not come to its end.
+    pub meanwhile: &'e mut dyn Meanwhile,
 }
 
 /// What is to be done about a request.
@@ -191,6 +193,14 @@ impl Execution<'_> {
                 command.name
             ));
         }
+        if self.server.scripts.is_busy() && !command.flags.has(Flags::ALLOW_BUSY) {
+            let busy = self.server.scripts.busy_error();
+            if command.name == "exec" && self.session.multi.take().is_some() {
+                self.server.unwatch(self.session);
+                return Admitted::Refused(format!("EXECABORT Transaction discarded because of: {busy}"));
+            }
+            return refused(self, busy.to_owned());
+        }
         if command.name == "exec" {
             return Admitted::Exec;
         }
@@ -209,16 +219,25 @@ impl Execution<'_> {
         self.output.reply.simple("QUEUED");
     }
 
+    fn everything(&self) -> Plan {
+        Plan::Several((0..self.server.store.shards().len()).collect())
+    }
+
     /// Which shards a command needs.
     fn plan(&self, command: &Command, words: &Args<'_>) -> Plan {
+        if self.server.scripts.is_busy() {
+            // It was allowed for it needs none; a slow script of this thread may have them locked.
+            return Plan::Nothing;
+        }
         let store = &self.server.store;
-        let mut shards: SmallVec<[usize; 8]> = match command.keys {
-            Keys::None => return Plan::Nothing,
-            Keys::Everything => return Plan::Several((0..store.shards().len()).collect()),
-            Keys::Shard(find) => SmallVec::from_slice(&[find(words, store.shards().len())]),
-            Keys::Range(1, 1, _) => SmallVec::from_slice(&[store.shard_of(words[1])]),
-            _ => command.keys(words).into_iter().map(|at| store.shard_of(words[at])).collect(),
-        };
+        if matches!(command.keys, Keys::Script) && self.server.scripts.is_wide(words[1]) {
+            return self.everything();
+        }
+        let mut shards: SmallVec<[usize; 8]> = SmallVec::new();
+        shards_of(store, command, words, |shard| {
+            shards.push(shard);
+            true
+        });
         shards.sort_unstable();
         shards.dedup();
         match *shards {
@@ -243,7 +262,7 @@ impl Execution<'_> {
         let (mut command, mut count, now) = (command, 0, now());
         let root = &self.server.store.shards()[shard];
         let result = root.try_txn_deferred::<_, pheap::Error>(|tx, root| {
-            let mut keyspace = OneTxn { tx, root };
+            let mut keyspace = OneTxn { shard, tx, root };
             loop {
                 let words = input.words();
                 let mark = self.output.reply.len();
@@ -266,7 +285,8 @@ impl Execution<'_> {
                 }
                 match resolve(&words) {
                     Ok(next)
-                        if next.flags.has(Flags::WRITE) && self.plan(next, &words) == Plan::Change(shard) =>
+                        if next.flags.has(Flags::WRITE.and(Flags::MAY_REPLICATE))
+                            && self.plan(next, &words) == Plan::Change(shard) =>
                     {
                         command = next;
                     }
@@ -289,6 +309,10 @@ impl Execution<'_> {
                     input.go_back(start);
                     return Err(tried_until);
                 }
+                if wants_more_shards(&error) {
+                    // It is run as one that needs all of them.
+                    return Err(start);
+                }
                 self.output.reply.error(&heap_error(&error));
                 self.answered(mark);
                 input.consume();
@@ -301,12 +325,23 @@ impl Execution<'_> {
     fn run_one(&mut self, command: &'static Command, words: &Args<'_>, plan: &Plan) -> Option<Block> {
         let before = (self.output.reply.len(), self.output.effects.mark());
         let (server, now) = (self.server, now());
-        let result = self.in_keyspace(server, plan, |execution, keyspace| {
-            execution.call(command, words, keyspace, now, true)
-        });
+        let mut run = |plan: &Plan| {
+            let result = self.in_keyspace(server, plan, |execution, keyspace| {
+                execution.call(command, words, keyspace, now, true)
+            });
+            if result.is_err() {
+                self.output.reply.truncate(before.0);
+                self.output.effects.go_back(before.1);
+            }
+            result
+        };
+        let result = match run(plan) {
+            Err(error) if wants_more_shards(&error) => {
+                run(&Plan::Several((0..server.store.shards().len()).collect()))
+            }
+            result => result,
+        };
         result.unwrap_or_else(|error| {
-            self.output.reply.truncate(before.0);
-            self.output.effects.go_back(before.1);
             self.output.reply.error(&heap_error(&error));
             None
         })
@@ -324,11 +359,11 @@ impl Execution<'_> {
             Plan::Nothing => return f(self, &mut Nothing),
             Plan::Read(shard) => {
                 let (result, commit) =
-                    shards[*shard].read_deferred(|view, root| f(self, &mut OneRead { view, root }))?;
+                    shards[*shard].read_deferred(|view, root| f(self, &mut OneRead { shard: *shard, view, root }))?;
                 (result?, commit)
             }
             Plan::Change(shard) => {
-                shards[*shard].try_txn_deferred(|tx, root| f(self, &mut OneTxn { tx, root }))?
+                shards[*shard].try_txn_deferred(|tx, root| f(self, &mut OneTxn { shard: *shard, tx, root }))?
             }
             Plan::Several(numbers) => {
                 let some: Vec<Root<Shard<'static>>>;
@@ -359,7 +394,8 @@ impl Execution<'_> {
         let Run::With(run) = command.run else { unreachable!("resolved to its subcommand") };
         let (mark, effects) = (self.output.reply.len(), self.output.effects.mark());
         let (server, session) = (self.server, &mut *self.session);
-        let mut cx = Cx { server, session, now, may_block, effects: self.output.effects, keyspace };
+        let (effects_of, meanwhile) = (&mut *self.output.effects, &mut *self.meanwhile);
+        let mut cx = Cx { server, session, now, may_block, effects: effects_of, keyspace, meanwhile };
         let result = run(&mut cx, words, self.output.reply);
         self.output.reply.set_resp3(self.session.resp3);
         let Err(fail) = result else { return Ok(None) };
@@ -368,6 +404,7 @@ impl Execution<'_> {
         match fail {
             Fail::Error(text) => self.output.reply.error(&text),
             Fail::Heap(error) => return Err(error),
+            Fail::MoreShards => return Err(pheap::Error::Aborted(MORE_SHARDS.into())),
             Fail::Block(block) => return Ok(Some(block)),
         }
         Ok(None)
@@ -419,6 +456,10 @@ impl Execution<'_> {
         for words in queue {
             let words: Words<'_> = words.iter().map(Vec::as_slice).collect();
             let Ok(command) = resolve(&words) else { continue };
+            if matches!(command.keys, Keys::Script) {
+                // What it touches is not known, and what was done before it is not to be done again.
+                return self.everything();
+            }
             match self.plan(command, &words) {
                 Plan::Nothing => {}
                 Plan::Read(shard) => all.push(shard),
@@ -458,6 +499,13 @@ const WHILE_LISTENING: &[&str] = &[
 
 /// Commands that are not queued after `MULTI`.
 const AT_ONCE: &[&str] = &["exec", "discard", "multi", "watch", "quit", "reset"];
+
+/// By this, a transaction is known that was rolled back for a script that touches more shards.
+const MORE_SHARDS: &str = "a script touches more shards than were locked";
+
+fn wants_more_shards(error: &pheap::Error) -> bool {
+    matches!(error, pheap::Error::Aborted(reason) if reason == MORE_SHARDS)
+}
 
 /// Arguments that outlive the buffer they came in.
 fn owned(words: &Args<'_>) -> Vec<Vec<u8>> {

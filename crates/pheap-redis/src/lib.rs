@@ -8,6 +8,7 @@
 //! | [`data`] | what is stored: the heap, its shards, databases, values |
 //! | [`config`] | options: the command line, `redis.conf`, `CONFIG` |
 //! | [`pubsub`] | channels |
+//! | [`scripts`], [`libraries`] | scripts that all threads know, libraries of functions |
 //! | [`stream`], [`mailbox`] | a connection; what other threads leave for one |
 //! | [`server`], [`client`] | what all clients have in common; what each one has |
 //! | [`command`] | what commands are called and do |
@@ -23,10 +24,12 @@ pub mod config;
 pub mod data;
 pub mod execute;
 pub mod expire;
+pub mod libraries;
 pub mod mailbox;
 pub mod net;
 pub mod pubsub;
 pub mod resp;
+pub mod scripts;
 pub mod server;
 pub mod stream;
 pub mod words;

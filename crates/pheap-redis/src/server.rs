@@ -10,8 +10,10 @@ use parking_lot::{Mutex, RwLock};
 use crate::client::Session;
 use crate::config::Config;
 use crate::data::Store;
+use crate::libraries::Libraries;
 use crate::mailbox::Mailbox;
 use crate::pubsub::{Channels, Wanted};
+use crate::scripts::Scripts;
 
 /// What all clients have in common.
 pub struct Server {
@@ -25,6 +27,10 @@ pub struct Server {
     pub channels: Channels,
     /// Keys that clients wait for.
     pub waiting: Waiting,
+    /// Scripts that all threads know.
+    pub scripts: Scripts,
+    /// Libraries of functions.
+    pub libraries: Libraries,
     /// What was counted.
     pub stats: Stats,
     /// Where messages to threads are left.
@@ -92,6 +98,8 @@ impl Server {
             watched: Watched::default(),
             channels: Channels::default(),
             waiting: Waiting::default(),
+            scripts: Scripts::default(),
+            libraries: Libraries::default(),
             stats: Stats::default(),
             threads,
             stopping: AtomicBool::new(false),

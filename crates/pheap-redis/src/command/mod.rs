@@ -10,11 +10,13 @@ mod fail;
 mod keys;
 mod lists;
 mod pubsub;
+mod script;
+mod scripts;
 mod server;
 mod strings;
 mod table;
 
-pub use cx::{Cx, Effects, Keyspace, Nothing, OneRead, OneTxn, Several, Signal};
+pub use cx::{Cx, Effects, Keyspace, Meanwhile, Nothing, OneRead, OneTxn, Several, Signal, shards_of};
 pub use fail::{Block, Done, Fail};
 pub use table::{Command, Flags, Group, Keys, Run, all, lookup, resolve};
 

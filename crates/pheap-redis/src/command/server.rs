@@ -25,9 +25,20 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new(
         "shutdown",
         -1,
-        &[Flags::ADMIN, Flags::NOSCRIPT, Flags::LOADING, Flags::STALE, Flags::NO_MULTI],
+        &[
+            Flags::ADMIN,
+            Flags::NOSCRIPT,
+            Flags::LOADING,
+            Flags::STALE,
+            Flags::NO_MULTI,
+            Flags::ALLOW_BUSY,
+        ],
         Keys::None,
-        |cx, _, _| {
+        |cx, args, _| {
+            let is_nosave = args[1..].iter().any(|word| word.eq_ignore_ascii_case(b"nosave"));
+            if cx.server.scripts.is_busy() && !is_nosave {
+                return Err(Fail::Error(cx.server.scripts.busy_error().into()));
+            }
             // The heap is closed, and so made durable, when all threads have ended. Nothing is answered.
             cx.session.closing = true;
             cx.server.stop();
@@ -159,6 +170,14 @@ fn info(cx: &mut Cx<'_>, _: &Args<'_>, out: &mut Reply) -> Done {
         count(&stats.commands),
         count(&stats.expired)
     );
+    let scripts = &cx.server.scripts;
+    text += &format!(
+        "# Memory\r\nused_memory_lua:{}\r\nused_memory_scripts:{0}\r\nnumber_of_cached_scripts:{}\r\nnumber_of_functions:{}\r\nnumber_of_libraries:{}\r\n\r\n",
+        scripts.memory.load(Relaxed),
+        scripts.len(),
+        cx.server.libraries.loaded().functions(),
+        cx.server.libraries.loaded().iter().len()
+    );
     text += "# Replication\r\nrole:master\r\nconnected_slaves:0\r\n\r\n# Keyspace\r\n";
     for db in 0..crate::data::DATABASES {
         let shards = cx.store().shards().len();
@@ -231,7 +250,7 @@ fn command(_: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 fn describe(group: Group, command: &Command, out: &mut Reply) {
     let (first, last, step) = match command.keys {
         Keys::Range(first, last, step) => (first, last, step),
-        Keys::None | Keys::Find(_) | Keys::Everything | Keys::Shard(_) => (0, 0, 0),
+        Keys::None | Keys::Find(_) | Keys::Everything | Keys::Script | Keys::Shard(_) => (0, 0, 0),
     };
     out.array(10);
     out.bulk(command.name.as_bytes());

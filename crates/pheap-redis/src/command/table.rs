@@ -147,6 +147,8 @@ pub enum Keys {
     Find(fn(&Args<'_>, &mut Vec<usize>)),
     /// Any, in all databases: it looks at all shards.
     Everything,
+    /// Those of a script: their number is the third argument. It may touch others, too.
+    Script,
     /// Any of one shard, which a function tells from the arguments and the number of shards.
     Shard(fn(&Args<'_>, usize) -> usize),
 }
@@ -213,6 +215,11 @@ impl Command {
                     .filter(|&at| at < args.len())
                     .collect()
             }
+            Keys::Script => {
+                let number = args.get(2).and_then(|number| crate::words::int(number)).unwrap_or(0);
+                let number = usize::try_from(number).unwrap_or(0);
+                if number > args.len() - 3 { Vec::new() } else { (3..3 + number).collect() }
+            }
             Keys::Find(find) => {
                 let mut keys = Vec::new();
                 find(args, &mut keys);
@@ -247,6 +254,7 @@ const FAMILIES: &[(Group, &[Command])] = &[
     (Group::Generic, super::keys::COMMANDS),
     (Group::List, super::lists::COMMANDS),
     (Group::PubSub, super::pubsub::COMMANDS),
+    (Group::Scripting, super::scripts::COMMANDS),
     (Group::Server, super::server::COMMANDS),
     (Group::String, super::strings::COMMANDS),
     (Group::Transactions, super::connection::TRANSACTIONS),

@@ -13,7 +13,7 @@ use super::connection::{Blocked, Connection};
 use super::listener::Listener;
 use super::output::Paused;
 use crate::client::Session;
-use crate::command::{Block, Effects, Signal};
+use crate::command::{Block, Effects, Meanwhile, Signal};
 use crate::execute::{Execution, Output, Stop};
 use crate::expire::Expiry;
 use crate::mailbox::{Mailbox, Message};
@@ -63,6 +63,7 @@ impl Worker {
         let waker = Waker::from(self.mailbox.clone());
         let Worker { poll, mailbox } = self;
         let turn = Turn {
+            listeners,
             server,
             number,
             waker,
@@ -75,8 +76,12 @@ impl Worker {
             next_thread: 0,
             last_tick: Instant::now(),
             expiry: Expiry::default(),
+            round: BTreeSet::new(),
+            is_meanwhile: false,
+            missed: BTreeSet::new(),
+            postponed: Vec::new(),
         };
-        turn.run(&listeners)
+        turn.run()
     }
 }
 
@@ -87,6 +92,7 @@ struct Turn<'s> {
     waker: Waker,
     poll: Poll,
     mailbox: Arc<Mailbox>,
+    listeners: Vec<Listener>,
     /// In boxes, for they are taken out while they are served.
     connections: BTreeMap<u64, Box<Connection>>,
     /// Clients that something is to be done for.
@@ -99,35 +105,52 @@ struct Turn<'s> {
     next_thread: usize,
     last_tick: Instant,
     expiry: Expiry,
+    /// Clients that are served just now, one after the other.
+    round: BTreeSet<u64>,
+    /// A client's script is slow, and others are served meanwhile.
+    is_meanwhile: bool,
+    /// Clients that something has happened to while they were served.
+    missed: BTreeSet<u64>,
+    /// Messages that can be read only afterwards.
+    postponed: Vec<Message>,
 }
 
 impl Turn<'_> {
-    fn run(mut self, listeners: &[Listener]) -> io::Result<()> {
+    fn run(mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(1024);
         while !self.server.stopping.load(Acquire) {
-            let sleep = if self.ready.is_empty() { self.until_next() } else { Duration::ZERO };
-            match self.poll.poll(&mut events, Some(sleep)) {
-                Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
-                _ => {}
-            }
-            for event in &events {
-                match event.token() {
-                    MAILBOX => {}
-                    Token(token) if token < CLIENTS => self.accept(&listeners[token - LISTENERS]),
-                    Token(token) => {
-                        let client = (token - CLIENTS) as u64;
-                        if let Some(connection) = self.connections.get_mut(&client) {
-                            connection.is_readable |= event.is_readable() || event.is_read_closed();
-                            self.ready.insert(client);
-                        }
+            let is_idle = self.ready.is_empty() && self.postponed.is_empty();
+            let sleep = if is_idle { self.until_next() } else { Duration::ZERO };
+            self.turn(&mut events, sleep)?;
+            self.tick();
+        }
+        Ok(())
+    }
+
+    /// Waits until something is to be done, and does it.
+    fn turn(&mut self, events: &mut Events, sleep: Duration) -> io::Result<()> {
+        match self.poll.poll(events, Some(sleep)) {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+            _ => {}
+        }
+        for event in &*events {
+            match event.token() {
+                MAILBOX => {}
+                Token(token) if token < CLIENTS => self.accept(token - LISTENERS),
+                Token(token) => {
+                    let client = (token - CLIENTS) as u64;
+                    if let Some(connection) = self.connections.get_mut(&client) {
+                        connection.is_readable |= event.is_readable() || event.is_read_closed();
+                        self.ready.insert(client);
+                    } else if self.is_meanwhile {
+                        self.missed.insert(client);
                     }
                 }
             }
-            self.read_mail();
-            self.serve();
-            self.give_up();
-            self.tick();
         }
+        self.read_mail();
+        self.serve();
+        self.give_up();
         Ok(())
     }
 
@@ -138,9 +161,9 @@ impl Turn<'_> {
         first.min(TICK)
     }
 
-    fn accept(&mut self, listener: &Listener) {
+    fn accept(&mut self, listener: usize) {
         loop {
-            match listener.accept() {
+            match self.listeners[listener].accept() {
                 Ok(stream) => {
                     let thread = self.next_thread;
                     self.next_thread = (thread + 1) % self.server.threads.len();
@@ -190,8 +213,13 @@ impl Turn<'_> {
     }
 
     fn read_mail(&mut self) {
-        for message in self.mailbox.take() {
+        let postponed = if self.is_meanwhile { Vec::new() } else { std::mem::take(&mut self.postponed) };
+        for message in postponed.into_iter().chain(self.mailbox.take()) {
             match message {
+                // The client may be the one whose script is slow; and what it waits for is in a shard.
+                Message::Send { .. } | Message::Retry { .. } if self.is_meanwhile => {
+                    self.postponed.push(message);
+                }
                 Message::Connected(stream) => self.connect(stream),
                 Message::Send { client, bytes } => self.deliver(client, bytes),
                 Message::Retry { client } => {
@@ -214,10 +242,17 @@ impl Turn<'_> {
 
     /// Does what is to be done for each client, once.
     fn serve(&mut self) {
-        for client in std::mem::take(&mut self.ready) {
+        self.round.append(&mut self.ready);
+        while let Some(client) = self.round.pop_first() {
             let Some(mut connection) = self.connections.remove(&client) else { continue };
             match self.serve_one(&mut connection) {
-                Ok(true) => drop(self.connections.insert(client, connection)),
+                Ok(true) => {
+                    if self.missed.remove(&client) {
+                        connection.is_readable = true;
+                        self.ready.insert(client);
+                    }
+                    self.connections.insert(client, connection);
+                }
                 Ok(false) | Err(_) => self.disconnect(connection),
             }
         }
@@ -255,7 +290,7 @@ impl Turn<'_> {
         let (mut effects, mut commits) = (Effects::default(), Vec::new());
         let Connection { session, input, reply, .. } = connection;
         let output = Output { reply, effects: &mut effects, commits: &mut commits };
-        let stop = Execution { server: self.server, session, output }.run(input);
+        let stop = Execution { server: self.server, session, output, meanwhile: self }.run(input);
         self.leave(connection, effects, commits, signals);
         if let Stop::Blocked(block, words) = stop {
             self.block(connection, block, words, signals);
@@ -310,7 +345,8 @@ impl Turn<'_> {
         let (mut effects, mut commits) = (Effects::default(), Vec::new());
         let Connection { session, reply, .. } = connection;
         let output = Output { reply, effects: &mut effects, commits: &mut commits };
-        let still = Execution { server: self.server, session, output }.retry(&blocked.words);
+        let still =
+            Execution { server: self.server, session, output, meanwhile: self }.retry(&blocked.words);
         if still.is_some() {
             connection.blocked = Some(blocked);
             return false;
@@ -428,5 +464,16 @@ impl Turn<'_> {
                 }
             }
         }
+    }
+}
+
+impl Meanwhile for Turn<'_> {
+    fn serve_others(&mut self) {
+        if std::mem::replace(&mut self.is_meanwhile, true) {
+            return;
+        }
+        // If the system refuses to tell what happens, it will do so again when the script has ended.
+        let _ = self.turn(&mut Events::with_capacity(64), Duration::ZERO);
+        self.is_meanwhile = false;
     }
 }
