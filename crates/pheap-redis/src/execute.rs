@@ -260,7 +260,7 @@ impl Execution<'_> {
         let before =
             (input.start(), self.output.reply.len(), self.output.effects.mark(), self.session.replies);
         let (mut command, mut count, now) = (command, 0, now());
-        let root = &self.server.store.shards()[shard];
+        let root = self.server.store.root(shard);
         let result = root.try_txn_deferred::<_, pheap::Error>(|tx, root| {
             let mut keyspace = OneTxn { shard, tx, root };
             loop {
@@ -305,6 +305,7 @@ impl Execution<'_> {
                 self.output.reply.truncate(mark);
                 self.output.effects.go_back(effects);
                 self.session.replies = replies;
+                self.rolled_back();
                 if count > 1 {
                     input.go_back(start);
                     return Err(tried_until);
@@ -332,6 +333,7 @@ impl Execution<'_> {
             if result.is_err() {
                 self.output.reply.truncate(before.0);
                 self.output.effects.go_back(before.1);
+                self.rolled_back();
             }
             result
         };
@@ -354,23 +356,23 @@ impl Execution<'_> {
         plan: &Plan,
         f: impl FnOnce(&mut Self, &mut dyn Keyspace) -> pheap::Result<R>,
     ) -> pheap::Result<R> {
-        let shards = server.store.shards();
+        let (store, shards) = (&server.store, server.store.shards());
         let (result, commit) = match plan {
             Plan::Nothing => return f(self, &mut Nothing),
             Plan::Read(shard) => {
                 let (result, commit) =
-                    shards[*shard].read_deferred(|view, root| f(self, &mut OneRead { shard: *shard, view, root }))?;
+                    store.root(*shard).read_deferred(|view, root| f(self, &mut OneRead { shard: *shard, view, root }))?;
                 (result?, commit)
             }
             Plan::Change(shard) => {
-                shards[*shard].try_txn_deferred(|tx, root| f(self, &mut OneTxn { shard: *shard, tx, root }))?
+                store.root(*shard).try_txn_deferred(|tx, root| f(self, &mut OneTxn { shard: *shard, tx, root }))?
             }
             Plan::Several(numbers) => {
                 let some: Vec<Root<Shard<'static>>>;
-                let roots = if numbers.len() == shards.len() {
+                let roots = if numbers.len() == shards.len() && numbers.last() < Some(&shards.len()) {
                     shards
                 } else {
-                    some = numbers.iter().map(|&number| shards[number].clone()).collect();
+                    some = numbers.iter().map(|&number| store.root(number).clone()).collect();
                     &some
                 };
                 pheap::txn_deferred(roots, |mut shards| {
@@ -380,6 +382,14 @@ impl Execution<'_> {
         };
         self.output.commits.push(commit);
         Ok(result)
+    }
+
+    /// A transaction was rolled back: libraries of functions that it has loaded are not in the heap.
+    fn rolled_back(&self) {
+        if self.server.libraries.are_unsure() {
+            // If that fails, so will whatever comes next.
+            let _ = command::load_libraries(self.server);
+        }
     }
 
     /// Calls a command's function. What it waits for, if it does.
@@ -445,6 +455,7 @@ impl Execution<'_> {
         if let Err(error) = result {
             self.output.reply.truncate(before.0);
             self.output.effects.go_back(before.1);
+            self.rolled_back();
             self.output.reply.error(&heap_error(&error));
         }
         self.server.unwatch(self.session);

@@ -99,6 +99,7 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
         addresses.join(", ")
     );
     let server = Server::new(store, config, mailboxes);
+    pheap_redis::command::load_libraries(&server)?;
     thread::scope(|scope| {
         let mut listeners = Some(listeners);
         let threads: Vec<_> = workers

@@ -7,6 +7,8 @@ mod args;
 mod connection;
 mod cx;
 mod fail;
+mod functions;
+mod functions_dump;
 mod keys;
 mod lists;
 mod pubsub;
@@ -18,6 +20,7 @@ mod table;
 
 pub use cx::{Cx, Effects, Keyspace, Meanwhile, Nothing, OneRead, OneTxn, Several, Signal, shards_of};
 pub use fail::{Block, Done, Fail};
+pub use functions::load_libraries;
 pub use table::{Command, Flags, Group, Keys, Run, all, lookup, resolve};
 
 /// The arguments of a command, its name first.

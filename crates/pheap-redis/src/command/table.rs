@@ -149,7 +149,7 @@ pub enum Keys {
     Everything,
     /// Those of a script: their number is the third argument. It may touch others, too.
     Script,
-    /// Any of one shard, which a function tells from the arguments and the number of shards.
+    /// Any of one shard, which a function tells from the arguments and the number of shards. That number itself is what libraries of functions are in.
     Shard(fn(&Args<'_>, usize) -> usize),
 }
 
@@ -254,6 +254,7 @@ const FAMILIES: &[(Group, &[Command])] = &[
     (Group::Generic, super::keys::COMMANDS),
     (Group::List, super::lists::COMMANDS),
     (Group::PubSub, super::pubsub::COMMANDS),
+    (Group::Scripting, super::functions::COMMANDS),
     (Group::Scripting, super::scripts::COMMANDS),
     (Group::Server, super::server::COMMANDS),
     (Group::String, super::strings::COMMANDS),

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use mlua::chunk::ChunkMode;
-use mlua::{Function, HookTriggers, Lua, LuaOptions, LuaString, StdLib, Table, Value, VmState};
+use mlua::{Function, HookTriggers, Lua, LuaOptions, LuaString, MultiValue, StdLib, Table, Value, VmState};
 
 use super::convert::{self, Names};
 use super::host::{Abort, Run};
@@ -251,9 +251,15 @@ impl Engine {
         debug_assert_eq!(resp3, cx.session.resp3);
         self.state.is_aborted.set(false);
         let run = if call.kind == Kind::Scripts { &self.eval } else { &self.call };
-        let mut running = Run::new(self, cx, call, started);
+        let running = RefCell::new(Run::new(self, cx, call, started));
+        let busy = || mlua::Error::runtime("a command cannot be called while another one runs");
         let result = self.lua.scope(|scope| {
-            let host = scope.create_function_mut(|lua, words| running.host(lua, words))?;
+            let host = scope.create_function(|lua, words| {
+                running.try_borrow_mut().map_err(|_| busy())?.host(lua, words)
+            })?;
+            let redis_call = scope.create_function(|lua, words: MultiValue| {
+                running.try_borrow_mut().map_err(|_| busy())?.call(lua, &words)
+            })?;
             let table = |words: &Args<'_>| {
                 let table = self.lua.create_table_with_capacity(words.len(), 0)?;
                 for (i, word) in words.iter().enumerate() {
@@ -261,9 +267,9 @@ impl Engine {
                 }
                 Ok::<_, mlua::Error>(table)
             };
-            run.call::<(bool, Value)>((&call.function, host, table(keys)?, table(arguments)?))
+            run.call::<(bool, Value)>((&call.function, host, redis_call, table(keys)?, table(arguments)?))
         });
-        match running.end() {
+        match running.into_inner().end() {
             Some(Abort::Heap(error)) => return Err(Fail::Heap(error)),
             Some(Abort::MoreShards) => return Err(Fail::MoreShards),
             Some(Abort::Killed) | None => {}

@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 
 use super::convert::{self, Parser};
 use super::engine::{Call, Engine, Kind};
+use super::native::CommandError;
 use crate::command::{Command, Cx, Fail, Flags, Run as Runs, lookup, resolve, shards_of};
 use crate::scripts::Slow;
 
@@ -31,6 +32,8 @@ pub(super) struct Run<'a, 'c> {
     has_written: bool,
     slow: Option<Arc<Slow>>,
     abort: Option<Abort>,
+    /// Whether the last command was answered with an error.
+    is_error: bool,
     /// Arguments of the command that runs, one after the other.
     arguments: Vec<u8>,
 }
@@ -38,7 +41,7 @@ pub(super) struct Run<'a, 'c> {
 impl<'a, 'c> Run<'a, 'c> {
     pub(super) fn new(engine: &'a Engine, cx: &'a mut Cx<'c>, call: &'a Call<'a>, started: Instant) -> Self {
         let arguments = Vec::new();
-        Run { engine, cx, call, started, has_written: false, slow: None, abort: None, arguments }
+        Run { engine, cx, call, started, has_written: false, slow: None, abort: None, is_error: false, arguments }
     }
 
     /// The script has ended. Why, if it did not by itself.
@@ -55,10 +58,9 @@ impl<'a, 'c> Run<'a, 'c> {
     /// Does what `sandbox.lua` asks for by a number: whether that is an error, and the result.
     pub(super) fn host(&mut self, lua: &Lua, mut words: MultiValue) -> Result<(bool, Value)> {
         match words.pop_front().and_then(|what| what.as_i64()) {
-            Some(1) => self.command(lua, &words, true),
-            Some(2) => self.command(lua, &words, false),
-            Some(3) => self.interrupt().map(|()| (false, Value::Nil)),
-            Some(4) => {
+            Some(1) => Ok((false, self.command(lua, &words)?)),
+            Some(2) => self.interrupt().map(|()| (false, Value::Nil)),
+            Some(3) => {
                 let (session, reply) = &mut *self.engine.client.borrow_mut();
                 session.resp3 = words.front().and_then(Value::as_i64) == Some(3);
                 reply.set_resp3(session.resp3);
@@ -101,11 +103,23 @@ impl<'a, 'c> Run<'a, 'c> {
         Ok(ends)
     }
 
-    /// `redis.call`, and `redis.pcall`.
-    fn command(&mut self, lua: &Lua, words: &MultiValue, raises: bool) -> Result<(bool, Value)> {
+    /// `redis.call`: an error is raised.
+    pub(super) fn call(&mut self, lua: &Lua, words: &MultiValue) -> Result<Value> {
+        let value = self.command(lua, words)?;
+        if !self.is_error {
+            return Ok(value);
+        }
+        let Value::Table(table) = value else { return Ok(value) };
+        let text: mlua::LuaString = table.raw_get("err")?;
+        Err(mlua::Error::external(CommandError(text.to_string_lossy())))
+    }
+
+    /// Runs a command. `is_error` tells whether its reply is an error.
+    fn command(&mut self, lua: &Lua, words: &MultiValue) -> Result<Value> {
+        self.is_error = true;
         let ends = match self.read(words) {
             Ok(ends) => ends,
-            Err(text) => return Ok((raises, self.error(lua, text)?)),
+            Err(text) => return self.error(lua, text),
         };
         let arguments = std::mem::take(&mut self.arguments);
         let mut start = 0;
@@ -118,17 +132,17 @@ impl<'a, 'c> Run<'a, 'c> {
             })
             .collect();
         self.engine.state.in_call.set(true);
-        let result = self.run(lua, &words, raises);
+        let result = self.run(lua, &words);
         drop(words);
         self.engine.state.in_call.set(false);
         self.arguments = arguments;
         result
     }
 
-    fn run(&mut self, lua: &Lua, words: &[&[u8]], raises: bool) -> Result<(bool, Value)> {
+    fn run(&mut self, lua: &Lua, words: &[&[u8]]) -> Result<Value> {
         let command = match self.admit(words) {
             Ok(command) => command,
-            Err(text) => return Ok((raises, self.error(lua, &text)?)),
+            Err(text) => return self.error(lua, &text),
         };
         let locked = shards_of(self.cx.store(), command, words, |shard| self.cx.keyspace.has(shard));
         if !locked {
@@ -165,9 +179,8 @@ impl<'a, 'c> Run<'a, 'c> {
             }
         }
         reply.set_resp3(session.resp3);
-        let is_error = reply.since(0).starts_with(b"-");
-        let value = Parser::new(reply.since(0)).value(lua, &self.engine.names)?;
-        Ok((raises && is_error, value))
+        self.is_error = reply.since(0).starts_with(b"-");
+        Parser::new(reply.since(0)).value(lua, &self.engine.names)
     }
 
     /// The command that words mean, if the script may run it; or why not.

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use mlua::{FromLuaMulti, IntoLuaMulti, Lua, LuaString, MultiValue, Result, Table, Value};
+use mlua::{FromLuaMulti, IntoLua, IntoLuaMulti, Lua, LuaString, MultiValue, Result, Table, Value};
 
 use super::engine::{State, message};
 use super::random::Random;
@@ -14,7 +14,7 @@ use crate::scripts::{Declared, sha1};
 /// What a function of a library gives: its results, or what is wrong.
 pub(super) type Given<R> = std::result::Result<R, String>;
 
-/// Adds a function to a library. By its first result, it tells whether it has succeeded.
+/// Adds a function to a library.
 pub(super) fn add<A: FromLuaMulti + 'static, R: IntoLuaMulti>(
     lua: &Lua,
     library: &Table,
@@ -26,14 +26,13 @@ pub(super) fn add<A: FromLuaMulti + 'static, R: IntoLuaMulti>(
             Ok(arguments) => f(lua, arguments),
             Err(error) => Err(format!("bad argument to '{name}' ({})", message(&error))),
         };
-        match results {
-            Ok(results) => {
-                let mut results = results.into_lua_multi(lua)?;
-                results.push_front(Value::Boolean(true));
-                Ok(results)
-            }
-            Err(text) => (false, text).into_lua_multi(lua),
-        }
+        results.map_err(|text| {
+            let place = lua.inspect_stack(1, |frame| {
+                let source = frame.source().short_src?.into_owned();
+                Some(format!("{source}:{}: ", frame.current_line()?))
+            });
+            mlua::Error::RuntimeError(place.flatten().unwrap_or_default() + &text)
+        })
     })?;
     library.raw_set(name, function)
 }
@@ -48,13 +47,7 @@ pub(super) fn table(lua: &Lua, state: &Rc<State>) -> Result<Table> {
     let natives = lua.create_table()?;
     let aborted = state.clone();
     natives.set("is_aborted", lua.create_function(move |_, ()| Ok(aborted.is_aborted.get()))?)?;
-    let of_error = |_: &Lua, value: Value| {
-        Ok(match value {
-            Value::Error(error) => Some(message(&error)),
-            _ => None,
-        })
-    };
-    natives.set("message", lua.create_function(of_error)?)?;
+    natives.set("translate", lua.create_function(translate)?)?;
     natives.set("where", lua.create_function(|lua, ()| Ok(place(lua)))?)?;
     let hex = |lua: &Lua, text: LuaString| lua.create_string(sha1(&text.as_bytes()));
     natives.set("sha1hex", lua.create_function(hex)?)?;
@@ -88,6 +81,23 @@ pub(super) fn table(lua: &Lua, state: &Rc<State>) -> Result<Table> {
     libraries.set("struct", structs::library(lua)?)?;
     natives.set("libraries", libraries)?;
     Ok(natives)
+}
+
+/// An error of a command that a script has called.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct CommandError(pub(super) String);
+
+/// An error as scripts see it, if it was raised in Rust: that of a command as a table, others as texts.
+fn translate(lua: &Lua, problem: Value) -> Result<Value> {
+    let Value::Error(error) = problem else { return Ok(problem) };
+    if let Some(CommandError(text)) = error.downcast_ref() {
+        let table = lua.create_table()?;
+        table.raw_set("err", text.as_str())?;
+        table.raw_set("ignore_error_stats_update", true)?;
+        return Ok(Value::Table(table));
+    }
+    message(&error).into_lua(lua)
 }
 
 /// Where in the script an error was raised.

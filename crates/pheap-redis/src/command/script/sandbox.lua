@@ -17,8 +17,10 @@ local globals = getfenv(0)
 -- From tables that scripts see to those whose content they show.
 local behind = setmetatable({}, { __mode = "k" })
 
+local READ_ONLY = "Attempt to modify a readonly table"
+
 local function refuse()
-    error("Attempt to modify a readonly table", 2)
+    error(READ_ONLY, 2)
 end
 
 local function guard(content)
@@ -38,28 +40,6 @@ local function raise(text)
     error({ err = "ERR " .. text }, 0)
 end
 
--- Functions written in Rust tell by their first result whether they have succeeded.
-local function settle(ok, ...)
-    if ok then
-        return ...
-    end
-    error((...), 3)
-end
-
-local function lift(f)
-    return function(...)
-        return settle(f(...))
-    end
-end
-
-local function lift_all(functions)
-    local lifted = {}
-    for name, value in next, functions do
-        lifted[name] = type(value) == "function" and lift(value) or value
-    end
-    return lifted
-end
-
 -- ## What Lua brings
 
 for _, name in next, { "dofile", "loadfile", "print", "require", "module", "package", "debug", "io", "os" } do
@@ -74,21 +54,23 @@ local function caught(ok, ...)
     if native.is_aborted() then
         error((...), 0)
     end
-    local problem = ...
+    local problem = native.translate((...))
     if type(problem) == "table" then
         local text = problem.err
         if type(text) == "string" or type(text) == "number" then
             problem = text
         end
     end
-    return false, native.message(problem) or problem
+    return false, problem
 end
 
 local function returned(ok, ...)
-    if not ok and native.is_aborted() then
+    if ok then
+        return ok, ...
+    elseif native.is_aborted() then
         error((...), 0)
     end
-    return ok, ...
+    return false, native.translate((...))
 end
 
 function globals.pcall(...)
@@ -96,7 +78,9 @@ function globals.pcall(...)
 end
 
 function globals.xpcall(f, handler)
-    return returned(xpcall(f, handler))
+    return returned(xpcall(f, function(problem)
+        return handler(native.translate(problem))
+    end))
 end
 
 function globals.coroutine.resume(...)
@@ -109,7 +93,7 @@ end
 
 function globals.rawset(of, name, value)
     if behind[of] then
-        refuse()
+        error(READ_ONLY, 2)
     end
     return rawset(of, name, value)
 end
@@ -147,7 +131,7 @@ end
 
 function globals.setmetatable(of, metatable)
     if behind[of] then
-        refuse()
+        error(READ_ONLY, 2)
     end
     return setmetatable(of, metatable)
 end
@@ -165,7 +149,7 @@ end
 function globals.setfenv(of, environment)
     if type(of) == "number" then
         if of == 0 then
-            refuse()
+            error(READ_ONLY, 2)
         end
         of = of + 1
     end
@@ -178,7 +162,7 @@ for _, name in next, { "insert", "remove", "sort", "setn" } do
     globals.table[name] = f
         and function(of, ...)
             if behind[of] then
-                refuse()
+                error(READ_ONLY, 2)
             end
             return f(of, ...)
         end
@@ -211,17 +195,17 @@ function globals.load(pieces, name)
     end
 end
 
-globals.math.random = lift(native.random)
-globals.math.randomseed = lift(native.randomseed)
+globals.math.random = native.random
+globals.math.randomseed = native.randomseed
 for name, functions in next, native.libraries do
-    globals[name] = lift_all(functions)
+    globals[name] = functions
 end
 
 -- ## `redis`
 
 -- What runs commands while a script runs.
 local host
-local CALL, PCALL, INTERRUPT, RESP, KNOWS = 1, 2, 3, 4, 5
+local PCALL, INTERRUPT, RESP, KNOWS = 1, 2, 3, 4
 
 local function answered(is_error, value)
     if is_error then
@@ -237,11 +221,8 @@ local function ask(what, ...)
     return answered(host(what, ...))
 end
 
+-- `redis.call` is another function each time that a script is run.
 local redis = {}
-
-function redis.call(...)
-    return ask(CALL, ...)
-end
 
 function redis.pcall(...)
     return ask(PCALL, ...)
@@ -467,8 +448,9 @@ local of_environment = getmetatable(environment)
 behind[globals] = content
 
 local function handler(problem)
+    problem = native.translate(problem)
     if type(problem) ~= "table" or behind[problem] then
-        problem = { err = "ERR " .. (native.message(problem) or tostring(problem)) }
+        problem = { err = "ERR " .. tostring(problem) }
     end
     local source, line = native.where()
     if source then
@@ -485,8 +467,9 @@ function interface.interrupt()
     end
 end
 
-function interface.eval(f, with, keys, arguments)
+function interface.eval(f, with, call, keys, arguments)
     host = with
+    redis.call = call
     rawset(content, "KEYS", keys)
     rawset(content, "ARGV", arguments)
     local ok, result = xpcall(f, handler)
@@ -494,8 +477,9 @@ function interface.eval(f, with, keys, arguments)
     return ok, result
 end
 
-function interface.call(f, with, keys, arguments)
+function interface.call(f, with, call, keys, arguments)
     host = with
+    redis.call = call
     local ok, result = xpcall(function()
         return f(keys, arguments)
     end, handler)
@@ -507,6 +491,7 @@ function interface.load(f)
     loading = {}
     of_environment.__index = library
     local ok, problem = pcall(f)
+    problem = native.translate(problem)
     of_environment.__index = content
     local functions = loading
     loading = nil
@@ -515,7 +500,7 @@ function interface.load(f)
     elseif type(problem) == "table" then
         return tostring(problem.err)
     end
-    return "ERR " .. (native.message(problem) or tostring(problem))
+    return "ERR " .. tostring(problem)
 end
 
 return interface
