@@ -140,6 +140,21 @@ impl Clients {
 }
 
 impl Profile {
+    /// That of nobody: what scripts run commands as before one has a client.
+    pub fn nobody() -> Profile {
+        let now = Instant::now();
+        Profile {
+            id: 0,
+            thread: 0,
+            addresses: Default::default(),
+            descriptor: -1,
+            is_unix: false,
+            since: now,
+            is_blocked: AtomicBool::new(false),
+            state: Mutex::new(State::new(now)),
+        }
+    }
+
     fn is_meant(&self, filter: &Filter) -> bool {
         let is_one = |wanted: &Option<Vec<u8>>, addr: &str| {
             wanted.as_ref().is_none_or(|wanted| wanted == addr.as_bytes())

@@ -6,15 +6,15 @@
 //! Nothing waits for the disk here: each transaction leaves a [`Commit`], and the replies are held back until that is durable.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use pheap::{Commit, Root};
 use smallvec::SmallVec;
 
 use crate::client::{Multi, Replies, Session};
 use crate::command::{
-    Args, Block, Cx, Effects, Fail, Flags, Keys, Keyspace, Known, Nothing, OneRead, OneTxn, Refused, Run,
-    Several, resolve,
+    Args, Block, Cx, Effects, Fail, Flags, Keys, Keyspace, Known, Meanwhile, Nothing, OneRead, OneTxn,
+    Refused, Run, Several, load_libraries, monitor_line, resolve, shards_of,
 };
 use crate::counts::End;
 use crate::data::Shard;
@@ -22,7 +22,6 @@ use crate::resp::Reply;
 use crate::resp::input::{Input, Words};
 use crate::resp::request::Limits;
 use crate::server::{Server, now};
-use crate::words::quoted;
 
 /// What a command waits for, and its arguments.
 type Waits = (Block, Vec<Vec<u8>>);
@@ -73,6 +72,8 @@ pub struct Execution<'e> {
     pub thread: usize,
     /// When the last command ended.
     pub clock: Instant,
+    /// Who serves other clients while a script does not come to its end.
+    pub meanwhile: &'e mut dyn Meanwhile,
 }
 
 /// What is to be done about a request.
@@ -212,6 +213,14 @@ impl Execution<'_> {
                 known.name
             ));
         }
+        if self.server.scripts.is_busy() && !known.flags.has(Flags::ALLOW_BUSY) {
+            let busy = self.server.scripts.busy_error();
+            if known.name == "exec" && self.session.multi.take().is_some() {
+                self.server.unwatch(self.session);
+                return refused(&format!("EXECABORT Transaction discarded because of: {busy}"));
+            }
+            return refused(busy);
+        }
         if self.session.multi.is_some() && known.flags.has(Flags::NO_MULTI) {
             return refused("ERR Command not allowed inside a transaction");
         }
@@ -262,19 +271,25 @@ impl Execution<'_> {
         self.output.reply.simple("QUEUED");
     }
 
+    fn everything(&self) -> Plan {
+        Plan::Several((0..self.server.store.shards().len()).collect())
+    }
+
     /// Which shards a command needs.
     fn plan(&self, command: Known, words: &Args<'_>) -> Plan {
+        if self.server.scripts.is_busy() {
+            // It was allowed for it needs none; a slow script of this thread may have them locked.
+            return Plan::Nothing;
+        }
         let store = &self.server.store;
-        let mut shards: SmallVec<[usize; 8]> = match command.keys {
-            Keys::None => return Plan::Nothing,
-            Keys::Everything => return Plan::Several((0..store.shards().len()).collect()),
-            Keys::Perhaps { everything, .. } if everything(words) => {
-                return Plan::Several((0..store.shards().len()).collect());
-            }
-            Keys::Shard(find) => SmallVec::from_slice(&[find(words, store.shards().len())]),
-            Keys::Range(1, 1, _) => SmallVec::from_slice(&[store.shard_of(words[1])]),
-            _ => command.keys(words).into_iter().map(|at| store.shard_of(words[at])).collect(),
-        };
+        if matches!(command.keys, Keys::Script) && self.server.scripts.is_wide(words[1]) {
+            return self.everything();
+        }
+        let mut shards: SmallVec<[usize; 8]> = SmallVec::new();
+        shards_of(store, command.command, words, |shard| {
+            shards.push(shard);
+            true
+        });
         shards.sort_unstable();
         shards.dedup();
         match *shards {
@@ -297,9 +312,9 @@ impl Execution<'_> {
         let before =
             (input.start(), self.output.reply.len(), self.output.effects.mark(), self.session.replies);
         let (mut command, mut count, now) = (command, 0, now());
-        let root = &self.server.store.shards()[shard];
+        let root = self.server.store.root(shard);
         let result = root.try_txn_deferred::<_, pheap::Error>(|tx, root| {
-            let mut keyspace = OneTxn { tx, root };
+            let mut keyspace = OneTxn { shard, tx, root };
             loop {
                 let words = input.words();
                 let mark = self.output.reply.len();
@@ -327,7 +342,8 @@ impl Execution<'_> {
                 }
                 match resolve(&words) {
                     Ok(next)
-                        if next.flags.has(Flags::WRITE) && self.plan(next, &words) == Plan::Change(shard) =>
+                        if next.flags.has(Flags::WRITE.and(Flags::MAY_REPLICATE))
+                            && self.plan(next, &words) == Plan::Change(shard) =>
                     {
                         command = next;
                     }
@@ -346,9 +362,14 @@ impl Execution<'_> {
                 self.output.reply.truncate(mark);
                 self.output.effects.go_back(effects);
                 self.session.replies = replies;
+                self.rolled_back();
                 if count > 1 {
                     input.go_back(start);
                     return Err(tried_until);
+                }
+                if wants_more_shards(&error) {
+                    // It is run as one that needs all of them.
+                    return Err(start);
                 }
                 self.error(&heap_error(&error));
                 self.answered(mark);
@@ -362,12 +383,24 @@ impl Execution<'_> {
     fn run_one(&mut self, command: Known, words: &Args<'_>, plan: &Plan) -> Option<Block> {
         let before = (self.output.reply.len(), self.output.effects.mark());
         let (server, now) = (self.server, now());
-        let result = self.in_keyspace(server, plan, |execution, keyspace| {
-            execution.call(command, words, keyspace, now, true)
-        });
+        let mut run = |plan: &Plan| {
+            let result = self.in_keyspace(server, plan, |execution, keyspace| {
+                execution.call(command, words, keyspace, now, true)
+            });
+            if result.is_err() {
+                self.output.reply.truncate(before.0);
+                self.output.effects.go_back(before.1);
+                self.rolled_back();
+            }
+            result
+        };
+        let result = match run(plan) {
+            Err(error) if wants_more_shards(&error) => {
+                run(&Plan::Several((0..server.store.shards().len()).collect()))
+            }
+            result => result,
+        };
         result.unwrap_or_else(|error| {
-            self.output.reply.truncate(before.0);
-            self.output.effects.go_back(before.1);
             self.error(&heap_error(&error));
             None
         })
@@ -380,23 +413,24 @@ impl Execution<'_> {
         plan: &Plan,
         f: impl FnOnce(&mut Self, &mut dyn Keyspace) -> pheap::Result<R>,
     ) -> pheap::Result<R> {
-        let shards = server.store.shards();
+        let (store, shards) = (&server.store, server.store.shards());
         let (result, commit) = match plan {
             Plan::Nothing => return f(self, &mut Nothing),
             Plan::Read(shard) => {
-                let (result, commit) =
-                    shards[*shard].read_deferred(|view, root| f(self, &mut OneRead { view, root }))?;
+                let (result, commit) = store
+                    .root(*shard)
+                    .read_deferred(|view, root| f(self, &mut OneRead { shard: *shard, view, root }))?;
                 (result?, commit)
             }
-            Plan::Change(shard) => {
-                shards[*shard].try_txn_deferred(|tx, root| f(self, &mut OneTxn { tx, root }))?
-            }
+            Plan::Change(shard) => store
+                .root(*shard)
+                .try_txn_deferred(|tx, root| f(self, &mut OneTxn { shard: *shard, tx, root }))?,
             Plan::Several(numbers) => {
                 let some: Vec<Root<Shard<'static>>>;
-                let roots = if numbers.len() == shards.len() {
+                let roots = if numbers.len() == shards.len() && numbers.last() < Some(&shards.len()) {
                     shards
                 } else {
-                    some = numbers.iter().map(|&number| shards[number].clone()).collect();
+                    some = numbers.iter().map(|&number| store.root(number).clone()).collect();
                     &some
                 };
                 pheap::txn_deferred(roots, |mut shards| {
@@ -406,6 +440,14 @@ impl Execution<'_> {
         };
         self.output.commits.push(commit);
         Ok(result)
+    }
+
+    /// A transaction was rolled back: libraries of functions that it has loaded are not in the heap.
+    fn rolled_back(&self) {
+        if self.server.libraries.are_unsure() {
+            // If that fails, so will whatever comes next.
+            let _ = load_libraries(self.server);
+        }
     }
 
     /// Calls a command's function. What it waits for, if it does.
@@ -424,7 +466,8 @@ impl Execution<'_> {
         self.tell_monitors(known, words);
         let (mark, effects) = (self.output.reply.len(), self.output.effects.mark());
         let (server, session) = (self.server, &mut *self.session);
-        let mut cx = Cx { server, session, now, may_block, effects: self.output.effects, keyspace };
+        let (effects_of, meanwhile) = (&mut *self.output.effects, &mut *self.meanwhile);
+        let mut cx = Cx { server, session, now, may_block, effects: effects_of, keyspace, meanwhile };
         let result = run(&mut cx, words, self.output.reply);
         self.output.reply.set_resp3(self.session.resp3);
         let end = if result.is_ok() { End::Well } else { End::Failed };
@@ -434,6 +477,7 @@ impl Execution<'_> {
             match fail {
                 Fail::Error(text) => self.error(&text),
                 Fail::Heap(error) => return Err(error),
+                Fail::MoreShards => return Err(pheap::Error::Aborted(MORE_SHARDS.into())),
                 Fail::Block(block) => return Ok(Some(block)),
             }
         }
@@ -467,7 +511,7 @@ impl Execution<'_> {
         if self.server.limits.monitors.load(Relaxed) == 0 || known.flags.has(HIDDEN) {
             return;
         }
-        let line = monitor_line(self.session.db, &self.session.profile.addresses[0], known, words);
+        let line = monitor_line(self.session.db, &self.session.profile.addresses[0], known.name, words);
         self.output.effects.messages.extend(self.server.monitored(&line));
     }
 
@@ -510,6 +554,7 @@ impl Execution<'_> {
         if let Err(error) = result {
             self.output.reply.truncate(before.0);
             self.output.effects.go_back(before.1);
+            self.rolled_back();
             self.error(&heap_error(&error));
         }
         self.server.unwatch(self.session);
@@ -524,6 +569,10 @@ impl Execution<'_> {
         for words in queue {
             let words: Words<'_> = words.iter().map(Vec::as_slice).collect();
             let Ok(command) = resolve(&words) else { continue };
+            if matches!(command.keys, Keys::Script) {
+                // What it touches is not known, and what was done before it is not to be done again.
+                return self.everything();
+            }
             match self.plan(command, &words) {
                 Plan::Nothing => {}
                 Plan::Read(shard) => all.push(shard),
@@ -564,29 +613,16 @@ const WHILE_LISTENING: &[&str] = &[
 /// Commands that are not queued after `MULTI`.
 const AT_ONCE: &[&str] = &["exec", "discard", "multi", "watch", "quit", "reset"];
 
+/// By this, a transaction is known that was rolled back for a script that touches more shards.
+const MORE_SHARDS: &str = "a script touches more shards than were locked";
+
+fn wants_more_shards(error: &pheap::Error) -> bool {
+    matches!(error, pheap::Error::Aborted(reason) if reason == MORE_SHARDS)
+}
+
 /// Arguments that outlive the buffer they came in.
 fn owned(words: &Args<'_>) -> Vec<Vec<u8>> {
     words.iter().map(|word| word.to_vec()).collect()
-}
-
-/// What those see of a command who watch: when, in which database, whose it is, and its arguments.
-fn monitor_line(db: usize, addr: &str, known: Known, words: &Args<'_>) -> String {
-    let micros = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
-    let mut line = format!("{}.{:06} [{db} {addr}]", micros / 1_000_000, micros % 1_000_000);
-    // Passwords are not shown.
-    let hidden = match known.name {
-        "auth" => 1..words.len(),
-        "hello" => {
-            let auth = words.iter().position(|word| word.eq_ignore_ascii_case(b"auth"));
-            auth.map_or(0..0, |at| at + 1..(at + 3).min(words.len()))
-        }
-        _ => 0..0,
-    };
-    for (at, word) in words.iter().enumerate() {
-        line.push(' ');
-        if hidden.contains(&at) { line.push_str("\"(redacted)\"") } else { line.push_str(&quoted(word)) }
-    }
-    line
 }
 
 /// What a client is told of an error of the heap.

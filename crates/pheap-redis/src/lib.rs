@@ -12,6 +12,7 @@
 //! | [`config`] | options: the command line, `redis.conf`, `CONFIG` |
 //! | [`counts`], [`slowlog`], [`clients`], [`usage`] | what is told of the server: calls of commands, slow ones, who is connected, processor time |
 //! | [`waiting`] | keys that clients wait for |
+//! | [`scripts`], [`libraries`] | scripts that all threads know, libraries of functions |
 //! | [`stream`], [`mailbox`] | a connection; what other threads leave for one |
 //! | [`server`], [`client`] | what all clients have in common; what each one has |
 //! | [`save`] | copies of the heap: `SAVE`, `BGSAVE` |
@@ -32,12 +33,14 @@ pub mod execute;
 pub mod expire;
 pub mod extended;
 pub mod geo;
+pub mod libraries;
 pub mod mailbox;
 pub mod net;
 pub mod pubsub;
 pub mod random;
 pub mod resp;
 pub mod save;
+pub mod scripts;
 pub mod server;
 pub mod slowlog;
 pub mod stream;

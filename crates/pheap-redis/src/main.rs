@@ -100,6 +100,7 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     );
     let mut server = Server::new(store, config, mailboxes, pheap_redis::command::all().count());
     server.config_file = arguments.config.clone();
+    pheap_redis::command::load_libraries(&server)?;
     thread::scope(|scope| {
         let mut listeners = Some(listeners);
         let threads: Vec<_> = workers

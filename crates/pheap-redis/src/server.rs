@@ -13,10 +13,12 @@ use crate::clients::{Clients, Pause};
 use crate::config::Config;
 use crate::counts::{Counts, Sum};
 use crate::data::Store;
+use crate::libraries::Libraries;
 use crate::mailbox::Mailbox;
 use crate::pubsub::{Channels, Wanted};
 use crate::random::random;
 use crate::save::Save;
+use crate::scripts::Scripts;
 use crate::slowlog::{Latency, SlowLog};
 use crate::waiting::Waiting;
 
@@ -32,6 +34,10 @@ pub struct Server {
     pub channels: Channels,
     /// Keys that clients wait for.
     pub waiting: Waiting,
+    /// Scripts that all threads know.
+    pub scripts: Scripts,
+    /// Libraries of functions.
+    pub libraries: Libraries,
     /// What was counted.
     pub stats: Stats,
     /// The clients that are connected.
@@ -144,6 +150,8 @@ impl Server {
             watched: Watched::default(),
             channels: Channels::default(),
             waiting: Waiting::default(),
+            scripts: Scripts::default(),
+            libraries: Libraries::default(),
             stats: Stats::default(),
             clients: Clients::default(),
             slowlog: SlowLog::default(),

@@ -30,7 +30,7 @@ pub(super) const COMMANDS: &[Command] = &[Command::with_subcommands(
         }),
         Command::new("client|info", 2, LOOK, Keys::None, |cx, _, out| {
             cx.session.publish();
-            out.verbatim("txt", &format!("{}\n", cx.session.profile.line()));
+            out.verbatim("txt", &(cx.session.profile.line() + "\n"));
             Ok(())
         }),
         Command::new("client|kill", -3, ADMIN, Keys::None, kill),

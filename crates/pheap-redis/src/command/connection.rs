@@ -5,8 +5,13 @@ use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
 use crate::client::Multi;
 use crate::resp::Reply;
 
+const TRANSACTION: &[Flags] =
+    &[Flags::NOSCRIPT, Flags::LOADING, Flags::STALE, Flags::FAST, Flags::ALLOW_BUSY];
+const WATCH: &[Flags] =
+    &[Flags::READONLY, Flags::NOSCRIPT, Flags::LOADING, Flags::STALE, Flags::FAST, Flags::ALLOW_BUSY];
 const FAST: &[Flags] = &[Flags::LOADING, Flags::STALE, Flags::FAST];
-const ALWAYS: &[Flags] = &[Flags::NOSCRIPT, Flags::LOADING, Flags::STALE, Flags::FAST, Flags::NO_AUTH];
+const ALWAYS: &[Flags] =
+    &[Flags::NOSCRIPT, Flags::LOADING, Flags::STALE, Flags::FAST, Flags::NO_AUTH, Flags::ALLOW_BUSY];
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("auth", -2, ALWAYS, Keys::None, auth),
@@ -26,17 +31,17 @@ pub(super) const COMMANDS: &[Command] = &[
 ];
 
 pub(super) const TRANSACTIONS: &[Command] = &[
-    Command::new("discard", 1, FAST, Keys::None, discard),
+    Command::new("discard", 1, TRANSACTION, Keys::None, discard),
     Command::new("exec", 1, &[Flags::NOSCRIPT, Flags::LOADING, Flags::STALE], Keys::None, |_, _, _| {
         Err(Fail::err("EXEC without MULTI")) // with it, `execute.rs` runs all of it
     }),
-    Command::new("multi", 1, FAST, Keys::None, multi),
-    Command::new("unwatch", 1, FAST, Keys::None, |cx, _, out| {
+    Command::new("multi", 1, TRANSACTION, Keys::None, multi),
+    Command::new("unwatch", 1, TRANSACTION, Keys::None, |cx, _, out| {
         unwatch(cx);
         out.ok();
         Ok(())
     }),
-    Command::new("watch", -2, &[Flags::READONLY, Flags::FAST, Flags::NOSCRIPT], Keys::Range(1, -1, 1), watch),
+    Command::new("watch", -2, WATCH, Keys::Range(1, -1, 1), watch),
 ];
 
 fn ping(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {

@@ -2,6 +2,7 @@
 
 use pheap::{P, Shards, Txn, View};
 
+use super::{Args, Command, Keys};
 use crate::client::Session;
 use crate::data::{Change, Db, Shard, Store};
 use crate::server::Server;
@@ -21,6 +22,14 @@ pub struct Cx<'c> {
     pub effects: &'c mut Effects,
     /// The shards that the command's keys are in.
     pub keyspace: &'c mut dyn Keyspace,
+    /// Who serves other clients while a script does not come to its end.
+    pub meanwhile: &'c mut dyn Meanwhile,
+}
+
+/// Who serves other clients while a script does not come to its end.
+pub trait Meanwhile {
+    /// Serves those who wait for something now.
+    fn serve_others(&mut self);
 }
 
 /// What others are to be told of a command.
@@ -141,8 +150,29 @@ impl Cx<'_> {
     }
 }
 
+/// Calls `f` with the number of each shard that a command touches, until that is false. Whether it never was.
+pub fn shards_of(
+    store: &Store,
+    command: &Command,
+    words: &Args<'_>,
+    mut f: impl FnMut(usize) -> bool,
+) -> bool {
+    let shards = store.shards().len();
+    match command.keys {
+        Keys::None => true,
+        Keys::Everything => (0..shards).all(f),
+        Keys::Perhaps { everything, .. } if everything(words) => (0..shards).all(f),
+        Keys::Shard(find) => f(find(words, shards)),
+        Keys::Range(1, 1, _) => f(store.shard_of(words[1])),
+        _ => command.keys(words).into_iter().all(|at| f(store.shard_of(words[at]))),
+    }
+}
+
 /// Shards, locked for as long as a command runs.
 pub trait Keyspace {
+    /// Whether a shard is among them.
+    fn has(&self, shard: usize) -> bool;
+
     /// Looks at a shard: calls `f` once.
     fn read(&mut self, shard: usize, f: &mut dyn for<'r> FnMut(&View<'r>, P<'r, Shard<'r>>));
 
@@ -154,6 +184,10 @@ pub trait Keyspace {
 pub struct Nothing;
 
 impl Keyspace for Nothing {
+    fn has(&self, _: usize) -> bool {
+        false
+    }
+
     fn read(&mut self, _: usize, _: &mut dyn for<'r> FnMut(&View<'r>, P<'r, Shard<'r>>)) {
         panic!("the command says that it has no keys");
     }
@@ -165,6 +199,8 @@ impl Keyspace for Nothing {
 
 /// A shard that is read.
 pub struct OneRead<'v, 'r> {
+    /// Its number.
+    pub shard: usize,
     /// The view of it.
     pub view: &'v View<'r>,
     /// Its root.
@@ -172,6 +208,10 @@ pub struct OneRead<'v, 'r> {
 }
 
 impl Keyspace for OneRead<'_, '_> {
+    fn has(&self, shard: usize) -> bool {
+        shard == self.shard
+    }
+
     fn read(&mut self, _: usize, f: &mut dyn for<'r> FnMut(&View<'r>, P<'r, Shard<'r>>)) {
         f(self.view, self.root);
     }
@@ -183,6 +223,8 @@ impl Keyspace for OneRead<'_, '_> {
 
 /// A shard that may be changed.
 pub struct OneTxn<'t, 'r> {
+    /// Its number.
+    pub shard: usize,
     /// The transaction.
     pub tx: &'t mut Txn<'r>,
     /// Its root.
@@ -190,6 +232,10 @@ pub struct OneTxn<'t, 'r> {
 }
 
 impl Keyspace for OneTxn<'_, '_> {
+    fn has(&self, shard: usize) -> bool {
+        shard == self.shard
+    }
+
     fn read(&mut self, _: usize, f: &mut dyn for<'r> FnMut(&View<'r>, P<'r, Shard<'r>>)) {
         f(self.tx, self.root);
     }
@@ -214,6 +260,10 @@ impl Several<'_, '_> {
 }
 
 impl Keyspace for Several<'_, '_> {
+    fn has(&self, shard: usize) -> bool {
+        self.numbers.binary_search(&shard).is_ok()
+    }
+
     fn read(&mut self, shard: usize, f: &mut dyn for<'r> FnMut(&View<'r>, P<'r, Shard<'r>>)) {
         let index = self.index(shard);
         self.shards.with(index, |tx, root| f(tx, root));

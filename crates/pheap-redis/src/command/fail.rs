@@ -12,6 +12,8 @@ pub enum Fail {
     Error(Cow<'static, str>),
     /// The heap has failed. If the command has changed something, it must be rolled back.
     Heap(pheap::Error),
+    /// It is a script that touches shards which are not locked. All is rolled back, and it is run again with all shards.
+    MoreShards,
     /// It waits until one of these keys is written to, and is then run again.
     Block(Block),
 }

@@ -124,7 +124,12 @@ fn memory(cx: &mut Cx<'_>, text: &mut String) {
         line(text, &format!("{name}_human"), human(number));
     }
     line(text, "maxmemory_policy", config.text("maxmemory-policy"));
-    line(text, "used_memory_lua", 0);
+    let (scripts, libraries) = (&cx.server.scripts, cx.server.libraries.loaded());
+    line(text, "used_memory_lua", scripts.memory.load(Relaxed));
+    line(text, "used_memory_scripts", scripts.memory.load(Relaxed));
+    line(text, "number_of_cached_scripts", scripts.len());
+    line(text, "number_of_functions", libraries.functions());
+    line(text, "number_of_libraries", libraries.iter().len());
     line(
         text,
         "mem_fragmentation_ratio",

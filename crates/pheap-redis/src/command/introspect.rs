@@ -78,7 +78,7 @@ fn getkeys(_: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         return Err(Fail::err("The command has no key arguments"));
     }
     let keys = known.keys(words);
-    if keys.is_empty() && !known.has_optional_keys() {
+    if keys.is_empty() && !matches!(known.keys, Keys::Script) {
         return Err(Fail::err("Invalid arguments specified for command"));
     }
     out.array(keys.len());
@@ -139,13 +139,20 @@ pub(super) fn categories(known: &Known) -> Vec<&'static str> {
 fn describe(known: Known, out: &mut Reply) {
     let (first, last, step) = match known.keys {
         Keys::Range(first, last, step) => (first, last, step),
-        Keys::None | Keys::Find(_) | Keys::Perhaps { .. } | Keys::Everything | Keys::Shard(_) => (0, 0, 0),
+        Keys::None
+        | Keys::Find(_)
+        | Keys::Perhaps { .. }
+        | Keys::Script
+        | Keys::Everything
+        | Keys::Shard(_) => (0, 0, 0),
     };
     out.array(10);
     out.bulk(known.name.as_bytes());
     out.int(i64::from(known.arity));
     let mut flags: Vec<&str> = known.flags.names().collect();
-    if matches!(known.keys, Keys::Find(_) | Keys::Perhaps { .. }) && !flags.contains(&"movablekeys") {
+    if matches!(known.keys, Keys::Find(_) | Keys::Perhaps { .. } | Keys::Script)
+        && !flags.contains(&"movablekeys")
+    {
         flags.push("movablekeys");
     }
     out.set(flags.len());

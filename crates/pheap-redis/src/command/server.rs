@@ -146,6 +146,10 @@ fn shutdown(cx: &mut Cx<'_>, args: &Args<'_>, _: &mut Reply) -> Done {
             _ => return Err(Fail::SYNTAX),
         }
     }
+    let is_nosave = args[1..].iter().any(|word| word.eq_ignore_ascii_case(b"nosave"));
+    if cx.server.scripts.is_busy() && !is_nosave {
+        return Err(Fail::Error(cx.server.scripts.busy_error().into()));
+    }
     // The heap is closed, and so made durable, when all threads have ended. Nothing is answered.
     cx.session.closing = true;
     cx.server.stop();

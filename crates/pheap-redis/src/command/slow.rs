@@ -1,10 +1,12 @@
 //! What took long: `SLOWLOG`, `LATENCY`; and who watches all commands, `MONITOR`.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use super::args::int;
 use super::{Args, Command, Cx, Done, Fail, Flags, Keys, all, help};
 use crate::counts::{BUCKETS, Sum};
 use crate::resp::Reply;
-use crate::words::lossy;
+use crate::words::{lossy, quoted};
 
 const ADMIN: &[Flags] = &[Flags::ADMIN, Flags::NOSCRIPT, Flags::LOADING, Flags::STALE];
 const ADMIN_FIRST: &[Flags] = &[Flags::ADMIN, Flags::LOADING, Flags::STALE];
@@ -70,6 +72,26 @@ pub(super) const COMMANDS: &[Command] = &[
         ],
     ),
 ];
+
+/// What those see of a command who watch: when, in which database, whose it is, and its arguments.
+pub fn monitor_line(db: usize, addr: &str, name: &str, words: &Args<'_>) -> String {
+    let micros = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
+    let mut line = format!("{}.{:06} [{db} {addr}]", micros / 1_000_000, micros % 1_000_000);
+    // Passwords are not shown.
+    let hidden = match name {
+        "auth" => 1..words.len(),
+        "hello" => {
+            let auth = words.iter().position(|word| word.eq_ignore_ascii_case(b"auth"));
+            auth.map_or(0..0, |at| at + 1..(at + 3).min(words.len()))
+        }
+        _ => 0..0,
+    };
+    for (at, word) in words.iter().enumerate() {
+        line.push(' ');
+        if hidden.contains(&at) { line.push_str("\"(redacted)\"") } else { line.push_str(&quoted(word)) }
+    }
+    line
+}
 
 fn get(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let count = match args[2..] {

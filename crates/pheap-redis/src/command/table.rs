@@ -61,8 +61,6 @@ flags! {
     NO_ASYNC_LOADING = 16, "no_async_loading";
     /// It may be called while a script is busy.
     ALLOW_BUSY = 17, "allow_busy";
-    /// It may have keys, but need not.
-    NO_MANDATORY_KEYS = 18, "no_mandatory_keys";
 }
 
 impl Flags {
@@ -156,7 +154,9 @@ pub enum Keys {
     },
     /// Any, in all databases: it looks at all shards.
     Everything,
-    /// Any of one shard, which a function tells from the arguments and the number of shards.
+    /// Those of a script: their number is the third argument. It may touch others, too.
+    Script,
+    /// Any of one shard, which a function tells from the arguments and the number of shards. That number itself is what libraries of functions are in.
     Shard(fn(&Args<'_>, usize) -> usize),
 }
 
@@ -216,11 +216,6 @@ impl Command {
         Command { name, arity: -1, flags: union(flags), keys: Keys::None, run: Run::SubOr(run, subcommands) }
     }
 
-    /// Whether it may be called without a key although it may have some.
-    pub fn has_optional_keys(&self) -> bool {
-        self.flags.has(Flags::NO_MANDATORY_KEYS)
-    }
-
     /// Whether it may have so many arguments, its name included.
     pub fn takes(&self, arguments: usize) -> bool {
         let arity = self.arity.unsigned_abs() as usize;
@@ -238,6 +233,11 @@ impl Command {
                     .map(|at| at as usize)
                     .filter(|&at| at < args.len())
                     .collect()
+            }
+            Keys::Script => {
+                let number = args.get(2).and_then(|number| crate::words::int(number)).unwrap_or(0);
+                let number = usize::try_from(number).unwrap_or(0);
+                if number > args.len() - 3 { Vec::new() } else { (3..3 + number).collect() }
             }
             Keys::Find(find) | Keys::Perhaps { keys: find, .. } => {
                 let mut keys = Vec::new();
@@ -284,6 +284,8 @@ const FAMILIES: &[(Group, &[Command])] = &[
     (Group::PubSub, super::pubsub::COMMANDS),
     (Group::Server, super::info::COMMANDS),
     (Group::Server, super::introspect::COMMANDS),
+    (Group::Scripting, super::functions::COMMANDS),
+    (Group::Scripting, super::scripts::COMMANDS),
     (Group::Server, super::server::COMMANDS),
     (Group::Set, super::sets::COMMANDS),
     (Group::Set, super::set_algebra::COMMANDS),

@@ -50,6 +50,8 @@ pub enum Settings {
 pub struct Store {
     heap: Heap,
     shards: Vec<Root<Shard<'static>>>,
+    /// Names and texts of libraries of functions, as keys and values of one database. Heaps of earlier versions get it when they are opened.
+    libraries: Root<Shard<'static>>,
 }
 
 /// Why a heap cannot be used.
@@ -116,7 +118,9 @@ impl Store {
             })
         };
         let shards = (0..shards).map(shard).collect::<pheap::Result<_>>()?;
-        Ok(Store { heap, shards })
+        let libraries =
+            heap.root_or("libraries", |tx| Ok(Shard { dbs: tx.alloc_slice(1, |_| Db::default())? }))?;
+        Ok(Store { heap, shards, libraries })
     }
 
     /// The heap.
@@ -129,6 +133,11 @@ impl Store {
         &self.shards
     }
 
+    /// A shard, by its number; or, behind all of them, what libraries of functions are in.
+    pub fn root(&self, shard: usize) -> &Root<Shard<'static>> {
+        self.shards.get(shard).unwrap_or(&self.libraries)
+    }
+
     /// The number of the shard that a key is in.
     pub fn shard_of(&self, key: &[u8]) -> usize {
         slot(key) * self.shards.len() / SLOTS
@@ -139,7 +148,7 @@ impl Store {
     /// # Errors
     /// If that is not possible.
     pub fn close(self) -> pheap::Result<()> {
-        drop(self.shards);
+        drop((self.shards, self.libraries));
         self.heap.close()
     }
 }

@@ -16,7 +16,7 @@ use super::listener::Listener;
 use super::output::Paused;
 use crate::client::Session;
 use crate::clients::{Profile, State};
-use crate::command::{Block, Effects};
+use crate::command::{Block, Effects, Meanwhile};
 use crate::execute::{Execution, Output, Stop};
 use crate::expire::Expiry;
 use crate::mailbox::{Mailbox, Message};
@@ -67,6 +67,7 @@ impl Worker {
         let waker = Waker::from(self.mailbox.clone());
         let Worker { poll, mailbox } = self;
         let turn = Turn {
+            listeners,
             server,
             number,
             waker,
@@ -80,8 +81,12 @@ impl Worker {
             next_thread: 0,
             last_tick: Instant::now(),
             expiry: Expiry::default(),
+            round: BTreeSet::new(),
+            is_meanwhile: false,
+            missed: BTreeSet::new(),
+            postponed: Vec::new(),
         };
-        turn.run(&listeners)
+        turn.run()
     }
 }
 
@@ -92,6 +97,7 @@ struct Turn<'s> {
     waker: Waker,
     poll: Poll,
     mailbox: Arc<Mailbox>,
+    listeners: Vec<Listener>,
     /// In boxes, for they are taken out while they are served.
     connections: BTreeMap<u64, Box<Connection>>,
     /// Clients that something is to be done for.
@@ -106,35 +112,52 @@ struct Turn<'s> {
     next_thread: usize,
     last_tick: Instant,
     expiry: Expiry,
+    /// Clients that are served just now, one after the other.
+    round: BTreeSet<u64>,
+    /// A client's script is slow, and others are served meanwhile.
+    is_meanwhile: bool,
+    /// Clients that something has happened to while they were served.
+    missed: BTreeSet<u64>,
+    /// Messages that can be read only afterwards.
+    postponed: Vec<Message>,
 }
 
 impl Turn<'_> {
-    fn run(mut self, listeners: &[Listener]) -> io::Result<()> {
+    fn run(mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(1024);
         while !self.server.stopping.load(Acquire) {
-            let sleep = if self.ready.is_empty() { self.until_next() } else { Duration::ZERO };
-            match self.poll.poll(&mut events, Some(sleep)) {
-                Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
-                _ => {}
-            }
-            for event in &events {
-                match event.token() {
-                    MAILBOX => {}
-                    Token(token) if token < CLIENTS => self.accept(&listeners[token - LISTENERS]),
-                    Token(token) => {
-                        let client = (token - CLIENTS) as u64;
-                        if let Some(connection) = self.connections.get_mut(&client) {
-                            connection.is_readable |= event.is_readable() || event.is_read_closed();
-                            self.ready.insert(client);
-                        }
+            let is_idle = self.ready.is_empty() && self.postponed.is_empty();
+            let sleep = if is_idle { self.until_next() } else { Duration::ZERO };
+            self.turn(&mut events, sleep)?;
+            self.tick();
+        }
+        Ok(())
+    }
+
+    /// Waits until something is to be done, and does it.
+    fn turn(&mut self, events: &mut Events, sleep: Duration) -> io::Result<()> {
+        match self.poll.poll(events, Some(sleep)) {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+            _ => {}
+        }
+        for event in &*events {
+            match event.token() {
+                MAILBOX => {}
+                Token(token) if token < CLIENTS => self.accept(token - LISTENERS),
+                Token(token) => {
+                    let client = (token - CLIENTS) as u64;
+                    if let Some(connection) = self.connections.get_mut(&client) {
+                        connection.is_readable |= event.is_readable() || event.is_read_closed();
+                        self.ready.insert(client);
+                    } else if self.is_meanwhile {
+                        self.missed.insert(client);
                     }
                 }
             }
-            self.read_mail();
-            self.serve();
-            self.give_up();
-            self.tick();
         }
+        self.read_mail();
+        self.serve();
+        self.give_up();
         Ok(())
     }
 
@@ -147,9 +170,9 @@ impl Turn<'_> {
         first.min(paused).min(TICK)
     }
 
-    fn accept(&mut self, listener: &Listener) {
+    fn accept(&mut self, listener: usize) {
         loop {
-            match listener.accept() {
+            match self.listeners[listener].accept() {
                 Ok(stream) => {
                     let thread = self.next_thread;
                     self.next_thread = (thread + 1) % self.server.threads.len();
@@ -211,8 +234,13 @@ impl Turn<'_> {
     }
 
     fn read_mail(&mut self) {
-        for message in self.mailbox.take() {
+        let postponed = if self.is_meanwhile { Vec::new() } else { std::mem::take(&mut self.postponed) };
+        for message in postponed.into_iter().chain(self.mailbox.take()) {
             match message {
+                // The client may be the one whose script is slow; and what it waits for is in a shard.
+                Message::Send { .. } | Message::Wake(_) | Message::Unblock { .. } if self.is_meanwhile => {
+                    self.postponed.push(message);
+                }
                 Message::Connected(stream) => self.connect(stream),
                 Message::Send { client, bytes } => self.deliver(client, bytes),
                 Message::Wake(wake) => {
@@ -241,10 +269,17 @@ impl Turn<'_> {
 
     /// Does what is to be done for each client, once.
     fn serve(&mut self) {
-        for client in std::mem::take(&mut self.ready) {
+        self.round.append(&mut self.ready);
+        while let Some(client) = self.round.pop_first() {
             let Some(mut connection) = self.connections.remove(&client) else { continue };
             match self.serve_one(&mut connection) {
-                Ok(true) => drop(self.connections.insert(client, connection)),
+                Ok(true) => {
+                    if self.missed.remove(&client) {
+                        connection.is_readable = true;
+                        self.ready.insert(client);
+                    }
+                    self.connections.insert(client, connection);
+                }
                 Ok(false) | Err(_) => self.disconnect(connection),
             }
         }
@@ -291,7 +326,8 @@ impl Turn<'_> {
         (session.input, session.output) = (input.pending(), connection.output.len());
         let output = Output { reply, effects: &mut effects, commits: &mut commits };
         let clock = Instant::now();
-        let stop = Execution { server: self.server, session, output, thread: self.number, clock }.run(input);
+        let (server, thread) = (self.server, self.number);
+        let stop = Execution { server, session, output, thread, clock, meanwhile: self }.run(input);
         self.leave(connection, effects, commits, &mut signals);
         let goes_on = matches!(stop, Stop::Signals);
         match stop {
@@ -366,7 +402,8 @@ impl Turn<'_> {
         let Connection { session, reply, .. } = connection;
         let output = Output { reply, effects: &mut effects, commits: &mut commits };
         let (server, thread, clock) = (self.server, self.number, Instant::now());
-        let still = Execution { server, session, output, thread, clock }.retry(&blocked.words, woken_by);
+        let execution = Execution { server, session, output, thread, clock, meanwhile: self };
+        let still = { execution }.retry(&blocked.words, woken_by);
         if still.is_some() {
             connection.blocked = Some(blocked);
             return false;
@@ -545,5 +582,16 @@ impl Turn<'_> {
                 }
             }
         }
+    }
+}
+
+impl Meanwhile for Turn<'_> {
+    fn serve_others(&mut self) {
+        if std::mem::replace(&mut self.is_meanwhile, true) {
+            return;
+        }
+        // If the system refuses to tell what happens, it will do so again when the script has ended.
+        let _ = self.turn(&mut Events::with_capacity(64), Duration::ZERO);
+        self.is_meanwhile = false;
     }
 }

@@ -187,12 +187,16 @@ impl Reply {
     }
 
     /// Text for people: `kind` is `txt` or `mkd`. In RESP2, a string.
-    pub fn verbatim(&mut self, kind: &str, text: &str) {
+    pub fn verbatim(&mut self, kind: &str, text: impl AsRef<[u8]>) {
+        let text = text.as_ref();
         if self.resp3 {
             self.head(b'=', (text.len() + 4) as i64);
-            self.raw(format!("{kind}:{text}\r\n").as_bytes());
+            self.raw(kind.as_bytes());
+            self.raw(b":");
+            self.raw(text);
+            self.raw(b"\r\n");
         } else {
-            self.bulk(text.as_bytes());
+            self.bulk(text);
         }
     }
 

@@ -1,0 +1,347 @@
+//! Functions: `FCALL`, and `FUNCTION`, which loads libraries of them. A library's text is in the heap, in a root of its own.
+
+use std::sync::Arc;
+
+use super::functions_dump as dump;
+use super::script::{Call, Engine, Kind, with_engine};
+use super::scripts::{may_run, number_of_keys};
+use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
+use crate::data::{Change, Value};
+use crate::libraries::{Function, Library, Loaded, first_line};
+use crate::resp::Reply;
+use crate::scripts::{BUSY_EVAL, Declared};
+use crate::server::Server;
+use crate::words;
+
+const RUN: &[Flags] = &[Flags::NOSCRIPT, Flags::SKIP_MONITOR, Flags::MAY_REPLICATE, Flags::STALE];
+const RUN_READ_ONLY: &[Flags] = &[Flags::NOSCRIPT, Flags::SKIP_MONITOR, Flags::STALE, Flags::READONLY];
+const LOOK: &[Flags] = &[Flags::NOSCRIPT, Flags::READONLY];
+const BUSY: &[Flags] = &[Flags::NOSCRIPT, Flags::ALLOW_BUSY];
+const WRITE: &[Flags] = &[Flags::NOSCRIPT, Flags::WRITE];
+const ADD: &[Flags] = &[Flags::NOSCRIPT, Flags::WRITE, Flags::DENYOOM];
+
+/// Libraries are behind all shards with keys.
+const LIBRARIES: Keys = Keys::Shard(|_, shards| shards);
+
+pub(super) const COMMANDS: &[Command] = &[
+    Command::new("fcall", -3, RUN, Keys::Script, |cx, args, out| fcall(cx, args, false, out)),
+    Command::new("fcall_ro", -3, RUN_READ_ONLY, Keys::Script, |cx, args, out| fcall(cx, args, true, out)),
+    Command::with_subcommands(
+        "function",
+        &[],
+        &[
+            Command::new("function|delete", 3, WRITE, LIBRARIES, delete),
+            Command::new("function|dump", 2, LOOK, LIBRARIES, |cx, _, out| {
+                let loaded = cx.server.libraries.loaded();
+                out.bulk(&dump::write(loaded.iter().map(|library| &library.text[..])));
+                Ok(())
+            }),
+            Command::new("function|flush", -2, WRITE, LIBRARIES, flush),
+            Command::new("function|help", 2, &[Flags::LOADING, Flags::STALE], Keys::None, help),
+            Command::new("function|kill", 2, BUSY, Keys::None, |cx, _, out| {
+                cx.server.scripts.kill(false).map_err(|why| Fail::Error(why.into()))?;
+                out.ok();
+                Ok(())
+            }),
+            Command::new("function|list", -2, LOOK, LIBRARIES, list),
+            Command::new("function|load", -3, ADD, LIBRARIES, load),
+            Command::new("function|restore", -3, ADD, LIBRARIES, restore),
+            Command::new("function|stats", 2, BUSY, Keys::None, stats),
+        ],
+    ),
+];
+
+fn fcall(cx: &mut Cx<'_>, args: &Args<'_>, is_read_only: bool, out: &mut Reply) -> Done {
+    let loaded = cx.server.libraries.loaded();
+    let (library, function) = loaded.function(args[1]).ok_or_else(|| Fail::err("Function not found"))?;
+    let number = words::int(args[2]).ok_or_else(|| Fail::err("Bad number of keys provided"))?;
+    let keys = number_of_keys(args, number)?;
+    may_run(function.declared, is_read_only)?;
+    with_engine(&cx.server.scripts, Kind::Functions, |engine| {
+        if engine.function(library.number, &function.name).is_none() {
+            // Another thread has loaded it. Those that are gone are forgotten now.
+            engine.keep(|number| loaded.iter().any(|library| library.number == number));
+            engine.load(library.number, library.code(), false).map_err(Fail::err)?;
+        }
+        let callable = engine.function(library.number, &function.name);
+        let call = Call {
+            called: args[1],
+            name: &function.name,
+            function: callable.ok_or_else(|| Fail::err("Function not found"))?,
+            kind: Kind::Functions,
+            command: args,
+            keys,
+            is_read_only: is_read_only || function.declared.has(Declared::NO_WRITES),
+        };
+        engine.run(cx, &call, out)
+    })
+}
+
+/// Runs the text of a library, so that it registers its functions.
+fn compile(engine: &Engine, server: &Server, text: &[u8], has_limit: bool) -> Result<Library, String> {
+    let (name, shebang) = first_line(text)?;
+    let number = server.libraries.number();
+    let registered = engine.load(number, &text[shebang..], has_limit)?;
+    if registered.is_empty() {
+        return Err("No functions registered".into());
+    }
+    let declared = |flags: &[String]| {
+        let flags = flags.iter().filter_map(|flag| Declared::parse(flag.as_bytes()));
+        flags.fold(Declared::default(), Declared::and)
+    };
+    let functions = registered
+        .into_iter()
+        .map(|f| Function { declared: declared(&f.flags), name: f.name, description: f.description })
+        .collect();
+    Ok(Library { number, name, text: text.to_vec(), shebang, functions })
+}
+
+fn compiled(cx: &Cx<'_>, text: &[u8]) -> Result<Arc<Library>, Fail> {
+    let server = cx.server;
+    with_engine(&server.scripts, Kind::Functions, |engine| {
+        compile(engine, server, text, true).map(Arc::new).map_err(Fail::err)
+    })
+}
+
+/// Puts the libraries of `loaded` in the heap, in place of those that are there.
+fn store(cx: &mut Cx<'_>, loaded: Loaded) -> Done {
+    let (shard, before) = (cx.store().shards().len(), cx.server.libraries.loaded());
+    cx.write_shard(shard, |tx, dbs| {
+        let db = dbs.at(0);
+        let is_kept = |library: &Library| {
+            loaded.get(library.name.as_bytes()).is_some_and(|other| other.number == library.number)
+        };
+        for gone in before.iter().filter(|library| !is_kept(library)) {
+            db.remove(tx, gone.name.as_bytes());
+        }
+        for library in loaded.iter() {
+            if !before.get(library.name.as_bytes()).is_some_and(|other| other.number == library.number) {
+                let text = tx.alloc_slice_copy(&library.text)?;
+                db.set(tx, library.name.as_bytes(), Value::Bytes(text))?;
+            }
+        }
+        Ok::<_, pheap::Error>(())
+    })?;
+    cx.effects.dirty += 1;
+    cx.server.libraries.set(loaded);
+    Ok(())
+}
+
+fn load(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let [options @ .., text] = &args[2..] else { return Err(Fail::err("Function code is missing")) };
+    let mut replaces = false;
+    for option in options {
+        if !option.eq_ignore_ascii_case(b"replace") {
+            return Err(Fail::err(format_args!("Unknown option given: {}", words::lossy(option))));
+        }
+        replaces = true;
+    }
+    let (name, _) = first_line(text).map_err(Fail::err)?;
+    let mut loaded = Loaded::clone(&cx.server.libraries.loaded());
+    if loaded.remove(&name).is_some() && !replaces {
+        return Err(Fail::err(format_args!("Library '{name}' already exists")));
+    }
+    let library = compiled(cx, text)?;
+    loaded.add(library).map_err(|taken| Fail::err(format_args!("Function {taken} already exists")))?;
+    store(cx, loaded)?;
+    out.bulk(name.as_bytes());
+    Ok(())
+}
+
+fn delete(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let mut loaded = Loaded::clone(&cx.server.libraries.loaded());
+    let removed = std::str::from_utf8(args[2]).ok().and_then(|name| loaded.remove(name));
+    removed.ok_or_else(|| Fail::err("Library not found"))?;
+    store(cx, loaded)?;
+    out.ok();
+    Ok(())
+}
+
+/// A subcommand with other arguments than it takes.
+fn wrong_arguments(args: &Args<'_>) -> Fail {
+    Fail::err(format_args!(
+        "unknown subcommand or wrong number of arguments for '{}'. Try FUNCTION HELP.",
+        words::lossy(args[1])
+    ))
+}
+
+fn flush(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    match args[2..] {
+        [] => {}
+        [mode] if mode.eq_ignore_ascii_case(b"sync") || mode.eq_ignore_ascii_case(b"async") => {}
+        [_] => return Err(Fail::err("FUNCTION FLUSH only supports SYNC|ASYNC option")),
+        _ => return Err(wrong_arguments(args)),
+    }
+    store(cx, Loaded::default())?;
+    out.ok();
+    Ok(())
+}
+
+fn restore(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let (mut replaces, mut flushes) = (false, false);
+    match args[3..].iter().map(|word| word.to_ascii_lowercase()).collect::<Vec<_>>().as_slice() {
+        [] => {}
+        [policy] => match policy.as_slice() {
+            b"append" => {}
+            b"replace" => replaces = true,
+            b"flush" => flushes = true,
+            _ => {
+                return Err(Fail::err(
+                    "Wrong restore policy given, value should be either FLUSH, APPEND or REPLACE.",
+                ));
+            }
+        },
+        _ => return Err(wrong_arguments(args)),
+    }
+    let texts = dump::read(args[2]).map_err(Fail::err)?;
+    let before = if flushes { Arc::default() } else { cx.server.libraries.loaded() };
+    let mut loaded = Loaded::clone(&before);
+    let taken = |taken: String| Fail::err(format_args!("Function {taken} already exists"));
+    let libraries = texts.iter().map(|text| compiled(cx, text)).collect::<Result<Vec<_>, _>>()?;
+    for library in &libraries {
+        if loaded.remove(&library.name).is_some() && !replaces {
+            return Err(Fail::err(format_args!("Library {} already exists", library.name)));
+        }
+    }
+    libraries.into_iter().try_for_each(|library| loaded.add(library).map_err(taken))?;
+    store(cx, loaded)?;
+    out.ok();
+    Ok(())
+}
+
+fn list(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let (mut has_code, mut pattern, mut options) = (false, None, args[2..].iter());
+    while let Some(option) = options.next() {
+        if !has_code && option.eq_ignore_ascii_case(b"withcode") {
+            has_code = true;
+        } else if pattern.is_none() && option.eq_ignore_ascii_case(b"libraryname") {
+            pattern = Some(options.next().ok_or_else(|| Fail::err("library name argument was not given"))?);
+        } else {
+            return Err(Fail::err(format_args!("Unknown argument {}", words::lossy(option))));
+        }
+    }
+    let loaded = cx.server.libraries.loaded();
+    // Names are matched whatever their letters' case.
+    let pattern = pattern.map(|pattern| pattern.to_ascii_lowercase());
+    let is_wanted = |library: &&Arc<Library>| {
+        let name = library.name.to_ascii_lowercase();
+        pattern.as_ref().is_none_or(|pattern| words::matches(pattern, name.as_bytes()))
+    };
+    let (begun, mut len) = (out.begin(), 0);
+    for library in loaded.iter().filter(is_wanted) {
+        len += 1;
+        out.map(3 + usize::from(has_code));
+        out.bulk(b"library_name");
+        out.bulk(library.name.as_bytes());
+        out.bulk(b"engine");
+        out.bulk(b"LUA");
+        out.bulk(b"functions");
+        out.array(library.functions.len());
+        for function in &library.functions {
+            out.map(3);
+            out.bulk(b"name");
+            out.bulk(function.name.as_bytes());
+            out.bulk(b"description");
+            out.maybe_bulk(function.description.as_deref());
+            out.bulk(b"flags");
+            out.set(function.declared.names().count());
+            function.declared.names().for_each(|name| out.simple(name));
+        }
+        if has_code {
+            out.bulk(b"library_code");
+            out.bulk(&library.text);
+        }
+    }
+    out.end_array(begun, len);
+    Ok(())
+}
+
+fn stats(cx: &mut Cx<'_>, _: &Args<'_>, out: &mut Reply) -> Done {
+    let slow = cx.server.scripts.slowest();
+    if slow.as_ref().is_some_and(|slow| slow.is_eval) {
+        return Err(Fail::Error(BUSY_EVAL.into()));
+    }
+    out.map(2);
+    out.bulk(b"running_script");
+    match slow {
+        None => out.null(),
+        Some(slow) => {
+            out.map(3);
+            out.bulk(b"name");
+            out.bulk(slow.name.as_bytes());
+            out.bulk(b"command");
+            out.array(slow.command.len());
+            slow.command.iter().for_each(|word| out.bulk(word));
+            out.bulk(b"duration_ms");
+            out.int(slow.started.elapsed().as_millis() as i64);
+        }
+    }
+    let loaded = cx.server.libraries.loaded();
+    out.bulk(b"engines");
+    out.map(1);
+    out.bulk(b"LUA");
+    out.map(2);
+    out.bulk(b"libraries_count");
+    out.count(loaded.iter().len());
+    out.bulk(b"functions_count");
+    out.count(loaded.functions());
+    Ok(())
+}
+
+fn help(_: &mut Cx<'_>, _: &Args<'_>, out: &mut Reply) -> Done {
+    let lines = [
+        "FUNCTION <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+        "LOAD [REPLACE] <FUNCTION CODE>",
+        "    Loads a library, which says its name in its first line.",
+        "DELETE <LIBRARY NAME>",
+        "    Removes a library.",
+        "LIST [LIBRARYNAME PATTERN] [WITHCODE]",
+        "    Tells of all libraries, or of those whose names match: name, engine, functions, and code.",
+        "STATS",
+        "    Tells of the function that is slow, and how many libraries and functions there are.",
+        "KILL",
+        "    Ends the function that is slow, if it has written nothing.",
+        "FLUSH [ASYNC|SYNC]",
+        "    Removes all libraries.",
+        "DUMP",
+        "    All libraries, as RESTORE takes them.",
+        "RESTORE <PAYLOAD> [FLUSH|APPEND|REPLACE]",
+        "    Loads libraries from a DUMP: after all others were removed (FLUSH), beside others (APPEND), or in",
+        "    place of those of the same name (REPLACE).",
+        "HELP",
+        "    Prints this help.",
+    ];
+    out.array(lines.len());
+    lines.iter().for_each(|line| out.simple(line));
+    Ok(())
+}
+
+/// Loads the libraries that are in the heap, and no others.
+///
+/// # Errors
+/// If the heap cannot be read. A library that cannot be loaded is left out, and told of.
+pub fn load_libraries(server: &Server) -> pheap::Result<()> {
+    let store = &server.store;
+    // All of it with the root locked, so that nobody loads a library meanwhile.
+    store.root(store.shards().len()).read_deferred(|view, root| {
+        let db = &view[view[root].dbs.at(0)];
+        let texts = db.iter(view).filter_map(|(_, entry)| entry.value.with_bytes(view, <[u8]>::to_vec));
+        let before = server.libraries.loaded();
+        let mut loaded = Loaded::default();
+        for text in texts {
+            let same = first_line(&text).ok().and_then(|(name, _)| before.get(name.as_bytes()).cloned());
+            let library = match same.filter(|library| library.text == text) {
+                Some(library) => Ok(library),
+                None => with_engine(&server.scripts, Kind::Functions, |engine| {
+                    compile(engine, server, &text, false).map(Arc::new).map_err(Fail::err)
+                }),
+            };
+            let result = library.map_err(|fail| format!("{fail:?}")).and_then(|library| loaded.add(library));
+            if let Err(problem) = result {
+                eprintln!("pheap-redis: a library of functions was left out: {problem}");
+            }
+        }
+        server.libraries.set(loaded);
+    })?;
+    Ok(())
+}

@@ -1,0 +1,240 @@
+//! `cmsgpack`: values as MessagePack, and back.
+
+use std::io::Read;
+
+use mlua::{Lua, LuaString, MultiValue, Result, Table, Value};
+use rmp::{Marker, decode, encode};
+
+use super::native::{Given, add, text};
+
+/// How deep tables may be nested. What is deeper becomes nil.
+const DEEPEST: usize = 16;
+
+/// How deep what is unpacked may be nested.
+const DEEPEST_UNPACKED: usize = 1000;
+
+pub(super) fn library(lua: &Lua) -> Result<Table> {
+    let library = lua.create_table()?;
+    add(lua, &library, "pack", |lua, values: MultiValue| {
+        if values.is_empty() {
+            return Err("bad argument #0 to 'pack' (MessagePack pack needs input.)".into());
+        }
+        let mut out = Vec::new();
+        values.iter().try_for_each(|value| pack(value, 0, &mut out).map_err(text))?;
+        lua.create_string(out).map_err(text)
+    })?;
+    add(lua, &library, "unpack", |lua, packed: LuaString| Ok(some(lua, &packed.as_bytes(), None, 0)?.0))?;
+    add(lua, &library, "unpack_one", |lua, (packed, from): (LuaString, Option<i64>)| {
+        limited(lua, &packed.as_bytes(), 1, from.unwrap_or(0))
+    })?;
+    add(lua, &library, "unpack_limit", |lua, (packed, limit, from): (LuaString, i64, Option<i64>)| {
+        limited(lua, &packed.as_bytes(), limit, from.unwrap_or(0))
+    })?;
+    library.set("_NAME", "cmsgpack")?;
+    library.set("_VERSION", "lua-cmsgpack 0.4.0")?;
+    library.set("_DESCRIPTION", "MessagePack C implementation for Lua")?;
+    Ok(library)
+}
+
+/// Writing to memory does not fail.
+fn wrote<E>(result: std::result::Result<impl Sized, E>) {
+    debug_assert!(result.is_ok());
+}
+
+fn pack(value: &Value, depth: usize, out: &mut Vec<u8>) -> Result<()> {
+    match value {
+        Value::String(text) => {
+            let text = text.as_bytes();
+            wrote(encode::write_str_len(out, text.len() as u32));
+            out.extend_from_slice(&text);
+        }
+        Value::Boolean(is_so) => wrote(encode::write_bool(out, *is_so)),
+        Value::Integer(number) => wrote(encode::write_sint(out, *number)),
+        Value::Number(number) => pack_number(*number, out),
+        Value::Table(table) if depth < DEEPEST => return pack_table(table, depth, out),
+        _ => wrote(encode::write_nil(out)),
+    }
+    Ok(())
+}
+
+fn pack_number(number: f64, out: &mut Vec<u8>) {
+    let is_whole = number == number.trunc()
+        && (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&number);
+    if is_whole {
+        wrote(encode::write_sint(out, number as i64));
+    } else if f64::from(number as f32) == number {
+        wrote(encode::write_f32(out, number as f32));
+    } else {
+        wrote(encode::write_f64(out, number));
+    }
+}
+
+fn pack_table(table: &Table, depth: usize, out: &mut Vec<u8>) -> Result<()> {
+    let (mut len, mut most, mut is_array) = (0u32, 0, true);
+    table.for_each(|key: Value, _: Value| {
+        len += 1;
+        match key {
+            Value::Integer(index) if index > 0 => most = most.max(index),
+            Value::Number(index) if index > 0.0 && index == index.floor() => most = most.max(index as i64),
+            _ => is_array = false,
+        }
+        Ok(())
+    })?;
+    if is_array && most == i64::from(len) {
+        wrote(encode::write_array_len(out, len));
+        return (1..=len).try_for_each(|i| pack(&table.raw_get(i)?, depth + 1, out));
+    }
+    wrote(encode::write_map_len(out, len));
+    table.for_each(|key: Value, value: Value| {
+        pack(&key, depth + 1, out)?;
+        pack(&value, depth + 1, out)
+    })
+}
+
+/// At most so many values from there on, and before them where to go on: -1 at the end.
+fn limited(lua: &Lua, packed: &[u8], limit: i64, from: i64) -> Given<MultiValue> {
+    let (Ok(limit), Ok(start)) = (usize::try_from(limit), usize::try_from(from)) else {
+        return Err(format!("Invalid request to unpack with offset of {from} and limit of {limit}."));
+    };
+    if start > packed.len() {
+        return Err(format!("Start offset {from} greater than input length {}.", packed.len()));
+    }
+    let is_all = limit == 0 && start == 0;
+    let (mut values, at) = some(lua, packed, (!is_all).then_some(limit), start)?;
+    if !is_all {
+        let next = if at == packed.len() { -1 } else { at as i64 };
+        values.push_front(Value::Integer(next));
+    }
+    Ok(values)
+}
+
+fn some(lua: &Lua, packed: &[u8], limit: Option<usize>, start: usize) -> Given<(MultiValue, usize)> {
+    let (mut rest, mut values) = (&packed[start..], MultiValue::new());
+    while !rest.is_empty() && limit.is_none_or(|limit| values.len() < limit) {
+        values.push_back(unpack(lua, &mut rest, 0)?);
+    }
+    Ok((values, packed.len() - rest.len()))
+}
+
+fn missing<E>(_: E) -> String {
+    "Missing bytes in input.".to_owned()
+}
+
+fn unpack(lua: &Lua, rest: &mut &[u8], depth: usize) -> Given<Value> {
+    if depth > DEEPEST_UNPACKED {
+        return Err("Too many nested values in input.".into());
+    }
+    let marker = decode::read_marker(rest).map_err(missing)?;
+    let number = |number: f64| Ok(Value::Number(number));
+    match marker {
+        Marker::Null => Ok(Value::Nil),
+        Marker::True => Ok(Value::Boolean(true)),
+        Marker::False => Ok(Value::Boolean(false)),
+        Marker::FixPos(n) => number(f64::from(n)),
+        Marker::FixNeg(n) => number(f64::from(n)),
+        Marker::U8 => number(bytes(rest).map(u8::from_be_bytes)?.into()),
+        Marker::U16 => number(bytes(rest).map(u16::from_be_bytes)?.into()),
+        Marker::U32 => number(bytes(rest).map(u32::from_be_bytes)?.into()),
+        Marker::U64 => number(bytes(rest).map(u64::from_be_bytes)? as f64),
+        Marker::I8 => number(bytes(rest).map(i8::from_be_bytes)?.into()),
+        Marker::I16 => number(bytes(rest).map(i16::from_be_bytes)?.into()),
+        Marker::I32 => number(bytes(rest).map(i32::from_be_bytes)?.into()),
+        Marker::I64 => number(bytes(rest).map(i64::from_be_bytes)? as f64),
+        Marker::F32 => number(bytes(rest).map(f32::from_be_bytes)?.into()),
+        Marker::F64 => number(bytes(rest).map(f64::from_be_bytes)?),
+        Marker::FixStr(len) => string(lua, rest, len.into()),
+        Marker::Str8 | Marker::Bin8 => {
+            let len = bytes(rest).map(u8::from_be_bytes)?;
+            string(lua, rest, len.into())
+        }
+        Marker::Str16 | Marker::Bin16 => {
+            let len = bytes(rest).map(u16::from_be_bytes)?;
+            string(lua, rest, len.into())
+        }
+        Marker::Str32 | Marker::Bin32 => {
+            let len = bytes(rest).map(u32::from_be_bytes)?;
+            string(lua, rest, len)
+        }
+        Marker::FixArray(len) => array(lua, rest, len.into(), depth),
+        Marker::Array16 => {
+            let len = bytes(rest).map(u16::from_be_bytes)?;
+            array(lua, rest, len.into(), depth)
+        }
+        Marker::Array32 => {
+            let len = bytes(rest).map(u32::from_be_bytes)?;
+            array(lua, rest, len, depth)
+        }
+        Marker::FixMap(len) => map(lua, rest, len.into(), depth),
+        Marker::Map16 => {
+            let len = bytes(rest).map(u16::from_be_bytes)?;
+            map(lua, rest, len.into(), depth)
+        }
+        Marker::Map32 => {
+            let len = bytes(rest).map(u32::from_be_bytes)?;
+            map(lua, rest, len, depth)
+        }
+        _ => Err("Bad data format in input.".into()),
+    }
+}
+
+fn bytes<const N: usize>(rest: &mut &[u8]) -> Given<[u8; N]> {
+    let mut bytes = [0; N];
+    rest.read_exact(&mut bytes).map_err(missing)?;
+    Ok(bytes)
+}
+
+fn string(lua: &Lua, rest: &mut &[u8], len: u32) -> Given<Value> {
+    let (string, after) = rest.split_at_checked(len as usize).ok_or(()).map_err(missing)?;
+    *rest = after;
+    lua.create_string(string).map(Value::String).map_err(text)
+}
+
+fn array(lua: &Lua, rest: &mut &[u8], len: u32, depth: usize) -> Given<Value> {
+    let table = lua.create_table().map_err(text)?;
+    for i in 1..=len {
+        let value = unpack(lua, rest, depth + 1)?;
+        table.raw_set(i, value).map_err(text)?;
+    }
+    Ok(Value::Table(table))
+}
+
+fn map(lua: &Lua, rest: &mut &[u8], len: u32, depth: usize) -> Given<Value> {
+    let table = lua.create_table().map_err(text)?;
+    for _ in 0..len {
+        let (key, value) = (unpack(lua, rest, depth + 1)?, unpack(lua, rest, depth + 1)?);
+        // A key that Lua cannot have is an error.
+        table.raw_set(key, value).map_err(text)?;
+    }
+    Ok(Value::Table(table))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_and_back() {
+        let lua = Lua::new();
+        let all: Table = lua
+            .load("return {0, 127, 128, 65536, 2^40, -1, -33, -2^40, 0.5, 0.1, true, 'text', ('x'):rep(300), {}, {a = {1}}}")
+            .eval()
+            .unwrap();
+        for value in all.sequence_values::<Value>() {
+            let (mut once, mut twice) = (Vec::new(), Vec::new());
+            pack(&value.unwrap(), 0, &mut once).unwrap();
+            let mut rest = &once[..];
+            pack(&unpack(&lua, &mut rest, 0).unwrap(), 0, &mut twice).unwrap();
+            assert!(rest.is_empty() && once == twice);
+            assert!(unpack(&lua, &mut &once[..once.len() - 1], 0).is_err());
+        }
+    }
+
+    #[test]
+    fn what_is_wrong() {
+        let lua = Lua::new();
+        assert_eq!(some(&lua, b"\xc1", None, 0).unwrap_err(), "Bad data format in input.");
+        assert!(limited(&lua, b"\x01", 1, 2).unwrap_err().starts_with("Start offset"));
+        assert!(limited(&lua, b"\x01", -1, 0).unwrap_err().starts_with("Invalid request"));
+        assert!(some(&lua, &[0x91; 5000], None, 0).unwrap_err().starts_with("Too many nested"));
+    }
+}

@@ -1,0 +1,322 @@
+//! Replies of commands as scripts see them, and what scripts return as replies.
+
+use mlua::{Lua, LuaString, Result, Table, Value};
+
+use crate::resp::Reply;
+
+/// How deep what a script returns may be nested.
+const DEEPEST: usize = 1000;
+
+/// Names of fields, which are looked up for each table that a script returns.
+pub(super) struct Names {
+    err: LuaString,
+    ok: LuaString,
+    double: LuaString,
+    big_number: LuaString,
+    verbatim_string: LuaString,
+    map: LuaString,
+    set: LuaString,
+}
+
+impl Names {
+    pub(super) fn new(lua: &Lua) -> Result<Names> {
+        let name = |text: &str| lua.create_string(text);
+        Ok(Names {
+            err: name("err")?,
+            ok: name("ok")?,
+            double: name("double")?,
+            big_number: name("big_number")?,
+            verbatim_string: name("verbatim_string")?,
+            map: name("map")?,
+            set: name("set")?,
+        })
+    }
+}
+
+/// A reply that is there as a whole.
+pub(super) struct Parser<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Parser<'a> {
+    pub(super) fn new(reply: &'a [u8]) -> Parser<'a> {
+        Parser { rest: reply }
+    }
+
+    /// The kind of what comes next, and the rest of its line.
+    fn line(&mut self) -> (u8, &'a [u8]) {
+        let end = self.rest.windows(2).position(|two| two == b"\r\n").unwrap_or(self.rest.len());
+        let (line, rest) = self.rest.split_at(end);
+        self.rest = rest.get(2..).unwrap_or_default();
+        line.split_first().map_or((b'_', &[]), |(kind, line)| (*kind, line))
+    }
+
+    fn bytes(&mut self, len: &[u8]) -> Option<&'a [u8]> {
+        let len = usize::try_from(number(len)).ok()?;
+        let bytes = &self.rest[..len];
+        self.rest = &self.rest[len + 2..];
+        Some(bytes)
+    }
+
+    /// The next reply as Lua has it.
+    pub(super) fn value(&mut self, lua: &Lua, names: &Names) -> Result<Value> {
+        let with = |name: &LuaString, value: Value| -> Result<Value> {
+            let table = lua.create_table_with_capacity(0, 1)?;
+            table.raw_set(name, value)?;
+            Ok(Value::Table(table))
+        };
+        let string = |text: &[u8]| lua.create_string(text).map(Value::String);
+        let (kind, line) = self.line();
+        Ok(match kind {
+            b':' => Value::Number(number(line) as f64),
+            b'$' => match self.bytes(line) {
+                Some(bytes) => string(bytes)?,
+                None => Value::Boolean(false),
+            },
+            b'+' => with(&names.ok, string(line)?)?,
+            b'-' => Value::Table(error(lua, names, line)?),
+            b'*' | b'>' if line.starts_with(b"-") => Value::Boolean(false),
+            b'*' | b'>' => {
+                let len = number(line) as usize;
+                let table = lua.create_table_with_capacity(len, 0)?;
+                for i in 1..=len {
+                    table.raw_set(i, self.value(lua, names)?)?;
+                }
+                Value::Table(table)
+            }
+            b'%' => {
+                let map = lua.create_table()?;
+                for _ in 0..number(line) {
+                    let key = self.value(lua, names)?;
+                    map.raw_set(key, self.value(lua, names)?)?;
+                }
+                with(&names.map, Value::Table(map))?
+            }
+            b'~' => {
+                let set = lua.create_table()?;
+                for _ in 0..number(line) {
+                    set.raw_set(self.value(lua, names)?, true)?;
+                }
+                with(&names.set, Value::Table(set))?
+            }
+            b',' => {
+                let number = std::str::from_utf8(line).ok().and_then(|text| text.parse().ok());
+                with(&names.double, Value::Number(number.unwrap_or(f64::NAN)))?
+            }
+            b'#' => Value::Boolean(line == b"t"),
+            b'(' => with(&names.big_number, string(line)?)?,
+            b'=' => {
+                let (format, text) = self.bytes(line).unwrap_or_default().split_at(3);
+                let table = lua.create_table_with_capacity(0, 2)?;
+                table.raw_set("format", string(format)?)?;
+                table.raw_set("string", string(&text[1..])?)?;
+                with(&names.verbatim_string, Value::Table(table))?
+            }
+            _ => Value::Nil,
+        })
+    }
+}
+
+fn number(text: &[u8]) -> i64 {
+    crate::words::int(text).unwrap_or(-1)
+}
+
+/// An error as scripts see it: a code in capitals, and a text.
+pub(super) fn error(lua: &Lua, names: &Names, text: &[u8]) -> Result<Table> {
+    let table = lua.create_table_with_capacity(0, 2)?;
+    if text.contains(&b' ') {
+        table.raw_set(&names.err, lua.create_string(text)?)?;
+    } else {
+        table.raw_set(&names.err, lua.create_string([b"ERR ", text].concat())?)?;
+    }
+    table.raw_set("ignore_error_stats_update", true)?;
+    Ok(table)
+}
+
+/// Writes what a script has returned. Whether the script itself has asked for RESP3 decides what true and false are.
+pub(super) fn reply(value: &Value, names: &Names, resp3: bool, out: &mut Reply) -> Result<()> {
+    nested(value, names, resp3, DEEPEST, out)
+}
+
+fn nested(value: &Value, names: &Names, resp3: bool, deepest: usize, out: &mut Reply) -> Result<()> {
+    if deepest == 0 {
+        out.error("ERR reached lua stack limit");
+        return Ok(());
+    }
+    let deeper = |value: &Value, out: &mut Reply| nested(value, names, resp3, deepest - 1, out);
+    match value {
+        Value::String(text) => out.bulk(&text.as_bytes()),
+        Value::Integer(number) => out.int(*number),
+        Value::Number(number) => out.int(*number as i64),
+        Value::Boolean(is_so) if resp3 => out.boolean(*is_so),
+        Value::Boolean(true) => out.int(1),
+        Value::Table(table) => {
+            if let Value::String(text) = table.raw_get(&names.err)? {
+                line(out, b'-', &text.as_bytes());
+            } else if let Value::String(text) = table.raw_get(&names.ok)? {
+                line(out, b'+', &text.as_bytes());
+            } else if let Some(number) = float(&table.raw_get(&names.double)?) {
+                out.double(number);
+            } else if let Value::String(text) = table.raw_get(&names.big_number)? {
+                if out.is_resp3() {
+                    line(out, b'(', &text.as_bytes());
+                } else {
+                    out.bulk(&one_line(&text.as_bytes()));
+                }
+            } else if let Some((format, text)) = verbatim(&table.raw_get(&names.verbatim_string)?)? {
+                if out.is_resp3() {
+                    let mut format = format.as_bytes().to_vec();
+                    format.resize(3, b' ');
+                    out.verbatim(&String::from_utf8_lossy(&format), &text.as_bytes());
+                } else {
+                    out.bulk(&text.as_bytes());
+                }
+            } else if let Value::Table(map) = table.raw_get(&names.map)? {
+                let (begun, mut pairs) = (out.begin(), 0);
+                map.for_each(|key: Value, value: Value| {
+                    pairs += 1;
+                    deeper(&key, out)?;
+                    deeper(&value, out)
+                })?;
+                out.end_map(begun, pairs);
+            } else if let Value::Table(set) = table.raw_get(&names.set)? {
+                let (begun, mut len) = (out.begin(), 0);
+                set.for_each(|member: Value, _: Value| {
+                    len += 1;
+                    deeper(&member, out)
+                })?;
+                out.end_set(begun, len);
+            } else {
+                let (begun, mut len) = (out.begin(), 0);
+                loop {
+                    match table.raw_get(len + 1)? {
+                        Value::Nil => break,
+                        value => deeper(&value, out)?,
+                    }
+                    len += 1;
+                }
+                out.end_array(begun, len);
+            }
+        }
+        _ => out.null(),
+    }
+    Ok(())
+}
+
+fn float(value: &Value) -> Option<f64> {
+    match value {
+        Value::Number(number) => Some(*number),
+        Value::Integer(number) => Some(*number as f64),
+        _ => None,
+    }
+}
+
+fn verbatim(value: &Value) -> Result<Option<(LuaString, LuaString)>> {
+    let Value::Table(table) = value else { return Ok(None) };
+    match (table.raw_get("format")?, table.raw_get("string")?) {
+        (Value::String(format), Value::String(text)) => Ok(Some((format, text))),
+        _ => Ok(None),
+    }
+}
+
+fn one_line(text: &[u8]) -> Vec<u8> {
+    text.iter().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { *byte }).collect()
+}
+
+/// A reply that is one line.
+pub(super) fn line(out: &mut Reply, kind: u8, text: &[u8]) {
+    let end = if kind == b'-' {
+        text.iter().rposition(|byte| !matches!(byte, b'\r' | b'\n')).map_or(0, |at| at + 1)
+    } else {
+        text.len()
+    };
+    out.raw(&[kind]);
+    out.raw(&one_line(&text[..end]));
+    out.raw(b"\r\n");
+}
+
+/// A number as a command gets it: C's `%.17g`.
+pub(super) fn show(number: f64, text: &mut Vec<u8>) {
+    if number == number.trunc() && number.abs() < 1e17 {
+        let mut digits = [0; 20];
+        if number == 0.0 && number.is_sign_negative() {
+            text.push(b'-');
+        }
+        return text.extend_from_slice(crate::words::decimal(number as i64, &mut digits));
+    }
+    if !number.is_finite() {
+        let name: &[u8] = match number {
+            _ if number.is_nan() && number.is_sign_negative() => b"-nan",
+            _ if number.is_nan() => b"nan",
+            f64::INFINITY => b"inf",
+            _ => b"-inf",
+        };
+        return text.extend_from_slice(name);
+    }
+    text.extend_from_slice(general(number, 17).as_bytes());
+}
+
+/// A finite number with so many digits: C's `%.*g`.
+pub(super) fn general(number: f64, digits: usize) -> String {
+    let scientific = format!("{number:.*e}", digits - 1);
+    let (mantissa, exponent) = scientific.split_once('e').expect("this format has one");
+    let exponent: i32 = exponent.parse().expect("this format has one");
+    let short = |text: &str| match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text.to_owned(),
+    };
+    if (-4..digits as i32).contains(&exponent) {
+        return short(&format!("{number:.*}", (digits as i32 - 1 - exponent) as usize));
+    }
+    let sign = if exponent < 0 { '-' } else { '+' };
+    format!("{}e{sign}{:02}", short(mantissa), exponent.abs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_as_c_shows_them() {
+        for (number, shown) in [
+            (9007199254740991.0, "9007199254740991"),
+            (0.1, "0.10000000000000001"),
+            (-1.5, "-1.5"),
+            (1e17, "1e+17"),
+            (1e16, "10000000000000000"),
+            (1.25e-5, "1.2500000000000001e-05"),
+            (0.0001, "0.0001"),
+            (1e300, "1.0000000000000001e+300"),
+            (f64::INFINITY, "inf"),
+        ] {
+            let mut text = Vec::new();
+            show(number, &mut text);
+            assert_eq!(String::from_utf8(text).unwrap(), shown);
+        }
+    }
+
+    #[test]
+    fn there_and_back() {
+        let lua = Lua::new();
+        let names = Names::new(&lua).unwrap();
+        for bytes in [
+            "+OK\r\n",
+            "-ERR no\r\n",
+            ":-7\r\n",
+            "$2\r\n\r\n\r\n",
+            "*2\r\n$1\r\na\r\n*1\r\n:1\r\n",
+            "%1\r\n$1\r\na\r\n:1\r\n",
+            "~1\r\n$1\r\na\r\n",
+            ",1.5\r\n",
+            "#t\r\n",
+            "_\r\n",
+            "(123456789012345678901234567890\r\n",
+            "=8\r\ntxt:text\r\n",
+        ] {
+            let value = Parser::new(bytes.as_bytes()).value(&lua, &names).unwrap();
+            let mut out = Reply::new(true);
+            reply(&value, &names, true, &mut out).unwrap();
+            assert_eq!(String::from_utf8(out.take()).unwrap(), bytes);
+        }
+    }
+}

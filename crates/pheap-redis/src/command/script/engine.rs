@@ -1,0 +1,318 @@
+//! Lua of one thread.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use mlua::chunk::ChunkMode;
+use mlua::{Function, HookTriggers, Lua, LuaOptions, LuaString, MultiValue, StdLib, Table, Value, VmState};
+
+use super::convert::{self, Names};
+use super::host::{Abort, Run};
+use super::native;
+use crate::client::Session;
+use crate::clients::Profile;
+use crate::command::{Args, Cx, Done, Fail};
+use crate::resp::Reply;
+use crate::scripts::{Script, Scripts, Sha};
+
+/// Instructions of Lua between two looks at the clock.
+const HOOK: u32 = 100_000;
+
+/// How long a library may take to be loaded.
+const LOAD: Duration = Duration::from_millis(500);
+
+/// What an engine is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::command) enum Kind {
+    /// `EVAL`.
+    Scripts,
+    /// `FCALL`.
+    Functions,
+}
+
+/// What functions that are called by Lua need to know.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    /// A command is being run.
+    pub(super) in_call: Cell<bool>,
+    /// The script is to end, whatever it does.
+    pub(super) is_aborted: Cell<bool>,
+    /// When a library must have been loaded.
+    deadline: Cell<Option<Instant>>,
+    /// What `redis.log` shows: messages of this level and above.
+    pub(super) verbosity: Cell<i64>,
+}
+
+/// Lua of one thread.
+pub(in crate::command) struct Engine {
+    lua: Lua,
+    pub(super) names: Names,
+    pub(super) state: Rc<State>,
+    environment: Table,
+    eval: Function,
+    call: Function,
+    load: Function,
+    /// Scripts that were compiled.
+    scripts: RefCell<HashMap<Sha, Function>>,
+    /// Functions of libraries, by the numbers of these.
+    libraries: RefCell<HashMap<u64, HashMap<String, Function>>>,
+    /// Which scripts these were, see [`Scripts::generation`].
+    generation: u64,
+    /// The client as which scripts run commands, and what they are answered.
+    pub(super) client: RefCell<(Session, Reply)>,
+    /// Bytes that were counted.
+    counted: Cell<i64>,
+}
+
+/// A script or function, to be run.
+pub(in crate::command) struct Call<'a> {
+    /// How it is called in the command: its text, SHA-1 or name.
+    pub(in crate::command) called: &'a [u8],
+    /// Its SHA-1 or name.
+    pub(in crate::command) name: &'a str,
+    pub(in crate::command) function: Function,
+    pub(in crate::command) kind: Kind,
+    /// The command: its name, the script, the number of keys, keys and arguments.
+    pub(in crate::command) command: &'a Args<'a>,
+    /// Number of keys.
+    pub(in crate::command) keys: usize,
+    pub(in crate::command) is_read_only: bool,
+}
+
+/// A function that a library has registered.
+pub(in crate::command) struct Registered {
+    pub(in crate::command) name: String,
+    pub(in crate::command) description: Option<Vec<u8>>,
+    pub(in crate::command) flags: Vec<String>,
+}
+
+thread_local! {
+    static ENGINES: RefCell<[Option<Rc<Engine>>; 2]> = const { RefCell::new([None, None]) };
+}
+
+/// Calls `f` with the Lua of this thread.
+pub(in crate::command) fn with_engine<R>(
+    scripts: &Scripts,
+    kind: Kind,
+    f: impl FnOnce(&Engine) -> Result<R, Fail>,
+) -> Result<R, Fail> {
+    let engine = ENGINES.with_borrow_mut(|engines| -> Result<Rc<Engine>, Fail> {
+        let engine = &mut engines[usize::from(kind == Kind::Functions)];
+        match engine {
+            Some(engine) if kind == Kind::Functions || engine.generation == scripts.generation() => {
+                Ok(engine.clone())
+            }
+            _ => {
+                let new = Rc::new(Engine::new(kind, scripts.generation()).map_err(failed)?);
+                if let Some(old) = engine.replace(new.clone()) {
+                    scripts.memory.fetch_sub(old.counted.get(), Ordering::Relaxed);
+                }
+                Ok(new)
+            }
+        }
+    });
+    let engine = engine?;
+    let result = f(&engine);
+    let used = engine.lua.used_memory() as i64;
+    scripts.memory.fetch_add(used - engine.counted.replace(used), Ordering::Relaxed);
+    result
+}
+
+fn failed(error: mlua::Error) -> Fail {
+    Fail::err(format_args!("Lua has failed: {error}"))
+}
+
+impl Engine {
+    fn new(kind: Kind, generation: u64) -> mlua::Result<Engine> {
+        let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH;
+        let lua = Lua::new_with(libraries, LuaOptions::new().catch_rust_panics(false))?;
+        let state = Rc::new(State::default());
+        let natives = native::table(&lua, &state)?;
+        let sandbox = lua.load(include_str!("sandbox.lua")).set_name("=sandbox");
+        let interface: Table = sandbox.call((natives, kind == Kind::Scripts))?;
+        let environment: Table = interface.get("environment")?;
+        lua.set_globals(environment.clone())?;
+        let interrupt: Function = interface.get("interrupt")?;
+        let hook_state = state.clone();
+        lua.set_global_hook(HookTriggers::new().every_nth_instruction(HOOK), move |_, _| {
+            let state = &hook_state;
+            if state.deadline.get().is_some_and(|at| at < Instant::now()) {
+                state.is_aborted.set(true);
+                return Err(mlua::Error::runtime("FUNCTION LOAD timeout"));
+            }
+            if state.is_aborted.get() {
+                return Err(mlua::Error::runtime("the script was ended"));
+            }
+            if !state.in_call.get() {
+                interrupt.call::<()>(())?;
+            }
+            Ok(VmState::Continue)
+        })?;
+        Ok(Engine {
+            names: Names::new(&lua)?,
+            environment,
+            eval: interface.get("eval")?,
+            call: interface.get("call")?,
+            load: interface.get("load")?,
+            state,
+            scripts: RefCell::default(),
+            libraries: RefCell::default(),
+            generation,
+            client: RefCell::new((Session::new(Profile::nobody().into(), true), Reply::new(false))),
+            counted: Cell::new(0),
+            lua,
+        })
+    }
+
+    fn compile(&self, code: &[u8], name: &str) -> Result<Function, String> {
+        let chunk = self.lua.load(code).set_name(name).set_mode(ChunkMode::Text);
+        chunk.set_environment(self.environment.clone()).into_function().map_err(|error| message(&error))
+    }
+
+    /// The function that a script is.
+    pub(in crate::command) fn script(&self, script: &Script) -> Result<Function, Fail> {
+        if let Some(function) = self.scripts.borrow().get(&script.sha) {
+            return Ok(function.clone());
+        }
+        let function = self
+            .compile(script.code(), "@user_script")
+            .map_err(|error| Fail::err(format_args!("Error compiling script (new function): {error}")))?;
+        self.scripts.borrow_mut().insert(script.sha, function.clone());
+        Ok(function)
+    }
+
+    /// A function of a library that was loaded.
+    pub(in crate::command) fn function(&self, library: u64, name: &str) -> Option<Function> {
+        self.libraries.borrow().get(&library)?.get(name).cloned()
+    }
+
+    /// Loads a library under this number. What it has registered.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(in crate::command) fn load(
+        &self,
+        number: u64,
+        code: &[u8],
+        has_limit: bool,
+    ) -> Result<Vec<Registered>, String> {
+        let compiled = self.compile(code, "@user_function");
+        let chunk = compiled.map_err(|error| format!("Error compiling function: {error}"))?;
+        self.state.is_aborted.set(false);
+        self.state.deadline.set(has_limit.then(|| Instant::now() + LOAD));
+        let result = self.load.call::<Value>(chunk);
+        self.state.deadline.set(None);
+        self.state.is_aborted.set(false);
+        let wrong = |error: &str| format!("Error registering functions: {error}");
+        let functions = match result {
+            Ok(Value::Table(functions)) => functions,
+            Ok(Value::String(error)) => return Err(wrong(&error.to_string_lossy())),
+            Ok(_) => return Err(wrong("")),
+            Err(error) => return Err(wrong(&message(&error))),
+        };
+        let (mut registered, mut by_name) = (Vec::new(), HashMap::new());
+        let mut read = || -> mlua::Result<()> {
+            for function in functions.sequence_values::<Table>() {
+                let function = function?;
+                let name: String = function.get("name")?;
+                by_name.insert(name.clone(), function.get("callback")?);
+                let description: Option<LuaString> = function.get("description")?;
+                registered.push(Registered {
+                    name,
+                    description: description.map(|text| text.as_bytes().to_vec()),
+                    flags: function.get("flags")?,
+                });
+            }
+            Ok(())
+        };
+        read().map_err(|error| wrong(&message(&error)))?;
+        self.libraries.borrow_mut().insert(number, by_name);
+        Ok(registered)
+    }
+
+    /// Forgets all libraries but these.
+    pub(in crate::command) fn keep(&self, is_kept: impl Fn(u64) -> bool) {
+        self.libraries.borrow_mut().retain(|number, _| is_kept(*number));
+    }
+
+    /// Runs a script or function, and answers the client.
+    pub(in crate::command) fn run(&self, cx: &mut Cx<'_>, call: &Call<'_>, out: &mut Reply) -> Done {
+        let started = Instant::now();
+        let (keys, arguments) = call.command[3..].split_at(call.keys);
+        let resp3 = {
+            let (session, reply) = &mut *self.client.borrow_mut();
+            (session.id, session.db, session.resp3) = (cx.session.id, cx.session.db, false);
+            reply.truncate(0);
+            reply.set_resp3(false);
+            out.is_resp3()
+        };
+        debug_assert_eq!(resp3, cx.session.resp3);
+        self.state.is_aborted.set(false);
+        let run = if call.kind == Kind::Scripts { &self.eval } else { &self.call };
+        let running = RefCell::new(Run::new(self, cx, call, started));
+        let busy = || mlua::Error::runtime("a command cannot be called while another one runs");
+        let result = self.lua.scope(|scope| {
+            let host = scope.create_function(|lua, words| {
+                running.try_borrow_mut().map_err(|_| busy())?.host(lua, words)
+            })?;
+            let redis_call = scope.create_function(|lua, words: MultiValue| {
+                running.try_borrow_mut().map_err(|_| busy())?.call(lua, &words)
+            })?;
+            let table = |words: &Args<'_>| {
+                let table = self.lua.create_table_with_capacity(words.len(), 0)?;
+                for (i, word) in words.iter().enumerate() {
+                    table.raw_set(i + 1, self.lua.create_string(word)?)?;
+                }
+                Ok::<_, mlua::Error>(table)
+            };
+            run.call::<(bool, Value)>((&call.function, host, redis_call, table(keys)?, table(arguments)?))
+        });
+        match running.into_inner().end() {
+            Some(Abort::Heap(error)) => return Err(Fail::Heap(error)),
+            Some(Abort::MoreShards) => return Err(Fail::MoreShards),
+            Some(Abort::Killed) | None => {}
+        }
+        let script_resp3 = self.client.borrow().0.resp3;
+        let mark = out.len();
+        let written = match result {
+            Ok((true, value)) => convert::reply(&value, &self.names, script_resp3, out),
+            Ok((false, Value::Table(problem))) => self.report(&problem, call.name, out),
+            Ok((false, problem)) => {
+                let text = problem.to_string().unwrap_or_default();
+                out.error(&format!("ERR Error running script {}, {text}", call.name));
+                Ok(())
+            }
+            Err(error) => Err(error),
+        };
+        written.or_else(|error| {
+            out.truncate(mark);
+            out.error(&format!("ERR Error running script {}, {}", call.name, message(&error)));
+            Ok(())
+        })
+    }
+
+    /// Tells of an error in a script, and where it was.
+    fn report(&self, problem: &Table, name: &str, out: &mut Reply) -> mlua::Result<()> {
+        let text: Option<LuaString> = problem.get("err")?;
+        let mut shown = text.map(|text| text.as_bytes().to_vec()).unwrap_or_else(|| b"(null)".to_vec());
+        let (source, line): (Option<LuaString>, Option<i64>) = (problem.get("source")?, problem.get("line")?);
+        if let (Some(source), Some(line)) = (source, line) {
+            let place = format!(" script: {name}, on {}:{line}.", source.to_string_lossy());
+            shown.extend_from_slice(place.as_bytes());
+        }
+        convert::line(out, b'-', &shown);
+        Ok(())
+    }
+}
+
+/// What an error of Lua says.
+pub(super) fn message(error: &mlua::Error) -> String {
+    match error {
+        mlua::Error::SyntaxError { message, .. } | mlua::Error::RuntimeError(message) => message.clone(),
+        mlua::Error::CallbackError { cause, .. } => message(cause),
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,266 @@
+//! What the server does for a script that runs.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use mlua::{Lua, MultiValue, Result, Value};
+use smallvec::SmallVec;
+
+use super::convert::{self, Parser};
+use super::engine::{Call, Engine, Kind};
+use super::native::CommandError;
+use crate::command::{Cx, Fail, Flags, Known, Run as Runs, lookup, monitor_line, resolve, shards_of};
+use crate::counts::End;
+use crate::scripts::Slow;
+
+/// Why a script ends that has not come to its end.
+pub(super) enum Abort {
+    /// The heap has failed.
+    Heap(pheap::Error),
+    /// It touches shards that are not locked.
+    MoreShards,
+    /// Somebody has killed it.
+    Killed,
+}
+
+/// A script that runs.
+pub(super) struct Run<'a, 'c> {
+    engine: &'a Engine,
+    cx: &'a mut Cx<'c>,
+    call: &'a Call<'a>,
+    started: Instant,
+    has_written: bool,
+    slow: Option<Arc<Slow>>,
+    abort: Option<Abort>,
+    /// Whether the last command was answered with an error.
+    is_error: bool,
+    /// Arguments of the command that runs, one after the other.
+    arguments: Vec<u8>,
+}
+
+impl<'a, 'c> Run<'a, 'c> {
+    pub(super) fn new(engine: &'a Engine, cx: &'a mut Cx<'c>, call: &'a Call<'a>, started: Instant) -> Self {
+        let arguments = Vec::new();
+        Run {
+            engine,
+            cx,
+            call,
+            started,
+            has_written: false,
+            slow: None,
+            abort: None,
+            is_error: false,
+            arguments,
+        }
+    }
+
+    /// The script has ended. Why, if it did not by itself.
+    pub(super) fn end(self) -> Option<Abort> {
+        if let Some(slow) = &self.slow {
+            self.cx.server.scripts.end_slow(slow);
+        }
+        if let Some(Abort::MoreShards) = self.abort {
+            self.cx.server.scripts.set_wide(self.call.called);
+        }
+        self.abort
+    }
+
+    /// Does what `sandbox.lua` asks for by a number: whether that is an error, and the result.
+    pub(super) fn host(&mut self, lua: &Lua, mut words: MultiValue) -> Result<(bool, Value)> {
+        match words.pop_front().and_then(|what| what.as_i64()) {
+            Some(1) => Ok((false, self.command(lua, &words)?)),
+            Some(2) => self.interrupt().map(|()| (false, Value::Nil)),
+            Some(3) => {
+                let (session, reply) = &mut *self.engine.client.borrow_mut();
+                session.resp3 = words.front().and_then(Value::as_i64) == Some(3);
+                reply.set_resp3(session.resp3);
+                Ok((false, Value::Nil))
+            }
+            _ => self.knows(lua, &words),
+        }
+    }
+
+    fn abort(&mut self, why: Abort) -> mlua::Error {
+        let text = match why {
+            Abort::Killed => "Script killed by user with SCRIPT KILL...",
+            Abort::Heap(_) | Abort::MoreShards => "the script was rolled back",
+        };
+        self.abort = Some(why);
+        self.engine.state.is_aborted.set(true);
+        mlua::Error::runtime(text)
+    }
+
+    fn error(&self, lua: &Lua, text: &str) -> Result<Value> {
+        convert::error(lua, &self.engine.names, text.as_bytes()).map(Value::Table)
+    }
+
+    /// Leaves the arguments one after the other in `arguments`, and where they end; or says what is wrong with them.
+    fn read(&mut self, words: &MultiValue) -> std::result::Result<SmallVec<[usize; 8]>, &'static str> {
+        self.arguments.clear();
+        let mut ends = SmallVec::new();
+        for word in words {
+            match word {
+                Value::String(text) => self.arguments.extend_from_slice(&text.as_bytes()),
+                Value::Number(number) => convert::show(*number, &mut self.arguments),
+                Value::Integer(number) => convert::show(*number as f64, &mut self.arguments),
+                _ => return Err("ERR Lua redis lib command arguments must be strings or integers"),
+            }
+            ends.push(self.arguments.len());
+        }
+        if ends.is_empty() {
+            return Err("ERR Please specify at least one argument for this redis lib call");
+        }
+        Ok(ends)
+    }
+
+    /// `redis.call`: an error is raised.
+    pub(super) fn call(&mut self, lua: &Lua, words: &MultiValue) -> Result<Value> {
+        let value = self.command(lua, words)?;
+        if !self.is_error {
+            return Ok(value);
+        }
+        let Value::Table(table) = value else { return Ok(value) };
+        let text: mlua::LuaString = table.raw_get("err")?;
+        Err(mlua::Error::external(CommandError(text.to_string_lossy())))
+    }
+
+    /// Runs a command. `is_error` tells whether its reply is an error.
+    fn command(&mut self, lua: &Lua, words: &MultiValue) -> Result<Value> {
+        self.is_error = true;
+        let ends = match self.read(words) {
+            Ok(ends) => ends,
+            Err(text) => return self.error(lua, text),
+        };
+        let arguments = std::mem::take(&mut self.arguments);
+        let mut start = 0;
+        let words: SmallVec<[&[u8]; 8]> = ends
+            .iter()
+            .map(|&end| {
+                let word = &arguments[start..end];
+                start = end;
+                word
+            })
+            .collect();
+        self.engine.state.in_call.set(true);
+        let result = self.run(lua, &words);
+        drop(words);
+        self.engine.state.in_call.set(false);
+        self.arguments = arguments;
+        result
+    }
+
+    fn run(&mut self, lua: &Lua, words: &[&[u8]]) -> Result<Value> {
+        let command = match self.admit(words) {
+            Ok(command) => command,
+            Err(text) => return self.error(lua, &text),
+        };
+        let locked = shards_of(self.cx.store(), command.command, words, |shard| self.cx.keyspace.has(shard));
+        if !locked {
+            return Err(self.abort(Abort::MoreShards));
+        }
+        if command.flags.has(Flags::WRITE) && !self.has_written {
+            self.has_written = true;
+            if let Some(slow) = &self.slow {
+                slow.has_written.store(true, Ordering::Release);
+            }
+        }
+        let (Runs::With(run) | Runs::SubOr(run, _)) = command.run else {
+            unreachable!("resolved to its subcommand")
+        };
+        let server = self.cx.server;
+        if server.limits.monitors.load(Ordering::Relaxed) > 0 && !command.flags.has(Flags::SKIP_MONITOR) {
+            let line = monitor_line(self.engine.client.borrow().0.db, "lua", command.name, words);
+            self.cx.effects.messages.extend(server.monitored(&line));
+        }
+        let started = Instant::now();
+        let (session, reply) = &mut *self.engine.client.borrow_mut();
+        reply.truncate(0);
+        let effects = self.cx.effects.mark();
+        let mut inner = Cx {
+            server: self.cx.server,
+            session,
+            now: self.cx.now,
+            may_block: false,
+            effects: self.cx.effects,
+            keyspace: self.cx.keyspace,
+            meanwhile: self.cx.meanwhile,
+        };
+        let result = run(&mut inner, words, reply);
+        let end = if result.is_ok() { End::Well } else { End::Failed };
+        let took = started.elapsed().as_nanos() as u64;
+        server.counts(self.cx.session.profile.thread, command.number).call(took, end);
+        if let Err(fail) = result {
+            self.cx.effects.go_back(effects);
+            reply.truncate(0);
+            match fail {
+                Fail::Error(text) => reply.error(&text),
+                Fail::Heap(error) => return Err(self.abort(Abort::Heap(error))),
+                Fail::MoreShards => return Err(self.abort(Abort::MoreShards)),
+                Fail::Block(_) => reply.null(),
+            }
+        }
+        reply.set_resp3(session.resp3);
+        self.is_error = reply.since(0).starts_with(b"-");
+        Parser::new(reply.since(0)).value(lua, &self.engine.names)
+    }
+
+    /// The command that words mean, if the script may run it; or why not.
+    fn admit(&self, words: &[&[u8]]) -> std::result::Result<Known, String> {
+        let command = resolve(words).map_err(|refused| match refused.number {
+            Some(_) => "ERR Wrong number of args calling Redis command from script",
+            None => "ERR Unknown Redis command called from script",
+        })?;
+        if command.flags.has(Flags::NOSCRIPT) {
+            return Err("ERR This Redis command is not allowed from script".to_owned());
+        }
+        if self.call.is_read_only && command.flags.has(Flags::WRITE.and(Flags::MAY_REPLICATE)) {
+            return Err("ERR Write commands are not allowed from read-only scripts.".to_owned());
+        }
+        Ok(command)
+    }
+
+    /// `redis.acl_check_cmd`: all clients may run all commands.
+    fn knows(&mut self, lua: &Lua, words: &MultiValue) -> Result<(bool, Value)> {
+        let ends = match self.read(words) {
+            Ok(ends) => ends,
+            Err(text) => return Ok((true, self.error(lua, text)?)),
+        };
+        match lookup(&self.arguments[..ends[0]]) {
+            Some(_) => Ok((false, Value::Boolean(true))),
+            None => Ok((true, self.error(lua, "ERR Invalid command passed to redis.acl_check_cmd()")?)),
+        }
+    }
+
+    /// Called now and then while the script runs. If it is slow, other clients are served.
+    fn interrupt(&mut self) -> Result<()> {
+        let server = self.cx.server;
+        let slow = match &self.slow {
+            Some(slow) => slow.clone(),
+            None => {
+                let threshold = server.config.read().int("busy-reply-threshold") as u64;
+                if threshold == 0 || self.started.elapsed() < Duration::from_millis(threshold) {
+                    return Ok(());
+                }
+                let slow = Arc::new(Slow {
+                    is_eval: self.call.kind == Kind::Scripts,
+                    name: self.call.name.to_owned(),
+                    command: self.call.command.iter().map(|word| word.to_vec()).collect(),
+                    started: self.started,
+                    has_written: self.has_written.into(),
+                    is_killed: false.into(),
+                });
+                server.scripts.begin_slow(slow.clone());
+                self.slow.insert(slow).clone()
+            }
+        };
+        self.cx.meanwhile.serve_others();
+        if server.stopping.load(Ordering::Acquire) {
+            return Err(self.abort(Abort::Heap(pheap::Error::Aborted("the server is being stopped".into()))));
+        }
+        if slow.is_killed.load(Ordering::Acquire) && !self.has_written {
+            return Err(self.abort(Abort::Killed));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,117 @@
+//! Functions that `sandbox.lua` needs, and the libraries that Lua itself does not have.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use mlua::{FromLuaMulti, IntoLua, IntoLuaMulti, Lua, LuaString, MultiValue, Result, Table, Value};
+
+use super::engine::{State, message};
+use super::random::Random;
+use super::{bit, cjson, cmsgpack, structs};
+use crate::REDIS_VERSION;
+use crate::scripts::{Declared, sha1};
+
+/// What a function of a library gives: its results, or what is wrong.
+pub(super) type Given<R> = std::result::Result<R, String>;
+
+/// Adds a function to a library.
+pub(super) fn add<A: FromLuaMulti + 'static, R: IntoLuaMulti>(
+    lua: &Lua,
+    library: &Table,
+    name: &'static str,
+    f: impl Fn(&Lua, A) -> Given<R> + 'static,
+) -> Result<()> {
+    let function = lua.create_function(move |lua, arguments: MultiValue| {
+        let results = match A::from_lua_multi(arguments, lua) {
+            Ok(arguments) => f(lua, arguments),
+            Err(error) => Err(format!("bad argument to '{name}' ({})", message(&error))),
+        };
+        results.map_err(|text| {
+            let place = lua.inspect_stack(1, |frame| {
+                let source = frame.source().short_src?.into_owned();
+                Some(format!("{source}:{}: ", frame.current_line()?))
+            });
+            mlua::Error::RuntimeError(place.flatten().unwrap_or_default() + &text)
+        })
+    })?;
+    library.raw_set(name, function)
+}
+
+/// An error of Lua as the text of it.
+pub(super) fn text(error: mlua::Error) -> String {
+    message(&error)
+}
+
+/// All of them.
+pub(super) fn table(lua: &Lua, state: &Rc<State>) -> Result<Table> {
+    let natives = lua.create_table()?;
+    let aborted = state.clone();
+    natives.set("is_aborted", lua.create_function(move |_, ()| Ok(aborted.is_aborted.get()))?)?;
+    natives.set("translate", lua.create_function(translate)?)?;
+    natives.set("where", lua.create_function(|lua, ()| Ok(place(lua)))?)?;
+    let hex = |lua: &Lua, text: LuaString| lua.create_string(sha1(&text.as_bytes()));
+    natives.set("sha1hex", lua.create_function(hex)?)?;
+    let shown = state.clone();
+    let log = move |_: &Lua, (level, text): (i64, LuaString)| {
+        if level >= shown.verbosity.get() {
+            eprintln!("{}", text.to_string_lossy());
+        }
+        Ok(())
+    };
+    natives.set("log", lua.create_function(log)?)?;
+    let is_flag = |_: &Lua, name: LuaString| Ok(Declared::parse(&name.as_bytes()).is_some());
+    natives.set("is_flag", lua.create_function(is_flag)?)?;
+    let is_name = |_: &Lua, name: LuaString| Ok(crate::libraries::is_name(&name.as_bytes()));
+    natives.set("is_name", lua.create_function(is_name)?)?;
+    natives.set("version", REDIS_VERSION)?;
+    let number = REDIS_VERSION.split('.').fold(0, |all: i64, part| all << 8 | part.parse().unwrap_or(0));
+    natives.set("version_num", number)?;
+    let random = Rc::new(RefCell::new(Random::new()));
+    let seeded = random.clone();
+    add(lua, &natives, "random", move |_, limits: MultiValue| random.borrow_mut().within(&limits))?;
+    add(lua, &natives, "randomseed", move |lua, seed: Value| {
+        let seed = lua.coerce_number(seed).map_err(text)?.ok_or("bad argument #1 to 'randomseed'")?;
+        seeded.borrow_mut().seed(seed as i64);
+        Ok(())
+    })?;
+    let libraries = lua.create_table()?;
+    libraries.set("bit", bit::library(lua)?)?;
+    libraries.set("cjson", cjson::library(lua)?)?;
+    libraries.set("cmsgpack", cmsgpack::library(lua)?)?;
+    libraries.set("struct", structs::library(lua)?)?;
+    natives.set("libraries", libraries)?;
+    Ok(natives)
+}
+
+/// An error of a command that a script has called.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct CommandError(pub(super) String);
+
+/// An error as scripts see it, if it was raised in Rust: that of a command as a table, others as texts.
+fn translate(lua: &Lua, problem: Value) -> Result<Value> {
+    let Value::Error(error) = problem else { return Ok(problem) };
+    if let Some(CommandError(text)) = error.downcast_ref() {
+        let table = lua.create_table()?;
+        table.raw_set("err", text.as_str())?;
+        table.raw_set("ignore_error_stats_update", true)?;
+        return Ok(Value::Table(table));
+    }
+    message(&error).into_lua(lua)
+}
+
+/// Where in the script an error was raised.
+fn place(lua: &Lua) -> (Option<String>, Option<usize>) {
+    for level in 1..64 {
+        let found = lua.inspect_stack(level, |frame| {
+            let source = frame.source().source?.into_owned();
+            source.starts_with("@user_").then_some((source, frame.current_line()?))
+        });
+        match found {
+            None => break,
+            Some(Some((source, line))) => return (Some(source), Some(line)),
+            Some(None) => {}
+        }
+    }
+    (None, None)
+}

@@ -1,0 +1,506 @@
+-- What scripts find, and what they may not change.
+--
+-- Lua 5.1 has no tables that cannot be changed. So scripts get empty tables that show the content of others: what is absent is looked up there, and what is new is refused. Functions that
+-- do not ask metatables (`rawset`, `table.insert`, ...) are replaced by ones that look whether they were given such a table.
+--
+-- Functions here use no globals: scripts may change the environment of any function that is written in Lua.
+
+local native, is_eval = ...
+
+local error, getfenv, getmetatable, next, pcall, rawget, rawset = error, getfenv, getmetatable, next, pcall, rawget, rawset
+local resume, select, setfenv, setmetatable, tonumber, tostring = coroutine.resume, select, setfenv, setmetatable, tonumber, tostring
+local type, xpcall, load, loadstring, floor = type, xpcall, load, loadstring, math.floor
+local lower, find, byte, sub, gsub, concat = string.lower, string.find, string.byte, string.sub, string.gsub, table.concat
+
+local globals = getfenv(0)
+
+-- From tables that scripts see to those whose content they show.
+local behind = setmetatable({}, { __mode = "k" })
+
+local READ_ONLY = "Attempt to modify a readonly table"
+
+local function refuse()
+    error(READ_ONLY, 2)
+end
+
+local function guard(content)
+    local shown = setmetatable({}, { __index = content, __newindex = refuse })
+    behind[shown] = content
+    return shown
+end
+
+local missing = {
+    __index = function(_, name)
+        error("Script attempted to access nonexistent global variable '" .. tostring(name) .. "'", 2)
+    end,
+}
+
+-- An error as the commands of Redis have it.
+local function raise(text)
+    error({ err = "ERR " .. text }, 0)
+end
+
+-- ## What Lua brings
+
+for _, name in next, { "dofile", "loadfile", "print", "require", "module", "package", "debug", "io", "os" } do
+    globals[name] = nil
+end
+
+-- A script that is to end does not go on because it has caught the error.
+local function caught(ok, ...)
+    if ok then
+        return true, ...
+    end
+    if native.is_aborted() then
+        error((...), 0)
+    end
+    local problem = native.translate((...))
+    if type(problem) == "table" then
+        local text = problem.err
+        if type(text) == "string" or type(text) == "number" then
+            problem = text
+        end
+    end
+    return false, problem
+end
+
+local function returned(ok, ...)
+    if ok then
+        return ok, ...
+    elseif native.is_aborted() then
+        error((...), 0)
+    end
+    return false, native.translate((...))
+end
+
+function globals.pcall(...)
+    return caught(pcall(...))
+end
+
+function globals.xpcall(f, handler)
+    return returned(xpcall(f, function(problem)
+        return handler(native.translate(problem))
+    end))
+end
+
+function globals.coroutine.resume(...)
+    return returned(resume(...))
+end
+
+function globals.rawget(of, name)
+    return rawget(behind[of] or of, name)
+end
+
+function globals.rawset(of, name, value)
+    if behind[of] then
+        error(READ_ONLY, 2)
+    end
+    return rawset(of, name, value)
+end
+
+function globals.next(of, name)
+    return next(behind[of] or of, name)
+end
+
+local pairs = globals.pairs
+
+function globals.pairs(of)
+    local content = behind[of]
+    if not content then
+        return pairs(of)
+    end
+    local copy = {}
+    for name, value in next, content do
+        copy[name] = value
+    end
+    return next, copy, nil
+end
+
+local strings, of_globals
+
+function globals.getmetatable(of)
+    if of == strings.of then
+        return of_globals
+    elseif behind[of] then
+        return nil
+    elseif type(of) == "string" then
+        return strings.shown
+    end
+    return getmetatable(of)
+end
+
+function globals.setmetatable(of, metatable)
+    if behind[of] then
+        error(READ_ONLY, 2)
+    end
+    return setmetatable(of, metatable)
+end
+
+function globals.getfenv(of)
+    if type(of) == "number" and of > 0 then
+        of = of + 1
+    elseif of == nil then
+        of = 2
+    end
+    local found = getfenv(of)
+    return found == globals and strings.of or found
+end
+
+function globals.setfenv(of, environment)
+    if type(of) == "number" then
+        if of == 0 then
+            error(READ_ONLY, 2)
+        end
+        of = of + 1
+    end
+    local f = setfenv(of, environment)
+    return f
+end
+
+for _, name in next, { "insert", "remove", "sort", "setn" } do
+    local f = globals.table[name]
+    globals.table[name] = f
+        and function(of, ...)
+            if behind[of] then
+                error(READ_ONLY, 2)
+            end
+            return f(of, ...)
+        end
+end
+
+-- Code that was compiled before may do anything, so it is not taken.
+local function from_text(text, name)
+    if type(text) == "string" and byte(text) == 27 then
+        return nil, "code that was compiled cannot be loaded"
+    end
+    return loadstring(text, name)
+end
+
+globals.loadstring = from_text
+
+function globals.load(pieces, name)
+    if type(pieces) ~= "function" then
+        return load(pieces, name)
+    end
+    local all, n = {}, 0
+    while true do
+        local piece = pieces()
+        if piece == nil or piece == "" then
+            return from_text(concat(all), name or "=(load)")
+        elseif type(piece) ~= "string" then
+            return nil, "reader function must return a string"
+        end
+        n = n + 1
+        all[n] = piece
+    end
+end
+
+globals.math.random = native.random
+globals.math.randomseed = native.randomseed
+for name, functions in next, native.libraries do
+    globals[name] = functions
+end
+
+-- ## `redis`
+
+-- What runs commands while a script runs.
+local host
+local PCALL, INTERRUPT, RESP, KNOWS = 1, 2, 3, 4
+
+local function answered(is_error, value)
+    if is_error then
+        error(value, 0)
+    end
+    return value
+end
+
+local function ask(what, ...)
+    if not host then
+        raise("redis.call/pcall can only be called inside a script invocation")
+    end
+    return answered(host(what, ...))
+end
+
+-- `redis.call` is another function each time that a script is run.
+local redis = {}
+
+function redis.pcall(...)
+    return ask(PCALL, ...)
+end
+
+function redis.setresp(...)
+    if select("#", ...) ~= 1 then
+        raise("redis.setresp() requires one argument.")
+    end
+    local version = tonumber((...))
+    if version ~= 2 and version ~= 3 then
+        raise("RESP version must be 2 or 3.")
+    end
+    ask(RESP, version)
+end
+
+function redis.set_repl(...)
+    if select("#", ...) ~= 1 then
+        raise("redis.set_repl() requires two arguments.")
+    end
+    local flags = floor(tonumber((...)) or 0)
+    if flags < 0 or flags > 3 then
+        raise("Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE.")
+    end
+end
+
+redis.REPL_NONE, redis.REPL_AOF, redis.REPL_SLAVE, redis.REPL_REPLICA, redis.REPL_ALL = 0, 1, 2, 2, 3
+
+function redis.acl_check_cmd(...)
+    return ask(KNOWS, ...)
+end
+
+function redis.sha1hex(...)
+    if select("#", ...) ~= 1 then
+        raise("wrong number of arguments")
+    end
+    local text = ...
+    return native.sha1hex(type(text) == "number" and tostring(text) or type(text) == "string" and text or "")
+end
+
+local function is_one_string(...)
+    return select("#", ...) == 1 and type((...)) == "string"
+end
+
+function redis.error_reply(...)
+    if not is_one_string(...) then
+        return { err = "ERR wrong number or type of arguments" }
+    end
+    local text = gsub((...), "^%-", "")
+    local at = find(text, " ", 1, true)
+    local code, rest = "ERR", text
+    if at then
+        code, rest = sub(text, 1, at - 1), sub(text, at + 1)
+    end
+    return { err = code .. " " .. gsub(gsub(rest, "^[\r\n]+", ""), "[\r\n]+$", "") }
+end
+
+function redis.status_reply(...)
+    if not is_one_string(...) then
+        return { err = "ERR wrong number or type of arguments" }
+    end
+    return { ok = (...) }
+end
+
+local common = {
+    REDIS_VERSION = native.version,
+    REDIS_VERSION_NUM = native.version_num,
+    LOG_DEBUG = 0,
+    LOG_VERBOSE = 1,
+    LOG_NOTICE = 2,
+    LOG_WARNING = 3,
+}
+
+function common.log(...)
+    local n = select("#", ...)
+    if n < 2 then
+        raise("redis.log() requires two arguments or more.")
+    end
+    local level = tonumber((...))
+    if not level then
+        raise("First argument must be a number (log level).")
+    elseif level < 0 or level > 3 then
+        raise("Invalid debug level.")
+    end
+    local texts = {}
+    for i = 2, n do
+        local text = select(i, ...)
+        if type(text) == "string" or type(text) == "number" then
+            texts[#texts + 1] = text
+        end
+    end
+    native.log(level, concat(texts, " "))
+end
+
+for name, value in next, common do
+    redis[name] = value
+end
+
+if is_eval then
+    function redis.breakpoint()
+        return false
+    end
+
+    function redis.debug() end
+
+    function redis.replicate_commands()
+        return true
+    end
+end
+
+globals.redis = redis
+
+-- ## Libraries of functions
+
+-- Functions that the library that is being loaded has registered.
+local loading
+
+local function is_text(value)
+    return type(value) == "string" or type(value) == "number"
+end
+
+local function named(arguments)
+    if type(arguments) ~= "table" then
+        raise(
+            "calling redis.register_function with a single argument is only applicable to Lua table (representing named arguments)."
+        )
+    end
+    local f = { flags = {} }
+    for name, value in next, arguments do
+        if not is_text(name) then
+            raise("named argument key given to redis.register_function is not a string")
+        end
+        local option = lower(name)
+        if option == "function_name" or option == "description" then
+            if not is_text(value) then
+                raise(option .. " argument given to redis.register_function must be a string")
+            end
+            f[option == "description" and option or "name"] = tostring(value)
+        elseif option == "callback" then
+            if type(value) ~= "function" then
+                raise("callback argument given to redis.register_function must be a function")
+            end
+            f.callback = value
+        elseif option == "flags" then
+            if type(value) ~= "table" then
+                raise("flags argument to redis.register_function must be a table representing function flags")
+            end
+            local i = 1
+            while value[i] ~= nil do
+                local flag = is_text(value[i]) and lower(value[i])
+                if not flag or not native.is_flag(flag) then
+                    raise("unknown flag given")
+                end
+                f.flags[i] = flag
+                i = i + 1
+            end
+        else
+            raise("unknown argument given to redis.register_function")
+        end
+    end
+    if not f.name then
+        raise("redis.register_function must get a function name argument")
+    elseif not f.callback then
+        raise("redis.register_function must get a callback argument")
+    end
+    return f
+end
+
+local function positional(name, callback)
+    if not is_text(name) then
+        raise("first argument to redis.register_function must be a string")
+    elseif type(callback) ~= "function" then
+        raise("second argument to redis.register_function must be a function")
+    end
+    return { name = tostring(name), callback = callback, flags = {} }
+end
+
+local for_libraries = {}
+
+function for_libraries.register_function(...)
+    if not loading then
+        raise("redis.register_function can only be called on FUNCTION LOAD command")
+    end
+    local n = select("#", ...)
+    if n < 1 or n > 2 then
+        raise("wrong number of arguments to redis.register_function")
+    end
+    local f = n == 1 and named(...) or n == 2 and positional(...)
+    if not native.is_name(f.name) then
+        raise(
+            "Library names can only contain letters, numbers, or underscores(_) and must be at least one character long"
+        )
+    end
+    for i = 1, #loading do
+        if lower(loading[i].name) == lower(f.name) then
+            raise("Function already exists in the library")
+        end
+    end
+    loading[#loading + 1] = f
+end
+
+for name, value in next, common do
+    for_libraries[name] = value
+end
+
+local library = setmetatable({ redis = guard(setmetatable(for_libraries, missing)) }, missing)
+
+-- ## The environment of scripts
+
+local content = {}
+for name, value in next, globals do
+    content[name] = value
+end
+for _, name in next, { "string", "table", "math", "coroutine", "redis", "bit", "cjson", "cmsgpack", "struct" } do
+    content[name] = guard(content[name])
+end
+setmetatable(content, missing)
+local environment = guard(content)
+content._G = environment
+strings = { of = environment, shown = guard({ __index = content.string }) }
+of_globals = guard({ __index = environment })
+local of_environment = getmetatable(environment)
+behind[globals] = content
+
+local function handler(problem)
+    problem = native.translate(problem)
+    if type(problem) ~= "table" or behind[problem] then
+        problem = { err = "ERR " .. tostring(problem) }
+    end
+    local source, line = native.where()
+    if source then
+        problem.source, problem.line = source, line
+    end
+    return problem
+end
+
+local interface = { environment = environment }
+
+function interface.interrupt()
+    if host then
+        host(INTERRUPT)
+    end
+end
+
+function interface.eval(f, with, call, keys, arguments)
+    host = with
+    redis.call = call
+    rawset(content, "KEYS", keys)
+    rawset(content, "ARGV", arguments)
+    local ok, result = xpcall(f, handler)
+    host = nil
+    return ok, result
+end
+
+function interface.call(f, with, call, keys, arguments)
+    host = with
+    redis.call = call
+    local ok, result = xpcall(function()
+        return f(keys, arguments)
+    end, handler)
+    host = nil
+    return ok, result
+end
+
+function interface.load(f)
+    loading = {}
+    of_environment.__index = library
+    local ok, problem = pcall(f)
+    problem = native.translate(problem)
+    of_environment.__index = content
+    local functions = loading
+    loading = nil
+    if ok then
+        return functions
+    elseif type(problem) == "table" then
+        return tostring(problem.err)
+    end
+    return "ERR " .. tostring(problem)
+end
+
+return interface

@@ -1,0 +1,161 @@
+//! Scripts: `EVAL` and its relatives, `SCRIPT`.
+
+use std::sync::Arc;
+
+use super::args::int;
+use super::script::{Call, Kind, with_engine};
+use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
+use crate::resp::Reply;
+use crate::scripts::{Declared, Script, Sha, sha1};
+
+const RUN: &[Flags] = &[Flags::NOSCRIPT, Flags::SKIP_MONITOR, Flags::MAY_REPLICATE, Flags::STALE];
+const RUN_READ_ONLY: &[Flags] = &[Flags::NOSCRIPT, Flags::SKIP_MONITOR, Flags::STALE, Flags::READONLY];
+const MANAGE: &[Flags] = &[Flags::NOSCRIPT];
+
+pub(super) const COMMANDS: &[Command] = &[
+    Command::new("eval", -3, RUN, Keys::Script, |cx, args, out| eval(cx, args, false, out)),
+    Command::new("eval_ro", -3, RUN_READ_ONLY, Keys::Script, |cx, args, out| eval(cx, args, true, out)),
+    Command::new("evalsha", -3, RUN, Keys::Script, |cx, args, out| evalsha(cx, args, false, out)),
+    Command::new("evalsha_ro", -3, RUN_READ_ONLY, Keys::Script, |cx, args, out| evalsha(cx, args, true, out)),
+    Command::with_subcommands(
+        "script",
+        &[],
+        &[
+            Command::new("script|debug", 3, MANAGE, Keys::None, |_, _, _| {
+                Err(Fail::err("SCRIPT DEBUG is not supported by this server"))
+            }),
+            Command::new("script|exists", -3, MANAGE, Keys::None, exists),
+            Command::new("script|flush", -2, MANAGE, Keys::None, flush),
+            Command::new("script|help", 2, &[Flags::LOADING, Flags::STALE], Keys::None, help),
+            Command::new(
+                "script|kill",
+                2,
+                &[Flags::NOSCRIPT, Flags::ALLOW_BUSY],
+                Keys::None,
+                |cx, _, out| {
+                    cx.server.scripts.kill(true).map_err(|why| Fail::Error(why.into()))?;
+                    out.ok();
+                    Ok(())
+                },
+            ),
+            Command::new("script|load", 3, &[Flags::NOSCRIPT, Flags::STALE], Keys::None, load),
+        ],
+    ),
+];
+
+const NO_SCRIPT: Fail =
+    Fail::Error(std::borrow::Cow::Borrowed("NOSCRIPT No matching script. Please use EVAL."));
+
+/// The number of keys of a script.
+pub(super) fn number_of_keys(args: &Args<'_>, number: i64) -> Result<usize, Fail> {
+    match usize::try_from(number) {
+        Err(_) => Err(Fail::err("Number of keys can't be negative")),
+        Ok(number) if number > args.len() - 3 => {
+            Err(Fail::err("Number of keys can't be greater than number of args"))
+        }
+        Ok(number) => Ok(number),
+    }
+}
+
+/// Whether a script that declares this may be run so. Those that declare nothing may: their commands are looked at.
+pub(super) fn may_run(declared: Declared, is_read_only: bool) -> Result<(), Fail> {
+    if is_read_only && !declared.has(Declared::NO_WRITES) && !declared.has(Declared::NOTHING) {
+        return Err(Fail::err("Can not execute a script with write flag using *_ro command."));
+    }
+    Ok(())
+}
+
+/// A script that was known, or is now.
+fn known(cx: &Cx<'_>, text: &[u8]) -> Result<Arc<Script>, Fail> {
+    let scripts = &cx.server.scripts;
+    if let Some(script) = scripts.get(&sha1(text)) {
+        return Ok(script);
+    }
+    let script = Arc::new(Script::new(text).map_err(Fail::err)?);
+    with_engine(scripts, Kind::Scripts, |engine| engine.script(&script))?;
+    scripts.add(script.clone());
+    Ok(script)
+}
+
+fn eval(cx: &mut Cx<'_>, args: &Args<'_>, is_read_only: bool, out: &mut Reply) -> Done {
+    let keys = number_of_keys(args, int(args[2])?)?;
+    let script = known(cx, args[1])?;
+    run(cx, args, keys, &script, is_read_only, out)
+}
+
+fn evalsha(cx: &mut Cx<'_>, args: &Args<'_>, is_read_only: bool, out: &mut Reply) -> Done {
+    let mut sha: Sha = args[1].try_into().map_err(|_| NO_SCRIPT)?;
+    sha.make_ascii_lowercase();
+    let keys = number_of_keys(args, int(args[2])?)?;
+    let script = cx.server.scripts.get(&sha).ok_or(NO_SCRIPT)?;
+    run(cx, args, keys, &script, is_read_only, out)
+}
+
+fn run(
+    cx: &mut Cx<'_>,
+    args: &Args<'_>,
+    keys: usize,
+    script: &Script,
+    is_read_only: bool,
+    out: &mut Reply,
+) -> Done {
+    may_run(script.declared, is_read_only)?;
+    with_engine(&cx.server.scripts, Kind::Scripts, |engine| {
+        let call = Call {
+            called: args[1],
+            name: std::str::from_utf8(&script.sha).unwrap_or_default(),
+            function: engine.script(script)?,
+            kind: Kind::Scripts,
+            command: args,
+            keys,
+            is_read_only: is_read_only || script.declared.has(Declared::NO_WRITES),
+        };
+        engine.run(cx, &call, out)
+    })
+}
+
+fn load(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let script = known(cx, args[2])?;
+    out.bulk(&script.sha);
+    Ok(())
+}
+
+fn exists(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    out.array(args.len() - 2);
+    for sha in &args[2..] {
+        let sha = Sha::try_from(*sha).ok();
+        out.int(sha.is_some_and(|sha| cx.server.scripts.get(&sha).is_some()).into());
+    }
+    Ok(())
+}
+
+fn flush(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let is_mode = |word: &[u8]| word.eq_ignore_ascii_case(b"sync") || word.eq_ignore_ascii_case(b"async");
+    match args[2..] {
+        [] => {}
+        [mode] if is_mode(mode) => {}
+        _ => return Err(Fail::err("SCRIPT FLUSH only support SYNC|ASYNC option")),
+    }
+    cx.server.scripts.flush();
+    out.ok();
+    Ok(())
+}
+
+fn help(_: &mut Cx<'_>, _: &Args<'_>, out: &mut Reply) -> Done {
+    let lines = [
+        "SCRIPT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+        "EXISTS <sha1> [<sha1> ...]",
+        "    Tells which of these scripts are known.",
+        "FLUSH [ASYNC|SYNC]",
+        "    Forgets all scripts.",
+        "KILL",
+        "    Ends the script that is slow, if it has written nothing.",
+        "LOAD <script>",
+        "    Makes a script known, so that EVALSHA can run it.",
+        "HELP",
+        "    Prints this help.",
+    ];
+    out.array(lines.len());
+    lines.iter().for_each(|line| out.simple(line));
+    Ok(())
+}
