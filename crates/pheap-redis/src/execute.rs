@@ -21,7 +21,8 @@ use crate::data::Shard;
 use crate::resp::Reply;
 use crate::resp::input::{Input, Words};
 use crate::resp::request::Limits;
-use crate::server::{Server, now};
+use crate::scripts::Declared;
+use crate::server::{OUT_OF_MEMORY, Server, now};
 
 /// What a command waits for, and its arguments.
 type Waits = (Block, Vec<Vec<u8>>);
@@ -193,7 +194,10 @@ impl Execution<'_> {
             Replies::SkipNext => self.session.replies = Replies::Skip,
             Replies::Skip => self.session.replies = Replies::On,
         }
-        self.output.reply.truncate(mark);
+        // What was not asked for, and so is no reply, is sent nevertheless.
+        if !UNASKED.contains(&self.session.last_command) {
+            self.output.reply.truncate(mark);
+        }
     }
 
     /// Whether, and how, a request is run.
@@ -213,18 +217,17 @@ impl Execution<'_> {
                 known.name
             ));
         }
-        if self.server.scripts.is_busy() && !known.flags.has(Flags::ALLOW_BUSY) {
-            let busy = self.server.scripts.busy_error();
+        if let Some(why) = self.refused_for_now(known) {
             if known.name == "exec" && self.session.multi.take().is_some() {
                 self.server.unwatch(self.session);
-                return refused(&format!("EXECABORT Transaction discarded because of: {busy}"));
+                return refused(&format!("EXECABORT Transaction discarded because of: {why}"));
             }
-            return refused(busy);
+            return refused(why);
         }
         if self.session.multi.is_some() && known.flags.has(Flags::NO_MULTI) {
             return refused("ERR Command not allowed inside a transaction");
         }
-        if self.server.paused().is_some_and(|pause| pause.all || self.may_change(known)) {
+        if self.server.paused().is_some_and(|pause| pause.all || self.may_change(known, words)) {
             return Admitted::Paused;
         }
         if known.name == "exec" {
@@ -236,16 +239,47 @@ impl Execution<'_> {
         Admitted::Run(known)
     }
 
+    /// Why a command is refused that would not be at another time.
+    fn refused_for_now(&self, known: Known) -> Option<&'static str> {
+        let needs_memory =
+            || known.flags.has(Flags::DENYOOM) || known.name == "exec" && self.has_queued(Flags::DENYOOM);
+        if self.server.is_out_of_memory() && needs_memory() {
+            return Some(OUT_OF_MEMORY);
+        }
+        if self.server.scripts.is_busy() && !known.flags.has(Flags::ALLOW_BUSY) {
+            return Some(self.server.scripts.busy_error());
+        }
+        None
+    }
+
     /// Whether a command changes something, or would be told to replicas: such ones wait while writes are paused.
-    fn may_change(&self, known: Known) -> bool {
+    fn may_change(&self, known: Known, words: &Args<'_>) -> bool {
         const CHANGES: Flags = Flags::WRITE.and(Flags::MAY_REPLICATE);
-        let queued = |words: &Vec<Vec<u8>>| {
-            let words: Words<'_> = words.iter().map(Vec::as_slice).collect();
-            resolve(&words).is_ok_and(|known| known.flags.has(CHANGES))
+        let declares_not_to = || {
+            let declared = match known.name {
+                "eval" => Declared::of_text(words[1]),
+                "evalsha" => {
+                    let sha = words[1].to_ascii_lowercase().try_into().ok();
+                    sha.and_then(|sha| self.server.scripts.get(&sha)).map(|script| script.declared)
+                }
+                "fcall" => {
+                    let loaded = self.server.libraries.loaded();
+                    loaded.function(words[1]).map(|(_, function)| function.declared)
+                }
+                _ => None,
+            };
+            declared.is_some_and(|declared| declared.has(Declared::NO_WRITES))
         };
-        known.flags.has(CHANGES)
-            || known.name == "exec"
-                && self.session.multi.as_ref().is_some_and(|multi| multi.queue.iter().any(queued))
+        known.flags.has(CHANGES) && !declares_not_to() || known.name == "exec" && self.has_queued(CHANGES)
+    }
+
+    /// Whether a command that waits for `EXEC` has one of these flags.
+    fn has_queued(&self, flags: Flags) -> bool {
+        let has = |words: &Vec<Vec<u8>>| {
+            let words: Words<'_> = words.iter().map(Vec::as_slice).collect();
+            resolve(&words).is_ok_and(|known| known.flags.has(flags))
+        };
+        self.session.multi.as_ref().is_some_and(|multi| multi.queue.iter().any(has))
     }
 
     /// Tells the client of an error.
@@ -596,6 +630,10 @@ impl Execution<'_> {
         }
     }
 }
+
+/// What is confirmed by messages, and not by replies.
+const UNASKED: &[&str] =
+    &["subscribe", "psubscribe", "ssubscribe", "unsubscribe", "punsubscribe", "sunsubscribe"];
 
 /// What a client in RESP2 may still do while it listens to channels.
 const WHILE_LISTENING: &[&str] = &[

@@ -34,6 +34,11 @@ impl Declared {
         Declared::NAMES.iter().position(|known| known.as_bytes() == name).map(|bit| Declared(1 << bit))
     }
 
+    /// What a script of this text declares.
+    pub fn of_text(text: &[u8]) -> Option<Declared> {
+        first_line(text).ok().map(|(declared, _)| declared)
+    }
+
     /// This, too.
     #[must_use]
     pub fn and(self, other: Declared) -> Declared {

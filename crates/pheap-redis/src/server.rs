@@ -22,6 +22,9 @@ use crate::scripts::Scripts;
 use crate::slowlog::{Latency, SlowLog};
 use crate::waiting::Waiting;
 
+/// What a client is told whose command needs memory where there is none.
+pub const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
+
 /// What all clients have in common.
 pub struct Server {
     /// The data.
@@ -85,6 +88,8 @@ pub struct Limits {
     pub slow: AtomicI64,
     /// From how many milliseconds on an event is told by `LATENCY`. 0: never.
     pub latency: AtomicI64,
+    /// Bytes that the data may need. 0: as many as there are.
+    pub memory: AtomicU64,
     /// Number of clients that watch all commands.
     pub monitors: AtomicUsize,
     /// Whether clients are not served: 0 all are, 1 only if they change nothing, 2 none is.
@@ -98,6 +103,7 @@ impl Limits {
         let wanted = Wanted::parse(config.text("notify-keyspace-events")).unwrap_or_default();
         self.notifications.store(wanted.bits(), Ordering::Relaxed);
         self.slow.store(config.int("slowlog-log-slower-than"), Ordering::Relaxed);
+        self.memory.store(config.int("maxmemory") as u64, Ordering::Relaxed);
         self.latency.store(config.int("latency-monitor-threshold"), Ordering::Relaxed);
         self.always.store(config.text("appendfsync") == "always", Ordering::Relaxed);
     }
@@ -118,6 +124,8 @@ pub struct Stats {
     pub dirty: AtomicU64,
     /// Connections that were refused.
     pub rejected: AtomicU64,
+    /// Bytes that the data need, as of late.
+    pub memory: AtomicU64,
     /// Errors that clients were told of.
     pub errors: AtomicU64,
 }
@@ -140,6 +148,7 @@ impl Server {
             notifications: AtomicU32::new(0),
             slow: AtomicI64::new(-1),
             latency: AtomicI64::new(0),
+            memory: AtomicU64::new(0),
             monitors: AtomicUsize::new(0),
             paused: AtomicU8::new(0),
         };
@@ -206,6 +215,19 @@ impl Server {
         }
         drop(errors);
         self.stats.errors.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Looks how much memory the data need.
+    pub fn measure(&self) {
+        if self.limits.memory.load(Ordering::Relaxed) > 0 {
+            self.stats.memory.store(self.store.heap().stats().live_bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the data need more memory than they may.
+    pub fn is_out_of_memory(&self) -> bool {
+        let limit = self.limits.memory.load(Ordering::Relaxed);
+        limit > 0 && self.stats.memory.load(Ordering::Relaxed) > limit
     }
 
     /// A client watches all commands from now on.

@@ -20,7 +20,7 @@ pub(super) const COMMANDS: &[Command] = &[
         Ok(())
     }),
     Command::new("hello", -1, ALWAYS, Keys::None, hello),
-    Command::new("ping", -1, FAST, Keys::None, ping),
+    Command::new("ping", -1, &[Flags::FAST], Keys::None, ping),
     Command::new("quit", -1, ALWAYS, Keys::None, |cx, _, out| {
         cx.session.closing = true;
         out.ok();
@@ -32,9 +32,15 @@ pub(super) const COMMANDS: &[Command] = &[
 
 pub(super) const TRANSACTIONS: &[Command] = &[
     Command::new("discard", 1, TRANSACTION, Keys::None, discard),
-    Command::new("exec", 1, &[Flags::NOSCRIPT, Flags::LOADING, Flags::STALE], Keys::None, |_, _, _| {
-        Err(Fail::err("EXEC without MULTI")) // with it, `execute.rs` runs all of it
-    }),
+    Command::new(
+        "exec",
+        1,
+        &[Flags::NOSCRIPT, Flags::LOADING, Flags::STALE, Flags::SKIP_SLOWLOG],
+        Keys::None,
+        |_, _, _| {
+            Err(Fail::err("EXEC without MULTI")) // with it, `execute.rs` runs all of it
+        },
+    ),
     Command::new("multi", 1, TRANSACTION, Keys::None, multi),
     Command::new("unwatch", 1, TRANSACTION, Keys::None, |cx, _, out| {
         unwatch(cx);
@@ -50,6 +56,11 @@ fn ping(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
             out.array(2);
             out.bulk(b"pong");
             out.bulk(b"");
+        }
+        [text] if cx.session.only_listens() => {
+            out.array(2);
+            out.bulk(b"pong");
+            out.bulk(text);
         }
         [] => out.simple("PONG"),
         [text] => out.bulk(text),

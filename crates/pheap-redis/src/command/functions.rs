@@ -15,7 +15,6 @@ use crate::words;
 
 const RUN: &[Flags] = &[Flags::NOSCRIPT, Flags::SKIP_MONITOR, Flags::MAY_REPLICATE, Flags::STALE];
 const RUN_READ_ONLY: &[Flags] = &[Flags::NOSCRIPT, Flags::SKIP_MONITOR, Flags::STALE, Flags::READONLY];
-const LOOK: &[Flags] = &[Flags::NOSCRIPT, Flags::READONLY];
 const BUSY: &[Flags] = &[Flags::NOSCRIPT, Flags::ALLOW_BUSY];
 const WRITE: &[Flags] = &[Flags::NOSCRIPT, Flags::WRITE];
 const ADD: &[Flags] = &[Flags::NOSCRIPT, Flags::WRITE, Flags::DENYOOM];
@@ -31,7 +30,7 @@ pub(super) const COMMANDS: &[Command] = &[
         &[],
         &[
             Command::new("function|delete", 3, WRITE, LIBRARIES, delete),
-            Command::new("function|dump", 2, LOOK, LIBRARIES, |cx, _, out| {
+            Command::new("function|dump", 2, &[Flags::NOSCRIPT], LIBRARIES, |cx, _, out| {
                 let loaded = cx.server.libraries.loaded();
                 out.bulk(&dump::write(loaded.iter().map(|library| &library.text[..])));
                 Ok(())
@@ -43,7 +42,7 @@ pub(super) const COMMANDS: &[Command] = &[
                 out.ok();
                 Ok(())
             }),
-            Command::new("function|list", -2, LOOK, LIBRARIES, list),
+            Command::new("function|list", -2, &[Flags::NOSCRIPT], LIBRARIES, list),
             Command::new("function|load", -3, ADD, LIBRARIES, load),
             Command::new("function|restore", -3, ADD, LIBRARIES, restore),
             Command::new("function|stats", 2, BUSY, Keys::None, stats),

@@ -20,7 +20,7 @@ pub(super) const COMMANDS: &[Command] = &[Command::with_subcommands_or(
             Ok(())
         }),
         Command::new("command|docs", -2, LOOK, Keys::None, docs),
-        Command::new("command|getkeys", -3, LOOK, Keys::None, getkeys),
+        Command::new("command|getkeys", -4, LOOK, Keys::None, getkeys),
         help!("command|help"),
         Command::new("command|info", -2, LOOK, Keys::None, |_, args, out| {
             if args.len() == 2 {

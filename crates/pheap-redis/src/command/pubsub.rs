@@ -12,7 +12,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new(
         "publish",
         3,
-        &[Flags::PUBSUB, Flags::LOADING, Flags::STALE, Flags::FAST],
+        &[Flags::PUBSUB, Flags::LOADING, Flags::STALE, Flags::FAST, Flags::MAY_REPLICATE],
         Keys::None,
         publish,
     ),

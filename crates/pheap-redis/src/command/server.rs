@@ -9,14 +9,14 @@ use crate::resp::Reply;
 use crate::words;
 
 const ADMIN: &[Flags] = &[Flags::ADMIN, Flags::NOSCRIPT, Flags::LOADING, Flags::STALE];
-const LOOK: &[Flags] = &[Flags::LOADING, Flags::STALE];
+const ACL_LOOK: &[Flags] = &[Flags::NOSCRIPT, Flags::LOADING, Flags::STALE];
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::with_subcommands(
         "acl",
         &[],
         &[
-            Command::new("acl|cat", -2, LOOK, Keys::None, acl_cat),
+            Command::new("acl|cat", -2, ACL_LOOK, Keys::None, acl_cat),
             help!("acl|help"),
             Command::new("acl|list", 2, ADMIN, Keys::None, |cx, _, out| {
                 out.array(1);
@@ -30,18 +30,18 @@ pub(super) const COMMANDS: &[Command] = &[
                 out.bulk(b"default");
                 Ok(())
             }),
-            Command::new("acl|whoami", 2, LOOK, Keys::None, |_, _, out| {
+            Command::new("acl|whoami", 2, ACL_LOOK, Keys::None, |_, _, out| {
                 out.bulk(b"default");
                 Ok(())
             }),
         ],
     ),
-    Command::new("bgrewriteaof", 1, ADMIN, Keys::None, |_, _, out| {
+    Command::new("bgrewriteaof", 1, &[Flags::ADMIN, Flags::NOSCRIPT], Keys::None, |_, _, out| {
         // The heap's log is folded into the heap all the time.
         out.simple("Background append only file rewriting started");
         Ok(())
     }),
-    Command::new("bgsave", -1, ADMIN, Keys::None, |cx, args, out| {
+    Command::new("bgsave", -1, &[Flags::ADMIN, Flags::NOSCRIPT], Keys::None, |cx, args, out| {
         match args[1..] {
             [] => {}
             [how] if how.eq_ignore_ascii_case(b"schedule") => {}
@@ -54,7 +54,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::with_subcommands(
         "cluster",
         &[],
-        &[help!("cluster|help"), Command::new("cluster|info", 2, LOOK, Keys::None, no_cluster)],
+        &[help!("cluster|help"), Command::new("cluster|info", 2, &[Flags::STALE], Keys::None, no_cluster)],
     ),
     Command::with_subcommands(
         "config",
@@ -220,6 +220,7 @@ fn config_set(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     }
     cx.server.limits.follow(&config);
     *cx.server.config.write() = config;
+    cx.server.measure();
     out.ok();
     Ok(())
 }

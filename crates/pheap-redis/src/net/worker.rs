@@ -558,6 +558,9 @@ impl Turn<'_> {
             return;
         }
         self.last_tick = Instant::now();
+        if self.number == 0 {
+            self.server.measure();
+        }
         if self.number == 0 && self.server.paused().is_none() {
             // If the heap has failed, writes say so.
             let Effects { signals, messages, .. } = self.expiry.turn(self.server).unwrap_or_default();
