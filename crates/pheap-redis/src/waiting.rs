@@ -22,6 +22,8 @@ pub struct Waiter {
     pub client: u64,
     /// The number of its thread.
     pub thread: usize,
+    /// Whether it ends when the key is removed.
+    pub needs_key: bool,
 }
 
 /// A key was written to that somebody waits for.
@@ -95,7 +97,7 @@ mod tests {
     #[test]
     fn who_came_first_is_first() {
         let waiting = Waiting::default();
-        let [one, two] = [7, 3].map(|client| Waiter { client, thread: 0 });
+        let [one, two] = [7, 3].map(|client| Waiter { client, thread: 0, needs_key: false });
         assert!(!waiting.has(0, b"a"));
         waiting.add(0, b"a", one);
         waiting.add(0, b"a", two);

@@ -147,7 +147,13 @@ fn who_waits_in_a_group_is_told_when_it_is_no_more() {
     for threads in ["1", "2"] {
         let folder = tempfile::tempdir().unwrap();
         let server = Server::start(folder.path(), &["--threads", threads, "--durability", "process"]);
-        let [mut one, mut two, mut writer] = [(); 3].map(|()| server.client());
+        let [mut one, mut two, mut writer, mut other, mut reader] = [(); 5].map(|()| server.client());
+        // They came before, and go on waiting: they do not need the key.
+        other.send("blpop s 0");
+        reader.send("xread block 0 streams s $");
+        while !writer.ask("info").contains("blocked_clients:2\r") {
+            std::thread::yield_now();
+        }
         let gone = "-UNBLOCKED the stream key no longer exists";
         for (how, expected) in [
             ("xgroup destroy s g", "-NOGROUP the consumer group this client was blocked on no longer exists"),
@@ -166,7 +172,7 @@ fn who_waits_in_a_group_is_told_when_it_is_no_more() {
                 "-NOGROUP No such key 'other' or consumer group 'g' in XREADGROUP with GROUP option"
             );
             two.send("xreadgroup group g d block 0 noack streams s >");
-            while !writer.ask("info").contains("blocked_clients:2\r") {
+            while !writer.ask("info").contains("blocked_clients:4\r") {
                 std::thread::yield_now();
             }
             writer.ask(how);

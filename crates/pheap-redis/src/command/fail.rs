@@ -27,6 +27,8 @@ pub struct Block {
     pub timeout: Option<f64>,
     /// The reply when it gives up is no array but a string.
     pub gives_up_with_null: bool,
+    /// It ends when one of the keys is removed.
+    pub needs_keys: bool,
     /// What is run when it goes on, if that is not the command as it was given.
     pub instead: Option<Vec<Vec<u8>>>,
 }

@@ -78,7 +78,7 @@ fn wait(cx: &Cx<'_>, keys: &[&[u8]], timeout: Option<f64>, out: &mut Reply) -> D
         return Ok(());
     }
     let keys = keys.iter().map(|key| key.to_vec()).collect();
-    Err(Fail::Block(Block { keys, timeout, gives_up_with_null: false, instead: None }))
+    Err(Fail::Block(Block { keys, timeout, gives_up_with_null: false, needs_keys: false, instead: None }))
 }
 
 fn blocking_pop(cx: &mut Cx<'_>, args: &Args<'_>, end: End, out: &mut Reply) -> Done {

@@ -159,7 +159,7 @@ fn take_or_wait(
         return Ok(());
     }
     let keys = keys.iter().map(|key| key.to_vec()).collect();
-    Err(Fail::Block(Block { keys, timeout, gives_up_with_null: false, instead: None }))
+    Err(Fail::Block(Block { keys, timeout, gives_up_with_null: false, needs_keys: false, instead: None }))
 }
 
 /// The keys, the end, and the count behind them.

@@ -138,6 +138,7 @@ impl<'a> Read<'a> {
             keys: keys.collect(),
             timeout: (ms > 0).then_some(ms as f64 / 1000.0),
             gives_up_with_null: false,
+            needs_keys: self.group.is_some(),
             instead: Some(instead),
         }))
     }
@@ -196,6 +197,9 @@ fn xread(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     }
     let mut streams = Streams::begin(out);
     for (key, &after) in read.keys.iter().zip(&ids) {
+        if !cx.session.looks_at(key) {
+            continue;
+        }
         let written = cx.read_stream(key, |view, stream| {
             let Some(stream) = stream else { return Ok(()) };
             let top = field!(stream.entries).iter(view).next_back();
@@ -250,6 +254,9 @@ fn xreadgroup(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     }
     let mut streams = Streams::begin(out);
     for (key, &id) in read.keys.iter().zip(&ids) {
+        if !cx.session.looks_at(key) {
+            continue;
+        }
         let before = streams.len;
         let is_new = if id == NEW {
             new_entries(cx, key, name, consumer, &read, &mut streams)?

@@ -340,7 +340,7 @@ impl Turn<'_> {
         }
         connection.publish();
         if !signals.is_empty() {
-            let writer = Waiter { client: connection.session.id, thread: self.number };
+            let writer = Waiter { client: connection.session.id, thread: self.number, needs_key: false };
             let wake = Wakeup { signals, writer: Some(writer), ..Wakeup::default() };
             connection.is_held = self.wake_waiters(wake).is_none();
         }
@@ -377,7 +377,8 @@ impl Turn<'_> {
         signals: &mut VecDeque<Signal>,
     ) {
         let db = connection.session.db;
-        let waiter = Waiter { client: connection.session.id, thread: self.number };
+        let waiter =
+            Waiter { client: connection.session.id, thread: self.number, needs_key: block.needs_keys };
         let until = block.timeout.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));
         self.server.stats.blocked.fetch_add(1, Relaxed);
         block.keys.iter().for_each(|key| self.server.waiting.add(db, key, waiter));
@@ -417,7 +418,7 @@ impl Turn<'_> {
 
     /// A client does not wait any more.
     fn unblock(&mut self, client: u64, blocked: &Blocked) {
-        let waiter = Waiter { client, thread: self.number };
+        let waiter = Waiter { client, thread: self.number, needs_key: blocked.block.needs_keys };
         self.server.stats.blocked.fetch_sub(1, Relaxed);
         blocked.block.keys.iter().for_each(|key| self.server.waiting.remove(blocked.db, key, waiter));
         if let Some(until) = blocked.until {
@@ -450,9 +451,9 @@ impl Turn<'_> {
                 }
                 wake.waiters.pop_front();
                 let waits_on = self.retry(waiter.client, key, &mut wake.signals);
-                // Others that wait for it would not find it, either.
+                // Others that wait for it would not find it, either; but some are to be told.
                 if waits_on && !self.exists(key) {
-                    wake.waiters.clear();
+                    wake.waiters.retain(|waiter| waiter.needs_key);
                 }
             }
             let Some(next) = wake.signals.pop_front() else { return wake.writer };
