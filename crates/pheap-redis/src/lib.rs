@@ -9,6 +9,7 @@
 //! | [`config`] | options: the command line, `redis.conf`, `CONFIG` |
 //! | [`pubsub`] | channels |
 //! | [`scripts`], [`libraries`] | scripts that all threads know, libraries of functions |
+//! | [`gates`] | where threads wait that must not wait for a slow script |
 //! | [`stream`], [`mailbox`] | a connection; what other threads leave for one |
 //! | [`server`], [`client`] | what all clients have in common; what each one has |
 //! | [`command`] | what commands are called and do |
@@ -24,6 +25,7 @@ pub mod config;
 pub mod data;
 pub mod execute;
 pub mod expire;
+pub mod gates;
 pub mod libraries;
 pub mod mailbox;
 pub mod net;

@@ -10,6 +10,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::client::Session;
 use crate::config::Config;
 use crate::data::Store;
+use crate::gates::Gates;
 use crate::libraries::Libraries;
 use crate::mailbox::Mailbox;
 use crate::pubsub::{Channels, Wanted};
@@ -27,6 +28,8 @@ pub struct Server {
     pub channels: Channels,
     /// Keys that clients wait for.
     pub waiting: Waiting,
+    /// Where threads wait for shards.
+    pub gates: Gates,
     /// Scripts that all threads know.
     pub scripts: Scripts,
     /// Libraries of functions.
@@ -93,17 +96,19 @@ impl Server {
         };
         limits.follow(&config);
         Server {
-            store,
             config: RwLock::new(config),
             watched: Watched::default(),
             channels: Channels::default(),
             waiting: Waiting::default(),
+            // Libraries of functions are behind the last one.
+            gates: Gates::new(store.shards().len() + 1, threads.len()),
             scripts: Scripts::default(),
             libraries: Libraries::default(),
             stats: Stats::default(),
             threads,
             stopping: AtomicBool::new(false),
             started: Instant::now(),
+            store,
             next_client: AtomicU64::new(1),
             limits,
         }

@@ -172,11 +172,12 @@ fn info(cx: &mut Cx<'_>, _: &Args<'_>, out: &mut Reply) -> Done {
     );
     let scripts = &cx.server.scripts;
     text += &format!(
-        "# Memory\r\nused_memory_lua:{}\r\nused_memory_scripts:{0}\r\nnumber_of_cached_scripts:{}\r\nnumber_of_functions:{}\r\nnumber_of_libraries:{}\r\n\r\n",
-        scripts.memory.load(Relaxed),
+        "# Memory\r\nused_memory_vm_eval:{0}\r\nused_memory_lua:{0}\r\nnumber_of_cached_scripts:{1}\r\nnumber_of_functions:{2}\r\nnumber_of_libraries:{3}\r\nused_memory_vm_functions:{4}\r\n\r\n",
+        scripts.memory[0].load(Relaxed),
         scripts.len(),
         cx.server.libraries.loaded().functions(),
-        cx.server.libraries.loaded().iter().len()
+        cx.server.libraries.loaded().iter().len(),
+        scripts.memory[1].load(Relaxed)
     );
     text += "# Replication\r\nrole:master\r\nconnected_slaves:0\r\n\r\n# Keyspace\r\n";
     for db in 0..crate::data::DATABASES {

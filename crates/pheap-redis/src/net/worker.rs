@@ -119,7 +119,8 @@ impl Turn<'_> {
     fn run(mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(1024);
         while !self.server.stopping.load(Acquire) {
-            let is_idle = self.ready.is_empty() && self.postponed.is_empty();
+            let waits = self.postponed.is_empty() || self.server.scripts.is_busy();
+            let is_idle = self.ready.is_empty() && waits;
             let sleep = if is_idle { self.until_next() } else { Duration::ZERO };
             self.turn(&mut events, sleep)?;
             self.tick();
@@ -220,6 +221,7 @@ impl Turn<'_> {
                 Message::Send { .. } | Message::Retry { .. } if self.is_meanwhile => {
                     self.postponed.push(message);
                 }
+                Message::Retry { .. } if self.server.scripts.is_busy() => self.postponed.push(message),
                 Message::Connected(stream) => self.connect(stream),
                 Message::Send { client, bytes } => self.deliver(client, bytes),
                 Message::Retry { client } => {
@@ -347,8 +349,11 @@ impl Turn<'_> {
         let output = Output { reply, effects: &mut effects, commits: &mut commits };
         let still =
             Execution { server: self.server, session, output, meanwhile: self }.retry(&blocked.words);
-        if still.is_some() {
+        if still != Ok(None) {
             connection.blocked = Some(blocked);
+            if still.is_err() {
+                self.postponed.push(Message::Retry { client: connection.session.id });
+            }
             return false;
         }
         self.unblock(connection.session.id, &blocked);

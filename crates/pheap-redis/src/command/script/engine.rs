@@ -97,6 +97,7 @@ pub(in crate::command) fn with_engine<R>(
     kind: Kind,
     f: impl FnOnce(&Engine) -> Result<R, Fail>,
 ) -> Result<R, Fail> {
+    let memory = &scripts.memory[usize::from(kind == Kind::Functions)];
     let engine = ENGINES.with_borrow_mut(|engines| -> Result<Rc<Engine>, Fail> {
         let engine = &mut engines[usize::from(kind == Kind::Functions)];
         match engine {
@@ -106,7 +107,7 @@ pub(in crate::command) fn with_engine<R>(
             _ => {
                 let new = Rc::new(Engine::new(kind, scripts.generation()).map_err(failed)?);
                 if let Some(old) = engine.replace(new.clone()) {
-                    scripts.memory.fetch_sub(old.counted.get(), Ordering::Relaxed);
+                    memory.fetch_sub(old.counted.get(), Ordering::Relaxed);
                 }
                 Ok(new)
             }
@@ -115,7 +116,7 @@ pub(in crate::command) fn with_engine<R>(
     let engine = engine?;
     let result = f(&engine);
     let used = engine.lua.used_memory() as i64;
-    scripts.memory.fetch_add(used - engine.counted.replace(used), Ordering::Relaxed);
+    memory.fetch_add(used - engine.counted.replace(used), Ordering::Relaxed);
     result
 }
 
@@ -149,6 +150,8 @@ impl Engine {
             }
             Ok(VmState::Continue)
         })?;
+        // What was needed once is not carried along.
+        lua.gc_collect()?;
         Ok(Engine {
             names: Names::new(&lua)?,
             environment,
