@@ -1,0 +1,104 @@
+//! A server of its own for a test, and clients.
+
+#![allow(dead_code)] // each test uses some of it
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// Among the arguments of a server: its heap may not grow.
+pub(crate) const LIMITED: &str = "LIMITED";
+
+/// A server of its own, which is killed when this is dropped.
+pub(crate) struct Server {
+    process: Child,
+    port: u16,
+}
+
+impl Server {
+    pub(crate) fn start(folder: &Path, arguments: &[&str]) -> Server {
+        for _ in 0..10 {
+            if let Some(server) = Server::try_start(folder, arguments) {
+                return server;
+            }
+        }
+        panic!("ten ports were taken between being found free and being used");
+    }
+
+    fn try_start(folder: &Path, arguments: &[&str]) -> Option<Server> {
+        // One that is free now. Another program may be faster.
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let mut process = Command::new("sh")
+            // A heap of one arena, which may not grow (in blocks of 512 bytes), where that is asked for.
+            .args(["-c", "[ -z \"$LIMITED\" ] || ulimit -f 131072; exec \"$@\"", "sh"])
+            .arg(env!("CARGO_BIN_EXE_pheap-redis"))
+            .args(["--port", &port.to_string(), "--set", "bind 127.0.0.1", "--heap"])
+            .arg(folder.join("heap"))
+            .args(arguments.iter().filter(|argument| **argument != LIMITED))
+            .envs(arguments.contains(&LIMITED).then_some((LIMITED, "1")))
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut banner = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut banner).unwrap();
+        let server = Server { process, port };
+        banner.contains("is open").then_some(server)
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        Client(BufReader::new(TcpStream::connect(("127.0.0.1", self.port)).unwrap()))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.process.kill().unwrap(); // -9
+        self.process.wait().unwrap();
+    }
+}
+
+/// A client of it.
+pub(crate) struct Client(BufReader<TcpStream>);
+
+impl Client {
+    /// Sends a line as a client may type it.
+    pub(crate) fn send(&mut self, line: &str) {
+        self.0.get_mut().write_all(format!("{line}\r\n").as_bytes()).unwrap();
+    }
+
+    /// The next reply, on one line: `*2 $1 a :1`.
+    pub(crate) fn reply(&mut self) -> String {
+        let mut line = String::new();
+        self.0.read_line(&mut line).unwrap();
+        let line = line.trim_end();
+        match line.split_at(1) {
+            ("$", "-1") | ("*", "-1") => "nil".to_owned(),
+            ("$", len) => {
+                let mut bytes = vec![0; len.parse::<usize>().unwrap() + 2];
+                self.0.read_exact(&mut bytes).unwrap();
+                String::from_utf8(bytes).unwrap().trim_end().to_owned()
+            }
+            ("*" | "%" | "~" | ">", len) => {
+                let len = len.parse::<usize>().unwrap() * if line.starts_with('%') { 2 } else { 1 };
+                format!("[{}]", (0..len).map(|_| self.reply()).collect::<Vec<_>>().join(" "))
+            }
+            ("+" | ":" | ",", text) => text.to_owned(),
+            ("-", _) => line.to_owned(),
+            _ => panic!("no reply: {line:?}"),
+        }
+    }
+
+    /// Sends a line and reads the reply.
+    pub(crate) fn ask(&mut self, line: &str) -> String {
+        self.send(line);
+        self.reply()
+    }
+}
+
+/// A line as a client may type it, and what is answered.
+pub(crate) fn converse(client: &mut Client, lines: &[(&str, &str)]) {
+    for (line, expected) in lines {
+        assert_eq!(client.ask(line), *expected, "{line}");
+    }
+}
