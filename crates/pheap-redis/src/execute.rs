@@ -393,13 +393,14 @@ impl Execution<'_> {
         let (result, commit) = match plan {
             Plan::Nothing => return f(self, &mut Nothing),
             Plan::Read(shard) => {
-                let (result, commit) =
-                    store.root(*shard).read_deferred(|view, root| f(self, &mut OneRead { shard: *shard, view, root }))?;
+                let (result, commit) = store
+                    .root(*shard)
+                    .read_deferred(|view, root| f(self, &mut OneRead { shard: *shard, view, root }))?;
                 (result?, commit)
             }
-            Plan::Change(shard) => {
-                store.root(*shard).try_txn_deferred(|tx, root| f(self, &mut OneTxn { shard: *shard, tx, root }))?
-            }
+            Plan::Change(shard) => store
+                .root(*shard)
+                .try_txn_deferred(|tx, root| f(self, &mut OneTxn { shard: *shard, tx, root }))?,
             Plan::Several(numbers) => {
                 let some: Vec<Root<Shard<'static>>>;
                 let roots = if numbers.len() == shards.len() && numbers.last() < Some(&shards.len()) {

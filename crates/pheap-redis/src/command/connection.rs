@@ -8,14 +8,8 @@ use crate::resp::Reply;
 
 const TRANSACTION: &[Flags] =
     &[Flags::NOSCRIPT, Flags::LOADING, Flags::STALE, Flags::FAST, Flags::ALLOW_BUSY];
-const WATCH: &[Flags] = &[
-    Flags::READONLY,
-    Flags::NOSCRIPT,
-    Flags::LOADING,
-    Flags::STALE,
-    Flags::FAST,
-    Flags::ALLOW_BUSY,
-];
+const WATCH: &[Flags] =
+    &[Flags::READONLY, Flags::NOSCRIPT, Flags::LOADING, Flags::STALE, Flags::FAST, Flags::ALLOW_BUSY];
 const FAST: &[Flags] = &[Flags::LOADING, Flags::STALE, Flags::FAST];
 const ALWAYS: &[Flags] =
     &[Flags::NOSCRIPT, Flags::LOADING, Flags::STALE, Flags::FAST, Flags::NO_AUTH, Flags::ALLOW_BUSY];

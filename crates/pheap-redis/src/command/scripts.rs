@@ -16,9 +16,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("eval", -3, RUN, Keys::Script, |cx, args, out| eval(cx, args, false, out)),
     Command::new("eval_ro", -3, RUN_READ_ONLY, Keys::Script, |cx, args, out| eval(cx, args, true, out)),
     Command::new("evalsha", -3, RUN, Keys::Script, |cx, args, out| evalsha(cx, args, false, out)),
-    Command::new("evalsha_ro", -3, RUN_READ_ONLY, Keys::Script, |cx, args, out| {
-        evalsha(cx, args, true, out)
-    }),
+    Command::new("evalsha_ro", -3, RUN_READ_ONLY, Keys::Script, |cx, args, out| evalsha(cx, args, true, out)),
     Command::with_subcommands(
         "script",
         &[],
@@ -29,11 +27,17 @@ pub(super) const COMMANDS: &[Command] = &[
             Command::new("script|exists", -3, MANAGE, Keys::None, exists),
             Command::new("script|flush", -2, MANAGE, Keys::None, flush),
             Command::new("script|help", 2, &[Flags::LOADING, Flags::STALE], Keys::None, help),
-            Command::new("script|kill", 2, &[Flags::NOSCRIPT, Flags::ALLOW_BUSY], Keys::None, |cx, _, out| {
-                cx.server.scripts.kill(true).map_err(|why| Fail::Error(why.into()))?;
-                out.ok();
-                Ok(())
-            }),
+            Command::new(
+                "script|kill",
+                2,
+                &[Flags::NOSCRIPT, Flags::ALLOW_BUSY],
+                Keys::None,
+                |cx, _, out| {
+                    cx.server.scripts.kill(true).map_err(|why| Fail::Error(why.into()))?;
+                    out.ok();
+                    Ok(())
+                },
+            ),
             Command::new("script|load", 3, &[Flags::NOSCRIPT, Flags::STALE], Keys::None, load),
         ],
     ),

@@ -25,14 +25,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new(
         "shutdown",
         -1,
-        &[
-            Flags::ADMIN,
-            Flags::NOSCRIPT,
-            Flags::LOADING,
-            Flags::STALE,
-            Flags::NO_MULTI,
-            Flags::ALLOW_BUSY,
-        ],
+        &[Flags::ADMIN, Flags::NOSCRIPT, Flags::LOADING, Flags::STALE, Flags::NO_MULTI, Flags::ALLOW_BUSY],
         Keys::None,
         |cx, args, _| {
             let is_nosave = args[1..].iter().any(|word| word.eq_ignore_ascii_case(b"nosave"));

@@ -118,7 +118,8 @@ impl Store {
             })
         };
         let shards = (0..shards).map(shard).collect::<pheap::Result<_>>()?;
-        let libraries = heap.root_or("libraries", |tx| Ok(Shard { dbs: tx.alloc_slice(1, |_| Db::default())? }))?;
+        let libraries =
+            heap.root_or("libraries", |tx| Ok(Shard { dbs: tx.alloc_slice(1, |_| Db::default())? }))?;
         Ok(Store { heap, shards, libraries })
     }
 

@@ -347,8 +347,7 @@ impl Turn<'_> {
         let (mut effects, mut commits) = (Effects::default(), Vec::new());
         let Connection { session, reply, .. } = connection;
         let output = Output { reply, effects: &mut effects, commits: &mut commits };
-        let still =
-            Execution { server: self.server, session, output, meanwhile: self }.retry(&blocked.words);
+        let still = Execution { server: self.server, session, output, meanwhile: self }.retry(&blocked.words);
         if still != Ok(None) {
             connection.blocked = Some(blocked);
             if still.is_err() {

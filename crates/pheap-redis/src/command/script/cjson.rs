@@ -89,9 +89,9 @@ fn choose(
 ) -> Given<i64> {
     let Some(chosen) = chosen.filter(|value| !value.is_nil()) else { return Ok(is) };
     let number = lua.coerce_number(chosen.clone()).map_err(text)?.map(|number| number as i64);
-    number.filter(|number| (least..=most).contains(number)).ok_or_else(|| {
-        bad(name, at, format_args!("expected integer between {least} and {most}"))
-    })
+    number
+        .filter(|number| (least..=most).contains(number))
+        .ok_or_else(|| bad(name, at, format_args!("expected integer between {least} and {most}")))
 }
 
 /// The functions by which scripts choose. Each gives what is the case then.
@@ -183,13 +183,20 @@ impl Encoder<'_> {
                 Invalid::Error => return Err("Cannot serialise number: must not be NaN or Inf".into()),
                 Invalid::Null => self.out.extend_from_slice(b"null"),
                 Invalid::Written => {
-                    let word = if number.is_nan() { "nan" } else if number > 0.0 { "inf" } else { "-inf" };
+                    let word = if number.is_nan() {
+                        "nan"
+                    } else if number > 0.0 {
+                        "inf"
+                    } else {
+                        "-inf"
+                    };
                     self.out.extend_from_slice(word.as_bytes());
                 }
             }
             return Ok(());
         }
-        self.out.extend_from_slice(super::convert::general(number, self.choices.precision as usize).as_bytes());
+        self.out
+            .extend_from_slice(super::convert::general(number, self.choices.precision as usize).as_bytes());
         Ok(())
     }
 
@@ -225,7 +232,9 @@ impl Encoder<'_> {
         let look = |key: Value, _: Value| {
             match key {
                 Value::Integer(index) if index > 0 => most = most.max(index),
-                Value::Number(index) if index > 0.0 && index == index.floor() => most = most.max(index as i64),
+                Value::Number(index) if index > 0.0 && index == index.floor() => {
+                    most = most.max(index as i64)
+                }
                 _ => is_array = false,
             }
             len += 1;
@@ -535,7 +544,8 @@ impl Decoder<'_> {
 
     fn code_unit(&mut self) -> Option<u32> {
         let digits = self.json.get(self.at..self.at + 4)?;
-        let unit = digits.iter().try_fold(0, |unit, &digit| Some(unit << 4 | (digit as char).to_digit(16)?))?;
+        let unit =
+            digits.iter().try_fold(0, |unit, &digit| Some(unit << 4 | (digit as char).to_digit(16)?))?;
         self.at += 4;
         Some(unit)
     }

@@ -63,7 +63,8 @@ fn pack(value: &Value, depth: usize, out: &mut Vec<u8>) -> Result<()> {
 }
 
 fn pack_number(number: f64, out: &mut Vec<u8>) {
-    let is_whole = number == number.trunc() && (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&number);
+    let is_whole = number == number.trunc()
+        && (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&number);
     if is_whole {
         wrote(encode::write_sint(out, number as i64));
     } else if f64::from(number as f32) == number {

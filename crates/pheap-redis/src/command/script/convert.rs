@@ -225,7 +225,11 @@ fn one_line(text: &[u8]) -> Vec<u8> {
 
 /// A reply that is one line.
 pub(super) fn line(out: &mut Reply, kind: u8, text: &[u8]) {
-    let end = if kind == b'-' { text.iter().rposition(|byte| !matches!(byte, b'\r' | b'\n')).map_or(0, |at| at + 1) } else { text.len() };
+    let end = if kind == b'-' {
+        text.iter().rposition(|byte| !matches!(byte, b'\r' | b'\n')).map_or(0, |at| at + 1)
+    } else {
+        text.len()
+    };
     out.raw(&[kind]);
     out.raw(&one_line(&text[..end]));
     out.raw(b"\r\n");

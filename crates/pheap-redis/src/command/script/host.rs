@@ -41,7 +41,17 @@ pub(super) struct Run<'a, 'c> {
 impl<'a, 'c> Run<'a, 'c> {
     pub(super) fn new(engine: &'a Engine, cx: &'a mut Cx<'c>, call: &'a Call<'a>, started: Instant) -> Self {
         let arguments = Vec::new();
-        Run { engine, cx, call, started, has_written: false, slow: None, abort: None, is_error: false, arguments }
+        Run {
+            engine,
+            cx,
+            call,
+            started,
+            has_written: false,
+            slow: None,
+            abort: None,
+            is_error: false,
+            arguments,
+        }
     }
 
     /// The script has ended. Why, if it did not by itself.
@@ -190,7 +200,9 @@ impl<'a, 'c> Run<'a, 'c> {
             Some((_, command)) if !command.takes(words.len()) => {
                 "ERR Wrong number of args calling Redis command from script".to_owned()
             }
-            Some((_, command)) if error.starts_with("ERR wrong number") && !command.subcommands().is_empty() => {
+            Some((_, command))
+                if error.starts_with("ERR wrong number") && !command.subcommands().is_empty() =>
+            {
                 "ERR Wrong number of args calling Redis command from script".to_owned()
             }
             Some(_) => "ERR Unknown Redis command called from script".to_owned(),

@@ -40,7 +40,9 @@ pub(super) fn add<A: FromLuaMulti + 'static, R: IntoLuaMulti>(
 /// An argument that must be a string, or a number.
 pub(super) fn string(lua: &Lua, name: &str, at: usize, value: Value) -> Given<LuaString> {
     let found = if value.is_nil() { "no value" } else { value.type_name() };
-    lua.coerce_string(value).map_err(text)?.ok_or_else(|| bad(name, at, format_args!("string expected, got {found}")))
+    lua.coerce_string(value)
+        .map_err(text)?
+        .ok_or_else(|| bad(name, at, format_args!("string expected, got {found}")))
 }
 
 /// What is said of an argument that is wrong.

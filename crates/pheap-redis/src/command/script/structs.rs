@@ -118,7 +118,8 @@ pub(super) fn library(lua: &Lua) -> Result<Table> {
 }
 
 fn pack(lua: &Lua, format: &[u8], values: MultiValue) -> Given<Vec<u8>> {
-    let (mut format, mut values, mut out) = (Format::new("pack", format), values.into_iter().zip(2..), Vec::new());
+    let (mut format, mut values, mut out) =
+        (Format::new("pack", format), values.into_iter().zip(2..), Vec::new());
     while let Some(item) = format.next(out.len())? {
         out.resize(out.len() + item.padding, 0);
         if item.letter == b'x' {
@@ -130,7 +131,8 @@ fn pack(lua: &Lua, format: &[u8], values: MultiValue) -> Given<Vec<u8>> {
             bad("pack", at, format_args!("{what} expected, got {}", value.type_name()))
         };
         if matches!(item.letter, b's' | b'c') {
-            let string = lua.coerce_string(value.clone()).map_err(text)?.ok_or_else(|| wrong("string", &value))?;
+            let string =
+                lua.coerce_string(value.clone()).map_err(text)?.ok_or_else(|| wrong("string", &value))?;
             let string = string.as_bytes();
             let len = if item.size == 0 { string.len() } else { item.size };
             let part = string.get(..len).ok_or_else(|| bad("pack", at + 1, "string too short"))?;
@@ -140,7 +142,8 @@ fn pack(lua: &Lua, format: &[u8], values: MultiValue) -> Given<Vec<u8>> {
             }
             continue;
         }
-        let number = lua.coerce_number(value.clone()).map_err(text)?.ok_or_else(|| wrong("number", &value))?;
+        let number =
+            lua.coerce_number(value.clone()).map_err(text)?.ok_or_else(|| wrong("number", &value))?;
         let start = out.len();
         match item.letter {
             b'f' => out.extend_from_slice(&(number as f32).to_le_bytes()),
@@ -222,7 +225,8 @@ mod tests {
     #[test]
     fn what_is_wrong() {
         let lua = Lua::new();
-        let wrong = |format: &str, data: &[u8], from| unpack(&lua, format.as_bytes(), data, from).unwrap_err();
+        let wrong =
+            |format: &str, data: &[u8], from| unpack(&lua, format.as_bytes(), data, from).unwrap_err();
         assert!(wrong("d", b"1234567", 1).contains("too short"));
         assert!(wrong("b", b"1", 0).contains("1 or greater"));
         assert!(wrong("b", b"1", i64::MAX).contains("too short"));
