@@ -18,6 +18,7 @@ use crate::command::{
 };
 use crate::counts::End;
 use crate::data::Shard;
+use crate::gates::{Busy, Passed};
 use crate::resp::Reply;
 use crate::resp::input::{Input, Words};
 use crate::resp::request::Limits;
@@ -59,6 +60,19 @@ enum Plan {
     Read(usize),
     Change(usize),
     Several(Vec<usize>),
+}
+
+impl Plan {
+    /// Passes the gates of its shards.
+    fn pass<'s>(&self, server: &'s Server) -> Result<Passed<'s>, Busy> {
+        let (gates, scripts) = (&server.gates, &server.scripts);
+        match self {
+            Plan::Nothing => gates.pass([], false, scripts),
+            Plan::Read(shard) => gates.pass([*shard], false, scripts),
+            Plan::Change(shard) => gates.pass([*shard], true, scripts),
+            Plan::Several(shards) => gates.pass(shards.iter().copied(), true, scripts),
+        }
+    }
 }
 
 /// A client's commands, to be run.
@@ -142,7 +156,10 @@ impl Execution<'_> {
                         }
                         continue;
                     }
-                    plan => self.run_one(command, &words, &plan),
+                    plan => self.run_one(command, &words, &plan).unwrap_or_else(|Busy| {
+                        self.error(self.server.scripts.busy_error());
+                        None
+                    }),
                 },
             };
             if let Some(block) = blocked {
@@ -164,9 +181,12 @@ impl Execution<'_> {
     }
 
     /// Runs a command again that waits for keys, of which `woken_by` was written to. None: it was answered.
-    pub fn retry(&mut self, words: &[Vec<u8>], woken_by: Option<&[u8]>) -> Option<Block> {
+    ///
+    /// # Errors
+    /// If a script is slow. Then it is to be tried again afterwards.
+    pub fn retry(&mut self, words: &[Vec<u8>], woken_by: Option<&[u8]>) -> Result<Option<Block>, Busy> {
         let words: Words<'_> = words.iter().map(Vec::as_slice).collect();
-        let command = resolve(&words).ok()?;
+        let Ok(command) = resolve(&words) else { return Ok(None) };
         let mark = self.output.reply.len();
         let plan = self.plan(command, &words);
         self.session.resumes = true;
@@ -174,10 +194,11 @@ impl Execution<'_> {
         let blocked = self.run_one(command, &words, &plan);
         self.session.woken_by = None;
         self.session.resumes = false;
+        let blocked = blocked?;
         if blocked.is_none() {
             self.answered(mark);
         }
-        blocked
+        Ok(blocked)
     }
 
     fn limits(&self) -> Limits {
@@ -311,7 +332,7 @@ impl Execution<'_> {
 
     /// Which shards a command needs.
     fn plan(&self, command: Known, words: &Args<'_>) -> Plan {
-        if self.server.scripts.is_busy() {
+        if command.flags.has(Flags::ALLOW_BUSY) && self.server.scripts.is_busy() {
             // It was allowed for it needs none; a slow script of this thread may have them locked.
             return Plan::Nothing;
         }
@@ -346,7 +367,14 @@ impl Execution<'_> {
         let before =
             (input.start(), self.output.reply.len(), self.output.effects.mark(), self.session.replies);
         let (mut command, mut count, now) = (command, 0, now());
-        let root = self.server.store.root(shard);
+        let server = self.server;
+        let Ok(_passed) = server.gates.pass([shard], true, &server.scripts) else {
+            self.error(server.scripts.busy_error());
+            self.answered(before.1);
+            input.consume();
+            return Ok(None);
+        };
+        let root = server.store.root(shard);
         let result = root.try_txn_deferred::<_, pheap::Error>(|tx, root| {
             let mut keyspace = OneTxn { shard, tx, root };
             loop {
@@ -414,10 +442,11 @@ impl Execution<'_> {
     }
 
     /// Runs a command, and answers it, unless it waits for a key.
-    fn run_one(&mut self, command: Known, words: &Args<'_>, plan: &Plan) -> Option<Block> {
+    fn run_one(&mut self, command: Known, words: &Args<'_>, plan: &Plan) -> Result<Option<Block>, Busy> {
         let before = (self.output.reply.len(), self.output.effects.mark());
         let (server, now) = (self.server, now());
         let mut run = |plan: &Plan| {
+            let _passed = plan.pass(server)?;
             let result = self.in_keyspace(server, plan, |execution, keyspace| {
                 execution.call(command, words, keyspace, now, true)
             });
@@ -426,18 +455,18 @@ impl Execution<'_> {
                 self.output.effects.go_back(before.1);
                 self.rolled_back();
             }
-            result
+            Ok(result)
         };
-        let result = match run(plan) {
+        let result = match run(plan)? {
             Err(error) if wants_more_shards(&error) => {
-                run(&Plan::Several((0..server.store.shards().len()).collect()))
+                run(&Plan::Several((0..server.store.shards().len()).collect()))?
             }
             result => result,
         };
-        result.unwrap_or_else(|error| {
+        Ok(result.unwrap_or_else(|error| {
             self.error(&heap_error(&error));
             None
-        })
+        }))
     }
 
     /// Calls `f` with the shards of a plan. If it fails, all that it did to them is rolled back.
@@ -564,6 +593,11 @@ impl Execution<'_> {
         let plan = self.plan_all(&queue);
         let before = (self.output.reply.len(), self.output.effects.mark());
         let (server, now) = (self.server, now());
+        let Ok(_passed) = plan.pass(server) else {
+            self.server.unwatch(self.session);
+            let busy = server.scripts.busy_error();
+            return self.error(&format!("EXECABORT Transaction discarded because of: {busy}"));
+        };
         let result = self.in_keyspace(server, &plan, |execution, keyspace| {
             // With the shards locked: who writes to a watched key says so while he has them.
             if execution.session.watched_changed.load(SeqCst) {
@@ -605,7 +639,9 @@ impl Execution<'_> {
             let Ok(command) = resolve(&words) else { continue };
             if matches!(command.keys, Keys::Script) {
                 // What it touches is not known, and what was done before it is not to be done again.
-                return self.everything();
+                all.extend(0..self.server.store.shards().len());
+                only_looks = false;
+                continue;
             }
             match self.plan(command, &words) {
                 Plan::Nothing => {}

@@ -27,6 +27,7 @@ impl Expiry {
         let (shards, now) = (server.store.shards(), now());
         let (mut seen, mut effects) = (0, Effects::default());
         for _ in 0..shards.len() * DATABASES {
+            let Some(_passed) = server.gates.try_pass(self.shard) else { break };
             let root = &shards[self.shard];
             let (due, next) = root
                 .read_deferred(|view, shard| {

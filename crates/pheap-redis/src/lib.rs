@@ -13,6 +13,7 @@
 //! | [`counts`], [`slowlog`], [`clients`], [`usage`] | what is told of the server: calls of commands, slow ones, who is connected, processor time |
 //! | [`waiting`] | keys that clients wait for |
 //! | [`scripts`], [`libraries`] | scripts that all threads know, libraries of functions |
+//! | [`gates`] | where threads wait that must not wait for a slow script |
 //! | [`stream`], [`mailbox`] | a connection; what other threads leave for one |
 //! | [`server`], [`client`] | what all clients have in common; what each one has |
 //! | [`save`] | copies of the heap: `SAVE`, `BGSAVE` |
@@ -32,6 +33,7 @@ pub mod data;
 pub mod execute;
 pub mod expire;
 pub mod extended;
+pub mod gates;
 pub mod geo;
 pub mod libraries;
 pub mod mailbox;

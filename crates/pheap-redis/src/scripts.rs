@@ -149,8 +149,8 @@ pub struct Scripts {
     wide: RwLock<HashSet<u64>>,
     has_wide: AtomicBool,
     hasher: RandomState,
-    /// Bytes that Lua uses, in all threads.
-    pub memory: AtomicI64,
+    /// Bytes that Lua uses for scripts, in all threads; and for functions.
+    pub memory: [AtomicI64; 2],
 }
 
 /// Names of wide scripts that are kept.

@@ -13,6 +13,7 @@ use crate::clients::{Clients, Pause};
 use crate::config::Config;
 use crate::counts::{Counts, Sum};
 use crate::data::Store;
+use crate::gates::Gates;
 use crate::libraries::Libraries;
 use crate::mailbox::Mailbox;
 use crate::pubsub::{Channels, Wanted};
@@ -37,6 +38,8 @@ pub struct Server {
     pub channels: Channels,
     /// Keys that clients wait for.
     pub waiting: Waiting,
+    /// Where threads wait for shards.
+    pub gates: Gates,
     /// Scripts that all threads know.
     pub scripts: Scripts,
     /// Libraries of functions.
@@ -154,11 +157,12 @@ impl Server {
         };
         limits.follow(&config);
         Server {
-            store,
             config: RwLock::new(config),
             watched: Watched::default(),
             channels: Channels::default(),
             waiting: Waiting::default(),
+            // Libraries of functions are behind the last one.
+            gates: Gates::new(store.shards().len() + 1, threads.len()),
             scripts: Scripts::default(),
             libraries: Libraries::default(),
             stats: Stats::default(),
@@ -175,6 +179,7 @@ impl Server {
             config_file: None,
             run_id: (0..5).map(|_| format!("{:08x}", random() as u32)).collect(),
             save: Arc::new(Mutex::new(Save { at: now() / 1000, ..Save::default() })),
+            store,
             next_client: AtomicU64::new(1),
             limits,
         }

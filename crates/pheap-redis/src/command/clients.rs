@@ -110,7 +110,7 @@ fn list(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         }
         _ => return Err(Fail::SYNTAX),
     };
-    out.verbatim("txt", &some.iter().map(|profile| profile.line() + "\n").collect::<String>());
+    out.verbatim("txt", some.iter().map(|profile| profile.line() + "\n").collect::<String>());
     Ok(())
 }
 

@@ -58,8 +58,8 @@ fn fcall(cx: &mut Cx<'_>, args: &Args<'_>, is_read_only: bool, out: &mut Reply) 
     may_run(function.declared, is_read_only)?;
     with_engine(&cx.server.scripts, Kind::Functions, |engine| {
         if engine.function(library.number, &function.name).is_none() {
-            // Another thread has loaded it. Those that are gone are forgotten now.
-            engine.keep(|number| loaded.iter().any(|library| library.number == number));
+            // Another thread has loaded it.
+            keep(engine, &loaded);
             engine.load(library.number, library.code(), false).map_err(Fail::err)?;
         }
         let callable = engine.function(library.number, &function.name);
@@ -122,8 +122,17 @@ fn store(cx: &mut Cx<'_>, loaded: Loaded) -> Done {
         Ok::<_, pheap::Error>(())
     })?;
     cx.effects.dirty += 1;
+    with_engine(&cx.server.scripts, Kind::Functions, |engine| {
+        keep(engine, &loaded);
+        Ok(())
+    })?;
     cx.server.libraries.set(loaded);
     Ok(())
+}
+
+/// Lua of this thread forgets libraries that are gone.
+fn keep(engine: &Engine, loaded: &Loaded) {
+    engine.keep(|number| loaded.iter().any(|library| library.number == number));
 }
 
 fn load(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {

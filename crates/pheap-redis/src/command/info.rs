@@ -125,8 +125,9 @@ fn memory(cx: &mut Cx<'_>, text: &mut String) {
     }
     line(text, "maxmemory_policy", config.text("maxmemory-policy"));
     let (scripts, libraries) = (&cx.server.scripts, cx.server.libraries.loaded());
-    line(text, "used_memory_lua", scripts.memory.load(Relaxed));
-    line(text, "used_memory_scripts", scripts.memory.load(Relaxed));
+    line(text, "used_memory_lua", scripts.memory[0].load(Relaxed));
+    line(text, "used_memory_vm_eval", scripts.memory[0].load(Relaxed));
+    line(text, "used_memory_vm_functions", scripts.memory[1].load(Relaxed));
     line(text, "number_of_cached_scripts", scripts.len());
     line(text, "number_of_functions", libraries.functions());
     line(text, "number_of_libraries", libraries.iter().len());

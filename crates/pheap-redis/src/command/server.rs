@@ -85,7 +85,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("lolwut", -1, &[Flags::READONLY, Flags::FAST], Keys::None, |_, _, out| {
         out.verbatim(
             "txt",
-            &format!("pheap-redis {}\nRedis ver. {}\n", env!("CARGO_PKG_VERSION"), crate::REDIS_VERSION),
+            format!("pheap-redis {}\nRedis ver. {}\n", env!("CARGO_PKG_VERSION"), crate::REDIS_VERSION),
         );
         Ok(())
     }),

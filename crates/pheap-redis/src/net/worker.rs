@@ -126,7 +126,8 @@ impl Turn<'_> {
     fn run(mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(1024);
         while !self.server.stopping.load(Acquire) {
-            let is_idle = self.ready.is_empty() && self.postponed.is_empty();
+            let waits = self.postponed.is_empty() || self.server.scripts.is_busy();
+            let is_idle = self.ready.is_empty() && waits;
             let sleep = if is_idle { self.until_next() } else { Duration::ZERO };
             self.turn(&mut events, sleep)?;
             self.tick();
@@ -241,6 +242,7 @@ impl Turn<'_> {
                 Message::Send { .. } | Message::Wake(_) | Message::Unblock { .. } if self.is_meanwhile => {
                     self.postponed.push(message);
                 }
+                Message::Wake(_) if self.server.scripts.is_busy() => self.postponed.push(message),
                 Message::Connected(stream) => self.connect(stream),
                 Message::Send { client, bytes } => self.deliver(client, bytes),
                 Message::Wake(wake) => {
@@ -405,7 +407,13 @@ impl Turn<'_> {
         let (server, thread, clock) = (self.server, self.number, Instant::now());
         let execution = Execution { server, session, output, thread, clock, meanwhile: self };
         let still = { execution }.retry(&blocked.words, woken_by);
-        if still.is_some() {
+        if still != Ok(None) {
+            if still.is_err() {
+                // It looks at its keys again when no script is slow any more.
+                let db = connection.session.db;
+                let signals = blocked.block.keys.iter().map(|key| Signal { db, key: key.clone() }).collect();
+                self.postponed.push(Message::Wake(Wakeup { signals, ..Wakeup::default() }));
+            }
             connection.blocked = Some(blocked);
             return false;
         }
@@ -475,7 +483,10 @@ impl Turn<'_> {
     }
 
     fn exists(&self, Signal { db, key }: &Signal) -> bool {
-        let store = &self.server.store;
+        let (store, server) = (&self.server.store, self.server);
+        let Ok(_passed) = server.gates.pass([store.shard_of(key)], false, &server.scripts) else {
+            return true;
+        };
         let exists = store.shards()[store.shard_of(key)]
             .read_deferred(|view, root| view[view[root].dbs.at(*db)].get(view, key, now()).is_some());
         // If the heap has failed, those who look are told so.

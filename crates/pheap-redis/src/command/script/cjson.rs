@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use mlua::{Lua, Result, Table, Value, Variadic};
 
-use super::native::{Given, add, text};
+use super::native::{Given, add, bad, string, text};
 
 /// What scripts may choose. It stays until they choose again.
 #[derive(Debug, Clone, Copy)]
@@ -48,7 +48,7 @@ pub(super) fn library(lua: &Lua) -> Result<Table> {
     let with = choices.clone();
     add(lua, &library, "encode", move |lua, arguments: Variadic<Value>| {
         let [value] = &arguments[..] else {
-            return Err("bad argument #1 to 'encode' (expected 1 argument)".into());
+            return Err(bad("encode", 1, "expected 1 argument"));
         };
         let mut out = Vec::new();
         Encoder { choices: *with.borrow(), out: &mut out }.value(value, 0)?;
@@ -57,11 +57,9 @@ pub(super) fn library(lua: &Lua) -> Result<Table> {
     let with = choices.clone();
     add(lua, &library, "decode", move |lua, arguments: Variadic<Value>| {
         let [value] = &arguments[..] else {
-            return Err("bad argument #1 to 'decode' (expected 1 argument)".into());
+            return Err(bad("decode", 1, "expected 1 argument"));
         };
-        let json = lua.coerce_string(value.clone()).map_err(text)?.ok_or_else(|| {
-            format!("bad argument #1 to 'decode' (string expected, got {})", value.type_name())
-        })?;
+        let json = string(lua, "decode", 1, value.clone())?;
         let json = json.as_bytes();
         if json.len() >= 2 && json[..2].contains(&0) {
             return Err("JSON parser does not support UTF-16 or UTF-32".into());
@@ -74,6 +72,7 @@ pub(super) fn library(lua: &Lua) -> Result<Table> {
         }
     })?;
     choosers(lua, &library, &choices)?;
+    add(lua, &library, "new", |lua, ()| self::library(lua).map_err(text))?;
     library.set("null", Value::NULL)?;
     library.set("_NAME", "cjson")?;
     library.set("_VERSION", "2.1.0")?;
@@ -81,12 +80,18 @@ pub(super) fn library(lua: &Lua) -> Result<Table> {
 }
 
 /// A number that was chosen, within limits; or the one there is.
-fn choose(lua: &Lua, chosen: Option<&Value>, is: i64, least: i64, most: i64) -> Given<i64> {
+fn choose(
+    lua: &Lua,
+    (name, at): (&str, usize),
+    chosen: Option<&Value>,
+    is: i64,
+    (least, most): (i64, i64),
+) -> Given<i64> {
     let Some(chosen) = chosen.filter(|value| !value.is_nil()) else { return Ok(is) };
     let number = lua.coerce_number(chosen.clone()).map_err(text)?.map(|number| number as i64);
     number
         .filter(|number| (least..=most).contains(number))
-        .ok_or_else(|| format!("bad argument (expected integer between {least} and {most})"))
+        .ok_or_else(|| bad(name, at, format_args!("expected integer between {least} and {most}")))
 }
 
 /// The functions by which scripts choose. Each gives what is the case then.
@@ -94,25 +99,26 @@ fn choosers(lua: &Lua, library: &Table, choices: &Rc<RefCell<Choices>>) -> Resul
     let limit = i64::from(i32::MAX);
     let with = choices.clone();
     add(lua, library, "encode_sparse_array", move |lua, chosen: Variadic<Value>| {
+        const NAME: &str = "encode_sparse_array";
         let mut with = with.borrow_mut();
         if let Some(convert) = chosen.first().filter(|value| !value.is_nil()) {
             with.sparse_to_object = *convert != Value::Boolean(false);
         }
-        with.sparse_ratio = choose(lua, chosen.get(1), with.sparse_ratio, 0, limit)?;
-        with.sparse_safe = choose(lua, chosen.get(2), with.sparse_safe, 0, limit)?;
+        with.sparse_ratio = choose(lua, (NAME, 2), chosen.get(1), with.sparse_ratio, (0, limit))?;
+        with.sparse_safe = choose(lua, (NAME, 3), chosen.get(2), with.sparse_safe, (0, limit))?;
         Ok((with.sparse_to_object, with.sparse_ratio, with.sparse_safe))
     })?;
     let numbers: [(&'static str, fn(&mut Choices) -> &mut i64, i64, i64); 3] = [
         ("encode_max_depth", |with| &mut with.encode_depth, 1, limit),
         ("decode_max_depth", |with| &mut with.decode_depth, 1, limit),
-        ("encode_number_precision", |with| &mut with.precision, 1, 16),
+        ("encode_number_precision", |with| &mut with.precision, 1, 14),
     ];
     for (name, field, least, most) in numbers {
         let with = choices.clone();
         add(lua, library, name, move |lua, chosen: Variadic<Value>| {
             let (mut with, field) = (with.borrow_mut(), field);
             let field = field(&mut with);
-            *field = choose(lua, chosen.first(), *field, least, most)?;
+            *field = choose(lua, (name, 1), chosen.first(), *field, (least, most))?;
             Ok(*field)
         })?;
     }
@@ -131,7 +137,10 @@ fn choosers(lua: &Lua, library: &Table, choices: &Rc<RefCell<Choices>>) -> Resul
             Some(Value::Boolean(false)) => Invalid::Error,
             Some(Value::Boolean(true)) => Invalid::Written,
             Some(Value::String(word)) if word.as_bytes() == *b"null" => Invalid::Null,
-            Some(_) => return Err("bad argument #1 to 'encode_invalid_numbers' (invalid option)".into()),
+            Some(other) => {
+                let option = other.to_string().unwrap_or_default();
+                return Err(bad("encode_invalid_numbers", 1, format_args!("invalid option '{option}'")));
+            }
         };
         match with.encode_invalid {
             Invalid::Null => lua.create_string("null").map(Value::String).map_err(text),
@@ -248,7 +257,7 @@ impl Encoder<'_> {
     fn table(&mut self, table: &Table, depth: i64) -> Given<()> {
         // Deeper than that, this program's own stack would not last.
         if depth > self.choices.encode_depth.min(DEFAULT.encode_depth) {
-            return Err(format!("Cannot serialise, excessive depth ({depth})"));
+            return Err(format!("Cannot serialise, excessive nesting ({depth})"));
         }
         if let Some(len) = self.array_len(table)? {
             self.out.push(b'[');
@@ -288,7 +297,10 @@ impl Encoder<'_> {
                 self.value(key, depth)?;
                 self.out.push(b'"');
             }
-            _ => return Err("Cannot serialise table: table key must be a number or string".into()),
+            other => {
+                let kind = other.type_name();
+                return Err(format!("Cannot serialise {kind}: table key must be a number or string"));
+            }
         }
         self.out.push(b':');
         self.value(value, depth)
@@ -437,7 +449,10 @@ impl Decoder<'_> {
             return Ok((at, token));
         }
         if first == b'"' {
-            return Ok((at, self.text()));
+            let token = self.text();
+            // What is wrong is not always at the beginning.
+            let at = if matches!(token, Token::Wrong(_)) { self.at } else { at };
+            return Ok((at, token));
         }
         for (word, token) in
             [("true", Token::Boolean(true)), ("false", Token::Boolean(false)), ("null", Token::Null)]
@@ -452,20 +467,14 @@ impl Decoder<'_> {
 
     fn number(&mut self) -> Token {
         let rest = &self.json[self.at..];
-        let digits = rest.strip_prefix(b"-").unwrap_or(rest);
-        let is_strict = match digits {
-            [b'0', b'x' | b'X' | b'0'..=b'9', ..] => false,
-            [b'0'..=b'9', ..] => true,
-            _ => false,
-        };
+        let digits = rest.strip_prefix(b"-").or_else(|| rest.strip_prefix(b"+")).unwrap_or(rest);
+        let is_number = digits.len() < rest.len() || digits[0].is_ascii_digit();
+        let is_strict =
+            matches!(digits, [b'0'..=b'9', ..]) && !matches!(digits, [b'0', b'x' | b'X' | b'0'..=b'9', ..]);
         if !is_strict && !self.choices.decode_invalid {
-            return Token::Wrong(if digits.first().is_some_and(u8::is_ascii_digit) {
-                "invalid number"
-            } else {
-                "invalid token"
-            });
+            return Token::Wrong(if is_number { "invalid number" } else { "invalid token" });
         }
-        let sign = if digits.len() < rest.len() { -1.0 } else { 1.0 };
+        let sign = if rest[0] == b'-' { -1.0 } else { 1.0 };
         let before = rest.len() - digits.len();
         let lower = digits[..digits.len().min(8)].to_ascii_lowercase();
         for (word, number) in [("infinity", f64::INFINITY), ("inf", f64::INFINITY), ("nan", f64::NAN)] {
@@ -484,9 +493,12 @@ impl Decoder<'_> {
                 return Token::Number(sign * value);
             }
         }
+        if !is_number {
+            return Token::Wrong("invalid token");
+        }
         let len = float_len(digits);
         let number = std::str::from_utf8(&digits[..len]).ok().and_then(|text| text.parse::<f64>().ok());
-        let Some(number) = number else { return Token::Wrong("invalid token") };
+        let Some(number) = number else { return Token::Wrong("invalid number") };
         self.at += before + len;
         Token::Number(sign * number)
     }
@@ -501,6 +513,7 @@ impl Decoder<'_> {
                 b'"' => return Token::Text(bytes),
                 b'\\' => {
                     let escape = self.json.get(self.at).copied().unwrap_or(0);
+                    let at = self.at - 1;
                     self.at += 1;
                     bytes.push(match escape {
                         b'"' | b'\\' | b'/' => escape,
@@ -514,14 +527,19 @@ impl Decoder<'_> {
                                 bytes.extend_from_slice(point.encode_utf8(&mut [0; 4]).as_bytes());
                                 continue;
                             }
-                            None => return Token::Wrong("invalid unicode escape code"),
+                            None => return self.wrong_at(at, "invalid unicode escape code"),
                         },
-                        _ => return Token::Wrong("invalid escape code"),
+                        _ => return self.wrong_at(at, "invalid escape code"),
                     });
                 }
                 _ => bytes.push(byte),
             }
         }
+    }
+
+    fn wrong_at(&mut self, at: usize, what: &'static str) -> Token {
+        self.at = at;
+        Token::Wrong(what)
     }
 
     fn code_unit(&mut self) -> Option<u32> {
@@ -598,9 +616,9 @@ mod tests {
             ("[1,]", "Expected value but found T_ARR_END at character 4"),
             ("{1:2}", "Expected object key string but found T_NUMBER at character 2"),
             ("{\"a\" 2}", "Expected colon but found T_NUMBER at character 6"),
-            ("\"a", "Expected value but found unexpected end of string at character 1"),
-            (r#""\x""#, "Expected value but found invalid escape code at character 1"),
-            (r#""\ud800""#, "Expected value but found invalid unicode escape code at character 1"),
+            ("\"a", "Expected value but found unexpected end of string at character 3"),
+            (r#""\x""#, "Expected value but found invalid escape code at character 2"),
+            (r#""\ud800""#, "Expected value but found invalid unicode escape code at character 2"),
             ("what", "Expected value but found invalid token at character 1"),
             ("nan", "Cannot serialise number: must not be NaN or Inf"),
         ] {

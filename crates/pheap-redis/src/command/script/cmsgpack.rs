@@ -2,10 +2,10 @@
 
 use std::io::Read;
 
-use mlua::{Lua, LuaString, MultiValue, Result, Table, Value};
+use mlua::{Lua, MultiValue, Result, Table, Value};
 use rmp::{Marker, decode, encode};
 
-use super::native::{Given, add, text};
+use super::native::{Given, add, bad, string as string_argument, text};
 
 /// How deep tables may be nested. What is deeper becomes nil.
 const DEEPEST: usize = 16;
@@ -17,17 +17,22 @@ pub(super) fn library(lua: &Lua) -> Result<Table> {
     let library = lua.create_table()?;
     add(lua, &library, "pack", |lua, values: MultiValue| {
         if values.is_empty() {
-            return Err("bad argument #0 to 'pack' (MessagePack pack needs input.)".into());
+            return Err(bad("pack", 0, "MessagePack pack needs input."));
         }
         let mut out = Vec::new();
         values.iter().try_for_each(|value| pack(value, 0, &mut out).map_err(text))?;
         lua.create_string(out).map_err(text)
     })?;
-    add(lua, &library, "unpack", |lua, packed: LuaString| Ok(some(lua, &packed.as_bytes(), None, 0)?.0))?;
-    add(lua, &library, "unpack_one", |lua, (packed, from): (LuaString, Option<i64>)| {
+    add(lua, &library, "unpack", |lua, packed: Value| {
+        let packed = string_argument(lua, "unpack", 1, packed)?;
+        Ok(some(lua, &packed.as_bytes(), None, 0)?.0)
+    })?;
+    add(lua, &library, "unpack_one", |lua, (packed, from): (Value, Option<i64>)| {
+        let packed = string_argument(lua, "unpack_one", 1, packed)?;
         limited(lua, &packed.as_bytes(), 1, from.unwrap_or(0))
     })?;
-    add(lua, &library, "unpack_limit", |lua, (packed, limit, from): (LuaString, i64, Option<i64>)| {
+    add(lua, &library, "unpack_limit", |lua, (packed, limit, from): (Value, i64, Option<i64>)| {
+        let packed = string_argument(lua, "unpack_limit", 1, packed)?;
         limited(lua, &packed.as_bytes(), limit, from.unwrap_or(0))
     })?;
     library.set("_NAME", "cmsgpack")?;
@@ -94,7 +99,9 @@ fn pack_table(table: &Table, depth: usize, out: &mut Vec<u8>) -> Result<()> {
 /// At most so many values from there on, and before them where to go on: -1 at the end.
 fn limited(lua: &Lua, packed: &[u8], limit: i64, from: i64) -> Given<MultiValue> {
     let (Ok(limit), Ok(start)) = (usize::try_from(limit), usize::try_from(from)) else {
-        return Err(format!("Invalid request to unpack with offset of {from} and limit of {limit}."));
+        // As Redis says it, which means the length.
+        let len = packed.len();
+        return Err(format!("Invalid request to unpack with offset of {from} and limit of {len}."));
     };
     if start > packed.len() {
         return Err(format!("Start offset {from} greater than input length {}.", packed.len()));

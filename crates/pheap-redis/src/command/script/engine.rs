@@ -1,7 +1,6 @@
 //! Lua of one thread.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -16,7 +15,7 @@ use crate::client::Session;
 use crate::clients::Profile;
 use crate::command::{Args, Cx, Done, Fail};
 use crate::resp::Reply;
-use crate::scripts::{Script, Scripts, Sha};
+use crate::scripts::{Script, Scripts};
 
 /// Instructions of Lua between two looks at the clock.
 const HOOK: u32 = 100_000;
@@ -55,10 +54,10 @@ pub(in crate::command) struct Engine {
     eval: Function,
     call: Function,
     load: Function,
-    /// Scripts that were compiled.
-    scripts: RefCell<HashMap<Sha, Function>>,
-    /// Functions of libraries, by the numbers of these.
-    libraries: RefCell<HashMap<u64, HashMap<String, Function>>>,
+    /// Scripts that were compiled, by their SHA-1. (In a table of Lua, for Rust can have some thousand things of Lua at a time.)
+    scripts: Table,
+    /// Tables of the functions of libraries, by the numbers of these.
+    libraries: Table,
     /// Which scripts these were, see [`Scripts::generation`].
     generation: u64,
     /// The client as which scripts run commands, and what they are answered.
@@ -99,6 +98,7 @@ pub(in crate::command) fn with_engine<R>(
     kind: Kind,
     f: impl FnOnce(&Engine) -> Result<R, Fail>,
 ) -> Result<R, Fail> {
+    let memory = &scripts.memory[usize::from(kind == Kind::Functions)];
     let engine = ENGINES.with_borrow_mut(|engines| -> Result<Rc<Engine>, Fail> {
         let engine = &mut engines[usize::from(kind == Kind::Functions)];
         match engine {
@@ -108,7 +108,7 @@ pub(in crate::command) fn with_engine<R>(
             _ => {
                 let new = Rc::new(Engine::new(kind, scripts.generation()).map_err(failed)?);
                 if let Some(old) = engine.replace(new.clone()) {
-                    scripts.memory.fetch_sub(old.counted.get(), Ordering::Relaxed);
+                    memory.fetch_sub(old.counted.get(), Ordering::Relaxed);
                 }
                 Ok(new)
             }
@@ -117,7 +117,7 @@ pub(in crate::command) fn with_engine<R>(
     let engine = engine?;
     let result = f(&engine);
     let used = engine.lua.used_memory() as i64;
-    scripts.memory.fetch_add(used - engine.counted.replace(used), Ordering::Relaxed);
+    memory.fetch_add(used - engine.counted.replace(used), Ordering::Relaxed);
     result
 }
 
@@ -151,6 +151,8 @@ impl Engine {
             }
             Ok(VmState::Continue)
         })?;
+        // What was needed once is not carried along.
+        lua.gc_collect()?;
         Ok(Engine {
             names: Names::new(&lua)?,
             environment,
@@ -158,8 +160,8 @@ impl Engine {
             call: interface.get("call")?,
             load: interface.get("load")?,
             state,
-            scripts: RefCell::default(),
-            libraries: RefCell::default(),
+            scripts: lua.create_table()?,
+            libraries: lua.create_table()?,
             generation,
             client: RefCell::new((Session::new(Profile::nobody().into(), true), Reply::new(false))),
             counted: Cell::new(0),
@@ -174,19 +176,21 @@ impl Engine {
 
     /// The function that a script is.
     pub(in crate::command) fn script(&self, script: &Script) -> Result<Function, Fail> {
-        if let Some(function) = self.scripts.borrow().get(&script.sha) {
-            return Ok(function.clone());
+        let sha = self.lua.create_string(script.sha).map_err(failed)?;
+        if let Ok(Value::Function(function)) = self.scripts.raw_get(&sha) {
+            return Ok(function);
         }
         let function = self
             .compile(script.code(), "@user_script")
             .map_err(|error| Fail::err(format_args!("Error compiling script (new function): {error}")))?;
-        self.scripts.borrow_mut().insert(script.sha, function.clone());
+        self.scripts.raw_set(sha, &function).map_err(failed)?;
         Ok(function)
     }
 
     /// A function of a library that was loaded.
     pub(in crate::command) fn function(&self, library: u64, name: &str) -> Option<Function> {
-        self.libraries.borrow().get(&library)?.get(name).cloned()
+        let functions: Option<Table> = self.libraries.raw_get(library).ok()?;
+        functions?.raw_get(name).ok()?
     }
 
     /// Loads a library under this number. What it has registered.
@@ -213,12 +217,13 @@ impl Engine {
             Ok(_) => return Err(wrong("")),
             Err(error) => return Err(wrong(&message(&error))),
         };
-        let (mut registered, mut by_name) = (Vec::new(), HashMap::new());
+        let mut registered = Vec::new();
         let mut read = || -> mlua::Result<()> {
+            let by_name = self.lua.create_table()?;
             for function in functions.sequence_values::<Table>() {
                 let function = function?;
                 let name: String = function.get("name")?;
-                by_name.insert(name.clone(), function.get("callback")?);
+                by_name.raw_set(name.as_str(), function.get::<Function>("callback")?)?;
                 let description: Option<LuaString> = function.get("description")?;
                 registered.push(Registered {
                     name,
@@ -226,16 +231,18 @@ impl Engine {
                     flags: function.get("flags")?,
                 });
             }
-            Ok(())
+            self.libraries.raw_set(number, by_name)
         };
         read().map_err(|error| wrong(&message(&error)))?;
-        self.libraries.borrow_mut().insert(number, by_name);
         Ok(registered)
     }
 
     /// Forgets all libraries but these.
     pub(in crate::command) fn keep(&self, is_kept: impl Fn(u64) -> bool) {
-        self.libraries.borrow_mut().retain(|number, _| is_kept(*number));
+        let numbers = self.libraries.pairs::<u64, Table>().filter_map(|pair| Some(pair.ok()?.0));
+        let gone: Vec<u64> = numbers.filter(|number| !is_kept(*number)).collect();
+        // Nothing is allocated to remove something, so it does not fail.
+        gone.into_iter().for_each(|number| drop(self.libraries.raw_set(number, Value::Nil)));
     }
 
     /// Runs a script or function, and answers the client.

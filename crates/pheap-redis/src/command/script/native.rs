@@ -37,6 +37,19 @@ pub(super) fn add<A: FromLuaMulti + 'static, R: IntoLuaMulti>(
     library.raw_set(name, function)
 }
 
+/// An argument that must be a string, or a number.
+pub(super) fn string(lua: &Lua, name: &str, at: usize, value: Value) -> Given<LuaString> {
+    let found = if value.is_nil() { "no value" } else { value.type_name() };
+    lua.coerce_string(value)
+        .map_err(text)?
+        .ok_or_else(|| bad(name, at, format_args!("string expected, got {found}")))
+}
+
+/// What is said of an argument that is wrong.
+pub(super) fn bad(name: &str, at: usize, why: impl std::fmt::Display) -> String {
+    format!("bad argument #{at} to '{name}' ({why})")
+}
+
 /// An error of Lua as the text of it.
 pub(super) fn text(error: mlua::Error) -> String {
     message(&error)

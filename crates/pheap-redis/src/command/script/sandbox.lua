@@ -2,13 +2,11 @@
 --
 -- Lua 5.1 has no tables that cannot be changed. So scripts get empty tables that show the content of others: what is absent is looked up there, and what is new is refused. Functions that
 -- do not ask metatables (`rawset`, `table.insert`, ...) are replaced by ones that look whether they were given such a table.
---
--- Functions here use no globals: scripts may change the environment of any function that is written in Lua.
 
 local native, is_eval = ...
 
-local error, getfenv, getmetatable, next, pcall, rawget, rawset = error, getfenv, getmetatable, next, pcall, rawget, rawset
-local resume, select, setfenv, setmetatable, tonumber, tostring = coroutine.resume, select, setfenv, setmetatable, tonumber, tostring
+local error, getmetatable, next, pcall, rawget, rawset = error, getmetatable, next, pcall, rawget, rawset
+local resume, select, setmetatable, tonumber, tostring = coroutine.resume, select, setmetatable, tonumber, tostring
 local type, xpcall, load, loadstring, floor = type, xpcall, load, loadstring, math.floor
 local lower, find, byte, sub, gsub, concat = string.lower, string.find, string.byte, string.sub, string.gsub, table.concat
 
@@ -42,7 +40,8 @@ end
 
 -- ## What Lua brings
 
-for _, name in next, { "dofile", "loadfile", "print", "require", "module", "package", "debug", "io", "os" } do
+-- (`getfenv` and `setfenv` would let a script change what others are run with; Redis has given them up for that.)
+for _, name in next, { "dofile", "loadfile", "print", "require", "module", "package", "debug", "io", "os", "getfenv", "setfenv", "newproxy" } do
     globals[name] = nil
 end
 
@@ -93,7 +92,7 @@ end
 
 function globals.rawset(of, name, value)
     if behind[of] then
-        error(READ_ONLY, 2)
+        error(READ_ONLY, 0)
     end
     return rawset(of, name, value)
 end
@@ -131,30 +130,9 @@ end
 
 function globals.setmetatable(of, metatable)
     if behind[of] then
-        error(READ_ONLY, 2)
+        error(READ_ONLY, 0)
     end
     return setmetatable(of, metatable)
-end
-
-function globals.getfenv(of)
-    if type(of) == "number" and of > 0 then
-        of = of + 1
-    elseif of == nil then
-        of = 2
-    end
-    local found = getfenv(of)
-    return found == globals and strings.of or found
-end
-
-function globals.setfenv(of, environment)
-    if type(of) == "number" then
-        if of == 0 then
-            error(READ_ONLY, 2)
-        end
-        of = of + 1
-    end
-    local f = setfenv(of, environment)
-    return f
 end
 
 for _, name in next, { "insert", "remove", "sort", "setn" } do
@@ -162,7 +140,7 @@ for _, name in next, { "insert", "remove", "sort", "setn" } do
     globals.table[name] = f
         and function(of, ...)
             if behind[of] then
-                error(READ_ONLY, 2)
+                error(READ_ONLY, 0)
             end
             return f(of, ...)
         end

@@ -1,8 +1,8 @@
 //! `struct`: numbers and strings as the bytes that C has for them.
 
-use mlua::{Lua, LuaString, MultiValue, Result, Table, Value};
+use mlua::{Lua, MultiValue, Result, Table, Value};
 
-use super::native::{Given, add, text};
+use super::native::{Given, add, bad, string, text};
 
 /// Longest number, in bytes.
 const LONGEST: usize = 32;
@@ -12,6 +12,8 @@ struct Format<'f> {
     rest: &'f [u8],
     is_big: bool,
     align: usize,
+    /// The function that reads it.
+    name: &'static str,
 }
 
 /// One thing that a format asks for: a letter, a size, and how many bytes there are before it, so that it is aligned.
@@ -22,8 +24,8 @@ struct Item {
 }
 
 impl<'f> Format<'f> {
-    fn new(text: &'f [u8]) -> Format<'f> {
-        Format { rest: text, is_big: cfg!(target_endian = "big"), align: 1 }
+    fn new(name: &'static str, text: &'f [u8]) -> Format<'f> {
+        Format { rest: text, is_big: cfg!(target_endian = "big"), align: 1, name }
     }
 
     fn number(&mut self, default: usize) -> Given<usize> {
@@ -67,7 +69,10 @@ impl<'f> Format<'f> {
                     }
                     continue;
                 }
-                other => return Err(format!("invalid format option '{}'", char::from(other))),
+                other => {
+                    let why = format_args!("invalid format option '{}'", char::from(other));
+                    return Err(bad(self.name, 1, why));
+                }
             };
             let align = if size == 0 || letter == b'c' { 1 } else { size.min(self.align) };
             let padding = if align.is_power_of_two() { at.wrapping_neg() & (align - 1) } else { 0 };
@@ -86,19 +91,24 @@ impl<'f> Format<'f> {
 
 pub(super) fn library(lua: &Lua) -> Result<Table> {
     let library = lua.create_table()?;
-    add(lua, &library, "pack", |lua, (format, values): (LuaString, MultiValue)| {
+    add(lua, &library, "pack", |lua, (format, values): (Value, MultiValue)| {
+        let format = string(lua, "pack", 1, format)?;
         let bytes = pack(lua, &format.as_bytes(), values)?;
         lua.create_string(bytes).map_err(text)
     })?;
-    add(lua, &library, "unpack", |lua, (format, data, from): (LuaString, LuaString, Option<i64>)| {
+    add(lua, &library, "unpack", |lua, (format, data, from): (Value, Value, Option<i64>)| {
+        let (format, data) = (string(lua, "unpack", 1, format)?, string(lua, "unpack", 2, data)?);
         unpack(lua, &format.as_bytes(), &data.as_bytes(), from.unwrap_or(1))
     })?;
-    add(lua, &library, "size", |_, format: LuaString| {
+    add(lua, &library, "size", |lua, format: Value| {
+        let format = string(lua, "size", 1, format)?;
         let format = format.as_bytes();
-        let (mut format, mut len) = (Format::new(&format), 0_usize);
+        let (mut format, mut len) = (Format::new("size", &format), 0_usize);
         while let Some(item) = format.next(len)? {
-            if matches!((item.letter, item.size), (b's', _) | (b'c', 0)) {
-                return Err("bad argument #1 to 'size' (variable-size format in size)".into());
+            match (item.letter, item.size) {
+                (b's', _) => return Err(bad("size", 1, "option 's' has no fixed size")),
+                (b'c', 0) => return Err(bad("size", 1, "option 'c0' has no fixed size")),
+                _ => {}
             }
             len = len.checked_add(item.padding + item.size).ok_or("size overflow")?;
         }
@@ -108,7 +118,8 @@ pub(super) fn library(lua: &Lua) -> Result<Table> {
 }
 
 fn pack(lua: &Lua, format: &[u8], values: MultiValue) -> Given<Vec<u8>> {
-    let (mut format, mut values, mut out) = (Format::new(format), values.into_iter().zip(2..), Vec::new());
+    let (mut format, mut values, mut out) =
+        (Format::new("pack", format), values.into_iter().zip(2..), Vec::new());
     while let Some(item) = format.next(out.len())? {
         out.resize(out.len() + item.padding, 0);
         if item.letter == b'x' {
@@ -117,17 +128,14 @@ fn pack(lua: &Lua, format: &[u8], values: MultiValue) -> Given<Vec<u8>> {
         }
         let (value, at) = values.next().unwrap_or((Value::Nil, 2));
         let wrong = |what: &str, value: &Value| {
-            let found = if value.is_nil() { "no value" } else { value.type_name() };
-            format!("bad argument #{at} to 'pack' ({what} expected, got {found})")
+            bad("pack", at, format_args!("{what} expected, got {}", value.type_name()))
         };
         if matches!(item.letter, b's' | b'c') {
             let string =
                 lua.coerce_string(value.clone()).map_err(text)?.ok_or_else(|| wrong("string", &value))?;
             let string = string.as_bytes();
             let len = if item.size == 0 { string.len() } else { item.size };
-            let part = string
-                .get(..len)
-                .ok_or_else(|| format!("bad argument #{at} to 'pack' (string too short)"))?;
+            let part = string.get(..len).ok_or_else(|| bad("pack", at + 1, "string too short"))?;
             out.extend_from_slice(part);
             if item.letter == b's' {
                 out.push(0);
@@ -155,10 +163,10 @@ fn pack(lua: &Lua, format: &[u8], values: MultiValue) -> Given<Vec<u8>> {
 
 /// What is there from a place on (from 1), and at last where it ends.
 fn unpack(lua: &Lua, format: &[u8], data: &[u8], from: i64) -> Given<MultiValue> {
-    let mut at =
-        usize::try_from(from - 1).map_err(|_| "bad argument #3 to 'unpack' (offset must be 1 or greater)")?;
-    let (mut format, mut values) = (Format::new(format), MultiValue::new());
-    let short = || "bad argument #2 to 'unpack' (data string too short)".to_owned();
+    let at = usize::try_from(from).ok().and_then(|from| from.checked_sub(1));
+    let mut at = at.ok_or_else(|| bad("unpack", 3, "offset must be 1 or greater"))?;
+    let (mut format, mut values) = (Format::new("unpack", format), MultiValue::new());
+    let short = || bad("unpack", 2, "data string too short");
     while let Some(mut item) = format.next(at)? {
         at = at.saturating_add(item.padding);
         if (item.letter, item.size) == (b'c', 0) {
