@@ -4,6 +4,7 @@
 //! | module | what is in it |
 //! |---|---|
 //! | [`words`] | text: numbers, words in quotes, patterns |
+//! | [`extended`] | numbers as `INCRBYFLOAT` adds them |
 //! | [`resp`] | the protocol: requests are parsed, replies are written |
 //! | [`data`] | what is stored: the heap, its shards, databases, values |
 //! | [`config`] | options: the command line, `redis.conf`, `CONFIG` |
@@ -24,6 +25,7 @@ pub mod config;
 pub mod data;
 pub mod execute;
 pub mod expire;
+pub mod extended;
 pub mod mailbox;
 pub mod net;
 pub mod pubsub;

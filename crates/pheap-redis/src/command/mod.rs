@@ -4,10 +4,14 @@
 //! and writes one reply. If it fails, it has changed nothing, and what it wrote is taken back.
 
 mod args;
+mod bitfield;
+mod bits;
+mod buffers;
 mod connection;
 mod cx;
 mod fail;
 mod keys;
+mod lcs;
 mod lists;
 mod lists_inside;
 mod lists_waiting;

@@ -242,6 +242,8 @@ const fn union(flags: &[Flags]) -> Flags {
 
 /// All families.
 const FAMILIES: &[(Group, &[Command])] = &[
+    (Group::Bitmap, super::bitfield::COMMANDS),
+    (Group::Bitmap, super::bits::COMMANDS),
     (Group::Connection, super::connection::COMMANDS),
     (Group::Connection, super::server::CLIENT),
     (Group::Generic, super::keys::COMMANDS),
@@ -250,6 +252,7 @@ const FAMILIES: &[(Group, &[Command])] = &[
     (Group::List, super::lists_waiting::COMMANDS),
     (Group::PubSub, super::pubsub::COMMANDS),
     (Group::Server, super::server::COMMANDS),
+    (Group::String, super::lcs::COMMANDS),
     (Group::String, super::strings::COMMANDS),
     (Group::Transactions, super::connection::TRANSACTIONS),
 ];
