@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`words`] | text: numbers, words in quotes, patterns |
 //! | [`extended`] | numbers as `INCRBYFLOAT` adds them |
+//! | [`hll`] | HyperLogLogs, as strings |
 //! | [`resp`] | the protocol: requests are parsed, replies are written |
 //! | [`data`] | what is stored: the heap, its shards, databases, values |
 //! | [`config`] | options: the command line, `redis.conf`, `CONFIG` |
@@ -26,6 +27,7 @@ pub mod data;
 pub mod execute;
 pub mod expire;
 pub mod extended;
+pub mod hll;
 pub mod mailbox;
 pub mod net;
 pub mod pubsub;

@@ -163,7 +163,10 @@ fn look(cx: &mut Cx<'_>, key: &[u8], steps: &[Step], out: &mut Reply) -> Done {
             steps.iter().for_each(|step| out.int(step.get(bytes)));
         };
         match db.get(view, key, now) {
-            None => Some(tell(b"")),
+            None => {
+                tell(b"");
+                Some(())
+            }
             Some(value) => value.with_bytes(view, tell),
         }
     })

@@ -243,7 +243,10 @@ fn bitop(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
                 if i == 0 { result.extend_from_slice(bytes) } else { combine(op, &mut result, bytes) }
             };
             match db.get(view, key, now) {
-                None => Some(add(b"")),
+                None => {
+                    add(b"");
+                    Some(())
+                }
                 Some(value) => value.with_bytes(view, add),
             }
         })

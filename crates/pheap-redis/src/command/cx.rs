@@ -96,13 +96,18 @@ impl Cx<'_> {
     /// A key of the client's database was written to: clients that watch it are told, those that wait for it go on, and who listens gets a keyspace notification, of this class
     /// (a letter of `notify-keyspace-events`) and name.
     pub fn touched(&mut self, class: u8, event: &str, key: &[u8]) {
+        self.changed(key);
+        self.notify(class, event, key);
+    }
+
+    /// The same without a notification.
+    pub fn changed(&mut self, key: &[u8]) {
         self.effects.dirty += 1;
         self.server.watched.touch(self.session.db, key);
         // Who begins to wait from here on looks at the key again, when this transaction has ended.
         if self.server.waiting.has(self.session.db, key) {
             self.effects.signals.push(Signal { db: self.session.db, key: key.to_vec() });
         }
-        self.notify(class, event, key);
     }
 
     /// A keyspace notification about something that is no change of the value.
@@ -119,6 +124,11 @@ pub trait Keyspace {
 
     /// Changes a shard: calls `f` once.
     fn write(&mut self, shard: usize, f: &mut dyn for<'r> FnMut(&mut Txn<'r>, P<'r, Shard<'r>>));
+
+    /// Whether shards may be changed.
+    fn can_write(&self) -> bool {
+        true
+    }
 }
 
 /// No shard.
@@ -149,6 +159,10 @@ impl Keyspace for OneRead<'_, '_> {
 
     fn write(&mut self, _: usize, _: &mut dyn for<'r> FnMut(&mut Txn<'r>, P<'r, Shard<'r>>)) {
         panic!("the command says that it only looks");
+    }
+
+    fn can_write(&self) -> bool {
+        false
     }
 }
 

@@ -10,6 +10,7 @@ mod buffers;
 mod connection;
 mod cx;
 mod fail;
+mod hyperloglog;
 mod keys;
 mod lcs;
 mod lists;

@@ -247,6 +247,7 @@ const FAMILIES: &[(Group, &[Command])] = &[
     (Group::Connection, super::connection::COMMANDS),
     (Group::Connection, super::server::CLIENT),
     (Group::Generic, super::keys::COMMANDS),
+    (Group::HyperLogLog, super::hyperloglog::COMMANDS),
     (Group::List, super::lists::COMMANDS),
     (Group::List, super::lists_inside::COMMANDS),
     (Group::List, super::lists_waiting::COMMANDS),
