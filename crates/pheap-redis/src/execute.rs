@@ -349,7 +349,10 @@ impl Execution<'_> {
         shards.dedup();
         match *shards {
             [] => Plan::Nothing,
-            [one] if command.flags.has(Flags::READONLY) => Plan::Read(one),
+            // Those that may be replicated remember something in what they look at.
+            [one] if command.flags.has(Flags::READONLY) && !command.flags.has(Flags::MAY_REPLICATE) => {
+                Plan::Read(one)
+            }
             [one] => Plan::Change(one),
             _ => Plan::Several(shards.to_vec()),
         }

@@ -6,6 +6,9 @@
 //! | [`words`], [`random`] | text: numbers, words in quotes, patterns; numbers at random |
 //! | [`extended`] | numbers in which fractions are added |
 //! | [`geo`] | places on the Earth as numbers |
+//! | [`words`] | text: numbers, words in quotes, patterns |
+//! | [`extended`] | numbers as `INCRBYFLOAT` adds them |
+//! | [`hll`] | HyperLogLogs, as strings |
 //! | [`resp`] | the protocol: requests are parsed, replies are written |
 //! | [`data`] | what is stored: the heap, its shards, databases, values |
 //! | [`pubsub`] | channels |
@@ -35,6 +38,7 @@ pub mod expire;
 pub mod extended;
 pub mod gates;
 pub mod geo;
+pub mod hll;
 pub mod libraries;
 pub mod mailbox;
 pub mod net;

@@ -178,6 +178,11 @@ pub trait Keyspace {
 
     /// Changes a shard: calls `f` once.
     fn write(&mut self, shard: usize, f: &mut dyn for<'r> FnMut(&mut Txn<'r>, P<'r, Shard<'r>>));
+
+    /// Whether shards may be changed.
+    fn can_write(&self) -> bool {
+        true
+    }
 }
 
 /// No shard.
@@ -218,6 +223,10 @@ impl Keyspace for OneRead<'_, '_> {
 
     fn write(&mut self, _: usize, _: &mut dyn for<'r> FnMut(&mut Txn<'r>, P<'r, Shard<'r>>)) {
         panic!("the command says that it only looks");
+    }
+
+    fn can_write(&self) -> bool {
+        false
     }
 }
 

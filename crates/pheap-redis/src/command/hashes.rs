@@ -1,6 +1,6 @@
 //! Hashes.
 
-use super::args::{Scan, cursor, float, int};
+use super::args::{Scan, cursor, int};
 use super::pick::{Wanted, pick};
 use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
 use crate::data::{Change, Db, Hash, P, Txn, Value, View};
@@ -243,18 +243,16 @@ fn hincrby(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 }
 
 fn hincrbyfloat(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let is_infinite = float(args[3])?.is_infinite();
-    let Some(by) = Extended::parse(args[3]) else {
-        return Err(if is_infinite { Fail::err("value is NaN or Infinity") } else { Fail::NOT_A_FLOAT });
-    };
+    let by = Extended::parse(args[3]).ok_or(Fail::NOT_A_FLOAT)?;
+    let by = by.ok_or_else(|| Fail::err("value is NaN or Infinity"))?;
     update(cx, args, "hincrbyfloat", |old, value| {
         let infinite = || Fail::err("increment would produce NaN or Infinity");
-        let is_infinite = |text| float(text).is_ok_and(f64::is_infinite);
         let old = match old {
-            None => Extended::ZERO,
-            Some(text) => Extended::parse(text).ok_or_else(|| {
-                if is_infinite(text) { infinite() } else { Fail::err("hash value is not a float") }
-            })?,
+            None => Extended::of(0),
+            Some(text) => {
+                let old = Extended::parse(text).ok_or_else(|| Fail::err("hash value is not a float"))?;
+                old.ok_or_else(infinite)?
+            }
         };
         let new = old.plus(by).ok_or_else(infinite)?;
         value.extend_from_slice(new.show().as_bytes());

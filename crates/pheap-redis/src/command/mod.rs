@@ -4,6 +4,9 @@
 //! and writes one reply. If it fails, it has changed nothing, and what it wrote is taken back.
 
 mod args;
+mod bitfield;
+mod bits;
+mod buffers;
 mod clients;
 mod connection;
 mod cx;
@@ -14,9 +17,11 @@ mod functions_dump;
 mod geo;
 mod geo_search;
 mod hashes;
+mod hyperloglog;
 mod info;
 mod introspect;
 mod keys;
+mod lcs;
 mod lists;
 mod lists_inside;
 mod lists_waiting;

@@ -1,10 +1,10 @@
 //! Strings.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use super::args::{int, invalid_time};
+use super::buffers::{Limit, buffer};
 use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
 use crate::data::{Change, Value};
+use crate::extended::Extended;
 use crate::resp::Reply;
 use crate::words;
 
@@ -19,10 +19,12 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("decrby", 3, WRITE, KEY, decrby),
     Command::new("get", 2, READ, KEY, get),
     Command::new("getdel", 2, &[Flags::WRITE, Flags::FAST], KEY, getdel),
+    Command::new("getex", -2, &[Flags::WRITE, Flags::FAST], KEY, getex),
     Command::new("getrange", 4, &[Flags::READONLY], KEY, getrange),
     Command::new("getset", 3, WRITE, KEY, getset),
     Command::new("incr", 2, WRITE, KEY, |cx, args, out| add(cx, args[1], 1, out)),
     Command::new("incrby", 3, WRITE, KEY, |cx, args, out| add(cx, args[1], int(args[2])?, out)),
+    Command::new("incrbyfloat", 3, WRITE, KEY, incrbyfloat),
     Command::new("mget", -2, READ, Keys::Range(1, -1, 1), mget),
     Command::new("mset", -3, SLOW_WRITE, Keys::Range(1, -1, 2), mset),
     Command::new("msetnx", -3, SLOW_WRITE, Keys::Range(1, -1, 2), msetnx),
@@ -30,6 +32,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("set", -3, SLOW_WRITE, KEY, set),
     Command::new("setex", 4, SLOW_WRITE, KEY, |cx, args, out| setex(cx, args, 1000, out)),
     Command::new("setnx", 3, WRITE, KEY, setnx),
+    Command::new("setrange", 4, SLOW_WRITE, KEY, setrange),
     Command::new("strlen", 2, READ, KEY, strlen),
     Command::new("substr", 4, &[Flags::READONLY], KEY, getrange),
 ];
@@ -100,33 +103,65 @@ enum If {
     Present,
 }
 
+/// What is to become of a key's deadline.
+#[derive(Clone, Copy, PartialEq)]
+enum Expiry<'a> {
+    /// What the command does without options.
+    Default,
+    /// It stays.
+    Keep,
+    /// There is none any more.
+    Persist,
+    /// A number, of so many milliseconds each; a time, or how long from now on.
+    At { number: &'a [u8], unit_ms: i64, is_time: bool },
+}
+
+impl<'a> Expiry<'a> {
+    /// The option of this name, and its argument, which is taken from `rest`. The same one may be given again.
+    fn parse(self, name: &[u8], rest: &mut std::slice::Iter<'_, &'a [u8]>) -> Result<Expiry<'a>, Fail> {
+        let (unit_ms, is_time) = match name {
+            b"ex" => (1000, false),
+            b"px" => (1, false),
+            b"exat" => (1000, true),
+            b"pxat" => (1, true),
+            _ => return Err(Fail::SYNTAX),
+        };
+        match self {
+            Expiry::Default => {}
+            Expiry::At { unit_ms: unit, is_time: time, .. } if (unit, time) == (unit_ms, is_time) => {}
+            _ => return Err(Fail::SYNTAX),
+        }
+        Ok(Expiry::At { number: rest.next().ok_or(Fail::SYNTAX)?, unit_ms, is_time })
+    }
+
+    /// The deadline, if it says one.
+    fn deadline(self, now: i64, command: &str) -> Result<Option<i64>, Fail> {
+        let Expiry::At { number, unit_ms, is_time } = self else { return Ok(None) };
+        deadline_of(int(number)?, unit_ms, is_time, now, command).map(Some)
+    }
+}
+
 fn set(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (key, value) = (args[1], args[2]);
-    let (mut condition, mut deadline, mut keeps, mut gets) = (If::Always, None, false, false);
+    let (mut condition, mut expiry, mut gets) = (If::Always, Expiry::Default, false);
     let mut rest = args[3..].iter();
     while let Some(option) = rest.next() {
         match option.to_ascii_lowercase().as_slice() {
             b"nx" if condition != If::Present => condition = If::Absent,
             b"xx" if condition != If::Absent => condition = If::Present,
             b"get" => gets = true,
-            b"keepttl" if deadline.is_none() => keeps = true,
-            unit @ (b"ex" | b"px" | b"exat" | b"pxat") if deadline.is_none() && !keeps => {
-                let number = int(rest.next().ok_or(Fail::SYNTAX)?)?;
-                let unit_ms = if unit.starts_with(b"e") { 1000 } else { 1 };
-                deadline = Some(deadline_of(number, unit_ms, unit.ends_with(b"at"), cx.now, "set")?);
-            }
-            _ => return Err(Fail::SYNTAX),
+            b"keepttl" if matches!(expiry, Expiry::Default | Expiry::Keep) => expiry = Expiry::Keep,
+            option => expiry = expiry.parse(option, &mut rest)?,
         }
     }
     let now = cx.now;
-    let was_there = cx.read(key, |view, db| db.get(view, key, now).is_some());
+    let deadline = expiry.deadline(now, "set")?;
     if gets {
         bulk(cx, key, out)?;
     }
     let is_wanted = match condition {
         If::Always => true,
-        If::Absent => !was_there,
-        If::Present => was_there,
+        _ => is_there(cx, key) == (condition == If::Present),
     };
     if !is_wanted {
         if !gets {
@@ -134,9 +169,46 @@ fn set(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         }
         return Ok(());
     }
-    store(cx, key, value, deadline, keeps)?;
+    store(cx, key, value, deadline, expiry == Expiry::Keep)?;
     if !gets {
         out.ok();
+    }
+    Ok(())
+}
+
+fn is_there(cx: &mut Cx<'_>, key: &[u8]) -> bool {
+    let now = cx.now;
+    cx.read(key, |view, db| db.get(view, key, now).is_some())
+}
+
+fn getex(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let (key, now, mut expiry) = (args[1], cx.now, Expiry::Default);
+    let mut rest = args[2..].iter();
+    while let Some(option) = rest.next() {
+        match option.to_ascii_lowercase().as_slice() {
+            b"persist" if matches!(expiry, Expiry::Default | Expiry::Persist) => expiry = Expiry::Persist,
+            option => expiry = expiry.parse(option, &mut rest)?,
+        }
+    }
+    bulk(cx, key, out)?;
+    if expiry == Expiry::Default || !is_there(cx, key) {
+        return Ok(());
+    }
+    let has_deadline = |cx: &mut Cx<'_>| cx.read(key, |view, db| db.deadline(view, key).is_some());
+    match expiry.deadline(now, "getex")? {
+        Some(at) if at <= now => {
+            cx.write(key, |tx, db| _ = db.remove(tx, key));
+            cx.touched(b'g', "del", key);
+        }
+        Some(at) => {
+            cx.write(key, |tx, db| db.set_deadline(tx, key, Some(at)))?;
+            cx.touched(b'g', "expire", key);
+        }
+        None if has_deadline(cx) => {
+            cx.write(key, |tx, db| db.set_deadline(tx, key, None))?;
+            cx.touched(b'g', "persist", key);
+        }
+        None => {}
     }
     Ok(())
 }
@@ -276,34 +348,69 @@ fn put(
     })
 }
 
+fn incrbyfloat(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let (key, now) = (args[1], cx.now);
+    let old = cx.read(key, |view, db| match db.get(view, key, now) {
+        None => Ok(Some(Extended::of(0))),
+        Some(Value::Int(number)) => Ok(Some(Extended::of(number))),
+        Some(value) => {
+            let number = value.with_bytes(view, Extended::parse).ok_or(Fail::WRONG_TYPE)?;
+            number.ok_or(Fail::NOT_A_FLOAT)
+        }
+    })?;
+    let by = Extended::parse(args[2]).ok_or(Fail::NOT_A_FLOAT)?;
+    let sum = old.zip(by).and_then(|(old, by)| old.plus(by));
+    let text = sum.ok_or_else(|| Fail::err("increment would produce NaN or Infinity"))?.show();
+    put(cx, key, |tx| Value::string(tx, text.as_bytes()))?;
+    cx.touched(b'$', "incrbyfloat", key);
+    out.bulk(text.as_bytes());
+    Ok(())
+}
+
 fn append(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (key, more, now) = (args[1], args[2], cx.now);
-    let limit = cx.server.limits.bulk.load(Relaxed) as usize;
+    let limit = Limit::of(cx);
     let len = cx.write(key, |tx, db| {
-        let buffer = match tx[db].get(tx, key, now) {
-            None => {
-                db.set(tx, key, Value::string(tx, more)?)?;
-                return Ok(more.len());
-            }
-            Some(Value::Buffer(buffer)) => buffer,
-            Some(value) => {
-                let old = value.with_bytes(tx, <[u8]>::to_vec).ok_or(Fail::WRONG_TYPE)?;
-                if old.len() + more.len() > limit {
-                    return Err(Fail::err("string exceeds maximum allowed size (proto-max-bulk-len)"));
-                }
-                let bytes = pheap::PVec::from_slice(tx, &old)?;
-                let buffer = tx.alloc(bytes)?;
-                db.put(tx, key, Value::Buffer(buffer))?;
-                buffer
-            }
+        let Some(value) = tx[db].get(tx, key, now) else {
+            db.set(tx, key, Value::string(tx, more)?)?;
+            return Ok(more.len());
         };
-        if tx[buffer].len() + more.len() > limit {
-            return Err(Fail::err("string exceeds maximum allowed size (proto-max-bulk-len)"));
-        }
-        buffer.extend_from_slice(tx, more)?;
-        Ok(tx[buffer].len())
+        let len = value.with_bytes(tx, <[u8]>::len).ok_or(Fail::WRONG_TYPE)?;
+        let len = limit.check(len, more.len())?;
+        buffer(tx, db, key, now)?.extend_from_slice(tx, more)?;
+        Ok::<_, Fail>(len)
     })?;
     cx.touched(b'$', "append", key);
+    out.count(len);
+    Ok(())
+}
+
+fn setrange(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let (key, part, now) = (args[1], args[3], cx.now);
+    let offset = int(args[2])?;
+    let offset = usize::try_from(offset).map_err(|_| Fail::err("offset is out of range"))?;
+    let limit = Limit::of(cx);
+    let len = cx.write(key, |tx, db| {
+        let len = match tx[db].get(tx, key, now) {
+            None => 0,
+            Some(value) => value.with_bytes(tx, <[u8]>::len).ok_or(Fail::WRONG_TYPE)?,
+        };
+        if part.is_empty() {
+            return Ok::<_, Fail>(len);
+        }
+        let end = limit.check(offset, part.len())?;
+        let buffer = buffer(tx, db, key, now)?;
+        if len < end {
+            buffer.resize(tx, offset, 0)?;
+            buffer.extend_from_slice(tx, part)?;
+        } else {
+            buffer.as_mut_slice(tx, offset..end).copy_from_slice(part);
+        }
+        Ok(len.max(end))
+    })?;
+    if !part.is_empty() {
+        cx.touched(b'$', "setrange", key);
+    }
     out.count(len);
     Ok(())
 }

@@ -268,6 +268,8 @@ const fn union(flags: &[Flags]) -> Flags {
 
 /// All families.
 const FAMILIES: &[(Group, &[Command])] = &[
+    (Group::Bitmap, super::bitfield::COMMANDS),
+    (Group::Bitmap, super::bits::COMMANDS),
     (Group::Connection, super::connection::COMMANDS),
     (Group::Connection, super::clients::COMMANDS),
     (Group::Generic, super::expiry::COMMANDS),
@@ -277,6 +279,7 @@ const FAMILIES: &[(Group, &[Command])] = &[
     (Group::Geo, super::geo::COMMANDS),
     (Group::Geo, super::geo_search::COMMANDS),
     (Group::Hash, super::hashes::COMMANDS),
+    (Group::HyperLogLog, super::hyperloglog::COMMANDS),
     (Group::List, super::lists::COMMANDS),
     (Group::Server, super::slow::COMMANDS),
     (Group::List, super::lists_inside::COMMANDS),
@@ -298,6 +301,7 @@ const FAMILIES: &[(Group, &[Command])] = &[
     (Group::Stream, super::stream_groups::COMMANDS),
     (Group::Stream, super::stream_info::COMMANDS),
     (Group::Stream, super::stream_reads::COMMANDS),
+    (Group::String, super::lcs::COMMANDS),
     (Group::String, super::strings::COMMANDS),
     (Group::Transactions, super::connection::TRANSACTIONS),
 ];

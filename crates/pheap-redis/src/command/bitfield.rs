@@ -1,0 +1,261 @@
+//! `BITFIELD`: numbers of any width in a string.
+
+use super::args::int;
+use super::bits::offset;
+use super::buffers::{Limit, buffer};
+use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
+use crate::resp::Reply;
+use crate::words;
+
+const KEY: Keys = Keys::Range(1, 1, 1);
+
+pub(super) const COMMANDS: &[Command] = &[
+    Command::new("bitfield", -2, &[Flags::WRITE, Flags::DENYOOM], KEY, bitfield),
+    Command::new("bitfield_ro", -2, &[Flags::READONLY, Flags::FAST], KEY, |cx, args, out| {
+        let steps = parse(args, Limit::of(cx))?;
+        if steps.iter().any(|step| step.what != What::Get) {
+            return Err(Fail::err("BITFIELD_RO only supports the GET subcommand"));
+        }
+        look(cx, args[1], &steps, out)
+    }),
+];
+
+/// A kind of number: two's complement, or without a sign.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Kind {
+    is_signed: bool,
+    bits: u32,
+}
+
+/// What is done if a number does not fit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Overflow {
+    /// Only its lowest bits count.
+    Wrap,
+    /// It is the greatest, or the least, that fits.
+    Saturate,
+    /// Nothing.
+    Fail,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum What {
+    Get,
+    Set(i64),
+    Increase(i64),
+}
+
+/// A subcommand.
+#[derive(Debug, Clone, Copy)]
+struct Step {
+    what: What,
+    kind: Kind,
+    offset: u64,
+    overflow: Overflow,
+}
+
+impl Kind {
+    fn parse(text: &[u8]) -> Result<Kind, Fail> {
+        let (is_signed, bits) = match text {
+            [b'i', bits @ ..] => (true, bits),
+            [b'u', bits @ ..] => (false, bits),
+            _ => (false, &b""[..]),
+        };
+        let most = if is_signed { 64 } else { 63 };
+        let bits = words::int(bits).filter(|bits| (1..=most).contains(bits));
+        let bits = bits.ok_or_else(|| {
+            Fail::err("Invalid bitfield type. Use something like i16 u8. Note that u64 is not supported but i64 is.")
+        })?;
+        Ok(Kind { is_signed, bits: bits as u32 })
+    }
+
+    /// A number of this kind, from its bits.
+    fn number(self, bits: u64) -> i64 {
+        let unused = 64 - self.bits;
+        if self.is_signed { (bits << unused) as i64 >> unused } else { (bits << unused >> unused) as i64 }
+    }
+
+    /// The number that `number` becomes. None if there is none.
+    fn fit(self, number: i128, overflow: Overflow) -> Option<i64> {
+        let (least, most) = if self.is_signed {
+            (-(1 << (self.bits - 1)), (1 << (self.bits - 1)) - 1)
+        } else {
+            (0, (1 << self.bits) - 1)
+        };
+        match overflow {
+            _ if (least..=most).contains(&number) => Some(number as i64),
+            Overflow::Wrap => Some(self.number(number as u64)),
+            Overflow::Saturate => Some(number.clamp(least, most) as i64),
+            Overflow::Fail => None,
+        }
+    }
+}
+
+impl Step {
+    /// The bytes that it concerns, and how far the lowest bit is from their end.
+    fn place(self) -> (usize, usize, u32) {
+        let end = self.offset + u64::from(self.kind.bits);
+        ((self.offset / 8) as usize, end.div_ceil(8) as usize, (end.next_multiple_of(8) - end) as u32)
+    }
+
+    /// The number that is there. Behind the end are zeros.
+    fn get(self, bytes: &[u8]) -> i64 {
+        let (from, to, shift) = self.place();
+        let window = (from..to)
+            .fold(0, |window: u128, at| window << 8 | u128::from(bytes.get(at).copied().unwrap_or_default()));
+        self.kind.number((window >> shift) as u64)
+    }
+
+    /// Puts a number there, into `bytes`, which begin at the first one that it concerns.
+    fn set(self, bytes: &mut [u8], number: i64) {
+        let (from, to, shift) = self.place();
+        let mask = (u64::MAX >> (64 - self.kind.bits)) as u128;
+        let window = bytes[..to - from].iter().fold(0, |window: u128, byte| window << 8 | u128::from(*byte));
+        let mut window = window & !(mask << shift) | (number as u128 & mask) << shift;
+        for byte in bytes[..to - from].iter_mut().rev() {
+            *byte = window as u8;
+            window >>= 8;
+        }
+    }
+}
+
+fn parse(args: &Args<'_>, limit: Limit) -> Result<Vec<Step>, Fail> {
+    let (mut steps, mut overflow) = (Vec::new(), Overflow::Wrap);
+    let mut rest = &args[2..];
+    while let [name, after @ ..] = rest {
+        let (name, taken) = (name.to_ascii_lowercase(), after.len());
+        rest = match name.as_slice() {
+            b"overflow" if taken >= 1 => {
+                overflow = match after[0].to_ascii_lowercase().as_slice() {
+                    b"wrap" => Overflow::Wrap,
+                    b"sat" => Overflow::Saturate,
+                    b"fail" => Overflow::Fail,
+                    _ => return Err(Fail::err("Invalid OVERFLOW type specified")),
+                };
+                &after[1..]
+            }
+            b"get" if taken >= 2 => {
+                let kind = Kind::parse(after[0])?;
+                let offset = offset(after[1], Some(kind.bits), limit)?;
+                steps.push(Step { what: What::Get, kind, offset, overflow });
+                &after[2..]
+            }
+            name @ (b"set" | b"incrby") if taken >= 3 => {
+                let kind = Kind::parse(after[0])?;
+                let offset = offset(after[1], Some(kind.bits), limit)?;
+                let number = int(after[2])?;
+                let what = if name == b"set" { What::Set(number) } else { What::Increase(number) };
+                steps.push(Step { what, kind, offset, overflow });
+                &after[3..]
+            }
+            _ => return Err(Fail::SYNTAX),
+        };
+    }
+    Ok(steps)
+}
+
+/// Writes the numbers that are there.
+fn look(cx: &mut Cx<'_>, key: &[u8], steps: &[Step], out: &mut Reply) -> Done {
+    let now = cx.now;
+    cx.read(key, |view, db| {
+        let mut tell = |bytes: &[u8]| {
+            out.array(steps.len());
+            steps.iter().for_each(|step| out.int(step.get(bytes)));
+        };
+        match db.get(view, key, now) {
+            None => {
+                tell(b"");
+                Some(())
+            }
+            Some(value) => value.with_bytes(view, tell),
+        }
+    })
+    .ok_or(Fail::WRONG_TYPE)
+}
+
+fn bitfield(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let (key, now) = (args[1], cx.now);
+    let steps = parse(args, Limit::of(cx))?;
+    let changing = steps.iter().filter(|step| step.what != What::Get);
+    let Some(len) = changing.map(|step| step.place().1).max() else {
+        return look(cx, key, &steps, out);
+    };
+    let changes = cx.write(key, |tx, db| {
+        let buffer = buffer(tx, db, key, now)?;
+        let grows = tx[buffer].len() < len;
+        if grows {
+            buffer.resize(tx, len, 0)?;
+        }
+        out.array(steps.len());
+        let mut changes = 0;
+        for step in &steps {
+            let old = step.get(tx[buffer].as_slice(tx, ..));
+            // A negative number is a great one where there are no signs.
+            let (new, tells_new) = match step.what {
+                What::Get => {
+                    out.int(old);
+                    continue;
+                }
+                What::Set(number) if step.kind.is_signed => (i128::from(number), false),
+                What::Set(number) => (i128::from(number as u64), false),
+                What::Increase(by) => (i128::from(old) + i128::from(by), true),
+            };
+            let Some(new) = step.kind.fit(new, step.overflow) else {
+                out.null();
+                continue;
+            };
+            out.int(if tells_new { new } else { old });
+            if new != old {
+                let (from, to, _) = step.place();
+                step.set(buffer.as_mut_slice(tx, from..to), new);
+            }
+            changes += u64::from(grows || new != old);
+        }
+        Ok::<_, Fail>(changes)
+    })?;
+    if changes > 0 {
+        cx.touched(b'$', "setbit", key);
+        cx.effects.dirty += changes - 1;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_anywhere() {
+        for bits in 1..=64 {
+            for offset in 0..20 {
+                let kind = Kind { is_signed: true, bits };
+                let step = Step { what: What::Get, kind, offset, overflow: Overflow::Wrap };
+                let (from, to, _) = step.place();
+                for number in [0, -1, i64::MIN, i64::MAX, 0x0123_4567_89ab_cdef] {
+                    let number = kind.number(number as u64);
+                    for background in [0, 0xff] {
+                        let mut bytes = [background; 12];
+                        step.set(&mut bytes[from..to], number);
+                        assert_eq!(step.get(&bytes), number, "{bits} {offset}");
+                        step.set(&mut bytes[from..to], if background == 0 { 0 } else { -1 });
+                        assert_eq!(bytes, [background; 12], "{bits} {offset}: only there");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_that_do_not_fit() {
+        let (i8, u8) = (Kind { is_signed: true, bits: 8 }, Kind { is_signed: false, bits: 8 });
+        for (kind, number, wrapped, saturated) in
+            [(i8, 128, -128, 127), (i8, -129, 127, -128), (u8, 256, 0, 255), (u8, -1, 255, 0)]
+        {
+            assert_eq!(kind.fit(number, Overflow::Wrap), Some(wrapped));
+            assert_eq!(kind.fit(number, Overflow::Saturate), Some(saturated));
+            assert_eq!(kind.fit(number, Overflow::Fail), None);
+        }
+        let i64 = Kind { is_signed: true, bits: 64 };
+        assert_eq!(i64.fit(1 << 63, Overflow::Wrap), Some(i64::MIN));
+    }
+}

@@ -1,0 +1,139 @@
+//! `LCS`: the longest common subsequence of two strings.
+
+use super::args::int;
+use super::buffers::Limit;
+use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
+use crate::resp::Reply;
+
+pub(super) const COMMANDS: &[Command] =
+    &[Command::new("lcs", -3, &[Flags::READONLY], Keys::Range(1, 2, 1), lcs)];
+
+fn string(cx: &mut Cx<'_>, key: &[u8]) -> Result<Vec<u8>, Fail> {
+    let now = cx.now;
+    cx.read(key, |view, db| match db.get(view, key, now) {
+        None => Ok(Vec::new()),
+        Some(value) => value
+            .with_bytes(view, <[u8]>::to_vec)
+            .ok_or_else(|| Fail::err("The specified keys must contain string values")),
+    })
+}
+
+fn lcs(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let (a, b) = (string(cx, args[1])?, string(cx, args[2])?);
+    let (mut wants_places, mut wants_len, mut wants_lens, mut least) = (false, false, false, 0);
+    let mut rest = args[3..].iter();
+    while let Some(option) = rest.next() {
+        match option.to_ascii_lowercase().as_slice() {
+            b"idx" => wants_places = true,
+            b"len" => wants_len = true,
+            b"withmatchlen" => wants_lens = true,
+            b"minmatchlen" => least = int(rest.next().ok_or(Fail::SYNTAX)?)?,
+            _ => return Err(Fail::SYNTAX),
+        }
+    }
+    if wants_len && wants_places {
+        return Err(Fail::err("If you want both the length and indexes, please just use IDX."));
+    }
+    let too_much = |_| Fail::err("Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len");
+    let bytes = (a.len() + 1).saturating_mul(b.len() + 1).saturating_mul(size_of::<u32>());
+    Limit::of(cx).check(bytes, 0).map_err(too_much)?;
+    let table = Table::of(&a, &b);
+    if wants_len {
+        out.count(table.len(a.len(), b.len()));
+        return Ok(());
+    }
+    let runs = table.runs(&a, &b);
+    if !wants_places {
+        let text: Vec<&[u8]> = runs.iter().rev().map(|run| &a[run.a..run.a + run.len]).collect();
+        out.bulk(&text.concat());
+        return Ok(());
+    }
+    let shown = runs.iter().filter(|run| run.len as i64 >= least);
+    out.map(2);
+    out.bulk(b"matches");
+    out.array(shown.clone().count());
+    for run in shown {
+        out.array(if wants_lens { 3 } else { 2 });
+        for from in [run.a, run.b] {
+            out.array(2);
+            out.count(from);
+            out.count(from + run.len - 1);
+        }
+        if wants_lens {
+            out.count(run.len);
+        }
+    }
+    out.bulk(b"len");
+    out.count(table.len(a.len(), b.len()));
+    Ok(())
+}
+
+/// How long the longest common subsequence of each two prefixes is.
+struct Table {
+    lens: Vec<u32>,
+    width: usize,
+}
+
+/// Equal bytes in a row.
+#[derive(Debug, PartialEq, Eq)]
+struct Run {
+    /// Where it begins in one string.
+    a: usize,
+    /// Where it begins in the other one.
+    b: usize,
+    len: usize,
+}
+
+impl Table {
+    fn of(a: &[u8], b: &[u8]) -> Table {
+        let width = b.len() + 1;
+        let mut lens = vec![0; (a.len() + 1) * width];
+        for (i, x) in a.iter().enumerate() {
+            let (above, row) = lens[i * width..(i + 2) * width].split_at_mut(width);
+            for (j, y) in b.iter().enumerate() {
+                row[j + 1] = if x == y { above[j] + 1 } else { above[j + 1].max(row[j]) };
+            }
+        }
+        Table { lens, width }
+    }
+
+    fn len(&self, i: usize, j: usize) -> usize {
+        self.lens[i * self.width + j] as usize
+    }
+
+    /// The parts of a longest one, from the end.
+    fn runs(&self, a: &[u8], b: &[u8]) -> Vec<Run> {
+        let (mut i, mut j) = (a.len(), b.len());
+        let mut runs: Vec<Run> = Vec::new();
+        while i > 0 && j > 0 {
+            if a[i - 1] == b[j - 1] {
+                match runs.last_mut() {
+                    Some(run) if (run.a, run.b) == (i, j) => {
+                        *run = Run { a: i - 1, b: j - 1, len: run.len + 1 }
+                    }
+                    _ => runs.push(Run { a: i - 1, b: j - 1, len: 1 }),
+                }
+                (i, j) = (i - 1, j - 1);
+            } else if self.len(i - 1, j) > self.len(i, j - 1) {
+                i -= 1;
+            } else {
+                j -= 1;
+            }
+        }
+        runs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_one() {
+        let (a, b) = (b"ohmytext", b"mynewtext");
+        let table = Table::of(a, b);
+        assert_eq!(table.len(8, 9), 6);
+        assert_eq!(table.runs(a, b), [Run { a: 4, b: 5, len: 4 }, Run { a: 2, b: 0, len: 2 }]);
+        assert_eq!(Table::of(b"", b"x").len(0, 1), 0);
+    }
+}
