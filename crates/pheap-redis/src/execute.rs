@@ -574,7 +574,9 @@ impl Execution<'_> {
     /// Lets those see a command who watch.
     fn tell_monitors(&mut self, known: Known, words: &Args<'_>) {
         const HIDDEN: Flags = Flags::SKIP_MONITOR.and(Flags::ADMIN);
-        if self.server.limits.monitors.load(Relaxed) == 0 || known.flags.has(HIDDEN) {
+        // A script is shown before the commands that it runs.
+        let is_hidden = known.flags.has(HIDDEN) && !matches!(known.keys, Keys::Script);
+        if self.server.limits.monitors.load(Relaxed) == 0 || is_hidden {
             return;
         }
         let line = monitor_line(self.session.db, &self.session.profile.addresses[0], known.name, words);

@@ -276,6 +276,8 @@ const FAMILIES: &[(Group, &[Command])] = &[
     (Group::Generic, super::keys::COMMANDS),
     (Group::Generic, super::moving::COMMANDS),
     (Group::Generic, super::scan::COMMANDS),
+    (Group::Generic, super::sort::COMMANDS),
+    (Group::Server, super::object::COMMANDS),
     (Group::Geo, super::geo::COMMANDS),
     (Group::Geo, super::geo_search::COMMANDS),
     (Group::Hash, super::hashes::COMMANDS),

@@ -1,0 +1,169 @@
+//! How values are stored: `OBJECT`, and how much memory they need: `MEMORY`.
+
+use super::args::int;
+use super::{Args, Command, Cx, Done, Fail, Flags, Keys, help};
+use crate::data::{Entry, Owned, Value, View};
+use crate::resp::Reply;
+
+const KEY: Keys = Keys::Range(2, 2, 1);
+const READ: &[Flags] = &[Flags::READONLY];
+
+pub(super) const COMMANDS: &[Command] = &[
+    Command::with_subcommands(
+        "memory",
+        &[],
+        &[
+            Command::new("memory|doctor", 2, &[], Keys::None, |cx, _, out| {
+                let stats = cx.store().heap().stats();
+                let free = 100.0 * stats.fragmentation();
+                out.verbatim("txt", format!("{free:.0} % of the heap's pages hold nothing that is alive: garbage that the collector has not reached, and free places."));
+                Ok(())
+            }),
+            help!("memory|help"),
+            Command::new("memory|malloc-stats", 2, &[], Keys::None, |cx, _, out| {
+                out.verbatim("txt", format!("{:#?}", cx.store().heap().stats()));
+                Ok(())
+            }),
+            Command::new("memory|purge", 2, &[], Keys::None, |_, _, out| {
+                // The collector gives pages back by itself.
+                out.ok();
+                Ok(())
+            }),
+            Command::new("memory|stats", 2, &[], Keys::None, |cx, _, out| {
+                let stats = cx.store().heap().stats();
+                let numbers = [
+                    ("dataset.bytes", stats.live_bytes),
+                    ("keys.objects", stats.live_objects),
+                    ("heap.file-bytes", stats.file_bytes),
+                    ("heap.free-bytes", stats.free_bytes),
+                    ("heap.private-bytes", stats.private_bytes),
+                ];
+                out.map(numbers.len());
+                for (name, number) in numbers {
+                    out.bulk(name.as_bytes());
+                    out.int(number as i64);
+                }
+                Ok(())
+            }),
+            Command::new("memory|usage", -3, READ, KEY, usage),
+        ],
+    ),
+    Command::with_subcommands(
+        "object",
+        &[],
+        &[
+            Command::new("object|encoding", 3, READ, KEY, |cx, args, out| {
+                let config = cx.server.config.read();
+                let limit = |name| config.int(name) as usize;
+                let limits = Limits {
+                    hash: [limit("hash-max-listpack-entries"), limit("hash-max-listpack-value")],
+                    sorted: [limit("zset-max-listpack-entries"), limit("zset-max-listpack-value")],
+                    integers: limit("set-max-intset-entries"),
+                };
+                drop(config);
+                look(cx, args[2], out, |view, entry, out| {
+                    out.bulk(encoding(view, entry.value, &limits).as_bytes());
+                })
+            }),
+            Command::new("object|freq", 3, READ, KEY, |cx, args, out| {
+                let policy = cx.server.config.read().text("maxmemory-policy").to_owned();
+                if !policy.ends_with("lfu") {
+                    return Err(Fail::err(
+                        "An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when switching between policies at runtime LRU and LFU data will take some time to adjust.",
+                    ));
+                }
+                look(cx, args[2], out, |_, _, out| out.int(0))
+            }),
+            help!("object|help"),
+            Command::new("object|refcount", 3, READ, KEY, |cx, args, out| {
+                look(cx, args[2], out, |_, _, out| out.int(1))
+            }),
+        ],
+    ),
+];
+
+/// Shows `f` what a key has. Null if there is no such key.
+fn look(
+    cx: &mut Cx<'_>,
+    key: &[u8],
+    out: &mut Reply,
+    f: impl for<'r> FnOnce(&View<'r>, &Entry<'r>, &mut Reply),
+) -> Done {
+    let now = cx.now;
+    cx.read(key, |view, db| match db.entry(view, key, now) {
+        Some(entry) => f(view, &entry, out),
+        None => out.null(),
+    });
+    Ok(())
+}
+
+/// Up to which sizes Redis has compact forms: entries, and bytes of one.
+struct Limits {
+    hash: [usize; 2],
+    sorted: [usize; 2],
+    integers: usize,
+}
+
+/// What Redis would call the form in which a value is stored. (Here, there is one form of each type.)
+fn encoding<'r>(view: &View<'r>, value: Value<'r>, limits: &Limits) -> &'static str {
+    let is_small = |mut texts: &mut dyn Iterator<Item = &[u8]>, len: usize, [entries, bytes]: [usize; 2]| {
+        len <= entries && Iterator::all(&mut texts, |text| text.len() <= bytes)
+    };
+    match value {
+        Value::Int(_) => "int",
+        Value::Bytes(bytes) if view[bytes].len() <= 44 => "embstr",
+        Value::Bytes(_) | Value::Buffer(_) => "raw",
+        Value::List(_) => "quicklist",
+        Value::Hash(hash) => {
+            let (hash, len) = (&view[hash], view[hash].len());
+            let mut texts = hash.iter(view).flat_map(|(field, &value)| [field, &view[value]]);
+            if is_small(&mut texts, len, limits.hash) { "listpack" } else { "hashtable" }
+        }
+        Value::Set(set) => {
+            let set = &view[set];
+            let is_number = |member: &[u8]| crate::words::int(member).is_some();
+            if set.len() <= limits.integers && set.iter(view).all(is_number) { "intset" } else { "hashtable" }
+        }
+        Value::Sorted(sorted) => {
+            let sorted = &view[sorted];
+            let mut texts = sorted.unordered(view).map(|(member, _)| member);
+            if is_small(&mut texts, sorted.len(), limits.sorted) { "listpack" } else { "skiplist" }
+        }
+        Value::Stream(_) => "stream",
+    }
+}
+
+/// Bytes of an object in the heap beside what it holds: a pointer to it, and on average what its place is larger than it.
+const OVERHEAD: usize = 24;
+
+/// About how many bytes a key and its value need.
+fn usage(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    match args[3..] {
+        [] => {}
+        [samples, number] if samples.eq_ignore_ascii_case(b"samples") => {
+            if int(number)? < 0 {
+                return Err(Fail::SYNTAX);
+            }
+        }
+        _ => return Err(Fail::SYNTAX),
+    }
+    let key_bytes = args[2].len() + OVERHEAD + size_of::<Entry<'_>>();
+    look(cx, args[2], out, |view, entry, out| {
+        let text = |text: &Vec<u8>| text.len() + OVERHEAD;
+        let value = match Owned::of(view, entry.value) {
+            Owned::String(_) if matches!(entry.value, Value::Int(_)) => 0,
+            Owned::String(bytes) => text(&bytes),
+            Owned::List(elements) | Owned::Set(elements) => elements.iter().map(text).sum(),
+            Owned::Hash(pairs) => pairs.iter().map(|(field, value)| text(field) + text(value)).sum(),
+            Owned::Sorted(members) => {
+                members.iter().map(|(member, _)| text(member) + 4 * size_of::<f64>()).sum()
+            }
+            Owned::Stream(stream) => {
+                let pending = |group: &crate::data::OwnedGroup| group.pending.len() * 3 * size_of::<u128>();
+                stream.entries.iter().map(|(_, packed)| text(packed) + size_of::<u128>()).sum::<usize>()
+                    + stream.groups.iter().map(pending).sum::<usize>()
+            }
+        };
+        out.count(key_bytes + value);
+    })
+}

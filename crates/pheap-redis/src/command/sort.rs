@@ -1,0 +1,206 @@
+//! `SORT`: the elements of a list, set or sorted set in order, perhaps by what other keys stand for.
+
+use std::cmp::Ordering;
+
+use super::args::int;
+use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
+use crate::data::{Change, Owned, Value};
+use crate::resp::Reply;
+use crate::words;
+
+pub(super) const COMMANDS: &[Command] = &[
+    Command::new(
+        "sort",
+        -2,
+        &[Flags::WRITE, Flags::DENYOOM],
+        Keys::Perhaps { keys, everything },
+        |cx, args, out| sort(cx, args, true, out),
+    ),
+    Command::new("sort_ro", -2, &[Flags::READONLY], Keys::Perhaps { keys, everything }, |cx, args, out| {
+        sort(cx, args, false, out)
+    }),
+];
+
+/// What `SORT` is asked for.
+#[derive(Default)]
+struct Asked<'a> {
+    descending: bool,
+    by_text: bool,
+    /// The first element, and how many, of all in order.
+    limit: Option<(i64, i64)>,
+    /// What the elements' weights are; their own texts, if that is None.
+    by: Option<&'a [u8]>,
+    /// What is told of each element; the element itself, if there is none.
+    get: Vec<&'a [u8]>,
+    /// Where the result goes.
+    store: Option<&'a [u8]>,
+}
+
+impl<'a> Asked<'a> {
+    fn parse(args: &Args<'a>, may_store: bool) -> Result<Asked<'a>, Fail> {
+        let mut asked = Asked::default();
+        let mut rest = args[2..].iter();
+        while let Some(option) = rest.next() {
+            match (option.to_ascii_lowercase().as_slice(), rest.len()) {
+                (b"asc", _) => asked.descending = false,
+                (b"desc", _) => asked.descending = true,
+                (b"alpha", _) => asked.by_text = true,
+                (b"limit", 2..) => {
+                    let mut number = || int(rest.next().ok_or(Fail::SYNTAX)?);
+                    asked.limit = Some((number()?, number()?));
+                }
+                (b"store", 1..) if may_store => asked.store = rest.next().copied(),
+                (b"by", 1..) => asked.by = rest.next().copied(),
+                (b"get", 1..) => asked.get.extend(rest.next()),
+                _ => return Err(Fail::SYNTAX),
+            }
+        }
+        Ok(asked)
+    }
+
+    /// Whether the elements stay in the order in which they are: a pattern that is the same for all.
+    fn stays(&self) -> bool {
+        self.by.is_some_and(|by| !by.contains(&b'*'))
+    }
+}
+
+/// The key, and where the result goes.
+fn keys(args: &Args<'_>, keys: &mut Vec<usize>) {
+    keys.push(1);
+    let mut at = 2;
+    let mut store = None;
+    while at < args.len() {
+        match args[at].to_ascii_lowercase().as_slice() {
+            b"limit" => at += 2,
+            b"get" | b"by" => at += 1,
+            b"store" if at + 1 < args.len() => {
+                store = Some(at + 1);
+                at += 1;
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    keys.extend(store);
+}
+
+/// Whether other keys are looked at: those of a pattern.
+fn everything(args: &Args<'_>) -> bool {
+    Asked::parse(args, true).is_ok_and(|asked| {
+        asked.get.iter().chain(&asked.by).any(|pattern| pattern.contains(&b'*') && *pattern != b"#")
+    })
+}
+
+/// What a pattern stands for: the element itself for `#`, else the string of the key in which a star is replaced by the element, or a field of its hash behind `->`.
+fn by_pattern(cx: &mut Cx<'_>, pattern: &[u8], element: &[u8]) -> Option<Vec<u8>> {
+    if pattern == b"#" {
+        return Some(element.to_vec());
+    }
+    let star = pattern.iter().position(|&byte| byte == b'*')?;
+    let (before, after) = (&pattern[..star], &pattern[star + 1..]);
+    let arrow = after.windows(2).position(|two| two == b"->").filter(|&at| at + 2 < after.len());
+    let (after, field) = match arrow {
+        Some(at) => (&after[..at], Some(&after[at + 2..])),
+        None => (after, None),
+    };
+    let (key, now) = ([before, element, after].concat(), cx.now);
+    cx.read(&key, |view, db| match (db.get(view, &key, now)?, field) {
+        (Value::Hash(hash), Some(field)) => view[hash].get(view, field).map(|&value| view[value].to_vec()),
+        (value, None) => value.with_bytes(view, <[u8]>::to_vec),
+        _ => None,
+    })
+}
+
+/// What elements are compared by.
+#[derive(PartialEq)]
+enum Weight {
+    Number(f64),
+    /// None is before all others.
+    Text(Option<Vec<u8>>),
+}
+
+fn weight(cx: &mut Cx<'_>, asked: &Asked<'_>, element: &[u8]) -> Result<Weight, Fail> {
+    let text = match asked.by {
+        Some(pattern) => by_pattern(cx, pattern, element),
+        None => Some(element.to_vec()),
+    };
+    if asked.by_text {
+        return Ok(Weight::Text(text));
+    }
+    let Some(text) = text else { return Ok(Weight::Number(0.0)) };
+    let number = if text.is_empty() { Some(0.0) } else { words::float(text.trim_ascii_start()) };
+    number.map(Weight::Number).ok_or_else(|| Fail::err("One or more scores can't be converted into double"))
+}
+
+fn compare(a: &(Weight, Vec<u8>), b: &(Weight, Vec<u8>), has_pattern: bool) -> Ordering {
+    match (&a.0, &b.0) {
+        (Weight::Number(x), Weight::Number(y)) => x.total_cmp(y).then_with(|| a.1.cmp(&b.1)),
+        (Weight::Text(x), Weight::Text(y)) if has_pattern => x.cmp(y),
+        _ => a.1.cmp(&b.1),
+    }
+}
+
+fn sort(cx: &mut Cx<'_>, args: &Args<'_>, may_store: bool, out: &mut Reply) -> Done {
+    let (key, now) = (args[1], cx.now);
+    let mut asked = Asked::parse(args, may_store)?;
+    let (mut elements, is_set) = cx.read(key, |view, db| match db.get(view, key, now) {
+        None => Ok((Vec::new(), false)),
+        Some(Value::List(list)) => {
+            Ok((view[list].iter(view).map(|&element| view[element].to_vec()).collect(), false))
+        }
+        Some(Value::Set(set)) => Ok((view[set].iter(view).map(<[u8]>::to_vec).collect(), true)),
+        Some(Value::Sorted(sorted)) => {
+            let sorted = &view[sorted];
+            Ok((
+                sorted.iter(view, 0, sorted.len(), false).map(|item| view[item.member].to_vec()).collect(),
+                false,
+            ))
+        }
+        Some(_) => Err(Fail::WRONG_TYPE),
+    })?;
+    if is_set && asked.stays() && asked.store.is_some() {
+        // So that the list that is stored does not depend on how the set is stored.
+        (asked.by, asked.by_text) = (None, true);
+    }
+    if asked.stays() {
+        if asked.descending && !is_set {
+            elements.reverse();
+        }
+    } else {
+        let weighed = elements.into_iter().map(|element| Ok((weight(cx, &asked, &element)?, element)));
+        let mut weighed = weighed.collect::<Result<Vec<_>, Fail>>()?;
+        weighed.sort_by(|a, b| {
+            let order = compare(a, b, asked.by.is_some());
+            if asked.descending { order.reverse() } else { order }
+        });
+        elements = weighed.into_iter().map(|(_, element)| element).collect();
+    }
+    if let Some((start, count)) = asked.limit {
+        let start = usize::try_from(start).unwrap_or(0).min(elements.len());
+        elements.drain(..start);
+        elements.truncate(usize::try_from(count).unwrap_or(usize::MAX));
+    }
+    let told: Vec<Option<Vec<u8>>> = if asked.get.is_empty() {
+        elements.into_iter().map(Some).collect()
+    } else {
+        let pairs = elements.iter().flat_map(|element| asked.get.iter().map(move |get| (*get, element)));
+        pairs.map(|(get, element)| by_pattern(cx, get, element)).collect()
+    };
+    let Some(target) = asked.store else {
+        out.array(told.len());
+        told.iter().for_each(|text| out.maybe_bulk(text.as_deref()));
+        return Ok(());
+    };
+    out.count(told.len());
+    if told.is_empty() {
+        cx.remove(target);
+        return Ok(());
+    }
+    let list = Owned::List(told.into_iter().map(Option::unwrap_or_default).collect());
+    cx.write(target, |tx, db| {
+        let list = list.store(tx)?;
+        db.set(tx, target, list)
+    })?;
+    cx.touched(b'l', "sortstore", target);
+    Ok(())
+}
