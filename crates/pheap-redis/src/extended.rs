@@ -19,7 +19,8 @@ const LEAST: i64 = -16446;
 const LONGEST: usize = 5 * 1024;
 
 impl Extended {
-    const ZERO: Extended = Extended { is_negative: false, mantissa: 0, exponent: 0 };
+    /// Nothing.
+    pub const ZERO: Extended = Extended { is_negative: false, mantissa: 0, exponent: 0 };
 
     /// Reads what `strtold` reads: decimal, hexadecimal, `inf` (then there is no number: `Some(None)`). None if it is something else, or too large or small for a number.
     pub fn parse(text: &[u8]) -> Option<Option<Extended>> {

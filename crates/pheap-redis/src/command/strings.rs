@@ -351,7 +351,7 @@ fn put(
 fn incrbyfloat(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let (key, now) = (args[1], cx.now);
     let old = cx.read(key, |view, db| match db.get(view, key, now) {
-        None => Ok(Some(Extended::of(0))),
+        None => Ok(Some(Extended::ZERO)),
         Some(Value::Int(number)) => Ok(Some(Extended::of(number))),
         Some(value) => {
             let number = value.with_bytes(view, Extended::parse).ok_or(Fail::WRONG_TYPE)?;
