@@ -47,8 +47,8 @@ const fn mutable(name: &'static str, kind: Kind, default: &'static str) -> Setti
 
 /// All options.
 pub const SETTINGS: &[Setting] = &[
-    fixed("port", Kind::Int(0, 65535), "6379"),
-    fixed("bind", Kind::Text, "127.0.0.1 -::1"),
+    mutable("port", Kind::Int(0, 65535), "6379"),
+    mutable("bind", Kind::Text, "127.0.0.1 -::1"),
     fixed("unixsocket", Kind::Text, ""),
     fixed("unixsocketperm", Kind::Text, "0"),
     fixed("tcp-backlog", Kind::Int(0, i32::MAX as i64), "511"),
@@ -123,6 +123,8 @@ pub const SETTINGS: &[Setting] = &[
     mutable("acllog-max-len", Kind::Int(0, i64::MAX), "128"),
     mutable("maxmemory-clients", Kind::Percent, "0"),
     mutable("min-replicas-to-write", Kind::Int(0, i32::MAX as i64), "0"),
+    fixed("replicaof", Kind::Text, ""),
+    fixed("slaveof", Kind::Text, ""),
     mutable("repl-backlog-size", Kind::Bytes, "1048576"),
     mutable("replica-serve-stale-data", Kind::YesNo, "yes"),
     mutable("rdbcompression", Kind::YesNo, "yes"),

@@ -218,6 +218,17 @@ fn config_set(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
             Some(_) => config.set(&name, &value).map_err(|why| failed(&why))?,
         }
     }
+    // The server listens where it began to. The same again is no change.
+    for (name, why) in [
+        ("port", "Unable to listen on this port: that takes a restart"),
+        ("bind", "Failed to bind to specified addresses: that takes a restart"),
+    ] {
+        if config.text(name) != cx.server.config.read().text(name) {
+            return Err(Fail::err(format_args!(
+                "CONFIG SET failed (possibly related to argument '{name}') - {why}"
+            )));
+        }
+    }
     cx.server.limits.follow(&config);
     *cx.server.config.write() = config;
     cx.server.measure();

@@ -150,8 +150,15 @@ fn take_or_wait(
     out: &mut Reply,
 ) -> Done {
     for key in keys {
-        if take(cx, key, count, end, shown, out)? {
-            return Ok(());
+        if !cx.session.looks_at(key) {
+            continue;
+        }
+        match take(cx, key, count, end, shown, out) {
+            Ok(true) => return Ok(()),
+            Ok(false) => {}
+            // Who waits for a sorted set waits on where there is something else.
+            Err(Fail::Error(_)) if cx.session.woken_by.is_some() => {}
+            Err(fail) => return Err(fail),
         }
     }
     if !cx.may_block {
