@@ -114,7 +114,7 @@ fn store(cx: &mut Cx<'_>, loaded: Loaded) -> Done {
             db.remove(tx, gone.name.as_bytes());
         }
         for library in loaded.iter() {
-            if !before.get(library.name.as_bytes()).is_some_and(|other| other.number == library.number) {
+            if before.get(library.name.as_bytes()).is_none_or(|other| other.number != library.number) {
                 let text = tx.alloc_slice_copy(&library.text)?;
                 db.set(tx, library.name.as_bytes(), Value::Bytes(text))?;
             }

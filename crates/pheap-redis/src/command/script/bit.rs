@@ -16,18 +16,20 @@ fn bits(lua: &Lua, name: &str, value: &Value) -> Given<u32> {
     Ok(whole.rem_euclid(4_294_967_296.0) as u32)
 }
 
+type Unary = fn(u32) -> u32;
+type Binary = fn(u32, u32) -> u32;
+
 fn signed(bits: u32) -> f64 {
     f64::from(bits as i32)
 }
 
 pub(super) fn library(lua: &Lua) -> Result<Table> {
     let library = lua.create_table()?;
-    let unary: [(&'static str, fn(u32) -> u32); 3] =
-        [("tobit", |x| x), ("bnot", |x| !x), ("bswap", u32::swap_bytes)];
+    let unary: [(&'static str, Unary); 3] = [("tobit", |x| x), ("bnot", |x| !x), ("bswap", u32::swap_bytes)];
     for (name, f) in unary {
         add(lua, &library, name, move |lua, x: Value| Ok(signed(f(bits(lua, name, &x)?))))?;
     }
-    let folded: [(&'static str, fn(u32, u32) -> u32); 3] =
+    let folded: [(&'static str, Binary); 3] =
         [("band", |x, y| x & y), ("bor", |x, y| x | y), ("bxor", |x, y| x ^ y)];
     for (name, f) in folded {
         add(lua, &library, name, move |lua, all: Variadic<Value>| {
@@ -38,7 +40,7 @@ pub(super) fn library(lua: &Lua) -> Result<Table> {
             Ok(signed(result))
         })?;
     }
-    let shifts: [(&'static str, fn(u32, u32) -> u32); 5] = [
+    let shifts: [(&'static str, Binary); 5] = [
         ("lshift", |x, n| x << n),
         ("rshift", |x, n| x >> n),
         ("arshift", |x, n| (x as i32 >> n) as u32),

@@ -167,7 +167,7 @@ fn nested(value: &Value, names: &Names, resp3: bool, deepest: usize, out: &mut R
                 if out.is_resp3() {
                     let mut format = format.as_bytes().to_vec();
                     format.resize(3, b' ');
-                    out.verbatim(&String::from_utf8_lossy(&format), &text.as_bytes());
+                    out.verbatim(&String::from_utf8_lossy(&format), text.as_bytes());
                 } else {
                     out.bulk(&text.as_bytes());
                 }

@@ -41,8 +41,6 @@ pub(super) struct State {
     pub(super) is_aborted: Cell<bool>,
     /// When a library must have been loaded.
     deadline: Cell<Option<Instant>>,
-    /// What `redis.log` shows: messages of this level and above.
-    pub(super) verbosity: Cell<i64>,
 }
 
 /// Lua of one thread.

@@ -64,9 +64,9 @@ pub(super) fn table(lua: &Lua, state: &Rc<State>) -> Result<Table> {
     natives.set("where", lua.create_function(|lua, ()| Ok(place(lua)))?)?;
     let hex = |lua: &Lua, text: LuaString| lua.create_string(sha1(&text.as_bytes()));
     natives.set("sha1hex", lua.create_function(hex)?)?;
-    let shown = state.clone();
     let log = move |_: &Lua, (level, text): (i64, LuaString)| {
-        if level >= shown.verbosity.get() {
+        // Notices and warnings.
+        if level >= 2 {
             eprintln!("{}", text.to_string_lossy());
         }
         Ok(())

@@ -71,7 +71,8 @@ mod tests {
     #[test]
     fn the_same_seed_gives_the_same_numbers() {
         let (mut one, mut two) = (Random::new(), Random::new());
-        (one.seed(10), two.seed(10));
+        one.seed(10);
+        two.seed(10);
         assert_eq!(one.next(), two.next());
         one.seed(0);
         assert_eq!(one.next(), 366_850_414); // as lrand48() after srand48(0)
