@@ -34,6 +34,8 @@ pub struct Session {
     pub closing: bool,
     /// Whether replies are RESP3.
     pub resp3: bool,
+    /// Whether it is a script that runs commands.
+    pub is_script: bool,
     /// Whether it watches all commands.
     pub monitors: bool,
     /// Whether it is spared when clients need too much memory.
@@ -88,6 +90,7 @@ impl Session {
             replies: Replies::On,
             closing: false,
             resp3: false,
+            is_script: false,
             monitors: false,
             never_evicted: false,
             last_command: "NULL",

@@ -24,6 +24,7 @@ use crate::resp::input::{Input, Words};
 use crate::resp::request::Limits;
 use crate::scripts::Declared;
 use crate::server::{OUT_OF_MEMORY, Server, now};
+use crate::words::lossy;
 
 /// What a command waits for, and its arguments.
 type Waits = (Block, Vec<Vec<u8>>);
@@ -262,8 +263,10 @@ impl Execution<'_> {
 
     /// Why a command is refused that would not be at another time.
     fn refused_for_now(&self, known: Known) -> Option<&'static str> {
-        let needs_memory =
-            || known.flags.has(Flags::DENYOOM) || known.name == "exec" && self.has_queued(Flags::DENYOOM);
+        let needs_memory = || {
+            known.flags.has(Flags::DENYOOM)
+                || known.name == "exec" && self.has_queued(|known, _| known.flags.has(Flags::DENYOOM))
+        };
         if self.server.is_out_of_memory() && needs_memory() {
             return Some(OUT_OF_MEMORY);
         }
@@ -275,7 +278,6 @@ impl Execution<'_> {
 
     /// Whether a command changes something, or would be told to replicas: such ones wait while writes are paused.
     fn may_change(&self, known: Known, words: &Args<'_>) -> bool {
-        const CHANGES: Flags = Flags::WRITE.and(Flags::MAY_REPLICATE);
         let declares_not_to = || {
             let declared = match known.name {
                 "eval" => Declared::of_text(words[1]),
@@ -291,16 +293,17 @@ impl Execution<'_> {
             };
             declared.is_some_and(|declared| declared.has(Declared::NO_WRITES))
         };
-        known.flags.has(CHANGES) && !declares_not_to() || known.name == "exec" && self.has_queued(CHANGES)
+        known.flags.has(Flags::WRITE.and(Flags::MAY_REPLICATE)) && !declares_not_to()
+            || known.name == "exec" && self.has_queued(|known, words| self.may_change(known, words))
     }
 
-    /// Whether a command that waits for `EXEC` has one of these flags.
-    fn has_queued(&self, flags: Flags) -> bool {
-        let has = |words: &Vec<Vec<u8>>| {
+    /// Whether there is such a command among those that wait for `EXEC`.
+    fn has_queued(&self, is_one: impl Fn(Known, &Args<'_>) -> bool) -> bool {
+        let is_one = |words: &Vec<Vec<u8>>| {
             let words: Words<'_> = words.iter().map(Vec::as_slice).collect();
-            resolve(&words).is_ok_and(|known| known.flags.has(flags))
+            resolve(&words).is_ok_and(|known| is_one(known, &words))
         };
-        self.session.multi.as_ref().is_some_and(|multi| multi.queue.iter().any(has))
+        self.session.multi.as_ref().is_some_and(|multi| multi.queue.iter().any(is_one))
     }
 
     /// Tells the client of an error.
@@ -536,7 +539,13 @@ impl Execution<'_> {
         let mut cx = Cx { server, session, now, may_block, effects: effects_of, keyspace, meanwhile };
         let result = run(&mut cx, words, self.output.reply);
         self.output.reply.set_resp3(self.session.resp3);
-        let end = if result.is_ok() { End::Well } else { End::Failed };
+        let mut end = if result.is_ok() { End::Well } else { End::Failed };
+        if let (Ok(()), [b'-', text @ ..]) = (&result, self.output.reply.since(mark)) {
+            // Scripts tell of their errors by themselves.
+            let code = text.split(|byte| byte.is_ascii_whitespace()).next().unwrap_or_default();
+            self.server.count_error(&lossy(code));
+            end = End::Failed;
+        }
         if let Err(fail) = result {
             self.output.reply.truncate(mark);
             self.output.effects.go_back(effects);
@@ -597,7 +606,7 @@ impl Execution<'_> {
         }
         let plan = self.plan_all(&queue);
         let before = (self.output.reply.len(), self.output.effects.mark());
-        let (server, now) = (self.server, now());
+        let (server, now, db) = (self.server, now(), self.session.db);
         let Ok(_passed) = plan.pass(server) else {
             self.server.unwatch(self.session);
             let busy = server.scripts.busy_error();
@@ -625,6 +634,7 @@ impl Execution<'_> {
         });
         let end = if result.is_ok() { End::Well } else { End::Failed };
         if let Err(error) = result {
+            self.session.db = db;
             self.output.reply.truncate(before.0);
             self.output.effects.go_back(before.1);
             self.rolled_back();

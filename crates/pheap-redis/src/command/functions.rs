@@ -55,7 +55,7 @@ fn fcall(cx: &mut Cx<'_>, args: &Args<'_>, is_read_only: bool, out: &mut Reply) 
     let (library, function) = loaded.function(args[1]).ok_or_else(|| Fail::err("Function not found"))?;
     let number = words::int(args[2]).ok_or_else(|| Fail::err("Bad number of keys provided"))?;
     let keys = number_of_keys(args, number)?;
-    may_run(function.declared, is_read_only)?;
+    may_run(cx, function.declared, is_read_only)?;
     with_engine(&cx.server.scripts, Kind::Functions, |engine| {
         if engine.function(library.number, &function.name).is_none() {
             // Another thread has loaded it.
@@ -71,6 +71,7 @@ fn fcall(cx: &mut Cx<'_>, args: &Args<'_>, is_read_only: bool, out: &mut Reply) 
             command: args,
             keys,
             is_read_only: is_read_only || function.declared.has(Declared::NO_WRITES),
+            may_need_memory: function.declared.has(Declared::ALLOW_OOM),
         };
         engine.run(cx, &call, out)
     })

@@ -58,9 +58,19 @@ pub(super) fn number_of_keys(args: &Args<'_>, number: i64) -> Result<usize, Fail
 }
 
 /// Whether a script that declares this may be run so. Those that declare nothing may: their commands are looked at.
-pub(super) fn may_run(declared: Declared, is_read_only: bool) -> Result<(), Fail> {
-    if is_read_only && !declared.has(Declared::NO_WRITES) && !declared.has(Declared::NOTHING) {
+pub(super) fn may_run(cx: &Cx<'_>, declared: Declared, is_read_only: bool) -> Result<(), Fail> {
+    if declared.has(Declared::NOTHING) {
+        return Ok(());
+    }
+    if is_read_only && !declared.has(Declared::NO_WRITES) {
         return Err(Fail::err("Can not execute a script with write flag using *_ro command."));
+    }
+    // What only looks needs no memory.
+    if cx.server.is_out_of_memory() && !declared.has(Declared::ALLOW_OOM.and(Declared::NO_WRITES)) {
+        return Err(Fail::Error(
+            "OOM allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'"
+                .into(),
+        ));
     }
     Ok(())
 }
@@ -99,7 +109,7 @@ fn run(
     is_read_only: bool,
     out: &mut Reply,
 ) -> Done {
-    may_run(script.declared, is_read_only)?;
+    may_run(cx, script.declared, is_read_only)?;
     with_engine(&cx.server.scripts, Kind::Scripts, |engine| {
         let call = Call {
             called: args[1],
@@ -109,6 +119,7 @@ fn run(
             command: args,
             keys,
             is_read_only: is_read_only || script.declared.has(Declared::NO_WRITES),
+            may_need_memory: script.declared.has(Declared::ALLOW_OOM),
         };
         engine.run(cx, &call, out)
     })

@@ -51,11 +51,7 @@ pub(super) const COMMANDS: &[Command] = &[
         out.simple("Background saving started");
         Ok(())
     }),
-    Command::with_subcommands(
-        "cluster",
-        &[],
-        &[help!("cluster|help"), Command::new("cluster|info", 2, &[Flags::STALE], Keys::None, no_cluster)],
-    ),
+    Command::with_subcommands("cluster", &[], CLUSTER),
     Command::with_subcommands(
         "config",
         &[],
@@ -131,6 +127,39 @@ pub(super) const COMMANDS: &[Command] = &[
         out.int(0);
         Ok(())
     }),
+];
+
+const ADMIN_STALE: &[Flags] = &[Flags::ADMIN, Flags::STALE];
+
+/// This is no cluster.
+const CLUSTER: &[Command] = &[
+    Command::new("cluster|addslots", -3, ADMIN_STALE, Keys::None, no_cluster),
+    Command::new("cluster|addslotsrange", -4, ADMIN_STALE, Keys::None, no_cluster),
+    Command::new("cluster|bumpepoch", 2, ADMIN_STALE, Keys::None, no_cluster),
+    Command::new("cluster|count-failure-reports", 3, ADMIN_STALE, Keys::None, no_cluster),
+    Command::new("cluster|countkeysinslot", 3, &[Flags::STALE], Keys::None, no_cluster),
+    Command::new("cluster|delslots", -3, ADMIN_STALE, Keys::None, no_cluster),
+    Command::new("cluster|delslotsrange", -4, ADMIN_STALE, Keys::None, no_cluster),
+    Command::new("cluster|failover", -2, ADMIN_STALE, Keys::None, no_cluster),
+    Command::new("cluster|flushslots", 2, ADMIN_STALE, Keys::None, no_cluster),
+    Command::new("cluster|forget", 3, ADMIN_STALE, Keys::None, no_cluster),
+    Command::new("cluster|getkeysinslot", 4, &[Flags::STALE], Keys::None, no_cluster),
+    help!("cluster|help"),
+    Command::new("cluster|info", 2, &[Flags::STALE], Keys::None, no_cluster),
+    Command::new("cluster|keyslot", 3, &[Flags::STALE], Keys::None, no_cluster),
+    Command::new("cluster|links", 2, &[Flags::STALE], Keys::None, no_cluster),
+    Command::new("cluster|meet", -4, ADMIN_STALE, Keys::None, no_cluster),
+    Command::new("cluster|myid", 2, &[Flags::STALE], Keys::None, no_cluster),
+    Command::new("cluster|nodes", 2, &[Flags::STALE], Keys::None, no_cluster),
+    Command::new("cluster|replicas", 3, ADMIN_STALE, Keys::None, no_cluster),
+    Command::new("cluster|replicate", 3, ADMIN_STALE, Keys::None, no_cluster),
+    Command::new("cluster|reset", -2, &[Flags::ADMIN, Flags::STALE, Flags::NOSCRIPT], Keys::None, no_cluster),
+    Command::new("cluster|saveconfig", 2, ADMIN_STALE, Keys::None, no_cluster),
+    Command::new("cluster|set-config-epoch", 3, ADMIN_STALE, Keys::None, no_cluster),
+    Command::new("cluster|setslot", -4, ADMIN_STALE, Keys::None, no_cluster),
+    Command::new("cluster|shards", 2, &[Flags::STALE], Keys::None, no_cluster),
+    Command::new("cluster|slaves", 3, ADMIN_STALE, Keys::None, no_cluster),
+    Command::new("cluster|slots", 2, &[Flags::STALE], Keys::None, no_cluster),
 ];
 
 fn no_cluster(_: &mut Cx<'_>, _: &Args<'_>, _: &mut Reply) -> Done {

@@ -158,8 +158,8 @@ fn sort(cx: &mut Cx<'_>, args: &Args<'_>, may_store: bool, out: &mut Reply) -> D
         }
         Some(_) => Err(Fail::WRONG_TYPE),
     })?;
-    if is_set && asked.stays() && asked.store.is_some() {
-        // So that the list that is stored does not depend on how the set is stored.
+    if is_set && asked.stays() && (asked.store.is_some() || cx.session.is_script) {
+        // So that what comes of it does not depend on how the set is stored.
         (asked.by, asked.by_text) = (None, true);
     }
     if asked.stays() {

@@ -58,7 +58,7 @@ struct Read<'a> {
 }
 
 impl<'a> Read<'a> {
-    fn parse(args: &'a Args<'a>, in_group: bool) -> Result<Read<'a>, Fail> {
+    fn parse(args: &'a Args<'a>, in_group: bool, in_script: bool) -> Result<Read<'a>, Fail> {
         let mut read = Read::default();
         let only_in_groups = |option: &str| {
             Fail::err(format_args!(
@@ -70,6 +70,12 @@ impl<'a> Read<'a> {
             let Some(option) = args.get(at) else { return Err(Fail::SYNTAX) };
             let more = args.len() - at - 1;
             at += match option.to_ascii_lowercase().as_slice() {
+                b"block" if more > 0 && in_script => {
+                    return Err(Fail::err(format_args!(
+                        "{} command is not allowed with BLOCK option from scripts",
+                        crate::words::lossy(args[0])
+                    )));
+                }
                 b"block" if more > 0 => {
                     let ms = int(args[at + 1])
                         .map_err(|_| Fail::err("timeout is not an integer or out of range"))?;
@@ -175,7 +181,7 @@ impl<'o> Streams<'o> {
 }
 
 fn xread(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let read = Read::parse(args, false)?;
+    let read = Read::parse(args, false, cx.session.is_script)?;
     let resumes = cx.session.resumes;
     let mut ids: SmallVec<[Id; 8]> = SmallVec::new();
     for (key, text) in read.keys.iter().zip(read.ids) {
@@ -223,7 +229,7 @@ fn xread(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 }
 
 fn xreadgroup(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let read = Read::parse(args, true)?;
+    let read = Read::parse(args, true, cx.session.is_script)?;
     let (resumes, [name, consumer]) = (cx.session.resumes, read.group.unwrap_or_default());
     let mut ids: SmallVec<[Id; 8]> = SmallVec::new();
     for (key, text) in read.keys.iter().zip(read.ids) {

@@ -77,6 +77,8 @@ pub(in crate::command) struct Call<'a> {
     /// Number of keys.
     pub(in crate::command) keys: usize,
     pub(in crate::command) is_read_only: bool,
+    /// It may need memory where there is none.
+    pub(in crate::command) may_need_memory: bool,
 }
 
 /// A function that a library has registered.
@@ -161,7 +163,10 @@ impl Engine {
             scripts: lua.create_table()?,
             libraries: lua.create_table()?,
             generation,
-            client: RefCell::new((Session::new(Profile::nobody().into(), true), Reply::new(false))),
+            client: RefCell::new((
+                Session { is_script: true, ..Session::new(Profile::nobody().into(), true) },
+                Reply::new(false),
+            )),
             counted: Cell::new(0),
             lua,
         })

@@ -13,6 +13,7 @@ use super::native::CommandError;
 use crate::command::{Cx, Fail, Flags, Known, Run as Runs, lookup, monitor_line, resolve, shards_of};
 use crate::counts::End;
 use crate::scripts::Slow;
+use crate::server::OUT_OF_MEMORY;
 
 /// Why a script ends that has not come to its end.
 pub(super) enum Abort {
@@ -216,6 +217,12 @@ impl<'a, 'c> Run<'a, 'c> {
         }
         if self.call.is_read_only && command.flags.has(Flags::WRITE.and(Flags::MAY_REPLICATE)) {
             return Err("ERR Write commands are not allowed from read-only scripts.".to_owned());
+        }
+        // Once it has written, it is not stopped half way.
+        let needs_memory =
+            command.flags.has(Flags::DENYOOM) && !self.call.may_need_memory && !self.has_written;
+        if needs_memory && self.cx.server.is_out_of_memory() {
+            return Err(OUT_OF_MEMORY.to_owned());
         }
         Ok(command)
     }
