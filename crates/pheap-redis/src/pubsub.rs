@@ -108,6 +108,14 @@ impl Wanted {
         text.bytes().try_fold(0, |all, letter| Some(all | bit(letter)?)).map(Wanted)
     }
 
+    /// The letters that say the same, as Redis tells them.
+    pub fn text(self) -> String {
+        let all = (1 << 10) - 1;
+        let kinds = if self.0 & all == all { "A" } else { "g$lshzxetd" };
+        let letters = kinds.bytes().chain("KEmn".bytes());
+        letters.filter(|&letter| letter == b'A' || self.has(letter)).map(char::from).collect()
+    }
+
     /// All of them, as a number.
     pub fn bits(self) -> u32 {
         self.0
@@ -156,5 +164,7 @@ mod tests {
                 && !wanted.has(b'm')
         );
         assert_eq!(Wanted::parse("Q"), None);
+        assert_eq!(wanted.text(), "AK");
+        assert_eq!(Wanted::parse("Elgm").unwrap().text(), "glEm");
     }
 }

@@ -291,6 +291,11 @@ impl Server {
         }
     }
 
+    /// Whether notifications of a class are wanted.
+    pub fn wants(&self, class: u8) -> bool {
+        Wanted::from_bits(self.limits.notifications.load(Ordering::Relaxed)).has(class)
+    }
+
     /// The messages of a keyspace notification, to those who want it.
     pub fn notification(&self, db: usize, class: u8, event: &str, key: &[u8]) -> Vec<(u64, Vec<u8>)> {
         let wanted = Wanted::from_bits(self.limits.notifications.load(Ordering::Relaxed));

@@ -64,10 +64,21 @@ impl Cx<'_> {
         self.read_shard(shard, |view, dbs| f(view, &view[dbs.at(db)]))
     }
 
-    /// Changes the shard of a key, in the client's database.
+    /// Changes the shard of a key, in the client's database. Whoever wants to know that a key is new is told if it is.
     pub fn write<R>(&mut self, key: &[u8], f: impl for<'r> FnOnce(&mut Txn<'r>, P<'r, Db<'r>>) -> R) -> R {
-        let (shard, db) = (self.store().shard_of(key), self.session.db);
-        self.write_shard(shard, |tx, dbs| f(tx, dbs.at(db)))
+        let (shard, db, now) = (self.store().shard_of(key), self.session.db, self.now);
+        if !self.server.wants(b'n') {
+            return self.write_shard(shard, |tx, dbs| f(tx, dbs.at(db)));
+        }
+        let (result, is_new) = self.write_shard(shard, |tx, dbs| {
+            let was_there = tx[dbs.at(db)].get(tx, key, now).is_some();
+            let result = f(tx, dbs.at(db));
+            (result, !was_there && tx[dbs.at(db)].get(tx, key, now).is_some())
+        });
+        if is_new {
+            self.notify(b'n', "new", key);
+        }
+        result
     }
 
     /// Looks at all databases of a shard.

@@ -74,6 +74,13 @@ fn relocate(cx: &mut Cx<'_>, from: Place<'_>, to: Place<'_>) -> pheap::Result<()
     Ok(())
 }
 
+/// Says that there is something at a place where there was nothing, if that is so.
+fn tell_if_new(cx: &mut Cx<'_>, to: Place<'_>, was_there: bool) {
+    if !was_there {
+        cx.notify_in(to.db, b'n', "new", to.key);
+    }
+}
+
 /// Whether the key has the other name now.
 fn rename(cx: &mut Cx<'_>, args: &Args<'_>, only_if_free: bool) -> Result<bool, Fail> {
     let db = cx.session.db;
@@ -87,7 +94,9 @@ fn rename(cx: &mut Cx<'_>, args: &Args<'_>, only_if_free: bool) -> Result<bool, 
     if only_if_free && is_there(cx, to) {
         return Ok(false);
     }
+    let was_there = is_there(cx, to);
     relocate(cx, from, to)?;
+    tell_if_new(cx, to, was_there);
     cx.changed(db, from.key);
     cx.changed(db, to.key);
     cx.notify(b'g', "rename_from", from.key);
@@ -106,6 +115,7 @@ fn move_to(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let is_possible = is_there(cx, from) && !is_there(cx, to);
     if is_possible {
         relocate(cx, from, to)?;
+        tell_if_new(cx, to, false);
         cx.changed(from.db, from.key);
         cx.changed(to.db, to.key);
         cx.notify_in(from.db, b'g', "move_from", from.key);
@@ -131,7 +141,9 @@ fn copy(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     }
     let is_possible = is_there(cx, from) && (replaces || !is_there(cx, to));
     if let Some((value, deadline)) = is_possible.then(|| load(cx, from)).flatten() {
+        let was_there = is_there(cx, to);
         store(cx, to, &value, deadline)?;
+        tell_if_new(cx, to, was_there);
         cx.changed(to.db, to.key);
         cx.notify_in(to.db, b'g', "copy_to", to.key);
     }

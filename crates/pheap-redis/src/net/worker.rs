@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
+use indexmap::IndexSet;
 use mio::{Events, Interest, Poll, Token};
 use parking_lot::Mutex;
 
@@ -74,14 +75,14 @@ impl Worker {
             poll,
             mailbox,
             connections: BTreeMap::new(),
-            ready: BTreeSet::new(),
-            not_durable: BTreeSet::new(),
+            ready: IndexSet::new(),
+            not_durable: IndexSet::new(),
             paused: BTreeSet::new(),
             timeouts: BTreeSet::new(),
             next_thread: 0,
             last_tick: Instant::now(),
             expiry: Expiry::default(),
-            round: BTreeSet::new(),
+            round: VecDeque::new(),
             is_meanwhile: false,
             missed: BTreeSet::new(),
             postponed: Vec::new(),
@@ -100,10 +101,10 @@ struct Turn<'s> {
     listeners: Vec<Listener>,
     /// In boxes, for they are taken out while they are served.
     connections: BTreeMap<u64, Box<Connection>>,
-    /// Clients that something is to be done for.
-    ready: BTreeSet<u64>,
+    /// Clients that something is to be done for, in the order in which that came up: who has sent something first is served first.
+    ready: IndexSet<u64>,
     /// Clients whose replies wait for the disk.
-    not_durable: BTreeSet<u64>,
+    not_durable: IndexSet<u64>,
     /// Clients that are not served for some time.
     paused: BTreeSet<u64>,
     /// When clients give up that wait for keys.
@@ -113,7 +114,7 @@ struct Turn<'s> {
     last_tick: Instant,
     expiry: Expiry,
     /// Clients that are served just now, one after the other.
-    round: BTreeSet<u64>,
+    round: VecDeque<u64>,
     /// A client's script is slow, and others are served meanwhile.
     is_meanwhile: bool,
     /// Clients that something has happened to while they were served.
@@ -271,8 +272,8 @@ impl Turn<'_> {
 
     /// Does what is to be done for each client, once.
     fn serve(&mut self) {
-        self.round.append(&mut self.ready);
-        while let Some(client) = self.round.pop_first() {
+        self.round.extend(self.ready.drain(..));
+        while let Some(client) = self.round.pop_front() {
             let Some(mut connection) = self.connections.remove(&client) else { continue };
             match self.serve_one(&mut connection) {
                 Ok(true) => {
@@ -308,6 +309,7 @@ impl Turn<'_> {
         }
         let mut messages = Vec::new();
         let paused = connection.output.send(&mut connection.stream, &self.waker, &mut messages)?;
+        connection.publish();
         self.post(messages);
         if paused == Paused::NotDurable {
             self.not_durable.insert(client);
@@ -340,7 +342,6 @@ impl Turn<'_> {
             }
             Stop::Nothing | Stop::Signals | Stop::Closing => {}
         }
-        connection.publish();
         if !signals.is_empty() {
             let writer = Waiter { client: connection.session.id, thread: self.number, needs_key: false };
             let wake = Wakeup { signals, writer: Some(writer), ..Wakeup::default() };
@@ -545,8 +546,8 @@ impl Turn<'_> {
 
     fn disconnect(&mut self, mut connection: Box<Connection>) {
         let client = connection.session.id;
-        self.ready.remove(&client);
-        self.not_durable.remove(&client);
+        self.ready.swap_remove(&client);
+        self.not_durable.swap_remove(&client);
         if let Some(blocked) = connection.blocked.take() {
             self.unblock(client, &blocked);
         }
