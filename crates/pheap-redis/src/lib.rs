@@ -12,6 +12,7 @@
 //! | [`config`] | options: the command line, `redis.conf`, `CONFIG` |
 //! | [`counts`], [`slowlog`], [`clients`], [`usage`] | what is told of the server: calls of commands, slow ones, who is connected, processor time |
 //! | [`waiting`] | keys that clients wait for |
+//! | [`tracking`] | keys that clients may have copies of |
 //! | [`scripts`], [`libraries`] | scripts that all threads know, libraries of functions |
 //! | [`stream`], [`mailbox`] | a connection; what other threads leave for one |
 //! | [`server`], [`client`] | what all clients have in common; what each one has |
@@ -44,6 +45,7 @@ pub mod scripts;
 pub mod server;
 pub mod slowlog;
 pub mod stream;
+pub mod tracking;
 pub mod usage;
 pub mod waiting;
 pub mod words;

@@ -20,6 +20,7 @@ use crate::random::random;
 use crate::save::Save;
 use crate::scripts::Scripts;
 use crate::slowlog::{Latency, SlowLog};
+use crate::tracking::Tracking;
 use crate::waiting::Waiting;
 
 /// What a client is told whose command needs memory where there is none.
@@ -37,6 +38,8 @@ pub struct Server {
     pub channels: Channels,
     /// Keys that clients wait for.
     pub waiting: Waiting,
+    /// Keys that clients may have copies of.
+    pub tracking: Tracking,
     /// Scripts that all threads know.
     pub scripts: Scripts,
     /// Libraries of functions.
@@ -153,12 +156,15 @@ impl Server {
             paused: AtomicU8::new(0),
         };
         limits.follow(&config);
+        let tracking = Tracking::default();
+        tracking.set_limit(config.int("tracking-table-max-keys") as u64);
         Server {
             store,
             config: RwLock::new(config),
             watched: Watched::default(),
             channels: Channels::default(),
             waiting: Waiting::default(),
+            tracking,
             scripts: Scripts::default(),
             libraries: Libraries::default(),
             stats: Stats::default(),
@@ -324,7 +330,6 @@ pub fn now() -> i64 {
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// A database, and a key in it.
 /// A database, and a key in it.
 pub type Name = (usize, Vec<u8>);
 
