@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 
 use crate::clients::Profile;
+use crate::tracking::{Options, Reads};
 
 /// A client, as commands see it.
 #[derive(Debug)]
@@ -40,6 +41,10 @@ pub struct Session {
     pub monitors: bool,
     /// Whether it is spared when clients need too much memory.
     pub never_evicted: bool,
+    /// How it is told of changes to keys that it has read, if it is.
+    pub tracking: Option<Options>,
+    /// It has said `CLIENT CACHING` about what it reads next.
+    pub caching: bool,
     /// Its last command.
     pub last_command: &'static str,
     /// Bytes of what it has sent that were not answered when its commands began to run.
@@ -93,6 +98,8 @@ impl Session {
             is_script: false,
             monitors: false,
             never_evicted: false,
+            tracking: None,
+            caching: false,
             last_command: "NULL",
             input: 0,
             output: 0,
@@ -113,6 +120,8 @@ impl Session {
             ('O', self.monitors),
             ('P', self.subscriptions() > 0),
             ('x', self.multi.is_some()),
+            ('t', self.tracking.is_some()),
+            ('B', self.tracking.is_some_and(|options| options.broadcast)),
             ('d', self.watched_changed.load(SeqCst)),
             ('c', self.closing),
             ('e', self.never_evicted),
@@ -121,11 +130,29 @@ impl Session {
         (state.input, state.output) = (self.input, self.output);
         state.command = self.last_command;
         state.resp3 = self.resp3;
+        state.redirects_to = self.redirects_to();
     }
 
     /// How much it listens to.
     pub fn subscriptions(&self) -> usize {
         self.channels.len() + self.patterns.len()
+    }
+
+    /// Who gets the messages about keys that it has read: -1 if it wants none, 0 itself, or another client.
+    pub fn redirects_to(&self) -> i64 {
+        self.tracking.map_or(-1, |options| options.redirect.unwrap_or(0) as i64)
+    }
+
+    /// Whether it is told of changes to what it reads now.
+    pub fn keeps_copies(&self) -> bool {
+        self.tracking.is_some_and(|options| {
+            !options.broadcast
+                && match options.reads {
+                    Reads::All => true,
+                    Reads::OptIn => self.caching,
+                    Reads::OptOut => !self.caching,
+                }
+        })
     }
 
     /// Whether a command that waits for keys looks at this one.

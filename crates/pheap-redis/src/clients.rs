@@ -31,6 +31,8 @@ pub struct Profile {
     pub since: Instant,
     /// Whether it waits for a key.
     pub is_blocked: AtomicBool,
+    /// Whether the client is gone that gets the messages about keys that it has read.
+    pub redirect_is_broken: AtomicBool,
     /// What it does. Its own thread says so when it has served it.
     pub state: Mutex<State>,
 }
@@ -151,6 +153,7 @@ impl Profile {
             is_unix: false,
             since: now,
             is_blocked: AtomicBool::new(false),
+            redirect_is_broken: AtomicBool::new(false),
             state: Mutex::new(State::new(now)),
         }
     }
@@ -179,6 +182,9 @@ impl Profile {
         }
         if self.is_blocked.load(Ordering::SeqCst) {
             flags.push('b');
+        }
+        if self.redirect_is_broken.load(Ordering::Relaxed) {
+            flags.push('R');
         }
         if flags.is_empty() {
             flags.push('N');

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 use crate::client::{Multi, Replies, Session};
 use crate::command::{
-    Args, Block, Cx, Effects, Fail, Flags, Keys, Keyspace, Known, Meanwhile, Nothing, OneRead, OneTxn,
+    Args, Block, Cx, Effects, Fail, Flags, Group, Keys, Keyspace, Known, Meanwhile, Nothing, OneRead, OneTxn,
     Refused, Run, Several, load_libraries, monitor_line, resolve, shards_of,
 };
 use crate::counts::End;
@@ -129,6 +129,7 @@ impl Execution<'_> {
                 Admitted::Paused => return Stop::Paused,
                 Admitted::Refused(refused) => {
                     self.refuse(&refused);
+                    self.session.caching &= self.session.multi.is_some();
                     None
                 }
                 Admitted::Queue(known) => {
@@ -149,6 +150,7 @@ impl Execution<'_> {
                             Ok(None) => {}
                             Err(tried_until) => alone_until = tried_until,
                         }
+                        self.tell_itself();
                         if self.session.closing {
                             return Stop::Closing;
                         }
@@ -171,6 +173,7 @@ impl Execution<'_> {
             }
             drop(words);
             self.answered(mark);
+            self.tell_itself();
             input.consume();
             if self.session.closing {
                 return Stop::Closing;
@@ -198,6 +201,7 @@ impl Execution<'_> {
         let blocked = blocked?;
         if blocked.is_none() {
             self.answered(mark);
+            self.tell_itself();
         }
         Ok(blocked)
     }
@@ -210,6 +214,12 @@ impl Execution<'_> {
     /// A command was answered. Some clients do not want to know.
     fn answered(&mut self, mark: usize) {
         self.server.stats.commands.fetch_add(1, Relaxed);
+        if self.session.caching
+            && self.session.multi.is_none()
+            && !self.session.last_command.starts_with("client|")
+        {
+            self.session.caching = false;
+        }
         match self.session.replies {
             Replies::On => return,
             Replies::Off => {}
@@ -219,6 +229,20 @@ impl Execution<'_> {
         // What was not asked for, and so is no reply, is sent nevertheless.
         if !UNASKED.contains(&self.session.last_command) {
             self.output.reply.truncate(mark);
+        }
+    }
+
+    /// Copies that the client has of what it has changed itself are told after its reply.
+    fn tell_itself(&mut self) {
+        if self.output.effects.stale.own.is_empty() {
+            return;
+        }
+        for key in std::mem::take(&mut self.output.effects.stale.own) {
+            match self.server.tracking.own(&self.server.clients, self.session.id, key) {
+                Some((to, notice)) if to == self.session.id => notice.write(self.session, self.output.reply),
+                Some(other) => self.output.effects.stale.notices.push(other),
+                None => {}
+            }
         }
     }
 
@@ -398,6 +422,7 @@ impl Execution<'_> {
                 input.consume();
                 let somebody_waits = !self.output.effects.signals.is_empty();
                 if is_alone
+                    || !self.output.effects.stale.own.is_empty()
                     || somebody_waits
                     || self.session.closing
                     || !input.is_ready(self.limits()).unwrap_or(false)
@@ -556,8 +581,23 @@ impl Execution<'_> {
                 Fail::Block(block) => return Ok(Some(block)),
             }
         }
+        if self.session.tracking.is_some() {
+            self.remember(known, words);
+        }
         self.ended(known, words, end);
         Ok(None)
+    }
+
+    /// The client is to be told when these keys change, if it has read them.
+    fn remember(&mut self, known: Known, words: &Args<'_>) {
+        // What scripts read is seen when they do. `WATCH` reads nothing.
+        let reads = known.flags.has(Flags::READONLY)
+            && !matches!(known.keys, Keys::Script)
+            && known.group != Group::Transactions;
+        if reads && self.session.keeps_copies() {
+            let keys = known.keys(words).into_iter().map(|at| words[at]);
+            self.server.tracking.remember(self.session.id, keys);
+        }
     }
 
     /// A command was called: how often, how long.

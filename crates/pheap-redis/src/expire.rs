@@ -56,6 +56,9 @@ impl Expiry {
                         if tx[db].deadline(tx, key).is_some_and(|at| at <= now) {
                             db.remove(tx, key);
                             server.watched.touch(self.db, key);
+                            if server.tracking.is_wanted() {
+                                server.tracking.changed(&server.clients, 0, key, &mut effects.stale);
+                            }
                             server.stats.expired.fetch_add(1, Relaxed);
                             effects.messages.extend(server.notification(self.db, b'x', "expired", key));
                             if server.waiting.has(self.db, key) {

@@ -15,6 +15,7 @@
 //! | [`config`] | options: the command line, `redis.conf`, `CONFIG` |
 //! | [`counts`], [`slowlog`], [`clients`], [`usage`] | what is told of the server: calls of commands, slow ones, who is connected, processor time |
 //! | [`waiting`] | keys that clients wait for |
+//! | [`tracking`] | keys that clients may have copies of |
 //! | [`scripts`], [`libraries`] | scripts that all threads know, libraries of functions |
 //! | [`gates`] | where threads wait that must not wait for a slow script |
 //! | [`stream`], [`mailbox`] | a connection; what other threads leave for one |
@@ -50,6 +51,7 @@ pub mod scripts;
 pub mod server;
 pub mod slowlog;
 pub mod stream;
+pub mod tracking;
 pub mod usage;
 pub mod waiting;
 pub mod words;

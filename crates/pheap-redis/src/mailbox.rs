@@ -9,7 +9,17 @@ use mio::{Registry, Token, Waker};
 use parking_lot::Mutex;
 
 use crate::stream::Stream;
+use crate::tracking::Notice;
 use crate::waiting::Wakeup;
+
+/// What a client is sent that it has not asked for.
+#[derive(Debug, Clone)]
+pub enum Parcel {
+    /// By the protocol that it uses.
+    Bytes(Vec<u8>),
+    /// About copies of keys.
+    Notice(Notice),
+}
 
 /// What a thread is told.
 #[derive(Debug)]
@@ -20,8 +30,8 @@ pub enum Message {
     Send {
         /// The client.
         client: u64,
-        /// A reply, by the protocol that the client uses.
-        bytes: Vec<u8>,
+        /// What it is sent.
+        parcel: Parcel,
     },
     /// A client does not wait for keys any more.
     Unblock {

@@ -21,6 +21,7 @@ use crate::random::random;
 use crate::save::Save;
 use crate::scripts::Scripts;
 use crate::slowlog::{Latency, SlowLog};
+use crate::tracking::Tracking;
 use crate::waiting::Waiting;
 
 /// What a client is told whose command needs memory where there is none.
@@ -40,6 +41,8 @@ pub struct Server {
     pub waiting: Waiting,
     /// Where threads wait for shards.
     pub gates: Gates,
+    /// Keys that clients may have copies of.
+    pub tracking: Tracking,
     /// Scripts that all threads know.
     pub scripts: Scripts,
     /// Libraries of functions.
@@ -156,6 +159,8 @@ impl Server {
             paused: AtomicU8::new(0),
         };
         limits.follow(&config);
+        let tracking = Tracking::default();
+        tracking.set_limit(config.int("tracking-table-max-keys") as u64);
         Server {
             config: RwLock::new(config),
             watched: Watched::default(),
@@ -163,6 +168,7 @@ impl Server {
             waiting: Waiting::default(),
             // Libraries of functions are behind the last one.
             gates: Gates::new(store.shards().len() + 1, threads.len()),
+            tracking,
             scripts: Scripts::default(),
             libraries: Libraries::default(),
             stats: Stats::default(),
@@ -334,7 +340,6 @@ pub fn now() -> i64 {
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// A database, and a key in it.
 /// A database, and a key in it.
 pub type Name = (usize, Vec<u8>);
 

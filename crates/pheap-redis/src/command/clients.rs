@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
 use super::args::int;
-use super::{Args, Command, Cx, Done, Fail, Flags, Keys, help};
+use super::{Args, Command, Cx, Done, Fail, Flags, Keys, help, tracking};
 use crate::client::Replies;
 use crate::clients::{Filter, Kind, Pause};
 use crate::mailbox::Message;
@@ -18,9 +18,14 @@ pub(super) const COMMANDS: &[Command] = &[Command::with_subcommands(
     "client",
     &[],
     &[
+        Command::new("client|caching", 3, LOOK, Keys::None, tracking::caching),
         Command::new("client|getname", 2, LOOK, Keys::None, |cx, _, out| {
             let name = cx.session.profile.state.lock().name.clone();
             out.maybe_bulk((!name.is_empty()).then_some(&name));
+            Ok(())
+        }),
+        Command::new("client|getredir", 2, LOOK, Keys::None, |cx, _, out| {
+            out.int(cx.session.redirects_to());
             Ok(())
         }),
         help!("client|help"),
@@ -51,6 +56,8 @@ pub(super) const COMMANDS: &[Command] = &[Command::with_subcommands(
             out.ok();
             Ok(())
         }),
+        Command::new("client|tracking", -3, LOOK, Keys::None, tracking::tracking),
+        Command::new("client|trackinginfo", 2, LOOK, Keys::None, tracking::info),
         Command::new("client|unblock", -3, ADMIN, Keys::None, unblock),
         Command::new("client|unpause", 2, ADMIN, Keys::None, |cx, _, out| {
             cx.server.pause(None);

@@ -163,6 +163,7 @@ fn reset(cx: &mut Cx<'_>, _: &Args<'_>, out: &mut Reply) -> Done {
         cx.server.remove_monitor(cx.session.id);
         cx.session.monitors = false;
     }
+    cx.server.tracking.disable(cx.session);
     cx.session.db = 0;
     cx.session.resp3 = false;
     cx.session.replies = crate::client::Replies::On;

@@ -5,7 +5,9 @@ use pheap::{P, Shards, Txn, View};
 use super::{Args, Command, Keys};
 use crate::client::Session;
 use crate::data::{Change, Db, Shard, Store};
+use crate::mailbox::Parcel;
 use crate::server::Server;
+use crate::tracking::Stale;
 use crate::waiting::Signal;
 
 /// What a command may touch.
@@ -41,12 +43,24 @@ pub struct Effects {
     pub messages: Vec<(u64, Vec<u8>)>,
     /// Changes, as `rdb_changes_since_last_save` counts them.
     pub dirty: u64,
+    /// Copies of keys that are to be thrown away. They stay if the command fails: who has a copy is told once, and no harm is done if that was needless.
+    pub stale: Stale,
 }
 
 impl Effects {
     /// How much there is.
     pub fn mark(&self) -> (usize, usize, u64) {
         (self.signals.len(), self.messages.len(), self.dirty)
+    }
+
+    /// What is sent to others, after commands of a client (0: of nobody).
+    pub fn parcels(&mut self, server: &Server, by: u64) -> Vec<(u64, Parcel)> {
+        let Stale { notices, changed, .. } = &mut self.stale;
+        let broadcast = server.tracking.broadcast(&server.clients, by, changed);
+        let notices = std::mem::take(notices).into_iter().map(|(to, notice)| (to, Parcel::Notice(notice)));
+        let messages = self.messages.drain(..).map(|(to, bytes)| (to, Parcel::Bytes(bytes)));
+        let broadcast = broadcast.into_iter().map(|(to, notice)| (to, Parcel::Notice(notice)));
+        notices.chain(messages).chain(broadcast).collect()
     }
 
     /// Forgets what has come since [`mark`](Self::mark).
@@ -130,11 +144,28 @@ impl Cx<'_> {
         self.notify(class, event, key);
     }
 
-    /// A key of some database was written to: clients that watch it are told, and those that wait for it go on.
+    /// A key of some database was written to: clients that watch it, or have copies of it, are told, and those that wait for it go on.
     pub fn changed(&mut self, db: usize, key: &[u8]) {
         self.effects.dirty += 1;
-        self.server.watched.touch(db, key);
+        self.modified(db, key);
         self.wake_in(db, key);
+    }
+
+    /// Clients that watch a key, or have copies of it, are told that it was written to.
+    pub fn modified(&mut self, db: usize, key: &[u8]) {
+        let server = self.server;
+        server.watched.touch(db, key);
+        if server.tracking.is_wanted() {
+            server.tracking.changed(&server.clients, self.session.id, key, &mut self.effects.stale);
+        }
+    }
+
+    /// All keys were removed, of this database or of all: copies of keys know nothing of databases.
+    pub fn flushed(&mut self) {
+        let server = self.server;
+        if server.tracking.is_wanted() {
+            server.tracking.flushed(&server.clients, self.session.id, &mut self.effects.stale);
+        }
     }
 
     /// Lets those look at a key again who wait for it.

@@ -84,7 +84,7 @@ fn clients(cx: &mut Cx<'_>, text: &mut String) {
     line(text, "cluster_connections", 0);
     line(text, "maxclients", cx.server.config.read().text("maxclients"));
     line(text, "blocked_clients", cx.server.stats.blocked.load(Relaxed));
-    line(text, "tracking_clients", 0);
+    line(text, "tracking_clients", cx.server.tracking.totals()[0]);
 }
 
 /// A number of bytes, for people.
@@ -181,6 +181,10 @@ fn stats(cx: &mut Cx<'_>, text: &mut String) {
     line(text, "pubsub_channels", cx.server.channels.matching(b"*").len());
     line(text, "pubsub_patterns", cx.server.channels.patterns());
     line(text, "total_forks", 0);
+    let [_, keys, items, prefixes] = cx.server.tracking.totals();
+    line(text, "tracking_total_keys", keys);
+    line(text, "tracking_total_items", items);
+    line(text, "tracking_total_prefixes", prefixes);
     line(text, "total_error_replies", stats.errors.load(Relaxed));
 }
 

@@ -49,6 +49,7 @@ mod stream_reads;
 mod streams;
 mod strings;
 mod table;
+mod tracking;
 
 pub use cx::{Cx, Effects, Keyspace, Meanwhile, Nothing, OneRead, OneTxn, Several, shards_of};
 pub use fail::{Block, Done, Fail};

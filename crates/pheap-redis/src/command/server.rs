@@ -259,6 +259,7 @@ fn config_set(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         }
     }
     cx.server.limits.follow(&config);
+    cx.server.tracking.set_limit(config.int("tracking-table-max-keys") as u64);
     *cx.server.config.write() = config;
     cx.server.measure();
     out.ok();

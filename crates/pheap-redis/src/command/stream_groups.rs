@@ -109,7 +109,7 @@ fn create(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         Ok(there.is_none())
     })?;
     if is_made {
-        cx.server.watched.touch(cx.session.db, key);
+        cx.modified(cx.session.db, key);
         cx.wake(key);
     }
     cx.effects.dirty += 1;

@@ -8,6 +8,8 @@ use std::task::{Context, Poll, Waker};
 
 use pheap::Commit;
 
+use crate::mailbox::Parcel;
+
 /// What is to be sent.
 #[derive(Debug, Default)]
 pub(super) struct Output {
@@ -23,8 +25,8 @@ struct Chunk {
     bytes: Vec<u8>,
     /// Must be durable before this is sent.
     commits: Vec<Commit>,
-    /// Messages to others, sent when this is.
-    messages: Vec<(u64, Vec<u8>)>,
+    /// Messages to others, sent before this is.
+    messages: Vec<(u64, Parcel)>,
 }
 
 /// Why sending does not go on.
@@ -40,7 +42,7 @@ pub(super) enum Paused {
 
 impl Output {
     /// Adds what is to be sent when `commits` are durable, and messages to others, which go out at the same moment.
-    pub(super) fn push(&mut self, bytes: Vec<u8>, commits: Vec<Commit>, messages: Vec<(u64, Vec<u8>)>) {
+    pub(super) fn push(&mut self, bytes: Vec<u8>, commits: Vec<Commit>, messages: Vec<(u64, Parcel)>) {
         self.len += bytes.len();
         match self.chunks.back_mut() {
             Some(last) if commits.is_empty() && messages.is_empty() && last.messages.is_empty() => {
@@ -55,7 +57,12 @@ impl Output {
         self.len - self.sent
     }
 
-    /// Sends what can be sent now. `waker` is woken when what is not durable is. Messages to others are left in `messages`.
+    /// Whether there are messages to others.
+    pub(super) fn has_messages(&self) -> bool {
+        self.chunks.iter().any(|chunk| !chunk.messages.is_empty())
+    }
+
+    /// Sends what can be sent now. `waker` is woken when what is not durable is. Messages to others are posted first: who has its reply may rely on it that they are under way.
     ///
     /// # Errors
     /// If the connection, or the disk, has failed.
@@ -63,7 +70,7 @@ impl Output {
         &mut self,
         to: &mut impl Write,
         waker: &Waker,
-        messages: &mut Vec<(u64, Vec<u8>)>,
+        post: impl Fn(Vec<(u64, Parcel)>),
     ) -> io::Result<Paused> {
         let mut context = Context::from_waker(waker);
         while let Some(chunk) = self.chunks.front_mut() {
@@ -74,6 +81,9 @@ impl Output {
                     Poll::Ready(result) => result.map_err(io::Error::other)?,
                 }
                 chunk.commits.pop();
+            }
+            if !chunk.messages.is_empty() {
+                post(std::mem::take(&mut chunk.messages));
             }
             while self.sent < chunk.bytes.len() {
                 match to.write(&chunk.bytes[self.sent..]) {
@@ -86,7 +96,6 @@ impl Output {
             }
             self.len -= self.sent;
             self.sent = 0;
-            messages.append(&mut chunk.messages);
             self.chunks.pop_front();
         }
         Ok(Paused::Empty)
@@ -96,6 +105,7 @@ impl Output {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::Cell;
     use std::sync::Arc;
     use std::task::Wake;
 
@@ -126,15 +136,18 @@ mod tests {
 
     #[test]
     fn a_slow_client() {
-        let (mut output, mut messages, waker) =
-            (Output::default(), Vec::new(), Waker::from(Arc::new(Nobody)));
-        output.push(b"hello".to_vec(), Vec::new(), vec![(7, b"x".to_vec())]);
+        let (mut output, waker) = (Output::default(), Waker::from(Arc::new(Nobody)));
+        let posted = Cell::new(0);
+        let post = |messages: Vec<_>| posted.set(posted.get() + messages.len());
+        output.push(b"hello".to_vec(), Vec::new(), vec![(7, Parcel::Bytes(b"x".to_vec()))]);
         output.push(b" world".to_vec(), Vec::new(), Vec::new());
         let mut to = Slow(3, Vec::new());
-        assert_eq!(output.send(&mut to, &waker, &mut messages).unwrap(), Paused::Full);
-        assert!(messages.is_empty() && output.len() == 8);
+        assert!(output.has_messages());
+        assert_eq!(output.send(&mut to, &waker, post).unwrap(), Paused::Full);
+        // Others do not wait for a client that is slow.
+        assert!(posted.get() == 1 && output.len() == 8 && !output.has_messages());
         to.0 = 100;
-        assert_eq!(output.send(&mut to, &waker, &mut messages).unwrap(), Paused::Empty);
-        assert_eq!((&to.1[..], output.len(), messages.len()), (&b"hello world"[..], 0, 1));
+        assert_eq!(output.send(&mut to, &waker, post).unwrap(), Paused::Empty);
+        assert_eq!((&to.1[..], output.len(), posted.get()), (&b"hello world"[..], 0, 1));
     }
 }

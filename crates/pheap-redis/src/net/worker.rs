@@ -14,13 +14,13 @@ use parking_lot::Mutex;
 
 use super::connection::{Blocked, Connection};
 use super::listener::Listener;
-use super::output::Paused;
+use super::output::{Output as Outgoing, Paused};
 use crate::client::Session;
 use crate::clients::{Profile, State};
 use crate::command::{Block, Effects, Meanwhile};
 use crate::execute::{Execution, Output, Stop};
 use crate::expire::Expiry;
-use crate::mailbox::{Mailbox, Message};
+use crate::mailbox::{Mailbox, Message, Parcel};
 use crate::resp::Reply;
 use crate::server::{Server, now};
 use crate::stream::Stream;
@@ -86,6 +86,7 @@ impl Worker {
             is_meanwhile: false,
             missed: BTreeSet::new(),
             postponed: Vec::new(),
+            left: Vec::new(),
         };
         turn.run()
     }
@@ -121,6 +122,8 @@ struct Turn<'s> {
     missed: BTreeSet<u64>,
     /// Messages that can be read only afterwards.
     postponed: Vec<Message>,
+    /// Messages of clients that are gone, to others, which wait for the disk.
+    left: Vec<Outgoing>,
 }
 
 impl Turn<'_> {
@@ -158,6 +161,7 @@ impl Turn<'_> {
             }
         }
         self.read_mail();
+        self.send_left();
         self.serve();
         self.give_up();
         Ok(())
@@ -227,6 +231,7 @@ impl Turn<'_> {
             is_unix: stream.is_unix(),
             since: now,
             is_blocked: AtomicBool::new(false),
+            redirect_is_broken: AtomicBool::new(false),
             state: Mutex::new(State::new(now)),
         });
         self.server.clients.add(profile.clone());
@@ -245,7 +250,7 @@ impl Turn<'_> {
                 }
                 Message::Wake(_) if self.server.scripts.is_busy() => self.postponed.push(message),
                 Message::Connected(stream) => self.connect(stream),
-                Message::Send { client, bytes } => self.deliver(client, bytes),
+                Message::Send { client, parcel } => self.deliver(client, parcel),
                 Message::Wake(wake) => {
                     if let Some(writer) = self.wake_waiters(wake) {
                         self.release(writer);
@@ -263,8 +268,16 @@ impl Turn<'_> {
     }
 
     /// Something for a client that it has not asked for.
-    fn deliver(&mut self, client: u64, bytes: Vec<u8>) {
+    fn deliver(&mut self, client: u64, parcel: Parcel) {
         if let Some(connection) = self.connections.get_mut(&client) {
+            let bytes = match parcel {
+                Parcel::Bytes(bytes) => bytes,
+                Parcel::Notice(notice) => {
+                    let mut reply = Reply::new(connection.session.resp3);
+                    notice.write(&connection.session, &mut reply);
+                    reply.take()
+                }
+            };
             connection.output.push(bytes, Vec::new(), Vec::new());
             self.ready.insert(client);
         }
@@ -307,10 +320,9 @@ impl Turn<'_> {
         if connection.is_held {
             return Ok(true);
         }
-        let mut messages = Vec::new();
-        let paused = connection.output.send(&mut connection.stream, &self.waker, &mut messages)?;
+        let Connection { output, stream, .. } = connection;
+        let paused = output.send(stream, &self.waker, |messages| self.post(messages))?;
         connection.publish();
-        self.post(messages);
         if paused == Paused::NotDurable {
             self.not_durable.insert(client);
         }
@@ -354,7 +366,7 @@ impl Turn<'_> {
     fn leave(
         &mut self,
         connection: &mut Connection,
-        effects: Effects,
+        mut effects: Effects,
         mut commits: Vec<pheap::Commit>,
         signals: &mut VecDeque<Signal>,
     ) {
@@ -365,9 +377,11 @@ impl Turn<'_> {
             commits.clear();
         }
         let bytes = connection.reply.take();
-        if !bytes.is_empty() || !effects.messages.is_empty() {
-            connection.output.push(bytes, commits, effects.messages);
+        let messages = effects.parcels(self.server, connection.session.id);
+        if !bytes.is_empty() || !messages.is_empty() {
+            connection.output.push(bytes, commits, messages);
         }
+        self.forget();
         signals.extend(effects.signals);
     }
 
@@ -495,16 +509,36 @@ impl Turn<'_> {
     }
 
     /// Sends messages to other clients.
-    fn post(&mut self, messages: Vec<(u64, Vec<u8>)>) {
-        for (client, bytes) in messages {
+    fn post(&self, messages: Vec<(u64, Parcel)>) {
+        for (client, parcel) in messages {
             if self.connections.contains_key(&client) || self.server.threads.len() == 1 {
-                self.mailbox.post(Message::Send { client, bytes });
+                self.mailbox.post(Message::Send { client, parcel });
             } else {
                 for thread in &self.server.threads {
-                    thread.post(Message::Send { client, bytes: bytes.clone() });
+                    thread.post(Message::Send { client, parcel: parcel.clone() });
                 }
             }
         }
+    }
+
+    /// If too many keys are remembered that clients may have copies of, some are told to throw theirs away.
+    fn forget(&self) {
+        let notices = self.server.tracking.forget(&self.server.clients);
+        self.post(notices.into_iter().map(|(to, notice)| (to, Parcel::Notice(notice))).collect());
+    }
+
+    /// Sends messages of clients that are gone, as far as they are durable.
+    fn send_left(&mut self) {
+        let mut left = std::mem::take(&mut self.left);
+        left.retain_mut(|output| self.waits_on(output));
+        self.left.append(&mut left);
+    }
+
+    /// Sends to others what a client has left that is gone. Whether some of it is not durable yet.
+    fn waits_on(&self, output: &mut Outgoing) -> bool {
+        // What has failed to become durable is told to nobody.
+        let sent = output.send(&mut io::sink(), &self.waker, |messages| self.post(messages));
+        matches!(sent, Ok(Paused::NotDurable))
     }
 
     /// Answers those who have waited long enough, and goes on with those who were not served for some time.
@@ -554,11 +588,15 @@ impl Turn<'_> {
         let Connection { session, stream, .. } = &mut *connection;
         self.server.unwatch(session);
         self.server.listen_to_nothing(session);
+        self.server.tracking.disable(session);
         // The descriptor is closed, which also ends that; it fails only if it never was there.
         let _ = self.poll.registry().deregister(stream);
         self.server.clients.remove(client);
         if session.monitors {
             self.server.remove_monitor(client);
+        }
+        if connection.output.has_messages() && self.waits_on(&mut connection.output) {
+            self.left.push(connection.output);
         }
         if self.paused.remove(&client) {
             self.server.stats.blocked.fetch_sub(1, Relaxed);
@@ -573,12 +611,13 @@ impl Turn<'_> {
         self.last_tick = Instant::now();
         if self.number == 0 {
             self.server.measure();
+            self.forget();
         }
         if self.number == 0 && self.server.paused().is_none() {
             // If the heap has failed, writes say so.
-            let Effects { signals, messages, .. } = self.expiry.turn(self.server).unwrap_or_default();
-            self.post(messages);
-            let wake = Wakeup { signals: signals.into(), ..Wakeup::default() };
+            let mut effects = self.expiry.turn(self.server).unwrap_or_default();
+            self.post(effects.parcels(self.server, 0));
+            let wake = Wakeup { signals: effects.signals.into(), ..Wakeup::default() };
             if !wake.signals.is_empty() {
                 self.wake_waiters(wake);
             }

@@ -73,7 +73,7 @@ impl Client {
         self.0.read_line(&mut line).unwrap();
         let line = line.trim_end();
         match line.split_at(1) {
-            ("$", "-1") | ("*", "-1") => "nil".to_owned(),
+            ("$", "-1") | ("*", "-1") | ("_", "") => "nil".to_owned(),
             ("$", len) => {
                 let mut bytes = vec![0; len.parse::<usize>().unwrap() + 2];
                 self.0.read_exact(&mut bytes).unwrap();
@@ -84,9 +84,19 @@ impl Client {
                 format!("[{}]", (0..len).map(|_| self.reply()).collect::<Vec<_>>().join(" "))
             }
             ("+" | ":" | ",", text) => text.to_owned(),
+            ("=", len) => {
+                let mut bytes = vec![0; len.parse::<usize>().unwrap() + 2];
+                self.0.read_exact(&mut bytes).unwrap();
+                String::from_utf8(bytes.split_off(4)).unwrap()
+            }
             ("-", _) => line.to_owned(),
             _ => panic!("no reply: {line:?}"),
         }
+    }
+
+    /// All that comes until the server ends the connection.
+    pub(crate) fn rest(&mut self, text: &mut String) {
+        self.0.read_to_string(text).unwrap();
     }
 
     /// Sends a line and reads the reply.

@@ -191,6 +191,10 @@ impl<'a, 'c> Run<'a, 'c> {
         let end = if result.is_ok() { End::Well } else { End::Failed };
         let took = started.elapsed().as_nanos() as u64;
         server.counts(self.cx.session.profile.thread, command.number).call(took, end);
+        if command.flags.has(Flags::READONLY) && self.cx.session.keeps_copies() {
+            let keys = self.call.command[3..][..self.call.keys].iter().copied();
+            server.tracking.remember(self.cx.session.id, keys);
+        }
         if let Err(fail) = result {
             self.cx.effects.go_back(effects);
             reply.truncate(0);

@@ -1,0 +1,161 @@
+//! Client-side caching: a client says whether, and how, it is told that keys have changed.
+
+use std::sync::atomic::Ordering;
+
+use super::args::int;
+use super::{Args, Cx, Done, Fail};
+use crate::resp::Reply;
+use crate::tracking::{Options, Reads};
+use crate::words::lossy;
+
+/// What `CLIENT TRACKING` asks for.
+#[derive(Default)]
+struct Asked<'a> {
+    options: Options,
+    opts_in: bool,
+    opts_out: bool,
+    prefixes: Vec<&'a [u8]>,
+}
+
+fn asked<'a>(cx: &Cx<'_>, args: &Args<'a>) -> Result<Asked<'a>, Fail> {
+    let mut asked = Asked::default();
+    let mut words = args[3..].iter();
+    while let Some(word) = words.next() {
+        match (word.to_ascii_lowercase().as_slice(), words.as_slice()) {
+            (b"redirect", [_, ..]) if asked.options.redirect.is_some() => {
+                return Err(Fail::err("A client can only redirect to a single other client"));
+            }
+            (b"redirect", [id, ..]) => {
+                let id = int(id)? as u64;
+                if cx.server.clients.get(id).is_none() {
+                    return Err(Fail::err("The client ID you want redirect to does not exist"));
+                }
+                asked.options.redirect = Some(id);
+                words.next();
+            }
+            (b"bcast", _) => asked.options.broadcast = true,
+            (b"optin", _) => asked.opts_in = true,
+            (b"optout", _) => asked.opts_out = true,
+            (b"noloop", _) => asked.options.no_loop = true,
+            (b"prefix", [prefix, ..]) => {
+                asked.prefixes.push(*prefix);
+                words.next();
+            }
+            _ => return Err(Fail::SYNTAX),
+        }
+    }
+    asked.options.reads = match asked.opts_in {
+        true => Reads::OptIn,
+        false if asked.opts_out => Reads::OptOut,
+        false => Reads::All,
+    };
+    Ok(asked)
+}
+
+/// Whether all that is asked for goes together, also with what the client has.
+fn check(cx: &Cx<'_>, asked: &Asked<'_>) -> Done {
+    let Asked { options, opts_in, opts_out, ref prefixes } = *asked;
+    let before = cx.session.tracking;
+    if !options.broadcast && !prefixes.is_empty() {
+        return Err(Fail::err("PREFIX option requires BCAST mode to be enabled"));
+    }
+    if before.is_some_and(|before| before.broadcast != options.broadcast) {
+        return Err(Fail::err(
+            "You can't switch BCAST mode on/off before disabling tracking for this client, and then re-enabling it with a different mode.",
+        ));
+    }
+    if options.broadcast && (opts_in || opts_out) {
+        return Err(Fail::err("OPTIN and OPTOUT are not compatible with BCAST"));
+    }
+    if opts_in && opts_out {
+        return Err(Fail::err("You can't specify both OPTIN mode and OPTOUT mode"));
+    }
+    let reads = before.map_or(Reads::All, |before| before.reads);
+    if opts_in && reads == Reads::OptOut || opts_out && reads == Reads::OptIn {
+        return Err(Fail::err(
+            "You can't switch OPTIN/OPTOUT mode before disabling tracking for this client, and then re-enabling it with a different mode.",
+        ));
+    }
+    let overlaps = |a: &[u8], b: &[u8]| a.starts_with(b) || b.starts_with(a);
+    let refuse = |prefix: &[u8], which: &str, other: &[u8]| {
+        Fail::err(format_args!(
+            "Prefix '{}' overlaps with {which} prefix '{}'. Prefixes for a single client must not overlap.",
+            lossy(prefix),
+            lossy(other)
+        ))
+    };
+    let existing = cx.server.tracking.prefixes_of(cx.session.id);
+    for (i, prefix) in prefixes.iter().enumerate() {
+        if let Some(other) = existing.iter().find(|other| overlaps(prefix, other)) {
+            return Err(refuse(prefix, "an existing", other));
+        }
+        if let Some(other) = prefixes[i + 1..].iter().find(|other| overlaps(prefix, other)) {
+            return Err(refuse(prefix, "another provided", other));
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn tracking(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let asked = asked(cx, args)?;
+    match args[2].to_ascii_lowercase().as_slice() {
+        b"on" => {
+            check(cx, &asked)?;
+            cx.server.tracking.enable(cx.session, asked.options, &asked.prefixes);
+        }
+        b"off" => cx.server.tracking.disable(cx.session),
+        _ => return Err(Fail::SYNTAX),
+    }
+    out.ok();
+    Ok(())
+}
+
+pub(super) fn caching(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let Some(options) = cx.session.tracking else {
+        return Err(Fail::err(
+            "CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled",
+        ));
+    };
+    match (args[2].to_ascii_lowercase().as_slice(), options.reads) {
+        (b"yes", Reads::OptIn) | (b"no", Reads::OptOut) => cx.session.caching = true,
+        (b"yes", _) => {
+            return Err(Fail::err(
+                "CLIENT CACHING YES is only valid when tracking is enabled in OPTIN mode.",
+            ));
+        }
+        (b"no", _) => {
+            return Err(Fail::err(
+                "CLIENT CACHING NO is only valid when tracking is enabled in OPTOUT mode.",
+            ));
+        }
+        _ => return Err(Fail::SYNTAX),
+    }
+    out.ok();
+    Ok(())
+}
+
+pub(super) fn info(cx: &mut Cx<'_>, _: &Args<'_>, out: &mut Reply) -> Done {
+    let options = cx.session.tracking.unwrap_or_default();
+    let (caching, reads) = (cx.session.caching, options.reads);
+    let flags = [
+        (if cx.session.tracking.is_some() { "on" } else { "off" }, true),
+        ("bcast", options.broadcast),
+        ("optin", reads == Reads::OptIn),
+        ("caching-yes", reads == Reads::OptIn && caching),
+        ("optout", reads == Reads::OptOut),
+        ("caching-no", reads == Reads::OptOut && caching),
+        ("noloop", options.no_loop),
+        ("broken_redirect", cx.session.profile.redirect_is_broken.load(Ordering::Relaxed)),
+    ];
+    out.map(3);
+    out.bulk(b"flags");
+    out.set(flags.iter().filter(|(_, is_so)| *is_so).count());
+    flags.iter().filter(|(_, is_so)| *is_so).for_each(|(flag, _)| out.bulk(flag.as_bytes()));
+    out.bulk(b"redirect");
+    out.int(cx.session.redirects_to());
+    out.bulk(b"prefixes");
+    let prefixes = cx.server.tracking.prefixes_of(cx.session.id);
+    out.array(prefixes.len());
+    prefixes.iter().for_each(|prefix| out.bulk(prefix));
+    Ok(())
+}
