@@ -63,6 +63,9 @@ fn server(cx: &mut Cx<'_>, text: &mut String) {
     let config = cx.server.config.read();
     let micros = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_micros();
     line(text, "redis_version", crate::REDIS_VERSION);
+    line(text, "redis_git_sha1", "00000000");
+    line(text, "redis_git_dirty", 0);
+    line(text, "redis_build_id", "0000000000000000");
     line(text, "pheap_redis_version", env!("CARGO_PKG_VERSION"));
     line(text, "redis_mode", "standalone");
     line(text, "os", std::env::consts::OS);
