@@ -216,19 +216,28 @@ impl<'a, 'c> Run<'a, 'c> {
             Some(_) => "ERR Wrong number of args calling Redis command from script",
             None => "ERR Unknown Redis command called from script",
         })?;
+        match self.refusal(command) {
+            None => Ok(command),
+            Some(why) => {
+                let thread = self.cx.session.profile.thread;
+                self.cx.server.counts(thread, command.number).reject();
+                Err(why.to_owned())
+            }
+        }
+    }
+
+    /// Why a command is not run, if it is not.
+    fn refusal(&self, command: Known) -> Option<&'static str> {
         if command.flags.has(Flags::NOSCRIPT) {
-            return Err("ERR This Redis command is not allowed from script".to_owned());
+            return Some("ERR This Redis command is not allowed from script");
         }
         if self.call.is_read_only && command.flags.has(Flags::WRITE.and(Flags::MAY_REPLICATE)) {
-            return Err("ERR Write commands are not allowed from read-only scripts.".to_owned());
+            return Some("ERR Write commands are not allowed from read-only scripts.");
         }
         // Once it has written, it is not stopped half way.
         let needs_memory =
             command.flags.has(Flags::DENYOOM) && !self.call.may_need_memory && !self.has_written;
-        if needs_memory && self.cx.server.is_out_of_memory() {
-            return Err(OUT_OF_MEMORY.to_owned());
-        }
-        Ok(command)
+        (needs_memory && self.cx.server.is_out_of_memory()).then_some(OUT_OF_MEMORY)
     }
 
     /// `redis.acl_check_cmd`: all clients may run all commands.
