@@ -6,7 +6,7 @@ use std::thread;
 
 use clap::Parser;
 use pheap_redis::config::Config;
-use pheap_redis::data::{Settings, Store};
+use pheap_redis::data::{MOST_SHARDS, SHARDS, Settings, Store};
 use pheap_redis::net::{Listener, Worker};
 use pheap_redis::server::Server;
 
@@ -28,6 +28,10 @@ struct Arguments {
     /// Threads that serve clients [default: 1].
     #[arg(long)]
     threads: Option<usize>,
+    /// Parts of a heap that is made, each with a lock of its own; one that exists keeps those that it has. Commands in a row for one part are one transaction, so fewer parts are faster for
+    /// one thread that serves pipelines; several threads need many.
+    #[arg(long, default_value_t = SHARDS, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_SHARDS)))]
+    shards: u32,
     /// Any other option, as in redis.conf: `--set 'requirepass secret'`.
     #[arg(long = "set", value_name = "OPTION VALUE")]
     options: Vec<String>,
@@ -88,7 +92,7 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     };
     let path = arguments.heap.clone().unwrap_or_else(|| PathBuf::from(config.text("dir")).join("dump.heap"));
     let listeners = Listener::all(&config)?;
-    let store = Store::open(&path, settings)?;
+    let store = Store::open(&path, settings, arguments.shards)?;
     let workers = (0..config.int("io-threads")).map(|_| Worker::new()).collect::<Result<Vec<_>, _>>()?;
     let mailboxes = workers.iter().map(Worker::mailbox).collect();
     let addresses: Vec<String> = listeners.iter().filter_map(|l| Some(l.local_addr()?.to_string())).collect();

@@ -230,10 +230,9 @@ pub(super) fn deadline_of(
 fn store(cx: &mut Cx<'_>, key: &[u8], value: &[u8], deadline: Option<i64>, keeps: bool) -> Done {
     let now = cx.now;
     cx.write(key, |tx, db| {
-        // A key that has expired has no deadline to keep.
-        let is_there = tx[db].get(tx, key, now).is_some();
         let value = Value::string(tx, value)?;
-        if keeps && is_there {
+        // A key that has expired has no deadline to keep.
+        if keeps && tx[db].get(tx, key, now).is_some() {
             db.put(tx, key, value)?;
         } else {
             db.set(tx, key, value)?;

@@ -14,7 +14,7 @@ pub use order::{Item, Items};
 pub use owned::{Owned, OwnedGroup, OwnedStream};
 pub use slots::{SLOTS, slot};
 pub use sorted::{Rank, Sorted};
-pub use store::{DATABASES, OpenError, Settings, Shard, Store};
+pub use store::{DATABASES, MOST_SHARDS, OpenError, SHARDS, Settings, Shard, Store};
 pub use value::{Hash, List, Set, Str, Value};
 
 pub use pheap::{P, Txn, View};

@@ -11,8 +11,10 @@ use super::slots::{SLOTS, slot};
 /// Number of databases. (`databases` in the configuration may only be less.)
 pub const DATABASES: usize = 16;
 
-/// Shards of a heap that is made now. They stay as many.
-const SHARDS: u32 = 64;
+/// Shards of a heap that is made, unless something else is asked for.
+pub const SHARDS: u32 = 64;
+/// The greatest number of shards.
+pub const MOST_SHARDS: u32 = 1024;
 
 /// What the data look like. A later version that stores them differently has a greater number.
 const VERSION: u32 = 1;
@@ -74,11 +76,11 @@ pub enum OpenError {
 }
 
 impl Store {
-    /// Opens the heap at `path`, or makes it.
+    /// Opens the heap at `path`, or makes it, with so many shards. One that exists keeps those that it has.
     ///
     /// # Errors
     /// If that is not possible. Then nothing was changed.
-    pub fn open(path: &std::path::Path, settings: Settings) -> Result<Store, OpenError> {
+    pub fn open(path: &std::path::Path, settings: Settings, shards: u32) -> Result<Store, OpenError> {
         let options = match settings {
             Settings::Pmem => Options::new().durability(Durability::Pmem),
             Settings::Process => Options::new().durability(Durability::Process),
@@ -88,7 +90,7 @@ impl Store {
                 .sync_policy(SyncPolicy::Every(Duration::from_secs(1))),
         };
         let heap = options.open(path)?;
-        Store::of(heap, path)
+        Store::of(heap, path, shards)
     }
 
     /// A store that is in memory only, and gone with the process.
@@ -96,14 +98,14 @@ impl Store {
     /// # Errors
     /// If there is no memory for it.
     pub fn in_memory() -> Result<Store, OpenError> {
-        Store::of(Heap::in_memory()?, std::path::Path::new("memory"))
+        Store::of(Heap::in_memory()?, std::path::Path::new("memory"), SHARDS)
     }
 
-    fn of(heap: Heap, path: &std::path::Path) -> Result<Store, OpenError> {
+    fn of(heap: Heap, path: &std::path::Path, shards: u32) -> Result<Store, OpenError> {
         let header: Root<Header> = match heap.existing_root("pheap-redis") {
             Ok(header) => header,
             Err(pheap::Error::NoSuchRoot(_)) if heap.roots().is_empty() => {
-                heap.root_or("pheap-redis", |_| Ok(Header { version: VERSION, shards: SHARDS }))?
+                heap.root_or("pheap-redis", |_| Ok(Header { version: VERSION, shards }))?
             }
             Err(pheap::Error::NoSuchRoot(_)) => return Err(OpenError::Foreign(path.to_owned())),
             Err(error) => return Err(error.into()),
