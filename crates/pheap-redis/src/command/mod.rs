@@ -7,6 +7,7 @@ mod args;
 mod clients;
 mod connection;
 mod cx;
+mod dump;
 mod expiry;
 mod fail;
 mod functions;
