@@ -11,6 +11,7 @@
 //! | [`hll`] | HyperLogLogs, as strings |
 //! | [`resp`] | the protocol: requests are parsed, replies are written |
 //! | [`data`] | what is stored: the heap, its shards, databases, values |
+//! | [`rdb`] | values and files as Redis writes them |
 //! | [`pubsub`] | channels |
 //! | [`config`] | options: the command line, `redis.conf`, `CONFIG` |
 //! | [`counts`], [`slowlog`], [`clients`], [`usage`] | what is told of the server: calls of commands, slow ones, who is connected, processor time |
@@ -45,6 +46,7 @@ pub mod mailbox;
 pub mod net;
 pub mod pubsub;
 pub mod random;
+pub mod rdb;
 pub mod resp;
 pub mod save;
 pub mod scripts;

@@ -10,6 +10,7 @@ mod buffers;
 mod clients;
 mod connection;
 mod cx;
+mod dump;
 mod expiry;
 mod fail;
 mod functions;

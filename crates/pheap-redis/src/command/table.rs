@@ -61,6 +61,8 @@ flags! {
     NO_ASYNC_LOADING = 16, "no_async_loading";
     /// It may be called while a script is busy.
     ALLOW_BUSY = 17, "allow_busy";
+    /// Other servers of a cluster may call it while a slot moves here.
+    ASKING = 18, "asking";
 }
 
 impl Flags {
@@ -272,6 +274,8 @@ const FAMILIES: &[(Group, &[Command])] = &[
     (Group::Bitmap, super::bits::COMMANDS),
     (Group::Connection, super::connection::COMMANDS),
     (Group::Connection, super::clients::COMMANDS),
+    (Group::Generic, super::dump::COMMANDS),
+    (Group::Server, super::dump::OF_SERVERS),
     (Group::Generic, super::expiry::COMMANDS),
     (Group::Generic, super::keys::COMMANDS),
     (Group::Generic, super::moving::COMMANDS),

@@ -1,0 +1,94 @@
+//! Values as Redis writes them to files: `DUMP` and `RESTORE`.
+
+use super::args::int;
+use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
+use crate::data::{Change, Owned};
+use crate::rdb;
+use crate::resp::Reply;
+
+const KEY: Keys = Keys::Range(1, 1, 1);
+
+pub(super) const COMMANDS: &[Command] = &[
+    Command::new("dump", 2, &[Flags::READONLY], KEY, dump),
+    Command::new("restore", -4, &[Flags::WRITE, Flags::DENYOOM], KEY, restore),
+];
+
+/// What is only called by other servers.
+pub(super) const OF_SERVERS: &[Command] =
+    &[Command::new("restore-asking", -4, &[Flags::WRITE, Flags::DENYOOM, Flags::ASKING], KEY, restore)];
+
+fn dump(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let (key, now) = (args[1], cx.now);
+    let value = cx.read(key, |view, db| db.get(view, key, now).map(|value| Owned::of(view, value)));
+    let dumped = value.map(|value| rdb::dump(&value)).transpose().map_err(Fail::err)?;
+    out.maybe_bulk(dumped.as_deref());
+    Ok(())
+}
+
+/// What `RESTORE` is asked for.
+#[derive(Default)]
+struct Options {
+    replaces: bool,
+    is_absolute: bool,
+}
+
+impl Options {
+    fn parse(args: &Args<'_>) -> Result<Options, Fail> {
+        let (mut options, mut rest) = (Options::default(), args.iter());
+        let (mut has_idle, mut has_freq) = (false, false);
+        while let Some(option) = rest.next() {
+            match option.to_ascii_lowercase().as_slice() {
+                b"replace" => options.replaces = true,
+                b"absttl" => options.is_absolute = true,
+                // How often and when a key was used is not kept.
+                b"idletime" if !has_freq => {
+                    has_idle = true;
+                    if int(rest.next().ok_or(Fail::SYNTAX)?)? < 0 {
+                        return Err(Fail::err("Invalid IDLETIME value, must be >= 0"));
+                    }
+                }
+                b"freq" if !has_idle => {
+                    has_freq = true;
+                    if !(0..=255).contains(&int(rest.next().ok_or(Fail::SYNTAX)?)?) {
+                        return Err(Fail::err("Invalid FREQ value, must be >= 0 and <= 255"));
+                    }
+                }
+                _ => return Err(Fail::SYNTAX),
+            }
+        }
+        Ok(options)
+    }
+}
+
+fn restore(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let (key, now) = (args[1], cx.now);
+    let options = Options::parse(&args[4..])?;
+    let is_there = super::keys::is_there(cx, key);
+    if is_there && !options.replaces {
+        return Err(Fail::Error("BUSYKEY Target key name already exists.".into()));
+    }
+    let ttl = int(args[2])?;
+    if ttl < 0 {
+        return Err(Fail::err("Invalid TTL value, must be >= 0"));
+    }
+    let opened = rdb::open(args[3]).map_err(|_| Fail::err("DUMP payload version or checksum are wrong"))?;
+    let value = rdb::restore(opened).map_err(|_| Fail::err("Bad data format"))?;
+    let deadline = match ttl {
+        0 => None,
+        ttl if options.is_absolute => Some(ttl),
+        ttl => Some(ttl.wrapping_add(now)),
+    };
+    if deadline.is_some_and(|deadline| deadline <= now) {
+        cx.remove(key);
+        out.ok();
+        return Ok(());
+    }
+    cx.write(key, |tx, db| {
+        let value = value.store(tx)?;
+        db.set(tx, key, value)?;
+        db.set_deadline(tx, key, deadline)
+    })?;
+    cx.touched(b'g', "restore", key);
+    out.ok();
+    Ok(())
+}

@@ -1,0 +1,248 @@
+//! Files: a version, then parts, each of which begins with what it is.
+
+use std::io::{Read, Write};
+
+use crc::{Digest, Table};
+
+use super::write::{put_length, put_string};
+use super::{CRC, Error, Reader, Result, VERSION, decode, encode, kind, opcodes};
+use crate::data::Owned;
+
+/// What a file begins with; then comes its version, as four digits.
+const MAGIC: &[u8; 5] = b"REDIS";
+
+/// Versions from this one on have a checksum.
+const FIRST_WITH_SUM: u32 = 5;
+
+/// A key and what it stands for.
+#[derive(Debug, PartialEq)]
+pub struct Entry {
+    /// The number of the database.
+    pub db: u64,
+    /// The key.
+    pub key: Vec<u8>,
+    /// What it stands for.
+    pub value: Owned,
+    /// When it expires, in milliseconds since 1970.
+    pub deadline: Option<i64>,
+}
+
+/// A part of a file.
+#[derive(Debug, PartialEq)]
+pub enum Part {
+    /// The text of a library of functions.
+    Library(Vec<u8>),
+    /// A key and what it stands for.
+    Entry(Entry),
+}
+
+/// Reads the text of a library, behind the byte that says what it is. None if that says something else.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn library<R: Read>(opcode: u8, from: &mut Reader<R>) -> Result<Option<Vec<u8>>> {
+    match opcode {
+        opcodes::FUNCTION_2 => from.string().map(Some),
+        opcodes::FUNCTION => {
+            // Of the time before 7.0, when the name and the engine were not in the text.
+            let (name, engine) = (from.string()?, from.string()?);
+            if from.length()? != 0 {
+                from.string()?; // a description
+            }
+            let code = from.string()?;
+            Ok(Some([b"#!", &engine[..], b" name=", &name, b"\n", &code].concat()))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Adds the text of a library.
+pub fn put_library(out: &mut Vec<u8>, text: &[u8]) {
+    out.push(opcodes::FUNCTION_2);
+    put_string(out, text);
+}
+
+/// Reads, and adds up what it has read.
+struct Summed<R> {
+    inner: R,
+    digest: Digest<'static, u64, Table<16>>,
+}
+
+impl<R: Read> Read for Summed<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let len = self.inner.read(buffer)?;
+        self.digest.update(&buffer[..len]);
+        Ok(len)
+    }
+}
+
+/// Reads a file part by part.
+pub struct FileReader<R> {
+    from: Reader<Summed<R>>,
+    version: u32,
+    db: u64,
+    empty: u64,
+    size: u64,
+}
+
+impl<R: Read> FileReader<R> {
+    /// Reads a file of this size.
+    ///
+    /// # Errors
+    /// If it is no such file, or of a newer version.
+    pub fn new(inner: R, size: u64) -> Result<FileReader<R>> {
+        let mut from = Reader::new(Summed { inner, digest: CRC.digest() }, size);
+        let (magic, digits) = (from.array()?, from.array::<4>()?);
+        let version = std::str::from_utf8(&digits).ok().and_then(|digits| digits.parse().ok());
+        let version: u32 = version.filter(|_| magic == *MAGIC).ok_or(Error::Corrupt("it is no RDB file"))?;
+        if !(1..=u32::from(VERSION)).contains(&version) {
+            return Err(Error::Version(version));
+        }
+        Ok(FileReader { from, version, db: 0, empty: 0, size })
+    }
+
+    /// How many bytes were read.
+    pub fn position(&self) -> u64 {
+        self.size - self.from.left()
+    }
+
+    /// How many keys were left out, because they had lists, hashes, sets or sorted sets without elements. (Redis leaves them out, too.)
+    pub fn empty(&self) -> u64 {
+        self.empty
+    }
+
+    /// The next part. None at the end, if the checksum is right.
+    ///
+    /// # Errors
+    /// If the file is damaged, or has what is not known here.
+    pub fn next_part(&mut self) -> Result<Option<Part>> {
+        let (from, mut deadline) = (&mut self.from, None);
+        loop {
+            match from.byte()? {
+                opcodes::EOF => return self.check_sum().map(|()| None),
+                opcodes::SELECT_DB => self.db = from.length()?,
+                opcodes::RESIZE_DB => _ = (from.length()?, from.length()?),
+                opcodes::AUX => _ = (from.string()?, from.string()?),
+                opcodes::IDLE => _ = from.length()?,
+                opcodes::FREQ => _ = from.byte()?,
+                opcodes::EXPIRE_TIME => {
+                    deadline = Some(i64::from(i32::from_le_bytes(from.array()?)) * 1000);
+                }
+                opcodes::EXPIRE_TIME_MS => deadline = Some(i64::from_le_bytes(from.array()?)),
+                opcodes::MODULE_AUX => return Err(Error::Unknown("data of a module")),
+                other => {
+                    if let Some(text) = library(other, from)? {
+                        return Ok(Some(Part::Library(text)));
+                    }
+                    let key = from.string()?;
+                    match decode(other, from) {
+                        Ok(value) => {
+                            return Ok(Some(Part::Entry(Entry { db: self.db, key, value, deadline })));
+                        }
+                        Err(Error::Empty) => {
+                            self.empty += 1;
+                            deadline = None;
+                        }
+                        Err(error) => return Err(error),
+                    }
+                }
+            }
+        }
+    }
+
+    fn check_sum(&mut self) -> Result<()> {
+        if self.version < FIRST_WITH_SUM {
+            return Ok(());
+        }
+        let read = self.from.inner().digest.clone().finalize();
+        // 0 if whoever wrote it has not added up.
+        match u64::from_le_bytes(self.from.array()?) {
+            0 => Ok(()),
+            sum if sum == read => Ok(()),
+            _ => Err(Error::Checksum),
+        }
+    }
+}
+
+/// Writes a file part by part.
+pub struct FileWriter<W> {
+    inner: W,
+    digest: Digest<'static, u64, Table<16>>,
+    part: Vec<u8>,
+}
+
+impl<W: Write> FileWriter<W> {
+    /// Begins a file, and says by whom it is written.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn new(inner: W) -> Result<FileWriter<W>> {
+        let mut writer = FileWriter { inner, digest: CRC.digest(), part: Vec::new() };
+        writer.part.extend_from_slice(MAGIC);
+        writer.part.extend_from_slice(format!("{VERSION:04}").as_bytes());
+        let aux = [("redis-ver", crate::REDIS_VERSION), ("redis-bits", "64")];
+        for (name, value) in aux {
+            writer.part.push(opcodes::AUX);
+            put_string(&mut writer.part, name.as_bytes());
+            put_string(&mut writer.part, value.as_bytes());
+        }
+        writer.write_part()?;
+        Ok(writer)
+    }
+
+    fn write_part(&mut self) -> Result<()> {
+        self.digest.update(&self.part);
+        self.inner.write_all(&self.part).map_err(Error::Io)?;
+        self.part.clear();
+        Ok(())
+    }
+
+    /// Writes a library of functions. Libraries are before all databases.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn library(&mut self, text: &[u8]) -> Result<()> {
+        put_library(&mut self.part, text);
+        self.write_part()
+    }
+
+    /// Keys of this database follow: about so many, of which so many expire.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn database(&mut self, db: u64, keys: u64, expiring: u64) -> Result<()> {
+        self.part.push(opcodes::SELECT_DB);
+        put_length(&mut self.part, db);
+        self.part.push(opcodes::RESIZE_DB);
+        put_length(&mut self.part, keys);
+        put_length(&mut self.part, expiring);
+        self.write_part()
+    }
+
+    /// Writes a key and what it stands for.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn entry(&mut self, key: &[u8], value: &Owned, deadline: Option<i64>) -> Result<()> {
+        if let Some(deadline) = deadline {
+            self.part.push(opcodes::EXPIRE_TIME_MS);
+            self.part.extend_from_slice(&deadline.to_le_bytes());
+        }
+        self.part.push(kind(value));
+        put_string(&mut self.part, key);
+        encode(value, &mut self.part)?;
+        self.write_part()
+    }
+
+    /// Ends the file.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn finish(mut self) -> Result<W> {
+        self.part.push(opcodes::EOF);
+        self.write_part()?;
+        let sum = self.digest.finalize();
+        self.inner.write_all(&sum.to_le_bytes()).map_err(Error::Io)?;
+        Ok(self.inner)
+    }
+}

@@ -1,0 +1,265 @@
+//! Listpacks: elements, which are numbers or strings, one behind the other in one string. Behind each is its length, so that they can be read backwards, too.
+
+use std::borrow::Cow;
+
+use super::{Error, Result};
+use crate::words;
+
+/// An element.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Element<'d> {
+    /// A number.
+    Int(i64),
+    /// A string.
+    Bytes(&'d [u8]),
+}
+
+impl<'d> Element<'d> {
+    /// The same as a string.
+    pub(super) fn text(self) -> Cow<'d, [u8]> {
+        match self {
+            Element::Int(number) => Cow::Owned(words::decimal(number, &mut [0; 20]).to_vec()),
+            Element::Bytes(bytes) => Cow::Borrowed(bytes),
+        }
+    }
+
+    /// The same as a string of its own.
+    pub(super) fn to_vec(self) -> Vec<u8> {
+        self.text().into_owned()
+    }
+
+    /// The number that it is.
+    pub(super) fn int(self) -> Option<i64> {
+        match self {
+            Element::Int(number) => Some(number),
+            Element::Bytes(bytes) => words::int(bytes),
+        }
+    }
+}
+
+/// The total length, and the number of elements.
+const HEADER: usize = 4 + 2;
+
+/// The number of elements, if it is this or more.
+const MANY: u16 = u16::MAX;
+
+const END: u8 = 255;
+
+const DAMAGED: Error = Error::Corrupt("a listpack is damaged");
+
+/// How many bytes tell the length of an element that has this one. Some lengths have more than they need.
+fn backward_len(len: usize) -> usize {
+    match len {
+        ..=127 => 1,
+        ..16_383 => 2,
+        ..2_097_151 => 3,
+        ..268_435_455 => 4,
+        _ => 5,
+    }
+}
+
+/// Adds the length of an element for those who read backwards: 7 bits in a byte, the lowest last, and all but the first one marked.
+fn put_backward(out: &mut Vec<u8>, len: usize) {
+    for at in (0..backward_len(len)).rev() {
+        let is_first = at == backward_len(len) - 1;
+        out.push((len >> (7 * at)) as u8 & 127 | if is_first { 0 } else { 128 });
+    }
+}
+
+/// The next bytes.
+fn take<'d, const N: usize>(rest: &mut &'d [u8]) -> Result<&'d [u8; N]> {
+    let (taken, after) = rest.split_first_chunk().ok_or(DAMAGED)?;
+    *rest = after;
+    Ok(taken)
+}
+
+fn string<'d>(rest: &mut &'d [u8], len: usize) -> Result<Element<'d>> {
+    let (taken, after) = rest.split_at_checked(len).ok_or(DAMAGED)?;
+    *rest = after;
+    Ok(Element::Bytes(taken))
+}
+
+/// The element at the beginning of `rest`, without the length behind it.
+fn element<'d>(rest: &mut &'d [u8]) -> Result<Element<'d>> {
+    let [first] = *take(rest)?;
+    Ok(Element::Int(match first {
+        0..=0x7f => i64::from(first),
+        0x80..=0xbf => return string(rest, usize::from(first & 63)),
+        0xc0..=0xdf => {
+            let [second] = *take(rest)?;
+            // The upper bits are those of the sign.
+            i64::from((u16::from(first) << 11 | u16::from(second) << 3) as i16 >> 3)
+        }
+        0xe0..=0xef => {
+            let [second] = *take(rest)?;
+            return string(rest, usize::from(first & 15) << 8 | usize::from(second));
+        }
+        0xf0 => {
+            let len = u32::from_le_bytes(*take(rest)?);
+            return string(rest, len as usize);
+        }
+        0xf1 => i64::from(i16::from_le_bytes(*take(rest)?)),
+        0xf2 => {
+            let [a, b, c] = *take(rest)?;
+            i64::from(i32::from_le_bytes([0, a, b, c]) >> 8)
+        }
+        0xf3 => i64::from(i32::from_le_bytes(*take(rest)?)),
+        0xf4 => i64::from_le_bytes(*take(rest)?),
+        _ => return Err(DAMAGED),
+    }))
+}
+
+/// All elements.
+pub(super) fn elements(listpack: &[u8]) -> Result<Vec<Element<'_>>> {
+    let mut rest = listpack;
+    let len = u32::from_le_bytes(*take(&mut rest)?);
+    let count = u16::from_le_bytes(*take(&mut rest)?);
+    if len as usize != listpack.len() {
+        return Err(DAMAGED);
+    }
+    let (mut elements, mut backward) = (Vec::new(), Vec::new());
+    while rest.first().ok_or(DAMAGED)? != &END {
+        let before = rest.len();
+        elements.push(element(&mut rest)?);
+        backward.clear();
+        put_backward(&mut backward, before - rest.len());
+        rest = rest.strip_prefix(&backward[..]).ok_or(DAMAGED)?;
+    }
+    if rest.len() != 1 || count != MANY && usize::from(count) != elements.len() {
+        return Err(DAMAGED);
+    }
+    Ok(elements)
+}
+
+/// A listpack that is being written.
+#[derive(Debug)]
+pub(super) struct Listpack {
+    bytes: Vec<u8>,
+    count: usize,
+}
+
+impl Listpack {
+    /// One without elements.
+    pub(super) fn new() -> Listpack {
+        Listpack { bytes: vec![0; HEADER], count: 0 }
+    }
+
+    /// How long it is.
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Adds a string, as a number if it is one.
+    pub(super) fn push(&mut self, text: &[u8]) -> Result<()> {
+        if let Some(number) = words::int(text) {
+            self.push_int(number);
+            return Ok(());
+        }
+        let start = self.bytes.len();
+        match text.len() {
+            len @ ..64 => self.bytes.push(0x80 | len as u8),
+            len @ ..4096 => self.bytes.extend_from_slice(&(0xe000 | len as u16).to_be_bytes()),
+            len => {
+                let len = u32::try_from(len).map_err(|_| Error::TooLarge)?;
+                self.bytes.push(0xf0);
+                self.bytes.extend_from_slice(&len.to_le_bytes());
+            }
+        }
+        self.bytes.extend_from_slice(text);
+        self.end(start);
+        Ok(())
+    }
+
+    /// Adds a number.
+    pub(super) fn push_int(&mut self, number: i64) {
+        let start = self.bytes.len();
+        match number {
+            0..128 => self.bytes.push(number as u8),
+            -4096..4096 => self.bytes.extend_from_slice(&(0xc000 | number as u16 & 0x1fff).to_be_bytes()),
+            -0x8000..0x8000 => {
+                self.bytes.push(0xf1);
+                self.bytes.extend_from_slice(&(number as i16).to_le_bytes());
+            }
+            -0x80_0000..0x80_0000 => {
+                self.bytes.push(0xf2);
+                self.bytes.extend_from_slice(&(number as i32).to_le_bytes()[..3]);
+            }
+            -0x8000_0000..0x8000_0000 => {
+                self.bytes.push(0xf3);
+                self.bytes.extend_from_slice(&(number as i32).to_le_bytes());
+            }
+            _ => {
+                self.bytes.push(0xf4);
+                self.bytes.extend_from_slice(&number.to_le_bytes());
+            }
+        }
+        self.end(start);
+    }
+
+    fn end(&mut self, start: usize) {
+        let len = self.bytes.len() - start;
+        put_backward(&mut self.bytes, len);
+        self.count += 1;
+    }
+
+    /// Adds the elements of another one.
+    pub(super) fn append(&mut self, other: Listpack) {
+        self.bytes.extend_from_slice(&other.bytes[HEADER..]);
+        self.count += other.count;
+    }
+
+    /// Its bytes.
+    pub(super) fn finish(mut self) -> Result<Vec<u8>> {
+        self.bytes.push(END);
+        let len = u32::try_from(self.bytes.len()).map_err(|_| Error::TooLarge)?;
+        self.bytes[..4].copy_from_slice(&len.to_le_bytes());
+        let count = u16::try_from(self.count).unwrap_or(MANY);
+        self.bytes[4..HEADER].copy_from_slice(&count.to_le_bytes());
+        Ok(self.bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_and_back() {
+        let mut listpack = Listpack::new();
+        let mut expected: Vec<Vec<u8>> = Vec::new();
+        for shift in 0..63 {
+            for number in [(1_i64 << shift) - 1, 1 << shift, -(1 << shift), -(1 << shift) - 1, i64::MIN] {
+                listpack.push_int(number);
+                expected.push(number.to_string().into_bytes());
+            }
+        }
+        for len in [0, 1, 63, 64, 127, 128, 4095, 4096, 16_380, 16_381, 16_400, 2_097_140, 2_097_150] {
+            let text = vec![b'x'; len];
+            listpack.push(&text).unwrap();
+            expected.push(text);
+        }
+        listpack.push(b"-4096").unwrap();
+        expected.push(b"-4096".to_vec());
+        let bytes = listpack.finish().unwrap();
+        let read: Vec<Vec<u8>> = elements(&bytes).unwrap().into_iter().map(Element::to_vec).collect();
+        assert!(read == expected);
+    }
+
+    #[test]
+    fn as_redis_writes_them() {
+        // Of `RPUSH k 1 -5 300 a`.
+        let bytes = b"\x12\x00\x00\x00\x04\x00\x01\x01\xdf\xfb\x02\xc1\x2c\x02\x81a\x02\xff";
+        let mut listpack = Listpack::new();
+        [&b"1"[..], b"-5", b"300", b"a"].iter().for_each(|text| listpack.push(text).unwrap());
+        assert_eq!(listpack.finish().unwrap(), bytes);
+        let expected = [Element::Int(1), Element::Int(-5), Element::Int(300), Element::Bytes(b"a")];
+        assert_eq!(elements(bytes).unwrap(), expected);
+        // There is another valid element if one of these is changed.
+        for at in (0..bytes.len()).filter(|at| ![6, 9, 11, 12, 14, 15].contains(at)) {
+            let mut wrong = *bytes;
+            wrong[at] ^= 0x40;
+            assert!(elements(&wrong).is_err(), "{at}");
+        }
+        assert!((0..bytes.len()).all(|len| elements(&bytes[..len]).is_err()));
+    }
+}

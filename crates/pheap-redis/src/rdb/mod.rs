@@ -1,0 +1,129 @@
+//! The format of RDB files, version 10: what Redis 7.0 writes, and what older ones wrote. `DUMP` has it, too.
+//!
+//! | module | what is in it |
+//! |---|---|
+//! | `read` | numbers and strings, from whatever they are read from |
+//! | `write` | the same, written |
+//! | `lzf` | compressed strings |
+//! | `listpack`, `old` | lists in one string: listpacks; ziplists, zipmaps and intsets of older versions |
+//! | `decode`, `encode` | values |
+//! | `streams` | values that are streams |
+//! | `dump` | values with a checksum, as `DUMP` tells them |
+//! | `file` | files: keys, values, deadlines, libraries |
+//!
+//! What is read may be anything: it is checked, and no more memory is used than some multiple of its length.
+
+mod decode;
+mod dump;
+mod encode;
+mod file;
+mod listpack;
+mod lzf;
+mod old;
+mod read;
+mod streams;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+pub use decode::decode;
+pub use dump::{dump, open, restore, seal};
+pub use encode::{encode, kind};
+pub use file::{Entry, FileReader, FileWriter, Part, library, put_library};
+pub use read::Reader;
+
+use crc::{CRC_64_REDIS, Crc, Table};
+
+/// The version that is written, and the latest one that is read.
+pub const VERSION: u16 = 10;
+
+/// The checksum.
+static CRC: Crc<u64, Table<16>> = Crc::<u64, Table<16>>::new(&CRC_64_REDIS);
+
+/// Why something cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// More should follow.
+    #[error("it ends too early")]
+    Truncated,
+    /// It is not what should be there.
+    #[error("it is damaged: {0}")]
+    Corrupt(&'static str),
+    /// A list, hash, set or sorted set without elements, which was read to its end.
+    #[error("it is a value without elements")]
+    Empty,
+    /// It is not known here.
+    #[error("it has {0}, which this server does not know")]
+    Unknown(&'static str),
+    /// A version that is not known here.
+    #[error("it has version {0} of the format; versions 1 to {VERSION} are known")]
+    Version(u32),
+    /// It has another checksum than it says.
+    #[error("its checksum is wrong")]
+    Checksum,
+    /// A value is too large for the format.
+    #[error("an entry of a stream is larger than the format allows")]
+    TooLarge,
+    /// The file cannot be read or written.
+    #[error(transparent)]
+    Io(std::io::Error),
+}
+
+impl From<std::io::Error> for Error {
+    fn from(error: std::io::Error) -> Error {
+        match error.kind() {
+            std::io::ErrorKind::UnexpectedEof => Error::Truncated,
+            _ => Error::Io(error),
+        }
+    }
+}
+
+/// What reading ends with.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// The types of values, as numbers.
+mod kinds {
+    pub(super) const STRING: u8 = 0;
+    pub(super) const LIST: u8 = 1;
+    pub(super) const SET: u8 = 2;
+    pub(super) const ZSET: u8 = 3;
+    pub(super) const HASH: u8 = 4;
+    pub(super) const ZSET_2: u8 = 5;
+    pub(super) const MODULE: u8 = 6;
+    pub(super) const MODULE_2: u8 = 7;
+    pub(super) const HASH_ZIPMAP: u8 = 9;
+    pub(super) const LIST_ZIPLIST: u8 = 10;
+    pub(super) const SET_INTSET: u8 = 11;
+    pub(super) const ZSET_ZIPLIST: u8 = 12;
+    pub(super) const HASH_ZIPLIST: u8 = 13;
+    pub(super) const LIST_QUICKLIST: u8 = 14;
+    pub(super) const STREAM_LISTPACKS: u8 = 15;
+    pub(super) const HASH_LISTPACK: u8 = 16;
+    pub(super) const ZSET_LISTPACK: u8 = 17;
+    pub(super) const LIST_QUICKLIST_2: u8 = 18;
+    pub(super) const STREAM_LISTPACKS_2: u8 = 19;
+}
+
+/// What begins parts of a file that are no values, as numbers.
+mod opcodes {
+    pub(super) const FUNCTION_2: u8 = 245;
+    pub(super) const FUNCTION: u8 = 246;
+    pub(super) const MODULE_AUX: u8 = 247;
+    pub(super) const IDLE: u8 = 248;
+    pub(super) const FREQ: u8 = 249;
+    pub(super) const AUX: u8 = 250;
+    pub(super) const RESIZE_DB: u8 = 251;
+    pub(super) const EXPIRE_TIME_MS: u8 = 252;
+    pub(super) const EXPIRE_TIME: u8 = 253;
+    pub(super) const SELECT_DB: u8 = 254;
+    pub(super) const EOF: u8 = 255;
+}
+
+/// How strings are written that are not written as they are, as numbers.
+mod encodings {
+    pub(super) const INT_8: u8 = 0;
+    pub(super) const INT_16: u8 = 1;
+    pub(super) const INT_32: u8 = 2;
+    pub(super) const LZF: u8 = 3;
+}

@@ -1,0 +1,177 @@
+//! What listpacks are now, in older versions: ziplists, zipmaps; and sets of numbers.
+
+use super::listpack::Element;
+use super::{Error, Result};
+
+/// The next bytes.
+fn take<'d, const N: usize>(rest: &mut &'d [u8], damaged: Error) -> Result<&'d [u8; N]> {
+    let (taken, after) = rest.split_first_chunk().ok_or(damaged)?;
+    *rest = after;
+    Ok(taken)
+}
+
+fn string<'d>(rest: &mut &'d [u8], len: usize, damaged: Error) -> Result<&'d [u8]> {
+    let (taken, after) = rest.split_at_checked(len).ok_or(damaged)?;
+    *rest = after;
+    Ok(taken)
+}
+
+const ZIPLIST: Error = Error::Corrupt("a ziplist is damaged");
+
+/// An element of a ziplist, without what is before it.
+fn zip_element<'d>(rest: &mut &'d [u8]) -> Result<Element<'d>> {
+    let [first] = *take(rest, ZIPLIST)?;
+    let len = match first {
+        0..0x40 => usize::from(first),
+        0x40..0x80 => usize::from(first & 63) << 8 | usize::from(take::<1>(rest, ZIPLIST)?[0]),
+        0x80 => u32::from_be_bytes(*take(rest, ZIPLIST)?) as usize,
+        _ => {
+            return Ok(Element::Int(match first {
+                0xc0 => i64::from(i16::from_le_bytes(*take(rest, ZIPLIST)?)),
+                0xd0 => i64::from(i32::from_le_bytes(*take(rest, ZIPLIST)?)),
+                0xe0 => i64::from_le_bytes(*take(rest, ZIPLIST)?),
+                0xf0 => {
+                    let [a, b, c] = *take(rest, ZIPLIST)?;
+                    i64::from(i32::from_le_bytes([0, a, b, c]) >> 8)
+                }
+                0xfe => i64::from(i8::from_le_bytes(*take(rest, ZIPLIST)?)),
+                0xf1..=0xfd => i64::from(first & 15) - 1,
+                _ => return Err(ZIPLIST),
+            }));
+        }
+    };
+    string(rest, len, ZIPLIST).map(Element::Bytes)
+}
+
+/// All elements of a ziplist: its length, where its last element is, how many there are, the elements with the length of the one before.
+pub(super) fn ziplist(ziplist: &[u8]) -> Result<Vec<Element<'_>>> {
+    const END: u8 = 255;
+    const MANY: u16 = u16::MAX;
+    let mut rest = ziplist;
+    let len = u32::from_le_bytes(*take(&mut rest, ZIPLIST)?);
+    let last = u32::from_le_bytes(*take(&mut rest, ZIPLIST)?);
+    let count = u16::from_le_bytes(*take(&mut rest, ZIPLIST)?);
+    if len as usize != ziplist.len() {
+        return Err(ZIPLIST);
+    }
+    let (mut elements, mut at, mut len_before) = (Vec::new(), ziplist.len() - rest.len(), 0);
+    while rest.first().ok_or(ZIPLIST)? != &END {
+        at = ziplist.len() - rest.len();
+        let [mut before] = (*take(&mut rest, ZIPLIST)?).map(usize::from);
+        if before == 254 {
+            before = u32::from_le_bytes(*take(&mut rest, ZIPLIST)?) as usize;
+        }
+        if before != len_before {
+            return Err(ZIPLIST);
+        }
+        elements.push(zip_element(&mut rest)?);
+        len_before = ziplist.len() - rest.len() - at;
+    }
+    if rest.len() != 1 || last as usize != at || count != MANY && usize::from(count) != elements.len() {
+        return Err(ZIPLIST);
+    }
+    Ok(elements)
+}
+
+/// All fields and values of a zipmap: how many there are, then each with its length; behind that of a value, how many bytes follow it that mean nothing.
+pub(super) fn zipmap(zipmap: &[u8]) -> Result<Vec<(&[u8], &[u8])>> {
+    const ZIPMAP: Error = Error::Corrupt("a zipmap is damaged");
+    const END: u8 = 255;
+    const LONG: u8 = 254;
+    let mut rest = zipmap;
+    let [count] = *take(&mut rest, ZIPMAP)?;
+    let len = |rest: &mut &[u8]| match *take(rest, ZIPMAP)? {
+        [LONG] => Ok(u32::from_le_bytes(*take(rest, ZIPMAP)?) as usize),
+        [END] => Err(ZIPMAP),
+        [len] => Ok(usize::from(len)),
+    };
+    let mut pairs = Vec::new();
+    while rest.first().ok_or(ZIPMAP)? != &END {
+        let field_len = len(&mut rest)?;
+        let field = string(&mut rest, field_len, ZIPMAP)?;
+        let value_len = len(&mut rest)?;
+        let [free] = *take(&mut rest, ZIPMAP)?;
+        let value = string(&mut rest, value_len, ZIPMAP)?;
+        string(&mut rest, usize::from(free), ZIPMAP)?;
+        pairs.push((field, value));
+    }
+    if rest.len() != 1 || count < LONG && usize::from(count) != pairs.len() {
+        return Err(ZIPMAP);
+    }
+    Ok(pairs)
+}
+
+/// All numbers of an intset: how many bytes each has, how many there are, the numbers in ascending order.
+pub(super) fn intset(intset: &[u8]) -> Result<Vec<i64>> {
+    const INTSET: Error = Error::Corrupt("a set of numbers is damaged");
+    let mut rest = intset;
+    let size = u32::from_le_bytes(*take(&mut rest, INTSET)?) as usize;
+    let count = u32::from_le_bytes(*take(&mut rest, INTSET)?) as usize;
+    if ![2, 4, 8].contains(&size) || count.checked_mul(size) != Some(rest.len()) || count == 0 {
+        return Err(INTSET);
+    }
+    let number = |bytes: &[u8]| {
+        let mut whole = [0; 8];
+        whole[8 - size..].copy_from_slice(bytes);
+        i64::from_le_bytes(whole) >> (64 - 8 * size)
+    };
+    let numbers: Vec<i64> = rest.chunks_exact(size).map(number).collect();
+    if numbers.is_sorted_by(|a, b| a < b) { Ok(numbers) } else { Err(INTSET) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ziplists() {
+        let bytes = b"\x1d\0\0\0\x18\0\0\0\x06\0\x00\x01a\x03\xf1\x02\xfe\xff\x03\xf0\x00\x00\x80\x05\xc0\x00\x01\x04\xfd\xff";
+        let bytes = {
+            let mut bytes = bytes.to_vec();
+            let (len, last) = (bytes.len() as u32, bytes.len() as u32 - 3);
+            bytes[..4].copy_from_slice(&len.to_le_bytes());
+            bytes[4..8].copy_from_slice(&last.to_le_bytes());
+            bytes
+        };
+        let expected = [
+            Element::Bytes(b"a"),
+            Element::Int(0),
+            Element::Int(-1),
+            Element::Int(-0x80_0000),
+            Element::Int(256),
+            Element::Int(12),
+        ];
+        assert_eq!(ziplist(&bytes).unwrap(), expected);
+        assert!((0..bytes.len()).all(|len| ziplist(&bytes[..len]).is_err()));
+        for at in [0, 4, 8, 10, 13, bytes.len() - 1] {
+            let mut wrong = bytes.clone();
+            wrong[at] ^= 1;
+            assert!(ziplist(&wrong).is_err(), "{at}");
+        }
+    }
+
+    #[test]
+    fn zipmaps() {
+        let bytes = b"\x02\x03foo\x03\x02bar--\x05hello\xfe\x05\0\0\0\x00world\xff";
+        assert_eq!(zipmap(bytes).unwrap(), [(&b"foo"[..], &b"bar"[..]), (b"hello", b"world")]);
+        assert!((0..bytes.len()).all(|len| zipmap(&bytes[..len]).is_err()));
+        assert_eq!(zipmap(b"\0\xff").unwrap(), []);
+        assert!(zipmap(b"\x01\xff").is_err());
+    }
+
+    #[test]
+    fn sets_of_numbers() {
+        assert_eq!(intset(b"\x02\0\0\0\x02\0\0\0\xff\xff\x01\x00").unwrap(), [-1, 1]);
+        assert_eq!(intset(b"\x04\0\0\0\x01\0\0\0\xff\xff\xff\x7f").unwrap(), [0x7fff_ffff]);
+        for wrong in [
+            &b"\x02\0\0\0\x02\0\0\0\x01\0\x01\0"[..],
+            b"\x02\0\0\0\x02\0\0\0\xff\xff\x01",
+            b"\x02\0\0\0\0\0\0\0",
+            b"\x03\0\0\0\x01\0\0\0\0\0\0",
+            b"\0\0\0\0\0\0\0\0",
+            b"\x02\0\0",
+        ] {
+            assert!(intset(wrong).is_err());
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Numbers and strings, read.
+
+use std::io::Read;
+
+use super::{Error, Result, encodings, lzf};
+use crate::words;
+
+/// Reads from something of a known length.
+#[derive(Debug)]
+pub struct Reader<R> {
+    inner: R,
+    /// So many bytes follow, at most.
+    left: u64,
+}
+
+impl<'d> Reader<&'d [u8]> {
+    /// Reads these bytes.
+    pub fn of(bytes: &'d [u8]) -> Reader<&'d [u8]> {
+        Reader::new(bytes, bytes.len() as u64)
+    }
+}
+
+impl<R: Read> Reader<R> {
+    /// Reads so many bytes, at most, from `inner`.
+    pub fn new(inner: R, left: u64) -> Reader<R> {
+        Reader { inner, left }
+    }
+
+    /// How many bytes follow, at most.
+    pub fn left(&self) -> u64 {
+        self.left
+    }
+
+    /// What it reads from.
+    pub(super) fn inner(&self) -> &R {
+        &self.inner
+    }
+
+    /// The next bytes.
+    pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
+        let mut bytes = [0; N];
+        self.left = self.left.checked_sub(N as u64).ok_or(Error::Truncated)?;
+        self.inner.read_exact(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// So many bytes.
+    pub(super) fn bytes(&mut self, len: u64) -> Result<Vec<u8>> {
+        self.left = self.left.checked_sub(len).ok_or(Error::Truncated)?;
+        let mut bytes = vec![0; usize::try_from(len).map_err(|_| Error::Truncated)?];
+        self.inner.read_exact(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// The next byte.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn byte(&mut self) -> Result<u8> {
+        self.array::<1>().map(|[byte]| byte)
+    }
+
+    /// A length; or, if it is none, how the string is written that follows.
+    fn length_or_encoding(&mut self) -> Result<std::result::Result<u64, u8>> {
+        let first = self.byte()?;
+        Ok(match (first >> 6, first) {
+            (0, _) => Ok(u64::from(first)),
+            (1, _) => Ok(u64::from(first & 63) << 8 | u64::from(self.byte()?)),
+            (2, 0x80) => Ok(u64::from(u32::from_be_bytes(self.array()?))),
+            (2, 0x81) => Ok(u64::from_be_bytes(self.array()?)),
+            (3, _) => Err(first & 63),
+            _ => return Err(Error::Corrupt("a length is none")),
+        })
+    }
+
+    /// A length.
+    pub(super) fn length(&mut self) -> Result<u64> {
+        self.length_or_encoding()?.map_err(|_| Error::Corrupt("there is a string where a length should be"))
+    }
+
+    /// A string.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn string(&mut self) -> Result<Vec<u8>> {
+        let number = match self.length_or_encoding()? {
+            Ok(len) => return self.bytes(len),
+            Err(encodings::INT_8) => i64::from(i8::from_le_bytes(self.array()?)),
+            Err(encodings::INT_16) => i64::from(i16::from_le_bytes(self.array()?)),
+            Err(encodings::INT_32) => i64::from(i32::from_le_bytes(self.array()?)),
+            Err(encodings::LZF) => {
+                let (compressed, len) = (self.length()?, self.length()?);
+                return lzf::expand(&self.bytes(compressed)?, len);
+            }
+            Err(_) => return Err(Error::Corrupt("a string is written in an unknown way")),
+        };
+        Ok(words::decimal(number, &mut [0; 20]).to_vec())
+    }
+
+    /// A number as old versions wrote it: as a text.
+    pub(super) fn text_double(&mut self) -> Result<f64> {
+        match self.byte()? {
+            255 => Ok(f64::NEG_INFINITY),
+            254 => Ok(f64::INFINITY),
+            253 => Err(Error::Corrupt("a score is not a number")),
+            len => score(&self.bytes(u64::from(len))?),
+        }
+    }
+
+    /// A number.
+    pub(super) fn double(&mut self) -> Result<f64> {
+        let number = f64::from_le_bytes(self.array()?);
+        if number.is_nan() { Err(Error::Corrupt("a score is not a number")) } else { Ok(number) }
+    }
+}
+
+/// A score that is written as a text.
+pub(super) fn score(text: &[u8]) -> Result<f64> {
+    words::float(text).ok_or(Error::Corrupt("a score is not a number"))
+}

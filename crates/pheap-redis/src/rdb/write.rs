@@ -1,0 +1,46 @@
+//! Numbers and strings, written.
+
+use super::encodings;
+use crate::words;
+
+/// Adds a length.
+pub(super) fn put_length(out: &mut Vec<u8>, len: u64) {
+    match len {
+        ..64 => out.push(len as u8),
+        64..16384 => out.extend_from_slice(&(len as u16 | 1 << 14).to_be_bytes()),
+        16384..0x1_0000_0000 => {
+            out.push(0x80);
+            out.extend_from_slice(&(len as u32).to_be_bytes());
+        }
+        _ => {
+            out.push(0x81);
+            out.extend_from_slice(&len.to_be_bytes());
+        }
+    }
+}
+
+/// Adds a string.
+pub(super) fn put_string(out: &mut Vec<u8>, text: &[u8]) {
+    let number = if text.len() <= 11 { words::int(text) } else { None };
+    if let Some(number) = number.and_then(|number| i32::try_from(number).ok()) {
+        let encoded = |encoding: u8| 3 << 6 | encoding;
+        if let Ok(number) = i8::try_from(number) {
+            out.push(encoded(encodings::INT_8));
+            out.extend_from_slice(&number.to_le_bytes());
+        } else if let Ok(number) = i16::try_from(number) {
+            out.push(encoded(encodings::INT_16));
+            out.extend_from_slice(&number.to_le_bytes());
+        } else {
+            out.push(encoded(encodings::INT_32));
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        return;
+    }
+    put_bytes(out, text);
+}
+
+/// Adds a string as it is.
+pub(super) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    put_length(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
