@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 
 use crate::clients::Profile;
+use crate::pubsub::Kind;
 use crate::tracking::{Options, Reads};
 
 /// A client, as commands see it.
@@ -25,10 +26,8 @@ pub struct Session {
     pub watched: BTreeSet<(usize, Vec<u8>)>,
     /// Whether one of them was written to.
     pub watched_changed: Arc<AtomicBool>,
-    /// Channels that it listens to.
-    pub channels: BTreeSet<Vec<u8>>,
-    /// Patterns of such channels.
-    pub patterns: BTreeSet<Vec<u8>>,
+    /// Channels, patterns of such, and channels of shards that it listens to.
+    pub listens: [BTreeSet<Vec<u8>>; 3],
     /// Which of its commands are answered.
     pub replies: Replies,
     /// Whether its connection is closed when everything was sent.
@@ -90,8 +89,7 @@ impl Session {
             multi: None,
             watched: BTreeSet::new(),
             watched_changed: Arc::default(),
-            channels: BTreeSet::new(),
-            patterns: BTreeSet::new(),
+            listens: Default::default(),
             replies: Replies::On,
             closing: false,
             resp3: false,
@@ -112,7 +110,7 @@ impl Session {
     pub fn publish(&self) {
         let mut state = self.profile.state.lock();
         state.db = self.db;
-        state.listens = [self.channels.len(), self.patterns.len(), 0];
+        state.listens = self.listens.each_ref().map(BTreeSet::len);
         let bytes = |multi: &Multi| multi.queue.iter().flatten().map(|word| word.len()).sum();
         state.queued = self.multi.as_ref().map(|multi| (multi.queue.len(), bytes(multi)));
         state.flags.clear();
@@ -135,7 +133,12 @@ impl Session {
 
     /// How much it listens to.
     pub fn subscriptions(&self) -> usize {
-        self.channels.len() + self.patterns.len()
+        self.listens.iter().map(BTreeSet::len).sum()
+    }
+
+    /// What it listens to of this kind.
+    pub fn listens_to(&mut self, kind: Kind) -> &mut BTreeSet<Vec<u8>> {
+        &mut self.listens[kind as usize]
     }
 
     /// Who gets the messages about keys that it has read: -1 if it wants none, 0 itself, or another client.

@@ -17,29 +17,39 @@ pub struct Listener {
     pub resp3: bool,
 }
 
+/// What clients listen to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Channels.
+    Channel,
+    /// All channels whose names match a pattern.
+    Pattern,
+    /// Channels of shards, whose names are other ones, though they may be spelt alike.
+    Shard,
+}
+
 /// Channels, and who listens to them.
 #[derive(Debug, Default)]
 pub struct Channels {
     /// Listeners, each counted for each channel and pattern.
     count: AtomicUsize,
-    by_name: Mutex<HashMap<Vec<u8>, Vec<Listener>>>,
-    by_pattern: Mutex<HashMap<Vec<u8>, Vec<Listener>>>,
+    names: [Mutex<HashMap<Vec<u8>, Vec<Listener>>>; 3],
 }
 
 impl Channels {
-    fn names(&self, is_pattern: bool) -> &Mutex<HashMap<Vec<u8>, Vec<Listener>>> {
-        if is_pattern { &self.by_pattern } else { &self.by_name }
+    fn names(&self, kind: Kind) -> &Mutex<HashMap<Vec<u8>, Vec<Listener>>> {
+        &self.names[kind as usize]
     }
 
     /// Listens to a channel, or to all whose names match a pattern.
-    pub fn add(&self, name: &[u8], is_pattern: bool, listener: Listener) {
-        self.names(is_pattern).lock().entry(name.to_vec()).or_default().push(listener);
+    pub fn add(&self, name: &[u8], kind: Kind, listener: Listener) {
+        self.names(kind).lock().entry(name.to_vec()).or_default().push(listener);
         self.count.fetch_add(1, Ordering::SeqCst);
     }
 
     /// No longer.
-    pub fn remove(&self, name: &[u8], is_pattern: bool, client: u64) {
-        let mut names = self.names(is_pattern).lock();
+    pub fn remove(&self, name: &[u8], kind: Kind, client: u64) {
+        let mut names = self.names(kind).lock();
         let Some(listeners) = names.get_mut(name) else { return };
         let before = listeners.len();
         listeners.retain(|listener| listener.client != client);
@@ -55,10 +65,10 @@ impl Channels {
         if self.count.load(Ordering::SeqCst) == 0 {
             return messages;
         }
-        for listener in self.by_name.lock().get(channel).into_iter().flatten() {
+        for listener in self.names(Kind::Channel).lock().get(channel).into_iter().flatten() {
             messages.push((listener.client, push(listener.resp3, &[b"message", channel, message])));
         }
-        for (pattern, listeners) in &*self.by_pattern.lock() {
+        for (pattern, listeners) in &*self.names(Kind::Pattern).lock() {
             if words::matches(pattern, channel) {
                 let parts: [&[u8]; 4] = [b"pmessage", pattern, channel, message];
                 messages
@@ -68,19 +78,26 @@ impl Channels {
         messages
     }
 
+    /// The same for a channel of shards.
+    pub fn publish_in_shard(&self, channel: &[u8], message: &[u8]) -> Vec<(u64, Vec<u8>)> {
+        let names = self.names(Kind::Shard).lock();
+        let listeners = names.get(channel).into_iter().flatten();
+        listeners.map(|to| (to.client, push(to.resp3, &[b"smessage", channel, message]))).collect()
+    }
+
     /// Channels that match a pattern and have listeners.
-    pub fn matching(&self, pattern: &[u8]) -> Vec<Vec<u8>> {
-        self.by_name.lock().keys().filter(|name| words::matches(pattern, name)).cloned().collect()
+    pub fn matching(&self, kind: Kind, pattern: &[u8]) -> Vec<Vec<u8>> {
+        self.names(kind).lock().keys().filter(|name| words::matches(pattern, name)).cloned().collect()
     }
 
     /// How many listen to a channel.
-    pub fn listeners(&self, channel: &[u8]) -> usize {
-        self.by_name.lock().get(channel).map_or(0, Vec::len)
+    pub fn listeners(&self, kind: Kind, channel: &[u8]) -> usize {
+        self.names(kind).lock().get(channel).map_or(0, Vec::len)
     }
 
     /// Number of patterns that somebody listens to.
     pub fn patterns(&self) -> usize {
-        self.by_pattern.lock().len()
+        self.names(Kind::Pattern).lock().len()
     }
 }
 
@@ -140,16 +157,16 @@ mod tests {
     fn who_listens_is_told() {
         let channels = Channels::default();
         assert!(channels.publish(b"news", b"x").is_empty());
-        channels.add(b"news", false, Listener { client: 1, resp3: false });
-        channels.add(b"n*", true, Listener { client: 2, resp3: true });
+        channels.add(b"news", Kind::Channel, Listener { client: 1, resp3: false });
+        channels.add(b"n*", Kind::Pattern, Listener { client: 2, resp3: true });
         let messages = channels.publish(b"news", b"x");
         assert_eq!(messages[0], (1, b"*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$1\r\nx\r\n".to_vec()));
         assert_eq!(
             messages[1],
             (2, b">4\r\n$8\r\npmessage\r\n$2\r\nn*\r\n$4\r\nnews\r\n$1\r\nx\r\n".to_vec())
         );
-        channels.remove(b"news", false, 1);
-        channels.remove(b"n*", true, 2);
+        channels.remove(b"news", Kind::Channel, 1);
+        channels.remove(b"n*", Kind::Pattern, 2);
         assert!(channels.publish(b"news", b"x").is_empty() && channels.patterns() == 0);
     }
 

@@ -16,7 +16,7 @@ use crate::data::Store;
 use crate::gates::Gates;
 use crate::libraries::Libraries;
 use crate::mailbox::Mailbox;
-use crate::pubsub::{Channels, Wanted};
+use crate::pubsub::{Channels, Kind, Wanted};
 use crate::random::random;
 use crate::save::Save;
 use crate::scripts::Scripts;
@@ -319,12 +319,11 @@ impl Server {
 
     /// A client listens to nothing any more.
     pub fn listen_to_nothing(&self, session: &mut Session) {
-        std::mem::take(&mut session.channels)
-            .iter()
-            .for_each(|name| self.channels.remove(name, false, session.id));
-        std::mem::take(&mut session.patterns)
-            .iter()
-            .for_each(|name| self.channels.remove(name, true, session.id));
+        for kind in [Kind::Channel, Kind::Pattern, Kind::Shard] {
+            for name in std::mem::take(session.listens_to(kind)) {
+                self.channels.remove(&name, kind, session.id);
+            }
+        }
     }
 
     /// Lets all threads end.

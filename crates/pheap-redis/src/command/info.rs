@@ -6,6 +6,7 @@ use std::time::SystemTime;
 
 use super::{Args, Command, Cx, Done, Flags, Keys, all};
 use crate::data::DATABASES;
+use crate::pubsub::Kind;
 use crate::resp::Reply;
 use crate::words::lossy;
 
@@ -181,8 +182,9 @@ fn stats(cx: &mut Cx<'_>, text: &mut String) {
     line(text, "expired_keys", stats.expired.load(Relaxed));
     line(text, "evicted_keys", 0);
     line(text, "evicted_clients", 0);
-    line(text, "pubsub_channels", cx.server.channels.matching(b"*").len());
+    line(text, "pubsub_channels", cx.server.channels.matching(Kind::Channel, b"*").len());
     line(text, "pubsub_patterns", cx.server.channels.patterns());
+    line(text, "pubsubshard_channels", cx.server.channels.matching(Kind::Shard, b"*").len());
     line(text, "total_forks", 0);
     let [_, keys, items, prefixes] = cx.server.tracking.totals();
     line(text, "tracking_total_keys", keys);

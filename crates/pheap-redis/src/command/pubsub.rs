@@ -1,102 +1,154 @@
 //! Channels.
 
 use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
-use crate::pubsub::Listener;
+use crate::client::Session;
+use crate::pubsub::{Kind, Listener};
 use crate::resp::Reply;
 
 const LISTEN: &[Flags] = &[Flags::PUBSUB, Flags::NOSCRIPT, Flags::LOADING, Flags::STALE];
 const LOOK: &[Flags] = &[Flags::PUBSUB, Flags::LOADING, Flags::STALE];
+const PUBLISH: &[Flags] = &[Flags::PUBSUB, Flags::LOADING, Flags::STALE, Flags::FAST, Flags::MAY_REPLICATE];
 
 pub(super) const COMMANDS: &[Command] = &[
-    Command::new("psubscribe", -2, LISTEN, Keys::None, |cx, args, out| listen(cx, args, true, out)),
-    Command::new(
-        "publish",
-        3,
-        &[Flags::PUBSUB, Flags::LOADING, Flags::STALE, Flags::FAST, Flags::MAY_REPLICATE],
-        Keys::None,
-        publish,
-    ),
+    Command::new("psubscribe", -2, LISTEN, Keys::None, |cx, args, out| listen(cx, args, Kind::Pattern, out)),
+    Command::new("publish", 3, PUBLISH, Keys::None, |cx, args, out| {
+        let messages = cx.server.channels.publish(args[1], args[2]);
+        out.count(messages.len());
+        cx.effects.messages.extend(messages);
+        Ok(())
+    }),
     Command::with_subcommands(
         "pubsub",
         &[],
         &[
-            Command::new("pubsub|channels", -2, LOOK, Keys::None, channels),
+            Command::new("pubsub|channels", -2, LOOK, Keys::None, |cx, args, out| {
+                channels(cx, args, Kind::Channel, out)
+            }),
+            Command::new("pubsub|help", 2, &[Flags::LOADING, Flags::STALE], Keys::None, help),
             Command::new("pubsub|numpat", 2, LOOK, Keys::None, |cx, _, out| {
                 out.count(cx.server.channels.patterns());
                 Ok(())
             }),
             Command::new("pubsub|numsub", -2, LOOK, Keys::None, |cx, args, out| {
-                out.map(args.len() - 2);
-                for channel in &args[2..] {
-                    out.bulk(channel);
-                    out.count(cx.server.channels.listeners(channel));
-                }
-                Ok(())
+                listeners(cx, args, Kind::Channel, out)
+            }),
+            Command::new("pubsub|shardchannels", -2, LOOK, Keys::None, |cx, args, out| {
+                channels(cx, args, Kind::Shard, out)
+            }),
+            Command::new("pubsub|shardnumsub", -2, LOOK, Keys::None, |cx, args, out| {
+                listeners(cx, args, Kind::Shard, out)
             }),
         ],
     ),
-    Command::new("punsubscribe", -1, LISTEN, Keys::None, |cx, args, out| leave(cx, args, true, out)),
-    Command::new("subscribe", -2, LISTEN, Keys::None, |cx, args, out| listen(cx, args, false, out)),
-    Command::new("unsubscribe", -1, LISTEN, Keys::None, |cx, args, out| leave(cx, args, false, out)),
+    Command::new("punsubscribe", -1, LISTEN, Keys::None, |cx, args, out| leave(cx, args, Kind::Pattern, out)),
+    Command::new("spublish", 3, PUBLISH, Keys::None, |cx, args, out| {
+        let messages = cx.server.channels.publish_in_shard(args[1], args[2]);
+        out.count(messages.len());
+        cx.effects.messages.extend(messages);
+        Ok(())
+    }),
+    Command::new("ssubscribe", -2, LISTEN, Keys::None, |cx, args, out| {
+        // As what would wait for a key, it has no place among replies that belong together.
+        if !cx.may_block {
+            return Err(Fail::err("SSUBSCRIBE isn't allowed for a DENY BLOCKING client"));
+        }
+        listen(cx, args, Kind::Shard, out)
+    }),
+    Command::new("subscribe", -2, LISTEN, Keys::None, |cx, args, out| listen(cx, args, Kind::Channel, out)),
+    Command::new("sunsubscribe", -1, LISTEN, Keys::None, |cx, args, out| leave(cx, args, Kind::Shard, out)),
+    Command::new("unsubscribe", -1, LISTEN, Keys::None, |cx, args, out| leave(cx, args, Kind::Channel, out)),
 ];
 
-fn publish(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let messages = cx.server.channels.publish(args[1], args[2]);
-    out.count(messages.len());
-    cx.effects.messages.extend(messages);
-    Ok(())
-}
-
-fn channels(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+fn channels(cx: &mut Cx<'_>, args: &Args<'_>, kind: Kind, out: &mut Reply) -> Done {
     let pattern = match args[2..] {
         [] => &b"*"[..],
         [pattern] => pattern,
-        _ => return Err(Fail::SYNTAX),
+        _ => {
+            return Err(Fail::err(format_args!(
+                "unknown subcommand or wrong number of arguments for '{}'. Try PUBSUB HELP.",
+                crate::words::lossy(args[1])
+            )));
+        }
     };
-    let names = cx.server.channels.matching(pattern);
+    let names = cx.server.channels.matching(kind, pattern);
     out.array(names.len());
     names.iter().for_each(|name| out.bulk(name));
     Ok(())
 }
 
-/// Says that the client does, or does not, listen to something, and to how much in all.
-fn confirm(cx: &Cx<'_>, what: &str, name: Option<&[u8]>, out: &mut Reply) {
-    out.push(3);
-    out.bulk(what.as_bytes());
-    out.maybe_bulk(name);
-    out.count(cx.session.subscriptions());
-}
-
-fn listen(cx: &mut Cx<'_>, args: &Args<'_>, is_pattern: bool, out: &mut Reply) -> Done {
-    let what = if is_pattern { "psubscribe" } else { "subscribe" };
-    let listener = Listener { client: cx.session.id, resp3: cx.session.resp3 };
-    for name in &args[1..] {
-        let names = if is_pattern { &mut cx.session.patterns } else { &mut cx.session.channels };
-        if names.insert(name.to_vec()) {
-            cx.server.channels.add(name, is_pattern, listener);
-        }
-        confirm(cx, what, Some(name), out);
+fn listeners(cx: &mut Cx<'_>, args: &Args<'_>, kind: Kind, out: &mut Reply) -> Done {
+    out.array(2 * (args.len() - 2));
+    for channel in &args[2..] {
+        out.bulk(channel);
+        out.count(cx.server.channels.listeners(kind, channel));
     }
     Ok(())
 }
 
-fn leave(cx: &mut Cx<'_>, args: &Args<'_>, is_pattern: bool, out: &mut Reply) -> Done {
-    let what = if is_pattern { "punsubscribe" } else { "unsubscribe" };
-    let names =
-        |cx: &Cx<'_>| if is_pattern { cx.session.patterns.clone() } else { cx.session.channels.clone() };
+fn help(_: &mut Cx<'_>, _: &Args<'_>, out: &mut Reply) -> Done {
+    let lines = [
+        "PUBSUB <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+        "CHANNELS [<pattern>]",
+        "    Tells which channels have listeners, and match the pattern.",
+        "NUMPAT",
+        "    Tells how many patterns have listeners.",
+        "NUMSUB [<channel> ...]",
+        "    Tells how many listen to each of these channels, those to patterns not counted.",
+        "SHARDCHANNELS [<pattern>]",
+        "    Tells which channels of shards have listeners, and match the pattern.",
+        "SHARDNUMSUB [<shardchannel> ...]",
+        "    Tells how many listen to each of these channels of shards.",
+        "HELP",
+        "    Prints this help.",
+    ];
+    out.array(lines.len());
+    lines.iter().for_each(|line| out.simple(line));
+    Ok(())
+}
+
+/// Says that the client does, or does not, listen to something, and to how much in all: of shards, or else.
+fn confirm(session: &Session, kind: Kind, what: &str, name: Option<&[u8]>, out: &mut Reply) {
+    let of = |kind: Kind| session.listens[kind as usize].len();
+    out.push(3);
+    out.bulk(what.as_bytes());
+    out.maybe_bulk(name);
+    out.count(if kind == Kind::Shard { of(kind) } else { of(Kind::Channel) + of(Kind::Pattern) });
+}
+
+fn listen(cx: &mut Cx<'_>, args: &Args<'_>, kind: Kind, out: &mut Reply) -> Done {
+    let what = match kind {
+        Kind::Channel => "subscribe",
+        Kind::Pattern => "psubscribe",
+        Kind::Shard => "ssubscribe",
+    };
+    let listener = Listener { client: cx.session.id, resp3: cx.session.resp3 };
+    for name in &args[1..] {
+        if cx.session.listens_to(kind).insert(name.to_vec()) {
+            cx.server.channels.add(name, kind, listener);
+        }
+        confirm(cx.session, kind, what, Some(name), out);
+    }
+    Ok(())
+}
+
+fn leave(cx: &mut Cx<'_>, args: &Args<'_>, kind: Kind, out: &mut Reply) -> Done {
+    let what = match kind {
+        Kind::Channel => "unsubscribe",
+        Kind::Pattern => "punsubscribe",
+        Kind::Shard => "sunsubscribe",
+    };
     let some = match args[1..] {
-        [] => names(cx).into_iter().collect(),
+        [] => cx.session.listens_to(kind).iter().cloned().collect(),
         _ => args[1..].iter().map(|name| name.to_vec()).collect::<Vec<_>>(),
     };
     if some.is_empty() {
-        confirm(cx, what, None, out);
+        confirm(cx.session, kind, what, None, out);
     }
     for name in some {
-        let names = if is_pattern { &mut cx.session.patterns } else { &mut cx.session.channels };
-        if names.remove(&name) {
-            cx.server.channels.remove(&name, is_pattern, cx.session.id);
+        if cx.session.listens_to(kind).remove(&name) {
+            cx.server.channels.remove(&name, kind, cx.session.id);
         }
-        confirm(cx, what, Some(&name), out);
+        confirm(cx.session, kind, what, Some(&name), out);
     }
     Ok(())
 }
