@@ -34,6 +34,8 @@ pub struct Session {
     pub closing: bool,
     /// Whether replies are RESP3.
     pub resp3: bool,
+    /// The error that its command has given was counted already.
+    pub error_is_counted: bool,
     /// Whether it is a script that runs commands.
     pub is_script: bool,
     /// Whether it watches all commands.
@@ -93,6 +95,7 @@ impl Session {
             replies: Replies::On,
             closing: false,
             resp3: false,
+            error_is_counted: false,
             is_script: false,
             monitors: false,
             never_evicted: false,

@@ -567,8 +567,10 @@ impl Execution<'_> {
         let mut end = if result.is_ok() { End::Well } else { End::Failed };
         if let (Ok(()), [b'-', text @ ..]) = (&result, self.output.reply.since(mark)) {
             // Scripts tell of their errors by themselves.
-            let code = text.split(|byte| byte.is_ascii_whitespace()).next().unwrap_or_default();
-            self.server.count_error(&lossy(code));
+            if !std::mem::take(&mut self.session.error_is_counted) {
+                let code = text.split(|byte| byte.is_ascii_whitespace()).next().unwrap_or_default();
+                self.server.count_error(&lossy(code));
+            }
             end = End::Failed;
         }
         if let Err(fail) = result {

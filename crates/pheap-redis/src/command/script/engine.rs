@@ -280,7 +280,8 @@ impl Engine {
             };
             run.call::<(bool, Value)>((&call.function, host, redis_call, table(keys)?, table(arguments)?))
         });
-        match running.into_inner().end() {
+        let (abort, counted) = running.into_inner().end();
+        match abort {
             Some(Abort::Heap(error)) => return Err(Fail::Heap(error)),
             Some(Abort::MoreShards) => return Err(Fail::MoreShards),
             Some(Abort::Killed) | None => {}
@@ -297,11 +298,15 @@ impl Engine {
             }
             Err(error) => Err(error),
         };
-        written.or_else(|error| {
+        if let Err(error) = written {
             out.truncate(mark);
             out.error(&format!("ERR Error running script {}, {}", call.name, message(&error)));
-            Ok(())
-        })
+        }
+        let is_same = |text: String| {
+            out.since(mark).strip_prefix(b"-").is_some_and(|reply| reply.starts_with(text.as_bytes()))
+        };
+        cx.session.error_is_counted = counted.is_some_and(is_same);
+        Ok(())
     }
 
     /// Tells of an error in a script, and where it was.

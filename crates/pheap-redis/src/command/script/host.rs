@@ -14,6 +14,7 @@ use crate::command::{Cx, Fail, Flags, Known, Run as Runs, lookup, monitor_line, 
 use crate::counts::End;
 use crate::scripts::Slow;
 use crate::server::OUT_OF_MEMORY;
+use crate::words::lossy;
 
 /// Why a script ends that has not come to its end.
 pub(super) enum Abort {
@@ -36,6 +37,8 @@ pub(super) struct Run<'a, 'c> {
     abort: Option<Abort>,
     /// Whether the last command was answered with an error.
     is_error: bool,
+    /// The last error that a command gave: such ones are counted when they come up, and not again when the script ends with them.
+    counted: Option<String>,
     /// Arguments of the command that runs, one after the other.
     arguments: Vec<u8>,
 }
@@ -52,19 +55,20 @@ impl<'a, 'c> Run<'a, 'c> {
             slow: None,
             abort: None,
             is_error: false,
+            counted: None,
             arguments,
         }
     }
 
-    /// The script has ended. Why, if it did not by itself.
-    pub(super) fn end(self) -> Option<Abort> {
+    /// The script has ended. Why, if it did not by itself; and the last error that was counted.
+    pub(super) fn end(self) -> (Option<Abort>, Option<String>) {
         if let Some(slow) = &self.slow {
             self.cx.server.scripts.end_slow(slow);
         }
         if let Some(Abort::MoreShards) = self.abort {
             self.cx.server.scripts.set_wide(self.call.called);
         }
-        self.abort
+        (self.abort, self.counted)
     }
 
     /// Does what `sandbox.lua` asks for by a number: whether that is an error, and the result.
@@ -207,11 +211,16 @@ impl<'a, 'c> Run<'a, 'c> {
         }
         reply.set_resp3(session.resp3);
         self.is_error = reply.since(0).starts_with(b"-");
+        if let [b'-', text @ .., b'\r', b'\n'] = reply.since(0) {
+            let text = lossy(text).into_owned();
+            server.count_error(code(&text));
+            self.counted = Some(text);
+        }
         Parser::new(reply.since(0)).value(lua, &self.engine.names)
     }
 
     /// The command that words mean, if the script may run it; or why not.
-    fn admit(&self, words: &[&[u8]]) -> std::result::Result<Known, String> {
+    fn admit(&mut self, words: &[&[u8]]) -> std::result::Result<Known, String> {
         let command = resolve(words).map_err(|refused| match refused.number {
             Some(_) => "ERR Wrong number of args calling Redis command from script",
             None => "ERR Unknown Redis command called from script",
@@ -221,6 +230,8 @@ impl<'a, 'c> Run<'a, 'c> {
             Some(why) => {
                 let thread = self.cx.session.profile.thread;
                 self.cx.server.counts(thread, command.number).reject();
+                self.cx.server.count_error(code(why));
+                self.counted = Some(why.to_owned());
                 Err(why.to_owned())
             }
         }
@@ -283,4 +294,9 @@ impl<'a, 'c> Run<'a, 'c> {
         }
         Ok(())
     }
+}
+
+/// The first word of an error.
+fn code(error: &str) -> &str {
+    error.split(' ').next().unwrap_or_default()
 }
