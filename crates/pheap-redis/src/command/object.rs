@@ -65,15 +65,6 @@ pub(super) const COMMANDS: &[Command] = &[
                     out.bulk(encoding(view, entry.value, &limits).as_bytes());
                 })
             }),
-            Command::new("object|freq", 3, READ, KEY, |cx, args, out| {
-                let policy = cx.server.config.read().text("maxmemory-policy").to_owned();
-                if !policy.ends_with("lfu") {
-                    return Err(Fail::err(
-                        "An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when switching between policies at runtime LRU and LFU data will take some time to adjust.",
-                    ));
-                }
-                look(cx, args[2], out, |_, _, out| out.int(0))
-            }),
             help!("object|help"),
             Command::new("object|refcount", 3, READ, KEY, |cx, args, out| {
                 look(cx, args[2], out, |_, _, out| out.int(1))
