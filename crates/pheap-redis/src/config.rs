@@ -190,9 +190,10 @@ impl Config {
     /// If there is no such option, or it cannot be this: a text that says so.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         let setting = setting(name).ok_or_else(|| format!("there is no option '{name}'"))?;
-        let value = canonical(setting.kind, value)?;
-        if setting.name == "notify-keyspace-events" && Wanted::parse(&value).is_none() {
-            return Err("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".into());
+        let mut value = canonical(setting.kind, value)?;
+        if setting.name == "notify-keyspace-events" {
+            let wanted = Wanted::parse(&value);
+            value = wanted.ok_or("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.")?.to_string();
         }
         for (a, b) in SAME {
             match setting.name {

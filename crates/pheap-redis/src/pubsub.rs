@@ -1,6 +1,7 @@
 //! Channels: who listens to which, and what they are sent.
 
 use std::collections::HashMap;
+use std::fmt::{self, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
@@ -141,6 +142,15 @@ impl Wanted {
     }
 }
 
+impl fmt::Display for Wanted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const ALL: u32 = (1 << 10) - 1;
+        let classes = if self.0 & ALL == ALL { "AnKEm" } else { "g$lshzxetdnKEm" };
+        let mut letters = classes.chars().filter(|&letter| letter == 'A' || self.has(letter as u8));
+        letters.try_for_each(|letter| f.write_char(letter))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -173,5 +183,8 @@ mod tests {
                 && !wanted.has(b'm')
         );
         assert_eq!(Wanted::parse("Q"), None);
+        for (given, shown) in [("KA", "AK"), ("EmKg", "gKEm"), ("A", "A"), ("", ""), ("g$lshzxetdE", "AE")] {
+            assert_eq!(Wanted::parse(given).unwrap().to_string(), shown);
+        }
     }
 }

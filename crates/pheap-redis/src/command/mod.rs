@@ -16,6 +16,7 @@ mod geo_search;
 mod hashes;
 mod info;
 mod introspect;
+mod key_access;
 mod keys;
 mod lists;
 mod lists_inside;
