@@ -196,7 +196,7 @@ impl Config {
         let mut value = canonical(setting.kind, value)?;
         if setting.name == "notify-keyspace-events" {
             let wanted = Wanted::parse(&value);
-            value = wanted.ok_or("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.")?.text();
+            value = wanted.ok_or("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.")?.to_string();
         }
         for (a, b) in SAME {
             match setting.name {

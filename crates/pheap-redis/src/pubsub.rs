@@ -1,6 +1,7 @@
 //! Channels: who listens to which, and what they are sent.
 
 use std::collections::HashMap;
+use std::fmt::{self, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
@@ -125,14 +126,6 @@ impl Wanted {
         text.bytes().try_fold(0, |all, letter| Some(all | bit(letter)?)).map(Wanted)
     }
 
-    /// The letters that say the same, as Redis tells them.
-    pub fn text(self) -> String {
-        let all = (1 << 10) - 1;
-        let kinds = if self.0 & all == all { "A" } else { "g$lshzxetd" };
-        let letters = kinds.bytes().chain("KEmn".bytes());
-        letters.filter(|&letter| letter == b'A' || self.has(letter)).map(char::from).collect()
-    }
-
     /// All of them, as a number.
     pub fn bits(self) -> u32 {
         self.0
@@ -146,6 +139,15 @@ impl Wanted {
     /// Whether a letter is among them.
     pub fn has(self, class: u8) -> bool {
         CLASSES.iter().position(|&letter| letter == class).is_some_and(|bit| self.0 & 1 << bit != 0)
+    }
+}
+
+impl fmt::Display for Wanted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const ALL: u32 = (1 << 10) - 1;
+        let classes = if self.0 & ALL == ALL { "AnKEm" } else { "g$lshzxetdnKEm" };
+        let mut letters = classes.chars().filter(|&letter| letter == 'A' || self.has(letter as u8));
+        letters.try_for_each(|letter| f.write_char(letter))
     }
 }
 
@@ -181,7 +183,8 @@ mod tests {
                 && !wanted.has(b'm')
         );
         assert_eq!(Wanted::parse("Q"), None);
-        assert_eq!(wanted.text(), "AK");
-        assert_eq!(Wanted::parse("Elgm").unwrap().text(), "glEm");
+        for (given, shown) in [("KA", "AK"), ("EmKg", "gKEm"), ("A", "A"), ("", ""), ("g$lshzxetdE", "AE")] {
+            assert_eq!(Wanted::parse(given).unwrap().to_string(), shown);
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! `COMMAND`: what commands there are.
 
+use super::key_access::access;
 use super::{Args, Command, Cx, Done, Fail, Flags, Group, Keys, Known, all, help, lookup, resolve, top};
 use crate::resp::Reply;
 use crate::words::matches;
@@ -20,7 +21,25 @@ pub(super) const COMMANDS: &[Command] = &[Command::with_subcommands_or(
             Ok(())
         }),
         Command::new("command|docs", -2, LOOK, Keys::None, docs),
-        Command::new("command|getkeys", -4, LOOK, Keys::None, getkeys),
+        Command::new("command|getkeys", -4, LOOK, Keys::None, |_, args, out| {
+            let (_, words, keys) = keys_of(args)?;
+            out.array(keys.len());
+            keys.iter().for_each(|&at| out.bulk(words[at]));
+            Ok(())
+        }),
+        Command::new("command|getkeysandflags", -4, LOOK, Keys::None, |_, args, out| {
+            let (known, words, keys) = keys_of(args)?;
+            let [first, others] = access(known, words);
+            out.array(keys.len());
+            for (i, &at) in keys.iter().enumerate() {
+                let flags = if i == 0 { first } else { others };
+                out.array(2);
+                out.bulk(words[at]);
+                out.set(flags.split(' ').count());
+                flags.split(' ').for_each(|flag| out.simple(flag));
+            }
+            Ok(())
+        }),
         help!("command|help"),
         Command::new("command|info", -2, LOOK, Keys::None, |_, args, out| {
             if args.len() == 2 {
@@ -67,23 +86,25 @@ fn doc(known: Known, out: &mut Reply) {
     }
 }
 
-fn getkeys(_: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+/// The command that is asked about, its words, and which of these are keys.
+fn keys_of<'w, 'a>(args: &'w Args<'a>) -> Result<(Known, &'w Args<'a>, Vec<usize>), Fail> {
     let words = &args[2..];
-    let invalid = |refused: super::Refused| match refused.number {
-        Some(_) => Fail::err("Invalid number of arguments specified for command"),
-        None => Fail::err("Invalid command specified"),
-    };
-    let known = resolve(words).map_err(invalid)?;
-    if matches!(known.keys, Keys::None | Keys::Everything | Keys::Shard(_)) {
-        return Err(Fail::err("The command has no key arguments"));
+    let has_none = |known: Known| matches!(known.keys, Keys::None | Keys::Everything | Keys::Shard(_));
+    let no_keys = || Fail::err("The command has no key arguments");
+    let known =
+        resolve(words).map_err(|refused| match refused.number.and_then(|number| all().nth(number)) {
+            Some(known) if has_none(known) => no_keys(),
+            Some(_) => Fail::err("Invalid number of arguments specified for command"),
+            None => Fail::err("Invalid command specified"),
+        })?;
+    if has_none(known) {
+        return Err(no_keys());
     }
     let keys = known.keys(words);
     if keys.is_empty() && !matches!(known.keys, Keys::Script) {
         return Err(Fail::err("Invalid arguments specified for command"));
     }
-    out.array(keys.len());
-    keys.iter().for_each(|&at| out.bulk(words[at]));
-    Ok(())
+    Ok((known, words, keys))
 }
 
 fn list(_: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {

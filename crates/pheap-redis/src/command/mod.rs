@@ -21,6 +21,7 @@ mod hashes;
 mod hyperloglog;
 mod info;
 mod introspect;
+mod key_access;
 mod keys;
 mod lcs;
 mod lists;
