@@ -22,6 +22,7 @@
 //! | [`stream`], [`mailbox`] | a connection; what other threads leave for one |
 //! | [`server`], [`client`] | what all clients have in common; what each one has |
 //! | [`save`] | copies of the heap: `SAVE`, `BGSAVE` |
+//! | [`import`], [`export`] | RDB files, read into an empty heap and written from one |
 //! | [`command`] | what commands are called and do |
 //! | [`execute`] | commands in transactions: one, several in a row, `MULTI` |
 //! | [`expire`] | keys whose time has come |
@@ -37,10 +38,12 @@ pub mod counts;
 pub mod data;
 pub mod execute;
 pub mod expire;
+pub mod export;
 pub mod extended;
 pub mod gates;
 pub mod geo;
 pub mod hll;
+pub mod import;
 pub mod libraries;
 pub mod mailbox;
 pub mod net;

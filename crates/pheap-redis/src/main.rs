@@ -7,6 +7,8 @@ use std::thread;
 use clap::Parser;
 use pheap_redis::config::Config;
 use pheap_redis::data::{MOST_SHARDS, SHARDS, Settings, Store};
+use pheap_redis::export::export;
+use pheap_redis::import::{Imported, import};
 use pheap_redis::net::{Listener, Worker};
 use pheap_redis::server::Server;
 
@@ -22,6 +24,12 @@ struct Arguments {
     /// When a write is durable.
     #[arg(long, value_enum, default_value_t = Durability::Disk)]
     durability: Durability,
+    /// An RDB file, as Redis writes it (up to version 7.0): its keys and libraries are put in the heap, which must be empty. Then clients are served.
+    #[arg(long, value_name = "FILE")]
+    import: Option<PathBuf>,
+    /// Writes an RDB file of the heap, which Redis (from version 7.0 on) loads, and serves no clients. No server may have the heap open: of one that is in use, SAVE makes a copy.
+    #[arg(long, value_name = "FILE", conflicts_with = "import")]
+    export: Option<PathBuf>,
     /// Where to listen [default: 6379].
     #[arg(long)]
     port: Option<u16>,
@@ -91,8 +99,25 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
         (Durability::Disk, _) => Settings::Log,
     };
     let path = arguments.heap.clone().unwrap_or_else(|| PathBuf::from(config.text("dir")).join("dump.heap"));
+    if let Some(file) = &arguments.export {
+        if !path.exists() {
+            return Err(format!("there is no heap {}", path.display()).into());
+        }
+        let store = Store::open(&path, settings, arguments.shards)?;
+        let keys = export(&store, file)?;
+        store.close()?;
+        println!("pheap-redis: {keys} keys of {} were exported to {}", path.display(), file.display());
+        return Ok(());
+    }
     let listeners = Listener::all(&config)?;
     let store = Store::open(&path, settings, arguments.shards)?;
+    if let Some(file) = &arguments.import {
+        let Imported { keys, expired, empty, libraries } = import(&store, file)?;
+        eprintln!(
+            "pheap-redis: {keys} keys and {libraries} libraries of {} were imported; {expired} keys had expired, {empty} had no elements",
+            file.display()
+        );
+    }
     let workers = (0..config.int("io-threads")).map(|_| Worker::new()).collect::<Result<Vec<_>, _>>()?;
     let mailboxes = workers.iter().map(Worker::mailbox).collect();
     let addresses: Vec<String> = listeners.iter().filter_map(|l| Some(l.local_addr()?.to_string())).collect();

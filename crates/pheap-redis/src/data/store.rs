@@ -48,6 +48,9 @@ pub enum Settings {
     LogEachSecond,
 }
 
+/// The root of a heap that is not complete yet: an import has begun, and has not ended.
+const UNFINISHED: &str = "unfinished-import";
+
 /// The shards of an open heap.
 pub struct Store {
     heap: Heap,
@@ -65,6 +68,9 @@ pub enum OpenError {
     /// It is one of another program.
     #[error("{} is a heap of another program; choose another path", .0.display())]
     Foreign(PathBuf),
+    /// An import into it has not come to its end.
+    #[error("{} is not complete, because an import into it was interrupted; delete it, and import again", .0.display())]
+    Unfinished(PathBuf),
     /// A newer version made it.
     #[error("{} was made by a newer pheap-redis (format {found}, this one knows {VERSION}); use that one", path.display())]
     Newer {
@@ -114,6 +120,9 @@ impl Store {
         if version > VERSION {
             return Err(OpenError::Newer { path: path.to_owned(), found: version });
         }
+        if heap.roots().iter().any(|root| root.name == UNFINISHED) {
+            return Err(OpenError::Unfinished(path.to_owned()));
+        }
         let shard = |number| {
             heap.root_or(&format!("shard-{number:03}"), |tx| {
                 Ok(Shard { dbs: tx.alloc_slice(DATABASES, |_| Db::default())? })
@@ -123,6 +132,36 @@ impl Store {
         let libraries =
             heap.root_or("libraries", |tx| Ok(Shard { dbs: tx.alloc_slice(1, |_| Db::default())? }))?;
         Ok(Store { heap, shards, libraries })
+    }
+
+    /// Whether there are no keys and no libraries.
+    ///
+    /// # Errors
+    /// If the heap cannot be read.
+    pub fn is_empty(&self) -> pheap::Result<bool> {
+        for root in self.shards.iter().chain([&self.libraries]) {
+            let is_empty = root.read(|view, shard| view[view[shard].dbs].iter().all(Db::is_empty))?;
+            if !is_empty {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// An import begins: until it has ended, the heap cannot be opened again.
+    ///
+    /// # Errors
+    /// If that cannot be noted.
+    pub fn begin_import(&self) -> pheap::Result<()> {
+        self.heap.root::<u64>(UNFINISHED).map(drop)
+    }
+
+    /// An import has ended.
+    ///
+    /// # Errors
+    /// If that cannot be noted.
+    pub fn end_import(&self) -> pheap::Result<()> {
+        self.heap.remove_root(UNFINISHED)
     }
 
     /// The heap.

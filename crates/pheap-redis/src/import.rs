@@ -1,0 +1,173 @@
+//! An RDB file becomes a heap.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+
+use crate::data::{Change, DATABASES, Store, Value};
+use crate::libraries::first_line;
+use crate::rdb::{self, Entry, FileReader, Part};
+use crate::server::now;
+use crate::words::lossy;
+
+/// Keys of about so many bytes of the file are put in the heap at once, by one transaction for each shard.
+const BATCH: u64 = 1 << 20;
+
+/// Why a file was not imported.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    /// The file cannot be opened.
+    #[error("{} cannot be read: {error}", path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        error: std::io::Error,
+    },
+    /// There is something wrong with it.
+    #[error("{} cannot be imported, byte {at}: {error}", path.display())]
+    Wrong {
+        /// The file.
+        path: PathBuf,
+        /// Up to where it was read.
+        at: u64,
+        /// What is wrong.
+        error: rdb::Error,
+    },
+    /// The heap has keys, or libraries.
+    #[error(
+        "there are keys or functions in the heap already; choose another path for the heap, or leave --import out"
+    )]
+    NotEmpty,
+    /// A database that there is not.
+    #[error("the file has keys in database {0}; there are databases 0 to {last} here", last = DATABASES - 1)]
+    Database(u64),
+    /// A key is there twice.
+    #[error("the file has key '{key}' of database {db} twice")]
+    Twice {
+        /// The number of the database.
+        db: u64,
+        /// The key.
+        key: String,
+    },
+    /// A library that is none.
+    #[error("the file has a library of functions that is wrong: {0}")]
+    Library(String),
+    /// The heap has failed.
+    #[error(transparent)]
+    Heap(#[from] pheap::Error),
+}
+
+/// What was imported.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Imported {
+    /// Number of keys.
+    pub keys: u64,
+    /// Number of those that were left out, because they had expired.
+    pub expired: u64,
+    /// Number of those that were left out, because they had no elements.
+    pub empty: u64,
+    /// Number of libraries of functions.
+    pub libraries: u64,
+}
+
+/// Puts what is in an RDB file in the heap, which must be empty.
+///
+/// # Errors
+/// If that is not possible. Then the heap has perhaps a part of it, and cannot be opened again.
+pub fn import(store: &Store, path: &Path) -> Result<Imported, ImportError> {
+    let open = || File::open(path).and_then(|file| Ok((file.metadata()?.len(), file)));
+    let (size, file) = open().map_err(|error| ImportError::Open { path: path.to_owned(), error })?;
+    let wrong = |at, error| ImportError::Wrong { path: path.to_owned(), at, error };
+    let mut file = FileReader::new(BufReader::with_capacity(1 << 16, file), size).map_err(|e| wrong(0, e))?;
+    if !store.is_empty()? {
+        return Err(ImportError::NotEmpty);
+    }
+    store.begin_import()?;
+    let (mut imported, now) = (Imported::default(), now());
+    let mut batch = Batch::new(store);
+    loop {
+        let part = file.next_part().map_err(|error| wrong(file.position(), error))?;
+        match part {
+            None => break,
+            Some(Part::Library(text)) => {
+                add_library(store, &text)?;
+                imported.libraries += 1;
+            }
+            Some(Part::Entry(entry)) if entry.deadline.is_some_and(|at| at <= now) => imported.expired += 1,
+            Some(Part::Entry(entry)) => {
+                batch.add(entry, file.position())?;
+                imported.keys += 1;
+            }
+        }
+    }
+    batch.flush()?;
+    imported.empty = file.empty();
+    store.end_import()?;
+    Ok(imported)
+}
+
+/// Keys that are still to be put in the heap.
+struct Batch<'s> {
+    store: &'s Store,
+    by_shard: Vec<Vec<Entry>>,
+    /// Up to where the file had been read when the last ones were.
+    begun: u64,
+}
+
+impl Batch<'_> {
+    fn new(store: &Store) -> Batch<'_> {
+        let by_shard = store.shards().iter().map(|_| Vec::new()).collect();
+        Batch { store, by_shard, begun: 0 }
+    }
+
+    fn add(&mut self, entry: Entry, position: u64) -> Result<(), ImportError> {
+        if entry.db >= DATABASES as u64 {
+            return Err(ImportError::Database(entry.db));
+        }
+        self.by_shard[self.store.shard_of(&entry.key)].push(entry);
+        if position - self.begun >= BATCH {
+            self.begun = position;
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), ImportError> {
+        let mut commits = Vec::new();
+        for (shard, entries) in
+            self.by_shard.iter_mut().enumerate().filter(|(_, entries)| !entries.is_empty())
+        {
+            let ((), commit) = self.store.root(shard).try_txn_deferred::<_, ImportError>(|tx, root| {
+                for Entry { db, key, value, deadline } in entries.drain(..) {
+                    let place = tx[root].dbs.at(db as usize);
+                    // None has expired when this begins.
+                    if tx[place].get(tx, &key, i64::MIN).is_some() {
+                        return Err(ImportError::Twice { db, key: lossy(&key).into_owned() });
+                    }
+                    let value = value.store(tx)?;
+                    place.set(tx, &key, value)?;
+                    place.set_deadline(tx, &key, deadline)?;
+                }
+                Ok(())
+            })?;
+            commits.push(commit);
+        }
+        commits.into_iter().try_for_each(|commit| commit.wait())?;
+        Ok(())
+    }
+}
+
+/// Puts the text of a library in the heap. Whether it is right is seen when it is loaded.
+fn add_library(store: &Store, text: &[u8]) -> Result<(), ImportError> {
+    let (name, _) = first_line(text).map_err(ImportError::Library)?;
+    store.root(store.shards().len()).try_txn(|tx, root| {
+        let db = tx[root].dbs.at(0);
+        if tx[db].get(tx, name.as_bytes(), i64::MIN).is_some() {
+            return Err(ImportError::Library(format!("there are two of name '{name}'")));
+        }
+        let text = tx.alloc_slice_copy(text)?;
+        db.set(tx, name.as_bytes(), Value::Bytes(text))?;
+        Ok(())
+    })
+}
