@@ -29,7 +29,16 @@ impl Server {
     fn try_start(folder: &Path, arguments: &[&str]) -> Option<Server> {
         // One that is free now. Another program may be faster.
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let mut process = Command::new("sh")
+        let mut process = Server::spawn(folder, port, arguments);
+        let mut banner = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut banner).unwrap();
+        let server = Server { process, port };
+        banner.contains("is open").then_some(server)
+    }
+
+    /// Starts one, and does not wait until it serves clients.
+    pub(crate) fn spawn(folder: &Path, port: u16, arguments: &[&str]) -> Child {
+        Command::new("sh")
             // A heap of one arena, which may not grow (in blocks of 512 bytes), where that is asked for.
             .args(["-c", "[ -z \"$LIMITED\" ] || ulimit -f 131072; exec \"$@\"", "sh"])
             .arg(env!("CARGO_BIN_EXE_pheap-redis"))
@@ -39,11 +48,11 @@ impl Server {
             .envs(arguments.contains(&LIMITED).then_some((LIMITED, "1")))
             .stdout(Stdio::piped())
             .spawn()
-            .unwrap();
-        let mut banner = String::new();
-        BufReader::new(process.stdout.take().unwrap()).read_line(&mut banner).unwrap();
-        let server = Server { process, port };
-        banner.contains("is open").then_some(server)
+            .unwrap()
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
     }
 
     pub(crate) fn client(&self) -> Client {
