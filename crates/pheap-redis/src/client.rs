@@ -55,6 +55,8 @@ pub struct Session {
 pub struct Multi {
     /// Their arguments.
     pub queue: Vec<Vec<Vec<u8>>>,
+    /// Bytes of these.
+    pub bytes: usize,
     /// One of them was refused, so `EXEC` will be.
     pub refused: bool,
 }
@@ -103,8 +105,7 @@ impl Session {
         let mut state = self.profile.state.lock();
         state.db = self.db;
         state.listens = [self.channels.len(), self.patterns.len(), 0];
-        let bytes = |multi: &Multi| multi.queue.iter().flatten().map(|word| word.len()).sum();
-        state.queued = self.multi.as_ref().map(|multi| (multi.queue.len(), bytes(multi)));
+        state.queued = self.multi.as_ref().map(|multi| (multi.queue.len(), multi.bytes));
         state.flags.clear();
         let flags = [
             ('O', self.monitors),

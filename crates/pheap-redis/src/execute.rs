@@ -38,6 +38,8 @@ pub enum Stop {
     Blocked(Block, Vec<Vec<u8>>),
     /// Clients are not served for some time.
     Paused,
+    /// The replies are longer than may wait to be sent.
+    TooLong,
     /// It has sent what is no request, or wants to leave: nothing more that it sends counts.
     Closing,
 }
@@ -134,6 +136,9 @@ impl Execution<'_> {
                             Ok(None) => {}
                             Err(tried_until) => alone_until = tried_until,
                         }
+                        if self.output.reply.is_too_long() {
+                            return Stop::TooLong;
+                        }
                         if self.session.closing {
                             return Stop::Closing;
                         }
@@ -154,6 +159,9 @@ impl Execution<'_> {
             drop(words);
             self.answered(mark);
             input.consume();
+            if self.output.reply.is_too_long() {
+                return Stop::TooLong;
+            }
             if self.session.closing {
                 return Stop::Closing;
             }
@@ -300,8 +308,9 @@ impl Execution<'_> {
     }
 
     fn queue(&mut self, words: &Args<'_>) {
-        let queue = &mut self.session.multi.get_or_insert_default().queue;
-        queue.push(owned(words));
+        let multi = self.session.multi.get_or_insert_default();
+        multi.queue.push(owned(words));
+        multi.bytes += words.iter().map(|word| word.len()).sum::<usize>();
         self.output.reply.simple("QUEUED");
     }
 
@@ -364,6 +373,7 @@ impl Execution<'_> {
                 input.consume();
                 let somebody_waits = !self.output.effects.signals.is_empty();
                 if is_alone
+                    || self.output.reply.is_too_long()
                     || somebody_waits
                     || self.session.closing
                     || !input.is_ready(self.limits()).unwrap_or(false)
@@ -552,7 +562,7 @@ impl Execution<'_> {
     /// `EXEC`: all commands that were queued, as one transaction.
     fn exec(&mut self, known: Known) {
         self.session.last_command = known.command.name;
-        let Some(Multi { queue, refused }) = self.session.multi.take() else {
+        let Some(Multi { queue, refused, .. }) = self.session.multi.take() else {
             return self.error("ERR EXEC without MULTI");
         };
         if refused {

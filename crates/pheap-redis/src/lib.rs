@@ -9,6 +9,7 @@
 //! | [`resp`] | the protocol: requests are parsed, replies are written |
 //! | [`data`] | what is stored: the heap, its shards, databases, values |
 //! | [`pubsub`] | channels |
+//! | [`buffers`] | how much may wait to be sent to a client |
 //! | [`config`] | options: the command line, `redis.conf`, `CONFIG` |
 //! | [`counts`], [`slowlog`], [`clients`], [`usage`] | what is told of the server: calls of commands, slow ones, who is connected, processor time |
 //! | [`waiting`] | keys that clients wait for |
@@ -23,6 +24,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod buffers;
 pub mod client;
 pub mod clients;
 pub mod command;

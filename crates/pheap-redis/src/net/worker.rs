@@ -263,6 +263,7 @@ impl Turn<'_> {
     fn deliver(&mut self, client: u64, bytes: Vec<u8>) {
         if let Some(connection) = self.connections.get_mut(&client) {
             connection.output.push(bytes, Vec::new(), Vec::new());
+            connection.look_at_output(&self.server.limits);
             self.ready.insert(client);
         }
     }
@@ -288,11 +289,18 @@ impl Turn<'_> {
     /// Whether the connection stays.
     fn serve_one(&mut self, connection: &mut Connection) -> io::Result<bool> {
         let client = connection.session.id;
+        if connection.is_over {
+            return Ok(false);
+        }
         if connection.is_held {
             return Ok(true);
         }
         if connection.is_readable && !connection.session.closing {
             connection.read()?;
+            connection.look_at_input(&self.server.limits);
+            if connection.is_over {
+                return Ok(false);
+            }
         }
         if connection.blocked.is_none()
             && !connection.session.closing
@@ -300,6 +308,9 @@ impl Turn<'_> {
             && !self.paused.contains(&client)
         {
             while self.run_commands(connection) {}
+            if connection.is_over {
+                return Ok(false);
+            }
         }
         if connection.is_held {
             return Ok(true);
@@ -307,6 +318,10 @@ impl Turn<'_> {
         let mut messages = Vec::new();
         let paused = connection.output.send(&mut connection.stream, &self.waker, &mut messages)?;
         self.post(messages);
+        connection.look_at_output(&self.server.limits);
+        if connection.is_over {
+            return Ok(false);
+        }
         if paused == Paused::NotDurable {
             self.not_durable.insert(client);
         }
@@ -322,6 +337,7 @@ impl Turn<'_> {
     fn run_commands(&mut self, connection: &mut Connection) -> bool {
         let mut signals = VecDeque::new();
         let (mut effects, mut commits) = (Effects::default(), Vec::new());
+        connection.limit_reply(&self.server.limits);
         let Connection { session, input, reply, .. } = connection;
         (session.input, session.output) = (input.pending(), connection.output.len());
         let output = Output { reply, effects: &mut effects, commits: &mut commits };
@@ -329,14 +345,15 @@ impl Turn<'_> {
         let (server, thread) = (self.server, self.number);
         let stop = Execution { server, session, output, thread, clock, meanwhile: self }.run(input);
         self.leave(connection, effects, commits, &mut signals);
-        let goes_on = matches!(stop, Stop::Signals);
+        // After `TooLong`, more is allowed if it listens to channels by now.
+        let goes_on = matches!(stop, Stop::Signals | Stop::TooLong) && !connection.is_over;
         match stop {
             Stop::Blocked(block, words) => self.block(connection, block, words, &mut signals),
             Stop::Paused => {
                 self.paused.insert(connection.session.id);
                 self.server.stats.blocked.fetch_add(1, Relaxed);
             }
-            Stop::Nothing | Stop::Signals | Stop::Closing => {}
+            Stop::Nothing | Stop::Signals | Stop::TooLong | Stop::Closing => {}
         }
         connection.publish();
         if !signals.is_empty() {
@@ -364,6 +381,7 @@ impl Turn<'_> {
         let bytes = connection.reply.take();
         if !bytes.is_empty() || !effects.messages.is_empty() {
             connection.output.push(bytes, commits, effects.messages);
+            connection.look_at_output(&self.server.limits);
         }
         signals.extend(effects.signals);
     }
@@ -400,6 +418,7 @@ impl Turn<'_> {
     ) -> bool {
         let Some(blocked) = connection.blocked.take() else { return false };
         let (mut effects, mut commits) = (Effects::default(), Vec::new());
+        connection.limit_reply(&self.server.limits);
         let Connection { session, reply, .. } = connection;
         let output = Output { reply, effects: &mut effects, commits: &mut commits };
         let (server, thread, clock) = (self.server, self.number, Instant::now());
@@ -569,6 +588,14 @@ impl Turn<'_> {
             let wake = Wakeup { signals: signals.into(), ..Wakeup::default() };
             if !wake.signals.is_empty() {
                 self.wake_waiters(wake);
+            }
+        }
+        for (client, connection) in &mut self.connections {
+            if connection.output.len() > 0 {
+                connection.look_at_output(&self.server.limits);
+                if connection.is_over {
+                    self.ready.insert(*client);
+                }
             }
         }
         let timeout = self.server.config.read().int("timeout") as u64;

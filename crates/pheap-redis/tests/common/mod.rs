@@ -98,6 +98,22 @@ impl Client {
         }
     }
 
+    /// Sends bytes. If the server does not want them, that is no error.
+    pub(crate) fn try_send(&mut self, bytes: &[u8]) {
+        let _ = self.0.get_mut().write_all(bytes);
+    }
+
+    /// Reads until the server ends the connection.
+    pub(crate) fn read_to_end(&mut self) -> Vec<u8> {
+        let mut all = Vec::new();
+        match self.0.read_to_end(&mut all) {
+            Ok(_) => {}
+            // What was not read by the server makes the end an unfriendly one.
+            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset),
+        }
+        all
+    }
+
     /// Sends a line and reads the reply.
     pub(crate) fn ask(&mut self, line: &str) -> String {
         self.send(line);
