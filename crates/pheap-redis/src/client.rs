@@ -63,6 +63,8 @@ pub struct Session {
 pub struct Multi {
     /// Their arguments.
     pub queue: Vec<Vec<Vec<u8>>>,
+    /// Bytes of these.
+    pub bytes: usize,
     /// One of them was refused, so `EXEC` will be.
     pub refused: bool,
 }
@@ -114,8 +116,7 @@ impl Session {
         let mut state = self.profile.state.lock();
         state.db = self.db;
         state.listens = self.listens.each_ref().map(BTreeSet::len);
-        let bytes = |multi: &Multi| multi.queue.iter().flatten().map(|word| word.len()).sum();
-        state.queued = self.multi.as_ref().map(|multi| (multi.queue.len(), bytes(multi)));
+        state.queued = self.multi.as_ref().map(|multi| (multi.queue.len(), multi.bytes));
         state.flags.clear();
         let flags = [
             ('O', self.monitors),

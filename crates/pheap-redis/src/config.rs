@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
 
+use crate::buffers;
 use crate::pubsub::Wanted;
 use crate::words;
 
@@ -14,6 +15,8 @@ pub enum Kind {
     Int(i64, i64),
     /// A number of bytes, perhaps with a unit.
     Bytes,
+    /// A number of bytes, at least so many.
+    BytesFrom(i64),
     /// A number of bytes, or a percentage of `maxmemory`.
     Percent,
     /// `yes` or `no`.
@@ -82,8 +85,8 @@ pub const SETTINGS: &[Setting] = &[
     mutable("maxmemory-samples", Kind::Int(1, 64), "5"),
     mutable("lfu-log-factor", Kind::Int(0, i32::MAX as i64), "10"),
     mutable("lfu-decay-time", Kind::Int(0, i32::MAX as i64), "1"),
-    mutable("proto-max-bulk-len", Kind::Bytes, "536870912"),
-    mutable("client-query-buffer-limit", Kind::Bytes, "1073741824"),
+    mutable("proto-max-bulk-len", Kind::BytesFrom(1 << 20), "536870912"),
+    mutable("client-query-buffer-limit", Kind::BytesFrom(1 << 20), "1073741824"),
     mutable(
         "client-output-buffer-limit",
         Kind::Text,
@@ -181,6 +184,13 @@ impl Config {
         self.text(name) == "yes"
     }
 
+    /// How much may wait to be sent to a client.
+    pub fn output_limits(&self) -> buffers::Limits {
+        let mut limits = buffers::Limits::default();
+        let _ = limits.set(self.text("client-output-buffer-limit")); // it was looked at when it was set
+        limits
+    }
+
     /// All options whose names match a pattern, and what they are.
     pub fn matching<'a>(&'a self, pattern: &'a [u8]) -> impl Iterator<Item = (&'static str, &'a str)> + 'a {
         let all = self.0.iter().filter(move |(name, _)| words::matches(pattern, name.as_bytes()));
@@ -198,6 +208,14 @@ impl Config {
             let wanted = Wanted::parse(&value);
             value = wanted.ok_or("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.")?.to_string();
         }
+        let value = if setting.name == "client-output-buffer-limit" {
+            // What is not named stays.
+            let mut limits = self.output_limits();
+            limits.set(&value)?;
+            limits.to_string()
+        } else {
+            value
+        };
         for (a, b) in SAME {
             match setting.name {
                 name if name == *a => drop(self.0.insert(b, value.clone())),
@@ -302,6 +320,14 @@ fn canonical(kind: Kind, value: &str) -> Result<String, String> {
                 percent @ 0..=100 => Ok(format!("{percent}%")),
                 _ => Err("percentage argument must be less or equal to 100".into()),
             }
+        }
+        Kind::BytesFrom(least) => {
+            let bytes = bytes(value).and_then(|bytes| i64::try_from(bytes).ok());
+            let bytes = bytes.ok_or("argument must be a memory value")?;
+            if bytes < least {
+                return Err(format!("argument must be between {least} and {} inclusive", i64::MAX));
+            }
+            Ok(bytes.to_string())
         }
         Kind::Bytes | Kind::Percent => {
             bytes(value).map(|bytes| bytes.to_string()).ok_or("argument must be a memory value".into())

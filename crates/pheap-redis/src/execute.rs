@@ -40,6 +40,8 @@ pub enum Stop {
     Blocked(Block, Vec<Vec<u8>>),
     /// Clients are not served for some time.
     Paused,
+    /// The replies are longer than may wait to be sent.
+    TooLong,
     /// It has sent what is no request, or wants to leave: nothing more that it sends counts.
     Closing,
 }
@@ -151,6 +153,9 @@ impl Execution<'_> {
                             Err(tried_until) => alone_until = tried_until,
                         }
                         self.tell_itself();
+                        if self.output.reply.is_too_long() {
+                            return Stop::TooLong;
+                        }
                         if self.session.closing {
                             return Stop::Closing;
                         }
@@ -175,6 +180,9 @@ impl Execution<'_> {
             self.answered(mark);
             self.tell_itself();
             input.consume();
+            if self.output.reply.is_too_long() {
+                return Stop::TooLong;
+            }
             if self.session.closing {
                 return Stop::Closing;
             }
@@ -348,8 +356,9 @@ impl Execution<'_> {
     }
 
     fn queue(&mut self, words: &Args<'_>) {
-        let queue = &mut self.session.multi.get_or_insert_default().queue;
-        queue.push(owned(words));
+        let multi = self.session.multi.get_or_insert_default();
+        multi.queue.push(owned(words));
+        multi.bytes += words.iter().map(|word| word.len()).sum::<usize>();
         self.output.reply.simple("QUEUED");
     }
 
@@ -423,6 +432,7 @@ impl Execution<'_> {
                 let somebody_waits = !self.output.effects.signals.is_empty();
                 if is_alone
                     || !self.output.effects.stale.own.is_empty()
+                    || self.output.reply.is_too_long()
                     || somebody_waits
                     || self.session.closing
                     || !input.is_ready(self.limits()).unwrap_or(false)
@@ -637,7 +647,7 @@ impl Execution<'_> {
     /// `EXEC`: all commands that were queued, as one transaction.
     fn exec(&mut self, known: Known) {
         self.session.last_command = known.command.name;
-        let Some(Multi { queue, refused }) = self.session.multi.take() else {
+        let Some(Multi { queue, refused, .. }) = self.session.multi.take() else {
             return self.error("ERR EXEC without MULTI");
         };
         if refused {

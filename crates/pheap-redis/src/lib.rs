@@ -13,6 +13,7 @@
 //! | [`data`] | what is stored: the heap, its shards, databases, values |
 //! | [`rdb`] | values and files as Redis writes them |
 //! | [`pubsub`] | channels |
+//! | [`buffers`] | how much may wait to be sent to a client |
 //! | [`config`] | options: the command line, `redis.conf`, `CONFIG` |
 //! | [`counts`], [`slowlog`], [`clients`], [`usage`] | what is told of the server: calls of commands, slow ones, who is connected, processor time |
 //! | [`waiting`] | keys that clients wait for |
@@ -30,6 +31,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod buffers;
 pub mod client;
 pub mod clients;
 pub mod command;

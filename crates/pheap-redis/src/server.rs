@@ -8,6 +8,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::{Mutex, RwLock};
 
+use crate::buffers;
 use crate::client::Session;
 use crate::clients::{Clients, Pause};
 use crate::config::Config;
@@ -86,6 +87,12 @@ pub struct Server {
 pub struct Limits {
     /// Longest argument, in bytes.
     pub bulk: AtomicU64,
+    /// Bytes that a client may have sent that were not answered.
+    pub input: AtomicU64,
+    /// Bytes that may wait to be sent to a client.
+    pub output: buffers::Shared,
+    /// The same, of clients that listen to channels.
+    pub messages: buffers::Shared,
     /// Whether replies are held back until what they tell is durable.
     pub always: AtomicBool,
     /// Which keyspace notifications are wanted: [`Wanted::bits`].
@@ -106,6 +113,10 @@ impl Limits {
     /// Does what the options say.
     pub fn follow(&self, config: &Config) {
         self.bulk.store(config.int("proto-max-bulk-len") as u64, Ordering::Relaxed);
+        self.input.store(config.int("client-query-buffer-limit") as u64, Ordering::Relaxed);
+        let limits = config.output_limits();
+        self.output.set(limits.normal);
+        self.messages.set(limits.pubsub);
         let wanted = Wanted::parse(config.text("notify-keyspace-events")).unwrap_or_default();
         self.notifications.store(wanted.bits(), Ordering::Relaxed);
         self.slow.store(config.int("slowlog-log-slower-than"), Ordering::Relaxed);
@@ -150,6 +161,9 @@ impl Server {
     pub fn new(store: Store, config: Config, threads: Vec<Arc<Mailbox>>, commands: usize) -> Server {
         let limits = Limits {
             bulk: AtomicU64::new(0),
+            input: AtomicU64::new(0),
+            output: buffers::Shared::default(),
+            messages: buffers::Shared::default(),
             always: AtomicBool::new(true),
             notifications: AtomicU32::new(0),
             slow: AtomicI64::new(-1),

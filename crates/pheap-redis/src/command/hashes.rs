@@ -293,6 +293,7 @@ fn hrandfield(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
                 if with_values {
                     out.bulk(&view[value]);
                 }
+                !out.is_too_long()
             },
         );
         Ok(())

@@ -57,35 +57,37 @@ impl Wanted {
     }
 }
 
-/// Chooses elements of a collection that has `len` of them, and is not empty: calls `each` with every one that was chosen. `one` chooses one, `all` are all, and `id` tells them apart.
+/// Chooses elements of a collection that has `len` of them, and is not empty: calls `each` with every one that was chosen, until that is false. `one` chooses one, `all` are all, and `id` tells them apart.
 pub(super) fn pick<'v, T: Copy, I: Iterator<Item = T>>(
     wanted: Wanted,
     len: usize,
     mut one: impl FnMut() -> Option<T>,
     all: impl FnOnce() -> I,
     id: impl Fn(T) -> &'v [u8],
-    mut each: impl FnMut(T),
+    mut each: impl FnMut(T) -> bool,
 ) {
     let count = wanted.of(len);
     if matches!(wanted, Wanted::Any(_)) || count <= 1 {
-        (0..count).map_while(|_| one()).for_each(each);
+        (0..count).map_while(|_| one()).all(each);
     } else if count == len {
-        all().for_each(each);
+        all().all(each);
     } else if count > len / 3 {
         // Most of what would be tried later has been chosen before.
         let mut all: Vec<T> = all().collect();
         for at in 0..count.min(all.len()) {
             let other = at + below(all.len() - at);
             all.swap(at, other);
-            each(all[at]);
+            if !each(all[at]) {
+                return;
+            }
         }
     } else {
         let mut chosen = HashSet::with_capacity(count);
         while chosen.len() < count
             && let Some(element) = one()
         {
-            if chosen.insert(id(element)) {
-                each(element);
+            if chosen.insert(id(element)) && !each(element) {
+                return;
             }
         }
     }
@@ -101,9 +103,14 @@ mod tests {
         let chosen = |wanted| {
             let mut chosen = Vec::new();
             let one = || elements.get(below(100));
-            pick(wanted, 100, one, || elements.iter(), |element| element, |element| chosen.push(element[0]));
+            let each = |element: &[u8; 1]| {
+                chosen.push(element[0]);
+                chosen.len() < 2000
+            };
+            pick(wanted, 100, one, || elements.iter(), |element| element, each);
             chosen
         };
+        assert_eq!(chosen(Wanted::Any(usize::MAX)).len(), 2000);
         for count in [0, 1, 5, 33, 34, 99, 100, 1000] {
             let distinct: HashSet<u8> = chosen(Wanted::Distinct(count)).into_iter().collect();
             assert_eq!(distinct.len(), count.min(100));

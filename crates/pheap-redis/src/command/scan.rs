@@ -17,6 +17,9 @@ fn keys(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         cx.read_shard(shard, |view, dbs| {
             let db = &view[dbs.at(db)];
             for (key, _) in db.iter(view) {
+                if out.is_too_long() {
+                    return;
+                }
                 if words::matches(pattern, key) && db.get(view, key, now).is_some() {
                     out.bulk(key);
                     count += 1;

@@ -212,7 +212,17 @@ fn srandmember(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         let len = view[set].len();
         out.array(wanted.of(len));
         let (one, all) = (|| set.choose(view, random), || set.iter(view));
-        pick(wanted, len, one, all, |element| element, |element| out.bulk(element));
+        pick(
+            wanted,
+            len,
+            one,
+            all,
+            |element| element,
+            |element| {
+                out.bulk(element);
+                !out.is_too_long()
+            },
+        );
         Ok(())
     })
 }
@@ -232,7 +242,17 @@ fn spop(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         let (len, mut taken) = (tx[set].len(), Vec::new());
         let wanted = Wanted::Distinct(count.unwrap_or(1));
         let (one, all) = (|| set.choose(tx, random), || set.iter(tx));
-        pick(wanted, len, one, all, |element| element, |element| taken.push(element.to_vec()));
+        pick(
+            wanted,
+            len,
+            one,
+            all,
+            |element| element,
+            |element| {
+                taken.push(element.to_vec());
+                true
+            },
+        );
         let is_gone = taken.len() == len;
         if is_gone {
             db.remove(tx, key);

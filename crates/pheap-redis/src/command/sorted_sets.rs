@@ -326,6 +326,7 @@ fn zrandmember(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
             |item| &view[item.member],
             |item| {
                 member(out, &view[item.member], with_scores.then_some(item.score));
+                !out.is_too_long()
             },
         );
         Ok(())

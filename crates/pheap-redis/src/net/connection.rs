@@ -1,13 +1,16 @@
 //! A client's connection.
 
 use std::io::{self, Read};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use super::output::Output;
+use crate::buffers::{Limit, Watch};
 use crate::client::Session;
 use crate::command::Block;
 use crate::resp::Reply;
 use crate::resp::input::Input;
+use crate::server::Limits;
 use crate::stream::Stream;
 
 /// Bytes that are read at once.
@@ -29,6 +32,10 @@ pub(super) struct Connection {
     pub(super) is_readable: bool,
     /// It sends nothing more.
     pub(super) is_at_end: bool,
+    /// It is slow to read: how long already.
+    pub(super) slowness: Watch,
+    /// More waits to be sent to it, or was sent by it, than may: it is disconnected.
+    pub(super) is_over: bool,
     /// When it has last sent something.
     pub(super) last_heard: Instant,
 }
@@ -58,8 +65,35 @@ impl Connection {
             is_held: false,
             is_readable: true,
             is_at_end: false,
+            slowness: Watch::default(),
+            is_over: false,
             last_heard: Instant::now(),
         }
+    }
+
+    /// How much may wait to be sent to it.
+    pub(super) fn limit(&self, limits: &Limits) -> Limit {
+        if self.session.subscriptions() > 0 { limits.messages.get() } else { limits.output.get() }
+    }
+
+    /// Looks whether too much waits to be sent to it.
+    pub(super) fn look_at_output(&mut self, limits: &Limits) {
+        self.is_over |= self.slowness.is_over(self.output.len(), self.limit(limits));
+    }
+
+    /// Looks whether it has sent too much that was not answered.
+    pub(super) fn look_at_input(&mut self, limits: &Limits) {
+        let queued = self.session.multi.as_ref().map_or(0, |multi| multi.bytes);
+        self.is_over |= (self.input.pending() + queued) as u64 > limits.input.load(Relaxed);
+    }
+
+    /// Replies that are longer than may wait are not written to their end.
+    pub(super) fn limit_reply(&mut self, limits: &Limits) {
+        let limit = match self.limit(limits).hard {
+            0 => usize::MAX,
+            hard => (hard as usize).saturating_sub(self.output.len()).max(1),
+        };
+        self.reply.set_limit(limit);
     }
 
     /// Lets others know what the client does.

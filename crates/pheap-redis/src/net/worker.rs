@@ -279,6 +279,7 @@ impl Turn<'_> {
                 }
             };
             connection.output.push(bytes, Vec::new(), Vec::new());
+            connection.look_at_output(&self.server.limits);
             self.ready.insert(client);
         }
     }
@@ -304,11 +305,18 @@ impl Turn<'_> {
     /// Whether the connection stays.
     fn serve_one(&mut self, connection: &mut Connection) -> io::Result<bool> {
         let client = connection.session.id;
+        if connection.is_over {
+            return Ok(false);
+        }
         if connection.is_held {
             return Ok(true);
         }
         if connection.is_readable && !connection.session.closing {
             connection.read()?;
+            connection.look_at_input(&self.server.limits);
+            if connection.is_over {
+                return Ok(false);
+            }
         }
         if connection.blocked.is_none()
             && !connection.session.closing
@@ -316,6 +324,9 @@ impl Turn<'_> {
             && !self.paused.contains(&client)
         {
             while self.run_commands(connection) {}
+            if connection.is_over {
+                return Ok(false);
+            }
         }
         if connection.is_held {
             return Ok(true);
@@ -323,6 +334,10 @@ impl Turn<'_> {
         let Connection { output, stream, .. } = connection;
         let paused = output.send(stream, &self.waker, |messages| self.post(messages))?;
         connection.publish();
+        connection.look_at_output(&self.server.limits);
+        if connection.is_over {
+            return Ok(false);
+        }
         if paused == Paused::NotDurable {
             self.not_durable.insert(client);
         }
@@ -338,6 +353,7 @@ impl Turn<'_> {
     fn run_commands(&mut self, connection: &mut Connection) -> bool {
         let mut signals = VecDeque::new();
         let (mut effects, mut commits) = (Effects::default(), Vec::new());
+        connection.limit_reply(&self.server.limits);
         let Connection { session, input, reply, .. } = connection;
         (session.input, session.output) = (input.pending(), connection.output.len());
         let output = Output { reply, effects: &mut effects, commits: &mut commits };
@@ -345,14 +361,15 @@ impl Turn<'_> {
         let (server, thread) = (self.server, self.number);
         let stop = Execution { server, session, output, thread, clock, meanwhile: self }.run(input);
         self.leave(connection, effects, commits, &mut signals);
-        let goes_on = matches!(stop, Stop::Signals);
+        // After `TooLong`, more is allowed if it listens to channels by now.
+        let goes_on = matches!(stop, Stop::Signals | Stop::TooLong) && !connection.is_over;
         match stop {
             Stop::Blocked(block, words) => self.block(connection, block, words, &mut signals),
             Stop::Paused => {
                 self.paused.insert(connection.session.id);
                 self.server.stats.blocked.fetch_add(1, Relaxed);
             }
-            Stop::Nothing | Stop::Signals | Stop::Closing => {}
+            Stop::Nothing | Stop::Signals | Stop::TooLong | Stop::Closing => {}
         }
         if !signals.is_empty() {
             let writer = Waiter { client: connection.session.id, thread: self.number, needs_key: false };
@@ -380,6 +397,7 @@ impl Turn<'_> {
         let messages = effects.parcels(self.server, connection.session.id);
         if !bytes.is_empty() || !messages.is_empty() {
             connection.output.push(bytes, commits, messages);
+            connection.look_at_output(&self.server.limits);
         }
         self.forget();
         signals.extend(effects.signals);
@@ -417,6 +435,7 @@ impl Turn<'_> {
     ) -> bool {
         let Some(blocked) = connection.blocked.take() else { return false };
         let (mut effects, mut commits) = (Effects::default(), Vec::new());
+        connection.limit_reply(&self.server.limits);
         let Connection { session, reply, .. } = connection;
         let output = Output { reply, effects: &mut effects, commits: &mut commits };
         let (server, thread, clock) = (self.server, self.number, Instant::now());
@@ -620,6 +639,14 @@ impl Turn<'_> {
             let wake = Wakeup { signals: effects.signals.into(), ..Wakeup::default() };
             if !wake.signals.is_empty() {
                 self.wake_waiters(wake);
+            }
+        }
+        for (client, connection) in &mut self.connections {
+            if connection.output.len() > 0 {
+                connection.look_at_output(&self.server.limits);
+                if connection.is_over {
+                    self.ready.insert(*client);
+                }
             }
         }
         let timeout = self.server.config.read().int("timeout") as u64;

@@ -7,6 +7,8 @@ use crate::words;
 pub struct Reply {
     bytes: Vec<u8>,
     resp3: bool,
+    /// So many bytes are too many.
+    limit: usize,
 }
 
 /// Where a collection begins whose length is not known yet.
@@ -17,7 +19,7 @@ pub struct Begun(usize);
 impl Reply {
     /// None yet.
     pub fn new(resp3: bool) -> Reply {
-        Reply { bytes: Vec::new(), resp3 }
+        Reply { bytes: Vec::new(), resp3, limit: usize::MAX }
     }
 
     /// Whether this is RESP3.
@@ -33,6 +35,16 @@ impl Reply {
     /// Length in bytes.
     pub fn len(&self) -> usize {
         self.bytes.len()
+    }
+
+    /// So many bytes are too many.
+    pub fn set_limit(&mut self, limit: usize) {
+        self.limit = limit;
+    }
+
+    /// Whether there are too many bytes for the client: it will not get them.
+    pub fn is_too_long(&self) -> bool {
+        self.bytes.len() >= self.limit
     }
 
     /// Whether nothing was written.

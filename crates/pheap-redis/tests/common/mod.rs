@@ -29,7 +29,16 @@ impl Server {
     fn try_start(folder: &Path, arguments: &[&str]) -> Option<Server> {
         // One that is free now. Another program may be faster.
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let mut process = Command::new("sh")
+        let mut process = Server::spawn(folder, port, arguments);
+        let mut banner = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut banner).unwrap();
+        let server = Server { process, port };
+        banner.contains("is open").then_some(server)
+    }
+
+    /// Starts one, and does not wait until it serves clients.
+    pub(crate) fn spawn(folder: &Path, port: u16, arguments: &[&str]) -> Child {
+        Command::new("sh")
             // A heap of one arena, which may not grow (in blocks of 512 bytes), where that is asked for.
             .args(["-c", "[ -z \"$LIMITED\" ] || ulimit -f 131072; exec \"$@\"", "sh"])
             .arg(env!("CARGO_BIN_EXE_pheap-redis"))
@@ -39,11 +48,11 @@ impl Server {
             .envs(arguments.contains(&LIMITED).then_some((LIMITED, "1")))
             .stdout(Stdio::piped())
             .spawn()
-            .unwrap();
-        let mut banner = String::new();
-        BufReader::new(process.stdout.take().unwrap()).read_line(&mut banner).unwrap();
-        let server = Server { process, port };
-        banner.contains("is open").then_some(server)
+            .unwrap()
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
     }
 
     pub(crate) fn client(&self) -> Client {
@@ -97,6 +106,22 @@ impl Client {
     /// All that comes until the server ends the connection.
     pub(crate) fn rest(&mut self, text: &mut String) {
         self.0.read_to_string(text).unwrap();
+    }
+
+    /// Sends bytes. If the server does not want them, that is no error.
+    pub(crate) fn try_send(&mut self, bytes: &[u8]) {
+        let _ = self.0.get_mut().write_all(bytes);
+    }
+
+    /// Reads until the server ends the connection.
+    pub(crate) fn read_to_end(&mut self) -> Vec<u8> {
+        let mut all = Vec::new();
+        match self.0.read_to_end(&mut all) {
+            Ok(_) => {}
+            // What was not read by the server makes the end an unfriendly one.
+            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset),
+        }
+        all
     }
 
     /// Sends a line and reads the reply.

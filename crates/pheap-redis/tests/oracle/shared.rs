@@ -1,0 +1,541 @@
+//! Clients that change the same keys, of which something is always so: money is neither made nor lost, what was put into a queue is taken out once, each entry of a stream is
+//! delivered once, and what a client has seen stays.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
+use pheap_testkit::Rng;
+
+use super::wire::{Reply, Wire, Words, words};
+
+const ACCOUNTS: usize = 12;
+const QUEUES: usize = 4;
+const MONEY: i64 = 100;
+const EXPIRING: usize = 6;
+
+/// What all clients together know.
+#[derive(Default)]
+pub(crate) struct Ledger {
+    pushed: BTreeSet<String>,
+    popped: BTreeSet<String>,
+    /// Clients that have hung up while they waited for an element, and may have got one.
+    hung_up: usize,
+    counted: i64,
+    /// The greatest number that a client was told.
+    seen: i64,
+    /// The same, of what came by a channel.
+    heard: i64,
+    added: BTreeMap<String, String>,
+    delivered: BTreeMap<String, String>,
+    done: BTreeSet<String>,
+}
+
+/// A client.
+pub(crate) struct Sharer {
+    number: usize,
+    next: u64,
+    /// Its keys that expire: their values and deadlines.
+    expiring: BTreeMap<String, Option<(String, u128)>>,
+    flight: Flight,
+}
+
+/// What was sent and not acknowledged.
+#[derive(Default, Debug)]
+struct Flight {
+    push: Vec<String>,
+    pops: usize,
+    counts: i64,
+    add: Option<String>,
+    reads: bool,
+    done: Vec<String>,
+    expiring: Option<(String, Option<(String, u128)>)>,
+}
+
+fn now() -> u128 {
+    SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_millis()
+}
+
+fn account(rng: &mut Rng) -> String {
+    format!("account:{}", rng.below(ACCOUNTS))
+}
+
+fn queue(rng: &mut Rng) -> String {
+    format!("queue:{}", rng.below(QUEUES))
+}
+
+fn accounts() -> String {
+    (0..ACCOUNTS).map(|number| format!(" account:{number}")).collect()
+}
+
+fn sum(balances: &[Reply]) -> i64 {
+    balances.iter().map(Reply::int).sum()
+}
+
+/// A script of one line.
+fn script(text: &str, keys: &[&str], arguments: &[&str]) -> Words {
+    let count = keys.len().to_string();
+    ["EVAL", text, &count].iter().chain(keys).chain(arguments).map(|word| (*word).to_owned()).collect()
+}
+
+/// What there is in the beginning.
+pub(crate) fn prepare(wire: &mut Wire) -> io::Result<()> {
+    let all: String = (0..ACCOUNTS).map(|number| format!(" account:{number} {MONEY}")).collect();
+    assert_eq!(wire.ask(&words(&format!("MSET{all}")))?, Reply::ok());
+    assert_eq!(wire.ask(&words("XGROUP CREATE stream group 0 MKSTREAM"))?, Reply::ok());
+    Ok(())
+}
+
+impl Sharer {
+    pub(crate) fn new(number: usize) -> Sharer {
+        Sharer { number, next: 0, expiring: BTreeMap::new(), flight: Flight::default() }
+    }
+
+    /// Does this and that until the server is gone. `done` is called for each that was acknowledged.
+    pub(crate) fn run(
+        &mut self,
+        connect: &dyn Fn() -> io::Result<Wire>,
+        ledger: &Mutex<Ledger>,
+        rng: &mut Rng,
+        done: &dyn Fn(),
+    ) -> io::Result<()> {
+        let wire = &mut connect()?;
+        loop {
+            match rng.below(16) {
+                0..3 => self.transfer(wire, rng)?,
+                3 => self.look(wire, rng)?,
+                4 | 5 => self.count(wire, ledger, rng)?,
+                6..8 => self.push(wire, ledger, rng)?,
+                8..10 => self.pop(wire, ledger, rng)?,
+                10 => hand_on(wire, rng)?,
+                11..13 => self.stream(wire, ledger, rng)?,
+                13 if rng.chance(40) => self.hang_up(connect, ledger, rng)?,
+                _ => self.expiring(wire, rng)?,
+            }
+            self.flight = Flight::default();
+            done();
+        }
+    }
+
+    /// Moves money between accounts in different shards.
+    fn transfer(&mut self, wire: &mut Wire, rng: &mut Rng) -> io::Result<()> {
+        let (from, to, amount) = (account(rng), account(rng), rng.below(20));
+        match rng.below(3) {
+            0 => {
+                let lines = [
+                    "MULTI".to_owned(),
+                    format!("DECRBY {from} {amount}"),
+                    format!("INCRBY {to} {amount}"),
+                    "EXEC".to_owned(),
+                ];
+                wire.send(&lines.map(|line| words(&line)))?;
+                (0..3).try_for_each(|_| wire.reply().map(drop))?;
+                assert_eq!(wire.reply()?.list().len(), 2);
+            }
+            1 => {
+                let text =
+                    "redis.call('DECRBY', KEYS[1], ARGV[1]) return redis.call('INCRBY', KEYS[2], ARGV[1])";
+                wire.ask(&script(text, &[&from, &to], &[&amount.to_string()]))?.int();
+            }
+            _ if from != to => {
+                wire.send(&[words(&format!("WATCH {from} {to}")), words(&format!("MGET {from} {to}"))])?;
+                wire.reply()?;
+                let both = wire.reply()?;
+                let (a, b) = (both.list()[0].int() - amount as i64, both.list()[1].int() + amount as i64);
+                let lines = [
+                    "MULTI".to_owned(),
+                    format!("SET {from} {a}"),
+                    format!("SET {to} {b}"),
+                    "EXEC".to_owned(),
+                ];
+                wire.send(&lines.map(|line| words(&line)))?;
+                (0..3).try_for_each(|_| wire.reply().map(drop))?;
+                // Somebody was faster, or not.
+                assert!(matches!(wire.reply()?.list().len(), 0 | 2));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// There is as much money as there was.
+    fn look(&mut self, wire: &mut Wire, rng: &mut Rng) -> io::Result<()> {
+        let all = accounts();
+        let found = match rng.below(3) {
+            0 => sum(wire.ask(&words(&format!("MGET{all}")))?.list()),
+            1 => {
+                let mut lines = vec!["MULTI".to_owned()];
+                lines.extend(all.trim_start().split(' ').map(|name| format!("GET {name}")));
+                lines.push("EXEC".to_owned());
+                let lines: Vec<_> = lines.iter().map(|line| words(line)).collect();
+                wire.send(&lines)?;
+                (0..=ACCOUNTS).try_for_each(|_| wire.reply().map(drop))?;
+                sum(wire.reply()?.list())
+            }
+            _ => {
+                let text = "local sum = 0 for i = 0, 11 do sum = sum + redis.call('GET', 'account:' .. i) end return sum";
+                wire.ask(&script(text, &[], &[]))?.int()
+            }
+        };
+        assert_eq!(found, MONEY * ACCOUNTS as i64, "the sum of all accounts");
+        Ok(())
+    }
+
+    /// Counts, or looks how much was counted.
+    fn count(&mut self, wire: &mut Wire, ledger: &Mutex<Ledger>, rng: &mut Rng) -> io::Result<()> {
+        let number = match rng.below(3) {
+            0 => wire.ask(&words("GET counter"))?.int(),
+            1 => {
+                self.flight.counts = 1;
+                let number = wire.ask(&words("INCR counter"))?.int();
+                ledger.lock().counted += 1;
+                number
+            }
+            _ => {
+                self.flight.counts = 1;
+                let text =
+                    "local n = redis.call('INCR', KEYS[1]) redis.call('PUBLISH', 'counted', n) return n";
+                let number = wire.ask(&script(text, &["counter"], &[]))?.int();
+                ledger.lock().counted += 1;
+                number
+            }
+        };
+        let mut ledger = ledger.lock();
+        ledger.seen = ledger.seen.max(number);
+        Ok(())
+    }
+
+    fn element(&mut self) -> String {
+        self.next += 1;
+        format!("{}-{}", self.number, self.next)
+    }
+
+    fn push(&mut self, wire: &mut Wire, ledger: &Mutex<Ledger>, rng: &mut Rng) -> io::Result<()> {
+        self.flight.push = (0..1 + rng.below(3)).map(|_| self.element()).collect();
+        let elements = self.flight.push.join(" ");
+        let (queue, other) = (queue(rng), queue(rng));
+        match rng.below(4) {
+            0 => wire.ask(&words(&format!("RPUSH {queue} {elements}")))?,
+            1 => wire.ask(&words(&format!("LPUSH {queue} {elements}")))?,
+            2 => {
+                let text = "for i = 1, #ARGV do redis.call('RPUSH', KEYS[1 + i % 2], ARGV[i]) end return 1";
+                let arguments: Vec<_> = self.flight.push.iter().map(String::as_str).collect();
+                wire.ask(&script(text, &[&queue, &other], &arguments))?
+            }
+            _ => {
+                let lines = ["MULTI", &format!("RPUSH {queue} {elements}"), "INCR pushes", "EXEC"].map(words);
+                wire.send(&lines)?;
+                (0..3).try_for_each(|_| wire.reply().map(drop))?;
+                let reply = wire.reply()?;
+                reply.list()[0].clone()
+            }
+        }
+        .int();
+        ledger.lock().pushed.extend(self.flight.push.drain(..));
+        Ok(())
+    }
+
+    fn pop(&mut self, wire: &mut Wire, ledger: &Mutex<Ledger>, rng: &mut Rng) -> io::Result<()> {
+        self.flight.pops = 1;
+        let (a, b) = (queue(rng), queue(rng));
+        let line = match rng.below(8) {
+            0 => format!("LPOP {a} 1"),
+            1 => format!("BLPOP {a} {b} 0.03"),
+            2 => format!("BRPOP {a} {b} 0.03"),
+            3 | 4 => format!("BLPOP {a} 0.03"),
+            5 => format!("BLMPOP 0.03 2 {a} {b} RIGHT"),
+            6 => {
+                let mut pushed = Vec::new();
+                // What it waits for it has just sent, so that it is another's, or its own.
+                self.flight.push = vec![self.element()];
+                let lines = [
+                    format!("RPUSH {a} {}", self.flight.push[0]),
+                    format!("BLPOP {b} 0.03"),
+                    "PING".to_owned(),
+                ];
+                wire.send(&lines.map(|line| words(&line)))?;
+                wire.reply()?.int();
+                pushed.append(&mut self.flight.push);
+                ledger.lock().pushed.extend(pushed);
+                let reply = wire.reply()?;
+                popped(ledger, reply.list().last());
+                self.flight.pops = 0;
+                assert_eq!(wire.reply()?, Reply::Text("PONG".into()));
+                return Ok(());
+            }
+            _ => {
+                let lines = ["MULTI", &format!("BRPOP {a} 1"), "INCR pops", "EXEC"].map(words);
+                wire.send(&lines)?;
+                (0..3).try_for_each(|_| wire.reply().map(drop))?;
+                let reply = wire.reply()?;
+                popped(ledger, reply.list()[0].list().last());
+                return Ok(());
+            }
+        };
+        match wire.ask(&words(&line))?.list() {
+            [] => {}
+            // Of which queue, and what.
+            [_, Reply::List(elements)] => popped(ledger, elements.first()),
+            list => popped(ledger, list.last()),
+        }
+        Ok(())
+    }
+
+    /// Waits for an element on another connection, and does not stay.
+    fn hang_up(
+        &mut self,
+        connect: &dyn Fn() -> io::Result<Wire>,
+        ledger: &Mutex<Ledger>,
+        rng: &mut Rng,
+    ) -> io::Result<()> {
+        let mut other = connect()?;
+        ledger.lock().hung_up += 1;
+        other.send(&[words(&format!("BLPOP {} 0", queue(rng)))])
+    }
+
+    fn stream(&mut self, wire: &mut Wire, ledger: &Mutex<Ledger>, rng: &mut Rng) -> io::Result<()> {
+        let consumer = self.number.to_string();
+        match rng.below(3) {
+            0 => {
+                let value = self.element();
+                self.flight.add = Some(value.clone());
+                let id = wire.ask(&words(&format!("XADD stream * f {value}")))?.text().to_owned();
+                ledger.lock().added.insert(id, value);
+            }
+            1 => {
+                self.flight.reads = true;
+                let block = if rng.chance(128) { "" } else { "BLOCK 20 " };
+                let line = format!("XREADGROUP GROUP group {consumer} COUNT 2 {block}STREAMS stream >");
+                let reply = wire.ask(&words(&line))?;
+                let mut ledger = ledger.lock();
+                for entry in reply.list().first().map_or(&[][..], |stream| stream.list()[1].list()) {
+                    let id = entry.list()[0].text().to_owned();
+                    let before = ledger.delivered.insert(id.clone(), consumer.clone());
+                    assert_eq!(before, None, "{id} was delivered before");
+                }
+            }
+            _ => {
+                let mine = {
+                    let ledger = ledger.lock();
+                    let mine = ledger
+                        .delivered
+                        .iter()
+                        .filter(|(id, to)| **to == consumer && !ledger.done.contains(*id));
+                    mine.map(|(id, _)| id.clone()).take(1 + rng.below(3)).collect::<Vec<_>>()
+                };
+                if !mine.is_empty() {
+                    self.flight.done.clone_from(&mine);
+                    let count = wire.ask(&words(&format!("XACK stream group {}", mine.join(" "))))?.int();
+                    assert_eq!(count, mine.len() as i64, "{mine:?} were delivered");
+                    ledger.lock().done.extend(mine);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A key is there before its deadline, and not after it.
+    fn expiring(&mut self, wire: &mut Wire, rng: &mut Rng) -> io::Result<()> {
+        let key = format!("expiring:{}:{}", self.number, rng.below(EXPIRING));
+        match rng.below(4) {
+            0 | 1 => {
+                let at_most = if rng.chance(128) { 50 } else { 100_000 };
+                let deadline = now() + rng.below(at_most) as u128;
+                let value = self.element();
+                self.flight.expiring = Some((key.clone(), Some((value.clone(), deadline))));
+                let reply = wire.ask(&words(&format!("SET {key} {value} PXAT {deadline}")))?;
+                assert_eq!(reply, Reply::ok());
+                self.expiring.insert(key, Some((value, deadline)));
+            }
+            2 => {
+                self.flight.expiring = Some((key.clone(), None));
+                wire.ask(&words(&format!("DEL {key}")))?.int();
+                self.expiring.insert(key, None);
+            }
+            _ => {
+                let before = now();
+                let value = wire.ask(&words(&format!("GET {key}")))?;
+                let expected = self.expiring.get(&key).cloned().flatten();
+                is_right(&key, &value, &expected, before).unwrap();
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Moves an element from one queue to another.
+fn hand_on(wire: &mut Wire, rng: &mut Rng) -> io::Result<()> {
+    let (a, b) = (queue(rng), queue(rng));
+    let command = match rng.below(3) {
+        0 => words(&format!("BLMOVE {a} {b} LEFT RIGHT 0.03")),
+        1 => words(&format!("BRPOPLPUSH {a} {b} 0.03")),
+        _ => {
+            let text = "local e = redis.call('LPOP', KEYS[1]) if e then redis.call('RPUSH', KEYS[2], e) end return e";
+            script(text, &[&a, &b], &[])
+        }
+    };
+    match wire.ask(&command)? {
+        Reply::Nil | Reply::Text(_) => Ok(()),
+        other => panic!("{command:?}: {other:?}"),
+    }
+}
+
+/// Whether the value is what it must be that was asked for after `before`.
+fn is_right(key: &str, value: &Reply, expected: &Option<(String, u128)>, before: u128) -> Result<(), String> {
+    let is_right = match expected {
+        None => *value == Reply::Nil,
+        Some((text, deadline)) => {
+            let may_be_there = before <= *deadline && *value == Reply::Text(text.clone());
+            may_be_there || now() >= *deadline && *value == Reply::Nil
+        }
+    };
+    is_right.then_some(()).ok_or_else(|| {
+        format!("{key} is {value:?} between {before} and {}, it should be {expected:?}", now())
+    })
+}
+
+fn popped(ledger: &Mutex<Ledger>, element: Option<&Reply>) {
+    match element {
+        None | Some(Reply::Nil) => {}
+        Some(element) => {
+            let text = element.text().to_owned();
+            assert!(ledger.lock().popped.insert(text), "{element:?} was popped twice");
+        }
+    }
+}
+
+/// Listens until the server is gone. What is heard must be there.
+pub(crate) fn listen(wire: &mut Wire, ledger: &Mutex<Ledger>) -> io::Result<()> {
+    wire.send(&[words("SUBSCRIBE counted")])?;
+    loop {
+        let message = wire.reply()?;
+        if message.list()[0].text() == "message" {
+            let number = message.list()[2].int();
+            let mut ledger = ledger.lock();
+            ledger.heard = ledger.heard.max(number);
+        }
+    }
+}
+
+/// Looks at everything after a restart.
+pub(crate) fn check(wire: &mut Wire, ledger: &mut Ledger, sharers: &mut [Sharer]) -> io::Result<()> {
+    let flights: Vec<_> = sharers.iter_mut().map(|sharer| std::mem::take(&mut sharer.flight)).collect();
+    let money = wire.ask(&words(&format!("MGET{}", accounts())))?;
+    assert_eq!(sum(money.list()), MONEY * ACCOUNTS as i64, "the sum of all accounts");
+
+    let counter = wire.ask(&words("GET counter"))?.int();
+    let in_flight: i64 = flights.iter().map(|flight| flight.counts).sum();
+    assert!(
+        counter >= ledger.seen.max(ledger.heard),
+        "{counter}, clients have seen {}, heard {}",
+        ledger.seen,
+        ledger.heard
+    );
+    let counted = ledger.counted..=ledger.counted + in_flight;
+    assert!(counted.contains(&counter), "{counter} was counted, {counted:?} were asked for");
+    ledger.counted = counter;
+
+    check_queues(wire, ledger, &flights)?;
+    check_stream(wire, ledger, &flights)?;
+    for (sharer, flight) in sharers.iter_mut().zip(&flights) {
+        for key in (0..EXPIRING).map(|i| format!("expiring:{}:{i}", sharer.number)) {
+            let before = now();
+            let value = wire.ask(&words(&format!("GET {key}")))?;
+            let expected = sharer.expiring.get(&key).cloned().flatten();
+            let was_done = flight.expiring.as_ref().filter(|(of, _)| *of == key).map(|(_, is)| is);
+            match is_right(&key, &value, &expected, before) {
+                Ok(()) if was_done.is_none() => {}
+                Ok(()) if *was_done.unwrap() == expected => {}
+                was_not_done => {
+                    let new = was_done.cloned().flatten();
+                    let is_done = was_done.is_some() && is_right(&key, &value, &new, before).is_ok();
+                    if !is_done {
+                        was_not_done.unwrap();
+                    } else if value != Reply::Nil || was_not_done.is_err() {
+                        sharer.expiring.insert(key, new);
+                    } else {
+                        // Either may be the reason why it is not there.
+                        wire.ask(&words(&format!("DEL {key}")))?;
+                        sharer.expiring.insert(key, None);
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_queues(wire: &mut Wire, ledger: &mut Ledger, flights: &[Flight]) -> io::Result<()> {
+    let mut left = BTreeSet::new();
+    for queue in 0..QUEUES {
+        for element in wire.ask(&words(&format!("LRANGE queue:{queue} 0 -1")))?.strings() {
+            assert!(!ledger.popped.contains(&element), "{element} was popped and is there");
+            assert!(left.insert(element.clone()), "{element} is there twice");
+        }
+    }
+    let may_be_popped = ledger.hung_up + flights.iter().map(|flight| flight.pops).sum::<usize>();
+    for flight in flights {
+        // Of a push that was not acknowledged: all, or none.
+        let is_known = |element: &String| left.contains(element) || ledger.popped.contains(element);
+        if flight.push.iter().any(is_known) {
+            ledger.pushed.extend(flight.push.iter().cloned());
+        }
+    }
+    for element in left.iter().chain(&ledger.popped) {
+        assert!(ledger.pushed.contains(element), "nobody has pushed {element}");
+    }
+    let missing: Vec<_> =
+        ledger.pushed.iter().filter(|e| !left.contains(*e) && !ledger.popped.contains(*e)).cloned().collect();
+    assert!(
+        missing.len() <= may_be_popped,
+        "{missing:?} are gone, and only {may_be_popped} clients may have popped without knowing"
+    );
+    ledger.hung_up = 0;
+    ledger.popped.extend(missing);
+    Ok(())
+}
+
+fn check_stream(wire: &mut Wire, ledger: &mut Ledger, flights: &[Flight]) -> io::Result<()> {
+    let entries = wire.ask(&words("XRANGE stream - +"))?;
+    let mut found = BTreeMap::new();
+    for entry in entries.list() {
+        found.insert(entry.list()[0].text().to_owned(), entry.list()[1].strings()[1].clone());
+    }
+    for (id, value) in &ledger.added {
+        assert_eq!(found.get(id), Some(value), "entry {id} was acknowledged");
+    }
+    for (id, value) in found {
+        if !ledger.added.contains_key(&id) {
+            assert!(flights.iter().any(|f| f.add.as_ref() == Some(&value)), "nobody has added {id}: {value}");
+            ledger.added.insert(id, value);
+        }
+    }
+    let pending = wire.ask(&words("XPENDING stream group - + 1000000"))?;
+    let mut pending: BTreeMap<_, _> = pending
+        .list()
+        .iter()
+        .map(|entry| (entry.list()[0].text().to_owned(), entry.list()[1].text().to_owned()))
+        .collect();
+    for flight in flights {
+        let still = flight.done.iter().filter(|id| pending.contains_key(*id)).count();
+        assert!(still == 0 || still == flight.done.len(), "half of {:?} was acknowledged", flight.done);
+    }
+    for (id, consumer) in &ledger.delivered {
+        let flight = &flights[consumer.parse::<usize>().expect("a number")];
+        match pending.remove(id) {
+            Some(found) => {
+                assert_eq!(found, *consumer, "{id} was delivered to {consumer}");
+                assert!(!ledger.done.contains(id), "{id} was acknowledged, and is pending");
+            }
+            None if flight.done.contains(id) => _ = ledger.done.insert(id.clone()),
+            None => assert!(ledger.done.contains(id), "{id} was delivered to {consumer}, and is not pending"),
+        }
+    }
+    for (id, consumer) in pending {
+        let flight = &flights[consumer.parse::<usize>().expect("a number")];
+        assert!(flight.reads, "{id} is pending, and {consumer} has not asked for it");
+        ledger.delivered.insert(id, consumer);
+    }
+    Ok(())
+}
