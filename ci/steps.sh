@@ -22,6 +22,8 @@ install_packages() {
 # What the other steps need: the toolchain of rust-toolchain.toml, a linker, and the tools of the nightly steps.
 step_prepare() {
     command -v cc > /dev/null || install_packages gcc libc6-dev
+    # The tests of pheap-redis compare with it.
+    command -v redis-server > /dev/null || install_packages redis-server
     # Some versions of rustup install the toolchain when they first need it, others only when told.
     cargo --version || rustup toolchain install
     cargo fmt --version

@@ -50,10 +50,10 @@ const DAMAGED: Error = Error::Corrupt("a listpack is damaged");
 /// How many bytes tell the length of an element that has this one. Some lengths have more than they need.
 fn backward_len(len: usize) -> usize {
     match len {
-        0..=127 => 1,
-        128..=16_382 => 2,
-        16_383..=2_097_150 => 3,
-        2_097_151..=268_435_454 => 4,
+        ..128 => 1,
+        128..16_383 => 2,
+        16_383..2_097_151 => 3,
+        2_097_151..268_435_455 => 4,
         _ => 5,
     }
 }

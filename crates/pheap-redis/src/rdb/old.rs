@@ -95,7 +95,7 @@ pub(super) fn zipmap(zipmap: &[u8]) -> Result<Vec<(&[u8], &[u8])>> {
         string(&mut rest, usize::from(free), ZIPMAP)?;
         pairs.push((field, value));
     }
-    if rest.len() != 1 || count < LONG && usize::from(count) != pairs.len() {
+    if rest.len() != 1 || count != LONG && usize::from(count) != pairs.len() {
         return Err(ZIPMAP);
     }
     Ok(pairs)

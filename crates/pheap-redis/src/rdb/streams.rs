@@ -85,11 +85,10 @@ fn read_entries(base: Id, listpack: &[u8], entries: &mut Vec<(Id, Vec<u8>)>) -> 
         let fields = if has_same { fields } else { count(int(&mut rest)?)? };
         // Fields and values in turn.
         let mut words: Vec<Cow<'_, [u8]>> = Vec::with_capacity(2 * fields);
-        let mut same = same_fields.iter();
-        for _ in 0..fields {
-            let field = match has_same {
-                true => Cow::Borrowed(&same.next().ok_or(DAMAGED)?[..]),
-                false => rest.next().ok_or(DAMAGED)?.text(),
+        for at in 0..fields {
+            let field = match same_fields.get(at).filter(|_| has_same) {
+                Some(field) => Cow::Borrowed(&**field),
+                None => rest.next().ok_or(DAMAGED)?.text(),
             };
             left = left.checked_sub(field.len()).ok_or(DAMAGED)?;
             words.extend([field, rest.next().ok_or(DAMAGED)?.text()]);

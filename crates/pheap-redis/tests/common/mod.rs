@@ -28,7 +28,7 @@ impl Server {
 
     fn try_start(folder: &Path, arguments: &[&str]) -> Option<Server> {
         // One that is free now. Another program may be faster.
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port();
         let mut process = Server::spawn(folder, port, arguments);
         let mut banner = String::new();
         BufReader::new(process.stdout.take().unwrap()).read_line(&mut banner).unwrap();
@@ -56,7 +56,7 @@ impl Server {
     }
 
     pub(crate) fn client(&self) -> Client {
-        Client(BufReader::new(TcpStream::connect(("127.0.0.1", self.port)).unwrap()))
+        Client::connect(self.port).unwrap()
     }
 }
 
@@ -67,10 +67,19 @@ impl Drop for Server {
     }
 }
 
+/// A port that is free now.
+pub(crate) fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
 /// A client of it.
 pub(crate) struct Client(BufReader<TcpStream>);
 
 impl Client {
+    pub(crate) fn connect(port: u16) -> std::io::Result<Client> {
+        Ok(Client(BufReader::new(TcpStream::connect(("127.0.0.1", port))?)))
+    }
+
     /// Sends a line as a client may type it.
     pub(crate) fn send(&mut self, line: &str) {
         self.0.get_mut().write_all(format!("{line}\r\n").as_bytes()).unwrap();

@@ -46,7 +46,7 @@ impl Step {
                 all
             }
             Step::Script { commands, says_keys } => {
-                let mut keys: Vec<_> = commands.iter().flat_map(|command| keys(command)).collect();
+                let mut keys: Vec<_> = commands.iter().flat_map(keys).collect();
                 if !says_keys {
                     keys.clear();
                 }

@@ -1,6 +1,7 @@
 //! Clients that change the same keys, of which something is always so: money is neither made nor lost, what was put into a queue is taken out once, each entry of a stream is
 //! delivered once, and what a client has seen stays.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -506,9 +507,10 @@ fn check_stream(wire: &mut Wire, ledger: &mut Ledger, flights: &[Flight]) -> io:
         assert_eq!(found.get(id), Some(value), "entry {id} was acknowledged");
     }
     for (id, value) in found {
-        if !ledger.added.contains_key(&id) {
+        if let Entry::Vacant(unknown) = ledger.added.entry(id) {
+            let id = unknown.key();
             assert!(flights.iter().any(|f| f.add.as_ref() == Some(&value)), "nobody has added {id}: {value}");
-            ledger.added.insert(id, value);
+            unknown.insert(value);
         }
     }
     let pending = wire.ask(&words("XPENDING stream group - + 1000000"))?;

@@ -1,0 +1,287 @@
+//! `DUMP` and `RESTORE`, RDB files: to Redis and back. What Redis has to say about it is asked of Redis itself, so it must be installed (Debian: `redis-server`).
+
+mod common;
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{Client, Server, converse, free_port};
+
+/// As Redis 7.0.15 dumps `hello`.
+const HELLO: &str = r#""\x00\x05hello\x0a\x00cr\xdfve4 \x0a""#;
+
+/// As Redis 7.0.15 dumps a list of `a 1 -5 300` and others.
+const LIST: &str = r#""\x12\x01\x02\xc3!<\x12<\x00\x00\x00\x06\x00\x81a\x02\x01\x01\xdf\xfb\x02\xc1,\x02\x9ex\xe0\x14\x00\x02\x1f\xf4\xff\x80\x00\x02\x7f\x09\xff\x0a\x00g\xaeN\x03\xb3\x01GC""#;
+
+#[test]
+fn restored() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &["--durability", "process"]);
+    let client = &mut server.client();
+    let restore = |rest: &str| format!("restore k {rest}");
+    let busy = "-BUSYKEY Target key name already exists.";
+    converse(
+        client,
+        &[
+            (&restore(&format!("0 {HELLO}")), "OK"),
+            ("get k", "hello"),
+            ("ttl k", "-1"),
+            // The options first, then the key, the time, the payload.
+            (&restore("x x bad"), "-ERR syntax error"),
+            (&restore("x x"), busy),
+            (&restore("x x replace"), "-ERR value is not an integer or out of range"),
+            (&restore("-1 x replace"), "-ERR Invalid TTL value, must be >= 0"),
+            (&restore("0 x replace"), "-ERR DUMP payload version or checksum are wrong"),
+            (&restore("0 x idletime -1"), "-ERR Invalid IDLETIME value, must be >= 0"),
+            (&restore("0 x idletime x"), "-ERR value is not an integer or out of range"),
+            (&restore("0 x idletime"), "-ERR syntax error"),
+            (&restore("0 x freq 256"), "-ERR Invalid FREQ value, must be >= 0 and <= 255"),
+            (&restore("0 x freq 1 idletime 1"), "-ERR syntax error"),
+            (&restore("0 x idletime 1 freq 1"), "-ERR syntax error"),
+            // A type that there is not, with the right checksum.
+            (
+                &restore(r#"0 "\x08\x01\x0a\x00\x7f\xf6\x89\x8f\x77\xf4\xdf\xe4" replace"#),
+                "-ERR Bad data format",
+            ),
+            ("restore", "-ERR wrong number of arguments for 'restore' command"),
+            ("get k", "hello"),
+            (&restore(&format!("0 {LIST} idletime 5 replace")), "OK"),
+            ("lrange k 0 4", &format!("[a 1 -5 300 {}]", "x".repeat(30))),
+            (&restore(&format!("100000 {HELLO} replace freq 5")), "OK"),
+            ("expire k 1000", "1"),
+            (&restore(&format!("99999999999999 {HELLO} absttl replace")), "OK"),
+            ("pexpiretime k", "99999999999999"),
+            // It has expired already: what was there is gone.
+            (&restore(&format!("1 {HELLO} absttl replace")), "OK"),
+            ("exists k", "0"),
+            (&restore(&format!("1 {HELLO} absttl")), "OK"),
+            ("exists k", "0"),
+            ("dump k", "nil"),
+            (&format!("restore-asking k 0 {HELLO}"), "OK"),
+        ],
+    );
+    drop(server);
+    let server = Server::start(folder.path(), &["--durability", "process"]);
+    assert_eq!(server.client().ask("get k"), "hello");
+}
+
+/// A Redis, which is killed when this is dropped.
+struct Redis {
+    process: Child,
+    port: u16,
+}
+
+impl Redis {
+    /// One that loads `dump.rdb` in this folder, if there is one.
+    fn start(folder: &Path) -> Redis {
+        let port = free_port();
+        let process = Command::new("redis-server")
+            .args([
+                "--port",
+                &port.to_string(),
+                "--bind",
+                "127.0.0.1",
+                "--save",
+                "",
+                "--dbfilename",
+                "dump.rdb",
+            ])
+            .arg("--dir")
+            .arg(folder)
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("these tests compare with Redis: `redis-server` must be installed");
+        let mut redis = Redis { process, port };
+        let begun = Instant::now();
+        while Client::connect(port).is_err() {
+            assert!(redis.process.try_wait().unwrap().is_none(), "Redis has refused to start");
+            assert!(begun.elapsed() < Duration::from_secs(60), "Redis does not start");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let mut client = Client::connect(port).unwrap();
+        while client.ask("ping") != "PONG" {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let info = client.ask("info server");
+        assert!(
+            info.contains("redis_version:7.0."),
+            "these tests compare with Redis 7.0, and this is: {info}"
+        );
+        redis
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+}
+
+/// The elements of a reply, as far as it is an array of strings without spaces.
+fn elements(reply: &str) -> Vec<&str> {
+    reply[1..reply.len() - 1].split_whitespace().collect()
+}
+
+/// All that a server has.
+fn contents(port: u16) -> Vec<String> {
+    let (mut client, mut all) = (Client::connect(port).unwrap(), Vec::new());
+    for db in 0..16 {
+        client.ask(&format!("select {db}"));
+        let keys = client.ask("keys *");
+        let mut keys = elements(&keys);
+        keys.sort_unstable();
+        for key in keys {
+            let (kind, expires) =
+                (client.ask(&format!("type {key}")), client.ask(&format!("pexpiretime {key}")));
+            let value = match kind.as_str() {
+                "string" => client.ask(&format!("get {key}")),
+                "list" => client.ask(&format!("lrange {key} 0 -1")),
+                "zset" => client.ask(&format!("zrange {key} 0 -1 withscores")),
+                "set" => sorted(&client.ask(&format!("smembers {key}")), 1),
+                "hash" => sorted(&client.ask(&format!("hgetall {key}")), 2),
+                "stream" => {
+                    let info = client.ask(&format!("xinfo stream {key} full count 0"));
+                    // How it is in memory does not matter.
+                    let (start, rest) = info.split_once(" radix-tree-keys ").unwrap();
+                    let (_, end) = rest.split_once(" last-generated-id ").unwrap();
+                    format!("{start} {end}")
+                }
+                _ => panic!("{key} is a {kind}"),
+            };
+            all.push(format!("{db} {key} {kind} {expires} {value}"));
+        }
+    }
+    all.push(client.ask("function list withcode"));
+    all
+}
+
+/// Parts of a reply with so many elements each, in order.
+fn sorted(reply: &str, size: usize) -> String {
+    let elements = elements(reply);
+    let mut parts: Vec<&[&str]> = elements.chunks(size).collect();
+    parts.sort_unstable();
+    parts.concat().join(" ")
+}
+
+/// Values of all types and forms.
+fn fill(client: &mut Client) {
+    let (mut lines, repeated) = (Vec::new(), "abc".repeat(1000));
+    for i in 0..3000 {
+        lines.push(format!("set key:{i} value:{i}"));
+    }
+    for (i, number) in [0, 127, 128, -129, 40_000, -3_000_000_000_i64, i64::MAX].iter().enumerate() {
+        lines.push(format!("set number:{i} {number}"));
+        lines.push(format!("rpush numbers {number}"));
+    }
+    lines.push(format!("set repeated {repeated}"));
+    lines.push(format!("rpush long {repeated} x {repeated}{repeated}{repeated}{repeated}"));
+    lines.push("pexpireat key:1 99999999999999".to_owned());
+    lines.push("pexpireat key:2 1".to_owned());
+    for i in 0..600 {
+        lines.push(format!("rpush list {i} element:{i}"));
+        lines.push(format!("sadd set member:{i}"));
+        lines.push(format!("sadd numberset {}", i * 1000));
+        lines.push(format!("hset hash field:{i} {i}"));
+        lines.push(format!("zadd zset {}.5 member:{i}", 100 - i));
+        let fields = if i % 7 == 0 { "other".to_owned() } else { format!("a {i} b") };
+        lines.push(format!("xadd stream {}-{} {fields} v{i}", i / 3 + 1, i % 3));
+    }
+    let small = [
+        "zadd zset inf most -inf least 0.1 tenth",
+        "zadd small 1 a 2.5 b",
+        "hset smallhash a 1 b two",
+        "sadd smallset 1 -5 70000",
+        "xdel stream 1-1 100-0 200-2",
+        "xgroup create stream g1 0",
+        "xgroup create stream g2 150-1 entriesread 7",
+        "xreadgroup group g1 alice count 5 streams stream >",
+        "xreadgroup group g1 bob count 3 streams stream >",
+        "xack stream g1 1-2 2-1",
+        "xgroup createconsumer stream g1 idle",
+        "xadd emptied 5-5 a b",
+        "xdel emptied 5-5",
+        "select 9",
+        "set key:1 other",
+        "expire key:1 100000",
+        "select 15",
+        "lpush l a",
+        r##"function load "#!lua name=lib\nredis.register_function('f', function() return 1 end)""##,
+    ];
+    lines.extend(small.map(str::to_owned));
+    lines.iter().for_each(|line| client.send(line));
+    for line in &lines {
+        let reply = client.reply();
+        assert!(!reply.starts_with('-'), "{line}: {reply}");
+    }
+}
+
+/// Runs the program, which ends by itself. What it says.
+fn run(arguments: &[&str], heap: &Path, file: &Path) -> Result<String, String> {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_pheap-redis"));
+    let output = program.args(arguments).arg(file).arg("--heap").arg(heap).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
+}
+
+#[test]
+fn to_redis_and_back() {
+    let [ours, theirs, again] = [(); 3].map(|()| tempfile::tempdir().unwrap());
+    let process = ["--durability", "process"];
+    let server = Server::start(ours.path(), &process);
+    fill(&mut server.client());
+    let expected = contents(server.port());
+    assert!(expected.len() > 3000);
+    drop(server);
+    let file = theirs.path().join("dump.rdb");
+    let export = ["--durability", "process", "--export"];
+    let said = run(&export, &ours.path().join("heap"), &file).unwrap();
+    assert!(said.contains(&format!("{} keys", expected.len() - 1)), "{said}");
+    let redis = Redis::start(theirs.path());
+    assert_eq!(contents(redis.port), expected);
+    // What Redis writes, it writes in other forms.
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(Client::connect(redis.port).unwrap().ask("save"), "OK");
+    drop(redis);
+    let import = ["--durability", "process", "--import", file.to_str().unwrap()];
+    let server = Server::start(again.path(), &import);
+    assert_eq!(contents(server.port()), expected);
+    assert_eq!(server.client().ask("fcall f 0"), "1");
+    drop(server);
+    let server = Server::start(again.path(), &process);
+    assert_eq!(contents(server.port()), expected);
+    drop(server);
+    // Only into an empty heap.
+    let refused =
+        run(&["--durability", "process", "--port", "0", "--import"], &again.path().join("heap"), &file);
+    assert!(refused.unwrap_err().contains("there are keys or functions in the heap already"));
+}
+
+#[test]
+fn what_cannot_be_imported_leaves_no_heap() {
+    let folder = tempfile::tempdir().unwrap();
+    let (heap, file) = (folder.path().join("heap"), folder.path().join("file"));
+    let import = ["--durability", "process", "--port", "0", "--import"];
+    let says = |why: &str| {
+        let said = run(&import, &heap, &file).unwrap_err();
+        assert!(said.contains(why), "{said}");
+    };
+    says("cannot be read");
+    std::fs::write(&file, "no such file").unwrap();
+    says("it is no RDB file");
+    std::fs::write(&file, "REDIS0011\u{1}").unwrap();
+    says("it has version 11 of the format");
+    // Until here nothing was imported.
+    std::fs::write(&file, b"REDIS0010\xfe\x00\x00\x01a\x01b\x00\x01a\x01c\xff\0\0\0\0\0\0\0\0").unwrap();
+    says("the file has key 'a' of database 0 twice");
+    says("delete it, and import again");
+    let said = run(&["--durability", "process", "--export"], &heap, &file).unwrap_err();
+    assert!(said.contains("delete it, and import again"), "{said}");
+    std::fs::remove_file(&heap).unwrap();
+    std::fs::write(&file, b"REDIS0010\xfe\x10\x00\x01a\x01b\xff\0\0\0\0\0\0\0\0").unwrap();
+    says("the file has keys in database 16");
+    let none = folder.path().join("none");
+    assert!(run(&["--export"], &none, &file).unwrap_err().contains("there is no heap"));
+    assert!(!none.exists());
+}
