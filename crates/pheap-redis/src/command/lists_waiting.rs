@@ -63,7 +63,7 @@ fn take_first(
                 Ok(false) => {}
                 Ok(true) => return Ok(true),
                 // It has become something else while the command was waiting.
-                Err(Fail::Error(_)) if cx.session.woken_by.is_some() => {}
+                Err(Fail::Error(_)) if cx.session.resumes => {}
                 Err(fail) => return Err(fail),
             }
         }
@@ -148,7 +148,7 @@ fn move_one(cx: &mut Cx<'_>, args: &Args<'_>, from: End, to: End, out: &mut Repl
     match cx.read(source, |view, db| list(view, db, source, now).map(|list| list.is_some())) {
         Ok(true) => {}
         // Or it has become something else while the command was waiting.
-        Err(Fail::Error(_)) if cx.session.woken_by.is_some() => return Ok(false),
+        Err(Fail::Error(_)) if cx.session.resumes => return Ok(false),
         other => return other,
     }
     let is_gone = if cx.store().shard_of(source) == cx.store().shard_of(target) {

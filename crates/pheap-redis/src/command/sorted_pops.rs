@@ -157,7 +157,7 @@ fn take_or_wait(
             Ok(true) => return Ok(()),
             Ok(false) => {}
             // Who waits for a sorted set waits on where there is something else.
-            Err(Fail::Error(_)) if cx.session.woken_by.is_some() => {}
+            Err(Fail::Error(_)) if cx.session.resumes => {}
             Err(fail) => return Err(fail),
         }
     }
