@@ -180,6 +180,8 @@ fn stats(cx: &mut Cx<'_>, text: &mut String) {
     line(text, "pubsub_channels", cx.server.channels.matching(b"*").len());
     line(text, "pubsub_patterns", cx.server.channels.patterns());
     line(text, "total_forks", 0);
+    // MIGRATE connects anew each time.
+    line(text, "migrate_cached_sockets", 0);
     line(text, "total_error_replies", stats.errors.load(Relaxed));
 }
 

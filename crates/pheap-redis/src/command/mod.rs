@@ -21,6 +21,7 @@ mod keys;
 mod lists;
 mod lists_inside;
 mod lists_waiting;
+mod migrate;
 mod moving;
 mod pick;
 mod pubsub;
@@ -47,7 +48,7 @@ mod table;
 pub use cx::{Cx, Effects, Keyspace, Meanwhile, Nothing, OneRead, OneTxn, Several, shards_of};
 pub use fail::{Block, Done, Fail};
 pub use functions::load_libraries;
-pub use slow::monitor_line;
+pub use slow::{hidden, monitor_line};
 use table::help;
 pub use table::{Command, Flags, Group, Keys, Known, Refused, Run, all, lookup, resolve, top};
 
