@@ -199,6 +199,25 @@ fuzz() {
     rm -rf "$seeds"
 }
 
+# Redis' own tests against pheap-redis, those of the units that say most; all of them each night.
+step_redis_suite() {
+    redis_suite core
+}
+
+step_redis_suite_all() {
+    redis_suite all
+}
+
+redis_suite() {
+    local status=0
+    PHEAP_REDIS="$TARGET/debug/pheap-redis" ci/redis-suite.sh "$1" || status=$?
+    if [ "$status" -eq 77 ]; then
+        note "redis_suite was skipped: it needs Debian's packages tcl, redis-tools and the source package redis, version 7.0.15"
+    elif [ "$status" -ne 0 ]; then
+        return "$status"
+    fi
+}
+
 # Power failures of a virtual machine, a few; more with ci/power-cut.sh --rounds 100, and mistakes that must be noticed with --self-test.
 step_power_cut() {
     local tools=(qemu-system-x86 gcc libc6-dev e2fsprogs python3)

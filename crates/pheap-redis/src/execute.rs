@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 use crate::client::{Multi, Replies, Session};
 use crate::command::{
     Args, Block, Cx, Effects, Fail, Flags, Group, Keys, Keyspace, Known, Meanwhile, Nothing, OneRead, OneTxn,
-    Refused, Run, Several, load_libraries, monitor_line, resolve, shards_of,
+    Refused, Run, Several, hidden, load_libraries, monitor_line, resolve, shards_of,
 };
 use crate::counts::End;
 use crate::data::Shard;
@@ -623,7 +623,9 @@ impl Execution<'_> {
         if slow >= 0 && took.as_micros() >= slow as u128 && !known.flags.has(Flags::SKIP_SLOWLOG) {
             let (profile, most) = (&self.session.profile, self.server.config.read().int("slowlog-max-len"));
             let client = (profile.addresses[0].as_str(), &profile.state.lock().name[..]);
-            let words = words.iter().map(|word| &**word);
+            let hidden = hidden(known.name, words);
+            let shown = |(at, word)| if hidden.contains(&at) { &b"(redacted)"[..] } else { word };
+            let words = words.iter().copied().enumerate().map(shown);
             self.server.slowlog.add(now() / 1000, took, words, client, most as usize);
         }
         if slow_event > 0 && took.as_millis() >= slow_event as u128 {

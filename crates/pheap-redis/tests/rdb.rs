@@ -259,6 +259,88 @@ fn to_redis_and_back() {
 }
 
 #[test]
+fn migrated_to_redis_and_back() {
+    let [ours, theirs] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let server = Server::start(ours.path(), &["--durability", "process", "--threads", "2"]);
+    let redis = Redis::start(theirs.path());
+    let (mut client, mut other) = (server.client(), Client::connect(redis.port).unwrap());
+    fill(&mut client);
+    let at = format!("127.0.0.1 {}", redis.port);
+    let keys = "list numbers set numberset hash zset stream emptied repeated long number:5";
+    client.ask("select 0");
+    let of_server = |port| {
+        let wanted = |line: &String| keys.split(' ').any(|key| line[1..].starts_with(&format!(" {key} ")));
+        // Without the number of the database.
+        contents(port).into_iter().filter(wanted).map(|line| line[1..].to_owned()).collect::<Vec<_>>()
+    };
+    let expected = of_server(server.port());
+    assert_eq!(expected.len(), 11);
+    converse(
+        &mut client,
+        &[
+            ("migrate 127.0.0.1 1 none 3 500", "NOKEY"),
+            ("migrate 127.0.0.1 1 list 3 500 what", "-ERR syntax error"),
+            ("migrate 127.0.0.1 1 list 3 500 auth", "-ERR syntax error"),
+            ("migrate 127.0.0.1 1 list 3 x", "-ERR value is not an integer or out of range"),
+            (
+                "migrate 127.0.0.1 1 list 3 500 keys list",
+                "-ERR When using MIGRATE KEYS option, the key argument must be set to the empty string",
+            ),
+            ("migrate 127.0.0.1 1 list 3 500", "-IOERR error or timeout connecting to the client"),
+            ("exists list", "1"),
+            (&format!("migrate {at} \"\" 3 60000 copy keys none {keys}"), "OK"),
+            ("exists list", "1"),
+        ],
+    );
+    assert_eq!(of_server(redis.port), expected);
+    let busy = "-ERR Target instance replied with error: BUSYKEY Target key name already exists.";
+    converse(
+        &mut client,
+        &[
+            (&format!("migrate {at} list 3 60000"), busy),
+            ("llen list", "1200"),
+            ("pexpireat zset 99999999999999", "1"),
+            (&format!("migrate {at} \"\" 3 60000 keys list key:3 zset key:4"), busy),
+            ("exists list key:3 zset key:4", "2"),
+            (&format!("migrate {at} \"\" 3 60000 replace keys {keys}"), "OK"),
+            ("exists list set zset stream", "0"),
+            (
+                &format!("migrate {at} key:5 99 60000"),
+                "-ERR Target instance replied with error: ERR DB index is out of range",
+            ),
+            ("exists key:5", "1"),
+        ],
+    );
+    other.ask("select 3");
+    assert_eq!(other.ask("get key:3"), "value:3");
+    // What is told is how long it is still to live, and it takes some time to get there.
+    let expires: i64 = other.ask("pexpiretime zset").parse().unwrap();
+    assert!((99_999_999_999_999..100_000_000_100_000).contains(&expires), "{expires}");
+    assert_eq!(other.ask("persist zset"), "1");
+    // Back, to a server that wants a password.
+    assert_eq!(client.ask("config set requirepass secret"), "OK");
+    let back = format!("migrate 127.0.0.1 {} \"\" 0 60000", server.port());
+    converse(
+        &mut other,
+        &[
+            (
+                &format!("{back} auth wrong keys {keys}"),
+                "-ERR Target instance replied with error: WRONGPASS invalid username-password pair or user is disabled.",
+            ),
+            (&format!("{back} auth2 default secret keys {keys}"), "OK"),
+        ],
+    );
+    assert_eq!(client.ask("config set requirepass \"\""), "OK");
+    assert_eq!(of_server(server.port()), expected);
+    // A server that says nothing.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let asked = format!("migrate 127.0.0.1 {port} list 0 200");
+    assert_eq!(client.ask(&asked), "-IOERR error or timeout reading to target instance");
+    assert_eq!(client.ask("llen list"), "1200");
+}
+
+#[test]
 fn what_cannot_be_imported_leaves_no_heap() {
     let folder = tempfile::tempdir().unwrap();
     let (heap, file) = (folder.path().join("heap"), folder.path().join("file"));

@@ -27,6 +27,7 @@ mod lcs;
 mod lists;
 mod lists_inside;
 mod lists_waiting;
+mod migrate;
 mod moving;
 mod object;
 mod pick;
@@ -56,7 +57,7 @@ mod tracking;
 pub use cx::{Cx, Effects, Keyspace, Meanwhile, Nothing, OneRead, OneTxn, Several, shards_of};
 pub use fail::{Block, Done, Fail};
 pub use functions::load_libraries;
-pub use slow::monitor_line;
+pub use slow::{hidden, monitor_line};
 use table::help;
 pub use table::{Command, Flags, Group, Keys, Known, Refused, Run, all, lookup, resolve, top};
 

@@ -1,5 +1,6 @@
 //! What took long: `SLOWLOG`, `LATENCY`; and who watches all commands, `MONITOR`.
 
+use std::ops::Range;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::args::int;
@@ -73,19 +74,25 @@ pub(super) const COMMANDS: &[Command] = &[
     ),
 ];
 
+/// Those of a command's arguments that are passwords, or names of users with one: they are not shown.
+pub fn hidden(name: &str, words: &Args<'_>) -> Range<usize> {
+    let behind = |option: &[u8], from: usize, count: usize| {
+        let at = (from..words.len()).find(|&at| words[at].eq_ignore_ascii_case(option))?;
+        Some(at + 1..at + 1 + count)
+    };
+    match name {
+        "auth" => 1..words.len(),
+        "hello" => behind(b"auth", 1, 2).unwrap_or(0..0),
+        "migrate" => behind(b"auth2", 6, 2).or_else(|| behind(b"auth", 6, 1)).unwrap_or(0..0),
+        _ => 0..0,
+    }
+}
+
 /// What those see of a command who watch: when, in which database, whose it is, and its arguments.
 pub fn monitor_line(db: usize, addr: &str, name: &str, words: &Args<'_>) -> String {
     let micros = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
     let mut line = format!("{}.{:06} [{db} {addr}]", micros / 1_000_000, micros % 1_000_000);
-    // Passwords are not shown.
-    let hidden = match name {
-        "auth" => 1..words.len(),
-        "hello" => {
-            let auth = words.iter().position(|word| word.eq_ignore_ascii_case(b"auth"));
-            auth.map_or(0..0, |at| at + 1..(at + 3).min(words.len()))
-        }
-        _ => 0..0,
-    };
+    let hidden = hidden(name, words);
     for (at, word) in words.iter().enumerate() {
         line.push(' ');
         if hidden.contains(&at) { line.push_str("\"(redacted)\"") } else { line.push_str(&quoted(word)) }
@@ -171,4 +178,24 @@ fn histogram(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     }
     out.end_map(begun, count);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_are_hidden() {
+        let hidden = |line: &str| {
+            let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+            let hidden = hidden(line.split(' ').next().unwrap(), &words);
+            (0..words.len()).filter(|at| hidden.contains(at)).collect::<Vec<_>>()
+        };
+        assert_eq!(hidden("auth user secret"), [1, 2]);
+        assert_eq!(hidden("hello 3 AUTH user secret setname n"), [3, 4]);
+        assert_eq!(hidden("migrate h p k 0 5 copy auth secret"), [8]);
+        assert_eq!(hidden("migrate h p k 0 5 auth2 user secret"), [7, 8]);
+        assert_eq!(hidden("migrate auth p k 0 5"), []);
+        assert_eq!(hidden("set auth x"), []);
+    }
 }

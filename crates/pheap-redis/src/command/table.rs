@@ -278,6 +278,7 @@ const FAMILIES: &[(Group, &[Command])] = &[
     (Group::Server, super::dump::OF_SERVERS),
     (Group::Generic, super::expiry::COMMANDS),
     (Group::Generic, super::keys::COMMANDS),
+    (Group::Generic, super::migrate::COMMANDS),
     (Group::Generic, super::moving::COMMANDS),
     (Group::Generic, super::scan::COMMANDS),
     (Group::Generic, super::sort::COMMANDS),

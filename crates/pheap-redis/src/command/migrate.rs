@@ -1,0 +1,209 @@
+//! `MIGRATE`: keys go to another server, by `RESTORE` there.
+//!
+//! It needs all shards, so that it is a transaction by itself, and runs once: what it has done at the other server cannot be rolled back. As with Redis, nobody is served meanwhile who needs
+//! the keys.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+use super::args::int;
+use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
+use crate::data::Owned;
+use crate::rdb;
+use crate::resp::Reply;
+use crate::words::lossy;
+
+pub(super) const COMMANDS: &[Command] = &[Command::new(
+    "migrate",
+    -6,
+    &[Flags::WRITE],
+    Keys::Perhaps { keys: find_keys, everything: |_| true },
+    migrate,
+)];
+
+/// Where its options begin.
+const OPTIONS: usize = 6;
+
+/// A reply has so many bytes at most: those of `AUTH`, `SELECT` and `RESTORE` are short.
+const LONGEST_REPLY: u64 = 1024;
+
+fn find_keys(args: &Args<'_>, keys: &mut Vec<usize>) {
+    let mut at = OPTIONS;
+    while let Some(option) = args.get(at) {
+        match option.to_ascii_lowercase().as_slice() {
+            b"keys" if args[3].is_empty() => return keys.extend(at + 1..args.len()),
+            b"keys" => return,
+            b"auth" => at += 1,
+            b"auth2" => at += 2,
+            _ => {}
+        }
+        at += 1;
+    }
+    keys.push(3);
+}
+
+/// What it is asked for.
+struct Options<'a> {
+    copies: bool,
+    replaces: bool,
+    /// The arguments of `AUTH` there.
+    auth: &'a [&'a [u8]],
+    keys: &'a [&'a [u8]],
+}
+
+impl<'a> Options<'a> {
+    fn parse(args: &'a Args<'a>) -> Result<Options<'a>, Fail> {
+        let mut options = Options { copies: false, replaces: false, auth: &[], keys: &args[3..4] };
+        let mut at = OPTIONS;
+        while let Some(option) = args.get(at) {
+            at += 1;
+            let mut auth = |count| {
+                options.auth = args.get(at..at + count).ok_or(Fail::SYNTAX)?;
+                at += count;
+                Ok::<_, Fail>(())
+            };
+            match option.to_ascii_lowercase().as_slice() {
+                b"copy" => options.copies = true,
+                b"replace" => options.replaces = true,
+                b"auth" => auth(1)?,
+                b"auth2" => auth(2)?,
+                b"keys" if args[3].is_empty() => {
+                    options.keys = &args[at..];
+                    break;
+                }
+                b"keys" => {
+                    return Err(Fail::err(
+                        "When using MIGRATE KEYS option, the key argument must be set to the empty string",
+                    ));
+                }
+                _ => return Err(Fail::SYNTAX),
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// Adds a command as clients send it.
+fn put_command(out: &mut Vec<u8>, words: &[&[u8]]) {
+    out.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
+    for word in words {
+        out.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        out.extend_from_slice(word);
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+fn migrate(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let options = Options::parse(args)?;
+    let (timeout, db) = (int(args[5])?, int(args[4])?);
+    let timeout = Duration::from_millis(if timeout <= 0 { 1000 } else { timeout as u64 });
+    let (now, mut request, mut keys) = (cx.now, Vec::new(), Vec::new());
+    if !options.auth.is_empty() {
+        put_command(&mut request, &[&[&b"AUTH"[..]], options.auth].concat());
+    }
+    put_command(&mut request, &[b"SELECT", db.to_string().as_bytes()]);
+    let before = if options.auth.is_empty() { 1 } else { 2 };
+    for &key in options.keys {
+        let found = cx.read(key, |view, db| {
+            let value = db.get(view, key, now)?;
+            Some((Owned::of(view, value), db.deadline(view, key)))
+        });
+        let Some((value, deadline)) = found else { continue };
+        let dumped = rdb::dump(&value).map_err(Fail::err)?;
+        // What has not expired has at least a millisecond left.
+        let ttl = deadline.map_or(0, |deadline| deadline - now).to_string();
+        let words = [b"RESTORE", key, ttl.as_bytes(), &dumped, b"REPLACE"];
+        put_command(&mut request, if options.replaces { &words } else { &words[..4] });
+        keys.push(key);
+    }
+    if keys.is_empty() {
+        out.simple("NOKEY");
+        return Ok(());
+    }
+    let failed = |what: &str| format!("IOERR error or timeout {what}");
+    let mut target = connect(args[1], args[2], timeout)
+        .map_err(|_| Fail::Error(failed("connecting to the client").into()))?;
+    target
+        .get_mut()
+        .write_all(&request)
+        .map_err(|_| Fail::Error(failed("writing to target instance").into()))?;
+    let reading = || failed("reading to target instance");
+    let mut error = None;
+    for _ in 0..before {
+        let reply = reply_of(&mut target).map_err(|_| Fail::Error(reading().into()))?;
+        error = error.or(error_of(&reply));
+    }
+    let is_refused = error.is_some();
+    for key in keys {
+        let Ok(reply) = reply_of(&mut target) else {
+            error = error.or_else(|| Some(reading()));
+            break;
+        };
+        match error_of(&reply) {
+            Some(problem) => error = error.or(Some(problem)),
+            None if !is_refused && !options.copies => cx.remove(key),
+            None => {}
+        }
+    }
+    match error {
+        None => out.ok(),
+        // Some keys are gone, perhaps, so this does not fail as commands do that have changed nothing.
+        Some(error) => out.error(&error),
+    }
+    Ok(())
+}
+
+fn connect(host: &[u8], port: &[u8], timeout: Duration) -> std::io::Result<BufReader<TcpStream>> {
+    let unknown = || std::io::Error::from(std::io::ErrorKind::InvalidInput);
+    let port = int(port).ok().and_then(|port| u16::try_from(port).ok()).ok_or_else(unknown)?;
+    let mut result = Err(unknown());
+    for address in (&*lossy(host), port).to_socket_addrs()? {
+        result = TcpStream::connect_timeout(&address, timeout);
+        if result.is_ok() {
+            break;
+        }
+    }
+    let stream = result?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(timeout))?;
+    stream.set_write_timeout(Some(timeout))?;
+    Ok(BufReader::new(stream))
+}
+
+/// The next reply, which is one line.
+fn reply_of(target: &mut BufReader<TcpStream>) -> std::io::Result<Vec<u8>> {
+    let mut line = Vec::new();
+    target.take(LONGEST_REPLY).read_until(b'\n', &mut line)?;
+    match line.strip_suffix(b"\n") {
+        Some(line) => Ok(line.strip_suffix(b"\r").unwrap_or(line).to_vec()),
+        None => Err(std::io::ErrorKind::UnexpectedEof.into()),
+    }
+}
+
+/// What the client is told of a reply that is an error.
+fn error_of(reply: &[u8]) -> Option<String> {
+    let error = reply.strip_prefix(b"-")?;
+    Some(format!("ERR Target instance replied with error: {}", lossy(error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(line: &str) -> Vec<usize> {
+        let words: Vec<&[u8]> = line.split(' ').map(|word| word.trim_matches('"').as_bytes()).collect();
+        let mut keys = Vec::new();
+        find_keys(&words, &mut keys);
+        keys
+    }
+
+    #[test]
+    fn which_arguments_are_keys() {
+        assert_eq!(keys("migrate host port k 0 5"), [3]);
+        assert_eq!(keys("migrate host port k 0 5 copy auth keys"), [3]);
+        assert_eq!(keys("migrate host port \"\" 0 5 auth2 keys keys replace keys a keys"), [11, 12]);
+        assert_eq!(keys("migrate host port k 0 5 keys a b"), []);
+        assert_eq!(keys("migrate host port \"\" 0 5 keys"), []);
+    }
+}
