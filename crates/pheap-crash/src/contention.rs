@@ -8,6 +8,7 @@
 mod files;
 mod forks;
 mod heaps;
+mod snapshots;
 mod turns;
 mod wal;
 
@@ -29,6 +30,7 @@ pub fn programs() -> &'static [Contention] {
     &[
         ("transactions", heaps::transactions),
         ("given up", heaps::given_up),
+        ("no space", heaps::no_space),
         ("roots", heaps::roots),
         ("looking", heaps::looking),
         ("collections", heaps::collections),
@@ -42,6 +44,7 @@ pub fn programs() -> &'static [Contention] {
         ("group commit", wal::group_commit),
         ("syncs", wal::syncs),
         ("deferred commits", wal::deferred),
+        ("deferred reads", wal::deferred_reads),
         ("closing beside tasks", wal::closing_beside_tasks),
         ("a full log", wal::full),
         ("private memory", wal::memory),
@@ -49,6 +52,7 @@ pub fn programs() -> &'static [Contention] {
         ("closing a log", wal::closing),
         ("a failing disk", wal::failing),
         ("a failing disk without a thread", wal::failing_alone),
+        ("snapshots", snapshots::snapshots),
     ]
 }
 
