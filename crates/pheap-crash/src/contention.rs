@@ -32,6 +32,7 @@ pub fn programs() -> &'static [Contention] {
         ("given up", heaps::given_up),
         ("no space", heaps::no_space),
         ("roots", heaps::roots),
+        ("removals", heaps::removals),
         ("looking", heaps::looking),
         ("collections", heaps::collections),
         ("migrations", heaps::migrations),

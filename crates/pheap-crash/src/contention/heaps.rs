@@ -157,11 +157,6 @@ pub(super) fn roots() -> Result<(), String> {
         }
         let _ = heap.remove_root("x");
     };
-    let read = |_| {
-        if let Ok(root) = heap.existing_root::<u64>("x") {
-            while root.read(|view, n| view[n]).is_ok() {}
-        }
-    };
     let fail = |_| {
         let made = heap.root_or::<u64>("never", |_| Err(Error::Unsupported("not today")));
         assert!(made.is_err());
@@ -178,7 +173,22 @@ pub(super) fn roots() -> Result<(), String> {
         assert!(format!("{handle:?}").contains(['y', 'z']));
         assert!(matches!(pheap::txn((&handle, &handle), |_| Ok(())), Err(Error::DuplicateRoot { .. })));
     };
-    run(60, &[&come_and_go, &come_and_go, &rename, &rename], &[&name, &other_names, &fail, &list, &read])
+    run(60, &[&come_and_go, &come_and_go, &rename, &rename], &[&name, &other_names, &fail, &list])
+}
+
+/// Roots that are removed while others read them.
+pub(super) fn removals() -> Result<(), String> {
+    let heap = heap();
+    let come_and_go = |_| {
+        drop(heap.root::<u64>("x").unwrap());
+        heap.remove_root("x").unwrap();
+    };
+    let read = |_| {
+        if let Ok(root) = heap.existing_root::<u64>("x") {
+            let _ = (0..1000).take_while(|_| root.read(|view, n| view[n]).is_ok()).count();
+        }
+    };
+    run(60, &[&come_and_go], &[&read, &read])
 }
 
 /// Those who look at a heap while others change it.
