@@ -8,6 +8,7 @@
 mod files;
 mod forks;
 mod heaps;
+mod snapshots;
 mod turns;
 mod wal;
 
@@ -29,7 +30,9 @@ pub fn programs() -> &'static [Contention] {
     &[
         ("transactions", heaps::transactions),
         ("given up", heaps::given_up),
+        ("no space", heaps::no_space),
         ("roots", heaps::roots),
+        ("removals", heaps::removals),
         ("looking", heaps::looking),
         ("collections", heaps::collections),
         ("migrations", heaps::migrations),
@@ -42,6 +45,7 @@ pub fn programs() -> &'static [Contention] {
         ("group commit", wal::group_commit),
         ("syncs", wal::syncs),
         ("deferred commits", wal::deferred),
+        ("deferred reads", wal::deferred_reads),
         ("closing beside tasks", wal::closing_beside_tasks),
         ("a full log", wal::full),
         ("private memory", wal::memory),
@@ -49,6 +53,7 @@ pub fn programs() -> &'static [Contention] {
         ("closing a log", wal::closing),
         ("a failing disk", wal::failing),
         ("a failing disk without a thread", wal::failing_alone),
+        ("snapshots", snapshots::snapshots),
     ]
 }
 

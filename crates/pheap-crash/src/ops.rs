@@ -421,6 +421,7 @@ fn change_both<'r, 's>(
             push(ta, a, value)?;
             push(tb, b, value + 1)?;
         }
+        Both::Big => large(ta, a, &sparse(BIG, 16, value + tb[b].x % 2))?,
         Both::Without => {
             push(tb, b, value + 1)?;
             without(ta, a, value)?;
@@ -511,6 +512,7 @@ pub fn both(
             model_a.list.insert(0, value);
             model_b.list.insert(0, value + 1);
         }
+        Both::Big => model_a.big = Some(sparse(BIG, 16, value + model_b.x % 2)),
         Both::Replace => (model_a.slice, model_b.slice) = (elements(value), elements(value + 1)),
         Both::Map | Both::Three | Both::Last => unreachable!("these are not of this kind"),
     }

@@ -115,6 +115,8 @@ named! {
         Many = "both-many",
         /// Allocates a node in each, and links it.
         Push = "both-push",
+        /// Allocates an object in the first that is too large for a redo record, and only reads the second.
+        Big = "both-big",
         /// Allocates a node in each, asks both for more than there is, and links the nodes.
         Without = "both-without",
         /// Replaces both slices.

@@ -6,18 +6,10 @@ use std::time::Instant;
 
 use pheap::sim::mutant::{Kind, Mutant, Mutation, Site, note_locks, set_mutant, sites};
 use pheap_crash::contention::{programs, seeded};
+use pheap_crash::mutate::source::Source;
 
 /// A mutant is the whole process's, and so is what it meets.
 static ALONE: Mutex<()> = Mutex::new(());
-
-/// Whether the source argues that nobody notices if the lock is left out.
-fn survives(site: Site) -> bool {
-    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../");
-    let text = std::fs::read_to_string(format!("{root}{}", site.file)).expect("a source file");
-    let lines: Vec<&str> = text.lines().collect();
-    let above = lines[..site.line as usize - 1].iter().rev().map(|line| line.trim());
-    above.take_while(|line| line.starts_with("//")).any(|line| line.starts_with("// SURVIVES drop: "))
-}
 
 /// `likely` programs have been at the site.
 fn is_noticed(site: Site, likely: &[usize]) -> bool {
@@ -47,13 +39,15 @@ fn every_lock_counts() {
         }
         note_locks(false);
     }
-    let argued = found.keys().filter(|site| survives(**site)).count();
+    let source = Source::read();
+    let survives = |site: &Site| source.argument(site.file, site.line, site.kind, "drop").is_some();
+    let argued = found.keys().filter(|site| survives(site)).count();
     println!("{} locks, of which {argued} have an argument", found.len());
     // All of them take more than a minute.
     let every = if std::env::var_os("PHEAP_ALL_LOCKS").is_some() { 1 } else { 4 };
     let missed: Vec<Site> = (found.into_iter().step_by(every))
         // Nothing is noticed that would not happen, so that another attempt takes nothing away.
-        .filter(|(site, likely)| !survives(*site) && !(0..3).any(|_| is_noticed(*site, likely)))
+        .filter(|(site, likely)| !survives(site) && !(0..3).any(|_| is_noticed(*site, likely)))
         .map(|(site, _)| site)
         .collect();
     assert!(missed.is_empty(), "{missed:?}");

@@ -71,6 +71,19 @@ pub(super) fn given_up() -> Result<(), String> {
     run(20, &[&|_| give_up(&a), &|_| give_up(&b)], &[&|_| drop(heap.stats())])
 }
 
+/// Transactions that are rolled back for want of space, so that a collection begins, beside readers.
+pub(super) fn no_space() -> Result<(), String> {
+    let heap = small().max_size(1 << 20).in_memory().expect("a heap in memory");
+    let list = heap.root::<List>("list").unwrap();
+    replace(&list, 3).unwrap();
+    let ask_for_more = |_| {
+        let refused = list.txn(|tx, _| tx.alloc_slice(1 << 20, |i| i as u8).map(drop));
+        assert!(matches!(refused, Err(Error::OutOfSpace { .. })), "{refused:?}");
+    };
+    let read = |_| assert_eq!(length(&list).unwrap(), 3);
+    run(20, &[&ask_for_more, &ask_for_more], &[&read, &read])
+}
+
 /// Transactions and reads of one root and of two, and pointers that are held and let go of elsewhere.
 pub(super) fn transactions() -> Result<(), String> {
     let heap = heap();
@@ -161,6 +174,21 @@ pub(super) fn roots() -> Result<(), String> {
         assert!(matches!(pheap::txn((&handle, &handle), |_| Ok(())), Err(Error::DuplicateRoot { .. })));
     };
     run(60, &[&come_and_go, &come_and_go, &rename, &rename], &[&name, &other_names, &fail, &list])
+}
+
+/// Roots that are removed while others read them.
+pub(super) fn removals() -> Result<(), String> {
+    let heap = heap();
+    let come_and_go = |_| {
+        drop(heap.root::<u64>("x").unwrap());
+        heap.remove_root("x").unwrap();
+    };
+    let read = |_| {
+        if let Ok(root) = heap.existing_root::<u64>("x") {
+            let _ = (0..1000).take_while(|_| root.read(|view, n| view[n]).is_ok()).count();
+        }
+    };
+    run(60, &[&come_and_go], &[&read, &read])
 }
 
 /// Those who look at a heap while others change it.

@@ -97,6 +97,19 @@ pub(super) fn deferred() -> Result<(), String> {
     outcome()
 }
 
+/// Reads whose readers do not wait for what they have seen, beside commits that do.
+pub(super) fn deferred_reads() -> Result<(), String> {
+    let folder = tempdir();
+    let heap = with_log().open(folder.path().join("heap")).unwrap();
+    let [a, b, c] = &counters(&heap);
+    let read = |root: &Root<u64>| assert!(root.read_deferred(|view, n| view[n]).unwrap().0 <= 15);
+    run(
+        15,
+        &[&|_| add(a).unwrap(), &|_| add(b).unwrap(), &|_| add(c).unwrap()],
+        &[&|_| read(a), &|_| read(b), &|_| read(c)],
+    )
+}
+
 /// A heap is closed while tasks stop waiting for their commits.
 pub(super) fn closing_beside_tasks() -> Result<(), String> {
     let folder = tempdir();

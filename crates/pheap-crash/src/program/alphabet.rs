@@ -113,7 +113,7 @@ pub fn alphabet(setting: Setting) -> Vec<Op> {
     } else {
         "a: set pair bytes slice swap push pop many overlap widen weary big grow wide abort abort-long panic \
             burst fill pop-free replace; \
-         b: set push many big; both both-many both-push both-abort three last; b: create remove rename; a: migrate; \
+         b: set push many big; both both-many both-push both-big both-abort three last; b: create remove rename; a: migrate; \
          close kill power torn collect convert; \
          a: shelve map-insert map-fill map-set map-remove map-clear tree-fill tree-remove tree-thin \
             snap-insert snap-fill snap-thin vec-push vec-grow string-set map-abort map-panic; both-map"

@@ -52,6 +52,7 @@ impl Shape {
                 }
             }
             Op::Both(_) if self.exists != [true; 2] => return None,
+            Op::Both(Both::Big) => self.big[0] = true,
             Op::Both(Both::Push | Both::Without) => self.listed = self.listed.map(|n| n + 1),
             Op::Both(Both::Map) => self.mapped = [self.mapped[0] + 1, self.mapped[1] + 2],
             Op::Both(_) => {}

@@ -291,7 +291,6 @@ impl<T: Persist> Root<T> {
 
 /// Whether versions of roots of this type are kept.
 fn has_versions(heap: &HeapInner, ty: u32) -> bool {
-    // SURVIVES drop: no program of the lab adds a type meanwhile.
     rule::has_versions(&heap.tables.lock().types.types[ty as usize])
 }
 

@@ -45,7 +45,6 @@ impl Accesses {
         for shard in &self.shards {
             shard.0.fetch_or(ENDED, Ordering::Relaxed);
         }
-        // SURVIVES drop: no program of the lab looks at snapshots in another thread; models do.
         let mut locked = self.lock.lock();
         for shard in &self.shards {
             // Released by those who leave: what they have read comes before what the caller is going to do to it.
@@ -67,7 +66,6 @@ impl Drop for Access<'_> {
         let before = self.accesses.shards[self.shard].0.fetch_sub(1, Ordering::Release);
         if before & ENDED != 0 {
             // With the lock, or this could come between the look and the wait of who waits.
-            // SURVIVES unreached: no program of the lab looks at snapshots; models do.
             drop(self.accesses.lock.lock());
             self.accesses.left.notify_all();
         }

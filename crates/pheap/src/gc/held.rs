@@ -133,7 +133,6 @@ impl HeldTable {
 
     /// Notes what a transaction has left; see [`Versions::note`].
     pub(crate) fn note_version(&self, new: Version, ends: &[u64]) {
-        // SURVIVES drop: no program of the lab asks for a version in another thread; models do.
         self.versions.lock().note(new, ends);
     }
 
@@ -142,7 +141,6 @@ impl HeldTable {
         self: &Arc<Self>,
         durable_end: impl FnOnce() -> u64,
     ) -> Option<(Version, Option<Held<u8>>)> {
-        // SURVIVES drop: as above.
         let versions = self.versions.lock();
         // Not before the lock: a collection that has begun meanwhile may have found an older one unwanted.
         let durable = versions.durable(durable_end())?;
@@ -152,7 +150,6 @@ impl HeldTable {
 
     /// Calls `visit` with the address of the top of each version that may be asked for.
     pub(crate) fn for_each_version(&self, durable_end: impl FnOnce() -> u64, visit: impl FnMut(usize)) {
-        // SURVIVES drop: as above.
         let versions = self.versions.lock();
         versions.wanted(durable_end()).filter_map(Version::top).for_each(visit);
     }

@@ -24,8 +24,6 @@ impl HeapInner {
         if guard::is_inside(self.id()) {
             return Err(Error::Nested);
         }
-        // SURVIVES drop: no program of the lab closes a heap while a backup is made beside transactions.
-        // SURVIVES unreached: no backup is made in the lab.
         let _copies = self.copies.write();
         let creation = self.creation.lock();
         let regions = self.regions();
@@ -52,7 +50,6 @@ impl HeapInner {
                 Err(error) => return Err(error),
             }
         }
-        // SURVIVES drop: the regions are retired, so nobody allocates, and only a growth that has begun may still change the tables: it is waited for before they are used. Who looks at them changes nothing.
         let mut tables = self.tables.lock();
         self.wait_for_growth(); // nobody starts the thread again: it takes the tables
         let refused = self.wal().is_some_and(|wal| wal.begin_to_close());

@@ -16,7 +16,6 @@ impl HeapInner {
         let (heap, asked) = (Arc::downgrade(self), AtomicU64::new(0));
         let start = move |from, to| {
             // Who needs pages has the heap, so that none drops it here.
-            // SURVIVES unreached: simulated heaps do not have this, and it is no lock.
             let Some(heap) = heap.upgrade() else { return };
             if asked.swap(to, Ordering::Relaxed) == to && heap.workers.is_at_work(Work::Growth) {
                 return;

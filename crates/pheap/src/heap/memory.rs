@@ -55,8 +55,7 @@ impl HeapInner {
         // The span is recorded only when its header is complete.
         let header = RegionHeader::at(tables.heap, span.offset);
         header.create(&tables.media, id, ty, name, generation, tables.header.salt);
-        // SURVIVES drop fence: nothing names the region outside of it before the transaction that completes it has passed a fence of the same
-        // processor. SURVIVES delay fence: see drop.
+        // Both words of the entry are durable before the record that completes the region, which is in its log.
         tables.record_span(&span);
         let identity =
             Identity { id, ty, header, offset: span.offset, root: 0, generation, name: name.to_owned() };

@@ -43,7 +43,7 @@ impl Region {
 
     /// Runs `work` beside readers, in turn with transactions, unless the region is gone. The thread is not inside of the heap.
     fn in_turn<R>(&self, work: impl FnOnce(&mut Context) -> R) -> Option<R> {
-        self.lock().gate.pass(guard::is_inside_any);
+        self.access().gate.pass(guard::is_inside_any);
         let exclusive = self.lock_alone().ok()?;
         let result = (!self.is_gone()).then(|| work(exclusive.context()));
         exclusive.ended();

@@ -55,14 +55,14 @@ impl<'a> Group<'a> {
     fn lock_all(store: &'a Store, regions: &[(&'a Region, u32)]) -> Result<Vec<Exclusive<'a>>> {
         if !bug(Bug::GatesForReads) {
             // Before any gate is closed here: who waits at one keeps nobody away.
-            regions.iter().for_each(|(region, _)| region.lock().gate.pass(guard::is_inside_any));
+            regions.iter().for_each(|(region, _)| region.access().gate.pass(guard::is_inside_any));
         }
         let mut wait_for = 0;
         let mut gates: Option<Gates<'_>> = None;
         'again: loop {
             guard::enter(store.id(), true)?;
             let (region, ty) = regions[wait_for];
-            if region.lock().lock_collected().is_err() {
+            if region.access().lock_collected().is_err() {
                 return Err(refused(store));
             }
             let mut first = Some(Exclusive::locked(store, region, ty)?);
@@ -74,7 +74,7 @@ impl<'a> Group<'a> {
                     match &mut gates {
                         None if bug(Bug::OpenGates) => {}
                         None => {
-                            let all = regions.iter().map(|(region, _)| &region.lock().gate);
+                            let all = regions.iter().map(|(region, _)| &region.access().gate);
                             gates = Some(Gates::close(all.collect()));
                         }
                         Some(gates) => gates.lengthen(),
@@ -195,7 +195,7 @@ mod tests {
         let store = Options::new().reserve(1 << 30).in_memory().unwrap();
         let [a, b]: [Root<u64>; 2] = ["a", "b"].map(|name| store.root(name).unwrap());
         let (both, closer) = (|| crate::txn((&b, &a), |((tx, b), _)| Ok(tx[b] += 1)), Closer::patient());
-        a.region.lock().gate.close(closer);
+        a.region.access().gate.close(closer);
         thread::scope(|scope| {
             let several = scope.spawn(both);
             let one = scope.spawn(|| a.txn(|tx, a| Ok(tx[a] += 1)));
@@ -207,7 +207,7 @@ mod tests {
             let outer: Root<u64> = other.root("outer").unwrap();
             outer.txn(|_, _| both()).unwrap();
             outer.txn(|_, _| a.txn(|tx, a| Ok(tx[a] += 1))).unwrap();
-            a.region.lock().gate.open(closer);
+            a.region.access().gate.open(closer);
         });
         let counts = [&a, &b].map(|root| root.read(|view, n| view[n]).unwrap());
         assert_eq!(counts, [2, 2]);

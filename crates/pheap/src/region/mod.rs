@@ -173,7 +173,7 @@ impl Region {
     }
 
     #[inline(always)]
-    pub(crate) fn lock(&self) -> &Access {
+    pub(crate) fn access(&self) -> &Access {
         &self.front.lock
     }
 
@@ -239,7 +239,7 @@ struct Beside<R: Deref<Target = Region>> {
 impl<R: Deref<Target = Region>> Beside<R> {
     /// Waits for the region until no transaction has it. `overtakes` says whether this thread may wait for none that wait.
     fn lock(region: R, overtakes: bool) -> Result<Beside<R>, Refused> {
-        region.lock().lock_quiescent(overtakes)?;
+        region.access().lock_quiescent(overtakes)?;
         Ok(Beside { region, thread: PhantomData })
     }
 
@@ -253,7 +253,7 @@ impl<R: Deref<Target = Region>> Beside<R> {
 impl<R: Deref<Target = Region>> Drop for Beside<R> {
     fn drop(&mut self) {
         // Locked in `lock`, by this thread, for this goes to no other.
-        self.region.lock().unlock_quiescent();
+        self.region.access().unlock_quiescent();
     }
 }
 
@@ -281,7 +281,7 @@ impl<'a> Exclusive<'a> {
         store.check_writable()?;
         store.wait_for_memory();
         guard::enter(store.id(), true)?;
-        if region.lock().lock_upgradable(guard::is_nested).is_err() {
+        if region.access().lock_upgradable(guard::is_nested).is_err() {
             return Err(refused(store));
         }
         let exclusive = Exclusive::locked(store, region, ty)?;
@@ -301,7 +301,7 @@ impl<'a> Exclusive<'a> {
 
     /// Takes the lock if it is free, beside another one of the same heap.
     fn try_locked(store: &'a Store, (region, ty): (&'a Region, u32)) -> Result<Option<Exclusive<'a>>> {
-        if !region.lock().try_lock_upgradable().map_err(|_| store.set_unfenced())? {
+        if !region.access().try_lock_upgradable().map_err(|_| store.set_unfenced())? {
             return Ok(None);
         }
         if region.serves(ty) {
@@ -446,7 +446,7 @@ impl Exclusive<'_> {
         // owner lets it pass a fence.
         settle_flushes();
         // Locked by this thread, when this was made, and not let go of since.
-        self.region.lock().unlock_upgradable();
+        self.region.access().unlock_upgradable();
         if state & LAST != 0 {
             guard::leave(self.store.id());
         }
@@ -516,7 +516,7 @@ impl<'a> Shared<'a> {
     pub(crate) fn begin(store: &'a Store, region: &'a Region, ty: u32) -> Result<Shared<'a>> {
         store.check_open()?;
         guard::enter(store.id(), false)?;
-        let Ok(entry) = region.lock().lock_shared(guard::is_nested()) else { return Err(refused(store)) };
+        let Ok(entry) = region.access().lock_shared(guard::is_nested()) else { return Err(refused(store)) };
         let shared = Shared { store, region, entry };
         if !region.serves(ty) {
             return Err(shared.wrong_type());
@@ -545,7 +545,7 @@ impl Drop for Shared<'_> {
         // A forked child leaves the lock to the parent.
         if !self.store.is_forked() {
             // Locked in `begin`, by this thread.
-            self.region.lock().unlock_shared(self.entry);
+            self.region.access().unlock_shared(self.entry);
         }
         guard::leave(self.store.id());
     }
@@ -571,7 +571,7 @@ impl Region {
         patience: Duration,
         mut f: impl FnMut(u64, u64),
     ) -> Option<usize> {
-        if self.lock().try_lock_unbiased_for(patience) != Ok(true) {
+        if self.access().try_lock_unbiased_for(patience) != Ok(true) {
             return None;
         }
         // SAFETY: where the heap is never changes.
@@ -596,7 +596,7 @@ impl Region {
 
     /// Waits for the region, for work that leaves nothing certain of it until it has [ended](Exclusive::ended). The thread is not inside of the heap.
     fn lock_alone(&self) -> Result<Exclusive<'_>, Refused> {
-        self.lock().lock_unbiased()?;
+        self.access().lock_unbiased()?;
         // SAFETY: the lock is held, as long as which the heap lives, and where that is never changes.
         let store = unsafe { (*self.context.get()).store() };
         Ok(Exclusive { store, region: self, state: LOCKED | ENDING })
@@ -610,7 +610,7 @@ impl Region {
         // The thread is not inside of the heap: its callers have looked. So nothing is entered, and nothing left.
         let exclusive = self.lock_alone().map_err(|_| store.set_unfenced())?;
         // Also if it is gone: whoever has read it since before it failed looks at memory that is about to go.
-        self.lock().upgrade();
+        self.access().upgrade();
         let retired = (!self.is_gone()).then(|| {
             let context = exclusive.context();
             if !store.is_read_only() {

@@ -199,6 +199,7 @@ impl Tables {
         let len = span.bytes();
         // It becomes durable, and so does its entry, with the first record, and part of the table after that.
         self.heap.store(&self.media, span.offset, &vec![0; len as usize / 8]);
+        // SURVIVES delay log-entry: it comes in one record with the word that leads to the extent then; until that is there, the pages are free, and nobody reads what they hold.
         write_entry(&self.media, self.heap, span.entry_at, span.entry.to_words());
         Ok((span.offset, len))
     }

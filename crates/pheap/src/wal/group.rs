@@ -61,7 +61,6 @@ impl Wal {
     /// Where the log may end for who opens it after a power failure, before it has all that was appended by now: up to where it is synced, is being synced, is written, and is being
     /// written. Any sync ends at one of these positions, or has everything.
     pub(crate) fn next_ends(&self) -> [u64; 4] {
-        // SURVIVES drop: no program of the lab writes to the log meanwhile; models do.
         let state = self.state.lock();
         let writing = state.writing.filter(|_| !mistake(Mistake::WriterUnseen));
         let (durable, written) = (self.durable_end(), self.written.load(Ordering::Acquire));

@@ -413,7 +413,7 @@ impl Wal {
         if !self.writes_at_once(&state) {
             state.buffer.append(staged.ranges());
         } else if let Some((record, place)) = state.buffer.append_whole(staged) {
-            // SURVIVES drop: no program of the lab loses the name of its log while records are written at once; where they are not, one does.
+            // SURVIVES drop lock: no program of the lab loses the name of its log while records are written at once; where they are not, one does.
             let written = self.log.read().write_all(bytes(record), place);
             let end = state.buffer.end();
             self.note_written(&mut state, Vec::new(), end, written);

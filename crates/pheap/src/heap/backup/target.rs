@@ -43,6 +43,7 @@ impl<'a> FileTarget<'a> {
 
 impl Target for FileTarget<'_> {
     fn pages(&mut self, bytes: &[u8], at: u64) -> io::Result<()> {
+        // SURVIVES unreached: copies are real files, which the simulator does not make; `tests/files/backup.rs` is for this.
         self.storage.write_all(bytes, at)
     }
 
@@ -53,6 +54,7 @@ impl Target for FileTarget<'_> {
     fn finish(&mut self, headers: &[u8], mapped: u64) -> io::Result<()> {
         std::mem::replace(&mut self.fold, Fold::new(self.storage)).finish()?;
         self.file.set_len(mapped)?;
+        // SURVIVES unreached: as above.
         self.storage.write_all(headers, 0)
     }
 
