@@ -1,0 +1,36 @@
+//! Clients that do what no client should, and moments that are rare.
+
+mod common;
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use common::{Client, FEW_FILES, Server, converse};
+
+fn start(folder: &tempfile::TempDir, more: &[&str]) -> Server {
+    let mut arguments = vec!["--durability", "process"];
+    arguments.extend(more);
+    Server::start(folder.path(), &arguments)
+}
+
+#[test]
+fn memory_is_for_what_was_sent() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(&folder, &[]);
+    let before = server.memory();
+    let mut clients: Vec<Client> = (0..20).map(|_| server.client()).collect();
+    for client in &mut clients {
+        assert_eq!(client.ask("PING"), "PONG");
+        client.try_send(b"*2\r\n$4\r\nECHO\r\n$500000000\r\nx");
+    }
+    // When this is so, all of it was read.
+    let mut other = server.client();
+    let mut wait_for = |bytes: usize| {
+        while other.ask("CLIENT LIST").matches(&format!(" qbuf={bytes} ")).count() < 20 {}
+    };
+    wait_for(27);
+    clients.iter_mut().for_each(|client| client.try_send(b"x"));
+    wait_for(28);
+    let more = server.memory().saturating_sub(before);
+    assert!(more < clients.len() << 20, "{more} bytes");
+}
