@@ -34,3 +34,17 @@ fn memory_is_for_what_was_sent() {
     let more = server.memory().saturating_sub(before);
     assert!(more < clients.len() << 20, "{more} bytes");
 }
+
+#[test]
+fn those_who_come_while_there_are_too_many_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(&folder, &[FEW_FILES]);
+    let mut clients: Vec<Client> = (0..60).map(|_| server.client()).collect();
+    assert_eq!(clients[0].ask("PING"), "PONG");
+    let mut late = clients.split_off(50);
+    // Nobody connects after they have left.
+    drop(clients);
+    for client in &mut late {
+        assert_eq!(client.ask("PING"), "PONG");
+    }
+}

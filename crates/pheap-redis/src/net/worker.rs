@@ -78,6 +78,7 @@ impl Worker {
             not_durable: BTreeSet::new(),
             paused: BTreeSet::new(),
             timeouts: BTreeSet::new(),
+            deaf: BTreeSet::new(),
             next_thread: 0,
             last_tick: Instant::now(),
             expiry: Expiry::default(),
@@ -108,6 +109,8 @@ struct Turn<'s> {
     paused: BTreeSet<u64>,
     /// When clients give up that wait for keys.
     timeouts: BTreeSet<(Instant, u64)>,
+    /// Listeners that could not accept a client.
+    deaf: BTreeSet<usize>,
     /// The thread that gets the next client.
     next_thread: usize,
     last_tick: Instant,
@@ -183,8 +186,12 @@ impl Turn<'_> {
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // Of one connection, or too many files. Others may still come.
-                Err(_) => return,
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                // Too many files, or no memory. Nobody says when that is over.
+                Err(_) => {
+                    self.deaf.insert(listener);
+                    return;
+                }
             }
         }
     }
@@ -578,6 +585,7 @@ impl Turn<'_> {
             return;
         }
         self.last_tick = Instant::now();
+        std::mem::take(&mut self.deaf).into_iter().for_each(|listener| self.accept(listener));
         if self.number == 0 {
             self.server.measure();
         }
