@@ -48,3 +48,18 @@ fn those_who_come_while_there_are_too_many_files() {
         assert_eq!(client.ask("PING"), "PONG");
     }
 }
+
+#[test]
+fn killed_while_its_script_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(&folder, &["--threads", "2", "--set", "busy-reply-threshold 500"]);
+    let (mut runs, mut other) = (server.client(), server.client());
+    let id = runs.ask("CLIENT ID");
+    runs.send("EVAL \"while true do end\" 0");
+    // It runs for sure by then, and is not slow yet; else this test says nothing.
+    sleep(Duration::from_millis(100));
+    other.ask(&format!("CLIENT KILL ID {id}"));
+    while !other.ask("GET key").starts_with("-BUSY") {}
+    converse(&mut other, &[("WATCH key", "OK"), ("SCRIPT KILL", "OK")]);
+    runs.read_to_end();
+}

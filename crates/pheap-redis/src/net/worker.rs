@@ -248,6 +248,11 @@ impl Turn<'_> {
                 Message::Send { .. } | Message::Wake(_) | Message::Unblock { .. } if self.is_meanwhile => {
                     self.postponed.push(message);
                 }
+                Message::Kill { client }
+                    if self.is_meanwhile && !self.connections.contains_key(&client) =>
+                {
+                    self.postponed.push(message);
+                }
                 Message::Connected(stream) => self.connect(stream),
                 Message::Send { client, bytes } => self.deliver(client, bytes),
                 Message::Wake(wake) => {
