@@ -1,11 +1,12 @@
 //! What a client has: its database, its transaction, what it watches and listens to.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 
 use crate::clients::Profile;
+use crate::server::Name;
 
 /// A client, as commands see it.
 #[derive(Debug)]
@@ -20,8 +21,8 @@ pub struct Session {
     pub authenticated: bool,
     /// Commands that wait for `EXEC`.
     pub multi: Option<Multi>,
-    /// Keys that `EXEC` depends on.
-    pub watched: BTreeSet<(usize, Vec<u8>)>,
+    /// Keys that `EXEC` depends on, and whether their time had come before.
+    pub watched: BTreeMap<Name, bool>,
     /// Whether one of them was written to.
     pub watched_changed: Arc<AtomicBool>,
     /// Channels that it listens to.
@@ -83,7 +84,7 @@ impl Session {
             db: 0,
             authenticated,
             multi: None,
-            watched: BTreeSet::new(),
+            watched: BTreeMap::new(),
             watched_changed: Arc::default(),
             channels: BTreeSet::new(),
             patterns: BTreeSet::new(),

@@ -63,3 +63,23 @@ fn killed_while_its_script_runs() {
     converse(&mut other, &[("WATCH key", "OK"), ("SCRIPT KILL", "OK")]);
     runs.read_to_end();
 }
+
+#[test]
+fn a_watched_key_whose_time_has_come() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(&folder, &["--threads", "2"]);
+    let (mut client, mut other) = (server.client(), server.client());
+    // Nothing is removed meanwhile.
+    assert_eq!(other.ask("CLIENT PAUSE 1000000 WRITE"), "OK");
+    other.ask("CLIENT UNPAUSE");
+    let gone = [("SET gone x PX 1", "OK")];
+    converse(&mut client, &gone);
+    sleep(Duration::from_millis(10));
+    converse(&mut client, &[("SET key x PX 200", "OK"), ("WATCH gone key", "OK"), ("GET key", "x")]);
+    assert_eq!(other.ask("CLIENT PAUSE 1000000 WRITE"), "OK");
+    sleep(Duration::from_millis(250));
+    converse(&mut client, &[("MULTI", "OK"), ("GET key", "QUEUED"), ("EXEC", "nil")]);
+    // One that was gone before is no reason.
+    converse(&mut client, &[("WATCH gone key", "OK"), ("MULTI", "OK"), ("GET key", "QUEUED")]);
+    converse(&mut client, &[("EXEC", "[nil]")]);
+}
