@@ -83,3 +83,15 @@ fn a_watched_key_whose_time_has_come() {
     converse(&mut client, &[("WATCH gone key", "OK"), ("MULTI", "OK"), ("GET key", "QUEUED")]);
     converse(&mut client, &[("EXEC", "[nil]")]);
 }
+
+#[test]
+fn who_watches_commands_may_be_silent() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(&folder, &["--set", "timeout 1"]);
+    let (mut monitors, mut silent) = (server.client(), server.client());
+    assert_eq!((monitors.ask("MONITOR"), silent.ask("PING")), ("OK".into(), "PONG".into()));
+    silent.read_to_end();
+    assert!(monitors.reply().contains("\"PING\""));
+    server.client().ask("ECHO 1");
+    assert!(monitors.reply().contains("\"ECHO\" \"1\""));
+}

@@ -617,6 +617,7 @@ impl Turn<'_> {
                 connection.last_heard.elapsed() > Duration::from_secs(timeout)
                     && connection.blocked.is_none()
                     && connection.session.subscriptions() == 0
+                    && !connection.session.monitors
             };
             let idle: Vec<u64> =
                 self.connections.iter().filter(|(_, c)| is_idle(c)).map(|(id, _)| *id).collect();
