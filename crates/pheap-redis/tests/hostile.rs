@@ -95,3 +95,28 @@ fn who_watches_commands_may_be_silent() {
     server.client().ask("ECHO 1");
     assert!(monitors.reply().contains("\"ECHO\" \"1\""));
 }
+
+#[test]
+fn no_message_after_unsubscribing() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(&folder, &["--threads", "2"]);
+    // In both threads.
+    let mut publishers = [server.client(), server.client()];
+    let (mut listens, mut monitors) = (server.client(), server.client());
+    for _ in 0..200 {
+        listens.ask("SUBSCRIBE news");
+        assert_eq!(monitors.ask("MONITOR"), "OK");
+        for publisher in &mut publishers {
+            publisher.send(&["PUBLISH news x"; 20].join("\r\n"));
+        }
+        listens.send("UNSUBSCRIBE news\r\nPING");
+        while listens.reply() != "[unsubscribe news 0]" {}
+        assert_eq!(listens.reply(), "PONG");
+        monitors.send("RESET\r\nPING");
+        while monitors.reply() != "RESET" {}
+        assert_eq!(monitors.reply(), "PONG");
+        for publisher in &mut publishers {
+            (0..20).for_each(|_| _ = publisher.reply());
+        }
+    }
+}

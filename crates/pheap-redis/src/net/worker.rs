@@ -20,6 +20,7 @@ use crate::command::{Block, Effects, Meanwhile};
 use crate::execute::{Execution, Output, Stop};
 use crate::expire::Expiry;
 use crate::mailbox::{Mailbox, Message};
+use crate::pubsub;
 use crate::resp::Reply;
 use crate::server::{Server, now};
 use crate::stream::Stream;
@@ -274,6 +275,9 @@ impl Turn<'_> {
     /// Something for a client that it has not asked for.
     fn deliver(&mut self, client: u64, bytes: Vec<u8>) {
         if let Some(connection) = self.connections.get_mut(&client) {
+            if !pubsub::is_wanted(&connection.session, &bytes) {
+                return;
+            }
             connection.output.push(bytes, Vec::new(), Vec::new());
             connection.look_at_output(&self.server.limits);
             self.ready.insert(client);
