@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 use super::connection::{Blocked, Connection};
 use super::listener::Listener;
-use super::output::Paused;
+use super::output::{Output as Outgoing, Paused};
 use crate::client::Session;
 use crate::clients::{Profile, State};
 use crate::command::{Block, Effects, Meanwhile};
@@ -28,6 +28,9 @@ use crate::waiting::{Signal, Waiter, Wakeup};
 
 /// How long a thread sleeps at most.
 const TICK: Duration = Duration::from_millis(100);
+
+/// How long keys are removed at most, in so much time, whose time has come.
+const EXPIRY: Duration = Duration::from_millis(25);
 
 const MAILBOX: Token = Token(0);
 /// Listeners have the tokens from here on.
@@ -80,6 +83,7 @@ impl Worker {
             paused: BTreeSet::new(),
             timeouts: BTreeSet::new(),
             deaf: BTreeSet::new(),
+            own: Outgoing::default(),
             next_thread: 0,
             last_tick: Instant::now(),
             expiry: Expiry::default(),
@@ -112,6 +116,8 @@ struct Turn<'s> {
     timeouts: BTreeSet<(Instant, u64)>,
     /// Listeners that could not accept a client.
     deaf: BTreeSet<usize>,
+    /// Messages that come from no client, and wait for the disk.
+    own: Outgoing,
     /// The thread that gets the next client.
     next_thread: usize,
     last_tick: Instant,
@@ -160,6 +166,7 @@ impl Turn<'_> {
             }
         }
         self.read_mail();
+        self.send_own();
         self.serve();
         self.give_up();
         Ok(())
@@ -249,9 +256,7 @@ impl Turn<'_> {
                 Message::Send { .. } | Message::Wake(_) | Message::Unblock { .. } if self.is_meanwhile => {
                     self.postponed.push(message);
                 }
-                Message::Kill { client }
-                    if self.is_meanwhile && !self.connections.contains_key(&client) =>
-                {
+                Message::Kill { client } if self.is_meanwhile && !self.connections.contains_key(&client) => {
                     self.postponed.push(message);
                 }
                 Message::Connected(stream) => self.connect(stream),
@@ -385,21 +390,27 @@ impl Turn<'_> {
         &mut self,
         connection: &mut Connection,
         effects: Effects,
-        mut commits: Vec<pheap::Commit>,
+        commits: Vec<pheap::Commit>,
         signals: &mut VecDeque<Signal>,
     ) {
         self.server.stats.dirty.fetch_add(effects.dirty, Relaxed);
-        if self.server.limits.always.load(Relaxed) {
-            commits.retain(|commit| !commit.is_durable());
-        } else {
-            commits.clear();
-        }
+        let commits = self.to_wait_for(commits);
         let bytes = connection.reply.take();
         if !bytes.is_empty() || !effects.messages.is_empty() {
             connection.output.push(bytes, commits, effects.messages);
             connection.look_at_output(&self.server.limits);
         }
         signals.extend(effects.signals);
+    }
+
+    /// Those of these that must still become durable before others are told.
+    fn to_wait_for(&self, mut commits: Vec<pheap::Commit>) -> Vec<pheap::Commit> {
+        if self.server.limits.always.load(Relaxed) {
+            commits.retain(|commit| !commit.is_durable());
+        } else {
+            commits.clear();
+        }
+        commits
     }
 
     /// A client waits for keys. They may have been written to since it looked, so it looks again.
@@ -530,6 +541,16 @@ impl Turn<'_> {
         }
     }
 
+    /// Sends messages that come from no client, as far as they are durable.
+    fn send_own(&mut self) {
+        let mut messages = Vec::new();
+        if self.own.send(&mut io::sink(), &self.waker, &mut messages).is_err() {
+            // What has failed to become durable is told to nobody.
+            self.own = Outgoing::default();
+        }
+        self.post(messages);
+    }
+
     /// Answers those who have waited long enough, and goes on with those who were not served for some time.
     fn give_up(&mut self) {
         while let Some(&(at, client)) = self.timeouts.first() {
@@ -599,9 +620,14 @@ impl Turn<'_> {
             self.server.measure();
         }
         if self.number == 0 && self.server.paused().is_none() {
+            let (mut effects, mut commits) = (Effects::default(), Vec::new());
             // If the heap has failed, writes say so.
-            let Effects { signals, messages, .. } = self.expiry.turn(self.server).unwrap_or_default();
-            self.post(messages);
+            let _ = self.expiry.run(self.server, Instant::now() + EXPIRY, &mut effects, &mut commits);
+            let Effects { signals, messages, .. } = effects;
+            if !messages.is_empty() {
+                self.own.push(Vec::new(), self.to_wait_for(commits), messages);
+                self.send_own();
+            }
             let wake = Wakeup { signals: signals.into(), ..Wakeup::default() };
             if !wake.signals.is_empty() {
                 self.wake_waiters(wake);
