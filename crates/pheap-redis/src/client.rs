@@ -1,12 +1,13 @@
 //! What a client has: its database, its transaction, what it watches and listens to.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 
 use crate::clients::Profile;
 use crate::pubsub::Kind;
+use crate::server::Name;
 use crate::tracking::{Options, Reads};
 
 /// A client, as commands see it.
@@ -22,8 +23,8 @@ pub struct Session {
     pub authenticated: bool,
     /// Commands that wait for `EXEC`.
     pub multi: Option<Multi>,
-    /// Keys that `EXEC` depends on.
-    pub watched: BTreeSet<(usize, Vec<u8>)>,
+    /// Keys that `EXEC` depends on, and whether their time had come before.
+    pub watched: BTreeMap<Name, bool>,
     /// Whether one of them was written to.
     pub watched_changed: Arc<AtomicBool>,
     /// Channels, patterns of such, and channels of shards that it listens to.
@@ -91,7 +92,7 @@ impl Session {
             db: 0,
             authenticated,
             multi: None,
-            watched: BTreeSet::new(),
+            watched: BTreeMap::new(),
             watched_changed: Arc::default(),
             listens: Default::default(),
             replies: Replies::On,

@@ -661,6 +661,7 @@ impl Execution<'_> {
         let plan = self.plan_all(&queue);
         let before = (self.output.reply.len(), self.output.effects.mark());
         let (server, now, db) = (self.server, now(), self.session.db);
+        self.watch_the_time(now);
         let Ok(_passed) = plan.pass(server) else {
             self.server.unwatch(self.session);
             let busy = server.scripts.busy_error();
@@ -698,6 +699,29 @@ impl Execution<'_> {
         self.tell_monitors(known, &[b"exec"]);
         self.session.last_command = known.command.name;
         self.ended(known, &[b"exec"], end);
+    }
+
+    /// A watched key has changed if its time has come since, whether it was removed or not.
+    fn watch_the_time(&mut self, now: i64) {
+        for ((db, key), was_over) in &self.session.watched {
+            if *was_over || self.session.watched_changed.load(SeqCst) {
+                continue;
+            }
+            let (server, store) = (self.server, &self.server.store);
+            // Where a script is slow, this transaction is refused anyway.
+            let Ok(_passed) = server.gates.pass([store.shard_of(key)], false, &server.scripts) else {
+                continue;
+            };
+            let is_over = store.root(store.shard_of(key)).read_deferred(|view, root| {
+                let deadline = view[view[root].dbs.at(*db)].deadline(view, key);
+                deadline.is_some_and(|deadline| deadline <= now)
+            });
+            // If that has failed, so will the transaction.
+            if let Ok((true, commit)) = is_over {
+                self.session.watched_changed.store(true, SeqCst);
+                self.output.commits.push(commit);
+            }
+        }
     }
 
     /// The shards that any of these commands needs.

@@ -1,6 +1,9 @@
 //! Removes keys whose time has come, a few at a time. (Until then they are as good as absent.)
 
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use pheap::Commit;
 
 use crate::command::Effects;
 use crate::data::{Change, DATABASES};
@@ -19,13 +22,34 @@ pub struct Expiry {
 }
 
 impl Expiry {
-    /// Looks at some keys that have deadlines, and removes those that have expired. What others are to be told of that.
+    /// Removes keys that have expired. Goes on until `until` where many have. Leaves what others are to be told of that, and when it is durable.
     ///
     /// # Errors
-    /// If the heap cannot be changed.
-    pub fn turn(&mut self, server: &Server) -> pheap::Result<Effects> {
+    /// If the heap cannot be changed. What was left until then counts.
+    pub fn run(
+        &mut self,
+        server: &Server,
+        until: Instant,
+        effects: &mut Effects,
+        commits: &mut Vec<Commit>,
+    ) -> pheap::Result<()> {
+        loop {
+            let (seen, removed) = self.turn(server, effects, commits)?;
+            if removed <= seen / 10 || Instant::now() >= until {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Looks at some keys that have deadlines. How many these were, and how many had expired.
+    fn turn(
+        &mut self,
+        server: &Server,
+        effects: &mut Effects,
+        commits: &mut Vec<Commit>,
+    ) -> pheap::Result<(usize, usize)> {
         let (shards, now) = (server.store.shards(), now());
-        let (mut seen, mut effects) = (0, Effects::default());
+        let (mut seen, mut removed) = (0, 0);
         for _ in 0..shards.len() * DATABASES {
             let Some(_passed) = server.gates.try_pass(self.shard) else { break };
             let root = &shards[self.shard];
@@ -49,7 +73,7 @@ impl Expiry {
                 })?
                 .0;
             if !due.is_empty() {
-                root.txn_deferred(|tx, shard| {
+                let ((), commit) = root.txn_deferred(|tx, shard| {
                     let db = tx[shard].dbs.at(self.db);
                     for key in &due {
                         // It may have been given another one since.
@@ -68,6 +92,8 @@ impl Expiry {
                     }
                     Ok(())
                 })?;
+                removed += due.len();
+                commits.push(commit);
             }
             self.cursor = next;
             if next == 0 {
@@ -78,6 +104,51 @@ impl Expiry {
                 break;
             }
         }
-        Ok(effects)
+        Ok((seen, removed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::data::{Store, Value};
+    use std::time::Duration;
+
+    /// Sets keys that have had their time, and others.
+    fn server(expired: usize, others: usize) -> Server {
+        let store = Store::in_memory().unwrap();
+        for number in 0..expired + others {
+            let key = format!("key {number}").into_bytes();
+            let shard = store.root(store.shard_of(&key));
+            shard
+                .txn(|tx, root| {
+                    let db = tx[root].dbs.at(3);
+                    db.set(tx, &key, Value::Int(1))?;
+                    db.set_deadline(tx, &key, Some(if number < expired { 1 } else { i64::MAX }))
+                })
+                .unwrap();
+        }
+        Server::new(store, Config::default(), Vec::new(), 0)
+    }
+
+    fn left(server: &Server) -> usize {
+        let len = |root: &pheap::Root<_>| {
+            root.read(|view, shard: pheap::P<'_, crate::data::Shard<'_>>| view[view[shard].dbs.at(3)].len())
+                .unwrap()
+        };
+        server.store.shards().iter().map(len).sum()
+    }
+
+    #[test]
+    fn many_that_have_expired_are_removed_at_once() {
+        let server = server(5000, 10);
+        let (mut expiry, mut effects, mut commits) = (Expiry::default(), Effects::default(), Vec::new());
+        expiry.run(&server, Instant::now() + Duration::from_secs(1000), &mut effects, &mut commits).unwrap();
+        assert!(left(&server) < 10 + 5000 / 10 && !commits.is_empty());
+        // No more than one turn where the time is over.
+        let before = left(&server);
+        expiry.run(&server, Instant::now(), &mut effects, &mut commits).unwrap();
+        assert!(left(&server) + TURN >= before);
     }
 }

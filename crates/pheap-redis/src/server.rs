@@ -306,7 +306,7 @@ impl Server {
     /// A client watches nothing any more.
     pub fn unwatch(&self, session: &mut Session) {
         let flag = std::mem::take(&mut session.watched_changed);
-        for (db, key) in std::mem::take(&mut session.watched) {
+        for (db, key) in std::mem::take(&mut session.watched).into_keys() {
             self.watched.remove(db, &key, &flag);
         }
     }

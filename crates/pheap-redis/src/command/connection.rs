@@ -209,8 +209,13 @@ fn watch(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         return Err(Fail::err("WATCH inside MULTI is not allowed"));
     }
     for key in &args[1..] {
-        if cx.session.watched.insert((cx.session.db, key.to_vec())) {
+        let (name, now) = ((cx.session.db, key.to_vec()), cx.now);
+        if !cx.session.watched.contains_key(&name) {
             cx.server.watched.add(cx.session.db, key, &cx.session.watched_changed);
+            // While a script is slow, nothing is locked for others.
+            let is_over = cx.keyspace.has(cx.store().shard_of(key))
+                && cx.read(key, |view, db| db.deadline(view, key).is_some_and(|deadline| deadline <= now));
+            cx.session.watched.insert(name, is_over);
         }
     }
     out.ok();

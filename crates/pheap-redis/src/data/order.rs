@@ -298,7 +298,7 @@ fn merge<'r>(tx: &mut Txn<'r>, branch: Branch<'r>, at: usize) {
     }
 }
 
-/// Items in order; made by [`Order::iter`].
+/// Items in order.
 pub struct Items<'v, 'r> {
     view: &'v View<'r>,
     way: Way<'r>,

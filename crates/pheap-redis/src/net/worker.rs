@@ -21,6 +21,7 @@ use crate::command::{Block, Effects, Meanwhile};
 use crate::execute::{Execution, Output, Stop};
 use crate::expire::Expiry;
 use crate::mailbox::{Mailbox, Message, Parcel};
+use crate::pubsub;
 use crate::resp::Reply;
 use crate::server::{Server, now};
 use crate::stream::Stream;
@@ -28,6 +29,9 @@ use crate::waiting::{Signal, Waiter, Wakeup};
 
 /// How long a thread sleeps at most.
 const TICK: Duration = Duration::from_millis(100);
+
+/// How long keys are removed at most, in so much time, whose time has come.
+const EXPIRY: Duration = Duration::from_millis(25);
 
 const MAILBOX: Token = Token(0);
 /// Listeners have the tokens from here on.
@@ -79,6 +83,7 @@ impl Worker {
             not_durable: IndexSet::new(),
             paused: BTreeSet::new(),
             timeouts: BTreeSet::new(),
+            deaf: BTreeSet::new(),
             next_thread: 0,
             last_tick: Instant::now(),
             expiry: Expiry::default(),
@@ -110,6 +115,8 @@ struct Turn<'s> {
     paused: BTreeSet<u64>,
     /// When clients give up that wait for keys.
     timeouts: BTreeSet<(Instant, u64)>,
+    /// Listeners that could not accept a client.
+    deaf: BTreeSet<usize>,
     /// The thread that gets the next client.
     next_thread: usize,
     last_tick: Instant,
@@ -189,8 +196,12 @@ impl Turn<'_> {
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // Of one connection, or too many files. Others may still come.
-                Err(_) => return,
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                // Too many files, or no memory. Nobody says when that is over.
+                Err(_) => {
+                    self.deaf.insert(listener);
+                    return;
+                }
             }
         }
     }
@@ -249,6 +260,9 @@ impl Turn<'_> {
                     self.postponed.push(message);
                 }
                 Message::Wake(_) if self.server.scripts.is_busy() => self.postponed.push(message),
+                Message::Kill { client } if self.is_meanwhile && !self.connections.contains_key(&client) => {
+                    self.postponed.push(message);
+                }
                 Message::Connected(stream) => self.connect(stream),
                 Message::Send { client, parcel } => self.deliver(client, parcel),
                 Message::Wake(wake) => {
@@ -271,6 +285,7 @@ impl Turn<'_> {
     fn deliver(&mut self, client: u64, parcel: Parcel) {
         if let Some(connection) = self.connections.get_mut(&client) {
             let bytes = match parcel {
+                Parcel::Bytes(bytes) if !pubsub::is_wanted(&connection.session, &bytes) => return,
                 Parcel::Bytes(bytes) => bytes,
                 Parcel::Notice(notice) => {
                     let mut reply = Reply::new(connection.session.resp3);
@@ -384,15 +399,11 @@ impl Turn<'_> {
         &mut self,
         connection: &mut Connection,
         mut effects: Effects,
-        mut commits: Vec<pheap::Commit>,
+        commits: Vec<pheap::Commit>,
         signals: &mut VecDeque<Signal>,
     ) {
         self.server.stats.dirty.fetch_add(effects.dirty, Relaxed);
-        if self.server.limits.always.load(Relaxed) {
-            commits.retain(|commit| !commit.is_durable());
-        } else {
-            commits.clear();
-        }
+        let commits = self.to_wait_for(commits);
         let bytes = connection.reply.take();
         let messages = effects.parcels(self.server, connection.session.id);
         if !bytes.is_empty() || !messages.is_empty() {
@@ -401,6 +412,16 @@ impl Turn<'_> {
         }
         self.forget();
         signals.extend(effects.signals);
+    }
+
+    /// Those of these that must still become durable before others are told.
+    fn to_wait_for(&self, mut commits: Vec<pheap::Commit>) -> Vec<pheap::Commit> {
+        if self.server.limits.always.load(Relaxed) {
+            commits.retain(|commit| !commit.is_durable());
+        } else {
+            commits.clear();
+        }
+        commits
     }
 
     /// A client waits for keys. They may have been written to since it looked, so it looks again.
@@ -546,7 +567,7 @@ impl Turn<'_> {
         self.post(notices.into_iter().map(|(to, notice)| (to, Parcel::Notice(notice))).collect());
     }
 
-    /// Sends messages of clients that are gone, as far as they are durable.
+    /// Sends messages of clients that are gone, and of no client, as far as they are durable.
     fn send_left(&mut self) {
         let mut left = std::mem::take(&mut self.left);
         left.retain_mut(|output| self.waits_on(output));
@@ -628,14 +649,22 @@ impl Turn<'_> {
             return;
         }
         self.last_tick = Instant::now();
+        std::mem::take(&mut self.deaf).into_iter().for_each(|listener| self.accept(listener));
         if self.number == 0 {
             self.server.measure();
             self.forget();
         }
         if self.number == 0 && self.server.paused().is_none() {
+            let (mut effects, mut commits) = (Effects::default(), Vec::new());
             // If the heap has failed, writes say so.
-            let mut effects = self.expiry.turn(self.server).unwrap_or_default();
-            self.post(effects.parcels(self.server, 0));
+            let _ = self.expiry.run(self.server, Instant::now() + EXPIRY, &mut effects, &mut commits);
+            let messages = effects.parcels(self.server, 0);
+            if !messages.is_empty() {
+                let mut outgoing = Outgoing::default();
+                outgoing.push(Vec::new(), self.to_wait_for(commits), messages);
+                self.left.push(outgoing);
+                self.send_left();
+            }
             let wake = Wakeup { signals: effects.signals.into(), ..Wakeup::default() };
             if !wake.signals.is_empty() {
                 self.wake_waiters(wake);
@@ -655,6 +684,7 @@ impl Turn<'_> {
                 connection.last_heard.elapsed() > Duration::from_secs(timeout)
                     && connection.blocked.is_none()
                     && connection.session.subscriptions() == 0
+                    && !connection.session.monitors
             };
             let idle: Vec<u64> =
                 self.connections.iter().filter(|(_, c)| is_idle(c)).map(|(id, _)| *id).collect();

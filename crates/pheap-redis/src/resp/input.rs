@@ -27,7 +27,9 @@ impl Input {
             self.bytes.drain(..self.start);
             self.start = 0;
         }
-        let wanted = self.parser.wanted(self.bytes.len() - self.start).min(64 << 20);
+        // Never much more than has come: what a client only announces needs no memory. And what is read at once is overwritten before.
+        let come = self.bytes.len() - self.start;
+        let wanted = self.parser.wanted(come).min(come).min(1 << 20);
         (&mut self.bytes, least.max(wanted))
     }
 

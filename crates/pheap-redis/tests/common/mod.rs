@@ -10,6 +10,9 @@ use std::process::{Child, Command, Stdio};
 /// Among the arguments of a server: its heap may not grow.
 pub(crate) const LIMITED: &str = "LIMITED";
 
+/// Among the arguments of a server: it may have few files open.
+pub(crate) const FEW_FILES: &str = "FEW_FILES";
+
 /// A server of its own, which is killed when this is dropped.
 pub(crate) struct Server {
     process: Child,
@@ -40,15 +43,31 @@ impl Server {
     pub(crate) fn spawn(folder: &Path, port: u16, arguments: &[&str]) -> Child {
         Command::new("sh")
             // A heap of one arena, which may not grow (in blocks of 512 bytes), where that is asked for.
-            .args(["-c", "[ -z \"$LIMITED\" ] || ulimit -f 131072; exec \"$@\"", "sh"])
+            .args([
+                "-c",
+                "[ -z \"$LIMITED\" ] || ulimit -f 131072; [ -z \"$FEW_FILES\" ] || ulimit -n 40; exec \"$@\"",
+                "sh",
+            ])
             .arg(env!("CARGO_BIN_EXE_pheap-redis"))
             .args(["--port", &port.to_string(), "--set", "bind 127.0.0.1", "--heap"])
             .arg(folder.join("heap"))
-            .args(arguments.iter().filter(|argument| **argument != LIMITED))
-            .envs(arguments.contains(&LIMITED).then_some((LIMITED, "1")))
+            .args(arguments.iter().filter(|argument| ![LIMITED, FEW_FILES].contains(argument)))
+            .envs(
+                [LIMITED, FEW_FILES]
+                    .into_iter()
+                    .filter(|name| arguments.contains(name))
+                    .map(|name| (name, "1")),
+            )
             .stdout(Stdio::piped())
             .spawn()
             .unwrap()
+    }
+
+    /// Bytes of memory that it has.
+    pub(crate) fn memory(&self) -> usize {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().strip_suffix(" kB").unwrap().parse::<usize>().unwrap() << 10
     }
 
     pub(crate) fn port(&self) -> u16 {
@@ -56,7 +75,10 @@ impl Server {
     }
 
     pub(crate) fn client(&self) -> Client {
-        Client::connect(self.port).unwrap()
+        let client = Client::connect(self.port).unwrap();
+        // A server that says nothing for so long will not say anything.
+        client.0.get_ref().set_read_timeout(Some(std::time::Duration::from_secs(120))).unwrap();
+        client
     }
 }
 

@@ -1,0 +1,122 @@
+//! Clients that do what no client should, and moments that are rare.
+
+mod common;
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use common::{Client, FEW_FILES, Server, converse};
+
+fn start(folder: &tempfile::TempDir, more: &[&str]) -> Server {
+    let mut arguments = vec!["--durability", "process"];
+    arguments.extend(more);
+    Server::start(folder.path(), &arguments)
+}
+
+#[test]
+fn memory_is_for_what_was_sent() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(&folder, &[]);
+    let before = server.memory();
+    let mut clients: Vec<Client> = (0..20).map(|_| server.client()).collect();
+    for client in &mut clients {
+        assert_eq!(client.ask("PING"), "PONG");
+        client.try_send(b"*2\r\n$4\r\nECHO\r\n$500000000\r\nx");
+    }
+    // When this is so, all of it was read.
+    let mut other = server.client();
+    let mut wait_for = |bytes: usize| {
+        while other.ask("CLIENT LIST").matches(&format!(" qbuf={bytes} ")).count() < 20 {}
+    };
+    wait_for(27);
+    clients.iter_mut().for_each(|client| client.try_send(b"x"));
+    wait_for(28);
+    let more = server.memory().saturating_sub(before);
+    assert!(more < clients.len() << 20, "{more} bytes");
+}
+
+#[test]
+fn those_who_come_while_there_are_too_many_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(&folder, &[FEW_FILES]);
+    let mut clients: Vec<Client> = (0..60).map(|_| server.client()).collect();
+    assert_eq!(clients[0].ask("PING"), "PONG");
+    let mut late = clients.split_off(50);
+    // Nobody connects after they have left.
+    drop(clients);
+    for client in &mut late {
+        assert_eq!(client.ask("PING"), "PONG");
+    }
+}
+
+#[test]
+fn killed_while_its_script_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(&folder, &["--threads", "2", "--set", "busy-reply-threshold 500"]);
+    let (mut runs, mut other) = (server.client(), server.client());
+    let id = runs.ask("CLIENT ID");
+    runs.send("EVAL \"while true do end\" 0");
+    // It runs for sure by then, and is not slow yet; else this test says nothing.
+    sleep(Duration::from_millis(100));
+    other.ask(&format!("CLIENT KILL ID {id}"));
+    while !other.ask("GET key").starts_with("-BUSY") {}
+    converse(&mut other, &[("WATCH key", "OK"), ("SCRIPT KILL", "OK")]);
+    runs.read_to_end();
+}
+
+#[test]
+fn a_watched_key_whose_time_has_come() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(&folder, &["--threads", "2"]);
+    let (mut client, mut other) = (server.client(), server.client());
+    // Nothing is removed meanwhile.
+    assert_eq!(other.ask("CLIENT PAUSE 1000000 WRITE"), "OK");
+    other.ask("CLIENT UNPAUSE");
+    let gone = [("SET gone x PX 1", "OK")];
+    converse(&mut client, &gone);
+    sleep(Duration::from_millis(10));
+    converse(&mut client, &[("SET key x PX 200", "OK"), ("WATCH gone key", "OK"), ("GET key", "x")]);
+    assert_eq!(other.ask("CLIENT PAUSE 1000000 WRITE"), "OK");
+    sleep(Duration::from_millis(250));
+    converse(&mut client, &[("MULTI", "OK"), ("GET key", "QUEUED"), ("EXEC", "nil")]);
+    // One that was gone before is no reason.
+    converse(&mut client, &[("WATCH gone key", "OK"), ("MULTI", "OK"), ("GET key", "QUEUED")]);
+    converse(&mut client, &[("EXEC", "[nil]")]);
+}
+
+#[test]
+fn who_watches_commands_may_be_silent() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(&folder, &["--set", "timeout 1"]);
+    let (mut monitors, mut silent) = (server.client(), server.client());
+    assert_eq!((monitors.ask("MONITOR"), silent.ask("PING")), ("OK".into(), "PONG".into()));
+    silent.read_to_end();
+    assert!(monitors.reply().contains("\"PING\""));
+    server.client().ask("ECHO 1");
+    assert!(monitors.reply().contains("\"ECHO\" \"1\""));
+}
+
+#[test]
+fn no_message_after_unsubscribing() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(&folder, &["--threads", "2"]);
+    // In both threads.
+    let mut publishers = [server.client(), server.client()];
+    let (mut listens, mut monitors) = (server.client(), server.client());
+    for _ in 0..200 {
+        listens.ask("SUBSCRIBE news");
+        assert_eq!(monitors.ask("MONITOR"), "OK");
+        for publisher in &mut publishers {
+            publisher.send(&["PUBLISH news x"; 20].join("\r\n"));
+        }
+        listens.send("UNSUBSCRIBE news\r\nPING");
+        while listens.reply() != "[unsubscribe news 0]" {}
+        assert_eq!(listens.reply(), "PONG");
+        monitors.send("RESET\r\nPING");
+        while monitors.reply() != "RESET" {}
+        assert_eq!(monitors.reply(), "PONG");
+        for publisher in &mut publishers {
+            (0..20).for_each(|_| _ = publisher.reply());
+        }
+    }
+}
