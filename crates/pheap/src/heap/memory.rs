@@ -298,7 +298,6 @@ impl HeapInner {
     /// # Panics
     /// If it is open, or anybody can still have a region.
     pub(super) fn unmap(&self, _tables: MutexGuard<'_, Tables>) {
-        // SURVIVES drop: the heap is closed, and with it each way to its directory but `roots`, which no program calls at that moment.
         let regions = std::mem::take(&mut *self.directory.lock());
         let is_closed = self.state.load(Ordering::Relaxed) == CLOSED;
         let is_left = |region: &Arc<Region>| region.is_gone() && region.held.accesses.is_ended();
