@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use crate::config;
+use crate::words;
 
 /// How much may wait to be sent to a client. 0: as much as there is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -46,7 +46,7 @@ impl Limits {
                 "pubsub" => &mut new.pubsub,
                 _ => return Err("Invalid client class specified in buffer limit configuration."),
             };
-            match (config::bytes(group[1]), config::bytes(group[2]), group[3].parse::<u32>()) {
+            match (words::bytes(group[1]), words::bytes(group[2]), group[3].parse::<u32>()) {
                 (Some(hard), Some(soft), Ok(seconds)) => {
                     *limit = Limit { hard, soft, seconds: seconds.into() };
                 }

@@ -7,8 +7,10 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use crate::clients::Profile;
 use crate::pubsub::Kind;
-use crate::server::Name;
-use crate::tracking::{Options, Reads};
+use crate::words;
+
+/// A database, and a key in it.
+pub type Name = (usize, Vec<u8>);
 
 /// A client, as commands see it.
 #[derive(Debug)]
@@ -57,6 +59,31 @@ pub struct Session {
     pub woken_by: Option<Vec<u8>>,
     /// Whether a command is run again that has waited for a key.
     pub resumes: bool,
+}
+
+/// How a client wants to be told of keys that it may have copies of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Options {
+    /// Another client gets the messages.
+    pub redirect: Option<u64>,
+    /// It is told of all keys that begin with one of its prefixes, whether it has read them or not.
+    pub broadcast: bool,
+    /// Which of its reads count.
+    pub reads: Reads,
+    /// It is not told of what it has changed itself.
+    pub no_loop: bool,
+}
+
+/// Which reads of a client count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Reads {
+    /// All.
+    #[default]
+    All,
+    /// Those after `CLIENT CACHING YES`.
+    OptIn,
+    /// All but those after `CLIENT CACHING NO`.
+    OptOut,
 }
 
 /// Commands that wait for `EXEC`.
@@ -136,6 +163,27 @@ impl Session {
         state.redirects_to = self.redirects_to();
     }
 
+    /// Whether it still wants what others have sent it: that may have come later than it has left a channel, or `MONITOR`.
+    pub fn wants(&self, message: &[u8]) -> bool {
+        if message.starts_with(b"+") {
+            return self.monitors;
+        }
+        let mut rest = message.split_inclusive(|&byte| byte == b'\n').map(<[u8]>::len).take(4);
+        let [Some(head), Some(len), Some(kind), Some(name_len)] = [(); 4].map(|()| rest.next()) else {
+            return true;
+        };
+        let (kind_at, name_at) = (head + len, head + len + kind + name_len);
+        let digits = message[kind_at + kind..name_at].trim_ascii();
+        let name_len = words::int(digits.strip_prefix(b"$").unwrap_or_default());
+        let name = name_len.and_then(|len| message.get(name_at..name_at + usize::try_from(len).ok()?));
+        match (message[kind_at..kind_at + kind].trim_ascii(), name) {
+            (b"message", Some(channel)) => self.listens[Kind::Channel as usize].contains(channel),
+            (b"smessage", Some(channel)) => self.listens[Kind::Shard as usize].contains(channel),
+            (b"pmessage", Some(pattern)) => self.listens[Kind::Pattern as usize].contains(pattern),
+            _ => true,
+        }
+    }
+
     /// How much it listens to.
     pub fn subscriptions(&self) -> usize {
         self.listens.iter().map(BTreeSet::len).sum()
@@ -171,5 +219,40 @@ impl Session {
     /// Whether it may do nothing but listen: so it is in RESP2 while it listens.
     pub fn only_listens(&self) -> bool {
         !self.resp3 && self.subscriptions() > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resp::Reply;
+
+    fn push(resp3: bool, parts: &[&[u8]]) -> Vec<u8> {
+        let mut reply = Reply::new(resp3);
+        reply.push(parts.len());
+        parts.iter().for_each(|part| reply.bulk(part));
+        reply.take()
+    }
+
+    #[test]
+    fn what_is_not_wanted_any_more() {
+        let mut session = Session::new(Profile::nobody().into(), true);
+        for resp3 in [false, true] {
+            session.listens[Kind::Channel as usize].insert(b"news\r\n".to_vec());
+            session.listens[Kind::Pattern as usize].insert(b"n*".to_vec());
+            for (parts, is_there) in [
+                (&[&b"message"[..], b"news\r\n", b"x"][..], true),
+                (&[b"message", b"news", b"x"], false),
+                (&[b"message", b"n*", b"x"], false),
+                (&[b"pmessage", b"n*", b"news", b"x"], true),
+                (&[b"pmessage", b"news\r\n", b"news", b"x"], false),
+                (&[b"invalidate", b"key"], true),
+            ] {
+                assert_eq!(session.wants(&push(resp3, parts)), is_there, "{parts:?}");
+            }
+        }
+        assert!(!session.wants(b"+a line\r\n"));
+        session.monitors = true;
+        assert!(session.wants(b"+a line\r\n"));
     }
 }

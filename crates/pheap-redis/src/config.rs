@@ -322,7 +322,7 @@ fn canonical(kind: Kind, value: &str) -> Result<String, String> {
             }
         }
         Kind::BytesFrom(least) => {
-            let bytes = bytes(value).and_then(|bytes| i64::try_from(bytes).ok());
+            let bytes = words::bytes(value).and_then(|bytes| i64::try_from(bytes).ok());
             let bytes = bytes.ok_or("argument must be a memory value")?;
             if bytes < least {
                 return Err(format!("argument must be between {least} and {} inclusive", i64::MAX));
@@ -330,25 +330,9 @@ fn canonical(kind: Kind, value: &str) -> Result<String, String> {
             Ok(bytes.to_string())
         }
         Kind::Bytes | Kind::Percent => {
-            bytes(value).map(|bytes| bytes.to_string()).ok_or("argument must be a memory value".into())
+            words::bytes(value).map(|bytes| bytes.to_string()).ok_or("argument must be a memory value".into())
         }
     }
-}
-
-/// A number of bytes, as `redis.conf` has it: `k`, `m` and `g` are powers of 1000, `kb`, `mb` and `gb` of 1024.
-pub fn bytes(text: &str) -> Option<u64> {
-    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-    let unit = match text[digits..].to_ascii_lowercase().as_str() {
-        "" | "b" => 1,
-        "k" => 1000,
-        "kb" => 1 << 10,
-        "m" => 1_000_000,
-        "mb" => 1 << 20,
-        "g" => 1_000_000_000,
-        "gb" => 1 << 30,
-        _ => return None,
-    };
-    text[..digits].parse::<u64>().ok()?.checked_mul(unit)
 }
 
 #[cfg(test)]

@@ -3,12 +3,8 @@
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | [`words`], [`random`] | text: numbers, words in quotes, patterns; numbers at random |
-//! | [`extended`] | numbers in which fractions are added |
-//! | [`geo`] | places on the Earth as numbers |
-//! | [`words`] | text: numbers, words in quotes, patterns |
-//! | [`extended`] | numbers as `INCRBYFLOAT` adds them |
-//! | [`hll`] | HyperLogLogs, as strings |
+//! | [`words`], [`random`], [`extended`] | text: numbers, words in quotes, patterns; numbers at random, and those that `INCRBYFLOAT` adds |
+//! | [`geo`], [`hll`] | places on the Earth as numbers; HyperLogLogs as strings |
 //! | [`resp`] | the protocol: requests are parsed, replies are written |
 //! | [`data`] | what is stored: the heap, its shards, databases, values |
 //! | [`rdb`] | values and files as Redis writes them |
@@ -16,18 +12,21 @@
 //! | [`buffers`] | how much may wait to be sent to a client |
 //! | [`config`] | options: the command line, `redis.conf`, `CONFIG` |
 //! | [`counts`], [`slowlog`], [`clients`], [`usage`] | what is told of the server: calls of commands, slow ones, who is connected, processor time |
-//! | [`waiting`] | keys that clients wait for |
+//! | [`client`] | what a client has: its database, its transaction, what it watches and listens to |
 //! | [`tracking`] | keys that clients may have copies of |
+//! | [`waiting`] | keys that clients wait for |
 //! | [`scripts`], [`libraries`] | scripts that all threads know, libraries of functions |
 //! | [`gates`] | where threads wait that must not wait for a slow script |
 //! | [`stream`], [`mailbox`] | a connection; what other threads leave for one |
-//! | [`server`], [`client`] | what all clients have in common; what each one has |
+//! | [`server`] | what all clients have in common |
 //! | [`save`] | copies of the heap: `SAVE`, `BGSAVE` |
 //! | [`import`], [`export`] | RDB files, read into an empty heap and written from one |
 //! | [`command`] | what commands are called and do |
 //! | [`execute`] | commands in transactions: one, several in a row, `MULTI` |
 //! | [`expire`] | keys whose time has come |
 //! | [`net`] | threads, connections, and what waits there: for keys, for the disk |
+//!
+//! A module imports only from those above it, and in a row from those on its left (`tests/layers.rs`).
 
 #![forbid(unsafe_code)]
 

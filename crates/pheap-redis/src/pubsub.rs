@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::client::Session;
 use crate::resp::Reply;
 use crate::words;
 
@@ -103,27 +102,6 @@ impl Channels {
     }
 }
 
-/// Whether a client still wants what others have sent it: it may have come later than the client has left a channel, or `MONITOR`.
-pub fn is_wanted(session: &Session, message: &[u8]) -> bool {
-    if message.starts_with(b"+") {
-        return session.monitors;
-    }
-    let mut rest = message.split_inclusive(|&byte| byte == b'\n').map(<[u8]>::len).take(4);
-    let [Some(head), Some(len), Some(kind), Some(name_len)] = [(); 4].map(|()| rest.next()) else {
-        return true;
-    };
-    let (kind_at, name_at) = (head + len, head + len + kind + name_len);
-    let digits = message[kind_at + kind..name_at].trim_ascii();
-    let name_len = words::int(digits.strip_prefix(b"$").unwrap_or_default());
-    let name = name_len.and_then(|len| message.get(name_at..name_at + usize::try_from(len).ok()?));
-    match (message[kind_at..kind_at + kind].trim_ascii(), name) {
-        (b"message", Some(channel)) => session.listens[Kind::Channel as usize].contains(channel),
-        (b"smessage", Some(channel)) => session.listens[Kind::Shard as usize].contains(channel),
-        (b"pmessage", Some(pattern)) => session.listens[Kind::Pattern as usize].contains(pattern),
-        _ => true,
-    }
-}
-
 fn push(resp3: bool, parts: &[&[u8]]) -> Vec<u8> {
     let mut reply = Reply::new(resp3);
     reply.push(parts.len());
@@ -176,7 +154,6 @@ impl fmt::Display for Wanted {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clients::Profile;
 
     #[test]
     fn who_listens_is_told() {
@@ -193,28 +170,6 @@ mod tests {
         channels.remove(b"news", Kind::Channel, 1);
         channels.remove(b"n*", Kind::Pattern, 2);
         assert!(channels.publish(b"news", b"x").is_empty() && channels.patterns() == 0);
-    }
-
-    #[test]
-    fn what_is_not_wanted_any_more() {
-        let mut session = Session::new(Profile::nobody().into(), true);
-        for resp3 in [false, true] {
-            session.listens[Kind::Channel as usize].insert(b"news\r\n".to_vec());
-            session.listens[Kind::Pattern as usize].insert(b"n*".to_vec());
-            for (parts, is_there) in [
-                (&[&b"message"[..], b"news\r\n", b"x"][..], true),
-                (&[b"message", b"news", b"x"], false),
-                (&[b"message", b"n*", b"x"], false),
-                (&[b"pmessage", b"n*", b"news", b"x"], true),
-                (&[b"pmessage", b"news\r\n", b"news", b"x"], false),
-                (&[b"invalidate", b"key"], true),
-            ] {
-                assert_eq!(is_wanted(&session, &push(resp3, parts)), is_there, "{parts:?}");
-            }
-        }
-        assert!(!is_wanted(&session, b"+a line\r\n"));
-        session.monitors = true;
-        assert!(is_wanted(&session, b"+a line\r\n"));
     }
 
     #[test]

@@ -7,20 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use parking_lot::Mutex;
 use pheap::Heap;
 
-use crate::server::{Server, now as clock};
-
-/// What is known of the last copy.
-#[derive(Debug, Default)]
-pub struct Save {
-    /// When it was made, in seconds since 1970; or when the server was started.
-    pub at: i64,
-    /// Changes until then.
-    pub dirty: u64,
-    /// One is being made.
-    pub is_running: bool,
-    /// The last attempt failed.
-    pub failed: bool,
-}
+use crate::server::{Save, Server, now as clock};
 
 /// A copy that is to be made.
 struct Copy {

@@ -9,7 +9,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use parking_lot::{Mutex, RwLock};
 
 use crate::buffers;
-use crate::client::Session;
+use crate::client::{Name, Session};
 use crate::clients::{Clients, Pause};
 use crate::config::Config;
 use crate::counts::{Counts, Sum};
@@ -19,7 +19,6 @@ use crate::libraries::Libraries;
 use crate::mailbox::Mailbox;
 use crate::pubsub::{Channels, Kind, Wanted};
 use crate::random::random;
-use crate::save::Save;
 use crate::scripts::Scripts;
 use crate::slowlog::{Latency, SlowLog};
 use crate::tracking::Tracking;
@@ -124,6 +123,19 @@ impl Limits {
         self.latency.store(config.int("latency-monitor-threshold"), Ordering::Relaxed);
         self.always.store(config.text("appendfsync") == "always", Ordering::Relaxed);
     }
+}
+
+/// What is known of the last copy of the heap (`SAVE`, `BGSAVE`).
+#[derive(Debug, Default)]
+pub struct Save {
+    /// When it was made, in seconds since 1970; or when the server was started.
+    pub at: i64,
+    /// Changes until then.
+    pub dirty: u64,
+    /// One is being made.
+    pub is_running: bool,
+    /// The last attempt failed.
+    pub failed: bool,
 }
 
 /// What was counted since the server was started.
@@ -352,9 +364,6 @@ pub fn now() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
-
-/// A database, and a key in it.
-pub type Name = (usize, Vec<u8>);
 
 /// Keys that `EXEC` depends on, and flags that are set when they are written to.
 #[derive(Debug, Default)]

@@ -10,34 +10,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::client::Session;
+use crate::client::{Options, Session};
 use crate::clients::{Clients, Profile};
 use crate::resp::Reply;
-
-/// How a client wants to be told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Options {
-    /// Another client gets the messages.
-    pub redirect: Option<u64>,
-    /// It is told of all keys that begin with one of its prefixes, whether it has read them or not.
-    pub broadcast: bool,
-    /// Which of its reads count.
-    pub reads: Reads,
-    /// It is not told of what it has changed itself.
-    pub no_loop: bool,
-}
-
-/// Which reads of a client count.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Reads {
-    /// All.
-    #[default]
-    All,
-    /// Those after `CLIENT CACHING YES`.
-    OptIn,
-    /// All but those after `CLIENT CACHING NO`.
-    OptOut,
-}
 
 /// Keys whose copies are to be thrown away. None: all of them.
 pub type Keys = Option<Arc<[Vec<u8>]>>;

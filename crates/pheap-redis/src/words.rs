@@ -238,6 +238,22 @@ pub fn quoted(text: &[u8]) -> String {
     quoted
 }
 
+/// A number of bytes, as `redis.conf` has it: `k`, `m` and `g` are powers of 1000, `kb`, `mb` and `gb` of 1024.
+pub fn bytes(text: &str) -> Option<u64> {
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let unit = match text[digits..].to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" => 1000,
+        "kb" => 1 << 10,
+        "m" => 1_000_000,
+        "mb" => 1 << 20,
+        "g" => 1_000_000_000,
+        "gb" => 1 << 30,
+        _ => return None,
+    };
+    text[..digits].parse::<u64>().ok()?.checked_mul(unit)
+}
+
 /// Text for an error message.
 pub fn lossy(text: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(text)

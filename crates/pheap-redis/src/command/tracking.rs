@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering;
 
 use super::args::int;
 use super::{Args, Cx, Done, Fail};
+use crate::client::{Options, Reads};
 use crate::resp::Reply;
-use crate::tracking::{Options, Reads};
 use crate::words::lossy;
 
 /// What `CLIENT TRACKING` asks for.

@@ -21,7 +21,6 @@ use crate::command::{Block, Effects, Meanwhile};
 use crate::execute::{Execution, Output, Stop};
 use crate::expire::Expiry;
 use crate::mailbox::{Mailbox, Message, Parcel};
-use crate::pubsub;
 use crate::resp::Reply;
 use crate::server::{Server, now};
 use crate::stream::Stream;
@@ -285,7 +284,7 @@ impl Turn<'_> {
     fn deliver(&mut self, client: u64, parcel: Parcel) {
         if let Some(connection) = self.connections.get_mut(&client) {
             let bytes = match parcel {
-                Parcel::Bytes(bytes) if !pubsub::is_wanted(&connection.session, &bytes) => return,
+                Parcel::Bytes(bytes) if !connection.session.wants(&bytes) => return,
                 Parcel::Bytes(bytes) => bytes,
                 Parcel::Notice(notice) => {
                     let mut reply = Reply::new(connection.session.resp3);
