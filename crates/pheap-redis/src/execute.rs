@@ -567,7 +567,9 @@ impl Execution<'_> {
             unreachable!("resolved to its subcommand")
         };
         self.session.last_command = known.name;
-        self.tell_monitors(known, words);
+        if !self.session.resumes {
+            self.tell_monitors(known, words);
+        }
         let (mark, effects) = (self.output.reply.len(), self.output.effects.mark());
         let (server, session) = (self.server, &mut *self.session);
         let (effects_of, meanwhile) = (&mut *self.output.effects, &mut *self.meanwhile);

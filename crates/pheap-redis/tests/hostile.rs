@@ -97,6 +97,38 @@ fn who_watches_commands_may_be_silent() {
 }
 
 #[test]
+fn large_buffers_are_not_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(&folder, &[]);
+    let before = server.memory();
+    let mut clients: Vec<Client> = (0..20).map(|_| server.client()).collect();
+    let text = "x".repeat(5_000_000);
+    for client in &mut clients {
+        client.try_send(format!("*2\r\n$4\r\nECHO\r\n$5000000\r\n{text}\r\n").as_bytes());
+        assert_eq!(client.reply().len(), text.len());
+        assert_eq!(client.ask("PING"), "PONG");
+    }
+    let more = server.memory().saturating_sub(before);
+    assert!(more < 30_000_000, "{more} bytes");
+}
+
+#[test]
+fn who_watches_sees_each_command_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(&folder, &["--threads", "2"]);
+    let (mut monitors, mut waits, mut other) = (server.client(), server.client(), server.client());
+    monitors.ask("MONITOR");
+    waits.send("BLPOP key 0");
+    assert!(monitors.reply().ends_with("\"BLPOP\" \"key\" \"0\""));
+    assert_eq!((other.ask("RPUSH key a"), waits.reply()), ("1".into(), "[key a]".into()));
+    other.ask("PING");
+    for command in ["\"RPUSH\" \"key\" \"a\"", "\"PING\""] {
+        let line = monitors.reply();
+        assert!(line.ends_with(command), "{line}");
+    }
+}
+
+#[test]
 fn no_message_after_unsubscribing() {
     let folder = tempfile::tempdir().unwrap();
     let server = start(&folder, &["--threads", "2"]);

@@ -106,43 +106,39 @@ impl Clients {
         } else {
             self.check(&server);
         }
-        let (enough, steps, ended) = (1 + rng.below(STEPS), AtomicUsize::new(0), AtomicUsize::new(0));
+        // Now and then, nobody may be stuck when the server is killed.
+        let (enough, all_go_on) = (1 + rng.below(STEPS), rng.chance(64));
+        let (steps, ended) = (&[const { AtomicUsize::new(0) }; OWNERS + SHARERS], AtomicUsize::new(0));
         let (port, ledger) = (server.port(), &self.ledger);
-        let done = &|| _ = steps.fetch_add(1, Relaxed);
         thread::scope(|scope| {
             for (number, owner) in self.owners.iter_mut().enumerate() {
                 let (mut rng, ended) = (Rng::from_seed(rng.next_u64()), Ended(&ended));
+                let done = move || _ = steps[number].fetch_add(1, Relaxed);
                 scope.spawn(move || {
                     let _ended = ended;
                     let wire = connect(port).and_then(|wire| select(wire, number));
-                    wire.and_then(|mut wire| owner.run(&mut wire, &mut rng, done)).unwrap_err()
+                    wire.and_then(|mut wire| owner.run(&mut wire, &mut rng, &done)).unwrap_err()
                 });
             }
-            for sharer in &mut self.sharers {
+            for (number, sharer) in self.sharers.iter_mut().enumerate() {
                 let (mut rng, ended) = (Rng::from_seed(rng.next_u64()), Ended(&ended));
+                let done = move || _ = steps[OWNERS + number].fetch_add(1, Relaxed);
                 scope.spawn(move || {
                     let _ended = ended;
-                    sharer.run(&|| connect(port), ledger, &mut rng, done).unwrap_err()
+                    sharer.run(&|| connect(port), ledger, &mut rng, &done).unwrap_err()
                 });
             }
             scope.spawn(move || connect(port).and_then(|mut wire| shared::listen(&mut wire, ledger)));
-            let (mut before, mut since) = (0, Instant::now());
-            let is_stuck = loop {
-                let now = steps.load(Relaxed);
-                if now >= enough || ended.load(Relaxed) > 0 {
-                    break false;
-                }
-                if now > before {
-                    (before, since) = (now, Instant::now());
-                } else if since.elapsed() > Duration::from_secs(100) {
-                    break true;
-                }
-                thread::sleep(Duration::from_micros(200));
-            };
+            let progress = Progress { steps, ended: &ended };
+            let is_stuck = !progress.wait(|now| now.iter().sum::<usize>() >= enough)
+                || all_go_on && {
+                    let before = progress.now();
+                    !progress.wait(|now| now.iter().zip(&before).all(|(now, before)| now > before))
+                };
             drop(server);
             assert!(!is_stuck, "no client was answered for a long time");
         });
-        steps.into_inner()
+        steps.iter().map(|steps| steps.load(Relaxed)).sum()
     }
 
     /// Looks at everything.
@@ -152,6 +148,37 @@ impl Clients {
         }
         let wire = &mut connect(server.port()).unwrap();
         shared::check(wire, &mut self.ledger.lock(), &mut self.sharers).unwrap();
+    }
+}
+
+/// What clients have done.
+struct Progress<'p> {
+    steps: &'p [AtomicUsize],
+    ended: &'p AtomicUsize,
+}
+
+impl Progress<'_> {
+    /// The number of steps of each client.
+    fn now(&self) -> Vec<usize> {
+        self.steps.iter().map(|steps| steps.load(Relaxed)).collect()
+    }
+
+    /// Waits until it is so, or a client has ended, which it should not. False if nothing goes on.
+    fn wait(&self, is_so: impl Fn(&[usize]) -> bool) -> bool {
+        let (mut before, mut since) = (Vec::new(), Instant::now());
+        while self.ended.load(Relaxed) == 0 {
+            let now = self.now();
+            if is_so(&now) {
+                break;
+            }
+            if now != before {
+                (before, since) = (now, Instant::now());
+            } else if since.elapsed() > Duration::from_secs(100) {
+                return false;
+            }
+            thread::sleep(Duration::from_micros(200));
+        }
+        true
     }
 }
 

@@ -10,6 +10,9 @@ use pheap::Commit;
 
 use crate::mailbox::Parcel;
 
+/// Bytes of chunks that are put together. What was sent of a chunk is kept until all of it was.
+const MERGED: usize = 64 << 10;
+
 /// What is to be sent.
 #[derive(Debug, Default)]
 pub(super) struct Output {
@@ -45,7 +48,12 @@ impl Output {
     pub(super) fn push(&mut self, bytes: Vec<u8>, commits: Vec<Commit>, messages: Vec<(u64, Parcel)>) {
         self.len += bytes.len();
         match self.chunks.back_mut() {
-            Some(last) if commits.is_empty() && messages.is_empty() && last.messages.is_empty() => {
+            Some(last)
+                if commits.is_empty()
+                    && messages.is_empty()
+                    && last.messages.is_empty()
+                    && last.bytes.len() + bytes.len() <= MERGED =>
+            {
                 last.bytes.extend_from_slice(&bytes);
             }
             _ => self.chunks.push_back(Chunk { bytes, commits, messages }),
@@ -132,6 +140,21 @@ mod tests {
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
         }
+    }
+
+    #[test]
+    fn what_was_sent_is_not_kept() {
+        let (mut output, waker) = (Output::default(), Waker::from(Arc::new(Nobody)));
+        // Never all of it is sent, and never much is left.
+        let mut to = Slow(0, Vec::new());
+        for _ in 0..10_000 {
+            output.push(vec![b'x'; 1000], Vec::new(), Vec::new());
+            to.0 = if output.len() > 1000 { 1000 } else { 0 };
+            assert_eq!(output.send(&mut to, &waker, |_| ()).unwrap(), Paused::Full);
+        }
+        let kept: usize = output.chunks.iter().map(|chunk| chunk.bytes.capacity()).sum();
+        assert!(output.len() == 1000 && kept < 4 * MERGED, "{kept}");
+        assert_eq!(to.1.len(), 9_999_000);
     }
 
     #[test]

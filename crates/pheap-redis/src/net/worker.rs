@@ -374,6 +374,7 @@ impl Turn<'_> {
         let clock = Instant::now();
         let (server, thread) = (self.server, self.number);
         let stop = Execution { server, session, output, thread, clock, meanwhile: self }.run(input);
+        connection.input.tidy();
         self.leave(connection, effects, commits, &mut signals);
         // After `TooLong`, more is allowed if it listens to channels by now.
         let goes_on = matches!(stop, Stop::Signals | Stop::TooLong) && !connection.is_over;

@@ -4,6 +4,9 @@ use smallvec::SmallVec;
 
 use super::request::{Arguments, Limits, Malformed, Parser};
 
+/// Bytes that a buffer may have for the next request.
+const KEPT: usize = 1 << 20;
+
 /// What a client has sent and was not answered yet.
 #[derive(Debug, Default)]
 pub struct Input {
@@ -65,6 +68,13 @@ impl Input {
     /// It was answered.
     pub fn consume(&mut self) {
         self.start += self.request.take().map_or(0, |(_, len)| len);
+    }
+
+    /// Lets go of memory that was needed for a long request, if all was answered.
+    pub fn tidy(&mut self) {
+        if self.pending() == 0 && self.bytes.capacity() > KEPT {
+            *self = Input::default();
+        }
     }
 
     /// Goes back to a request that was answered.

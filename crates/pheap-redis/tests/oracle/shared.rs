@@ -101,9 +101,10 @@ impl Sharer {
         rng: &mut Rng,
         done: &dyn Fn(),
     ) -> io::Result<()> {
-        let wire = &mut connect()?;
+        let (wire, second) = (&mut connect()?, &mut connect()?);
+        wire.ask(&words(&format!("DEL handed:{}", self.number)))?;
         loop {
-            match rng.below(16) {
+            match rng.below(17) {
                 0..3 => self.transfer(wire, rng)?,
                 3 => self.look(wire, rng)?,
                 4 | 5 => self.count(wire, ledger, rng)?,
@@ -111,7 +112,8 @@ impl Sharer {
                 8..10 => self.pop(wire, ledger, rng)?,
                 10 => hand_on(wire, rng)?,
                 11..13 => self.stream(wire, ledger, rng)?,
-                13 if rng.chance(40) => self.hang_up(connect, ledger, rng)?,
+                13 => hand_over(wire, second, self.number, rng)?,
+                14 if rng.chance(40) => self.hang_up(connect, ledger, rng)?,
                 _ => self.expiring(wire, rng)?,
             }
             self.flight = Flight::default();
@@ -363,6 +365,38 @@ impl Sharer {
         }
         Ok(())
     }
+}
+
+/// Waits on a second connection for what is then sent on the first one. It does not wait in vain.
+fn hand_over(wire: &mut Wire, second: &mut Wire, number: usize, rng: &mut Rng) -> io::Result<()> {
+    let key = format!("handed:{number}");
+    // Nobody is so slow.
+    let (waits, gives) = match rng.below(4) {
+        0 => (format!("BLPOP nothing {key} 60"), format!("RPUSH {key} x")),
+        1 => (format!("BLMPOP 60 2 nothing {key} LEFT"), format!("LPUSH {key} x")),
+        2 => (format!("BZPOPMIN {key} nothing 60"), format!("ZADD {key} 1 x")),
+        _ => (format!("BLMOVE {key} {key} LEFT RIGHT 60"), format!("RPUSH {key} x")),
+    };
+    second.send(&[words(&waits)])?;
+    let count = match rng.below(3) {
+        0 => wire.ask(&words(&gives))?,
+        1 => {
+            let command: Vec<_> = gives.split(' ').collect();
+            let text = "return redis.call(ARGV[1], KEYS[1], unpack(ARGV, 2))";
+            let arguments: Vec<_> = [&command[..1], &command[2..]].concat();
+            wire.ask(&script(text, &[&key], &arguments))?
+        }
+        _ => {
+            wire.send(&["MULTI", "INCR given", &gives, "EXEC"].map(words))?;
+            (0..3).try_for_each(|_| wire.reply().map(drop))?;
+            wire.reply()?.list()[1].clone()
+        }
+    };
+    assert_eq!(count, Reply::Int(1), "{gives}");
+    let reply = second.reply()?;
+    assert_ne!(reply, Reply::Nil, "{waits} has waited in vain");
+    wire.ask(&words(&format!("DEL {key}")))?;
+    Ok(())
 }
 
 /// Moves an element from one queue to another.
