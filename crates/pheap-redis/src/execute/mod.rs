@@ -5,25 +5,30 @@
 //!
 //! Nothing waits for the disk here: each transaction leaves a [`Commit`], and the replies are held back until that is durable.
 
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+mod admit;
+mod exec;
+mod observe;
+mod plan;
+
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use pheap::{Commit, Root};
-use smallvec::SmallVec;
 
-use crate::client::{Multi, Replies, Session};
+use self::admit::Admitted;
+use self::plan::Plan;
+use crate::client::{Replies, Session};
 use crate::command::{
-    Args, Block, Cx, Effects, Fail, Flags, Group, Keys, Keyspace, Known, Meanwhile, Nothing, OneRead, OneTxn,
-    Refused, Run, Several, hidden, load_libraries, monitor_line, resolve, shards_of,
+    Args, Block, Cx, Effects, Fail, Flags, Keyspace, Known, Meanwhile, Nothing, OneRead, OneTxn, Run,
+    Several, load_libraries, resolve,
 };
 use crate::counts::End;
 use crate::data::Shard;
-use crate::gates::{Busy, Passed};
+use crate::gates::Busy;
 use crate::resp::Reply;
 use crate::resp::input::{Input, Words};
 use crate::resp::request::Limits;
-use crate::scripts::Declared;
-use crate::server::{OUT_OF_MEMORY, Server, now};
+use crate::server::{Server, now};
 use crate::words::lossy;
 
 /// What a command waits for, and its arguments.
@@ -56,28 +61,6 @@ pub struct Output<'o> {
     pub commits: &'o mut Vec<Commit>,
 }
 
-/// Which shards a command needs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Plan {
-    Nothing,
-    Read(usize),
-    Change(usize),
-    Several(Vec<usize>),
-}
-
-impl Plan {
-    /// Passes the gates of its shards.
-    fn pass<'s>(&self, server: &'s Server) -> Result<Passed<'s>, Busy> {
-        let (gates, scripts) = (&server.gates, &server.scripts);
-        match self {
-            Plan::Nothing => gates.pass([], false, scripts),
-            Plan::Read(shard) => gates.pass([*shard], false, scripts),
-            Plan::Change(shard) => gates.pass([*shard], true, scripts),
-            Plan::Several(shards) => gates.pass(shards.iter().copied(), true, scripts),
-        }
-    }
-}
-
 /// A client's commands, to be run.
 pub struct Execution<'e> {
     /// What all clients have in common.
@@ -92,16 +75,6 @@ pub struct Execution<'e> {
     pub clock: Instant,
     /// Who serves other clients while a script does not come to its end.
     pub meanwhile: &'e mut dyn Meanwhile,
-}
-
-/// What is to be done about a request.
-enum Admitted {
-    Run(Known),
-    Exec(Known),
-    Queue(Known),
-    Refused(Refused),
-    /// Not now.
-    Paused,
 }
 
 impl Execution<'_> {
@@ -251,146 +224,6 @@ impl Execution<'_> {
                 Some(other) => self.output.effects.stale.notices.push(other),
                 None => {}
             }
-        }
-    }
-
-    /// Whether, and how, a request is run.
-    fn admit(&mut self, words: &Args<'_>) -> Admitted {
-        let known = match resolve(words) {
-            Ok(known) => known,
-            Err(refused) => return Admitted::Refused(refused),
-        };
-        let refused =
-            |error: &str| Admitted::Refused(Refused { error: error.to_owned(), number: Some(known.number) });
-        if !self.session.authenticated && !known.flags.has(Flags::NO_AUTH) {
-            return refused("NOAUTH Authentication required.");
-        }
-        if self.session.only_listens() && !WHILE_LISTENING.contains(&known.name) {
-            return refused(&format!(
-                "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",
-                known.name
-            ));
-        }
-        if let Some(why) = self.refused_for_now(known) {
-            if known.name == "exec" && self.session.multi.take().is_some() {
-                self.server.unwatch(self.session);
-                return refused(&format!("EXECABORT Transaction discarded because of: {why}"));
-            }
-            return refused(why);
-        }
-        if self.session.multi.is_some() && known.flags.has(Flags::NO_MULTI) {
-            return refused("ERR Command not allowed inside a transaction");
-        }
-        if self.server.paused().is_some_and(|pause| pause.all || self.may_change(known, words)) {
-            return Admitted::Paused;
-        }
-        if known.name == "exec" {
-            return Admitted::Exec(known);
-        }
-        if self.session.multi.is_some() && !AT_ONCE.contains(&known.name) {
-            return Admitted::Queue(known);
-        }
-        Admitted::Run(known)
-    }
-
-    /// Why a command is refused that would not be at another time.
-    fn refused_for_now(&self, known: Known) -> Option<&'static str> {
-        let needs_memory = || {
-            known.flags.has(Flags::DENYOOM)
-                || known.name == "exec" && self.has_queued(|known, _| known.flags.has(Flags::DENYOOM))
-        };
-        if self.server.is_out_of_memory() && needs_memory() {
-            return Some(OUT_OF_MEMORY);
-        }
-        if self.server.scripts.is_busy() && !known.flags.has(Flags::ALLOW_BUSY) {
-            return Some(self.server.scripts.busy_error());
-        }
-        None
-    }
-
-    /// Whether a command changes something, or would be told to replicas: such ones wait while writes are paused.
-    fn may_change(&self, known: Known, words: &Args<'_>) -> bool {
-        let declares_not_to = || {
-            let declared = match known.name {
-                "eval" => Declared::of_text(words[1]),
-                "evalsha" => {
-                    let sha = words[1].to_ascii_lowercase().try_into().ok();
-                    sha.and_then(|sha| self.server.scripts.get(&sha)).map(|script| script.declared)
-                }
-                "fcall" => {
-                    let loaded = self.server.libraries.loaded();
-                    loaded.function(words[1]).map(|(_, function)| function.declared)
-                }
-                _ => None,
-            };
-            declared.is_some_and(|declared| declared.has(Declared::NO_WRITES))
-        };
-        known.flags.has(Flags::WRITE.and(Flags::MAY_REPLICATE)) && !declares_not_to()
-            || known.name == "exec" && self.has_queued(|known, words| self.may_change(known, words))
-    }
-
-    /// Whether there is such a command among those that wait for `EXEC`.
-    fn has_queued(&self, is_one: impl Fn(Known, &Args<'_>) -> bool) -> bool {
-        let is_one = |words: &Vec<Vec<u8>>| {
-            let words: Words<'_> = words.iter().map(Vec::as_slice).collect();
-            resolve(&words).is_ok_and(|known| is_one(known, &words))
-        };
-        self.session.multi.as_ref().is_some_and(|multi| multi.queue.iter().any(is_one))
-    }
-
-    /// Tells the client of an error.
-    fn error(&mut self, text: &str) {
-        self.server.count_error(text.split(' ').next().unwrap_or_default());
-        self.output.reply.error(text);
-    }
-
-    /// Answers what is not run. A transaction that it would have been in is not run, either.
-    fn refuse(&mut self, refused: &Refused) {
-        if let Some(multi) = &mut self.session.multi {
-            multi.refused = true;
-        }
-        if let Some(number) = refused.number {
-            self.server.counts(self.thread, number).reject();
-        }
-        self.error(&refused.error);
-    }
-
-    fn queue(&mut self, words: &Args<'_>) {
-        let multi = self.session.multi.get_or_insert_default();
-        multi.queue.push(owned(words));
-        multi.bytes += words.iter().map(|word| word.len()).sum::<usize>();
-        self.output.reply.simple("QUEUED");
-    }
-
-    fn everything(&self) -> Plan {
-        Plan::Several((0..self.server.store.shards().len()).collect())
-    }
-
-    /// Which shards a command needs.
-    fn plan(&self, command: Known, words: &Args<'_>) -> Plan {
-        if command.flags.has(Flags::ALLOW_BUSY) && self.server.scripts.is_busy() {
-            // It was allowed for it needs none; a slow script of this thread may have them locked.
-            return Plan::Nothing;
-        }
-        let store = &self.server.store;
-        if matches!(command.keys, Keys::Script) && self.server.scripts.is_wide(words[1]) {
-            return self.everything();
-        }
-        let mut shards: SmallVec<[usize; 8]> = SmallVec::new();
-        shards_of(store, command.command, words, |shard| {
-            shards.push(shard);
-            true
-        });
-        shards.sort_unstable();
-        shards.dedup();
-        match *shards {
-            [] => Plan::Nothing,
-            // Those that may be replicated remember something in what they look at.
-            [one] if command.flags.has(Flags::READONLY) && !command.flags.has(Flags::MAY_REPLICATE) => {
-                Plan::Read(one)
-            }
-            [one] => Plan::Change(one),
-            _ => Plan::Several(shards.to_vec()),
         }
     }
 
@@ -601,186 +434,11 @@ impl Execution<'_> {
         self.ended(known, words, end);
         Ok(None)
     }
-
-    /// The client is to be told when these keys change, if it has read them.
-    fn remember(&mut self, known: Known, words: &Args<'_>) {
-        // What scripts read is seen when they do. `WATCH` reads nothing.
-        let reads = known.flags.has(Flags::READONLY)
-            && !matches!(known.keys, Keys::Script)
-            && known.group != Group::Transactions;
-        if reads && self.session.keeps_copies() {
-            let keys = known.keys(words).into_iter().map(|at| words[at]);
-            self.server.tracking.remember(self.session.id, keys);
-        }
-    }
-
-    /// A command was called: how often, how long.
-    fn ended(&mut self, known: Known, words: &Args<'_>, end: End) {
-        let ended = Instant::now();
-        let took = ended - self.clock;
-        self.clock = ended;
-        self.server.counts(self.thread, known.number).call(took.as_nanos() as u64, end);
-        let limits = &self.server.limits;
-        let (slow, slow_event) = (limits.slow.load(Relaxed), limits.latency.load(Relaxed));
-        if slow >= 0 && took.as_micros() >= slow as u128 && !known.flags.has(Flags::SKIP_SLOWLOG) {
-            let (profile, most) = (&self.session.profile, self.server.config.read().int("slowlog-max-len"));
-            let client = (profile.addresses[0].as_str(), &profile.state.lock().name[..]);
-            let hidden = hidden(known.name, words);
-            let shown = |(at, word)| if hidden.contains(&at) { &b"(redacted)"[..] } else { word };
-            let words = words.iter().copied().enumerate().map(shown);
-            self.server.slowlog.add(now() / 1000, took, words, client, most as usize);
-        }
-        if slow_event > 0 && took.as_millis() >= slow_event as u128 {
-            let event = if known.flags.has(Flags::FAST) { "fast-command" } else { "command" };
-            self.server.latency.add(event, now() / 1000, took.as_millis() as u64);
-        }
-    }
-
-    /// Lets those see a command who watch.
-    fn tell_monitors(&mut self, known: Known, words: &Args<'_>) {
-        const HIDDEN: Flags = Flags::SKIP_MONITOR.and(Flags::ADMIN);
-        // A script is shown before the commands that it runs.
-        let is_hidden = known.flags.has(HIDDEN) && !matches!(known.keys, Keys::Script);
-        if self.server.limits.monitors.load(Relaxed) == 0 || is_hidden {
-            return;
-        }
-        let line = monitor_line(self.session.db, &self.session.profile.addresses[0], known.name, words);
-        self.output.effects.messages.extend(self.server.monitored(&line));
-    }
-
-    /// `EXEC`: all commands that were queued, as one transaction.
-    fn exec(&mut self, known: Known) {
-        self.session.last_command = known.command.name;
-        let Some(Multi { queue, refused, .. }) = self.session.multi.take() else {
-            return self.error("ERR EXEC without MULTI");
-        };
-        if refused {
-            self.server.unwatch(self.session);
-            self.error("EXECABORT Transaction discarded because of previous errors.");
-            self.tell_monitors(known, &[b"exec"]);
-            return self.ended(known, &[b"exec"], End::Failed);
-        }
-        let plan = self.plan_all(&queue);
-        let before = (self.output.reply.len(), self.output.effects.mark());
-        let (server, now, db) = (self.server, now(), self.session.db);
-        self.watch_the_time(now);
-        let Ok(_passed) = plan.pass(server) else {
-            self.server.unwatch(self.session);
-            let busy = server.scripts.busy_error();
-            return self.error(&format!("EXECABORT Transaction discarded because of: {busy}"));
-        };
-        let result = self.in_keyspace(server, &plan, |execution, keyspace| {
-            // With the shards locked: who writes to a watched key says so while he has them.
-            if execution.session.watched_changed.load(SeqCst) {
-                execution.output.reply.null_array();
-                return Ok(());
-            }
-            execution.server.unwatch(execution.session);
-            execution.output.reply.array(queue.len());
-            for words in &queue {
-                let words: Words<'_> = words.iter().map(Vec::as_slice).collect();
-                match resolve(&words) {
-                    Ok(command) => {
-                        let blocked = execution.call(command, &words, keyspace, now, false)?;
-                        debug_assert!(blocked.is_none(), "{} has not looked at `may_block`", command.name);
-                    }
-                    Err(refused) => execution.error(&refused.error),
-                }
-            }
-            Ok(())
-        });
-        let end = if result.is_ok() { End::Well } else { End::Failed };
-        if let Err(error) = result {
-            self.session.db = db;
-            self.output.reply.truncate(before.0);
-            self.output.effects.go_back(before.1);
-            self.rolled_back();
-            self.error(&heap_error(&error));
-        }
-        self.server.unwatch(self.session);
-        self.tell_monitors(known, &[b"exec"]);
-        self.session.last_command = known.command.name;
-        self.ended(known, &[b"exec"], end);
-    }
-
-    /// A watched key has changed if its time has come since, whether it was removed or not.
-    fn watch_the_time(&mut self, now: i64) {
-        for ((db, key), was_over) in &self.session.watched {
-            if *was_over || self.session.watched_changed.load(SeqCst) {
-                continue;
-            }
-            let (server, store) = (self.server, &self.server.store);
-            // Where a script is slow, this transaction is refused anyway.
-            let Ok(_passed) = server.gates.pass([store.shard_of(key)], false, &server.scripts) else {
-                continue;
-            };
-            let is_over = store.root(store.shard_of(key)).read_deferred(|view, root| {
-                let deadline = view[view[root].dbs.at(*db)].deadline(view, key);
-                deadline.is_some_and(|deadline| deadline <= now)
-            });
-            // If that has failed, so will the transaction.
-            if let Ok((true, commit)) = is_over {
-                self.session.watched_changed.store(true, SeqCst);
-                self.output.commits.push(commit);
-            }
-        }
-    }
-
-    /// The shards that any of these commands needs.
-    fn plan_all(&self, queue: &[Vec<Vec<u8>>]) -> Plan {
-        let (mut all, mut only_looks) = (Vec::new(), true);
-        for words in queue {
-            let words: Words<'_> = words.iter().map(Vec::as_slice).collect();
-            let Ok(command) = resolve(&words) else { continue };
-            if matches!(command.keys, Keys::Script) {
-                // What it touches is not known, and what was done before it is not to be done again.
-                all.extend(0..self.server.store.shards().len());
-                only_looks = false;
-                continue;
-            }
-            match self.plan(command, &words) {
-                Plan::Nothing => {}
-                Plan::Read(shard) => all.push(shard),
-                Plan::Change(shard) => {
-                    all.push(shard);
-                    only_looks = false;
-                }
-                Plan::Several(shards) => {
-                    all.extend(shards);
-                    only_looks = false;
-                }
-            }
-        }
-        all.sort_unstable();
-        all.dedup();
-        match *all {
-            [] => Plan::Nothing,
-            [one] if only_looks => Plan::Read(one),
-            [one] => Plan::Change(one),
-            _ => Plan::Several(all),
-        }
-    }
 }
 
 /// What is confirmed by messages, and not by replies.
 const UNASKED: &[&str] =
     &["subscribe", "psubscribe", "ssubscribe", "unsubscribe", "punsubscribe", "sunsubscribe"];
-
-/// What a client in RESP2 may still do while it listens to channels.
-const WHILE_LISTENING: &[&str] = &[
-    "subscribe",
-    "psubscribe",
-    "ssubscribe",
-    "unsubscribe",
-    "punsubscribe",
-    "sunsubscribe",
-    "ping",
-    "quit",
-    "reset",
-];
-
-/// Commands that are not queued after `MULTI`.
-const AT_ONCE: &[&str] = &["exec", "discard", "multi", "watch", "quit", "reset"];
 
 /// By this, a transaction is known that was rolled back for a script that touches more shards.
 const MORE_SHARDS: &str = "a script touches more shards than were locked";

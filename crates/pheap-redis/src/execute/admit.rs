@@ -1,0 +1,143 @@
+//! Whether a request is run, queued for `EXEC`, put off, or refused.
+
+use super::{Execution, owned};
+use crate::command::{Args, Flags, Known, Refused, resolve};
+use crate::resp::input::Words;
+use crate::scripts::Declared;
+use crate::server::OUT_OF_MEMORY;
+
+/// What is to be done about a request.
+pub(super) enum Admitted {
+    Run(Known),
+    Exec(Known),
+    Queue(Known),
+    Refused(Refused),
+    /// Not now.
+    Paused,
+}
+
+impl Execution<'_> {
+    /// Whether, and how, a request is run.
+    pub(super) fn admit(&mut self, words: &Args<'_>) -> Admitted {
+        let known = match resolve(words) {
+            Ok(known) => known,
+            Err(refused) => return Admitted::Refused(refused),
+        };
+        let refused =
+            |error: &str| Admitted::Refused(Refused { error: error.to_owned(), number: Some(known.number) });
+        if !self.session.authenticated && !known.flags.has(Flags::NO_AUTH) {
+            return refused("NOAUTH Authentication required.");
+        }
+        if self.session.only_listens() && !WHILE_LISTENING.contains(&known.name) {
+            return refused(&format!(
+                "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",
+                known.name
+            ));
+        }
+        if let Some(why) = self.refused_for_now(known) {
+            if known.name == "exec" && self.session.multi.take().is_some() {
+                self.server.unwatch(self.session);
+                return refused(&format!("EXECABORT Transaction discarded because of: {why}"));
+            }
+            return refused(why);
+        }
+        if self.session.multi.is_some() && known.flags.has(Flags::NO_MULTI) {
+            return refused("ERR Command not allowed inside a transaction");
+        }
+        if self.server.paused().is_some_and(|pause| pause.all || self.may_change(known, words)) {
+            return Admitted::Paused;
+        }
+        if known.name == "exec" {
+            return Admitted::Exec(known);
+        }
+        if self.session.multi.is_some() && !AT_ONCE.contains(&known.name) {
+            return Admitted::Queue(known);
+        }
+        Admitted::Run(known)
+    }
+
+    /// Why a command is refused that would not be at another time.
+    pub(super) fn refused_for_now(&self, known: Known) -> Option<&'static str> {
+        let needs_memory = || {
+            known.flags.has(Flags::DENYOOM)
+                || known.name == "exec" && self.has_queued(|known, _| known.flags.has(Flags::DENYOOM))
+        };
+        if self.server.is_out_of_memory() && needs_memory() {
+            return Some(OUT_OF_MEMORY);
+        }
+        if self.server.scripts.is_busy() && !known.flags.has(Flags::ALLOW_BUSY) {
+            return Some(self.server.scripts.busy_error());
+        }
+        None
+    }
+
+    /// Whether a command changes something, or would be told to replicas: such ones wait while writes are paused.
+    pub(super) fn may_change(&self, known: Known, words: &Args<'_>) -> bool {
+        let declares_not_to = || {
+            let declared = match known.name {
+                "eval" => Declared::of_text(words[1]),
+                "evalsha" => {
+                    let sha = words[1].to_ascii_lowercase().try_into().ok();
+                    sha.and_then(|sha| self.server.scripts.get(&sha)).map(|script| script.declared)
+                }
+                "fcall" => {
+                    let loaded = self.server.libraries.loaded();
+                    loaded.function(words[1]).map(|(_, function)| function.declared)
+                }
+                _ => None,
+            };
+            declared.is_some_and(|declared| declared.has(Declared::NO_WRITES))
+        };
+        known.flags.has(Flags::WRITE.and(Flags::MAY_REPLICATE)) && !declares_not_to()
+            || known.name == "exec" && self.has_queued(|known, words| self.may_change(known, words))
+    }
+
+    /// Whether there is such a command among those that wait for `EXEC`.
+    pub(super) fn has_queued(&self, is_one: impl Fn(Known, &Args<'_>) -> bool) -> bool {
+        let is_one = |words: &Vec<Vec<u8>>| {
+            let words: Words<'_> = words.iter().map(Vec::as_slice).collect();
+            resolve(&words).is_ok_and(|known| is_one(known, &words))
+        };
+        self.session.multi.as_ref().is_some_and(|multi| multi.queue.iter().any(is_one))
+    }
+
+    /// Tells the client of an error.
+    pub(super) fn error(&mut self, text: &str) {
+        self.server.count_error(text.split(' ').next().unwrap_or_default());
+        self.output.reply.error(text);
+    }
+
+    /// Answers what is not run. A transaction that it would have been in is not run, either.
+    pub(super) fn refuse(&mut self, refused: &Refused) {
+        if let Some(multi) = &mut self.session.multi {
+            multi.refused = true;
+        }
+        if let Some(number) = refused.number {
+            self.server.counts(self.thread, number).reject();
+        }
+        self.error(&refused.error);
+    }
+
+    pub(super) fn queue(&mut self, words: &Args<'_>) {
+        let multi = self.session.multi.get_or_insert_default();
+        multi.queue.push(owned(words));
+        multi.bytes += words.iter().map(|word| word.len()).sum::<usize>();
+        self.output.reply.simple("QUEUED");
+    }
+}
+
+/// What a client in RESP2 may still do while it listens to channels.
+const WHILE_LISTENING: &[&str] = &[
+    "subscribe",
+    "psubscribe",
+    "ssubscribe",
+    "unsubscribe",
+    "punsubscribe",
+    "sunsubscribe",
+    "ping",
+    "quit",
+    "reset",
+];
+
+/// Commands that are not queued after `MULTI`.
+const AT_ONCE: &[&str] = &["exec", "discard", "multi", "watch", "quit", "reset"];

@@ -1,0 +1,90 @@
+//! `EXEC`: all commands that were queued, as one transaction.
+
+use std::sync::atomic::Ordering::SeqCst;
+
+use super::{Execution, heap_error};
+use crate::client::Multi;
+use crate::command::{Known, resolve};
+use crate::counts::End;
+use crate::resp::input::Words;
+use crate::server::now;
+
+impl Execution<'_> {
+    /// `EXEC`: all commands that were queued, as one transaction.
+    pub(super) fn exec(&mut self, known: Known) {
+        self.session.last_command = known.command.name;
+        let Some(Multi { queue, refused, .. }) = self.session.multi.take() else {
+            return self.error("ERR EXEC without MULTI");
+        };
+        if refused {
+            self.server.unwatch(self.session);
+            self.error("EXECABORT Transaction discarded because of previous errors.");
+            self.tell_monitors(known, &[b"exec"]);
+            return self.ended(known, &[b"exec"], End::Failed);
+        }
+        let plan = self.plan_all(&queue);
+        let before = (self.output.reply.len(), self.output.effects.mark());
+        let (server, now, db) = (self.server, now(), self.session.db);
+        self.watch_the_time(now);
+        let Ok(_passed) = plan.pass(server) else {
+            self.server.unwatch(self.session);
+            let busy = server.scripts.busy_error();
+            return self.error(&format!("EXECABORT Transaction discarded because of: {busy}"));
+        };
+        let result = self.in_keyspace(server, &plan, |execution, keyspace| {
+            // With the shards locked: who writes to a watched key says so while he has them.
+            if execution.session.watched_changed.load(SeqCst) {
+                execution.output.reply.null_array();
+                return Ok(());
+            }
+            execution.server.unwatch(execution.session);
+            execution.output.reply.array(queue.len());
+            for words in &queue {
+                let words: Words<'_> = words.iter().map(Vec::as_slice).collect();
+                match resolve(&words) {
+                    Ok(command) => {
+                        let blocked = execution.call(command, &words, keyspace, now, false)?;
+                        debug_assert!(blocked.is_none(), "{} has not looked at `may_block`", command.name);
+                    }
+                    Err(refused) => execution.error(&refused.error),
+                }
+            }
+            Ok(())
+        });
+        let end = if result.is_ok() { End::Well } else { End::Failed };
+        if let Err(error) = result {
+            self.session.db = db;
+            self.output.reply.truncate(before.0);
+            self.output.effects.go_back(before.1);
+            self.rolled_back();
+            self.error(&heap_error(&error));
+        }
+        self.server.unwatch(self.session);
+        self.tell_monitors(known, &[b"exec"]);
+        self.session.last_command = known.command.name;
+        self.ended(known, &[b"exec"], end);
+    }
+
+    /// A watched key has changed if its time has come since, whether it was removed or not.
+    pub(super) fn watch_the_time(&mut self, now: i64) {
+        for ((db, key), was_over) in &self.session.watched {
+            if *was_over || self.session.watched_changed.load(SeqCst) {
+                continue;
+            }
+            let (server, store) = (self.server, &self.server.store);
+            // Where a script is slow, this transaction is refused anyway.
+            let Ok(_passed) = server.gates.pass([store.shard_of(key)], false, &server.scripts) else {
+                continue;
+            };
+            let is_over = store.root(store.shard_of(key)).read_deferred(|view, root| {
+                let deadline = view[view[root].dbs.at(*db)].deadline(view, key);
+                deadline.is_some_and(|deadline| deadline <= now)
+            });
+            // If that has failed, so will the transaction.
+            if let Ok((true, commit)) = is_over {
+                self.session.watched_changed.store(true, SeqCst);
+                self.output.commits.push(commit);
+            }
+        }
+    }
+}

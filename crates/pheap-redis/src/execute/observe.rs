@@ -1,0 +1,57 @@
+//! What others see of a command: how often and how long it was called, `SLOWLOG`, `MONITOR`; and which keys a client may have copies of.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use super::Execution;
+use crate::command::{Args, Flags, Group, Keys, Known, hidden, monitor_line};
+use crate::counts::End;
+use crate::server::now;
+
+impl Execution<'_> {
+    /// The client is to be told when these keys change, if it has read them.
+    pub(super) fn remember(&mut self, known: Known, words: &Args<'_>) {
+        // What scripts read is seen when they do. `WATCH` reads nothing.
+        let reads = known.flags.has(Flags::READONLY)
+            && !matches!(known.keys, Keys::Script)
+            && known.group != Group::Transactions;
+        if reads && self.session.keeps_copies() {
+            let keys = known.keys(words).into_iter().map(|at| words[at]);
+            self.server.tracking.remember(self.session.id, keys);
+        }
+    }
+
+    /// A command was called: how often, how long.
+    pub(super) fn ended(&mut self, known: Known, words: &Args<'_>, end: End) {
+        let ended = Instant::now();
+        let took = ended - self.clock;
+        self.clock = ended;
+        self.server.counts(self.thread, known.number).call(took.as_nanos() as u64, end);
+        let limits = &self.server.limits;
+        let (slow, slow_event) = (limits.slow.load(Relaxed), limits.latency.load(Relaxed));
+        if slow >= 0 && took.as_micros() >= slow as u128 && !known.flags.has(Flags::SKIP_SLOWLOG) {
+            let (profile, most) = (&self.session.profile, self.server.config.read().int("slowlog-max-len"));
+            let client = (profile.addresses[0].as_str(), &profile.state.lock().name[..]);
+            let hidden = hidden(known.name, words);
+            let shown = |(at, word)| if hidden.contains(&at) { &b"(redacted)"[..] } else { word };
+            let words = words.iter().copied().enumerate().map(shown);
+            self.server.slowlog.add(now() / 1000, took, words, client, most as usize);
+        }
+        if slow_event > 0 && took.as_millis() >= slow_event as u128 {
+            let event = if known.flags.has(Flags::FAST) { "fast-command" } else { "command" };
+            self.server.latency.add(event, now() / 1000, took.as_millis() as u64);
+        }
+    }
+
+    /// Lets those see a command who watch.
+    pub(super) fn tell_monitors(&mut self, known: Known, words: &Args<'_>) {
+        const HIDDEN: Flags = Flags::SKIP_MONITOR.and(Flags::ADMIN);
+        // A script is shown before the commands that it runs.
+        let is_hidden = known.flags.has(HIDDEN) && !matches!(known.keys, Keys::Script);
+        if self.server.limits.monitors.load(Relaxed) == 0 || is_hidden {
+            return;
+        }
+        let line = monitor_line(self.session.db, &self.session.profile.addresses[0], known.name, words);
+        self.output.effects.messages.extend(self.server.monitored(&line));
+    }
+}

@@ -1,0 +1,100 @@
+//! Which shards a command needs.
+
+use smallvec::SmallVec;
+
+use super::Execution;
+use crate::command::{Args, Flags, Keys, Known, resolve, shards_of};
+use crate::gates::{Busy, Passed};
+use crate::resp::input::Words;
+use crate::server::Server;
+
+/// Which shards a command needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Plan {
+    Nothing,
+    Read(usize),
+    Change(usize),
+    Several(Vec<usize>),
+}
+
+impl Plan {
+    /// Passes the gates of its shards.
+    pub(super) fn pass<'s>(&self, server: &'s Server) -> Result<Passed<'s>, Busy> {
+        let (gates, scripts) = (&server.gates, &server.scripts);
+        match self {
+            Plan::Nothing => gates.pass([], false, scripts),
+            Plan::Read(shard) => gates.pass([*shard], false, scripts),
+            Plan::Change(shard) => gates.pass([*shard], true, scripts),
+            Plan::Several(shards) => gates.pass(shards.iter().copied(), true, scripts),
+        }
+    }
+}
+
+impl Execution<'_> {
+    pub(super) fn everything(&self) -> Plan {
+        Plan::Several((0..self.server.store.shards().len()).collect())
+    }
+
+    /// Which shards a command needs.
+    pub(super) fn plan(&self, command: Known, words: &Args<'_>) -> Plan {
+        if command.flags.has(Flags::ALLOW_BUSY) && self.server.scripts.is_busy() {
+            // It was allowed for it needs none; a slow script of this thread may have them locked.
+            return Plan::Nothing;
+        }
+        let store = &self.server.store;
+        if matches!(command.keys, Keys::Script) && self.server.scripts.is_wide(words[1]) {
+            return self.everything();
+        }
+        let mut shards: SmallVec<[usize; 8]> = SmallVec::new();
+        shards_of(store, command.command, words, |shard| {
+            shards.push(shard);
+            true
+        });
+        shards.sort_unstable();
+        shards.dedup();
+        match *shards {
+            [] => Plan::Nothing,
+            // Those that may be replicated remember something in what they look at.
+            [one] if command.flags.has(Flags::READONLY) && !command.flags.has(Flags::MAY_REPLICATE) => {
+                Plan::Read(one)
+            }
+            [one] => Plan::Change(one),
+            _ => Plan::Several(shards.to_vec()),
+        }
+    }
+
+    /// The shards that any of these commands needs.
+    pub(super) fn plan_all(&self, queue: &[Vec<Vec<u8>>]) -> Plan {
+        let (mut all, mut only_looks) = (Vec::new(), true);
+        for words in queue {
+            let words: Words<'_> = words.iter().map(Vec::as_slice).collect();
+            let Ok(command) = resolve(&words) else { continue };
+            if matches!(command.keys, Keys::Script) {
+                // What it touches is not known, and what was done before it is not to be done again.
+                all.extend(0..self.server.store.shards().len());
+                only_looks = false;
+                continue;
+            }
+            match self.plan(command, &words) {
+                Plan::Nothing => {}
+                Plan::Read(shard) => all.push(shard),
+                Plan::Change(shard) => {
+                    all.push(shard);
+                    only_looks = false;
+                }
+                Plan::Several(shards) => {
+                    all.extend(shards);
+                    only_looks = false;
+                }
+            }
+        }
+        all.sort_unstable();
+        all.dedup();
+        match *all {
+            [] => Plan::Nothing,
+            [one] if only_looks => Plan::Read(one),
+            [one] => Plan::Change(one),
+            _ => Plan::Several(all),
+        }
+    }
+}
