@@ -329,7 +329,24 @@ impl<'r> Txn<'r> {
     ///
     /// # Safety
     /// `value` is a live value of this region: an object, or a part of one.
+    #[inline(always)]
     pub(crate) unsafe fn writable<T: Pointee + ?Sized>(&mut self, value: *mut T) -> *mut T {
+        let (addr, len) = bytes_of(value);
+        // What may have padding is to be noted.
+        if !T::PADDED
+            && let Some(copy) = self.hot().recent.find(addr, len)
+        {
+            return T::relocated(value, copy);
+        }
+        // SAFETY: the caller's premise.
+        unsafe { self.writable_at_first(value) }
+    }
+
+    /// [`writable`](Self::writable) of what was not looked for lately.
+    ///
+    /// # Safety
+    /// Its premise.
+    unsafe fn writable_at_first<T: Pointee + ?Sized>(&mut self, value: *mut T) -> *mut T {
         let (addr, len) = bytes_of(value);
         // SAFETY: the context of an open transaction of this thread, by (1), to which there is no reference, by (2). The value is the caller's premise.
         let place = unsafe { Context::writable(self.context(), addr, len, T::ALIGN, Padding::of(value)) };
@@ -370,8 +387,30 @@ impl<'r> Txn<'r> {
     /// # Safety
     /// `object` is what [`__object`](Self::__object) of this transaction said, and `place` is within it.
     #[doc(hidden)]
-    #[inline]
+    #[inline(always)]
     pub unsafe fn __place<T: Pointee + ?Sized, F: Persist>(
+        &mut self,
+        object: *mut T,
+        place: *mut F,
+    ) -> &mut F {
+        let (addr, len) = bytes_of(object);
+        // What may have padding is to be noted.
+        if !<F as Pointee>::PADDED
+            && let Some(copy) = self.hot().recent.find(addr, len)
+        {
+            // SAFETY: `place` is within `object` (the caller's premise), so this is within its copy, which is this transaction's alone; `&mut self` keeps all other access away.
+            return unsafe { &mut *copy.wrapping_add(place.addr() - addr).cast::<F>() };
+        }
+        // SAFETY: the caller's premises.
+        unsafe { self.place_at_first(object, place) }
+    }
+
+    /// [`__place`](Self::__place) within an object that was not looked for lately.
+    ///
+    /// # Safety
+    /// Its premises.
+    #[inline]
+    unsafe fn place_at_first<T: Pointee + ?Sized, F: Persist>(
         &mut self,
         object: *mut T,
         place: *mut F,

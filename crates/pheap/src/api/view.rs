@@ -142,6 +142,9 @@ impl<'r> View<'r> {
     #[inline]
     fn look_up<T: Pointee + ?Sized>(&self, filter: u64, value: *mut T) -> *const T {
         let (addr, len) = (value.cast::<u8>().expose_provenance(), T::bytes(value));
+        if let Some(copy) = self.hot().recent.find(addr, len) {
+            return T::relocated(value, copy);
+        }
         // An empty value may lie just behind its object, at the beginning of another that has a copy.
         if len == 0 || filter & filter_bits(addr, len) == 0 {
             return value;

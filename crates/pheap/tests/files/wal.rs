@@ -333,7 +333,10 @@ fn an_idle_log_is_brought_to_the_file() {
         crash(&path, &killed);
         let heap = options().open(&killed).unwrap();
         assert_eq!(heap.stats().replayed_records, 0);
-        assert_eq!(heap.root::<PVec<u64>>("bytes").unwrap().read(|view, bytes| bytes.len(view)).unwrap(), 300_000);
+        assert_eq!(
+            heap.root::<PVec<u64>>("bytes").unwrap().read(|view, bytes| bytes.len(view)).unwrap(),
+            300_000
+        );
     }
 }
 
