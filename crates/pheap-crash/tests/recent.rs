@@ -59,6 +59,11 @@ fn end() -> bool {
     for number in [1, 2] {
         root.txn(|tx, objects| {
             let pair = pair(tx, objects);
+            if number == 2 {
+                // So that the copy of the pair lies elsewhere this time.
+                let large = tx[objects].large.unwrap();
+                tx[large.at(0)][0] = 7;
+            }
             find(tx, pair, |pair| pair.a = number);
             Ok(())
         })

@@ -329,24 +329,7 @@ impl<'r> Txn<'r> {
     ///
     /// # Safety
     /// `value` is a live value of this region: an object, or a part of one.
-    #[inline(always)]
     pub(crate) unsafe fn writable<T: Pointee + ?Sized>(&mut self, value: *mut T) -> *mut T {
-        let (addr, len) = bytes_of(value);
-        // What may have padding is to be noted.
-        if !T::PADDED
-            && let Some(copy) = self.hot().recent.find(addr, len)
-        {
-            return T::relocated(value, copy);
-        }
-        // SAFETY: the caller's premise.
-        unsafe { self.writable_at_first(value) }
-    }
-
-    /// [`writable`](Self::writable) of what was not looked for lately.
-    ///
-    /// # Safety
-    /// Its premise.
-    unsafe fn writable_at_first<T: Pointee + ?Sized>(&mut self, value: *mut T) -> *mut T {
         let (addr, len) = bytes_of(value);
         // SAFETY: the context of an open transaction of this thread, by (1), to which there is no reference, by (2). The value is the caller's premise.
         let place = unsafe { Context::writable(self.context(), addr, len, T::ALIGN, Padding::of(value)) };
@@ -394,8 +377,10 @@ impl<'r> Txn<'r> {
         place: *mut F,
     ) -> &mut F {
         let (addr, len) = bytes_of(object);
-        // What may have padding is to be noted.
+        // What may have padding is to be noted. Of a slice there is seldom a copy.
         if !<F as Pointee>::PADDED
+            && size_of::<*mut T>() == size_of::<*mut u8>()
+            && self.hot().recent.is_used()
             && let Some(copy) = self.hot().recent.find(addr, len)
         {
             // SAFETY: `place` is within `object` (the caller's premise), so this is within its copy, which is this transaction's alone; `&mut self` keeps all other access away.

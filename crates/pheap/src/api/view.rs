@@ -142,12 +142,12 @@ impl<'r> View<'r> {
     #[inline]
     fn look_up<T: Pointee + ?Sized>(&self, filter: u64, value: *mut T) -> *const T {
         let (addr, len) = (value.cast::<u8>().expose_provenance(), T::bytes(value));
-        if let Some(copy) = self.hot().recent.find(addr, len) {
-            return T::relocated(value, copy);
-        }
         // An empty value may lie just behind its object, at the beginning of another that has a copy.
         if len == 0 || filter & filter_bits(addr, len) == 0 {
             return value;
+        }
+        if let Some(copy) = self.hot().recent.find(addr, len) {
+            return T::relocated(value, copy);
         }
         // SAFETY: only a transaction has something in its filter; so there is a context, in this thread, to which there is no reference (second premise of `new`).
         let place = unsafe { Context::readable(self.context(), addr, len, T::ALIGN) };

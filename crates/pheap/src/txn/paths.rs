@@ -46,6 +46,10 @@ impl Context {
             if (*cx).mode == Mode::Short && len > 0 {
                 let (filter, lines) = ((*cx).hot().filter.get(), filter_bits(addr, len));
                 if filter & lines != 0 {
+                    if let Some(copy) = (*cx).hot().recent.find(addr, len) {
+                        (*cx).note_padding(addr, padding);
+                        return copy;
+                    }
                     found = (*cx).set.find(addr, len);
                 }
                 match found {

@@ -9,6 +9,8 @@ const SLOTS: usize = 16;
 
 /// Copies of values, by the address and the length of the value. All are forgotten when any copy moves, or is one no longer.
 pub(crate) struct Recent {
+    /// Whether there is anything. Most transactions come back to nothing, and are to pay for no more than a look at this.
+    any: Cell<bool>,
     /// 0 for a slot with nothing in it. By themselves, to be cleared at once.
     addrs: [Cell<usize>; SLOTS],
     places: [Cell<(usize, *mut u8)>; SLOTS],
@@ -17,6 +19,7 @@ pub(crate) struct Recent {
 impl Recent {
     pub(crate) const fn new() -> Recent {
         Recent {
+            any: Cell::new(false),
             addrs: [const { Cell::new(0) }; SLOTS],
             places: [const { Cell::new((0, std::ptr::null_mut())) }; SLOTS],
         }
@@ -30,10 +33,17 @@ impl Recent {
         (self.addrs[slot].get() == addr && len <= noted).then_some(copy)
     }
 
+    /// Whether it is worth while to look for what may be there for the first time.
+    #[inline(always)]
+    pub(crate) fn is_used(&self) -> bool {
+        self.any.get()
+    }
+
     /// Says where the copy is of `len` bytes at `addr`, until [`forget`](Self::forget).
     #[inline(always)]
     pub(super) fn note(&self, addr: usize, len: usize, copy: *mut u8) {
         let slot = slot(addr);
+        self.any.set(true);
         self.addrs[slot].set(addr);
         self.places[slot].set((len, copy));
     }
@@ -41,7 +51,9 @@ impl Recent {
     /// Forgets all copies.
     #[inline(always)]
     pub(super) fn forget(&self) {
-        self.addrs.iter().for_each(|addr| addr.set(0));
+        if self.any.replace(false) {
+            self.addrs.iter().for_each(|addr| addr.set(0));
+        }
     }
 }
 
