@@ -85,19 +85,6 @@ pub(super) const COMMANDS: &[Command] = &[
         );
         Ok(())
     }),
-    Command::new(
-        "role",
-        1,
-        &[Flags::NOSCRIPT, Flags::LOADING, Flags::STALE, Flags::FAST],
-        Keys::None,
-        |_, _, out| {
-            out.array(3);
-            out.bulk(b"master");
-            out.int(0);
-            out.array(0);
-            Ok(())
-        },
-    ),
     Command::new("save", 1, &[Flags::ADMIN, Flags::NOSCRIPT, Flags::NO_MULTI], Keys::None, |cx, _, out| {
         crate::save::now(cx.server).map_err(Fail::err)?;
         out.ok();
