@@ -32,7 +32,7 @@ use crate::role::Stage;
 use crate::server::Server;
 
 /// How long it waits at first until it tries again, and at most.
-const PATIENCE: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(5)];
+const PATIENCE: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
 
 /// Why there is no link.
 #[derive(Debug, thiserror::Error)]
