@@ -1,4 +1,4 @@
-//! Whether this server follows another one (its master), and how far it is with that. What must outlive the process is in the heap (`data::Progress`); this is what clients see of it.
+//! Whether this server follows another one (its master), and how far it is with that. How far that is must outlive the process, so it is in the heap (`data::Progress`), too.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -100,10 +100,12 @@ impl Role {
 
     /// It follows another master now, or none. Called while the whole heap is locked, or before anybody is served.
     pub fn follow(&self, master: Option<Master>, position: Option<Position>) {
+        let read = position.as_ref().map_or(0, |position| position.offset);
+        let mut link = self.link.lock();
         self.flags.store(if master.is_some() { FOLLOWS } else { 0 }, Ordering::SeqCst);
         self.generation.fetch_add(1, Ordering::SeqCst);
-        let read = position.as_ref().map_or(0, |position| position.offset);
-        *self.link.lock() = Link { master, position, read, ..Link::default() };
+        *link = Link { master, position, read, ..Link::default() };
+        drop(link);
         self.wake_up();
     }
 

@@ -383,11 +383,6 @@ fn promoted_it_stays_so() {
     let server = follower(ours.path(), redis.port(), &[]);
     let mut replica = server.client();
     until("the link is up", || is_up(&mut replica));
-    drop(server);
-    // What it was told is in the heap.
-    let server = Server::start(ours.path(), &[]);
-    let mut replica = server.client();
-    until("the link is up", || is_up(&mut replica));
     converse(
         &mut replica,
         &[("set b 1", READONLY), ("replicaof no one", "OK"), ("set b 1", "OK"), ("get a", "1")],
@@ -409,5 +404,24 @@ fn promoted_it_stays_so() {
     assert_eq!(replica.ask(&format!("replicaof 127.0.0.1 {}", redis.port())), "OK");
     until("the link is up", || is_up(&mut replica));
     converse(&mut replica, &[("get a", "2"), ("get b", "nil")]);
+    assert_eq!(info(&mut master, "stats", "sync_full"), "2");
+}
+
+#[test]
+fn started_for_itself_it_is_no_replica() {
+    let [theirs, ours] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let redis = Redis::start_with(theirs.path(), free_port(), &AT_ONCE);
+    let mut master = redis.client();
+    master.ask("set a 1");
+    let server = follower(ours.path(), redis.port(), &[]);
+    until("the link is up", || is_up(&mut server.client()));
+    drop(server);
+    // As with Redis, it is the options that say so. But what clients may have written since is of no master.
+    let server = Server::start(ours.path(), &[]);
+    converse(&mut server.client(), &[("role", "[master 0 []]"), ("get a", "1"), ("set a 2", "OK")]);
+    drop(server);
+    let server = follower(ours.path(), redis.port(), &[]);
+    until("the link is up", || is_up(&mut server.client()));
+    converse(&mut server.client(), &[("get a", "1")]);
     assert_eq!(info(&mut master, "stats", "sync_full"), "2");
 }

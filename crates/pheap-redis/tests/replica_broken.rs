@@ -127,6 +127,9 @@ fn data_that_are_wrong() {
         lost(&mut replica, why);
         assert_eq!(is_there(&mut replica), stays, "{why}");
         assert!(!is_up(&mut replica) && info(&mut replica, "persistence", "loading") == "0");
+        // At once again, and not when it has waited.
+        let again = format!("replicaof 127.0.0.1 {}", master.port());
+        converse(&mut replica, &[("replicaof no one", "OK"), (&again, "OK")]);
     }
     let _guest = master.new_guest(&[("a", "1")], 7);
     until("the link is up", || is_up(&mut replica));

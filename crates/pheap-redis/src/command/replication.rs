@@ -61,7 +61,13 @@ fn replicaof(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let mut progress = Progress::default();
     cx.write_shard(cx.store().shards().len() + 1, |tx, dbs| {
         let db = dbs.at(0);
-        progress = next(Progress::read(tx, &tx[db]), master.as_ref());
+        let before_it = Progress::read(tx, &tx[db]);
+        progress = match &master {
+            // Another one may have the same history, if it has been promoted itself.
+            Some(_) => Progress { left: None, ..before_it },
+            // From here on, the data are not those of any master.
+            None => Progress { left: before.as_ref().map(Master::to_string), ..Progress::default() },
+        };
         progress.write(tx, db)
     })?;
     let text = master.as_ref().map(Master::to_string).unwrap_or_default();
@@ -79,42 +85,30 @@ fn replicaof(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     Ok(())
 }
 
-/// What is remembered when another master is followed, or none.
-fn next(before: Progress, master: Option<&Master>) -> Progress {
-    match master {
-        // Another one may have the same history, if it has been promoted itself.
-        Some(master) => Progress { master: Some(master.to_string()), left: None, ..before },
-        // From here on, the data are not those of any master.
-        None => Progress { master: None, left: before.master, is_partial: false, position: None },
-    }
-}
-
-/// Begins as what the options and the heap say: the options, unless the heap says that exactly this master was left. Then the server stays promoted, whatever its start says, until
-/// `REPLICAOF` is given again: else a restart would replace what clients have written since by what an old master has.
+/// Begins as the options say, unless the heap says that exactly this master was left. Then the server stays promoted, whatever its start says, until `REPLICAOF` is given again: else a
+/// restart would replace what clients have written since by what an old master has.
 ///
 /// # Errors
 /// If the heap cannot be read or changed.
 pub fn begin(server: &Server) -> pheap::Result<()> {
     let before = server.store.progress()?;
     let option = server.config.read().text("replicaof").to_owned();
-    let was_left = !option.is_empty() && before.left.as_deref() == Some(&option);
-    if was_left {
+    // It was looked at when it was set.
+    let master = option.parse::<Master>().ok().filter(|_| before.left.as_ref() != Some(&option));
+    if let Some(master) = master {
+        server.role.follow(Some(master), before.position);
+        return Ok(());
+    }
+    if !option.is_empty() {
         eprintln!(
             "pheap-redis: `replicaof {option}` does nothing, because this server was promoted (REPLICAOF NO ONE); give the command REPLICAOF to follow again"
         );
-    }
-    let wanted = if was_left || option.is_empty() { before.master.clone() } else { Some(option) };
-    let Some(master) = wanted.and_then(|text| text.parse::<Master>().ok()) else {
-        // It was validated when it was set.
         let _ = server.config.write().set("replicaof", "");
-        return Ok(());
-    };
-    let progress = next(before.clone(), Some(&master));
-    if progress != before {
-        server.store.set_progress(&progress)?;
     }
-    let _ = server.config.write().set("replicaof", &master.to_string());
-    server.role.follow(Some(master), progress.position);
+    if before.position.is_some() {
+        // Clients may write now, and then the data are not those of any master.
+        server.store.set_progress(&Progress { position: None, ..before })?;
+    }
     Ok(())
 }
 

@@ -67,7 +67,10 @@ pub(super) fn may_run(cx: &Cx<'_>, declared: Declared, is_read_only: bool) -> Re
         return Err(Fail::err("Can not execute a script with write flag using *_ro command."));
     }
     let server = cx.server;
-    if !cx.session.is_master && server.role.is_replica() {
+    if cx.session.is_master {
+        return Ok(());
+    }
+    if server.role.is_replica() {
         if server.is_read_only() && !declared.has(Declared::NO_WRITES) {
             return Err(Fail::Error(
                 "READONLY You can not run script with write flag on readonly replica.".into(),

@@ -156,7 +156,7 @@ pub enum Keys {
     },
     /// Any, in all databases: it looks at all shards.
     Everything,
-    /// All that is in the heap: shards, libraries of functions, and which master is followed.
+    /// All that is in the heap: shards, libraries of functions, and how far a master was followed.
     Heap,
     /// Those of a script: their number is the third argument. It may touch others, too.
     Script,

@@ -1,4 +1,4 @@
-//! Which master this server follows, and how far: in a root of its own, which is part of each transaction that runs what the master has sent. So after a crash at any moment, the data and the
+//! How far this server has followed a master: in a root of its own, which is part of each transaction that runs what the master has sent. So after a crash at any moment, the data and the
 //! position are those of the same moment, and the server goes on behind the last command that it has, neither leaving one out nor running one twice.
 
 use pheap::{P, Txn, View};
@@ -6,7 +6,6 @@ use pheap::{P, Txn, View};
 use super::db::{Change, Db};
 use super::value::Value;
 
-const MASTER: &[u8] = b"master";
 const LEFT: &[u8] = b"left";
 const PARTIAL: &[u8] = b"partial";
 const ID: &[u8] = b"id";
@@ -24,12 +23,10 @@ pub struct Position {
     pub db: usize,
 }
 
-/// Which master this server follows, and how far.
+/// How far this server has followed a master.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Progress {
-    /// The master: `host port`. None: it follows none.
-    pub master: Option<String>,
-    /// The master that it has followed until it was promoted.
+    /// The master that it has followed until it was promoted: `host port`.
     pub left: Option<String>,
     /// The data of a master have begun to come, and what is there is only a part of them.
     pub is_partial: bool,
@@ -50,12 +47,7 @@ impl Progress {
             let (id, offset, db) = (text(ID)?, number(OFFSET)?, number(DB)? as usize);
             Some(Position { id, offset, db })
         };
-        Progress {
-            master: text(MASTER),
-            left: text(LEFT),
-            is_partial: number(PARTIAL).is_some(),
-            position: position(),
-        }
+        Progress { left: text(LEFT), is_partial: number(PARTIAL).is_some(), position: position() }
     }
 
     /// Puts this in the root.
@@ -64,9 +56,6 @@ impl Progress {
     /// If there is no memory for it.
     pub fn write<'r>(&self, tx: &mut Txn<'r>, db: P<'r, Db<'r>>) -> pheap::Result<()> {
         let before = Progress::read(tx, &tx[db]);
-        if before.master != self.master {
-            put_text(tx, db, MASTER, self.master.as_deref())?;
-        }
         if before.left != self.left {
             put_text(tx, db, LEFT, self.left.as_deref())?;
         }

@@ -58,7 +58,7 @@ pub struct Store {
     shards: Vec<Root<Shard<'static>>>,
     /// Names and texts of libraries of functions, as keys and values of one database. Heaps of earlier versions get it when they are opened.
     libraries: Root<Shard<'static>>,
-    /// Which master is followed, and how far: keys and values of one database, too.
+    /// How far a master was followed: keys and values of one database, too.
     progress: Root<Shard<'static>>,
 }
 
@@ -143,7 +143,7 @@ impl Store {
         Ok(store)
     }
 
-    /// Which master is followed, and how far.
+    /// How far a master was followed.
     ///
     /// # Errors
     /// If the heap cannot be read.
@@ -151,7 +151,7 @@ impl Store {
         self.progress.read(|view, root| Progress::read(view, &view[view[root].dbs.at(0)]))
     }
 
-    /// Another master is followed, or none. The data stay.
+    /// Changes that. The data stay.
     ///
     /// # Errors
     /// If the heap cannot be changed.
@@ -220,7 +220,7 @@ impl Store {
         &self.shards
     }
 
-    /// A shard, by its number; or, behind all of them, what libraries of functions are in; or, behind that, which master is followed.
+    /// A shard, by its number; or, behind all of them, what libraries of functions are in; or, behind that, how far a master was followed.
     pub fn root(&self, shard: usize) -> &Root<Shard<'static>> {
         match self.shards.get(shard) {
             Some(shard) => shard,

@@ -168,7 +168,7 @@ impl Note {
         if let (Note::Position(_), Some(position)) = (self, &position) {
             return position.write(tx, db);
         }
-        let before = Progress::read(tx, &tx[db]);
-        Progress { is_partial: matches!(self, Note::Begin), position, ..before }.write(tx, db)
+        let is_partial = matches!(self, Note::Begin);
+        Progress { is_partial, position, left: None }.write(tx, db)
     }
 }

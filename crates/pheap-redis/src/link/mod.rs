@@ -31,8 +31,11 @@ use crate::rdb;
 use crate::role::Stage;
 use crate::server::Server;
 
-/// How long it waits at first until it tries again, and at most.
-const PATIENCE: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
+/// How long it waits at first until it tries again.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// How long it waits at most; and if the master has given its data in vain, which costs it something.
+const MOST_PATIENCE: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
 
 /// Why there is no link.
 #[derive(Debug, thiserror::Error)]
@@ -125,19 +128,20 @@ impl Link {
     /// # Errors
     /// If the system refuses to tell what happens.
     pub fn run(mut self, server: &Server) -> io::Result<()> {
-        let mut patience = PATIENCE[0];
+        let mut patience = PATIENCE;
         let mut told = String::new();
         while !server.stopping.load(Acquire) {
             let generation = server.role.generation();
             let master = server.role.link().master.clone();
             let Some(master) = master else {
-                self.sleeper.sleep(Instant::now() + PATIENCE[1])?;
+                self.sleeper.sleep(Instant::now() + MOST_PATIENCE[1])?;
                 continue;
             };
             let Err(lost) = follow(server, generation, &mut self.sleeper, &master);
-            let was_connected = server.role.link().stage == Stage::Connected;
+            let stage = server.role.link().stage;
+            let was_connected = stage == Stage::Connected;
             if was_connected || matches!(lost, Lost::Left) {
-                patience = PATIENCE[0];
+                patience = PATIENCE;
             }
             if matches!(lost, Lost::Left) {
                 continue;
@@ -154,7 +158,7 @@ impl Link {
                 link.down = link.down.or(Some(Instant::now()));
             });
             let until = Instant::now() + patience;
-            patience = (patience * 2).min(PATIENCE[1]);
+            patience = (patience * 2).min(MOST_PATIENCE[usize::from(stage == Stage::Sync)]);
             while Instant::now() < until
                 && server.role.generation() == generation
                 && !server.stopping.load(Acquire)

@@ -246,7 +246,10 @@ impl<'a, 'c> Run<'a, 'c> {
         if self.call.is_read_only && command.flags.has(Flags::WRITE.and(Flags::MAY_REPLICATE)) {
             return Some("ERR Write commands are not allowed from read-only scripts.");
         }
-        let is_replica = !self.cx.session.is_master && self.cx.server.role.is_replica();
+        if self.cx.session.is_master {
+            return None;
+        }
+        let is_replica = self.cx.server.role.is_replica();
         if is_replica && command.flags.has(Flags::WRITE) && self.cx.server.is_read_only() {
             return Some(READONLY);
         }
