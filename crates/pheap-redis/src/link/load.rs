@@ -43,7 +43,6 @@ impl Follower<'_> {
         self.run(&flush, Note::Begin)?;
         let result = self.parts(&mut file);
         let at = file.position();
-        drop(file);
         let result = match result {
             // The connection's error says more than that reading has failed.
             Err(lost) => Err(wire.take_lost().unwrap_or(lost)),

@@ -242,11 +242,11 @@ impl<'w> Wire<'w> {
 
 impl Read for Wire<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.at == self.incoming.len() {
-            if let Err(lost) = self.fill() {
-                self.lost = Some(lost);
-                return Err(io::ErrorKind::ConnectionAborted.into());
-            }
+        if self.at == self.incoming.len()
+            && let Err(lost) = self.fill()
+        {
+            self.lost = Some(lost);
+            return Err(io::ErrorKind::ConnectionAborted.into());
         }
         let len = buffer.len().min(self.incoming.len() - self.at);
         buffer[..len].copy_from_slice(&self.incoming[self.at..][..len]);
