@@ -86,6 +86,10 @@ impl Options {
                 _ => return Err(Fail::SYNTAX),
             }
         }
+        if cx.session.is_master {
+            // What it has trimmed roughly, it tells exactly, and leaves the limit where it was.
+            limit = None;
+        }
         match &mut options.trim {
             None if limit.is_some_and(|limit| limit > 0) => {
                 return Err(Fail::err(

@@ -92,7 +92,7 @@ fn command(rng: &mut Rng) -> String {
         45 => format!("zremrangebyrank z{a} 0 {}", n % 3),
         46 => format!("geoadd g{a} {}.5 {}.25 p{}", n % 90, n % 80, n % 9),
         47 => format!("xadd x{a} * field {n}"),
-        48 => format!("xadd x{a} maxlen ~ 20 * field {n} other x"),
+        48 => format!("xadd x{a} maxlen ~ 20{} * field {n} other x", ["", " limit 50"][n % 2]),
         49 => format!("xreadgroup group group c{b} count 3 streams x{a} >"),
         50 => format!("xautoclaim x{a} group c{b} 0 - count 2"),
         51 => format!("xtrim x{a} maxlen {}", n % 40),
