@@ -39,6 +39,8 @@ pub struct Session {
     pub resp3: bool,
     /// The error that its command has given was counted already.
     pub error_is_counted: bool,
+    /// Whether it is the master that this server follows.
+    pub is_master: bool,
     /// Whether it is a script that runs commands.
     pub is_script: bool,
     /// Whether it watches all commands.
@@ -126,6 +128,7 @@ impl Session {
             closing: false,
             resp3: false,
             error_is_counted: false,
+            is_master: false,
             is_script: false,
             monitors: false,
             never_evicted: false,

@@ -18,12 +18,14 @@
 //! | [`scripts`], [`libraries`] | scripts that all threads know, libraries of functions |
 //! | [`gates`] | where threads wait that must not wait for a slow script |
 //! | [`stream`], [`mailbox`] | a connection; what other threads leave for one |
+//! | [`role`] | whether this server follows another one |
 //! | [`server`] | what all clients have in common |
 //! | [`save`] | copies of the heap: `SAVE`, `BGSAVE` |
 //! | [`import`], [`export`] | RDB files, read into an empty heap and written from one |
 //! | [`command`] | what commands are called and do |
 //! | [`execute`] | commands in transactions: one, several in a row, `MULTI` |
 //! | [`expire`] | keys whose time has come |
+//! | [`link`] | the connection to a master: its data, and then what it sends |
 //! | [`net`] | threads, connections, and what waits there: for keys, for the disk |
 //!
 //! A module imports only from those above it, and in a row from those on its left (`tests/layers.rs`).
@@ -46,12 +48,14 @@ pub mod geo;
 pub mod hll;
 pub mod import;
 pub mod libraries;
+pub mod link;
 pub mod mailbox;
 pub mod net;
 pub mod pubsub;
 pub mod random;
 pub mod rdb;
 pub mod resp;
+pub mod role;
 pub mod save;
 pub mod scripts;
 pub mod server;

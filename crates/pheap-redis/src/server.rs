@@ -19,6 +19,7 @@ use crate::libraries::Libraries;
 use crate::mailbox::Mailbox;
 use crate::pubsub::{Channels, Kind, Wanted};
 use crate::random::random;
+use crate::role::Role;
 use crate::scripts::Scripts;
 use crate::slowlog::{Latency, SlowLog};
 use crate::tracking::Tracking;
@@ -26,6 +27,16 @@ use crate::waiting::Waiting;
 
 /// What a client is told whose command needs memory where there is none.
 pub const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
+
+/// What a client is told that wants to write to a replica.
+pub const READONLY: &str = "READONLY You can't write against a read only replica.";
+
+/// What a client is told by a replica that has lost its master, and may not say what is old.
+pub const MASTER_DOWN: &str =
+    "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.";
+
+/// What a client is told while the data of a master come.
+pub const LOADING: &str = "LOADING Redis is loading the dataset in memory";
 
 /// What all clients have in common.
 pub struct Server {
@@ -47,6 +58,8 @@ pub struct Server {
     pub scripts: Scripts,
     /// Libraries of functions.
     pub libraries: Libraries,
+    /// Whether it follows another server.
+    pub role: Role,
     /// What was counted.
     pub stats: Stats,
     /// The clients that are connected.
@@ -102,6 +115,10 @@ pub struct Limits {
     pub latency: AtomicI64,
     /// Bytes that the data may need. 0: as many as there are.
     pub memory: AtomicU64,
+    /// Whether clients may not write to a replica.
+    pub read_only: AtomicBool,
+    /// Whether a replica is silent that has lost its master.
+    pub silent: AtomicBool,
     /// Number of clients that watch all commands.
     pub monitors: AtomicUsize,
     /// Whether clients are not served: 0 all are, 1 only if they change nothing, 2 none is.
@@ -121,6 +138,8 @@ impl Limits {
         self.slow.store(config.int("slowlog-log-slower-than"), Ordering::Relaxed);
         self.memory.store(config.int("maxmemory") as u64, Ordering::Relaxed);
         self.latency.store(config.int("latency-monitor-threshold"), Ordering::Relaxed);
+        self.read_only.store(config.is("replica-read-only"), Ordering::Relaxed);
+        self.silent.store(!config.is("replica-serve-stale-data"), Ordering::Relaxed);
         self.always.store(config.text("appendfsync") == "always", Ordering::Relaxed);
     }
 }
@@ -181,6 +200,8 @@ impl Server {
             slow: AtomicI64::new(-1),
             latency: AtomicI64::new(0),
             memory: AtomicU64::new(0),
+            read_only: AtomicBool::new(true),
+            silent: AtomicBool::new(false),
             monitors: AtomicUsize::new(0),
             paused: AtomicU8::new(0),
         };
@@ -197,12 +218,14 @@ impl Server {
             tracking,
             scripts: Scripts::default(),
             libraries: Libraries::default(),
+            role: Role::default(),
             stats: Stats::default(),
             clients: Clients::default(),
             slowlog: SlowLog::default(),
             latency: Latency::default(),
             errors: Mutex::default(),
-            counts: threads.iter().map(|_| (0..commands).map(|_| Counts::default()).collect()).collect(),
+            // One more, for what a master sends.
+            counts: (0..=threads.len()).map(|_| (0..commands).map(|_| Counts::default()).collect()).collect(),
             monitors: Mutex::default(),
             paused: Mutex::default(),
             threads,
@@ -265,6 +288,16 @@ impl Server {
     pub fn is_out_of_memory(&self) -> bool {
         let limit = self.limits.memory.load(Ordering::Relaxed);
         limit > 0 && self.stats.memory.load(Ordering::Relaxed) > limit
+    }
+
+    /// Whether clients may not write if this server is a replica.
+    pub fn is_read_only(&self) -> bool {
+        self.limits.read_only.load(Ordering::Relaxed)
+    }
+
+    /// Whether it has lost its master, and may not say what is old.
+    pub fn is_stale(&self) -> bool {
+        self.limits.silent.load(Ordering::Relaxed) && self.role.is_down()
     }
 
     /// A client watches all commands from now on.
@@ -356,6 +389,7 @@ impl Server {
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
         self.threads.iter().for_each(|thread| thread.wake_up());
+        self.role.wake_up();
     }
 }
 

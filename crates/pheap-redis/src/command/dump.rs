@@ -76,7 +76,7 @@ fn restore(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let deadline = match ttl {
         0 => None,
         ttl if options.is_absolute => Some(ttl),
-        ttl => Some(ttl.wrapping_add(now)),
+        ttl => Some(ttl.wrapping_add(cx.clock)),
     };
     if deadline.is_some_and(|deadline| deadline <= now) {
         cx.remove(key);

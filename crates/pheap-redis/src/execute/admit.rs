@@ -65,6 +65,9 @@ impl Execution<'_> {
         if self.server.is_out_of_memory() && needs_memory() {
             return Some(OUT_OF_MEMORY);
         }
+        if let Some(why) = self.refused_as_replica(known) {
+            return Some(why);
+        }
         if self.server.scripts.is_busy() && !known.flags.has(Flags::ALLOW_BUSY) {
             return Some(self.server.scripts.busy_error());
         }

@@ -9,6 +9,7 @@ mod admit;
 mod exec;
 mod observe;
 mod plan;
+mod replica;
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -17,6 +18,7 @@ use pheap::{Commit, Root};
 
 use self::admit::Admitted;
 use self::plan::Plan;
+pub use self::replica::{Note, Unfollowed};
 use crate::client::{Replies, Session};
 use crate::command::{
     Args, Block, Cx, Effects, Fail, Flags, Keyspace, Known, Meanwhile, Nothing, OneRead, OneTxn, Run,
@@ -400,13 +402,21 @@ impl Execution<'_> {
             unreachable!("resolved to its subcommand")
         };
         self.session.last_command = known.name;
+        // With the shards locked, so that nothing is done any more that was admitted before the server has begun to follow a master.
+        if let Some(why) = self.refused_as_replica(known) {
+            self.server.counts(self.thread, known.number).reject();
+            self.error(why);
+            return Ok(None);
+        }
         if !self.session.resumes {
             self.tell_monitors(known, words);
         }
         let (mark, effects) = (self.output.reply.len(), self.output.effects.mark());
         let (server, session) = (self.server, &mut *self.session);
         let (effects_of, meanwhile) = (&mut *self.output.effects, &mut *self.meanwhile);
-        let mut cx = Cx { server, session, now, may_block, effects: effects_of, keyspace, meanwhile };
+        let clock = now;
+        let now = if session.is_master { i64::MIN } else { clock };
+        let mut cx = Cx { server, session, clock, now, may_block, effects: effects_of, keyspace, meanwhile };
         let result = run(&mut cx, words, self.output.reply);
         self.output.reply.set_resp3(self.session.resp3);
         let mut end = if result.is_ok() { End::Well } else { End::Failed };

@@ -654,7 +654,9 @@ impl Turn<'_> {
             self.server.measure();
             self.forget();
         }
-        if self.number == 0 && self.server.paused().is_none() {
+        // Whose keys a master has, it removes them.
+        let removes_keys = self.server.paused().is_none() && !self.server.role.is_replica();
+        if self.number == 0 && removes_keys {
             let (mut effects, mut commits) = (Effects::default(), Vec::new());
             // If the heap has failed, writes say so.
             let _ = self.expiry.run(self.server, Instant::now() + EXPIRY, &mut effects, &mut commits);

@@ -13,7 +13,7 @@ use super::native::CommandError;
 use crate::command::{Cx, Fail, Flags, Known, Run as Runs, lookup, monitor_line, resolve, shards_of};
 use crate::counts::End;
 use crate::scripts::Slow;
-use crate::server::OUT_OF_MEMORY;
+use crate::server::{OUT_OF_MEMORY, READONLY};
 use crate::words::lossy;
 
 /// Why a script ends that has not come to its end.
@@ -185,6 +185,7 @@ impl<'a, 'c> Run<'a, 'c> {
         let mut inner = Cx {
             server: self.cx.server,
             session,
+            clock: self.cx.clock,
             now: self.cx.now,
             may_block: false,
             effects: self.cx.effects,
@@ -244,6 +245,16 @@ impl<'a, 'c> Run<'a, 'c> {
         }
         if self.call.is_read_only && command.flags.has(Flags::WRITE.and(Flags::MAY_REPLICATE)) {
             return Some("ERR Write commands are not allowed from read-only scripts.");
+        }
+        if self.cx.session.is_master {
+            return None;
+        }
+        let is_replica = self.cx.server.role.is_replica();
+        if is_replica && command.flags.has(Flags::WRITE) && self.cx.server.is_read_only() {
+            return Some(READONLY);
+        }
+        if is_replica && !command.flags.has(Flags::STALE) && self.cx.server.is_stale() {
+            return Some("ERR Can not execute the command on a stale replica");
         }
         // Once it has written, it is not stopped half way.
         let needs_memory =
