@@ -131,6 +131,7 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     server.config_file = arguments.config.clone();
     pheap_redis::command::load_libraries(&server)?;
     thread::scope(|scope| {
+        scope.spawn(|| server.memory.run_collector(&server.store, &server.stopping));
         let mut listeners = Some(listeners);
         let threads: Vec<_> = workers
             .into_iter()

@@ -3,6 +3,7 @@
 mod db;
 mod order;
 mod owned;
+pub mod size;
 mod slots;
 mod sorted;
 mod store;

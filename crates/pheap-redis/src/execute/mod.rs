@@ -9,6 +9,7 @@ mod admit;
 mod exec;
 mod observe;
 mod plan;
+mod room;
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -99,6 +100,7 @@ impl Execution<'_> {
                 input.consume();
                 continue;
             }
+            self.make_room();
             let mark = self.output.reply.len();
             let blocked = match self.admit(&words) {
                 Admitted::Paused => return Stop::Paused,
@@ -267,6 +269,7 @@ impl Execution<'_> {
                     || !self.output.effects.stale.own.is_empty()
                     || self.output.reply.is_too_long()
                     || somebody_waits
+                    || server.memory.excess() > 0
                     || self.session.closing
                     || !input.is_ready(self.limits()).unwrap_or(false)
                 {
@@ -290,6 +293,7 @@ impl Execution<'_> {
         match result {
             Ok((blocked, commit)) => {
                 self.output.commits.push(commit);
+                self.settle(&[shard], self.output.effects.dirty - before.2.2);
                 Ok(blocked)
             }
             Err(error) => {
@@ -351,6 +355,7 @@ impl Execution<'_> {
         f: impl FnOnce(&mut Self, &mut dyn Keyspace) -> pheap::Result<R>,
     ) -> pheap::Result<R> {
         let (store, shards) = (&server.store, server.store.shards());
+        let before = self.output.effects.dirty;
         let (result, commit) = match plan {
             Plan::Nothing => return f(self, &mut Nothing),
             Plan::Read(shard) => {
@@ -376,6 +381,12 @@ impl Execution<'_> {
             }
         };
         self.output.commits.push(commit);
+        let changes = self.output.effects.dirty - before;
+        match plan {
+            Plan::Change(shard) => self.settle(&[*shard], changes),
+            Plan::Several(shards) if changes > 0 => self.settle(shards, changes),
+            Plan::Several(_) | Plan::Read(_) | Plan::Nothing => {}
+        }
         Ok(result)
     }
 
@@ -400,6 +411,9 @@ impl Execution<'_> {
             unreachable!("resolved to its subcommand")
         };
         self.session.last_command = known.name;
+        if self.server.clocks.is_on() {
+            known.touch(words, |key| self.server.clocks.touch(key, now));
+        }
         if !self.session.resumes {
             self.tell_monitors(known, words);
         }
