@@ -212,6 +212,7 @@ impl Clocks {
 
     /// A key is in use as somebody else says, if it is that what is noted.
     pub fn set(&self, key: &[u8], usage: Usage, now: i64) {
+        self.turn_on();
         let Some(place) = self.place(key) else { return };
         match usage {
             Usage::Idle(seconds) if !self.counts() => {

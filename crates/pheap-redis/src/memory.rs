@@ -41,6 +41,8 @@ pub struct Memory {
     /// Since when more is needed than the limit, if it is; and how long that was so before.
     exceeded: Mutex<(Option<Instant>, Duration)>,
     is_exceeded: AtomicBool,
+    /// All keys of a database were removed: it is worth while to collect each shard, for little is alive and much is garbage.
+    flushed: AtomicBool,
     /// Whether the collecting thread is to look for something to do.
     wanted: Mutex<bool>,
     wake: Condvar,
@@ -66,6 +68,7 @@ impl Memory {
             stuck: AtomicBool::new(false),
             exceeded: Mutex::default(),
             is_exceeded: AtomicBool::new(false),
+            flushed: AtomicBool::new(false),
             wanted: Mutex::new(false),
             wake: Condvar::new(),
         }
@@ -130,6 +133,19 @@ impl Memory {
         }
     }
 
+    /// All keys of a database, or of all, were removed.
+    pub fn flush(&self) {
+        if self.limit() > 0 {
+            for figures in &self.shards {
+                let mut figures = figures.lock();
+                figures.doubted = figures.doubted.max(figures.alive);
+            }
+            self.stuck.store(false, Relaxed);
+        }
+        self.flushed.store(true, SeqCst);
+        self.wake_collector();
+    }
+
     /// Looks how much of a shard is alive now.
     fn look(&self, store: &Store, shard: usize, figures: &mut Figures, changes: u64) {
         let live = store.root(shard).live();
@@ -182,6 +198,9 @@ impl Memory {
     /// # Errors
     /// If the heap does not want to be collected any more.
     pub fn collect(&self, store: &Store, shard: usize) -> pheap::Result<()> {
+        if self.limit() == 0 {
+            return store.root(shard).collect();
+        }
         let (doubted, ever_evicted) = {
             let mut figures = self.shards[shard].lock();
             self.look(store, shard, &mut figures, 0);
@@ -248,6 +267,12 @@ impl Memory {
                     self.wake.wait(&mut wanted);
                 }
                 *wanted = false;
+            }
+            if self.flushed.swap(false, SeqCst) {
+                let mut shards = (0..self.shards.len()).take_while(|_| !stopping.load(SeqCst));
+                if shards.any(|shard| self.collect(store, shard).is_err()) {
+                    return;
+                }
             }
             while !stopping.load(SeqCst) && self.is_near() {
                 // Where nothing else helps, whatever was written may have left garbage.
