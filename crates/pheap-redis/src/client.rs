@@ -47,6 +47,8 @@ pub struct Session {
     pub monitors: bool,
     /// Whether it is spared when clients need too much memory.
     pub never_evicted: bool,
+    /// There was no memory for its command when that began.
+    pub out_of_memory: bool,
     /// How it is told of changes to keys that it has read, if it is.
     pub tracking: Option<Options>,
     /// It has said `CLIENT CACHING` about what it reads next.
@@ -132,6 +134,7 @@ impl Session {
             is_script: false,
             monitors: false,
             never_evicted: false,
+            out_of_memory: false,
             tracking: None,
             caching: false,
             last_command: "NULL",

@@ -112,6 +112,7 @@ pub const SETTINGS: &[Setting] = &[
         "noeviction",
     ),
     mutable("maxmemory-samples", Kind::Int(1, 64), "5"),
+    mutable("maxmemory-eviction-tenacity", Kind::Int(0, 100), "10"),
     mutable("lfu-log-factor", Kind::Int(0, i32::MAX as i64), "10"),
     mutable("lfu-decay-time", Kind::Int(0, i32::MAX as i64), "1"),
     mutable("proto-max-bulk-len", Kind::BytesFrom(1 << 20), "536870912"),

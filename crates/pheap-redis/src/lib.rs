@@ -11,6 +11,7 @@
 //! | [`pubsub`] | channels |
 //! | [`buffers`] | how much may wait to be sent to a client |
 //! | [`config`] | options: the command line, `redis.conf`, `CONFIG` |
+//! | [`clocks`], [`memory`] | when keys were used; how much memory the data need |
 //! | [`counts`], [`slowlog`], [`clients`], [`usage`] | what is told of the server: calls of commands, slow ones, who is connected, processor time |
 //! | [`client`] | what a client has: its database, its transaction, what it watches and listens to |
 //! | [`tracking`] | keys that clients may have copies of |
@@ -23,6 +24,7 @@
 //! | [`save`] | copies of the heap: `SAVE`, `BGSAVE` |
 //! | [`import`], [`export`] | RDB files, read into an empty heap and written from one |
 //! | [`command`] | what commands are called and do |
+//! | [`evict`] | keys that go when there is no memory |
 //! | [`execute`] | commands in transactions: one, several in a row, `MULTI` |
 //! | [`expire`] | keys whose time has come |
 //! | [`link`] | the connection to a master: its data, and then what it sends |
@@ -35,10 +37,12 @@
 pub mod buffers;
 pub mod client;
 pub mod clients;
+pub mod clocks;
 pub mod command;
 pub mod config;
 pub mod counts;
 pub mod data;
+pub mod evict;
 pub mod execute;
 pub mod expire;
 pub mod export;
@@ -50,6 +54,7 @@ pub mod import;
 pub mod libraries;
 pub mod link;
 pub mod mailbox;
+pub mod memory;
 pub mod net;
 pub mod pubsub;
 pub mod random;

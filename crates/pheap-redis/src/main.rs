@@ -141,6 +141,7 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     pheap_redis::command::load_libraries(&server)?;
     pheap_redis::command::begin_replication(&server)?;
     thread::scope(|scope| {
+        scope.spawn(|| server.memory.run_collector(&server.store, &server.stopping));
         let (mut listeners, server) = (Some(listeners), &server);
         let link = scope.spawn(move || {
             let _others = StopsOthers(server);

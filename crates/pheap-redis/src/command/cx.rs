@@ -165,6 +165,7 @@ impl Cx<'_> {
     /// All keys were removed, of this database or of all: copies of keys know nothing of databases.
     pub fn flushed(&mut self) {
         let server = self.server;
+        server.memory.flush();
         if server.tracking.is_wanted() {
             server.tracking.flushed(&server.clients, self.session.id, &mut self.effects.stale);
         }

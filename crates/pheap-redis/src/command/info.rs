@@ -117,10 +117,12 @@ fn memory(cx: &mut Cx<'_>, text: &mut String) {
     let heap = cx.store().heap().stats();
     let (process, machine) = memory_of_process();
     let config = cx.server.config.read();
+    let memory = &cx.server.memory;
+    let used = if memory.limit() > 0 { memory.used() } else { heap.live_bytes };
     let numbers = [
-        ("used_memory", heap.live_bytes),
+        ("used_memory", used),
         ("used_memory_rss", process),
-        ("used_memory_dataset", heap.live_bytes),
+        ("used_memory_dataset", used),
         ("total_system_memory", machine),
         ("maxmemory", config.int("maxmemory") as u64),
     ];
@@ -141,10 +143,12 @@ fn memory(cx: &mut Cx<'_>, text: &mut String) {
         "mem_fragmentation_ratio",
         format_args!("{:.2}", 1.0 / (1.0 - heap.fragmentation()).max(0.01)),
     );
+    line(text, "mem_not_counted_for_evict", 0);
     line(text, "mem_allocator", "pheap");
     line(text, "heap_file_bytes", heap.file_bytes);
     line(text, "heap_free_bytes", heap.free_bytes);
     line(text, "heap_private_bytes", heap.private_bytes);
+    line(text, "heap_live_bytes", heap.live_bytes);
     line(text, "heap_live_objects", heap.live_objects);
     line(text, "lazyfree_pending_objects", 0);
     line(text, "lazyfreed_objects", 0);
@@ -181,8 +185,11 @@ fn stats(cx: &mut Cx<'_>, text: &mut String) {
     line(text, "sync_partial_ok", 0);
     line(text, "sync_partial_err", 0);
     line(text, "expired_keys", stats.expired.load(Relaxed));
-    line(text, "evicted_keys", 0);
+    line(text, "evicted_keys", stats.evicted.load(Relaxed));
     line(text, "evicted_clients", 0);
+    let [total, current] = cx.server.memory.exceeded();
+    line(text, "total_eviction_exceeded_time", total.as_millis());
+    line(text, "current_eviction_exceeded_time", current.as_millis());
     line(text, "pubsub_channels", cx.server.channels.matching(Kind::Channel, b"*").len());
     line(text, "pubsub_patterns", cx.server.channels.patterns());
     line(text, "pubsubshard_channels", cx.server.channels.matching(Kind::Shard, b"*").len());

@@ -81,7 +81,7 @@ pub(super) fn may_run(cx: &Cx<'_>, declared: Declared, is_read_only: bool) -> Re
         }
     }
     // What only looks needs no memory.
-    if cx.server.is_out_of_memory() && !declared.has(Declared::ALLOW_OOM.and(Declared::NO_WRITES)) {
+    if cx.session.out_of_memory && !declared.has(Declared::ALLOW_OOM.and(Declared::NO_WRITES)) {
         return Err(Fail::Error(
             "OOM allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'"
                 .into(),

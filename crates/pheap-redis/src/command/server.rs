@@ -252,8 +252,11 @@ fn config_set(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     }
     cx.server.limits.follow(&config);
     cx.server.tracking.set_limit(config.int("tracking-table-max-keys") as u64);
+    cx.server.clocks.follow(&config);
+    let limit = config.int("maxmemory") as u64;
     *cx.server.config.write() = config;
-    cx.server.measure();
+    // With the new policy.
+    cx.server.memory.set_limit(limit, cx.store());
     out.ok();
     Ok(())
 }

@@ -252,6 +252,16 @@ impl Command {
         }
     }
 
+    /// Calls `f` with those of its arguments that are keys, if it uses these: not if it only looks what they are.
+    pub fn touch(&self, args: &Args<'_>, mut f: impl FnMut(&[u8])) {
+        match self.keys {
+            Keys::Script => {} // its commands do
+            _ if ONLY_LOOK.contains(&self.name) => {}
+            Keys::Range(1, 1, _) => f(args[1]),
+            _ => self.keys(args).into_iter().for_each(|at| f(args[at])),
+        }
+    }
+
     /// Its subcommands.
     pub fn subcommands(&self) -> &'static [Command] {
         match self.run {
@@ -260,6 +270,23 @@ impl Command {
         }
     }
 }
+
+/// Commands that look at keys without using them.
+const ONLY_LOOK: &[&str] = &[
+    "exists",
+    "expiretime",
+    "memory|usage",
+    "object|encoding",
+    "object|freq",
+    "object|idletime",
+    "object|refcount",
+    "pexpiretime",
+    "pttl",
+    "ttl",
+    "type",
+    "unwatch",
+    "watch",
+];
 
 const fn union(flags: &[Flags]) -> Flags {
     let (mut all, mut i) = (Flags::NONE, 0);

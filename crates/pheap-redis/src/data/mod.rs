@@ -4,6 +4,7 @@ mod db;
 mod order;
 mod owned;
 mod progress;
+pub mod size;
 mod slots;
 mod sorted;
 mod store;

@@ -10,6 +10,7 @@ mod exec;
 mod observe;
 mod plan;
 mod replica;
+mod room;
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -101,6 +102,7 @@ impl Execution<'_> {
                 input.consume();
                 continue;
             }
+            self.make_room();
             let mark = self.output.reply.len();
             let blocked = match self.admit(&words) {
                 Admitted::Paused => return Stop::Paused,
@@ -269,6 +271,7 @@ impl Execution<'_> {
                     || !self.output.effects.stale.own.is_empty()
                     || self.output.reply.is_too_long()
                     || somebody_waits
+                    || server.memory.excess() > 0
                     || self.session.closing
                     || !input.is_ready(self.limits()).unwrap_or(false)
                 {
@@ -292,6 +295,7 @@ impl Execution<'_> {
         match result {
             Ok((blocked, commit)) => {
                 self.output.commits.push(commit);
+                self.settle(&[shard], self.output.effects.dirty - before.2.2);
                 Ok(blocked)
             }
             Err(error) => {
@@ -353,6 +357,7 @@ impl Execution<'_> {
         f: impl FnOnce(&mut Self, &mut dyn Keyspace) -> pheap::Result<R>,
     ) -> pheap::Result<R> {
         let (store, shards) = (&server.store, server.store.shards());
+        let before = self.output.effects.dirty;
         let (result, commit) = match plan {
             Plan::Nothing => return f(self, &mut Nothing),
             Plan::Read(shard) => {
@@ -378,6 +383,12 @@ impl Execution<'_> {
             }
         };
         self.output.commits.push(commit);
+        let changes = self.output.effects.dirty - before;
+        match plan {
+            Plan::Change(shard) => self.settle(&[*shard], changes),
+            Plan::Several(shards) if changes > 0 => self.settle(shards, changes),
+            Plan::Several(_) | Plan::Read(_) | Plan::Nothing => {}
+        }
         Ok(result)
     }
 
@@ -407,6 +418,9 @@ impl Execution<'_> {
             self.server.counts(self.thread, known.number).reject();
             self.error(why);
             return Ok(None);
+        }
+        if self.server.clocks.is_on() {
+            known.touch(words, |key| self.server.clocks.touch(key, now));
         }
         if !self.session.resumes {
             self.tell_monitors(known, words);

@@ -178,6 +178,9 @@ impl<'a, 'c> Run<'a, 'c> {
             let line = monitor_line(self.engine.client.borrow().0.db, "lua", command.name, words);
             self.cx.effects.messages.extend(server.monitored(&line));
         }
+        if server.clocks.is_on() {
+            command.touch(words, |key| server.clocks.touch(key, self.cx.now));
+        }
         let started = Instant::now();
         let (session, reply) = &mut *self.engine.client.borrow_mut();
         reply.truncate(0);
@@ -259,7 +262,7 @@ impl<'a, 'c> Run<'a, 'c> {
         // Once it has written, it is not stopped half way.
         let needs_memory =
             command.flags.has(Flags::DENYOOM) && !self.call.may_need_memory && !self.has_written;
-        (needs_memory && self.cx.server.is_out_of_memory()).then_some(OUT_OF_MEMORY)
+        (needs_memory && self.cx.session.out_of_memory).then_some(OUT_OF_MEMORY)
     }
 
     /// `redis.acl_check_cmd`: all clients may run all commands.
