@@ -384,6 +384,8 @@ macro_rules! __persist_nothing {
 #[macro_export]
 macro_rules! __persist_key {
     ($name:ident) => {
+        $crate::__key_by_value!([] $name);
+
         #[automatically_derived]
         // SAFETY: `query` returns the key itself.
         unsafe impl<'r> $crate::collections::MapKey<'r> for $name {
