@@ -40,6 +40,7 @@ const EXPORTS: &str = "collections";
 ///
 /// `collections/snap/snapshot.rs`: only the room of the map can promise that nobody writes to what a snapshot reads without a lock.
 const UNSAFE: &[&str] = &[
+    "__private/field.rs",
     "__private/persist.rs",
     "api/root.rs",
     "api/tx.rs",

@@ -84,7 +84,9 @@ fn a_shared_text_has_no_other_pointers() {
     let text = offset_of!(Values<'_>, text);
     for other in [offset_of!(Values<'_>, before), offset_of!(Values<'_>, after)] {
         let said = verdict(|root| root.copy_within(text..text + 8, other));
-        assert!(said.contains("what a collection owns"), "{said}");
+        // Which of the two is noticed depends on which pointer is looked at first.
+        let noticed = ["what a collection owns", "what others may write"];
+        assert!(noticed.iter().any(|what| said.contains(what)), "{said}");
     }
     assert_eq!(verdict(|_| ()), "");
     // Two pointers by which the text may be written, for nobody has it as a shared one.
