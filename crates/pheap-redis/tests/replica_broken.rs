@@ -204,6 +204,10 @@ fn for_a_master_no_key_has_expired() {
         &[("get counter", "6"), ("lrange list 0 -1", "[a b]"), ("get hidden", "nil"), ("dbsize", "4")],
     );
     assert!(replica.ask("xinfo stream x full").contains("[5-5 c 12345 3]"));
+    // Promoted, the server removes them itself.
+    assert_eq!(replica.ask("replicaof no one"), "OK");
+    until("it is removed", || replica.ask("dbsize") == "3");
+    assert_eq!(info(&mut replica, "stats", "expired_keys"), "1");
 }
 
 #[test]

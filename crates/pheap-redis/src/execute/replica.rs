@@ -81,16 +81,16 @@ impl Execution<'_> {
             Plan::Several(shards) => shards,
         };
         numbers.push(root);
-        let plan = Plan::Several(numbers);
         let is_left = || server.role.generation() != generation || server.stopping.load(Acquire);
         let _passed = loop {
-            match plan.pass(server) {
+            // Not alone: who reads may do so beside this transaction. A script does not get in beside it.
+            match server.gates.pass(numbers.iter().copied(), false, &server.scripts) {
                 Ok(passed) => break passed,
                 Err(Busy) if is_left() => return Err(Unfollowed::Left),
                 Err(Busy) => std::thread::sleep(Duration::from_millis(5)),
             }
         };
-        let before = self.output.effects.mark();
+        let (plan, before) = (Plan::Several(numbers), self.output.effects.mark());
         let (mut refused, mut reason) = (Vec::new(), None);
         let result = self.in_keyspace(server, &plan, |execution, keyspace| {
             if is_left() {
