@@ -79,11 +79,8 @@ impl Policy {
         clocks: &Clocks,
         now: i64,
     ) -> Option<(u64, &'v [u8])> {
-        let (key, deadline) = if self.is_volatile {
-            db.choose_deadline(view, random)?
-        } else {
-            (db.choose(view, random)?, 0)
-        };
+        let (key, deadline) =
+            if self.is_volatile { db.choose_deadline(view, random)? } else { (db.choose(view, random)?, 0) };
         let score = match self.order {
             Order::Idle => clocks.idle(key, now),
             Order::SeldomUsed => u64::from(u8::MAX - clocks.often(key, now)),
@@ -116,17 +113,13 @@ fn patience(tenacity: i64) -> Duration {
 ///
 /// # Errors
 /// If the heap cannot be changed. What was left until then counts.
-pub fn make_room(
-    server: &Server,
-    effects: &mut Effects,
-    commits: &mut Vec<Commit>,
-) -> pheap::Result<Room> {
+pub fn make_room(server: &Server, effects: &mut Effects, commits: &mut Vec<Commit>) -> pheap::Result<Room> {
     let memory = &server.memory;
     if memory.excess() == 0 {
         return Ok(Room::Enough);
     }
-    // A thread that serves others while its script is slow is in a transaction; and while clients are paused, the data stay as they are.
-    if server.scripts.is_busy() || server.paused().is_some() {
+    // A thread that serves others while its script is slow is in a transaction; while clients are paused, the data stay as they are; and what a replica has is its master's affair.
+    if server.role.is_replica() || server.scripts.is_busy() || server.paused().is_some() {
         return Ok(Room::Later);
     }
     if memory.is_stuck() {

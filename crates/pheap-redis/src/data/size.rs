@@ -45,9 +45,10 @@ pub fn value<'r>(view: &View<'r>, value: Value<'r>, samples: usize) -> usize {
 fn of_stream<'r>(view: &View<'r>, stream: &Stream<'r>, samples: usize) -> usize {
     let entries = stream.entries.iter(view);
     let entries = entries.map(|(_, &packed)| view[packed].len() + OVERHEAD + size_of::<u128>());
-    let groups = stream.groups.iter(view).map(|(name, &group)| {
-        name.len() + OVERHEAD + view[group].pending.len() * 3 * size_of::<u128>()
-    });
+    let groups = stream
+        .groups
+        .iter(view)
+        .map(|(name, &group)| name.len() + OVERHEAD + view[group].pending.len() * 3 * size_of::<u128>());
     all(entries, stream.entries.len(), samples) + groups.sum::<usize>()
 }
 
