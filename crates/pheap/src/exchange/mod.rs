@@ -51,7 +51,6 @@
 //! not nested at all.
 
 mod collections;
-mod counterparts;
 #[doc(hidden)]
 pub mod derived;
 mod export;

@@ -6,7 +6,7 @@ mod map;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// From the lowest to the highest.
-const ROOMS: [&str; 24] = [
+const ROOMS: [&str; 23] = [
     "units",
     "stats",
     "error",
@@ -27,7 +27,6 @@ const ROOMS: [&str; 24] = [
     "region",
     "heap",
     "api",
-    "values",
     "collections",
     "exchange",
     "__private",
@@ -40,7 +39,6 @@ const EXPORTS: &str = "collections";
 ///
 /// `collections/snap/snapshot.rs`: only the room of the map can promise that nobody writes to what a snapshot reads without a lock.
 const UNSAFE: &[&str] = &[
-    "__private/field.rs",
     "__private/persist.rs",
     "api/root.rs",
     "api/tx.rs",
@@ -52,20 +50,14 @@ const UNSAFE: &[&str] = &[
     "collections/hash/bucket.rs",
     "collections/hash/directory.rs",
     "collections/hash/map.rs",
-    "collections/key/argument.rs",
-    "collections/key/bytes.rs",
-    "collections/key/itself.rs",
-    "collections/key/mod.rs",
+    "collections/key.rs",
     "collections/snap/snapshot.rs",
     "collections/string.rs",
     "collections/vec/elements.rs",
     "gc/tracer.rs",
     "heap/memory.rs",
     "heap/open/contents.rs",
-    "layout/foreign.rs",
-    "layout/instead.rs",
     "layout/mod.rs",
-    "layout/stored.rs",
     "log/entry.rs",
     "media/mod.rs",
     "os/calls.rs",

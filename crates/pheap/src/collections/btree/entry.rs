@@ -4,10 +4,10 @@ use super::PBTreeMap;
 use super::node::Leaf;
 use super::path::Path;
 use super::search::{self, Found, Wanted};
-use super::{grow, node, shrink};
+use super::{grow, shrink};
 use crate::api::tx::Txn;
 use crate::collections::common::entries;
-use crate::collections::key::{OrdKey, OwnKey};
+use crate::collections::key::OrdKey;
 use crate::error::Result;
 use crate::layout::Persist;
 use crate::ptr::P;
@@ -120,9 +120,7 @@ impl<'t, 'q, 'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> VacantEntry<'t, 'q, 'r, 
     /// # Errors
     /// As for [`P::insert`](P#method.insert).
     pub fn insert(mut self, value: V) -> Result<&'t mut V> {
-        let key = OwnKey::new(self.tx, self.wanted.query)?;
-        let entry = node::Entry { key, value };
-        let (leaf, place) = grow::insert(self.map, self.tx, self.found, &mut self.path, self.wanted, entry)?;
+        let (leaf, place) = grow::insert(self.map, self.tx, self.found, &mut self.path, self.wanted, value)?;
         Ok(leaf.value_mut(self.tx, place))
     }
 }
