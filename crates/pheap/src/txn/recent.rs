@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn neighbours_do_not_share_a_slot() {
         for size in [8, 16, 32, 64, 128, 256] {
-            let slots: std::collections::HashSet<_> = (0..8).map(|i| slot(1 << 20 | i * size)).collect();
+            let slots: std::collections::HashSet<_> = (0..8).map(|i| slot((1 << 20) + i * size)).collect();
             assert_eq!(slots.len(), 8, "objects of {size} bytes");
         }
     }
