@@ -79,11 +79,8 @@ impl Policy {
         clocks: &Clocks,
         now: i64,
     ) -> Option<(u64, &'v [u8])> {
-        let (key, deadline) = if self.is_volatile {
-            db.choose_deadline(view, random)?
-        } else {
-            (db.choose(view, random)?, 0)
-        };
+        let (key, deadline) =
+            if self.is_volatile { db.choose_deadline(view, random)? } else { (db.choose(view, random)?, 0) };
         let score = match self.order {
             Order::Idle => clocks.idle(key, now),
             Order::SeldomUsed => u64::from(u8::MAX - clocks.often(key, now)),
@@ -116,11 +113,7 @@ fn patience(tenacity: i64) -> Duration {
 ///
 /// # Errors
 /// If the heap cannot be changed. What was left until then counts.
-pub fn make_room(
-    server: &Server,
-    effects: &mut Effects,
-    commits: &mut Vec<Commit>,
-) -> pheap::Result<Room> {
+pub fn make_room(server: &Server, effects: &mut Effects, commits: &mut Vec<Commit>) -> pheap::Result<Room> {
     let memory = &server.memory;
     if memory.excess() == 0 {
         return Ok(Room::Enough);
@@ -153,54 +146,47 @@ fn free(
     commits: &mut Vec<Commit>,
     is_over: impl Fn() -> bool,
 ) -> pheap::Result<Room> {
-    let memory = &server.memory;
+    let (memory, mut has_removed) = (&server.memory, false);
     loop {
         if memory.excess() == 0 {
             return Ok(Room::Enough);
         }
+        // Others may need more while this goes on, but not much more.
+        let later = if has_removed || !memory.is_far_over() { Room::Later } else { Room::None };
+        if has_removed && is_over() {
+            return Ok(later);
+        }
         // Garbage first: what is found costs nobody a key.
-        match memory.doubtful(false) {
-            Some(doubtful) if doubtful.is_small => {
-                if !collect(server, doubtful.shard)? {
-                    return Ok(Room::Later);
-                }
-                if is_over() && memory.excess() > 0 {
-                    return Ok(Room::Later);
+        if let Some(doubtful) = memory.doubtful(false) {
+            if doubtful.is_small {
+                if is_over() || !collect(server, doubtful.shard)? {
+                    memory.wake_collector();
+                    return Ok(later);
                 }
                 continue;
             }
-            Some(_) => {
-                memory.wake_collector();
-                if !memory.is_far_over() {
-                    return Ok(Room::Later);
-                }
+            memory.wake_collector();
+            if !memory.is_far_over() {
+                return Ok(Room::Later);
             }
-            None => {}
         }
-        let removed = match policy {
-            None => 0,
-            Some(policy) => match evict(server, policy, effects, commits)? {
-                Some(removed) => removed,
-                None => return Ok(Room::Later),
-            },
-        };
-        if removed == 0 {
-            match memory.doubtful(true) {
-                Some(doubtful) if doubtful.is_small => {
-                    if collect(server, doubtful.shard)? {
-                        continue;
-                    }
-                    return Ok(Room::Later);
-                }
-                _ => {
+        if let Some(policy) = policy {
+            let Some(removed) = evict(server, policy, effects, commits)? else { return Ok(later) };
+            has_removed |= removed > 0;
+            if removed > 0 {
+                continue;
+            }
+        }
+        // Nothing may go, so whatever was written is looked at.
+        match memory.doubtful(true) {
+            Some(doubtful) if doubtful.is_small && !is_over() && collect(server, doubtful.shard)? => {}
+            doubtful => {
+                if doubtful.is_none_or(|doubtful| !doubtful.is_small) {
                     memory.set_stuck();
-                    memory.wake_collector();
-                    return Ok(Room::None);
                 }
+                memory.wake_collector();
+                return Ok(Room::None);
             }
-        }
-        if is_over() && memory.excess() > 0 {
-            return Ok(Room::Later);
         }
     }
 }

@@ -165,14 +165,9 @@ pub struct Stats {
 impl Stats {
     /// Begins anew, but for what is now.
     fn reset(&self) {
-        for number in [
-            &self.commands,
-            &self.connections,
-            &self.expired,
-            &self.evicted,
-            &self.errors,
-            &self.rejected,
-        ] {
+        for number in
+            [&self.commands, &self.connections, &self.expired, &self.evicted, &self.errors, &self.rejected]
+        {
             number.store(0, Ordering::Relaxed);
         }
     }

@@ -50,7 +50,8 @@ impl Options {
                 }
                 b"freq" if !matches!(options.usage, Some(Usage::Idle(_))) => {
                     let often = u8::try_from(int(rest.next().ok_or(Fail::SYNTAX)?)?);
-                    let often = often.map_err(|_| Fail::err("Invalid FREQ value, must be >= 0 and <= 255"))?;
+                    let often =
+                        often.map_err(|_| Fail::err("Invalid FREQ value, must be >= 0 and <= 255"))?;
                     options.usage = Some(Usage::Often(often));
                 }
                 _ => return Err(Fail::SYNTAX),

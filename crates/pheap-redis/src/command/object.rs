@@ -71,13 +71,23 @@ pub(super) const COMMANDS: &[Command] = &[
                 if server.clocks.counts() {
                     return look(cx, args[2], out, |_, _, out| out.int(often.into()));
                 }
-                not_known(cx, args[2], out, "An LFU maxmemory policy is not selected, access frequency not tracked.")
+                not_known(
+                    cx,
+                    args[2],
+                    out,
+                    "An LFU maxmemory policy is not selected, access frequency not tracked.",
+                )
             }),
             help!("object|help"),
             Command::new("object|idletime", 3, READ, KEY, |cx, args, out| {
                 let server = cx.server;
                 if server.clocks.counts() {
-                    return not_known(cx, args[2], out, "An LFU maxmemory policy is selected, idle time not tracked.");
+                    return not_known(
+                        cx,
+                        args[2],
+                        out,
+                        "An LFU maxmemory policy is selected, idle time not tracked.",
+                    );
                 }
                 let idle = server.clocks.idle_seconds(args[2], cx.now);
                 // Who asks once may ask again.

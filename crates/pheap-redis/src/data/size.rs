@@ -45,14 +45,15 @@ pub fn value<'r>(view: &View<'r>, value: Value<'r>, samples: usize) -> usize {
 fn of_stream<'r>(view: &View<'r>, stream: &Stream<'r>, samples: usize) -> usize {
     let entries = stream.entries.iter(view);
     let entries = entries.map(|(_, &packed)| view[packed].len() + OVERHEAD + size_of::<u128>());
-    let groups = stream.groups.iter(view).map(|(name, &group)| {
-        name.len() + OVERHEAD + view[group].pending.len() * 3 * size_of::<u128>()
-    });
+    let groups = stream
+        .groups
+        .iter(view)
+        .map(|(name, &group)| name.len() + OVERHEAD + view[group].pending.len() * 3 * size_of::<u128>());
     all(entries, stream.entries.len(), samples) + groups.sum::<usize>()
 }
 
 /// The sum over all elements, estimated by the first ones.
 fn all(sizes: impl Iterator<Item = usize>, len: usize, samples: usize) -> usize {
-    let (sum, count) = sizes.take(samples).fold((0, 0), |(sum, count), size| (sum + size, count + 1));
-    if count == 0 { 0 } else { (sum as u128 * len as u128 / count) as usize }
+    let (sum, count) = sizes.take(samples).fold((0, 0), |(sum, count), size| (sum + size as u128, count + 1));
+    (sum * len as u128).checked_div(count).unwrap_or(0) as usize
 }
