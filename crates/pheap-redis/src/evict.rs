@@ -146,54 +146,43 @@ fn free(
     commits: &mut Vec<Commit>,
     is_over: impl Fn() -> bool,
 ) -> pheap::Result<Room> {
-    let memory = &server.memory;
+    let (memory, mut has_removed) = (&server.memory, false);
     loop {
         if memory.excess() == 0 {
             return Ok(Room::Enough);
         }
+        if has_removed && is_over() {
+            return Ok(Room::Later);
+        }
         // Garbage first: what is found costs nobody a key.
-        match memory.doubtful(false) {
-            Some(doubtful) if doubtful.is_small => {
-                if !collect(server, doubtful.shard)? {
-                    return Ok(Room::Later);
-                }
-                if is_over() && memory.excess() > 0 {
-                    return Ok(Room::Later);
-                }
+        if let Some(doubtful) = memory.doubtful(false) {
+            if doubtful.is_small && !is_over() && collect(server, doubtful.shard)? {
                 continue;
             }
-            Some(_) => {
-                memory.wake_collector();
-                if !memory.is_far_over() {
-                    return Ok(Room::Later);
-                }
+            memory.wake_collector();
+            if !memory.is_far_over() {
+                return Ok(Room::Later);
             }
-            None => {}
         }
-        let removed = match policy {
-            None => 0,
-            Some(policy) => match evict(server, policy, effects, commits)? {
-                Some(removed) => removed,
-                None => return Ok(Room::Later),
-            },
-        };
-        if removed == 0 {
-            match memory.doubtful(true) {
-                Some(doubtful) if doubtful.is_small => {
-                    if collect(server, doubtful.shard)? {
-                        continue;
-                    }
-                    return Ok(Room::Later);
-                }
-                _ => {
+        if let Some(policy) = policy {
+            let Some(there_were_some) = evict(server, policy, effects, commits)? else {
+                return Ok(Room::Later);
+            };
+            if there_were_some {
+                has_removed = true;
+                continue;
+            }
+        }
+        // Nothing may go, so whatever was written is looked at.
+        match memory.doubtful(true) {
+            Some(doubtful) if doubtful.is_small && !is_over() && collect(server, doubtful.shard)? => {}
+            doubtful => {
+                if doubtful.is_none_or(|doubtful| !doubtful.is_small) {
                     memory.set_stuck();
-                    memory.wake_collector();
-                    return Ok(Room::None);
                 }
+                memory.wake_collector();
+                return Ok(Room::None);
             }
-        }
-        if is_over() && memory.excess() > 0 {
-            return Ok(Room::Later);
         }
     }
 }
@@ -204,25 +193,25 @@ fn collect(server: &Server, shard: usize) -> pheap::Result<bool> {
     server.memory.collect(&server.store, shard).map(|()| true)
 }
 
-/// Removes some keys: how many. None if a script is slow by now.
+/// Removes some keys. Whether there were such that may go; none if a script is slow by now.
 fn evict(
     server: &Server,
     policy: Policy,
     effects: &mut Effects,
     commits: &mut Vec<Commit>,
-) -> pheap::Result<Option<usize>> {
+) -> pheap::Result<Option<bool>> {
     let Some(mut candidates) = candidates(server, policy)? else { return Ok(None) };
-    let mut removed = 0;
+    let there_are_some = !candidates.is_empty();
     while let Some(first) = candidates.first() {
         let shard = first.shard;
         let Ok(_passed) = server.gates.pass([shard], true, &server.scripts) else { return Ok(None) };
         let group: Vec<Candidate> = candidates.extract_if(.., |other| other.shard == shard).collect();
-        removed += remove(server, policy, shard, &group, effects, commits)?;
+        remove(server, policy, shard, &group, effects, commits)?;
         if server.memory.excess() == 0 {
             break;
         }
     }
-    Ok(Some(removed))
+    Ok(Some(there_are_some))
 }
 
 /// Keys that may go, the best first.
@@ -266,7 +255,7 @@ fn candidates(server: &Server, policy: Policy) -> pheap::Result<Option<Vec<Candi
     Ok(Some(all))
 }
 
-/// Removes these keys of a shard, which is behind the gate, until there is room: how many.
+/// Removes these keys of a shard, which is behind the gate, until there is room.
 fn remove(
     server: &Server,
     policy: Policy,
@@ -274,7 +263,7 @@ fn remove(
     group: &[Candidate],
     effects: &mut Effects,
     commits: &mut Vec<Commit>,
-) -> pheap::Result<usize> {
+) -> pheap::Result<()> {
     // A little more than necessary, so that not each command has to look for keys.
     let wanted = server.memory.excess() + server.memory.limit() / 1024;
     let mut gone: Vec<&Candidate> = Vec::new();
@@ -312,7 +301,7 @@ fn remove(
             effects.signals.push(Signal { db: *db, key: key.clone() });
         }
     }
-    Ok(gone.len())
+    Ok(())
 }
 
 #[cfg(test)]

@@ -24,6 +24,8 @@ struct Figures {
     evicted: u64,
     /// Bytes of these that may be garbage.
     doubted: u64,
+    /// Bytes that the last collection found alive: about so many will the next one look at.
+    marked: u64,
     /// All bytes that were ever evicted.
     ever_evicted: u64,
 }
@@ -152,6 +154,9 @@ impl Memory {
         let before = std::mem::replace(&mut figures.alive, live.bytes);
         // (The sum is right, however these wrap around.)
         self.alive.fetch_add(live.bytes.wrapping_sub(before), Relaxed);
+        if live.bytes < before || changes == u64::MAX {
+            figures.marked = live.bytes;
+        }
         // Garbage was found: the collector has worked. It is what was evicted, as far as that goes.
         let found = before.saturating_sub(live.bytes);
         let of_evicted = found.min(figures.evicted);
@@ -182,7 +187,7 @@ impl Memory {
             let figures = figures.lock();
             let least = if at_all { 0 } else { self.tolerated(&figures) };
             if figures.doubted > least.max(most.0) {
-                most = (figures.doubted, Some(Doubtful { shard, is_small: figures.alive <= SMALL }));
+                most = (figures.doubted, Some(Doubtful { shard, is_small: figures.marked <= SMALL }));
             }
         }
         most.1
@@ -212,6 +217,7 @@ impl Memory {
         self.look(store, shard, &mut figures, 0);
         // Garbage that was found has been taken off already.
         figures.doubted = figures.doubted.min(before.saturating_sub(doubted));
+        figures.marked = figures.alive;
         let since = figures.ever_evicted - ever_evicted;
         let found = figures.evicted.saturating_sub(since);
         figures.evicted -= found;

@@ -54,6 +54,6 @@ fn of_stream<'r>(view: &View<'r>, stream: &Stream<'r>, samples: usize) -> usize 
 
 /// The sum over all elements, estimated by the first ones.
 fn all(sizes: impl Iterator<Item = usize>, len: usize, samples: usize) -> usize {
-    let (sum, count) = sizes.take(samples).fold((0, 0), |(sum, count), size| (sum + size, count + 1));
-    (sum as u128 * len as u128).checked_div(count).unwrap_or(0) as usize
+    let (sum, count) = sizes.take(samples).fold((0, 0), |(sum, count), size| (sum + size as u128, count + 1));
+    (sum * len as u128).checked_div(count).unwrap_or(0) as usize
 }
