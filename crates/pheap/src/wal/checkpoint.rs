@@ -217,14 +217,15 @@ impl Wal {
                 self.requested.wait(&mut state);
                 continue;
             }
-            self.requested.wait_until(&mut state, Instant::now() + LOOK);
+            // Others may have something to say before that.
+            let is_over = self.requested.wait_until(&mut state, Instant::now() + LOOK);
             let end = state.buffer.end();
-            let idle = std::mem::replace(&mut state.looked, end) == end;
-            if idle && state.ages {
+            let is_same = std::mem::replace(&mut state.looked, end) == end;
+            if is_over && is_same && state.ages {
                 (state.fold, state.checkpoint) = (true, true);
             }
             // Commits make no system call that could tell them that the log has lost its name; or the last ones have not, so soon after others.
-            if state.unseen || on_demand && !idle {
+            if state.unseen || on_demand && !is_same {
                 let _ = MutexGuard::unlocked(&mut state, || self.keep_found());
             }
         }

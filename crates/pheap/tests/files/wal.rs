@@ -340,6 +340,28 @@ fn an_idle_log_is_brought_to_the_file() {
     }
 }
 
+/// A log to which something is appended again and again is none that is idle, also if the thread in the background is woken up for something else.
+#[test]
+fn a_busy_log_is_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let heap = options().open(dir.path().join("heap")).unwrap();
+    let large: Root<P<'static, [u64]>> = heap.root_or("large", |tx| tx.alloc_slice(8192, |_| 0)).unwrap();
+    let start = Instant::now();
+    for i in 0..100 {
+        large
+            .txn(|tx, large| {
+                let large = tx[large];
+                tx[large].fill(i);
+                Ok(())
+            })
+            .unwrap();
+    }
+    // Then there was no second in which nothing came.
+    if start.elapsed() < Duration::from_millis(900) {
+        assert_eq!(heap.stats().checkpoints, 0);
+    }
+}
+
 #[test]
 fn threads_share_syncs_and_lose_nothing() {
     let dir = tempfile::tempdir().unwrap();
