@@ -381,9 +381,10 @@ impl<'r> Txn<'r> {
         if !<F as Pointee>::PADDED
             && size_of::<*mut T>() == size_of::<*mut u8>()
             && self.hot().recent.is_used()
-            && let Some(copy) = self.hot().recent.find(addr, len)
+            && let Some(copy) = self.hot().recent.find(addr, len, T::ALIGN)
         {
-            // SAFETY: `place` is within `object` (the caller's premise), so this is within its copy, which is this transaction's alone; `&mut self` keeps all other access away.
+            // SAFETY: what `recent` has is the copy of all of `object` that the transaction reads and writes instead of it, and aligned as it is. `place` is within `object` (the caller's
+            // premise), so this is within the copy, which is this transaction's alone; `&mut self` keeps all other access away.
             return unsafe { &mut *copy.wrapping_add(place.addr() - addr).cast::<F>() };
         }
         // SAFETY: the caller's premises.

@@ -146,7 +146,7 @@ impl<'r> View<'r> {
         if len == 0 || filter & filter_bits(addr, len) == 0 {
             return value;
         }
-        if let Some(copy) = self.hot().recent.find(addr, len) {
+        if let Some(copy) = self.hot().recent.find(addr, len, T::ALIGN) {
             return T::relocated(value, copy);
         }
         // SAFETY: only a transaction has something in its filter; so there is a context, in this thread, to which there is no reference (second premise of `new`).

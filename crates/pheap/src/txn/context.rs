@@ -62,6 +62,12 @@ impl Hot {
         &READER.0
     }
 
+    /// The same for other threads of a transaction that is [in place](crate::View::shared).
+    pub(crate) fn reader_in_transaction() -> &'static Hot {
+        static READER: Reader = Reader(Hot::new());
+        &READER.0
+    }
+
     /// Sets the filter anew, and forgets where copies are: they are somewhere else, or there are none. (Unless there is this bug.)
     #[inline(always)]
     pub(super) fn forget_copies(&self, filter: u64, unless: Bug) {
@@ -69,12 +75,6 @@ impl Hot {
         if !bug(unless) {
             self.recent.forget();
         }
-    }
-
-    /// The same for other threads of a transaction that is [in place](crate::View::shared).
-    pub(crate) fn reader_in_transaction() -> &'static Hot {
-        static READER: Reader = Reader(Hot::new());
-        &READER.0
     }
 }
 

@@ -46,11 +46,11 @@ impl Context {
             if (*cx).mode == Mode::Short && len > 0 {
                 let (filter, lines) = ((*cx).hot().filter.get(), filter_bits(addr, len));
                 if filter & lines != 0 {
-                    if let Some(copy) = (*cx).hot().recent.find(addr, len) {
+                    if let Some(copy) = (*cx).hot().recent.find(addr, len, align) {
                         (*cx).note_padding(addr, padding);
                         return copy;
                     }
-                    found = (*cx).set.find(addr, len);
+                    found = (*cx).set.find_aligned(addr, len, align);
                 }
                 match found {
                     Find::Copy(copy) if !(*cx).looks_again() => {
@@ -227,7 +227,7 @@ impl Context {
         // SAFETY: the context is there, and nobody else's; the place is in a live value (premises 1 to 3).
         unsafe {
             if (*cx).mode == Mode::Short {
-                match (*cx).set.find(addr, len) {
+                match (*cx).set.find_aligned(addr, len, align) {
                     Find::Copy(copy) if !(*cx).looks_again() => {
                         (*cx).hot().recent.note(addr, len, copy);
                         return copy;

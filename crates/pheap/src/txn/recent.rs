@@ -25,12 +25,14 @@ impl Recent {
         }
     }
 
-    /// Where the copy of `len` bytes at `addr` is, if that was [noted](Self::note).
+    /// Where the copy of `len` bytes at `addr` is, if that was [noted](Self::note), and is aligned to `align`.
     #[inline(always)]
-    pub(crate) fn find(&self, addr: usize, len: usize) -> Option<*mut u8> {
+    pub(crate) fn find(&self, addr: usize, len: usize, align: usize) -> Option<*mut u8> {
         let slot = slot(addr);
         let (noted, copy) = self.places[slot].get();
-        (self.addrs[slot].get() == addr && len <= noted).then_some(copy)
+        // What was noted may be a part that is as long as the whole, and its copy aligned like the part: to a word, at least, if the original is.
+        let is_aligned = align <= 8 || copy.addr().is_multiple_of(align);
+        (self.addrs[slot].get() == addr && len <= noted && is_aligned).then_some(copy)
     }
 
     /// Whether it is worth while to look for what may be there for the first time.
@@ -72,19 +74,19 @@ mod tests {
         let recent = Recent::new();
         let mut bytes = [0u8; 64];
         let copy = bytes.as_mut_ptr();
-        assert_eq!(recent.find(4096, 8), None);
+        assert_eq!(recent.find(4096, 8, 8), None);
         recent.note(4096, 16, copy);
-        assert_eq!([recent.find(4096, 8), recent.find(4096, 16)], [Some(copy); 2]);
+        assert_eq!([recent.find(4096, 8, 8), recent.find(4096, 16, 8)], [Some(copy); 2]);
         assert_eq!(
-            [recent.find(4096, 17), recent.find(4104, 8)],
+            [recent.find(4096, 17, 8), recent.find(4104, 8, 8)],
             [None; 2],
             "more than was noted, or another place"
         );
         let same_slot = (4097..).find(|&addr| slot(addr) == slot(4096) && addr % 8 == 0).unwrap();
         recent.note(same_slot, 8, copy);
-        assert_eq!([recent.find(4096, 8), recent.find(same_slot, 8)], [None, Some(copy)]);
+        assert_eq!([recent.find(4096, 8, 8), recent.find(same_slot, 8, 8)], [None, Some(copy)]);
         recent.forget();
-        assert_eq!(recent.find(same_slot, 8), None);
+        assert_eq!(recent.find(same_slot, 8, 8), None);
     }
 
     #[test]
