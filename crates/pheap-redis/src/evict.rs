@@ -12,7 +12,7 @@ use crate::clocks::Clocks;
 use crate::command::Effects;
 use crate::config::Config;
 use crate::data::{Change, DATABASES, Db, size};
-use crate::random::{below, random};
+use crate::random::{below, random, weighted};
 use crate::server::{Server, now};
 use crate::waiting::Signal;
 
@@ -228,14 +228,7 @@ fn candidates(server: &Server, policy: Policy) -> pheap::Result<Option<Vec<Candi
             let len: usize = lens.iter().sum();
             let draws = policy.samples * (len / ENOUGH * CHOICES).clamp(1, CHOICES);
             for _ in 0..draws.min(len) {
-                let mut nth = below(len);
-                let db = lens.iter().position(|&len| {
-                    nth < len || {
-                        nth -= len;
-                        false
-                    }
-                });
-                let Some(db) = db else { continue };
+                let Some(db) = weighted(&lens) else { continue };
                 if let Some((score, key)) = policy.choose(view, &view[dbs.at(db)], &server.clocks, now) {
                     all.push(Candidate { score, shard, db, key: key.to_vec() });
                 }

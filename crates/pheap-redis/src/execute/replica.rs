@@ -91,6 +91,7 @@ impl Execution<'_> {
             }
         };
         let (plan, before) = (Plan::Several(numbers), self.output.effects.mark());
+        let was_loading = server.role.is_loading();
         let (mut refused, mut reason) = (Vec::new(), None);
         let result = self.in_keyspace(server, &plan, |execution, keyspace| {
             if is_left() {
@@ -123,6 +124,8 @@ impl Execution<'_> {
         });
         if let Err(error) = result {
             debug_assert!(!wants_more_shards(&error), "scripts have them all");
+            // The heap may have refused what has been said already.
+            server.role.set_loading(was_loading);
             self.session.db = db;
             self.output.effects.go_back(before);
             self.rolled_back();
