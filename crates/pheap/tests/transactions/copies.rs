@@ -22,7 +22,7 @@ fn a_copy_of_a_part_is_aligned_like_the_whole() {
     root.txn(|tx, root| {
         let p = tx[root];
         // A copy of a word, so that the next one would begin behind it.
-        tx[root] = p;
+        let _ = &mut tx[root];
         for _ in 0..3 {
             tx[field!(p.words)][0] += 1;
         }
