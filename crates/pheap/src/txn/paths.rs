@@ -46,7 +46,9 @@ impl Context {
             if (*cx).mode == Mode::Short && len > 0 {
                 let (filter, lines) = ((*cx).hot().filter.get(), filter_bits(addr, len));
                 if filter & lines != 0 {
-                    if let Some(copy) = (*cx).hot().recent.find(addr, len, align) {
+                    if (*cx).hot().recent.is_used()
+                        && let Some(copy) = (*cx).hot().recent.find(addr, len, align)
+                    {
                         (*cx).note_padding(addr, padding);
                         return copy;
                     }
