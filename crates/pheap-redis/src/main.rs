@@ -5,12 +5,13 @@ use std::process::ExitCode;
 use std::thread;
 
 use clap::Parser;
+use pheap_redis::clocks::Clocks;
 use pheap_redis::config::Config;
 use pheap_redis::data::{MOST_SHARDS, SHARDS, Settings, Store};
 use pheap_redis::export::export;
 use pheap_redis::import::{Imported, import};
 use pheap_redis::net::{Listener, Worker};
-use pheap_redis::server::Server;
+use pheap_redis::server::{Server, now};
 
 /// A server that Redis clients use, and that does not forget: its data are a persistent heap.
 #[derive(Parser, Debug)]
@@ -111,8 +112,9 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     }
     let listeners = Listener::all(&config)?;
     let store = Store::open(&path, settings, arguments.shards)?;
+    let clocks = Clocks::new(&config, now());
     if let Some(file) = &arguments.import {
-        let Imported { keys, expired, empty, libraries } = import(&store, file)?;
+        let Imported { keys, expired, empty, libraries } = import(&store, &clocks, file)?;
         eprintln!(
             "pheap-redis: {keys} keys and {libraries} libraries of {} were imported; {expired} keys had expired, {empty} had no elements",
             file.display()
@@ -129,6 +131,7 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     );
     let mut server = Server::new(store, config, mailboxes, pheap_redis::command::all().count());
     server.config_file = arguments.config.clone();
+    server.clocks = clocks;
     pheap_redis::command::load_libraries(&server)?;
     thread::scope(|scope| {
         scope.spawn(|| server.memory.run_collector(&server.store, &server.stopping));
