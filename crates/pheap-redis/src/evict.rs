@@ -71,24 +71,43 @@ impl Policy {
         if self.is_volatile { db.expiring() } else { db.len() }
     }
 
-    /// A key, chosen at random, and how much better it is than others that it goes.
-    fn choose<'v, 'r>(
+    /// Calls `f` with keys that are chosen at random, at most so many, and how good it is that they go. How many they were.
+    fn choose<'r>(
         self,
-        view: &'v View<'r>,
-        db: &'v Db<'r>,
+        view: &View<'r>,
+        db: &Db<'r>,
+        wanted: usize,
         clocks: &Clocks,
         now: i64,
-    ) -> Option<(u64, &'v [u8])> {
-        let (key, deadline) =
-            if self.is_volatile { db.choose_deadline(view, random)? } else { (db.choose(view, random)?, 0) };
-        let score = match self.order {
+        f: &mut impl FnMut(u64, &[u8]),
+    ) -> usize {
+        if self.order == Order::Random {
+            let key = if self.is_volatile {
+                db.choose_deadline(view, random).map(|(key, _)| key)
+            } else {
+                db.choose(view, random)
+            };
+            return key.into_iter().map(|key| f(random(), key)).count();
+        }
+        let score = |key: &[u8], deadline: i64| match self.order {
             Order::Idle => clocks.idle(key, now),
             Order::SeldomUsed => u64::from(u8::MAX - clocks.often(key, now)),
-            Order::Random => random(),
             Order::FirstToExpire => i64::MAX.saturating_sub(deadline) as u64,
+            Order::Random => 0,
         };
-        Some((score, key))
+        // Those whose hashes are beside one another have nothing else in common.
+        if self.is_volatile {
+            some(db.scan_deadlines(view, random()).0, wanted, |(key, &at)| f(score(key, at), key))
+        } else {
+            some(db.scan(view, random()).0, wanted, |(key, _)| f(score(key, 0), key))
+        }
     }
+}
+
+/// Calls `f` with as many of these as are wanted, beginning at any. How many they were.
+fn some<T>(items: impl ExactSizeIterator<Item = T>, wanted: usize, f: impl FnMut(T)) -> usize {
+    let len = items.len();
+    items.skip(below(len.saturating_sub(wanted) + 1)).take(wanted).map(f).count()
 }
 
 /// A key that may go.
@@ -227,11 +246,12 @@ fn candidates(server: &Server, policy: Policy) -> pheap::Result<Option<Vec<Candi
             (0..DATABASES).for_each(|db| lens[db] = policy.len(&view[dbs.at(db)]));
             let len: usize = lens.iter().sum();
             let draws = policy.samples * (len / ENOUGH * CHOICES).clamp(1, CHOICES);
-            for _ in 0..draws.min(len) {
-                let Some(db) = weighted(&lens) else { continue };
-                if let Some((score, key)) = policy.choose(view, &view[dbs.at(db)], &server.clocks, now) {
-                    all.push(Candidate { score, shard, db, key: key.to_vec() });
-                }
+            let mut wanted = draws.min(len);
+            for _ in 0..draws {
+                let (Some(db), 1..) = (weighted(&lens), wanted) else { break };
+                let mut add = |score, key: &[u8]| all.push(Candidate { score, shard, db, key: key.to_vec() });
+                let chosen = policy.choose(view, &view[dbs.at(db)], wanted, &server.clocks, now, &mut add);
+                wanted = wanted.saturating_sub(chosen);
             }
             len
         })?;

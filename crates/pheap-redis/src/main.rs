@@ -5,13 +5,14 @@ use std::process::ExitCode;
 use std::thread;
 
 use clap::Parser;
+use pheap_redis::clocks::Clocks;
 use pheap_redis::config::Config;
 use pheap_redis::data::{MOST_SHARDS, SHARDS, Settings, Store};
 use pheap_redis::export::export;
 use pheap_redis::import::{Imported, import};
 use pheap_redis::link::Link;
 use pheap_redis::net::{Listener, Worker};
-use pheap_redis::server::Server;
+use pheap_redis::server::{Server, now};
 
 /// A server that Redis clients use, and that does not forget: its data are a persistent heap.
 #[derive(Parser, Debug)]
@@ -118,8 +119,9 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     }
     let listeners = Listener::all(&config)?;
     let store = Store::open(&path, settings, arguments.shards)?;
+    let clocks = Clocks::new(&config, now());
     if let Some(file) = &arguments.import {
-        let Imported { keys, expired, empty, libraries } = import(&store, file)?;
+        let Imported { keys, expired, empty, libraries } = import(&store, &clocks, file)?;
         eprintln!(
             "pheap-redis: {keys} keys and {libraries} libraries of {} were imported; {expired} keys had expired, {empty} had no elements",
             file.display()
@@ -138,6 +140,7 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     server.config_file = arguments.config.clone();
     let link = Link::new()?;
     server.role.set_thread(link.mailbox());
+    server.clocks = clocks;
     pheap_redis::command::load_libraries(&server)?;
     pheap_redis::command::begin_replication(&server)?;
     thread::scope(|scope| {

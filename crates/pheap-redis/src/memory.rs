@@ -296,3 +296,124 @@ impl Memory {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::{Change, Value, size};
+
+    /// Sets keys of one shard, or removes them.
+    fn write(store: &Store, keys: std::ops::Range<usize>, is_set: bool) -> u64 {
+        store
+            .root(3)
+            .txn(|tx, root| {
+                let (db, mut removed) = (tx[root].dbs.at(0), 0);
+                for key in keys {
+                    let key = format!("key:{key}").into_bytes();
+                    if is_set {
+                        let value = tx.alloc_slice_copy(&[b'x'; 300])?;
+                        db.set(tx, &key, Value::Bytes(value))?;
+                    } else if let Some((value, _)) = db.remove(tx, &key) {
+                        removed += (size::text(key.len()) + size::value(tx, value, 9)) as u64;
+                    }
+                }
+                Ok(removed)
+            })
+            .unwrap()
+    }
+
+    /// Bytes that are alive, as the heap counts.
+    fn alive(store: &Store) -> u64 {
+        (0..=store.shards().len()).map(|shard| store.root(shard).live().bytes).sum()
+    }
+
+    fn with_limit(limit: u64) -> (Store, Memory) {
+        let store = Store::in_memory().unwrap();
+        let memory = Memory::new(store.shards().len() + 1);
+        memory.set_limit(limit, &store);
+        (0..=store.shards().len()).for_each(|shard| memory.collect(&store, shard).unwrap());
+        assert_eq!(memory.doubtful(true), None);
+        (store, memory)
+    }
+
+    #[test]
+    fn what_was_evicted_does_not_count() {
+        let (store, memory) = with_limit(200_000);
+        let empty = memory.used();
+        assert_eq!(empty, alive(&store));
+        write(&store, 0..1000, true);
+        memory.settle(&store, 3, 1000);
+        let full = memory.used();
+        assert!(full == alive(&store) && memory.excess() == full - 200_000);
+        let freed = write(&store, 0..900, false);
+        memory.evict(&store, 3, freed);
+        let used = memory.used();
+        assert!(used > empty && used < full / 2 && memory.excess() == 0, "{empty} {used} {full}");
+        // When it is found, that is as was said.
+        assert_eq!(memory.doubtful(false), Some(Doubtful { shard: 3, is_small: true }));
+        memory.collect(&store, 3).unwrap();
+        assert_eq!(memory.used(), alive(&store));
+        assert!(memory.used().abs_diff(used) < full / 20, "{used} was {}", memory.used());
+        assert_eq!(memory.doubtful(true), None);
+        // Also if the heap finds it by itself.
+        let freed = write(&store, 900..1000, false);
+        memory.evict(&store, 3, freed);
+        store.heap().collect().unwrap();
+        memory.settle(&store, 3, 0);
+        assert!(memory.used().abs_diff(alive(&store)) < full / 100);
+    }
+
+    #[test]
+    fn what_was_deleted_is_doubted() {
+        let (store, memory) = with_limit(10_000_000);
+        write(&store, 0..1000, true);
+        memory.settle(&store, 3, 1000);
+        memory.collect(&store, 3).unwrap();
+        write(&store, 0..900, false);
+        memory.settle(&store, 3, 900);
+        assert!(memory.doubtful(false).is_some());
+        let before = memory.used();
+        memory.collect(&store, 3).unwrap();
+        assert!(memory.used() < before / 2 && memory.doubtful(true).is_none());
+        // Keys that were set are doubted when they are as much as was there, or more.
+        write(&store, 0..90, true);
+        memory.settle(&store, 3, 90);
+        assert!(memory.doubtful(false).is_none_or(|doubtful| doubtful.shard == 3));
+        memory.flush();
+        assert!(memory.doubtful(false).is_some());
+    }
+
+    #[test]
+    fn the_collecting_thread_works_where_it_is_worth_while() {
+        let (store, memory) = with_limit(600_000);
+        let stopping = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| memory.run_collector(&store, &stopping));
+            for _ in 0..200 {
+                // The same keys, again and again: the limit would be exceeded twenty times.
+                write(&store, 0..200, true);
+                memory.settle(&store, 3, 200);
+                while memory.excess() > 0 && memory.doubtful(false).is_some() {
+                    std::thread::yield_now();
+                }
+            }
+            let excess = memory.excess();
+            stopping.store(true, SeqCst);
+            memory.wake_collector();
+            assert_eq!(excess, 0);
+        });
+    }
+
+    #[test]
+    fn how_long_it_is_exceeded() {
+        let (_store, memory) = with_limit(0);
+        assert_eq!((memory.excess(), memory.exceeded()), (0, [Duration::ZERO; 2]));
+        memory.set_exceeded(true);
+        std::thread::sleep(Duration::from_millis(2));
+        let [total, now] = memory.exceeded();
+        assert!(total >= Duration::from_millis(2) && total == now);
+        memory.set_exceeded(false);
+        let [total, now] = memory.exceeded();
+        assert!(total >= Duration::from_millis(2) && now == Duration::ZERO);
+    }
+}

@@ -342,3 +342,22 @@ fn nothing_is_lost_that_was_not_evicted() {
         assert_eq!(client.ask("dbsize"), (acknowledged.len() - told.len()).to_string());
     }
 }
+
+#[test]
+fn a_file_says_when_keys_were_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("dump.rdb");
+    // "a" was idle for 50 seconds, "b" is used 7 times.
+    std::fs::write(&file, b"REDIS0004\xfe\x00\xf8\x32\x00\x01a\x01x\xf9\x07\x00\x01b\x01x\xff").unwrap();
+    for (policy, line, told) in
+        [("allkeys-lru", "object idletime a", "50"), ("allkeys-lfu", "object freq b", "7")]
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let policy = format!("maxmemory-policy {policy}");
+        let arguments = ["--durability", "process", "--import", file.to_str().unwrap(), "--set", &policy];
+        let server = Server::start(folder.path(), &arguments);
+        let reply = server.client().ask(line);
+        let is_so = reply == told || told == "50" && ["51", "52", "53"].contains(&reply.as_str());
+        assert!(is_so, "{reply}");
+    }
+}

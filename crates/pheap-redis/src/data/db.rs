@@ -85,7 +85,7 @@ impl<'r> Db<'r> {
         &'v self,
         view: &'v View<'r>,
         from: u64,
-    ) -> (impl Iterator<Item = (&'v [u8], &'v Entry<'r>)>, u64) {
+    ) -> (impl ExactSizeIterator<Item = (&'v [u8], &'v Entry<'r>)>, u64) {
         self.keys.scan(view, from)
     }
 
@@ -94,7 +94,7 @@ impl<'r> Db<'r> {
         &'v self,
         view: &'v View<'r>,
         from: u64,
-    ) -> (impl Iterator<Item = (&'v [u8], &'v i64)>, u64) {
+    ) -> (impl ExactSizeIterator<Item = (&'v [u8], &'v i64)>, u64) {
         self.deadlines.scan(view, from)
     }
 }

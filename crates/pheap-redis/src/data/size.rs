@@ -35,7 +35,8 @@ pub fn value<'r>(view: &View<'r>, value: Value<'r>, samples: usize) -> usize {
         }
         Value::Sorted(sorted) => {
             let sorted = &view[sorted];
-            let members = sorted.unordered(view).map(|(member, _)| element(member) + 4 * size_of::<f64>());
+            // A member's text is there twice: to find it by its name, and in order.
+            let members = sorted.unordered(view).map(|(member, _)| 2 * text(member.len()) + 40);
             all(members, sorted.len(), samples)
         }
         Value::Stream(stream) => of_stream(view, &view[stream], samples),
@@ -56,4 +57,42 @@ fn of_stream<'r>(view: &View<'r>, stream: &Stream<'r>, samples: usize) -> usize 
 fn all(sizes: impl Iterator<Item = usize>, len: usize, samples: usize) -> usize {
     let (sum, count) = sizes.take(samples).fold((0, 0), |(sum, count), size| (sum + size as u128, count + 1));
     (sum * len as u128).checked_div(count).unwrap_or(0) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::data::{Change, Owned, Store};
+
+    #[test]
+    fn about_as_much_as_the_heap_says() {
+        let texts = |len: usize| (0..2000).map(|i| format!("{i:0len$}").into_bytes()).collect::<Vec<_>>();
+        let pairs = |len| texts(8).into_iter().zip(texts(len)).collect::<Vec<_>>();
+        for len in [8, 40, 200] {
+            let values = [
+                Owned::String(vec![b'x'; len * 1000]),
+                Owned::List(texts(len)),
+                Owned::Hash(pairs(len)),
+                Owned::Set(texts(len)),
+                Owned::Sorted(texts(len).into_iter().map(|text| (text, 1.5)).collect()),
+            ];
+            for (kind, value) in values.into_iter().enumerate() {
+                let store = Store::in_memory().unwrap();
+                let root = store.root(0);
+                root.collect().unwrap();
+                let before = root.live().bytes;
+                let estimate = root
+                    .txn(|tx, root| {
+                        let db = tx[root].dbs.at(0);
+                        let value = value.store(tx)?;
+                        db.set(tx, b"key", value)?;
+                        Ok(super::value(tx, value, 16))
+                    })
+                    .unwrap();
+                root.collect().unwrap();
+                let needed = (root.live().bytes - before) as usize;
+                let ratio = estimate as f64 / needed as f64;
+                assert!((0.6..1.6).contains(&ratio), "{kind}, {len}: {estimate} of {needed}");
+            }
+        }
+    }
 }

@@ -60,7 +60,7 @@ impl Follower<'_> {
     /// Puts all that is in the file in the heap.
     fn parts(&mut self, file: &mut FileReader<&mut Wire<'_>>) -> Result<(), Lost> {
         let server = self.server();
-        let mut batch = Batch::new(&server.store);
+        let mut batch = Batch::new(&server.store, &server.clocks);
         loop {
             let part = file.next_part().map_err(|error| Lost::Data { at: file.position(), error })?;
             match part {
