@@ -108,7 +108,7 @@ pub fn import(store: &Store, path: &Path) -> Result<Imported, ImportError> {
 }
 
 /// Keys that are still to be put in the heap.
-struct Batch<'s> {
+pub(crate) struct Batch<'s> {
     store: &'s Store,
     by_shard: Vec<Vec<Entry>>,
     /// Up to where the file had been read when the last ones were.
@@ -116,12 +116,12 @@ struct Batch<'s> {
 }
 
 impl Batch<'_> {
-    fn new(store: &Store) -> Batch<'_> {
+    pub(crate) fn new(store: &Store) -> Batch<'_> {
         let by_shard = store.shards().iter().map(|_| Vec::new()).collect();
         Batch { store, by_shard, begun: 0 }
     }
 
-    fn add(&mut self, entry: Entry, position: u64) -> Result<(), ImportError> {
+    pub(crate) fn add(&mut self, entry: Entry, position: u64) -> Result<(), ImportError> {
         if entry.db >= DATABASES as u64 {
             return Err(ImportError::Database(entry.db));
         }
@@ -133,7 +133,7 @@ impl Batch<'_> {
         Ok(())
     }
 
-    fn flush(&mut self) -> Result<(), ImportError> {
+    pub(crate) fn flush(&mut self) -> Result<(), ImportError> {
         let mut commits = Vec::new();
         for (shard, entries) in
             self.by_shard.iter_mut().enumerate().filter(|(_, entries)| !entries.is_empty())

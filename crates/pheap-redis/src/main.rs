@@ -9,6 +9,7 @@ use pheap_redis::config::Config;
 use pheap_redis::data::{MOST_SHARDS, SHARDS, Settings, Store};
 use pheap_redis::export::export;
 use pheap_redis::import::{Imported, import};
+use pheap_redis::link::Link;
 use pheap_redis::net::{Listener, Worker};
 use pheap_redis::server::Server;
 
@@ -30,6 +31,9 @@ struct Arguments {
     /// Writes an RDB file of the heap, which Redis (from version 7.0 on) loads, and serves no clients. No server may have the heap open: of one that is in use, SAVE makes a copy.
     #[arg(long, value_name = "FILE", conflicts_with = "import")]
     export: Option<PathBuf>,
+    /// Follows a running server (Redis up to 7.0): its data replace those in the heap, and then all that it does is done here, too.
+    #[arg(long, num_args = 2, value_names = ["HOST", "PORT"], conflicts_with_all = ["import", "export"])]
+    replicaof: Option<Vec<String>>,
     /// Where to listen [default: 6379].
     #[arg(long)]
     port: Option<u16>,
@@ -84,6 +88,9 @@ fn options(arguments: &Arguments) -> Result<Config, Box<dyn std::error::Error>> 
     if let Some(port) = arguments.port {
         config.set("port", &port.to_string())?;
     }
+    if let Some(master) = &arguments.replicaof {
+        config.set("replicaof", &master.join(" ")).map_err(|why| format!("--replicaof: {why}"))?;
+    }
     if let Some(threads) = arguments.threads {
         config.set("io-threads", &threads.to_string())?;
     }
@@ -129,19 +136,28 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     );
     let mut server = Server::new(store, config, mailboxes, pheap_redis::command::all().count());
     server.config_file = arguments.config.clone();
+    let link = Link::new()?;
+    server.role.set_thread(link.mailbox());
     pheap_redis::command::load_libraries(&server)?;
+    pheap_redis::command::begin_replication(&server)?;
     thread::scope(|scope| {
-        let mut listeners = Some(listeners);
+        scope.spawn(|| server.memory.run_collector(&server.store, &server.stopping));
+        let (mut listeners, server) = (Some(listeners), &server);
+        let link = scope.spawn(move || {
+            let _others = StopsOthers(server);
+            link.run(server)
+        });
         let threads: Vec<_> = workers
             .into_iter()
             .enumerate()
             .map(|(number, worker)| {
-                let (server, listeners) = (&server, listeners.take().unwrap_or_default());
+                let listeners = listeners.take().unwrap_or_default();
                 scope.spawn(move || {
                     let _others = StopsOthers(server);
                     worker.run(server, number, listeners)
                 })
             })
+            .chain([link])
             .collect();
         threads
             .into_iter()

@@ -71,6 +71,15 @@ impl<'r> Db<'r> {
         self.keys.choose(view, random).map(|(key, _)| key)
     }
 
+    /// The same of keys that have a deadline, and when they expire.
+    pub fn choose_deadline<'v>(
+        &'v self,
+        view: &'v View<'r>,
+        random: impl FnMut() -> u64,
+    ) -> Option<(&'v [u8], i64)> {
+        self.deadlines.choose(view, random).map(|(key, &at)| (key, at))
+    }
+
     /// Keys in steps, as [`PHashMap::scan`](pheap::PHashMap::scan) has them: some keys, and where to go on. 0 is the beginning, and the end.
     pub fn scan<'v>(
         &'v self,

@@ -3,6 +3,8 @@
 mod db;
 mod order;
 mod owned;
+mod progress;
+pub mod size;
 mod slots;
 mod sorted;
 mod store;
@@ -12,6 +14,7 @@ mod value;
 pub use db::{Change, Db, Entry};
 pub use order::{Item, Items};
 pub use owned::{Owned, OwnedGroup, OwnedStream};
+pub use progress::{Position, Progress};
 pub use slots::{SLOTS, slot};
 pub use sorted::{Rank, Sorted};
 pub use store::{DATABASES, MOST_SHARDS, OpenError, SHARDS, Settings, Shard, Store};

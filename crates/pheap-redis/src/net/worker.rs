@@ -618,6 +618,14 @@ impl Turn<'_> {
         self.ready.insert(client);
     }
 
+    /// There may be more keys by now of which it is noted when they were used.
+    fn make_places(&self) {
+        if self.server.clocks.is_on() {
+            let objects = self.server.store.shards().iter().map(|root| root.live().objects).sum();
+            self.server.clocks.fit(objects);
+        }
+    }
+
     fn disconnect(&mut self, mut connection: Box<Connection>) {
         let client = connection.session.id;
         self.ready.swap_remove(&client);
@@ -651,12 +659,15 @@ impl Turn<'_> {
         self.last_tick = Instant::now();
         std::mem::take(&mut self.deaf).into_iter().for_each(|listener| self.accept(listener));
         if self.number == 0 {
-            self.server.measure();
             self.forget();
+            self.make_places();
         }
-        if self.number == 0 && self.server.paused().is_none() {
+        // Whose keys a master has, it removes them.
+        let removes_keys = self.server.paused().is_none() && !self.server.role.is_replica();
+        if self.number == 0 && removes_keys {
             let (mut effects, mut commits) = (Effects::default(), Vec::new());
             // If the heap has failed, writes say so.
+            let _ = crate::evict::make_room(self.server, &mut effects, &mut commits);
             let _ = self.expiry.run(self.server, Instant::now() + EXPIRY, &mut effects, &mut commits);
             let messages = effects.parcels(self.server, 0);
             if !messages.is_empty() {
