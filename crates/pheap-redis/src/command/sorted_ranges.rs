@@ -94,7 +94,8 @@ impl<'a> Name<'a> {
 
 fn score(text: &[u8]) -> Result<Bound<f64>, Fail> {
     let (number, is_excluded) = text.strip_prefix(b"(").map_or((text, false), |number| (number, true));
-    let number = words::float(number).ok_or_else(|| Fail::err("min or max is not a float"))?;
+    let number = words::rounded_float(number.trim_ascii_start());
+    let number = number.ok_or_else(|| Fail::err("min or max is not a float"))?;
     Ok((number, is_excluded))
 }
 
@@ -279,6 +280,9 @@ mod tests {
     fn bounds() {
         assert_eq!(score(b"(1.5").unwrap(), (1.5, true));
         assert_eq!(score(b"-inf").unwrap(), (f64::NEG_INFINITY, false));
+        // As Redis has it.
+        assert_eq!(score(b"(").unwrap(), (0.0, true));
+        assert_eq!(score(b" 1e400").unwrap(), (f64::INFINITY, false));
         assert_eq!(Name::parse(b"(").unwrap(), Name::At((b"", true)));
         for text in ["", "a", "-a", "++"] {
             assert!(Name::parse(text.as_bytes()).is_err(), "{text}");

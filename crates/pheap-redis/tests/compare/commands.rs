@@ -1,6 +1,6 @@
 //! Templates of commands, by families. `generate.rs` says how they are read; what follows `=>` is what of the reply has to be equal.
 
-/// Kinds of keys, and how they are called. Commands are sent keys of other kinds, too.
+/// Kinds of keys, and how they are called. Commands are sent keys of other kinds, too. Only `ties` has nothing else than members of one score, for that is what `BYLEX` asks for.
 pub(crate) const TYPES: &[&str] =
     &["str", "num", "bits", "list", "set", "hash", "zset", "stream", "geo", "hll", "restored"];
 
@@ -118,7 +118,8 @@ const HASHES: &[&str] = &[
 const SORTED: &[&str] = &[
     "ZADD zset [ ( NX | XX ) ] [ ( GT | LT ) ] [ CH ] { float member }",
     "ZADD zset [ ( NX | XX ) ] [ ( GT | LT ) ] [ CH ] INCR float member",
-    "ZADD zset { 0 member }",
+    "ZADD ties { 0 member }",
+    "ZADD ties { 0 member }",
     "ZADD zset { float member }",
     "ZADD zset manypairs",
     "ZCARD zset",
@@ -130,7 +131,7 @@ const SORTED: &[&str] = &[
     "ZINTER 2 zset zset WEIGHTS float float [ AGGREGATE ( SUM | MIN | MAX ) ] [ WITHSCORES ]",
     "ZINTERCARD #{ zset } [ LIMIT cnt ]",
     "ZINTERSTORE zset #{ ( zset | set ) } [ AGGREGATE ( SUM | MIN | MAX ) ]",
-    "ZLEXCOUNT zset lex lex",
+    "ZLEXCOUNT ties lex lex",
     "ZMPOP #{ zset } ( MIN | MAX ) [ COUNT cnt ]",
     "ZMSCORE zset { member }",
     "ZPOPMAX zset [ cnt ]",
@@ -139,17 +140,18 @@ const SORTED: &[&str] = &[
     "ZRANDMEMBER zset int [ WITHSCORES ] => size",
     "ZRANGE zset idx idx [ REV ] [ WITHSCORES ]",
     "ZRANGE zset bound bound BYSCORE [ REV ] [ LIMIT cnt int ] [ WITHSCORES ]",
-    "ZRANGE zset lex lex BYLEX [ REV ] [ LIMIT cnt int ]",
-    "ZRANGEBYLEX zset lex lex [ LIMIT cnt int ]",
+    "ZRANGE ties lex lex BYLEX [ REV ] [ LIMIT cnt int ]",
+    "ZRANGEBYLEX ties lex lex [ LIMIT cnt int ]",
     "ZRANGEBYSCORE zset bound bound [ WITHSCORES ] [ LIMIT cnt int ]",
-    "ZRANGESTORE zset zset ( idx idx | bound bound BYSCORE | lex lex BYLEX ) [ REV ] [ LIMIT cnt int ]",
+    "ZRANGESTORE ties ties lex lex BYLEX [ REV ] [ LIMIT cnt int ]",
+    "ZRANGESTORE zset zset ( idx idx | bound bound BYSCORE ) [ REV ] [ LIMIT cnt int ]",
     "ZRANK zset member",
     "ZREM zset { member }",
-    "ZREMRANGEBYLEX zset lex lex",
+    "ZREMRANGEBYLEX ties lex lex",
     "ZREMRANGEBYRANK zset idx idx",
     "ZREMRANGEBYSCORE zset bound bound",
     "ZREVRANGE zset idx idx [ WITHSCORES ]",
-    "ZREVRANGEBYLEX zset lex lex [ LIMIT cnt int ]",
+    "ZREVRANGEBYLEX ties lex lex [ LIMIT cnt int ]",
     "ZREVRANGEBYSCORE zset bound bound [ WITHSCORES ] [ LIMIT cnt int ]",
     "ZREVRANK zset member",
     "ZSCAN zset 0 [ MATCH pat ] [ COUNT int ] => scan",
@@ -219,6 +221,7 @@ const KEYS: &[&str] = &[
     "COPY any any [ DB db ] [ REPLACE ]",
     "DBSIZE",
     "DEL any",
+    "DEL ties",
     "DEL { any }",
     "EXISTS { any }",
     "KEYS pat => any",

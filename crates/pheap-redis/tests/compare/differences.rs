@@ -8,12 +8,30 @@ struct Known {
     is: fn(&[Vec<u8>], &Value, &Value) -> bool,
 }
 
-const KNOWN: &[Known] = &[Known {
-    reason: "`HELP` tells the names of subcommands only",
-    is: |words, redis, pheap| {
-        words.iter().any(|word| word.eq_ignore_ascii_case(b"help")) && redis.is_array() && pheap.is_array()
+const KNOWN: &[Known] = &[
+    Known {
+        reason: "`HELP` tells the names of subcommands only",
+        is: |words, redis, pheap| has(words, "help") && redis.is_array() && pheap.is_array(),
     },
-}];
+    Known {
+        reason: "Redis counts who else has the object: other keys, if it is a small number, or a transaction",
+        is: |words, redis, pheap| {
+            has(words, "refcount") && format!("{redis:?}").starts_with(':') && format!("{pheap:?}") == ":1"
+        },
+    },
+    Known {
+        reason: "Redis keeps a score of -0 in large sorted sets only; here, it becomes 0 in all of them",
+        is: |_, redis, pheap| {
+            let shown = format!("{redis:?}");
+            let without = shown.replace(",-0]", ",0]").replace("\"-0\"", "\"0\"");
+            shown != without && without == format!("{pheap:?}")
+        },
+    },
+];
+
+fn has(words: &[Vec<u8>], word: &str) -> bool {
+    words.iter().any(|other| other.eq_ignore_ascii_case(word.as_bytes()))
+}
 
 /// Why these replies are different, if they may be.
 pub(crate) fn reason(words: &[Vec<u8>], redis: &Value, pheap: &Value) -> Option<&'static str> {

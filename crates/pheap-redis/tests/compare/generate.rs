@@ -16,11 +16,14 @@ pub(crate) const DATABASES: usize = 3;
 pub(crate) struct Command {
     pub(crate) words: Vec<Vec<u8>>,
     pub(crate) norm: Norm,
+    /// It may wait for ever, but for in transactions and scripts.
+    pub(crate) waits: bool,
 }
 
 impl Command {
     pub(crate) fn new(words: &[impl AsRef<[u8]>], norm: Norm) -> Command {
-        Command { words: words.iter().map(|word| word.as_ref().to_vec()).collect(), norm }
+        let words = words.iter().map(|word| word.as_ref().to_vec()).collect();
+        Command { words, norm, waits: false }
     }
 }
 
@@ -127,15 +130,15 @@ impl Generator {
             let watch = ["watch".to_owned(), self.key("any")];
             commands.push(Command::new(&watch, Norm::Exact));
         }
-        commands.push(Command::new(&["multi"], Norm::Exact));
+        commands.push(Command::new(&["multi"], Norm::Begin));
         for _ in 0..1 + self.rng.below(5) {
-            let inner = if self.rng.chance(4) { self.of(WAITING) } else { self.command() };
+            let inner = if self.rng.chance(4) { self.waiting() } else { self.command() };
             if ![Norm::Scan, Norm::Dump].contains(&inner.norm) {
                 commands.push(inner);
             }
         }
         let end = if self.rng.chance(8) { "discard" } else { "exec" };
-        commands.push(Command::new(&[end], Norm::Transaction));
+        commands.push(Command::new(&[end], Norm::End));
         commands
     }
 
@@ -172,7 +175,11 @@ impl Generator {
         let tokens: Vec<&str> = template.split_whitespace().collect();
         let mut words = Vec::new();
         self.fill(&tokens, &mut words);
-        Command { words, norm }
+        Command { words, norm, waits: false }
+    }
+
+    fn waiting(&mut self) -> Command {
+        Command { waits: true, ..self.of(WAITING) }
     }
 
     /// Another command, that a script calls.
@@ -198,7 +205,7 @@ impl Generator {
             );
             let mut words = vec![b"eval".to_vec(), script.into(), b"0".to_vec()];
             words.extend(inner.words);
-            return Command { words, norm: inner.norm };
+            return Command { words, norm: inner.norm, waits: false };
         }
     }
 
@@ -270,6 +277,7 @@ impl Generator {
     fn word(&mut self, token: &str, words: &mut Vec<Vec<u8>>) {
         let word: Vec<u8> = match token {
             _ if TYPES.contains(&token) || token == "any" => self.key(token).into(),
+            "ties" => format!("{}{}", if self.rng.chance(20) { "str" } else { "ties" }, self.rng.below(3)).into(),
             "val" => self.value(),
             "member" => {
                 if self.rng.chance(3) {

@@ -14,7 +14,7 @@ pub(crate) struct Pair {
     /// Their clients.
     clients: [[Connection; 2]; 2],
     /// Commands of the transactions that clients have begun.
-    queued: [Vec<Command>; 2],
+    queued: [Option<Vec<Command>>; 2],
 }
 
 /// Replies that are not equal.
@@ -89,7 +89,7 @@ impl Pair {
     /// Forgets everything.
     fn reset(&mut self, resp3: bool) {
         for client in 0..2 {
-            self.queued[client].clear();
+            self.queued[client] = None;
             self.ask(client, &["reset"]);
             self.ask(client, &["hello", if resp3 { "3" } else { "2" }]);
         }
@@ -113,39 +113,39 @@ impl Pair {
     }
 
     fn command(&mut self, client: usize, command: &Command) -> Option<Difference> {
+        if command.waits && self.queued[client].is_none() {
+            return None;
+        }
         let [mut redis, mut pheap] = self.ask(client, &command.words);
         if command.norm == Norm::Scan && !redis.is_error() && !pheap.is_error() {
             [redis, pheap] = self.scanned(client, command, [redis, pheap]);
         }
-        if format!("{redis:?}") == "+QUEUED" && redis == pheap {
-            self.queued[client].push(command.clone());
+        let line = |value: &Value, line| *value == Value::Line(String::from(line));
+        if let Some(queued) = &mut self.queued[client]
+            && line(&redis, "+QUEUED")
+            && line(&pheap, "+QUEUED")
+        {
+            queued.push(command.clone());
             return None;
         }
-        let difference = if command.norm == Norm::Transaction {
-            self.transaction(client, command, [&redis, &pheap])
-        } else {
-            different(command, &redis, &pheap)
-        };
-        if difference.is_some() {
-            return difference;
+        match &command.norm {
+            Norm::Begin if line(&redis, "+OK") => self.queued[client] = Some(Vec::new()),
+            Norm::End => {
+                let queued = self.queued[client].take().unwrap_or_default();
+                let (of_redis, of_pheap) = (redis.elements(), pheap.elements());
+                if of_redis.len() == queued.len() && of_pheap.len() == queued.len() {
+                    let replies = of_redis.iter().zip(of_pheap);
+                    return queued.iter().zip(replies).find_map(|(command, (a, b))| different(command, a, b));
+                }
+            }
+            Norm::Dump => {
+                if let (Some(redis), Some(pheap)) = (redis.bytes(), pheap.bytes()) {
+                    return self.restored(client, command, [pheap, redis]);
+                }
+            }
+            _ => {}
         }
-        if command.norm == Norm::Dump
-            && let (Some(redis), Some(pheap)) = (redis.bytes(), pheap.bytes())
-        {
-            return self.restored(client, command, [pheap, redis]);
-        }
-        None
-    }
-
-    /// The end of a transaction.
-    fn transaction(&mut self, client: usize, end: &Command, replies: [&Value; 2]) -> Option<Difference> {
-        let queued = std::mem::take(&mut self.queued[client]);
-        let [redis, pheap] = replies;
-        if redis.is_array() && pheap.is_array() && redis.elements().len() == pheap.elements().len() {
-            let each = redis.elements().iter().zip(pheap.elements());
-            return queued.iter().zip(each).find_map(|(command, (a, b))| different(command, a, b));
-        }
-        different(end, redis, pheap)
+        different(command, &redis, &pheap)
     }
 
     /// All that comes until the cursor is 0, in order.
