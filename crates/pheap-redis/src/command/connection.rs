@@ -177,12 +177,7 @@ fn reset(cx: &mut Cx<'_>, _: &Args<'_>, out: &mut Reply) -> Done {
 }
 
 fn select(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let number = super::args::int(args[1])?;
-    if i32::try_from(number).is_err() {
-        let (least, most) = (i32::MIN, i32::MAX);
-        return Err(Fail::err(format_args!("value is out of range, value must between {least} and {most}")));
-    }
-    cx.session.db = database(cx, number)?;
+    cx.session.db = database(cx, args[1])?;
     out.ok();
     Ok(())
 }

@@ -415,7 +415,11 @@ pub fn resolve(words: &Args<'_>) -> Result<Known, Refused> {
         Err(Refused { error, number })
     };
     let Some(known) = lookup(words[0]).filter(|known| !known.name.contains('|')) else {
-        let shown = |word: &[u8]| lossy(&word[..word.len().min(128)]).into_owned();
+        // As C prints it: up to a byte that is 0.
+        let shown = |word: &[u8]| {
+            let end = word.iter().take(128).position(|&byte| byte == 0).unwrap_or(word.len().min(128));
+            lossy(&word[..end]).into_owned()
+        };
         let mut arguments = String::new();
         for word in &words[1..] {
             if arguments.len() >= 128 {

@@ -262,9 +262,9 @@ const OBJECTS: &[&str] = &[
 
 const SORT: &[&str] = &[
     "SORT list [ ALPHA ] [ ( ASC | DESC ) ] [ LIMIT cnt int ]",
-    "SORT list [ BY ( 'f* | 'num* | 'nosort | 'hash*->f1 ) ] [ LIMIT cnt int ] [ GET # ] [ GET 'num* ] [ GET 'hash*->f1 ] [ ALPHA ]",
+    "SORT list [ BY ( 'f* | 'num* | 'hash*->f1 ) ] [ LIMIT cnt int ] [ GET # ] [ GET 'num* ] [ GET 'hash*->f1 ] [ ALPHA ]",
     "SORT set [ ALPHA ] [ ( ASC | DESC ) ] STORE list",
-    "SORT zset BY 'nosort [ DESC ] [ LIMIT cnt int ] [ GET # ]",
+    "SORT ties BY 'nosort [ DESC ] [ LIMIT cnt int ] [ GET # ]",
     "SORT_RO ( list | set | zset ) ALPHA [ ( ASC | DESC ) ]",
 ];
 

@@ -20,6 +20,19 @@ const KNOWN: &[Known] = &[
         },
     },
     Known {
+        reason: "Redis' forms depend on what values were before; here, names of forms depend on values only",
+        is: |words, redis, pheap| {
+            has(words, "encoding") && redis.bytes().is_some() && pheap.bytes().is_some()
+        },
+    },
+    Known {
+        reason: "Redis tells no keys of `PFMERGE` if there is only the one that is written",
+        is: |words, redis, pheap| {
+            let is_it = |at, name: &[u8]| words.get(at).is_some_and(|word: &Vec<u8>| word.eq_ignore_ascii_case(name));
+            is_it(0, b"command") && is_it(2, b"pfmerge") && redis.is_error() && pheap.elements().len() == 1
+        },
+    },
+    Known {
         reason: "Redis keeps a score of -0 in large sorted sets only; here, it becomes 0 in all of them",
         is: |_, redis, pheap| {
             let shown = format!("{redis:?}");

@@ -307,7 +307,7 @@ impl Generator {
             "far" => self.far(1_000_000).into(),
             "farat" => self.far(4_000_000_000).into(),
             "pfarat" => self.far(4_000_000_000_000).into(),
-            "past" => one!(self, ["-1", "1", "-5", "100000"]).into(),
+            "past" => one!(self, ["-1", "-5", "0"]).into(),
             "nid" => {
                 self.entry += 1;
                 let entry = self.entry;
