@@ -8,12 +8,12 @@ mod compare;
 
 use std::collections::BTreeMap;
 
-use common::Server;
+use common::{Server, converse};
 use common::redis::Redis;
 use compare::{Pair, round, shortest};
 
 /// Steps of a round. A step is a command, or a transaction.
-const STEPS: usize = 500;
+const STEPS: usize = 1000;
 
 /// Kinds of differences after which a run ends.
 const ENOUGH: usize = 10;
@@ -48,4 +48,32 @@ fn replies_are_those_of_redis() {
     }
     println!("{commands} commands in {rounds} rounds, seed {seed}");
     assert!(found.is_empty(), "{}", found.into_values().collect::<Vec<_>>().join("\n"));
+}
+
+#[test]
+fn what_was_different_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &["--durability", "process"]);
+    let range = "must between -2147483648 and 2147483647";
+    let lines = [
+        ("config get MaxMemory", "[MaxMemory 0]"),
+        ("config get MAXMEMORY-SAMPLE*", "[maxmemory-samples 5]"),
+        ("select x", "-ERR value is not an integer or out of range"),
+        ("select 4294967296", &format!("-ERR value is out of range, value {range}")),
+        ("move k 4294967296", &format!("-ERR value is out of range, value {range}")),
+        ("swapdb 1 4294967296", "-ERR invalid second DB index"),
+        ("wait 0 1.5", "-ERR timeout is not an integer or out of range"),
+        ("wait 0 -1", "-ERR timeout is negative"),
+        ("nothing \"a\\x00b\"", "-ERR unknown command 'nothing', with args beginning with: 'a'"),
+        ("command info nothing", "[nil]"),
+        ("command getkeys xread streams a b 0", "[a]"),
+        ("rpush list -0 \"\"", "2"),
+        ("sort list", "[ -0]"),
+        ("zadd z -0 a -1 b 0x1.8p1 c", "3"),
+        ("zrangebyscore z \"\" 1e400 withscores", "[a 0 c 3]"),
+        ("zadd z 1e400 a", "-ERR value is not a valid float"),
+        ("eval \"return 2^63\" 0", "-9223372036854775808"),
+        ("geohash z b", "[bp05b5048p0]"),
+    ];
+    converse(&mut server.client(), &lines);
 }

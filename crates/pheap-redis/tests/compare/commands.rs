@@ -11,14 +11,14 @@ pub(crate) const FAMILIES: &[&[&str]] = &[
 const STRINGS: &[&str] = &[
     "APPEND str val",
     "DECR num",
-    "DECRBY num num",
+    "DECRBY num whole",
     "GET str",
     "GETDEL str",
     "GETEX str [ ( EX far | PX far | EXAT farat | PXAT pfarat | PERSIST | EX past ) ]",
     "GETRANGE str idx idx",
     "GETSET str val",
     "INCR num",
-    "INCRBY num num",
+    "INCRBY num whole",
     "INCRBYFLOAT num float",
     "LCS str str [ LEN ] [ IDX ] [ MINMATCHLEN int ] [ WITHMATCHLEN ]",
     "MGET { str }",
@@ -26,7 +26,7 @@ const STRINGS: &[&str] = &[
     "MSETNX { str val }",
     "PSETEX str far val",
     "SET str val [ ( NX | XX ) ] [ GET ] [ ( EX far | PX far | EXAT farat | PXAT pfarat | KEEPTTL ) ]",
-    "SET num num",
+    "SET num whole",
     "SETEX str far val",
     "SETNX str val",
     "SETRANGE str off val",
@@ -36,7 +36,7 @@ const STRINGS: &[&str] = &[
 
 const BITS: &[&str] = &[
     "BITCOUNT bits [ idx idx [ ( BYTE | BIT ) ] ]",
-    "BITFIELD bits { ( GET btype boff | SET btype boff num | INCRBY btype #3 num | OVERFLOW ( WRAP | SAT | FAIL ) INCRBY btype boff num ) }",
+    "BITFIELD bits { ( GET btype boff | SET btype boff whole | INCRBY btype #3 whole | OVERFLOW ( WRAP | SAT | FAIL ) INCRBY btype boff whole ) }",
     "BITFIELD_RO bits { GET btype boff }",
     "BITOP ( AND | OR | XOR ) bits { bits }",
     "BITOP NOT bits bits",
@@ -98,7 +98,7 @@ const HASHES: &[&str] = &[
     "HEXISTS hash field",
     "HGET hash field",
     "HGETALL hash => pairs",
-    "HINCRBY hash field num",
+    "HINCRBY hash field whole",
     "HINCRBYFLOAT hash field float",
     "HKEYS hash => any",
     "HLEN hash",
@@ -108,7 +108,7 @@ const HASHES: &[&str] = &[
     "HRANDFIELD hash int [ WITHVALUES ] => size",
     "HSCAN hash 0 [ MATCH pat ] [ COUNT int ] => scan",
     "HSET hash { field val }",
-    "HSET hash { field num }",
+    "HSET hash { field whole }",
     "HSET hash manypairs",
     "HSETNX hash field val",
     "HSTRLEN hash field",
@@ -171,6 +171,8 @@ const STREAMS: &[&str] = &[
     "XCLAIM stream grp con 0 { id } [ ( IDLE 5000 | TIME 1000 ) ] [ RETRYCOUNT cnt ] [ FORCE ] [ JUSTID ] [ LASTID id ]",
     "XDEL stream { id }",
     "XGROUP CREATE stream grp ( id | $ ) [ MKSTREAM ] [ ENTRIESREAD int ]",
+    "XGROUP CREATE stream grp 0 MKSTREAM",
+    "XGROUP CREATE stream grp 0 MKSTREAM",
     "XGROUP CREATECONSUMER stream grp con",
     "XGROUP DELCONSUMER stream grp con",
     "XGROUP DESTROY stream grp",
@@ -185,6 +187,7 @@ const STREAMS: &[&str] = &[
     "XRANGE stream ( - | id ) ( + | id ) [ COUNT cnt ]",
     "XREAD [ COUNT cnt ] STREAMS stream ( id | $ )",
     "XREAD [ COUNT cnt ] STREAMS stream stream id id",
+    "XREADGROUP GROUP grp con STREAMS stream >",
     "XREADGROUP GROUP grp con [ COUNT cnt ] [ NOACK ] STREAMS stream ( > | > | id )",
     "XREVRANGE stream ( + | id ) ( - | id ) [ COUNT cnt ]",
     "XSETID stream id [ ENTRIESADDED int MAXDELETEDID id ]",
@@ -257,7 +260,8 @@ const OBJECTS: &[&str] = &[
     "OBJECT FREQ any",
     "OBJECT HELP",
     "OBJECT REFCOUNT str",
-    "RESTORE restored ( 0 | far ) val [ REPLACE ] [ ABSTTL ] [ IDLETIME 5 ] [ FREQ 5 ]",
+    "RESTORE restored ( 0 | far ) payload REPLACE",
+    "RESTORE restored ( 0 | far ) ( val | payload ) [ REPLACE ] [ ABSTTL ] [ IDLETIME 5 ] [ FREQ 5 ]",
 ];
 
 const SORT: &[&str] = &[
@@ -277,12 +281,20 @@ const OTHER: &[&str] = &[
     "COMMAND GETKEYSANDFLAGS inner",
     "CONFIG GET ( MAXMEMORY | HASH-MAX-* | PROTO-MAX* | NOTHING ) => pairs",
     "ECHO val",
-    "FUNCTION LIST [ LIBRARYNAME pat ] => pairs",
+    "COMMAND INFO NOTHING",
+    "COMMAND LIST FILTERBY PATTERN ( Z* | H* ) => any",
+    "FCALL 'f #{ any } { val }",
+    "FCALL_RO 'g #{ any } { val }",
+    "FUNCTION DELETE ( 'lib | 'lib2 )",
+    "FUNCTION LIST [ LIBRARYNAME pat ] => any",
+    "FUNCTION LOAD [ REPLACE ] library",
+    "FUNCTION LOAD [ REPLACE ] library",
     "PING [ val ]",
     "PUBLISH field val",
     "PUBSUB NUMSUB { field }",
     "SCRIPT EXISTS { member }",
     "UNWATCH",
+    "TIME => size",
     "WAIT 0 0",
 ];
 
@@ -307,6 +319,20 @@ pub(crate) const ALONE: &[&str] = &[
     "XADD stream * field val => size",
     "GEOSEARCHSTORE geo geo FROMLONLAT lon lat BYRADIUS dist KM COUNT 2 ANY => size",
     "SORT set BY 'nosort STORE list => size",
+];
+
+/// What `FUNCTION LOAD` is given.
+pub(crate) const LIBRARIES: &[&str] = &[
+    "#!lua name=lib\nredis.register_function('f', function(keys, args) return redis.call('append', keys[1], args[1]) end)",
+    "#!lua name=lib2\nredis.register_function{function_name='g', callback=function(keys) return redis.pcall('strlen', keys[1]) end, flags={'no-writes'}}",
+    "#!lua name=lib\nerror('no')",
+    "no library",
+];
+
+/// What Redis 7.0.15 has dumped: a string, and a list.
+pub(crate) const DUMPS: &[&[u8]] = &[
+    b"\x00\x05hello\x0a\x00cr\xdfve4 \x0a",
+    b"\x12\x01\x02\xc3!<\x12<\x00\x00\x00\x06\x00\x81a\x02\x01\x01\xdf\xfb\x02\xc1,\x02\x9ex\xe0\x14\x00\x02\x1f\xf4\xff\x80\x00\x02\x7f\x09\xff\x0a\x00g\xaeN\x03\xb3\x01GC",
 ];
 
 /// With one key and one argument.

