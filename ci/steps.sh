@@ -184,18 +184,22 @@ step_fuzz() {
     fuzz model 4000
     fuzz collections 1500
     fuzz open 4000
+    fuzz redis_request 20000
+    fuzz redis_rdb 5000 -malloc_limit_mb=64
+    fuzz redis_commands 300
     wait "$crash" || status=$?
     cat "$LOGS/fuzz-crash.log"
     return "$status"
 }
 
-# Runs a target with its seeds and so many inputs after them. What was found here before is left out.
+# Runs a target with its seeds, if it has any, and so many inputs after them. What was found here before is left out.
 fuzz() {
     local target="$1" runs="${FUZZ_RUNS:-$2}" seeds
+    shift 2
     seeds="$(mktemp -d)"
-    cp "fuzz/corpus/$target"/seed-* "$seeds"
+    find fuzz/corpus -path "*/$target/seed-*" -exec cp -t "$seeds" {} +
     cargo +nightly fuzz run "$target" "$seeds" -- \
-        -seed=1 -runs="$runs" -timeout=30 -len_control=0 -max_len=1000 -verbosity=0 -print_final_stats=1
+        -seed=1 -runs="$runs" -timeout=30 -len_control=0 -max_len=1000 -verbosity=0 -print_final_stats=1 "$@"
     rm -rf "$seeds"
 }
 

@@ -265,9 +265,13 @@ mod tests {
 
     #[test]
     fn scores_that_are_no_places() {
-        for (score, number) in
-            [(1.9, 1), (-5.2, -5_i64 as u64), (f64::NEG_INFINITY, 1 << 63), (1e19, 10_u64.pow(19)), (f64::INFINITY, 0)]
-        {
+        for (score, number) in [
+            (1.9, 1),
+            (-5.2, -5_i64 as u64),
+            (f64::NEG_INFINITY, 1 << 63),
+            (1e19, 10_u64.pow(19)),
+            (f64::INFINITY, 0),
+        ] {
             assert_eq!(Place::of_score(score), Place::of(number), "{score}");
         }
     }

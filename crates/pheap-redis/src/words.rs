@@ -357,8 +357,13 @@ mod tests {
             assert_eq!(float(text.as_bytes()), None, "{text}");
             assert_eq!(rounded_float(text.as_bytes()), None, "{text}");
         }
-        let rounded =
-            [("", 0.0), ("1e400", f64::INFINITY), ("-1e-400", 0.0), ("0x1p2000", f64::INFINITY), ("0x1p-2000", 0.0)];
+        let rounded = [
+            ("", 0.0),
+            ("1e400", f64::INFINITY),
+            ("-1e-400", 0.0),
+            ("0x1p2000", f64::INFINITY),
+            ("0x1p-2000", 0.0),
+        ];
         for (text, number) in rounded {
             assert_eq!(float(text.as_bytes()), None, "{text}");
             assert_eq!(rounded_float(text.as_bytes()), Some(number), "{text}");

@@ -8,8 +8,8 @@ mod compare;
 
 use std::collections::BTreeMap;
 
-use common::{Server, converse};
 use common::redis::Redis;
+use common::{Server, converse};
 use compare::{Pair, round, shortest};
 
 /// Steps of a round. A step is a command, or a transaction.
@@ -43,7 +43,10 @@ fn replies_are_those_of_redis() {
         let version = if resp3 { 3 } else { 2 };
         // One of each kind.
         found.entry(difference.kind()).or_insert_with(|| {
-            format!("not as Redis (seed {seed}, round {}, RESP{version}), after\n{history}{difference}\n", rounds - 1)
+            format!(
+                "not as Redis (seed {seed}, round {}, RESP{version}), after\n{history}{difference}\n",
+                rounds - 1
+            )
         });
     }
     println!("{commands} commands in {rounds} rounds, seed {seed}");

@@ -8,16 +8,55 @@ use std::cell::RefCell;
 
 use libfuzzer_sys::fuzz_target;
 use pheap_redis::data::{Change, Owned, Store};
-use pheap_redis::rdb::{self, FileReader, Part};
+use pheap_redis::rdb::{self, FileReader, FileWriter, Part};
+
+#[path = "../../../crates/pheap-redis/src/rdb/samples.rs"]
+mod samples;
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((first, rest)) = bytes.split_first() else { return };
-    match first % 3 {
+    match first % 5 {
         0 => value(rest),
-        1 => file(rest),
-        _ => file(&[b"REDIS0010", rest].concat()),
+        1 => value(&damaged(&opened(rest.first()), rest)),
+        2 => file(rest),
+        3 => file(&[b"REDIS0010", rest].concat()),
+        _ => file(&damaged(&whole_file(), rest)),
     }
 });
+
+/// What Redis has dumped, without the checksum.
+fn opened(which: Option<&u8>) -> Vec<u8> {
+    let sample = samples::ALL[usize::from(*which.unwrap_or(&0)) % samples::ALL.len()];
+    rdb::open(sample).expect("Redis has dumped it").to_vec()
+}
+
+/// A file with all of that.
+fn whole_file() -> Vec<u8> {
+    let mut writer = FileWriter::new(Vec::new()).expect("there is memory");
+    writer.library(b"#!lua name=lib\nredis.register_function('f', print)").expect("there is memory");
+    for (number, sample) in samples::ALL.iter().enumerate() {
+        let value = rdb::restore(sample).expect("Redis has dumped it");
+        let deadline = (number % 2 == 0).then_some(4_000_000_000_000);
+        writer.entry(&number.to_le_bytes(), &value, deadline).expect("there is memory");
+    }
+    writer.finish().expect("there is memory")
+}
+
+/// Bytes, some of which are others, are missing, or are there twice.
+fn damaged(bytes: &[u8], how: &[u8]) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    for damage in how.get(1..).unwrap_or_default().chunks_exact(4).take(8) {
+        let at = usize::from(u16::from_le_bytes([damage[0], damage[1]])) % (bytes.len() + 1);
+        let end = (at + usize::from(damage[3])).min(bytes.len());
+        match damage[2] % 4 {
+            0 if at < bytes.len() => bytes[at] = damage[3],
+            1 => bytes.insert(at, damage[3]),
+            2 => drop(bytes.drain(at..end)),
+            _ => drop(bytes.splice(at..at, bytes[at..end].to_vec())),
+        }
+    }
+    bytes
+}
 
 fn value(bytes: &[u8]) {
     // With a checksum, whatever it is.

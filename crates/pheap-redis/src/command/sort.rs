@@ -134,7 +134,9 @@ fn weight(cx: &mut Cx<'_>, asked: &Asked<'_>, element: &[u8]) -> Result<Weight, 
 
 fn compare(a: &(Weight, Vec<u8>), b: &(Weight, Vec<u8>), has_pattern: bool) -> Ordering {
     match (&a.0, &b.0) {
-        (Weight::Number(x), Weight::Number(y)) => x.partial_cmp(y).expect("these are no NaN").then_with(|| a.1.cmp(&b.1)),
+        (Weight::Number(x), Weight::Number(y)) => {
+            x.partial_cmp(y).expect("these are no NaN").then_with(|| a.1.cmp(&b.1))
+        }
         (Weight::Text(x), Weight::Text(y)) if has_pattern => x.cmp(y),
         _ => a.1.cmp(&b.1),
     }

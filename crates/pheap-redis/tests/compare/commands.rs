@@ -5,7 +5,8 @@ pub(crate) const TYPES: &[&str] =
     &["str", "num", "bits", "list", "set", "hash", "zset", "stream", "geo", "hll", "restored"];
 
 pub(crate) const FAMILIES: &[&[&str]] = &[
-    STRINGS, BITS, LISTS, SETS, HASHES, SORTED, SORTED, STREAMS, STREAMS, GEO, HLL, KEYS, EXPIRY, OBJECTS, SORT, OTHER,
+    STRINGS, BITS, LISTS, SETS, HASHES, SORTED, SORTED, STREAMS, STREAMS, GEO, HLL, KEYS, EXPIRY, OBJECTS,
+    SORT, OTHER,
 ];
 
 const STRINGS: &[&str] = &[

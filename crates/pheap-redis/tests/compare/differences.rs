@@ -58,7 +58,10 @@ const KNOWN: &[Known] = &[
     Known {
         reason: "`COMMAND INFO` has no tips and no specifications of keys",
         is: |words, redis, pheap| {
-            words[0].eq_ignore_ascii_case(b"command") && has(words, "info") && redis.is_array() && pheap.is_array()
+            words[0].eq_ignore_ascii_case(b"command")
+                && has(words, "info")
+                && redis.is_array()
+                && pheap.is_array()
         },
     },
 ];

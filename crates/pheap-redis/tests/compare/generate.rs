@@ -281,7 +281,9 @@ impl Generator {
     fn word(&mut self, token: &str, words: &mut Vec<Vec<u8>>) {
         let word: Vec<u8> = match token {
             _ if TYPES.contains(&token) || token == "any" => self.key(token).into(),
-            "ties" => format!("{}{}", if self.rng.chance(20) { "str" } else { "ties" }, self.rng.below(3)).into(),
+            "ties" => {
+                format!("{}{}", if self.rng.chance(20) { "str" } else { "ties" }, self.rng.below(3)).into()
+            }
             "val" => self.value(),
             "member" => {
                 if self.rng.chance(3) {
@@ -325,16 +327,16 @@ impl Generator {
             }
             "id" => match self.rng.below(8) {
                 0 => one!(self, ["0", "0-0", "5", "18446744073709551615-18446744073709551615"]).into(),
-                _ => {
-                    format!("{}-{}", self.rng.below(self.entry as usize + 2), self.rng.below(4)).into()
-                }
+                _ => format!("{}-{}", self.rng.below(self.entry as usize + 2), self.rng.below(4)).into(),
             },
             "grp" => format!("g{}", self.rng.below(2)).into(),
             "con" => format!("c{}", self.rng.below(3)).into(),
             "lon" => format!("{:.6}", self.rng.below(360_000_000) as f64 / 1e6 - 180.0).into(),
             "lat" => format!("{:.6}", self.rng.below(170_000_000) as f64 / 1e6 - 85.0).into(),
             "dist" => one!(self, ["1", "100", "1000.5", "5000", "20000"]).into(),
-            "pat" => one!(self, ["*", "m*", "*1", "[a-m]?*", "f[^0-3]", "str*", "\\*", "h?sh[02]", ""]).into(),
+            "pat" => {
+                one!(self, ["*", "m*", "*1", "[a-m]?*", "f[^0-3]", "str*", "\\*", "h?sh[02]", ""]).into()
+            }
             "db" => self.rng.below(DATABASES).to_string().into(),
             "library" => one!(self, LIBRARIES).into(),
             "payload" => {
@@ -363,10 +365,7 @@ impl Generator {
                 return;
             }
             literal => {
-                assert!(
-                    !literal.starts_with(|first: char| first.is_ascii_lowercase()),
-                    "what is {literal}?"
-                );
+                assert!(!literal.starts_with(|first: char| first.is_ascii_lowercase()), "what is {literal}?");
                 literal.trim_start_matches('\'').into()
             }
         };

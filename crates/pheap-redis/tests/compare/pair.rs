@@ -155,7 +155,8 @@ impl Pair {
             let connection = &mut servers.next().expect("there are two")[client];
             let cursor_at = if command.words[0].eq_ignore_ascii_case(b"scan") { 1 } else { 2 };
             // Fields of hashes and members of sorted sets come with something.
-            let with = [&b"hscan"[..], b"zscan"].iter().any(|name| command.words[0].eq_ignore_ascii_case(name));
+            let with =
+                [&b"hscan"[..], b"zscan"].iter().any(|name| command.words[0].eq_ignore_ascii_case(name));
             let mut all = BTreeSet::new();
             let mut words = command.words.clone();
             loop {
@@ -230,7 +231,8 @@ impl Pair {
 }
 
 fn different(command: &Command, redis: &Value, pheap: &Value) -> Option<Difference> {
-    let may_be = command.norm.equal(redis, pheap) || differences::reason(&command.words, redis, pheap).is_some();
+    let may_be =
+        command.norm.equal(redis, pheap) || differences::reason(&command.words, redis, pheap).is_some();
     let (redis, pheap) = (redis.clone(), pheap.clone());
     (!may_be).then(|| Difference { command: command.clone(), redis, pheap })
 }

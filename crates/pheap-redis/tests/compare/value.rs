@@ -188,7 +188,9 @@ impl fmt::Debug for Value {
                 write!(f, "{kind}")?;
                 f.debug_list().entries(elements).finish()
             }
-            Value::Map(pairs) => f.debug_map().entries(pairs.iter().map(|(key, value)| (key, value))).finish(),
+            Value::Map(pairs) => {
+                f.debug_map().entries(pairs.iter().map(|(key, value)| (key, value))).finish()
+            }
         }
     }
 }
