@@ -18,17 +18,21 @@ pub fn int(text: &[u8]) -> Option<i64> {
 
 /// A number with a fraction, `inf`, or a hexadecimal one; no NaN, nothing around it, and none that is too large, or too small to be told from 0.
 pub fn float(text: &[u8]) -> Option<f64> {
-    let number = rounded_float(text).filter(|_| !text.is_empty())?;
+    let number = rounded_float(text)?;
     let is_rounded_away = number.is_infinite() && text.iter().any(u8::is_ascii_digit)
         || number == 0.0 && has_other_digit_than_0(text);
     (!is_rounded_away).then_some(number)
 }
 
-/// As [`float`], but what is too large is infinite, what is too small is 0, and so is what is empty.
-pub fn rounded_float(text: &[u8]) -> Option<f64> {
-    if text.is_empty() {
-        return Some(0.0);
-    }
+/// As C's `strtod` takes all of a text, which ends with it or before a byte that is 0: there may be spaces before the number; what is too large is infinite, what is too small is 0,
+/// and so is what is empty.
+pub fn c_float(text: &[u8]) -> Option<f64> {
+    let text = text.split(|&byte| byte == 0).next().unwrap_or_default();
+    if text.is_empty() { Some(0.0) } else { rounded_float(text.trim_ascii_start()) }
+}
+
+/// As [`float`], but what is too large is infinite, and what is too small is 0.
+fn rounded_float(text: &[u8]) -> Option<f64> {
     let text = std::str::from_utf8(text).ok().filter(|text| text.len() <= 5 * 1024)?;
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
     let number = match digits.strip_prefix("0x").or(digits.strip_prefix("0X")) {
@@ -351,22 +355,25 @@ mod tests {
         ];
         for (text, number) in read {
             assert_eq!(float(text.as_bytes()), number, "{text}");
-            assert_eq!(rounded_float(text.as_bytes()), number, "{text}");
+            assert_eq!(c_float(text.as_bytes()), number, "{text}");
         }
-        for text in ["nan", " 1", "1 ", "+-1", "0x", "0x+5", "0x1p", "1e", ".", "-", "\0"] {
+        for text in ["nan", "1 ", "+-1", "0x", "0x+5", "0x1p", "1e", ".", "-", " ", "\\0"] {
             assert_eq!(float(text.as_bytes()), None, "{text}");
-            assert_eq!(rounded_float(text.as_bytes()), None, "{text}");
+            assert_eq!(c_float(text.as_bytes()), None, "{text}");
         }
-        let rounded = [
+        let of_c = [
             ("", 0.0),
+            (" 1", 1.0),
+            ("\0a", 0.0),
+            ("2\0a", 2.0),
             ("1e400", f64::INFINITY),
             ("-1e-400", 0.0),
             ("0x1p2000", f64::INFINITY),
             ("0x1p-2000", 0.0),
         ];
-        for (text, number) in rounded {
+        for (text, number) in of_c {
             assert_eq!(float(text.as_bytes()), None, "{text}");
-            assert_eq!(rounded_float(text.as_bytes()), Some(number), "{text}");
+            assert_eq!(c_float(text.as_bytes()), Some(number), "{text}");
         }
     }
 

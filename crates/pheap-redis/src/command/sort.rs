@@ -128,7 +128,8 @@ fn weight(cx: &mut Cx<'_>, asked: &Asked<'_>, element: &[u8]) -> Result<Weight, 
         return Ok(Weight::Text(text));
     }
     let Some(text) = text else { return Ok(Weight::Number(0.0)) };
-    let number = if text.is_empty() { Some(0.0) } else { words::float(text.trim_ascii_start()) };
+    let number =
+        words::c_float(&text).filter(|number| number.is_finite() || !text.iter().any(u8::is_ascii_digit));
     number.map(Weight::Number).ok_or_else(|| Fail::err("One or more scores can't be converted into double"))
 }
 

@@ -1,8 +1,11 @@
 //! Templates of commands, by families. `generate.rs` says how they are read; what follows `=>` is what of the reply has to be equal.
 
-/// Kinds of keys, and how they are called. Commands are sent keys of other kinds, too. Only `ties` has nothing else than members of one score, for that is what `BYLEX` asks for.
+/// Kinds of keys, and how they are called. Commands are sent keys of other kinds, too.
 pub(crate) const TYPES: &[&str] =
-    &["str", "num", "bits", "list", "set", "hash", "zset", "stream", "geo", "hll", "restored"];
+    &["str", "num", "bits", "list", "set", "hash", "zset", "stream", "restored"];
+
+/// Kinds of keys that have nothing else, for it is not said what comes then: members of one score, as `BYLEX` wants them; places; HyperLogLogs.
+pub(crate) const PURE: &[&str] = &["ties", "geo", "hll"];
 
 pub(crate) const FAMILIES: &[&[&str]] = &[
     STRINGS, BITS, LISTS, SETS, HASHES, SORTED, SORTED, STREAMS, STREAMS, GEO, HLL, KEYS, EXPIRY, OBJECTS,
@@ -225,7 +228,8 @@ const KEYS: &[&str] = &[
     "COPY any any [ DB db ] [ REPLACE ]",
     "DBSIZE",
     "DEL any",
-    "DEL ties",
+    "COPY ( geo geo | hll hll | ties ties ) REPLACE",
+    "DEL ( geo | hll | ties )",
     "DEL { any }",
     "EXISTS { any }",
     "KEYS pat => any",
@@ -245,6 +249,7 @@ const KEYS: &[&str] = &[
 
 const EXPIRY: &[&str] = &[
     "EXPIRE any ( far | far | past ) [ ( NX | XX | GT | LT ) ]",
+    "EXPIRE ( geo | hll | ties ) far",
     "EXPIREAT any farat [ ( NX | XX | GT | LT ) ]",
     "EXPIRETIME any => near",
     "PERSIST any",
@@ -256,7 +261,7 @@ const EXPIRY: &[&str] = &[
 ];
 
 const OBJECTS: &[&str] = &[
-    "DUMP any => dump",
+    "DUMP ( any | any | geo | hll | ties ) => dump",
     "OBJECT ENCODING any",
     "OBJECT FREQ any",
     "OBJECT HELP",
