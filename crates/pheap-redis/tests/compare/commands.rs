@@ -183,7 +183,7 @@ const STREAMS: &[&str] = &[
     "XGROUP SETID stream grp ( id | $ ) [ ENTRIESREAD int ]",
     "XINFO CONSUMERS stream grp => clock",
     "XINFO GROUPS stream",
-    "XINFO STREAM stream",
+    "XINFO STREAM stream => clock",
     "XINFO STREAM stream FULL [ COUNT cnt ] => clock",
     "XLEN stream",
     "XPENDING stream grp",

@@ -63,8 +63,14 @@ impl fmt::Display for Difference {
 /// The steps of a round, which these numbers decide.
 pub(crate) fn round(seed: &[u64], steps: usize) -> Vec<Step> {
     let mut generator = Generator { rng: Rng::new(seed), entry: 0 };
-    let wrong = Command::new(&["set", WRONG, "text"], Norm::Exact);
-    let mut all = vec![Step { client: 0, commands: vec![wrong] }];
+    let mut all = Vec::new();
+    for db in (0..DATABASES).rev() {
+        let commands = vec![
+            Command::new(&["select", &db.to_string()], Norm::Exact),
+            Command::new(&["set", WRONG, "text"], Norm::Exact),
+        ];
+        all.push(Step { client: 0, commands });
+    }
     while all.len() < steps {
         generator.add(&mut all);
     }

@@ -16,7 +16,7 @@ pub(crate) enum Norm {
     Size,
     /// Numbers may differ by what passes between two servers: by less than a minute, in milliseconds.
     Near,
-    /// All but when something happened, and how long ago that is.
+    /// All but when something happened, how long ago that is, and of how many nodes a stream is.
     Clock,
     /// It is a cursor and elements. Those of all calls until the cursor is 0 are equal, but for their order.
     Scan,
@@ -112,10 +112,10 @@ impl Value {
         }
     }
 
-    /// The same without times. They have names, or are the last number but one of what was delivered.
+    /// The same without times and numbers of nodes. These have names, and a time may be the last number but one of what was delivered.
     fn timeless(&self) -> Value {
-        let is_time =
-            |name: &Value| name.bytes().is_some_and(|name| [&b"idle"[..], b"seen-time"].contains(&name));
+        const NAMES: [&[u8]; 4] = [b"idle", b"seen-time", b"radix-tree-keys", b"radix-tree-nodes"];
+        let is_time = |name: &Value| name.bytes().is_some_and(|name| NAMES.contains(&name));
         let is_number = |value: &Value| matches!(value, Value::Line(line) if line.starts_with(':'));
         match self {
             Value::Array(kind, elements) => {
