@@ -25,6 +25,10 @@ impl Command {
         let words = words.iter().map(|word| word.as_ref().to_vec()).collect();
         Command { words, norm, waits: false }
     }
+
+    fn needs_wrong(&self) -> bool {
+        self.words.iter().any(|word| word == WRONG.as_bytes())
+    }
 }
 
 /// Commands of one client that belong together.
@@ -64,13 +68,6 @@ impl fmt::Display for Difference {
 pub(crate) fn round(seed: &[u64], steps: usize) -> Vec<Step> {
     let mut generator = Generator { rng: Rng::new(seed), entry: 0 };
     let mut all = Vec::new();
-    for db in (0..DATABASES).rev() {
-        let commands = vec![
-            Command::new(&["select", &db.to_string()], Norm::Exact),
-            Command::new(&["set", WRONG, "text"], Norm::Exact),
-        ];
-        all.push(Step { client: 0, commands });
-    }
     while all.len() < steps {
         generator.add(&mut all);
     }
@@ -91,7 +88,7 @@ macro_rules! one {
     }};
 }
 
-/// A key that is a string, and nothing else.
+/// A key that is a string when it is used.
 const WRONG: &str = "wrong";
 
 /// Arguments that few commands like. None makes a command wait for long, or a key expire soon. None is a number that C's `strtod` finds too large or too small: after one, `SORT`
@@ -130,7 +127,12 @@ impl Generator {
             }
             1 => steps.push(Step { client, commands: self.alone() }),
             2 => steps.push(Step { client, commands: vec![self.script()] }),
-            _ => steps.push(Step { client, commands: vec![self.command()] }),
+            _ => {
+                let command = self.command();
+                let wrong = Command::new(&["set", WRONG, "text"], Norm::Exact);
+                let commands = if command.needs_wrong() { vec![wrong, command] } else { vec![command] };
+                steps.push(Step { client, commands });
+            }
         }
     }
 
@@ -143,7 +145,7 @@ impl Generator {
         commands.push(Command::new(&["multi"], Norm::Begin));
         for _ in 0..1 + self.rng.below(5) {
             let inner = if self.rng.chance(4) { self.waiting() } else { self.command() };
-            if ![Norm::Scan, Norm::Dump].contains(&inner.norm) {
+            if ![Norm::Scan, Norm::Dump].contains(&inner.norm) && !inner.needs_wrong() {
                 commands.push(inner);
             }
         }
@@ -207,7 +209,7 @@ impl Generator {
             let inner = if self.rng.chance(4) { self.of(WAITING) } else { self.command() };
             // Sets of flags become tables of Lua, which have no order.
             let has_sets = inner.words[0].eq_ignore_ascii_case(b"command");
-            if has_sets || [Norm::Scan, Norm::Dump].contains(&inner.norm) {
+            if has_sets || inner.needs_wrong() || [Norm::Scan, Norm::Dump].contains(&inner.norm) {
                 continue;
             }
             let script = one!(
