@@ -85,11 +85,15 @@ impl Memory {
     pub fn set_limit(&self, limit: u64, store: &Store) {
         let had_one = self.limit.swap(limit, SeqCst) > 0;
         if limit > 0 && !had_one {
-            // What was written before, nobody has counted: all of it may be garbage.
-            (0..self.shards.len()).for_each(|shard| self.settle(store, shard, u64::MAX));
+            self.count(store);
         }
         self.stuck.store(false, SeqCst);
         self.wake_collector();
+    }
+
+    /// Counts what was written and nobody has [said](Self::settle): all of it may be garbage.
+    pub fn count(&self, store: &Store) {
+        (0..self.shards.len()).for_each(|shard| self.settle(store, shard, u64::MAX));
     }
 
     /// Bytes that the data need.

@@ -247,3 +247,44 @@ fn what_cannot_be_run_is_told() {
     guest.has(3);
     converse(&mut replica, &[("mget a b c", "[nil nil 1]")]);
 }
+
+#[test]
+fn a_master_that_does_not_stop_talking_is_left() {
+    let begin = format!("+FULLRESYNC {ID} 7\r\n");
+    let file = [format!("{begin}$EOF:{MARK}\r\n").as_bytes(), b"REDIS0010"].concat();
+    let cases: [(&[u8], &[u8], &str); 3] = [
+        (b"", b"\n", "replicaof no one"),
+        (begin.as_bytes(), b"\n", "replicaof no one"),
+        // While data come, no other master can be followed; but the server can be stopped.
+        (&file, b"\xfa\x01a\x01b", "shutdown nosave"),
+    ];
+    for (begins, goes_on, command) in cases {
+        let folder = tempfile::tempdir().unwrap();
+        let master = Fake::new();
+        let server = follower(folder.path(), &master);
+        let mut replica = server.client();
+        let (mut guest, _) = master.guest();
+        guest.say(begins);
+        let goes_on = goes_on.repeat(1 << 18);
+        let talks = std::thread::spawn(move || guest.say_without_end(&goes_on));
+        if begins.len() > begin.len() {
+            until("the data come", || info(&mut replica, "persistence", "loading") == "1");
+        }
+        replica.send(command);
+        until("it is left", || talks.is_finished());
+    }
+}
+
+#[test]
+fn a_master_does_not_say_whom_to_follow() {
+    let folder = tempfile::tempdir().unwrap();
+    let master = Fake::new();
+    let server = follower(folder.path(), &master);
+    let mut replica = server.client();
+    let mut guest = master.new_guest(&[], 0);
+    let bytes = stream(&["SELECT 0", "SET a 1", "REPLICAOF NO ONE", "SLAVEOF 127.0.0.1 1", "INCR a"]);
+    guest.say(&bytes);
+    guest.has(bytes.len() as u64);
+    converse(&mut replica, &[("get a", "2"), ("set a 1", "-READONLY You can't write against a read only replica.")]);
+    assert!(is_up(&mut replica));
+}

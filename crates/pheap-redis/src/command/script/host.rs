@@ -179,7 +179,7 @@ impl<'a, 'c> Run<'a, 'c> {
             self.cx.effects.messages.extend(server.monitored(&line));
         }
         if server.clocks.is_on() {
-            command.touch(words, |key| server.clocks.touch(key, self.cx.now));
+            command.touch(words, |key| server.clocks.touch(key, self.cx.clock));
         }
         let started = Instant::now();
         let (session, reply) = &mut *self.engine.client.borrow_mut();
