@@ -285,6 +285,9 @@ fn a_master_does_not_say_whom_to_follow() {
     let bytes = stream(&["SELECT 0", "SET a 1", "REPLICAOF NO ONE", "SLAVEOF 127.0.0.1 1", "INCR a"]);
     guest.say(&bytes);
     guest.has(bytes.len() as u64);
-    converse(&mut replica, &[("get a", "2"), ("set a 1", "-READONLY You can't write against a read only replica.")]);
+    converse(
+        &mut replica,
+        &[("get a", "2"), ("set a 1", "-READONLY You can't write against a read only replica.")],
+    );
     assert!(is_up(&mut replica));
 }

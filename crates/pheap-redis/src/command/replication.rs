@@ -37,6 +37,9 @@ fn no_replicas(cx: &mut Cx<'_>, _: &Args<'_>, _: &mut Reply) -> Done {
 }
 
 fn replicaof(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    if cx.session.is_master {
+        return Err(Fail::err("a master does not say whom its replicas follow"));
+    }
     let server = cx.server;
     let is_nobody = args[1].eq_ignore_ascii_case(b"no") && args[2].eq_ignore_ascii_case(b"one");
     let master = if is_nobody {

@@ -80,7 +80,9 @@ impl Execution<'_> {
             Plan::Read(shard) | Plan::Change(shard) => vec![shard],
             Plan::Several(shards) => shards,
         };
-        numbers.push(root);
+        if numbers.last() != Some(&root) {
+            numbers.push(root);
+        }
         let is_left = || server.role.generation() != generation || server.stopping.load(Acquire);
         let _passed = loop {
             // Not alone: who reads may do so beside this transaction. A script does not get in beside it.
