@@ -361,3 +361,28 @@ fn a_file_says_when_keys_were_used() {
         assert!(is_so, "{reply}");
     }
 }
+
+#[test]
+fn nothing_is_refused_as_long_as_the_data_are_small_enough() {
+    for [threads, shards] in [["1", "1"], ["2", "1"], ["1", "64"]] {
+        let folder = tempfile::tempdir().unwrap();
+        let options = ["--durability", "process", "--threads", threads, "--shards", shards];
+        let server = Server::start(folder.path(), &options);
+        let client = &mut server.client();
+        let value = "x".repeat(30_000);
+        let set = |i: usize| format!("set key:{} {value}", i % 300);
+        ask_all(client, (0..300).map(set));
+        let needed = info(client, "used_memory");
+        // There is a little more than the data need, and then much more.
+        for share in [9, 6] {
+            let limit = needed * 10 / share;
+            assert_eq!(
+                client.ask(&format!("config set maxmemory-policy noeviction maxmemory {limit}")),
+                "OK"
+            );
+            let replies = ask_all(client, (0..3000).map(set));
+            let refused = replies.iter().filter(|reply| *reply != "OK").count();
+            assert_eq!(refused, 0, "{threads} threads, {shards} shards, {share} tenths");
+        }
+    }
+}
