@@ -4,7 +4,7 @@ mod common;
 
 use std::collections::BTreeSet;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::{Client, Server, converse};
 
@@ -384,5 +384,27 @@ fn nothing_is_refused_as_long_as_the_data_are_small_enough() {
             let refused = replies.iter().filter(|reply| *reply != "OK").count();
             assert_eq!(refused, 0, "{threads} threads, {shards} shards, {share} tenths");
         }
+    }
+}
+
+#[test]
+fn nobody_has_to_ask_for_room() {
+    const KEYS: usize = 12_000;
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &["--durability", "process"]);
+    let (client, listener) = (&mut server.client(), &mut server.client());
+    ask_all(client, (0..KEYS).map(|i| format!("set key:{i} x")));
+    // Commands wait no longer than they must.
+    assert_eq!(
+        client.ask("config set maxmemory-eviction-tenacity 0 maxmemory-policy allkeys-random notify-keyspace-events Ee"),
+        "OK"
+    );
+    listener.ask("subscribe __keyevent@0__:evicted");
+    let begun = Instant::now();
+    assert_eq!(client.ask("config set maxmemory 1"), "OK");
+    for _ in 0..KEYS {
+        listener.reply();
+        // Only a server that removes some now and then, when nobody asks, takes that long.
+        assert!(begun.elapsed() < Duration::from_secs(100));
     }
 }
