@@ -291,3 +291,41 @@ fn a_master_does_not_say_whom_to_follow() {
     );
     assert!(is_up(&mut replica));
 }
+
+#[test]
+fn a_script_of_a_master_that_does_not_end() {
+    // The second one has changed so much that nobody can read beside it.
+    let many = "for i=1,30000 do redis.call('set','{a}'..i,i) end while true do end";
+    for [threads, script] in [["1", "while true do end"], ["1", many], ["2", many]] {
+        let folder = tempfile::tempdir().unwrap();
+        let master = Fake::new();
+        let port = master.port().to_string();
+        let options = ["--threads", threads, "--set", "busy-reply-threshold 1000"];
+        let server =
+            Server::start(folder.path(), &[&["--replicaof", "127.0.0.1", &port], &options[..]].concat());
+        let (mut replica, mut reader) = (server.client(), server.client());
+        let keys: Vec<String> = (1..=30000).map(|i| format!("{{a}}{i}")).collect();
+        let data: Vec<(&str, &str)> = keys.iter().map(|key| (&**key, "x")).chain([("a", "1")]).collect();
+        let mut guest = master.new_guest(&data, 0);
+        until("the link is up", || is_up(&mut replica));
+        let words = [("EVAL", 4), (script, script.len()), ("0", 1)];
+        let words = words.map(|(word, len)| format!("${len}\r\n{word}\r\n"));
+        guest.say(&[&stream(&["SELECT 0"])[..], b"*3\r\n", words.concat().as_bytes()].concat());
+        let (mut reply, busy) = (String::new(), "-BUSY Redis is busy running a script.");
+        until("the script is slow", || {
+            reply = reader.ask("get a");
+            reply.starts_with(busy)
+        });
+        assert!(replica.ask("get a").starts_with(busy));
+        // What it does cannot be left out.
+        let unkillable = "-UNKILLABLE The busy script was sent by a master instance in the context of replication and cannot be killed.";
+        assert_eq!(replica.ask("script kill"), unkillable);
+        replica.send("shutdown nosave");
+        replica.read_to_end();
+        // It asks for all of it again.
+        drop((server, guest));
+        let _server = follower(folder.path(), &master);
+        let (_, asked) = master.guest();
+        assert_eq!(asked, format!("PSYNC {ID} 1"));
+    }
+}

@@ -75,6 +75,7 @@ fn replicaof(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     })?;
     let text = master.as_ref().map(Master::to_string).unwrap_or_default();
     server.config.write().set("replicaof", &text).map_err(Fail::err)?;
+    server.gates.begin();
     server.role.follow(master, progress.position);
     if before.is_none() {
         // They wait for what this server's clients write, and these do not any more.
@@ -99,6 +100,7 @@ pub fn begin(server: &Server) -> pheap::Result<()> {
     // It was looked at when it was set.
     let master = option.parse::<Master>().ok().filter(|_| before.left.as_ref() != Some(&option));
     if let Some(master) = master {
+        server.gates.begin();
         server.role.follow(Some(master), before.position);
         return Ok(());
     }

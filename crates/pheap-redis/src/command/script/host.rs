@@ -289,6 +289,7 @@ impl<'a, 'c> Run<'a, 'c> {
                 }
                 let slow = Arc::new(Slow {
                     is_eval: self.call.kind == Kind::Scripts,
+                    is_of_master: self.cx.session.is_master,
                     name: self.call.name.to_owned(),
                     command: self.call.command.iter().map(|word| word.to_vec()).collect(),
                     started: self.started,
