@@ -18,6 +18,7 @@ use super::output::{Output as Outgoing, Paused};
 use crate::client::Session;
 use crate::clients::{Profile, State};
 use crate::command::{Block, Effects, Meanwhile};
+use crate::evict::{Room, make_room};
 use crate::execute::{Execution, Output, Stop};
 use crate::expire::Expiry;
 use crate::mailbox::{Mailbox, Message, Parcel};
@@ -85,6 +86,7 @@ impl Worker {
             deaf: BTreeSet::new(),
             next_thread: 0,
             last_tick: Instant::now(),
+            evicts: false,
             expiry: Expiry::default(),
             round: VecDeque::new(),
             is_meanwhile: false,
@@ -119,6 +121,8 @@ struct Turn<'s> {
     /// The thread that gets the next client.
     next_thread: usize,
     last_tick: Instant,
+    /// Keys go for want of memory, and there was no time for more of them.
+    evicts: bool,
     expiry: Expiry,
     /// Clients that are served just now, one after the other.
     round: VecDeque<u64>,
@@ -137,7 +141,7 @@ impl Turn<'_> {
         let mut events = Events::with_capacity(1024);
         while !self.server.stopping.load(Acquire) {
             let waits = self.postponed.is_empty() || self.server.scripts.is_busy();
-            let is_idle = self.ready.is_empty() && waits;
+            let is_idle = self.ready.is_empty() && waits && !self.evicts;
             let sleep = if is_idle { self.until_next() } else { Duration::ZERO };
             self.turn(&mut events, sleep)?;
             self.tick();
@@ -651,9 +655,43 @@ impl Turn<'_> {
         }
     }
 
+    /// Removes keys that there is no memory for; and those that have expired, if that is wanted.
+    fn remove_keys(&mut self, expire: bool) {
+        // Whose keys a master has, it removes them.
+        if self.server.paused().is_some() || self.server.role.is_replica() {
+            self.evicts = false;
+            return;
+        }
+        let (mut effects, mut commits) = (Effects::default(), Vec::new());
+        let before = self.server.stats.evicted.load(Relaxed);
+        // If the heap has failed, writes say so.
+        let room = make_room(self.server, &mut effects, &mut commits);
+        // What waits for the collector is no reason to ask again and again.
+        let has_removed = self.server.stats.evicted.load(Relaxed) > before;
+        self.evicts = has_removed && matches!(room, Ok(Room::Later));
+        if expire {
+            let _ = self.expiry.run(self.server, Instant::now() + EXPIRY, &mut effects, &mut commits);
+        }
+        let messages = effects.parcels(self.server, 0);
+        if !messages.is_empty() {
+            let mut outgoing = Outgoing::default();
+            outgoing.push(Vec::new(), self.to_wait_for(commits), messages);
+            self.left.push(outgoing);
+            self.send_left();
+        }
+        let wake = Wakeup { signals: effects.signals.into(), ..Wakeup::default() };
+        if !wake.signals.is_empty() {
+            self.wake_waiters(wake);
+        }
+    }
+
     /// What is done now and then: keys expire, and those leave who have been silent for long.
     fn tick(&mut self) {
-        if self.last_tick.elapsed() < TICK {
+        let is_time = self.last_tick.elapsed() >= TICK;
+        if self.number == 0 && (is_time || self.evicts) {
+            self.remove_keys(is_time);
+        }
+        if !is_time {
             return;
         }
         self.last_tick = Instant::now();
@@ -661,25 +699,6 @@ impl Turn<'_> {
         if self.number == 0 {
             self.forget();
             self.make_places();
-        }
-        // Whose keys a master has, it removes them.
-        let removes_keys = self.server.paused().is_none() && !self.server.role.is_replica();
-        if self.number == 0 && removes_keys {
-            let (mut effects, mut commits) = (Effects::default(), Vec::new());
-            // If the heap has failed, writes say so.
-            let _ = crate::evict::make_room(self.server, &mut effects, &mut commits);
-            let _ = self.expiry.run(self.server, Instant::now() + EXPIRY, &mut effects, &mut commits);
-            let messages = effects.parcels(self.server, 0);
-            if !messages.is_empty() {
-                let mut outgoing = Outgoing::default();
-                outgoing.push(Vec::new(), self.to_wait_for(commits), messages);
-                self.left.push(outgoing);
-                self.send_left();
-            }
-            let wake = Wakeup { signals: effects.signals.into(), ..Wakeup::default() };
-            if !wake.signals.is_empty() {
-                self.wake_waiters(wake);
-            }
         }
         for (client, connection) in &mut self.connections {
             if connection.output.len() > 0 {
