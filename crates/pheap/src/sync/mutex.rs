@@ -48,7 +48,8 @@ impl<T> Mutex<T> {
                 guard
             })
         };
-        let wait = || Some(wait().unwrap_or_else(|| self.lock.lock().unwrap_or_else(PoisonError::into_inner)));
+        let wait =
+            || Some(wait().unwrap_or_else(|| self.lock.lock().unwrap_or_else(PoisonError::into_inner)));
         let guard = self.watch.take(Want::Exclusive, || self.try_once(), wait);
         MutexGuard { guard, mutex: self }
     }
