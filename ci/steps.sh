@@ -184,9 +184,6 @@ step_fuzz() {
     fuzz model 4000
     fuzz collections 1500
     fuzz open 4000
-    fuzz redis_request 20000
-    fuzz redis_rdb 5000 -malloc_limit_mb=64
-    fuzz redis_commands 150
     wait "$crash" || status=$?
     cat "$LOGS/fuzz-crash.log"
     return "$status"
@@ -198,7 +195,7 @@ fuzz() {
     shift 2
     seeds="$(mktemp -d)"
     find fuzz/corpus -path "*/$target/seed-*" -exec cp -t "$seeds" {} +
-    cargo +nightly fuzz run "$target" "$seeds" -- \
+    cargo +nightly fuzz run --features "${FUZZ_FEATURES:-}" "$target" "$seeds" -- \
         -seed=1 -runs="$runs" -timeout=30 -len_control=0 -max_len=1000 -verbosity=0 -print_final_stats=1 "$@"
     rm -rf "$seeds"
 }
@@ -319,10 +316,10 @@ step_fuzz_redis() {
         return
     fi
     local -x CARGO_PROFILE_RELEASE_OPT_LEVEL=1 RUSTFLAGS="-Zrandomize-layout" FUZZ_RUNS=-1
-    cargo +nightly fuzz build
-    fuzz redis_request any -max_total_time=600
-    fuzz redis_rdb any -max_total_time=600 -malloc_limit_mb=64
-    fuzz redis_commands any -max_total_time=600
+    cargo +nightly fuzz build --features redis
+    FUZZ_FEATURES=redis fuzz redis_request any -max_total_time=600
+    FUZZ_FEATURES=redis fuzz redis_rdb any -max_total_time=600 -malloc_limit_mb=64
+    FUZZ_FEATURES=redis fuzz redis_commands any -max_total_time=600
 }
 
 step_more_crashes() {
