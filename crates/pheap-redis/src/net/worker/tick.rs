@@ -1,0 +1,67 @@
+//! What is done now and then: keys expire, and those leave who have been silent for long.
+
+use std::time::{Duration, Instant};
+
+use super::{TICK, Turn};
+use crate::command::Effects;
+use crate::net::connection::Connection;
+use crate::net::output::Output as Outgoing;
+use crate::waiting::Wakeup;
+
+/// How long keys are removed at most, in so much time, whose time has come.
+const EXPIRY: Duration = Duration::from_millis(25);
+
+impl Turn<'_> {
+    /// What is done now and then: keys expire, and those leave who have been silent for long.
+    pub(super) fn tick(&mut self) {
+        if self.last_tick.elapsed() < TICK {
+            return;
+        }
+        self.last_tick = Instant::now();
+        std::mem::take(&mut self.deaf).into_iter().for_each(|listener| self.accept(listener));
+        if self.number == 0 {
+            self.server.measure();
+            self.forget();
+        }
+        if self.number == 0 && self.server.paused().is_none() {
+            let (mut effects, mut commits) = (Effects::default(), Vec::new());
+            // If the heap has failed, writes say so.
+            let _ = self.expiry.run(self.server, Instant::now() + EXPIRY, &mut effects, &mut commits);
+            let messages = effects.parcels(self.server, 0);
+            if !messages.is_empty() {
+                let mut outgoing = Outgoing::default();
+                outgoing.push(Vec::new(), self.to_wait_for(commits), messages);
+                self.left.push(outgoing);
+                self.send_left();
+            }
+            let wake = Wakeup { signals: effects.signals.into(), ..Wakeup::default() };
+            if !wake.signals.is_empty() {
+                self.wake_waiters(wake);
+            }
+        }
+        for (client, connection) in &mut self.connections {
+            if connection.output.len() > 0 {
+                connection.look_at_output(&self.server.limits);
+                if connection.is_over {
+                    self.ready.insert(*client);
+                }
+            }
+        }
+        let timeout = self.server.config.read().int("timeout") as u64;
+        if timeout > 0 {
+            let is_idle = |connection: &Connection| {
+                connection.last_heard.elapsed() > Duration::from_secs(timeout)
+                    && connection.blocked.is_none()
+                    && connection.session.subscriptions() == 0
+                    && !connection.session.monitors
+            };
+            let idle: Vec<u64> =
+                self.connections.iter().filter(|(_, c)| is_idle(c)).map(|(id, _)| *id).collect();
+            for client in idle {
+                if let Some(connection) = self.connections.remove(&client) {
+                    self.disconnect(connection);
+                }
+            }
+        }
+    }
+}
