@@ -101,6 +101,7 @@ pub const SETTINGS: &[Setting] = &[
     mutable("lua-time-limit", Kind::Int(0, i64::MAX), "5000"),
     mutable("save", Kind::Text, ""),
     mutable("loglevel", Kind::OneOf(&["debug", "verbose", "notice", "warning"]), "notice"),
+    fixed("logfile", Kind::Text, ""),
     mutable("hash-max-listpack-entries", Kind::Int(0, i64::MAX), "512"),
     mutable("hash-max-ziplist-entries", Kind::Int(0, i64::MAX), "512"),
     mutable("hash-max-listpack-value", Kind::Int(0, i64::MAX), "64"),

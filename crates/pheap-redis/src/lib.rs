@@ -11,6 +11,7 @@
 //! | [`pubsub`] | channels |
 //! | [`buffers`] | how much may wait to be sent to a client |
 //! | [`config`] | options: the command line, `redis.conf`, `CONFIG` |
+//! | [`logging`] | what is logged, and where to |
 //! | [`counts`], [`slowlog`], [`clients`], [`usage`] | what is told of the server: calls of commands, slow ones, who is connected, processor time |
 //! | [`client`] | what a client has: its database, its transaction, what it watches and listens to |
 //! | [`tracking`] | keys that clients may have copies of |
@@ -46,6 +47,7 @@ pub mod geo;
 pub mod hll;
 pub mod import;
 pub mod libraries;
+pub mod logging;
 pub mod mailbox;
 pub mod net;
 pub mod pubsub;

@@ -1,14 +1,16 @@
 //! `pheap-redis`: see the library.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::thread;
+use std::time::Instant;
 
 use clap::Parser;
 use pheap_redis::config::Config;
-use pheap_redis::data::{MOST_SHARDS, SHARDS, Settings, Store};
+use pheap_redis::data::{MOST_SHARDS, OpenError, SHARDS, Settings, Store};
 use pheap_redis::export::export;
 use pheap_redis::import::{Imported, import};
+use pheap_redis::logging;
 use pheap_redis::net::{Listener, Worker};
 use pheap_redis::server::Server;
 
@@ -60,20 +62,21 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("pheap-redis: {error}");
+            if logging::is_in_file() {
+                tracing::error!("{error}");
+            }
             ExitCode::FAILURE
         }
     }
 }
 
-fn options(arguments: &Arguments) -> Result<Config, Box<dyn std::error::Error>> {
-    let mut config = Config::default();
+/// The options, and names of those in the file that there are not.
+fn options(arguments: &Arguments) -> Result<(Config, Vec<String>), Box<dyn std::error::Error>> {
+    let (mut config, mut unknown) = (Config::default(), Vec::new());
     if let Some(path) = &arguments.config {
         let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
-        let unknown =
+        unknown =
             config.read(&text).map_err(|(line, why)| format!("{}, line {line}: {why}", path.display()))?;
-        unknown
-            .iter()
-            .for_each(|name| eprintln!("pheap-redis: there is no option '{name}' here, so it does nothing"));
     }
     for option in &arguments.options {
         let unknown = config.read(option).map_err(|(_, why)| format!("--set '{option}': {why}"))?;
@@ -87,11 +90,11 @@ fn options(arguments: &Arguments) -> Result<Config, Box<dyn std::error::Error>> 
     if let Some(threads) = arguments.threads {
         config.set("io-threads", &threads.to_string())?;
     }
-    Ok(config)
+    Ok((config, unknown))
 }
 
 fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
-    let config = options(arguments)?;
+    let (config, unknown) = options(arguments)?;
     let settings = match (arguments.durability, config.text("appendfsync")) {
         (Durability::Pmem, _) => Settings::Pmem,
         (Durability::Process, _) => Settings::Process,
@@ -109,27 +112,29 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
         println!("pheap-redis: {keys} keys of {} were exported to {}", path.display(), file.display());
         return Ok(());
     }
+    logging::begin(&config)?;
+    tracing::info!(pid = std::process::id(), "pheap-redis {} begins", env!("CARGO_PKG_VERSION"));
+    for name in unknown {
+        tracing::warn!("there is no option '{name}' here, so it does nothing");
+    }
     let listeners = Listener::all(&config)?;
-    let store = Store::open(&path, settings, arguments.shards)?;
+    let store = open(&path, settings, arguments.shards)?;
     if let Some(file) = &arguments.import {
+        let began = Instant::now();
         let Imported { keys, expired, empty, libraries } = import(&store, file)?;
-        eprintln!(
-            "pheap-redis: {keys} keys and {libraries} libraries of {} were imported; {expired} keys had expired, {empty} had no elements",
-            file.display()
+        tracing::info!(
+            "{keys} keys and {libraries} libraries of {} were imported in {} ms; {expired} keys had expired, {empty} had no elements",
+            file.display(),
+            began.elapsed().as_millis(),
         );
     }
     let workers = (0..config.int("io-threads")).map(|_| Worker::new()).collect::<Result<Vec<_>, _>>()?;
     let mailboxes = workers.iter().map(Worker::mailbox).collect();
-    let addresses: Vec<String> = listeners.iter().filter_map(|l| Some(l.local_addr()?.to_string())).collect();
-    println!(
-        "pheap-redis {}: {} is open, clients connect to {}",
-        env!("CARGO_PKG_VERSION"),
-        path.display(),
-        addresses.join(", ")
-    );
+    let addresses: Vec<String> = listeners.iter().map(ToString::to_string).collect();
     let mut server = Server::new(store, config, mailboxes, pheap_redis::command::all().count());
     server.config_file = arguments.config.clone();
     pheap_redis::command::load_libraries(&server)?;
+    tracing::info!(threads = workers.len(), "clients connect to {}", addresses.join(", "));
     thread::scope(|scope| {
         let mut listeners = Some(listeners);
         let threads: Vec<_> = workers
@@ -147,8 +152,33 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
             .into_iter()
             .try_for_each(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     })?;
+    let began = Instant::now();
     server.store.close()?;
+    tracing::info!("all is in the heap, which was closed in {} ms", began.elapsed().as_millis());
     Ok(())
+}
+
+/// Opens the heap, and tells how long that took, and what there was to do.
+fn open(path: &Path, settings: Settings, shards: u32) -> Result<Store, OpenError> {
+    let (began, is_new) = (Instant::now(), !path.exists());
+    let store = Store::open(path, settings, shards)?;
+    let (took, heap) = (began.elapsed().as_millis(), store.heap().stats());
+    tracing::info!(
+        durability = ?store.heap().durability(),
+        shards = store.shards().len(),
+        bytes = heap.file_bytes,
+        "{} was {} in {took} ms",
+        path.display(),
+        if is_new { "made" } else { "opened" },
+    );
+    if heap.replayed_records + heap.rolled_back_entries > 0 {
+        tracing::info!(
+            "it was not closed: {} records of its log were written to it, {} entries were taken back",
+            heap.replayed_records,
+            heap.rolled_back_entries,
+        );
+    }
+    Ok(store)
 }
 
 /// A thread that ends lets the others end, also if it panics.

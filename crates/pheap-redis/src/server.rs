@@ -157,6 +157,8 @@ pub struct Stats {
     pub memory: AtomicU64,
     /// Errors that clients were told of.
     pub errors: AtomicU64,
+    /// Writing to the heap has failed, so nothing is changed any more.
+    pub has_failed: AtomicBool,
 }
 
 impl Stats {
@@ -265,6 +267,19 @@ impl Server {
     pub fn is_out_of_memory(&self) -> bool {
         let limit = self.limits.memory.load(Ordering::Relaxed);
         limit > 0 && self.stats.memory.load(Ordering::Relaxed) > limit
+    }
+
+    /// Looks at an error of the heap. If nothing can be changed any more, that is logged, once.
+    pub fn look_at(&self, error: &pheap::Error) {
+        let is_the_end = matches!(
+            error,
+            pheap::Error::Failed { .. } | pheap::Error::OutcomeUnknown { .. } | pheap::Error::Io { .. }
+        );
+        if is_the_end && !self.stats.has_failed.swap(true, Ordering::Relaxed) {
+            tracing::error!(
+                "writing to the heap has failed: {error}. Nothing is changed any more, and what was not acknowledged is lost; see to the disk, and start the server again"
+            );
+        }
     }
 
     /// A client watches all commands from now on.

@@ -180,6 +180,7 @@ fn shutdown(cx: &mut Cx<'_>, args: &Args<'_>, _: &mut Reply) -> Done {
         return Err(Fail::Error(cx.server.scripts.busy_error().into()));
     }
     // The heap is closed, and so made durable, when all threads have ended. Nothing is answered.
+    tracing::info!("{} has asked for the end: SHUTDOWN", cx.session.profile.addresses[0]);
     cx.session.closing = true;
     cx.server.stop();
     Ok(())
@@ -260,6 +261,7 @@ fn config_set(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     }
     cx.server.limits.follow(&config);
     cx.server.tracking.set_limit(config.int("tracking-table-max-keys") as u64);
+    crate::logging::set_level(&config);
     *cx.server.config.write() = config;
     cx.server.measure();
     out.ok();

@@ -307,7 +307,7 @@ impl Execution<'_> {
                     // It is run as one that needs all of them.
                     return Err(start);
                 }
-                self.error(&heap_error(&error));
+                self.heap_error(&error);
                 self.answered(mark);
                 input.consume();
                 Ok(None)
@@ -338,7 +338,7 @@ impl Execution<'_> {
             result => result,
         };
         Ok(result.unwrap_or_else(|error| {
-            self.error(&heap_error(&error));
+            self.heap_error(&error);
             None
         }))
     }
@@ -377,6 +377,12 @@ impl Execution<'_> {
         };
         self.output.commits.push(commit);
         Ok(result)
+    }
+
+    /// The heap has an error: a client is told, and if it will not be the last one, whoever reads the log.
+    fn heap_error(&mut self, error: &pheap::Error) {
+        self.server.look_at(error);
+        self.error(&heap_error(error));
     }
 
     /// A transaction was rolled back: libraries of functions that it has loaded are not in the heap.

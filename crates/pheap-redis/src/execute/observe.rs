@@ -31,6 +31,7 @@ impl Execution<'_> {
         let (slow, slow_event) = (limits.slow.load(Relaxed), limits.latency.load(Relaxed));
         if slow >= 0 && took.as_micros() >= slow as u128 && !known.flags.has(Flags::SKIP_SLOWLOG) {
             let (profile, most) = (&self.session.profile, self.server.config.read().int("slowlog-max-len"));
+            tracing::debug!("{} of {} took {} ms", known.name, profile.addresses[0], took.as_millis());
             let client = (profile.addresses[0].as_str(), &profile.state.lock().name[..]);
             let hidden = hidden(known.name, words);
             let shown = |(at, word)| if hidden.contains(&at) { &b"(redacted)"[..] } else { word };

@@ -1,5 +1,6 @@
 //! Where clients connect.
 
+use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
@@ -78,18 +79,22 @@ impl Listener {
         }
     }
 
-    /// The address, if it is one of the network.
-    pub fn local_addr(&self) -> Option<SocketAddr> {
-        match self {
-            Listener::Tcp(listener) => listener.local_addr().ok(),
-            Listener::Unix(..) => None,
-        }
-    }
-
     pub(super) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         match self {
             Listener::Tcp(listener) => listener.register(registry, token, Interest::READABLE),
             Listener::Unix(listener, _) => listener.register(registry, token, Interest::READABLE),
+        }
+    }
+}
+
+impl fmt::Display for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Listener::Tcp(listener) => match listener.local_addr() {
+                Ok(addr) => write!(f, "{addr}"),
+                Err(error) => write!(f, "? ({error})"),
+            },
+            Listener::Unix(_, path) => write!(f, "{}", path.display()),
         }
     }
 }

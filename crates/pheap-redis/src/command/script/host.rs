@@ -281,6 +281,12 @@ impl<'a, 'c> Run<'a, 'c> {
                     has_written: self.has_written.into(),
                     is_killed: false.into(),
                 });
+                tracing::warn!(
+                    "a script has run for {} ms and goes on: {} ({})",
+                    self.started.elapsed().as_millis(),
+                    slow.name,
+                    if slow.is_eval { "SCRIPT KILL ends it" } else { "FUNCTION KILL ends it" },
+                );
                 server.scripts.begin_slow(slow.clone());
                 self.slow.insert(slow).clone()
             }

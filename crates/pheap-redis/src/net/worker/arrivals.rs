@@ -30,11 +30,18 @@ impl Turn<'_> {
                         self.server.threads[thread].post(Message::Connected(stream));
                     }
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.deaf.remove(&listener);
+                    return;
+                }
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 // Too many files, or no memory. Nobody says when that is over.
-                Err(_) => {
-                    self.deaf.insert(listener);
+                Err(error) => {
+                    if self.deaf.insert(listener) {
+                        tracing::warn!(
+                            "clients that connect must wait: {error}; if too many files are open, raise `ulimit -n`"
+                        );
+                    }
                     return;
                 }
             }
@@ -44,6 +51,7 @@ impl Turn<'_> {
     pub(super) fn connect(&mut self, mut stream: Stream) {
         let refuse = |mut stream: Stream, why: &str| {
             self.server.stats.rejected.fetch_add(1, Relaxed);
+            tracing::debug!("{stream} was refused: {why}");
             let mut reply = Reply::new(false);
             reply.error(why);
             let _ = io::Write::write(&mut stream, &reply.take());
@@ -88,6 +96,14 @@ impl Turn<'_> {
 
     pub(super) fn disconnect(&mut self, mut connection: Box<Connection>) {
         let client = connection.session.id;
+        if connection.is_over {
+            tracing::warn!(
+                "{} was closed: {} bytes of it were not answered, and {} bytes wait for it; see client-query-buffer-limit and client-output-buffer-limit",
+                connection.stream,
+                connection.input.pending(),
+                connection.output.len(),
+            );
+        }
         self.ready.swap_remove(&client);
         self.not_durable.swap_remove(&client);
         if let Some(blocked) = connection.blocked.take() {

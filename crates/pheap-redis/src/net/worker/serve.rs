@@ -26,7 +26,14 @@ impl Turn<'_> {
                     }
                     self.connections.insert(client, connection);
                 }
-                Ok(false) | Err(_) => self.disconnect(connection),
+                Ok(false) => self.disconnect(connection),
+                Err(error) => {
+                    tracing::debug!("{} was closed: {error}", connection.stream);
+                    if let Some(error) = error.get_ref().and_then(|error| error.downcast_ref()) {
+                        self.server.look_at(error);
+                    }
+                    self.disconnect(connection);
+                }
             }
         }
     }

@@ -18,7 +18,7 @@ impl Turn<'_> {
             return;
         }
         self.last_tick = Instant::now();
-        std::mem::take(&mut self.deaf).into_iter().for_each(|listener| self.accept(listener));
+        self.deaf.clone().into_iter().for_each(|listener| self.accept(listener));
         if self.number == 0 {
             self.server.measure();
             self.forget();
@@ -59,6 +59,7 @@ impl Turn<'_> {
                 self.connections.iter().filter(|(_, c)| is_idle(c)).map(|(id, _)| *id).collect();
             for client in idle {
                 if let Some(connection) = self.connections.remove(&client) {
+                    tracing::debug!("{} was closed: it was silent for {timeout} s", connection.stream);
                     self.disconnect(connection);
                 }
             }
