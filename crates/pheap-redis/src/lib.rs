@@ -23,6 +23,8 @@
 //! | [`save`] | copies of the heap: `SAVE`, `BGSAVE` |
 //! | [`import`], [`export`] | RDB files, read into an empty heap and written from one |
 //! | [`command`] | what commands are called and do |
+//! | [`metrics`] | what Prometheus collects |
+//! | [`process`] | signals that end the process, the file with its number, systemd |
 //! | [`execute`] | commands in transactions: one, several in a row, `MULTI` |
 //! | [`expire`] | keys whose time has come |
 //! | [`net`] | threads, connections, and what waits there: for keys, for the disk |
@@ -49,7 +51,9 @@ pub mod import;
 pub mod libraries;
 pub mod logging;
 pub mod mailbox;
+pub mod metrics;
 pub mod net;
+pub mod process;
 pub mod pubsub;
 pub mod random;
 pub mod rdb;

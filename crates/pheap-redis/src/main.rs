@@ -11,7 +11,9 @@ use pheap_redis::data::{MOST_SHARDS, OpenError, SHARDS, Settings, Store};
 use pheap_redis::export::export;
 use pheap_redis::import::{Imported, import};
 use pheap_redis::logging;
+use pheap_redis::metrics::Exporter;
 use pheap_redis::net::{Listener, Worker};
+use pheap_redis::process::{self, End, PidFile};
 use pheap_redis::server::Server;
 
 /// A server that Redis clients use, and that does not forget: its data are a persistent heap.
@@ -35,6 +37,9 @@ struct Arguments {
     /// Where to listen [default: 6379].
     #[arg(long)]
     port: Option<u16>,
+    /// Where Prometheus collects figures, at /metrics, without a password [default: nowhere].
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    metrics: Option<String>,
     /// Threads that serve clients [default: 1].
     #[arg(long)]
     threads: Option<usize>,
@@ -87,6 +92,9 @@ fn options(arguments: &Arguments) -> Result<(Config, Vec<String>), Box<dyn std::
     if let Some(port) = arguments.port {
         config.set("port", &port.to_string())?;
     }
+    if let Some(metrics) = &arguments.metrics {
+        config.set("metrics", metrics)?;
+    }
     if let Some(threads) = arguments.threads {
         config.set("io-threads", &threads.to_string())?;
     }
@@ -112,12 +120,25 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
         println!("pheap-redis: {keys} keys of {} were exported to {}", path.display(), file.display());
         return Ok(());
     }
+    if config.is("daemonize") {
+        return Err("daemonize: this server stays in the foreground, where systemd, Docker or a shell (`&`) watches over it; say `daemonize no`, and use `logfile` and `pidfile`".into());
+    }
     logging::begin(&config)?;
     tracing::info!(pid = std::process::id(), "pheap-redis {} begins", env!("CARGO_PKG_VERSION"));
     for name in unknown {
         tracing::warn!("there is no option '{name}' here, so it does nothing");
     }
     let listeners = Listener::all(&config)?;
+    let exporter = match config.text("metrics") {
+        "" => None,
+        address => Some(Exporter::new(address)?),
+    };
+    let _pid_file = match config.text("pidfile") {
+        "" => None,
+        path => Some(PidFile::new(Path::new(path)).map_err(|error| {
+            format!("pidfile {path}: {error}; give a path where this user may write, or none")
+        })?),
+    };
     let store = open(&path, settings, arguments.shards)?;
     if let Some(file) = &arguments.import {
         let began = Instant::now();
@@ -135,27 +156,51 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     server.config_file = arguments.config.clone();
     pheap_redis::command::load_libraries(&server)?;
     tracing::info!(threads = workers.len(), "clients connect to {}", addresses.join(", "));
+    if let Some(exporter) = &exporter {
+        tracing::info!("metrics are at http://{}/metrics", exporter.address()?);
+    }
+    let end = End::new()?;
+    process::notify("READY=1");
+    serve(&server, workers, listeners, exporter, end)?;
+    process::notify("STOPPING=1");
+    let began = Instant::now();
+    server.store.close()?;
+    tracing::info!("all is in the heap, which was closed in {} ms", began.elapsed().as_millis());
+    Ok(())
+}
+
+/// Serves clients until the server is stopped.
+fn serve(
+    server: &Server,
+    workers: Vec<Worker>,
+    listeners: Vec<Listener>,
+    exporter: Option<Exporter>,
+    end: End,
+) -> std::io::Result<()> {
     thread::scope(|scope| {
+        let no_more_signals = end.handle();
+        scope.spawn(move || end.wait(server));
+        if let Some(exporter) = exporter {
+            scope.spawn(move || exporter.run(server));
+        }
         let mut listeners = Some(listeners);
         let threads: Vec<_> = workers
             .into_iter()
             .enumerate()
             .map(|(number, worker)| {
-                let (server, listeners) = (&server, listeners.take().unwrap_or_default());
+                let listeners = listeners.take().unwrap_or_default();
                 scope.spawn(move || {
                     let _others = StopsOthers(server);
                     worker.run(server, number, listeners)
                 })
             })
             .collect();
-        threads
+        let results: Vec<_> = threads.into_iter().map(thread::ScopedJoinHandle::join).collect();
+        no_more_signals.close();
+        results
             .into_iter()
-            .try_for_each(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-    })?;
-    let began = Instant::now();
-    server.store.close()?;
-    tracing::info!("all is in the heap, which was closed in {} ms", began.elapsed().as_millis());
-    Ok(())
+            .try_for_each(|result| result.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    })
 }
 
 /// Opens the heap, and tells how long that took, and what there was to do.

@@ -13,7 +13,7 @@ use crate::client::{Name, Session};
 use crate::clients::{Clients, Pause};
 use crate::config::Config;
 use crate::counts::{Counts, Sum};
-use crate::data::Store;
+use crate::data::{Lookups, Store};
 use crate::gates::Gates;
 use crate::libraries::Libraries;
 use crate::mailbox::Mailbox;
@@ -234,6 +234,13 @@ impl Server {
         let mut sum = Sum::default();
         self.counts.iter().for_each(|thread| sum.add(&thread[command]));
         sum
+    }
+
+    /// Keys that commands which only look have found, and have not.
+    pub fn lookups(&self) -> Lookups {
+        let mut sum = Sum::default();
+        self.counts.iter().flatten().for_each(|counts| sum.add(counts));
+        Lookups { hits: sum.hits, misses: sum.misses }
     }
 
     /// Begins to count anew.

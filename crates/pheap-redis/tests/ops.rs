@@ -1,8 +1,14 @@
-//! What those need who run a server: its log.
+//! What those need who run a server: its log, its figures, how it ends, and what it says if it cannot begin.
 
 mod common;
 
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixDatagram;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use common::{Server, converse, free_port};
@@ -97,4 +103,146 @@ fn levels() {
     wait_for_line(folder.path(), "INFO script: four");
     let old = std::fs::read_to_string(folder.path().join("old")).unwrap();
     assert!(!old.contains("begins") && !old.contains("one") && !old.contains("three"), "{old}");
+}
+
+/// What somebody gets from a server of HTTP.
+fn get(port: u16, request: &str) -> String {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.write_all(format!("{request}\r\nHost: x\r\n\r\n").as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// The figures that Prometheus would collect.
+fn figures(port: u16) -> BTreeMap<String, f64> {
+    let answer = get(port, "GET /metrics HTTP/1.1");
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4"), "{head}");
+    assert!(head.contains(&format!("Content-Length: {}\r\n", body.len())), "{head}");
+    let figure = |line: &str| {
+        let (name, value) = line.rsplit_once(' ').unwrap();
+        (name.to_owned(), value.parse().unwrap_or_else(|_| panic!("{line}")))
+    };
+    body.lines().filter(|line| !line.starts_with('#')).map(figure).collect()
+}
+
+#[test]
+fn figures_for_prometheus() {
+    let (folder, port) = (tempfile::tempdir().unwrap(), free_port());
+    let address = format!("127.0.0.1:{port}");
+    let server = Server::start(folder.path(), &["--threads", "2", "--metrics", &address]);
+    let client = &mut server.client();
+    converse(
+        client,
+        &[
+            ("set a 1", "OK"),
+            ("set b 1 ex 1000", "OK"),
+            ("mget a b c", "[1 1 nil]"),
+            ("exists a", "1"),
+            ("incr a", "2"), // it does not only look
+            ("eval 'return redis.call(\"get\", KEYS[1])' 1 nothing", "nil"),
+            ("get a b", "-ERR wrong number of arguments for 'get' command"),
+            ("select 3", "OK"),
+            ("set \"x\" y", "OK"),
+        ],
+    );
+    let found = figures(port);
+    for (name, value) in [
+        ("redis_up", 1.0),
+        ("redis_connected_clients", 1.0),
+        ("redis_commands_total{cmd=\"set\"}", 3.0),
+        ("redis_commands_rejected_calls_total{cmd=\"get\"}", 1.0),
+        ("redis_commands_latencies_usec_bucket{cmd=\"set\",le=\"+Inf\"}", 3.0),
+        ("redis_commands_latencies_usec_count{cmd=\"set\"}", 3.0),
+        ("redis_commands_processed_total", 9.0),
+        ("redis_errors_total{err=\"ERR\"}", 1.0),
+        ("redis_keyspace_hits_total", 3.0),
+        ("redis_keyspace_misses_total", 2.0),
+        ("redis_db_keys{db=\"db0\"}", 2.0),
+        ("redis_db_keys_expiring{db=\"db0\"}", 1.0),
+        ("redis_db_keys{db=\"db3\"}", 1.0),
+        ("redis_db_keys{db=\"db4\"}", 0.0),
+        ("pheap_failed", 0.0),
+    ] {
+        assert_eq!(found.get(name), Some(&value), "{name} of {found:#?}");
+    }
+    for name in
+        ["redis_memory_used_bytes", "pheap_file_bytes", "pheap_log_bytes_total", "pheap_log_syncs_total"]
+    {
+        assert!(found[name] > 0.0, "{name} is {}", found[name]);
+    }
+    assert!(get(port, "GET / HTTP/1.0").contains("/metrics"));
+    assert!(get(port, "GET /other HTTP/1.0").starts_with("HTTP/1.1 404 "));
+    assert!(get(port, "POST /metrics HTTP/1.0").starts_with("HTTP/1.1 400 "));
+    assert!(get(port, "nonsense").starts_with("HTTP/1.1 400 "));
+    // Clients see the same.
+    let info = client.ask("info stats");
+    assert!(info.contains("keyspace_hits:3\r\n") && info.contains("keyspace_misses:2\r\n"), "{info}");
+    // While a script is slow that has a shard locked, all but the numbers of keys is there.
+    assert_eq!(client.ask("CONFIG SET busy-reply-threshold 1"), "OK");
+    client.send("eval 'while true do end' 1 a");
+    let other = &mut server.client();
+    while !other.ask("ping").starts_with("-BUSY") {}
+    let busy = figures(port);
+    assert!(busy["redis_commands_processed_total"] > 10.0 && !busy.contains_key("redis_db_keys{db=\"db0\"}"));
+    assert_eq!(other.ask("script kill"), "OK");
+    assert!(client.reply().contains("Script killed"));
+    assert!(figures(port).contains_key("redis_db_keys{db=\"db0\"}"));
+    // Somebody who says nothing is not waited for for ever.
+    let _silent = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    figures(port);
+}
+
+fn signal(server: &mut Server, name: &str) {
+    let kill = format!("kill -{name} {}", server.process().id());
+    assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+}
+
+#[test]
+fn a_signal_ends_it_as_it_should() {
+    let folder = tempfile::tempdir().unwrap();
+    let (pid, told) = (folder.path().join("pid"), folder.path().join("told"));
+    let pidfile = format!("pidfile {}", pid.display());
+    let manager = UnixDatagram::bind(&told).unwrap();
+    let mut acknowledged = 0;
+    for (round, name) in ["TERM", "INT", "TERM"].into_iter().enumerate() {
+        let port = free_port();
+        let logfile = format!("logfile {}", folder.path().join(format!("log{round}")).display());
+        let arguments = ["--threads", "2", "--set", &logfile, "--set", &pidfile];
+        let mut command = Server::command(folder.path(), port, &arguments);
+        let process = command.env("NOTIFY_SOCKET", &told).spawn().unwrap();
+        let mut server = Server::wait_for(process, port);
+        let next = || {
+            let mut bytes = [0; 100];
+            let len = manager.recv(&mut bytes).unwrap();
+            String::from_utf8(bytes[..len].to_vec()).unwrap()
+        };
+        assert_eq!(next(), "READY=1");
+        assert_eq!(std::fs::read_to_string(&pid).unwrap().trim(), server.process().id().to_string());
+        let client = &mut server.client();
+        assert_eq!(client.ask("get n"), if round == 0 { "nil".to_owned() } else { acknowledged.to_string() });
+        // Two that write all the time, and one that waits.
+        let mut other = server.client();
+        let mut waits = server.client();
+        waits.send("blpop nothing 0");
+        // One packet, so the server reads all of it or nothing: the end of its connection is a friendly one.
+        client.try_send(&b"incr n\r\n".repeat(1000));
+        other.try_send(&b"incr m\r\n".repeat(1000));
+        acknowledged = client.reply().parse::<i64>().unwrap();
+        signal(&mut server, name);
+        let mut rest = String::new();
+        client.rest(&mut rest);
+        // All replies are whole, and what was done was answered.
+        assert!(rest.is_empty() || rest.ends_with("\r\n"), "{rest:?}");
+        acknowledged += rest.lines().count() as i64;
+        assert_eq!(next(), "STOPPING=1");
+        let status = server.process().wait().unwrap();
+        assert_eq!((status.code(), status.signal()), (Some(0), None));
+        assert!(!pid.exists());
+        let log = std::fs::read_to_string(folder.path().join(format!("log{round}"))).unwrap();
+        assert!(log.contains(&format!("SIG{name} has asked for the end")), "{log}");
+        // It was closed, so there was nothing to do.
+        assert!(log.contains("which was closed in") && !log.contains("it was not closed"), "{log}");
+    }
 }

@@ -23,7 +23,7 @@ use crate::command::{
     Several, load_libraries, resolve,
 };
 use crate::counts::End;
-use crate::data::Shard;
+use crate::data::{Lookups, Shard};
 use crate::gates::Busy;
 use crate::resp::Reply;
 use crate::resp::input::{Input, Words};
@@ -413,6 +413,7 @@ impl Execution<'_> {
         let (server, session) = (self.server, &mut *self.session);
         let (effects_of, meanwhile) = (&mut *self.output.effects, &mut *self.meanwhile);
         let mut cx = Cx { server, session, now, may_block, effects: effects_of, keyspace, meanwhile };
+        Lookups::take();
         let result = run(&mut cx, words, self.output.reply);
         self.output.reply.set_resp3(self.session.resp3);
         let mut end = if result.is_ok() { End::Well } else { End::Failed };

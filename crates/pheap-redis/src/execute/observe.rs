@@ -6,6 +6,7 @@ use std::time::Instant;
 use super::Execution;
 use crate::command::{Args, Flags, Group, Keys, Known, hidden, monitor_line};
 use crate::counts::End;
+use crate::data::Lookups;
 use crate::server::now;
 
 impl Execution<'_> {
@@ -26,7 +27,11 @@ impl Execution<'_> {
         let ended = Instant::now();
         let took = ended - self.clock;
         self.clock = ended;
-        self.server.counts(self.thread, known.number).call(took.as_nanos() as u64, end);
+        let counts = self.server.counts(self.thread, known.number);
+        counts.call(took.as_nanos() as u64, end);
+        if known.flags.has(Flags::READONLY) {
+            counts.look_up(Lookups::take());
+        }
         let limits = &self.server.limits;
         let (slow, slow_event) = (limits.slow.load(Relaxed), limits.latency.load(Relaxed));
         if slow >= 0 && took.as_micros() >= slow as u128 && !known.flags.has(Flags::SKIP_SLOWLOG) {

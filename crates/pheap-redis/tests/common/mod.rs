@@ -40,7 +40,13 @@ impl Server {
 
     /// Starts one, and does not wait until it serves clients.
     pub(crate) fn spawn(folder: &Path, port: u16, arguments: &[&str]) -> Child {
-        Command::new("sh")
+        Server::command(folder, port, arguments).stdout(Stdio::piped()).spawn().unwrap()
+    }
+
+    /// What starts one.
+    pub(crate) fn command(folder: &Path, port: u16, arguments: &[&str]) -> Command {
+        let mut command = Command::new("sh");
+        command
             // A heap of one arena, which may not grow (in blocks of 512 bytes), where that is asked for.
             .args([
                 "-c",
@@ -56,10 +62,8 @@ impl Server {
                     .into_iter()
                     .filter(|name| arguments.contains(name))
                     .map(|name| (name, "1")),
-            )
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap()
+            );
+        command
     }
 
     /// One that was spawned, once it serves clients. What it logs does not matter.

@@ -2,6 +2,7 @@
 
 mod arrivals;
 mod blocked;
+mod finish;
 mod serve;
 mod tick;
 
@@ -137,7 +138,7 @@ impl Turn<'_> {
             self.turn(&mut events, sleep)?;
             self.tick();
         }
-        Ok(())
+        self.finish(&mut events)
     }
 
     /// Waits until something is to be done, and does it.
