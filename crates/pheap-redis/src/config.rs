@@ -51,6 +51,12 @@ const fn mutable(name: &'static str, kind: Kind, default: &'static str) -> Setti
 /// All options.
 pub const SETTINGS: &[Setting] = &[
     mutable("port", Kind::Int(0, 65535), "6379"),
+    fixed("tls-port", Kind::Int(0, 65535), "0"),
+    fixed("tls-cert-file", Kind::Text, ""),
+    fixed("tls-key-file", Kind::Text, ""),
+    fixed("tls-ca-cert-file", Kind::Text, ""),
+    fixed("tls-auth-clients", Kind::OneOf(&["no", "yes", "optional"]), "yes"),
+    fixed("tls-protocols", Kind::Text, ""),
     mutable("bind", Kind::Text, "127.0.0.1 -::1"),
     fixed("unixsocket", Kind::Text, ""),
     fixed("unixsocketperm", Kind::Text, "0"),

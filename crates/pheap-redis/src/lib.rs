@@ -18,6 +18,7 @@
 //! | [`waiting`] | keys that clients wait for |
 //! | [`scripts`], [`libraries`] | scripts that all threads know, libraries of functions |
 //! | [`gates`] | where threads wait that must not wait for a slow script |
+//! | [`tls`] | connections by TLS, if built with the feature `tls` |
 //! | [`stream`], [`mailbox`] | a connection; what other threads leave for one |
 //! | [`server`] | what all clients have in common |
 //! | [`save`] | copies of the heap: `SAVE`, `BGSAVE` |
@@ -63,6 +64,7 @@ pub mod scripts;
 pub mod server;
 pub mod slowlog;
 pub mod stream;
+pub mod tls;
 pub mod tracking;
 pub mod usage;
 pub mod waiting;

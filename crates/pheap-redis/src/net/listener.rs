@@ -5,6 +5,8 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+#[cfg(feature = "tls")]
+use std::sync::Arc;
 
 use mio::event::Source;
 use mio::net::{TcpListener, UnixListener};
@@ -19,6 +21,9 @@ use crate::stream::Stream;
 pub enum Listener {
     /// A port.
     Tcp(TcpListener),
+    /// A port where clients speak TLS.
+    #[cfg(feature = "tls")]
+    Tls(TcpListener, Arc<rustls::ServerConfig>),
     /// A socket in the file system, which is removed in the end.
     Unix(UnixListener, PathBuf),
 }
@@ -29,32 +34,36 @@ pub enum ListenError {
     /// What `bind` says is no address.
     #[error("bind: '{0}' is not an IP address; use one of this machine's, `*` or `::*`")]
     Address(String),
+    /// Certificates are missing.
+    #[cfg(feature = "tls")]
+    #[error(transparent)]
+    Tls(#[from] crate::tls::TlsError),
+    /// What is asked for is not there.
+    #[cfg(not(feature = "tls"))]
+    #[error("tls-port {0}: this pheap-redis was built without TLS; build it with `--features tls`")]
+    NoTls(u16),
     /// The system refuses.
     #[error("cannot listen on {0}: {1}; if something else uses it, choose another `port`, or `unixsocket`")]
     Io(String, io::Error),
 }
 
 impl Listener {
-    /// All that the options ask for. An address with a `-` before it may be absent.
+    /// All that the options ask for.
     ///
     /// # Errors
     /// If one cannot be had.
     pub fn all(config: &Config) -> Result<Vec<Listener>, ListenError> {
         let mut all = Vec::new();
-        let port = config.int("port") as u16;
-        for text in config.text("bind").split_whitespace().filter(|_| port != 0) {
-            let (text, may_fail) = text.strip_prefix('-').map_or((text, false), |text| (text, true));
-            let ip: IpAddr = match text {
-                "*" => [0, 0, 0, 0].into(),
-                "::*" => [0u16; 8].into(),
-                text => text.parse().map_err(|_| ListenError::Address(text.to_owned()))?,
-            };
-            let addr = SocketAddr::new(ip, port);
-            match listen(addr, config.int("tcp-backlog") as i32) {
-                Ok(listener) => all.push(Listener::Tcp(listener)),
-                Err(_) if may_fail => {}
-                Err(error) => return Err(ListenError::Io(addr.to_string(), error)),
-            }
+        all.extend(ports(config, "port")?.into_iter().map(Listener::Tcp));
+        let tls_port = config.int("tls-port") as u16;
+        #[cfg(feature = "tls")]
+        if tls_port != 0 {
+            let tls = crate::tls::setup(config)?;
+            all.extend(ports(config, "tls-port")?.into_iter().map(|port| Listener::Tls(port, tls.clone())));
+        }
+        #[cfg(not(feature = "tls"))]
+        if tls_port != 0 {
+            return Err(ListenError::NoTls(tls_port));
         }
         let path = PathBuf::from(config.text("unixsocket"));
         if !path.as_os_str().is_empty() {
@@ -76,6 +85,11 @@ impl Listener {
         match self {
             Listener::Tcp(listener) => Ok(Stream::Tcp(listener.accept()?.0)),
             Listener::Unix(listener, _) => Ok(Stream::Unix(listener.accept()?.0)),
+            #[cfg(feature = "tls")]
+            Listener::Tls(listener, tls) => {
+                let stream = crate::tls::TlsStream::new(listener.accept()?.0, tls.clone())?;
+                Ok(Stream::Tls(Box::new(stream)))
+            }
         }
     }
 
@@ -83,18 +97,20 @@ impl Listener {
         match self {
             Listener::Tcp(listener) => listener.register(registry, token, Interest::READABLE),
             Listener::Unix(listener, _) => listener.register(registry, token, Interest::READABLE),
+            #[cfg(feature = "tls")]
+            Listener::Tls(listener, _) => listener.register(registry, token, Interest::READABLE),
         }
     }
 }
 
 impl fmt::Display for Listener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = |addr: io::Result<SocketAddr>| addr.map_or("?".to_owned(), |addr| addr.to_string());
         match self {
-            Listener::Tcp(listener) => match listener.local_addr() {
-                Ok(addr) => write!(f, "{addr}"),
-                Err(error) => write!(f, "? ({error})"),
-            },
+            Listener::Tcp(listener) => f.write_str(&shown(listener.local_addr())),
             Listener::Unix(_, path) => write!(f, "{}", path.display()),
+            #[cfg(feature = "tls")]
+            Listener::Tls(listener, _) => write!(f, "{} (TLS)", shown(listener.local_addr())),
         }
     }
 }
@@ -105,6 +121,26 @@ impl Drop for Listener {
             let _ = std::fs::remove_file(path);
         }
     }
+}
+
+/// A port at all addresses of this machine that are asked for. One with a `-` before it may be absent.
+fn ports(config: &Config, option: &str) -> Result<Vec<TcpListener>, ListenError> {
+    let (port, mut all) = (config.int(option) as u16, Vec::new());
+    for text in config.text("bind").split_whitespace().filter(|_| port != 0) {
+        let (text, may_fail) = text.strip_prefix('-').map_or((text, false), |text| (text, true));
+        let ip: IpAddr = match text {
+            "*" => [0, 0, 0, 0].into(),
+            "::*" => [0u16; 8].into(),
+            text => text.parse().map_err(|_| ListenError::Address(text.to_owned()))?,
+        };
+        let addr = SocketAddr::new(ip, port);
+        match listen(addr, config.int("tcp-backlog") as i32) {
+            Ok(listener) => all.push(listener),
+            Err(_) if may_fail => {}
+            Err(error) => return Err(ListenError::Io(addr.to_string(), error)),
+        }
+    }
+    Ok(all)
 }
 
 fn listen(addr: SocketAddr, backlog: i32) -> io::Result<TcpListener> {

@@ -80,8 +80,9 @@ impl Turn<'_> {
         if connection.is_readable && !connection.session.closing {
             self.ready.insert(client);
         }
-        let is_done = connection.session.closing && connection.output.len() == 0;
-        let is_gone = connection.is_at_end && (connection.blocked.is_some() || connection.output.len() == 0);
+        let is_told = connection.output.len() == 0 && paused != Paused::Full;
+        let is_done = connection.session.closing && is_told;
+        let is_gone = connection.is_at_end && (connection.blocked.is_some() || is_told);
         Ok(!is_done && !is_gone)
     }
 
