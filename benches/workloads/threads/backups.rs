@@ -51,7 +51,8 @@ fn fill(heap: &Heap, objects: usize) -> Result<Root<Table>> {
         table.txn(|tx, table| {
             let Some(all) = tx[table] else { return Ok(()) };
             for i in first..objects.min(first + AT_ONCE) {
-                tx[all][i] = Some(tx.alloc([i as u64; WORDS])?);
+                let object = tx.alloc([i as u64; WORDS])?;
+                tx.slice_mut(all, i..=i)[0] = Some(object);
             }
             Ok(())
         })?;

@@ -39,12 +39,16 @@ pub struct Session {
     pub resp3: bool,
     /// The error that its command has given was counted already.
     pub error_is_counted: bool,
+    /// Whether it is the master that this server follows.
+    pub is_master: bool,
     /// Whether it is a script that runs commands.
     pub is_script: bool,
     /// Whether it watches all commands.
     pub monitors: bool,
     /// Whether it is spared when clients need too much memory.
     pub never_evicted: bool,
+    /// There was no memory for its command when that began.
+    pub out_of_memory: bool,
     /// How it is told of changes to keys that it has read, if it is.
     pub tracking: Option<Options>,
     /// It has said `CLIENT CACHING` about what it reads next.
@@ -126,9 +130,11 @@ impl Session {
             closing: false,
             resp3: false,
             error_is_counted: false,
+            is_master: false,
             is_script: false,
             monitors: false,
             never_evicted: false,
+            out_of_memory: false,
             tracking: None,
             caching: false,
             last_command: "NULL",

@@ -1,8 +1,9 @@
 //! Options: what they are called, what they are, and which can be changed while the server runs.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
 use std::path::Path;
+use std::str::FromStr;
+use std::{fmt, io};
 
 use crate::buffers;
 use crate::pubsub::Wanted;
@@ -23,8 +24,36 @@ pub enum Kind {
     YesNo,
     /// One of these words.
     OneOf(&'static [&'static str]),
+    /// Another server: `HOST PORT`. `no one`, or nothing: none.
+    Master,
     /// Any text.
     Text,
+}
+
+/// Another server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Master {
+    /// Its name, or its address.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+}
+
+impl FromStr for Master {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Master, String> {
+        let parts: Vec<&str> = text.split_whitespace().collect();
+        let [host, port] = parts[..] else { return Err("it is written as HOST PORT".into()) };
+        let port = words::int(port.as_bytes()).and_then(|port| u16::try_from(port).ok());
+        Ok(Master { host: host.to_owned(), port: port.ok_or("Invalid master port")? })
+    }
+}
+
+impl fmt::Display for Master {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.host, self.port)
+    }
 }
 
 /// An option.
@@ -89,6 +118,7 @@ pub const SETTINGS: &[Setting] = &[
         "noeviction",
     ),
     mutable("maxmemory-samples", Kind::Int(1, 64), "5"),
+    mutable("maxmemory-eviction-tenacity", Kind::Int(0, 100), "10"),
     mutable("lfu-log-factor", Kind::Int(0, i32::MAX as i64), "10"),
     mutable("lfu-decay-time", Kind::Int(0, i32::MAX as i64), "1"),
     mutable("proto-max-bulk-len", Kind::BytesFrom(1 << 20), "536870912"),
@@ -136,10 +166,18 @@ pub const SETTINGS: &[Setting] = &[
     mutable("acllog-max-len", Kind::Int(0, i64::MAX), "128"),
     mutable("maxmemory-clients", Kind::Percent, "0"),
     mutable("min-replicas-to-write", Kind::Int(0, i32::MAX as i64), "0"),
-    fixed("replicaof", Kind::Text, ""),
-    fixed("slaveof", Kind::Text, ""),
+    fixed("replicaof", Kind::Master, ""),
+    fixed("slaveof", Kind::Master, ""),
+    mutable("masterauth", Kind::Text, ""),
+    mutable("masteruser", Kind::Text, ""),
+    mutable("replica-read-only", Kind::YesNo, "yes"),
+    mutable("slave-read-only", Kind::YesNo, "yes"),
+    mutable("repl-timeout", Kind::Int(1, i32::MAX as i64), "60"),
+    mutable("replica-priority", Kind::Int(0, i32::MAX as i64), "100"),
+    mutable("slave-priority", Kind::Int(0, i32::MAX as i64), "100"),
     mutable("repl-backlog-size", Kind::Bytes, "1048576"),
     mutable("replica-serve-stale-data", Kind::YesNo, "yes"),
+    mutable("slave-serve-stale-data", Kind::YesNo, "yes"),
     mutable("rdbcompression", Kind::YesNo, "yes"),
     mutable("sanitize-dump-payload", Kind::OneOf(&["no", "yes", "clients"]), "no"),
 ];
@@ -152,6 +190,10 @@ const SAME: &[(&str, &str)] = &[
     ("zset-max-listpack-entries", "zset-max-ziplist-entries"),
     ("zset-max-listpack-value", "zset-max-ziplist-value"),
     ("busy-reply-threshold", "lua-time-limit"),
+    ("replicaof", "slaveof"),
+    ("replica-read-only", "slave-read-only"),
+    ("replica-serve-stale-data", "slave-serve-stale-data"),
+    ("replica-priority", "slave-priority"),
 ];
 
 /// The options of a server.
@@ -294,8 +336,9 @@ impl Config {
         let value = self.text(name);
         let is_plain = !value.is_empty()
             && value.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'"' && byte != b'\'');
-        let is_several =
-            setting(name).is_some_and(|setting| setting.kind == Kind::Text) && !name.contains("pass");
+        let may_be_several =
+            setting(name).is_some_and(|setting| matches!(setting.kind, Kind::Text | Kind::Master));
+        let is_several = may_be_several && !name.contains("pass") && !name.contains("auth");
         if is_plain || is_several && !value.is_empty() {
             format!("{name} {value}")
         } else {
@@ -308,6 +351,8 @@ impl Config {
 fn canonical(kind: Kind, value: &str) -> Result<String, String> {
     match kind {
         Kind::Text => Ok(value.to_owned()),
+        Kind::Master if value.is_empty() || value.eq_ignore_ascii_case("no one") => Ok(String::new()),
+        Kind::Master => value.parse::<Master>().map(|master| master.to_string()),
         Kind::YesNo => match value.to_ascii_lowercase().as_str() {
             yes_no @ ("yes" | "no") => Ok(yes_no.to_owned()),
             _ => Err("argument must be 'yes' or 'no'".into()),
@@ -348,6 +393,16 @@ fn canonical(kind: Kind, value: &str) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn masters_are_written_as_two_words() {
+        let master: Master = " example.org  6379 ".parse().unwrap();
+        assert_eq!((master.host.as_str(), master.port), ("example.org", 6379));
+        assert_eq!(master.to_string(), "example.org 6379");
+        for wrong in ["", "host", "host x", "host 65536", "host -1", "host 1 2"] {
+            assert!(wrong.parse::<Master>().is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn a_file_of_options() {

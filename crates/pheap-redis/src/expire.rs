@@ -92,6 +92,7 @@ impl Expiry {
                     }
                     Ok(())
                 })?;
+                server.memory.settle(&server.store, self.shard, due.len() as u64);
                 removed += due.len();
                 commits.push(commit);
             }

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
+use crate::clocks::{Clocks, Usage};
 use crate::data::{Change, DATABASES, Store, Value};
 use crate::libraries::first_line;
 use crate::rdb::{self, Entry, FileReader, Part};
@@ -71,11 +72,11 @@ pub struct Imported {
     pub libraries: u64,
 }
 
-/// Puts what is in an RDB file in the heap, which must be empty.
+/// Puts what is in an RDB file in the heap, which must be empty; and in `clocks`, when its keys were used, if that is noted.
 ///
 /// # Errors
 /// If that is not possible. Then the heap has perhaps a part of it, and cannot be opened again.
-pub fn import(store: &Store, path: &Path) -> Result<Imported, ImportError> {
+pub fn import(store: &Store, clocks: &Clocks, path: &Path) -> Result<Imported, ImportError> {
     let open = || File::open(path).and_then(|file| Ok((file.metadata()?.len(), file)));
     let (size, file) = open().map_err(|error| ImportError::Open { path: path.to_owned(), error })?;
     let wrong = |at, error| ImportError::Wrong { path: path.to_owned(), at, error };
@@ -85,7 +86,7 @@ pub fn import(store: &Store, path: &Path) -> Result<Imported, ImportError> {
     }
     store.begin_import()?;
     let (mut imported, now) = (Imported::default(), now());
-    let mut batch = Batch::new(store);
+    let mut batch = Batch::new(store, clocks);
     loop {
         let part = file.next_part().map_err(|error| wrong(file.position(), error))?;
         match part {
@@ -96,6 +97,7 @@ pub fn import(store: &Store, path: &Path) -> Result<Imported, ImportError> {
             }
             Some(Part::Entry(entry)) if entry.deadline.is_some_and(|at| at <= now) => imported.expired += 1,
             Some(Part::Entry(entry)) => {
+                note(clocks, &entry, now);
                 batch.add(entry, file.position())?;
                 imported.keys += 1;
             }
@@ -107,21 +109,32 @@ pub fn import(store: &Store, path: &Path) -> Result<Imported, ImportError> {
     Ok(imported)
 }
 
+/// Notes when a key was used.
+fn note(clocks: &Clocks, entry: &Entry, now: i64) {
+    let idle = entry.idle.map(|seconds| Usage::Idle(i64::try_from(seconds).unwrap_or(i64::MAX)));
+    if let Some(usage) = idle.or(entry.often.map(Usage::Often))
+        && clocks.is_on()
+    {
+        clocks.set(&entry.key, usage, now);
+    }
+}
+
 /// Keys that are still to be put in the heap.
-struct Batch<'s> {
+pub(crate) struct Batch<'s> {
     store: &'s Store,
+    clocks: &'s Clocks,
     by_shard: Vec<Vec<Entry>>,
     /// Up to where the file had been read when the last ones were.
     begun: u64,
 }
 
 impl Batch<'_> {
-    fn new(store: &Store) -> Batch<'_> {
+    pub(crate) fn new<'s>(store: &'s Store, clocks: &'s Clocks) -> Batch<'s> {
         let by_shard = store.shards().iter().map(|_| Vec::new()).collect();
-        Batch { store, by_shard, begun: 0 }
+        Batch { store, clocks, by_shard, begun: 0 }
     }
 
-    fn add(&mut self, entry: Entry, position: u64) -> Result<(), ImportError> {
+    pub(crate) fn add(&mut self, entry: Entry, position: u64) -> Result<(), ImportError> {
         if entry.db >= DATABASES as u64 {
             return Err(ImportError::Database(entry.db));
         }
@@ -133,13 +146,13 @@ impl Batch<'_> {
         Ok(())
     }
 
-    fn flush(&mut self) -> Result<(), ImportError> {
+    pub(crate) fn flush(&mut self) -> Result<(), ImportError> {
         let mut commits = Vec::new();
         for (shard, entries) in
             self.by_shard.iter_mut().enumerate().filter(|(_, entries)| !entries.is_empty())
         {
             let ((), commit) = self.store.root(shard).try_txn_deferred::<_, ImportError>(|tx, root| {
-                for Entry { db, key, value, deadline } in entries.drain(..) {
+                for Entry { db, key, value, deadline, .. } in entries.drain(..) {
                     let place = tx[root].dbs.at(db as usize);
                     // None has expired when this begins.
                     if tx[place].get(tx, &key, i64::MIN).is_some() {
@@ -154,6 +167,7 @@ impl Batch<'_> {
             commits.push(commit);
         }
         commits.into_iter().try_for_each(|commit| commit.wait())?;
+        self.clocks.fit(self.store.shards().iter().map(|root| root.live().objects).sum());
         Ok(())
     }
 }

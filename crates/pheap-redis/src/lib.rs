@@ -12,6 +12,7 @@
 //! | [`buffers`] | how much may wait to be sent to a client |
 //! | [`config`] | options: the command line, `redis.conf`, `CONFIG` |
 //! | [`logging`] | what is logged, and where to |
+//! | [`clocks`], [`memory`] | when keys were used; how much memory the data need |
 //! | [`counts`], [`slowlog`], [`clients`], [`usage`] | what is told of the server: calls of commands, slow ones, who is connected, processor time |
 //! | [`client`] | what a client has: its database, its transaction, what it watches and listens to |
 //! | [`tracking`] | keys that clients may have copies of |
@@ -20,14 +21,17 @@
 //! | [`gates`] | where threads wait that must not wait for a slow script |
 //! | [`tls`] | connections by TLS, if built with the feature `tls` |
 //! | [`stream`], [`mailbox`] | a connection; what other threads leave for one |
+//! | [`role`] | whether this server follows another one |
 //! | [`server`] | what all clients have in common |
 //! | [`save`] | copies of the heap: `SAVE`, `BGSAVE` |
 //! | [`import`], [`export`] | RDB files, read into an empty heap and written from one |
 //! | [`command`] | what commands are called and do |
 //! | [`metrics`] | what Prometheus collects |
 //! | [`process`] | signals that end the process, the file with its number, systemd |
+//! | [`evict`] | keys that go when there is no memory |
 //! | [`execute`] | commands in transactions: one, several in a row, `MULTI` |
 //! | [`expire`] | keys whose time has come |
+//! | [`link`] | the connection to a master: its data, and then what it sends |
 //! | [`net`] | threads, connections, and what waits there: for keys, for the disk |
 //!
 //! A module imports only from those above it, and in a row from those on its left (`tests/layers.rs`).
@@ -37,10 +41,12 @@
 pub mod buffers;
 pub mod client;
 pub mod clients;
+pub mod clocks;
 pub mod command;
 pub mod config;
 pub mod counts;
 pub mod data;
+pub mod evict;
 pub mod execute;
 pub mod expire;
 pub mod export;
@@ -50,8 +56,10 @@ pub mod geo;
 pub mod hll;
 pub mod import;
 pub mod libraries;
+pub mod link;
 pub mod logging;
 pub mod mailbox;
+pub mod memory;
 pub mod metrics;
 pub mod net;
 pub mod process;
@@ -59,6 +67,7 @@ pub mod pubsub;
 pub mod random;
 pub mod rdb;
 pub mod resp;
+pub mod role;
 pub mod save;
 pub mod scripts;
 pub mod server;

@@ -6,15 +6,17 @@ use std::thread;
 use std::time::Instant;
 
 use clap::Parser;
+use pheap_redis::clocks::Clocks;
 use pheap_redis::config::Config;
 use pheap_redis::data::{MOST_SHARDS, OpenError, SHARDS, Settings, Store};
 use pheap_redis::export::export;
 use pheap_redis::import::{Imported, import};
+use pheap_redis::link::Link;
 use pheap_redis::logging;
 use pheap_redis::metrics::Exporter;
 use pheap_redis::net::{Listener, Worker};
 use pheap_redis::process::{self, End, PidFile};
-use pheap_redis::server::Server;
+use pheap_redis::server::{Server, now};
 
 /// A server that Redis clients use, and that does not forget: its data are a persistent heap.
 #[derive(Parser, Debug)]
@@ -34,6 +36,9 @@ struct Arguments {
     /// Writes an RDB file of the heap, which Redis (from version 7.0 on) loads, and serves no clients. No server may have the heap open: of one that is in use, SAVE makes a copy.
     #[arg(long, value_name = "FILE", conflicts_with = "import")]
     export: Option<PathBuf>,
+    /// Follows a running server (Redis up to 7.0): its data replace those in the heap, and then all that it does is done here, too.
+    #[arg(long, num_args = 2, value_names = ["HOST", "PORT"], conflicts_with_all = ["import", "export"])]
+    replicaof: Option<Vec<String>>,
     /// Where to listen [default: 6379].
     #[arg(long)]
     port: Option<u16>,
@@ -92,6 +97,9 @@ fn options(arguments: &Arguments) -> Result<(Config, Vec<String>), Box<dyn std::
     if let Some(port) = arguments.port {
         config.set("port", &port.to_string())?;
     }
+    if let Some(master) = &arguments.replicaof {
+        config.set("replicaof", &master.join(" ")).map_err(|why| format!("--replicaof: {why}"))?;
+    }
     if let Some(metrics) = &arguments.metrics {
         config.set("metrics", metrics)?;
     }
@@ -140,9 +148,10 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
         })?),
     };
     let store = open(&path, settings, arguments.shards)?;
+    let clocks = Clocks::new(&config, now());
     if let Some(file) = &arguments.import {
         let began = Instant::now();
-        let Imported { keys, expired, empty, libraries } = import(&store, file)?;
+        let Imported { keys, expired, empty, libraries } = import(&store, &clocks, file)?;
         tracing::info!(
             "{keys} keys and {libraries} libraries of {} were imported in {} ms; {expired} keys had expired, {empty} had no elements",
             file.display(),
@@ -154,14 +163,18 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     let addresses: Vec<String> = listeners.iter().map(ToString::to_string).collect();
     let mut server = Server::new(store, config, mailboxes, pheap_redis::command::all().count());
     server.config_file = arguments.config.clone();
+    let link = Link::new()?;
+    server.role.set_thread(link.mailbox());
+    server.clocks = clocks;
     pheap_redis::command::load_libraries(&server)?;
+    pheap_redis::command::begin_replication(&server)?;
     tracing::info!(threads = workers.len(), "clients connect to {}", addresses.join(", "));
     if let Some(exporter) = &exporter {
         tracing::info!("metrics are at http://{}/metrics", exporter.address()?);
     }
     let end = End::new()?;
     process::notify("READY=1");
-    serve(&server, workers, listeners, exporter, end)?;
+    serve(&server, workers, listeners, link, exporter, end)?;
     process::notify("STOPPING=1");
     let began = Instant::now();
     server.store.close()?;
@@ -174,6 +187,7 @@ fn serve(
     server: &Server,
     workers: Vec<Worker>,
     listeners: Vec<Listener>,
+    link: Link,
     exporter: Option<Exporter>,
     end: End,
 ) -> std::io::Result<()> {
@@ -183,6 +197,11 @@ fn serve(
         if let Some(exporter) = exporter {
             scope.spawn(move || exporter.run(server));
         }
+        scope.spawn(|| server.memory.run_collector(&server.store, &server.stopping));
+        let link = scope.spawn(move || {
+            let _others = StopsOthers(server);
+            link.run(server)
+        });
         let mut listeners = Some(listeners);
         let threads: Vec<_> = workers
             .into_iter()
@@ -194,6 +213,7 @@ fn serve(
                     worker.run(server, number, listeners)
                 })
             })
+            .chain([link])
             .collect();
         let results: Vec<_> = threads.into_iter().map(thread::ScopedJoinHandle::join).collect();
         no_more_signals.close();

@@ -22,6 +22,18 @@ pub fn below(end: usize) -> usize {
     ((u128::from(random()) * end as u128) >> 64) as usize
 }
 
+/// The place of one of these numbers, each as probable as it is large. None if all are 0.
+pub fn weighted(sizes: &[usize]) -> Option<usize> {
+    let all = sizes.iter().sum();
+    let mut nth = if all == 0 { return None } else { below(all) };
+    sizes.iter().position(|&size| {
+        nth < size || {
+            nth -= size;
+            false
+        }
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -33,5 +45,13 @@ mod tests {
             seen[below(10)] = true;
         }
         assert_ne!(random(), random());
+    }
+
+    #[test]
+    fn larger_ones_come_more_often() {
+        let mut seen = [0; 4];
+        (0..10_000).for_each(|_| seen[weighted(&[10, 0, 1, 5]).unwrap()] += 1);
+        assert!(seen[1] == 0 && 0 < seen[2] && seen[2] < seen[3] && seen[3] < seen[0], "{seen:?}");
+        assert_eq!([weighted(&[]), weighted(&[0, 0])], [None, None]);
     }
 }

@@ -23,6 +23,8 @@ impl Declared {
     pub const NO_WRITES: Declared = Declared(1);
     /// It runs although there is no memory.
     pub const ALLOW_OOM: Declared = Declared(2);
+    /// It runs although what it sees may be old.
+    pub const ALLOW_STALE: Declared = Declared(4);
     /// It says nothing: each of its commands is asked.
     pub const NOTHING: Declared = Declared(32);
 

@@ -11,14 +11,17 @@ use parking_lot::{Mutex, RwLock};
 use crate::buffers;
 use crate::client::{Name, Session};
 use crate::clients::{Clients, Pause};
+use crate::clocks::Clocks;
 use crate::config::Config;
 use crate::counts::{Counts, Sum};
 use crate::data::{Lookups, Store};
 use crate::gates::Gates;
 use crate::libraries::Libraries;
 use crate::mailbox::Mailbox;
+use crate::memory::Memory;
 use crate::pubsub::{Channels, Kind, Wanted};
 use crate::random::random;
+use crate::role::Role;
 use crate::scripts::Scripts;
 use crate::slowlog::{Latency, SlowLog};
 use crate::tracking::Tracking;
@@ -27,12 +30,26 @@ use crate::waiting::Waiting;
 /// What a client is told whose command needs memory where there is none.
 pub const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 
+/// What a client is told that wants to write to a replica.
+pub const READONLY: &str = "READONLY You can't write against a read only replica.";
+
+/// What a client is told by a replica that has lost its master, and may not say what is old.
+pub const MASTER_DOWN: &str =
+    "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.";
+
+/// What a client is told while the data of a master come.
+pub const LOADING: &str = "LOADING Redis is loading the dataset in memory";
+
 /// What all clients have in common.
 pub struct Server {
     /// The data.
     pub store: Store,
     /// The options.
     pub config: RwLock<Config>,
+    /// How much memory the data need.
+    pub memory: Memory,
+    /// When keys were used.
+    pub clocks: Clocks,
     /// Keys that `EXEC` depends on.
     pub watched: Watched,
     /// Who listens to channels.
@@ -47,6 +64,8 @@ pub struct Server {
     pub scripts: Scripts,
     /// Libraries of functions.
     pub libraries: Libraries,
+    /// Whether it follows another server.
+    pub role: Role,
     /// What was counted.
     pub stats: Stats,
     /// The clients that are connected.
@@ -100,8 +119,10 @@ pub struct Limits {
     pub slow: AtomicI64,
     /// From how many milliseconds on an event is told by `LATENCY`. 0: never.
     pub latency: AtomicI64,
-    /// Bytes that the data may need. 0: as many as there are.
-    pub memory: AtomicU64,
+    /// Whether clients may not write to a replica.
+    pub read_only: AtomicBool,
+    /// Whether a replica is silent that has lost its master.
+    pub silent: AtomicBool,
     /// Number of clients that watch all commands.
     pub monitors: AtomicUsize,
     /// Whether clients are not served: 0 all are, 1 only if they change nothing, 2 none is.
@@ -119,8 +140,9 @@ impl Limits {
         let wanted = Wanted::parse(config.text("notify-keyspace-events")).unwrap_or_default();
         self.notifications.store(wanted.bits(), Ordering::Relaxed);
         self.slow.store(config.int("slowlog-log-slower-than"), Ordering::Relaxed);
-        self.memory.store(config.int("maxmemory") as u64, Ordering::Relaxed);
         self.latency.store(config.int("latency-monitor-threshold"), Ordering::Relaxed);
+        self.read_only.store(config.is("replica-read-only"), Ordering::Relaxed);
+        self.silent.store(!config.is("replica-serve-stale-data"), Ordering::Relaxed);
         self.always.store(config.text("appendfsync") == "always", Ordering::Relaxed);
     }
 }
@@ -149,12 +171,12 @@ pub struct Stats {
     pub blocked: AtomicUsize,
     /// Keys that were removed because their time had come.
     pub expired: AtomicU64,
+    /// Keys that were removed because there was no memory.
+    pub evicted: AtomicU64,
     /// Changes.
     pub dirty: AtomicU64,
     /// Connections that were refused.
     pub rejected: AtomicU64,
-    /// Bytes that the data need, as of late.
-    pub memory: AtomicU64,
     /// Errors that clients were told of.
     pub errors: AtomicU64,
     /// Writing to the heap has failed, so nothing is changed any more.
@@ -164,7 +186,9 @@ pub struct Stats {
 impl Stats {
     /// Begins anew, but for what is now.
     fn reset(&self) {
-        for number in [&self.commands, &self.connections, &self.expired, &self.errors, &self.rejected] {
+        for number in
+            [&self.commands, &self.connections, &self.expired, &self.evicted, &self.errors, &self.rejected]
+        {
             number.store(0, Ordering::Relaxed);
         }
     }
@@ -182,29 +206,36 @@ impl Server {
             notifications: AtomicU32::new(0),
             slow: AtomicI64::new(-1),
             latency: AtomicI64::new(0),
-            memory: AtomicU64::new(0),
+            read_only: AtomicBool::new(true),
+            silent: AtomicBool::new(false),
             monitors: AtomicUsize::new(0),
             paused: AtomicU8::new(0),
         };
         limits.follow(&config);
+        // Libraries of functions are behind the last shard.
+        let memory = Memory::new(store.shards().len() + 1);
+        memory.set_limit(config.int("maxmemory") as u64, &store);
         let tracking = Tracking::default();
         tracking.set_limit(config.int("tracking-table-max-keys") as u64);
         Server {
+            clocks: Clocks::new(&config, now()),
+            memory,
             config: RwLock::new(config),
             watched: Watched::default(),
             channels: Channels::default(),
             waiting: Waiting::default(),
-            // Libraries of functions are behind the last one.
             gates: Gates::new(store.shards().len() + 1, threads.len()),
             tracking,
             scripts: Scripts::default(),
             libraries: Libraries::default(),
+            role: Role::default(),
             stats: Stats::default(),
             clients: Clients::default(),
             slowlog: SlowLog::default(),
             latency: Latency::default(),
             errors: Mutex::default(),
-            counts: threads.iter().map(|_| (0..commands).map(|_| Counts::default()).collect()).collect(),
+            // One more, for what a master sends.
+            counts: (0..=threads.len()).map(|_| (0..commands).map(|_| Counts::default()).collect()).collect(),
             monitors: Mutex::default(),
             paused: Mutex::default(),
             threads,
@@ -263,17 +294,14 @@ impl Server {
         self.stats.errors.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Looks how much memory the data need.
-    pub fn measure(&self) {
-        if self.limits.memory.load(Ordering::Relaxed) > 0 {
-            self.stats.memory.store(self.store.heap().stats().live_bytes, Ordering::Relaxed);
-        }
+    /// Whether clients may not write if this server is a replica.
+    pub fn is_read_only(&self) -> bool {
+        self.limits.read_only.load(Ordering::Relaxed)
     }
 
-    /// Whether the data need more memory than they may.
-    pub fn is_out_of_memory(&self) -> bool {
-        let limit = self.limits.memory.load(Ordering::Relaxed);
-        limit > 0 && self.stats.memory.load(Ordering::Relaxed) > limit
+    /// Whether it has lost its master, and may not say what is old.
+    pub fn is_stale(&self) -> bool {
+        self.limits.silent.load(Ordering::Relaxed) && self.role.is_down()
     }
 
     /// Looks at an error of the heap. If nothing can be changed any more, that is logged, once.
@@ -376,8 +404,10 @@ impl Server {
 
     /// Lets all threads end.
     pub fn stop(&self) {
-        self.stopping.store(true, Ordering::Release);
+        self.stopping.store(true, Ordering::SeqCst);
+        self.memory.wake_collector();
         self.threads.iter().for_each(|thread| thread.wake_up());
+        self.role.wake_up();
     }
 }
 

@@ -3,10 +3,10 @@
 mod common;
 
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
 
-use common::{Client, Server, converse, free_port};
+use common::redis::Redis;
+use common::{Client, Server, converse};
 
 /// As Redis 7.0.15 dumps `hello`.
 const HELLO: &str = r#""\x00\x05hello\x0a\x00cr\xdfve4 \x0a""#;
@@ -64,59 +64,6 @@ fn restored() {
     drop(server);
     let server = Server::start(folder.path(), &["--durability", "process"]);
     assert_eq!(server.client().ask("get k"), "hello");
-}
-
-/// A Redis, which is killed when this is dropped.
-struct Redis {
-    process: Child,
-    port: u16,
-}
-
-impl Redis {
-    /// One that loads `dump.rdb` in this folder, if there is one.
-    fn start(folder: &Path) -> Redis {
-        let port = free_port();
-        let process = Command::new("redis-server")
-            .args([
-                "--port",
-                &port.to_string(),
-                "--bind",
-                "127.0.0.1",
-                "--save",
-                "",
-                "--dbfilename",
-                "dump.rdb",
-            ])
-            .arg("--dir")
-            .arg(folder)
-            .stdout(Stdio::null())
-            .spawn()
-            .expect("these tests compare with Redis: `redis-server` must be installed");
-        let mut redis = Redis { process, port };
-        let begun = Instant::now();
-        while Client::connect(port).is_err() {
-            assert!(redis.process.try_wait().unwrap().is_none(), "Redis has refused to start");
-            assert!(begun.elapsed() < Duration::from_secs(60), "Redis does not start");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        let mut client = Client::connect(port).unwrap();
-        while client.ask("ping") != "PONG" {
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        let info = client.ask("info server");
-        assert!(
-            info.contains("redis_version:7.0."),
-            "these tests compare with Redis 7.0, and this is: {info}"
-        );
-        redis
-    }
-}
-
-impl Drop for Redis {
-    fn drop(&mut self) {
-        self.process.kill().unwrap();
-        self.process.wait().unwrap();
-    }
 }
 
 /// The elements of a reply, as far as it is an array of strings without spaces.
@@ -239,10 +186,10 @@ fn to_redis_and_back() {
     let said = run(&export, &ours.path().join("heap"), &file).unwrap();
     assert!(said.contains(&format!("{} keys", expected.len() - 1)), "{said}");
     let redis = Redis::start(theirs.path());
-    assert_eq!(contents(redis.port), expected);
+    assert_eq!(contents(redis.port()), expected);
     // What Redis writes, it writes in other forms.
     std::fs::remove_file(&file).unwrap();
-    assert_eq!(Client::connect(redis.port).unwrap().ask("save"), "OK");
+    assert_eq!(Client::connect(redis.port()).unwrap().ask("save"), "OK");
     drop(redis);
     let import = ["--durability", "process", "--import", file.to_str().unwrap()];
     let server = Server::start(again.path(), &import);
@@ -263,9 +210,9 @@ fn migrated_to_redis_and_back() {
     let [ours, theirs] = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let server = Server::start(ours.path(), &["--durability", "process", "--threads", "2"]);
     let redis = Redis::start(theirs.path());
-    let (mut client, mut other) = (server.client(), Client::connect(redis.port).unwrap());
+    let (mut client, mut other) = (server.client(), Client::connect(redis.port()).unwrap());
     fill(&mut client);
-    let at = format!("127.0.0.1 {}", redis.port);
+    let at = format!("127.0.0.1 {}", redis.port());
     let keys = "list numbers set numberset hash zset stream emptied repeated long number:5";
     client.ask("select 0");
     let of_server = |port| {
@@ -292,7 +239,7 @@ fn migrated_to_redis_and_back() {
             ("exists list", "1"),
         ],
     );
-    assert_eq!(of_server(redis.port), expected);
+    assert_eq!(of_server(redis.port()), expected);
     let busy = "-ERR Target instance replied with error: BUSYKEY Target key name already exists.";
     converse(
         &mut client,

@@ -191,6 +191,14 @@ pub enum Bug {
     CycleFromOldRoot,
     /// The copies of a transaction that was rolled back are taken for what is in the heap.
     KeepStaleCopies,
+    /// What a transaction has found lately is not forgotten at its end,
+    RecentAfterEnd,
+    /// nor when it spills,
+    RecentAfterSpill,
+    /// nor when a wider copy takes the place of others,
+    RecentAfterWider,
+    /// nor when its log cannot grow.
+    RecentAfterDoom,
     /// A copy of a file in use is opened as if it were that file.
     TakeCopies,
     /// Nobody looks whether the file of an open heap still has a name.

@@ -44,7 +44,7 @@ pub use ptr::{Key, P};
 
 // Opening a heap, and looking after it.
 pub use heap::{Backup, Durability, Heap, HeapInfo, Options, Report, RootInfo, TypeInfo, Usage};
-pub use stats::{Pauses, Stats};
+pub use stats::{Live, Pauses, Stats};
 pub use wal::SyncPolicy;
 
 // Committing and reading without waiting for a disk.

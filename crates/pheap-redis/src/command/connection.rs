@@ -145,7 +145,8 @@ fn hello(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     out.int(if resp3 { 3 } else { 2 });
     out.bulk(b"id");
     out.int(cx.session.id as i64);
-    for (field, text) in [("mode", "standalone"), ("role", "master")] {
+    let role = if cx.server.role.is_replica() { "replica" } else { "master" };
+    for (field, text) in [("mode", "standalone"), ("role", role)] {
         out.bulk(field.as_bytes());
         out.bulk(text.as_bytes());
     }

@@ -17,6 +17,8 @@ pub struct Cx<'c> {
     /// Who asks.
     pub session: &'c mut Session,
     /// The time, in milliseconds since 1970. It stands still in a transaction.
+    pub clock: i64,
+    /// Keys have expired whose time came until then: that is `clock`, but for what a master sends. For that, no key has expired, because the master says so when one has.
     pub now: i64,
     /// Whether it may wait for a key. It may not in a transaction, nor in a script.
     pub may_block: bool,
@@ -163,6 +165,7 @@ impl Cx<'_> {
     /// All keys were removed, of this database or of all: copies of keys know nothing of databases.
     pub fn flushed(&mut self) {
         let server = self.server;
+        server.memory.flush();
         if server.tracking.is_wanted() {
             server.tracking.flushed(&server.clients, self.session.id, &mut self.effects.stale);
         }
@@ -203,6 +206,7 @@ pub fn shards_of(
     match command.keys {
         Keys::None => true,
         Keys::Everything => (0..shards).all(f),
+        Keys::Heap => (0..shards + 2).all(f),
         Keys::Perhaps { everything, .. } if everything(words) => (0..shards).all(f),
         Keys::Shard(find) => f(find(words, shards)),
         Keys::Range(1, 1, _) => f(store.shard_of(words[1])),

@@ -2,6 +2,7 @@
 
 use super::args::int;
 use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
+use crate::clocks::Usage;
 use crate::data::{Change, Owned};
 use crate::rdb;
 use crate::resp::Reply;
@@ -30,28 +31,28 @@ fn dump(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 struct Options {
     replaces: bool,
     is_absolute: bool,
+    usage: Option<Usage>,
 }
 
 impl Options {
     fn parse(args: &Args<'_>) -> Result<Options, Fail> {
         let (mut options, mut rest) = (Options::default(), args.iter());
-        let (mut has_idle, mut has_freq) = (false, false);
         while let Some(option) = rest.next() {
             match option.to_ascii_lowercase().as_slice() {
                 b"replace" => options.replaces = true,
                 b"absttl" => options.is_absolute = true,
-                // How often and when a key was used is not kept.
-                b"idletime" if !has_freq => {
-                    has_idle = true;
-                    if int(rest.next().ok_or(Fail::SYNTAX)?)? < 0 {
+                b"idletime" if !matches!(options.usage, Some(Usage::Often(_))) => {
+                    let seconds = int(rest.next().ok_or(Fail::SYNTAX)?)?;
+                    if seconds < 0 {
                         return Err(Fail::err("Invalid IDLETIME value, must be >= 0"));
                     }
+                    options.usage = Some(Usage::Idle(seconds));
                 }
-                b"freq" if !has_idle => {
-                    has_freq = true;
-                    if !(0..=255).contains(&int(rest.next().ok_or(Fail::SYNTAX)?)?) {
-                        return Err(Fail::err("Invalid FREQ value, must be >= 0 and <= 255"));
-                    }
+                b"freq" if !matches!(options.usage, Some(Usage::Idle(_))) => {
+                    let often = u8::try_from(int(rest.next().ok_or(Fail::SYNTAX)?)?);
+                    let often =
+                        often.map_err(|_| Fail::err("Invalid FREQ value, must be >= 0 and <= 255"))?;
+                    options.usage = Some(Usage::Often(often));
                 }
                 _ => return Err(Fail::SYNTAX),
             }
@@ -76,7 +77,7 @@ fn restore(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let deadline = match ttl {
         0 => None,
         ttl if options.is_absolute => Some(ttl),
-        ttl => Some(ttl.wrapping_add(now)),
+        ttl => Some(ttl.wrapping_add(cx.clock)),
     };
     if deadline.is_some_and(|deadline| deadline <= now) {
         cx.remove(key);
@@ -88,6 +89,9 @@ fn restore(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         db.set(tx, key, value)?;
         db.set_deadline(tx, key, deadline)
     })?;
+    if let Some(usage) = options.usage {
+        cx.server.clocks.set(key, usage, now);
+    }
     cx.touched(b'g', "restore", key);
     out.ok();
     Ok(())

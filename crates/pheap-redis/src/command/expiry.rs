@@ -70,7 +70,7 @@ fn expire(cx: &mut Cx<'_>, args: &Args<'_>, unit_ms: i64, is_time: bool, out: &m
     let conditions = Conditions::parse(&args[3..])?;
     let invalid = || invalid_time(&words::lossy(args[0]).to_lowercase());
     let ms = int(args[2])?.checked_mul(unit_ms).ok_or_else(invalid)?;
-    let deadline = if is_time { ms } else { ms.checked_add(now).ok_or_else(invalid)? };
+    let deadline = if is_time { ms } else { ms.checked_add(cx.clock).ok_or_else(invalid)? };
     let is_wanted =
         is_there(cx, key) && conditions.hold(cx.read(key, |view, db| db.deadline(view, key)), deadline);
     if is_wanted && deadline <= now {
@@ -96,7 +96,7 @@ fn persist(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 }
 
 fn ttl(cx: &mut Cx<'_>, args: &Args<'_>, unit_ms: i64, is_time: bool, out: &mut Reply) -> Done {
-    let (key, now) = (args[1], cx.now);
+    let (key, now) = (args[1], cx.clock);
     if !is_there(cx, key) {
         out.int(-2);
         return Ok(());

@@ -97,9 +97,9 @@ fn compile(engine: &Engine, server: &Server, text: &[u8], has_limit: bool) -> Re
 }
 
 fn compiled(cx: &Cx<'_>, text: &[u8]) -> Result<Arc<Library>, Fail> {
-    let server = cx.server;
+    let (server, has_limit) = (cx.server, !cx.session.is_master);
     with_engine(&server.scripts, Kind::Functions, |engine| {
-        compile(engine, server, text, true).map(Arc::new).map_err(Fail::err)
+        compile(engine, server, text, has_limit).map(Arc::new).map_err(Fail::err)
     })
 }
 

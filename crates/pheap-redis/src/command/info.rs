@@ -2,12 +2,13 @@
 
 use std::fmt::Write;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use super::{Args, Command, Cx, Done, Flags, Keys, all};
 use crate::data::DATABASES;
 use crate::pubsub::Kind;
 use crate::resp::Reply;
+use crate::role::Stage;
 use crate::words::lossy;
 
 pub(super) const COMMANDS: &[Command] =
@@ -104,10 +105,12 @@ fn memory(cx: &mut Cx<'_>, text: &mut String) {
     let heap = cx.store().heap().stats();
     let (process, machine) = crate::usage::memory();
     let config = cx.server.config.read();
+    let memory = &cx.server.memory;
+    let used = if memory.limit() > 0 { memory.used() } else { heap.live_bytes };
     let numbers = [
-        ("used_memory", heap.live_bytes),
+        ("used_memory", used),
         ("used_memory_rss", process),
-        ("used_memory_dataset", heap.live_bytes),
+        ("used_memory_dataset", used),
         ("total_system_memory", machine),
         ("maxmemory", config.int("maxmemory") as u64),
     ];
@@ -128,10 +131,12 @@ fn memory(cx: &mut Cx<'_>, text: &mut String) {
         "mem_fragmentation_ratio",
         format_args!("{:.2}", 1.0 / (1.0 - heap.fragmentation()).max(0.01)),
     );
+    line(text, "mem_not_counted_for_evict", 0);
     line(text, "mem_allocator", "pheap");
     line(text, "heap_file_bytes", heap.file_bytes);
     line(text, "heap_free_bytes", heap.free_bytes);
     line(text, "heap_private_bytes", heap.private_bytes);
+    line(text, "heap_live_bytes", heap.live_bytes);
     line(text, "heap_live_objects", heap.live_objects);
     line(text, "lazyfree_pending_objects", 0);
     line(text, "lazyfreed_objects", 0);
@@ -141,7 +146,7 @@ fn persistence(cx: &mut Cx<'_>, text: &mut String) {
     let heap = cx.store().heap();
     let (durability, stats) = (heap.durability(), heap.stats());
     let save = cx.server.save.lock();
-    line(text, "loading", 0);
+    line(text, "loading", i32::from(cx.server.role.is_loading()));
     line(text, "async_loading", 0);
     line(text, "heap_durability", format_args!("{durability:?}"));
     line(text, "heap_log_syncs", stats.syncs);
@@ -168,11 +173,14 @@ fn stats(cx: &mut Cx<'_>, text: &mut String) {
     line(text, "sync_partial_ok", 0);
     line(text, "sync_partial_err", 0);
     line(text, "expired_keys", stats.expired.load(Relaxed));
-    line(text, "evicted_keys", 0);
+    line(text, "evicted_keys", stats.evicted.load(Relaxed));
     line(text, "evicted_clients", 0);
     let lookups = cx.server.lookups();
     line(text, "keyspace_hits", lookups.hits);
     line(text, "keyspace_misses", lookups.misses);
+    let [total, current] = cx.server.memory.exceeded();
+    line(text, "total_eviction_exceeded_time", total.as_millis());
+    line(text, "current_eviction_exceeded_time", current.as_millis());
     line(text, "pubsub_channels", cx.server.channels.count(Kind::Channel));
     line(text, "pubsub_patterns", cx.server.channels.count(Kind::Pattern));
     line(text, "pubsubshard_channels", cx.server.channels.count(Kind::Shard));
@@ -186,11 +194,46 @@ fn stats(cx: &mut Cx<'_>, text: &mut String) {
     line(text, "total_error_replies", stats.errors.load(Relaxed));
 }
 
-fn replication(_: &mut Cx<'_>, text: &mut String) {
-    line(text, "role", "master");
+fn replication(cx: &mut Cx<'_>, text: &mut String) {
+    let (link, config) = (cx.server.role.link(), cx.server.config.read());
+    let offset = link.position.as_ref().map_or(0, |position| position.offset);
+    line(text, "role", if link.master.is_some() { "slave" } else { "master" });
+    if let Some(master) = &link.master {
+        let is_up = link.stage == Stage::Connected;
+        let seconds = |since: Option<Instant>| since.map_or(-1, |since| since.elapsed().as_secs() as i64);
+        line(text, "master_host", &master.host);
+        line(text, "master_port", master.port);
+        line(text, "master_link_status", if is_up { "up" } else { "down" });
+        line(text, "master_last_io_seconds_ago", if is_up { seconds(link.heard) } else { -1 });
+        line(text, "master_sync_in_progress", i32::from(link.stage == Stage::Sync));
+        line(text, "slave_read_repl_offset", link.read.max(offset));
+        line(text, "slave_repl_offset", offset);
+        if link.stage == Stage::Sync {
+            let (read, total) = link.data;
+            let percent = total.map_or(0.0, |total| read as f64 * 100.0 / total.max(1) as f64);
+            line(text, "master_sync_total_bytes", total.unwrap_or(0));
+            line(text, "master_sync_read_bytes", read);
+            line(text, "master_sync_left_bytes", total.map_or(0, |total| total.saturating_sub(read)));
+            line(text, "master_sync_perc", format_args!("{percent:.2}"));
+            line(text, "master_sync_last_io_seconds_ago", seconds(link.heard));
+        }
+        if !is_up {
+            line(text, "master_link_down_since_seconds", seconds(link.down));
+        }
+        // Not told by Redis: why it is down.
+        if let Some(error) = &link.error {
+            line(text, "master_link_error", error);
+        }
+        line(text, "slave_priority", config.text("replica-priority"));
+        line(text, "slave_read_only", i32::from(config.is("replica-read-only")));
+        line(text, "replica_announced", 1);
+    }
     line(text, "connected_slaves", 0);
     line(text, "master_failover_state", "no-failover");
-    line(text, "master_repl_offset", 0);
+    if let Some(position) = &link.position {
+        line(text, "master_replid", &position.id);
+    }
+    line(text, "master_repl_offset", offset);
 }
 
 fn cpu(_: &mut Cx<'_>, text: &mut String) {

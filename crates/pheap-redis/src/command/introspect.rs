@@ -89,7 +89,8 @@ fn doc(known: Known, out: &mut Reply) {
 /// The command that is asked about, its words, and which of these are keys.
 fn keys_of<'w, 'a>(args: &'w Args<'a>) -> Result<(Known, &'w Args<'a>, Vec<usize>), Fail> {
     let words = &args[2..];
-    let has_none = |known: Known| matches!(known.keys, Keys::None | Keys::Everything | Keys::Shard(_));
+    let has_none =
+        |known: Known| matches!(known.keys, Keys::None | Keys::Everything | Keys::Heap | Keys::Shard(_));
     let no_keys = || Fail::err("The command has no key arguments");
     let known =
         resolve(words).map_err(|refused| match refused.number.and_then(|number| all().nth(number)) {
@@ -165,6 +166,7 @@ fn describe(known: Known, out: &mut Reply) {
         | Keys::Perhaps { .. }
         | Keys::Script
         | Keys::Everything
+        | Keys::Heap
         | Keys::Shard(_) => (0, 0, 0),
     };
     out.array(10);

@@ -2,7 +2,7 @@
 
 use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
 use crate::data::{Change, DATABASES};
-use crate::random::{below, random};
+use crate::random::{random, weighted};
 use crate::resp::Reply;
 
 const KEY: Keys = Keys::Range(1, 1, 1);
@@ -67,17 +67,9 @@ fn randomkey(cx: &mut Cx<'_>, _: &Args<'_>, out: &mut Reply) -> Done {
     let (db, now, shards) = (cx.session.db, cx.now, cx.store().shards().len());
     let sizes: Vec<usize> =
         (0..shards).map(|shard| cx.read_shard(shard, |view, dbs| view[dbs.at(db)].len())).collect();
-    let all = sizes.iter().sum();
     // Keys that have expired are passed over. Where there are hardly any others, the first one is taken that is found.
-    for _ in 0..if all == 0 { 0 } else { 100 } {
-        let mut nth = below(all);
-        let shard = sizes.iter().position(|&size| {
-            nth < size || {
-                nth -= size;
-                false
-            }
-        });
-        let Some(shard) = shard else { break };
+    for _ in 0..100 {
+        let Some(shard) = weighted(&sizes) else { break };
         let is_found = cx.read_shard(shard, |view, dbs| {
             let db = &view[dbs.at(db)];
             let key = db.choose(view, random).filter(|key| db.get(view, key, now).is_some());

@@ -112,7 +112,7 @@ fn migrate(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         let Some((value, deadline)) = found else { continue };
         let dumped = rdb::dump(&value).map_err(Fail::err)?;
         // What has not expired has at least a millisecond left.
-        let ttl = deadline.map_or(0, |deadline| deadline - now).to_string();
+        let ttl = deadline.map_or(0, |deadline| deadline - cx.clock).to_string();
         let words = [b"RESTORE", key, ttl.as_bytes(), &dumped, b"REPLACE"];
         put_command(&mut request, if options.replaces { &words } else { &words[..4] });
         keys.push(key);

@@ -2,7 +2,7 @@
 
 use super::args::int;
 use super::{Args, Command, Cx, Done, Fail, Flags, Keys, help};
-use crate::data::{Entry, Owned, Value, View};
+use crate::data::{Entry, Value, View, size};
 use crate::resp::Reply;
 
 const KEY: Keys = Keys::Range(2, 2, 1);
@@ -65,7 +65,35 @@ pub(super) const COMMANDS: &[Command] = &[
                     out.bulk(encoding(view, entry.value, &limits).as_bytes());
                 })
             }),
+            Command::new("object|freq", 3, READ, KEY, |cx, args, out| {
+                let server = cx.server;
+                let often = server.clocks.often(args[2], cx.now);
+                if server.clocks.counts() {
+                    return look(cx, args[2], out, |_, _, out| out.int(often.into()));
+                }
+                not_known(
+                    cx,
+                    args[2],
+                    out,
+                    "An LFU maxmemory policy is not selected, access frequency not tracked.",
+                )
+            }),
             help!("object|help"),
+            Command::new("object|idletime", 3, READ, KEY, |cx, args, out| {
+                let server = cx.server;
+                if server.clocks.counts() {
+                    return not_known(
+                        cx,
+                        args[2],
+                        out,
+                        "An LFU maxmemory policy is selected, idle time not tracked.",
+                    );
+                }
+                let idle = server.clocks.idle_seconds(args[2], cx.now);
+                // Who asks once may ask again.
+                server.clocks.turn_on();
+                look(cx, args[2], out, |_, _, out| out.int(idle))
+            }),
             Command::new("object|refcount", 3, READ, KEY, |cx, args, out| {
                 look(cx, args[2], out, |_, _, out| out.int(1))
             }),
@@ -86,6 +114,17 @@ fn look(
         None => out.null(),
     });
     Ok(())
+}
+
+/// What is asked of a key is not noted as long as there is this policy.
+fn not_known(cx: &mut Cx<'_>, key: &[u8], out: &mut Reply, why: &str) -> Done {
+    if !super::keys::is_there(cx, key) {
+        out.null();
+        return Ok(());
+    }
+    Err(Fail::err(format_args!(
+        "{why} Please note that when switching between policies at runtime LRU and LFU data will take some time to adjust."
+    )))
 }
 
 /// Up to which sizes Redis has compact forms: entries, and bytes of one.
@@ -124,37 +163,23 @@ fn encoding<'r>(view: &View<'r>, value: Value<'r>, limits: &Limits) -> &'static 
     }
 }
 
-/// Bytes of an object in the heap beside what it holds: a pointer to it, and on average what its place is larger than it.
-const OVERHEAD: usize = 24;
+/// Elements of a value that `MEMORY USAGE` looks at unless something else is said.
+const SAMPLES: usize = 5;
 
 /// About how many bytes a key and its value need.
 fn usage(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    match args[3..] {
-        [] => {}
+    let samples = match args[3..] {
+        [] => SAMPLES,
         [samples, number] if samples.eq_ignore_ascii_case(b"samples") => {
-            if int(number)? < 0 {
-                return Err(Fail::SYNTAX);
+            match usize::try_from(int(number)?).map_err(|_| Fail::SYNTAX)? {
+                0 => usize::MAX,
+                samples => samples,
             }
         }
         _ => return Err(Fail::SYNTAX),
-    }
-    let key_bytes = args[2].len() + OVERHEAD + size_of::<Entry<'_>>();
+    };
+    let key_bytes = size::text(args[2].len()) + size_of::<Entry<'_>>();
     look(cx, args[2], out, |view, entry, out| {
-        let text = |text: &Vec<u8>| text.len() + OVERHEAD;
-        let value = match Owned::of(view, entry.value) {
-            Owned::String(_) if matches!(entry.value, Value::Int(_)) => 0,
-            Owned::String(bytes) => text(&bytes),
-            Owned::List(elements) | Owned::Set(elements) => elements.iter().map(text).sum(),
-            Owned::Hash(pairs) => pairs.iter().map(|(field, value)| text(field) + text(value)).sum(),
-            Owned::Sorted(members) => {
-                members.iter().map(|(member, _)| text(member) + 4 * size_of::<f64>()).sum()
-            }
-            Owned::Stream(stream) => {
-                let pending = |group: &crate::data::OwnedGroup| group.pending.len() * 3 * size_of::<u128>();
-                stream.entries.iter().map(|(_, packed)| text(packed) + size_of::<u128>()).sum::<usize>()
-                    + stream.groups.iter().map(pending).sum::<usize>()
-            }
-        };
-        out.count(key_bytes + value);
+        out.count(key_bytes + size::value(view, entry.value, samples));
     })
 }

@@ -7,6 +7,7 @@ use super::script::{Call, Kind, with_engine};
 use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
 use crate::resp::Reply;
 use crate::scripts::{Declared, Script, Sha, sha1};
+use crate::server::MASTER_DOWN;
 
 const RUN: &[Flags] = &[Flags::NOSCRIPT, Flags::SKIP_MONITOR, Flags::MAY_REPLICATE, Flags::STALE];
 const RUN_READ_ONLY: &[Flags] = &[Flags::NOSCRIPT, Flags::SKIP_MONITOR, Flags::STALE, Flags::READONLY];
@@ -65,8 +66,22 @@ pub(super) fn may_run(cx: &Cx<'_>, declared: Declared, is_read_only: bool) -> Re
     if is_read_only && !declared.has(Declared::NO_WRITES) {
         return Err(Fail::err("Can not execute a script with write flag using *_ro command."));
     }
+    let server = cx.server;
+    if cx.session.is_master {
+        return Ok(());
+    }
+    if server.role.is_replica() {
+        if server.is_read_only() && !declared.has(Declared::NO_WRITES) {
+            return Err(Fail::Error(
+                "READONLY You can not run script with write flag on readonly replica.".into(),
+            ));
+        }
+        if server.is_stale() && !declared.has(Declared::ALLOW_STALE) {
+            return Err(Fail::Error(MASTER_DOWN.into()));
+        }
+    }
     // What only looks needs no memory.
-    if cx.server.is_out_of_memory() && !declared.has(Declared::ALLOW_OOM.and(Declared::NO_WRITES)) {
+    if cx.session.out_of_memory && !declared.has(Declared::ALLOW_OOM.and(Declared::NO_WRITES)) {
         return Err(Fail::Error(
             "OOM allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'"
                 .into(),

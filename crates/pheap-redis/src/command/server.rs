@@ -85,19 +85,6 @@ pub(super) const COMMANDS: &[Command] = &[
         );
         Ok(())
     }),
-    Command::new(
-        "role",
-        1,
-        &[Flags::NOSCRIPT, Flags::LOADING, Flags::STALE, Flags::FAST],
-        Keys::None,
-        |_, _, out| {
-            out.array(3);
-            out.bulk(b"master");
-            out.int(0);
-            out.array(0);
-            Ok(())
-        },
-    ),
     Command::new("save", 1, &[Flags::ADMIN, Flags::NOSCRIPT, Flags::NO_MULTI], Keys::None, |cx, _, out| {
         crate::save::now(cx.server).map_err(Fail::err)?;
         out.ok();
@@ -120,7 +107,12 @@ pub(super) const COMMANDS: &[Command] = &[
         out.bulk_int((micros % 1_000_000) as i64);
         Ok(())
     }),
-    Command::new("wait", 3, &[Flags::NOSCRIPT], Keys::None, |_, args, out| {
+    Command::new("wait", 3, &[Flags::NOSCRIPT], Keys::None, |cx, args, out| {
+        if cx.server.role.is_replica() {
+            return Err(Fail::err(
+                "WAIT cannot be used with replica instances. Please also note that since Redis 4.0 if a replica is configured to be writable (which is not the default) writes to replicas are just local and are not propagated.",
+            ));
+        }
         // Its own replies wait for the disk, and there are no replicas that could have more.
         int(args[1])?;
         timeout(args[2])?;
@@ -262,8 +254,11 @@ fn config_set(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     cx.server.limits.follow(&config);
     cx.server.tracking.set_limit(config.int("tracking-table-max-keys") as u64);
     crate::logging::set_level(&config);
+    cx.server.clocks.follow(&config);
+    let limit = config.int("maxmemory") as u64;
     *cx.server.config.write() = config;
-    cx.server.measure();
+    // With the new policy.
+    cx.server.memory.set_limit(limit, cx.store());
     out.ok();
     Ok(())
 }

@@ -84,6 +84,9 @@ pub fn hidden(name: &str, words: &Args<'_>) -> Range<usize> {
         "auth" => 1..words.len(),
         "hello" => behind(b"auth", 1, 2).unwrap_or(0..0),
         "migrate" => behind(b"auth2", 6, 2).or_else(|| behind(b"auth", 6, 1)).unwrap_or(0..0),
+        "config|set" => {
+            [&b"requirepass"[..], b"masterauth"].iter().find_map(|name| behind(name, 2, 1)).unwrap_or(0..0)
+        }
         _ => 0..0,
     }
 }

@@ -123,7 +123,7 @@ impl Options {
 }
 
 fn xclaim(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let (key, name, now) = (args[1], args[2], cx.now);
+    let (key, name, now) = (args[1], args[2], cx.clock);
     let claimed = cx.write_stream(key, |tx, stream| {
         let (Some(stream), Some(group)) = (stream, group(tx, stream, name)) else {
             return Err(no_group(key, name, ""));
@@ -169,7 +169,7 @@ fn xclaim(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 }
 
 fn xautoclaim(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let (key, name, now) = (args[1], args[2], cx.now);
+    let (key, name, now) = (args[1], args[2], cx.clock);
     let min_idle = number(args[4], "min-idle-time", "XAUTOCLAIM")?.max(0);
     let from = start(args[5])?;
     let (mut most, mut only_ids, mut rest) = (100, false, &args[6..]);

@@ -157,7 +157,7 @@ fn destroy(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 }
 
 fn create_consumer(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let (key, name, consumer, now) = (args[2], args[3], args[4], cx.now);
+    let (key, name, consumer, now) = (args[2], args[3], args[4], cx.clock);
     let is_new = cx.write_stream(key, |tx, there| {
         there.ok_or_else(no_key)?;
         let group = group(tx, there, name).ok_or_else(|| no_such_group(key, name))?;
@@ -242,7 +242,7 @@ impl<'a> Wanted<'a> {
 
 fn xpending(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let wanted = Wanted::parse(args)?;
-    let (key, name, now) = (args[1], args[2], cx.now);
+    let (key, name, now) = (args[1], args[2], cx.clock);
     cx.read_stream(key, |view, stream| {
         let group = group(view, stream, name).ok_or_else(|| no_group(key, name, ""))?;
         let group: &Consumers<'_> = &view[group];

@@ -36,7 +36,7 @@ const HELP: &[&str] = &[
 ];
 
 fn consumers(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let (key, name, now) = (args[2], args[3], cx.now);
+    let (key, name, now) = (args[2], args[3], cx.clock);
     cx.read_stream(key, |view, stream| {
         stream.ok_or(Fail::NO_SUCH_KEY)?;
         let group = group(view, stream, name).ok_or_else(|| no_such_group(key, name))?;

@@ -296,7 +296,7 @@ fn new_entries(
     read: &Read<'_>,
     streams: &mut Streams<'_>,
 ) -> Result<bool, Fail> {
-    let now = cx.now;
+    let now = cx.clock;
     cx.write_stream(key, |tx, stream| {
         let (Some(stream), Some(group)) = (stream, group(tx, stream, name)) else { return Ok(false) };
         let progress = field!(group.progress);
@@ -332,7 +332,7 @@ fn history(
     (from, count): (Id, usize),
     streams: &mut Streams<'_>,
 ) -> Result<bool, Fail> {
-    let now = cx.now;
+    let now = cx.clock;
     cx.write_stream(key, |tx, stream| {
         let (Some(stream), Some(group)) = (stream, group(tx, stream, name)) else { return Ok(false) };
         streams.key(key);

@@ -86,6 +86,10 @@ impl Options {
                 _ => return Err(Fail::SYNTAX),
             }
         }
+        if cx.session.is_master {
+            // What it has trimmed roughly, it tells exactly, and leaves the limit where it was.
+            limit = None;
+        }
         match &mut options.trim {
             None if limit.is_some_and(|limit| limit > 0) => {
                 return Err(Fail::err(
@@ -136,14 +140,14 @@ fn xadd(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     if options.id == NewId::This(0) {
         return Err(Fail::err("The ID specified in XADD must be greater than 0-0"));
     }
-    let (key, now) = (args[1], cx.now);
+    let (key, now, clock) = (args[1], cx.now, cx.clock);
     let added = cx.write(key, |tx, db| {
         let there = stream(tx, &tx[db], key, now)?;
         if there.is_none() && options.only_if_there {
             return Ok(None);
         }
         let last = there.map_or(0, |stream| tx[field!(stream.past)].last);
-        let id = new_id(options.id, last, now)?;
+        let id = new_id(options.id, last, clock)?;
         if fields.iter().map(|field| field.len()).sum::<usize>() > MAX_ENTRY {
             return Err(Fail::err("Elements are too large to be stored"));
         }

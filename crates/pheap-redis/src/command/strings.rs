@@ -154,8 +154,7 @@ fn set(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
             option => expiry = expiry.parse(option, &mut rest)?,
         }
     }
-    let now = cx.now;
-    let deadline = expiry.deadline(now, "set")?;
+    let deadline = expiry.deadline(cx.clock, "set")?;
     if gets {
         bulk(cx, key, out)?;
     }
@@ -195,7 +194,7 @@ fn getex(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         return Ok(());
     }
     let has_deadline = |cx: &mut Cx<'_>| cx.read(key, |view, db| db.deadline(view, key).is_some());
-    match expiry.deadline(now, "getex")? {
+    match expiry.deadline(cx.clock, "getex")? {
         Some(at) if at <= now => {
             cx.write(key, |tx, db| _ = db.remove(tx, key));
             cx.touched(b'g', "del", key);
@@ -251,7 +250,7 @@ fn store(cx: &mut Cx<'_>, key: &[u8], value: &[u8], deadline: Option<i64>, keeps
 
 fn setex(cx: &mut Cx<'_>, args: &Args<'_>, unit_ms: i64, out: &mut Reply) -> Done {
     let command = if unit_ms == 1 { "psetex" } else { "setex" };
-    let deadline = deadline_of(int(args[2])?, unit_ms, false, cx.now, command)?;
+    let deadline = deadline_of(int(args[2])?, unit_ms, false, cx.clock, command)?;
     store(cx, args[1], args[3], Some(deadline), false)?;
     out.ok();
     Ok(())

@@ -156,6 +156,8 @@ pub enum Keys {
     },
     /// Any, in all databases: it looks at all shards.
     Everything,
+    /// All that is in the heap: shards, libraries of functions, and how far a master was followed.
+    Heap,
     /// Those of a script: their number is the third argument. It may touch others, too.
     Script,
     /// Any of one shard, which a function tells from the arguments and the number of shards. That number itself is what libraries of functions are in.
@@ -227,7 +229,7 @@ impl Command {
     /// The numbers of those of its arguments that are keys.
     pub fn keys(&self, args: &Args<'_>) -> Vec<usize> {
         match self.keys {
-            Keys::None | Keys::Everything | Keys::Shard(_) => Vec::new(),
+            Keys::None | Keys::Everything | Keys::Heap | Keys::Shard(_) => Vec::new(),
             Keys::Range(first, last, step) => {
                 let last = if last < 0 { args.len() as i32 + last } else { last };
                 (first..=last)
@@ -250,6 +252,16 @@ impl Command {
         }
     }
 
+    /// Calls `f` with those of its arguments that are keys, if it uses these: not if it only looks what they are.
+    pub fn touch(&self, args: &Args<'_>, mut f: impl FnMut(&[u8])) {
+        match self.keys {
+            Keys::Script => {} // its commands do
+            _ if ONLY_LOOK.contains(&self.name) => {}
+            Keys::Range(1, 1, _) => f(args[1]),
+            _ => self.keys(args).into_iter().for_each(|at| f(args[at])),
+        }
+    }
+
     /// Its subcommands.
     pub fn subcommands(&self) -> &'static [Command] {
         match self.run {
@@ -258,6 +270,23 @@ impl Command {
         }
     }
 }
+
+/// Commands that look at keys without using them.
+const ONLY_LOOK: &[&str] = &[
+    "exists",
+    "expiretime",
+    "memory|usage",
+    "object|encoding",
+    "object|freq",
+    "object|idletime",
+    "object|refcount",
+    "pexpiretime",
+    "pttl",
+    "ttl",
+    "type",
+    "unwatch",
+    "watch",
+];
 
 const fn union(flags: &[Flags]) -> Flags {
     let (mut all, mut i) = (Flags::NONE, 0);
@@ -283,6 +312,7 @@ const FAMILIES: &[(Group, &[Command])] = &[
     (Group::Generic, super::scan::COMMANDS),
     (Group::Generic, super::sort::COMMANDS),
     (Group::Server, super::object::COMMANDS),
+    (Group::Server, super::replication::COMMANDS),
     (Group::Geo, super::geo::COMMANDS),
     (Group::Geo, super::geo_search::COMMANDS),
     (Group::Hash, super::hashes::COMMANDS),

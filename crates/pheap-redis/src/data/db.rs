@@ -75,12 +75,21 @@ impl<'r> Db<'r> {
         self.keys.choose(view, random).map(|(key, _)| key)
     }
 
+    /// The same of keys that have a deadline, and when they expire.
+    pub fn choose_deadline<'v>(
+        &'v self,
+        view: &'v View<'r>,
+        random: impl FnMut() -> u64,
+    ) -> Option<(&'v [u8], i64)> {
+        self.deadlines.choose(view, random).map(|(key, &at)| (key, at))
+    }
+
     /// Keys in steps, as [`PHashMap::scan`](pheap::PHashMap::scan) has them: some keys, and where to go on. 0 is the beginning, and the end.
     pub fn scan<'v>(
         &'v self,
         view: &'v View<'r>,
         from: u64,
-    ) -> (impl Iterator<Item = (&'v [u8], &'v Entry<'r>)>, u64) {
+    ) -> (impl ExactSizeIterator<Item = (&'v [u8], &'v Entry<'r>)>, u64) {
         self.keys.scan(view, from)
     }
 
@@ -89,7 +98,7 @@ impl<'r> Db<'r> {
         &'v self,
         view: &'v View<'r>,
         from: u64,
-    ) -> (impl Iterator<Item = (&'v [u8], &'v i64)>, u64) {
+    ) -> (impl ExactSizeIterator<Item = (&'v [u8], &'v i64)>, u64) {
         self.deadlines.scan(view, from)
     }
 }

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use pheap::{Durability, Heap, Options, P, Persist, Root, SyncPolicy};
 
-use super::db::Db;
+use super::db::{Change, Db};
+use super::progress::Progress;
 use super::slots::{SLOTS, slot};
 
 /// Number of databases. (`databases` in the configuration may only be less.)
@@ -57,6 +58,8 @@ pub struct Store {
     shards: Vec<Root<Shard<'static>>>,
     /// Names and texts of libraries of functions, as keys and values of one database. Heaps of earlier versions get it when they are opened.
     libraries: Root<Shard<'static>>,
+    /// How far a master was followed: keys and values of one database, too.
+    progress: Root<Shard<'static>>,
 }
 
 /// Why a heap cannot be used.
@@ -131,7 +134,50 @@ impl Store {
         let shards = (0..shards).map(shard).collect::<pheap::Result<_>>()?;
         let libraries =
             heap.root_or("libraries", |tx| Ok(Shard { dbs: tx.alloc_slice(1, |_| Db::default())? }))?;
-        Ok(Store { heap, shards, libraries })
+        let progress =
+            heap.root_or("progress", |tx| Ok(Shard { dbs: tx.alloc_slice(1, |_| Db::default())? }))?;
+        let store = Store { heap, shards, libraries, progress };
+        if store.progress()?.is_partial {
+            store.clear()?;
+        }
+        Ok(store)
+    }
+
+    /// How far a master was followed.
+    ///
+    /// # Errors
+    /// If the heap cannot be read.
+    pub fn progress(&self) -> pheap::Result<Progress> {
+        self.progress.read(|view, root| Progress::read(view, &view[view[root].dbs.at(0)]))
+    }
+
+    /// Changes that. The data stay.
+    ///
+    /// # Errors
+    /// If the heap cannot be changed.
+    pub fn set_progress(&self, progress: &Progress) -> pheap::Result<()> {
+        self.progress.txn(|tx, root| {
+            let db = tx[root].dbs.at(0);
+            progress.write(tx, db)
+        })
+    }
+
+    /// Removes a part of a master's data: all keys and libraries.
+    fn clear(&self) -> pheap::Result<()> {
+        let roots: Vec<_> = (0..self.shards.len() + 2).map(|number| self.root(number).clone()).collect();
+        let before = self.progress()?;
+        pheap::txn(&roots, |mut roots| {
+            for number in 0..=self.shards.len() {
+                roots.with(number, |tx, root| {
+                    let dbs = tx[root].dbs;
+                    (0..dbs.len()).for_each(|number| dbs.at(number).clear(tx));
+                });
+            }
+            roots.with(self.shards.len() + 1, |tx, root| {
+                let db = tx[root].dbs.at(0);
+                Progress { is_partial: false, position: None, ..before.clone() }.write(tx, db)
+            })
+        })
     }
 
     /// Whether there are no keys and no libraries.
@@ -174,9 +220,13 @@ impl Store {
         &self.shards
     }
 
-    /// A shard, by its number; or, behind all of them, what libraries of functions are in.
+    /// A shard, by its number; or, behind all of them, what libraries of functions are in; or, behind that, how far a master was followed.
     pub fn root(&self, shard: usize) -> &Root<Shard<'static>> {
-        self.shards.get(shard).unwrap_or(&self.libraries)
+        match self.shards.get(shard) {
+            Some(shard) => shard,
+            None if shard == self.shards.len() => &self.libraries,
+            None => &self.progress,
+        }
     }
 
     /// The number of the shard that a key is in.
@@ -189,7 +239,7 @@ impl Store {
     /// # Errors
     /// If that is not possible.
     pub fn close(self) -> pheap::Result<()> {
-        drop((self.shards, self.libraries));
+        drop((self.shards, self.libraries, self.progress));
         self.heap.close()
     }
 }

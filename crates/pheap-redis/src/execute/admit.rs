@@ -60,10 +60,15 @@ impl Execution<'_> {
     pub(super) fn refused_for_now(&self, known: Known) -> Option<&'static str> {
         let needs_memory = || {
             known.flags.has(Flags::DENYOOM)
+                // What is queued needs some, whatever it is.
+                || self.session.multi.is_some() && !ENDS_MULTI.contains(&known.name)
                 || known.name == "exec" && self.has_queued(|known, _| known.flags.has(Flags::DENYOOM))
         };
-        if self.server.is_out_of_memory() && needs_memory() {
+        if self.session.out_of_memory && needs_memory() {
             return Some(OUT_OF_MEMORY);
+        }
+        if let Some(why) = self.refused_as_replica(known) {
+            return Some(why);
         }
         if self.server.scripts.is_busy() && !known.flags.has(Flags::ALLOW_BUSY) {
             return Some(self.server.scripts.busy_error());
@@ -138,6 +143,9 @@ const WHILE_LISTENING: &[&str] = &[
     "quit",
     "reset",
 ];
+
+/// Commands that end what `MULTI` has begun.
+const ENDS_MULTI: &[&str] = &["exec", "discard", "quit", "reset"];
 
 /// Commands that are not queued after `MULTI`.
 const AT_ONCE: &[&str] = &["exec", "discard", "multi", "watch", "quit", "reset"];

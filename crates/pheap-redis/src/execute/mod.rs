@@ -9,6 +9,8 @@ mod admit;
 mod exec;
 mod observe;
 mod plan;
+mod replica;
+mod room;
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -17,6 +19,7 @@ use pheap::{Commit, Root};
 
 use self::admit::Admitted;
 use self::plan::Plan;
+pub use self::replica::{Note, Unfollowed};
 use crate::client::{Replies, Session};
 use crate::command::{
     Args, Block, Cx, Effects, Fail, Flags, Keyspace, Known, Meanwhile, Nothing, OneRead, OneTxn, Run,
@@ -99,6 +102,7 @@ impl Execution<'_> {
                 input.consume();
                 continue;
             }
+            self.make_room();
             let mark = self.output.reply.len();
             let blocked = match self.admit(&words) {
                 Admitted::Paused => return Stop::Paused,
@@ -267,6 +271,7 @@ impl Execution<'_> {
                     || !self.output.effects.stale.own.is_empty()
                     || self.output.reply.is_too_long()
                     || somebody_waits
+                    || server.memory.excess() > 0
                     || self.session.closing
                     || !input.is_ready(self.limits()).unwrap_or(false)
                 {
@@ -290,6 +295,7 @@ impl Execution<'_> {
         match result {
             Ok((blocked, commit)) => {
                 self.output.commits.push(commit);
+                self.settle(&[shard], self.output.effects.dirty - before.2.2);
                 Ok(blocked)
             }
             Err(error) => {
@@ -351,6 +357,7 @@ impl Execution<'_> {
         f: impl FnOnce(&mut Self, &mut dyn Keyspace) -> pheap::Result<R>,
     ) -> pheap::Result<R> {
         let (store, shards) = (&server.store, server.store.shards());
+        let before = self.output.effects.dirty;
         let (result, commit) = match plan {
             Plan::Nothing => return f(self, &mut Nothing),
             Plan::Read(shard) => {
@@ -376,6 +383,12 @@ impl Execution<'_> {
             }
         };
         self.output.commits.push(commit);
+        let changes = self.output.effects.dirty - before;
+        match plan {
+            Plan::Change(shard) => self.settle(&[*shard], changes),
+            Plan::Several(shards) if changes > 0 => self.settle(shards, changes),
+            Plan::Several(_) | Plan::Read(_) | Plan::Nothing => {}
+        }
         Ok(result)
     }
 
@@ -406,13 +419,24 @@ impl Execution<'_> {
             unreachable!("resolved to its subcommand")
         };
         self.session.last_command = known.name;
+        // With the shards locked, so that nothing is done any more that was admitted before the server has begun to follow a master.
+        if let Some(why) = self.refused_as_replica(known) {
+            self.server.counts(self.thread, known.number).reject();
+            self.error(why);
+            return Ok(None);
+        }
+        if self.server.clocks.is_on() {
+            known.touch(words, |key| self.server.clocks.touch(key, now));
+        }
         if !self.session.resumes {
             self.tell_monitors(known, words);
         }
         let (mark, effects) = (self.output.reply.len(), self.output.effects.mark());
         let (server, session) = (self.server, &mut *self.session);
         let (effects_of, meanwhile) = (&mut *self.output.effects, &mut *self.meanwhile);
-        let mut cx = Cx { server, session, now, may_block, effects: effects_of, keyspace, meanwhile };
+        let clock = now;
+        let now = if session.is_master { i64::MIN } else { clock };
+        let mut cx = Cx { server, session, clock, now, may_block, effects: effects_of, keyspace, meanwhile };
         Lookups::take();
         let result = run(&mut cx, words, self.output.reply);
         self.output.reply.set_resp3(self.session.resp3);

@@ -25,6 +25,10 @@ pub struct Entry {
     pub value: Owned,
     /// When it expires, in milliseconds since 1970.
     pub deadline: Option<i64>,
+    /// For how many seconds it was not used.
+    pub idle: Option<u64>,
+    /// How often it was used, as `OBJECT FREQ` tells it.
+    pub often: Option<u8>,
 }
 
 /// A part of a file.
@@ -116,15 +120,15 @@ impl<R: Read> FileReader<R> {
     /// # Errors
     /// If the file is damaged, or has what is not known here.
     pub fn next_part(&mut self) -> Result<Option<Part>> {
-        let (from, mut deadline) = (&mut self.from, None);
+        let (from, mut deadline, mut idle, mut often) = (&mut self.from, None, None, None);
         loop {
             match from.byte()? {
                 opcodes::EOF => return self.check_sum().map(|()| None),
                 opcodes::SELECT_DB => self.db = from.length()?,
                 opcodes::RESIZE_DB => _ = (from.length()?, from.length()?),
                 opcodes::AUX => _ = (from.string()?, from.string()?),
-                opcodes::IDLE => _ = from.length()?,
-                opcodes::FREQ => _ = from.byte()?,
+                opcodes::IDLE => idle = Some(from.length()?),
+                opcodes::FREQ => often = Some(from.byte()?),
                 opcodes::EXPIRE_TIME => {
                     deadline = Some(i64::from(i32::from_le_bytes(from.array()?)) * 1000);
                 }
@@ -137,11 +141,12 @@ impl<R: Read> FileReader<R> {
                     let key = from.string()?;
                     match decode(other, from) {
                         Ok(value) => {
-                            return Ok(Some(Part::Entry(Entry { db: self.db, key, value, deadline })));
+                            let db = self.db;
+                            return Ok(Some(Part::Entry(Entry { db, key, value, deadline, idle, often })));
                         }
                         Err(Error::Empty) => {
                             self.empty += 1;
-                            deadline = None;
+                            (deadline, idle, often) = (None, None, None);
                         }
                         Err(error) => return Err(error),
                     }

@@ -5,6 +5,9 @@ use std::io::Read;
 use super::{Error, Result, encodings, lzf};
 use crate::words;
 
+/// Memory that is asked for before what it is for has come.
+const AHEAD: u64 = 1 << 20;
+
 /// Reads from something of a known length.
 #[derive(Debug)]
 pub struct Reader<R> {
@@ -47,8 +50,11 @@ impl<R: Read> Reader<R> {
     /// So many bytes.
     pub(super) fn bytes(&mut self, len: u64) -> Result<Vec<u8>> {
         self.left = self.left.checked_sub(len).ok_or(Error::Truncated)?;
-        let mut bytes = vec![0; usize::try_from(len).map_err(|_| Error::Truncated)?];
-        self.inner.read_exact(&mut bytes)?;
+        // What comes from another server has perhaps no known length, and then this may be any number.
+        let mut bytes = Vec::with_capacity(len.min(AHEAD) as usize);
+        if self.inner.by_ref().take(len).read_to_end(&mut bytes)? as u64 != len {
+            return Err(Error::Truncated);
+        }
         Ok(bytes)
     }
 

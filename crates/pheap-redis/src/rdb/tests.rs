@@ -298,7 +298,14 @@ fn file() -> (Vec<u8>, Vec<Part>) {
         }
         let deadline = (at % 2 == 0).then_some(i64::MAX - at as i64);
         writer.entry(key.as_bytes(), &value, deadline).unwrap();
-        expected.push(Part::Entry(Entry { db, key: key.into_bytes(), value, deadline }));
+        expected.push(Part::Entry(Entry {
+            db,
+            key: key.into_bytes(),
+            value,
+            deadline,
+            idle: None,
+            often: None,
+        }));
     }
     (writer.finish().unwrap().into_inner(), expected)
 }
@@ -328,10 +335,11 @@ fn files() {
 fn files_of_older_versions() {
     // No checksum, a deadline in seconds; then an empty set that would have expired, and how old keys are.
     let old = b"REDIS0004\xfe\x03\xfd\x02\0\0\0\x00\x01a\x01b\xfd\x02\0\0\0\x02\x01e\0\xf8\x05\xf9\x01\x00\x01c\x01d\xff";
-    let entry = |key: &str, text, deadline| {
-        Part::Entry(Entry { db: 3, key: key.as_bytes().to_vec(), value: string(text), deadline })
+    let entry = |key: &str, text, deadline, idle, often| {
+        Part::Entry(Entry { db: 3, key: key.as_bytes().to_vec(), value: string(text), deadline, idle, often })
     };
-    assert_eq!(parts(old).unwrap(), (vec![entry("a", "b", Some(2000)), entry("c", "d", None)], 1));
+    let expected = vec![entry("a", "b", Some(2000), None, None), entry("c", "d", None, Some(5), Some(1))];
+    assert_eq!(parts(old).unwrap(), (expected, 1));
     let library = b"REDIS0010\xf6\x01n\x03LUA\x01\x04desc\x04code\xff\0\0\0\0\0\0\0\0";
     assert_eq!(parts(library).unwrap().0, [Part::Library(b"#!LUA name=n\ncode".to_vec())]);
     assert!(matches!(parts(b"REDIS0011\xff"), Err(Error::Version(11))));

@@ -2,6 +2,8 @@
 
 #![allow(dead_code)] // each test uses some of it
 
+pub(crate) mod redis;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;

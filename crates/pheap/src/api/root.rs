@@ -20,6 +20,7 @@ use crate::layout::Persist;
 use crate::layout::desc::Desc;
 use crate::ptr::P;
 use crate::region::{Exclusive, Group, Region, Shared, guard};
+use crate::stats::Live;
 use crate::store::arena::{SpanEntry, SpanKind};
 use crate::store::region_header::{REGION_SIZE, root_word};
 use crate::store::spans::Span;
@@ -188,6 +189,11 @@ impl<T: Persist> Root<T> {
         }
         self.heap.collect(&self.region);
         Ok(())
+    }
+
+    /// What is known to be alive of what the root leads to. Reads two numbers, and waits for nobody.
+    pub fn live(&self) -> Live {
+        self.region.state.live()
     }
 
     /// The root object.

@@ -370,8 +370,33 @@ impl<'r> Txn<'r> {
     /// # Safety
     /// `object` is what [`__object`](Self::__object) of this transaction said, and `place` is within it.
     #[doc(hidden)]
-    #[inline]
+    #[inline(always)]
     pub unsafe fn __place<T: Pointee + ?Sized, F: Persist>(
+        &mut self,
+        object: *mut T,
+        place: *mut F,
+    ) -> &mut F {
+        let (addr, len) = bytes_of(object);
+        // What may have padding is to be noted. Of a slice there is seldom a copy.
+        if !<F as Pointee>::PADDED
+            && size_of::<*mut T>() == size_of::<*mut u8>()
+            && self.hot().recent.is_used()
+            && let Some(copy) = self.hot().recent.find(addr, len, T::ALIGN)
+        {
+            // SAFETY: what `recent` has is the copy of all of `object` that the transaction reads and writes instead of it, and aligned as it is. `place` is within `object` (the caller's
+            // premise), so this is within the copy, which is this transaction's alone; `&mut self` keeps all other access away.
+            return unsafe { &mut *copy.wrapping_add(place.addr() - addr).cast::<F>() };
+        }
+        // SAFETY: the caller's premises.
+        unsafe { self.place_at_first(object, place) }
+    }
+
+    /// [`__place`](Self::__place) within an object that was not looked for lately.
+    ///
+    /// # Safety
+    /// Its premises.
+    #[inline]
+    unsafe fn place_at_first<T: Pointee + ?Sized, F: Persist>(
         &mut self,
         object: *mut T,
         place: *mut F,

@@ -146,6 +146,9 @@ impl<'r> View<'r> {
         if len == 0 || filter & filter_bits(addr, len) == 0 {
             return value;
         }
+        if let Some(copy) = self.hot().recent.find(addr, len, T::ALIGN) {
+            return T::relocated(value, copy);
+        }
         // SAFETY: only a transaction has something in its filter; so there is a context, in this thread, to which there is no reference (second premise of `new`).
         let place = unsafe { Context::readable(self.context(), addr, len, T::ALIGN) };
         T::relocated(value, place.cast_mut())

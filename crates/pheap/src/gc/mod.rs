@@ -35,7 +35,7 @@ use pheap_gc::{Budget, Marking, Progress};
 
 use crate::alloc::{Allocator, Usage, bitmaps};
 use crate::faults::{Bug, bug};
-use crate::stats::{Gauge, Stats};
+use crate::stats::{Gauge, Live, Stats};
 use crate::store::Store;
 use crate::units::LINE;
 use held::HeldTable;
@@ -64,9 +64,14 @@ pub(crate) struct State {
 }
 
 impl State {
+    pub(crate) fn live(&self) -> Live {
+        Live { objects: self.objects.get(), bytes: self.bytes.get() }
+    }
+
     pub(crate) fn add_to(&self, stats: &mut Stats) {
-        stats.live_objects += self.objects.get();
-        stats.live_bytes += self.bytes.get();
+        let Live { objects, bytes } = self.live();
+        stats.live_objects += objects;
+        stats.live_bytes += bytes;
         stats.ready &= self.unknown.get() == 0;
     }
 }

@@ -67,6 +67,16 @@ impl Stats {
     }
 }
 
+/// What is alive of a root, as far as that is known ([`Root::live`](crate::Root::live)): what the last collection has found, and all that was allocated since. Nothing while the root is not
+/// [ready](Stats::ready).
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Live {
+    /// Objects.
+    pub objects: u64,
+    /// Bytes of their slots.
+    pub bytes: u64,
+}
+
 /// What was done in a region. Shared with whoever wants to know. On lines of its own: other threads have the regions beside it, and processors load lines in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]

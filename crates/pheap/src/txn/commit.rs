@@ -285,7 +285,7 @@ fn finish(context: &mut Context) {
 fn end(context: &mut Context) {
     context.media.no_more_stores();
     context.copies_pending = false;
-    context.hot().filter.set(0);
+    context.hot().forget_copies(0, Bug::RecentAfterEnd);
     context.granularity.end_transaction();
     context.mode = Mode::Short;
     context.is_between = false;

@@ -10,6 +10,7 @@ use super::dirty::DirtyLines;
 use super::doomed::Doomed;
 use super::log::{Log, Segment};
 use super::padded::Padded;
+use super::recent::Recent;
 use super::word_map::WordMap;
 use super::write_set::{Find, MAX_ENTRIES, WriteSet, first_copies};
 use crate::alloc::{Allocator, Needs, Request};
@@ -41,6 +42,8 @@ pub(crate) struct Hot {
     pub(crate) filter: Cell<u64>,
     /// The context of a transaction; null in a read.
     pub(crate) context: Cell<*mut Context>,
+    /// Copies of the write set: values that a short transaction reads and writes there and nowhere else.
+    pub(crate) recent: Recent,
 }
 
 /// A [`Hot`] without a context.
@@ -50,7 +53,7 @@ unsafe impl Sync for Reader {}
 
 impl Hot {
     pub(crate) const fn new() -> Hot {
-        Hot { filter: Cell::new(0), context: Cell::new(std::ptr::null_mut()) }
+        Hot { filter: Cell::new(0), context: Cell::new(std::ptr::null_mut()), recent: Recent::new() }
     }
 
     /// For reads: nothing is ever in the write set.
@@ -63,6 +66,15 @@ impl Hot {
     pub(crate) fn reader_in_transaction() -> &'static Hot {
         static READER: Reader = Reader(Hot::new());
         &READER.0
+    }
+
+    /// Sets the filter anew, and forgets where copies are: they are somewhere else, or there are none. (Unless there is this bug.)
+    #[inline(always)]
+    pub(super) fn forget_copies(&self, filter: u64, unless: Bug) {
+        self.filter.set(filter);
+        if !bug(unless) {
+            self.recent.forget();
+        }
     }
 }
 

@@ -7,6 +7,7 @@
 //! | [`context`] | the state of the open transaction |
 //! | [`paths`] | what a write does; the change from the short to the long path |
 //! | [`write_set`], [`line_index`], [`buffer`] | short: copies of what is written |
+//! | [`recent`] | where those are that were looked for lately |
 //! | [`copy_granularity`], [`spill`] | what copies are of, and when there are better none |
 //! | [`commit`], [`dirty`] | and a redo record, one fence |
 //! | [`log`] | what both are written to |
@@ -29,6 +30,7 @@ pub(crate) mod log;
 mod padded;
 mod parts;
 mod paths;
+mod recent;
 pub(crate) mod recovery;
 mod spill;
 mod upgrade;

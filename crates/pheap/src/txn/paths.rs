@@ -13,6 +13,7 @@ use super::doomed::Byte;
 use super::word_map::BLOCK;
 use super::write_set::{Find, filter_bits};
 use crate::error::Result;
+use crate::faults::Bug;
 use crate::layout::Padding;
 use crate::os::cpu;
 use crate::units::LINE;
@@ -45,10 +46,17 @@ impl Context {
             if (*cx).mode == Mode::Short && len > 0 {
                 let (filter, lines) = ((*cx).hot().filter.get(), filter_bits(addr, len));
                 if filter & lines != 0 {
-                    found = (*cx).set.find(addr, len);
+                    if (*cx).hot().recent.is_used()
+                        && let Some(copy) = (*cx).hot().recent.find(addr, len, align)
+                    {
+                        (*cx).note_padding(addr, padding);
+                        return copy;
+                    }
+                    found = (*cx).set.find_aligned(addr, len, align);
                 }
                 match found {
                     Find::Copy(copy) if !(*cx).looks_again() => {
+                        (*cx).hot().recent.note(addr, len, copy);
                         (*cx).note_padding(addr, padding);
                         return copy;
                     }
@@ -200,8 +208,7 @@ impl Context {
         }
         // SAFETY: a live value (premise 3), to whose old copies nobody has a `&mut` (4).
         let copy = unsafe { self.set.widen(addr, len, align) }?;
-        let filter = &self.hot().filter;
-        filter.set(filter.get() | filter_bits(addr, len));
+        self.hot().forget_copies(self.hot().filter.get() | filter_bits(addr, len), Bug::RecentAfterWider);
         Some(copy)
     }
 
@@ -222,8 +229,11 @@ impl Context {
         // SAFETY: the context is there, and nobody else's; the place is in a live value (premises 1 to 3).
         unsafe {
             if (*cx).mode == Mode::Short {
-                match (*cx).set.find(addr, len) {
-                    Find::Copy(copy) if !(*cx).looks_again() => return copy,
+                match (*cx).set.find_aligned(addr, len, align) {
+                    Find::Copy(copy) if !(*cx).looks_again() => {
+                        (*cx).hot().recent.note(addr, len, copy);
+                        return copy;
+                    }
                     Find::Copy(_) => Context::spill(cx),
                     Find::Nothing => return in_place,
                     Find::Part => match (*cx).widen(addr, len, align) {
@@ -365,7 +375,7 @@ impl Context {
     fn leave_copies(&mut self) {
         self.copies_pending = !self.set.is_empty();
         if self.copies_pending {
-            self.hot().filter.set(u64::MAX);
+            self.hot().forget_copies(u64::MAX, Bug::RecentAfterSpill);
         }
     }
 
@@ -389,7 +399,7 @@ impl Context {
             }
         }
         set.forget();
-        self.hot().filter.set(0);
+        self.hot().forget_copies(0, Bug::RecentAfterSpill);
     }
 
     /// From here on the transaction happens in memory, and ends in a rollback.
@@ -406,7 +416,7 @@ impl Context {
                 member.move_copies_to_doomed();
             } else {
                 member.leave_copies();
-                member.hot().filter.set(u64::MAX);
+                member.hot().forget_copies(u64::MAX, Bug::RecentAfterDoom);
             }
         }
     }
@@ -420,7 +430,7 @@ impl Context {
         }
         // The copies stay in the buffer for references that are alive.
         self.set.forget();
-        self.hot().filter.set(u64::MAX);
+        self.hot().forget_copies(u64::MAX, Bug::RecentAfterDoom);
     }
 
     /// Puts the old content of a range into the undo log, unless it is there.

@@ -15,6 +15,8 @@ use crate::wal::SyncPolicy;
 
 /// How often it is looked whether the log still has its name, if commits do not.
 const LOOK: Duration = Duration::from_secs(1);
+/// Bytes of records that are brought to the heap's file once nothing was appended for so long. To replay them would take a moment if the program was killed; fewer do not matter.
+const WORTH_FOLDING: u64 = 1 << 20;
 
 impl Wal {
     /// Writes to the heap's file, and syncs it: for the header and new arenas, which no record covers.
@@ -74,6 +76,7 @@ impl Wal {
             (folded.to, folded.mark) = (end, 1 - folded.mark);
             folded.streams.iter().for_each(|stream| stream.publish());
             state.folded = end;
+            state.ages = is_worth_folding(&state);
             state.buffer.recycle(end);
             state.full_disk = false;
             self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
@@ -185,6 +188,10 @@ impl Wal {
     }
 }
 
+fn is_worth_folding(state: &State) -> bool {
+    state.buffer.end() - state.folded > WORTH_FOLDING
+}
+
 /// The thread in the background.
 impl Wal {
     /// Says that there is one.
@@ -206,18 +213,31 @@ impl Wal {
         let mut state = self.state.lock();
         while !state.checkpoint && !state.stop && state.failure.is_none() {
             let on_demand = self.settings.policy != SyncPolicy::EveryCommit;
-            if !on_demand && !state.unseen {
+            if !on_demand && !state.unseen && !state.ages {
                 self.requested.wait(&mut state);
                 continue;
             }
+            // Others may have something to say before that.
+            let is_over = self.requested.wait_until(&mut state, Instant::now() + LOOK);
+            let end = state.buffer.end();
+            let is_same = std::mem::replace(&mut state.looked, end) == end;
+            if is_over && is_same && state.ages {
+                (state.fold, state.checkpoint) = (true, true);
+            }
             // Commits make no system call that could tell them that the log has lost its name; or the last ones have not, so soon after others.
-            self.requested.wait_until(&mut state, Instant::now() + LOOK);
-            if state.unseen || on_demand && state.looked != state.buffer.end() {
-                state.looked = state.buffer.end();
+            if state.unseen || on_demand && !is_same {
                 let _ = MutexGuard::unlocked(&mut state, || self.keep_found());
             }
         }
         !state.stop && state.failure.is_none()
+    }
+
+    /// Has the thread in the background look again and again, once there are records that are to be in the heap's file if no others follow.
+    pub(super) fn watch_for_idleness(&self, state: &mut State) {
+        if !state.ages && is_worth_folding(state) {
+            state.ages = true;
+            self.requested.notify_all();
+        }
     }
 
     /// Whether half of the log is used, or too many pages are private.
@@ -230,7 +250,7 @@ impl Wal {
     pub(crate) fn work(&self, after: impl FnOnce()) {
         let (free, segments, due) = {
             let mut state = self.state.lock();
-            let due = std::mem::take(&mut state.full) || self.is_checkpoint_due(&state);
+            let due = std::mem::take(&mut state.fold) || self.is_checkpoint_due(&state);
             (state.buffer.free_segments(), state.buffer.segments(), due)
         };
         let size = segments * self.layout.segment;

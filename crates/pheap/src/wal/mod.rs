@@ -185,8 +185,10 @@ struct State {
     background: bool,
     /// What it is asked to do.
     checkpoint: bool,
-    /// Whether a transaction waits for room.
-    full: bool,
+    /// Whether it is to be made however short the log is: a transaction waits for room, or the log is idle.
+    fold: bool,
+    /// Whether there are so many records that they are to be in the heap's file if no others follow.
+    ages: bool,
     /// Whether a commit has relied on a look at the names before it, and nobody has looked since.
     unseen: bool,
     /// Where the log ended when the thread in the background last looked.
@@ -284,7 +286,8 @@ impl Wal {
                 folded: end,
                 background: false,
                 checkpoint: false,
-                full: false,
+                fold: false,
+                ages: false,
                 unseen: false,
                 looked: end,
                 full_disk: false,
@@ -462,6 +465,7 @@ impl Wal {
     #[inline]
     fn has_appended(&self, state: &mut State) -> u64 {
         self.note_unsynced(state);
+        self.watch_for_idleness(state);
         let may_grow = !state.full_disk
             && state.buffer.free_segments() == 0
             && state.buffer.segments() * self.layout.segment < self.settings.log_limit;
@@ -504,7 +508,7 @@ impl Wal {
         }
         if state.background {
             let rounds = state.rounds;
-            state.full = true;
+            state.fold = true;
             self.request(state);
             let waits = |state: &State| state.rounds == rounds && state.failure.is_none() && state.background;
             // Not until the round is over: its end may have to wait for what this thread has locked.

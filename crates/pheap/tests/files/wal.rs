@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use pheap::{Durability, Error, Heap, Options, P, PVec, Persist, Root, SyncPolicy, Txn};
 use pheap_testkit::{as_killed, copy_as_killed, log_of};
@@ -305,6 +307,59 @@ fn the_log_and_the_private_memory_are_bounded() {
     heap.close().unwrap();
     let heap = options().open(&path).unwrap();
     assert_eq!(total(&heap.existing_root("array").unwrap()), before);
+}
+
+/// Once nothing is appended for a second, what is in the log is brought to the file, whoever may be told to sync: opening the heap after a kill takes no longer than it must.
+#[test]
+fn an_idle_log_is_brought_to_the_file() {
+    for policy in [SyncPolicy::EveryCommit, SyncPolicy::OnDemand] {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, killed) = (dir.path().join("heap"), dir.path().join("killed"));
+        let heap = options().sync_policy(policy).open(&path).unwrap();
+        let bytes = heap.root::<PVec<u64>>("bytes").unwrap();
+        bytes
+            .txn(|tx, bytes| {
+                for i in 0..300_000 {
+                    bytes.push(tx, i)?;
+                }
+                Ok(())
+            })
+            .unwrap();
+        let deadline = Instant::now() + Duration::from_secs(100);
+        while heap.stats().checkpoints == 0 {
+            assert!(Instant::now() < deadline, "nobody brings an idle log to the file");
+            thread::sleep(Duration::from_millis(10));
+        }
+        crash(&path, &killed);
+        let heap = options().open(&killed).unwrap();
+        assert_eq!(heap.stats().replayed_records, 0);
+        assert_eq!(
+            heap.root::<PVec<u64>>("bytes").unwrap().read(|view, bytes| bytes.len(view)).unwrap(),
+            300_000
+        );
+    }
+}
+
+/// A log to which something is appended again and again is none that is idle, also if the thread in the background is woken up for something else.
+#[test]
+fn a_busy_log_is_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let heap = options().open(dir.path().join("heap")).unwrap();
+    let large: Root<P<'static, [u64]>> = heap.root_or("large", |tx| tx.alloc_slice(8192, |_| 0)).unwrap();
+    let start = Instant::now();
+    for i in 0..100 {
+        large
+            .txn(|tx, large| {
+                let large = tx[large];
+                tx[large].fill(i);
+                Ok(())
+            })
+            .unwrap();
+    }
+    // Then there was no second in which nothing came.
+    if start.elapsed() < Duration::from_millis(900) {
+        assert_eq!(heap.stats().checkpoints, 0);
+    }
 }
 
 #[test]

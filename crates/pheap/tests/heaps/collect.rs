@@ -535,3 +535,28 @@ fn a_full_heap_is_collected() {
     assert!(failures < 200, "{failures} failures: {:?}", heap.stats());
     root.read(|view, p| assert_eq!(view[view[view[p].many.unwrap()][0].unwrap()].len(), 10_000)).unwrap();
 }
+
+#[test]
+fn what_is_alive_of_a_root() {
+    let heap = Heap::in_memory().unwrap();
+    let [one, two] = ["one", "two"].map(|name| heap.root::<Lists>(name).unwrap());
+    let (before, other) = (one.live(), two.live());
+    let set = |list: std::ops::Range<u64>| {
+        one.txn(|tx, lists| {
+            tx[lists].first = self::list(tx, list)?;
+            Ok(())
+        })
+        .unwrap();
+    };
+    set(0..100);
+    let full = one.live();
+    assert_eq!((full.objects, full.bytes), (before.objects + 100, before.bytes + 1600));
+    set(0..1);
+    assert_eq!(one.live().objects, full.objects + 1, "what is not found yet counts");
+    one.collect().unwrap();
+    assert_eq!((one.live().objects, one.live().bytes), (before.objects + 1, before.bytes + 16));
+    assert_eq!(two.live(), other);
+    let stats = heap.stats();
+    assert_eq!(stats.live_bytes, one.live().bytes + other.bytes);
+    assert_eq!(stats.live_objects, one.live().objects + other.objects);
+}

@@ -1,6 +1,7 @@
 //! What a transaction does to the objects that it stores to, and what is left when it is rolled back.
 
 mod commit_words;
+mod copies;
 mod group_spill;
 mod kept_copies;
 mod model;

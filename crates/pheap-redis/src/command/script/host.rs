@@ -14,7 +14,7 @@ use crate::command::{Cx, Fail, Flags, Known, Run as Runs, lookup, monitor_line, 
 use crate::counts::End;
 use crate::data::Lookups;
 use crate::scripts::Slow;
-use crate::server::OUT_OF_MEMORY;
+use crate::server::{OUT_OF_MEMORY, READONLY};
 use crate::words::lossy;
 
 /// Why a script ends that has not come to its end.
@@ -179,6 +179,9 @@ impl<'a, 'c> Run<'a, 'c> {
             let line = monitor_line(self.engine.client.borrow().0.db, "lua", command.name, words);
             self.cx.effects.messages.extend(server.monitored(&line));
         }
+        if server.clocks.is_on() {
+            command.touch(words, |key| server.clocks.touch(key, self.cx.now));
+        }
         let started = Instant::now();
         let (session, reply) = &mut *self.engine.client.borrow_mut();
         reply.truncate(0);
@@ -186,6 +189,7 @@ impl<'a, 'c> Run<'a, 'c> {
         let mut inner = Cx {
             server: self.cx.server,
             session,
+            clock: self.cx.clock,
             now: self.cx.now,
             may_block: false,
             effects: self.cx.effects,
@@ -251,10 +255,20 @@ impl<'a, 'c> Run<'a, 'c> {
         if self.call.is_read_only && command.flags.has(Flags::WRITE.and(Flags::MAY_REPLICATE)) {
             return Some("ERR Write commands are not allowed from read-only scripts.");
         }
+        if self.cx.session.is_master {
+            return None;
+        }
+        let is_replica = self.cx.server.role.is_replica();
+        if is_replica && command.flags.has(Flags::WRITE) && self.cx.server.is_read_only() {
+            return Some(READONLY);
+        }
+        if is_replica && !command.flags.has(Flags::STALE) && self.cx.server.is_stale() {
+            return Some("ERR Can not execute the command on a stale replica");
+        }
         // Once it has written, it is not stopped half way.
         let needs_memory =
             command.flags.has(Flags::DENYOOM) && !self.call.may_need_memory && !self.has_written;
-        (needs_memory && self.cx.server.is_out_of_memory()).then_some(OUT_OF_MEMORY)
+        (needs_memory && self.cx.session.out_of_memory).then_some(OUT_OF_MEMORY)
     }
 
     /// `redis.acl_check_cmd`: all clients may run all commands.

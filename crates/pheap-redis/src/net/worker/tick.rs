@@ -1,4 +1,4 @@
-//! What is done now and then: keys expire, and those leave who have been silent for long.
+//! What is done now and then: keys expire or are evicted, and those leave who have been silent for long.
 
 use std::time::{Duration, Instant};
 
@@ -12,6 +12,14 @@ use crate::waiting::Wakeup;
 const EXPIRY: Duration = Duration::from_millis(25);
 
 impl Turn<'_> {
+    /// There may be more keys by now of which it is noted when they were used.
+    fn make_places(&self) {
+        if self.server.clocks.is_on() {
+            let objects = self.server.store.shards().iter().map(|root| root.live().objects).sum();
+            self.server.clocks.fit(objects);
+        }
+    }
+
     /// What is done now and then: keys expire, and those leave who have been silent for long.
     pub(super) fn tick(&mut self) {
         if self.last_tick.elapsed() < TICK {
@@ -20,12 +28,15 @@ impl Turn<'_> {
         self.last_tick = Instant::now();
         self.deaf.clone().into_iter().for_each(|listener| self.accept(listener));
         if self.number == 0 {
-            self.server.measure();
             self.forget();
+            self.make_places();
         }
-        if self.number == 0 && self.server.paused().is_none() {
+        // Whose keys a master has, it removes them.
+        let removes_keys = self.server.paused().is_none() && !self.server.role.is_replica();
+        if self.number == 0 && removes_keys {
             let (mut effects, mut commits) = (Effects::default(), Vec::new());
             // If the heap has failed, writes say so.
+            let _ = crate::evict::make_room(self.server, &mut effects, &mut commits);
             let _ = self.expiry.run(self.server, Instant::now() + EXPIRY, &mut effects, &mut commits);
             let messages = effects.parcels(self.server, 0);
             if !messages.is_empty() {

@@ -4,6 +4,17 @@ use super::{Find, LONG, PATIENCE, WriteSet};
 use crate::txn::line_index::first_and_last;
 
 impl WriteSet {
+    /// [`find`](Self::find) for a value that is aligned to `align`. A copy of a part of a value may be as long as the whole, and is aligned like the part: that is none of the whole, but one that is to
+    /// be replaced.
+    #[inline(always)]
+    pub(crate) fn find_aligned(&self, addr: usize, len: usize, align: usize) -> Find {
+        match self.find(addr, len) {
+            // Copies begin with a word.
+            Find::Copy(copy) if align > 8 && !copy.addr().is_multiple_of(align) => Find::Part,
+            found => found,
+        }
+    }
+
     /// Looks for the copy of `len` bytes at `addr`, at least one.
     #[inline(never)]
     pub(crate) fn find(&self, addr: usize, len: usize) -> Find {

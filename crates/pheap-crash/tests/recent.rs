@@ -1,0 +1,142 @@
+//! What a transaction has found lately is found again without a look into its write set. Each of the things after which that would be wrong, with and without the bug that it is not forgotten then.
+
+use pheap::sim::Bug;
+use pheap::{Durability, Error, Heap, Options, P, Persist, Root, Txn, field, txn};
+use pheap_crash::seeded::Seeded;
+
+#[derive(Persist, Default)]
+#[repr(C)]
+struct Pair {
+    a: u64,
+    b: u64,
+}
+
+#[derive(Persist, Default)]
+#[repr(C)]
+struct Objects<'r> {
+    pair: Option<P<'r, Pair>>,
+    large: Option<P<'r, [[u64; 16]]>>,
+}
+
+type Handle = Root<Objects<'static>>;
+
+/// A heap that cannot grow, with a pair and as much else as it has room for: no log of a region does, either.
+fn heap() -> (Heap, Handle) {
+    const SIZE: u64 = 1 << 20;
+    let options = Options::new().durability(Durability::Process).arena_size(SIZE).max_size(SIZE);
+    let heap = options.in_memory().unwrap();
+    let root: Handle = heap.root("objects").unwrap();
+    root.txn(|tx, objects| {
+        let pair = tx.alloc(Pair::default())?;
+        let large = tx.alloc_slice(4400, |_| [0; 16])?;
+        tx[objects] = Objects { pair: Some(pair), large: Some(large) };
+        Ok(())
+    })
+    .unwrap();
+    (heap, root)
+}
+
+fn pair<'r>(tx: &Txn<'r>, objects: P<'r, Objects<'r>>) -> P<'r, Pair> {
+    tx[objects].pair.unwrap()
+}
+
+/// Has the transaction find all of the pair, or a part.
+fn find<'r, T: Persist<At<'r> = T>>(tx: &mut Txn<'r>, value: P<'r, T>, change: impl Fn(&mut T)) {
+    (0..3).for_each(|_| change(&mut tx[value]));
+}
+
+/// The stores of `#[txn]` look there first.
+#[txn]
+fn set<'r>(tx: &mut Txn<'r>, pair: P<'r, Pair>, number: u64) {
+    tx[pair].b = number;
+}
+
+fn values(root: &Handle) -> (u64, u64) {
+    root.read(|view, objects| {
+        let pair = &view[view[objects].pair.unwrap()];
+        (pair.a, pair.b)
+    })
+    .unwrap()
+}
+
+/// Whether the end of a transaction does not reach the next one.
+fn end() -> bool {
+    let (_heap, root) = heap();
+    for number in [1, 2] {
+        root.txn(|tx, objects| {
+            let pair = pair(tx, objects);
+            if number == 2 {
+                // So that the copy of the pair lies elsewhere this time.
+                let large = tx[objects].large.unwrap();
+                tx[large.at(0)][0] = 7;
+            }
+            find(tx, pair, |pair| pair.a = number);
+            Ok(())
+        })
+        .unwrap();
+    }
+    values(&root) == (2, 0)
+}
+
+/// Whether what was stored in place after a spill is there.
+fn spill() -> bool {
+    let (_heap, root) = heap();
+    root.txn(|tx, objects| {
+        let pair = pair(tx, objects);
+        find(tx, pair, |pair| pair.a = 1);
+        tx.shared();
+        set(tx, pair, 2);
+        Ok(())
+    })
+    .unwrap();
+    values(&root) == (1, 2)
+}
+
+/// Whether a store to a part is seen when a copy of the whole has taken the part's place.
+fn wider() -> bool {
+    let (_heap, root) = heap();
+    root.txn(|tx, objects| {
+        let pair = pair(tx, objects);
+        find(tx, field!(pair.a), |a| *a = 1);
+        tx[pair].b = 2;
+        tx[field!(pair.a)] = 3;
+        Ok(())
+    })
+    .unwrap();
+    values(&root) == (3, 2)
+}
+
+/// Whether a transaction that cannot be logged any more sees its own stores, until it is rolled back.
+fn doom() -> bool {
+    let (_heap, root) = heap();
+    let mut seen = 0;
+    let result = root.txn(|tx, objects| {
+        let pair = pair(tx, objects);
+        find(tx, pair, |pair| pair.a = 1);
+        let large = tx[objects].large.unwrap();
+        // More copies than there is room for in a log, and then something of which none is made.
+        (0..3000).for_each(|i| tx[large.at(i)][0] = 7);
+        tx[large].fill([8; 16]);
+        set(tx, pair, 2);
+        seen = tx[field!(pair.b)];
+        Ok(())
+    });
+    assert!(matches!(result, Err(Error::OutOfSpace { .. })), "there was room for the log: {result:?}");
+    assert_eq!(values(&root), (0, 0));
+    seen == 2
+}
+
+#[test]
+fn what_is_not_forgotten_is_noticed() {
+    let causes: [(fn() -> bool, Bug); 4] = [
+        (end, Bug::RecentAfterEnd),
+        (spill, Bug::RecentAfterSpill),
+        (wider, Bug::RecentAfterWider),
+        (doom, Bug::RecentAfterDoom),
+    ];
+    for (is_right, bug) in causes {
+        assert!(is_right(), "without {bug:?}");
+        let _seeded = Seeded::new(bug);
+        assert!(!is_right(), "{bug:?} is not noticed");
+    }
+}

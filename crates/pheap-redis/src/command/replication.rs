@@ -1,0 +1,135 @@
+//! Replication, of which there is one half: this server may follow a master (`REPLICAOF`, `ROLE`), and none may follow it.
+
+use std::sync::atomic::Ordering::SeqCst;
+
+use super::args::int;
+use super::{Args, Command, Cx, Done, Fail, Flags, Keys};
+use crate::clients::Filter;
+use crate::config::Master;
+use crate::data::Progress;
+use crate::mailbox::Message;
+use crate::resp::Reply;
+use crate::role::Stage;
+use crate::server::Server;
+use crate::words::lossy;
+
+/// Not in a transaction: who is followed is not only in the heap, so it could not be rolled back.
+const FOLLOW: &[Flags] =
+    &[Flags::ADMIN, Flags::NOSCRIPT, Flags::STALE, Flags::NO_ASYNC_LOADING, Flags::NO_MULTI];
+const LOOK: &[Flags] = &[Flags::NOSCRIPT, Flags::LOADING, Flags::STALE, Flags::FAST];
+const SYNC: &[Flags] = &[Flags::ADMIN, Flags::NOSCRIPT, Flags::NO_ASYNC_LOADING, Flags::NO_MULTI];
+const CONFIGURE: &[Flags] = &[Flags::ADMIN, Flags::NOSCRIPT, Flags::LOADING, Flags::STALE, Flags::ALLOW_BUSY];
+
+pub(super) const COMMANDS: &[Command] = &[
+    Command::new("psync", -3, SYNC, Keys::None, no_replicas),
+    Command::new("replconf", -1, CONFIGURE, Keys::None, no_replicas),
+    Command::new("replicaof", 3, FOLLOW, Keys::Heap, replicaof),
+    Command::new("role", 1, LOOK, Keys::None, role),
+    Command::new("slaveof", 3, FOLLOW, Keys::Heap, replicaof),
+    Command::new("sync", 1, SYNC, Keys::None, no_replicas),
+];
+
+fn no_replicas(cx: &mut Cx<'_>, _: &Args<'_>, _: &mut Reply) -> Done {
+    if cx.session.is_master {
+        return Ok(()); // The link itself sees to what a master asks.
+    }
+    Err(Fail::err("pheap-redis cannot have replicas; it can be one (REPLICAOF)"))
+}
+
+fn replicaof(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    let server = cx.server;
+    let is_nobody = args[1].eq_ignore_ascii_case(b"no") && args[2].eq_ignore_ascii_case(b"one");
+    let master = if is_nobody {
+        None
+    } else {
+        let port = int(args[2])?;
+        let port = u16::try_from(port).map_err(|_| Fail::err("Invalid master port"))?;
+        Some(Master { host: lossy(args[1]).into_owned(), port })
+    };
+    let before = server.role.link().master.clone();
+    match (&master, &before) {
+        (None, None) => {
+            out.ok();
+            return Ok(());
+        }
+        (Some(new), Some(old)) if new.host.eq_ignore_ascii_case(&old.host) && new.port == old.port => {
+            out.simple("OK Already connected to specified master");
+            return Ok(());
+        }
+        _ => {}
+    }
+    let mut progress = Progress::default();
+    cx.write_shard(cx.store().shards().len() + 1, |tx, dbs| {
+        let db = dbs.at(0);
+        let before_it = Progress::read(tx, &tx[db]);
+        progress = match &master {
+            // Another one may have the same history, if it has been promoted itself.
+            Some(_) => Progress { left: None, ..before_it },
+            // From here on, the data are not those of any master.
+            None => Progress { left: before.as_ref().map(Master::to_string), ..Progress::default() },
+        };
+        progress.write(tx, db)
+    })?;
+    let text = master.as_ref().map(Master::to_string).unwrap_or_default();
+    server.config.write().set("replicaof", &text).map_err(Fail::err)?;
+    server.role.follow(master, progress.position);
+    if before.is_none() {
+        // They wait for what this server's clients write, and these do not any more.
+        for client in server.clients.matching(&Filter::default()) {
+            if client.is_blocked.load(SeqCst) {
+                server.threads[client.thread].post(Message::Unblock { client: client.id, with_error: true });
+            }
+        }
+    }
+    out.ok();
+    Ok(())
+}
+
+/// Begins as the options say, unless the heap says that exactly this master was left. Then the server stays promoted, whatever its start says, until `REPLICAOF` is given again: else a
+/// restart would replace what clients have written since by what an old master has.
+///
+/// # Errors
+/// If the heap cannot be read or changed.
+pub fn begin(server: &Server) -> pheap::Result<()> {
+    let before = server.store.progress()?;
+    let option = server.config.read().text("replicaof").to_owned();
+    // It was looked at when it was set.
+    let master = option.parse::<Master>().ok().filter(|_| before.left.as_ref() != Some(&option));
+    if let Some(master) = master {
+        server.role.follow(Some(master), before.position);
+        return Ok(());
+    }
+    if !option.is_empty() {
+        tracing::warn!(
+            "`replicaof {option}` does nothing, because this server was promoted (REPLICAOF NO ONE); give the command REPLICAOF to follow again"
+        );
+        let _ = server.config.write().set("replicaof", "");
+    }
+    if before.position.is_some() {
+        // Clients may write now, and then the data are not those of any master.
+        server.store.set_progress(&Progress { position: None, ..before })?;
+    }
+    Ok(())
+}
+
+fn role(cx: &mut Cx<'_>, _: &Args<'_>, out: &mut Reply) -> Done {
+    let link = cx.server.role.link();
+    let offset = link.position.as_ref().map(|position| position.offset);
+    let Some(master) = &link.master else {
+        out.array(3);
+        out.bulk(b"master");
+        out.int(0);
+        out.array(0);
+        return Ok(());
+    };
+    out.array(5);
+    out.bulk(b"slave");
+    out.bulk(master.host.as_bytes());
+    out.int(i64::from(master.port));
+    out.bulk(link.stage.name().as_bytes());
+    out.int(match (link.stage, offset) {
+        (Stage::Connected, Some(offset)) => offset.cast_signed(),
+        _ => -1,
+    });
+    Ok(())
+}

@@ -1,0 +1,177 @@
+//! What is different while this server follows a master: what clients are refused, and how that is run which the master sends.
+
+use std::sync::atomic::Ordering::Acquire;
+use std::time::Duration;
+
+use super::plan::Plan;
+use super::{Execution, wants_more_shards};
+use crate::command::{Args, Flags, Keyspace, Known, resolve};
+use crate::data::{Db, P, Position, Progress, Txn};
+use crate::gates::Busy;
+use crate::resp::input::Words;
+use crate::server::{LOADING, MASTER_DOWN, READONLY, now};
+use crate::words::lossy;
+
+/// Refused commands of a master that are told of in one part of its stream.
+const TOLD: usize = 10;
+
+/// What is to be noted in the heap together with what a master has sent.
+#[derive(Debug)]
+pub enum Note {
+    /// Up to here, its commands were run.
+    Position(Position),
+    /// Its data, as a whole, are there up to here.
+    Complete(Position),
+    /// What was there is gone, and its data begin to come.
+    Begin,
+    /// They have not come to their end, and are gone.
+    Nothing,
+}
+
+/// Why nothing of a part of a master's stream was run.
+#[derive(Debug, thiserror::Error)]
+pub enum Unfollowed {
+    /// The server follows somebody else, or is being stopped.
+    #[error("another master is followed")]
+    Left,
+    /// It would go on in the wrong database.
+    #[error("the master has data that this server cannot have: {0}")]
+    Database(String),
+    /// The heap has failed.
+    #[error(transparent)]
+    Heap(#[from] pheap::Error),
+}
+
+impl Execution<'_> {
+    /// Why a client of a replica is refused a command, if it is. A master is refused nothing.
+    pub(super) fn refused_as_replica(&self, known: Known) -> Option<&'static str> {
+        let (role, is_exec) = (&self.server.role, known.name == "exec");
+        if !role.is_replica() || self.session.is_master {
+            return None;
+        }
+        let has =
+            |flag| known.flags.has(flag) || is_exec && self.has_queued(|known, _| known.flags.has(flag));
+        let lacks =
+            |flag| !known.flags.has(flag) || is_exec && self.has_queued(|known, _| !known.flags.has(flag));
+        if self.server.is_read_only() && has(Flags::WRITE) {
+            return Some(READONLY);
+        }
+        if self.server.is_stale() && lacks(Flags::STALE) {
+            return Some(MASTER_DOWN);
+        }
+        (role.is_loading() && lacks(Flags::LOADING)).then_some(LOADING)
+    }
+
+    /// Runs a part of what a master has sent, as one transaction, in which it is also noted up to where that was. All of it is run, or nothing. `MULTI` and `EXEC` are in one part.
+    /// What is refused is told, as some texts; the master has run it, so that should not be. (Redis goes on, too.)
+    ///
+    /// # Errors
+    /// If nothing was run, and nothing noted.
+    pub fn follow(
+        &mut self,
+        commands: &[Vec<Vec<u8>>],
+        note: &Note,
+        generation: u64,
+    ) -> Result<Vec<String>, Unfollowed> {
+        let (server, db, now) = (self.server, self.session.db, now());
+        let root = server.store.shards().len() + 1;
+        let mut numbers = match self.plan_all(commands) {
+            Plan::Nothing => Vec::new(),
+            Plan::Read(shard) | Plan::Change(shard) => vec![shard],
+            Plan::Several(shards) => shards,
+        };
+        numbers.push(root);
+        let is_left = || server.role.generation() != generation || server.stopping.load(Acquire);
+        let _passed = loop {
+            // Not alone: who reads may do so beside this transaction. A script does not get in beside it.
+            match server.gates.pass(numbers.iter().copied(), false, &server.scripts) {
+                Ok(passed) => break passed,
+                Err(Busy) if is_left() => return Err(Unfollowed::Left),
+                Err(Busy) => std::thread::sleep(Duration::from_millis(5)),
+            }
+        };
+        let (plan, before) = (Plan::Several(numbers), self.output.effects.mark());
+        let was_loading = server.role.is_loading();
+        let (mut refused, mut reason) = (Vec::new(), None);
+        let result = self.in_keyspace(server, &plan, |execution, keyspace| {
+            if is_left() {
+                reason = Some(Unfollowed::Left);
+                return Err(pheap::Error::Aborted("".into()));
+            }
+            for words in commands {
+                let words: Words<'_> = words.iter().map(Vec::as_slice).collect();
+                let Err(error) = execution.obey(&words, keyspace, now)? else { continue };
+                if words[0].eq_ignore_ascii_case(b"select") {
+                    reason = Some(Unfollowed::Database(error));
+                    return Err(pheap::Error::Aborted("".into()));
+                }
+                if refused.len() < TOLD {
+                    refused.push(format!("'{}': {error}", lossy(words[0])));
+                }
+            }
+            let (mut written, selected) = (Ok(()), execution.session.db);
+            keyspace.write(root, &mut |tx, shard| {
+                let db = tx[shard].dbs.at(0);
+                written = note.write(tx, db, selected);
+            });
+            written?;
+            match note {
+                Note::Begin => server.role.set_loading(true),
+                Note::Complete(_) | Note::Nothing => server.role.set_loading(false),
+                Note::Position(_) => {}
+            }
+            Ok(())
+        });
+        if let Err(error) = result {
+            debug_assert!(!wants_more_shards(&error), "scripts have them all");
+            // The heap may have refused what has been said already.
+            server.role.set_loading(was_loading);
+            self.session.db = db;
+            self.output.effects.go_back(before);
+            self.rolled_back();
+            return Err(reason.unwrap_or(Unfollowed::Heap(error)));
+        }
+        Ok(refused)
+    }
+
+    /// Runs a command of a master. The inner error is what a client would have been told.
+    fn obey(
+        &mut self,
+        words: &Args<'_>,
+        keyspace: &mut dyn Keyspace,
+        now: i64,
+    ) -> pheap::Result<Result<(), String>> {
+        let command = match resolve(words) {
+            // All of it is one transaction anyway.
+            Ok(known) if ["multi", "exec"].contains(&known.name) => return Ok(Ok(())),
+            Ok(known) => known,
+            Err(refused) => return Ok(Err(refused.error)),
+        };
+        let mark = self.output.reply.len();
+        let blocked = self.call(command, words, keyspace, now, false)?;
+        debug_assert!(blocked.is_none(), "{} has not looked at `may_block`", command.name);
+        let result = match self.output.reply.since(mark) {
+            [b'-', text @ ..] => Err(lossy(text.trim_ascii_end()).into_owned()),
+            _ => Ok(()),
+        };
+        self.output.reply.truncate(mark);
+        Ok(result)
+    }
+}
+
+impl Note {
+    /// `selected` is the database that the next command is about.
+    fn write<'r>(&self, tx: &mut Txn<'r>, db: P<'r, Db<'r>>, selected: usize) -> pheap::Result<()> {
+        let position = match self {
+            Note::Position(position) | Note::Complete(position) => {
+                Some(Position { db: selected, ..position.clone() })
+            }
+            Note::Begin | Note::Nothing => None,
+        };
+        if let (Note::Position(_), Some(position)) = (self, &position) {
+            return position.write(tx, db);
+        }
+        let is_partial = matches!(self, Note::Begin);
+        Progress { is_partial, position, left: None }.write(tx, db)
+    }
+}

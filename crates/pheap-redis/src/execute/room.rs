@@ -1,0 +1,35 @@
+//! Before a command: is there memory for it (`maxmemory`)? Keys may have to go.
+
+use super::Execution;
+use crate::evict::{Room, make_room};
+
+impl Execution<'_> {
+    /// Removes keys if the data need more memory than they may. If that does not help, commands that need memory are refused.
+    pub(super) fn make_room(&mut self) {
+        let memory = &self.server.memory;
+        if memory.excess() == 0 {
+            self.session.out_of_memory = false;
+            return memory.set_exceeded(false);
+        }
+        let before = self.output.effects.stale.notices.len();
+        let room = make_room(self.server, self.output.effects, self.output.commits);
+        // If the heap has failed, the command will say so.
+        let room = room.unwrap_or(Room::Later);
+        memory.set_exceeded(room != Room::Enough);
+        self.session.out_of_memory = room == Room::None;
+        // Copies that the client itself has are told before the reply: it may be about what the key is then.
+        let notices = &mut self.output.effects.stale.notices;
+        if notices.len() > before {
+            let own = notices.extract_if(before.., |(to, _)| *to == self.session.id).collect::<Vec<_>>();
+            own.into_iter().for_each(|(_, notice)| notice.write(self.session, self.output.reply));
+        }
+    }
+
+    /// Transactions over these shards are over, which have changed so many keys.
+    pub(super) fn settle(&self, shards: &[usize], changes: u64) {
+        let memory = &self.server.memory;
+        if memory.limit() > 0 {
+            shards.iter().for_each(|&shard| memory.settle(&self.server.store, shard, changes));
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! What a master does, as it comes: parts of it are run as one transaction each, in which it is noted how far that was.
+//!
+//! The master is told once a second, and when it asks, up to where this server has it: with `appendfsync always`, what is durable; else what was run.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use pheap::Commit;
+
+use super::Lost;
+use super::wire::Wire;
+use crate::client::Session;
+use crate::clients::Profile;
+use crate::command::{Effects, Meanwhile};
+use crate::config::Master;
+use crate::data::Position;
+use crate::execute::{Execution, Note, Output};
+use crate::mailbox::{Mailbox, Message, Parcel};
+use crate::resp::Reply;
+use crate::resp::input::Input;
+use crate::resp::request::Limits;
+use crate::role::Stage;
+use crate::server::Server;
+use crate::waiting::Wakeup;
+
+/// Bytes that are read at once.
+const CHUNK: usize = 64 << 10;
+
+/// Commands, and bytes of them, that are run as one transaction, at most, unless they are one transaction of the master.
+const PART: (usize, usize) = (1000, 1 << 20);
+
+/// How often the master is told how far this server is.
+const TELL: Duration = Duration::from_secs(1);
+
+/// Runs what a master sends.
+pub(super) struct Follower<'s> {
+    server: &'s Server,
+    generation: u64,
+    session: Session,
+    position: Option<Position>,
+    waker: Waker,
+    /// What others are to be told when it is durable, and up to where the stream is then.
+    pending: VecDeque<Pending>,
+    /// Up to where the stream is durable, or need not be.
+    done: u64,
+}
+
+struct Pending {
+    commits: Vec<Commit>,
+    messages: Vec<(u64, Parcel)>,
+    offset: u64,
+}
+
+/// Commands that have come and were not run.
+struct Part {
+    commands: Vec<Vec<Vec<u8>>>,
+    bytes: usize,
+    /// Up to where the stream was read.
+    read: u64,
+    /// Where a transaction has begun whose end has not come: before which command, and how far the stream was.
+    multi: Option<(usize, u64)>,
+    /// The master wants to know when everything up to here was run.
+    asked: Option<u64>,
+}
+
+/// There are no clients of this thread.
+struct Nobody;
+
+impl Meanwhile for Nobody {
+    fn serve_others(&mut self) {}
+}
+
+impl<'s> Follower<'s> {
+    pub(super) fn new(
+        server: &'s Server,
+        generation: u64,
+        master: &Master,
+        mailbox: Arc<Mailbox>,
+    ) -> Result<Follower<'s>, Lost> {
+        let position = server.store.progress()?.position;
+        let addresses = [format!("{}:{}", master.host, master.port), String::new()];
+        let profile = Profile { thread: server.threads.len(), addresses, ..Profile::nobody() };
+        let mut session = Session::new(Arc::new(profile), true);
+        session.is_master = true;
+        session.db = position.as_ref().map_or(0, |position| position.db);
+        let done = position.as_ref().map_or(0, |position| position.offset);
+        let (waker, pending) = (Waker::from(mailbox), VecDeque::new());
+        Ok(Follower { server, generation, session, position, waker, pending, done })
+    }
+
+    pub(super) fn server(&self) -> &'s Server {
+        self.server
+    }
+
+    /// Up to where the stream is in the heap.
+    pub(super) fn position(&self) -> Option<&Position> {
+        self.position.as_ref()
+    }
+
+    /// The stream goes on where it was. It may have another name by now.
+    pub(super) fn go_on(&mut self, id: Option<String>) -> Result<(), Lost> {
+        match (&self.position, id) {
+            (Some(position), Some(id)) if position.id != id => {
+                let position = Position { id, ..position.clone() };
+                self.run(&[], Note::Position(position))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Runs commands as one transaction, and notes this.
+    pub(super) fn run(&mut self, commands: &[Vec<Vec<u8>>], note: Note) -> Result<(), Lost> {
+        let (server, thread) = (self.server, self.server.threads.len());
+        let (mut reply, mut effects, mut commits) = (Reply::new(false), Effects::default(), Vec::new());
+        let output = Output { reply: &mut reply, effects: &mut effects, commits: &mut commits };
+        if matches!(note, Note::Begin) {
+            self.session.db = 0;
+        }
+        let (session, clock) = (&mut self.session, Instant::now());
+        let mut execution = Execution { server, session, output, thread, clock, meanwhile: &mut Nobody };
+        for refused in execution.follow(commands, &note, self.generation)? {
+            tracing::warn!("the master has run {refused}");
+        }
+        self.position = match note {
+            Note::Position(position) | Note::Complete(position) => {
+                Some(Position { db: self.session.db, ..position })
+            }
+            Note::Begin | Note::Nothing => None,
+        };
+        server.stats.dirty.fetch_add(effects.dirty, Relaxed);
+        server.stats.commands.fetch_add(commands.len() as u64, Relaxed);
+        if server.limits.always.load(Relaxed) {
+            commits.retain(|commit| !commit.is_durable());
+        } else {
+            commits.clear();
+        }
+        let messages = effects.parcels(server, 0);
+        let offset = self.position.as_ref().map_or(0, |position| position.offset);
+        self.pending.push_back(Pending { commits, messages, offset });
+        if let ([first, ..], false) = (&server.threads[..], effects.signals.is_empty()) {
+            first.post(Message::Wake(Wakeup { signals: effects.signals.into(), ..Wakeup::default() }));
+        }
+        let mut link = server.role.link();
+        if server.role.generation() == self.generation {
+            link.position.clone_from(&self.position);
+        }
+        drop(link);
+        self.deliver()
+    }
+
+    /// Tells others what is durable by now.
+    fn deliver(&mut self) -> Result<(), Lost> {
+        let mut context = Context::from_waker(&self.waker);
+        while let Some(first) = self.pending.front_mut() {
+            while let Some(commit) = first.commits.last_mut() {
+                match Pin::new(commit).poll(&mut context) {
+                    Poll::Pending => return Ok(()),
+                    Poll::Ready(result) => result?,
+                }
+                first.commits.pop();
+            }
+            self.done = first.offset;
+            let messages = std::mem::take(&mut first.messages);
+            self.pending.pop_front();
+            for (client, parcel) in messages {
+                for thread in &self.server.threads {
+                    thread.post(Message::Send { client, parcel: parcel.clone() });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs what the master sends, until the link is lost.
+    pub(super) fn stream(mut self, wire: &mut Wire<'_>) -> Result<Infallible, Lost> {
+        self.server.role.set_stage(Stage::Connected, self.generation, |link| {
+            link.error = None;
+            link.down = None;
+            link.heard = Some(Instant::now());
+        });
+        let result = self.receive(wire);
+        // Others wait for messages about what was run, whatever becomes of the link.
+        for commit in self.pending.iter_mut().flat_map(|pending| pending.commits.drain(..)) {
+            commit.wait()?;
+        }
+        self.deliver()?;
+        result
+    }
+
+    fn receive(&mut self, wire: &mut Wire<'_>) -> Result<Infallible, Lost> {
+        let mut input = Input::default();
+        input.room(0).0.append(&mut wire.rest());
+        let read = self.position.as_ref().map_or(0, |position| position.offset);
+        let mut part = Part { commands: Vec::new(), bytes: 0, read, multi: None, asked: None };
+        let mut tell_at = Instant::now();
+        loop {
+            self.take(&mut input, &mut part)?;
+            self.deliver()?;
+            let is_asked = part.asked.is_some_and(|asked| self.done >= asked);
+            if (is_asked || Instant::now() >= tell_at) && wire.is_flushed() {
+                wire.send(&[b"REPLCONF", b"ACK", self.done.to_string().as_bytes()])?;
+                tell_at = Instant::now() + TELL;
+                part.asked = part.asked.filter(|_| !is_asked);
+            }
+            input.tidy();
+            let (buffer, room) = input.room(CHUNK);
+            if wire.receive(buffer, room)? == 0 {
+                wire.wait(tell_at.max(Instant::now() + Duration::from_millis(1)))?;
+            }
+        }
+    }
+
+    /// Takes the commands that have come, and runs them.
+    fn take(&mut self, input: &mut Input, part: &mut Part) -> Result<(), Lost> {
+        // A master may send what clients may not.
+        let limits = Limits { bulk: i64::MAX.cast_unsigned(), authenticated: true };
+        while input.is_ready(limits).map_err(|malformed| Lost::Nonsense(malformed.to_string()))? {
+            let (start, before) = (input.start(), part.read);
+            let words: Vec<Vec<u8>> = input.words().iter().map(|word| word.to_vec()).collect();
+            input.consume();
+            part.read += (input.start() - start) as u64;
+            let Some(name) = words.first() else { continue };
+            let is = |name: &[u8], other: &str| name.eq_ignore_ascii_case(other.as_bytes());
+            if is(name, "multi") {
+                part.multi = Some((part.commands.len(), before));
+            } else if is(name, "exec") {
+                part.multi = None;
+            } else if is(name, "replconf") && words.get(1).is_some_and(|what| is(what, "getack")) {
+                part.asked = Some(part.read);
+            }
+            part.bytes += input.start() - start;
+            part.commands.push(words);
+            if part.multi.is_none() && (part.commands.len() >= PART.0 || part.bytes >= PART.1) {
+                self.run_part(part)?;
+            }
+        }
+        self.run_part(part)
+    }
+
+    /// Runs commands up to the last one that is not in a transaction whose end is still to come.
+    fn run_part(&mut self, part: &mut Part) -> Result<(), Lost> {
+        let (len, offset) = part.multi.unwrap_or((part.commands.len(), part.read));
+        let Some(before) = self.position.clone().filter(|position| position.offset < offset) else {
+            return Ok(());
+        };
+        let rest = part.commands.split_off(len);
+        let commands = std::mem::replace(&mut part.commands, rest);
+        part.multi = part.multi.map(|(_, offset)| (0, offset));
+        part.bytes = if part.multi.is_some() { part.bytes } else { 0 };
+        self.server.role.set_stage(Stage::Connected, self.generation, |link| {
+            link.read = part.read;
+            link.heard = Some(Instant::now());
+        });
+        self.run(&commands, Note::Position(Position { offset, ..before }))
+    }
+}

@@ -1,0 +1,295 @@
+//! The connection to a master. It waits for whatever comes first: bytes, the time, or that somebody wakes the thread.
+
+use std::io::{self, Read, Write};
+use std::net::ToSocketAddrs;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Acquire;
+use std::time::{Duration, Instant};
+
+use mio::net::TcpStream;
+use mio::{Events, Interest, Poll, Token};
+
+use super::Lost;
+use crate::config::Master;
+use crate::mailbox::Mailbox;
+use crate::server::Server;
+
+pub(super) const MAILBOX: Token = Token(0);
+const MASTER: Token = Token(1);
+
+/// Bytes that are read at once.
+const CHUNK: usize = 256 << 10;
+
+/// Longest line that a master says.
+const LINE: usize = 64 << 10;
+
+/// How often the master hears of this server while its data come.
+const SIGN: Duration = Duration::from_secs(1);
+
+/// Where the thread of the link sleeps.
+pub(super) struct Sleeper {
+    poll: Poll,
+    mailbox: Arc<Mailbox>,
+    events: Events,
+}
+
+impl Sleeper {
+    pub(super) fn new() -> io::Result<Sleeper> {
+        let poll = Poll::new()?;
+        let mailbox = Arc::new(Mailbox::new(poll.registry(), MAILBOX)?);
+        Ok(Sleeper { poll, mailbox, events: Events::with_capacity(16) })
+    }
+
+    pub(super) fn mailbox(&self) -> &Arc<Mailbox> {
+        &self.mailbox
+    }
+
+    /// Sleeps until something happens, or until then.
+    pub(super) fn sleep(&mut self, until: Instant) -> io::Result<()> {
+        // From here on, it is woken again.
+        self.mailbox.take();
+        match self.poll.poll(&mut self.events, Some(until.saturating_duration_since(Instant::now()))) {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The connection to a master.
+pub(super) struct Wire<'w> {
+    server: &'w Server,
+    generation: u64,
+    sleeper: &'w mut Sleeper,
+    stream: TcpStream,
+    /// What has come, from `at` on.
+    incoming: Vec<u8>,
+    at: usize,
+    outgoing: Vec<u8>,
+    /// How long the master may be silent.
+    patience: Duration,
+    heard: Instant,
+    /// While its data come: when it has last heard of this server, and how many bytes there are, if it has said so.
+    signs: Option<(Instant, Option<u64>)>,
+    /// Bytes of its data that have come.
+    data: u64,
+    /// Why reading has failed.
+    lost: Option<Lost>,
+}
+
+impl<'w> Wire<'w> {
+    /// Connects to a master, by whichever of its addresses answers.
+    pub(super) fn connect(
+        server: &'w Server,
+        generation: u64,
+        sleeper: &'w mut Sleeper,
+        master: &Master,
+    ) -> Result<Wire<'w>, Lost> {
+        let patience = Duration::from_secs(server.config.read().int("repl-timeout") as u64);
+        let addresses = (master.host.as_str(), master.port).to_socket_addrs().map_err(Lost::Connect)?;
+        let mut result = Err(Lost::Connect(io::ErrorKind::NotFound.into()));
+        for address in addresses {
+            result = connect(server, generation, sleeper, address, patience);
+            if matches!(result, Ok(_) | Err(Lost::Left)) {
+                break;
+            }
+        }
+        Ok(Wire {
+            stream: result?,
+            server,
+            generation,
+            sleeper,
+            incoming: Vec::new(),
+            at: 0,
+            outgoing: Vec::new(),
+            patience,
+            heard: Instant::now(),
+            signs: None,
+            data: 0,
+            lost: None,
+        })
+    }
+
+    /// Sends a command.
+    pub(super) fn send(&mut self, words: &[&[u8]]) -> Result<(), Lost> {
+        self.outgoing.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
+        for word in words {
+            self.outgoing.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+            self.outgoing.extend_from_slice(word);
+            self.outgoing.extend_from_slice(b"\r\n");
+        }
+        self.flush_out()
+    }
+
+    /// Sends what can be sent now.
+    fn flush_out(&mut self) -> Result<(), Lost> {
+        while !self.outgoing.is_empty() {
+            match self.stream.write(&self.outgoing) {
+                Ok(0) => return Err(Lost::Closed),
+                Ok(len) => drop(self.outgoing.drain(..len)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(Lost::Io(error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether everything was sent.
+    pub(super) fn is_flushed(&self) -> bool {
+        self.outgoing.is_empty()
+    }
+
+    /// The next line, without its end.
+    pub(super) fn line(&mut self) -> Result<Vec<u8>, Lost> {
+        loop {
+            let rest = &self.incoming[self.at..];
+            if let Some(end) = rest.iter().position(|&byte| byte == b'\n') {
+                let line = rest[..end].strip_suffix(b"\r").unwrap_or(&rest[..end]).to_vec();
+                self.at += end + 1;
+                return Ok(line);
+            }
+            if rest.len() > LINE {
+                return Err(Lost::Nonsense("a line without an end".into()));
+            }
+            self.fill()?;
+        }
+    }
+
+    /// What has come and was not used.
+    pub(super) fn rest(&mut self) -> Vec<u8> {
+        self.incoming.drain(..self.at);
+        self.at = 0;
+        std::mem::take(&mut self.incoming)
+    }
+
+    /// The data of the master come now: so many bytes, if that is known. Or they have come.
+    pub(super) fn expect_data(&mut self, size: Option<Option<u64>>) {
+        self.signs = size.map(|size| (Instant::now(), size));
+        self.data = 0;
+    }
+
+    /// Why reading has failed, if it was the connection.
+    pub(super) fn take_lost(&mut self) -> Option<Lost> {
+        self.lost.take()
+    }
+
+    /// Waits until more has come, and appends it to what has.
+    fn fill(&mut self) -> Result<(), Lost> {
+        if self.at == self.incoming.len() {
+            self.incoming.clear();
+            self.at = 0;
+        }
+        let mut incoming = std::mem::take(&mut self.incoming);
+        let result = loop {
+            match self.receive(&mut incoming, CHUNK) {
+                Ok(0) => {}
+                Ok(_) => break Ok(()),
+                Err(lost) => break Err(lost),
+            }
+            let until = self.signs.map_or(self.heard + self.patience, |(at, _)| at + SIGN);
+            if let Err(lost) = self.wait(until.min(self.heard + self.patience)) {
+                break Err(lost);
+            }
+        };
+        self.incoming = incoming;
+        if let Some((at, size)) = &mut self.signs {
+            self.server.role.set_stage(crate::role::Stage::Sync, self.generation, |link| {
+                link.data = (self.data, *size);
+                link.heard = Some(self.heard);
+            });
+            if at.elapsed() >= SIGN && self.outgoing.is_empty() {
+                *at = Instant::now();
+                self.outgoing.push(b'\n');
+                self.flush_out()?;
+            }
+        }
+        result
+    }
+
+    /// Appends what has come already: so many bytes, at most. How many they were.
+    pub(super) fn receive(&mut self, to: &mut Vec<u8>, most: usize) -> Result<usize, Lost> {
+        let before = to.len();
+        to.resize(before + most, 0);
+        let result = loop {
+            match self.stream.read(&mut to[before..]) {
+                Ok(0) => break Err(Lost::Closed),
+                Ok(len) => break Ok(len),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break Ok(0),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => break Err(Lost::Io(error)),
+            }
+        };
+        let len = *result.as_ref().unwrap_or(&0);
+        to.truncate(before + len);
+        if len > 0 {
+            self.heard = Instant::now();
+            self.data += len as u64;
+        }
+        result
+    }
+
+    /// Sleeps until something happens, or until then.
+    pub(super) fn wait(&mut self, until: Instant) -> Result<(), Lost> {
+        check(self.server, self.generation)?;
+        if self.heard.elapsed() >= self.patience {
+            return Err(Lost::Silent(self.patience.as_secs()));
+        }
+        self.flush_out()?;
+        self.sleeper.sleep(until).map_err(Lost::Io)?;
+        check(self.server, self.generation)
+    }
+}
+
+impl Read for Wire<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.at == self.incoming.len()
+            && let Err(lost) = self.fill()
+        {
+            self.lost = Some(lost);
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
+        let len = buffer.len().min(self.incoming.len() - self.at);
+        buffer[..len].copy_from_slice(&self.incoming[self.at..][..len]);
+        self.at += len;
+        Ok(len)
+    }
+}
+
+/// Whether the same master is still followed.
+fn check(server: &Server, generation: u64) -> Result<(), Lost> {
+    if server.role.generation() != generation || server.stopping.load(Acquire) {
+        return Err(Lost::Left);
+    }
+    Ok(())
+}
+
+fn connect(
+    server: &Server,
+    generation: u64,
+    sleeper: &mut Sleeper,
+    address: std::net::SocketAddr,
+    patience: Duration,
+) -> Result<TcpStream, Lost> {
+    let mut stream = TcpStream::connect(address).map_err(Lost::Connect)?;
+    let interest = Interest::READABLE | Interest::WRITABLE;
+    sleeper.poll.registry().register(&mut stream, MASTER, interest).map_err(Lost::Io)?;
+    let until = Instant::now() + patience;
+    loop {
+        if let Some(error) = stream.take_error().map_err(Lost::Io)? {
+            return Err(Lost::Connect(error));
+        }
+        match stream.peer_addr() {
+            Ok(_) => break,
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => {}
+            Err(error) => return Err(Lost::Connect(error)),
+        }
+        if Instant::now() >= until {
+            return Err(Lost::Connect(io::ErrorKind::TimedOut.into()));
+        }
+        sleeper.sleep(until).map_err(Lost::Io)?;
+        check(server, generation)?;
+    }
+    // It works without.
+    let _ = stream.set_nodelay(true);
+    Ok(stream)
+}

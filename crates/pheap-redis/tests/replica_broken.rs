@@ -1,0 +1,249 @@
+//! A server that follows a master which says what none should, or ends in the midst of it.
+
+mod common;
+mod replication;
+
+use std::path::Path;
+
+use common::{Client, Server, converse};
+use replication::fake::{Fake, ID, MARK, file, stream};
+use replication::{info, is_up, until};
+
+fn follower(folder: &Path, master: &Fake) -> Server {
+    Server::start(folder, &["--replicaof", "127.0.0.1", &master.port().to_string()])
+}
+
+/// Waits until it says that there is no link for this reason.
+fn lost(replica: &mut Client, why: &str) {
+    until(why, || {
+        replica
+            .ask("info replication")
+            .lines()
+            .any(|line| line.starts_with("master_link_error:") && line.contains(why))
+    });
+}
+
+#[test]
+fn data_that_come_in_part_are_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    let master = Fake::new();
+    let server = Server::start(folder.path(), &[]);
+    let mut replica = server.client();
+    replica.ask("set old 1");
+    assert_eq!(replica.ask(&format!("replicaof 127.0.0.1 {}", master.port())), "OK");
+    let long = "x".repeat(3 << 20);
+    let data = file(&[("a", "1"), ("long", &long), ("longer", &long), ("z", "1")]);
+    let (mut guest, asked) = master.guest();
+    assert_eq!(asked, "PSYNC ? -1");
+    // While it does not come, what was there is.
+    assert_eq!(replica.ask("get old"), "1");
+    guest.say(format!("+FULLRESYNC {ID} 7\r\n$EOF:{MARK}\r\n").as_bytes());
+    guest.say(&data[..data.len() / 2]);
+    until("the data come", || info(&mut replica, "persistence", "loading") == "1");
+    let loading = "-LOADING Redis is loading the dataset in memory";
+    converse(
+        &mut replica,
+        &[
+            ("get old", loading),
+            ("ping", loading),
+            ("set a 1", "-READONLY You can't write against a read only replica."),
+            ("replicaof no one", loading),
+        ],
+    );
+    assert_eq!(info(&mut replica, "replication", "master_sync_in_progress"), "1");
+    // Cut.
+    drop(guest);
+    lost(&mut replica, "the master has closed the connection");
+    converse(&mut replica, &[("get a", "nil"), ("get old", "nil"), ("dbsize", "0"), ("ping", "PONG")]);
+    // It tries again. Killed in the midst of it, it has nothing, and says so.
+    let (mut guest, asked) = master.guest();
+    assert_eq!(asked, "PSYNC ? -1");
+    guest.say(format!("+FULLRESYNC {ID} 7\r\n${}\r\n", data.len()).as_bytes());
+    guest.say(&data[..data.len() / 2]);
+    until("the data come", || info(&mut replica, "persistence", "loading") == "1");
+    drop((server, guest));
+    let server = follower(folder.path(), &master);
+    let mut replica = server.client();
+    assert_eq!(replica.ask("dbsize"), "0");
+    // All of it, by its length.
+    let (mut guest, asked) = master.guest();
+    assert_eq!(asked, "PSYNC ? -1");
+    guest.say(format!("+FULLRESYNC {ID} 7\r\n${}\r\n", data.len()).as_bytes());
+    guest.say(&data);
+    guest.say(&stream(&["SELECT 0", "SET b 2"]));
+    guest.has(7 + stream(&["SELECT 0", "SET b 2"]).len() as u64);
+    converse(
+        &mut replica,
+        &[("get a", "1"), ("strlen longer", &long.len().to_string()), ("get b", "2"), ("dbsize", "5")],
+    );
+}
+
+#[test]
+fn data_that_are_wrong() {
+    let folder = tempfile::tempdir().unwrap();
+    let master = Fake::new();
+    let server = Server::start(folder.path(), &[]);
+    let mut replica = server.client();
+    replica.ask("set old 1");
+    assert_eq!(replica.ask(&format!("replicaof 127.0.0.1 {}", master.port())), "OK");
+    let good = file(&[("a", "1")]);
+    let mut newer = good.clone();
+    newer[5..9].copy_from_slice(b"0099");
+    let mut damaged = good.clone();
+    let at = damaged.len() - 12;
+    damaged[at] ^= 1;
+    let is_there = |replica: &mut Client| replica.ask("get old") == "1";
+    let sized = |len: usize| format!("${len}\r\n").into_bytes();
+    // What it says, why that is no link, and whether what was there stays.
+    let wrong: [(Vec<u8>, &str, bool); 9] = [
+        (b"-ERR no\r\n".to_vec(), "refuses its data: ERR no", true),
+        (b"$x\r\n".to_vec(), "data of x bytes", true),
+        (b"hello\r\n".to_vec(), "'hello' before its data", true),
+        ([sized(newer.len()), newer].concat(), "it has version 99 of the format", true),
+        ([sized(5), b"hello".to_vec()].concat(), "it ends too early", true),
+        ([sized(damaged.len()), damaged].concat(), "its checksum is wrong", false),
+        ([sized(good.len() + 1), good.clone(), b"x".to_vec()].concat(), "longer than what is in it", false),
+        (
+            [format!("$EOF:{MARK}\r\n").into_bytes(), good.clone(), ID.into()].concat(),
+            "its end is not marked",
+            false,
+        ),
+        // A string of so many bytes.
+        (
+            [format!("$EOF:{MARK}\r\n").as_bytes(), b"REDIS0010\x00\x81\x10\x00\x00\x00\x00\x00\x00\x00x"]
+                .concat(),
+            "has closed the connection",
+            false,
+        ),
+    ];
+    for (bytes, why, stays) in wrong {
+        let (mut guest, asked) = master.guest();
+        assert_eq!(asked, "PSYNC ? -1");
+        guest.say(format!("+FULLRESYNC {ID} 7\r\n").as_bytes());
+        guest.say(&bytes);
+        if why.contains("closed") {
+            drop(guest);
+        }
+        lost(&mut replica, why);
+        assert_eq!(is_there(&mut replica), stays, "{why}");
+        assert!(!is_up(&mut replica) && info(&mut replica, "persistence", "loading") == "0");
+        // At once again, and not when it has waited.
+        let again = format!("replicaof 127.0.0.1 {}", master.port());
+        converse(&mut replica, &[("replicaof no one", "OK"), (&again, "OK")]);
+    }
+    let _guest = master.new_guest(&[("a", "1")], 7);
+    until("the link is up", || is_up(&mut replica));
+    converse(&mut replica, &[("get a", "1"), ("dbsize", "1")]);
+}
+
+#[test]
+fn a_transaction_comes_wholly_or_not_at_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let master = Fake::new();
+    let server = follower(folder.path(), &master);
+    let mut replica = server.client();
+    let mut guest = master.new_guest(&[], 100);
+    let before = stream(&["SELECT 2", "SET before 1"]);
+    guest.say(&before);
+    guest.say(&stream(&["MULTI", "SET a 1", "SET b 1"]));
+    let at = 100 + before.len() as u64;
+    guest.has(at);
+    converse(&mut replica, &[("select 2", "OK"), ("get before", "1"), ("get a", "nil")]);
+    // Lost in the midst of it, it asks for all of it again, in the same database.
+    drop(guest);
+    let (mut guest, asked) = master.guest();
+    assert_eq!(asked, format!("PSYNC {ID} {}", at + 1));
+    let other = MARK;
+    guest.say(format!("+CONTINUE {other}\r\n").as_bytes());
+    let all = stream(&["MULTI", "SET a 1", "SET b 1", "EXEC", "INCR a"]);
+    let (half, rest) = all.split_at(all.len() - 40);
+    guest.say(half);
+    guest.say(rest);
+    let at = at + all.len() as u64;
+    guest.has(at);
+    converse(&mut replica, &[("mget a b", "[2 1]"), ("dbsize", "3")]);
+    // The history has another name now, also after a crash.
+    drop((server, guest));
+    let _server = follower(folder.path(), &master);
+    let (_, asked) = master.guest();
+    assert_eq!(asked, format!("PSYNC {other} {}", at + 1));
+}
+
+#[test]
+fn for_a_master_no_key_has_expired() {
+    let folder = tempfile::tempdir().unwrap();
+    let master = Fake::new();
+    let server = follower(folder.path(), &master);
+    let mut replica = server.client();
+    let mut guest = master.new_guest(&[], 0);
+    // These times have passed. (0 would be none.)
+    let commands = [
+        "SELECT 0",
+        "SET counter 5 PXAT 1000",
+        "INCR counter",
+        "PERSIST counter",
+        "RPUSH list a",
+        "PEXPIREAT list 1000",
+        "RPUSH list b",
+        "PERSIST list",
+        "SET hidden 1 PXAT 1000",
+        "XGROUP CREATE x g $ MKSTREAM",
+        "XADD x 5-5 a b",
+        "PEXPIREAT x 1000",
+        "XCLAIM x g c 0 5-5 TIME 12345 RETRYCOUNT 3 FORCE JUSTID LASTID 5-5",
+        "PERSIST x",
+        "REPLCONF GETACK *",
+    ];
+    let bytes = stream(&commands);
+    guest.say(&bytes);
+    guest.has(bytes.len() as u64);
+    // The server looks for such keys ten times a second. As a replica, it does not.
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    converse(
+        &mut replica,
+        &[("get counter", "6"), ("lrange list 0 -1", "[a b]"), ("get hidden", "nil"), ("dbsize", "4")],
+    );
+    assert!(replica.ask("xinfo stream x full").contains("[5-5 c 12345 3]"));
+    // Promoted, the server removes them itself.
+    assert_eq!(replica.ask("replicaof no one"), "OK");
+    until("it is removed", || replica.ask("dbsize") == "3");
+    assert_eq!(info(&mut replica, "stats", "expired_keys"), "1");
+}
+
+#[test]
+fn what_cannot_be_run_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let master = Fake::new();
+    let server = follower(folder.path(), &master);
+    let mut replica = server.client();
+    // As a Redis does, it goes on after a command that it does not know, or that fails here.
+    let mut guest = master.new_guest(&[("text", "x")], 0);
+    let bytes = stream(&["SELECT 0", "SOMETHING.NEW a b", "LPUSH text x", "SET a 1"]);
+    guest.say(&bytes);
+    guest.has(bytes.len() as u64);
+    assert_eq!(replica.ask("get a"), "1");
+    // But nothing goes to the wrong database.
+    guest.say(&stream(&["SET b 1", "SELECT 16", "SET a 2"]));
+    lost(&mut replica, "DB index is out of range");
+    converse(&mut replica, &[("mget a b", "[1 nil]")]);
+    drop(guest);
+    let (mut guest, asked) = master.guest();
+    assert_eq!(asked, format!("PSYNC {ID} {}", bytes.len() + 1));
+    // What it says may be no commands at all.
+    guest.say(format!("+CONTINUE {ID}\r\n*1\r\nhello\r\n").as_bytes());
+    lost(&mut replica, "cannot be understood");
+    let (mut guest, _) = master.guest();
+    guest.say(b"+WHAT\r\n");
+    lost(&mut replica, "'WHAT' in reply to PSYNC");
+    let (mut guest, _) = master.guest();
+    guest.say(b"-ERR unknown command\r\n");
+    lost(&mut replica, "refuses PSYNC: ERR unknown command");
+    // The master has lost its history: all begins anew.
+    let (mut guest, asked) = master.guest();
+    assert_eq!(asked, format!("PSYNC {ID} {}", bytes.len() + 1));
+    guest.say(format!("+FULLRESYNC {MARK} 3\r\n$EOF:{MARK}\r\n").as_bytes());
+    guest.say(&file(&[("c", "1")]));
+    guest.say(MARK.as_bytes());
+    guest.has(3);
+    converse(&mut replica, &[("mget a b c", "[nil nil 1]")]);
+}

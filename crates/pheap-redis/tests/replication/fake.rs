@@ -1,0 +1,110 @@
+//! A master that says what a test wants it to.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::time::Duration;
+
+use pheap_redis::data::Owned;
+use pheap_redis::rdb::FileWriter;
+
+/// What it calls its history.
+pub(crate) const ID: &str = "0123456789012345678901234567890123456789";
+/// What follows its data.
+pub(crate) const MARK: &str = "abcdefghijabcdefghijabcdefghijabcdefghij";
+
+/// A master that says what a test wants it to.
+pub(crate) struct Fake(TcpListener);
+
+/// A replica that has connected to it.
+pub(crate) struct Guest(BufReader<TcpStream>);
+
+impl Fake {
+    pub(crate) fn new() -> Fake {
+        Fake(TcpListener::bind("127.0.0.1:0").unwrap())
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.0.local_addr().unwrap().port()
+    }
+
+    /// The next replica that connects, up to what it asks for with `PSYNC`.
+    pub(crate) fn guest(&self) -> (Guest, String) {
+        let (stream, _) = self.0.accept().unwrap();
+        // A replica that says nothing for so long will not say anything.
+        stream.set_read_timeout(Some(Duration::from_secs(100))).unwrap();
+        let mut guest = Guest(BufReader::new(stream));
+        assert_eq!(guest.command(), "PING");
+        guest.say(b"+PONG\r\n");
+        assert!(guest.command().starts_with("REPLCONF listening-port "));
+        guest.say(b"+OK\r\n");
+        assert_eq!(guest.command(), "REPLCONF capa eof capa psync2");
+        guest.say(b"+OK\r\n");
+        let asked = guest.command();
+        (guest, asked)
+    }
+
+    /// The same of one that has nothing. It gets these data, as a file without a length, and behind that, the stream is at this offset.
+    pub(crate) fn new_guest(&self, data: &[(&str, &str)], offset: u64) -> Guest {
+        let (mut guest, asked) = self.guest();
+        assert_eq!(asked, "PSYNC ? -1");
+        guest.say(format!("+FULLRESYNC {ID} {offset}\r\n\n\n$EOF:{MARK}\r\n").as_bytes());
+        guest.say(&file(data));
+        guest.say(MARK.as_bytes());
+        guest
+    }
+}
+
+/// An RDB file of strings.
+pub(crate) fn file(data: &[(&str, &str)]) -> Vec<u8> {
+    let mut writer = FileWriter::new(Vec::new()).unwrap();
+    writer.database(0, data.len() as u64, 0).unwrap();
+    for (key, value) in data {
+        writer.entry(key.as_bytes(), &Owned::String(value.as_bytes().to_vec()), None).unwrap();
+    }
+    writer.finish().unwrap()
+}
+
+/// Commands as they are in a stream.
+pub(crate) fn stream(lines: &[&str]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for line in lines {
+        let words: Vec<&str> = line.split(' ').collect();
+        bytes.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
+        for word in words {
+            bytes.extend_from_slice(format!("${}\r\n{word}\r\n", word.len()).as_bytes());
+        }
+    }
+    bytes
+}
+
+impl Guest {
+    pub(crate) fn say(&mut self, bytes: &[u8]) {
+        self.0.get_mut().write_all(bytes).unwrap();
+    }
+
+    /// What it says next, but for newlines.
+    pub(crate) fn command(&mut self) -> String {
+        let mut line = String::new();
+        while line.trim_end().is_empty() {
+            line.clear();
+            assert_ne!(self.0.read_line(&mut line).unwrap(), 0, "the replica has closed the connection");
+        }
+        let count: usize = line.trim_end().strip_prefix('*').unwrap().parse().unwrap();
+        let words: Vec<String> = (0..count)
+            .map(|_| {
+                line.clear();
+                self.0.read_line(&mut line).unwrap();
+                let len: usize = line.trim_end().strip_prefix('$').unwrap().parse().unwrap();
+                let mut word = vec![0; len + 2];
+                self.0.read_exact(&mut word).unwrap();
+                String::from_utf8(word).unwrap().trim_end().to_owned()
+            })
+            .collect();
+        words.join(" ")
+    }
+
+    /// Waits until it says that it has this.
+    pub(crate) fn has(&mut self, offset: u64) {
+        while self.command() != format!("REPLCONF ACK {offset}") {}
+    }
+}
