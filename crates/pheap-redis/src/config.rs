@@ -86,6 +86,7 @@ pub const SETTINGS: &[Setting] = &[
     fixed("tls-ca-cert-file", Kind::Text, ""),
     fixed("tls-auth-clients", Kind::OneOf(&["no", "yes", "optional"]), "yes"),
     fixed("tls-protocols", Kind::Text, ""),
+    fixed("tls-replication", Kind::YesNo, "no"),
     mutable("bind", Kind::Text, "127.0.0.1 -::1"),
     fixed("unixsocket", Kind::Text, ""),
     fixed("unixsocketperm", Kind::Text, "0"),

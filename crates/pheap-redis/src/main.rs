@@ -137,6 +137,7 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
         tracing::warn!("there is no option '{name}' here, so it does nothing");
     }
     let listeners = Listener::all(&config)?;
+    let link = Link::new(&config)?;
     let exporter = match config.text("metrics") {
         "" => None,
         address => Some(Exporter::new(address)?),
@@ -163,7 +164,6 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     let addresses: Vec<String> = listeners.iter().map(ToString::to_string).collect();
     let mut server = Server::new(store, config, mailboxes, pheap_redis::command::all().count());
     server.config_file = arguments.config.clone();
-    let link = Link::new()?;
     server.role.set_thread(link.mailbox());
     server.clocks = clocks;
     pheap_redis::command::load_libraries(&server)?;

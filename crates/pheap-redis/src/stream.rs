@@ -10,7 +10,6 @@ use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry, Token};
 use socket2::{SockRef, TcpKeepalive};
 
-#[cfg(feature = "tls")]
 use crate::tls::TlsStream;
 
 /// A connection.
@@ -21,7 +20,6 @@ pub enum Stream {
     /// On this machine.
     Unix(UnixStream),
     /// Over the network, encrypted. In a box, for it is large.
-    #[cfg(feature = "tls")]
     Tls(Box<TlsStream>),
 }
 
@@ -43,7 +41,6 @@ impl Stream {
         match self {
             Stream::Tcp(stream) => Some(stream),
             Stream::Unix(_) => None,
-            #[cfg(feature = "tls")]
             Stream::Tls(stream) => Some(stream.socket()),
         }
     }
@@ -53,7 +50,6 @@ impl Stream {
         match self {
             Stream::Tcp(stream) => stream,
             Stream::Unix(stream) => stream,
-            #[cfg(feature = "tls")]
             Stream::Tls(stream) => stream.socket_mut(),
         }
     }
@@ -63,7 +59,6 @@ impl Stream {
         match self {
             Stream::Tcp(stream) => stream.as_raw_fd(),
             Stream::Unix(stream) => stream.as_raw_fd(),
-            #[cfg(feature = "tls")]
             Stream::Tls(stream) => stream.socket().as_raw_fd(),
         }
     }
@@ -86,7 +81,6 @@ impl Stream {
         };
         match self {
             Stream::Tcp(stream) => [shown(stream.peer_addr()), shown(stream.local_addr())],
-            #[cfg(feature = "tls")]
             Stream::Tls(stream) => {
                 let stream = stream.socket();
                 [shown(stream.peer_addr()), shown(stream.local_addr())]
@@ -108,7 +102,6 @@ impl Read for Stream {
         match self {
             Stream::Tcp(stream) => stream.read(buffer),
             Stream::Unix(stream) => stream.read(buffer),
-            #[cfg(feature = "tls")]
             Stream::Tls(stream) => stream.read(buffer),
         }
     }
@@ -119,7 +112,6 @@ impl Write for Stream {
         match self {
             Stream::Tcp(stream) => stream.write(bytes),
             Stream::Unix(stream) => stream.write(bytes),
-            #[cfg(feature = "tls")]
             Stream::Tls(stream) => stream.write(bytes),
         }
     }
@@ -127,7 +119,6 @@ impl Write for Stream {
     fn flush(&mut self) -> io::Result<()> {
         match self {
             Stream::Tcp(_) | Stream::Unix(_) => Ok(()),
-            #[cfg(feature = "tls")]
             Stream::Tls(stream) => stream.flush(),
         }
     }

@@ -1,14 +1,20 @@
 //! Clients that connect by TLS: redis-cli, and some that do not behave.
 
 mod common;
+mod replication;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Server, free_port};
+use common::redis::Redis;
+use common::{Server, converse, free_port};
+use replication::{catch_up, info, until};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 
 /// Certificates, made by openssl, and where a server speaks TLS.
 struct Place {
@@ -157,7 +163,7 @@ fn messages() {
     assert_eq!([(); 3].map(|()| lines.next().unwrap()), ["subscribe", "news", "1"]);
     // It sends nothing more, so what it is told is not an answer.
     for i in 0..100 {
-        let text = format!("message {i} {}", "x".repeat(i * 1000));
+        let text = format!("message {i} {}", "x".repeat(i * 600));
         assert_eq!(server.client().ask(&format!("publish news \"{text}\"")), "1");
         assert_eq!([(); 3].map(|()| lines.next().unwrap()), ["message", "news", &text]);
     }
@@ -202,6 +208,96 @@ fn versions() {
         assert_eq!((speaks("-tls1_2"), speaks("-tls1_3")), (two, three), "{protocols}");
         assert!(!speaks("-tls1_1"));
     }
+}
+
+#[test]
+fn a_client_that_is_not_redis_cli() {
+    let place = Place::new();
+    let server = place.start(&[]);
+    let roots = Arc::new({
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_file(place.path("ca.crt")).unwrap()).unwrap();
+        roots
+    });
+    for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
+        let config = rustls::ClientConfig::builder_with_protocol_versions(&[version])
+            .with_root_certificates(roots.clone())
+            .with_client_auth_cert(
+                vec![CertificateDer::from_pem_file(place.path("ca-client.crt")).unwrap()],
+                PrivateKeyDer::from_pem_file(place.path("ca-client.key")).unwrap(),
+            )
+            .unwrap();
+        let name = ServerName::try_from("127.0.0.1").unwrap();
+        let tls = rustls::ClientConnection::new(Arc::new(config), name).unwrap();
+        let socket = TcpStream::connect(("127.0.0.1", place.port)).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
+        let mut client = rustls::StreamOwned::new(tls, socket);
+        // Half a command, and the rest in another record.
+        client.write_all(b"SET key ").unwrap();
+        client.write_all(b"value\r\nGET key\r\n").unwrap();
+        let mut answer = [0; 16];
+        client.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"+OK\r\n$5\r\nvalue\r\n");
+        // It says that it ends, and the server does so, too: nothing was cut off.
+        client.write_all(b"QUIT\r\n").unwrap();
+        let mut rest = String::new();
+        client.read_to_string(&mut rest).unwrap();
+        assert_eq!(rest, "+OK\r\n");
+    }
+    assert_eq!(server.client().ask("get key"), "value");
+}
+
+#[test]
+fn a_master_that_speaks_it() {
+    let place = Place::new();
+    let theirs = tempfile::tempdir().unwrap();
+    let [cert, key, ca] = ["ca-server.crt", "ca-server.key", "ca.crt"].map(|name| place.text(name));
+    let (tls_port, plain) = (place.port.to_string(), free_port());
+    let options = ["--tls-port", &tls_port, "--tls-cert-file", &cert, "--tls-key-file", &key];
+    let options = [&options[..], &["--tls-ca-cert-file", &ca, "--repl-diskless-sync-delay", "0"]].concat();
+    let redis = Redis::start_with(theirs.path(), plain, &options);
+    let mut master = redis.client();
+    master.ask("debug populate 20000 many 1000");
+    master.ask("set a 1");
+    let follow = |authority: &str, host: &str| {
+        let named = |what: &str, name: String| format!("tls-{what}-file {}", place.text(&name));
+        let all = [
+            "tls-replication yes".to_owned(),
+            named("cert", "ca-client.crt".into()),
+            named("key", "ca-client.key".into()),
+            named("ca-cert", format!("{authority}.crt")),
+        ];
+        let arguments: Vec<&str> = all.iter().flat_map(|option| ["--set", option]).collect();
+        let more = ["--durability", "process", "--replicaof", host, &tls_port];
+        Server::start(place.folder.path(), &[&arguments[..], &more].concat())
+    };
+    // Of another authority, or of another name: it is not the master.
+    for (authority, host) in [("other", "127.0.0.1"), ("ca", "localhost")] {
+        let server = follow(authority, host);
+        let mut replica = server.client();
+        until("the master was refused", || {
+            let told = replica.ask("info replication");
+            told.lines().any(|line| line.starts_with("master_link_error:") && line.contains("certificate"))
+        });
+        assert_eq!(replica.ask("dbsize"), "0");
+    }
+    let server = follow("ca", "127.0.0.1");
+    let mut replica = server.client();
+    catch_up(&mut master, &mut replica);
+    converse(&mut replica, &[("get a", "1"), ("dbsize", "20002")]);
+    for i in 0..1000 {
+        master.ask(&format!("set key:{i} {}", "x".repeat(i * 50)));
+    }
+    catch_up(&mut master, &mut replica);
+    assert_eq!(replica.ask("strlen key:999"), (999 * 50).to_string());
+    // The connection is lost, and what comes then is not all of the data.
+    drop(server);
+    master.ask("set a 2");
+    let server = follow("ca", "127.0.0.1");
+    let mut replica = server.client();
+    catch_up(&mut master, &mut replica);
+    assert_eq!(replica.ask("get a"), "2");
+    assert_eq!(info(&mut master, "stats", "sync_full"), "1");
 }
 
 /// All that a server says until it hangs up.

@@ -9,6 +9,7 @@ use crate::command::all as commands;
 use crate::counts::{BUCKETS, Sum};
 use crate::data::DATABASES;
 use crate::pubsub::Kind;
+use crate::role::Stage;
 use crate::server::Server;
 
 /// All figures, as they are now.
@@ -21,6 +22,7 @@ pub(super) fn all(server: &Server) -> String {
     each_command(server, &mut text);
     keys(server, &mut text);
     copies(server, &mut text);
+    replication(server, &mut text);
     heap(server, &mut text);
     text.finish()
 }
@@ -33,6 +35,7 @@ fn process(server: &Server, text: &mut Text) {
         ("redis_version", crate::REDIS_VERSION),
         ("pheap_redis_version", env!("CARGO_PKG_VERSION")),
         ("redis_mode", "standalone"),
+        ("role", if server.role.is_replica() { "slave" } else { "master" }),
         ("os", std::env::consts::OS),
         ("run_id", &server.run_id),
         ("process_id", &std::process::id().to_string()),
@@ -68,7 +71,8 @@ fn count(server: &Server, kind: Kind) -> i64 {
 }
 
 fn memory(server: &Server, text: &mut Text) {
-    let used = server.store.heap().stats().live_bytes;
+    let is_limited = server.memory.limit() > 0;
+    let used = if is_limited { server.memory.used() } else { server.store.heap().stats().live_bytes };
     let (process, machine) = crate::usage::memory();
     let most = server.config.read().int("maxmemory") as u64;
     let lua = server.scripts.memory.iter().map(|bytes| bytes.load(Relaxed)).sum::<i64>().max(0) as u64;
@@ -90,6 +94,7 @@ fn counted(server: &Server, text: &mut Text) {
         ("redis_connections_received_total", "Clients that have connected.", stats.connections.load(Relaxed)),
         ("redis_rejected_connections_total", "Clients that were refused.", stats.rejected.load(Relaxed)),
         ("redis_expired_keys_total", "Keys whose time had come.", stats.expired.load(Relaxed)),
+        ("redis_evicted_keys_total", "Keys that went for want of memory.", stats.evicted.load(Relaxed)),
         ("redis_keyspace_hits_total", "Keys that were looked up and found.", lookups.hits),
         ("redis_keyspace_misses_total", "Keys that were looked up and not found.", lookups.misses),
     ];
@@ -170,6 +175,27 @@ fn copies(server: &Server, text: &mut Text) {
         ("redis_rdb_changes_since_last_save", "Changes since then.", changes as i64),
     ];
     figures.into_iter().for_each(|(name, help, value)| text.one(name, Gauge, help, value));
+}
+
+/// Of a server that follows a master.
+fn replication(server: &Server, text: &mut Text) {
+    let link = server.role.link();
+    let Some(master) = &link.master else { return };
+    let labels = [("master_host", &*master.host), ("master_port", &master.port.to_string())];
+    let offset = link.position.as_ref().map_or(0, |position| position.offset);
+    let figures = [
+        (
+            "redis_master_link_up",
+            "What the master does comes as it is done.",
+            u64::from(link.stage == Stage::Connected),
+        ),
+        ("redis_master_sync_in_progress", "The master's data come.", u64::from(link.stage == Stage::Sync)),
+        ("redis_slave_repl_offset", "How far the master's stream is in the heap.", offset),
+    ];
+    for (name, help, value) in figures {
+        text.begin(name, Gauge, help);
+        text.figure(name, &labels, value);
+    }
 }
 
 fn heap(server: &Server, text: &mut Text) {

@@ -5,8 +5,6 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-#[cfg(feature = "tls")]
-use std::sync::Arc;
 
 use mio::event::Source;
 use mio::net::{TcpListener, UnixListener};
@@ -15,6 +13,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::config::Config;
 use crate::stream::Stream;
+use crate::tls::{Acceptor, TlsError, TlsStream, acceptor};
 
 /// Where clients connect.
 #[derive(Debug)]
@@ -22,8 +21,7 @@ pub enum Listener {
     /// A port.
     Tcp(TcpListener),
     /// A port where clients speak TLS.
-    #[cfg(feature = "tls")]
-    Tls(TcpListener, Arc<rustls::ServerConfig>),
+    Tls(TcpListener, Acceptor),
     /// A socket in the file system, which is removed in the end.
     Unix(UnixListener, PathBuf),
 }
@@ -34,14 +32,9 @@ pub enum ListenError {
     /// What `bind` says is no address.
     #[error("bind: '{0}' is not an IP address; use one of this machine's, `*` or `::*`")]
     Address(String),
-    /// Certificates are missing.
-    #[cfg(feature = "tls")]
+    /// There are no certificates, or no TLS.
     #[error(transparent)]
-    Tls(#[from] crate::tls::TlsError),
-    /// What is asked for is not there.
-    #[cfg(not(feature = "tls"))]
-    #[error("tls-port {0}: this pheap-redis was built without TLS; build it with `--features tls`")]
-    NoTls(u16),
+    Tls(#[from] TlsError),
     /// The system refuses.
     #[error("cannot listen on {0}: {1}; if something else uses it, choose another `port`, or `unixsocket`")]
     Io(String, io::Error),
@@ -55,15 +48,8 @@ impl Listener {
     pub fn all(config: &Config) -> Result<Vec<Listener>, ListenError> {
         let mut all = Vec::new();
         all.extend(ports(config, "port")?.into_iter().map(Listener::Tcp));
-        let tls_port = config.int("tls-port") as u16;
-        #[cfg(feature = "tls")]
-        if tls_port != 0 {
-            let tls = crate::tls::setup(config)?;
+        if let Some(tls) = acceptor(config)? {
             all.extend(ports(config, "tls-port")?.into_iter().map(|port| Listener::Tls(port, tls.clone())));
-        }
-        #[cfg(not(feature = "tls"))]
-        if tls_port != 0 {
-            return Err(ListenError::NoTls(tls_port));
         }
         let path = PathBuf::from(config.text("unixsocket"));
         if !path.as_os_str().is_empty() {
@@ -85,9 +71,8 @@ impl Listener {
         match self {
             Listener::Tcp(listener) => Ok(Stream::Tcp(listener.accept()?.0)),
             Listener::Unix(listener, _) => Ok(Stream::Unix(listener.accept()?.0)),
-            #[cfg(feature = "tls")]
-            Listener::Tls(listener, tls) => {
-                let stream = crate::tls::TlsStream::new(listener.accept()?.0, tls.clone())?;
+            Listener::Tls(listener, acceptor) => {
+                let stream = TlsStream::accept(listener.accept()?.0, acceptor)?;
                 Ok(Stream::Tls(Box::new(stream)))
             }
         }
@@ -97,7 +82,6 @@ impl Listener {
         match self {
             Listener::Tcp(listener) => listener.register(registry, token, Interest::READABLE),
             Listener::Unix(listener, _) => listener.register(registry, token, Interest::READABLE),
-            #[cfg(feature = "tls")]
             Listener::Tls(listener, _) => listener.register(registry, token, Interest::READABLE),
         }
     }
@@ -109,7 +93,6 @@ impl fmt::Display for Listener {
         match self {
             Listener::Tcp(listener) => f.write_str(&shown(listener.local_addr())),
             Listener::Unix(_, path) => write!(f, "{}", path.display()),
-            #[cfg(feature = "tls")]
             Listener::Tls(listener, _) => write!(f, "{} (TLS)", shown(listener.local_addr())),
         }
     }

@@ -9,7 +9,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::version::{TLS12, TLS13};
-use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion};
+use rustls::{ClientConfig, RootCertStore, ServerConfig, SupportedProtocolVersion};
 
 use crate::config::Config;
 
@@ -17,8 +17,10 @@ use crate::config::Config;
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// An option is missing.
-    #[error("tls-port is set, but {option} is not: {what}")]
+    #[error("{asked} is set, but {option} is not: {what}")]
     Missing {
+        /// The option that needs it.
+        asked: &'static str,
         /// The option.
         option: &'static str,
         /// What it must name.
@@ -45,11 +47,22 @@ pub enum TlsError {
     Protocol(String),
 }
 
-/// What connections by TLS have in common, as the options say.
+/// By what clients are let in.
+#[derive(Debug, Clone)]
+pub struct Acceptor(pub(super) Arc<ServerConfig>);
+
+/// By what a master is connected to.
+#[derive(Debug, Clone)]
+pub struct Connector(pub(super) Arc<ClientConfig>);
+
+/// By what clients are let in, if there is a `tls-port`.
 ///
 /// # Errors
 /// If an option is missing, or a file is not what it should be.
-pub fn setup(config: &Config) -> Result<Arc<ServerConfig>, TlsError> {
+pub fn acceptor(config: &Config) -> Result<Option<Acceptor>, TlsError> {
+    if config.int("tls-port") == 0 {
+        return Ok(None);
+    }
     let provider = Arc::new(default_provider());
     let builder = ServerConfig::builder_with_provider(provider.clone())
         .with_protocol_versions(&versions(config.text("tls-protocols"))?)
@@ -59,14 +72,50 @@ pub fn setup(config: &Config) -> Result<Arc<ServerConfig>, TlsError> {
         "optional" => builder.with_client_cert_verifier(verifier(config, &provider, true)?),
         _ => builder.with_client_cert_verifier(verifier(config, &provider, false)?),
     };
-    let chain = certificates(config, "tls-cert-file", "the certificate of this server")?;
-    let key_file = named(config, "tls-key-file", "the key of its certificate")?;
-    let key = PrivateKeyDer::from_pem_file(&key_file).map_err(|error| TlsError::File {
-        option: "tls-key-file",
-        path: key_file,
-        error,
-    })?;
-    builder.with_single_cert(chain, key).map(Arc::new).map_err(TlsError::Certificate)
+    let (chain, key) = own(config, "tls-port")?;
+    let config = builder.with_single_cert(chain, key).map_err(TlsError::Certificate)?;
+    Ok(Some(Acceptor(Arc::new(config))))
+}
+
+/// By what a master is connected to, with `tls-replication yes`. It is told this server's certificate, if there is one.
+///
+/// # Errors
+/// If an option is missing, or a file is not what it should be.
+pub fn connector(config: &Config) -> Result<Option<Connector>, TlsError> {
+    let asked = "tls-replication";
+    if !config.is(asked) {
+        return Ok(None);
+    }
+    let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_protocol_versions(&versions(config.text("tls-protocols"))?)
+        .map_err(TlsError::Certificate)?
+        .with_root_certificates(authorities(config, asked, "the certificates by which the master is known")?);
+    let config = match config.text("tls-cert-file") {
+        "" => builder.with_no_client_auth(),
+        _ => {
+            let (chain, key) = own(config, asked)?;
+            builder.with_client_auth_cert(chain, key).map_err(TlsError::Certificate)?
+        }
+    };
+    Ok(Some(Connector(Arc::new(config))))
+}
+
+/// The certificate of this server, and its key.
+fn own(
+    config: &Config,
+    asked: &'static str,
+) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
+    let chain = certificates(config, asked, "tls-cert-file", "the certificate of this server")?;
+    let path = named(config, asked, "tls-key-file", "the key of its certificate")?;
+    let key = PrivateKeyDer::from_pem_file(&path);
+    Ok((chain, key.map_err(|error| TlsError::File { option: "tls-key-file", path, error })?))
+}
+
+/// Who says whether the certificates of others are good.
+fn authorities(config: &Config, asked: &'static str, what: &'static str) -> Result<RootCertStore, TlsError> {
+    let mut roots = RootCertStore::empty();
+    let (good, _) = roots.add_parsable_certificates(certificates(config, asked, "tls-ca-cert-file", what)?);
+    if good > 0 { Ok(roots) } else { Err(TlsError::NoAuthority(config.text("tls-ca-cert-file").into())) }
 }
 
 fn versions(text: &str) -> Result<Vec<&'static SupportedProtocolVersion>, TlsError> {
@@ -85,26 +134,31 @@ fn verifier(
     may_be_absent: bool,
 ) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
     let what = "the certificates by which clients are known; or say `tls-auth-clients no`, and whoever connects may speak";
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(certificates(config, "tls-ca-cert-file", what)?);
+    let roots = authorities(config, "tls-port", what)?;
     let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone());
     let builder = if may_be_absent { builder.allow_unauthenticated() } else { builder };
     builder.build().map_err(|_| TlsError::NoAuthority(config.text("tls-ca-cert-file").into()))
 }
 
-fn named(config: &Config, option: &'static str, what: &'static str) -> Result<PathBuf, TlsError> {
+fn named(
+    config: &Config,
+    asked: &'static str,
+    option: &'static str,
+    what: &'static str,
+) -> Result<PathBuf, TlsError> {
     match config.text(option) {
-        "" => Err(TlsError::Missing { option, what }),
+        "" => Err(TlsError::Missing { asked, option, what }),
         path => Ok(path.into()),
     }
 }
 
 fn certificates(
     config: &Config,
+    asked: &'static str,
     option: &'static str,
     what: &'static str,
 ) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let path = named(config, option, what)?;
+    let path = named(config, asked, option, what)?;
     let read = |path: &Path| {
         let found = CertificateDer::pem_file_iter(path)?.collect::<Result<Vec<_>, _>>()?;
         if found.is_empty() { Err(pem::Error::NoItemsFound) } else { Ok(found) }
@@ -127,11 +181,16 @@ mod tests {
     #[test]
     fn what_is_missing() {
         let mut config = Config::default();
-        assert!(setup(&config).unwrap_err().to_string().contains("tls-ca-cert-file is not"));
+        assert!(acceptor(&config).unwrap().is_none() && connector(&config).unwrap().is_none());
+        config.set("tls-port", "1").unwrap();
+        assert!(acceptor(&config).unwrap_err().to_string().contains("tls-ca-cert-file is not"));
         config.set("tls-auth-clients", "no").unwrap();
-        assert!(setup(&config).unwrap_err().to_string().contains("tls-cert-file is not"));
+        assert!(acceptor(&config).unwrap_err().to_string().contains("tls-cert-file is not"));
         config.set("tls-cert-file", "/absent").unwrap();
-        let error = setup(&config).unwrap_err().to_string();
+        let error = acceptor(&config).unwrap_err().to_string();
         assert!(error.starts_with("tls-cert-file /absent: "), "{error}");
+        config.set("tls-replication", "yes").unwrap();
+        let error = connector(&config).unwrap_err().to_string();
+        assert!(error.starts_with("tls-replication is set, but tls-ca-cert-file is not: "), "{error}");
     }
 }

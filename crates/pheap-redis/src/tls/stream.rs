@@ -2,34 +2,41 @@
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
-use std::sync::Arc;
 
 use mio::net::TcpStream;
-use rustls::{ServerConfig, ServerConnection};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConnection, Connection, ServerConnection};
+
+use super::setup::{Acceptor, Connector};
 
 /// A connection by TLS.
 pub struct TlsStream {
     socket: TcpStream,
-    tls: ServerConnection,
+    tls: Connection,
 }
 
 impl TlsStream {
     /// That of a client that has connected. The handshake is done as it is read.
-    ///
-    /// # Errors
-    /// If the options cannot be used.
-    pub fn new(socket: TcpStream, config: Arc<ServerConfig>) -> io::Result<TlsStream> {
-        let tls = ServerConnection::new(config).map_err(io::Error::other)?;
-        Ok(TlsStream { socket, tls })
+    pub(crate) fn accept(socket: TcpStream, acceptor: &Acceptor) -> io::Result<TlsStream> {
+        let tls = ServerConnection::new(acceptor.0.clone()).map_err(io::Error::other)?;
+        Ok(TlsStream { socket, tls: tls.into() })
+    }
+
+    /// One to another server, which must have a certificate of this name. The handshake is done as it is written and read.
+    pub(crate) fn connect(socket: TcpStream, connector: &Connector, host: &str) -> io::Result<TlsStream> {
+        let name = ServerName::try_from(host.to_owned())
+            .map_err(|error| io::Error::new(ErrorKind::InvalidInput, error))?;
+        let tls = ClientConnection::new(connector.0.clone(), name).map_err(io::Error::other)?;
+        Ok(TlsStream { socket, tls: tls.into() })
     }
 
     /// What is encrypted.
-    pub fn socket(&self) -> &TcpStream {
+    pub(crate) fn socket(&self) -> &TcpStream {
         &self.socket
     }
 
     /// The same.
-    pub fn socket_mut(&mut self) -> &mut TcpStream {
+    pub(crate) fn socket_mut(&mut self) -> &mut TcpStream {
         &mut self.socket
     }
 
