@@ -27,6 +27,7 @@
 //! | [`import`], [`export`] | RDB files, read into an empty heap and written from one |
 //! | [`command`] | what commands are called and do |
 //! | [`metrics`] | what Prometheus collects |
+//! | [`ping`] | whether a server answers |
 //! | [`process`] | signals that end the process, the file with its number, systemd |
 //! | [`evict`] | keys that go when there is no memory |
 //! | [`execute`] | commands in transactions: one, several in a row, `MULTI` |
@@ -62,6 +63,7 @@ pub mod mailbox;
 pub mod memory;
 pub mod metrics;
 pub mod net;
+pub mod ping;
 pub mod process;
 pub mod pubsub;
 pub mod random;

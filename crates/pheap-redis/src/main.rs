@@ -15,12 +15,25 @@ use pheap_redis::link::Link;
 use pheap_redis::logging;
 use pheap_redis::metrics::Exporter;
 use pheap_redis::net::{Listener, Worker};
+use pheap_redis::ping::ping;
 use pheap_redis::process::{self, End, PidFile};
 use pheap_redis::server::{Server, now};
 
+/// What `--help` says besides.
+const HELP: &str = "\
+Options are those of redis.conf, in a file or by --set: port, bind, unixsocket, requirepass, maxmemory, maxmemory-policy,
+appendfsync, timeout, loglevel (debug, verbose, notice, warning), logfile (the standard output, unless one is given), pidfile,
+tls-port, tls-cert-file, tls-key-file, tls-ca-cert-file, tls-auth-clients, tls-replication (if built with the feature `tls`)
+and so on. CONFIG GET * tells all of them. An option of the file that is not known is logged, and does nothing.
+
+SIGTERM and SIGINT end the server as SHUTDOWN does: what was done is answered, and the heap is closed. A second one ends it
+at once. Neither that nor SIGKILL loses anything that was acknowledged.
+
+Exit status: 0, or 1 if it could not begin, or had to end; the standard error output says why.";
+
 /// A server that Redis clients use, and that does not forget: its data are a persistent heap.
 #[derive(Parser, Debug)]
-#[command(version, about)]
+#[command(version, about, after_help = HELP)]
 struct Arguments {
     /// A file of options, in the syntax of redis.conf.
     config: Option<PathBuf>,
@@ -39,7 +52,10 @@ struct Arguments {
     /// Follows a running server (Redis up to 7.0): its data replace those in the heap, and then all that it does is done here, too.
     #[arg(long, num_args = 2, value_names = ["HOST", "PORT"], conflicts_with_all = ["import", "export"])]
     replicaof: Option<Vec<String>>,
-    /// Where to listen [default: 6379].
+    /// Asks the server that runs with these options whether it answers, and ends: with 0 if it does. For those who watch over it.
+    #[arg(long, conflicts_with_all = ["import", "export", "replicaof"])]
+    ping: bool,
+    /// Where to listen [default: 6379]. With 0, only at `unixsocket` or `tls-port`.
     #[arg(long)]
     port: Option<u16>,
     /// Where Prometheus collects figures, at /metrics, without a password [default: nowhere].
@@ -111,6 +127,9 @@ fn options(arguments: &Arguments) -> Result<(Config, Vec<String>), Box<dyn std::
 
 fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     let (config, unknown) = options(arguments)?;
+    if arguments.ping {
+        return Ok(ping(&config)?);
+    }
     let settings = match (arguments.durability, config.text("appendfsync")) {
         (Durability::Pmem, _) => Settings::Pmem,
         (Durability::Process, _) => Settings::Process,

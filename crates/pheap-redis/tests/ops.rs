@@ -8,10 +8,10 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Server, converse, free_port};
+use common::{LIMITED, Server, converse, free_port};
 
 /// A server whose log is a file.
 fn logged(folder: &Path, arguments: &[&str]) -> Server {
@@ -192,6 +192,112 @@ fn figures_for_prometheus() {
     // Somebody who says nothing is not waited for for ever.
     let _silent = TcpStream::connect(("127.0.0.1", port)).unwrap();
     figures(port);
+}
+
+/// How a process ends, and what it says then.
+fn ends(command: &mut Command) -> (bool, String) {
+    let output = command.stdout(Stdio::null()).output().unwrap();
+    (output.status.success(), String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn whether_it_answers() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &[]);
+    let ping = |more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pheap-redis"));
+        ends(command.args(["--ping", "--port", &server.port().to_string()]).args(more))
+    };
+    assert_eq!(ping(&[]), (true, String::new()));
+    assert_eq!(server.client().ask("CONFIG SET requirepass secret"), "OK");
+    assert_eq!(ping(&[]), (true, String::new()));
+    let (is_there, told) = ping(&["--port", &free_port().to_string()]);
+    assert!(!is_there && told.contains("cannot be used multiple times"), "{told}");
+    let port = format!("port {}", free_port());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pheap-redis"));
+    let (is_there, told) = ends(command.args(["--ping", "--set", &port]));
+    assert!(!is_there && told.contains("no answer from 127.0.0.1:"), "{told}");
+    let (is_there, told) =
+        ends(Command::new(env!("CARGO_BIN_EXE_pheap-redis")).args(["--ping", "--port", "0"]));
+    assert!(!is_there && told.contains("neither `port` nor `unixsocket`"), "{told}");
+    // One that is there, and is another.
+    let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = other.local_addr().unwrap().port().to_string();
+    std::thread::scope(|scope| {
+        scope.spawn(|| other.accept().unwrap().0.write_all(b"220 mail\r\n").unwrap());
+        let (is_there, told) =
+            ends(Command::new(env!("CARGO_BIN_EXE_pheap-redis")).args(["--ping", "--port", &port]));
+        assert!(!is_there && told.contains("has answered: 220 mail"), "{told}");
+    });
+}
+
+#[test]
+fn what_cannot_be_opened_is_left_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let heap = folder.path().join("heap");
+    let refuses = |expected: &str| {
+        let before = std::fs::read(&heap).unwrap();
+        let (began, told) =
+            ends(&mut Server::command(folder.path(), free_port(), &["--durability", "process"]));
+        assert!(!began && told.starts_with("pheap-redis: ") && told.contains(expected), "{told}");
+        assert!(std::fs::read(&heap).unwrap() == before, "{expected}: the file has changed");
+    };
+    std::fs::write(&heap, "a letter\n".repeat(10_000)).unwrap();
+    refuses("is not a pheap file; choose another path");
+    std::fs::remove_file(&heap).unwrap();
+    // A heap of another program.
+    let other = pheap::Options::new().durability(pheap::Durability::Process).open(&heap).unwrap();
+    drop(other.root_or::<u64>("counter", |_| Ok(7)).unwrap());
+    other.close().unwrap();
+    refuses("is a heap of another program; choose another path");
+    std::fs::remove_file(&heap).unwrap();
+    // One that is in use.
+    let mut server = Server::start(folder.path(), &["--durability", "process"]);
+    assert_eq!(server.client().ask("set a 1"), "OK");
+    let (began, told) = ends(&mut Server::command(folder.path(), free_port(), &[]));
+    assert!(!began && told.contains("is open in another process"), "{told}");
+    assert_eq!(server.client().ask("get a"), "1");
+    signal(&mut server, "TERM");
+    server.process().wait().unwrap();
+    drop(server);
+    let good = std::fs::read(&heap).unwrap();
+    // Its beginning is damaged, with the copy that there is of it; it was cut off.
+    let mut damaged = good.clone();
+    damaged[..256 << 10].iter_mut().for_each(|byte| *byte ^= 0x55);
+    std::fs::write(&heap, &damaged).unwrap();
+    refuses("is not a pheap file");
+    std::fs::write(&heap, &good[..good.len() / 2]).unwrap();
+    refuses("is truncated");
+    // As it was, it is as it was.
+    std::fs::write(&heap, &good).unwrap();
+    let server = Server::start(folder.path(), &["--durability", "process"]);
+    assert_eq!(server.client().ask("get a"), "1");
+}
+
+#[test]
+fn a_full_disk_is_logged_and_reads_go_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = logged(folder.path(), &[LIMITED]);
+    let client = &mut server.client();
+    let value = "x".repeat(60_000);
+    let mut stored = 0;
+    let refused = loop {
+        match client.ask(&format!("set k:{stored} {value}")) {
+            told if told == "OK" => stored += 1,
+            told => break told,
+        }
+    };
+    assert!(refused.starts_with("-OOM command not allowed: "), "{refused}");
+    assert!(wait_for_line(folder.path(), "a write was refused").contains(" ERROR "));
+    assert!((0..stored).all(|i| client.ask(&format!("strlen k:{i}")) == "60000"));
+    // What is removed makes room, when it was found.
+    for i in 0..stored / 2 {
+        assert_eq!(client.ask(&format!("del k:{i}")), "1");
+    }
+    let began = Instant::now();
+    while client.ask(&format!("set again {value}")) != "OK" {
+        assert!(began.elapsed() < Duration::from_secs(120), "there is no room");
+    }
 }
 
 fn signal(server: &mut Server, name: &str) {

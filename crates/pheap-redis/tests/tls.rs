@@ -257,8 +257,7 @@ fn a_master_that_speaks_it() {
     let options = [&options[..], &["--tls-ca-cert-file", &ca, "--repl-diskless-sync-delay", "0"]].concat();
     let redis = Redis::start_with(theirs.path(), plain, &options);
     let mut master = redis.client();
-    master.ask("debug populate 20000 many 1000");
-    master.ask("set a 1");
+    converse(&mut master, &[("debug populate 20000 many 1000", "OK"), ("set a 1", "OK")]);
     let follow = |authority: &str, host: &str| {
         let named = |what: &str, name: String| format!("tls-{what}-file {}", place.text(&name));
         let all = [
