@@ -236,20 +236,30 @@ fn what_cannot_be_opened_is_left_as_it_is() {
     let folder = tempfile::tempdir().unwrap();
     let heap = folder.path().join("heap");
     let refuses = |expected: &str| {
-        let before = std::fs::read(&heap).unwrap();
         let (began, told) =
             ends(&mut Server::command(folder.path(), free_port(), &["--durability", "process"]));
         assert!(!began && told.starts_with("pheap-redis: ") && told.contains(expected), "{told}");
+    };
+    let refuses_and_keeps = |expected: &str| {
+        let before = std::fs::read(&heap).unwrap();
+        refuses(expected);
         assert!(std::fs::read(&heap).unwrap() == before, "{expected}: the file has changed");
     };
     std::fs::write(&heap, "a letter\n".repeat(10_000)).unwrap();
-    refuses("is not a pheap file; choose another path");
+    refuses_and_keeps("is not a pheap file; choose another path");
     std::fs::remove_file(&heap).unwrap();
     // A heap of another program.
-    let other = pheap::Options::new().durability(pheap::Durability::Process).open(&heap).unwrap();
+    let options = pheap::Options::new().durability(pheap::Durability::Process);
+    let other = options.open(&heap).unwrap();
     drop(other.root_or::<u64>("counter", |_| Ok(7)).unwrap());
     other.close().unwrap();
     refuses("is a heap of another program; choose another path");
+    let other = options.open(&heap).unwrap();
+    assert_eq!(other.roots().len(), 1);
+    let counter = other.existing_root::<u64>("counter").unwrap();
+    assert_eq!(counter.read(|view, counter| view[counter]).unwrap(), 7);
+    drop(counter);
+    other.close().unwrap();
     std::fs::remove_file(&heap).unwrap();
     // One that is in use.
     let mut server = Server::start(folder.path(), &["--durability", "process"]);
@@ -265,9 +275,9 @@ fn what_cannot_be_opened_is_left_as_it_is() {
     let mut damaged = good.clone();
     damaged[..256 << 10].iter_mut().for_each(|byte| *byte ^= 0x55);
     std::fs::write(&heap, &damaged).unwrap();
-    refuses("is not a pheap file");
+    refuses_and_keeps("is not a pheap file");
     std::fs::write(&heap, &good[..good.len() / 2]).unwrap();
-    refuses("is truncated");
+    refuses_and_keeps("is truncated");
     // As it was, it is as it was.
     std::fs::write(&heap, &good).unwrap();
     let server = Server::start(folder.path(), &["--durability", "process"]);
