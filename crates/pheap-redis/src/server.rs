@@ -325,7 +325,7 @@ impl Server {
         );
         if is_the_end && !self.stats.has_failed.swap(true, Ordering::Relaxed) {
             tracing::error!(
-                "writing to the heap has failed: {error}. Nothing is changed any more, and what was not acknowledged is lost; see to the disk, and start the server again"
+                "writing to the heap has failed: {error}. Nothing is changed any more, and what was not acknowledged may be lost; see to the disk, and start the server again"
             );
         }
     }

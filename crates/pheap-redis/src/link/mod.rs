@@ -159,6 +159,9 @@ impl Link {
             if matches!(lost, Lost::Left) {
                 continue;
             }
+            if let Lost::Heap(error) = &lost {
+                server.look_at(error);
+            }
             // An error of a master may be of several lines.
             let text = lost.to_string().replace(['\r', '\n'], " ");
             // The same again and again is told once.
@@ -196,10 +199,16 @@ fn follow(
     let mut wire = Wire::connect(server, generation, sleeper, master, tls)?;
     server.role.set_stage(Stage::Handshake, generation, |_| ());
     match greet(server, &mut wire, follower.position())? {
-        Greeting::Continue(id) => follower.go_on(id)?,
+        Greeting::Continue(id) => {
+            follower.go_on(id)?;
+            tracing::info!("the master {master} is followed from where that was");
+        }
         Greeting::Full(position) => {
+            tracing::info!("the master {master} gives all its data");
             server.role.set_stage(Stage::Sync, generation, |_| ());
+            let began = Instant::now();
             follower.load(&mut wire, position)?;
+            tracing::info!("they are complete after {} ms, and it is followed", began.elapsed().as_millis());
         }
     }
     follower.stream(&mut wire)
