@@ -179,6 +179,11 @@ fn figures_for_prometheus() {
     // Clients see the same.
     let info = client.ask("info stats");
     assert!(info.contains("keyspace_hits:3\r\n") && info.contains("keyspace_misses:2\r\n"), "{info}");
+    let moved = "-ERR CONFIG SET failed (possibly related to argument 'metrics') - Unable to listen there: that takes a restart";
+    converse(
+        client,
+        &[("CONFIG SET metrics 127.0.0.1:1", moved), (&format!("CONFIG SET metrics {address}"), "OK")],
+    );
     // While a script is slow that has a shard locked, all but the numbers of keys is there.
     assert_eq!(client.ask("CONFIG SET busy-reply-threshold 1"), "OK");
     client.send("eval 'while true do end' 1 a");
