@@ -254,7 +254,12 @@ mod tests {
         let path = folder.path().join("heap");
         let store = Store::open(&path, Settings::Process, 4).unwrap();
         let header: Root<Header> = store.heap.existing_root("pheap-redis").unwrap();
-        header.txn(|tx, header| Ok(tx[header].version += 1)).unwrap();
+        header
+            .txn(|tx, header| {
+                tx[header].version += 1;
+                Ok(())
+            })
+            .unwrap();
         drop(header);
         store.close().unwrap();
         let Err(error) = Store::open(&path, Settings::Process, 4) else { panic!("it was opened") };

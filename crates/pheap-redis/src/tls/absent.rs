@@ -15,11 +15,11 @@ pub enum TlsError {
 }
 
 /// By what clients are let in.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub enum Acceptor {}
 
 /// By what a master is connected to.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub enum Connector {}
 
 /// Nothing, if the options do not ask for it.
