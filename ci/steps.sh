@@ -24,6 +24,7 @@ step_prepare() {
     command -v cc > /dev/null || install_packages gcc libc6-dev
     # The tests of pheap-redis compare with it.
     command -v redis-server > /dev/null || install_packages redis-server
+    command -v openssl > /dev/null || install_packages openssl
     # Some versions of rustup install the toolchain when they first need it, others only when told.
     cargo --version || rustup toolchain install
     cargo fmt --version
@@ -57,10 +58,11 @@ step_docs() {
     RUSTDOCFLAGS="-D warnings" cargo doc --locked -p pheap --no-deps
 }
 
-# As users build it. `tests/features.rs` checks that it is.
+# As users build it. `tests/features.rs` checks that it is. TLS is a feature of its own.
 step_tests_as_shipped() {
     rm -f "$LOGS/tests_as_shipped.log"
     PHEAP_BUILD=shipped cargo test --locked 2>&1 | tee "$LOGS/tests_as_shipped.log"
+    cargo test --locked -p pheap-redis --features tls --lib --test tls 2>&1 | tee -a "$LOGS/tests_as_shipped.log"
 }
 
 # With the crash lab and its simulator. The compiler's messages and the examples in the docs are the same in both.

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use crate::data::Lookups;
+
 /// Counters of one command in one thread.
 #[derive(Debug, Default)]
 pub struct Counts {
@@ -9,6 +11,8 @@ pub struct Counts {
     nanoseconds: AtomicU64,
     rejected: AtomicU64,
     failed: AtomicU64,
+    hits: AtomicU64,
+    misses: AtomicU64,
     /// By the logarithm of the microseconds.
     histogram: [AtomicU64; BUCKETS],
 }
@@ -27,6 +31,10 @@ pub struct Sum {
     pub rejected: u64,
     /// Calls that ended with an error.
     pub failed: u64,
+    /// Keys that were looked up and were there, if it only looks.
+    pub hits: u64,
+    /// Keys that were not there.
+    pub misses: u64,
     /// Calls by the logarithm of the microseconds they took.
     pub histogram: [u64; BUCKETS],
 }
@@ -58,6 +66,12 @@ impl Counts {
         add(&self.histogram[bucket.min(BUCKETS - 1)], 1);
     }
 
+    /// A command that only looks has found so many keys, and others not.
+    pub fn look_up(&self, lookups: Lookups) {
+        add(&self.hits, lookups.hits);
+        add(&self.misses, lookups.misses);
+    }
+
     /// A call that was refused.
     pub fn reject(&self) {
         add(&self.rejected, 1);
@@ -65,9 +79,8 @@ impl Counts {
 
     /// Begins anew. (A call that another thread counts meanwhile may be counted twice, or not.)
     pub fn reset(&self) {
-        for number in
-            [&self.calls, &self.nanoseconds, &self.rejected, &self.failed].into_iter().chain(&self.histogram)
-        {
+        let Counts { calls, nanoseconds, rejected, failed, hits, misses, histogram } = self;
+        for number in [calls, nanoseconds, rejected, failed, hits, misses].into_iter().chain(histogram) {
             number.store(0, Relaxed);
         }
     }
@@ -80,6 +93,8 @@ impl Sum {
         self.nanoseconds += counts.nanoseconds.load(Relaxed);
         self.rejected += counts.rejected.load(Relaxed);
         self.failed += counts.failed.load(Relaxed);
+        self.hits += counts.hits.load(Relaxed);
+        self.misses += counts.misses.load(Relaxed);
         for (sum, number) in self.histogram.iter_mut().zip(&counts.histogram) {
             *sum += number.load(Relaxed);
         }
@@ -97,9 +112,10 @@ mod tests {
             counts.call(nanoseconds, if nanoseconds == 0 { End::Failed } else { End::Well });
         }
         counts.reject();
+        counts.look_up(Lookups { hits: 2, misses: 3 });
         let mut sum = Sum::default();
         sum.add(&counts);
-        assert_eq!((sum.calls, sum.rejected, sum.failed), (7, 1, 1));
+        assert_eq!((sum.calls, sum.rejected, sum.failed, sum.hits, sum.misses), (7, 1, 1, 2, 3));
         assert_eq!(sum.histogram[..3], [3, 1, 1]); // up to 1, 2 and 4 µs
         assert_eq!((sum.histogram[14], sum.histogram[BUCKETS - 1]), (1, 1));
         counts.reset();

@@ -11,6 +11,7 @@
 //! | [`pubsub`] | channels |
 //! | [`buffers`] | how much may wait to be sent to a client |
 //! | [`config`] | options: the command line, `redis.conf`, `CONFIG` |
+//! | [`logging`] | what is logged, and where to |
 //! | [`clocks`], [`memory`] | when keys were used; how much memory the data need |
 //! | [`counts`], [`slowlog`], [`clients`], [`usage`] | what is told of the server: calls of commands, slow ones, who is connected, processor time |
 //! | [`client`] | what a client has: its database, its transaction, what it watches and listens to |
@@ -18,12 +19,16 @@
 //! | [`waiting`] | keys that clients wait for |
 //! | [`scripts`], [`libraries`] | scripts that all threads know, libraries of functions |
 //! | [`gates`] | where threads wait that must not wait for a slow script |
+//! | [`tls`] | connections by TLS, if built with the feature `tls` |
 //! | [`stream`], [`mailbox`] | a connection; what other threads leave for one |
 //! | [`role`] | whether this server follows another one |
 //! | [`server`] | what all clients have in common |
 //! | [`save`] | copies of the heap: `SAVE`, `BGSAVE` |
 //! | [`import`], [`export`] | RDB files, read into an empty heap and written from one |
 //! | [`command`] | what commands are called and do |
+//! | [`metrics`] | what Prometheus collects |
+//! | [`ping`] | whether a server answers |
+//! | [`process`] | signals that end the process, the file with its number, systemd |
 //! | [`evict`] | keys that go when there is no memory |
 //! | [`execute`] | commands in transactions: one, several in a row, `MULTI` |
 //! | [`expire`] | keys whose time has come |
@@ -53,9 +58,13 @@ pub mod hll;
 pub mod import;
 pub mod libraries;
 pub mod link;
+pub mod logging;
 pub mod mailbox;
 pub mod memory;
+pub mod metrics;
 pub mod net;
+pub mod ping;
+pub mod process;
 pub mod pubsub;
 pub mod random;
 pub mod rdb;
@@ -66,6 +75,7 @@ pub mod scripts;
 pub mod server;
 pub mod slowlog;
 pub mod stream;
+pub mod tls;
 pub mod tracking;
 pub mod usage;
 pub mod waiting;

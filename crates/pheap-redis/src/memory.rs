@@ -31,6 +31,8 @@ struct Figures {
     marked: u64,
     /// All bytes that were ever evicted.
     ever_evicted: u64,
+    /// All keys of a database were removed: it is worth while to collect it, for little is alive and much is garbage.
+    is_flushed: bool,
 }
 
 /// How much memory the data need. Nothing is counted while there is no limit.
@@ -46,8 +48,6 @@ pub struct Memory {
     /// Since when more is needed than the limit, if it is; and how long that was so before.
     exceeded: Mutex<(Option<Instant>, Duration)>,
     is_exceeded: AtomicBool,
-    /// All keys of a database were removed: it is worth while to collect each shard, for little is alive and much is garbage.
-    flushed: AtomicBool,
     /// Whether the collecting thread is to look for something to do.
     wanted: Mutex<bool>,
     wake: Condvar,
@@ -75,7 +75,6 @@ impl Memory {
             stuck: AtomicBool::new(false),
             exceeded: Mutex::default(),
             is_exceeded: AtomicBool::new(false),
-            flushed: AtomicBool::new(false),
             wanted: Mutex::new(false),
             wake: Condvar::new(),
         }
@@ -144,16 +143,14 @@ impl Memory {
         }
     }
 
-    /// All keys of a database, or of all, were removed.
-    pub fn flush(&self) {
-        if self.limit() > 0 {
-            for figures in &self.shards {
-                let mut figures = figures.lock();
-                figures.doubted = figures.doubted.max(figures.alive);
-            }
-            self.stuck.store(false, Relaxed);
+    /// All keys of a database, or of all, were removed, which were in these shards.
+    pub fn flush(&self, shards: &[usize]) {
+        for &shard in shards {
+            let mut figures = self.shards[shard].lock();
+            figures.doubted = figures.doubted.max(figures.alive);
+            figures.is_flushed = true;
         }
-        self.flushed.store(true, SeqCst);
+        self.stuck.store(false, Relaxed);
         self.wake_collector();
     }
 
@@ -284,9 +281,9 @@ impl Memory {
                 }
                 *wanted = false;
             }
-            if self.flushed.swap(false, SeqCst) {
-                let mut shards = (0..self.shards.len()).take_while(|_| !stopping.load(SeqCst));
-                if shards.any(|shard| self.collect(store, shard).is_err()) {
+            for (shard, figures) in self.shards.iter().enumerate() {
+                let is_flushed = std::mem::take(&mut figures.lock().is_flushed);
+                if is_flushed && !stopping.load(SeqCst) && self.collect(store, shard).is_err() {
                     return;
                 }
             }
@@ -389,7 +386,7 @@ mod tests {
         write(&store, 0..90, true);
         memory.settle(&store, 3, 90);
         assert!(memory.doubtful(false).is_none_or(|doubtful| doubtful.shard == 3));
-        memory.flush();
+        memory.flush(&[3]);
         assert!(memory.doubtful(false).is_some());
     }
 

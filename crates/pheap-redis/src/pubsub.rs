@@ -96,9 +96,9 @@ impl Channels {
         self.names(kind).lock().get(channel).map_or(0, Vec::len)
     }
 
-    /// Number of patterns that somebody listens to.
-    pub fn patterns(&self) -> usize {
-        self.names(Kind::Pattern).lock().len()
+    /// Number of channels or patterns that somebody listens to.
+    pub fn count(&self, kind: Kind) -> usize {
+        self.names(kind).lock().len()
     }
 }
 
@@ -169,7 +169,7 @@ mod tests {
         );
         channels.remove(b"news", Kind::Channel, 1);
         channels.remove(b"n*", Kind::Pattern, 2);
-        assert!(channels.publish(b"news", b"x").is_empty() && channels.patterns() == 0);
+        assert!(channels.publish(b"news", b"x").is_empty() && channels.count(Kind::Pattern) == 0);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
 
 use parking_lot::Mutex;
 use pheap::Heap;
@@ -33,9 +34,8 @@ pub fn in_background(server: &Server) -> Result<(), String> {
     let copy = begin(server)?;
     let state = copy.state.clone();
     let thread = std::thread::Builder::new().name("save".into()).spawn(move || {
-        if let Err(error) = copy.make() {
-            eprintln!("pheap-redis: BGSAVE failed: {error}");
-        }
+        // What fails is logged, and told by INFO.
+        let _ = copy.make();
     });
     thread.map(drop).map_err(|error| {
         state.lock().is_running = false;
@@ -62,7 +62,13 @@ fn begin(server: &Server) -> Result<Copy, String> {
 
 impl Copy {
     fn make(self) -> Result<(), String> {
+        let (path, began) = (self.path.display(), Instant::now());
+        tracing::info!("copying the heap to {path}");
         let result = self.write().map_err(|error| error.to_string());
+        match &result {
+            Ok(()) => tracing::info!("copied the heap to {path} in {} ms", began.elapsed().as_millis()),
+            Err(error) => tracing::warn!("copying the heap to {path} failed: {error}"),
+        }
         let mut state = self.state.lock();
         state.is_running = false;
         state.failed = result.is_err();

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::{Mutex, RwLock};
 
@@ -14,7 +14,7 @@ use crate::clients::{Clients, Pause};
 use crate::clocks::Clocks;
 use crate::config::Config;
 use crate::counts::{Counts, Sum};
-use crate::data::Store;
+use crate::data::{Lookups, Store};
 use crate::gates::Gates;
 use crate::libraries::Libraries;
 use crate::mailbox::Mailbox;
@@ -39,6 +39,9 @@ pub const MASTER_DOWN: &str =
 
 /// What a client is told while the data of a master come.
 pub const LOADING: &str = "LOADING Redis is loading the dataset in memory";
+
+/// How long nothing is logged of writes for which there is no space, once it was.
+const NO_SPACE_AGAIN: Duration = Duration::from_secs(60);
 
 /// What all clients have in common.
 pub struct Server {
@@ -96,6 +99,8 @@ pub struct Server {
     pub save: Arc<Mutex<Save>>,
     /// Numbers that clients were given.
     next_client: AtomicU64,
+    /// When it was last logged that there is no space.
+    told_of_no_space: Mutex<Option<Instant>>,
     /// Options that are looked at for each command.
     pub limits: Limits,
 }
@@ -179,6 +184,8 @@ pub struct Stats {
     pub rejected: AtomicU64,
     /// Errors that clients were told of.
     pub errors: AtomicU64,
+    /// Writing to the heap has failed, so nothing is changed any more.
+    pub has_failed: AtomicBool,
 }
 
 impl Stats {
@@ -244,6 +251,7 @@ impl Server {
             save: Arc::new(Mutex::new(Save { at: now() / 1000, ..Save::default() })),
             store,
             next_client: AtomicU64::new(1),
+            told_of_no_space: Mutex::default(),
             limits,
         }
     }
@@ -263,6 +271,13 @@ impl Server {
         let mut sum = Sum::default();
         self.counts.iter().for_each(|thread| sum.add(&thread[command]));
         sum
+    }
+
+    /// Keys that commands which only look have found, and have not.
+    pub fn lookups(&self) -> Lookups {
+        let mut sum = Sum::default();
+        self.counts.iter().flatten().for_each(|counts| sum.add(counts));
+        Lookups { hits: sum.hits, misses: sum.misses }
     }
 
     /// Begins to count anew.
@@ -293,6 +308,26 @@ impl Server {
     /// Whether it has lost its master, and may not say what is old.
     pub fn is_stale(&self) -> bool {
         self.limits.silent.load(Ordering::Relaxed) && self.role.is_down()
+    }
+
+    /// Looks at an error of the heap. If nothing can be changed any more, that is logged, once; if there is no space, once a minute.
+    pub fn look_at(&self, error: &pheap::Error) {
+        if matches!(error, pheap::Error::OutOfSpace { .. } | pheap::Error::ReservationFull { .. }) {
+            let mut told = self.told_of_no_space.lock();
+            if told.is_none_or(|told| told.elapsed() >= NO_SPACE_AGAIN) {
+                *told = Some(Instant::now());
+                tracing::error!("a write was refused: {error}. All else goes on, and nothing is lost");
+            }
+        }
+        let is_the_end = matches!(
+            error,
+            pheap::Error::Failed { .. } | pheap::Error::OutcomeUnknown { .. } | pheap::Error::Io { .. }
+        );
+        if is_the_end && !self.stats.has_failed.swap(true, Ordering::Relaxed) {
+            tracing::error!(
+                "writing to the heap has failed: {error}. Nothing is changed any more, and what was not acknowledged may be lost; see to the disk, and start the server again"
+            );
+        }
     }
 
     /// A client watches all commands from now on.

@@ -1,4 +1,4 @@
-//! A connection of either kind.
+//! A connection of any kind.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -10,6 +10,8 @@ use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry, Token};
 use socket2::{SockRef, TcpKeepalive};
 
+use crate::tls::TlsStream;
+
 /// A connection.
 #[derive(Debug)]
 pub enum Stream {
@@ -17,12 +19,14 @@ pub enum Stream {
     Tcp(TcpStream),
     /// On this machine.
     Unix(UnixStream),
+    /// Over the network, encrypted. In a box, for it is large.
+    Tls(Box<TlsStream>),
 }
 
 impl Stream {
     /// Without delay, and with keep-alive probes every so many seconds (0: none).
     pub(crate) fn prepare(&self, keepalive: u64) {
-        if let Stream::Tcp(stream) = self {
+        if let Some(stream) = self.tcp() {
             // It works without either.
             let _ = stream.set_nodelay(true);
             if keepalive > 0 {
@@ -32,11 +36,30 @@ impl Stream {
         }
     }
 
+    /// What it is over the network.
+    fn tcp(&self) -> Option<&TcpStream> {
+        match self {
+            Stream::Tcp(stream) => Some(stream),
+            Stream::Unix(_) => None,
+            Stream::Tls(stream) => Some(stream.socket()),
+        }
+    }
+
+    /// What events are about.
+    fn source(&mut self) -> &mut dyn Source {
+        match self {
+            Stream::Tcp(stream) => stream,
+            Stream::Unix(stream) => stream,
+            Stream::Tls(stream) => stream.socket_mut(),
+        }
+    }
+
     /// Its file descriptor.
     pub(crate) fn descriptor(&self) -> i32 {
         match self {
             Stream::Tcp(stream) => stream.as_raw_fd(),
             Stream::Unix(stream) => stream.as_raw_fd(),
+            Stream::Tls(stream) => stream.socket().as_raw_fd(),
         }
     }
 
@@ -47,12 +70,8 @@ impl Stream {
 
     /// Whether the other end is on this machine.
     pub(crate) fn is_local(&self) -> bool {
-        match self {
-            Stream::Tcp(stream) => {
-                stream.peer_addr().is_ok_and(|addr| addr.ip().to_canonical().is_loopback())
-            }
-            Stream::Unix(_) => true,
-        }
+        self.tcp()
+            .is_none_or(|stream| stream.peer_addr().is_ok_and(|addr| addr.ip().to_canonical().is_loopback()))
     }
 
     /// The addresses of the other end and of this one, as `CLIENT LIST` shows them.
@@ -62,6 +81,10 @@ impl Stream {
         };
         match self {
             Stream::Tcp(stream) => [shown(stream.peer_addr()), shown(stream.local_addr())],
+            Stream::Tls(stream) => {
+                let stream = stream.socket();
+                [shown(stream.peer_addr()), shown(stream.local_addr())]
+            }
             Stream::Unix(stream) => {
                 let path = stream
                     .local_addr()
@@ -79,6 +102,7 @@ impl Read for Stream {
         match self {
             Stream::Tcp(stream) => stream.read(buffer),
             Stream::Unix(stream) => stream.read(buffer),
+            Stream::Tls(stream) => stream.read(buffer),
         }
     }
 }
@@ -88,34 +112,29 @@ impl Write for Stream {
         match self {
             Stream::Tcp(stream) => stream.write(bytes),
             Stream::Unix(stream) => stream.write(bytes),
+            Stream::Tls(stream) => stream.write(bytes),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+        match self {
+            Stream::Tcp(_) | Stream::Unix(_) => Ok(()),
+            Stream::Tls(stream) => stream.flush(),
+        }
     }
 }
 
 impl Source for Stream {
     fn register(&mut self, registry: &Registry, token: Token, interests: Interest) -> io::Result<()> {
-        match self {
-            Stream::Tcp(stream) => stream.register(registry, token, interests),
-            Stream::Unix(stream) => stream.register(registry, token, interests),
-        }
+        self.source().register(registry, token, interests)
     }
 
     fn reregister(&mut self, registry: &Registry, token: Token, interests: Interest) -> io::Result<()> {
-        match self {
-            Stream::Tcp(stream) => stream.reregister(registry, token, interests),
-            Stream::Unix(stream) => stream.reregister(registry, token, interests),
-        }
+        self.source().reregister(registry, token, interests)
     }
 
     fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
-        match self {
-            Stream::Tcp(stream) => stream.deregister(registry),
-            Stream::Unix(stream) => stream.deregister(registry),
-        }
+        self.source().deregister(registry)
     }
 }
 

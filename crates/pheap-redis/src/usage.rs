@@ -11,3 +11,15 @@ pub fn times(children: bool) -> [f64; 2] {
     };
     if children { [field(17), field(16)] } else { [field(15), field(14)] }
 }
+
+/// Bytes of memory that this process has, and that the machine has.
+pub fn memory() -> (u64, u64) {
+    let kilobytes = |file: &str, name: &str| -> Option<u64> {
+        let text = std::fs::read_to_string(file).ok()?;
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
+    };
+    let [process, machine] = [("/proc/self/status", "VmRSS:"), ("/proc/meminfo", "MemTotal:")]
+        .map(|(file, name)| kilobytes(file, name).unwrap_or(0));
+    (process, machine)
+}

@@ -5,7 +5,7 @@ mod replication;
 
 use std::path::Path;
 
-use common::{Client, Server, converse};
+use common::{Client, Server, converse, free_port};
 use replication::fake::{Fake, ID, MARK, file, stream};
 use replication::{info, is_up, until};
 
@@ -214,7 +214,10 @@ fn for_a_master_no_key_has_expired() {
 fn what_cannot_be_run_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let master = Fake::new();
-    let server = follower(folder.path(), &master);
+    let (log, port) = (folder.path().join("log"), free_port());
+    let logfile = format!("logfile {}", log.display());
+    let options = ["--set", &logfile, "--replicaof", "127.0.0.1", &master.port().to_string()];
+    let server = Server::wait_for(Server::spawn(folder.path(), port, &options), port);
     let mut replica = server.client();
     // As a Redis does, it goes on after a command that it does not know, or that fails here.
     let mut guest = master.new_guest(&[("text", "x")], 0);
@@ -222,6 +225,11 @@ fn what_cannot_be_run_is_told() {
     guest.say(&bytes);
     guest.has(bytes.len() as u64);
     assert_eq!(replica.ask("get a"), "1");
+    let logged = std::fs::read_to_string(&log).unwrap();
+    for refused in ["SOMETHING.NEW", "LPUSH"] {
+        let is_told = |line: &str| line.contains(" WARN the master has run ") && line.contains(refused);
+        assert!(logged.lines().any(is_told), "{refused} in {logged}");
+    }
     // But nothing goes to the wrong database.
     guest.say(&stream(&["SET b 1", "SELECT 16", "SET a 2"]));
     lost(&mut replica, "DB index is out of range");

@@ -162,10 +162,10 @@ impl Cx<'_> {
         }
     }
 
-    /// All keys were removed, of this database or of all: copies of keys know nothing of databases.
-    pub fn flushed(&mut self) {
+    /// All keys were removed, of this database or of all, which were in these shards. Copies of keys know nothing of databases.
+    pub fn flushed(&mut self, shards: &[usize]) {
         let server = self.server;
-        server.memory.flush();
+        server.memory.flush(shards);
         if server.tracking.is_wanted() {
             server.tracking.flushed(&server.clients, self.session.id, &mut self.effects.stale);
         }

@@ -347,7 +347,7 @@ pub fn load_libraries(server: &Server) -> pheap::Result<()> {
             };
             let result = library.map_err(|fail| format!("{fail:?}")).and_then(|library| loaded.add(library));
             if let Err(problem) = result {
-                eprintln!("pheap-redis: a library of functions was left out: {problem}");
+                tracing::warn!("a library of functions was left out: {problem}");
             }
         }
         server.libraries.set(loaded);

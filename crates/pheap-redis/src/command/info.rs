@@ -101,21 +101,9 @@ fn human(bytes: u64) -> String {
     }
 }
 
-/// Bytes of memory that this process has, and that the machine has.
-fn memory_of_process() -> (u64, u64) {
-    let kilobytes = |file: &str, name: &str| -> Option<u64> {
-        let text = std::fs::read_to_string(file).ok()?;
-        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-        Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
-    };
-    let [process, machine] = [("/proc/self/status", "VmRSS:"), ("/proc/meminfo", "MemTotal:")]
-        .map(|(file, name)| kilobytes(file, name).unwrap_or(0));
-    (process, machine)
-}
-
 fn memory(cx: &mut Cx<'_>, text: &mut String) {
     let heap = cx.store().heap().stats();
-    let (process, machine) = memory_of_process();
+    let (process, machine) = crate::usage::memory();
     let config = cx.server.config.read();
     let memory = &cx.server.memory;
     let used = if memory.limit() > 0 { memory.used() } else { heap.live_bytes };
@@ -187,12 +175,15 @@ fn stats(cx: &mut Cx<'_>, text: &mut String) {
     line(text, "expired_keys", stats.expired.load(Relaxed));
     line(text, "evicted_keys", stats.evicted.load(Relaxed));
     line(text, "evicted_clients", 0);
+    let lookups = cx.server.lookups();
+    line(text, "keyspace_hits", lookups.hits);
+    line(text, "keyspace_misses", lookups.misses);
     let [total, current] = cx.server.memory.exceeded();
     line(text, "total_eviction_exceeded_time", total.as_millis());
     line(text, "current_eviction_exceeded_time", current.as_millis());
-    line(text, "pubsub_channels", cx.server.channels.matching(Kind::Channel, b"*").len());
-    line(text, "pubsub_patterns", cx.server.channels.patterns());
-    line(text, "pubsubshard_channels", cx.server.channels.matching(Kind::Shard, b"*").len());
+    line(text, "pubsub_channels", cx.server.channels.count(Kind::Channel));
+    line(text, "pubsub_patterns", cx.server.channels.count(Kind::Pattern));
+    line(text, "pubsubshard_channels", cx.server.channels.count(Kind::Shard));
     line(text, "total_forks", 0);
     let [_, keys, items, prefixes] = cx.server.tracking.totals();
     line(text, "tracking_total_keys", keys);

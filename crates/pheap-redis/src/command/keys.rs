@@ -100,8 +100,10 @@ fn flush(cx: &mut Cx<'_>, args: &Args<'_>, all: bool, out: &mut Reply) -> Done {
         _ => return Err(Fail::SYNTAX),
     }
     let (own, now, shards, server) = (cx.session.db, cx.now, cx.store().shards().len(), cx.server);
+    let mut flushed = Vec::new();
     for shard in 0..shards {
-        cx.write_shard(shard, |tx, dbs| {
+        let had_keys = cx.write_shard(shard, |tx, dbs| {
+            let mut had_keys = false;
             for number in (0..dbs.len()).filter(|&number| all || number == own) {
                 let db = dbs.at(number);
                 let is_concerned =
@@ -109,11 +111,16 @@ fn flush(cx: &mut Cx<'_>, args: &Args<'_>, all: bool, out: &mut Reply) -> Done {
                 server.watched.touch_all(is_concerned);
                 if !tx[db].is_empty() {
                     db.clear(tx);
+                    had_keys = true;
                 }
             }
+            had_keys
         });
+        if had_keys {
+            flushed.push(shard);
+        }
     }
-    cx.flushed();
+    cx.flushed(&flushed);
     // Some wait only as long as the key exists.
     let dbs = if all { 0..DATABASES } else { own..own + 1 };
     cx.effects.signals.extend(server.waiting.keys_in(&dbs.collect::<Vec<_>>()));

@@ -26,7 +26,7 @@ pub(super) const COMMANDS: &[Command] = &[
             }),
             Command::new("pubsub|help", 2, &[Flags::LOADING, Flags::STALE], Keys::None, help),
             Command::new("pubsub|numpat", 2, LOOK, Keys::None, |cx, _, out| {
-                out.count(cx.server.channels.patterns());
+                out.count(cx.server.channels.count(Kind::Pattern));
                 Ok(())
             }),
             Command::new("pubsub|numsub", -2, LOOK, Keys::None, |cx, args, out| {

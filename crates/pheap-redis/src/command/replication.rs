@@ -105,8 +105,8 @@ pub fn begin(server: &Server) -> pheap::Result<()> {
         return Ok(());
     }
     if !option.is_empty() {
-        eprintln!(
-            "pheap-redis: `replicaof {option}` does nothing, because this server was promoted (REPLICAOF NO ONE); give the command REPLICAOF to follow again"
+        tracing::warn!(
+            "`replicaof {option}` does nothing, because this server was promoted (REPLICAOF NO ONE); give the command REPLICAOF to follow again"
         );
         let _ = server.config.write().set("replicaof", "");
     }

@@ -172,6 +172,7 @@ fn shutdown(cx: &mut Cx<'_>, args: &Args<'_>, _: &mut Reply) -> Done {
         return Err(Fail::Error(cx.server.scripts.busy_error().into()));
     }
     // The heap is closed, and so made durable, when all threads have ended. Nothing is answered.
+    tracing::info!("{} has asked for the end: SHUTDOWN", cx.session.profile.addresses[0]);
     cx.session.closing = true;
     cx.server.stop();
     Ok(())
@@ -221,6 +222,22 @@ fn config_get(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     Ok(())
 }
 
+/// The server listens where it began to, and with the certificates that there were then.
+const RESTART: &[(&str, &str)] = &[
+    ("port", "Unable to listen on this port: that takes a restart"),
+    ("bind", "Failed to bind to specified addresses: that takes a restart"),
+    ("metrics", "Unable to listen there: that takes a restart"),
+    ("tls-port", "Unable to listen on this port: that takes a restart"),
+    ("tls-cert-file", NO_NEW_TLS),
+    ("tls-key-file", NO_NEW_TLS),
+    ("tls-ca-cert-file", NO_NEW_TLS),
+    ("tls-auth-clients", NO_NEW_TLS),
+    ("tls-protocols", NO_NEW_TLS),
+    ("tls-replication", NO_NEW_TLS),
+];
+
+const NO_NEW_TLS: &str = "Unable to update TLS configuration: that takes a restart";
+
 fn config_set(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let pairs = args[2..].chunks_exact(2);
     if !pairs.remainder().is_empty() {
@@ -244,11 +261,8 @@ fn config_set(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
             Some(_) => config.set(&name, &value).map_err(|why| failed(&why))?,
         }
     }
-    // The server listens where it began to. The same again is no change.
-    for (name, why) in [
-        ("port", "Unable to listen on this port: that takes a restart"),
-        ("bind", "Failed to bind to specified addresses: that takes a restart"),
-    ] {
+    // The same again is no change.
+    for (name, why) in RESTART {
         if config.text(name) != cx.server.config.read().text(name) {
             return Err(Fail::err(format_args!(
                 "CONFIG SET failed (possibly related to argument '{name}') - {why}"
@@ -257,6 +271,7 @@ fn config_set(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     }
     cx.server.limits.follow(&config);
     cx.server.tracking.set_limit(config.int("tracking-table-max-keys") as u64);
+    crate::logging::set_level(&config);
     cx.server.clocks.follow(&config);
     let limit = config.int("maxmemory") as u64;
     *cx.server.config.write() = config;

@@ -2,6 +2,7 @@
 
 use pheap::{P, PHashMap, Persist, Txn, View, field};
 
+use super::lookups::Lookups;
 use super::value::{Str, Value};
 
 /// What a key has.
@@ -47,9 +48,12 @@ impl<'r> Db<'r> {
 
     /// All that a key has, unless it has expired at `now`.
     pub fn entry(&self, view: &View<'r>, key: &[u8], now: i64) -> Option<Entry<'r>> {
-        let entry = *self.keys.get(view, key)?;
-        let is_there = entry.has_deadline == 0 || self.deadline_of(view, key).is_none_or(|at| now < at);
-        is_there.then_some(entry)
+        let is_there = |entry: &Entry<'r>| {
+            entry.has_deadline == 0 || self.deadline_of(view, key).is_none_or(|at| now < at)
+        };
+        let entry = self.keys.get(view, key).copied().filter(is_there);
+        Lookups::add(entry.is_some());
+        entry
     }
 
     /// When a key expires, or has expired.

@@ -1,6 +1,7 @@
 //! What is stored: shards, which are roots of the heap; databases; values. Knows nothing of clients and commands.
 
 mod db;
+mod lookups;
 mod order;
 mod owned;
 mod progress;
@@ -12,6 +13,7 @@ pub mod streams;
 mod value;
 
 pub use db::{Change, Db, Entry};
+pub use lookups::Lookups;
 pub use order::{Item, Items};
 pub use owned::{Owned, OwnedGroup, OwnedStream};
 pub use progress::{Position, Progress};

@@ -88,7 +88,7 @@ impl Store {
     /// Opens the heap at `path`, or makes it, with so many shards. One that exists keeps those that it has.
     ///
     /// # Errors
-    /// If that is not possible. Then nothing was changed.
+    /// If that is not possible. Then nothing in it was changed.
     pub fn open(path: &std::path::Path, settings: Settings, shards: u32) -> Result<Store, OpenError> {
         let options = match settings {
             Settings::Pmem => Options::new().durability(Durability::Pmem),
@@ -250,5 +250,34 @@ impl Store {
     pub fn close(self) -> pheap::Result<()> {
         drop((self.shards, self.libraries, self.progress));
         self.heap.close()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_heap_of_a_newer_version_is_left_as_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("heap");
+        let store = Store::open(&path, Settings::Process, 4).unwrap();
+        let header: Root<Header> = store.heap.existing_root("pheap-redis").unwrap();
+        header
+            .txn(|tx, header| {
+                tx[header].version += 1;
+                Ok(())
+            })
+            .unwrap();
+        drop(header);
+        store.close().unwrap();
+        let Err(error) = Store::open(&path, Settings::Process, 4) else { panic!("it was opened") };
+        assert!(matches!(error, OpenError::Newer { found, .. } if found == VERSION + 1), "{error}");
+        assert!(error.to_string().contains("was made by a newer pheap-redis"));
+        // It is as it was, for the one that knows it.
+        let heap = Options::new().durability(Durability::Process).open(&path).unwrap();
+        assert_eq!(heap.roots().len(), 7);
+        let header: Root<Header> = heap.existing_root("pheap-redis").unwrap();
+        assert_eq!(header.read(|view, header| view[header].version).unwrap(), VERSION + 1);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::SeqCst;
 
-use super::{Execution, heap_error};
+use super::Execution;
 use crate::client::Multi;
 use crate::command::{Known, resolve};
 use crate::counts::End;
@@ -57,7 +57,7 @@ impl Execution<'_> {
             self.output.reply.truncate(before.0);
             self.output.effects.go_back(before.1);
             self.rolled_back();
-            self.error(&heap_error(&error));
+            self.heap_error(&error);
         }
         self.server.unwatch(self.session);
         self.tell_monitors(known, &[b"exec"]);

@@ -26,7 +26,7 @@ use crate::command::{
     Several, load_libraries, resolve,
 };
 use crate::counts::End;
-use crate::data::Shard;
+use crate::data::{Lookups, Shard};
 use crate::gates::Busy;
 use crate::resp::Reply;
 use crate::resp::input::{Input, Words};
@@ -313,7 +313,7 @@ impl Execution<'_> {
                     // It is run as one that needs all of them.
                     return Err(start);
                 }
-                self.error(&heap_error(&error));
+                self.heap_error(&error);
                 self.answered(mark);
                 input.consume();
                 Ok(None)
@@ -344,7 +344,7 @@ impl Execution<'_> {
             result => result,
         };
         Ok(result.unwrap_or_else(|error| {
-            self.error(&heap_error(&error));
+            self.heap_error(&error);
             None
         }))
     }
@@ -392,6 +392,12 @@ impl Execution<'_> {
         Ok(result)
     }
 
+    /// The heap has an error: a client is told, and if it will not be the last one, whoever reads the log.
+    fn heap_error(&mut self, error: &pheap::Error) {
+        self.server.look_at(error);
+        self.error(&heap_error(error));
+    }
+
     /// A transaction was rolled back: libraries of functions that it has loaded are not in the heap.
     fn rolled_back(&self) {
         if self.server.libraries.are_unsure() {
@@ -431,6 +437,7 @@ impl Execution<'_> {
         let clock = now;
         let now = if session.is_master { i64::MIN } else { clock };
         let mut cx = Cx { server, session, clock, now, may_block, effects: effects_of, keyspace, meanwhile };
+        Lookups::take();
         let result = run(&mut cx, words, self.output.reply);
         self.output.reply.set_resp3(self.session.resp3);
         let mut end = if result.is_ok() { End::Well } else { End::Failed };

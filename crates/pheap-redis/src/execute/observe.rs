@@ -6,6 +6,7 @@ use std::time::Instant;
 use super::Execution;
 use crate::command::{Args, Flags, Group, Keys, Known, hidden, monitor_line};
 use crate::counts::End;
+use crate::data::Lookups;
 use crate::server::now;
 
 impl Execution<'_> {
@@ -26,11 +27,16 @@ impl Execution<'_> {
         let ended = Instant::now();
         let took = ended - self.clock;
         self.clock = ended;
-        self.server.counts(self.thread, known.number).call(took.as_nanos() as u64, end);
+        let counts = self.server.counts(self.thread, known.number);
+        counts.call(took.as_nanos() as u64, end);
+        if known.flags.has(Flags::READONLY) {
+            counts.look_up(Lookups::take());
+        }
         let limits = &self.server.limits;
         let (slow, slow_event) = (limits.slow.load(Relaxed), limits.latency.load(Relaxed));
         if slow >= 0 && took.as_micros() >= slow as u128 && !known.flags.has(Flags::SKIP_SLOWLOG) {
             let (profile, most) = (&self.session.profile, self.server.config.read().int("slowlog-max-len"));
+            tracing::debug!("{} of {} took {} ms", known.name, profile.addresses[0], took.as_millis());
             let client = (profile.addresses[0].as_str(), &profile.state.lock().name[..]);
             let hidden = hidden(known.name, words);
             let shown = |(at, word)| if hidden.contains(&at) { &b"(redacted)"[..] } else { word };

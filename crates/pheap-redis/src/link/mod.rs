@@ -23,13 +23,14 @@ use std::time::{Duration, Instant};
 use self::greet::{Greeting, greet};
 use self::stream::Follower;
 use self::wire::{Sleeper, Wire};
-use crate::config::Master;
+use crate::config::{Config, Master};
 use crate::execute::Unfollowed;
 use crate::import::ImportError;
 use crate::mailbox::Mailbox;
 use crate::rdb;
 use crate::role::Stage;
 use crate::server::Server;
+use crate::tls::{Connector, TlsError, connector};
 
 /// How long it waits at first until it tries again.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -104,18 +105,30 @@ impl From<ImportError> for Lost {
     }
 }
 
+/// Why there can be no link.
+#[derive(Debug, thiserror::Error)]
+pub enum LinkError {
+    /// There are no certificates, or no TLS.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The system refuses.
+    #[error("the thread that follows a master cannot be made: {0}")]
+    Io(#[from] io::Error),
+}
+
 /// The thread that has the link to a master, if there is one.
 pub struct Link {
     sleeper: Sleeper,
+    tls: Option<Connector>,
 }
 
 impl Link {
-    /// One that is not connected.
+    /// One that is not connected, and will be as the options say.
     ///
     /// # Errors
-    /// If the system cannot make it.
-    pub fn new() -> io::Result<Link> {
-        Ok(Link { sleeper: Sleeper::new()? })
+    /// If certificates are missing, or the system cannot make it.
+    pub fn new(config: &Config) -> Result<Link, LinkError> {
+        Ok(Link { tls: connector(config)?, sleeper: Sleeper::new()? })
     }
 
     /// By this, it is told that something has changed.
@@ -137,7 +150,7 @@ impl Link {
                 self.sleeper.sleep(Instant::now() + MOST_PATIENCE[1])?;
                 continue;
             };
-            let Err(lost) = follow(server, generation, &mut self.sleeper, &master);
+            let Err(lost) = follow(server, generation, &mut self.sleeper, &master, self.tls.as_ref());
             let stage = server.role.link().stage;
             let was_connected = stage == Stage::Connected;
             if was_connected || matches!(lost, Lost::Left) {
@@ -146,11 +159,14 @@ impl Link {
             if matches!(lost, Lost::Left) {
                 continue;
             }
+            if let Lost::Heap(error) = &lost {
+                server.look_at(error);
+            }
             // An error of a master may be of several lines.
             let text = lost.to_string().replace(['\r', '\n'], " ");
             // The same again and again is told once.
             if was_connected || text != told {
-                eprintln!("pheap-redis: no link to the master {master}: {text}");
+                tracing::warn!("no link to the master {master}: {text}");
             }
             told.clone_from(&text);
             server.role.set_stage(Stage::Down, generation, |link| {
@@ -176,16 +192,23 @@ fn follow(
     generation: u64,
     sleeper: &mut Sleeper,
     master: &Master,
+    tls: Option<&Connector>,
 ) -> Result<std::convert::Infallible, Lost> {
     let mut follower = Follower::new(server, generation, master, sleeper.mailbox().clone())?;
     server.role.set_stage(Stage::Connecting, generation, |_| ());
-    let mut wire = Wire::connect(server, generation, sleeper, master)?;
+    let mut wire = Wire::connect(server, generation, sleeper, master, tls)?;
     server.role.set_stage(Stage::Handshake, generation, |_| ());
     match greet(server, &mut wire, follower.position())? {
-        Greeting::Continue(id) => follower.go_on(id)?,
+        Greeting::Continue(id) => {
+            follower.go_on(id)?;
+            tracing::info!("the master {master} is followed from where that was");
+        }
         Greeting::Full(position) => {
+            tracing::info!("the master {master} gives all its data");
             server.role.set_stage(Stage::Sync, generation, |_| ());
+            let began = Instant::now();
             follower.load(&mut wire, position)?;
+            tracing::info!("they are complete after {} ms, and it is followed", began.elapsed().as_millis());
         }
     }
     follower.stream(&mut wire)

@@ -125,7 +125,7 @@ impl<'s> Follower<'s> {
         let (session, clock) = (&mut self.session, Instant::now());
         let mut execution = Execution { server, session, output, thread, clock, meanwhile: &mut Nobody };
         for refused in execution.follow(commands, &note, self.generation)? {
-            eprintln!("pheap-redis: the master has run {refused}");
+            tracing::warn!("the master has run {refused}");
         }
         self.position = match note {
             Note::Position(position) | Note::Complete(position) => {

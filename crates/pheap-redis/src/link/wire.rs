@@ -13,6 +13,8 @@ use super::Lost;
 use crate::config::Master;
 use crate::mailbox::Mailbox;
 use crate::server::Server;
+use crate::stream::Stream;
+use crate::tls::{Connector, TlsStream};
 
 pub(super) const MAILBOX: Token = Token(0);
 const MASTER: Token = Token(1);
@@ -60,7 +62,7 @@ pub(super) struct Wire<'w> {
     server: &'w Server,
     generation: u64,
     sleeper: &'w mut Sleeper,
-    stream: TcpStream,
+    stream: Stream,
     /// What has come, from `at` on.
     incoming: Vec<u8>,
     at: usize,
@@ -83,6 +85,7 @@ impl<'w> Wire<'w> {
         generation: u64,
         sleeper: &'w mut Sleeper,
         master: &Master,
+        tls: Option<&Connector>,
     ) -> Result<Wire<'w>, Lost> {
         let patience = Duration::from_secs(server.config.read().int("repl-timeout") as u64);
         let addresses = (master.host.as_str(), master.port).to_socket_addrs().map_err(Lost::Connect)?;
@@ -93,8 +96,16 @@ impl<'w> Wire<'w> {
                 break;
             }
         }
+        let socket = result?;
+        let stream = match tls {
+            None => Stream::Tcp(socket),
+            Some(tls) => {
+                let stream = TlsStream::connect(socket, tls, &master.host).map_err(Lost::Connect)?;
+                Stream::Tls(Box::new(stream))
+            }
+        };
         Ok(Wire {
-            stream: result?,
+            stream,
             server,
             generation,
             sleeper,
@@ -131,7 +142,11 @@ impl<'w> Wire<'w> {
                 Err(error) => return Err(Lost::Io(error)),
             }
         }
-        Ok(())
+        // What an encrypted connection has taken need not have been sent.
+        match self.stream.flush() {
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(Lost::Io(error)),
+            _ => Ok(()),
+        }
     }
 
     /// Whether everything was sent.

@@ -1,5 +1,6 @@
 //! Where clients connect.
 
+use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
@@ -12,12 +13,15 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::config::Config;
 use crate::stream::Stream;
+use crate::tls::{Acceptor, TlsError, TlsStream, acceptor};
 
 /// Where clients connect.
 #[derive(Debug)]
 pub enum Listener {
     /// A port.
     Tcp(TcpListener),
+    /// A port where clients speak TLS.
+    Tls(TcpListener, Acceptor),
     /// A socket in the file system, which is removed in the end.
     Unix(UnixListener, PathBuf),
 }
@@ -28,32 +32,24 @@ pub enum ListenError {
     /// What `bind` says is no address.
     #[error("bind: '{0}' is not an IP address; use one of this machine's, `*` or `::*`")]
     Address(String),
+    /// There are no certificates, or no TLS.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// The system refuses.
     #[error("cannot listen on {0}: {1}; if something else uses it, choose another `port`, or `unixsocket`")]
     Io(String, io::Error),
 }
 
 impl Listener {
-    /// All that the options ask for. An address with a `-` before it may be absent.
+    /// All that the options ask for.
     ///
     /// # Errors
     /// If one cannot be had.
     pub fn all(config: &Config) -> Result<Vec<Listener>, ListenError> {
         let mut all = Vec::new();
-        let port = config.int("port") as u16;
-        for text in config.text("bind").split_whitespace().filter(|_| port != 0) {
-            let (text, may_fail) = text.strip_prefix('-').map_or((text, false), |text| (text, true));
-            let ip: IpAddr = match text {
-                "*" => [0, 0, 0, 0].into(),
-                "::*" => [0u16; 8].into(),
-                text => text.parse().map_err(|_| ListenError::Address(text.to_owned()))?,
-            };
-            let addr = SocketAddr::new(ip, port);
-            match listen(addr, config.int("tcp-backlog") as i32) {
-                Ok(listener) => all.push(Listener::Tcp(listener)),
-                Err(_) if may_fail => {}
-                Err(error) => return Err(ListenError::Io(addr.to_string(), error)),
-            }
+        all.extend(ports(config, "port")?.into_iter().map(Listener::Tcp));
+        if let Some(tls) = acceptor(config)? {
+            all.extend(ports(config, "tls-port")?.into_iter().map(|port| Listener::Tls(port, tls.clone())));
         }
         let path = PathBuf::from(config.text("unixsocket"));
         if !path.as_os_str().is_empty() {
@@ -75,14 +71,10 @@ impl Listener {
         match self {
             Listener::Tcp(listener) => Ok(Stream::Tcp(listener.accept()?.0)),
             Listener::Unix(listener, _) => Ok(Stream::Unix(listener.accept()?.0)),
-        }
-    }
-
-    /// The address, if it is one of the network.
-    pub fn local_addr(&self) -> Option<SocketAddr> {
-        match self {
-            Listener::Tcp(listener) => listener.local_addr().ok(),
-            Listener::Unix(..) => None,
+            Listener::Tls(listener, acceptor) => {
+                let stream = TlsStream::accept(listener.accept()?.0, acceptor)?;
+                Ok(Stream::Tls(Box::new(stream)))
+            }
         }
     }
 
@@ -90,6 +82,18 @@ impl Listener {
         match self {
             Listener::Tcp(listener) => listener.register(registry, token, Interest::READABLE),
             Listener::Unix(listener, _) => listener.register(registry, token, Interest::READABLE),
+            Listener::Tls(listener, _) => listener.register(registry, token, Interest::READABLE),
+        }
+    }
+}
+
+impl fmt::Display for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = |addr: io::Result<SocketAddr>| addr.map_or("?".to_owned(), |addr| addr.to_string());
+        match self {
+            Listener::Tcp(listener) => f.write_str(&shown(listener.local_addr())),
+            Listener::Unix(_, path) => write!(f, "{}", path.display()),
+            Listener::Tls(listener, _) => write!(f, "{} (TLS)", shown(listener.local_addr())),
         }
     }
 }
@@ -100,6 +104,26 @@ impl Drop for Listener {
             let _ = std::fs::remove_file(path);
         }
     }
+}
+
+/// A port at all addresses of this machine that are asked for. One with a `-` before it may be absent.
+fn ports(config: &Config, option: &str) -> Result<Vec<TcpListener>, ListenError> {
+    let (port, mut all) = (config.int(option) as u16, Vec::new());
+    for text in config.text("bind").split_whitespace().filter(|_| port != 0) {
+        let (text, may_fail) = text.strip_prefix('-').map_or((text, false), |text| (text, true));
+        let ip: IpAddr = match text {
+            "*" => [0, 0, 0, 0].into(),
+            "::*" => [0u16; 8].into(),
+            text => text.parse().map_err(|_| ListenError::Address(text.to_owned()))?,
+        };
+        let addr = SocketAddr::new(ip, port);
+        match listen(addr, config.int("tcp-backlog") as i32) {
+            Ok(listener) => all.push(listener),
+            Err(_) if may_fail => {}
+            Err(error) => return Err(ListenError::Io(addr.to_string(), error)),
+        }
+    }
+    Ok(all)
 }
 
 fn listen(addr: SocketAddr, backlog: i32) -> io::Result<TcpListener> {

@@ -106,7 +106,11 @@ impl Output {
             self.sent = 0;
             self.chunks.pop_front();
         }
-        Ok(Paused::Empty)
+        // What an encrypted connection has taken need not have been sent.
+        match to.flush() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Paused::Full),
+            flushed => flushed.map(|()| Paused::Empty),
+        }
     }
 }
 

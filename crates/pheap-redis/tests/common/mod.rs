@@ -35,15 +35,20 @@ impl Server {
         // One that is free now. Another program may be faster.
         let port = free_port();
         let mut process = Server::spawn(folder, port, arguments);
-        let mut banner = String::new();
-        BufReader::new(process.stdout.take().unwrap()).read_line(&mut banner).unwrap();
-        let server = Server { process, port };
-        banner.contains("is open").then_some(server)
+        let log = BufReader::new(process.stdout.take().unwrap());
+        let serves = log.lines().any(|line| line.unwrap().contains("clients connect to"));
+        serves.then_some(Server { process, port })
     }
 
     /// Starts one, and does not wait until it serves clients.
     pub(crate) fn spawn(folder: &Path, port: u16, arguments: &[&str]) -> Child {
-        Command::new("sh")
+        Server::command(folder, port, arguments).stdout(Stdio::piped()).spawn().unwrap()
+    }
+
+    /// What starts one.
+    pub(crate) fn command(folder: &Path, port: u16, arguments: &[&str]) -> Command {
+        let mut command = Command::new("sh");
+        command
             // A heap of one arena, which may not grow (in blocks of 512 bytes), where that is asked for.
             .args([
                 "-c",
@@ -59,10 +64,24 @@ impl Server {
                     .into_iter()
                     .filter(|name| arguments.contains(name))
                     .map(|name| (name, "1")),
-            )
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap()
+            );
+        command
+    }
+
+    /// One that was spawned, once it serves clients. What it logs does not matter.
+    pub(crate) fn wait_for(process: Child, port: u16) -> Server {
+        let mut server = Server { process, port };
+        while Client::connect(port).is_err() {
+            let ended = server.process.try_wait().unwrap();
+            assert!(ended.is_none(), "it has ended: {ended:?}");
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        server
+    }
+
+    /// Its process.
+    pub(crate) fn process(&mut self) -> &mut Child {
+        &mut self.process
     }
 
     /// Bytes of memory that it has.

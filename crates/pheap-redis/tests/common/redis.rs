@@ -22,7 +22,16 @@ impl Redis {
     /// One with more options.
     pub(crate) fn start_with(folder: &Path, port: u16, options: &[&str]) -> Redis {
         let process = Command::new("redis-server")
-            .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""])
+            .args([
+                "--port",
+                &port.to_string(),
+                "--bind",
+                "127.0.0.1",
+                "--save",
+                "",
+                "--enable-debug-command",
+                "yes",
+            ])
             .args(["--dbfilename", "dump.rdb", "--dir"])
             .arg(folder)
             .args(options)

@@ -12,6 +12,7 @@ use super::engine::{Call, Engine, Kind};
 use super::native::CommandError;
 use crate::command::{Cx, Fail, Flags, Known, Run as Runs, lookup, monitor_line, resolve, shards_of};
 use crate::counts::End;
+use crate::data::Lookups;
 use crate::scripts::Slow;
 use crate::server::{OUT_OF_MEMORY, READONLY};
 use crate::words::lossy;
@@ -195,10 +196,15 @@ impl<'a, 'c> Run<'a, 'c> {
             keyspace: self.cx.keyspace,
             meanwhile: self.cx.meanwhile,
         };
+        Lookups::take();
         let result = run(&mut inner, words, reply);
         let end = if result.is_ok() { End::Well } else { End::Failed };
         let took = started.elapsed().as_nanos() as u64;
-        server.counts(self.cx.session.profile.thread, command.number).call(took, end);
+        let counts = server.counts(self.cx.session.profile.thread, command.number);
+        counts.call(took, end);
+        if command.flags.has(Flags::READONLY) {
+            counts.look_up(Lookups::take());
+        }
         if command.flags.has(Flags::READONLY) && self.cx.session.keeps_copies() {
             let keys = self.call.command[3..][..self.call.keys].iter().copied();
             server.tracking.remember(self.cx.session.id, keys);
@@ -296,6 +302,12 @@ impl<'a, 'c> Run<'a, 'c> {
                     has_written: self.has_written.into(),
                     is_killed: false.into(),
                 });
+                tracing::warn!(
+                    "a script has run for {} ms and goes on: {} ({})",
+                    self.started.elapsed().as_millis(),
+                    slow.name,
+                    if slow.is_eval { "SCRIPT KILL ends it" } else { "FUNCTION KILL ends it" },
+                );
                 server.scripts.begin_slow(slow.clone());
                 self.slow.insert(slow).clone()
             }

@@ -65,9 +65,12 @@ pub(super) fn table(lua: &Lua, state: &Rc<State>) -> Result<Table> {
     let hex = |lua: &Lua, text: LuaString| lua.create_string(sha1(&text.as_bytes()));
     natives.set("sha1hex", lua.create_function(hex)?)?;
     let log = move |_: &Lua, (level, text): (i64, LuaString)| {
-        // Notices and warnings.
-        if level >= 2 {
-            eprintln!("{}", text.to_string_lossy());
+        let text = text.to_string_lossy();
+        match level {
+            0 => tracing::trace!("script: {text}"),
+            1 => tracing::debug!("script: {text}"),
+            2 => tracing::info!("script: {text}"),
+            _ => tracing::warn!("script: {text}"),
         }
         Ok(())
     };

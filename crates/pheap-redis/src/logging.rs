@@ -1,0 +1,88 @@
+//! What is logged, where to, and from which level on: `loglevel` and `logfile`.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::fmt::writer::BoxMakeWriter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Registry, fmt, reload};
+
+use crate::config::Config;
+
+/// The level, which `CONFIG SET` may change. A process has one log.
+static LEVEL: OnceLock<reload::Handle<LevelFilter, Registry>> = OnceLock::new();
+
+/// Whether the log is a file.
+static IS_IN_FILE: AtomicBool = AtomicBool::new(false);
+
+/// Why nothing can be logged.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    /// The file cannot be written.
+    #[error("logfile {}: {error}; give a file that can be written, or none, to log to the standard output", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// It has begun already.
+    #[error("this process has a log already")]
+    Twice,
+}
+
+/// Begins the log: events of this server and of its heap.
+///
+/// # Errors
+/// If the file cannot be written, or the log has begun already.
+pub fn begin(config: &Config) -> Result<(), LogError> {
+    let writer = match config.text("logfile") {
+        "" => BoxMakeWriter::new(io::stdout),
+        path => {
+            let path = PathBuf::from(path);
+            open(&path).map_err(|error| LogError::File { path: path.clone(), error })?;
+            IS_IN_FILE.store(true, Relaxed);
+            // Opened anew for each event, so that the file can be moved away. If it cannot be any more, events go where somebody may see them.
+            BoxMakeWriter::new(move || -> Box<dyn Write> {
+                open(&path).map_or_else(|_| Box::new(io::stderr()) as Box<dyn Write>, |file| Box::new(file))
+            })
+        }
+    };
+    let (filter, handle) = reload::Layer::new(level(config));
+    // Nobody need read the log; if it cannot be written, the server goes on.
+    let lines =
+        fmt::layer().with_writer(writer).with_ansi(false).with_target(false).log_internal_errors(false);
+    tracing_subscriber::registry().with(filter).with(lines).try_init().map_err(|_| LogError::Twice)?;
+    LEVEL.set(handle).map_err(|_| LogError::Twice)
+}
+
+/// Whether events go to a file, where nobody sees them at once.
+pub fn is_in_file() -> bool {
+    IS_IN_FILE.load(Relaxed)
+}
+
+/// From now on, events of the level that the options say, and above.
+pub fn set_level(config: &Config) {
+    if let Some(handle) = LEVEL.get() {
+        // It fails only if there is no log.
+        let _ = handle.reload(level(config));
+    }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().create(true).append(true).open(path)
+}
+
+fn level(config: &Config) -> LevelFilter {
+    match config.text("loglevel") {
+        "debug" => LevelFilter::TRACE,
+        "verbose" => LevelFilter::DEBUG,
+        "notice" => LevelFilter::INFO,
+        _ => LevelFilter::WARN,
+    }
+}

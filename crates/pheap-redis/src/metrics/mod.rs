@@ -1,0 +1,126 @@
+//! What Prometheus collects: a thread of its own answers `GET /metrics`, and waits for nobody who serves clients longer than a look at one shard takes.
+
+mod figures;
+mod text;
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+use std::sync::atomic::Ordering::Acquire;
+use std::time::{Duration, Instant};
+
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token};
+
+use crate::server::Server;
+
+/// How long the thread sleeps at most, until it looks whether the server is to stop.
+const TICK: Duration = Duration::from_millis(200);
+/// How long somebody may take to ask, and to read the answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Bytes of the longest request.
+const LONGEST: usize = 8 << 10;
+
+/// Where Prometheus connects.
+#[derive(Debug)]
+pub struct Exporter {
+    listener: TcpListener,
+    poll: Poll,
+}
+
+/// Why nothing can be collected.
+#[derive(Debug, thiserror::Error)]
+pub enum MetricsError {
+    /// The option is no address.
+    #[error("metrics: '{0}' is no address; give one of this machine's and a port, as 127.0.0.1:9121")]
+    Address(String),
+    /// The system refuses.
+    #[error("metrics: cannot listen on {0}: {1}; if something else uses it, choose another port")]
+    Io(SocketAddr, io::Error),
+}
+
+impl Exporter {
+    /// One that listens on this address.
+    ///
+    /// # Errors
+    /// If that is no address, or it cannot be had.
+    pub fn new(address: &str) -> Result<Exporter, MetricsError> {
+        let address: SocketAddr = address.parse().map_err(|_| MetricsError::Address(address.to_owned()))?;
+        let listen = || {
+            let listener = TcpListener::bind(address)?;
+            listener.set_nonblocking(true)?;
+            let poll = Poll::new()?;
+            let descriptor = listener.as_raw_fd();
+            poll.registry().register(&mut SourceFd(&descriptor), Token(0), Interest::READABLE)?;
+            Ok(Exporter { listener, poll })
+        };
+        listen().map_err(|error| MetricsError::Io(address, error))
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// If the system does not know.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Answers until the server is stopped.
+    pub fn run(mut self, server: &Server) {
+        let mut events = Events::with_capacity(1);
+        while !server.stopping.load(Acquire) {
+            // What is wrong with the system, if anything, is told by those who serve clients.
+            let _ = self.poll.poll(&mut events, Some(TICK));
+            while let Ok((stream, _)) = self.listener.accept() {
+                if let Err(error) = answer(stream, server) {
+                    tracing::debug!("metrics were not collected: {error}");
+                }
+            }
+        }
+    }
+}
+
+fn answer(mut stream: TcpStream, server: &Server) -> io::Result<()> {
+    stream.set_nonblocking(false)?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let (status, body) = match path(&mut stream)?.as_deref() {
+        Some("/metrics") => ("200 OK", figures::all(server)),
+        Some("/") => ("200 OK", "The figures of this server are at /metrics.\n".to_owned()),
+        Some(_) => ("404 Not Found", "There is only /metrics.\n".to_owned()),
+        None => ("400 Bad Request", "Only GET is understood.\n".to_owned()),
+    };
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        body.len()
+    );
+    stream.write_all((head + &body).as_bytes())
+}
+
+/// What somebody gets, or None if it is no such request.
+fn path(stream: &mut TcpStream) -> io::Result<Option<String>> {
+    let (until, mut bytes) = (Instant::now() + PATIENCE, Vec::new());
+    loop {
+        let mut headers = [httparse::EMPTY_HEADER; 64];
+        let mut request = httparse::Request::new(&mut headers);
+        match request.parse(&bytes) {
+            Ok(httparse::Status::Complete(_)) => {
+                let path = request.path.filter(|_| request.method == Some("GET"));
+                return Ok(path.map(|path| path.split('?').next().unwrap_or_default().to_owned()));
+            }
+            Ok(httparse::Status::Partial) if bytes.len() < LONGEST => {}
+            _ => return Ok(None),
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        let mut chunk = [0; 1 << 10];
+        match stream.read(&mut chunk) {
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(n) => bytes.extend_from_slice(&chunk[..n]),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Clients come and go.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use mio::{Interest, Token};
+use parking_lot::Mutex;
+
+use super::{CLIENTS, Turn};
+use crate::client::Session;
+use crate::clients::{Profile, State};
+use crate::mailbox::Message;
+use crate::net::connection::Connection;
+use crate::resp::Reply;
+use crate::stream::Stream;
+
+impl Turn<'_> {
+    pub(super) fn accept(&mut self, listener: usize) {
+        loop {
+            match self.listeners[listener].accept() {
+                Ok(stream) => {
+                    let thread = self.next_thread;
+                    self.next_thread = (thread + 1) % self.server.threads.len();
+                    if thread == self.number {
+                        self.connect(stream);
+                    } else {
+                        self.server.threads[thread].post(Message::Connected(stream));
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.deaf.remove(&listener);
+                    return;
+                }
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                // Too many files, or no memory. Nobody says when that is over.
+                Err(error) => {
+                    if self.deaf.insert(listener) {
+                        tracing::warn!(
+                            "clients that connect must wait: {error}; if too many files are open, raise `ulimit -n`"
+                        );
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    pub(super) fn connect(&mut self, mut stream: Stream) {
+        let refuse = |mut stream: Stream, why: &str| {
+            self.server.stats.rejected.fetch_add(1, Relaxed);
+            tracing::debug!("{stream} was refused: {why}");
+            let mut reply = Reply::new(false);
+            reply.error(why);
+            let _ = io::Write::write(&mut stream, &reply.take());
+        };
+        let config = self.server.config.read();
+        let has_password = !config.text("requirepass").is_empty();
+        if config.is("protected-mode") && !has_password && !stream.is_local() {
+            return refuse(
+                stream,
+                "DENIED this server is in protected mode: it answers clients of other machines only if `requirepass` is set, or `protected-mode` is `no`",
+            );
+        }
+        if self.server.clients.len() >= config.int("maxclients") as usize {
+            return refuse(stream, "ERR max number of clients reached");
+        }
+        stream.prepare(config.int("tcp-keepalive") as u64);
+        drop(config);
+        let id = self.server.client_id();
+        let token = Token(CLIENTS + id as usize);
+        if self.poll.registry().register(&mut stream, token, Interest::READABLE | Interest::WRITABLE).is_err()
+        {
+            return;
+        }
+        self.server.stats.connections.fetch_add(1, Relaxed);
+        let now = Instant::now();
+        let profile = Arc::new(Profile {
+            id,
+            thread: self.number,
+            addresses: stream.addresses(),
+            descriptor: stream.descriptor(),
+            is_unix: stream.is_unix(),
+            since: now,
+            is_blocked: AtomicBool::new(false),
+            redirect_is_broken: AtomicBool::new(false),
+            state: Mutex::new(State::new(now)),
+        });
+        self.server.clients.add(profile.clone());
+        let connection = Connection::new(stream, Session::new(profile, !has_password));
+        self.connections.insert(id, Box::new(connection));
+        self.ready.insert(id);
+    }
+
+    pub(super) fn disconnect(&mut self, mut connection: Box<Connection>) {
+        let client = connection.session.id;
+        if connection.is_over {
+            tracing::warn!(
+                "{} was closed: {} bytes of it were not answered, and {} bytes wait for it; see client-query-buffer-limit and client-output-buffer-limit",
+                connection.stream,
+                connection.input.pending(),
+                connection.output.len(),
+            );
+        }
+        self.ready.swap_remove(&client);
+        self.not_durable.swap_remove(&client);
+        if let Some(blocked) = connection.blocked.take() {
+            self.unblock(client, &blocked);
+        }
+        let Connection { session, stream, .. } = &mut *connection;
+        self.server.unwatch(session);
+        self.server.listen_to_nothing(session);
+        self.server.tracking.disable(session);
+        // The descriptor is closed, which also ends that; it fails only if it never was there.
+        let _ = self.poll.registry().deregister(stream);
+        self.server.clients.remove(client);
+        if session.monitors {
+            self.server.remove_monitor(client);
+        }
+        if connection.output.has_messages() && self.waits_on(&mut connection.output) {
+            self.left.push(connection.output);
+        }
+        if self.paused.remove(&client) {
+            self.server.stats.blocked.fetch_sub(1, Relaxed);
+        }
+    }
+}

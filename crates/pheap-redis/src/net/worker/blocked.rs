@@ -1,0 +1,176 @@
+//! Clients that wait for keys, until they are written to or their time has come.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::time::{Duration, Instant};
+
+use super::Turn;
+use crate::command::{Block, Effects};
+use crate::execute::{Execution, Output};
+use crate::mailbox::Message;
+use crate::net::connection::{Blocked, Connection};
+use crate::server::now;
+use crate::waiting::{Signal, Waiter, Wakeup};
+
+impl Turn<'_> {
+    /// A client waits for keys. They may have been written to since it looked, so it looks again.
+    pub(super) fn block(
+        &mut self,
+        connection: &mut Connection,
+        block: Block,
+        words: Vec<Vec<u8>>,
+        signals: &mut VecDeque<Signal>,
+    ) {
+        let db = connection.session.db;
+        let waiter =
+            Waiter { client: connection.session.id, thread: self.number, needs_key: block.needs_keys };
+        let until = block.timeout.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));
+        self.server.stats.blocked.fetch_add(1, Relaxed);
+        block.keys.iter().for_each(|key| self.server.waiting.add(db, key, waiter));
+        if let Some(until) = until {
+            self.timeouts.insert((until, connection.session.id));
+        }
+        connection.session.profile.is_blocked.store(true, SeqCst);
+        let words = block.instead.clone().unwrap_or(words);
+        connection.blocked = Some(Blocked { words, block, until, db });
+        self.try_again(connection, None, signals);
+    }
+
+    /// Runs what a blocked client waits with. Whether it goes on.
+    fn try_again(
+        &mut self,
+        connection: &mut Connection,
+        woken_by: Option<&[u8]>,
+        signals: &mut VecDeque<Signal>,
+    ) -> bool {
+        let Some(blocked) = connection.blocked.take() else { return false };
+        let (mut effects, mut commits) = (Effects::default(), Vec::new());
+        connection.limit_reply(&self.server.limits);
+        let Connection { session, reply, .. } = connection;
+        let output = Output { reply, effects: &mut effects, commits: &mut commits };
+        let (server, thread, clock) = (self.server, self.number, Instant::now());
+        let execution = Execution { server, session, output, thread, clock, meanwhile: self };
+        let still = { execution }.retry(&blocked.words, woken_by);
+        if still != Ok(None) {
+            if still.is_err() {
+                // It looks at its keys again when no script is slow any more.
+                let db = connection.session.db;
+                let signals = blocked.block.keys.iter().map(|key| Signal { db, key: key.clone() }).collect();
+                self.postponed.push(Message::Wake(Wakeup { signals, ..Wakeup::default() }));
+            }
+            connection.blocked = Some(blocked);
+            return false;
+        }
+        connection.session.profile.is_blocked.store(false, SeqCst);
+        self.unblock(connection.session.id, &blocked);
+        self.leave(connection, effects, commits, signals);
+        self.ready.insert(connection.session.id);
+        true
+    }
+
+    /// A client does not wait any more.
+    pub(super) fn unblock(&mut self, client: u64, blocked: &Blocked) {
+        let waiter = Waiter { client, thread: self.number, needs_key: blocked.block.needs_keys };
+        self.server.stats.blocked.fetch_sub(1, Relaxed);
+        blocked.block.keys.iter().for_each(|key| self.server.waiting.remove(blocked.db, key, waiter));
+        if let Some(until) = blocked.until {
+            self.timeouts.remove(&(until, client));
+        }
+    }
+
+    /// Runs what a client waits with, if it waits for this key. Whether it does so still.
+    fn retry(&mut self, client: u64, by: &Signal, signals: &mut VecDeque<Signal>) -> bool {
+        let Some(mut connection) = self.connections.remove(&client) else { return false };
+        let waits = |connection: &Connection| {
+            connection
+                .blocked
+                .as_ref()
+                .is_some_and(|blocked| blocked.db == by.db && blocked.block.keys.contains(&by.key))
+        };
+        let waits_on = waits(&connection) && !self.try_again(&mut connection, Some(&by.key), signals);
+        self.connections.insert(client, connection);
+        waits_on
+    }
+
+    /// Lets those go on that wait for keys that were written to, in the order in which they came; and those whom that concerns. The writer, if that is done; else another thread goes
+    /// on with it.
+    pub(super) fn wake_waiters(&mut self, mut wake: Wakeup) -> Option<Waiter> {
+        loop {
+            while let (Some(key), Some(&waiter)) = (&wake.key, wake.waiters.front()) {
+                if waiter.thread != self.number {
+                    self.server.threads[waiter.thread].post(Message::Wake(wake));
+                    return None;
+                }
+                wake.waiters.pop_front();
+                let waits_on = self.retry(waiter.client, key, &mut wake.signals);
+                // Others that wait for it would not find it, either; but some are to be told.
+                if waits_on && !self.exists(key) {
+                    wake.waiters.retain(|waiter| waiter.needs_key);
+                }
+            }
+            let Some(next) = wake.signals.pop_front() else { return wake.writer };
+            wake.waiters = self.server.waiting.for_key(next.db, &next.key);
+            wake.key = Some(next);
+        }
+    }
+
+    /// All have looked who wait for what this client has written.
+    pub(super) fn release(&mut self, writer: Waiter) {
+        if writer.thread != self.number {
+            let wake = Wakeup { writer: Some(writer), ..Wakeup::default() };
+            return self.server.threads[writer.thread].post(Message::Wake(wake));
+        }
+        if let Some(connection) = self.connections.get_mut(&writer.client) {
+            connection.is_held = false;
+            self.ready.insert(writer.client);
+        }
+    }
+
+    fn exists(&self, Signal { db, key }: &Signal) -> bool {
+        let (store, server) = (&self.server.store, self.server);
+        let Ok(_passed) = server.gates.pass([store.shard_of(key)], false, &server.scripts) else {
+            return true;
+        };
+        let exists = store.shards()[store.shard_of(key)]
+            .read_deferred(|view, root| view[view[root].dbs.at(*db)].get(view, key, now()).is_some());
+        // If the heap has failed, those who look are told so.
+        exists.map_or(true, |(exists, _)| exists)
+    }
+
+    /// Answers those who have waited long enough, and goes on with those who were not served for some time.
+    pub(super) fn give_up(&mut self) {
+        while let Some(&(at, client)) = self.timeouts.first() {
+            if at > Instant::now() {
+                break;
+            }
+            self.timeouts.pop_first();
+            self.let_go(client, false);
+        }
+        if !self.paused.is_empty() && self.server.paused().is_none() {
+            let clients = std::mem::take(&mut self.paused);
+            self.server.stats.blocked.fetch_sub(clients.len(), Relaxed);
+            self.ready.extend(clients);
+        }
+    }
+
+    /// Answers a client that waits as if its time had come, or with an error.
+    pub(super) fn let_go(&mut self, client: u64, with_error: bool) {
+        let Some(mut connection) = self.connections.remove(&client) else { return };
+        if let Some(blocked) = connection.blocked.take() {
+            connection.session.profile.is_blocked.store(false, SeqCst);
+            self.unblock(client, &blocked);
+            if with_error {
+                connection.reply.error("UNBLOCKED client unblocked via CLIENT UNBLOCK");
+                self.server.count_error("UNBLOCKED");
+            } else if blocked.block.gives_up_with_null {
+                connection.reply.null();
+            } else {
+                connection.reply.null_array();
+            }
+            let bytes = connection.reply.take();
+            connection.output.push(bytes, Vec::new(), Vec::new());
+        }
+        self.connections.insert(client, connection);
+        self.ready.insert(client);
+    }
+}

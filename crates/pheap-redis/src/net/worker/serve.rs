@@ -1,0 +1,163 @@
+//! What is done for a client: what it has sent is read and run, and what it is to be told is sent.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use super::Turn;
+use crate::command::Effects;
+use crate::execute::{Execution, Output, Stop};
+use crate::net::connection::Connection;
+use crate::net::output::{Output as Outgoing, Paused};
+use crate::waiting::{Signal, Waiter, Wakeup};
+
+impl Turn<'_> {
+    /// Does what is to be done for each client, once.
+    pub(super) fn serve(&mut self) {
+        self.round.extend(self.ready.drain(..));
+        while let Some(client) = self.round.pop_front() {
+            let Some(mut connection) = self.connections.remove(&client) else { continue };
+            match self.serve_one(&mut connection) {
+                Ok(true) => {
+                    if self.missed.remove(&client) {
+                        connection.is_readable = true;
+                        self.ready.insert(client);
+                    }
+                    self.connections.insert(client, connection);
+                }
+                Ok(false) => self.disconnect(connection),
+                Err(error) => {
+                    tracing::debug!("{} was closed: {error}", connection.stream);
+                    if let Some(error) = error.get_ref().and_then(|error| error.downcast_ref()) {
+                        self.server.look_at(error);
+                    }
+                    self.disconnect(connection);
+                }
+            }
+        }
+    }
+
+    /// Whether the connection stays.
+    fn serve_one(&mut self, connection: &mut Connection) -> io::Result<bool> {
+        let client = connection.session.id;
+        if connection.is_over {
+            return Ok(false);
+        }
+        if connection.is_held {
+            return Ok(true);
+        }
+        if connection.is_readable && !connection.session.closing {
+            connection.read()?;
+            connection.look_at_input(&self.server.limits);
+            if connection.is_over {
+                return Ok(false);
+            }
+        }
+        if connection.blocked.is_none()
+            && !connection.session.closing
+            && connection.input.pending() > 0
+            && !self.paused.contains(&client)
+        {
+            while self.run_commands(connection) {}
+            if connection.is_over {
+                return Ok(false);
+            }
+        }
+        if connection.is_held {
+            return Ok(true);
+        }
+        let Connection { output, stream, .. } = connection;
+        let paused = output.send(stream, &self.waker, |messages| self.post(messages))?;
+        connection.publish();
+        connection.look_at_output(&self.server.limits);
+        if connection.is_over {
+            return Ok(false);
+        }
+        if paused == Paused::NotDurable {
+            self.not_durable.insert(client);
+        }
+        if connection.is_readable && !connection.session.closing {
+            self.ready.insert(client);
+        }
+        let is_told = connection.output.len() == 0 && paused != Paused::Full;
+        let is_done = connection.session.closing && is_told;
+        let is_gone = connection.is_at_end && (connection.blocked.is_some() || is_told);
+        Ok(!is_done && !is_gone)
+    }
+
+    /// Runs what a client has sent. Whether there may be more, for others were served in between who wait for what it has written.
+    fn run_commands(&mut self, connection: &mut Connection) -> bool {
+        let mut signals = VecDeque::new();
+        let (mut effects, mut commits) = (Effects::default(), Vec::new());
+        connection.limit_reply(&self.server.limits);
+        let Connection { session, input, reply, .. } = connection;
+        (session.input, session.output) = (input.pending(), connection.output.len());
+        let output = Output { reply, effects: &mut effects, commits: &mut commits };
+        let clock = Instant::now();
+        let (server, thread) = (self.server, self.number);
+        let stop = Execution { server, session, output, thread, clock, meanwhile: self }.run(input);
+        connection.input.tidy();
+        self.leave(connection, effects, commits, &mut signals);
+        // After `TooLong`, more is allowed if it listens to channels by now.
+        let goes_on = matches!(stop, Stop::Signals | Stop::TooLong) && !connection.is_over;
+        match stop {
+            Stop::Blocked(block, words) => self.block(connection, block, words, &mut signals),
+            Stop::Paused => {
+                self.paused.insert(connection.session.id);
+                self.server.stats.blocked.fetch_add(1, Relaxed);
+            }
+            Stop::Nothing | Stop::Signals | Stop::TooLong | Stop::Closing => {}
+        }
+        if !signals.is_empty() {
+            let writer = Waiter { client: connection.session.id, thread: self.number, needs_key: false };
+            let wake = Wakeup { signals, writer: Some(writer), ..Wakeup::default() };
+            connection.is_held = self.wake_waiters(wake).is_none();
+        }
+        goes_on && !connection.is_held
+    }
+
+    /// What commands have left.
+    pub(super) fn leave(
+        &mut self,
+        connection: &mut Connection,
+        mut effects: Effects,
+        commits: Vec<pheap::Commit>,
+        signals: &mut VecDeque<Signal>,
+    ) {
+        self.server.stats.dirty.fetch_add(effects.dirty, Relaxed);
+        let commits = self.to_wait_for(commits);
+        let bytes = connection.reply.take();
+        let messages = effects.parcels(self.server, connection.session.id);
+        if !bytes.is_empty() || !messages.is_empty() {
+            connection.output.push(bytes, commits, messages);
+            connection.look_at_output(&self.server.limits);
+        }
+        self.forget();
+        signals.extend(effects.signals);
+    }
+
+    /// Those of these that must still become durable before others are told.
+    pub(super) fn to_wait_for(&self, mut commits: Vec<pheap::Commit>) -> Vec<pheap::Commit> {
+        if self.server.limits.always.load(Relaxed) {
+            commits.retain(|commit| !commit.is_durable());
+        } else {
+            commits.clear();
+        }
+        commits
+    }
+
+    /// Sends messages of clients that are gone, and of no client, as far as they are durable.
+    pub(super) fn send_left(&mut self) {
+        let mut left = std::mem::take(&mut self.left);
+        left.retain_mut(|output| self.waits_on(output));
+        self.left.append(&mut left);
+    }
+
+    /// Sends to others what a client has left that is gone. Whether some of it is not durable yet.
+    pub(super) fn waits_on(&self, output: &mut Outgoing) -> bool {
+        // What has failed to become durable is told to nobody.
+        let sent = output.send(&mut io::sink(), &self.waker, |messages| self.post(messages));
+        matches!(sent, Ok(Paused::NotDurable))
+    }
+}

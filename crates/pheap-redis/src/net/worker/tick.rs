@@ -1,0 +1,96 @@
+//! What is done now and then: keys expire or are evicted, and those leave who have been silent for long.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use super::{TICK, Turn};
+use crate::command::Effects;
+use crate::evict::{Room, make_room};
+use crate::net::connection::Connection;
+use crate::net::output::Output as Outgoing;
+use crate::waiting::Wakeup;
+
+/// How long keys are removed at most, in so much time, whose time has come.
+const EXPIRY: Duration = Duration::from_millis(25);
+
+impl Turn<'_> {
+    /// There may be more keys by now of which it is noted when they were used.
+    fn make_places(&self) {
+        if self.server.clocks.is_on() {
+            let objects = self.server.store.shards().iter().map(|root| root.live().objects).sum();
+            self.server.clocks.fit(objects);
+        }
+    }
+
+    /// Removes keys that there is no memory for; and those that have expired, if that is wanted.
+    fn remove_keys(&mut self, expire: bool) {
+        // Whose keys a master has, it removes them.
+        if self.server.paused().is_some() || self.server.role.is_replica() {
+            self.evicts = false;
+            return;
+        }
+        let (mut effects, mut commits) = (Effects::default(), Vec::new());
+        let before = self.server.stats.evicted.load(Relaxed);
+        // If the heap has failed, writes say so.
+        let room = make_room(self.server, &mut effects, &mut commits);
+        // What waits for the collector is no reason to ask again and again.
+        let has_removed = self.server.stats.evicted.load(Relaxed) > before;
+        self.evicts = has_removed && matches!(room, Ok(Room::Later));
+        if expire {
+            let _ = self.expiry.run(self.server, Instant::now() + EXPIRY, &mut effects, &mut commits);
+        }
+        let messages = effects.parcels(self.server, 0);
+        if !messages.is_empty() {
+            let mut outgoing = Outgoing::default();
+            outgoing.push(Vec::new(), self.to_wait_for(commits), messages);
+            self.left.push(outgoing);
+            self.send_left();
+        }
+        let wake = Wakeup { signals: effects.signals.into(), ..Wakeup::default() };
+        if !wake.signals.is_empty() {
+            self.wake_waiters(wake);
+        }
+    }
+
+    /// What is done now and then: keys expire, and those leave who have been silent for long.
+    pub(super) fn tick(&mut self) {
+        let is_time = self.last_tick.elapsed() >= TICK;
+        if self.number == 0 && (is_time || self.evicts) {
+            self.remove_keys(is_time);
+        }
+        if !is_time {
+            return;
+        }
+        self.last_tick = Instant::now();
+        self.deaf.clone().into_iter().for_each(|listener| self.accept(listener));
+        if self.number == 0 {
+            self.forget();
+            self.make_places();
+        }
+        for (client, connection) in &mut self.connections {
+            if connection.output.len() > 0 {
+                connection.look_at_output(&self.server.limits);
+                if connection.is_over {
+                    self.ready.insert(*client);
+                }
+            }
+        }
+        let timeout = self.server.config.read().int("timeout") as u64;
+        if timeout > 0 {
+            let is_idle = |connection: &Connection| {
+                connection.last_heard.elapsed() > Duration::from_secs(timeout)
+                    && connection.blocked.is_none()
+                    && connection.session.subscriptions() == 0
+                    && !connection.session.monitors
+            };
+            let idle: Vec<u64> =
+                self.connections.iter().filter(|(_, c)| is_idle(c)).map(|(id, _)| *id).collect();
+            for client in idle {
+                if let Some(connection) = self.connections.remove(&client) {
+                    tracing::debug!("{} was closed: it was silent for {timeout} s", connection.stream);
+                    self.disconnect(connection);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! The process: signals that end it, the file with its number, and what a service manager is told.
+
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::Acquire;
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::{Handle, Signals};
+use signal_hook::low_level::signal_name;
+
+use crate::server::Server;
+
+/// Signals that end the process as it should: SIGTERM and SIGINT.
+#[derive(Debug)]
+pub struct End(Signals);
+
+impl End {
+    /// From now on, these signals do nothing until [`wait`](Self::wait) looks at them.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub fn new() -> io::Result<End> {
+        Signals::new([SIGTERM, SIGINT]).map(End)
+    }
+
+    /// What ends [`wait`](Self::wait).
+    pub fn handle(&self) -> Handle {
+        self.0.handle()
+    }
+
+    /// Stops the server when a signal says so. A second one ends the process at once, and loses nothing that was acknowledged.
+    pub fn wait(mut self, server: &Server) {
+        for signal in self.0.forever() {
+            let name = signal_name(signal).unwrap_or("a signal");
+            if server.stopping.load(Acquire) {
+                tracing::warn!("{name} once more: the process ends now, and the heap is not closed");
+                std::process::exit(1);
+            }
+            tracing::info!("{name} has asked for the end");
+            server.stop();
+        }
+    }
+}
+
+/// A file with the number of the process, which is removed when this is dropped.
+#[derive(Debug)]
+pub struct PidFile(PathBuf);
+
+impl PidFile {
+    /// Writes it.
+    ///
+    /// # Errors
+    /// If that is not possible.
+    pub fn new(path: &Path) -> io::Result<PidFile> {
+        std::fs::write(path, format!("{}\n", std::process::id()))?;
+        Ok(PidFile(path.to_owned()))
+    }
+}
+
+impl Drop for PidFile {
+    fn drop(&mut self) {
+        // Who reads it finds that there is no such process.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Tells systemd (`Type=notify`) how it is: `READY=1`, `STOPPING=1`. Nothing, if it does not want to know.
+pub fn notify(state: &str) {
+    let Some(name) = std::env::var_os("NOTIFY_SOCKET") else { return };
+    let told = || {
+        let addr = match name.as_bytes() {
+            [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
+            _ => SocketAddr::from_pathname(&name)?,
+        };
+        UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &addr)
+    };
+    if let Err(error) = told() {
+        tracing::warn!("NOTIFY_SOCKET is set, but nobody can be told there that {state}: {error}");
+    }
+}

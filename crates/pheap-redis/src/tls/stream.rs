@@ -1,0 +1,118 @@
+//! A stream that is encrypted. Nothing here waits: what cannot go on says `WouldBlock`, the handshake included.
+
+use std::fmt;
+use std::io::{self, ErrorKind, Read, Write};
+
+use mio::net::TcpStream;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConnection, Connection, ServerConnection};
+
+use super::setup::{Acceptor, Connector};
+
+/// A connection by TLS.
+pub struct TlsStream {
+    socket: TcpStream,
+    tls: Connection,
+}
+
+impl TlsStream {
+    /// That of a client that has connected. The handshake is done as it is read.
+    pub(crate) fn accept(socket: TcpStream, acceptor: &Acceptor) -> io::Result<TlsStream> {
+        let tls = ServerConnection::new(acceptor.0.clone()).map_err(io::Error::other)?;
+        Ok(TlsStream { socket, tls: tls.into() })
+    }
+
+    /// One to another server, which must have a certificate of this name. The handshake is done as it is written and read.
+    pub(crate) fn connect(socket: TcpStream, connector: &Connector, host: &str) -> io::Result<TlsStream> {
+        let name = ServerName::try_from(host.to_owned())
+            .map_err(|error| io::Error::new(ErrorKind::InvalidInput, error))?;
+        let tls = ClientConnection::new(connector.0.clone(), name).map_err(io::Error::other)?;
+        Ok(TlsStream { socket, tls: tls.into() })
+    }
+
+    /// What is encrypted.
+    pub(crate) fn socket(&self) -> &TcpStream {
+        &self.socket
+    }
+
+    /// The same.
+    pub(crate) fn socket_mut(&mut self) -> &mut TcpStream {
+        &mut self.socket
+    }
+
+    /// Sends what has been encrypted.
+    fn send(&mut self) -> io::Result<()> {
+        while self.tls.wants_write() {
+            match self.tls.write_tls(&mut self.socket) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The same; what the socket does not take now is sent later.
+    fn try_to_send(&mut self) -> io::Result<()> {
+        match self.send() {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
+            result => result,
+        }
+    }
+}
+
+impl Read for TlsStream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.tls.reader().read(buffer) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                // It is gone, and has not said so. Whether a request is whole can be told from the request.
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(0),
+                result => return result,
+            }
+            self.tls.read_tls(&mut self.socket)?;
+            if let Err(error) = self.tls.process_new_packets() {
+                // It is told why, if it listens.
+                let _ = self.send();
+                return Err(io::Error::new(ErrorKind::InvalidData, error));
+            }
+            self.try_to_send()?;
+        }
+    }
+}
+
+impl Write for TlsStream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut taken = self.tls.writer().write(bytes)?;
+        if taken == 0 {
+            // As much is encrypted as may wait.
+            self.send()?;
+            taken = self.tls.writer().write(bytes)?;
+        }
+        if taken == 0 && !bytes.is_empty() {
+            // The handshake is not over.
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        self.try_to_send()?;
+        Ok(taken)
+    }
+
+    /// Sends all that was written.
+    fn flush(&mut self) -> io::Result<()> {
+        self.send()
+    }
+}
+
+impl Drop for TlsStream {
+    fn drop(&mut self) {
+        // The client can tell that nothing was cut off.
+        self.tls.send_close_notify();
+        let _ = self.send();
+    }
+}
+
+impl fmt::Debug for TlsStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TlsStream").field("socket", &self.socket).finish_non_exhaustive()
+    }
+}
