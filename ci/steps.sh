@@ -191,13 +191,14 @@ step_fuzz() {
     return "$status"
 }
 
-# Runs a target with its seeds and so many inputs after them. What was found here before is left out.
+# Runs a target with its seeds, if it has any, and so many inputs after them. What was found here before is left out.
 fuzz() {
     local target="$1" runs="${FUZZ_RUNS:-$2}" seeds
+    shift 2
     seeds="$(mktemp -d)"
-    cp "fuzz/corpus/$target"/seed-* "$seeds"
-    cargo +nightly fuzz run "$target" "$seeds" -- \
-        -seed=1 -runs="$runs" -timeout=30 -len_control=0 -max_len=1000 -verbosity=0 -print_final_stats=1
+    find fuzz/corpus -path "*/$target/seed-*" -exec cp -t "$seeds" {} +
+    cargo +nightly fuzz run --features "${FUZZ_FEATURES:-}" "$target" "$seeds" -- \
+        -seed=1 -runs="$runs" -timeout=30 -len_control=0 -max_len=1000 -verbosity=0 -print_final_stats=1 "$@"
     rm -rf "$seeds"
 }
 
@@ -300,6 +301,27 @@ step_more_threads() {
     tail -n 1 "$LOGS/more-threads.log" > "$LOGS/more-threads.json"
     check_json_lines "$LOGS/more-threads.json"
     cargo run --locked --release -p pheap-crash -- threads --barriers | tee "$LOGS/barriers.log"
+}
+
+# Random commands, and what Redis answers.
+step_differential() {
+    local seed
+    for seed in 1 2 3; do
+        PHEAP_DIFFERENTIAL=100000 PHEAP_DIFFERENTIAL_SEED=$seed cargo test --locked -p pheap-redis --test differential -- --nocapture
+    done
+}
+
+# What clients of pheap-redis may send, and files that it may be given: ten minutes of each.
+step_fuzz_redis() {
+    if ! has_nightly || ! command -v c++ > /dev/null; then
+        note "fuzz_redis was skipped: it needs a nightly toolchain and a C++ compiler"
+        return
+    fi
+    local -x CARGO_PROFILE_RELEASE_OPT_LEVEL=1 RUSTFLAGS="-Zrandomize-layout" FUZZ_RUNS=-1
+    cargo +nightly fuzz build --features redis
+    FUZZ_FEATURES=redis fuzz redis_request any -max_total_time=600
+    FUZZ_FEATURES=redis fuzz redis_rdb any -max_total_time=600 -malloc_limit_mb=64
+    FUZZ_FEATURES=redis fuzz redis_commands any -max_total_time=600
 }
 
 step_more_crashes() {

@@ -244,9 +244,10 @@ impl Config {
         limits
     }
 
-    /// All options whose names match a pattern, and what they are.
-    pub fn matching<'a>(&'a self, pattern: &'a [u8]) -> impl Iterator<Item = (&'static str, &'a str)> + 'a {
-        let all = self.0.iter().filter(move |(name, _)| words::matches(pattern, name.as_bytes()));
+    /// All options whose names match a pattern, in small letters or large ones, and what they are.
+    pub fn matching<'a>(&'a self, pattern: &[u8]) -> impl Iterator<Item = (&'static str, &'a str)> + 'a {
+        let pattern = pattern.to_ascii_lowercase();
+        let all = self.0.iter().filter(move |(name, _)| words::matches(&pattern, name.as_bytes()));
         all.map(|(name, value)| (*name, value.as_str()))
     }
 

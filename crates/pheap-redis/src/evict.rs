@@ -195,6 +195,13 @@ fn free(
         // Nothing may go, so whatever was written is looked at.
         match memory.doubtful(true) {
             Some(doubtful) if doubtful.is_small && !is_over() && collect(server, doubtful.shard)? => {}
+            // A command that is refused although there is memory is worse than one that waits for it.
+            Some(doubtful) if doubtful.is_much => {
+                let Ok(_passed) = server.gates.pass([doubtful.shard], true, &server.scripts) else {
+                    return Ok(Room::Later);
+                };
+                memory.collect(&server.store, doubtful.shard)?;
+            }
             doubtful => {
                 if doubtful.is_none_or(|doubtful| !doubtful.is_small) {
                     memory.set_stuck();

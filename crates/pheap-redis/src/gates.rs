@@ -1,8 +1,9 @@
 //! Gates before the shards: where a thread waits that must not wait for a slow script of another one.
 //!
 //! Who has passed a shard's gate finds the shard free, or free soon. So nobody is stuck in a lock of the heap while a script goes on and on: he is still at the gate, and learns that the script has
-//! become slow. If there is one thread only, there is nobody to wait for, and there are no gates.
+//! become slow. If there is one thread only, and no link to a master, there is nobody to wait for, and the gates stay open.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -15,7 +16,10 @@ const PATIENCE: Duration = Duration::from_millis(5);
 
 /// A gate for each shard.
 #[derive(Debug)]
-pub struct Gates(Vec<RwLock<()>>);
+pub struct Gates {
+    gates: Vec<RwLock<()>>,
+    are_used: AtomicBool,
+}
 
 /// A script is slow, so nobody waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,10 +41,19 @@ enum Guard<'g> {
 }
 
 impl Gates {
-    /// Gates for so many shards; none if there is one thread.
+    /// Gates for so many shards. They are not used if there is one thread.
     pub fn new(shards: usize, threads: usize) -> Gates {
-        let gates = if threads > 1 { shards } else { 0 };
-        Gates((0..gates).map(|_| RwLock::new(())).collect())
+        let gates = (0..shards).map(|_| RwLock::new(())).collect();
+        Gates { gates, are_used: AtomicBool::new(threads > 1) }
+    }
+
+    /// There is one more thread, from now on: they are used. Called by the only other one, or before there are any.
+    pub fn begin(&self) {
+        self.are_used.store(true, Relaxed);
+    }
+
+    fn get(&self, shard: usize) -> Option<&RwLock<()>> {
+        self.gates.get(shard).filter(|_| self.are_used.load(Relaxed))
     }
 
     /// Passes the gates of shards, in ascending order: alone, or with others who only look.
@@ -54,7 +67,7 @@ impl Gates {
         scripts: &Scripts,
     ) -> Result<Passed<'_>, Busy> {
         let mut guards = SmallVec::new();
-        for gate in shards.into_iter().filter_map(|shard| self.0.get(shard)) {
+        for gate in shards.into_iter().filter_map(|shard| self.get(shard)) {
             let guard = loop {
                 let guard = if is_alone {
                     gate.try_write_for(PATIENCE).map(Guard::Alone)
@@ -74,7 +87,7 @@ impl Gates {
 
     /// Passes a shard's gate alone, if nobody is behind it.
     pub fn try_pass(&self, shard: usize) -> Option<Passed<'_>> {
-        let Some(gate) = self.0.get(shard) else { return Some(Passed { guards: SmallVec::new() }) };
+        let Some(gate) = self.get(shard) else { return Some(Passed { guards: SmallVec::new() }) };
         let guard = Guard::Alone(gate.try_write()?);
         Some(Passed { guards: SmallVec::from_iter([guard]) })
     }
@@ -94,6 +107,7 @@ mod tests {
         assert!(gates.try_pass(0).is_none() && gates.try_pass(1).is_some());
         let slow = Arc::new(Slow {
             is_eval: true,
+            is_of_master: false,
             name: String::new(),
             command: Vec::new(),
             started: Instant::now(),

@@ -39,6 +39,16 @@ impl Place {
         }
     }
 
+    /// The place that a score stands for. Fractions are left out; what is no such number at all means what it means to Redis on x86-64.
+    pub fn of_score(score: f64) -> Place {
+        const LIMIT: f64 = (1_u64 << 63) as f64;
+        Place::of(match score {
+            ..LIMIT => score as i64 as u64,
+            _ if score < 2.0 * LIMIT => score as u64,
+            _ => 0,
+        })
+    }
+
     /// Its geohash as others write it, in 11 characters: there, rows go to the poles. The last character is always 0.
     pub fn geohash(self) -> [u8; 11] {
         const ALPHABET: &[u8; 32] = b"0123456789bcdefghjkmnpqrstuvwxyz";
@@ -250,6 +260,19 @@ mod tests {
         assert!(back.distance(palermo) < 1.0 && back.number() == palermo.number());
         for number in [0, 1, u32::MAX] {
             assert_eq!(even_bits(spread(number)), number);
+        }
+    }
+
+    #[test]
+    fn scores_that_are_no_places() {
+        for (score, number) in [
+            (1.9, 1),
+            (-5.2, -5_i64 as u64),
+            (f64::NEG_INFINITY, 1 << 63),
+            (1e19, 10_u64.pow(19)),
+            (f64::INFINITY, 0),
+        ] {
+            assert_eq!(Place::of_score(score), Place::of(number), "{score}");
         }
     }
 

@@ -15,6 +15,9 @@ use crate::data::Store;
 /// A shard with so much is collected at once by who needs the memory: a matter of a millisecond or so.
 const SMALL: u64 = 1 << 20;
 
+/// One part of so many of what a collection looks at is much to find.
+const MUCH: u64 = 16;
+
 /// What is known of a shard.
 #[derive(Debug, Default)]
 struct Figures {
@@ -57,6 +60,8 @@ pub struct Doubtful {
     pub shard: usize,
     /// Whether that takes so little time that who needs the memory may do it.
     pub is_small: bool,
+    /// Whether so much of it may be garbage that who needs the memory had better wait for that, however long it takes, than do without.
+    pub is_much: bool,
 }
 
 impl Memory {
@@ -84,11 +89,15 @@ impl Memory {
     pub fn set_limit(&self, limit: u64, store: &Store) {
         let had_one = self.limit.swap(limit, SeqCst) > 0;
         if limit > 0 && !had_one {
-            // What was written before, nobody has counted: all of it may be garbage.
-            (0..self.shards.len()).for_each(|shard| self.settle(store, shard, u64::MAX));
+            self.count(store);
         }
         self.stuck.store(false, SeqCst);
         self.wake_collector();
+    }
+
+    /// Counts what was written and nobody has [said](Self::settle): all of it may be garbage.
+    pub fn count(&self, store: &Store) {
+        (0..self.shards.len()).for_each(|shard| self.settle(store, shard, u64::MAX));
     }
 
     /// Bytes that the data need.
@@ -184,7 +193,8 @@ impl Memory {
             let figures = figures.lock();
             let least = if at_all { 0 } else { self.tolerated(&figures) };
             if figures.doubted > least.max(most.0) {
-                most = (figures.doubted, Some(Doubtful { shard, is_small: figures.marked <= SMALL }));
+                let (is_small, is_much) = (figures.marked <= SMALL, figures.doubted >= figures.marked / MUCH);
+                most = (figures.doubted, Some(Doubtful { shard, is_small, is_much }));
             }
         }
         most.1
@@ -347,7 +357,7 @@ mod tests {
         let used = memory.used();
         assert!(used > empty && used < full / 2 && memory.excess() == 0, "{empty} {used} {full}");
         // When it is found, that is as was said.
-        assert_eq!(memory.doubtful(false), Some(Doubtful { shard: 3, is_small: true }));
+        assert_eq!(memory.doubtful(false), Some(Doubtful { shard: 3, is_small: true, is_much: true }));
         memory.collect(&store, 3).unwrap();
         assert_eq!(memory.used(), alive(&store));
         assert!(memory.used().abs_diff(used) < full / 20, "{used} was {}", memory.used());

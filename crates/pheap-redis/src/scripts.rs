@@ -126,6 +126,8 @@ fn first_line(text: &[u8]) -> Result<(Declared, usize), String> {
 pub struct Slow {
     /// Whether it is no function of a library.
     pub is_eval: bool,
+    /// Whether a master has sent it, and so has run it.
+    pub is_of_master: bool,
     /// Its SHA-1, or the function's name.
     pub name: String,
     /// The command that runs it.
@@ -246,6 +248,11 @@ impl Scripts {
     /// Why not, as the client is told.
     pub fn kill(&self, is_eval: bool) -> Result<(), &'static str> {
         let slow = self.slowest().ok_or("NOTBUSY No scripts in execution right now.")?;
+        if slow.is_of_master {
+            return Err(
+                "UNKILLABLE The busy script was sent by a master instance in the context of replication and cannot be killed.",
+            );
+        }
         if slow.has_written.load(Ordering::Acquire) {
             return Err(
                 "UNKILLABLE Sorry the script already executed write commands against the dataset. You can either wait the script termination or kill the server in a hard way using the SHUTDOWN NOSAVE command.",

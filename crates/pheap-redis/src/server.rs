@@ -217,8 +217,8 @@ impl Server {
             paused: AtomicU8::new(0),
         };
         limits.follow(&config);
-        // Libraries of functions are behind the last shard.
-        let memory = Memory::new(store.shards().len() + 1);
+        // Behind the last shard are libraries of functions, and how far a master was followed.
+        let memory = Memory::new(store.shards().len() + 2);
         memory.set_limit(config.int("maxmemory") as u64, &store);
         let tracking = Tracking::default();
         tracking.set_limit(config.int("tracking-table-max-keys") as u64);

@@ -16,20 +16,58 @@ pub fn int(text: &[u8]) -> Option<i64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// A number with a fraction, `inf`, or a hexadecimal one; no NaN, and nothing around it.
+/// A number with a fraction, `inf`, or a hexadecimal one; no NaN, nothing around it, and none that is too large, or too small to be told from 0.
 pub fn float(text: &[u8]) -> Option<f64> {
-    let text = std::str::from_utf8(text).ok()?;
-    if text.is_empty() || text.len() > 5 * 1024 || text.starts_with(char::is_whitespace) {
+    let number = rounded_float(text)?;
+    let is_rounded_away = number.is_infinite() && text.iter().any(u8::is_ascii_digit)
+        || number == 0.0 && has_other_digit_than_0(text);
+    (!is_rounded_away).then_some(number)
+}
+
+/// As C's `strtod` takes all of a text, which ends with it or before a byte that is 0: there may be spaces before the number; what is too large is infinite, what is too small is 0,
+/// and so is what is empty.
+pub fn c_float(text: &[u8]) -> Option<f64> {
+    let text = text.split(|&byte| byte == 0).next().unwrap_or_default();
+    if text.is_empty() { Some(0.0) } else { rounded_float(text.trim_ascii_start()) }
+}
+
+/// As [`float`], but what is too large is infinite, and what is too small is 0.
+fn rounded_float(text: &[u8]) -> Option<f64> {
+    let text = std::str::from_utf8(text).ok().filter(|text| text.len() <= 5 * 1024)?;
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let number = match digits.strip_prefix("0x").or(digits.strip_prefix("0X")) {
+        Some(digits) => hexadecimal(digits)?,
+        None => digits.parse().ok().filter(|_| !digits.starts_with(['-', '+']))?,
+    };
+    (!f64::is_nan(number)).then_some(if text.starts_with('-') { -number } else { number })
+}
+
+fn has_other_digit_than_0(text: &[u8]) -> bool {
+    let text = text.strip_prefix(b"-").unwrap_or(text);
+    let (zeros, exponent): (&[u8], &[u8]) =
+        if text.starts_with(b"0x") || text.starts_with(b"0X") { (b"0xX.", b"pP") } else { (b"0+.", b"eE") };
+    text.iter().take_while(|byte| !exponent.contains(byte)).any(|byte| !zeros.contains(byte))
+}
+
+/// `1.8p3` is 1.5 * 2^3.
+fn hexadecimal(text: &str) -> Option<f64> {
+    let (digits, exponent) = text.split_once(['p', 'P']).unwrap_or((text, "0"));
+    let exponent: i64 = exponent.parse().ok()?;
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    if whole.len() + fraction.len() == 0 {
         return None;
     }
-    let number = match text.strip_prefix(['-', '+']).unwrap_or(text) {
-        hexadecimal if hexadecimal.len() > 2 && hexadecimal[..2].eq_ignore_ascii_case("0x") => {
-            let number = u64::from_str_radix(&hexadecimal[2..], 16).ok()? as f64;
-            if text.starts_with('-') { -number } else { number }
-        }
-        _ => text.parse().ok()?,
-    };
-    (!f64::is_nan(number)).then_some(number)
+    let (mut number, mut power) = (0_u128, exponent);
+    for (at, digit) in whole.chars().chain(fraction.chars()).enumerate() {
+        let digit = digit.to_digit(16)?;
+        let is_kept = number < 1 << 120;
+        // Of digits that are too many to be kept, it counts only whether they are 0.
+        number = if is_kept { number << 4 | u128::from(digit) } else { number | u128::from(digit > 0) };
+        power = power.saturating_add(4 * (i64::from(!is_kept) - i64::from(at >= whole.len())));
+    }
+    // In steps, for what the number is multiplied with may be too large.
+    let power = power.clamp(-2000, 2000) as i32;
+    Some(number as f64 * 2_f64.powi(power / 2) * 2_f64.powi(power - power / 2))
 }
 
 /// A number as Redis shows it: as C's `%.17g` does, so 0.1 is 0.10000000000000001.
@@ -294,6 +332,48 @@ mod tests {
         ];
         for (number, text) in shown {
             assert_eq!(show_float(number), text);
+        }
+    }
+
+    #[test]
+    fn floats_are_read_as_c_does() {
+        let read = [
+            ("1.5", Some(1.5)),
+            ("+.5", Some(0.5)),
+            ("-1e2", Some(-100.0)),
+            ("-inf", Some(f64::NEG_INFINITY)),
+            ("Infinity", Some(f64::INFINITY)),
+            ("0x10", Some(16.0)),
+            ("-0X1.8p3", Some(-12.0)),
+            ("0x.8", Some(0.5)),
+            ("0x1p-1074", Some(5e-324)),
+            ("0x100000000000000000000000000000000p-128", Some(1.0)),
+            ("0e5", Some(0.0)),
+            ("-0", Some(0.0)),
+            ("0x0p9", Some(0.0)),
+            ("5e-324", Some(5e-324)),
+        ];
+        for (text, number) in read {
+            assert_eq!(float(text.as_bytes()), number, "{text}");
+            assert_eq!(c_float(text.as_bytes()), number, "{text}");
+        }
+        for text in ["nan", "1 ", "+-1", "0x", "0x+5", "0x1p", "1e", ".", "-", " ", "\\0"] {
+            assert_eq!(float(text.as_bytes()), None, "{text}");
+            assert_eq!(c_float(text.as_bytes()), None, "{text}");
+        }
+        let of_c = [
+            ("", 0.0),
+            (" 1", 1.0),
+            ("\0a", 0.0),
+            ("2\0a", 2.0),
+            ("1e400", f64::INFINITY),
+            ("-1e-400", 0.0),
+            ("0x1p2000", f64::INFINITY),
+            ("0x1p-2000", 0.0),
+        ];
+        for (text, number) in of_c {
+            assert_eq!(float(text.as_bytes()), None, "{text}");
+            assert_eq!(c_float(text.as_bytes()), Some(number), "{text}");
         }
     }
 

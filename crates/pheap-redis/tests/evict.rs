@@ -4,7 +4,7 @@ mod common;
 
 use std::collections::BTreeSet;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::{Client, Server, converse};
 
@@ -359,5 +359,52 @@ fn a_file_says_when_keys_were_used() {
         let reply = server.client().ask(line);
         let is_so = reply == told || told == "50" && ["51", "52", "53"].contains(&reply.as_str());
         assert!(is_so, "{reply}");
+    }
+}
+
+#[test]
+fn nothing_is_refused_as_long_as_the_data_are_small_enough() {
+    for [threads, shards] in [["1", "1"], ["2", "1"], ["1", "64"]] {
+        let folder = tempfile::tempdir().unwrap();
+        let options = ["--durability", "process", "--threads", threads, "--shards", shards];
+        let server = Server::start(folder.path(), &options);
+        let client = &mut server.client();
+        let value = "x".repeat(30_000);
+        let set = |i: usize| format!("set key:{} {value}", i % 300);
+        ask_all(client, (0..300).map(set));
+        let needed = info(client, "used_memory");
+        // There is a little more than the data need, and then much more.
+        for share in [9, 6] {
+            let limit = needed * 10 / share;
+            assert_eq!(
+                client.ask(&format!("config set maxmemory-policy noeviction maxmemory {limit}")),
+                "OK"
+            );
+            let replies = ask_all(client, (0..3000).map(set));
+            let refused = replies.iter().filter(|reply| *reply != "OK").count();
+            assert_eq!(refused, 0, "{threads} threads, {shards} shards, {share} tenths");
+        }
+    }
+}
+
+#[test]
+fn nobody_has_to_ask_for_room() {
+    const KEYS: usize = 12_000;
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &["--durability", "process"]);
+    let (client, listener) = (&mut server.client(), &mut server.client());
+    ask_all(client, (0..KEYS).map(|i| format!("set key:{i} x")));
+    // Commands wait no longer than they must.
+    assert_eq!(
+        client.ask("config set maxmemory-eviction-tenacity 0 maxmemory-policy allkeys-random notify-keyspace-events Ee"),
+        "OK"
+    );
+    listener.ask("subscribe __keyevent@0__:evicted");
+    let begun = Instant::now();
+    assert_eq!(client.ask("config set maxmemory 1"), "OK");
+    for _ in 0..KEYS {
+        listener.reply();
+        // Only a server that removes some now and then, when nobody asks, takes that long.
+        assert!(begun.elapsed() < Duration::from_secs(100));
     }
 }

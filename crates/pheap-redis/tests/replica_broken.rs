@@ -255,3 +255,85 @@ fn what_cannot_be_run_is_told() {
     guest.has(3);
     converse(&mut replica, &[("mget a b c", "[nil nil 1]")]);
 }
+
+#[test]
+fn a_master_that_does_not_stop_talking_is_left() {
+    let begin = format!("+FULLRESYNC {ID} 7\r\n");
+    let file = [format!("{begin}$EOF:{MARK}\r\n").as_bytes(), b"REDIS0010"].concat();
+    let cases: [(&[u8], &[u8], &str); 3] = [
+        (b"", b"\n", "replicaof no one"),
+        (begin.as_bytes(), b"\n", "replicaof no one"),
+        // While data come, no other master can be followed; but the server can be stopped.
+        (&file, b"\xfa\x01a\x01b", "shutdown nosave"),
+    ];
+    for (begins, goes_on, command) in cases {
+        let folder = tempfile::tempdir().unwrap();
+        let master = Fake::new();
+        let server = follower(folder.path(), &master);
+        let mut replica = server.client();
+        let (mut guest, _) = master.guest();
+        guest.say(begins);
+        let goes_on = goes_on.repeat(1 << 18);
+        let talks = std::thread::spawn(move || guest.say_without_end(&goes_on));
+        if begins.len() > begin.len() {
+            until("the data come", || info(&mut replica, "persistence", "loading") == "1");
+        }
+        replica.send(command);
+        until("it is left", || talks.is_finished());
+    }
+}
+
+#[test]
+fn a_master_does_not_say_whom_to_follow() {
+    let folder = tempfile::tempdir().unwrap();
+    let master = Fake::new();
+    let server = follower(folder.path(), &master);
+    let mut replica = server.client();
+    let mut guest = master.new_guest(&[], 0);
+    let bytes = stream(&["SELECT 0", "SET a 1", "REPLICAOF NO ONE", "SLAVEOF 127.0.0.1 1", "INCR a"]);
+    guest.say(&bytes);
+    guest.has(bytes.len() as u64);
+    converse(
+        &mut replica,
+        &[("get a", "2"), ("set a 1", "-READONLY You can't write against a read only replica.")],
+    );
+    assert!(is_up(&mut replica));
+}
+
+#[test]
+fn a_script_of_a_master_that_does_not_end() {
+    // The second one has changed so much that nobody can read beside it.
+    let many = "for i=1,30000 do redis.call('set','{a}'..i,i) end while true do end";
+    for [threads, script] in [["1", "while true do end"], ["1", many], ["2", many]] {
+        let folder = tempfile::tempdir().unwrap();
+        let master = Fake::new();
+        let port = master.port().to_string();
+        let options = ["--threads", threads, "--set", "busy-reply-threshold 1000"];
+        let server =
+            Server::start(folder.path(), &[&["--replicaof", "127.0.0.1", &port], &options[..]].concat());
+        let (mut replica, mut reader) = (server.client(), server.client());
+        let keys: Vec<String> = (1..=30000).map(|i| format!("{{a}}{i}")).collect();
+        let data: Vec<(&str, &str)> = keys.iter().map(|key| (&**key, "x")).chain([("a", "1")]).collect();
+        let mut guest = master.new_guest(&data, 0);
+        until("the link is up", || is_up(&mut replica));
+        let words = [("EVAL", 4), (script, script.len()), ("0", 1)];
+        let words = words.map(|(word, len)| format!("${len}\r\n{word}\r\n"));
+        guest.say(&[&stream(&["SELECT 0"])[..], b"*3\r\n", words.concat().as_bytes()].concat());
+        let (mut reply, busy) = (String::new(), "-BUSY Redis is busy running a script.");
+        until("the script is slow", || {
+            reply = reader.ask("get a");
+            reply.starts_with(busy)
+        });
+        assert!(replica.ask("get a").starts_with(busy));
+        // What it does cannot be left out.
+        let unkillable = "-UNKILLABLE The busy script was sent by a master instance in the context of replication and cannot be killed.";
+        assert_eq!(replica.ask("script kill"), unkillable);
+        replica.send("shutdown nosave");
+        replica.read_to_end();
+        // It asks for all of it again.
+        drop((server, guest));
+        let _server = follower(folder.path(), &master);
+        let (_, asked) = master.guest();
+        assert_eq!(asked, format!("PSYNC {ID} 1"));
+    }
+}

@@ -16,7 +16,12 @@ pub(super) fn invalid_time(command: &str) -> Fail {
 }
 
 /// The number of a database.
-pub(super) fn database(cx: &Cx<'_>, number: i64) -> Result<usize, Fail> {
+pub(super) fn database(cx: &Cx<'_>, text: &[u8]) -> Result<usize, Fail> {
+    let number = int(text)?;
+    if i32::try_from(number).is_err() {
+        let (least, most) = (i32::MIN, i32::MAX);
+        return Err(Fail::err(format_args!("value is out of range, value must between {least} and {most}")));
+    }
     let databases = (cx.server.config.read().int("databases") as usize).min(DATABASES);
     let db = usize::try_from(number).ok().filter(|&db| db < databases);
     db.ok_or_else(|| Fail::err("DB index is out of range"))
@@ -25,6 +30,12 @@ pub(super) fn database(cx: &Cx<'_>, number: i64) -> Result<usize, Fail> {
 /// A number.
 pub(super) fn float(text: &[u8]) -> Result<f64, Fail> {
     words::float(text).ok_or(Fail::NOT_A_FLOAT)
+}
+
+/// Milliseconds until a command gives up. 0: never.
+pub(super) fn timeout_ms(text: &[u8]) -> Result<u64, Fail> {
+    let ms = words::int(text).ok_or_else(|| Fail::err("timeout is not an integer or out of range"))?;
+    u64::try_from(ms).map_err(|_| Fail::err("timeout is negative"))
 }
 
 /// Seconds until a command gives up that waits for a key. None: never.

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
-use super::args::int;
+use super::args::{int, timeout_ms};
 use super::{Args, Command, Cx, Done, Fail, Flags, Keys, help, tracking};
 use crate::client::Replies;
 use crate::clients::{Filter, Kind, Pause};
@@ -199,9 +199,7 @@ fn pause(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         [which] if which.eq_ignore_ascii_case(b"write") => false,
         _ => return Err(Fail::err("CLIENT PAUSE mode must be WRITE or ALL")),
     };
-    let ms = words::int(args[2]).ok_or_else(|| Fail::err("timeout is not an integer or out of range"))?;
-    let ms = u64::try_from(ms).map_err(|_| Fail::err("timeout is negative"))?;
-    let until = Instant::now().checked_add(Duration::from_millis(ms));
+    let until = Instant::now().checked_add(Duration::from_millis(timeout_ms(args[2])?));
     let until = until.ok_or_else(|| Fail::err("timeout is out of range"))?;
     cx.server.pause(Some(Pause { until, all }));
     out.ok();

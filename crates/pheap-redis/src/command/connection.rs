@@ -177,8 +177,7 @@ fn reset(cx: &mut Cx<'_>, _: &Args<'_>, out: &mut Reply) -> Done {
 }
 
 fn select(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let number = crate::words::int(args[1]).ok_or_else(|| Fail::err("invalid DB index"))?;
-    cx.session.db = database(cx, number)?;
+    cx.session.db = database(cx, args[1])?;
     out.ok();
     Ok(())
 }

@@ -90,7 +90,7 @@ fn restore(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
         db.set_deadline(tx, key, deadline)
     })?;
     if let Some(usage) = options.usage {
-        cx.server.clocks.set(key, usage, now);
+        cx.server.clocks.set(key, usage, cx.clock);
     }
     cx.touched(b'g', "restore", key);
     out.ok();

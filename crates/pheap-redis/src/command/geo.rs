@@ -53,7 +53,7 @@ pub(super) fn coordinates(out: &mut Reply, place: Place) {
 
 /// Where a member is.
 pub(super) fn place_of<'r>(view: &View<'r>, sorted: &Sorted<'r>, member: &[u8]) -> Option<Place> {
-    sorted.score(view, member).map(|score| Place::of(score as u64))
+    sorted.score(view, member).map(Place::of_score)
 }
 
 fn geoadd(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {

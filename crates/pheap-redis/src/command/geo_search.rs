@@ -273,7 +273,7 @@ impl<'a> Asked<'a> {
                 if item.score >= end as f64 || found.len() >= enough {
                     break;
                 }
-                let place = Place::of(item.score as u64);
+                let place = Place::of_score(item.score);
                 if let Some(distance) = shape.distance(middle, place) {
                     found.push(Found { member: &view[item.member], score: item.score, place, distance });
                 }

@@ -51,7 +51,7 @@ pub(super) const COMMANDS: &[Command] = &[Command::with_subcommands_or(
             for name in &args[2..] {
                 match lookup(name) {
                     Some(known) => describe(known, out),
-                    None => out.null_array(),
+                    None => out.null(),
                 }
             }
             Ok(())

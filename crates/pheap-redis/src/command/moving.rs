@@ -107,7 +107,7 @@ fn rename(cx: &mut Cx<'_>, args: &Args<'_>, only_if_free: bool) -> Result<bool, 
 const SAME: Fail = Fail::Error(std::borrow::Cow::Borrowed("ERR source and destination objects are the same"));
 
 fn move_to(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let db = database(cx, int(args[2])?)?;
+    let db = database(cx, args[2])?;
     let (from, to) = (Place { db: cx.session.db, key: args[1] }, Place { db, key: args[1] });
     if from == to {
         return Err(SAME);
@@ -131,7 +131,7 @@ fn copy(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     while let Some(option) = options.next() {
         match option.to_ascii_lowercase().as_slice() {
             b"replace" => replaces = true,
-            b"db" => db = database(cx, int(options.next().ok_or(Fail::SYNTAX)?)?)?,
+            b"db" => db = database(cx, options.next().ok_or(Fail::SYNTAX)?)?,
             _ => return Err(Fail::SYNTAX),
         }
     }
@@ -152,10 +152,13 @@ fn copy(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 }
 
 fn swapdb(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
-    let number =
-        |text, which: &str| int(text).map_err(|_| Fail::err(format_args!("invalid {which} DB index")));
-    let (first, second) = (number(args[1], "first")?, number(args[2], "second")?);
-    let (first, second) = (database(cx, first)?, database(cx, second)?);
+    for (text, which) in [(args[1], "first"), (args[2], "second")] {
+        let is_number = int(text).is_ok_and(|number| i32::try_from(number).is_ok());
+        if !is_number {
+            return Err(Fail::err(format_args!("invalid {which} DB index")));
+        }
+    }
+    let (first, second) = (database(cx, args[1])?, database(cx, args[2])?);
     if first == second {
         out.ok();
         return Ok(());

@@ -37,6 +37,9 @@ fn no_replicas(cx: &mut Cx<'_>, _: &Args<'_>, _: &mut Reply) -> Done {
 }
 
 fn replicaof(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
+    if cx.session.is_master {
+        return Err(Fail::err("a master does not say whom its replicas follow"));
+    }
     let server = cx.server;
     let is_nobody = args[1].eq_ignore_ascii_case(b"no") && args[2].eq_ignore_ascii_case(b"one");
     let master = if is_nobody {
@@ -72,6 +75,7 @@ fn replicaof(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     })?;
     let text = master.as_ref().map(Master::to_string).unwrap_or_default();
     server.config.write().set("replicaof", &text).map_err(Fail::err)?;
+    server.gates.begin();
     server.role.follow(master, progress.position);
     if before.is_none() {
         // They wait for what this server's clients write, and these do not any more.
@@ -96,6 +100,7 @@ pub fn begin(server: &Server) -> pheap::Result<()> {
     // It was looked at when it was set.
     let master = option.parse::<Master>().ok().filter(|_| before.left.as_ref() != Some(&option));
     if let Some(master) = master {
+        server.gates.begin();
         server.role.follow(Some(master), before.position);
         return Ok(());
     }

@@ -1,8 +1,8 @@
 //! The server: its options, what it has counted, its commands.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::args::{int, timeout};
+use super::args::{int, timeout_ms};
 use super::introspect::categories;
 use super::{Args, Command, Cx, Done, Fail, Flags, Keys, all, help};
 use crate::resp::Reply;
@@ -115,7 +115,7 @@ pub(super) const COMMANDS: &[Command] = &[
         }
         // Its own replies wait for the disk, and there are no replicas that could have more.
         int(args[1])?;
-        timeout(args[2])?;
+        timeout_ms(args[2])?;
         out.int(0);
         Ok(())
     }),
@@ -205,12 +205,17 @@ fn acl_cat(_: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
 
 fn config_get(cx: &mut Cx<'_>, args: &Args<'_>, out: &mut Reply) -> Done {
     let config = cx.server.config.read();
-    let mut found: Vec<(&str, &str)> =
-        args[2..].iter().flat_map(|pattern| config.matching(pattern).collect::<Vec<_>>()).collect();
-    found.sort_unstable();
-    found.dedup();
+    let mut found = BTreeMap::new();
+    for pattern in &args[2..] {
+        let is_name = !pattern.iter().any(|byte| b"[*?".contains(byte));
+        for (name, value) in config.matching(pattern) {
+            // Who asks for one gets the name as they have written it.
+            let shown = if is_name { words::lossy(pattern) } else { name.into() };
+            found.entry(name).or_insert((shown, value));
+        }
+    }
     out.map(found.len());
-    for (name, value) in found {
+    for (name, value) in found.into_values() {
         out.bulk(name.as_bytes());
         out.bulk(value.as_bytes());
     }

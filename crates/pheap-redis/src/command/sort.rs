@@ -128,13 +128,16 @@ fn weight(cx: &mut Cx<'_>, asked: &Asked<'_>, element: &[u8]) -> Result<Weight, 
         return Ok(Weight::Text(text));
     }
     let Some(text) = text else { return Ok(Weight::Number(0.0)) };
-    let number = if text.is_empty() { Some(0.0) } else { words::float(text.trim_ascii_start()) };
+    let number =
+        words::c_float(&text).filter(|number| number.is_finite() || !text.iter().any(u8::is_ascii_digit));
     number.map(Weight::Number).ok_or_else(|| Fail::err("One or more scores can't be converted into double"))
 }
 
 fn compare(a: &(Weight, Vec<u8>), b: &(Weight, Vec<u8>), has_pattern: bool) -> Ordering {
     match (&a.0, &b.0) {
-        (Weight::Number(x), Weight::Number(y)) => x.total_cmp(y).then_with(|| a.1.cmp(&b.1)),
+        (Weight::Number(x), Weight::Number(y)) => {
+            x.partial_cmp(y).expect("these are no NaN").then_with(|| a.1.cmp(&b.1))
+        }
         (Weight::Text(x), Weight::Text(y)) if has_pattern => x.cmp(y),
         _ => a.1.cmp(&b.1),
     }

@@ -94,7 +94,7 @@ impl<'a> Name<'a> {
 
 fn score(text: &[u8]) -> Result<Bound<f64>, Fail> {
     let (number, is_excluded) = text.strip_prefix(b"(").map_or((text, false), |number| (number, true));
-    let number = words::float(number).ok_or_else(|| Fail::err("min or max is not a float"))?;
+    let number = words::c_float(number).ok_or_else(|| Fail::err("min or max is not a float"))?;
     Ok((number, is_excluded))
 }
 
@@ -177,6 +177,9 @@ impl<'a> Asked<'a> {
             return Err(Fail::err(
                 "syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX",
             ));
+        }
+        if by == By::Rank {
+            offset = 0; // as Redis has it: a limit that is none is no error
         }
         if with_scores && by == By::Name {
             return Err(Fail::err("syntax error, WITHSCORES not supported in combination with BYLEX"));
@@ -279,10 +282,13 @@ mod tests {
     fn bounds() {
         assert_eq!(score(b"(1.5").unwrap(), (1.5, true));
         assert_eq!(score(b"-inf").unwrap(), (f64::NEG_INFINITY, false));
+        // As Redis has it.
+        assert_eq!(score(b"(").unwrap(), (0.0, true));
+        assert_eq!(score(b" 1e400").unwrap(), (f64::INFINITY, false));
         assert_eq!(Name::parse(b"(").unwrap(), Name::At((b"", true)));
         for text in ["", "a", "-a", "++"] {
             assert!(Name::parse(text.as_bytes()).is_err(), "{text}");
         }
-        assert!(score(b"((1").is_err() && score(b"nan").is_err());
+        assert!([&b"((1"[..], b"nan", b" ", b"1 "].iter().all(|text| score(text).is_err()));
     }
 }

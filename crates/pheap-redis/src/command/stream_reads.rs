@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use pheap::field;
 use smallvec::SmallVec;
 
-use super::args::int;
+use super::args::{int, timeout_ms};
 use super::stream_parts::{
     CLASS, CREATED_CONSUMER, exact, group, no_group, write_entry, write_id, write_range,
 };
@@ -32,10 +32,7 @@ fn find_keys(args: &Args<'_>, keys: &mut Vec<usize>) {
             b"group" => 3,
             b"noack" => 1,
             b"streams" => {
-                let count = args.len() - at - 1;
-                if count.is_multiple_of(2) {
-                    keys.extend(at + 1..at + 1 + count / 2);
-                }
+                keys.extend(at + 1..at + 1 + (args.len() - at - 1) / 2);
                 return;
             }
             _ => return,
@@ -77,9 +74,7 @@ impl<'a> Read<'a> {
                     )));
                 }
                 b"block" if more > 0 => {
-                    let ms = int(args[at + 1])
-                        .map_err(|_| Fail::err("timeout is not an integer or out of range"))?;
-                    read.block = Some(u64::try_from(ms).map_err(|_| Fail::err("timeout is negative"))?);
+                    read.block = Some(timeout_ms(args[at + 1])?);
                     2
                 }
                 b"count" if more > 0 => {
@@ -377,7 +372,7 @@ mod tests {
         };
         assert_eq!(keys("xread count 5 block 0 streams a b 0 0"), [6, 7]);
         assert_eq!(keys("xreadgroup group streams streams noack streams streams >"), [6]);
-        assert_eq!(keys("xread streams a b 0"), [0; 0]);
+        assert_eq!(keys("xread streams a b 0"), [2]);
         assert_eq!(keys("xread count streams a 0"), [0; 0]);
         assert_eq!(keys("xread nothing streams a 0"), [0; 0]);
     }

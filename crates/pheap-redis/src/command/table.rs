@@ -415,16 +415,20 @@ pub fn resolve(words: &Args<'_>) -> Result<Known, Refused> {
         Err(Refused { error, number })
     };
     let Some(known) = lookup(words[0]).filter(|known| !known.name.contains('|')) else {
-        let shown = |word: &[u8]| lossy(&word[..word.len().min(128)]).into_owned();
+        // As C prints it: up to a byte that is 0.
+        let shown = |word: &[u8], most: usize| {
+            let word = &word[..word.len().min(most)];
+            lossy(word.split(|&byte| byte == 0).next().unwrap_or_default()).into_owned()
+        };
         let mut arguments = String::new();
         for word in &words[1..] {
             if arguments.len() >= 128 {
                 break;
             }
-            arguments.push_str(&format!("'{}' ", shown(word)));
+            arguments.push_str(&format!("'{}' ", shown(word, 128 - arguments.len())));
         }
-        let error =
-            format!("ERR unknown command '{}', with args beginning with: {arguments}", shown(words[0]));
+        let name = shown(words[0], 128);
+        let error = format!("ERR unknown command '{name}', with args beginning with: {arguments}");
         return Err(Refused { error, number: None });
     };
     if !known.takes(words.len()) {

@@ -79,7 +79,7 @@ impl<'r> Sorted<'r> {
 
 /// Writing.
 pub trait Rank<'r>: Copy {
-    /// Gives a member a score, and adds it if it is not there. The score that it had.
+    /// Gives a member a score, and adds it if it is not there. The score that it had. A score of -0 becomes 0.
     ///
     /// # Errors
     /// If there is no memory for it; then the transaction must not commit.
@@ -91,16 +91,11 @@ pub trait Rank<'r>: Copy {
 
 impl<'r> Rank<'r> for P<'r, Sorted<'r>> {
     fn set_score(self, tx: &mut Txn<'r>, member: &[u8], score: f64) -> pheap::Result<Option<f64>> {
-        let order = field!(self.order);
+        let (order, score) = (field!(self.order), score + 0.0);
         let old = field!(self.scores).insert(tx, member, score)?;
         let item = match old {
-            // What is as great stays where it is, with the score that was given first (0 and -0).
-            Some(old) if old == score => {
-                if old.is_sign_negative() != score.is_sign_negative() {
-                    field!(self.scores).insert(tx, member, old)?;
-                }
-                return Ok(Some(old));
-            }
+            // What is as great stays where it is.
+            Some(old) if old == score => return Ok(Some(old)),
             Some(old) => Order::remove(order, tx, old, member),
             None => None,
         };

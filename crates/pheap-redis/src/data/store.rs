@@ -107,7 +107,16 @@ impl Store {
     /// # Errors
     /// If there is no memory for it.
     pub fn in_memory() -> Result<Store, OpenError> {
-        Store::of(Heap::in_memory()?, std::path::Path::new("memory"), SHARDS)
+        Store::in_heap(Heap::in_memory()?, SHARDS)
+    }
+
+    /// A store in this heap, with so many shards if it is new.
+    ///
+    /// # Errors
+    /// If there is something else in it, or no memory.
+    pub fn in_heap(heap: Heap, shards: u32) -> Result<Store, OpenError> {
+        let path = heap.path().map_or_else(|| PathBuf::from("memory"), std::path::Path::to_owned);
+        Store::of(heap, &path, shards)
     }
 
     fn of(heap: Heap, path: &std::path::Path, shards: u32) -> Result<Store, OpenError> {

@@ -80,11 +80,14 @@ impl Execution<'_> {
             Plan::Read(shard) | Plan::Change(shard) => vec![shard],
             Plan::Several(shards) => shards,
         };
-        numbers.push(root);
+        if numbers.last() != Some(&root) {
+            numbers.push(root);
+        }
         let is_left = || server.role.generation() != generation || server.stopping.load(Acquire);
+        // Who reads may do so beside this transaction, and a script does not get in beside it. But if there may be a script in it, all others are to find that out at the gates.
+        let is_alone = numbers.len() > server.store.shards().len();
         let _passed = loop {
-            // Not alone: who reads may do so beside this transaction. A script does not get in beside it.
-            match server.gates.pass(numbers.iter().copied(), false, &server.scripts) {
+            match server.gates.pass(numbers.iter().copied(), is_alone, &server.scripts) {
                 Ok(passed) => break passed,
                 Err(Busy) if is_left() => return Err(Unfollowed::Left),
                 Err(Busy) => std::thread::sleep(Duration::from_millis(5)),

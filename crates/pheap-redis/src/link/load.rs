@@ -54,7 +54,10 @@ impl Follower<'_> {
             self.run(&flush, Note::Nothing)?;
             return Err(lost);
         }
-        self.run(&[], Note::Complete(position))
+        self.run(&[], Note::Complete(position))?;
+        let server = self.server();
+        server.memory.count(&server.store);
+        Ok(())
     }
 
     /// Puts all that is in the file in the heap.

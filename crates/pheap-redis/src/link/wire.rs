@@ -223,6 +223,8 @@ impl<'w> Wire<'w> {
 
     /// Appends what has come already: so many bytes, at most. How many they were.
     pub(super) fn receive(&mut self, to: &mut Vec<u8>, most: usize) -> Result<usize, Lost> {
+        // Also of a master that never lets this thread wait.
+        check(self.server, self.generation)?;
         let before = to.len();
         to.resize(before + most, 0);
         let result = loop {

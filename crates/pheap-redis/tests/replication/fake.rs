@@ -82,6 +82,11 @@ impl Guest {
         self.0.get_mut().write_all(bytes).unwrap();
     }
 
+    /// Says this again and again until the replica leaves.
+    pub(crate) fn say_without_end(&mut self, bytes: &[u8]) {
+        while self.0.get_mut().write_all(bytes).is_ok() {}
+    }
+
     /// What it says next, but for newlines.
     pub(crate) fn command(&mut self) -> String {
         let mut line = String::new();

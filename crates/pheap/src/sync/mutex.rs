@@ -3,6 +3,7 @@
 //! They are not poisoned: what must not be used after a panic says so itself. In builds with the simulator they tell where they are taken.
 
 use std::fmt;
+use std::hint;
 use std::ops::{Deref, DerefMut};
 use std::sync::PoisonError;
 use std::sync::atomic::AtomicUsize;
@@ -28,6 +29,27 @@ impl<T> Mutex<T> {
     #[track_caller]
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         let wait = || Some(self.lock.lock().unwrap_or_else(PoisonError::into_inner));
+        let guard = self.watch.take(Want::Exclusive, || self.try_once(), wait);
+        MutexGuard { guard, mutex: self }
+    }
+
+    /// [`lock`](Self::lock) where it is locked for less time than it takes to fall asleep: this looks again and again for a while, ever more rarely. Threads that sleep have to be woken, by
+    /// who unlocks, which takes longer than what the lock is for; and then all others come too late as well.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn lock_briefly(&self) -> MutexGuard<'_, T> {
+        const LOOKS: u32 = 12;
+        let wait = || {
+            (1..super::spins(LOOKS)).find_map(|look| {
+                let guard = self.try_once();
+                if guard.is_none() {
+                    (0..1u32 << look.min(7)).for_each(|_| hint::spin_loop());
+                }
+                guard
+            })
+        };
+        let wait =
+            || Some(wait().unwrap_or_else(|| self.lock.lock().unwrap_or_else(PoisonError::into_inner)));
         let guard = self.watch.take(Want::Exclusive, || self.try_once(), wait);
         MutexGuard { guard, mutex: self }
     }

@@ -430,7 +430,7 @@ impl Wal {
     /// Waits until there is room for so many words of ranges, with their heads.
     #[inline]
     fn lock_with_room(&self, words: usize, is_metadata: bool) -> Result<MutexGuard<'_, State>> {
-        let mut state = self.state.lock();
+        let mut state = self.state.lock_briefly();
         let need = state.buffer.need(words) + if is_metadata { 0 } else { RESERVE };
         loop {
             if let Some(failure) = &state.failure {

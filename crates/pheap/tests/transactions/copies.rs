@@ -1,6 +1,6 @@
 //! Copies that a transaction makes of one value, and finds for another one at the same address: of the whole and of its parts, by all ways to write and to read.
 
-use pheap::{Durability, Error, Options, P, Persist, Root, Txn, field, txn};
+use pheap::{Durability, Error, Heap, Options, P, Persist, Root, Txn, field, txn};
 use proptest::prelude::*;
 
 #[derive(Persist, Default, Clone, Copy)]
@@ -260,6 +260,21 @@ fn seen(root: &Root<All<'static>>) -> Model {
     .unwrap()
 }
 
+fn root(heap: &Heap, name: &str) -> Root<All<'static>> {
+    let all = heap.root_or(name, |tx| {
+        let mut objects = Vec::new();
+        for _ in 0..OBJECTS {
+            objects.push(tx.alloc(Object::default())?);
+        }
+        Ok(All {
+            objects: tx.alloc_slice_copy(&objects)?,
+            slice: tx.alloc_slice(OBJECTS, |_| Object::default())?,
+            large: tx.alloc_slice(2000, |_| 0)?,
+        })
+    });
+    all.unwrap()
+}
+
 fn cases() -> u32 {
     std::env::var("PHEAP_COPIES_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(2000)
 }
@@ -275,19 +290,7 @@ proptest! {
         let dir = tempfile::tempdir().unwrap();
         let options = Options::new().durability(durability).arena_size(1 << 20).reserve(1 << 30);
         let heap = options.open(dir.path().join("heap")).unwrap();
-        let root: Root<All> = heap
-            .root_or("all", |tx| {
-                let mut objects = Vec::new();
-                for _ in 0..OBJECTS {
-                    objects.push(tx.alloc(Object::default())?);
-                }
-                Ok(All {
-                    objects: tx.alloc_slice_copy(&objects)?,
-                    slice: tx.alloc_slice(OBJECTS, |_| Object::default())?,
-                    large: tx.alloc_slice(2000, |_| 0)?,
-                })
-            })
-            .unwrap();
+        let root = root(&heap, "all");
         let mut model = Model::default();
         for transaction in steps.split_inclusive(|step| matches!(step, Step::End { .. })) {
             let (steps, fails) = match transaction.split_last() {
@@ -304,6 +307,55 @@ proptest! {
                 model = before;
             }
             prop_assert_eq!(seen(&root), model);
+        }
+    }
+}
+
+proptest! {
+    // A transaction on two roots syncs more, so these are fewer.
+    #![proptest_config(ProptestConfig { cases: cases() / 4, ..ProptestConfig::default() })]
+
+    /// A transaction over two roots leaves the copies of both, whichever of them is the reason, also while somebody has a reference to a copy of the other one.
+    #[test]
+    fn copies_of_two_roots_behave_like_memory(
+        durability in prop_oneof![Just(Durability::Process), Just(Durability::Pmem)],
+        steps in prop::collection::vec((0usize..2, any::<bool>(), 0..OBJECTS, 0..WORDS, any::<u64>(), step()), 1..120),
+    ) {
+        let dir = tempfile::tempdir().unwrap();
+        let options = Options::new().durability(durability).arena_size(1 << 20).reserve(1 << 30);
+        let heap = options.open(dir.path().join("heap")).unwrap();
+        let roots = ["one", "two"].map(|name| root(&heap, name));
+        let mut models = [Model::default(); 2];
+        for transaction in steps.split_inclusive(|(.., step)| matches!(step, Step::End { .. })) {
+            let (steps, fails) = match transaction.split_last() {
+                Some(((.., Step::End { fails }), steps)) => (steps, *fails),
+                _ => (transaction, false),
+            };
+            let before = models;
+            let result = pheap::txn(&roots[..], |mut roots| {
+                for (number, is_held, i, word, value, step) in steps {
+                    let (here, there) = (*number, 1 - *number);
+                    let step = std::slice::from_ref(step);
+                    if !is_held {
+                        roots.with(here, |tx, root| run(tx, root, step, &mut models[here]));
+                        continue;
+                    }
+                    roots.with_two(here, there, |tx, root, other_tx, other| {
+                        let slice = tx[root].slice;
+                        let held = &mut tx[slice.at(*i)];
+                        run(other_tx, other, step, &mut models[there]);
+                        set_word(held, *word, *value);
+                        models[here][1][*i][*word] = *value;
+                        assert_eq!(words(&tx[slice.at(*i)]), models[here][1][*i]);
+                    });
+                }
+                if fails { Err(Error::abort("as it was told")) } else { Ok(()) }
+            });
+            prop_assert_eq!(result.is_err(), fails);
+            if fails {
+                models = before;
+            }
+            prop_assert_eq!([seen(&roots[0]), seen(&roots[1])], models);
         }
     }
 }

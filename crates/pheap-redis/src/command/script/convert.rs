@@ -147,7 +147,7 @@ fn nested(value: &Value, names: &Names, resp3: bool, deepest: usize, out: &mut R
     match value {
         Value::String(text) => out.bulk(&text.as_bytes()),
         Value::Integer(number) => out.int(*number),
-        Value::Number(number) => out.int(*number as i64),
+        Value::Number(number) => out.int(whole(*number)),
         Value::Boolean(is_so) if resp3 => out.boolean(*is_so),
         Value::Boolean(true) => out.int(1),
         Value::Table(table) => {
@@ -270,6 +270,11 @@ pub(super) fn general(number: f64, digits: usize) -> String {
     }
     let sign = if exponent < 0 { '-' } else { '+' };
     format!("{}e{sign}{:02}", short(mantissa), exponent.abs())
+}
+
+/// A number without its fraction. One that is too large is what it is to Redis on x86-64.
+fn whole(number: f64) -> i64 {
+    if number < i64::MAX as f64 { number as i64 } else { i64::MIN }
 }
 
 #[cfg(test)]

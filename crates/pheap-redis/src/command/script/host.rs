@@ -180,7 +180,7 @@ impl<'a, 'c> Run<'a, 'c> {
             self.cx.effects.messages.extend(server.monitored(&line));
         }
         if server.clocks.is_on() {
-            command.touch(words, |key| server.clocks.touch(key, self.cx.now));
+            command.touch(words, |key| server.clocks.touch(key, self.cx.clock));
         }
         let started = Instant::now();
         let (session, reply) = &mut *self.engine.client.borrow_mut();
@@ -295,6 +295,7 @@ impl<'a, 'c> Run<'a, 'c> {
                 }
                 let slow = Arc::new(Slow {
                     is_eval: self.call.kind == Kind::Scripts,
+                    is_of_master: self.cx.session.is_master,
                     name: self.call.name.to_owned(),
                     command: self.call.command.iter().map(|word| word.to_vec()).collect(),
                     started: self.started,

@@ -81,6 +81,7 @@ impl Worker {
             deaf: BTreeSet::new(),
             next_thread: 0,
             last_tick: Instant::now(),
+            evicts: false,
             expiry: Expiry::default(),
             round: VecDeque::new(),
             is_meanwhile: false,
@@ -115,6 +116,8 @@ struct Turn<'s> {
     /// The thread that gets the next client.
     next_thread: usize,
     last_tick: Instant,
+    /// Keys go for want of memory, and there was no time for more of them.
+    evicts: bool,
     expiry: Expiry,
     /// Clients that are served just now, one after the other.
     round: VecDeque<u64>,
@@ -133,7 +136,7 @@ impl Turn<'_> {
         let mut events = Events::with_capacity(1024);
         while !self.server.stopping.load(Acquire) {
             let waits = self.postponed.is_empty() || self.server.scripts.is_busy();
-            let is_idle = self.ready.is_empty() && waits;
+            let is_idle = self.ready.is_empty() && waits && !self.evicts;
             let sleep = if is_idle { self.until_next() } else { Duration::ZERO };
             self.turn(&mut events, sleep)?;
             self.tick();

@@ -1,9 +1,11 @@
 //! What is done now and then: keys expire or are evicted, and those leave who have been silent for long.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use super::{TICK, Turn};
 use crate::command::Effects;
+use crate::evict::{Room, make_room};
 use crate::net::connection::Connection;
 use crate::net::output::Output as Outgoing;
 use crate::waiting::Wakeup;
@@ -20,9 +22,43 @@ impl Turn<'_> {
         }
     }
 
+    /// Removes keys that there is no memory for; and those that have expired, if that is wanted.
+    fn remove_keys(&mut self, expire: bool) {
+        // Whose keys a master has, it removes them.
+        if self.server.paused().is_some() || self.server.role.is_replica() {
+            self.evicts = false;
+            return;
+        }
+        let (mut effects, mut commits) = (Effects::default(), Vec::new());
+        let before = self.server.stats.evicted.load(Relaxed);
+        // If the heap has failed, writes say so.
+        let room = make_room(self.server, &mut effects, &mut commits);
+        // What waits for the collector is no reason to ask again and again.
+        let has_removed = self.server.stats.evicted.load(Relaxed) > before;
+        self.evicts = has_removed && matches!(room, Ok(Room::Later));
+        if expire {
+            let _ = self.expiry.run(self.server, Instant::now() + EXPIRY, &mut effects, &mut commits);
+        }
+        let messages = effects.parcels(self.server, 0);
+        if !messages.is_empty() {
+            let mut outgoing = Outgoing::default();
+            outgoing.push(Vec::new(), self.to_wait_for(commits), messages);
+            self.left.push(outgoing);
+            self.send_left();
+        }
+        let wake = Wakeup { signals: effects.signals.into(), ..Wakeup::default() };
+        if !wake.signals.is_empty() {
+            self.wake_waiters(wake);
+        }
+    }
+
     /// What is done now and then: keys expire, and those leave who have been silent for long.
     pub(super) fn tick(&mut self) {
-        if self.last_tick.elapsed() < TICK {
+        let is_time = self.last_tick.elapsed() >= TICK;
+        if self.number == 0 && (is_time || self.evicts) {
+            self.remove_keys(is_time);
+        }
+        if !is_time {
             return;
         }
         self.last_tick = Instant::now();
@@ -30,25 +66,6 @@ impl Turn<'_> {
         if self.number == 0 {
             self.forget();
             self.make_places();
-        }
-        // Whose keys a master has, it removes them.
-        let removes_keys = self.server.paused().is_none() && !self.server.role.is_replica();
-        if self.number == 0 && removes_keys {
-            let (mut effects, mut commits) = (Effects::default(), Vec::new());
-            // If the heap has failed, writes say so.
-            let _ = crate::evict::make_room(self.server, &mut effects, &mut commits);
-            let _ = self.expiry.run(self.server, Instant::now() + EXPIRY, &mut effects, &mut commits);
-            let messages = effects.parcels(self.server, 0);
-            if !messages.is_empty() {
-                let mut outgoing = Outgoing::default();
-                outgoing.push(Vec::new(), self.to_wait_for(commits), messages);
-                self.left.push(outgoing);
-                self.send_left();
-            }
-            let wake = Wakeup { signals: effects.signals.into(), ..Wakeup::default() };
-            if !wake.signals.is_empty() {
-                self.wake_waiters(wake);
-            }
         }
         for (client, connection) in &mut self.connections {
             if connection.output.len() > 0 {

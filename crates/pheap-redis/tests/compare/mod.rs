@@ -1,0 +1,12 @@
+//! Random commands to two servers, whose replies must be equal. See `differential.rs`.
+
+mod commands;
+mod differences;
+mod generate;
+mod pair;
+mod shrink;
+mod value;
+
+pub(crate) use generate::round;
+pub(crate) use pair::Pair;
+pub(crate) use shrink::shortest;

@@ -1,0 +1,193 @@
+//! Commands of pheap-redis, all that are in its table, in any order and with any arguments.
+//!
+//! Nothing panics; each command has one reply, which the library `redis-protocol` can read, and which is an array, a map or whatever the version of the protocol has; and the heap is
+//! sound in the end. `program.rs` says what a program is, and this file runs it.
+
+#![no_main]
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use libfuzzer_sys::fuzz_target;
+use parking_lot::Mutex;
+use pheap::Options;
+use pheap_redis::client::{Replies, Session};
+use pheap_redis::clients::{Profile, State};
+use pheap_redis::command::{Effects, Meanwhile};
+use pheap_redis::config::Config;
+use pheap_redis::data::Store;
+use pheap_redis::execute::{Execution, Output, Stop};
+use pheap_redis::expire::Expiry;
+use pheap_redis::net::Worker;
+use pheap_redis::resp::Reply;
+use pheap_redis::resp::input::Input;
+use pheap_redis::server::Server;
+use redis_protocol::{resp2, resp3};
+
+mod program;
+
+use program::{Program, Step};
+
+/// Few, so that a heap is made quickly.
+const SHARDS: u32 = 3;
+
+fuzz_target!(|program: Program| run(&program));
+
+fn run(program: &Program) {
+    let mut config = Config::default();
+    config.set("proto-max-bulk-len", "1mb").expect("there is such an option");
+    config.set("notify-keyspace-events", "KEA").expect("there is such an option");
+    let options = Options::new().arena_size(256 << 10).reserve(1 << 28).collect_threads(1);
+    let heap = options.in_memory().expect("there is memory");
+    let store = Store::in_heap(heap, SHARDS).expect("there is memory");
+    let worker = Worker::new().expect("the system can do that");
+    let commands = pheap_redis::command::all().count();
+    let server = Server::new(store, config, vec![worker.mailbox()], commands);
+    let mut clients = [Client::new(&server), Client::new(&server)];
+    for step in program.steps.iter().take(50) {
+        clients[usize::from(step.client) % 2].run(&server, step);
+    }
+    if program.expires {
+        let _ = Expiry::default().run(&server, Instant::now(), &mut Effects::default(), &mut Vec::new());
+    }
+    let heap = server.store.heap();
+    let report = heap.check().expect("it can be checked");
+    assert!(report.is_clean(), "the heap is not sound: {report}");
+    if program.collects {
+        heap.collect().expect("it can be collected");
+        let report = heap.check().expect("it can be checked");
+        assert!(report.is_clean(), "the heap is not sound after a collection: {report}");
+    }
+}
+
+/// Nobody else is there while a script runs.
+struct Nobody;
+
+impl Meanwhile for Nobody {
+    fn serve_others(&mut self) {}
+}
+
+struct Client {
+    session: Session,
+    input: Input,
+    reply: Reply,
+}
+
+impl Client {
+    fn new(server: &Server) -> Client {
+        let now = Instant::now();
+        let profile = Arc::new(Profile {
+            id: server.client_id(),
+            thread: 0,
+            addresses: ["127.0.0.1:1".into(), "127.0.0.1:2".into()],
+            descriptor: 0,
+            is_unix: false,
+            since: now,
+            is_blocked: AtomicBool::new(false),
+            redirect_is_broken: AtomicBool::new(false),
+            state: Mutex::new(State::new(now)),
+        });
+        server.clients.add(profile.clone());
+        let mut reply = Reply::new(false);
+        reply.set_limit(1 << 20);
+        Client { session: Session::new(profile, true), input: Input::default(), reply }
+    }
+
+    /// Runs the commands of a step, which are sent at once.
+    fn run(&mut self, server: &Server, step: &Step) {
+        let (mut count, mut is_countable) = (0, true);
+        for command in step.commands.iter().take(8) {
+            let Some(words) = command.words() else { continue };
+            let name = words[0].to_ascii_lowercase();
+            // What is sent unasked, or not sent, is not counted.
+            is_countable &= !name.ends_with(b"subscribe")
+                && ![
+                    &b"client"[..],
+                    b"publish",
+                    b"spublish",
+                    b"monitor",
+                    b"eval",
+                    b"exec",
+                    b"hello",
+                    b"reset",
+                ]
+                .contains(&&name[..]);
+            let (buffer, _) = self.input.room(0);
+            buffer.extend_from_slice(&program::encoded(&words));
+            count += 1;
+        }
+        is_countable &=
+            self.session.tracking.is_none() && self.session.subscriptions() == 0 && !self.session.monitors;
+        is_countable &= self.session.replies == Replies::On;
+        let mut waits = None;
+        let mut replies = 0;
+        loop {
+            let (mut effects, mut commits) = (Effects::default(), Vec::new());
+            let was_resp3 = self.session.resp3;
+            let output = Output { reply: &mut self.reply, effects: &mut effects, commits: &mut commits };
+            let (session, clock, meanwhile) = (&mut self.session, Instant::now(), &mut Nobody);
+            let mut execution = Execution { server, session, output, thread: 0, clock, meanwhile };
+            let stop = match waits.take() {
+                None => execution.run(&mut self.input),
+                Some(words) => {
+                    let words: Vec<Vec<u8>> = words;
+                    if !matches!(execution.retry(&words, None), Ok(None)) {
+                        is_countable = false;
+                    }
+                    Stop::Signals
+                }
+            };
+            self.session.publish();
+            let messages = effects.parcels(server, self.session.id);
+            drop(messages);
+            let bytes = self.reply.take();
+            replies += well_formed(&bytes, was_resp3 || self.session.resp3);
+            server.tracking.forget(&server.clients);
+            match stop {
+                Stop::Signals => {}
+                Stop::Blocked(block, words) => {
+                    assert!(!block.keys.is_empty(), "it waits for nothing");
+                    waits = Some(block.instead.unwrap_or(words));
+                }
+                Stop::Paused => server.pause(None),
+                Stop::Nothing => break,
+                Stop::TooLong | Stop::Closing => return self.leave(server),
+            }
+        }
+        assert!(!is_countable || replies == count, "{count} commands, {replies} replies");
+    }
+
+    fn leave(&mut self, server: &Server) {
+        server.unwatch(&mut self.session);
+        server.listen_to_nothing(&mut self.session);
+        server.tracking.disable(&mut self.session);
+        server.clients.remove(self.session.id);
+        server.remove_monitor(self.session.id);
+        *self = Client::new(server);
+    }
+}
+
+/// How many replies there are, which must all be such.
+fn well_formed(bytes: &[u8], is_resp3: bool) -> usize {
+    let (mut rest, mut count) = (bytes, 0);
+    while !rest.is_empty() {
+        let shown = || String::from_utf8_lossy(&rest[..rest.len().min(500)]).into_owned();
+        let len = if is_resp3 {
+            let parsed = resp3::decode::complete::decode(rest);
+            let (_, len) = parsed
+                .unwrap_or_else(|error| panic!("{error}: {:?}", shown()))
+                .unwrap_or_else(|| panic!("no reply: {:?}", shown()));
+            len
+        } else {
+            let parsed = resp2::decode::decode(rest);
+            let (_, len) = parsed
+                .unwrap_or_else(|error| panic!("{error}: {:?}", shown()))
+                .unwrap_or_else(|| panic!("no reply: {:?}", shown()));
+            len
+        };
+        rest = &rest[len..];
+        count += 1;
+    }
+    count
+}

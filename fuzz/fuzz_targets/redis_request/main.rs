@@ -1,0 +1,157 @@
+//! What clients of pheap-redis send, in pieces of any size.
+//!
+//! However it is cut, the same requests come out of it, and the same error; what the library `redis-protocol` takes for an array of strings is such a request; and a buffer never
+//! grows by more than what has come.
+
+#![no_main]
+
+use arbitrary::Arbitrary;
+use libfuzzer_sys::fuzz_target;
+use pheap_redis::resp::input::Input;
+use pheap_redis::resp::request::{Limits, Parser};
+use redis_protocol::resp2::decode::decode;
+use redis_protocol::resp2::types::OwnedFrame;
+
+fuzz_target!(|stream: Stream| run(&stream));
+
+#[derive(Arbitrary, Debug)]
+struct Stream {
+    authenticated: bool,
+    pieces: Vec<Piece>,
+    /// Lengths of what is read at once.
+    reads: Vec<u8>,
+}
+
+#[derive(Arbitrary, Debug)]
+enum Piece {
+    Request(Vec<Vec<u8>>),
+    /// The lengths that it says are others than those that it has.
+    Damaged {
+        count: i16,
+        arguments: Vec<(i16, Vec<u8>)>,
+    },
+    Line(Vec<u8>),
+    Bytes(Vec<u8>),
+}
+
+impl Piece {
+    fn put(&self, out: &mut Vec<u8>) {
+        match self {
+            Piece::Request(words) => out.extend_from_slice(&encoded(words)),
+            Piece::Damaged { count, arguments } => {
+                out.extend_from_slice(format!("*{count}\r\n").as_bytes());
+                for (len, argument) in arguments {
+                    out.extend_from_slice(format!("${len}\r\n").as_bytes());
+                    out.extend_from_slice(argument);
+                    out.extend_from_slice(b"\r\n");
+                }
+            }
+            Piece::Line(line) => {
+                out.extend_from_slice(line);
+                out.extend_from_slice(b"\r\n");
+            }
+            Piece::Bytes(bytes) => out.extend_from_slice(bytes),
+        }
+    }
+}
+
+/// A request as clients send it.
+fn encoded(words: &[Vec<u8>]) -> Vec<u8> {
+    let mut out = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        out.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        out.extend_from_slice(word);
+        out.extend_from_slice(b"\r\n");
+    }
+    out
+}
+
+type Request = Vec<Vec<u8>>;
+
+fn run(stream: &Stream) {
+    let limits = Limits { bulk: 1 << 20, authenticated: stream.authenticated };
+    let mut bytes = Vec::new();
+    stream.pieces.iter().for_each(|piece| piece.put(&mut bytes));
+    let whole = at_once(&bytes, limits);
+    assert_eq!(in_pieces(&bytes, &stream.reads, limits), whole);
+}
+
+/// All requests, and why there are no more, if something is wrong.
+fn at_once(bytes: &[u8], limits: Limits) -> (Vec<Request>, Option<String>) {
+    let (mut all, mut rest) = (Vec::new(), bytes);
+    loop {
+        let oracle = oracle(rest);
+        match Parser::default().parse(rest, limits) {
+            Ok(Some((arguments, len))) => {
+                let words: Request = arguments.in_buffer(rest).map(<[u8]>::to_vec).collect();
+                if rest[0] == b'*' && !words.is_empty() && rest[..len] == encoded(&words) {
+                    assert_eq!(oracle.as_ref(), Some(&words), "only pheap-redis takes this for a request");
+                }
+                if let Some(expected) = oracle {
+                    assert_eq!(words, expected);
+                }
+                all.push(words);
+                rest = &rest[len..];
+            }
+            Ok(None) => {
+                assert_eq!(oracle, None, "this is a request, as a whole");
+                return (all, None);
+            }
+            Err(error) => {
+                let is_allowed = |words: &Request| limits.authenticated || words.len() <= 10;
+                assert!(!oracle.as_ref().is_some_and(is_allowed), "{error}, but it is a request");
+                return (all, Some(error.to_string()));
+            }
+        }
+    }
+}
+
+/// The request that begins here, if `redis-protocol` thinks so, and lengths are written as clients do.
+fn oracle(bytes: &[u8]) -> Option<Request> {
+    if bytes.first() != Some(&b'*') {
+        return None;
+    }
+    let (OwnedFrame::Array(frames), len) = decode(bytes).ok()?? else { return None };
+    let words = frames.into_iter().map(|frame| match frame {
+        OwnedFrame::BulkString(word) => Some(word),
+        _ => None,
+    });
+    let words = words.collect::<Option<Request>>()?;
+    (bytes[..len] == encoded(&words)).then_some(words)
+}
+
+fn in_pieces(bytes: &[u8], reads: &[u8], limits: Limits) -> (Vec<Request>, Option<String>) {
+    const CHUNK: usize = 64;
+    let (mut input, mut rest, mut all) = (Input::default(), bytes, Vec::new());
+    let mut reads = reads.iter().map(|&read| 1 + usize::from(read)).chain(std::iter::repeat(7));
+    loop {
+        loop {
+            match input.is_ready(limits) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => return (all, Some(error.to_string())),
+            }
+            let start = input.start();
+            let words: Request = input.words().iter().map(|word| word.to_vec()).collect();
+            input.consume();
+            if all.len() % 3 == 0 {
+                // As after a transaction that was rolled back.
+                input.go_back(start);
+                assert!(input.is_ready(limits).expect("it was a request before"));
+                assert_eq!(input.words().to_vec(), words);
+                input.consume();
+            }
+            all.push(words);
+        }
+        input.tidy();
+        if rest.is_empty() {
+            return (all, None);
+        }
+        let come = input.pending();
+        let (buffer, room) = input.room(CHUNK);
+        assert!(room <= CHUNK.max(come), "room for {room} bytes, where {come} have come");
+        let read = reads.next().expect("it goes on").min(room).min(rest.len());
+        buffer.extend_from_slice(&rest[..read]);
+        rest = &rest[read..];
+    }
+}
