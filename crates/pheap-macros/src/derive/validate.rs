@@ -115,7 +115,7 @@ impl Visit<'_> for StaticBrand<'_> {
 
     // A `'static` behind a plain reference or in a function pointer is not the problem: the type itself is.
     fn visit_type_reference(&mut self, _: &syn::TypeReference) {}
-    fn visit_type_bare_fn(&mut self, _: &syn::TypeBareFn) {}
+    fn visit_type_fn_ptr(&mut self, _: &syn::TypeFnPtr) {}
     fn visit_type_trait_object(&mut self, _: &syn::TypeTraitObject) {}
 }
 

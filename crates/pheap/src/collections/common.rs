@@ -280,7 +280,7 @@ macro_rules! set_of {
         impl<'r, K: $key<'r>> $set<'r, K> {
             #[doc = concat!("Whether there is such an element. ", $order)]
             #[inline]
-            pub fn contains(&self, view: &View<'r>, element: &K::Query) -> bool {
+            pub fn contains(&self, view: &View<'r>, element: impl KeyArg<'r, K>) -> bool {
                 self.map.contains_key(view, element)
             }
         }
@@ -288,7 +288,7 @@ macro_rules! set_of {
         by_pointer! {
             /// Reading a set by its pointer: short for `view[set].contains(view, …)`.
             [K: $key<'r>] $set<K>:
-            fn contains(element: &K::Query) -> bool;
+            fn contains(element: impl KeyArg<'r, K>) -> bool;
             fn iter() -> $iter<'v, 'r, K>;
             $($($by_pointer)*)?
         }
@@ -306,13 +306,13 @@ macro_rules! set_of {
             /// # Errors
             #[doc = concat!("If there is no memory for it, as for [`", stringify!($map), "`].")]
             #[inline]
-            pub fn insert(self, tx: &mut Txn<'r>, element: &K::Query) -> Result<bool> {
+            pub fn insert(self, tx: &mut Txn<'r>, element: impl KeyArg<'r, K>) -> Result<bool> {
                 self.map().insert_key(tx, element)
             }
 
             #[doc = concat!("Removes an element. Returns whether it was there. ", $order)]
             #[inline]
-            pub fn remove(self, tx: &mut Txn<'r>, element: &K::Query) -> bool {
+            pub fn remove(self, tx: &mut Txn<'r>, element: impl KeyArg<'r, K>) -> bool {
                 self.map().remove(tx, element).is_some()
             }
 

@@ -124,5 +124,6 @@ by_pointer! {
     /// Reading a vector by its pointer: short for `view[list].get(view, …)`.
     [T: Persist] PVec<T>:
     fn get(index: usize) -> Option<&'v T>;
+    fn as_slice(range: impl RangeBounds<usize>) -> &'v [T];
     fn iter() -> Iter<'v, 'r, T>;
 }
