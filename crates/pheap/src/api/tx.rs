@@ -272,9 +272,11 @@ impl<'r> Txn<'r> {
     }
 
     /// Keeps a pointer beyond this transaction; valid once the transaction has committed. See [`View::get`].
-    pub fn hold<T>(&self, p: P<'r, T>) -> Held<T::Unbranded>
+    // `H` is known from `T`, and `T` from `H`, so that the type of a literal in the heap may come from a `Held<u64>` that is asked for.
+    pub fn hold<T, H>(&self, p: P<'r, T>) -> Held<H>
     where
-        T: Pointee<At<'r> = T> + ?Sized,
+        T: Pointee<At<'r> = T, Unbranded = H> + ?Sized,
+        H: Pointee<At<'r> = T> + ?Sized,
     {
         let held = self.held().hold(p.addr().as_ptr().expose_provenance(), false);
         // SAFETY: (2), for this call.
