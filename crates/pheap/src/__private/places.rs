@@ -30,6 +30,12 @@ impl<T> Elements<T> for [T] {
     }
 }
 
+/// These are indices.
+#[inline(always)]
+pub const fn indices<const N: usize>(indices: [usize; N]) -> [usize; N] {
+    indices
+}
+
 /// The address of an element.
 ///
 /// # Panics

@@ -465,7 +465,7 @@ impl<'r> Txn<'r> {
 macro_rules! __place {
     (($tx:expr) ($key:expr) [$($index:expr,)*] $($steps:tt)*) => {{
         let key: $crate::P<'_, _> = $key;
-        let indices: [$crate::__private::core::primitive::usize; _] = [$($index),*];
+        let indices = $crate::__private::indices([$($index),*]);
         let tx: &mut $crate::Txn<'_> = $tx;
         let object = $crate::Txn::__object(tx, key);
         // SAFETY: `object` points to a live object: a `P` says so, whose region `tx` has locked, for they have one brand. `element` has checked the indices. The
@@ -482,7 +482,7 @@ macro_rules! __place {
 macro_rules! __place_ahead {
     (($tx:expr) ($key:expr) [$($index:expr,)*] $($steps:tt)*) => {{
         let key: $crate::P<'_, _> = $key;
-        let indices: [$crate::__private::core::primitive::usize; _] = [$($index),*];
+        let indices = $crate::__private::indices([$($index),*]);
         let tx: &mut $crate::Txn<'_> = $tx;
         let object = $crate::Txn::__object(tx, key);
         // SAFETY: `object` points to a live object: a `P` says so, whose region `tx` has locked, for they have one brand. `element_checked` has checked the
