@@ -31,7 +31,7 @@ mod values;
 mod wal;
 
 // Changing and reading what is in a heap.
-pub use api::root::{Root, RootSet, Shards, txn};
+pub use api::root::{Root, RootSet, Shards, txn, with_several_heaps};
 pub use api::tx::Txn;
 pub use api::view::{Shared, View};
 pub use collections::{

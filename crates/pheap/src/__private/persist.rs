@@ -74,7 +74,9 @@ macro_rules! __persist_struct {
                 // Each field is the same at any brand. An alias can hide one: `type Leak = P<'static, u64>`.
                 $($crate::__private::FieldOf::<$ty>::at_any_brand::<Self>(|this, $binding| {
                     let $name { $member: found, .. } = this;
-                    $binding.is($crate::__private::found(found));
+                    // Without an expectation, so that nothing is coerced.
+                    let found = $crate::__private::found(found);
+                    $binding.is(found);
                 });)*
                 const {
                     // The type has these fields and no others, of these types.
@@ -192,7 +194,11 @@ macro_rules! __persist_enum {
                 use $crate::__private::NotAField as _;
                 // Each field is the same at any brand. An alias can hide one: `type Leak = P<'static, u64>`.
                 $($($crate::__private::FieldOf::<$ty>::at_any_brand::<Self>(|this, $binding| match this {
-                    $name::$variant { $member: found, .. } => $binding.is($crate::__private::found(found)),
+                    $name::$variant { $member: found, .. } => {
+                        // Without an expectation, so that nothing is coerced.
+                        let found = $crate::__private::found(found);
+                        $binding.is(found);
+                    }
                     _ => {}
                 });)*)*
                 const {

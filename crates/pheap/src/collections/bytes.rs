@@ -2,7 +2,7 @@
 
 use std::ops::RangeBounds;
 
-use super::common::by_pointer;
+use super::common::{by_pointer, not_in_place};
 use super::vec::PVec;
 use crate::Persist;
 use crate::api::tx::Txn;
@@ -170,4 +170,14 @@ impl<'r> P<'r, PBytes<'r>> {
     pub fn shrink_to_fit(self, tx: &mut Txn<'r>) -> Result<()> {
         self.bytes().shrink_to_fit(tx)
     }
+}
+
+not_in_place! {
+    [] PBytes<'r>:
+    push(tx, byte) -> Result<()>;
+    pop(tx) -> Option<u8>;
+    extend_from_slice(tx, bytes) -> Result<()>;
+    set(tx, bytes) -> Result<()>;
+    truncate(tx, len) -> ();
+    clear(tx) -> ();
 }

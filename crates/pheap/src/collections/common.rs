@@ -79,6 +79,34 @@ macro_rules! by_pointer {
     };
 }
 
+/// Nothing implements this: it is the bound of methods that are there for what the compiler says of them.
+#[diagnostic::on_unimplemented(
+    message = "a collection is changed through a pointer to it, which `field!` makes: use `field!(shop.prices).insert(tx, ..)` for `tx[shop].prices.insert(..)`",
+    label = "this is the collection itself",
+    note = "a collection within a collection cannot be changed in place: let the outer one have a `P` to it, as in `PHashMap<'r, K, P<'r, PVec<'r, T>>>`, and use \
+            `let list = *map.get(tx, key).unwrap(); list.push(tx, value)`"
+)]
+pub trait ChangedInPlace {}
+
+/// Methods that a collection does not have, for it is changed through its pointer. Who calls them is told so.
+macro_rules! not_in_place {
+    ([$($param:tt)*] $ty:ty: $($method:ident($($arg:ident),*) -> $out:ty;)*) => {
+        #[doc(hidden)]
+        impl<'r, $($param)*> $ty {
+            $(
+                #[doc(hidden)]
+                #[allow(non_camel_case_types)]
+                pub fn $method<$($arg),*>(&self, $(_: $arg),*) -> $out
+                where
+                    Self: crate::collections::common::ChangedInPlace,
+                {
+                    unreachable!("nothing implements the bound")
+                }
+            )*
+        }
+    };
+}
+
 /// Iterators that show a part of each of what an iterator within this crate yields. Some know `exact`ly how many come, and some have `both_ends`.
 macro_rules! iterators {
     (@also $params:tt $name:tt $args:tt $item:ty, |$entry:pat_param| $part:expr;) => {};
@@ -293,6 +321,15 @@ macro_rules! set_of {
             $($($by_pointer)*)?
         }
 
+        not_in_place! {
+            [K] $set<'r, K>:
+            insert(tx, element) -> Result<bool>;
+            remove(tx, element) -> bool;
+            extend(tx, elements) -> Result<()>;
+            retain(tx, keep) -> ();
+            clear(tx) -> ();
+        }
+
         /// Changing a set.
         impl<'r, K: $key<'r>> P<'r, $set<'r, K>> {
             #[inline(always)]
@@ -329,4 +366,4 @@ macro_rules! set_of {
     };
 }
 
-pub(super) use {by_pointer, copied, entries, iterators, set_of, sized};
+pub(super) use {by_pointer, copied, entries, iterators, not_in_place, set_of, sized};

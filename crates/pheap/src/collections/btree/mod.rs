@@ -26,10 +26,11 @@ mod shrink;
 #[cfg(test)]
 mod tests;
 
-use super::common::{by_pointer, sized};
+use super::common::{by_pointer, not_in_place, sized};
 use super::key::{KeyArg, OrdKey};
 use crate::Persist;
 use crate::api::view::View;
+use crate::error::Result;
 use crate::heap::check::rule::{OwnType, Promise, Rule};
 use crate::ptr::P;
 use branch::Top;
@@ -200,4 +201,14 @@ by_pointer! {
     #[doc = "\n# Panics\nAs there."]
     #[track_caller]
     fn range(range: impl KeyRange<K::Query>) -> Range<'v, 'r, K, V>;
+}
+
+not_in_place! {
+    [K, V] PBTreeMap<'r, K, V>:
+    insert(tx, key, value) -> Result<Option<V>>;
+    remove(tx, key) -> Option<V>;
+    get_mut(tx, key) -> Option<&'r mut V>;
+    extend(tx, entries) -> Result<()>;
+    retain(tx, keep) -> ();
+    clear(tx) -> ();
 }

@@ -4,7 +4,7 @@ use super::{KeyRange, PBTreeMap};
 use crate::Persist;
 use crate::api::tx::Txn;
 use crate::api::view::View;
-use crate::collections::common::{by_pointer, iterators, set_of, sized};
+use crate::collections::common::{by_pointer, iterators, not_in_place, set_of, sized};
 use crate::collections::key::{KeyArg, OrdKey};
 use crate::error::Result;
 use crate::ptr::P;

@@ -13,9 +13,10 @@ mod set;
 mod split;
 mod tags;
 
-use super::common::by_pointer;
+use super::common::{by_pointer, not_in_place};
 use super::key::{HashKey, KeyArg};
 use crate::api::view::View;
+use crate::error::Result;
 use crate::heap::check::rule::{OwnType, Promise, Rule};
 use crate::layout::Persist;
 use crate::ptr::P;
@@ -133,4 +134,14 @@ by_pointer! {
     fn iter() -> Iter<'v, 'r, K, V>;
     fn scan(from: u64) -> (Iter<'v, 'r, K, V>, u64);
     fn choose(random: impl FnMut() -> u64) -> Option<(&'v K::Query, &'v V)>;
+}
+
+not_in_place! {
+    [K, V] PHashMap<'r, K, V>:
+    insert(tx, key, value) -> Result<Option<V>>;
+    remove(tx, key) -> Option<V>;
+    get_mut(tx, key) -> Option<&'r mut V>;
+    extend(tx, entries) -> Result<()>;
+    retain(tx, keep) -> ();
+    clear(tx) -> ();
 }

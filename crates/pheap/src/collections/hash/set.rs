@@ -6,7 +6,7 @@ use super::{Cursor, HashKey, KeyArg, Keys, PHashMap};
 use crate::Persist;
 use crate::api::tx::Txn;
 use crate::api::view::View;
-use crate::collections::common::{by_pointer, set_of, sized};
+use crate::collections::common::{by_pointer, not_in_place, set_of, sized};
 use crate::error::Result;
 use crate::ptr::P;
 

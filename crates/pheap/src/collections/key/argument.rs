@@ -47,7 +47,7 @@ use crate::ptr::P;
 /// ```
 ///
 /// # Safety
-/// [`own`](Self::own) returns a key as [`MapKey::from_query`] does, which nobody else has; or one that owns nothing.
+/// [`to_key`](Self::to_key) returns a key as [`MapKey::from_query`] does, which nobody else has; or one that owns nothing.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be looked up in a map whose keys are `{K}`",
     label = "not a key, nor a reference to what it is looked up by",
@@ -69,7 +69,7 @@ pub unsafe trait KeyArg<'r, K: MapKey<'r>> {
     /// The key, for the map.
     #[doc(hidden)]
     #[inline(always)]
-    fn own(&self, tx: &Txn<'r>) -> Result<K> {
+    fn to_key(&self, tx: &Txn<'r>) -> Result<K> {
         K::from_query(tx, self.seen(tx))
     }
 }
@@ -174,7 +174,7 @@ macro_rules! shared {
             }
 
             #[inline]
-            fn own(&self, $tx: &Txn<'r>) -> Result<$key> {
+            fn to_key(&self, $tx: &Txn<'r>) -> Result<$key> {
                 let $this = self;
                 $own
             }

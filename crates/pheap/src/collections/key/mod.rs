@@ -133,7 +133,7 @@ impl<'r, K: MapKey<'r>> OwnKey<K> {
     /// What was passed for a key, as one of a collection's own.
     #[inline(always)]
     pub(super) fn of(tx: &Txn<'r>, key: &impl KeyArg<'r, K>) -> Result<Self> {
-        key.own(tx).map(OwnKey)
+        key.to_key(tx).map(OwnKey)
     }
 
     /// What it is looked up by.
