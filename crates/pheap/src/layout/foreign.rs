@@ -63,10 +63,9 @@ non_zero!(u8, u16, u32, u64, u128, i8, i16, i32, i64, i128);
 
 /// Structs around a public field.
 macro_rules! around {
-    ($($(#[$attr:meta])* $of:ident as $name:literal;)*) => {$(
+    ($($of:ident as $name:literal;)*) => {$(
         // SAFETY: `desc` asserts that the public field lies at the start, and that nothing else has room: the value is that of its field, in all that the trait asks for.
         // The type has no drop glue of its own. If it is `Deref`, then to that field: no code of the user's runs.
-        $(#[$attr])*
         unsafe impl<T: Persist> Persist for $of<T> {
             type At<'r> = $of<T::At<'r>>;
             const PADDED: bool = {
@@ -82,7 +81,6 @@ macro_rules! around {
             }
         }
 
-        $(#[$attr])*
         impl<T: Plain> Plain for $of<T> {}
     )*};
 }
@@ -117,8 +115,8 @@ unsafe impl<T: Pointee + ?Sized> Persist for PhantomData<T> {
 
 impl<T: Plain> Plain for PhantomData<T> {}
 
-// SAFETY: documented to have the layout of its 16 bytes, of which all are values. No padding, pointers, drop or `Deref`.
 #[cfg(feature = "uuid")]
+// SAFETY: documented to have the layout of its 16 bytes, of which all are values. No padding, pointers, drop or `Deref`.
 unsafe impl Persist for uuid::Uuid {
     type At<'r> = Self;
     const PADDED: bool = false;

@@ -22,8 +22,8 @@ macro_rules! instead {
         pub trait $condition<'a, T: ?Sized> {}
 
         $(
-            // SAFETY: the condition never holds.
             #[doc(hidden)]
+            // SAFETY: the condition never holds.
             unsafe impl<'a, $($param)*> Persist for $ty
             where
                 (): $condition<'a, $ty>,

@@ -74,8 +74,8 @@ pub unsafe trait KeyArg<'r, K: MapKey<'r>> {
     }
 }
 
-// SAFETY: the key is made by `from_query`.
 #[diagnostic::do_not_recommend] // so that the message is that of `KeyArg`
+// SAFETY: the key is made by `from_query`.
 unsafe impl<'q, 'r, K, Q> KeyArg<'r, K> for &'q Q
 where
     K: MapKey<'r, Query: 'q>,
