@@ -1,5 +1,7 @@
 //! Keys: what consists of others, what is passed by value, and what lies in the heap.
 
+use std::borrow::Borrow;
+use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::num::{NonZeroI16, Wrapping};
@@ -201,5 +203,48 @@ fn maps_share_texts() -> Result<()> {
     heap.close()?;
     let heap = pheap::Options::new().verify(true).open(&path)?;
     assert!(heap.check()?.problems.is_empty());
+    Ok(())
+}
+
+/// Is borrowed as another number each time.
+struct Fickle {
+    numbers: [u64; 64],
+    next: Cell<usize>,
+}
+
+impl Fickle {
+    fn from(first: u64) -> Fickle {
+        Fickle { numbers: std::array::from_fn(|i| first + i as u64 * 1000), next: Cell::new(0) }
+    }
+}
+
+impl Borrow<u64> for Fickle {
+    fn borrow(&self) -> &u64 {
+        let next = self.next.get();
+        self.next.set((next + 1) % 64);
+        &self.numbers[next]
+    }
+}
+
+/// What is inserted is what was looked for, so that each key is where it is looked for.
+#[test]
+fn what_is_borrowed_as_something_else_each_time_does_not_spoil_a_map() -> Result<()> {
+    let heap = Heap::in_memory()?;
+    let maps: Root<Both<u64>> = heap.root("maps")?;
+    maps.txn(|tx, maps| {
+        for first in 0..500 {
+            field!(maps.hashed).insert(tx, &Fickle::from(first), first)?;
+            field!(maps.ordered).insert(tx, &Fickle::from(first), first)?;
+            *field!(maps.ordered).entry(tx, &first).or_insert(0)? += 0;
+        }
+        Ok(())
+    })?;
+    maps.read(|view, maps| {
+        let maps = &view[maps];
+        assert!(maps.ordered.keys(view).is_sorted());
+        assert!(maps.hashed.keys(view).all(|key| maps.hashed.contains_key(view, key)));
+        assert!(maps.ordered.iter(view).all(|(key, value)| maps.ordered.get(view, key) == Some(value)));
+    })?;
+    assert_eq!(heap.check()?.problems, Vec::<String>::new());
     Ok(())
 }

@@ -3,6 +3,7 @@
 mod foreign;
 mod keys;
 mod opened;
+mod vacant;
 
 use std::cmp::Reverse;
 use std::marker::PhantomData;

@@ -34,7 +34,7 @@ impl<'r, K: OrdKey<'r>, V: Persist<At<'r> = V>> P<'r, PBTreeMap<'r, K, V>> {
         if let Some(Found { leaf, place: Ok(place) }) = found {
             return Ok(Some(std::mem::replace(leaf.value_mut(tx, place), value)));
         }
-        let key = OwnKey::of(tx, &key)?;
+        let key = OwnKey::of(tx, &key, &query)?;
         grow::insert(self, tx, found, &mut path, wanted, node::Entry { key, value })?;
         Ok(None)
     }

@@ -27,7 +27,7 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
         match self.find(tx, &query, None) {
             Ok(found) => Ok(Some(std::mem::replace(found.place.into_mut(), value))),
             Err((tx, absence)) => {
-                let key = OwnKey::of(tx, &key)?;
+                let key = OwnKey::of(tx, &key, &query)?;
                 self.add_pair(tx, absence, Pair { key, value }).map(|_| None)
             }
         }
@@ -43,7 +43,7 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
         match self.find(tx, &query, None) {
             Ok(_) => Ok(false),
             Err((tx, absence)) => {
-                let key = OwnKey::of(tx, &key)?;
+                let key = OwnKey::of(tx, &key, &query)?;
                 self.add_pair(tx, absence, Pair { key, value: V::default() }).map(|_| true)
             }
         }

@@ -66,11 +66,11 @@ pub unsafe trait KeyArg<'r, K: MapKey<'r>> {
     #[doc(hidden)]
     fn apart(&self, view: &View<'r>) -> Self::Apart;
 
-    /// The key, for the map.
+    /// The key, for the map. `query` is what it was looked up by: to look again would be to trust a `Borrow` of the user's.
     #[doc(hidden)]
     #[inline(always)]
-    fn to_key(&self, tx: &Txn<'r>) -> Result<K> {
-        K::from_query(tx, self.seen(tx))
+    fn to_key(&self, tx: &Txn<'r>, query: &K::Query) -> Result<K> {
+        K::from_query(tx, query)
     }
 }
 
@@ -159,7 +159,7 @@ in_the_heap! {
 ///
 /// A key is a type; whether it shares cannot depend on it here, so each says for itself.
 macro_rules! shared {
-    ($($key:ty: |$this:ident, $tx:ident| $own:expr;)*) => {$(
+    ($($key:ty: |$this:ident, $tx:ident, $query:ident| $own:expr;)*) => {$(
         // SAFETY: a `SharedStr` owns nothing, and others are made by `from_query`.
         unsafe impl<'r> KeyArg<'r, $key> for SharedStr<'r> {
             type Apart = Box<str>;
@@ -174,7 +174,7 @@ macro_rules! shared {
             }
 
             #[inline]
-            fn to_key(&self, $tx: &Txn<'r>) -> Result<$key> {
+            fn to_key(&self, $tx: &Txn<'r>, $query: &str) -> Result<$key> {
                 let $this = self;
                 $own
             }
@@ -183,7 +183,7 @@ macro_rules! shared {
 }
 
 shared! {
-    SharedStr<'r>: |this, _tx| Ok(*this);
-    P<'r, str>: |this, tx| tx.alloc_str(this.as_str(tx));
-    crate::PString<'r>: |this, tx| crate::PString::from_str(tx, this.as_str(tx));
+    SharedStr<'r>: |this, _tx, _query| Ok(*this);
+    P<'r, str>: |_this, tx, query| tx.alloc_str(query);
+    crate::PString<'r>: |_this, tx, query| crate::PString::from_str(tx, query);
 }

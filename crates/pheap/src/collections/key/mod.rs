@@ -130,10 +130,10 @@ impl<'r, K: MapKey<'r>> OwnKey<K> {
         K::from_query(tx, query).map(OwnKey)
     }
 
-    /// What was passed for a key, as one of a collection's own.
+    /// What was passed for a key, and looked up by `query`, as one of a collection's own.
     #[inline(always)]
-    pub(super) fn of(tx: &Txn<'r>, key: &impl KeyArg<'r, K>) -> Result<Self> {
-        key.to_key(tx).map(OwnKey)
+    pub(super) fn of(tx: &Txn<'r>, key: &impl KeyArg<'r, K>, query: &K::Query) -> Result<Self> {
+        key.to_key(tx, query).map(OwnKey)
     }
 
     /// What it is looked up by.
