@@ -1,19 +1,20 @@
 //! What a store under `#[txn]` expands to: the address of a place within an object, for which no code of the user's runs.
 
-/// Arrays and slices of `T`, behind raw pointers. Nobody else may say what their elements are. (A parameter, for of an associated type the compiler would complain once more.)
+/// Arrays and slices of `T`, behind raw pointers. Nobody else may say what their elements are: neither of a type of theirs, nor with a `T` of theirs. (A parameter, for of an
+/// associated type the compiler would complain once more.)
 #[diagnostic::on_unimplemented(
     message = "`[..]` of a `{Self}` is a call of its `IndexMut`, which `#[txn]` cannot see through: use `let part = &mut tx[p].part; part[i] = value;`",
     label = "not an array, nor a slice"
 )]
-pub trait Elements<T>: sealed::Sealed {
+pub trait Elements<T>: sealed::Sealed<T> {
     /// Number of elements.
     fn bound(this: *const Self) -> usize;
 }
 
 mod sealed {
-    pub trait Sealed {}
-    impl<T, const N: usize> Sealed for [T; N] {}
-    impl<T> Sealed for [T] {}
+    pub trait Sealed<T> {}
+    impl<T, const N: usize> Sealed<T> for [T; N] {}
+    impl<T> Sealed<T> for [T] {}
 }
 
 impl<T, const N: usize> Elements<T> for [T; N] {
