@@ -52,6 +52,23 @@ step_clippy_as_shipped() {
     cargo clippy --locked --all-targets -- -D warnings
 }
 
+# With the oldest Rust that is promised. (Clippy's `incompatible_msrv` knows what the standard library has had since when, but nothing of the language.)
+step_oldest_rust() {
+    local oldest
+    oldest=$(sed -n 's/^rust-version = "\(.*\)"$/\1.0/p' Cargo.toml)
+    if ! cargo "+$oldest" --version 2> /dev/null && ! rustup toolchain install "$oldest" --profile minimal; then
+        note "oldest_rust was skipped: no toolchain $oldest"
+        return
+    fi
+    CARGO_TARGET_DIR="$TARGET/oldest-rust" cargo "+$oldest" check --locked -p pheap -p pheap-cli -p pheap-redis --features pheap/serde,pheap/uuid,pheap/ordered-float
+    CARGO_TARGET_DIR="$TARGET/oldest-rust" cargo "+$oldest" check --locked -p pheap-examples --examples
+}
+
+# What would be published is whole: it is packed, and built from that.
+step_package() {
+    cargo package --locked --allow-dirty -p pheap-gc -p pheap-macros -p pheap -p pheap-cli -p pheap-redis
+}
+
 step_docs() {
     RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --all-features --no-deps
     RUSTDOCFLAGS="-D warnings" cargo doc --locked -p pheap --no-deps
