@@ -32,6 +32,46 @@ use crate::wal::Commit;
 ///
 /// A handle is cheap to clone and can be sent to other threads. Transactions on one root run one after the other, reads run
 /// concurrently, also beside a transaction. Different roots do not wait for one another, so threads scale by using several.
+///
+/// The lifetime of a type in a heap is that of a transaction, and a handle has none. So in a struct or a signature it is written `'static`, which says nothing of how long anything lives
+/// (in a `let` it can be left out):
+///
+/// ```
+/// use pheap::{Heap, PHashMap, PVecDeque, Persist, Root, field};
+///
+/// #[derive(Persist, Default)]
+/// #[repr(C)]
+/// struct Queue<'r> {
+///     waiting: PVecDeque<'r, u64>,
+///     done: PHashMap<'r, u64, u32>,
+/// }
+///
+/// /// Has no lifetime: it can be in an `Arc`, in another thread, in a `static`.
+/// struct Service {
+///     heap: Heap,
+///     queue: Root<Queue<'static>>,
+/// }
+///
+/// impl Service {
+///     fn new(heap: Heap) -> pheap::Result<Service> {
+///         Ok(Service { queue: heap.root("queue")?, heap })
+///     }
+///
+///     fn submit(&self, job: u64) -> pheap::Result<()> {
+///         self.queue.txn(|tx, queue| field!(queue.waiting).push_back(tx, job))
+///     }
+///
+///     fn stop(self) -> pheap::Result<()> {
+///         self.heap.close()
+///     }
+/// }
+///
+/// # fn main() -> pheap::Result<()> {
+/// let service = Service::new(Heap::in_memory()?)?;
+/// service.submit(7)?;
+/// service.stop()
+/// # }
+/// ```
 //
 // Invariant: `region` belongs to `heap`, and `ty` is the number of `T` in the type table of that heap. Only `find` makes a `Root`: the marker is private. (The
 // other fields are seen by tests of other rooms, and written by none.)
