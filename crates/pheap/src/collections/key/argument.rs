@@ -112,6 +112,8 @@ impl<K> Deref for ByValue<K> {
 #[macro_export]
 macro_rules! __key_by_value {
     ([$($param:tt)*] $ty:ty) => {
+        $crate::__persist_header!([<'r $($param)*>] []);
+
         // SAFETY: the key is made by `from_query`.
         unsafe impl<'r $($param)*> $crate::collections::KeyArg<'r, $ty> for $ty {
             type Apart = $crate::collections::ByValue<$ty>;
