@@ -53,6 +53,15 @@ step_clippy_as_shipped() {
     cargo clippy --locked --all-targets -- -D warnings
 }
 
+# What would be published can be packed. Each night it is built from that, too.
+step_package() {
+    package --no-verify
+}
+
+package() {
+    cargo package --locked --allow-dirty "$@" -p pheap-gc -p pheap-macros -p pheap -p pheap-cli -p pheap-redis
+}
+
 step_docs() {
     RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --all-features --no-deps
     RUSTDOCFLAGS="-D warnings" cargo doc --locked -p pheap --no-deps
@@ -245,6 +254,22 @@ step_power_cut() {
 }
 
 # The rest is for .ci/nightly.
+
+# With the oldest Rust that is promised. (Clippy's `incompatible_msrv` knows what the standard library has had since when, but nothing of the language.)
+step_oldest_rust() {
+    local oldest
+    oldest=$(sed -n 's/^rust-version = "\(.*\)"$/\1.0/p' Cargo.toml)
+    if ! cargo "+$oldest" --version 2> /dev/null && ! rustup toolchain install "$oldest" --profile minimal; then
+        note "oldest_rust was skipped: no toolchain $oldest"
+        return
+    fi
+    CARGO_TARGET_DIR="$TARGET/oldest-rust" cargo "+$oldest" check --locked -p pheap -p pheap-cli -p pheap-redis --features pheap/serde,pheap/uuid,pheap/ordered-float
+    CARGO_TARGET_DIR="$TARGET/oldest-rust" cargo "+$oldest" check --locked -p pheap-examples --examples
+}
+
+step_package_and_build() {
+    package
+}
 
 # What the compiler says without the feature `serde`.
 step_messages_without_serde() {

@@ -4,7 +4,7 @@
 
 use std::ops::RangeBounds;
 
-use super::common::by_pointer;
+use super::common::{by_pointer, not_in_place};
 use super::vec::PVec;
 use crate::Persist;
 use crate::api::tx::Txn;
@@ -222,4 +222,16 @@ impl<'r> P<'r, PString<'r>> {
     pub fn shrink_to_fit(self, tx: &mut Txn<'r>) -> Result<()> {
         self.bytes().shrink_to_fit(tx)
     }
+}
+
+not_in_place! {
+    [] PString<'r>:
+    push(tx, c) -> Result<()>;
+    push_str(tx, text) -> Result<()>;
+    pop(tx) -> Option<char>;
+    insert(tx, at, c) -> Result<()>;
+    insert_str(tx, at, text) -> Result<()>;
+    set(tx, text) -> Result<()>;
+    truncate(tx, len) -> ();
+    clear(tx) -> ();
 }

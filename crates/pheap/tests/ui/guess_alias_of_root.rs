@@ -1,0 +1,12 @@
+// `#[txn]` sees how types are written.
+use pheap::{Root, txn};
+
+type Numbers = Root<u64>;
+
+#[txn]
+fn add(numbers: &Numbers) -> pheap::Result<()> {
+    tx[numbers] += 1;
+    Ok(())
+}
+
+fn main() {}

@@ -1,0 +1,18 @@
+// What the message about `guess_collection_in_place.rs` says to write.
+use pheap::{PHashMap, Persist, Root, field};
+
+#[derive(Persist, Default)]
+#[repr(C)]
+struct Shop<'r> {
+    prices: PHashMap<'r, u64, f64>,
+    count: u64,
+}
+
+fn insert(shop: &Root<Shop>) -> pheap::Result<()> {
+    shop.txn(|tx, shop| {
+        field!(shop.prices).insert(tx, 1, 9.5)?;
+        Ok(())
+    })
+}
+
+fn main() {}
