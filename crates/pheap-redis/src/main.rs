@@ -130,11 +130,12 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     if arguments.ping {
         return Ok(ping(&config)?);
     }
+    let fold_at = config.int("auto-aof-rewrite-min-size") as u64;
     let settings = match (arguments.durability, config.text("appendfsync")) {
         (Durability::Pmem, _) => Settings::Pmem,
         (Durability::Process, _) => Settings::Process,
-        (Durability::Disk, "everysec") => Settings::LogEachSecond,
-        (Durability::Disk, _) => Settings::Log,
+        (Durability::Disk, "everysec") => Settings::LogEachSecond { fold_at },
+        (Durability::Disk, _) => Settings::Log { fold_at },
     };
     let path = arguments.heap.clone().unwrap_or_else(|| PathBuf::from(config.text("dir")).join("dump.heap"));
     if let Some(file) = &arguments.export {

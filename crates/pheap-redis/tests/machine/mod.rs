@@ -50,7 +50,12 @@ impl Setup<'_> {
         command.args(["--", env!("CARGO_BIN_EXE_pheap-redis"), "--heap", "/disk/heap", "--port", "6379"]);
         command.args(["--set", "bind 0.0.0.0", "--set", "protected-mode no"]).args(self.arguments);
         let file = |name| File::create(self.folder.join(name)).unwrap();
-        command.stdin(Stdio::piped()).stdout(file("out")).stderr(file("err")).spawn().expect("Python is there")
+        command
+            .stdin(Stdio::piped())
+            .stdout(file("out"))
+            .stderr(file("err"))
+            .spawn()
+            .expect("Python is there")
     }
 
     fn said(&self, name: &str) -> String {
