@@ -371,11 +371,11 @@ fn a_signal_ends_it_as_it_should() {
 #[test]
 fn a_log_is_as_long_as_it_may_be() {
     let folder = tempfile::tempdir().unwrap();
-    // As long a value as the log may be before it is folded into the heap's file: those that come wait for that.
+    // Together as long as the log may be several times before it is folded into the heap's file: those that come wait for that. (A line may have 64 KiB.)
     let server = Server::start(folder.path(), &["--set", "auto-aof-rewrite-min-size 128kb"]);
     let mut client = server.client();
-    let value = "x".repeat(128 << 10);
-    (0..8).for_each(|i| assert_eq!(client.ask(&format!("SET {i} {value}")), "OK"));
+    let value = "x".repeat(32 << 10);
+    (0..32).for_each(|i| assert_eq!(client.ask(&format!("SET {i} {value}")), "OK"));
     let info = client.ask("INFO");
     assert!(!info.contains("heap_checkpoints:0"), "{info}");
     assert_eq!(client.ask("CONFIG GET auto-aof-rewrite-min-size"), "[auto-aof-rewrite-min-size 131072]");
