@@ -67,11 +67,10 @@ step_docs() {
     RUSTDOCFLAGS="-D warnings" cargo doc --locked -p pheap --no-deps
 }
 
-# As users build it. `tests/features.rs` checks that it is. TLS is a feature of its own.
+# As users build it. `tests/features.rs` checks that it is.
 step_tests_as_shipped() {
     rm -f "$LOGS/tests_as_shipped.log"
     PHEAP_BUILD=shipped cargo test --locked 2>&1 | tee "$LOGS/tests_as_shipped.log"
-    cargo test --locked -p pheap-redis --features tls --lib --test tls 2>&1 | tee -a "$LOGS/tests_as_shipped.log"
 }
 
 # With the crash lab and its simulator. The compiler's messages and the examples in the docs are the same in both.
@@ -270,6 +269,11 @@ step_oldest_rust() {
     fi
     CARGO_TARGET_DIR="$TARGET/oldest-rust" cargo "+$oldest" check --locked -p pheap -p pheap-cli -p pheap-redis --features pheap/serde,pheap/uuid,pheap/ordered-float
     CARGO_TARGET_DIR="$TARGET/oldest-rust" cargo "+$oldest" check --locked -p pheap-examples --examples
+}
+
+# The server's feature, for which most of it is built once more.
+step_tls() {
+    cargo test --locked -p pheap-redis --features tls --lib --test tls
 }
 
 step_package_and_build() {
