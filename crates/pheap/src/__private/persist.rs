@@ -39,6 +39,9 @@ macro_rules! __persist_struct {
     ) => {
         $crate::__persist_header!([$($generics)*] [$($clause)*]);
 
+        #[allow(unused_imports)] // where all fields are `Persist`
+        use $crate::__private::NotAField as _;
+
         #[automatically_derived]
         #[allow(deprecated, unused_variables)]
         // SAFETY: the bodies make sure of what the trait asks for, for the type as it is:
@@ -62,15 +65,9 @@ macro_rules! __persist_struct {
                     $(|| <$ty as $crate::Persist>::PADDED)*
             };
 
-            const POINTERS: $crate::__private::core::primitive::bool = {
-                #[allow(unused_imports)]
-                use $crate::__private::NotAField as _;
-                false $(|| $crate::__private::FieldOf::<$ty>::POINTERS)*
-            };
+            const POINTERS: $crate::__private::core::primitive::bool = false $(|| $crate::__private::FieldOf::<$ty>::POINTERS)*;
 
             fn desc() -> &'static $crate::__private::Desc {
-                #[allow(unused_imports)]
-                use $crate::__private::NotAField as _;
                 // Each field is the same at any brand. An alias can hide one: `type Leak = P<'static, u64>`.
                 $($crate::__private::FieldOf::<$ty>::at_any_brand::<Self>(|this, $binding| {
                     let $name { $member: found, .. } = this;
@@ -138,6 +135,9 @@ macro_rules! __persist_enum {
     ) => {
         $crate::__persist_header!([$($generics)*] [$($clause)*]);
 
+        #[allow(unused_imports)] // where all fields are `Persist`
+        use $crate::__private::NotAField as _;
+
         #[automatically_derived]
         #[allow(deprecated, unused_variables, unreachable_patterns)]
         // SAFETY: the bodies make sure of what the trait asks for, for the type as it is:
@@ -183,15 +183,9 @@ macro_rules! __persist_enum {
                 )*
             };
 
-            const POINTERS: $crate::__private::core::primitive::bool = {
-                #[allow(unused_imports)]
-                use $crate::__private::NotAField as _;
-                false $($(|| $crate::__private::FieldOf::<$ty>::POINTERS)*)*
-            };
+            const POINTERS: $crate::__private::core::primitive::bool = false $($(|| $crate::__private::FieldOf::<$ty>::POINTERS)*)*;
 
             fn desc() -> &'static $crate::__private::Desc {
-                #[allow(unused_imports)]
-                use $crate::__private::NotAField as _;
                 // Each field is the same at any brand. An alias can hide one: `type Leak = P<'static, u64>`.
                 $($($crate::__private::FieldOf::<$ty>::at_any_brand::<Self>(|this, $binding| match this {
                     $name::$variant { $member: found, .. } => {
@@ -336,8 +330,6 @@ macro_rules! __persist_zero {
     };
     (transparent $base:ident, $head:expr, $gaps:literal, $slots:expr, $($index:literal $ty:ty),*) => {
         let slots: [$crate::__private::Slot; $gaps - 1] = const { $slots };
-        #[allow(unused_imports)]
-                use $crate::__private::NotAField as _;
         $(if $crate::__private::FieldOf::<$ty>::PADDED {
             // SAFETY: `base` points to a valid value, by the contract of `zero_padding`, and this is a field of it: where the fields are was asserted in `PADDED`.
             unsafe { $crate::__private::FieldOf::<$ty>::zero_padding($base.wrapping_add(slots[$index].offset).cast::<$ty>()) };
