@@ -21,10 +21,23 @@ fn suggestions(message: &str) -> Vec<&str> {
     message.split("use `").skip(1).filter_map(|rest| rest.split('`').next()).collect()
 }
 
-/// Each `guess_….rs` is one error, and that says what to write: `pass_guess_….rs` has just that, and compiles, which is for the other test to see.
+/// A program in which the line behind each `//= line` is that line instead.
+fn applied(guess: &str) -> String {
+    let mut lines = guess.lines();
+    let mut applied = String::new();
+    while let Some(line) = lines.next() {
+        let instead = line.trim_start().strip_prefix("//=").inspect(|_| drop(lines.next()));
+        applied += instead.unwrap_or(line);
+        applied.push('\n');
+    }
+    applied
+}
+
+/// Each `guess_….rs` is one error, and that says what to write, which compiles.
 #[test]
 fn first_guesses_are_told_what_to_write() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/ui");
+    let cases = trybuild::TestCases::new();
     let entries =
         fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let guesses: Vec<String> =
@@ -34,13 +47,16 @@ fn first_guesses_are_told_what_to_write() {
         let stderr = fs::read_to_string(folder.join(&name)).unwrap();
         let errors: Vec<&str> = stderr.lines().filter(|line| line.starts_with("error")).collect();
         assert_eq!(errors.len(), 1, "{name}: {errors:?}");
-        let applied = format!("pass_{}", name.replace(".stderr", ".rs"));
-        let applied = fs::read_to_string(folder.join(&applied)).expect(&applied);
+        let source = name.replace(".stderr", ".rs");
+        let applied = applied(&fs::read_to_string(folder.join(&source)).unwrap());
         // `..` stands for what the guess has, and `T` for its type.
         let is_there =
             |suggestion: &str| suggestion.split("..").next().is_some_and(|code| applied.contains(code));
         let told = suggestions(&stderr);
         let code = |of: &&str| of.replace("Root<T>", "Root<u64>").replace("(name,", "(\"first\",");
         assert!(told.iter().any(|suggestion| is_there(&code(suggestion))), "{name}: {told:?}");
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(source);
+        fs::write(&path, applied).unwrap();
+        cases.pass(path);
     }
 }

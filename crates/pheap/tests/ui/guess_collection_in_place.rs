@@ -1,4 +1,5 @@
 // A collection is changed through its pointer.
+//= use pheap::{PHashMap, Persist, Root, field};
 use pheap::{PHashMap, Persist, Root};
 
 #[derive(Persist, Default)]
@@ -10,6 +11,7 @@ struct Shop<'r> {
 
 fn insert(shop: &Root<Shop>) -> pheap::Result<()> {
     shop.txn(|tx, shop| {
+        //= field!(shop.prices).insert(tx, 1, 9.5)?;
         tx[shop].prices.insert(tx, 1, 9.5)?;
         Ok(())
     })

@@ -1,4 +1,5 @@
 // A pointer has no fields.
+//= use pheap::{P, PHashMap, Persist, Txn, field, txn};
 use pheap::{P, PHashMap, Persist, Txn, txn};
 
 #[derive(Persist, Default)]
@@ -10,6 +11,7 @@ struct Shop<'r> {
 
 #[txn]
 fn insert<'r>(tx: &mut Txn<'r>, shop: P<'r, Shop<'r>>) -> pheap::Result<()> {
+    //= field!(shop.prices).insert(tx, 1, 9.5)?;
     shop.prices.insert(tx, 1, 9.5)?;
     Ok(())
 }

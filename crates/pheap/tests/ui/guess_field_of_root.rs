@@ -10,6 +10,7 @@ struct Shop<'r> {
 
 #[txn]
 fn count(shop: &Root<Shop>) -> pheap::Result<()> {
+    //= tx[shop].count += 1;
     shop.count += 1;
     Ok(())
 }

@@ -29,6 +29,7 @@ struct Whole {
 
 #[txn]
 fn set<'r>(tx: &mut Txn<'r>, p: P<'r, Whole>, i: usize, value: u64) {
+    //= let part = &mut tx[p].part; part[i] = value;
     tx[p].part[i] = value;
 }
 

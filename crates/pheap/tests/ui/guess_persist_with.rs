@@ -1,6 +1,7 @@
 // A conversion is part of the type.
 use std::net::Ipv4Addr;
 
+//= use pheap::{Persist, StoreAs, Stored};
 use pheap::{Persist, StoreAs};
 
 enum Octets {}
@@ -20,7 +21,9 @@ impl StoreAs<Ipv4Addr> for Octets {
 #[derive(Persist)]
 #[repr(C)]
 struct Peer {
+    //=
     #[persist(with = Octets)]
+    //= address: Stored<Ipv4Addr, Octets>,
     address: Ipv4Addr,
 }
 

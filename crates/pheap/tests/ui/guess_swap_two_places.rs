@@ -1,4 +1,5 @@
 // A transaction lends one place at a time.
+//= use pheap::{P, Persist, Txn, field, txn};
 use pheap::{P, Persist, Txn, txn};
 
 #[derive(Persist, Default)]
@@ -10,6 +11,7 @@ struct Point {
 
 #[txn]
 fn exchange<'r>(tx: &mut Txn<'r>, a: P<'r, Point>, b: P<'r, Point>) {
+    //= tx.swap(field!(a.x), field!(b.x));
     std::mem::swap(&mut tx[a].x, &mut tx[b].x);
 }
 

@@ -10,6 +10,7 @@ struct Point {
 
 #[txn]
 fn move_out<'r>(tx: &mut Txn<'r>, p: P<'r, Point>) -> pheap::Result<P<'r, Point>> {
+    //= let value = std::mem::take(&mut tx[p]); tx.alloc(value)
     tx.alloc(std::mem::take(&mut tx[p]))
 }
 
