@@ -28,7 +28,7 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
             Ok(found) => Ok(Some(std::mem::replace(found.place.into_mut(), value))),
             Err((tx, absence)) => {
                 let key = OwnKey::of(tx, &key, &query)?;
-                self.add_pair(tx, absence, Pair { key, value }).map(|_| None)
+                self.add(tx, absence, Pair { key, value }).map(|_| None)
             }
         }
     }
@@ -44,7 +44,7 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
             Ok(_) => Ok(false),
             Err((tx, absence)) => {
                 let key = OwnKey::of(tx, &key, &query)?;
-                self.add_pair(tx, absence, Pair { key, value: V::default() }).map(|_| true)
+                self.add(tx, absence, Pair { key, value: V::default() }).map(|_| true)
             }
         }
     }
@@ -86,22 +86,9 @@ impl<'r, K: HashKey<'r>, V: Persist<At<'r> = V>> P<'r, PHashMap<'r, K, V>> {
         Entry::new(self, tx, key)
     }
 
-    /// Adds an entry that is not there.
-    #[inline(always)]
-    pub(super) fn add<'t>(
-        self,
-        tx: &'t mut Txn<'r>,
-        absence: Absence<'r, K, V>,
-        query: &K::Query,
-        value: V,
-    ) -> Result<Place<'t, 'r, K, V>> {
-        let key = OwnKey::new(tx, query)?;
-        self.add_pair(tx, absence, Pair { key, value })
-    }
-
     /// Adds an entry that is not there. If there is no memory for it, its key is garbage.
     #[inline(always)]
-    pub(super) fn add_pair<'t>(
+    pub(super) fn add<'t>(
         self,
         tx: &'t mut Txn<'r>,
         absence: Absence<'r, K, V>,
