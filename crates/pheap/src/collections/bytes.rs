@@ -2,7 +2,7 @@
 
 use std::ops::RangeBounds;
 
-use super::common::{by_pointer, not_in_place};
+use super::common::{by_pointer, not_in_place, sized};
 use super::vec::PVec;
 use crate::Persist;
 use crate::api::tx::Txn;
@@ -27,7 +27,7 @@ use crate::ptr::{P, bounds};
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Persist, Default)]
+#[derive(Persist)]
 #[repr(C)]
 #[persist(own, id = "pheap::PBytes", crate = "crate")]
 pub struct PBytes<'r> {
@@ -37,12 +37,9 @@ pub struct PBytes<'r> {
 /// See [`own_types`](super::own_types).
 pub(super) const OWN_TYPES: &[OwnType] = &[OwnType::of::<PBytes<'static>>(Promise::Nothing)];
 
-impl<'r> PBytes<'r> {
-    /// None, without a buffer.
-    pub const fn new() -> Self {
-        PBytes { bytes: PVec::new() }
-    }
+sized!(PBytes<> of "bytes", "a buffer", PBytes { bytes: PVec::new() }, |bytes| bytes.bytes.len());
 
+impl<'r> PBytes<'r> {
     /// A copy of these bytes.
     ///
     /// # Errors
@@ -54,18 +51,6 @@ impl<'r> PBytes<'r> {
     /// Frees the buffer when the transaction commits.
     pub(super) fn give_up(self, tx: &Txn<'r>) {
         self.bytes.give_up(tx);
-    }
-
-    /// Number of bytes.
-    #[inline]
-    pub fn len(&self) -> usize {
-        self.bytes.len()
-    }
-
-    /// Whether there are none.
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
     }
 
     /// Number of bytes that there is room for.
