@@ -26,7 +26,10 @@ fn applied(guess: &str) -> String {
     let mut lines = guess.lines();
     let mut applied = String::new();
     while let Some(line) = lines.next() {
-        let instead = line.trim_start().strip_prefix("//=").inspect(|_| drop(lines.next()));
+        let instead = line.trim_start().strip_prefix("//=");
+        if instead.is_some() {
+            lines.next();
+        }
         applied += instead.unwrap_or(line);
         applied.push('\n');
     }
