@@ -22,7 +22,7 @@ impl Turn<'_> {
                 Ok(true) => {
                     if self.missed.remove(&client) {
                         // What has happened is not known.
-                        (connection.is_readable, connection.is_closed) = (true, true);
+                        (connection.is_readable, connection.leaves_room) = (true, true);
                         self.ready.insert(client);
                     }
                     self.connections.insert(client, connection);
