@@ -116,7 +116,9 @@ fn clients_that_come_and_go_while_nobody_listens() {
         assert!(answer == "+PONG\r\n" || answer.starts_with("-BUSY"), "{answer}");
     }
     let answer = rest(waits);
-    assert!(answer == "here\r\n$5\r\nagain\r\n" || answer.starts_with("-BUSY") || answer == "$5\r\nagain\r\n");
+    assert!(
+        answer == "here\r\n$5\r\nagain\r\n" || answer.starts_with("-BUSY") || answer == "$5\r\nagain\r\n"
+    );
     assert!(client.reply().contains("Script killed"));
     assert_eq!(client.reply(), "1");
     wait_for_clients(&mut other, 2);

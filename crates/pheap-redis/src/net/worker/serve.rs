@@ -126,7 +126,10 @@ impl Turn<'_> {
         commits: Vec<pheap::Commit>,
         signals: &mut VecDeque<Signal>,
     ) {
-        self.server.stats.dirty.fetch_add(effects.dirty, Relaxed);
+        // All threads have this number in common.
+        if effects.dirty > 0 {
+            self.server.stats.dirty.fetch_add(effects.dirty, Relaxed);
+        }
         let commits = self.to_wait_for(commits);
         let bytes = connection.reply.take();
         let messages = effects.parcels(self.server, connection.session.id);
