@@ -93,6 +93,7 @@ fn clients_that_come_and_go_while_nobody_listens() {
     let mut waits = connect(&server);
     waits.write_all(b"ECHO here\r\n").unwrap();
     assert_eq!(line(&waits), "$4\r\n");
+    assert_eq!(client.ask("CONFIG SET busy-reply-threshold 1"), "OK");
     // The only thread is busy until somebody stops it, and looks up now and then.
     client.send("EVAL 'while true do end' 0");
     let mut other = server.client();
@@ -194,12 +195,13 @@ fn those_who_wait_and_leave() {
     }
     // Those who are not served just now, and have said all.
     let mut stays = connect(&server);
-    assert_eq!(client.ask("CLIENT PAUSE 300 WRITE"), "OK");
+    assert_eq!(client.ask("CLIENT PAUSE 600000 WRITE"), "OK");
     stays.write_all(b"INCR n\r\n").unwrap();
     let mut leaves = connect(&server);
     leaves.write_all(b"INCR n\r\n").unwrap();
     SockRef::from(&leaves).set_linger(Some(Duration::ZERO)).unwrap();
     drop(leaves);
     wait_for_clients(client, 2);
+    assert_eq!(client.ask("CLIENT UNPAUSE"), "OK");
     assert_eq!(line(&stays), ":1\r\n");
 }
