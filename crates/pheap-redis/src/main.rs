@@ -162,13 +162,14 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
         "" => None,
         address => Some(Exporter::new(address)?),
     };
+    let store = open(&path, settings, arguments.shards)?;
+    // Not before the heap is this process' own: the file may be another's that has it.
     let _pid_file = match config.text("pidfile") {
         "" => None,
         path => Some(PidFile::new(Path::new(path)).map_err(|error| {
             format!("pidfile {path}: {error}; give a path where this user may write, or none")
         })?),
     };
-    let store = open(&path, settings, arguments.shards)?;
     let clocks = Clocks::new(&config, now());
     if let Some(file) = &arguments.import {
         let began = Instant::now();

@@ -27,8 +27,8 @@ pub(super) struct Connection {
     pub(super) is_held: bool,
     /// There may be more to read.
     pub(super) is_readable: bool,
-    /// It may send nothing more, once that is read which has come.
-    pub(super) is_closed: bool,
+    /// A read may leave room though there is more to read: its end, or what is behind a byte out of band.
+    pub(super) leaves_room: bool,
     /// It sends nothing more.
     pub(super) is_at_end: bool,
     /// It is slow to read: how long already.
@@ -63,7 +63,7 @@ impl Connection {
             blocked: None,
             is_held: false,
             is_readable: true,
-            is_closed: false,
+            leaves_room: false,
             is_at_end: false,
             slowness: Watch::default(),
             is_over: false,
@@ -113,8 +113,8 @@ impl Connection {
             Ok(n) => {
                 self.input.append(&buffer[..n]);
                 self.last_heard = Instant::now();
-                // A socket that leaves room has nothing more, and there is an event for what comes then; but none for its end, if that has come already.
-                self.is_readable = n == buffer.len() || self.stream.is_encrypted() || self.is_closed;
+                // A socket that leaves room has nothing more, and there is an event for what comes then; but none again for what has come already.
+                self.is_readable = n == buffer.len() || self.stream.is_encrypted() || self.leaves_room;
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.is_readable = false,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

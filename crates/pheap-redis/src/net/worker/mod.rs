@@ -163,7 +163,7 @@ impl Turn<'_> {
                 Token(token) => {
                     let client = (token - CLIENTS) as u64;
                     if let Some(connection) = self.connections.get_mut(&client) {
-                        connection.is_closed |= event.is_read_closed();
+                        connection.leaves_room |= event.is_read_closed() || event.is_priority();
                         connection.is_readable |= event.is_readable() || event.is_read_closed();
                         self.ready.insert(client);
                     } else if self.is_meanwhile {

@@ -22,7 +22,7 @@ impl Turn<'_> {
                 Ok(true) => {
                     if self.missed.remove(&client) {
                         // What has happened is not known.
-                        (connection.is_readable, connection.is_closed) = (true, true);
+                        (connection.is_readable, connection.leaves_room) = (true, true);
                         self.ready.insert(client);
                     }
                     self.connections.insert(client, connection);
@@ -126,7 +126,10 @@ impl Turn<'_> {
         commits: Vec<pheap::Commit>,
         signals: &mut VecDeque<Signal>,
     ) {
-        self.server.stats.dirty.fetch_add(effects.dirty, Relaxed);
+        // All threads have this number in common.
+        if effects.dirty > 0 {
+            self.server.stats.dirty.fetch_add(effects.dirty, Relaxed);
+        }
         let commits = self.to_wait_for(commits);
         let bytes = connection.reply.take();
         let messages = effects.parcels(self.server, connection.session.id);
