@@ -48,9 +48,9 @@ step_clippy() {
     cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
 }
 
-# As users build it.
+# As users build it: what only other features use is of no use there.
 step_clippy_as_shipped() {
-    cargo clippy --locked --all-targets -- -D warnings
+    cargo clippy --locked -p pheap --lib -- -D warnings
 }
 
 # What would be published can be packed. Each night it is built from that, too.
@@ -73,10 +73,14 @@ step_tests_as_shipped() {
     PHEAP_BUILD=shipped cargo test --locked 2>&1 | tee "$LOGS/tests_as_shipped.log"
 }
 
-# With the crash lab and its simulator. The compiler's messages and the examples in the docs are the same in both.
+# The crash lab, and what its simulator and its features add to pheap: the other tests have been run as users build it.
+LAB=(-p pheap -p pheap-crash --all-features --lib --bins
+    --test features --test names --test serde --test values
+    --test contention --test lab --test mutants --test recent --test relocate --test threads)
+
 step_tests() {
     rm -f "$LOGS/tests.log"
-    PHEAP_BUILD=lab cargo test --locked -p pheap -p pheap-crash --all-features --lib --bins --tests -- --skip what_must_not_compile 2>&1 | tee "$LOGS/tests.log"
+    PHEAP_BUILD=lab cargo test --locked "${LAB[@]}" 2>&1 | tee "$LOGS/tests.log"
 }
 
 # Group commit and held pointers, under every order of their threads.
@@ -168,8 +172,8 @@ step_bench_criterion() {
 
 # Power failures at every fence, on the simulated medium, of one thread and of two. The last line of each is JSON; it fails if a crash left a wrong heap.
 step_crashes() {
-    # With `--tests`, what `step_tests` has built is used: without, the features of dependencies differ, and all is built once more.
-    cargo build --locked -p pheap -p pheap-crash --all-features --lib --bins --tests
+    # As `step_tests` builds it: without tests, the features of dependencies differ, and all is built once more.
+    cargo build --locked "${LAB[@]}"
     "$TARGET/debug/pheap-crash" --images 100000 | tee "$LOGS/crashes.log"
     tail -n 1 "$LOGS/crashes.log" > "$LOGS/crashes.json"
     check_json_lines "$LOGS/crashes.json"
