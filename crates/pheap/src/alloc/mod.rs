@@ -212,7 +212,7 @@ impl Allocator {
         }
         let class = &self.classes[number as usize];
         let entry = SpanEntry { kind: SpanKind::Small, slot: class.slot, pages: 0, ty: class.ty, region };
-        let bytes = span_size(class.slot.into(), class.owned, store.arena_unit);
+        let bytes = span_size(class.slot.into(), class.owned);
         Ok(Needs::Span(bytes, entry, class.pointers.clone()))
     }
 

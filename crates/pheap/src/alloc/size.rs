@@ -7,9 +7,8 @@ use crate::units::PAGE;
 
 /// Larger objects get a span of their own.
 pub(super) const LARGE: u64 = 32 << 10;
-/// Largest span of small objects, and the share of an arena that it may be.
+/// Largest span of small objects.
 const MAX_SPAN: u64 = 1 << 20;
-const OF_ARENA: u64 = 8;
 const _: () = assert!(MAX_SPAN + LARGE < SMALL_PAGES as u64 * PAGE);
 const _: () = assert!(LARGE <= SMALL_SLOT as u64);
 
@@ -26,10 +25,9 @@ pub(super) fn size_class(bytes: u64) -> u64 {
 
 /// Bytes that the next span of a class that owns so many must have, and those that it should have: a quarter of what is owned, so that
 /// small heaps stay small and large ones have few spans; but less is better than a larger file.
-pub(super) fn span_size(slot: u64, owned: u64, arena: u64) -> RangeInclusive<u64> {
+pub(super) fn span_size(slot: u64, owned: u64) -> RangeInclusive<u64> {
     let least = if slot > 512 { 4 * slot } else { slot };
-    let most = (arena / OF_ARENA).clamp(least, MAX_SPAN);
-    round(slot, least)..=round(slot, (owned / 4).clamp(least, most))
+    round(slot, least)..=round(slot, (owned / 4).clamp(least, MAX_SPAN))
 }
 
 /// Whole pages, of which an eighth at most is left behind the last slot.
@@ -59,7 +57,7 @@ mod tests {
     fn spans_waste_an_eighth_at_most() {
         for slot in (8..=LARGE).step_by(8) {
             for owned in [0, 1 << 16, 1 << 30] {
-                let size = *span_size(slot, owned, 64 << 20).end();
+                let size = *span_size(slot, owned).end();
                 assert!(size % slot * 8 <= size, "{slot} in {size}");
                 assert!(size <= MAX_SPAN + slot && (owned > 0 || size <= 16 * slot.max(512)));
             }

@@ -21,7 +21,7 @@ fn make(alloc: &mut Allocator, store: &Store) -> u64 {
             return (addr - store.base().addr()) as u64;
         }
         if let Needs::Span(bytes, entry, pointers) = alloc.prepare(store, 1, &request).unwrap() {
-            let span = store.take_span(*bytes.start(), entry).unwrap();
+            let span = store.take_span(&bytes, entry).unwrap();
             alloc.add_span(store, span, 0, pointers);
         }
     }

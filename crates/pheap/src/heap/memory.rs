@@ -48,7 +48,7 @@ impl HeapInner {
             return Err(Error::OutOfSpace { reason: "there are no more numbers for roots".to_owned() });
         }
         let entry = SpanEntry { kind: SpanKind::Region, slot: 0, pages: 0, ty, region: id };
-        let span = tables.take_span(self, REGION_SIZE, entry)?;
+        let span = tables.take_span(self, &(REGION_SIZE..=REGION_SIZE), entry)?;
         *next += 1;
         // No log before this one can have had entries of this generation.
         let generation = tables.header.first_generation(id);

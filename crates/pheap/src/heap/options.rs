@@ -76,7 +76,7 @@ impl Default for Options {
             unsynced_limit: 8 << 20,
             read_only: false,
             follower: false,
-            arena_size: 64 << 20,
+            arena_size: 1 << 20,
             reserve: 128 << 30,
             base: None,
             max_size: u64::MAX,
@@ -158,8 +158,9 @@ impl Options {
         self
     }
 
-    /// Unit in which a new heap grows, in bytes: a power of two of at least 32 KiB. The default is 64 MiB; smaller ones are for tests.
-    /// The file of a heap that grows has up to one unit more than the heap; see [`Stats::ahead_bytes`](crate::Stats::ahead_bytes).
+    /// Bytes of the file of a new heap, and the unit in which it grows: a power of two of at least 32 KiB. The default is 1 MiB. A heap grows by half of what it has, at most by 64 MiB,
+    /// and at least by a unit.
+    /// The file of a heap that grows has up to one such step more than the heap; see [`Stats::ahead_bytes`](crate::Stats::ahead_bytes).
     pub fn arena_size(mut self, bytes: u64) -> Options {
         self.arena_size = bytes;
         self

@@ -68,7 +68,6 @@ pub(crate) struct Store {
     pub(crate) has_name: bool,
     pub(crate) pin_undo: bool,
     pub(crate) max_size: u64,
-    pub(crate) arena_unit: u64,
     pub(crate) tuning: Tuning,
     pub(crate) page_map: PageMap,
     pub(crate) medium: Medium,

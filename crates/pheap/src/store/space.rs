@@ -14,22 +14,23 @@ use crate::layout::desc::Desc;
 use crate::media::Media;
 use crate::units::PAGE;
 
+/// A heap grows by so much at a time, unless it is asked for more: by half of what it has, so that small heaps are short files, and up to this many bytes, so that large ones have few
+/// arenas and nobody pays for much that he does not need.
+const LONGEST: u64 = 64 << 20;
+
 impl Store {
-    /// Takes a span of at least `bytes`, growing the file if need be. `entry.pages` is filled in.
-    pub(crate) fn take_span(&self, bytes: u64, entry: SpanEntry) -> Result<Span> {
+    /// Takes a span of so many bytes, the more the better, growing the file if need be. `entry.pages` is filled in.
+    pub(crate) fn take_span(&self, bytes: &RangeInclusive<u64>, entry: SpanEntry) -> Result<Span> {
         self.check_not_forked()?; // in a transaction of the parent
         let mut tables = self.tables.lock();
         tables.take_span(self, bytes, entry)
     }
 
-    /// Takes a span of so many bytes, the more the better, if there is one without growing the file.
+    /// Takes such a span if there is one without growing the file.
     pub(crate) fn take_free_span(&self, bytes: &RangeInclusive<u64>, entry: SpanEntry) -> Option<Span> {
         self.check_not_forked().ok()?;
         let mut tables = self.tables.lock();
-        let whole = |bytes: &u64| bytes.max(&1).next_multiple_of(PAGE);
-        let (offset, len) = tables.pages.take_up_to(whole(bytes.end()), whole(bytes.start()))?;
-        let pages = u32::try_from(len / PAGE).ok()?;
-        Some(tables.taken(self, offset, SpanEntry { pages, ..entry }))
+        tables.take_free_span(self, bytes, entry)
     }
 
     /// Frees recorded spans of a region whose log is empty, or names nothing in them.
@@ -90,17 +91,31 @@ impl Tables {
         self.media.fence();
     }
 
-    pub(crate) fn take_span(&mut self, store: &Store, bytes: u64, entry: SpanEntry) -> Result<Span> {
-        let len = bytes.max(1).next_multiple_of(PAGE);
-        let pages = u32::try_from(len / PAGE).map_err(|_| Error::TooLarge { bytes })?;
-        let offset = match self.pages.take(len) {
-            Some(offset) => offset,
-            None => {
-                self.grow(store, len / PAGE)?;
-                self.pages.take(len).expect("the new arena has that many pages")
-            }
-        };
-        Ok(self.taken(store, offset, SpanEntry { pages, ..entry }))
+    pub(crate) fn take_span(
+        &mut self,
+        store: &Store,
+        bytes: &RangeInclusive<u64>,
+        entry: SpanEntry,
+    ) -> Result<Span> {
+        if let Some(span) = self.take_free_span(store, bytes, entry) {
+            return Ok(span);
+        }
+        let least = *bytes.start();
+        let pages = u32::try_from(least.div_ceil(PAGE)).map_err(|_| Error::TooLarge { bytes: least })?;
+        self.grow(store, pages.max(1).into())?;
+        Ok(self.take_free_span(store, bytes, entry).expect("the new arena has that many pages"))
+    }
+
+    fn take_free_span(
+        &mut self,
+        store: &Store,
+        bytes: &RangeInclusive<u64>,
+        entry: SpanEntry,
+    ) -> Option<Span> {
+        let whole = |bytes: &u64| bytes.max(&1).next_multiple_of(PAGE);
+        let (offset, len) = self.pages.take_up_to(whole(bytes.end()), whole(bytes.start()))?;
+        let pages = u32::try_from(len / PAGE).ok()?;
+        Some(self.taken(store, offset, SpanEntry { pages, ..entry }))
     }
 
     /// A span whose pages were taken just now.
@@ -128,8 +143,10 @@ impl Tables {
 
     /// The arena with room for `pages` that is to be the next one.
     pub(super) fn next_arena(&self, store: &Store, pages: u64) -> Result<Arena> {
-        let start = self.header.mapped;
-        let arena = Arena::new(start, Arena::size_for(start, pages, self.header.arena_unit));
+        let (start, unit) = (self.header.mapped, self.header.arena_unit);
+        let room = store.mapping.reserved().min(store.max_size).saturating_sub(start);
+        let half = (start / 2).min(LONGEST).min(room) / unit * unit;
+        let arena = Arena::new(start, Arena::size_for(start, pages, unit).max(half));
         if arena.end() > store.mapping.reserved() {
             return Err(Error::ReservationFull { need: arena.end(), reserved: store.mapping.reserved() });
         }
@@ -191,11 +208,8 @@ impl Tables {
 
     /// A new extent for the type table.
     fn new_extent(&mut self, store: &Store, len: u64) -> Result<(u64, u64)> {
-        let span = self.take_span(
-            store,
-            len,
-            SpanEntry { kind: SpanKind::Types, slot: 0, pages: 0, ty: 0, region: 0 },
-        )?;
+        let entry = SpanEntry { kind: SpanKind::Types, slot: 0, pages: 0, ty: 0, region: 0 };
+        let span = self.take_span(store, &(len..=len), entry)?;
         let len = span.bytes();
         // It becomes durable, and so does its entry, with the first record, and part of the table after that.
         self.heap.store(&self.media, span.offset, &vec![0; len as usize / 8]);
@@ -239,7 +253,6 @@ mod tests {
                 has_name: false,
                 pin_undo: false,
                 max_size: size,
-                arena_unit: size,
                 tuning: Tuning::SHIPPED,
                 page_map: PageMap::new(reserved).unwrap(),
                 medium: Medium::Process,

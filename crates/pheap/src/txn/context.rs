@@ -295,7 +295,7 @@ impl Context {
                     if bug(Bug::CycleInTransaction) {
                         self.begin_and_complete_collection();
                     }
-                    match store.take_span(*bytes.end(), entry) {
+                    match store.take_span(&bytes, entry) {
                         Ok(span) => span,
                         // Perhaps what the cycle that is running frees is enough.
                         Err(_) if !self.gc.is_idle() => {
@@ -507,7 +507,7 @@ fn grow_log(store: &Store, region: u32, media: &Media, log: &mut Log, bytes: u64
     const MAX: u64 = 64 << 20;
     let size = (bytes + LINE as u64).max(log.capacity().min(MAX));
     let entry = SpanEntry { kind: SpanKind::Log, slot: 0, pages: 0, ty: 0, region };
-    let span = store.take_span(size, entry)?;
+    let span = store.take_span(&(size..=size), entry)?;
     let len = span.bytes();
     // SAFETY: the span was taken for this log just now. `link` makes its entry durable before anything leads there.
     unsafe {

@@ -61,9 +61,18 @@ fn grown(options: &Options, path: &Path) -> Result<(Heap, Root<Data<'static>>)> 
     Ok((heap, root))
 }
 
+/// Bytes by which a heap grows that has so many.
+fn step(file_bytes: u64) -> u64 {
+    (file_bytes / 2 / MIB * MIB).max(MIB)
+}
+
 /// Fills a heap until less than half of its newest arena is free.
 fn fill(heap: &Heap, root: &Root<Data>) -> Result<()> {
-    while heap.stats().free_bytes >= MIB / 2 {
+    let (mut before, file_bytes) = (MIB, heap.stats().file_bytes);
+    while before + step(before) < file_bytes {
+        before += step(before);
+    }
+    while heap.stats().free_bytes >= step(before) / 2 {
         add(root)?;
     }
     Ok(())
@@ -72,7 +81,7 @@ fn fill(heap: &Heap, root: &Root<Data>) -> Result<()> {
 /// Waits until the file has the next arena.
 fn wait_until_ahead(heap: &Heap) {
     let start = Instant::now();
-    while heap.stats().ahead_bytes != MIB {
+    while heap.stats().ahead_bytes != step(heap.stats().file_bytes) {
         assert!(start.elapsed() < Duration::from_secs(100), "nothing was made ready");
         std::thread::yield_now();
     }
@@ -100,20 +109,22 @@ fn nobody_waits_for_it() -> Result<()> {
         fill(&heap, &root)?;
         wait_until_ahead(&heap);
         let file_bytes = heap.stats().file_bytes;
-        assert_eq!(len(&path), file_bytes + MIB);
+        let next = file_bytes + step(file_bytes);
+        assert_eq!(len(&path), next);
         while heap.stats().file_bytes == file_bytes {
             add(&root)?;
         }
-        assert_eq!(heap.stats().ahead_bytes, 0);
+        assert_eq!(heap.stats().file_bytes, next);
     }
     let stats = heap.stats();
-    assert_eq!((stats.file_bytes, stats.growth_waits), (before.file_bytes + 5 * MIB, before.growth_waits));
+    assert_eq!((before.file_bytes, stats.file_bytes), (2 * MIB, 13 * MIB)); // 3, 4, 6, and 9
+    assert_eq!(stats.growth_waits, before.growth_waits);
     // More than is ready is waited for.
     fill(&heap, &root)?;
     wait_until_ahead(&heap);
-    root.txn(|tx, _| tx.alloc_slice(MIB as usize / 8, |_| 0u64).map(drop))?;
+    root.txn(|tx, _| tx.alloc_slice(MIB as usize, |_| 0u64).map(drop))?;
     assert_eq!(heap.stats().growth_waits, before.growth_waits + 1);
-    assert_eq!(heap.stats().file_bytes, stats.file_bytes + 2 * MIB);
+    assert_eq!(heap.stats().file_bytes, stats.file_bytes + 9 * MIB);
     let count = check(&heap)?;
     drop(root);
     heap.close()?;
@@ -180,7 +191,6 @@ fn a_killed_program_may_have_left_it() -> Result<()> {
                 add(&root)?;
             }
             root.txn(|tx, _| tx.alloc_slice(1, |_| 0u8).map(drop))?;
-            assert_eq!(len(&path), file_bytes + MIB);
         }
         let (count, file_bytes) = (check(&heap)?, heap.stats().file_bytes);
         heap.close()?;

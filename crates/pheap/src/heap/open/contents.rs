@@ -271,7 +271,6 @@ impl Recovered {
             state: AtomicU8::new(state),
             pin_undo: options.pin_undo,
             max_size: options.max_size,
-            arena_unit: header.arena_unit,
             tuning: options.tuning,
             page_map,
             medium,
