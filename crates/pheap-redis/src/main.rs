@@ -156,6 +156,8 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     for name in unknown {
         tracing::warn!("there is no option '{name}' here, so it does nothing");
     }
+    let end = End::new()?;
+    // Before the heap is opened, which may take long: what is in use is told at once.
     let listeners = Listener::all(&config)?;
     let link = Link::new(&config)?;
     let exporter = match config.text("metrics") {
@@ -193,7 +195,7 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     if let Some(exporter) = &exporter {
         tracing::info!("metrics are at http://{}/metrics", exporter.address()?);
     }
-    let end = End::new()?;
+    end.begin();
     process::notify("READY=1");
     serve(&server, workers, listeners, link, exporter, end)?;
     process::notify("STOPPING=1");
