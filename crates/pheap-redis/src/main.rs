@@ -8,7 +8,7 @@ use std::time::Instant;
 use clap::Parser;
 use pheap_redis::clocks::Clocks;
 use pheap_redis::config::Config;
-use pheap_redis::data::{MOST_SHARDS, OpenError, SHARDS, Settings, Store};
+use pheap_redis::data::{MOST_SHARDS, OpenError, SHARDS, SHARDS_OF_ONE, Settings, Store};
 use pheap_redis::export::export;
 use pheap_redis::import::{Imported, import};
 use pheap_redis::link::Link;
@@ -58,16 +58,16 @@ struct Arguments {
     /// Where to listen [default: 6379]. With 0, only at `unixsocket` or `tls-port`.
     #[arg(long)]
     port: Option<u16>,
-    /// Where Prometheus collects figures, at /metrics, without a password [default: nowhere].
+    /// Where Prometheus collects figures, at /metrics, without a password; in protected mode, from this machine only [default: nowhere].
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics: Option<String>,
     /// Threads that serve clients [default: 1].
     #[arg(long)]
     threads: Option<usize>,
     /// Parts of a heap that is made, each with a lock of its own; one that exists keeps those that it has. Commands in a row for one part are one transaction, so fewer parts are faster for
-    /// one thread that serves pipelines; several threads need many.
-    #[arg(long, default_value_t = SHARDS, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_SHARDS)))]
-    shards: u32,
+    /// one thread that serves pipelines; several threads need many [default: 16 for one thread, 64 for several].
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_SHARDS)))]
+    shards: Option<u32>,
     /// Any other option, as in redis.conf: `--set 'requirepass secret'`.
     #[arg(long = "set", value_name = "OPTION VALUE")]
     options: Vec<String>,
@@ -137,12 +137,14 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
         (Durability::Disk, "everysec") => Settings::LogEachSecond { fold_at },
         (Durability::Disk, _) => Settings::Log { fold_at },
     };
+    let is_alone = config.int("io-threads") == 1;
+    let shards = arguments.shards.unwrap_or(if is_alone { SHARDS_OF_ONE } else { SHARDS });
     let path = arguments.heap.clone().unwrap_or_else(|| PathBuf::from(config.text("dir")).join("dump.heap"));
     if let Some(file) = &arguments.export {
         if !path.exists() {
             return Err(format!("there is no heap {}", path.display()).into());
         }
-        let store = Store::open(&path, settings, arguments.shards)?;
+        let store = Store::open(&path, settings, shards)?;
         let keys = export(&store, file)?;
         store.close()?;
         println!("pheap-redis: {keys} keys of {} were exported to {}", path.display(), file.display());
@@ -156,13 +158,15 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     for name in unknown {
         tracing::warn!("there is no option '{name}' here, so it does nothing");
     }
+    let end = End::new()?;
+    // Before the heap is opened, which may take long: what is in use is told at once.
     let listeners = Listener::all(&config)?;
     let link = Link::new(&config)?;
     let exporter = match config.text("metrics") {
         "" => None,
         address => Some(Exporter::new(address)?),
     };
-    let store = open(&path, settings, arguments.shards)?;
+    let store = open(&path, settings, shards)?;
     // Not before the heap is this process' own: the file may be another's that has it.
     let _pid_file = match config.text("pidfile") {
         "" => None,
@@ -193,7 +197,7 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     if let Some(exporter) = &exporter {
         tracing::info!("metrics are at http://{}/metrics", exporter.address()?);
     }
-    let end = End::new()?;
+    end.begin();
     process::notify("READY=1");
     serve(&server, workers, listeners, link, exporter, end)?;
     process::notify("STOPPING=1");

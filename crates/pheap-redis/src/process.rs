@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
@@ -17,32 +17,40 @@ use crate::server::Server;
 
 /// Signals that end the process as it should: SIGTERM and SIGINT.
 #[derive(Debug)]
-pub struct End(Signals);
+pub struct End {
+    signals: Signals,
+    /// The next one ends the process at once.
+    is_last: Arc<AtomicBool>,
+}
 
 impl End {
-    /// From now on, the first of these signals does nothing until [`wait`](Self::wait) looks at it. A second one ends the process at once, also while the heap is being closed, and loses
-    /// nothing that was acknowledged.
+    /// From now on, one of these signals ends the process at once, which loses nothing that was acknowledged: also the first process of a container, which they would not end otherwise.
     ///
     /// # Errors
     /// If the system refuses.
     pub fn new() -> io::Result<End> {
-        let was_asked = Arc::new(AtomicBool::new(false));
+        let is_last = Arc::new(AtomicBool::new(true));
         for signal in [SIGTERM, SIGINT] {
             // In this order: what the first one sets, the second one finds.
-            flag::register_conditional_shutdown(signal, 1, was_asked.clone())?;
-            flag::register(signal, was_asked.clone())?;
+            flag::register_conditional_shutdown(signal, 1, is_last.clone())?;
+            flag::register(signal, is_last.clone())?;
         }
-        Signals::new([SIGTERM, SIGINT]).map(End)
+        Ok(End { signals: Signals::new([SIGTERM, SIGINT])?, is_last })
+    }
+
+    /// There is something to be ended by now: the next signal does nothing until [`wait`](Self::wait) looks at it. A second one ends the process at once, also while the heap is being closed.
+    pub fn begin(&self) {
+        self.is_last.store(false, SeqCst);
     }
 
     /// What ends [`wait`](Self::wait).
     pub fn handle(&self) -> Handle {
-        self.0.handle()
+        self.signals.handle()
     }
 
     /// Stops the server when a signal says so.
     pub fn wait(mut self, server: &Server) {
-        for signal in self.0.forever() {
+        for signal in self.signals.forever() {
             let name = signal_name(signal).unwrap_or("a signal");
             tracing::info!("{name} has asked for the end; once more, and the heap is not closed");
             server.stop();

@@ -14,7 +14,7 @@ use crate::clients::{Clients, Pause};
 use crate::clocks::Clocks;
 use crate::config::Config;
 use crate::counts::{Counts, Sum};
-use crate::data::{Lookups, Store};
+use crate::data::Store;
 use crate::gates::Gates;
 use crate::libraries::Libraries;
 use crate::mailbox::Mailbox;
@@ -168,8 +168,6 @@ pub struct Save {
 /// What was counted since the server was started.
 #[derive(Debug, Default)]
 pub struct Stats {
-    /// Commands.
-    pub commands: AtomicU64,
     /// Connections.
     pub connections: AtomicU64,
     /// Clients that wait for keys.
@@ -191,9 +189,7 @@ pub struct Stats {
 impl Stats {
     /// Begins anew, but for what is now.
     fn reset(&self) {
-        for number in
-            [&self.commands, &self.connections, &self.expired, &self.evicted, &self.errors, &self.rejected]
-        {
+        for number in [&self.connections, &self.expired, &self.evicted, &self.errors, &self.rejected] {
             number.store(0, Ordering::Relaxed);
         }
     }
@@ -273,11 +269,11 @@ impl Server {
         sum
     }
 
-    /// Keys that commands which only look have found, and have not.
-    pub fn lookups(&self) -> Lookups {
+    /// What all threads have counted of all commands.
+    pub fn counted_in_all(&self) -> Sum {
         let mut sum = Sum::default();
         self.counts.iter().flatten().for_each(|counts| sum.add(counts));
-        Lookups { hits: sum.hits, misses: sum.misses }
+        sum
     }
 
     /// Begins to count anew.

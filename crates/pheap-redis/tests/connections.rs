@@ -86,6 +86,39 @@ fn a_client_that_has_said_all_is_answered_all() {
 }
 
 #[test]
+fn a_socket_of_another_server_is_left_to_it() {
+    let (folder, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let path = folder.path().join("socket");
+    let socket = format!("unixsocket {}", path.display());
+    let refuses = |why: &str| {
+        let output = Server::command(other.path(), 0, &["--set", &socket]).output().unwrap();
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && told.contains(why), "{told}");
+        assert!(!other.path().join("heap").exists());
+    };
+    let server = start(folder.path(), &["--set", &socket]);
+    refuses("in use");
+    assert_eq!(line(pinged(&path)), "+PONG\r\n");
+    // One that was killed has left it.
+    drop(server);
+    assert!(path.exists());
+    let server = start(folder.path(), &["--set", &socket]);
+    assert_eq!(line(pinged(&path)), "+PONG\r\n");
+    drop(server);
+    std::fs::remove_file(&path).unwrap();
+    std::fs::write(&path, "a letter").unwrap();
+    refuses("no socket");
+    assert_eq!(std::fs::read(&path).unwrap(), b"a letter");
+}
+
+/// A connection that a command was sent on.
+fn pinged(path: &Path) -> UnixStream {
+    let mut stream = UnixStream::connect(path).unwrap();
+    stream.write_all(b"PING\r\n").unwrap();
+    stream
+}
+
+#[test]
 fn clients_that_come_and_go_while_nobody_listens() {
     let folder = tempfile::tempdir().unwrap();
     let server = start(folder.path(), &[]);

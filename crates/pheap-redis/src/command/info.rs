@@ -165,9 +165,9 @@ fn persistence(cx: &mut Cx<'_>, text: &mut String) {
 }
 
 fn stats(cx: &mut Cx<'_>, text: &mut String) {
-    let stats = &cx.server.stats;
+    let (stats, all) = (&cx.server.stats, cx.server.counted_in_all());
     line(text, "total_connections_received", stats.connections.load(Relaxed));
-    line(text, "total_commands_processed", stats.commands.load(Relaxed));
+    line(text, "total_commands_processed", all.calls);
     line(text, "rejected_connections", stats.rejected.load(Relaxed));
     line(text, "sync_full", 0);
     line(text, "sync_partial_ok", 0);
@@ -175,9 +175,8 @@ fn stats(cx: &mut Cx<'_>, text: &mut String) {
     line(text, "expired_keys", stats.expired.load(Relaxed));
     line(text, "evicted_keys", stats.evicted.load(Relaxed));
     line(text, "evicted_clients", 0);
-    let lookups = cx.server.lookups();
-    line(text, "keyspace_hits", lookups.hits);
-    line(text, "keyspace_misses", lookups.misses);
+    line(text, "keyspace_hits", all.hits);
+    line(text, "keyspace_misses", all.misses);
     let [total, current] = cx.server.memory.exceeded();
     line(text, "total_eviction_exceeded_time", total.as_millis());
     line(text, "current_eviction_exceeded_time", current.as_millis());

@@ -11,8 +11,6 @@ use super::value::{Str, Value};
 pub struct Entry<'r> {
     /// What it stands for.
     pub value: Value<'r>,
-    /// 1 if it has a deadline, which is in [`Db::deadlines`].
-    has_deadline: u64,
 }
 
 /// A database's part of a shard.
@@ -20,7 +18,7 @@ pub struct Entry<'r> {
 #[repr(C)]
 pub struct Db<'r> {
     keys: PHashMap<'r, Str<'r>, Entry<'r>>,
-    /// When keys expire, in milliseconds since 1970.
+    /// When keys expire, in milliseconds since 1970: of those that do, for a note beside each value would take more than all other keys need.
     deadlines: PHashMap<'r, Str<'r>, i64>,
 }
 
@@ -48,9 +46,7 @@ impl<'r> Db<'r> {
 
     /// All that a key has, unless it has expired at `now`.
     pub fn entry(&self, view: &View<'r>, key: &[u8], now: i64) -> Option<Entry<'r>> {
-        let is_there = |entry: &Entry<'r>| {
-            entry.has_deadline == 0 || self.deadline_of(view, key).is_none_or(|at| now < at)
-        };
+        let is_there = |_: &Entry<'r>| self.deadline(view, key).is_none_or(|at| now < at);
         let entry = self.keys.get(view, key).copied().filter(is_there);
         Lookups::add(entry.is_some());
         entry
@@ -58,11 +54,7 @@ impl<'r> Db<'r> {
 
     /// When a key expires, or has expired.
     pub fn deadline(&self, view: &View<'r>, key: &[u8]) -> Option<i64> {
-        (self.keys.get(view, key)?.has_deadline != 0).then(|| self.deadline_of(view, key)).flatten()
-    }
-
-    fn deadline_of(&self, view: &View<'r>, key: &[u8]) -> Option<i64> {
-        self.deadlines.get(view, key).copied()
+        if self.deadlines.is_empty() { None } else { self.deadlines.get(view, key).copied() }
     }
 
     /// All keys, and what they have; also those that have expired.
@@ -132,10 +124,9 @@ pub trait Change<'r>: Copy {
 
 impl<'r> Change<'r> for P<'r, Db<'r>> {
     fn set(self, tx: &mut Txn<'r>, key: &[u8], value: Value<'r>) -> pheap::Result<()> {
-        let new = Entry { value, has_deadline: 0 };
-        let old = field!(self.keys).insert(tx, key, new)?;
-        if old.is_some_and(|old| old.has_deadline != 0) {
-            field!(self.deadlines).remove(tx, key);
+        let had_one = field!(self.keys).insert(tx, key, Entry { value })?.is_some();
+        if had_one {
+            remove_deadline(self, tx, key);
         }
         Ok(())
     }
@@ -150,24 +141,25 @@ impl<'r> Change<'r> for P<'r, Db<'r>> {
 
     fn remove(self, tx: &mut Txn<'r>, key: &[u8]) -> Option<(Value<'r>, Option<i64>)> {
         let entry = field!(self.keys).remove(tx, key)?;
-        let deadline = (entry.has_deadline != 0).then(|| field!(self.deadlines).remove(tx, key)).flatten();
-        Some((entry.value, deadline))
+        Some((entry.value, remove_deadline(self, tx, key)))
     }
 
     fn set_deadline(self, tx: &mut Txn<'r>, key: &[u8], at: Option<i64>) -> pheap::Result<()> {
-        if let Some(at) = at {
-            field!(self.deadlines).insert(tx, key, at)?;
+        match at {
+            Some(at) => field!(self.deadlines).insert(tx, key, at).map(drop),
+            None => {
+                remove_deadline(self, tx, key);
+                Ok(())
+            }
         }
-        let Some(entry) = field!(self.keys).get_mut(tx, key) else { return Ok(()) };
-        let had_one = std::mem::replace(&mut entry.has_deadline, u64::from(at.is_some())) != 0;
-        if had_one && at.is_none() {
-            field!(self.deadlines).remove(tx, key);
-        }
-        Ok(())
     }
 
     fn clear(self, tx: &mut Txn<'r>) {
         field!(self.keys).clear(tx);
         field!(self.deadlines).clear(tx);
     }
+}
+
+fn remove_deadline<'r>(db: P<'r, Db<'r>>, tx: &mut Txn<'r>, key: &[u8]) -> Option<i64> {
+    if tx[db].deadlines.is_empty() { None } else { field!(db.deadlines).remove(tx, key) }
 }

@@ -1,5 +1,6 @@
 //! The heap that all is stored in: opened, made, checked.
 
+use std::cmp::Ordering;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -14,11 +15,13 @@ pub const DATABASES: usize = 16;
 
 /// Shards of a heap that is made, unless something else is asked for.
 pub const SHARDS: u32 = 64;
+/// The same, if one thread serves all clients. It serves pipelines the better the fewer there are; but another time there may be more threads.
+pub const SHARDS_OF_ONE: u32 = 16;
 /// The greatest number of shards.
 pub const MOST_SHARDS: u32 = 1024;
 
 /// What the data look like. A later version that stores them differently has a greater number.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// What a heap of this server is known by.
 #[derive(Persist, Default)]
@@ -82,13 +85,24 @@ pub struct Store {
 pub enum OpenError {
     /// It cannot be opened.
     #[error(transparent)]
-    Heap(#[from] pheap::Error),
+    Heap(pheap::Error),
+    /// Another server has it.
+    #[error("{} is open in another process; stop that one first, or choose another path", .0.display())]
+    InUse(PathBuf),
     /// It is one of another program.
     #[error("{} is a heap of another program; choose another path", .0.display())]
     Foreign(PathBuf),
     /// An import into it has not come to its end.
     #[error("{} is not complete, because an import into it was interrupted; delete it, and import again", .0.display())]
     Unfinished(PathBuf),
+    /// An older version made it.
+    #[error("{} was made by an older pheap-redis (format {found}, this one has {VERSION}); write an RDB file with that one (--export), and read it into a new heap with this one (--import)", path.display())]
+    Older {
+        /// The file.
+        path: PathBuf,
+        /// The format it has.
+        found: u32,
+    },
     /// A newer version made it.
     #[error("{} was made by a newer pheap-redis (format {found}, this one knows {VERSION}); use that one", path.display())]
     Newer {
@@ -97,6 +111,15 @@ pub enum OpenError {
         /// The format it has.
         found: u32,
     },
+}
+
+impl From<pheap::Error> for OpenError {
+    fn from(error: pheap::Error) -> OpenError {
+        match error {
+            pheap::Error::Locked { path } => OpenError::InUse(path),
+            error => OpenError::Heap(error),
+        }
+    }
 }
 
 impl Store {
@@ -144,8 +167,10 @@ impl Store {
             Err(error) => return Err(error.into()),
         };
         let (version, shards) = header.read(|view, header| (view[header].version, view[header].shards))?;
-        if version > VERSION {
-            return Err(OpenError::Newer { path: path.to_owned(), found: version });
+        match version.cmp(&VERSION) {
+            Ordering::Equal => {}
+            Ordering::Less => return Err(OpenError::Older { path: path.to_owned(), found: version }),
+            Ordering::Greater => return Err(OpenError::Newer { path: path.to_owned(), found: version }),
         }
         if heap.roots().iter().any(|root| root.name == UNFINISHED) {
             return Err(OpenError::Unfinished(path.to_owned()));
@@ -273,17 +298,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_heap_of_a_newer_version_is_left_as_it_is() {
+    fn a_heap_of_another_version_is_left_as_it_is() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("heap");
         let store = Store::open(&path, Settings::Process, 4).unwrap();
         let header: Root<Header> = store.heap.existing_root("pheap-redis").unwrap();
-        header
-            .txn(|tx, header| {
-                tx[header].version += 1;
-                Ok(())
-            })
-            .unwrap();
+        let set_version = |header: &Root<Header>, version| {
+            header
+                .txn(|tx, header| {
+                    tx[header].version = version;
+                    Ok(())
+                })
+                .unwrap();
+        };
+        set_version(&header, VERSION + 1);
         drop(header);
         store.close().unwrap();
         let Err(error) = Store::open(&path, Settings::Process, 4) else { panic!("it was opened") };
@@ -294,5 +322,10 @@ mod tests {
         assert_eq!(heap.roots().len(), 7);
         let header: Root<Header> = heap.existing_root("pheap-redis").unwrap();
         assert_eq!(header.read(|view, header| view[header].version).unwrap(), VERSION + 1);
+        set_version(&header, VERSION - 1);
+        drop(header);
+        heap.close().unwrap();
+        let Err(error) = Store::open(&path, Settings::Process, 4) else { panic!("it was opened") };
+        assert!(matches!(error, OpenError::Older { found, .. } if found == VERSION - 1), "{error}");
     }
 }

@@ -198,7 +198,6 @@ impl Execution<'_> {
 
     /// A command was answered. Some clients do not want to know.
     fn answered(&mut self, mark: usize) {
-        self.server.stats.commands.fetch_add(1, Relaxed);
         if self.session.caching
             && self.session.multi.is_none()
             && !self.session.last_command.starts_with("client|")

@@ -134,7 +134,6 @@ impl<'s> Follower<'s> {
             Note::Begin | Note::Nothing => None,
         };
         server.stats.dirty.fetch_add(effects.dirty, Relaxed);
-        server.stats.commands.fetch_add(commands.len() as u64, Relaxed);
         if server.limits.always.load(Relaxed) {
             commits.retain(|commit| !commit.is_durable());
         } else {

@@ -88,15 +88,15 @@ fn memory(server: &Server, text: &mut Text) {
 }
 
 fn counted(server: &Server, text: &mut Text) {
-    let (stats, lookups) = (&server.stats, server.lookups());
+    let (stats, all) = (&server.stats, server.counted_in_all());
     let figures = [
-        ("redis_commands_processed_total", "Commands that were answered.", stats.commands.load(Relaxed)),
+        ("redis_commands_processed_total", "Commands that were run.", all.calls),
         ("redis_connections_received_total", "Clients that have connected.", stats.connections.load(Relaxed)),
         ("redis_rejected_connections_total", "Clients that were refused.", stats.rejected.load(Relaxed)),
         ("redis_expired_keys_total", "Keys whose time had come.", stats.expired.load(Relaxed)),
         ("redis_evicted_keys_total", "Keys that went for want of memory.", stats.evicted.load(Relaxed)),
-        ("redis_keyspace_hits_total", "Keys that were looked up and found.", lookups.hits),
-        ("redis_keyspace_misses_total", "Keys that were looked up and not found.", lookups.misses),
+        ("redis_keyspace_hits_total", "Keys that were looked up and found.", all.hits),
+        ("redis_keyspace_misses_total", "Keys that were looked up and not found.", all.misses),
     ];
     figures.into_iter().for_each(|(name, help, value)| text.one(name, Counter, help, value));
     text.one("redis_slowlog_length", Gauge, "Commands in the slow log.", server.slowlog.len());

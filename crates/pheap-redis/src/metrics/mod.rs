@@ -1,4 +1,4 @@
-//! What Prometheus collects: a thread of its own answers `GET /metrics`, and waits for nobody who serves clients longer than a look at one shard takes.
+//! What Prometheus collects: threads of their own answer `GET /metrics`, and wait for nobody who serves clients longer than a look at one shard takes.
 
 mod figures;
 mod text;
@@ -6,7 +6,9 @@ mod text;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
-use std::sync::atomic::Ordering::Acquire;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::{AcqRel, Acquire};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use mio::unix::SourceFd;
@@ -18,6 +20,10 @@ use crate::server::Server;
 const TICK: Duration = Duration::from_millis(200);
 /// How long somebody may take to ask and to read the answer, together.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// So many are answered in threads of their own, so that one who is slow holds up nobody else.
+const AT_ONCE: usize = 8;
+/// What others are told in protected mode.
+const PROTECTED: &str = "This server is in protected mode: it answers other machines only if `requirepass` is set, or `protected-mode` is `no`.\n";
 /// Bytes of the longest request.
 const LONGEST: usize = 8 << 10;
 
@@ -68,19 +74,40 @@ impl Exporter {
     /// Answers until the server is stopped.
     pub fn run(mut self, server: &Server) {
         let mut events = Events::with_capacity(1);
-        while !server.stopping.load(Acquire) {
-            // What is wrong with the system, if anything, is told by those who serve clients.
-            let _ = self.poll.poll(&mut events, Some(TICK));
-            // However many wait in a row, the end of the server waits for one of them at most.
-            while !server.stopping.load(Acquire)
-                && let Ok((stream, _)) = self.listener.accept()
-            {
-                if let Err(error) = answer(stream, server) {
-                    tracing::debug!("metrics were not collected: {error}");
+        let slow = AtomicUsize::new(0);
+        thread::scope(|scope| {
+            while !server.stopping.load(Acquire) {
+                // What is wrong with the system, if anything, is told by those who serve clients.
+                let _ = self.poll.poll(&mut events, Some(TICK));
+                // However many wait in a row, the end of the server waits no longer than for one of them.
+                while !server.stopping.load(Acquire)
+                    && let Ok((stream, _)) = self.listener.accept()
+                {
+                    let answered = || {
+                        if let Err(error) = answer(stream, server) {
+                            tracing::debug!("metrics were not collected: {error}");
+                        }
+                        slow.fetch_sub(1, AcqRel);
+                    };
+                    if slow.fetch_add(1, AcqRel) < AT_ONCE {
+                        // If there can be no thread, the connection is closed, and one that asks again may find one.
+                        if thread::Builder::new().spawn_scoped(scope, answered).is_err() {
+                            slow.fetch_sub(1, AcqRel);
+                        }
+                    } else {
+                        answered();
+                    }
                 }
             }
-        }
+        });
     }
+}
+
+/// Whether somebody may not see figures, as clients would not be served.
+fn is_protected(stream: &TcpStream, server: &Server) -> bool {
+    let config = server.config.read();
+    let is_local = || stream.peer_addr().is_ok_and(|addr| addr.ip().to_canonical().is_loopback());
+    config.is("protected-mode") && config.text("requirepass").is_empty() && !is_local()
 }
 
 /// A connection that is given up at some time.
@@ -116,8 +143,10 @@ impl Write for Hurried {
 
 fn answer(stream: TcpStream, server: &Server) -> io::Result<()> {
     stream.set_nonblocking(false)?;
+    let is_protected = is_protected(&stream, server);
     let mut stream = Hurried { stream, until: Instant::now() + PATIENCE };
     let (status, body) = match path(&mut stream)?.as_deref() {
+        Some(_) if is_protected => ("403 Forbidden", PROTECTED.to_owned()),
         Some("/metrics") => ("200 OK", figures::all(server)),
         Some("/") => ("200 OK", "The figures of this server are at /metrics.\n".to_owned()),
         Some(_) => ("404 Not Found", "There is only /metrics.\n".to_owned()),

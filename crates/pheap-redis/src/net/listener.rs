@@ -1,13 +1,13 @@
 //! Where clients connect.
 
 use std::fmt;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
-use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 
 use mio::event::Source;
-use mio::net::{TcpListener, UnixListener};
+use mio::net::{TcpListener, UnixListener, UnixStream};
 use mio::{Interest, Registry, Token};
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -54,8 +54,7 @@ impl Listener {
         let path = PathBuf::from(config.text("unixsocket"));
         if !path.as_os_str().is_empty() {
             let failed = |error| ListenError::Io(path.display().to_string(), error);
-            // One that is left from before. If another server listens there, it goes on, but nobody finds it; Redis does the same.
-            let _ = std::fs::remove_file(&path);
+            remove_socket(&path).map_err(failed)?;
             let listener = UnixListener::bind(&path).map_err(failed)?;
             let mode = u32::from_str_radix(config.text("unixsocketperm"), 8).unwrap_or(0);
             if mode != 0 {
@@ -103,6 +102,20 @@ impl Drop for Listener {
         if let Listener::Unix(_, path) = self {
             let _ = std::fs::remove_file(path);
         }
+    }
+}
+
+/// Removes a socket that is left from before. (Redis removes whatever is there, also if another server listens.)
+fn remove_socket(path: &Path) -> io::Result<()> {
+    match std::fs::symlink_metadata(path) {
+        Ok(found) if found.file_type().is_socket() => {
+            // Nobody is told that there is nobody, unless it is so.
+            let Err(error) = UnixStream::connect(path) else { return Err(ErrorKind::AddrInUse.into()) };
+            if error.kind() == ErrorKind::ConnectionRefused { std::fs::remove_file(path) } else { Err(error) }
+        }
+        Ok(_) => Err(io::Error::new(ErrorKind::AlreadyExists, "there is a file that is no socket")),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
     }
 }
 

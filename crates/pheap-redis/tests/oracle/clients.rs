@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use pheap_testkit::Rng;
 
+use super::after;
 use super::owner::Owner;
 use super::shared::{self, Ledger, Sharer};
 use super::wire::{Reply, Wire, words};
@@ -94,7 +95,7 @@ impl Clients {
             owner.check(&mut select(connect(server.port()).unwrap(), number).unwrap()).unwrap();
         }
         let wire = &mut connect(server.port()).unwrap();
-        shared::check(wire, &mut self.ledger.lock(), &mut self.sharers).unwrap();
+        after::check(wire, &mut self.ledger.lock(), &mut self.sharers).unwrap();
     }
 }
 

@@ -1,5 +1,6 @@
 //! Clients that know what a server must answer, and what it must have after it was killed.
 
+pub(crate) mod after;
 pub(crate) mod clients;
 pub(crate) mod model;
 pub(crate) mod owner;

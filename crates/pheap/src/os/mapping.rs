@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::calls::{fallocate, unlock};
+use super::calls::{fallocate, statfs, unlock};
 use super::file_system::is_tmpfs;
 use super::fork;
 use super::own_file::OwnFile;
@@ -406,6 +406,10 @@ fn cut(file: &File, len: u64) -> io::Result<()> {
 
 /// Reserves space in a file: `fallocate` where the file system has it, zeros elsewhere.
 fn allocate(file: &File, offset: u64, len: u64) -> io::Result<()> {
+    // What there is would be taken, and given back again: that takes milliseconds, for each transaction that finds the disk full.
+    if statfs(file).is_ok_and(|found| found.free.is_some_and(|free| free < len)) {
+        return Err(io::Error::from_raw_os_error(libc::ENOSPC));
+    }
     match fallocate(file, offset, len) {
         Err(e) if e.raw_os_error() == Some(libc::EOPNOTSUPP) => write_zeros(file, offset, len),
         done => done,
