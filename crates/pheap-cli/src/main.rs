@@ -4,8 +4,12 @@
 
 mod check;
 mod dump;
+mod get;
 mod json;
+mod path;
+mod print;
 mod show;
+mod text;
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, IsTerminal, Write};
@@ -49,9 +53,12 @@ enum Command {
     Check(Show),
     /// Counts objects and bytes by root and type
     Stats(Show),
-    /// Prints the objects of a root as JSON
+    /// Prints the objects of a root, or of a part of it, as JSON, JSON lines or CSV
     #[command(after_help = dump::HELP)]
     Dump(dump::Args),
+    /// Prints what a path leads to
+    #[command(after_help = path::HELP)]
+    Get(get::Args),
     /// Frees unreachable objects; changes the heap
     ///
     /// Everything is checked first, because a collector trusts the pointers that it follows. Programs do not need this: an open
@@ -114,7 +121,7 @@ impl From<io::Error> for Failure {
     }
 }
 
-type Result<T = Outcome> = std::result::Result<T, Failure>;
+type Result<T = Outcome, E = Failure> = std::result::Result<T, E>;
 
 fn main() -> ExitCode {
     let args = Args::parse();
@@ -143,6 +150,7 @@ fn run(args: &Args, out: &mut dyn Write) -> Result {
         Command::Stats(args) => show::stats(&open(how, &args.file)?, args.json, out),
         Command::Check(args) => check::check(how, &args.file, args.json, out),
         Command::Dump(args) => dump::dump(&open(how, &args.file)?, args, out),
+        Command::Get(args) => get::get(&open(how, &args.file)?, args, out),
         Command::Collect(args) => {
             let how = how.clone().follower(false);
             drop(how.clone().read_only(true).open(&args.file)?); // a file that is no heap yet must not become one

@@ -461,7 +461,7 @@ fn what_cannot_be_done_is_said() -> Result<()> {
         );
     };
     says(pheap("info", &place.path("nothing here"), &[]), "No such file");
-    says(pheap("dump", &path, &["other"]), "`pheap roots` lists those");
+    says(pheap("dump", &path, &["other"]), "there is no root \"other\"; there are \"index\"");
     let text_file = place.path("text");
     fs::write(&text_file, "hello").unwrap();
     for command in ["info", "check", "dump"] {

@@ -57,23 +57,24 @@ pub(super) struct Tracer<'m, L> {
     pub(super) root: &'m MappedRoot,
 }
 
-/// Looks at all that the roots of `map` lead to. `is_live` says whether an allocator takes the object at an offset for one.
-pub(super) fn trace(map: &HeapMap<'_>, is_live: impl Fn(u64) -> Option<bool>) -> Report {
+/// Looks at all that the roots of `map` lead to. `is_live` says whether an allocator takes the object at an offset for one. Returns a bit for each slot, too: whether
+/// its object was reached.
+pub(in crate::heap) fn trace(map: &HeapMap<'_>, is_live: impl Fn(u64) -> Option<bool>) -> (Report, Vec<u64>) {
     let mut problems = Problems::default();
     map.problems.iter().for_each(|problem| problems.add(|| problem.clone()));
     let mut report =
         Report { spans: map.spans.len() as u64, roots: map.roots.len() as u64, ..Report::default() };
+    let mut reached = vec![0; map.slots.div_ceil(64) as usize];
     if let Some(first) = map.roots.first() {
-        let reached = vec![0; map.slots.div_ceil(64) as usize];
         let (owned, frozen, todo) = (reached.clone(), reached.clone(), ToDo::default());
         let mut tracer = Tracer { map, is_live, reached, owned, frozen, todo, problems, root: first };
         map.roots.iter().for_each(|root| tracer.root(root));
         count(map, &tracer.reached, &mut report);
-        problems = tracer.problems;
+        (problems, reached) = (tracer.problems, tracer.reached);
     }
     report.problems = problems.first;
     report.more_problems = problems.more;
-    report
+    (report, reached)
 }
 
 impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
@@ -337,7 +338,7 @@ fn count(map: &HeapMap<'_>, reached: &[u64], report: &mut Report) {
 }
 
 /// Number of bits that are set in a range.
-fn ones(words: &[u64], bits: std::ops::Range<u64>) -> u64 {
+pub(in crate::heap) fn ones(words: &[u64], bits: std::ops::Range<u64>) -> u64 {
     if bits.is_empty() {
         return 0;
     }
