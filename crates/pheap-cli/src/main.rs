@@ -5,6 +5,7 @@
 mod check;
 mod dump;
 mod get;
+mod graph;
 mod json;
 mod path;
 mod print;
@@ -59,6 +60,9 @@ enum Command {
     /// Prints what a path leads to
     #[command(after_help = path::HELP)]
     Get(get::Args),
+    /// Draws which objects point to which: for Graphviz, or as SVG
+    #[command(after_help = path::HELP)]
+    Graph(graph::Args),
     /// Frees unreachable objects; changes the heap
     ///
     /// Everything is checked first, because a collector trusts the pointers that it follows. Programs do not need this: an open
@@ -151,6 +155,7 @@ fn run(args: &Args, out: &mut dyn Write) -> Result {
         Command::Check(args) => check::check(how, &args.file, args.json, out),
         Command::Dump(args) => dump::dump(&open(how, &args.file)?, args, out),
         Command::Get(args) => get::get(&open(how, &args.file)?, args, out),
+        Command::Graph(args) => graph::graph(&open(how, &args.file)?, args, out),
         Command::Collect(args) => {
             let how = how.clone().follower(false);
             drop(how.clone().read_only(true).open(&args.file)?); // a file that is no heap yet must not become one

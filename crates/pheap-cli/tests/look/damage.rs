@@ -7,10 +7,11 @@ use pheap_testkit::Rng;
 use crate::heap::{Place, pheap};
 
 /// What looks at everything.
-const LOOKS: [(&str, &[&str]); 4] = [
+const LOOKS: &[(&str, &[&str])] = &[
     ("dump", &["shop", "--compact"]),
     ("dump", &["shop.jobs", "--format", "csv"]),
     ("get", &["shop.jobs[*].name"]),
+    ("graph", &["--format", "svg"]),
     ("check", &[]),
 ];
 

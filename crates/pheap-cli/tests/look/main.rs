@@ -4,6 +4,7 @@
 
 mod damage;
 mod get;
+mod graph;
 mod heap;
 
 use heap::{Place, json, text};
