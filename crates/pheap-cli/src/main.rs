@@ -3,12 +3,14 @@
 #![allow(unreachable_pub)] // nothing outside could reach anything: this is a program
 
 mod check;
+mod diff;
 mod dump;
 mod get;
 mod graph;
 mod json;
 mod path;
 mod print;
+mod report;
 mod show;
 mod text;
 
@@ -63,6 +65,13 @@ enum Command {
     /// Draws which objects point to which: for Graphviz, or as SVG
     #[command(after_help = path::HELP)]
     Graph(graph::Args),
+    /// Says what is different in two heaps: types, roots, and values by their paths
+    ///
+    /// The exit status is 1 if anything is.
+    #[command(after_help = path::HELP)]
+    Diff(diff::Args),
+    /// Makes a page that shows where the bytes are, and lets one browse objects; it needs no network
+    Report(report::Args),
     /// Frees unreachable objects; changes the heap
     ///
     /// Everything is checked first, because a collector trusts the pointers that it follows. Programs do not need this: an open
@@ -156,6 +165,8 @@ fn run(args: &Args, out: &mut dyn Write) -> Result {
         Command::Dump(args) => dump::dump(&open(how, &args.file)?, args, out),
         Command::Get(args) => get::get(&open(how, &args.file)?, args, out),
         Command::Graph(args) => graph::graph(&open(how, &args.file)?, args, out),
+        Command::Diff(args) => diff::diff(&open(how, &args.a)?, &open(how, &args.b)?, args, out),
+        Command::Report(args) => report::report(&open(how, &args.file)?, args, out),
         Command::Collect(args) => {
             let how = how.clone().follower(false);
             drop(how.clone().read_only(true).open(&args.file)?); // a file that is no heap yet must not become one

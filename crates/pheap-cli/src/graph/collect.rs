@@ -1,6 +1,6 @@
 //! Which objects a picture shows, and what of them.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use pheap::{Object, Pointer, Value};
 
@@ -51,14 +51,14 @@ pub struct Collector<'v> {
     items: usize,
     /// Nodes by offset and type: the first field of an object has its offset, too.
     known: HashMap<(u64, &'v str), usize>,
-    beyond: HashMap<(u64, &'v str), ()>,
+    beyond: HashSet<(u64, &'v str)>,
     queue: VecDeque<(usize, Object<'v>)>,
 }
 
 impl<'v> Collector<'v> {
     pub fn new(most: usize, items: usize) -> Collector<'v> {
         let graph = Graph { nodes: Vec::new(), left_out: 0, is_sound: true };
-        let (known, beyond) = (HashMap::new(), HashMap::new());
+        let (known, beyond) = (HashMap::new(), HashSet::new());
         Collector { graph, most, items, known, beyond, queue: VecDeque::new() }
     }
 
@@ -77,6 +77,11 @@ impl<'v> Collector<'v> {
         let mut rows = Vec::new();
         self.rows(&mut rows, name, value, 1, 0);
         self.graph.nodes[number].rows = rows;
+    }
+
+    /// Shows an object, too, if there is room for it. Returns its number.
+    pub fn include(&mut self, object: Object<'v>) -> Option<usize> {
+        self.node(object, 1)
     }
 
     pub fn collect(mut self) -> Graph {
@@ -163,6 +168,29 @@ impl<'v> Collector<'v> {
         rows.push(plain(cut(name, NAME), format!("{len} {what}{s}")));
     }
 
+    /// The number of an object, if there is room for it.
+    fn node(&mut self, object: Object<'v>, level: usize) -> Option<usize> {
+        let key = (object.offset(), object.type_name());
+        if let Some(number) = self.known.get(&key) {
+            return Some(*number);
+        }
+        if self.graph.nodes.len() >= self.most {
+            self.beyond.insert(key);
+            return None;
+        }
+        let number = self.graph.nodes.len();
+        self.graph.nodes.push(Node {
+            title: cut(&short(object.type_name()), 2 * NAME),
+            offset: Some(object.offset()),
+            bytes: object.slot_bytes(),
+            level,
+            rows: Vec::new(),
+        });
+        self.known.insert(key, number);
+        self.queue.push_back((number, object));
+        Some(number)
+    }
+
     fn pointer(&mut self, rows: &mut Vec<Row>, name: String, pointer: Pointer<'v>, level: usize) {
         let name = cut(&name, NAME);
         let target = match pointer.target() {
@@ -176,27 +204,7 @@ impl<'v> Collector<'v> {
         if target.is_text() {
             return rows.push(plain(name, cut(&brief(&target.value(), VALUE), VALUE)));
         }
-        let key = (target.offset(), target.type_name());
-        let to = match self.known.get(&key) {
-            Some(number) => Some(*number),
-            None if self.graph.nodes.len() < self.most => {
-                let number = self.graph.nodes.len();
-                self.graph.nodes.push(Node {
-                    title: cut(&short(target.type_name()), 2 * NAME),
-                    offset: Some(target.offset()),
-                    bytes: target.slot_bytes(),
-                    level,
-                    rows: Vec::new(),
-                });
-                self.known.insert(key, number);
-                self.queue.push_back((number, target));
-                Some(number)
-            }
-            None => {
-                self.beyond.insert(key, ());
-                None
-            }
-        };
+        let to = self.node(target, level);
         let value = if to.is_some() { String::new() } else { cut(&short(target.type_name()), VALUE) };
         rows.push(Row { name, value, to, is_cut: to.is_none() });
     }
@@ -227,7 +235,7 @@ fn plain(name: String, value: String) -> Row {
 }
 
 fn more(rows: &mut Vec<Row>, more: u64) {
-    if more > 0 {
+    if more > 0 && rows.len() <= ROWS {
         rows.push(plain(String::new(), format!("… {more} more")));
     }
 }

@@ -1,6 +1,6 @@
 //! `pheap graph`: which objects point to which, as Graphviz has it, as SVG, or as JSON.
 
-mod collect;
+pub mod collect;
 mod dot;
 mod layout;
 mod svg;

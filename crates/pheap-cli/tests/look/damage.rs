@@ -12,6 +12,7 @@ const LOOKS: &[(&str, &[&str])] = &[
     ("dump", &["shop.jobs", "--format", "csv"]),
     ("get", &["shop.jobs[*].name"]),
     ("graph", &["--format", "svg"]),
+    ("report", &[]),
     ("check", &[]),
 ];
 

@@ -3,9 +3,11 @@
 #![allow(unreachable_pub)] // nothing outside could reach anything
 
 mod damage;
+mod diff;
 mod get;
 mod graph;
 mod heap;
+mod report;
 
 use heap::{Place, json, text};
 use serde_json::json;

@@ -262,7 +262,7 @@ fn own_value<'v>(part: Part<'v>, ty: &'v TypeLayout) -> Option<Result<Value<'v>,
         return Some(match &rule {
             Rule::Vector(vector) => Sequence::of(vector, part)
                 .and_then(|elements| if vector.is_text { text(elements) } else { Ok(list(elements)) }),
-            map => Walk::of(map, part)?.map(|walk| Value::Map(Entries { walk: Box::new(walk) })),
+            map => Walk::of(map, part.is(ty))?.map(|walk| Value::Map(Entries { walk: Box::new(walk) })),
         });
     }
     let inside = |name| field(ty, &[name]).map(|(at, ty)| value_of(part.at(at).is(ty)));
@@ -395,6 +395,11 @@ impl<'v> Iterator for Entries<'v> {
 }
 
 impl Entries<'_> {
+    /// Whether they come in the order that numbers and texts have by themselves, if the keys are such.
+    pub fn is_ordered(&self) -> bool {
+        self.walk.is_ordered()
+    }
+
     /// How many are still to come, by what the map says of itself.
     pub fn left(&self) -> u64 {
         self.walk.left()

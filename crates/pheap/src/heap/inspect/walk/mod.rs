@@ -92,11 +92,15 @@ pub(super) struct Walk<'v> {
     /// How many the map says there are.
     left: u64,
     done: bool,
+    /// Keys may be in another order than their own.
+    is_reversed: bool,
 }
 
 impl<'v> Walk<'v> {
     /// Before the first entry of a map; none if the rule is not that of a map.
-    pub(super) fn of(rule: &Rule, part: Part<'v>) -> Option<Result<Walk<'v>, String>> {
+    pub(super) fn of(rule: &Rule, spot: Spot<'v>) -> Option<Result<Walk<'v>, String>> {
+        let Spot { part, ty } = spot;
+        let is_reversed = ty.name.contains("pheap::Reverse<");
         let (len, way) = match rule {
             Rule::Vector(_) => return None,
             Rule::Hash(hash) => {
@@ -111,11 +115,15 @@ impl<'v> Walk<'v> {
             Rule::Tree(tree) => (tree.len, TreeWalk::new(tree, part).map(Way::Tree)),
             Rule::Snap(tree) => (tree.len, SnapWalk::new(tree, part).map(Way::Snap)),
         };
-        Some(way.map(|way| Walk { way, left: part.word(len), done: false }))
+        Some(way.map(|way| Walk { way, left: part.word(len), done: false, is_reversed }))
     }
 
     pub(super) fn left(&self) -> u64 {
         self.left
+    }
+
+    pub(super) fn is_ordered(&self) -> bool {
+        !self.is_reversed && matches!(self.way, Way::Tree(_) | Way::Snap(_))
     }
 
     fn step(&mut self) -> Step<'v> {
