@@ -9,6 +9,7 @@ use pheap::{Entries, Entry, Heap, Object, Objects, TypeInfo, Value};
 use serde_json::json;
 
 use crate::path::{self, Found, find_one};
+use crate::progress::Progress;
 use crate::text::{brief, key_text, short};
 use crate::{Failure, Outcome, Result};
 
@@ -41,7 +42,9 @@ struct Difference {
 
 pub fn diff(a: &Heap, b: &Heap, args: &Args, out: &mut dyn Write) -> Result {
     let types = if args.path.is_none() { types(&a.types(), &b.types()) } else { Vec::new() };
+    let spinner = Progress::spinner("comparing");
     let found = a.objects(|a| b.objects(|b| values(a, b, args)))???;
+    drop(spinner);
     let same = types.is_empty() && found.list.is_empty();
     if args.json {
         let as_json = |list: &[Difference], what: &str| -> serde_json::Value {

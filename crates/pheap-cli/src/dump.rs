@@ -1,12 +1,13 @@
 //! `pheap dump`: the objects of a root, or of a part of it, as JSON or CSV.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 
 use pheap::{Entry, Heap, Objects, Value};
 
 use crate::path::{self, Found, find_one};
 use crate::print::{Limits, print};
+use crate::progress::Progress;
 use crate::text::{hex, key_text, kind};
 use crate::{Failure, Outcome, Result};
 
@@ -109,26 +110,52 @@ fn behind<'v>(value: Value<'v>, type_name: &str) -> (Value<'v>, String) {
     }
 }
 
+/// How many elements were printed, if the terminal is not what they are printed to.
+struct Counted(Option<Progress>, u64);
+
+impl Counted {
+    fn new(value: &Value<'_>) -> Counted {
+        let len = match value {
+            Value::List(elements) => elements.len() as u64,
+            Value::Map(entries) | Value::Set(entries) => entries.left(),
+            _ => 0,
+        };
+        let bar = || Progress::of_objects(len, "printing");
+        Counted((!std::io::stdout().is_terminal()).then(bar), 0)
+    }
+
+    fn one(&mut self) {
+        self.1 += 1;
+        if let (Some(bar), 0) = (&self.0, self.1 % 1024) {
+            bar.set(self.1);
+        }
+    }
+}
+
 /// A line for each element, or one for what has none.
 fn lines<'v>(objects: &Objects<'v>, value: Value<'v>, limits: Limits, out: &mut dyn Write) -> Result<bool> {
     let mut sound = true;
     let items = usize::try_from(limits.items).unwrap_or(usize::MAX);
     let (value, _) = behind(value, "");
+    let mut counted = Counted::new(&value);
     match value {
         Value::List(elements) => {
             for element in elements.take(items) {
+                counted.one();
                 sound &= print(objects, element, limits, true, out)?;
                 writeln!(out)?;
             }
         }
         Value::Set(entries) => {
             for entry in entries.take(items) {
+                counted.one();
                 sound &= print(objects, entry.key, limits, true, out)?;
                 writeln!(out)?;
             }
         }
         Value::Map(entries) => {
             for Entry { key, value, .. } in entries.take(items) {
+                counted.one();
                 write!(out, "{{\"key\":")?;
                 sound &= print(objects, key, limits, true, out)?;
                 write!(out, ",\"value\":")?;
@@ -153,7 +180,7 @@ fn table<'v>(
     out: &mut dyn Write,
 ) -> Result<bool> {
     let items = usize::try_from(limits.items).unwrap_or(usize::MAX);
-    let mut rows = Rows { objects, limits, columns: None, sound: true };
+    let mut rows = Rows { objects, limits, columns: None, sound: true, counted: Counted::new(&value) };
     match value {
         Value::List(elements) => elements.take(items).try_for_each(|value| rows.row(None, value, out))?,
         Value::Set(entries) => {
@@ -189,10 +216,12 @@ struct Rows<'o, 'v> {
     /// Once there was a first row.
     columns: Option<usize>,
     sound: bool,
+    counted: Counted,
 }
 
 impl<'v> Rows<'_, 'v> {
     fn row(&mut self, key: Option<Value<'v>>, value: Value<'v>, out: &mut dyn Write) -> Result<()> {
+        self.counted.one();
         let (value, _) = behind(value, "");
         if let Some(Value::Invalid(why)) = &key {
             self.sound = false;

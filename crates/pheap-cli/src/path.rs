@@ -60,12 +60,13 @@ pub fn parse(path: &str, roots: &[&str]) -> Result<(String, Vec<Step>)> {
         (Some(root), _) => (*root, &path[root.len()..]),
         (None, [only]) if begins(path) => (*only, path),
         _ => {
-            let names: Vec<String> = roots.iter().map(|root| format!("{root:?}")).collect();
             let first = path.split(['.', '[']).next().unwrap_or_default();
-            return Err(Failure::Other(match &names[..] {
-                [] => "the heap has no roots".to_owned(),
-                names if first.is_empty() => format!("say which root: {}", names.join(", ")),
-                names => format!("there is no root {first:?}; there are {}", names.join(", ")),
+            let names = listed(roots.iter().map(|root| format!("{root:?}")));
+            return Err(Failure::Other(match nearest(first, roots) {
+                _ if roots.is_empty() => "the heap has no roots".to_owned(),
+                _ if first.is_empty() => format!("say which root: {names}"),
+                Some(near) => format!("there is no root {first:?}; is it {near:?}?"),
+                None => format!("there is no root {first:?}; there are {names}"),
             }));
         }
     };

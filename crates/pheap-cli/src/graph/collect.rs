@@ -79,20 +79,27 @@ impl<'v> Collector<'v> {
         self.graph.nodes[number].rows = rows;
     }
 
-    /// Shows an object, too, if there is room for it. Returns its number.
+    /// Shows an object, too, whatever else there is room for. Returns its number.
     pub fn include(&mut self, object: Object<'v>) -> Option<usize> {
+        self.follow();
+        self.most = self.graph.nodes.len() + 1;
         self.node(object, 1)
     }
 
     pub fn collect(mut self) -> Graph {
+        self.follow();
+        self.graph.left_out = self.beyond.iter().filter(|key| !self.known.contains_key(*key)).count();
+        self.graph
+    }
+
+    /// Looks at the objects that were found and not looked at yet.
+    fn follow(&mut self) {
         while let Some((number, object)) = self.queue.pop_front() {
             let level = self.graph.nodes[number].level + 1;
             let mut rows = Vec::new();
             self.rows(&mut rows, String::new(), object.value(), level, 0);
             self.graph.nodes[number].rows = rows;
         }
-        self.graph.left_out = self.beyond.len();
-        self.graph
     }
 
     /// Appends the rows of a value. What it points to has this level.

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::Result;
 use crate::graph::collect::Collector;
+use crate::progress::Progress;
 use crate::text::{brief, short};
 
 /// Parts of the file, each of which has a colour.
@@ -76,7 +77,10 @@ pub fn collect(heap: &Heap, file: &Path, most: usize) -> Result<Value> {
             tenths: [0; 11],
             largest: BinaryHeap::new(),
         };
-        let report = objects.survey(|span| survey.look_at(span));
+        let report = {
+            let bar = Progress::of_objects(objects.bound(), "looking at");
+            objects.survey(|found| bar.set(found), |span| survey.look_at(span))
+        };
         let Survey { of_objects, of_logs, of_types, parts, tenths, .. } = &survey;
         let free_slots = of_objects.all - of_objects.live - of_objects.garbage;
         let known = of_objects.all + of_logs + of_types + info.free_bytes;
@@ -193,7 +197,7 @@ impl Survey {
 
 /// Objects with their lines, and the largest ones.
 fn browse(objects: &Objects<'_>, sizes: Vec<(u64, u64)>, most: usize) -> Result<(Value, Value)> {
-    let mut collector = Collector::new(most.max(1), ITEMS);
+    let mut collector = Collector::new(most.saturating_sub(sizes.len()).max(1), ITEMS);
     for name in objects.roots().take(most / 2) {
         if let Ok(root) = objects.root(name) {
             collector.begin(name, root.pointer());

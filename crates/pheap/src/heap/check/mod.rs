@@ -111,7 +111,7 @@ impl Heap {
         let still = self.inner().still()?;
         let is_live = still.is_live();
         match still.map() {
-            Ok(map) => Ok(trace::trace(&map, is_live).0),
+            Ok(map) => Ok(trace::trace(&map, is_live, &mut |_| {}).0),
             Err(Error::Corrupt { what }) => Ok(Report { problems: vec![what], ..Report::default() }),
             Err(error) => Err(error),
         }

@@ -113,11 +113,11 @@ impl<'v> Objects<'v> {
         self.map.slots
     }
 
-    /// [Checks](Heap::check) the heap, and passes each span to `look`, in the order in which they are in the file.
-    pub fn survey(&self, mut look: impl FnMut(&SpanUse<'_>)) -> Report {
+    /// [Checks](Heap::check) the heap, and passes each span to `look`, in the order in which they are in the file. `progress` is told now and then how many objects were found.
+    pub fn survey(&self, mut progress: impl FnMut(u64), mut look: impl FnMut(&SpanUse<'_>)) -> Report {
         let map = self.map;
         let is_live = self.still.is_live();
-        let (report, bits) = trace(map, &is_live);
+        let (report, bits) = trace(map, &is_live, &mut progress);
         for (span, number) in map.spans.iter().zip(0..) {
             let is_lost = |slot: &u64| {
                 let bit = span.first_slot + slot;
