@@ -271,7 +271,7 @@ step_oldest_rust() {
         note "oldest_rust was skipped: no toolchain $oldest"
         return
     fi
-    CARGO_TARGET_DIR="$TARGET/oldest-rust" cargo "+$oldest" check --locked -p pheap -p pheap-cli -p pheap-redis --features pheap/serde,pheap/uuid,pheap/ordered-float
+    CARGO_TARGET_DIR="$TARGET/oldest-rust" cargo "+$oldest" check --locked -p pheap -p pheap-cli -p pheap-redis --features pheap/serde,pheap/uuid,pheap/ordered-float,pheap/metrics
     CARGO_TARGET_DIR="$TARGET/oldest-rust" cargo "+$oldest" check --locked -p pheap-examples --examples
 }
 

@@ -6,6 +6,7 @@ use std::path::Path;
 use pheap::{Error, Options, Report};
 use serde_json::json;
 
+use crate::progress::Progress;
 use crate::{Outcome, Result};
 
 /// What was found in a file.
@@ -44,7 +45,11 @@ pub fn check(how: &Options, file: &Path, as_json: bool, out: &mut dyn Write) -> 
 /// Opening with `verify` finds everything that a heap's own check does, and lost roots, but its report is shorter.
 fn examine(how: &Options, file: &Path) -> Result<Finding> {
     let reader = how.clone().read_only(true);
-    let report = |options: Options| crate::open(&options, file).and_then(|heap| heap.check());
+    let report = |options: Options| {
+        let heap = crate::open(&options, file)?;
+        let _spinner = Progress::spinner("checking");
+        heap.check()
+    };
     let mut problems = Vec::new();
     match report(reader.clone().verify(true).restored(true)) {
         Ok(found) => {

@@ -1,23 +1,26 @@
-//! `pheap dump`: the objects of a root as JSON.
+//! `pheap dump`: the objects of a root, or of a part of it, as JSON or CSV.
 
-use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet, VecDeque};
-use std::io::{self, Write};
+use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 
-use pheap::{Elements, Fields, Heap, Object, Pointer, Value};
+use pheap::{Entry, Heap, Objects, Value};
 
-use crate::json::Writer;
+use crate::path::{self, Found, find_one};
+use crate::print::{Limits, print};
+use crate::progress::Progress;
+use crate::text::{hex, key_text, kind};
 use crate::{Failure, Outcome, Result};
 
 pub const HELP: &str = r#"How values are printed:
   structs              objects; the fields of tuples are "0", "1", ...
   enums                "Variant", or {"Variant": {fields}}
-  arrays, slices       arrays
+  arrays, vectors      arrays; so are queues and sets
+  maps                 objects, with keys as text; if those are structs, arrays of {"key": …, "value": …}
   strings, char        strings, wherever something points to them
+  bytes                strings, if they are text; {"$bytes": "hexadecimal digits"} if not
   numbers              numbers with all digits; a reader of JSON may round u64 and larger ones
   NaN, infinities      strings: "NaN", "inf", "-inf"
-  None, (), unused     null
+  None, (), unused     null; `Some` is what is in it
   P<T>                 the object, at the place that is the fewest pointers away from the root; elsewhere
                        {"$ref": "0x…"}. The object has that offset in the file as "$id": among its fields, or, if it
                        is not a struct, in {"$id": "0x…", "$value": …}.
@@ -28,12 +31,15 @@ pub const HELP: &str = r#"How values are printed:
 pub struct Args {
     /// The heap
     pub file: PathBuf,
-    /// The name of the root; optional if there is only one
-    root: Option<String>,
+    /// The name of the root, or a path, as for `get`; optional if there is only one root
+    path: Option<String>,
+    /// `jsonl` and `csv` print a line for each element of a collection, and need little memory however many there are
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
     /// Follow chains of at most this many pointers
     #[arg(long, value_name = "N", default_value_t = 8)]
     depth: u64,
-    /// Print at most this many elements of each array and slice; {"$more": n} stands for the others
+    /// Print at most this many elements of each collection; {"$more": n} stands for the others
     #[arg(long, value_name = "N")]
     items: Option<u64>,
     /// Print no spaces or line breaks
@@ -41,264 +47,236 @@ pub struct Args {
     compact: bool,
 }
 
+#[derive(clap::ValueEnum, Clone, Copy, Debug, Default, PartialEq)]
+enum Format {
+    /// One value
+    #[default]
+    Json,
+    /// A value on each line, for each element
+    Jsonl,
+    /// A line for each element, with a column for each of its fields
+    Csv,
+}
+
 pub fn dump(heap: &Heap, args: &Args, out: &mut dyn Write) -> Result {
-    let root = match &args.root {
-        Some(root) => root.clone(),
-        None => only_root(heap)?,
-    };
-    heap.inspect(&root, |object| {
-        let items = args.items.unwrap_or(u64::MAX);
-        let plan = Plan::of(object, args.depth, items);
-        let mut printer = Printer {
-            json: Writer::new(out, args.compact),
-            plan,
-            printed: HashSet::new(),
-            open: Vec::new(),
-            current: object.offset(),
-            items,
-            unsound: false,
+    let values = heap.info().file_bytes;
+    let limits = Limits { depth: args.depth, items: args.items.unwrap_or(u64::MAX), values };
+    heap.objects(|objects| {
+        let roots: Vec<&str> = objects.roots().collect();
+        let path = args.path.as_deref().unwrap_or_default();
+        let (root, steps) = path::parse(path, &roots)?;
+        let (value, type_name) = match (&steps[..], args.format) {
+            // With its `$id`, if something refers to it.
+            ([], Format::Json) => return whole(objects, &root, limits, args.compact, out),
+            _ => match find_one(objects, &root, &steps)? {
+                Found::Value(value, type_name) => (value, type_name),
+                Found::About(value) => {
+                    writeln!(out, "{value}")?;
+                    return Ok(Outcome::Well);
+                }
+            },
         };
-        printer.print(object)?;
-        let unsound = printer.unsound;
-        writeln!(out)?;
-        Ok(if unsound { Outcome::Unsound } else { Outcome::Well })
+        let sound = match args.format {
+            Format::Json => {
+                let sound = print(objects, value, limits, args.compact, out)?;
+                writeln!(out)?;
+                sound
+            }
+            Format::Jsonl => lines(objects, value, limits, out)?,
+            Format::Csv => {
+                let (value, type_name) = behind(value, &type_name);
+                table(objects, value, &type_name, limits, out)?
+            }
+        };
+        Ok(if sound { Outcome::Well } else { Outcome::Unsound })
     })?
 }
 
-fn only_root(heap: &Heap) -> Result<String> {
-    let roots = heap.roots();
-    match &roots[..] {
-        [root] => Ok(root.name.clone()),
-        [] => Err(Failure::Other("the heap has no roots".to_owned())),
-        roots => {
-            let names: Vec<String> = roots.iter().map(|root| format!("{:?}", root.name)).collect();
-            Err(Failure::Other(format!("say which root: {}", names.join(", "))))
+fn whole(objects: &Objects<'_>, root: &str, limits: Limits, compact: bool, out: &mut dyn Write) -> Result {
+    let value = Value::Pointer(objects.root(root)?.pointer());
+    let sound = print(objects, value, limits, compact, out)?;
+    writeln!(out)?;
+    Ok(if sound { Outcome::Well } else { Outcome::Unsound })
+}
+
+/// What a pointer leads to.
+fn behind<'v>(value: Value<'v>, type_name: &str) -> (Value<'v>, String) {
+    match &value {
+        Value::Pointer(pointer) => match pointer.target() {
+            Ok(Some(target)) => (target.value(), target.type_name().to_owned()),
+            _ => (value, type_name.to_owned()),
+        },
+        _ => (value, type_name.to_owned()),
+    }
+}
+
+/// How many elements were printed, if the terminal is not what they are printed to.
+struct Counted(Option<Progress>, u64);
+
+impl Counted {
+    fn new(value: &Value<'_>) -> Counted {
+        let len = match value {
+            Value::List(elements) => elements.len() as u64,
+            Value::Map(entries) | Value::Set(entries) => entries.left(),
+            _ => 0,
+        };
+        let bar = || Progress::of_objects(len, "printing");
+        Counted((!std::io::stdout().is_terminal()).then(bar), 0)
+    }
+
+    fn one(&mut self) {
+        self.1 += 1;
+        if let (Some(bar), 0) = (&self.0, self.1 % 1024) {
+            bar.set(self.1);
         }
     }
 }
 
-/// Where each object is printed: as near to the root as possible.
-struct Plan {
-    /// Object → the one that it is printed in. Both by offset.
-    home: HashMap<u64, u64>,
-    /// Objects that something else refers to, too.
-    shared: HashSet<u64>,
-}
-
-impl Plan {
-    fn of(root: Object<'_>, depth: u64, items: u64) -> Plan {
-        let mut plan = Plan { home: HashMap::from([(root.offset(), root.offset())]), shared: HashSet::new() };
-        let mut queue = VecDeque::from([(root, 0)]);
-        while let Some((object, away)) = queue.pop_front() {
-            pointers(object.value(), items, &mut |pointer| {
-                let Ok(Some(target)) = pointer.target() else { return };
-                if matches!(target.value(), Value::Str(_)) {
-                    return;
-                }
-                match plan.home.entry(target.offset()) {
-                    Entry::Occupied(_) => drop(plan.shared.insert(target.offset())),
-                    Entry::Vacant(home) if away < depth => {
-                        home.insert(object.offset());
-                        queue.push_back((target, away + 1));
-                    }
-                    Entry::Vacant(_) => {}
-                }
-            });
-        }
-        plan
-    }
-}
-
-/// The pointers in a value.
-fn pointers<'v>(value: Value<'v>, items: u64, visit: &mut impl FnMut(Pointer<'v>)) {
+/// A line for each element, or one for what has none.
+fn lines<'v>(objects: &Objects<'v>, value: Value<'v>, limits: Limits, out: &mut dyn Write) -> Result<bool> {
+    let mut sound = true;
+    let items = usize::try_from(limits.items).unwrap_or(usize::MAX);
+    let (value, _) = behind(value, "");
+    let mut counted = Counted::new(&value);
     match value {
-        Value::Pointer(pointer) => visit(pointer),
-        Value::Struct(fields) | Value::Enum(_, fields) => {
-            fields.for_each(|field| pointers(field.value, items, visit));
-        }
         Value::List(elements) => {
-            let mut elements = elements.take(usize::try_from(items).unwrap_or(usize::MAX));
-            if let Some(first) = elements.next()
-                && !is_scalar(&first)
-            {
-                pointers(first, items, visit);
-                elements.for_each(|element| pointers(element, items, visit));
+            for element in elements.take(items) {
+                counted.one();
+                sound &= print(objects, element, limits, true, out)?;
+                writeln!(out)?;
             }
         }
-        _ => {}
-    }
-}
-
-/// Whether values of this type have no parts and no pointers.
-fn is_scalar(value: &Value<'_>) -> bool {
-    matches!(
-        value,
-        Value::Unit
-            | Value::Bool(_)
-            | Value::Char(_)
-            | Value::Unsigned(_)
-            | Value::Signed(_)
-            | Value::F32(_)
-            | Value::F64(_)
-    )
-}
-
-/// Something that is not closed yet.
-enum Open<'v> {
-    Fields(Fields<'v>),
-    /// Elements, and how many of them are to be printed.
-    Elements(Elements<'v>, u64),
-    /// Nothing is left but to close it.
-    Last,
-    /// The end of an object, and the one that it is printed in.
-    Object(u64),
-}
-
-struct Printer<'w, 'v> {
-    json: Writer<'w>,
-    plan: Plan,
-    printed: HashSet<u64>,
-    /// An explicit stack, because long lists would overflow that of the thread.
-    open: Vec<Open<'v>>,
-    /// The object that is being printed.
-    current: u64,
-    items: u64,
-    unsound: bool,
-}
-
-impl<'v> Printer<'_, 'v> {
-    fn print(&mut self, root: Object<'v>) -> io::Result<()> {
-        self.object(root)?;
-        while let Some(open) = self.open.last_mut() {
-            match open {
-                Open::Fields(fields) => match fields.next() {
-                    Some(field) => {
-                        self.json.key(field.name)?;
-                        self.value(field.value)?;
-                    }
-                    None => self.close()?,
-                },
-                Open::Elements(elements, 0) => {
-                    let more = elements.len();
-                    if more > 0 {
-                        self.marked("$more", |json| json.plain(more))?;
-                    }
-                    self.close()?;
-                }
-                Open::Elements(elements, left) => match elements.next() {
-                    Some(element) => {
-                        *left -= 1;
-                        self.value(element)?;
-                    }
-                    None => self.close()?,
-                },
-                Open::Last => self.close()?,
-                Open::Object(outer) => {
-                    self.current = *outer;
-                    self.open.pop();
-                }
+        Value::Set(entries) => {
+            for entry in entries.take(items) {
+                counted.one();
+                sound &= print(objects, entry.key, limits, true, out)?;
+                writeln!(out)?;
             }
         }
-        Ok(())
-    }
-
-    fn close(&mut self) -> io::Result<()> {
-        self.open.pop();
-        self.json.end()
-    }
-
-    /// Begins to print an object; its content follows from the stack.
-    fn object(&mut self, object: Object<'v>) -> io::Result<()> {
-        let offset = object.offset();
-        self.printed.insert(offset);
-        self.open.push(Open::Object(std::mem::replace(&mut self.current, offset)));
-        if !self.plan.shared.contains(&offset) {
-            return self.value(object.value());
+        Value::Map(entries) => {
+            for Entry { key, value, .. } in entries.take(items) {
+                counted.one();
+                write!(out, "{{\"key\":")?;
+                sound &= print(objects, key, limits, true, out)?;
+                write!(out, ",\"value\":")?;
+                sound &= print(objects, value, limits, true, out)?;
+                writeln!(out, "}}")?;
+            }
         }
-        self.json.begin(['{', '}'], true)?;
-        self.json.key("$id")?;
-        self.json.text(&hex(offset))?;
-        if let Value::Struct(fields) = object.value() {
-            self.open.push(Open::Fields(fields));
+        value => {
+            sound = print(objects, value, limits, true, out)?;
+            writeln!(out)?;
+        }
+    }
+    Ok(sound)
+}
+
+/// A line for each element of a collection, with a cell for each field.
+fn table<'v>(
+    objects: &Objects<'v>,
+    value: Value<'v>,
+    type_name: &str,
+    limits: Limits,
+    out: &mut dyn Write,
+) -> Result<bool> {
+    let items = usize::try_from(limits.items).unwrap_or(usize::MAX);
+    let mut rows = Rows { objects, limits, columns: None, sound: true, counted: Counted::new(&value) };
+    match value {
+        Value::List(elements) => elements.take(items).try_for_each(|value| rows.row(None, value, out))?,
+        Value::Set(entries) => {
+            entries.take(items).try_for_each(|entry| rows.row(None, entry.key, out))?;
+        }
+        Value::Map(entries) => {
+            entries.take(items).try_for_each(|entry| rows.row(Some(entry.key), entry.value, out))?;
+        }
+        value => {
+            let mut inner = Vec::new();
+            if let Value::Struct(fields) = &value {
+                for field in fields.clone() {
+                    let (value, _) = behind(field.value, field.type_name);
+                    if matches!(value, Value::List(_) | Value::Map(_) | Value::Set(_)) {
+                        inner.push(format!("`.{}`", field.name));
+                    }
+                }
+            }
+            let hint =
+                if inner.is_empty() { String::new() } else { format!("; it has {}", inner.join(", ")) };
+            return Err(Failure::Other(format!(
+                "a table is made of a collection, and this is {}{hint}",
+                kind(&value, type_name)
+            )));
+        }
+    }
+    Ok(rows.sound)
+}
+
+struct Rows<'o, 'v> {
+    objects: &'o Objects<'v>,
+    limits: Limits,
+    /// Once there was a first row.
+    columns: Option<usize>,
+    sound: bool,
+    counted: Counted,
+}
+
+impl<'v> Rows<'_, 'v> {
+    fn row(&mut self, key: Option<Value<'v>>, value: Value<'v>, out: &mut dyn Write) -> Result<()> {
+        self.counted.one();
+        let (value, _) = behind(value, "");
+        if let Some(Value::Invalid(why)) = &key {
+            self.sound = false;
+            writeln!(out, "{}", cell(&format!("invalid: {why}")))?;
             return Ok(());
         }
-        self.json.key("$value")?;
-        self.open.push(Open::Last);
-        self.value(object.value())
-    }
-
-    /// Begins to print a value.
-    fn value(&mut self, value: Value<'v>) -> io::Result<()> {
-        match value {
-            Value::Unit | Value::Null => self.json.plain("null"),
-            Value::Bool(b) => self.json.plain(b),
-            Value::Char(c) => self.json.text(c.encode_utf8(&mut [0; 4])),
-            Value::Unsigned(n) => self.json.plain(n),
-            Value::Signed(n) => self.json.plain(n),
-            // `?` prints the shortest digits that identify the number.
-            Value::F32(x) if x.is_finite() => self.json.plain(format_args!("{x:?}")),
-            Value::F64(x) if x.is_finite() => self.json.plain(format_args!("{x:?}")),
-            Value::F32(x) => self.json.text(&x.to_string()),
-            Value::F64(x) => self.json.text(&x.to_string()),
-            Value::Str(text) => self.json.text(text),
-            Value::Pointer(pointer) => self.pointer(pointer),
-            Value::Struct(fields) => {
-                self.json.begin(['{', '}'], true)?;
-                self.open.push(Open::Fields(fields));
-                Ok(())
-            }
-            Value::Enum(name, fields) if fields.len() == 0 => self.json.text(name),
-            Value::Enum(name, fields) => {
-                self.json.begin(['{', '}'], true)?;
-                self.json.key(name)?;
-                self.open.push(Open::Last);
-                self.value(Value::Struct(fields))
-            }
-            Value::List(elements) => {
-                let lines = elements.clone().next().is_some_and(|first| !is_scalar(&first));
-                self.json.begin(['[', ']'], lines)?;
-                self.open.push(Open::Elements(elements, self.items));
-                Ok(())
-            }
-            Value::Invalid(why) => self.invalid(&why),
-            _ => self.invalid("of a kind that this program does not know"),
-        }
-    }
-
-    fn pointer(&mut self, pointer: Pointer<'v>) -> io::Result<()> {
-        let target = match pointer.target() {
-            Ok(Some(target)) => target,
-            Ok(None) => return self.json.plain("null"),
-            Err(why) => return self.invalid(&why),
+        let (names, values): (Vec<&str>, Vec<Value<'v>>) = match value {
+            Value::Struct(fields) => fields.map(|field| (field.name, field.value)).unzip(),
+            value => (vec!["value"], vec![value]),
         };
-        let offset = target.offset();
-        if let Value::Str(text) = target.value() {
-            self.json.text(text)
-        } else if self.plan.home.get(&offset) == Some(&self.current) && !self.printed.contains(&offset) {
-            self.object(target)
-        } else {
-            self.marked("$ref", |json| json.text(&hex(offset)))
+        if self.columns.is_none() {
+            let names = key.iter().map(|_| "key").chain(names.iter().copied()).map(cell);
+            writeln!(out, "{}", names.collect::<Vec<_>>().join(","))?;
+            self.columns = Some(values.len());
         }
+        let mut cells = Vec::new();
+        if let Some(key) = key {
+            cells.push(cell(&key_text(&key)));
+        }
+        for value in values {
+            let text = self.text(value)?;
+            cells.push(cell(&text));
+        }
+        Ok(writeln!(out, "{}", cells.join(","))?)
     }
 
-    fn invalid(&mut self, why: &str) -> io::Result<()> {
-        self.unsound = true;
-        self.marked("$invalid", |json| json.text(why))
-    }
-
-    /// `{"$what": value}`
-    fn marked(
-        &mut self,
-        what: &str,
-        value: impl FnOnce(&mut Writer<'_>) -> io::Result<()>,
-    ) -> io::Result<()> {
-        self.json.begin(['{', '}'], false)?;
-        self.json.key(what)?;
-        value(&mut self.json)?;
-        self.json.end()
+    fn text(&mut self, value: Value<'v>) -> Result<String> {
+        let mut json = Vec::new();
+        match behind(value.clone(), "").0 {
+            Value::Str(text) => return Ok(text.to_owned()),
+            Value::Unit | Value::Null => return Ok(String::new()),
+            _ => match &value {
+                Value::Pointer(pointer) if self.limits.depth == 0 => {
+                    return Ok(serde_json::json!({ "$ref": hex(pointer.offset()) }).to_string());
+                }
+                Value::Pointer(_) => {
+                    let limits = Limits { depth: self.limits.depth - 1, ..self.limits };
+                    self.sound &= print(self.objects, value, limits, true, &mut json)?;
+                }
+                _ => self.sound &= print(self.objects, value, self.limits, true, &mut json)?,
+            },
+        }
+        let json = String::from_utf8_lossy(&json).into_owned();
+        Ok(match serde_json::from_str(&json) {
+            Ok(serde_json::Value::String(text)) => text,
+            _ => json,
+        })
     }
 }
 
-fn hex(offset: u64) -> String {
-    format!("{offset:#x}")
+/// A cell, in quotes if it must be.
+fn cell(text: &str) -> String {
+    if text.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
 }

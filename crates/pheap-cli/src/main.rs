@@ -3,17 +3,26 @@
 #![allow(unreachable_pub)] // nothing outside could reach anything: this is a program
 
 mod check;
+mod diff;
 mod dump;
+mod get;
+mod graph;
 mod json;
+mod path;
+mod print;
+mod progress;
+mod report;
 mod show;
+mod text;
 
 use std::fs::File;
-use std::io::{self, BufReader, BufWriter, IsTerminal, Write};
+use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use pheap::{Backup, Error, Heap, Options};
+use progress::Progress;
 
 /// Inspects pheap heaps, without the programs that wrote them.
 ///
@@ -49,9 +58,22 @@ enum Command {
     Check(Show),
     /// Counts objects and bytes by root and type
     Stats(Show),
-    /// Prints the objects of a root as JSON
+    /// Prints the objects of a root, or of a part of it, as JSON, JSON lines or CSV
     #[command(after_help = dump::HELP)]
     Dump(dump::Args),
+    /// Prints what a path leads to
+    #[command(after_help = path::HELP)]
+    Get(get::Args),
+    /// Draws which objects point to which: for Graphviz, or as SVG
+    #[command(after_help = path::HELP)]
+    Graph(graph::Args),
+    /// Says what is different in two heaps: types, roots, and values by their paths
+    ///
+    /// The exit status is 1 if anything is.
+    #[command(after_help = path::HELP)]
+    Diff(diff::Args),
+    /// Makes a page that shows where the bytes are, and lets one browse objects; it needs no network
+    Report(report::Args),
     /// Frees unreachable objects; changes the heap
     ///
     /// Everything is checked first, because a collector trusts the pointers that it follows. Programs do not need this: an open
@@ -72,6 +94,11 @@ enum Command {
         from: PathBuf,
         /// The new file; must not exist
         to: PathBuf,
+    },
+    /// Prints what a shell needs to complete commands: `source <(pheap completions bash)`
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
     },
 }
 
@@ -114,7 +141,7 @@ impl From<io::Error> for Failure {
     }
 }
 
-type Result<T = Outcome> = std::result::Result<T, Failure>;
+type Result<T = Outcome, E = Failure> = std::result::Result<T, E>;
 
 fn main() -> ExitCode {
     let args = Args::parse();
@@ -143,6 +170,10 @@ fn run(args: &Args, out: &mut dyn Write) -> Result {
         Command::Stats(args) => show::stats(&open(how, &args.file)?, args.json, out),
         Command::Check(args) => check::check(how, &args.file, args.json, out),
         Command::Dump(args) => dump::dump(&open(how, &args.file)?, args, out),
+        Command::Get(args) => get::get(&open(how, &args.file)?, args, out),
+        Command::Graph(args) => graph::graph(&open(how, &args.file)?, args, out),
+        Command::Diff(args) => diff::diff(&open(how, &args.a)?, &open(how, &args.b)?, args, out),
+        Command::Report(args) => report::report(&open(how, &args.file)?, args, out),
         Command::Collect(args) => {
             let how = how.clone().follower(false);
             drop(how.clone().read_only(true).open(&args.file)?); // a file that is no heap yet must not become one
@@ -153,7 +184,11 @@ fn run(args: &Args, out: &mut dyn Write) -> Result {
         }
         Command::Backup { file, to } => {
             let heap = open(how, file)?;
-            let backup = Backup::of(&heap).progress(progress());
+            let bar = Progress::of_bytes(heap.info().file_bytes, "copying");
+            let backup = Backup::of(&heap).progress(move |done, total| {
+                bar.set_total(total);
+                bar.set(done);
+            });
             if to.as_os_str() == STREAM {
                 backup.write_to(out)?
             } else {
@@ -163,30 +198,44 @@ fn run(args: &Args, out: &mut dyn Write) -> Result {
         }
         Command::Restore { from, to } => {
             if from.as_os_str() == STREAM {
+                let _spinner = Progress::spinner("restoring");
                 Heap::restore(io::stdin().lock(), to)?;
             } else {
                 let file =
                     File::open(from).map_err(|e| Failure::Other(format!("{}: {e}", from.display())))?;
-                Heap::restore(BufReader::new(file), to)?;
+                let bar = Progress::of_bytes(file.metadata().map_or(0, |file| file.len()), "restoring");
+                Heap::restore(Watched { file: BufReader::new(file), read: 0, bar }, to)?;
             }
+            Ok(Outcome::Well)
+        }
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(*shell, &mut Args::command(), "pheap", &mut script);
+            out.write_all(&script)?;
             Ok(Outcome::Well)
         }
     }
 }
 
-/// Says on a terminal how far a copy is.
-fn progress() -> impl FnMut(u64, u64) {
-    let (is_seen, mut last) = (io::stderr().is_terminal(), None);
-    move |done, total| {
-        let percent = (u128::from(done) * 100).checked_div(total.into()).unwrap_or(100);
-        if is_seen && last.replace(percent) != Some(percent) {
-            eprint!("\r{percent} %{}", if done == total { "\n" } else { "" });
-        }
+/// A file, and how much of it was read.
+struct Watched {
+    file: BufReader<File>,
+    read: u64,
+    bar: Progress,
+}
+
+impl Read for Watched {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read(buffer)?;
+        self.read += read as u64;
+        self.bar.set(self.read);
+        Ok(read)
     }
 }
 
 /// Opens a heap read-only, or a copy of one that a program has open.
 fn open(how: &Options, file: &Path) -> pheap::Result<Heap> {
+    let _spinner = Progress::spinner("opening");
     match how.clone().read_only(true).open(file) {
         Err(Error::Locked { .. }) => how.clone().follower(true).open(file),
         opened => opened,

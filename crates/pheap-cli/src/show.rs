@@ -5,6 +5,8 @@ use std::io::{self, Write};
 use pheap::Heap;
 use serde_json::{Value, json};
 
+use crate::progress::Progress;
+use crate::text::short;
 use crate::{Outcome, Result};
 
 /// Prints rows with aligned columns; those from `numbers` on to the right.
@@ -120,7 +122,10 @@ pub fn types(heap: &Heap, as_json: bool, out: &mut dyn Write) -> Result {
 }
 
 pub fn stats(heap: &Heap, as_json: bool, out: &mut dyn Write) -> Result {
-    let report = heap.check()?;
+    let report = {
+        let _spinner = Progress::spinner("counting");
+        heap.check()?
+    };
     let stats = heap.stats();
     let usage = report.usage.iter().map(|usage| {
         json!({
@@ -140,7 +145,7 @@ pub fn stats(heap: &Heap, as_json: bool, out: &mut dyn Write) -> Result {
     let mut rows = vec![row([&"root", &"type", &"objects", &"bytes", &"of spans"])];
     rows.extend(
         report.usage.iter().map(|usage| {
-            row([&usage.root, &usage.type_name, &usage.objects, &usage.bytes, &usage.span_bytes])
+            row([&usage.root, &short(&usage.type_name), &usage.objects, &usage.bytes, &usage.span_bytes])
         }),
     );
     rows.push(row([&"", &"", &report.objects, &report.bytes]));
@@ -158,7 +163,10 @@ pub fn stats(heap: &Heap, as_json: bool, out: &mut dyn Write) -> Result {
 pub fn collect(heap: &Heap, as_json: bool, out: &mut dyn Write) -> Result {
     heap.wait_ready()?;
     let before = heap.stats();
-    heap.collect()?;
+    {
+        let _spinner = Progress::spinner("collecting");
+        heap.collect()?;
+    }
     let after = heap.stats();
     let objects = before.live_objects.saturating_sub(after.live_objects);
     let bytes = before.live_bytes.saturating_sub(after.live_bytes);

@@ -451,6 +451,17 @@ fn a_stream_is_restored() -> Result<()> {
 }
 
 #[test]
+fn shells_complete_commands() {
+    for (shell, line) in
+        [("bash", "complete -F _pheap"), ("zsh", "#compdef pheap"), ("fish", "complete -c pheap")]
+    {
+        let output = Command::new(env!("CARGO_BIN_EXE_pheap")).args(["completions", shell]).output().unwrap();
+        let script = ends_with(&output, 0);
+        assert!(script.contains(line) && ["--items", "-l items"].iter().any(|option| script.contains(option)) && script.contains("report"), "{shell}");
+    }
+}
+
+#[test]
 fn what_cannot_be_done_is_said() -> Result<()> {
     let (place, path) = Place::with_index();
     let says = |output: Output, what: &str| {
@@ -461,7 +472,7 @@ fn what_cannot_be_done_is_said() -> Result<()> {
         );
     };
     says(pheap("info", &place.path("nothing here"), &[]), "No such file");
-    says(pheap("dump", &path, &["other"]), "`pheap roots` lists those");
+    says(pheap("dump", &path, &["other"]), "there is no root \"other\"; there are \"index\"");
     let text_file = place.path("text");
     fs::write(&text_file, "hello").unwrap();
     for command in ["info", "check", "dump"] {

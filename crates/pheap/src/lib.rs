@@ -56,7 +56,7 @@ pub use api::deferred::txn_deferred;
 pub use wal::Commit;
 
 // Objects whose types the program does not know.
-pub use heap::{Elements, Field, Fields, Object, Pointer, Value};
+pub use heap::{Elements, Entries, Entry, Field, Fields, Object, Objects, Pointer, Purpose, SpanUse, Value};
 
 #[cfg(feature = "serde")]
 pub use exchange::{Export, Import};

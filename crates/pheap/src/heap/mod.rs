@@ -41,7 +41,10 @@ pub use backup::Backup;
 pub use check::{Report, Usage};
 pub use directory::RootInfo;
 pub(crate) use directory::check_name;
-pub use inspect::{Elements, Field, Fields, HeapInfo, Object, Pointer, TypeInfo, Value};
+pub use inspect::{
+    Elements, Entries, Entry, Field, Fields, HeapInfo, Object, Objects, Pointer, Purpose, SpanUse, TypeInfo,
+    Value,
+};
 pub use options::{Durability, Options};
 
 /// An open heap: a file of Rust objects, mapped into memory.

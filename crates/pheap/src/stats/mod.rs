@@ -4,6 +4,8 @@
 //!
 //! Knows numbers. Must not know who counts.
 
+#[cfg(feature = "metrics")]
+mod metrics;
 mod pauses;
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -427,6 +427,25 @@ impl<'s> HeapMap<'s> {
         }
     }
 
+    /// [`len_of`](Self::len_of) of the object that begins at an offset.
+    ///
+    /// # Panics
+    /// If none does.
+    pub(crate) fn len_at(&self, start: u64) -> Result<u64, u64> {
+        self.len_of(&self.spans[self.span_at(start).expect("there is an object")], start)
+    }
+
+    /// Where the object is in whose slot the byte at `offset` lies.
+    pub(crate) fn slot_at(&self, offset: u64) -> Option<Place> {
+        let number = self.span_at(offset)?;
+        let span = &self.spans[number];
+        let within = offset - span.offset;
+        let slot = within.checked_div(span.slot)?;
+        let inside = within - slot * span.slot;
+        let place = Place { span: number as u32, slot, start: offset - inside, inside };
+        (slot < span.slots).then_some(place)
+    }
+
     /// The plan for the objects of a span that has slots.
     #[inline(always)]
     pub(super) fn plan(&self, span: &MappedSpan) -> &Plan {

@@ -4,7 +4,7 @@
 //! own view of the spans ([`map`]) and its own marks ([`trace`]), so that it finds the mistakes of the allocator and the collector, too.
 
 pub(super) mod map;
-mod own;
+pub(super) mod own;
 mod plan;
 pub(crate) mod rule;
 pub(super) mod trace;
@@ -111,7 +111,7 @@ impl Heap {
         let still = self.inner().still()?;
         let is_live = still.is_live();
         match still.map() {
-            Ok(map) => Ok(trace::trace(&map, is_live)),
+            Ok(map) => Ok(trace::trace(&map, is_live, &mut |_| {}).0),
             Err(Error::Corrupt { what }) => Ok(Report { problems: vec![what], ..Report::default() }),
             Err(error) => Err(error),
         }

@@ -68,13 +68,13 @@ pub(crate) enum Rule {
 /// A pointer in a value: how many bytes from its start, and to what type.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pointer {
-    pub(super) at: u64,
-    pub(super) to: u32,
+    pub(in crate::heap) at: u64,
+    pub(in crate::heap) to: u32,
 }
 
 impl Rule {
     /// The promise of a struct, if it is a collection.
-    pub(super) fn of(ty: &TypeLayout) -> Option<Rule> {
+    pub(in crate::heap) fn of(ty: &TypeLayout) -> Option<Rule> {
         match promise_of(ty)? {
             Promise::Collection(rule) => rule(ty),
             Promise::Key(_) | Promise::Frozen | Promise::NotZero | Promise::Nothing => None,
@@ -141,7 +141,7 @@ pub(super) fn is_not_zero(ty: &TypeLayout) -> bool {
 }
 
 /// A field, by the names on the way to it: where it is, and what.
-pub(super) fn field<'t>(ty: &'t TypeLayout, path: &[&str]) -> Option<(u64, &'t TypeLayout)> {
+pub(in crate::heap) fn field<'t>(ty: &'t TypeLayout, path: &[&str]) -> Option<(u64, &'t TypeLayout)> {
     let (mut at, mut ty) = (0, ty);
     for name in path {
         let Shape::Struct(fields) = &ty.shape else { return None };
@@ -151,22 +151,22 @@ pub(super) fn field<'t>(ty: &'t TypeLayout, path: &[&str]) -> Option<(u64, &'t T
     Some((at, ty))
 }
 
-pub(super) fn named<'t>(fields: &'t [FieldLayout], name: &str) -> Option<&'t FieldLayout> {
+pub(in crate::heap) fn named<'t>(fields: &'t [FieldLayout], name: &str) -> Option<&'t FieldLayout> {
     fields.iter().find(|field| field.name == name)
 }
 
 /// A number of this kind: where it is.
-pub(super) fn number(ty: &TypeLayout, path: &[&str], prim: Prim) -> Option<u64> {
+pub(in crate::heap) fn number(ty: &TypeLayout, path: &[&str], prim: Prim) -> Option<u64> {
     let (at, ty) = field(ty, path)?;
     (ty.shape == Shape::Prim(prim)).then_some(at)
 }
 
-pub(super) fn pointer(ty: &TypeLayout, path: &[&str]) -> Option<Pointer> {
+pub(in crate::heap) fn pointer(ty: &TypeLayout, path: &[&str]) -> Option<Pointer> {
     let (at, ty) = field(ty, path)?;
     pointer_at(at, ty)
 }
 
-pub(super) fn pointer_at(at: u64, ty: &TypeLayout) -> Option<Pointer> {
+pub(in crate::heap) fn pointer_at(at: u64, ty: &TypeLayout) -> Option<Pointer> {
     match ty.shape {
         Shape::Ptr { to, .. } => Some(Pointer { at, to }),
         _ => None,
@@ -174,7 +174,7 @@ pub(super) fn pointer_at(at: u64, ty: &TypeLayout) -> Option<Pointer> {
 }
 
 /// An array: where it is, of what, and how many.
-pub(super) fn array<'t>(ty: &'t TypeLayout, path: &[&str]) -> Option<(u64, &'t TypeLayout, u64)> {
+pub(in crate::heap) fn array<'t>(ty: &'t TypeLayout, path: &[&str]) -> Option<(u64, &'t TypeLayout, u64)> {
     match field(ty, path)? {
         (at, TypeLayout { shape: Shape::Array { elem, len }, .. }) => Some((at, elem, *len)),
         _ => None,
@@ -182,7 +182,7 @@ pub(super) fn array<'t>(ty: &'t TypeLayout, path: &[&str]) -> Option<(u64, &'t T
 }
 
 /// A variant of an enum, and the pointer that is its field of this name.
-pub(super) fn variant_pointer(
+pub(in crate::heap) fn variant_pointer(
     variants: &[VariantLayout],
     name: &str,
     field: &str,
@@ -195,11 +195,11 @@ pub(super) fn variant_pointer(
 /// As many slots have values as the length says, from the head on, and round. Offsets are in bytes from the start of the collection.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Vector {
-    pub(super) head: Option<u64>,
-    pub(super) len: u64,
-    pub(super) buffer: Pointer,
+    pub(in crate::heap) head: Option<u64>,
+    pub(in crate::heap) len: u64,
+    pub(in crate::heap) buffer: Pointer,
     /// Whether the values are UTF-8.
-    pub(super) is_text: bool,
+    pub(in crate::heap) is_text: bool,
 }
 
 impl Vector {
@@ -208,7 +208,7 @@ impl Vector {
     }
 
     /// Some entries, one behind the other.
-    pub(super) fn entries(len: u64, buffer: Pointer) -> Vector {
+    pub(in crate::heap) fn entries(len: u64, buffer: Pointer) -> Vector {
         Vector { head: None, len, buffer, is_text: false }
     }
 }
@@ -216,17 +216,17 @@ impl Vector {
 /// Few entries lie one behind the other, in `few`; more are below `root`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Hash {
-    pub(super) len: u64,
-    pub(super) few: Pointer,
-    pub(super) root: Pointer,
+    pub(in crate::heap) len: u64,
+    pub(in crate::heap) few: Pointer,
+    pub(in crate::heap) root: Pointer,
 }
 
 /// The nodes below `top` have as many entries as the length says.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Tree {
-    pub(super) len: u64,
-    pub(super) top: u64,
-    pub(super) child: TreeChild,
+    pub(in crate::heap) len: u64,
+    pub(in crate::heap) top: u64,
+    pub(in crate::heap) child: TreeChild,
 }
 
 impl Tree {
@@ -240,10 +240,10 @@ impl Tree {
 /// What leads to a node. Offsets are in bytes from its start.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TreeChild {
-    pub(super) tag: Prim,
-    pub(super) none: i128,
-    pub(super) leaf: (i128, Pointer),
-    pub(super) inner: (i128, Pointer),
+    pub(in crate::heap) tag: Prim,
+    pub(in crate::heap) none: i128,
+    pub(in crate::heap) leaf: (i128, Pointer),
+    pub(in crate::heap) inner: (i128, Pointer),
 }
 
 impl TreeChild {

@@ -13,6 +13,9 @@ pub(super) struct Reached {
     pub(super) start: u64,
 }
 
+/// Objects between two reports of progress.
+const TELL: u64 = 1 << 16;
+
 /// Objects that are on their way from memory at a time.
 const AHEAD: usize = 16;
 
@@ -53,27 +56,36 @@ pub(super) struct Tracer<'m, L> {
     /// A bit for each slot of which nobody writes the object; it is `owned`, too.
     frozen: Vec<u64>,
     todo: ToDo,
+    /// Objects that were found, and who is told of that now and then.
+    found: u64,
+    progress: &'m mut (dyn FnMut(u64) + 'm),
     problems: Problems,
     pub(super) root: &'m MappedRoot,
 }
 
-/// Looks at all that the roots of `map` lead to. `is_live` says whether an allocator takes the object at an offset for one.
-pub(super) fn trace(map: &HeapMap<'_>, is_live: impl Fn(u64) -> Option<bool>) -> Report {
+/// Looks at all that the roots of `map` lead to. `is_live` says whether an allocator takes the object at an offset for one. Returns a bit for each slot, too: whether
+/// its object was reached. `progress` is told now and then how many objects were found.
+pub(in crate::heap) fn trace(
+    map: &HeapMap<'_>,
+    is_live: impl Fn(u64) -> Option<bool>,
+    progress: &mut dyn FnMut(u64),
+) -> (Report, Vec<u64>) {
     let mut problems = Problems::default();
     map.problems.iter().for_each(|problem| problems.add(|| problem.clone()));
     let mut report =
         Report { spans: map.spans.len() as u64, roots: map.roots.len() as u64, ..Report::default() };
+    let mut reached = vec![0; map.slots.div_ceil(64) as usize];
     if let Some(first) = map.roots.first() {
-        let reached = vec![0; map.slots.div_ceil(64) as usize];
         let (owned, frozen, todo) = (reached.clone(), reached.clone(), ToDo::default());
-        let mut tracer = Tracer { map, is_live, reached, owned, frozen, todo, problems, root: first };
+        let mut tracer =
+            Tracer { map, is_live, reached, owned, frozen, todo, found: 0, progress, problems, root: first };
         map.roots.iter().for_each(|root| tracer.root(root));
         count(map, &tracer.reached, &mut report);
-        problems = tracer.problems;
+        (problems, reached) = (tracer.problems, tracer.reached);
     }
     report.problems = problems.first;
     report.more_problems = problems.more;
-    report
+    (report, reached)
 }
 
 impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
@@ -104,6 +116,7 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
         if *word & bit == 0 {
             *word |= bit;
             self.todo.stack.push(Reached { span: place.span, start: place.start });
+            self.count();
             return true;
         }
         self.owned[(number / 64) as usize] & bit == 0
@@ -116,7 +129,18 @@ impl<'m, L: Fn(u64) -> Option<bool>> Tracer<'m, L> {
         let is_first = self.reached[at] & bit == 0;
         self.reached[at] |= bit;
         self.owned[at] |= bit;
+        if is_first {
+            self.count();
+        }
         is_first
+    }
+
+    #[inline(always)]
+    fn count(&mut self) {
+        self.found += 1;
+        if self.found.is_multiple_of(TELL) {
+            (self.progress)(self.found);
+        }
     }
 
     /// Notes an object that nobody writes, to be looked at if this is the first time. Returns whether all that has led to it before says the same.
@@ -337,7 +361,7 @@ fn count(map: &HeapMap<'_>, reached: &[u64], report: &mut Report) {
 }
 
 /// Number of bits that are set in a range.
-fn ones(words: &[u64], bits: std::ops::Range<u64>) -> u64 {
+pub(in crate::heap) fn ones(words: &[u64], bits: std::ops::Range<u64>) -> u64 {
     if bits.is_empty() {
         return 0;
     }

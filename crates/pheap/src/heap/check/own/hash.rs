@@ -12,8 +12,8 @@ use crate::layout::desc::Prim;
 use crate::layout::{Shape, TypeLayout};
 
 /// Bits of the hash that a directory divides by, and bits of a tag that are 0 in a free slot.
-const LEVEL: u32 = 8;
-const TAG: u64 = 0x0fff;
+pub(in crate::heap) const LEVEL: u32 = 8;
+pub(in crate::heap) const TAG: u64 = 0x0fff;
 /// Bits of a hash.
 const HASH: u32 = 64;
 /// So many entries at most are kept without a root.
@@ -28,16 +28,17 @@ struct Layouts<'m> {
 }
 
 /// What leads to buckets. Offsets are in bytes from its start.
-struct Child {
-    size: u64,
-    tag: Prim,
-    nothing: i128,
-    bucket: (i128, Pointer),
-    leaf: (i128, Pointer),
-    bits: u64,
-    directory: (i128, Pointer),
+#[derive(Clone, Copy)]
+pub(in crate::heap) struct Child {
+    pub(in crate::heap) size: u64,
+    pub(in crate::heap) tag: Prim,
+    pub(in crate::heap) nothing: i128,
+    pub(in crate::heap) bucket: (i128, Pointer),
+    pub(in crate::heap) leaf: (i128, Pointer),
+    pub(in crate::heap) bits: u64,
+    pub(in crate::heap) directory: (i128, Pointer),
     /// Where the children of a directory begin, and how many there are.
-    children: (u64, u64),
+    pub(in crate::heap) children: (u64, u64),
 }
 
 #[derive(Clone, Copy)]
@@ -52,7 +53,7 @@ struct Bucket<'m> {
 }
 
 impl Child {
-    fn of(ty: &TypeLayout, types: &[TypeLayout]) -> Option<Child> {
+    pub(in crate::heap) fn of(ty: &TypeLayout, types: &[TypeLayout]) -> Option<Child> {
         let Shape::Enum { tag, variants } = &ty.shape else { return None };
         let directory = variant_pointer(variants, "Directory", "0")?;
         let (first, elem, count) = array(types.get(directory.1.to as usize)?, &["children"])?;

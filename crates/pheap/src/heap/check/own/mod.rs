@@ -3,7 +3,7 @@
 //! What they own is looked at together with them; nothing else
 //! may point to it, for it is freed when they give it up.
 
-mod hash;
+pub(in crate::heap) mod hash;
 mod snap;
 mod tree;
 mod vector;

@@ -1,0 +1,117 @@
+//! `pheap graph`: which objects point to which, as Graphviz has it, as SVG, or as JSON.
+
+pub mod collect;
+mod dot;
+mod layout;
+mod svg;
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+
+use pheap::Heap;
+use serde_json::json;
+
+use crate::path::{self, Found, find};
+use crate::{Failure, Outcome, Result};
+use collect::{Collector, Graph};
+
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// The heap
+    pub file: PathBuf,
+    /// Where to begin: a path, as for `get`; all roots if left out
+    path: Option<String>,
+    /// The file to write, instead of the standard output; `.svg` and `.json` say which format
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// How to draw
+    #[arg(long, value_enum)]
+    format: Option<Format>,
+    /// The same as `--format json`
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
+    /// Show at most this many objects: those that are the fewest pointers away
+    #[arg(long, value_name = "N", default_value_t = 60)]
+    nodes: usize,
+    /// Show at most this many elements of each collection
+    #[arg(long, value_name = "N", default_value_t = 6)]
+    items: usize,
+}
+
+#[derive(clap::ValueEnum, Clone, Copy, Debug)]
+enum Format {
+    /// For Graphviz: `| dot -Tpng`
+    Dot,
+    /// A picture, in light and dark
+    Svg,
+    /// Objects and pointers as JSON
+    Json,
+}
+
+impl Args {
+    fn format(&self) -> Format {
+        let extension = self.output.as_ref().and_then(|path| path.extension()).and_then(|name| name.to_str());
+        match (self.format, extension) {
+            (Some(format), _) => format,
+            (None, _) if self.json => Format::Json,
+            (None, Some("svg")) => Format::Svg,
+            (None, Some("json")) => Format::Json,
+            (None, _) => Format::Dot,
+        }
+    }
+}
+
+pub fn graph(heap: &Heap, args: &Args, out: &mut dyn Write) -> Result {
+    let graph = heap.objects(|objects| {
+        let mut collector = Collector::new(args.nodes.max(1), args.items);
+        let roots: Vec<&str> = objects.roots().collect();
+        match &args.path {
+            None => {
+                for name in roots {
+                    collector.begin(name, objects.root(name)?.pointer());
+                }
+            }
+            Some(path) => {
+                let (root, steps) = path::parse(path, &roots)?;
+                let object = objects.root(&root)?;
+                if steps.is_empty() {
+                    collector.begin(path, object.pointer());
+                } else {
+                    find(objects, &root, &steps, &mut |found| match found {
+                        Found::Value(value, type_name) => Ok(collector.begin_at(path, value, &type_name)),
+                        Found::About(_) => {
+                            Err(Failure::Other(format!("`{path}` is no object that could be drawn")))
+                        }
+                    })?;
+                }
+            }
+        }
+        Ok::<Graph, Failure>(collector.collect())
+    })??;
+    let text = match args.format() {
+        Format::Dot => dot::draw(&graph),
+        Format::Svg => svg::draw(&graph),
+        Format::Json => format!("{:#}\n", as_json(&graph)),
+    };
+    match &args.output {
+        Some(path) => {
+            let failed = |e| Failure::Other(format!("{}: {e}", path.display()));
+            let mut file = BufWriter::new(File::create(path).map_err(failed)?);
+            file.write_all(text.as_bytes()).and_then(|()| file.flush()).map_err(failed)?;
+        }
+        None => out.write_all(text.as_bytes())?,
+    }
+    Ok(if graph.is_sound { Outcome::Well } else { Outcome::Unsound })
+}
+
+fn as_json(graph: &Graph) -> serde_json::Value {
+    let nodes = graph.nodes.iter().map(|node| {
+        let rows = node.rows.iter().map(|row| json!({ "name": row.name, "value": row.value, "to": row.to }));
+        json!({
+            "title": node.title, "offset": node.offset, "bytes": node.bytes, "distance": node.level,
+            "rows": rows.collect::<Vec<_>>(),
+        })
+    });
+    json!({ "nodes": nodes.collect::<Vec<_>>(), "left_out": graph.left_out })
+}

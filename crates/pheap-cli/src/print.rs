@@ -1,0 +1,487 @@
+//! Values as JSON, each object once: at the place that is the fewest pointers away from where the printing begins.
+
+use std::collections::{HashMap, VecDeque};
+use std::io::{self, Write};
+
+use pheap::{Elements, Entries, Fields, Object, Objects, Pointer, Value};
+
+use crate::json::Writer;
+use crate::text::{hex, key_text, of_bytes};
+
+/// How much is printed.
+#[derive(Clone, Copy)]
+pub struct Limits {
+    /// Pointers that are followed, one behind the other; and collections within collections.
+    pub depth: u64,
+    /// Elements of each collection.
+    pub items: u64,
+    /// Values. In a heap that is sound, none of its bytes is part of two.
+    pub values: u64,
+}
+
+/// What is known of an object.
+#[derive(Clone, Copy, Default)]
+struct Mark {
+    /// Pointers from the start, plus 1; 0 if it is too far away.
+    level: u32,
+    /// Something else refers to it, too.
+    shared: bool,
+    printed: bool,
+}
+
+/// Levels that a byte has room for, beside the two flags.
+const NEAR: u64 = 61;
+
+/// A mark for each object: in a map while they are few, and a byte for each slot of the heap when they are many.
+struct Marks {
+    few: HashMap<u64, Mark>,
+    many: Vec<u8>,
+    bound: u64,
+    is_near: bool,
+}
+
+impl Marks {
+    fn key(object: &Object<'_>) -> u64 {
+        object.number().unwrap_or(1 << 63 | object.offset())
+    }
+
+    fn get(&self, object: &Object<'_>) -> Mark {
+        let key = Marks::key(object);
+        match self.many.get(key as usize) {
+            Some(byte) => Mark { level: u32::from(byte >> 2), shared: byte & 1 != 0, printed: byte & 2 != 0 },
+            None => self.few.get(&key).copied().unwrap_or_default(),
+        }
+    }
+
+    fn set(&mut self, object: &Object<'_>, mark: Mark) {
+        self.put(Marks::key(object), mark);
+        // An entry of the map takes as much as some dozen bytes.
+        if self.is_near && self.many.is_empty() && self.few.len() as u64 > self.bound / 32 + 1024 {
+            self.many = vec![0; self.bound as usize];
+            std::mem::take(&mut self.few).into_iter().for_each(|(key, mark)| self.put(key, mark));
+        }
+    }
+
+    fn put(&mut self, key: u64, mark: Mark) {
+        match self.many.get_mut(key as usize) {
+            Some(byte) => {
+                *byte = (mark.level << 2) as u8 | u8::from(mark.shared) | u8::from(mark.printed) << 1
+            }
+            None => drop(self.few.insert(key, mark)),
+        }
+    }
+}
+
+/// How far away each object is, as it is found out.
+struct Plan<'l, 'v> {
+    marks: Marks,
+    limits: &'l Limits,
+    /// Offsets of objects whose pointers come next.
+    queue: VecDeque<u64>,
+    /// Those that are parts of others, by offset.
+    inside: HashMap<u64, Object<'v>>,
+}
+
+impl<'v> Plan<'_, 'v> {
+    fn made(mut self, objects: &Objects<'v>, start: &Value<'v>) -> Marks {
+        let left = &mut self.limits.values.clone();
+        match start {
+            Value::Pointer(pointer) => {
+                if let Ok(Some(root)) = pointer.target() {
+                    self.marks.set(&root, Mark { level: 1, ..Mark::default() });
+                    self.look_at(root.value(), 1, left);
+                }
+            }
+            value => self.look_at(value.clone(), 1, left),
+        }
+        while let Some(offset) = self.queue.pop_front() {
+            if let Some(object) = self.inside.get(&offset).copied().or_else(|| objects.at(offset)) {
+                let level = self.marks.get(&object).level;
+                self.look_at(object.value(), level, left);
+            }
+        }
+        self.marks
+    }
+
+    /// Looks at the pointers in an object of this level.
+    fn look_at(&mut self, value: Value<'v>, level: u32, left: &mut u64) {
+        let limits = self.limits;
+        pointers(value, limits, 0, left, &mut |pointer| {
+            let Ok(Some(target)) = pointer.target() else { return };
+            if target.is_text() {
+                return;
+            }
+            let mark = self.marks.get(&target);
+            if mark.level > 0 {
+                self.marks.set(&target, Mark { shared: true, ..mark });
+            } else if u64::from(level) <= limits.depth {
+                self.marks.set(&target, Mark { level: level + 1, ..mark });
+                self.queue.push_back(target.offset());
+                if target.number().is_none() {
+                    self.inside.insert(target.offset(), target);
+                }
+            }
+        });
+    }
+}
+
+/// Something that is not closed yet.
+enum Open<'v> {
+    Fields(Fields<'v>),
+    /// Elements, and how many of them are to be printed.
+    Elements(Elements<'v>, u64),
+    /// The keys of a set, likewise.
+    Keys(Entries<'v>, u64),
+    /// The entries of a map as members of an object, likewise.
+    Members(Entries<'v>, u64),
+    /// Or as a list of keys and values.
+    Pairs(Entries<'v>, u64),
+    /// Nothing is left but to close it.
+    Last,
+    /// A value that comes before anything else: its key was printed.
+    Value(&'static str, Value<'v>),
+    /// The end of an object, and the level of the one that it is printed in.
+    Object(u32),
+}
+
+pub struct Printer<'w, 'v> {
+    json: Writer<'w>,
+    marks: Marks,
+    /// An explicit stack, because long lists would overflow that of the thread.
+    open: Vec<Open<'v>>,
+    /// Collections that are open in the object that is being printed.
+    collections: Vec<u64>,
+    /// The level of the object that is being printed.
+    level: u32,
+    limits: Limits,
+    left: u64,
+    unsound: bool,
+}
+
+/// Prints a value. Returns whether all of it was valid.
+pub fn print<'v>(
+    objects: &Objects<'v>,
+    value: Value<'v>,
+    limits: Limits,
+    compact: bool,
+    out: &mut dyn Write,
+) -> io::Result<bool> {
+    let is_near = limits.depth < NEAR;
+    let marks = Marks { few: HashMap::new(), many: Vec::new(), bound: objects.bound(), is_near };
+    let marks =
+        Plan { marks, limits: &limits, queue: VecDeque::new(), inside: HashMap::new() }.made(objects, &value);
+    let mut printer = Printer {
+        json: Writer::new(out, compact),
+        marks,
+        open: Vec::new(),
+        collections: vec![0],
+        level: 1,
+        limits,
+        left: limits.values,
+        unsound: false,
+    };
+    printer.all(value)?;
+    Ok(!printer.unsound)
+}
+
+impl<'v> Printer<'_, 'v> {
+    fn all(&mut self, start: Value<'v>) -> io::Result<()> {
+        match &start {
+            Value::Pointer(pointer) => match pointer.target() {
+                Ok(Some(root)) if !root.is_text() => self.object(root)?,
+                _ => self.value(start)?,
+            },
+            _ => self.value(start)?,
+        }
+        while let Some(open) = self.open.last_mut() {
+            match open {
+                Open::Fields(fields) => match fields.next() {
+                    Some(field) => {
+                        self.json.key(field.name)?;
+                        self.value(field.value)?;
+                    }
+                    None => self.close()?,
+                },
+                Open::Elements(elements, left) => match step(left).then(|| elements.next()).flatten() {
+                    Some(element) => self.value(element)?,
+                    None => {
+                        let more = elements.len() as u64;
+                        self.more(more)?;
+                    }
+                },
+                Open::Keys(entries, left) => match step(left).then(|| entries.next()).flatten() {
+                    Some(entry) => self.value(entry.key)?,
+                    None => {
+                        let more = entries.left();
+                        self.more(more)?;
+                    }
+                },
+                Open::Members(entries, left) => match step(left).then(|| entries.next()).flatten() {
+                    Some(entry) => {
+                        if let Value::Invalid(why) = &entry.key {
+                            self.unsound = true;
+                            self.json.key("$invalid")?;
+                            self.json.text(why)?;
+                        } else {
+                            self.json.key(&key_text(&entry.key))?;
+                            self.value(entry.value)?;
+                        }
+                    }
+                    None => {
+                        let more = entries.left();
+                        if more > 0 {
+                            self.json.key("$more")?;
+                            self.json.plain(more)?;
+                        }
+                        self.close_collection()?;
+                    }
+                },
+                Open::Pairs(entries, left) => match step(left).then(|| entries.next()).flatten() {
+                    Some(entry) => {
+                        if let Value::Invalid(why) = &entry.key {
+                            self.invalid(why)?;
+                        } else {
+                            self.json.begin(['{', '}'], false)?;
+                            self.json.key("key")?;
+                            self.open.push(Open::Last);
+                            self.open.push(Open::Value("value", entry.value));
+                            self.value(entry.key)?;
+                        }
+                    }
+                    None => {
+                        let more = entries.left();
+                        self.more(more)?;
+                    }
+                },
+                Open::Value(..) => {
+                    if let Some(Open::Value(key, value)) = self.open.pop() {
+                        self.json.key(key)?;
+                        self.value(value)?;
+                    }
+                }
+                Open::Last => self.close()?,
+                Open::Object(outer) => {
+                    self.level = *outer;
+                    self.collections.pop();
+                    self.open.pop();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn close(&mut self) -> io::Result<()> {
+        self.open.pop();
+        self.json.end()
+    }
+
+    fn close_collection(&mut self) -> io::Result<()> {
+        if let Some(collections) = self.collections.last_mut() {
+            *collections -= 1;
+        }
+        self.close()
+    }
+
+    /// The end of a list, of which so many elements were not printed.
+    fn more(&mut self, more: u64) -> io::Result<()> {
+        if more > 0 {
+            self.marked("$more", |json| json.plain(more))?;
+        }
+        self.close_collection()
+    }
+
+    /// Begins to print an object; its content follows from the stack.
+    fn object(&mut self, object: Object<'v>) -> io::Result<()> {
+        let mark = self.marks.get(&object);
+        self.marks.set(&object, Mark { printed: true, ..mark });
+        self.open.push(Open::Object(std::mem::replace(&mut self.level, mark.level)));
+        self.collections.push(0);
+        if !mark.shared {
+            return self.value(object.value());
+        }
+        self.json.begin(['{', '}'], true)?;
+        self.json.key("$id")?;
+        self.json.text(&hex(object.offset()))?;
+        if let Value::Struct(fields) = object.value() {
+            self.open.push(Open::Fields(fields));
+            return Ok(());
+        }
+        self.json.key("$value")?;
+        self.open.push(Open::Last);
+        self.value(object.value())
+    }
+
+    /// Begins to print a value.
+    fn value(&mut self, value: Value<'v>) -> io::Result<()> {
+        let Some(left) = self.left.checked_sub(1) else { return self.invalid(CIRCLES) };
+        self.left = left;
+        match value {
+            Value::Unit | Value::Null => self.json.plain("null"),
+            Value::Bool(b) => self.json.plain(b),
+            Value::Char(c) => self.json.text(c.encode_utf8(&mut [0; 4])),
+            Value::Unsigned(n) => self.json.plain(n),
+            Value::Signed(n) => self.json.plain(n),
+            // `?` prints the shortest digits that identify the number.
+            Value::F32(x) if x.is_finite() => self.json.plain(format_args!("{x:?}")),
+            Value::F64(x) if x.is_finite() => self.json.plain(format_args!("{x:?}")),
+            Value::F32(x) => self.json.text(&x.to_string()),
+            Value::F64(x) => self.json.text(&x.to_string()),
+            Value::Str(text) => self.json.text(text),
+            Value::Bytes(bytes) => match of_bytes(bytes) {
+                Ok(text) => self.json.text(text),
+                Err(digits) => self.marked("$bytes", |json| json.text(&digits)),
+            },
+            Value::Pointer(pointer) => self.pointer(pointer),
+            Value::Struct(fields) => {
+                self.json.begin(['{', '}'], true)?;
+                self.open.push(Open::Fields(fields));
+                Ok(())
+            }
+            Value::Enum(name, fields) if fields.len() == 0 => self.json.text(name),
+            Value::Enum(name, fields) => {
+                self.json.begin(['{', '}'], true)?;
+                self.json.key(name)?;
+                self.open.push(Open::Last);
+                self.value(Value::Struct(fields))
+            }
+            Value::List(elements) => {
+                let lines = elements.clone().next().is_some_and(|first| !is_scalar(&first));
+                self.collection(['[', ']'], lines, |items| Open::Elements(elements, items))
+            }
+            Value::Set(entries) => {
+                let lines = entries.clone().next().is_some_and(|first| !is_scalar(&first.key));
+                self.collection(['[', ']'], lines, |items| Open::Keys(entries, items))
+            }
+            Value::Map(entries) if has_text_keys(&entries) => {
+                self.collection(['{', '}'], true, |items| Open::Members(entries, items))
+            }
+            Value::Map(entries) => self.collection(['[', ']'], true, |items| Open::Pairs(entries, items)),
+            Value::Invalid(why) => self.invalid(&why),
+            _ => self.invalid("of a kind that this program does not know"),
+        }
+    }
+
+    fn collection(
+        &mut self,
+        brackets: [char; 2],
+        lines: bool,
+        open: impl FnOnce(u64) -> Open<'v>,
+    ) -> io::Result<()> {
+        let is_deep = self.collections.last().is_some_and(|&open| open > self.limits.depth);
+        if let Some(collections) = self.collections.last_mut() {
+            *collections += 1;
+        }
+        self.json.begin(brackets, lines)?;
+        self.open.push(open(if is_deep { 0 } else { self.limits.items }));
+        Ok(())
+    }
+
+    fn pointer(&mut self, pointer: Pointer<'v>) -> io::Result<()> {
+        let target = match pointer.target() {
+            Ok(Some(target)) => target,
+            Ok(None) => return self.json.plain("null"),
+            Err(why) => return self.invalid(&why),
+        };
+        if target.is_text() {
+            return self.value(target.value());
+        }
+        let mark = self.marks.get(&target);
+        if mark.level == self.level + 1 && !mark.printed {
+            self.object(target)
+        } else {
+            self.marked("$ref", |json| json.text(&hex(target.offset())))
+        }
+    }
+
+    fn invalid(&mut self, why: &str) -> io::Result<()> {
+        self.unsound = true;
+        self.marked("$invalid", |json| json.text(why))
+    }
+
+    /// `{"$what": value}`
+    fn marked(
+        &mut self,
+        what: &str,
+        value: impl FnOnce(&mut Writer<'_>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        self.json.begin(['{', '}'], false)?;
+        self.json.key(what)?;
+        value(&mut self.json)?;
+        self.json.end()
+    }
+}
+
+const CIRCLES: &str = "more values than the heap has bytes: collections of it share what they own";
+
+/// Counts down. Returns whether there was something left.
+fn step(left: &mut u64) -> bool {
+    let is_left = *left > 0;
+    *left = left.saturating_sub(1);
+    is_left
+}
+
+/// Whether the keys of a map are written as text.
+pub fn has_text_keys(entries: &Entries<'_>) -> bool {
+    let Some(entry) = entries.clone().next() else { return true };
+    let key = match &entry.key {
+        Value::Pointer(pointer) => match pointer.target() {
+            Ok(Some(target)) => target.value(),
+            _ => return false,
+        },
+        key => key.clone(),
+    };
+    match key {
+        Value::Str(_) | Value::Bytes(_) => true,
+        Value::Enum(_, fields) => fields.len() == 0,
+        key => is_scalar(&key),
+    }
+}
+
+/// The pointers in a value, `within` so many collections.
+fn pointers<'v>(
+    value: Value<'v>,
+    limits: &Limits,
+    within: u64,
+    left: &mut u64,
+    visit: &mut impl FnMut(Pointer<'v>),
+) {
+    let Some(rest) = left.checked_sub(1) else { return };
+    *left = rest;
+    let items = if within > limits.depth { 0 } else { usize::try_from(limits.items).unwrap_or(usize::MAX) };
+    match value {
+        Value::Pointer(pointer) => visit(pointer),
+        Value::Struct(fields) | Value::Enum(_, fields) => {
+            fields.for_each(|field| pointers(field.value, limits, within, left, visit));
+        }
+        Value::List(elements) => {
+            let mut elements = elements.take(items);
+            if let Some(first) = elements.next()
+                && !is_scalar(&first)
+            {
+                pointers(first, limits, within + 1, left, visit);
+                elements.for_each(|element| pointers(element, limits, within + 1, left, visit));
+            }
+        }
+        Value::Map(entries) | Value::Set(entries) => {
+            for entry in entries.take(items) {
+                pointers(entry.key, limits, within + 1, left, visit);
+                pointers(entry.value, limits, within + 1, left, visit);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Whether values of this type have no parts and no pointers.
+pub fn is_scalar(value: &Value<'_>) -> bool {
+    matches!(
+        value,
+        Value::Unit
+            | Value::Bool(_)
+            | Value::Char(_)
+            | Value::Unsigned(_)
+            | Value::Signed(_)
+            | Value::F32(_)
+            | Value::F64(_)
+    )
+}

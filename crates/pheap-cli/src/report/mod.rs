@@ -1,0 +1,60 @@
+//! `pheap report`: a page that shows what is in a heap, and where its bytes are. It needs nothing but itself.
+
+mod data;
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+
+use pheap::Heap;
+
+use crate::{Failure, Outcome, Result};
+
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// The heap
+    pub file: PathBuf,
+    /// The page to write, instead of the standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Print what the page shows as JSON
+    #[arg(long)]
+    json: bool,
+    /// Take in at most this many objects to browse: those that are the fewest pointers away from the roots, and the largest
+    #[arg(long, value_name = "N", default_value_t = 1500)]
+    objects: usize,
+}
+
+/// The page; its parts go where their names are.
+const PAGE: &str = include_str!("page.html");
+const STYLE: &str = include_str!("page.css");
+const SCRIPT: &str = include_str!("page.js");
+
+pub fn report(heap: &Heap, args: &Args, out: &mut dyn Write) -> Result {
+    let data = data::collect(heap, &args.file, args.objects)?;
+    let is_sound = data["clean"] == true;
+    let text = if args.json { format!("{data:#}\n") } else { page(&data) };
+    match &args.output {
+        Some(path) => {
+            let failed = |e| Failure::Other(format!("{}: {e}", path.display()));
+            let mut file = BufWriter::new(File::create(path).map_err(failed)?);
+            file.write_all(text.as_bytes()).and_then(|()| file.flush()).map_err(failed)?;
+        }
+        None => out.write_all(text.as_bytes())?,
+    }
+    Ok(if is_sound { Outcome::Well } else { Outcome::Unsound })
+}
+
+fn page(data: &serde_json::Value) -> String {
+    // Nothing in it can end the element that it is in.
+    let data = data.to_string().replace('<', "\\u003c");
+    let mut page = String::with_capacity(PAGE.len() + STYLE.len() + SCRIPT.len() + data.len());
+    let mut rest = PAGE;
+    for (name, part) in [("/*STYLE*/", STYLE), ("/*DATA*/", data.as_str()), ("/*SCRIPT*/", SCRIPT)] {
+        let (before, after) = rest.split_once(name).expect("the page has a place for each part");
+        page.push_str(before);
+        page.push_str(part);
+        rest = after;
+    }
+    page + rest
+}

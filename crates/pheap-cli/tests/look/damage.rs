@@ -1,0 +1,68 @@
+//! Heaps that are damaged: whatever a program finds there, it says so, and ends.
+
+use std::fs;
+
+use pheap_testkit::Rng;
+
+use crate::heap::{Place, pheap};
+
+/// What looks at everything.
+const LOOKS: &[(&str, &[&str])] = &[
+    ("dump", &["shop", "--compact"]),
+    ("dump", &["shop.jobs", "--format", "csv"]),
+    ("get", &["shop.jobs[*].name"]),
+    ("graph", &["--format", "svg"]),
+    ("report", &[]),
+    ("check", &[]),
+];
+
+#[track_caller]
+fn look(path: &std::path::Path, what: &str) {
+    for (command, more) in LOOKS {
+        let output = pheap(command, path, more);
+        let code = output.status.code();
+        assert!(matches!(code, Some(0..=2)), "{what}: {command} ended with {:?}: {output:?}", output.status);
+        assert!(code != Some(2) || !output.stderr.is_empty(), "{what}: {command} says nothing");
+    }
+}
+
+#[test]
+fn a_heap_that_is_cut_off_is_looked_at() {
+    let place = Place::with(100);
+    let bytes = fs::read(&place.heap).unwrap();
+    let cut = place.path("cut");
+    for len in [0, 1, 511, 4096, 8192, 12288, 65536, bytes.len() / 2, bytes.len() - 4096, bytes.len() - 1] {
+        fs::write(&cut, &bytes[..len]).unwrap();
+        look(&cut, &format!("{len} bytes"));
+    }
+}
+
+#[test]
+fn a_heap_whose_bytes_have_changed_is_looked_at() {
+    let place = Place::with(100);
+    let bytes = fs::read(&place.heap).unwrap();
+    let damaged = place.path("damaged");
+    // Words of objects are not zero, and lie behind the tables.
+    let words: Vec<usize> = (8192..bytes.len() - 8)
+        .step_by(8)
+        .filter(|&at| bytes[at..at + 8].iter().any(|&byte| byte != 0))
+        .collect();
+    for seed in 0..60 {
+        let mut random = Rng::new(&[seed]);
+        let mut changed = bytes.clone();
+        for _ in 0..1 + seed % 4 {
+            let at = words[random.below(words.len())];
+            match random.below(3) {
+                // Another word of the heap: a pointer to something else, mostly.
+                0 => {
+                    let from = words[random.below(words.len())];
+                    changed.copy_within(from..from + 8, at);
+                }
+                1 => changed[at + random.below(8)] ^= 1 << random.below(8),
+                _ => changed[at..at + 8].fill(random.below(256) as u8),
+            }
+        }
+        fs::write(&damaged, &changed).unwrap();
+        look(&damaged, &format!("seed {seed}"));
+    }
+}

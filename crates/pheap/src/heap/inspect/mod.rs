@@ -1,0 +1,121 @@
+//! A heap as tools see it that do not know its types: values by its type table (`pheap dump`).
+//!
+//! Nothing here believes an object: pointers, lengths and discriminants are looked at before they are followed, as in
+//! [`check`](super::check).
+
+mod objects;
+mod part;
+mod value;
+mod walk;
+
+use super::Heap;
+use super::open::choose::offered;
+use super::options::Durability;
+use crate::layout::{TypeLayout, describe};
+use crate::store::Tables;
+use crate::store::header::{FORMAT, Use};
+
+pub use objects::{Objects, Purpose, SpanUse};
+pub use value::{Elements, Entries, Entry, Field, Fields, Object, Pointer, Value};
+
+/// A type, as [`Heap::types`] lists it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TypeInfo {
+    /// Its number in the heap's type table.
+    pub number: u32,
+    /// Its name, with its arguments.
+    pub name: String,
+    /// Its layout as one line: fields with their offsets, variants with their discriminants.
+    pub layout: String,
+    /// Size in bytes; 0 for slices and strings.
+    pub size: u64,
+    /// Alignment in bytes.
+    pub align: u64,
+}
+
+/// The content of a heap's header, and some numbers.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HeapInfo {
+    /// Version of the file format.
+    pub format: u32,
+    /// The heap's identity. Copies of the file share it.
+    pub uuid: u128,
+    /// The address that it is mapped at, and that its pointers are relative to.
+    pub base: u64,
+    /// Bytes of addresses reserved: the maximal size of the heap.
+    pub reserved: u64,
+    /// Bytes of the file that belong to the heap.
+    pub file_bytes: u64,
+    /// Bytes of pages that nothing uses.
+    pub free_bytes: u64,
+    /// Unit in which the heap grows, in bytes.
+    pub arena_size: u64,
+    /// Number of arenas.
+    pub arenas: u64,
+    /// The bytes of each arena, in the order in which the heap has grown by them.
+    pub growth: Vec<u64>,
+    /// How the heap is in use; `None` if its last user closed it. For a heap that is open read-only, this is the state in the file: then
+    /// [`Process`](Durability::Process) or [`Pmem`](Durability::Pmem) means that a program was killed. For other heaps it is how they are open.
+    pub in_use: Option<Durability>,
+    /// Whether this is the copy that a [follower](crate::Options::follower) has made. Then a program may have the heap open, or may have been killed.
+    pub followed: bool,
+    /// What [`Durability::Auto`] chooses for the file where it lies; `None` for a heap without a file, and for a follower's copy.
+    pub offered: Option<Durability>,
+    /// Number of types in the type table.
+    pub types: u64,
+    /// Number of roots.
+    pub roots: u64,
+}
+
+impl Heap {
+    /// All types that objects in the heap ever had, by number. (In a forked child, none if the heap was being changed.)
+    pub fn types(&self) -> Vec<TypeInfo> {
+        self.inner().look_at_tables(types_of).unwrap_or_default()
+    }
+
+    /// The content of the header. (In a forked child, nothing if the heap was being changed.)
+    pub fn info(&self) -> HeapInfo {
+        let heap = self.inner();
+        let of = |regions: Vec<_>| heap.look_at_tables(|tables| self.info_of(tables, regions.len() as u64));
+        heap.look_at_regions().and_then(of).unwrap_or_default()
+    }
+
+    fn info_of(&self, tables: &Tables, roots: u64) -> HeapInfo {
+        let header = &tables.header;
+        // The only heap of a file that nobody has locked.
+        let followed = self.inner().is_read_only() && self.inner().file.is_none();
+        HeapInfo {
+            format: FORMAT,
+            uuid: header.uuid,
+            base: header.bases.first().copied().unwrap_or(0),
+            reserved: header.reserved,
+            file_bytes: header.mapped,
+            free_bytes: tables.pages.total(),
+            arena_size: header.arena_unit,
+            arenas: tables.arenas.len() as u64,
+            growth: tables.arenas.iter().map(|arena| arena.size).collect(),
+            in_use: match header.in_use {
+                Use::Closed => None,
+                Use::In(medium) => Some(Durability::of(medium)),
+            },
+            followed,
+            offered: self.inner().mapping.file().filter(|_| !followed).map(offered),
+            types: tables.types.types.len() as u64,
+            roots,
+        }
+    }
+}
+
+fn types_of(tables: &Tables) -> Vec<TypeInfo> {
+    let types = &tables.types.types;
+    let info = |(number, ty): (usize, &TypeLayout)| TypeInfo {
+        number: number as u32,
+        name: ty.name.clone(),
+        layout: describe(ty, types),
+        size: ty.size,
+        align: ty.align,
+    };
+    types.iter().enumerate().map(info).collect()
+}

@@ -1,0 +1,189 @@
+//! All objects of a heap, for tools: by root, by offset, and what each span is used for.
+
+use std::fmt;
+
+use super::value::{Object, Pointer};
+use crate::error::{Error, Result};
+use crate::heap::Heap;
+use crate::heap::check::Report;
+use crate::heap::check::map::{HeapMap, MappedSpan, Place};
+use crate::heap::check::trace::{ones, trace};
+use crate::heap::memory::Still;
+use crate::store::arena::SpanKind;
+use crate::units::PAGE;
+
+/// The objects of a heap, while nobody changes it.
+pub struct Objects<'v> {
+    map: &'v HeapMap<'v>,
+    still: &'v Still<'v>,
+}
+
+/// What a span is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Purpose {
+    /// Objects.
+    Objects,
+    /// What the heap knows of a root, and the beginning of its log.
+    Root,
+    /// More of the log of a root.
+    Log,
+    /// The type table.
+    Types,
+}
+
+/// What a span, a run of pages, is used for.
+#[derive(Clone, Copy)]
+#[non_exhaustive]
+pub struct SpanUse<'v> {
+    /// Offset in the file.
+    pub offset: u64,
+    /// Its length.
+    pub bytes: u64,
+    /// What it is for.
+    pub purpose: Purpose,
+    /// The root that it belongs to.
+    pub root: Option<&'v str>,
+    /// The name of the type of its objects; `?` if it has none.
+    pub type_name: &'v str,
+    /// Bytes of a slot, each of which has room for an object; 0 if it has none.
+    pub slot_bytes: u64,
+    /// Number of slots.
+    pub slots: u64,
+    /// Slots whose objects the roots lead to.
+    pub reached: u64,
+    /// Other slots that count as objects until their root is collected again, as far as that is known.
+    pub garbage: u64,
+    map: &'v HeapMap<'v>,
+    bits: &'v [u64],
+    number: u32,
+}
+
+impl Heap {
+    /// Passes the root with this name to `f`, read by the heap's own description of its type: for tools that do not know the program. Transactions
+    /// wait until `f` returns.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchRoot`], [`Error::Corrupt`] if there is no such object where the root should be; [`Error::Nested`],
+    /// [`Error::Closed`], [`Error::Forked`].
+    pub fn inspect<R>(&self, root: &str, f: impl for<'v> FnOnce(Object<'v>) -> R) -> Result<R> {
+        self.objects(|objects| objects.root(root).map(f))?
+    }
+
+    /// The same with all objects.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if the heap's tables cannot be read; [`Error::Nested`], [`Error::Closed`], [`Error::Forked`].
+    pub fn objects<R>(&self, f: impl for<'v> FnOnce(&Objects<'v>) -> R) -> Result<R> {
+        let still = self.inner().still()?;
+        let map = still.map()?;
+        Ok(f(&Objects { map: &map, still: &still }))
+    }
+}
+
+impl<'v> Objects<'v> {
+    /// The names of the roots.
+    pub fn roots(&self) -> impl Iterator<Item = &'v str> + use<'v> {
+        self.map.roots.iter().map(|root| root.name.as_str())
+    }
+
+    /// The object of a root.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchRoot`], [`Error::Corrupt`] if there is no such object where the root should be.
+    pub fn root(&self, name: &str) -> Result<Object<'v>> {
+        let map = self.map;
+        let found = map.roots.iter().find(|other| other.name == name);
+        let found = found.ok_or_else(|| Error::NoSuchRoot(name.to_owned()))?;
+        let addr = map.addr(found.object).addr() as u64;
+        match (Pointer { map, addr, target: found.ty, region: found.region }).target() {
+            Ok(Some(object)) => Ok(object),
+            Ok(None) => Err(Error::corrupt(format!("root {name:?} has no object"))),
+            Err(what) => Err(Error::corrupt(format!("root {name:?} {what}"))),
+        }
+    }
+
+    /// The object in whose slot the byte at an offset lies. Whether anything leads to it is not known.
+    pub fn at(&self, offset: u64) -> Option<Object<'v>> {
+        self.map.slot_at(offset).map(|place| object_at(self.map, Place { inside: 0, ..place }))
+    }
+
+    /// More than the [number](Object::number) of any object.
+    pub fn bound(&self) -> u64 {
+        self.map.slots
+    }
+
+    /// [Checks](Heap::check) the heap, and passes each span to `look`, in the order in which they are in the file. `progress` is told now and then how many objects were found.
+    pub fn survey(&self, mut progress: impl FnMut(u64), mut look: impl FnMut(&SpanUse<'_>)) -> Report {
+        let map = self.map;
+        let is_live = self.still.is_live();
+        let (report, bits) = trace(map, &is_live, &mut progress);
+        for (span, number) in map.spans.iter().zip(0..) {
+            let is_lost = |slot: &u64| {
+                let bit = span.first_slot + slot;
+                bits[(bit / 64) as usize] >> (bit % 64) & 1 == 0
+                    && is_live(span.offset + slot * span.slot) == Some(true)
+            };
+            let reached = ones(&bits, span.first_slot..span.first_slot + span.slots);
+            let garbage =
+                if reached < span.slots { (0..span.slots).filter(is_lost).count() as u64 } else { 0 };
+            let root = map.roots.iter().find(|root| root.region == span.region);
+            look(&SpanUse {
+                offset: span.offset,
+                bytes: span.pages * PAGE,
+                purpose: purpose_of(span),
+                root: root.map(|root| root.name.as_str()),
+                type_name: if span.slots > 0 { map.type_name(span.ty) } else { "?" },
+                slot_bytes: span.slot,
+                slots: span.slots,
+                reached,
+                garbage,
+                map,
+                bits: &bits,
+                number,
+            });
+        }
+        report
+    }
+}
+
+impl<'v> SpanUse<'v> {
+    /// The objects that the roots lead to.
+    pub fn objects(&self) -> impl Iterator<Item = Object<'v>> + use<'v> {
+        let SpanUse { map, bits, number, .. } = *self;
+        let span = &map.spans[number as usize];
+        let is_reached = move |slot: &u64| {
+            let bit = span.first_slot + slot;
+            bits[(bit / 64) as usize] >> (bit % 64) & 1 == 1
+        };
+        (0..span.slots).filter(is_reached).map(move |slot| {
+            object_at(map, Place { span: number, slot, start: span.offset + slot * span.slot, inside: 0 })
+        })
+    }
+}
+
+fn object_at<'v>(map: &'v HeapMap<'v>, place: Place) -> Object<'v> {
+    let span = &map.spans[place.span as usize];
+    Object { map, place, target: span.ty, region: span.region }
+}
+
+fn purpose_of(span: &MappedSpan) -> Purpose {
+    match span.kind {
+        SpanKind::Small | SpanKind::Large => Purpose::Objects,
+        SpanKind::Region => Purpose::Root,
+        SpanKind::Log => Purpose::Log,
+        SpanKind::Types => Purpose::Types,
+    }
+}
+
+impl fmt::Debug for Objects<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Objects").field("map", &self.map).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for SpanUse<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {} slots for `{}`", self.reached, self.slots, self.type_name)
+    }
+}
