@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -305,30 +306,82 @@ fn entries<'a: 'b, 'b>(mut a: Entries<'a>, mut b: Entries<'b>) -> Pairs<'a, 'b> 
             }
             // In another order: those of the second map are looked up by their keys from here on.
             None => {
+                let of_a = next_a.take().into_iter().chain(a.clone());
                 let of_b = next_b.take().into_iter().chain(b.clone());
-                let of_b = of_b.map(|entry| (key_text(&entry.key), entry)).collect();
-                rest = Some(Rest { next: next_a.take(), a: a.clone(), of_b });
+                rest = Some(Rest::new(of_a, of_b, b.left() / INDEXED + 1));
                 rest.as_mut().and_then(Rest::next)
             }
         }
     }))
 }
 
-/// The entries of a map, beside those of another one, in any order.
+/// Entries that are kept to be looked up at a time.
+const INDEXED: u64 = 1 << 20;
+
+/// The entries of a map, beside those of another one, in any order: part by part, by a hash of their keys, so that only so many are kept at a time.
 struct Rest<'a, 'b> {
-    next: Option<Entry<'a>>,
-    a: Entries<'a>,
+    all_of_a: Chain<'a>,
+    all_of_b: Chain<'b>,
+    part: u64,
+    parts: u64,
+    of_a: Chain<'a>,
     of_b: BTreeMap<String, Entry<'b>>,
 }
 
+/// An entry that was taken already, and all that come behind it.
+type Chain<'v> = std::iter::Chain<std::option::IntoIter<Entry<'v>>, Entries<'v>>;
+
 impl<'a: 'b, 'b> Rest<'a, 'b> {
-    fn next(&mut self) -> Option<(String, Option<Value<'a>>, Option<Value<'b>>)> {
-        if let Some(entry) = self.next.take().or_else(|| self.a.next()) {
-            let other = self.of_b.remove(&key_text(&entry.key));
-            return Some(pair(Some(entry), other));
-        }
-        self.of_b.pop_first().map(|(_, entry)| pair(None, Some(entry)))
+    fn new(of_a: Chain<'a>, of_b: Chain<'b>, parts: u64) -> Rest<'a, 'b> {
+        let mut rest = Rest {
+            all_of_a: of_a.clone(),
+            all_of_b: of_b,
+            part: 0,
+            parts,
+            of_a,
+            of_b: BTreeMap::new(),
+        };
+        rest.index();
+        rest
     }
+
+    /// Goes to the entries of this part.
+    fn index(&mut self) {
+        self.of_a = self.all_of_a.clone();
+        let (part, parts) = (self.part, self.parts);
+        let of_b = self.all_of_b.clone().map(|entry| (key_text(&entry.key), entry));
+        self.of_b = of_b.filter(|(key, _)| part_of(key, parts) == part).collect();
+    }
+
+    fn next(&mut self) -> Option<(String, Option<Value<'a>>, Option<Value<'b>>)> {
+        loop {
+            for entry in self.of_a.by_ref() {
+                let key = key_text(&entry.key);
+                if part_of(&key, self.parts) == self.part {
+                    let other = self.of_b.remove(&key);
+                    return Some(pair(Some(entry), other));
+                }
+            }
+            if let Some((_, entry)) = self.of_b.pop_first() {
+                return Some(pair(None, Some(entry)));
+            }
+            self.part += 1;
+            if self.part >= self.parts {
+                return None;
+            }
+            self.index();
+        }
+    }
+}
+
+/// Which part a key belongs to.
+fn part_of(key: &str, parts: u64) -> u64 {
+    if parts == 1 {
+        return 0;
+    }
+    let mut hasher = DefaultHasher::new();
+    key.hash(&mut hasher);
+    hasher.finish() % parts
 }
 
 fn pair<'a, 'b>(

@@ -143,11 +143,9 @@ pub fn stats(heap: &Heap, as_json: bool, out: &mut dyn Write) -> Result {
         "usage": usage.collect::<Vec<_>>(),
     });
     let mut rows = vec![row([&"root", &"type", &"objects", &"bytes", &"of spans"])];
-    rows.extend(
-        report.usage.iter().map(|usage| {
-            row([&usage.root, &short(&usage.type_name), &usage.objects, &usage.bytes, &usage.span_bytes])
-        }),
-    );
+    rows.extend(report.usage.iter().map(|usage| {
+        row([&usage.root, &short(&usage.type_name), &usage.objects, &usage.bytes, &usage.span_bytes])
+    }));
     rows.push(row([&"", &"", &report.objects, &report.bytes]));
     print(out, as_json, &value, &rows)?;
     if !as_json {

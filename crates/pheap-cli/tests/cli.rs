@@ -457,7 +457,12 @@ fn shells_complete_commands() {
     {
         let output = Command::new(env!("CARGO_BIN_EXE_pheap")).args(["completions", shell]).output().unwrap();
         let script = ends_with(&output, 0);
-        assert!(script.contains(line) && ["--items", "-l items"].iter().any(|option| script.contains(option)) && script.contains("report"), "{shell}");
+        assert!(
+            script.contains(line)
+                && ["--items", "-l items"].iter().any(|option| script.contains(option))
+                && script.contains("report"),
+            "{shell}"
+        );
     }
 }
 

@@ -19,7 +19,7 @@ const NESTED: usize = 6;
 /// Objects, in the order of their distance from the start.
 pub struct Graph {
     pub nodes: Vec<Node>,
-    /// Objects that something in the picture points to, and that are not in it.
+    /// Roots that are not in the picture, and objects that something in it points to.
     pub left_out: usize,
     pub is_sound: bool,
 }
@@ -79,6 +79,11 @@ impl<'v> Collector<'v> {
         self.graph.nodes[number].rows = rows;
     }
 
+    /// Notes that so many roots are not shown.
+    pub fn leave_out(&mut self, roots: usize) {
+        self.graph.left_out += roots;
+    }
+
     /// Shows an object, too, whatever else there is room for. Returns its number.
     pub fn include(&mut self, object: Object<'v>) -> Option<usize> {
         self.follow();
@@ -88,7 +93,7 @@ impl<'v> Collector<'v> {
 
     pub fn collect(mut self) -> Graph {
         self.follow();
-        self.graph.left_out = self.beyond.iter().filter(|key| !self.known.contains_key(*key)).count();
+        self.graph.left_out += self.beyond.iter().filter(|key| !self.known.contains_key(*key)).count();
         self.graph
     }
 

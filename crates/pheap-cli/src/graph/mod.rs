@@ -68,9 +68,12 @@ pub fn graph(heap: &Heap, args: &Args, out: &mut dyn Write) -> Result {
         let roots: Vec<&str> = objects.roots().collect();
         match &args.path {
             None => {
-                for name in roots {
+                // So many that most of them are not names only.
+                let most = (args.nodes / 3).max(1);
+                for name in roots.iter().take(most) {
                     collector.begin(name, objects.root(name)?.pointer());
                 }
+                collector.leave_out(roots.len().saturating_sub(most));
             }
             Some(path) => {
                 let (root, steps) = path::parse(path, &roots)?;

@@ -99,7 +99,7 @@ pub fn draw(graph: &Graph) -> String {
     }
     if graph.left_out > 0 {
         let s = if graph.left_out == 1 { " is" } else { "s are" };
-        let note = format!("{} more object{s} pointed to from here and not shown", graph.left_out);
+        let note = format!("{} more object{s} not shown; see --nodes", graph.left_out);
         text(&mut out, "dim", MARGIN, height - ROW, "start", &note);
     }
     out.push_str("</svg>\n");

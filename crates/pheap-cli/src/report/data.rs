@@ -57,11 +57,6 @@ struct Survey {
 
 pub fn collect(heap: &Heap, file: &Path, most: usize) -> Result<Value> {
     let (info, stats) = (heap.info(), heap.stats());
-    let roots: Vec<Value> = heap
-        .roots()
-        .iter()
-        .map(|root| json!({ "name": root.name, "type": short(&root.type_name) }))
-        .collect();
     let of_file = file.metadata().ok();
     let time = |time: Option<SystemTime>| Some(time?.duration_since(UNIX_EPOCH).ok()?.as_secs());
     let created = time(of_file.as_ref().and_then(|file| file.created().ok()));
@@ -98,7 +93,7 @@ pub fn collect(heap: &Heap, file: &Path, most: usize) -> Result<Value> {
             "spans": report.spans,
             "types": info.types,
             "ready": stats.ready,
-            "roots": roots,
+            "roots": info.roots,
             "clean": report.is_clean(),
             "problems": report.problems,
             "more_problems": report.more_problems,

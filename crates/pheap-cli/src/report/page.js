@@ -29,7 +29,7 @@ $('name').textContent = data.name;
 const state = data.state == null ? 'closed' : data.followed ? `in use with ${data.state}, or its last user was killed` : `not closed (${data.state})`;
 $('facts').append(...[
   el('li', {}, human(data.file_bytes)), el('li', {}, `${count(data.objects)} objects`),
-  el('li', {}, `${data.roots.length} root${data.roots.length === 1 ? '' : 's'}`), el('li', {}, state),
+  el('li', {}, `${count(data.roots)} root${data.roots === 1 ? '' : 's'}`), el('li', {}, state),
   data.clean ? el('li', { class: 'good' }, '✓ checked: clean') : el('li', { class: 'bad' }, `✗ ${data.problems.length + data.more_problems} problems`)]);
 if (!data.clean) {
   $('problems').hidden = false;

@@ -26,6 +26,13 @@ fn look(path: &std::path::Path, what: &str) {
     }
 }
 
+/// What compares a heap with a good one.
+#[track_caller]
+fn compare(good: &std::path::Path, path: &std::path::Path, what: &str) {
+    let output = pheap("diff", good, &[path.to_str().unwrap()]);
+    assert!(matches!(output.status.code(), Some(0..=2)), "{what}: {output:?}");
+}
+
 #[test]
 fn a_heap_that_is_cut_off_is_looked_at() {
     let place = Place::with(100);
@@ -64,5 +71,6 @@ fn a_heap_whose_bytes_have_changed_is_looked_at() {
         }
         fs::write(&damaged, &changed).unwrap();
         look(&damaged, &format!("seed {seed}"));
+        compare(&place.heap, &damaged, &format!("seed {seed}"));
     }
 }

@@ -87,7 +87,7 @@ fn a_picture_is_cut_off() {
     let rows = graph["nodes"][1]["rows"].as_array().unwrap();
     assert!(rows.len() <= 41 && rows.iter().any(|row| row["value"] == "… 2980 more"), "{rows:?}");
     let picture = text("graph", &place.heap, &["--format", "svg", "--nodes", "3"]);
-    assert!(picture.contains("more objects are pointed to from here and not shown"));
+    assert!(picture.contains("more objects are not shown; see --nodes"));
     elements(&picture);
     let message = ends_with(&pheap("graph", &place.heap, &["shop.jobs..len"]), 2);
     assert!(message.contains("no object that could be drawn"), "{message}");

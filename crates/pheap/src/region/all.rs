@@ -42,11 +42,13 @@ impl SharedAll<'_> {
     /// as long as they do not know.
     pub(crate) fn is_live(&self) -> impl Fn(u64) -> Option<bool> + '_ {
         let contexts = self.locked.iter().filter_map(Beside::context);
-        let mut spans: Vec<&ObjectSpan> = contexts.flat_map(|context| context.alloc.spans.iter()).collect();
-        spans.sort_unstable_by_key(|span| span.span.offset);
+        let spans = contexts.flat_map(|context| context.alloc.spans.iter());
+        // With their offsets, so that a search of them looks at nothing else.
+        let mut spans: Vec<(u64, &ObjectSpan)> = spans.map(|span| (span.span.offset, span)).collect();
+        spans.sort_unstable_by_key(|&(offset, _)| offset);
         move |offset| {
-            let after = spans.partition_point(|span| span.span.offset <= offset);
-            let span = spans.get(after.checked_sub(1)?)?;
+            let after = spans.partition_point(|&(start, _)| start <= offset);
+            let (_, span) = spans.get(after.checked_sub(1)?)?;
             let slot = span.slot_of(offset)? as usize;
             (!span.live.is_empty()).then(|| span.live.test(slot))
         }

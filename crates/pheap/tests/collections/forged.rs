@@ -6,7 +6,7 @@ use std::path::Path;
 
 use pheap::{
     Durability, Error, Options, P, PBTreeMap, PHashMap, PHashSet, PSnapMap, PString, PVec, PVecDeque,
-    Persist, Result, Root, View, field,
+    Persist, Result, Root, Value, View, field,
 };
 use pheap_testkit::Rng;
 
@@ -339,4 +339,82 @@ fn what_nobody_writes_has_no_other_pointers() {
     // A key and a value.
     let owned = complaints.iter().filter(|what| what.contains("what a collection owns"));
     assert_eq!(owned.count(), 2, "{complaints:?}");
+}
+
+/// Looks at all values below this one, pointers not followed but those of keys, and counts them. What is damaged is shown as that, and ends.
+fn count(value: &Value<'_>, left: &mut u64) -> Option<()> {
+    *left = left.checked_sub(1)?;
+    match value {
+        Value::Struct(fields) | Value::Enum(_, fields) => {
+            fields.clone().try_for_each(|field| count(&field.value, left))
+        }
+        Value::List(elements) => elements.clone().try_for_each(|element| count(&element, left)),
+        Value::Map(entries) | Value::Set(entries) => entries.clone().try_for_each(|entry| {
+            count(&entry.key, left)?;
+            count(&entry.value, left)
+        }),
+        Value::Pointer(pointer) => match pointer.target() {
+            Ok(Some(target)) if target.is_text() => count(&target.value(), left),
+            _ => Some(()),
+        },
+        _ => Some(()),
+    }
+}
+
+/// Tools do not check a heap before they look at it.
+#[test]
+fn tools_look_at_hostile_words() {
+    let dir = tempfile::tempdir().unwrap();
+    let good = sample(&dir.path().join("sample")).unwrap();
+    let path = dir.path().join("forged");
+    let heap = Options::new().read_only(true).open(dir.path().join("sample")).unwrap();
+    let (all, whole) = heap
+        .inspect("all", |object| {
+            let mut left = good.len() as u64;
+            count(&object.value(), &mut left).expect("no value is there twice");
+            let Value::Struct(mut fields) = object.value() else { panic!("a struct") };
+            let of_map = |value| match value {
+                Value::Map(entries) => Some(entries.count()),
+                _ => None,
+            };
+            let maps: Vec<usize> = fields.clone().filter_map(|field| of_map(field.value)).collect();
+            assert_eq!(maps, [2, 280, 300, 280, 300, 300]);
+            let Some(Value::List(queue)) =
+                fields.find(|field| field.name == "queue").map(|field| field.value)
+            else {
+                panic!("a list")
+            };
+            assert_eq!(queue.len(), 18);
+            (object.offset() as usize, good.len() as u64 - left)
+        })
+        .unwrap();
+    drop(heap);
+    assert!(whole > 2000, "{whole}");
+    let word = |at: usize| u64::from_le_bytes(*good[at..].first_chunk().unwrap());
+    let mut rng = Rng::from_seed(11);
+    let objects: Vec<usize> = (4096 * 6..good.len()).step_by(8).filter(|&at| word(at) != 0).collect();
+    let others: Vec<usize> = (0..60).map(|_| objects[rng.below(objects.len())]).collect();
+    let base = pheap_testkit::base_of(&good);
+    let mut looked_at = 0;
+    for at in (all..all + size_of::<All>()).step_by(8).chain(others) {
+        let elsewhere = word(objects[rng.below(objects.len())]);
+        for value in [0, 1, word(at).wrapping_add(1), 1 << 63, u64::MAX, base, base + all as u64, elsewhere] {
+            let mut bytes = good.clone();
+            bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
+            fs::write(&path, &bytes).unwrap();
+            let Ok(heap) = Options::new().read_only(true).open(&path) else { continue };
+            let left = heap.inspect("all", |object| {
+                let mut left = good.len() as u64;
+                count(&object.value(), &mut left).map(|()| left)
+            });
+            looked_at += usize::from(left.is_ok_and(|left| left.is_some()));
+            heap.objects(|objects| {
+                let mut bytes = 0;
+                objects.survey(|_| {}, |span| bytes += span.reached * span.slot_bytes);
+                assert!(bytes <= good.len() as u64);
+            })
+            .unwrap();
+        }
+    }
+    assert!(looked_at > 300, "{looked_at}");
 }

@@ -135,6 +135,21 @@ fn all_of_it_is_there_when_the_heap_is_opened_again() -> Result<()> {
     let heap = pheap::Options::new().verify(true).open(&path)?;
     check(&heap.root("all")?, at)?;
     assert!(heap.check()?.problems.is_empty());
+    // And tools see what each of them stands for.
+    let shown = heap.inspect("all", |object| format!("{:?}", object.value()))?;
+    for value in [
+        "\"small\": Unsigned(1)",
+        "\"wide\": Signed(-3)",
+        "\"flag\": Bool(true)",
+        "\"text\": Str(\"text\")",
+        "\"id\": Unsigned(9)",
+        "\"wrapping\": Unsigned(255)",
+        "\"reverse\": Signed(-5)",
+        "\"bytes\": Bytes([0, 255])",
+        "\"list\": List([Unsigned(1), Null])",
+    ] {
+        assert!(shown.contains(value), "{value} is not in {shown}");
+    }
     Ok(())
 }
 

@@ -83,6 +83,8 @@ pub(crate) struct HeapMap<'s> {
     pub(super) plans: Vec<Option<Plan>>,
     /// By offset.
     pub(crate) spans: Vec<MappedSpan>,
+    /// Their offsets, side by side, for each pointer is looked up there.
+    starts: Vec<u64>,
     pub(crate) roots: Vec<MappedRoot>,
     pub(crate) slots: u64,
     /// What is wrong with the tables themselves.
@@ -128,6 +130,7 @@ impl<'s> HeapMap<'s> {
             classes,
             plans: Vec::new(),
             spans: Vec::new(),
+            starts: Vec::new(),
             roots: Vec::new(),
             slots: 0,
             problems: Vec::new(),
@@ -193,6 +196,7 @@ impl<'s> HeapMap<'s> {
             }
             Err(what) => self.problems.push(format!("the span at byte {offset} {what}")),
         }
+        self.starts.push(offset);
         self.spans.push(span);
     }
 
@@ -340,7 +344,7 @@ impl<'s> HeapMap<'s> {
     /// Number of the span that the byte at `offset` is in.
     #[inline]
     fn span_at(&self, offset: u64) -> Option<usize> {
-        let number = self.spans.partition_point(|span| span.offset <= offset).checked_sub(1)?;
+        let number = self.starts.partition_point(|&start| start <= offset).checked_sub(1)?;
         let span = &self.spans[number];
         (offset - span.offset < span.pages * PAGE).then_some(number)
     }
