@@ -59,7 +59,7 @@ step_package() {
 }
 
 package() {
-    cargo package --locked --allow-dirty "$@" -p pheap-gc -p pheap-macros -p pheap -p pheap-cli -p pheap-redis
+    cargo package --locked --allow-dirty "$@" -p pheap-gc -p pheap-macros -p pheap -p pheap-cli -p pheap-kv -p pheap-redis
 }
 
 step_docs() {
@@ -267,7 +267,7 @@ step_oldest_rust() {
         note "oldest_rust was skipped: no toolchain $oldest"
         return
     fi
-    CARGO_TARGET_DIR="$TARGET/oldest-rust" cargo "+$oldest" check --locked -p pheap -p pheap-cli -p pheap-redis --features pheap/serde,pheap/uuid,pheap/ordered-float
+    CARGO_TARGET_DIR="$TARGET/oldest-rust" cargo "+$oldest" check --locked -p pheap -p pheap-cli -p pheap-kv -p pheap-redis --features pheap/serde,pheap/uuid,pheap/ordered-float
     CARGO_TARGET_DIR="$TARGET/oldest-rust" cargo "+$oldest" check --locked -p pheap-examples --examples
 }
 
