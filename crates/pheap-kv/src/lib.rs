@@ -14,6 +14,7 @@ mod snapshot;
 mod space;
 mod stats;
 mod store;
+mod unsynced;
 
 pub use batch::Batch;
 pub use error::{Error, Result};

@@ -21,6 +21,7 @@ use std::path::Path;
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     heap: pheap::Options,
+    policy: SyncPolicy,
 }
 
 impl Options {
@@ -38,6 +39,7 @@ impl Options {
     /// When the log is synced, with [`Durability::Wal`]; the default is at each commit.
     pub fn sync_policy(mut self, policy: SyncPolicy) -> Options {
         self.heap = self.heap.sync_policy(policy);
+        self.policy = policy;
         self
     }
 
@@ -94,6 +96,6 @@ impl Options {
     /// # Errors
     /// [`Error::Heap`](crate::Error::Heap) if the file cannot be opened, [`Error::NotAStore`](crate::Error::NotAStore) and [`Error::NewerFormat`](crate::Error::NewerFormat).
     pub fn open(self, path: impl AsRef<Path>) -> Result<Store> {
-        Store::of(self.heap.open(path)?)
+        Store::of(self.heap.open(path)?, self.policy)
     }
 }

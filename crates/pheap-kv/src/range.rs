@@ -4,6 +4,7 @@ use crate::Result;
 use crate::keys::{self, Span, StoredKey};
 use crate::part;
 use crate::reader::Reader;
+use crate::shards::Wait;
 use std::collections::VecDeque;
 use std::ops::Bound;
 
@@ -50,7 +51,7 @@ impl Cursor {
             more
         };
         // What is behind this shard; nothing, if the step has ended within it.
-        let next = self.reader.shards.read_at(
+        let next = self.reader.shards.read(
             |map| match (&self.span, backwards) {
                 ((_, Bound::Included(end)), true) => map.index_of(end),
                 ((_, Bound::Excluded(end)), true) => map.index_before(end),
@@ -58,6 +59,7 @@ impl Cursor {
                 ((Bound::Included(start) | Bound::Excluded(start), _), false) => map.index_of(start),
                 ((Bound::Unbounded, _), false) => 0,
             },
+            if at.is_some() { Wait::Nothing } else { Wait::All },
             |view, part, extent| {
                 let ended = part::scan(view, part, &self.span, at, backwards, &mut show);
                 (!ended).then(|| if backwards { extent.start() } else { extent.end() })

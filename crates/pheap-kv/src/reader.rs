@@ -2,11 +2,12 @@
 
 use crate::Result;
 use crate::keys::SpaceId;
-use crate::part;
+use crate::part::{self, At, Part};
 use crate::range;
 use crate::range::{Cursor, Range};
-use crate::shards::Shards;
+use crate::shards::{Shards, Wait};
 use crate::snapshot::Pin;
+use pheap::{P, View};
 use std::ops::{ControlFlow, RangeBounds};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -27,7 +28,7 @@ impl std::fmt::Debug for Reader {
 }
 
 impl Reader {
-    pub(crate) fn at(&self) -> part::At {
+    pub(crate) fn at(&self) -> At {
         self.pin.as_ref().map(|pin| pin.era)
     }
 
@@ -66,8 +67,7 @@ impl Reader {
     /// As for [`get`](Self::get).
     #[inline]
     pub fn get_with<R>(&self, key: impl AsRef<[u8]>, f: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
-        let (key, at) = (self.id.key(key.as_ref())?, self.at());
-        self.shards.read(&key, |view, part| part::get(view, part, &key, at).map(f))
+        self.look(key.as_ref(), |view, part, key, at| part::get(view, part, key, at).map(f))
     }
 
     /// Whether there is a key.
@@ -203,7 +203,19 @@ impl Reader {
     }
 
     pub(crate) fn expiry(&self, key: &[u8]) -> Result<Option<u64>> {
+        self.look(key, part::expires)
+    }
+
+    /// Reads the shard that has a key.
+    #[inline]
+    fn look<R>(
+        &self,
+        key: &[u8],
+        f: impl for<'r> FnOnce(&View<'r>, P<'r, Part<'r>>, &[u8], At) -> R,
+    ) -> Result<R> {
         let (key, at) = (self.id.key(key)?, self.at());
-        self.shards.read(&key, |view, part| part::expires(view, part, &key, at))
+        // What a snapshot shows was durable when it was taken.
+        let wait = if at.is_some() { Wait::Nothing } else { Wait::Key(&key) };
+        self.shards.read(|map| map.index_of(&key), wait, |view, part, _| f(view, part, &key, at))
     }
 }

@@ -8,8 +8,9 @@ use crate::eras::Eras;
 use crate::keys::StoredKey;
 use crate::part::{self, Part};
 use crate::stats::Counts;
+use crate::unsynced::{Counted, Unsynced};
 use arc_swap::ArcSwap;
-use pheap::{Commit, Heap, P, PBytes, Root, Txn, View, field};
+use pheap::{Commit, Heap, P, PBytes, Root, SyncPolicy, Txn, View, field};
 use std::sync::{Arc, Mutex, TryLockError};
 
 /// The name of a root begins with this if it is a shard's.
@@ -103,11 +104,24 @@ pub(crate) struct Shards {
     /// Held by who changes the map.
     changing: Mutex<()>,
     enough: usize,
+    /// None if reads never wait for a disk.
+    unsynced: Option<Unsynced>,
+}
+
+/// What a read waits for, until that is durable: so nobody is told what a power failure then takes back.
+#[derive(Clone, Copy)]
+pub(crate) enum Wait<'k> {
+    /// What it has seen of a key.
+    Key(&'k [u8]),
+    /// All that it may have seen.
+    All,
+    /// Nothing: it has only seen what was durable before.
+    Nothing,
 }
 
 impl Shards {
     /// Finds the shards of a heap, or creates the first one.
-    pub(crate) fn open(heap: Heap, eras: Eras) -> Result<Shards> {
+    pub(crate) fn open(heap: Heap, eras: Eras, policy: SyncPolicy) -> Result<Shards> {
         let mut shards = Vec::new();
         for root in heap.roots().iter().filter(|root| root.name.starts_with(PREFIX)) {
             shards.extend(Shard::find(&heap, &root.name)?);
@@ -123,28 +137,20 @@ impl Shards {
         shards.sort_by(|one, two| one.start.cmp(&two.start));
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let map = ArcSwap::from_pointee(Map { shards });
-        Ok(Shards { heap, eras, map, changing: Mutex::new(()), enough: PER_PROCESSOR * processors })
+        let (enough, unsynced) = (PER_PROCESSOR * processors, Unsynced::of(&heap, policy));
+        Ok(Shards { heap, eras, map, changing: Mutex::new(()), enough, unsynced })
     }
 
     pub(crate) fn map(&self) -> Arc<Map> {
         self.map.load_full()
     }
 
-    /// Reads the shard that has a key.
+    /// Reads the shard that `place` chooses. `f` is told which range of keys it has.
     #[inline]
     pub(crate) fn read<R>(
         &self,
-        key: &[u8],
-        f: impl for<'r> FnOnce(&View<'r>, P<'r, Part<'r>>) -> R,
-    ) -> Result<R> {
-        self.read_at(|map| map.index_of(key), |view, part, _| f(view, part))
-    }
-
-    /// Reads the shard that `place` chooses. `f` is told which range of keys it has.
-    #[inline]
-    pub(crate) fn read_at<R>(
-        &self,
         place: impl Fn(&Map) -> usize,
+        wait: Wait<'_>,
         f: impl for<'r> FnOnce(&View<'r>, P<'r, Part<'r>>, Extent<'_>) -> R,
     ) -> Result<R> {
         let mut f = Some(f);
@@ -153,15 +159,35 @@ impl Shards {
             let index = place(&map);
             let extent = Extent { map: &map, index };
             let shard = &map.shards[index];
-            let result = shard.root.read(|view, part| {
+            let result = self.look(shard, wait, |view, part| {
                 let f = f.take_if(|_| shard.is_current(view, part))?;
                 Some(f(view, part, extent))
             })?;
             match result {
                 Some(result) => return Ok(result),
+                // Who has split the shard is about to replace the map.
                 None => std::thread::yield_now(),
             }
         }
+    }
+
+    #[inline]
+    fn look<R>(
+        &self,
+        shard: &Shard,
+        wait: Wait<'_>,
+        f: impl for<'r> FnOnce(&View<'r>, P<'r, Part<'r>>) -> R,
+    ) -> Result<R> {
+        let (unsynced, key) = match (&self.unsynced, wait) {
+            (None, _) | (_, Wait::All) => return Ok(shard.root.read(f)?),
+            (Some(unsynced), Wait::Key(key)) => (unsynced, Some(key)),
+            (Some(unsynced), Wait::Nothing) => (unsynced, None),
+        };
+        let (result, seen) = shard.root.read_deferred(f)?;
+        if !seen.is_durable() && key.is_some_and(|key| unsynced.has(key)) {
+            seen.wait()?;
+        }
+        Ok(result)
     }
 
     /// Runs a transaction on the shard that has a key.
@@ -171,10 +197,13 @@ impl Shards {
         key: &[u8],
         f: impl for<'r> FnOnce(&mut Txn<'r>, P<'r, Part<'r>>, &Counts) -> pheap::Result<R>,
     ) -> Result<R> {
-        let mut f = Some(f);
+        let (mut f, mut counted) = (Some(f), None);
         let (result, ()) = self.until_current(key, |shard| {
             let result = shard.root.txn(|tx, part| match f.take_if(|_| shard.is_current(tx, part)) {
-                Some(f) => f(tx, part, &shard.counts).map(Some),
+                Some(f) => {
+                    counted = self.count(&mut std::iter::once(key));
+                    f(tx, part, &shard.counts).map(Some)
+                }
                 None => Ok(None),
             })?;
             Ok((result, ()))
@@ -188,13 +217,23 @@ impl Shards {
         key: &[u8],
         f: impl for<'r> FnOnce(&mut Txn<'r>, P<'r, Part<'r>>, &Counts) -> pheap::Result<R>,
     ) -> Result<(R, Commit)> {
-        let mut f = Some(f);
+        let (mut f, mut counted) = (Some(f), None);
         self.until_current(key, |shard| {
-            shard.root.txn_deferred(|tx, part| match f.take_if(|_| shard.is_current(tx, part)) {
-                Some(f) => f(tx, part, &shard.counts).map(Some),
-                None => Ok(None),
-            })
+            let done =
+                shard.root.txn_deferred(|tx, part| match f.take_if(|_| shard.is_current(tx, part)) {
+                    Some(f) => {
+                        counted = self.count(&mut std::iter::once(key));
+                        f(tx, part, &shard.counts).map(Some)
+                    }
+                    None => Ok(None),
+                })?;
+            keep_counted(counted.take(), &shard.root)?;
+            Ok(done)
         })
+    }
+
+    fn count(&self, keys: &mut dyn Iterator<Item = &[u8]>) -> Option<Counted<'_>> {
+        Some(self.unsynced.as_ref()?.count(keys))
     }
 
     /// Calls `f` with the shard that has a key, until it was the right one.
@@ -209,7 +248,6 @@ impl Shards {
             if let (Some(result), commit) = f(map.of(key))? {
                 return Ok((result, commit));
             }
-            // Who has split the shard is about to replace the map.
             std::thread::yield_now();
         }
     }
@@ -231,12 +269,14 @@ impl Shards {
                 return Ok(None);
             }
             let roots = map.roots(involved.iter().copied());
+            let mut counted = None;
             let run = |mut shards: pheap::Shards<'_, Part<'static>>| {
                 for (at, &index) in involved.iter().enumerate() {
                     if !shards.with(at, |tx, part| map.shards[index].is_current(tx, part)) {
                         return Ok(false);
                     }
                 }
+                counted = self.count(&mut keys.clone());
                 for (i, index) in places.iter().enumerate() {
                     let at = involved.partition_point(|other| other < index);
                     shards.with(at, |tx, part| f(i, tx, part, &map.shards[*index].counts))?;
@@ -245,6 +285,7 @@ impl Shards {
             };
             let (done, commit) = if deferred {
                 let (done, commit) = pheap::txn_deferred(&roots, run)?;
+                keep_counted(counted.take(), &roots[0])?;
                 (done, Some(commit))
             } else {
                 (pheap::txn(&roots, run)?, None)
@@ -321,4 +362,13 @@ impl Shards {
         }
         Ok(())
     }
+}
+
+/// Has writes counted until they are durable that were deferred. All that is committed to one of their shards by now is durable no earlier than they are.
+fn keep_counted(counted: Option<Counted<'_>>, root: &Root<Part<'static>>) -> pheap::Result<()> {
+    if let Some(counted) = counted {
+        let ((), commit) = root.read_deferred(|_, _| ())?;
+        counted.until(commit);
+    }
+    Ok(())
 }

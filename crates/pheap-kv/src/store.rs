@@ -11,7 +11,7 @@ use crate::snapshot::Snapshot;
 use crate::space::KeySpace;
 use crate::stats::Stats;
 use crate::{Error, Result};
-use pheap::{Commit, Heap, Persist};
+use pheap::{Commit, Heap, Persist, SyncPolicy};
 use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
@@ -81,11 +81,11 @@ impl Store {
     /// # Errors
     /// If there is no memory.
     pub fn in_memory() -> Result<Store> {
-        Store::of(Heap::in_memory()?)
+        Store::of(Heap::in_memory()?, SyncPolicy::default())
     }
 
     /// The store in a heap.
-    pub(crate) fn of(heap: Heap) -> Result<Store> {
+    pub(crate) fn of(heap: Heap, policy: SyncPolicy) -> Result<Store> {
         let roots = heap.roots();
         if let Some(root) = roots.first()
             && !roots.iter().any(|root| root.name == META)
@@ -104,7 +104,7 @@ impl Store {
         let (FORMAT, openings) = opened else {
             return Err(Error::NewerFormat { found: opened.0, known: FORMAT });
         };
-        let shards = Arc::new(Shards::open(heap, Eras::of_opening(openings))?);
+        let shards = Arc::new(Shards::open(heap, Eras::of_opening(openings), policy)?);
         let space = KeySpace::new(Reader { shards, id: SpaceId::DEFAULT, pin: None });
         Ok(Store { space })
     }

@@ -281,3 +281,24 @@ fn writing_while_a_value_is_shown_is_an_error() {
     let result = store.get_with("a", |_| store.put("b", "2")).expect("a read").expect("a value");
     assert!(matches!(result, Err(Error::Heap(pheap::Error::Nested))));
 }
+
+#[test]
+fn a_read_of_another_key_does_not_wait_for_the_disk_and_one_of_the_same_does() {
+    let dir = tempdir();
+    let store = options().durability(Durability::Wal).open(dir.path().join("late.kv")).expect("a store");
+    store.put("durable", "1").expect("a put");
+    for n in 0..50u32 {
+        let commit = store.put_deferred("late", n.to_le_bytes()).expect("a put");
+        assert_eq!(store.get("durable").expect("a read").as_deref(), Some(&b"1"[..]));
+        assert_eq!(store.get_with("late", |value| value == n.to_le_bytes()).expect("a read"), Some(true));
+        assert!(commit.is_durable(), "what a read has returned is durable");
+    }
+    let mut batch = Batch::new();
+    for n in 0..50u32 {
+        batch.clear();
+        batch.put(&store, "one", n.to_le_bytes()).expect("room");
+        batch.put(&store, "two", n.to_le_bytes()).expect("room");
+        let commit = store.write_deferred(&batch).expect("a batch").expect("something to wait for");
+        assert!(store.contains_key("two").expect("a read") && commit.is_durable());
+    }
+}
