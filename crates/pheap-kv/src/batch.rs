@@ -14,7 +14,6 @@ use std::time::Duration;
 /// They are kept in memory until then. They take place in their order, so of two for one key the later one counts.
 ///
 /// ```
-/// # fn main() -> pheap_kv::Result<()> {
 /// # let store = pheap_kv::Store::in_memory()?;
 /// use pheap_kv::Batch;
 ///
@@ -25,8 +24,7 @@ use std::time::Duration;
 /// batch.delete(&by_name, "Anne")?;
 /// store.write(&batch)?;
 /// assert_eq!(by_name.get("Ann")?.as_deref(), Some(&b"1"[..]));
-/// # Ok(())
-/// # }
+/// # Ok::<(), pheap_kv::Error>(())
 /// ```
 #[derive(Default)]
 pub struct Batch {
@@ -61,13 +59,11 @@ impl Batch {
     /// Sets the value of a key.
     ///
     /// ```
-    /// # fn main() -> pheap_kv::Result<()> {
     /// # let store = pheap_kv::Store::in_memory()?;
     /// let mut batch = pheap_kv::Batch::new();
     /// batch.put(&store, "tea", "green")?;
     /// assert_eq!(batch.len(), 1);
-    /// # Ok(())
-    /// # }
+    /// # Ok::<(), pheap_kv::Error>(())
     /// ```
     ///
     /// # Errors
@@ -79,12 +75,10 @@ impl Batch {
     /// Sets the value of a key that is not there any more after a time, counted from now.
     ///
     /// ```
-    /// # fn main() -> pheap_kv::Result<()> {
     /// # let store = pheap_kv::Store::in_memory()?;
     /// let mut batch = pheap_kv::Batch::new();
     /// batch.put_for(&store, "session", "Ann", std::time::Duration::from_secs(60))?;
-    /// # Ok(())
-    /// # }
+    /// # Ok::<(), pheap_kv::Error>(())
     /// ```
     ///
     /// # Errors
@@ -116,12 +110,10 @@ impl Batch {
     /// Removes a key.
     ///
     /// ```
-    /// # fn main() -> pheap_kv::Result<()> {
     /// # let store = pheap_kv::Store::in_memory()?;
     /// let mut batch = pheap_kv::Batch::new();
     /// batch.delete(&store, "tea")?;
-    /// # Ok(())
-    /// # }
+    /// # Ok::<(), pheap_kv::Error>(())
     /// ```
     ///
     /// # Errors
@@ -193,7 +185,7 @@ impl Batch {
                     part::delete(tx, part, key, &shards.eras)?;
                 }
             }
-            part::tidy_a_little(tx, part, &shards.eras)?;
+            part::tidy_a_little(tx, part, &shards.eras, key)?;
             let len = part::len(tx, part);
             if shards.may_split(len) {
                 large.push((index, len));

@@ -1,5 +1,16 @@
-//! An embedded ordered key-value store.
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
+
+//! # In the source
+//!
+//! | file | |
+//! |---|---|
+//! | `part` | what a shard consists of in the heap, and what a transaction on it does |
+//! | `shards` | which shard has a key; reads, transactions and splits |
+//! | `eras`, `snapshot` | which versions snapshots need |
+//! | `unsynced` | which keys' reads must wait for a disk |
+//! | `store`, `space`, `reader`, `range`, `batch`, `options` | what programs call |
+//! | `keys`, `stats`, `error` | stored keys and limits; counters; errors |
 
 mod batch;
 mod eras;

@@ -55,39 +55,13 @@ impl Options {
         self
     }
 
-    /// Limit of private memory in bytes, with [`Durability::Wal`]; the default is 256 MiB.
-    pub fn memory_limit(mut self, bytes: u64) -> Options {
-        self.heap = self.heap.memory_limit(bytes);
-        self
-    }
-
-    /// Size of the log in bytes, with [`Durability::Wal`], beyond which writes wait for a checkpoint; the default is 128 MiB.
-    pub fn log_limit(mut self, bytes: u64) -> Options {
-        self.heap = self.heap.log_limit(bytes);
-        self
-    }
-
-    /// Bytes of the log that deferred writes leave to be synced later; the default is 8 MiB. Beyond that they wait.
-    pub fn unsynced_limit(mut self, bytes: u64) -> Options {
-        self.heap = self.heap.unsynced_limit(bytes);
-        self
-    }
-
-    /// Unit in which the file of a new store grows, in bytes: a power of two of at least 32 KiB; the default is 64 MiB.
-    pub fn growth(mut self, bytes: u64) -> Options {
-        self.heap = self.heap.arena_size(bytes);
-        self
-    }
-
-    /// Checks every object of the file before it is trusted: for files from elsewhere.
-    pub fn verify(mut self, verify: bool) -> Options {
-        self.heap = self.heap.verify(verify);
-        self
-    }
-
-    /// Opens a file that is a copy of a store in use, made while nobody changed it.
-    pub fn restored(mut self, restored: bool) -> Options {
-        self.heap = self.heap.restored(restored);
+    /// Changes the other options of the heap below: limits of memory and of the log, how files from elsewhere are checked, when garbage is collected.
+    ///
+    /// ```
+    /// let options = pheap_kv::Options::new().heap(|heap| heap.memory_limit(1 << 30).verify(true));
+    /// ```
+    pub fn heap(mut self, change: impl FnOnce(pheap::Options) -> pheap::Options) -> Options {
+        self.heap = change(self.heap);
         self
     }
 

@@ -62,22 +62,23 @@ impl<'r> Value<'r> {
         self.era & !EXPIRES
     }
 
-    /// Its bytes, and when it expires.
-    fn parts<'v>(&self, view: &'v View<'r>) -> (&'v [u8], Option<u64>) {
-        let bytes = self.bytes.as_slice(view);
+    /// When it expires, if it does.
+    #[inline]
+    fn expires(&self, view: &View<'r>) -> Option<u64> {
         if self.era & EXPIRES == 0 {
-            return (bytes, None);
+            return None;
         }
-        let (value, time) = bytes.split_last_chunk::<TIME>().unwrap_or((bytes, &[0; TIME]));
-        (value, Some(u64::from_be_bytes(*time)))
+        // Without a time, which only a forged file can have, it has expired.
+        Some(self.bytes.as_slice(view).last_chunk().map_or(0, |time| u64::from_be_bytes(*time)))
     }
 
     /// Its bytes, if it has not expired.
     #[inline]
     fn fresh<'v>(&self, view: &'v View<'r>) -> Option<&'v [u8]> {
-        match self.parts(view) {
-            (value, None) => Some(value),
-            (value, Some(time)) => (time > now()).then_some(value),
+        let bytes = self.bytes.as_slice(view);
+        match self.expires(view) {
+            None => Some(bytes),
+            Some(time) => bytes.split_last_chunk::<TIME>().filter(|_| time > now()).map(|(value, _)| value),
         }
     }
 }
@@ -102,7 +103,7 @@ pub(crate) fn get<'v, 'r>(view: &'v View<'r>, part: P<'r, Part<'r>>, key: &[u8],
 
 /// When the value of a key expires.
 pub(crate) fn expires<'r>(view: &View<'r>, part: P<'r, Part<'r>>, key: &[u8], at: At) -> Option<u64> {
-    find(view, part, key, at)?.parts(view).1
+    find(view, part, key, at)?.expires(view)
 }
 
 #[inline]
@@ -237,7 +238,7 @@ fn retire<'r>(
     old: Value<'r>,
     eras: &Eras,
 ) -> pheap::Result<()> {
-    if let (_, Some(time)) = old.parts(tx) {
+    if let Some(time) = old.expires(tx) {
         field!(part.due).remove(tx, &due_key(time, key)[..]);
     }
     let to = eras.now();
@@ -260,39 +261,56 @@ fn retire<'r>(
 /// How much each write tidies up.
 const TIDIED: usize = 2;
 
-/// Removes some of what has expired, and some versions that no snapshot needs any more. Returns whether there was anything.
+/// Removes some of what has expired, and the versions of some keys from `from` on that no snapshot needs any more. Returns where to go on, unless all is done.
 pub(crate) fn tidy<'r>(
     tx: &mut Txn<'r>,
     part: P<'r, Part<'r>>,
     eras: &Eras,
+    from: &[u8],
     most: usize,
-) -> pheap::Result<bool> {
-    let mut found = false;
-    if !field!(part.due).is_empty(tx) {
-        let now = now();
-        for _ in 0..most {
-            let Some(key) = tx[field!(part.due)].first(tx).and_then(|due| expired(due, now)) else { break };
-            delete(tx, part, &key, eras)?;
-            found = true;
-        }
+) -> pheap::Result<Option<Vec<u8>>> {
+    let (due, now) = (field!(part.due), now());
+    for _ in 0..most {
+        let Some(key) = tx[due].first(tx).and_then(|due| expired(due, now)) else { break };
+        due.pop_first(tx);
+        delete(tx, part, &key, eras)?;
     }
     let older = field!(part.older);
-    if eras.is_quiet() && !older.is_empty(tx) {
-        for _ in 0..most {
-            let Some((_, versions)) = older.pop_first(tx) else { break };
-            for version in versions.drain(tx, ..) {
-                version.value.bytes.free(tx);
+    let range = (Bound::Included(from), Bound::Unbounded);
+    let keys: Vec<Vec<u8>> = older.range(tx, range).take(most).map(|(key, _)| key.to_vec()).collect();
+    for key in &keys {
+        let Some(&versions) = older.get(tx, &key[..]) else { continue };
+        let mut index = 0;
+        while let Some(version) = tx[versions].get(tx, index) {
+            if eras.needs(version.value.era()..version.to) {
+                index += 1;
+            } else {
+                versions.swap_remove(tx, index).value.bytes.free(tx);
             }
-            found = true;
+        }
+        if versions.is_empty(tx) {
+            older.remove(tx, &key[..]);
         }
     }
-    Ok(found)
+    let is_more = tx[due].first(tx).is_some_and(|due| expired(due, now).is_some());
+    Ok(match keys.into_iter().nth(most - 1) {
+        Some(last) => Some([&last[..], &[0]].concat()),
+        None => is_more.then(|| from.to_vec()),
+    })
 }
 
-/// [`tidy`], as each write does.
+/// [`tidy`], as each write does: near the key that it was for.
 #[inline]
-pub(crate) fn tidy_a_little<'r>(tx: &mut Txn<'r>, part: P<'r, Part<'r>>, eras: &Eras) -> pheap::Result<()> {
-    tidy(tx, part, eras, TIDIED).map(drop)
+pub(crate) fn tidy_a_little<'r>(
+    tx: &mut Txn<'r>,
+    part: P<'r, Part<'r>>,
+    eras: &Eras,
+    key: &[u8],
+) -> pheap::Result<()> {
+    if field!(part.due).is_empty(tx) && field!(part.older).is_empty(tx) {
+        return Ok(());
+    }
+    tidy(tx, part, eras, key, TIDIED).map(drop)
 }
 
 /// The key that was due at a time that has passed.
@@ -330,7 +348,7 @@ pub(crate) fn move_from<'a, 'b>(
     while let Some(key) = last_key(ta, from).filter(|key| key.as_slice() >= middle) {
         let Some(value) = entries.remove(ta, &key[..]) else { break };
         let copy = Value { era: value.era, bytes: PBytes::from_slice(tb, value.bytes.as_slice(ta))? };
-        if let (_, Some(time)) = value.parts(ta) {
+        if let Some(time) = value.expires(ta) {
             due.remove(ta, &due_key(time, &key)[..]);
             field!(to.due).insert(tb, &due_key(time, &key)[..])?;
         }

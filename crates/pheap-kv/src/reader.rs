@@ -35,13 +35,11 @@ impl Reader {
     /// A copy of the value of a key.
     ///
     /// ```
-    /// # fn main() -> pheap_kv::Result<()> {
     /// # let store = pheap_kv::Store::in_memory()?;
     /// store.put(b"tea", b"green")?;
     /// assert_eq!(store.get(b"tea")?.as_deref(), Some(&b"green"[..]));
     /// assert_eq!(store.get(b"milk")?, None);
-    /// # Ok(())
-    /// # }
+    /// # Ok::<(), pheap_kv::Error>(())
     /// ```
     ///
     /// # Errors
@@ -55,12 +53,10 @@ impl Reader {
     /// `f` keeps writers of the same shard waiting, and must not write to the store.
     ///
     /// ```
-    /// # fn main() -> pheap_kv::Result<()> {
     /// # let store = pheap_kv::Store::in_memory()?;
     /// store.put(b"tea", b"green")?;
     /// assert_eq!(store.get_with(b"tea", |value| value.len())?, Some(5));
-    /// # Ok(())
-    /// # }
+    /// # Ok::<(), pheap_kv::Error>(())
     /// ```
     ///
     /// # Errors
@@ -73,11 +69,9 @@ impl Reader {
     /// Whether there is a key.
     ///
     /// ```
-    /// # fn main() -> pheap_kv::Result<()> {
     /// # let store = pheap_kv::Store::in_memory()?;
     /// assert!(!store.contains_key(b"tea")?);
-    /// # Ok(())
-    /// # }
+    /// # Ok::<(), pheap_kv::Error>(())
     /// ```
     ///
     /// # Errors
@@ -91,7 +85,6 @@ impl Reader {
     /// They are copied from the store some at a time, in steps that grow. In a [`Snapshot`](crate::Snapshot) they are of one moment. Otherwise each step shows the store as it is then.
     ///
     /// ```
-    /// # fn main() -> pheap_kv::Result<()> {
     /// # let store = pheap_kv::Store::in_memory()?;
     /// store.put("a", "1")?;
     /// store.put("b", "2")?;
@@ -100,8 +93,7 @@ impl Reader {
     /// assert_eq!(keys, [b"a", b"b"]);
     /// let (last, _) = store.range::<[u8]>(..).next_back().unwrap()?;
     /// assert_eq!(last, b"c");
-    /// # Ok(())
-    /// # }
+    /// # Ok::<(), pheap_kv::Error>(())
     /// ```
     pub fn range<K: AsRef<[u8]> + ?Sized>(&self, range: impl RangeBounds<K>) -> Range {
         Range::new(self.cursor(self.id.span(&range)))
@@ -110,14 +102,12 @@ impl Reader {
     /// The entries whose keys begin with `prefix`, as [`range`](Self::range) has them.
     ///
     /// ```
-    /// # fn main() -> pheap_kv::Result<()> {
     /// # let store = pheap_kv::Store::in_memory()?;
     /// store.put("user:1", "Ann")?;
     /// store.put("user:2", "Bob")?;
     /// store.put("value", "3")?;
     /// assert_eq!(store.prefix("user:").count(), 2);
-    /// # Ok(())
-    /// # }
+    /// # Ok::<(), pheap_kv::Error>(())
     /// ```
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range {
         Range::new(self.cursor(self.id.beginning_with(prefix.as_ref())))
@@ -126,15 +116,13 @@ impl Reader {
     /// All entries, as [`range`](Self::range) has them.
     ///
     /// ```
-    /// # fn main() -> pheap_kv::Result<()> {
     /// # let store = pheap_kv::Store::in_memory()?;
     /// store.put("a", "1")?;
     /// for entry in store.iter() {
     ///     let (key, value) = entry?;
     ///     assert_eq!((key, value), (b"a".to_vec(), b"1".to_vec()));
     /// }
-    /// # Ok(())
-    /// # }
+    /// # Ok::<(), pheap_kv::Error>(())
     /// ```
     pub fn iter(&self) -> Range {
         self.range::<[u8]>(..)
@@ -145,7 +133,6 @@ impl Reader {
     /// `f` keeps writers of the same shard waiting while it runs, and must not write to the store. Between two steps of some hundred entries they go on.
     ///
     /// ```
-    /// # fn main() -> pheap_kv::Result<()> {
     /// # let store = pheap_kv::Store::in_memory()?;
     /// use std::ops::ControlFlow::Continue;
     ///
@@ -157,8 +144,7 @@ impl Reader {
     ///     Continue(())
     /// })?;
     /// assert_eq!(bytes, 6);
-    /// # Ok(())
-    /// # }
+    /// # Ok::<(), pheap_kv::Error>(())
     /// ```
     ///
     /// # Errors
@@ -186,14 +172,12 @@ impl Reader {
     /// When a key expires, if it does.
     ///
     /// ```
-    /// # fn main() -> pheap_kv::Result<()> {
     /// # let store = pheap_kv::Store::in_memory()?;
     /// use std::time::{Duration, SystemTime};
     ///
     /// store.put_for("session", "Ann", Duration::from_secs(60))?;
     /// assert!(store.expires_at("session")?.unwrap() > SystemTime::now());
-    /// # Ok(())
-    /// # }
+    /// # Ok::<(), pheap_kv::Error>(())
     /// ```
     ///
     /// # Errors

@@ -190,66 +190,41 @@ impl Shards {
         Ok(result)
     }
 
-    /// Runs a transaction on the shard that has a key.
+    /// Runs a transaction on the shard that has a key. If that is deferred, it returns what tells when it is durable, and does not wait.
     #[inline]
     pub(crate) fn write<R>(
         &self,
         key: &[u8],
+        deferred: bool,
         f: impl for<'r> FnOnce(&mut Txn<'r>, P<'r, Part<'r>>, &Counts) -> pheap::Result<R>,
-    ) -> Result<R> {
+    ) -> Result<(R, Option<Commit>)> {
         let (mut f, mut counted) = (Some(f), None);
-        let (result, ()) = self.until_current(key, |shard| {
-            let result = shard.root.txn(|tx, part| match f.take_if(|_| shard.is_current(tx, part)) {
+        loop {
+            let map = self.map.load();
+            let shard = map.of(key);
+            let run = transaction(|tx, part| match f.take_if(|_| shard.is_current(tx, part)) {
                 Some(f) => {
                     counted = self.count(&mut std::iter::once(key));
                     f(tx, part, &shard.counts).map(Some)
                 }
                 None => Ok(None),
-            })?;
-            Ok((result, ()))
-        })?;
-        Ok(result)
-    }
-
-    /// [`write`](Self::write) that does not wait until it is durable.
-    pub(crate) fn write_deferred<R>(
-        &self,
-        key: &[u8],
-        f: impl for<'r> FnOnce(&mut Txn<'r>, P<'r, Part<'r>>, &Counts) -> pheap::Result<R>,
-    ) -> Result<(R, Commit)> {
-        let (mut f, mut counted) = (Some(f), None);
-        self.until_current(key, |shard| {
-            let done =
-                shard.root.txn_deferred(|tx, part| match f.take_if(|_| shard.is_current(tx, part)) {
-                    Some(f) => {
-                        counted = self.count(&mut std::iter::once(key));
-                        f(tx, part, &shard.counts).map(Some)
-                    }
-                    None => Ok(None),
-                })?;
-            keep_counted(counted.take(), &shard.root)?;
-            Ok(done)
-        })
+            });
+            let (result, commit) = if deferred {
+                let (result, commit) = shard.root.txn_deferred(run)?;
+                keep_counted(counted.take(), &shard.root)?;
+                (result, Some(commit))
+            } else {
+                (shard.root.txn(run)?, None)
+            };
+            match result {
+                Some(result) => return Ok((result, commit)),
+                None => std::thread::yield_now(),
+            }
+        }
     }
 
     fn count(&self, keys: &mut dyn Iterator<Item = &[u8]>) -> Option<Counted<'_>> {
         Some(self.unsynced.as_ref()?.count(keys))
-    }
-
-    /// Calls `f` with the shard that has a key, until it was the right one.
-    #[inline(always)]
-    fn until_current<R, C>(
-        &self,
-        key: &[u8],
-        mut f: impl FnMut(&Shard) -> pheap::Result<(Option<R>, C)>,
-    ) -> Result<(R, C)> {
-        loop {
-            let map = self.map.load();
-            if let (Some(result), commit) = f(map.of(key))? {
-                return Ok((result, commit));
-            }
-            std::thread::yield_now();
-        }
     }
 
     /// Runs one transaction over the shards that have these keys: `f` is called for each of them, with its index.
@@ -371,4 +346,12 @@ fn keep_counted(counted: Option<Counted<'_>>, root: &Root<Part<'static>>) -> phe
         counted.until(commit);
     }
     Ok(())
+}
+
+/// Tells the compiler that this closure works for all brands.
+fn transaction<R, F>(f: F) -> F
+where
+    F: for<'r> FnOnce(&mut Txn<'r>, P<'r, Part<'r>>) -> pheap::Result<R>,
+{
+    f
 }

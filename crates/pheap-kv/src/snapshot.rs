@@ -16,14 +16,12 @@ use std::sync::Arc;
 /// What expires, expires in snapshots, too. Nothing of a snapshot is left when the store is opened again.
 ///
 /// ```
-/// # fn main() -> pheap_kv::Result<()> {
 /// # let store = pheap_kv::Store::in_memory()?;
 /// store.put("tea", "green")?;
 /// let before = store.snapshot()?;
 /// store.put("tea", "black")?;
 /// assert_eq!(before.get("tea")?.as_deref(), Some(&b"green"[..]));
-/// # Ok(())
-/// # }
+/// # Ok::<(), pheap_kv::Error>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Snapshot {
@@ -52,15 +50,13 @@ impl Snapshot {
     /// A key space as it was.
     ///
     /// ```
-    /// # fn main() -> pheap_kv::Result<()> {
     /// # let store = pheap_kv::Store::in_memory()?;
     /// let users = store.space("users")?;
     /// users.put("1", "Ann")?;
     /// let before = store.snapshot()?;
     /// users.delete("1")?;
     /// assert!(before.space(&users)?.contains_key("1")?);
-    /// # Ok(())
-    /// # }
+    /// # Ok::<(), pheap_kv::Error>(())
     /// ```
     ///
     /// # Errors

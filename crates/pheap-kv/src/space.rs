@@ -44,17 +44,15 @@ impl KeySpace {
     /// Sets the value of a key.
     ///
     /// ```
-    /// # fn main() -> pheap_kv::Result<()> {
     /// # let store = pheap_kv::Store::in_memory()?;
     /// store.put("tea", "green")?;
-    /// # Ok(())
-    /// # }
+    /// # Ok::<(), pheap_kv::Error>(())
     /// ```
     ///
     /// # Errors
     /// [`Error::KeyTooLong`], [`Error::ValueTooLong`]; [`Error::Heap`] if the disk is full or has failed.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        self.set(key.as_ref(), value.as_ref(), None)
+        self.set(key.as_ref(), value.as_ref(), None, false).map(drop)
     }
 
     /// Sets the value of a key that is not there any more after a time.
@@ -62,33 +60,33 @@ impl KeySpace {
     /// It is not shown then, and later writes remove it, or [`Store::purge`](crate::Store::purge). The time is that of the system's clock.
     ///
     /// ```
-    /// # fn main() -> pheap_kv::Result<()> {
     /// # let store = pheap_kv::Store::in_memory()?;
     /// use std::time::Duration;
     ///
     /// store.put_for("session", "Ann", Duration::ZERO)?;
     /// assert_eq!(store.get("session")?, None);
-    /// # Ok(())
-    /// # }
+    /// # Ok::<(), pheap_kv::Error>(())
     /// ```
     ///
     /// # Errors
     /// As for [`put`](Self::put).
     pub fn put_for(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, ttl: Duration) -> Result<()> {
-        self.set(key.as_ref(), value.as_ref(), Some(expiry(ttl)))
+        self.set(key.as_ref(), value.as_ref(), Some(expiry(ttl)), false).map(drop)
     }
 
-    pub(crate) fn set(&self, key: &[u8], value: &[u8], expires: Option<u64>) -> Result<()> {
+    /// See [`Shards::write`](crate::shards::Shards::write) for what it returns.
+    fn set(&self, key: &[u8], value: &[u8], expires: Option<u64>, deferred: bool) -> Result<Option<Commit>> {
         let key = self.id.key(key)?;
         check_value(value)?;
         let shards = &self.shards;
-        let len = shards.write(&key, |tx, part, counts| {
+        let (len, commit) = shards.write(&key, deferred, |tx, part, counts| {
             counts.put(key.len() + value.len());
             part::put(tx, part, &key, value, expires, &shards.eras)?;
-            part::tidy_a_little(tx, part, &shards.eras)?;
+            part::tidy_a_little(tx, part, &shards.eras, &key)?;
             Ok(part::len(tx, part))
         })?;
-        shards.consider_split(&key, len)
+        shards.consider_split(&key, len)?;
+        Ok(commit)
     }
 
     /// [`put`](Self::put) that does not wait until it is durable: the [`Commit`] tells when it is. It can be waited for, asked, or awaited.
@@ -104,29 +102,18 @@ impl KeySpace {
     /// # Errors
     /// As for [`put`](Self::put). The `Commit` says whether the disk has failed since.
     pub fn put_deferred(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<Commit> {
-        let (key, value) = (self.id.key(key.as_ref())?, value.as_ref());
-        check_value(value)?;
-        let shards = &self.shards;
-        let (len, commit) = shards.write_deferred(&key, |tx, part, counts| {
-            counts.put(key.len() + value.len());
-            part::put(tx, part, &key, value, None, &shards.eras)?;
-            part::tidy_a_little(tx, part, &shards.eras)?;
-            Ok(part::len(tx, part))
-        })?;
-        shards.consider_split(&key, len)?;
-        Ok(commit)
+        let commit = self.set(key.as_ref(), value.as_ref(), None, true)?;
+        Ok(commit.expect("that of a deferred transaction"))
     }
 
     /// Removes a key. Returns whether it was there.
     ///
     /// ```
-    /// # fn main() -> pheap_kv::Result<()> {
     /// # let store = pheap_kv::Store::in_memory()?;
     /// store.put("tea", "green")?;
     /// assert!(store.delete("tea")?);
     /// assert!(!store.delete("tea")?);
-    /// # Ok(())
-    /// # }
+    /// # Ok::<(), pheap_kv::Error>(())
     /// ```
     ///
     /// # Errors
@@ -134,12 +121,13 @@ impl KeySpace {
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         let key = self.id.key(key.as_ref())?;
         let shards = &self.shards;
-        shards.write(&key, |tx, part, counts| {
+        let (was_there, _) = shards.write(&key, false, |tx, part, counts| {
             counts.delete(key.len());
             let was_there = part::delete(tx, part, &key, &shards.eras)?;
-            part::tidy_a_little(tx, part, &shards.eras)?;
+            part::tidy_a_little(tx, part, &shards.eras, &key)?;
             Ok(was_there)
-        })
+        })?;
+        Ok(was_there)
     }
 
     /// Sets the value of a key to what `f` makes of it, or removes the key if that is `None`. Returns whether there is a value now.
@@ -147,7 +135,6 @@ impl KeySpace {
     /// Nobody else writes to the key in between. `f` must not use the store. A value that expires does not expire any more when it is set.
     ///
     /// ```
-    /// # fn main() -> pheap_kv::Result<()> {
     /// # let store = pheap_kv::Store::in_memory()?;
     /// let add = |old: Option<&[u8]>| {
     ///     let count = old.map_or(0, |old| u64::from_le_bytes(old.try_into().unwrap()));
@@ -156,8 +143,7 @@ impl KeySpace {
     /// store.update("hits", add)?;
     /// store.update("hits", add)?;
     /// assert_eq!(store.get("hits")?.unwrap(), 2u64.to_le_bytes());
-    /// # Ok(())
-    /// # }
+    /// # Ok::<(), pheap_kv::Error>(())
     /// ```
     ///
     /// # Errors
@@ -176,13 +162,11 @@ impl KeySpace {
     /// Sets the value of a key, or removes it, if it is what is expected. `None` is that there is none. Returns whether it was so.
     ///
     /// ```
-    /// # fn main() -> pheap_kv::Result<()> {
     /// # let store = pheap_kv::Store::in_memory()?;
     /// assert!(store.compare_and_swap("leader", None, Some(b"a"))?);
     /// assert!(!store.compare_and_swap("leader", None, Some(b"b"))?);
     /// assert!(store.compare_and_swap("leader", Some(b"a"), None)?);
-    /// # Ok(())
-    /// # }
+    /// # Ok::<(), pheap_kv::Error>(())
     /// ```
     ///
     /// # Errors
@@ -208,7 +192,7 @@ impl KeySpace {
     ) -> Result<R> {
         let key = self.id.key(key)?;
         let shards = &self.shards;
-        let (result, len) = shards.write(&key, |tx, part, counts| {
+        let (result, _) = shards.write(&key, false, |tx, part, counts| {
             let (change, result) = f(part::get(tx, part, &key, None));
             match change {
                 Change::Nothing => {}
@@ -225,9 +209,10 @@ impl KeySpace {
                     part::delete(tx, part, &key, &shards.eras)?;
                 }
             }
-            part::tidy_a_little(tx, part, &shards.eras)?;
+            part::tidy_a_little(tx, part, &shards.eras, &key)?;
             Ok(Ok((result, part::len(tx, part))))
-        })??;
+        })?;
+        let (result, len) = result?;
         shards.consider_split(&key, len)?;
         Ok(result)
     }
@@ -237,12 +222,10 @@ impl KeySpace {
     /// Keys that are there already get the new value. It is not atomic: after a crash or an error, some of the entries are there, the first ones.
     ///
     /// ```
-    /// # fn main() -> pheap_kv::Result<()> {
     /// # let store = pheap_kv::Store::in_memory()?;
     /// let loaded = store.load((0..1000u32).map(|i| (i.to_be_bytes(), "value")))?;
     /// assert_eq!(loaded, 1000);
-    /// # Ok(())
-    /// # }
+    /// # Ok::<(), pheap_kv::Error>(())
     /// ```
     ///
     /// # Errors
@@ -251,44 +234,48 @@ impl KeySpace {
         &self,
         entries: impl IntoIterator<Item = (K, V)>,
     ) -> Result<u64> {
-        let (mut batch, mut index, mut last) = (Batch::new(), 0, None::<Vec<u8>>);
-        for (key, value) in entries {
-            let (key, value) = (key.as_ref(), value.as_ref());
-            if last.as_ref().is_some_and(|last| last.as_slice() >= key) {
-                batch.write(true)?.map_or(Ok(()), |commit| commit.wait())?;
+        let (mut index, mut last) = (0, None::<Vec<u8>>);
+        self.fill(entries.into_iter().map(|(key, value)| {
+            if last.as_ref().is_some_and(|last| last.as_slice() >= key.as_ref()) {
                 return Err(Error::NotSorted { index });
             }
             let last = last.get_or_insert_default();
             last.clear();
-            last.extend_from_slice(key);
-            batch.put(self, key, value)?;
+            last.extend_from_slice(key.as_ref());
             index += 1;
-            if batch.bytes() >= LOADED {
-                batch.write(true)?;
-                batch.clear();
-            }
-        }
-        batch.write(true)?;
-        self.shards.heap.sync()?;
+            Ok((key, value, None))
+        }))?;
         Ok(index)
     }
-}
 
-impl KeySpace {
-    /// [`load`](Self::load) of all that a reader has, with the times at which it expires.
+    /// Puts in all that a reader has, with the times at which it expires.
     pub(crate) fn load_from(&self, from: &Reader) -> Result<()> {
-        let mut batch = Batch::new();
-        for entry in from.iter() {
+        self.fill(from.iter().map(|entry| {
             let (key, value) = entry?;
             let expires = from.expiry(&key)?;
-            batch.set(self, &key, &value, expires)?;
+            Ok((key, value, expires))
+        }))
+    }
+
+    fn fill<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &self,
+        mut entries: impl Iterator<Item = Result<(K, V, Option<u64>)>>,
+    ) -> Result<()> {
+        let mut batch = Batch::new();
+        let end = loop {
+            match entries.next() {
+                Some(Ok((key, value, expires))) => batch.set(self, key.as_ref(), value.as_ref(), expires)?,
+                Some(Err(error)) => break Err(error),
+                None => break Ok(()),
+            }
             if batch.bytes() >= LOADED {
                 batch.write(true)?;
                 batch.clear();
             }
-        }
+        };
         batch.write(true)?;
-        Ok(self.shards.heap.sync()?)
+        self.shards.heap.sync()?;
+        end
     }
 }
 

@@ -56,10 +56,8 @@ impl Store {
     /// Opens the store in this file, or creates it, with the default [`Options`]. After a crash it is recovered.
     ///
     /// ```no_run
-    /// # fn main() -> pheap_kv::Result<()> {
     /// let store = pheap_kv::Store::open("data.kv")?;
-    /// # Ok(())
-    /// # }
+    /// # Ok::<(), pheap_kv::Error>(())
     /// ```
     ///
     /// # Errors
@@ -71,11 +69,9 @@ impl Store {
     /// A store without a file, for tests.
     ///
     /// ```
-    /// # fn main() -> pheap_kv::Result<()> {
     /// let store = pheap_kv::Store::in_memory()?;
     /// assert!(store.iter().next().is_none());
-    /// # Ok(())
-    /// # }
+    /// # Ok::<(), pheap_kv::Error>(())
     /// ```
     ///
     /// # Errors
@@ -92,7 +88,8 @@ impl Store {
         {
             return Err(Error::NotAStore { root: root.name.clone() });
         }
-        let opened = heap.root::<Meta>(META)?.txn(|tx, meta| {
+        let root = heap.root::<Meta>(META)?;
+        let opened = root.txn(|tx, meta| {
             if tx[meta].format == 0 {
                 tx[meta].format = FORMAT;
             }
@@ -100,7 +97,14 @@ impl Store {
                 tx[meta].openings += 1;
             }
             Ok((tx[meta].format, tx[meta].openings))
-        })?;
+        });
+        let opened = match opened {
+            // Nothing is written, so there is nothing that eras could be of.
+            Err(pheap::Error::ReadOnly) => {
+                root.read(|view, meta| (view[meta].format, view[meta].openings))?
+            }
+            opened => opened?,
+        };
         let (FORMAT, openings) = opened else {
             return Err(Error::NewerFormat { found: opened.0, known: FORMAT });
         };
@@ -116,13 +120,11 @@ impl Store {
     /// The key space of this name, which is created if there is none.
     ///
     /// ```
-    /// # fn main() -> pheap_kv::Result<()> {
     /// # let store = pheap_kv::Store::in_memory()?;
     /// let users = store.space("users")?;
     /// users.put("1", "Ann")?;
     /// assert_eq!(store.get("1")?, None);
-    /// # Ok(())
-    /// # }
+    /// # Ok::<(), pheap_kv::Error>(())
     /// ```
     ///
     /// # Errors
@@ -136,7 +138,7 @@ impl Store {
         }
         let (key, span) = (SpaceId::CATALOGUE.key(name.as_bytes())?, SpaceId::CATALOGUE.span::<[u8]>(&..));
         let shards = &self.shards;
-        let number = shards.write(&key, |tx, part, _| {
+        let (number, _) = shards.write(&key, false, |tx, part, _| {
             // Somebody else may have been faster.
             if let Some(number) = part::get(tx, part, &key, None).and_then(number_in) {
                 return Ok(Some(number));
@@ -164,12 +166,10 @@ impl Store {
     /// The names of the key spaces, in order. The default one has none.
     ///
     /// ```
-    /// # fn main() -> pheap_kv::Result<()> {
     /// # let store = pheap_kv::Store::in_memory()?;
     /// store.space("users")?;
     /// assert_eq!(store.spaces()?, ["users"]);
-    /// # Ok(())
-    /// # }
+    /// # Ok::<(), pheap_kv::Error>(())
     /// ```
     ///
     /// # Errors
@@ -184,13 +184,11 @@ impl Store {
     /// It takes one transaction for every few hundred entries. If it is interrupted, the key space is still there, with what is left.
     ///
     /// ```
-    /// # fn main() -> pheap_kv::Result<()> {
     /// # let store = pheap_kv::Store::in_memory()?;
     /// store.space("users")?.put("1", "Ann")?;
     /// assert!(store.remove_space("users")?);
     /// assert!(!store.space("users")?.contains_key("1")?);
-    /// # Ok(())
-    /// # }
+    /// # Ok::<(), pheap_kv::Error>(())
     /// ```
     ///
     /// # Errors
@@ -215,14 +213,12 @@ impl Store {
     /// Carries out a batch as one transaction. It is not used up, and can be written again.
     ///
     /// ```
-    /// # fn main() -> pheap_kv::Result<()> {
     /// # let store = pheap_kv::Store::in_memory()?;
     /// let mut batch = pheap_kv::Batch::new();
     /// batch.put(&store, "a", "1")?;
     /// batch.put(&store, "b", "2")?;
     /// store.write(&batch)?;
-    /// # Ok(())
-    /// # }
+    /// # Ok::<(), pheap_kv::Error>(())
     /// ```
     ///
     /// # Errors
@@ -234,15 +230,13 @@ impl Store {
     /// [`write`](Self::write) that does not wait until it is durable: the [`Commit`] tells when it is. There is none if the batch is empty.
     ///
     /// ```
-    /// # fn main() -> pheap_kv::Result<()> {
     /// # let store = pheap_kv::Store::in_memory()?;
     /// let mut batch = pheap_kv::Batch::new();
     /// batch.put(&store, "a", "1")?;
     /// if let Some(commit) = store.write_deferred(&batch)? {
     ///     commit.wait()?;
     /// }
-    /// # Ok(())
-    /// # }
+    /// # Ok::<(), pheap_kv::Error>(())
     /// ```
     ///
     /// # Errors
@@ -258,13 +252,11 @@ impl Store {
     /// The store as it is now, in all key spaces. Writers wait for a moment, and then go on.
     ///
     /// ```
-    /// # fn main() -> pheap_kv::Result<()> {
     /// # let store = pheap_kv::Store::in_memory()?;
     /// let empty = store.snapshot()?;
     /// store.put("a", "1")?;
     /// assert!(empty.iter().next().is_none());
-    /// # Ok(())
-    /// # }
+    /// # Ok::<(), pheap_kv::Error>(())
     /// ```
     ///
     /// # Errors
@@ -276,12 +268,10 @@ impl Store {
     /// Syncs what was written with a [`SyncPolicy`](crate::SyncPolicy) that does not do so.
     ///
     /// ```
-    /// # fn main() -> pheap_kv::Result<()> {
     /// # let store = pheap_kv::Store::in_memory()?;
     /// store.put("a", "1")?;
     /// store.sync()?;
-    /// # Ok(())
-    /// # }
+    /// # Ok::<(), pheap_kv::Error>(())
     /// ```
     ///
     /// # Errors
@@ -293,20 +283,21 @@ impl Store {
     /// Removes what has expired, and versions that no snapshot needs any more. Writes do that, too, each a little.
     ///
     /// ```
-    /// # fn main() -> pheap_kv::Result<()> {
     /// # let store = pheap_kv::Store::in_memory()?;
     /// store.put_for("session", "Ann", std::time::Duration::ZERO)?;
     /// store.purge()?;
     /// assert_eq!(store.stats()?.entries, 0);
-    /// # Ok(())
-    /// # }
+    /// # Ok::<(), pheap_kv::Error>(())
     /// ```
     ///
     /// # Errors
     /// As for [`KeySpace::put`].
     pub fn purge(&self) -> Result<()> {
         for shard in &self.shards.map().shards {
-            while shard.root.txn(|tx, part| part::tidy(tx, part, &self.shards.eras, 256))? {}
+            let mut from = Some(Vec::new());
+            while let Some(next) = from {
+                from = shard.root.txn(|tx, part| part::tidy(tx, part, &self.shards.eras, &next, 256))?;
+            }
         }
         Ok(())
     }
@@ -314,15 +305,13 @@ impl Store {
     /// Copies the store to a new file while it is in use. With [`Durability::Wal`](crate::Durability::Wal), writers go on meanwhile, otherwise they wait. See [`pheap::Heap::backup`].
     ///
     /// ```
-    /// # fn main() -> pheap_kv::Result<()> {
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let store = pheap_kv::Store::open(dir.path().join("data.kv"))?;
     /// store.put("a", "1")?;
     /// store.backup(dir.path().join("monday.kv"))?;
     /// let copy = pheap_kv::Store::open(dir.path().join("monday.kv"))?;
     /// assert!(copy.contains_key("a")?);
-    /// # Ok(())
-    /// # }
+    /// # Ok::<(), pheap_kv::Error>(())
     /// ```
     ///
     /// # Errors
@@ -335,14 +324,12 @@ impl Store {
     /// not given back.) What is written meanwhile is not in it: to replace this store, keep writers away.
     ///
     /// ```
-    /// # fn main() -> pheap_kv::Result<()> {
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let store = pheap_kv::Store::in_memory()?;
     /// store.put("a", "1")?;
     /// let small = store.compact_to(dir.path().join("small.kv"), pheap_kv::Options::new())?;
     /// assert!(small.contains_key("a")?);
-    /// # Ok(())
-    /// # }
+    /// # Ok::<(), pheap_kv::Error>(())
     /// ```
     ///
     /// # Errors
@@ -362,13 +349,11 @@ impl Store {
     /// Sizes, and counters since the store was opened.
     ///
     /// ```
-    /// # fn main() -> pheap_kv::Result<()> {
     /// # let store = pheap_kv::Store::in_memory()?;
     /// store.put("key", "value")?;
     /// let stats = store.stats()?;
     /// assert_eq!((stats.entries, stats.puts, stats.shards), (1, 1, 1));
-    /// # Ok(())
-    /// # }
+    /// # Ok::<(), pheap_kv::Error>(())
     /// ```
     ///
     /// # Errors
@@ -387,11 +372,9 @@ impl Store {
     /// Closes the store: all that was written is in the file, which can then be copied and moved. Other handles are of no use any more. (Dropping the last handle closes it, too, and ignores errors.)
     ///
     /// ```
-    /// # fn main() -> pheap_kv::Result<()> {
     /// # let store = pheap_kv::Store::in_memory()?;
     /// store.close()?;
-    /// # Ok(())
-    /// # }
+    /// # Ok::<(), pheap_kv::Error>(())
     /// ```
     ///
     /// # Errors

@@ -13,7 +13,8 @@ const DURABILITIES: [(&str, Durability); 3] =
     [("process", Durability::Process), ("pmem", Durability::Pmem), ("wal", Durability::Wal)];
 
 fn open(path: &Path, durability: Durability) -> Store {
-    let options = Options::new().growth(1 << 20).reserve(1 << 32).durability(durability);
+    let options =
+        Options::new().heap(|heap| heap.arena_size(1 << 20)).reserve(1 << 32).durability(durability);
     options.open(path).expect("a store")
 }
 

@@ -73,7 +73,8 @@ struct Both {
 }
 
 fn open(path: &Path) -> Store {
-    let options = Options::new().growth(1 << 20).reserve(1 << 30).durability(Durability::Process);
+    let options =
+        Options::new().heap(|heap| heap.arena_size(1 << 20)).reserve(1 << 30).durability(Durability::Process);
     options.open(path).expect("a store")
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 fn options() -> Options {
-    Options::new().growth(1 << 20).reserve(1 << 30)
+    Options::new().heap(|heap| heap.arena_size(1 << 20)).reserve(1 << 30)
 }
 
 fn open(path: &Path) -> Store {
@@ -161,7 +161,7 @@ fn writes_remove_what_has_expired() {
 }
 
 #[test]
-fn versions_go_with_the_last_snapshot() {
+fn versions_go_with_the_snapshots() {
     let store = Store::in_memory().expect("a store");
     store.put("a", "1").expect("a put");
     let first = store.snapshot().expect("a snapshot");
@@ -301,4 +301,17 @@ fn a_read_of_another_key_does_not_wait_for_the_disk_and_one_of_the_same_does() {
         let commit = store.write_deferred(&batch).expect("a batch").expect("something to wait for");
         assert!(store.contains_key("two").expect("a read") && commit.is_durable());
     }
+}
+
+#[test]
+fn others_can_follow_a_store() {
+    let dir = tempdir();
+    let path = dir.path().join("followed.kv");
+    let store = options().durability(Durability::Wal).open(&path).expect("a store");
+    store.put("a", "1").expect("a put");
+    let follower = options().heap(|heap| heap.follower(true)).open(&path).expect("a copy in memory");
+    store.put("a", "2").expect("a put");
+    assert_eq!(follower.get("a").expect("a read").as_deref(), Some(&b"1"[..]));
+    assert!(follower.iter().eq_by_key([b"a"]));
+    assert!(matches!(follower.put("a", "3"), Err(Error::Heap(pheap::Error::ReadOnly))));
 }

@@ -5,7 +5,8 @@ use pheap_testkit::{Rng, tempdir};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 fn store(dir: &tempfile::TempDir) -> Store {
-    let options = Options::new().growth(1 << 20).reserve(1 << 32).durability(Durability::Process);
+    let options =
+        Options::new().heap(|heap| heap.arena_size(1 << 20)).reserve(1 << 32).durability(Durability::Process);
     options.open(dir.path().join("threads.kv")).expect("a store")
 }
 
