@@ -143,6 +143,8 @@ step_bench_paper() {
     check_json_lines "$LOGS/threads.jsonl"
     cargo bench --locked --profile dev --bench stores -- --quick --only update8_sync --threads 1 --systems pheap,floor | tee "$LOGS/stores.jsonl"
     check_json_lines "$LOGS/stores.jsonl"
+    cargo bench --locked --profile dev --bench kv -- --quick --only overwrite,readwhilewriting --systems pheap-kv --values 100 --threads 1 | tee "$LOGS/kv.jsonl"
+    check_json_lines "$LOGS/kv.jsonl"
 }
 
 # Fails unless the file is not empty, and each line a JSON object.

@@ -100,7 +100,9 @@ fn one_run(plan: &Plan, case: &Case, system: System) -> Result<serde_json::Value
     let written = store.written();
     // In `readwhilewriting` there is one more thread, which writes.
     let writers = usize::from(case.workload == Workload::Readwhilewriting);
+    let before = cpu_time()?;
     let mut outcome = run_threads(&*store, &shared, case.threads + writers, plan.run)?;
+    let cpu = cpu_time()? - before;
     let written = store.written().zip(written).map(|(after, before)| after - before);
     let writer = if writers > 0 { outcome.pop() } else { None };
     let bytes = outcome.iter().chain(&writer).map(|thread| thread.bytes).sum::<u64>();
@@ -109,6 +111,8 @@ fn one_run(plan: &Plan, case: &Case, system: System) -> Result<serde_json::Value
         "dir": plan.dir.display().to_string(), "bytes_put": bytes,
     });
     describe(&mut row, KINDS[0], &outcome)?;
+    let operations = outcome.iter().chain(&writer).map(|thread| thread.histogram.len()).sum::<u64>();
+    row["cpu_us_per_op"] = (cpu * 1e6 / operations.max(1) as f64).into();
     if let Some(writer) = writer {
         describe(&mut row, KINDS[1], &[writer])?;
     }
@@ -196,6 +200,18 @@ fn describe(row: &mut serde_json::Value, kind: &str, threads: &[Thread]) -> Resu
         set(name, all.value_at_quantile(quantile) as f64 / 1e3);
     }
     Ok(())
+}
+
+/// Seconds of processors that this process has used, threads in the background included: what other programs do beside it changes that less than a rate.
+fn cpu_time() -> Result<f64> {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a place for the time.
+    let result = unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
+    if result == 0 {
+        Ok(time.tv_sec as f64 + time.tv_nsec as f64 / 1e9)
+    } else {
+        Err(std::io::Error::last_os_error().into())
+    }
 }
 
 /// Writes out what earlier runs have left behind.

@@ -299,7 +299,7 @@ impl Shards {
     /// Whether a shard of so many entries is to be split.
     #[inline]
     pub(crate) fn may_split(&self, len: usize) -> bool {
-        len >= LARGE && len % ASKED == 0 && self.map.load().shards.len() < self.enough
+        len >= LARGE && len.is_multiple_of(ASKED) && self.map.load().shards.len() < self.enough
     }
 
     #[inline(never)]
@@ -313,7 +313,7 @@ impl Shards {
         let map = self.map();
         let place = map.index_of(key);
         let shard = &map.shards[place];
-        let Some(middle) = shard.root.read(|view, part| part::middle(view, part))? else { return Ok(()) };
+        let Some(middle) = shard.root.read(part::middle)? else { return Ok(()) };
         // If a program ended here earlier, there is an empty one by that name.
         let new: Root<Part> = self.heap.root(&format!("{PREFIX}{}", map.shards.len()))?;
         let bounds = pheap::txn((&shard.root, &new), |((ta, a), (tb, b))| {

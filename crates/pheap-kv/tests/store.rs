@@ -15,7 +15,7 @@ fn open(path: &Path) -> Store {
 
 /// The text of the error, which is one.
 fn refusal(result: pheap_kv::Result<Store>) -> (String, Error) {
-    let error = result.err().expect("an error");
+    let error = result.expect_err("an error");
     (error.to_string(), error)
 }
 
